@@ -252,7 +252,7 @@ impl Client {
             return Err(Error::from_netlink(error));
         };
         let line =
-            wire::refused_line(&rejection.request).and_then(|line| usize::try_from(line).ok());
+            wire::rejected_line(&rejection.request).and_then(|line| usize::try_from(line).ok());
         let index = line.map_or(0, |line| line.saturating_sub(1));
         let Some(command) = rest.get(index.min(count.saturating_sub(1))) else {
             return Ok(());

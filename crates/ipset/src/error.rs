@@ -161,12 +161,12 @@ impl RejectedCommand {
 }
 
 impl From<RejectedCommand> for Error {
-    fn from(refused: RejectedCommand) -> Self {
+    fn from(rejected: RejectedCommand) -> Self {
         Self::Rejected {
-            index: refused.index,
-            command: refused.command.to_string().into(),
-            set: refused.command.set().clone(),
-            reason: refused.reason,
+            index: rejected.index,
+            command: rejected.command.to_string().into(),
+            set: rejected.command.set().clone(),
+            reason: rejected.reason,
         }
     }
 }

@@ -222,7 +222,7 @@ fn change(command: &Command) -> Option<(u16, &Entry, Strictness)> {
 }
 
 /// Returns the line number of the rejected entry from the echoed message.
-pub(crate) fn refused_line(payload: &[u8]) -> Option<u32> {
+pub(crate) fn rejected_line(payload: &[u8]) -> Option<u32> {
     let line = attributes(payload)
         .flatten()
         .find(|attr| attr.kind == LINENO);
@@ -446,7 +446,7 @@ mod tests {
             let removes = !command.starts_with("add") && !command.starts_with("create");
             let reason =
                 Reason::from_errno(answer.errno.unwrap(), Some(&set_type(command)), removes);
-            let found = (reason, refused_line(answer.request));
+            let found = (reason, rejected_line(answer.request));
             assert_eq!(Some(&found), reasons.next(), "{command}");
         }
         assert_eq!(reasons.next(), None);

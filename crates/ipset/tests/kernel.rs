@@ -22,7 +22,7 @@ use vipline_ipset::{
 };
 use vipline_reconcile::{Edit, diff};
 
-use lab::{Lab, add, ip, name, objects, refused, sorted};
+use lab::{Lab, add, ip, name, objects, rejected, sorted};
 
 /// Every set type with each of its options, in `ipset save` format.
 pub(crate) const DOCUMENTS: &[&str] = &[
@@ -380,7 +380,7 @@ fn the_rejected_entry_of_a_batch_is_named() {
         .chain(30_000..31_000)
         .map(entry)
         .collect();
-    let (index, command, reason) = refused(lab.client.commit(&commands.into()));
+    let (index, command, reason) = rejected(lab.client.commit(&commands.into()));
     assert_eq!((index, command.as_str()), (7_000, "add a 0.0.0.5"));
     assert_eq!(reason, Reason::Exists);
     let entries = lab.client.list(&name("a")).unwrap().entries;
@@ -436,7 +436,7 @@ fn rejections_name_the_command_and_the_reason() {
     for (line, reason) in cases {
         let result = lab.load(line);
         assert!(result.is_err(), "{line}");
-        let (index, command, found) = refused(result);
+        let (index, command, found) = rejected(result);
         assert_eq!((found, index), (reason, 0), "{line}");
         assert!(command.starts_with(&line[..line.len().min(8)]), "{command}");
         let theirs = lab.run("ipset", &["restore"], line);
@@ -446,7 +446,7 @@ fn rejections_name_the_command_and_the_reason() {
 }
 
 #[test]
-fn exist_commands_succeed_without_effect() {
+fn exist_commands_update_entries_and_ignore_missing_ones() {
     let mut lab = Lab::new();
     let text = "create a hash:ip comment\nadd a 10.0.0.1 comment \"old\"\n";
     lab.load(text).unwrap();
@@ -476,7 +476,7 @@ fn a_set_in_use_changes_its_properties_by_a_swap() {
         "DROP",
     ];
     lab.succeeds("iptables", &rule, "");
-    let (_, _, reason) = refused(lab.load("destroy a\n"));
+    let (_, _, reason) = rejected(lab.load("destroy a\n"));
     assert_eq!(reason, Reason::InUse);
 
     let commands = lab.reconcile(&objects(new)).unwrap();
@@ -488,7 +488,7 @@ fn a_set_in_use_changes_its_properties_by_a_swap() {
     assert!(lab.reconcile(&objects(new)).unwrap().is_empty());
 
     let other_type = "create a hash:net family inet hashsize 1024 maxelem 200\nadd a 10.0.0.0/8\n";
-    let (_, command, reason) = refused(lab.reconcile(&objects(other_type)).map(drop));
+    let (_, command, reason) = rejected(lab.reconcile(&objects(other_type)).map(drop));
     assert_eq!((command.as_str(), reason), ("destroy a", Reason::InUse));
     lab.succeeds("iptables", &["-w", "-F"], "");
     // The next commit removes the leftovers of the failed one.

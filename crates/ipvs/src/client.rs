@@ -114,7 +114,7 @@ impl Client {
     /// [`Error::is_not_found`] if the service does not exist.
     pub fn server(&mut self, service: &ServiceKey) -> Result<(VirtualServer, Stats), Error> {
         let mut found = None;
-        self.ask(&Request::Server(service), "list", service, |answer| {
+        self.request(&Request::Server(service), "list", service, |answer| {
             if let Answer::Server(server, stats) = answer {
                 found = Some((server, stats));
             }
@@ -149,8 +149,8 @@ impl Client {
     pub fn zero(&mut self, service: Option<&ServiceKey>) -> Result<(), Error> {
         let request = Request::Zero(service);
         match service {
-            None => self.ask(&request, "zero", &"statistics", |_| {}),
-            Some(service) => self.ask(&request, "zero statistics of", service, |_| {}),
+            None => self.request(&request, "zero", &"statistics", |_| {}),
+            Some(service) => self.request(&request, "zero statistics of", service, |_| {}),
         }
     }
 
@@ -160,7 +160,7 @@ impl Client {
     ///
     /// Netlink errors, such as [`Error::Io`] and [`Error::Timeout`].
     pub fn flush(&mut self) -> Result<(), Error> {
-        self.ask(&Request::Flush, "flush", &"servers", |_| {})
+        self.request(&Request::Flush, "flush", &"servers", |_| {})
     }
 
     /// Returns the connection timeouts.
@@ -170,7 +170,7 @@ impl Client {
     /// Netlink errors, such as [`Error::Io`] and [`Error::Timeout`].
     pub fn timeouts(&mut self) -> Result<Timeouts, Error> {
         let mut found = None;
-        self.ask(&Request::Timeouts, "list", &"timeouts", |answer| {
+        self.request(&Request::Timeouts, "list", &"timeouts", |answer| {
             if let Answer::Timeouts(timeouts) = answer {
                 found = Some(timeouts);
             }
@@ -184,7 +184,7 @@ impl Client {
     ///
     /// [`Error::Kernel`] if a timeout is too long for the kernel.
     pub fn set_timeouts(&mut self, timeouts: &Timeouts) -> Result<(), Error> {
-        self.ask(&Request::SetTimeouts(timeouts), "set", &"timeouts", |_| {})
+        self.request(&Request::SetTimeouts(timeouts), "set", &"timeouts", |_| {})
     }
 
     /// Returns the version and the connection table size of IPVS.
@@ -194,7 +194,7 @@ impl Client {
     /// Netlink errors, such as [`Error::Io`] and [`Error::Timeout`].
     pub fn info(&mut self) -> Result<Info, Error> {
         let mut found = None;
-        self.ask(&Request::Info, "list", &"version", |answer| {
+        self.request(&Request::Info, "list", &"version", |answer| {
             if let Answer::Info(info) = answer {
                 found = Some(info);
             }
@@ -226,7 +226,7 @@ impl Client {
     /// [`Error::is_already_exists`] if a daemon with this role is running.
     pub fn start_sync_daemon(&mut self, daemon: &SyncDaemon) -> Result<(), Error> {
         let device = &daemon.interface;
-        self.ask(
+        self.request(
             &Request::StartDaemon(daemon),
             "start daemon on",
             device,
@@ -244,7 +244,7 @@ impl Client {
             Role::Master => "master",
             Role::Backup => "backup",
         };
-        self.ask(&Request::StopDaemon(role), "stop daemon", &name, |_| {})
+        self.request(&Request::StopDaemon(role), "stop daemon", &name, |_| {})
     }
 
     /// Returns the counters of the socket.
@@ -269,20 +269,20 @@ impl Client {
             end(&mut self.payload, start);
             seq = seq.wrapping_add(1);
         }
-        for refusal in self.socket.request_many(&self.payload)? {
-            if refusal.errno == Errno::PERM {
+        for rejection in self.socket.request_many(&self.payload)? {
+            if rejection.errno == Errno::PERM {
                 return Err(Error::Denied);
             }
-            let place = usize::try_from(refusal.seq.wrapping_sub(first)).unwrap_or(usize::MAX);
+            let place = usize::try_from(rejection.seq.wrapping_sub(first)).unwrap_or(usize::MAX);
             if let Some(command) = commands.get(place) {
-                rejected.push(RejectedCommand::new(*command, refusal.errno));
+                rejected.push(RejectedCommand::new(*command, rejection.errno));
             }
         }
         Ok(())
     }
 
     /// Sends a request and calls `each` for every reply.
-    fn ask(
+    fn request(
         &mut self,
         request: &Request<'_>,
         operation: &'static str,
@@ -296,7 +296,7 @@ impl Client {
                 each(answer(request, message)?);
                 Ok(())
             })
-            .map_err(|error| Error::asking(operation, object, error))
+            .map_err(|error| Error::from_netlink(operation, object, error))
     }
 
     /// Dumps all objects that `pick` selects.
@@ -321,7 +321,7 @@ impl Client {
                     Ok::<(), vipline_netlink::Error>(())
                 },
             )
-            .map_err(|error| Error::asking(operation, object, error))?;
+            .map_err(|error| Error::from_netlink(operation, object, error))?;
         // Current kernels never set `NLM_F_DUMP_INTR` in dumps of IPVS.
         let (Dump::Complete(all) | Dump::Interrupted(all)) = dump;
         Ok(all)

@@ -147,37 +147,39 @@ impl Commands {
         E: IntoIterator<Item = &'a Edit<Object>, IntoIter: Clone>,
     {
         let edits = edits.into_iter();
-        let gone: HashSet<ServiceKey> = edits
+        let removed_services: HashSet<ServiceKey> = edits
             .clone()
             .filter_map(|edit| match edit {
                 Edit::Remove(Object::VirtualServer(server)) => Some(server.service),
                 _ => None,
             })
             .collect();
-        let (mut servers, mut reals) = (Vec::new(), Vec::new());
-        let (mut lost_reals, mut lost) = (Vec::new(), Vec::new());
+        let (mut servers, mut destinations) = (Vec::new(), Vec::new());
+        let (mut removed_destinations, mut removed_servers) = (Vec::new(), Vec::new());
         for edit in edits {
             match edit {
                 Edit::Add(Object::VirtualServer(server)) => servers.push(Command::Add(*server)),
                 Edit::Add(Object::Destination(service, real)) => {
-                    reals.push(Command::AddDestination(*service, *real));
+                    destinations.push(Command::AddDestination(*service, *real));
                 }
                 Edit::Change { new, .. } => match new {
                     Object::VirtualServer(server) => servers.push(Command::Edit(*server)),
                     Object::Destination(service, real) => {
-                        reals.push(Command::EditDestination(*service, *real))
+                        destinations.push(Command::EditDestination(*service, *real))
                     }
                 },
                 Edit::Remove(Object::VirtualServer(server)) => {
-                    lost.push(Command::Remove(server.service))
+                    removed_servers.push(Command::Remove(server.service))
                 }
-                Edit::Remove(Object::Destination(service, _)) if gone.contains(service) => {}
+                Edit::Remove(Object::Destination(service, _))
+                    if removed_services.contains(service) => {}
                 Edit::Remove(Object::Destination(service, real)) => {
-                    lost_reals.push(Command::RemoveDestination(*service, real.endpoint()));
+                    removed_destinations
+                        .push(Command::RemoveDestination(*service, real.endpoint()));
                 }
             }
         }
-        let all = [servers, reals, lost_reals, lost];
+        let all = [servers, destinations, removed_destinations, removed_servers];
         all.into_iter().flatten().collect()
     }
 

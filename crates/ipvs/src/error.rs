@@ -62,7 +62,7 @@ impl Error {
     /// and `ENOENT` for a real server.
     pub fn is_not_found(&self) -> bool {
         let is_absent = |errno| matches!(errno, Errno::SRCH | Errno::NOENT);
-        self.all(|refused| is_absent(refused.errno) && !refused.is_scheduler_missing())
+        self.all(|rejected| is_absent(rejected.errno) && !rejected.is_scheduler_missing())
             || matches!(self, Self::Kernel { errno, .. } if is_absent(*errno))
     }
 
@@ -105,7 +105,7 @@ impl Error {
     /// Returns whether all rejected commands, or the rejected request, have this
     /// error number.
     fn is_only(&self, errno: Errno) -> bool {
-        self.all(|refused| refused.errno == errno)
+        self.all(|rejected| rejected.errno == errno)
             || matches!(self, Self::Kernel { errno: one, .. } if *one == errno)
     }
 
@@ -116,17 +116,19 @@ impl Error {
     }
 
     /// Adds the operation and its object to a netlink error.
-    pub(crate) fn asking(
+    pub(crate) fn from_netlink(
         operation: &'static str,
         object: impl fmt::Display,
         error: vipline_netlink::Error,
     ) -> Self {
         match error {
-            vipline_netlink::Error::Kernel(refusal) if refusal.errno == Errno::PERM => Self::Denied,
-            vipline_netlink::Error::Kernel(refusal) => Self::Kernel {
+            vipline_netlink::Error::Kernel(rejection) if rejection.errno == Errno::PERM => {
+                Self::Denied
+            }
+            vipline_netlink::Error::Kernel(rejection) => Self::Kernel {
                 operation,
                 object: object.to_string().into(),
-                errno: refusal.errno,
+                errno: rejection.errno,
             },
             other => other.into(),
         }
@@ -139,7 +141,9 @@ impl From<vipline_netlink::Error> for Error {
         match error {
             Netlink::Decode(error) => Self::Decode(error),
             Netlink::Io { operation, source } => Self::Io { operation, source },
-            refused @ Netlink::Kernel(_) => Self::asking("communicate with", "IPVS", refused),
+            rejected @ Netlink::Kernel(_) => {
+                Self::from_netlink("communicate with", "IPVS", rejected)
+            }
             Netlink::Overrun => Self::Overrun,
             Netlink::Timeout => Self::Timeout,
             Netlink::Truncated { bytes, .. } => {

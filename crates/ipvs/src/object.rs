@@ -69,15 +69,20 @@ pub struct Table {
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Entry {
     server: VirtualServer,
-    reals: BTreeMap<SocketAddr, RealServer>,
+    destinations: BTreeMap<SocketAddr, RealServer>,
 }
 
 impl Table {
     /// Adds or replaces a virtual server. A replaced one keeps its real servers.
     pub fn insert(&mut self, server: VirtualServer) {
-        let reals = BTreeMap::new();
+        let destinations = BTreeMap::new();
         let entry = self.servers.entry(server.service);
-        entry.or_insert(Entry { server, reals }).server = server;
+        entry
+            .or_insert(Entry {
+                server,
+                destinations,
+            })
+            .server = server;
     }
 
     /// Adds or replaces a real server. Returns `false` if the service does not
@@ -86,7 +91,7 @@ impl Table {
         let Some(entry) = self.servers.get_mut(service) else {
             return false;
         };
-        entry.reals.insert(server.endpoint(), server);
+        entry.destinations.insert(server.endpoint(), server);
         true
     }
 
@@ -99,7 +104,7 @@ impl Table {
     /// Removes a real server. Returns `false` if it does not exist.
     pub fn remove_destination(&mut self, service: &ServiceKey, endpoint: &SocketAddr) -> bool {
         let entry = self.servers.get_mut(service);
-        entry.is_some_and(|entry| entry.reals.remove(endpoint).is_some())
+        entry.is_some_and(|entry| entry.destinations.remove(endpoint).is_some())
     }
 
     /// Returns the virtual server of a service.
@@ -115,15 +120,17 @@ impl Table {
     /// Returns the real servers of a service.
     pub fn destinations(&self, service: &ServiceKey) -> impl Iterator<Item = &RealServer> {
         let entry = self.servers.get(service);
-        entry.into_iter().flat_map(|entry| entry.reals.values())
+        entry
+            .into_iter()
+            .flat_map(|entry| entry.destinations.values())
     }
 
     /// Returns all entries, each virtual server before its real servers.
     pub fn objects(&self) -> impl Iterator<Item = Object> {
         self.servers.iter().flat_map(|(service, entry)| {
-            let reals = entry.reals.values();
-            let reals = reals.map(|real| Object::Destination(*service, *real));
-            std::iter::once(entry.server.into()).chain(reals)
+            let destinations = entry.destinations.values();
+            let destinations = destinations.map(|real| Object::Destination(*service, *real));
+            std::iter::once(entry.server.into()).chain(destinations)
         })
     }
 }

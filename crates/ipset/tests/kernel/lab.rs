@@ -114,7 +114,7 @@ pub(crate) fn add(entry: Entry) -> Command {
 }
 
 #[track_caller]
-pub(crate) fn refused(result: Result<(), Error>) -> (usize, String, Reason) {
+pub(crate) fn rejected(result: Result<(), Error>) -> (usize, String, Reason) {
     match result.unwrap_err() {
         Error::Rejected {
             index,

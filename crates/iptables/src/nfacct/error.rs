@@ -94,7 +94,7 @@ impl Error {
                 Some(Errno::PROTONOSUPPORT | Errno::AFNOSUPPORT) => Self::Unsupported,
                 _ => Self::Io { operation, source },
             },
-            Netlink::Kernel(refusal) => match refusal.errno {
+            Netlink::Kernel(rejection) => match rejection.errno {
                 Errno::PERM => Self::Denied,
                 // The kernel rejects messages of an unknown subsystem as invalid;
                 // messages of this crate are valid.
@@ -122,21 +122,21 @@ mod tests {
 
     use super::*;
 
-    fn refused(errno: Errno) -> Error {
+    fn rejected(errno: Errno) -> Error {
         let name = Name::new("hits").unwrap();
-        let refusal = KernelError::new(1, errno, Ack::default());
-        Error::from_netlink("delete counter", Some(&name), refusal.into())
+        let rejection = KernelError::new(1, errno, Ack::default());
+        Error::from_netlink("delete counter", Some(&name), rejection.into())
     }
 
     #[test]
     fn a_rejection_names_the_counter() {
         assert_eq!(
-            refused(Errno::NOENT).to_string(),
+            rejected(Errno::NOENT).to_string(),
             "delete counter hits: no such file or directory"
         );
-        assert!(refused(Errno::NOENT).is_not_found());
-        assert!(refused(Errno::EXIST).is_already_exists());
-        assert!(refused(Errno::BUSY).is_busy());
+        assert!(rejected(Errno::NOENT).is_not_found());
+        assert!(rejected(Errno::EXIST).is_already_exists());
+        assert!(rejected(Errno::BUSY).is_busy());
     }
 
     #[test]
@@ -146,12 +146,12 @@ mod tests {
             source: io::Error::from_raw_os_error(93),
         };
         for error in [
-            refused(Errno::INVAL),
-            refused(Errno::OPNOTSUPP),
+            rejected(Errno::INVAL),
+            rejected(Errno::OPNOTSUPP),
             Error::from_netlink("open", None, socket),
         ] {
             assert!(matches!(error, Error::Unsupported), "{error:?}");
         }
-        assert!(matches!(refused(Errno::PERM), Error::Denied));
+        assert!(matches!(rejected(Errno::PERM), Error::Denied));
     }
 }

@@ -206,7 +206,7 @@ struct Filling<'o, 'a> {
     table: TableName,
     limit: usize,
     /// Number of objects in the last section.
-    held: usize,
+    len: usize,
     sections: &'o mut Vec<Section<'a>>,
 }
 
@@ -215,18 +215,18 @@ impl<'o, 'a> Filling<'o, 'a> {
         Self {
             table,
             limit,
-            held: limit,
+            len: limit,
             sections,
         }
     }
 
     /// Returns a section with room for one more object.
     fn section(&mut self) -> &mut Section<'a> {
-        if self.held == self.limit {
-            self.held = 0;
+        if self.len == self.limit {
+            self.len = 0;
             self.sections.push(Section::new(self.table));
         }
-        self.held += 1;
+        self.len += 1;
         self.sections.last_mut().expect("one was pushed")
     }
 }
