@@ -1,6 +1,6 @@
-//! Session affinity in mode nftables, on the real kernel: figures that are asserted.
+//! Figures of session affinity in mode nftables, with limits.
 //!
-//! Everything happens in network namespaces made for it, so this needs root.
+//! Runs in network namespaces, and needs root.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -16,20 +16,20 @@ use vipline_service_model::api;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Services whose timeouts change.
+/// Number of Services whose timeouts change.
 const SERVICES: u32 = 500;
-/// Former timeouts.
+/// Number of earlier timeouts per Service.
 const TIMEOUTS: u32 = 5_000;
 /// Timeout of a Service that never changes it, in seconds.
 const USUAL: u32 = 10_800;
-/// Syncs that are timed of each proxy.
+/// Number of measured syncs per proxy.
 const ROUNDS: u32 = 100;
 
 fn main() -> ExitCode {
     conclude(figures())
 }
 
-/// Takes all figures, and returns how many exceed their limit.
+/// Measures all figures, and returns the number of exceeded limits.
 fn figures() -> Outcome<usize> {
     let mut figures = Figures::new()?;
     after_timeouts(&mut figures)?;
@@ -37,14 +37,14 @@ fn figures() -> Outcome<usize> {
     Ok(figures.finish("affinity")?)
 }
 
-/// A proxy in a namespace of its own.
+/// A proxy in a separate namespace.
 struct Cell {
     proxy: Proxy,
     _netns: Netns,
 }
 
 impl Cell {
-    /// Loads Services with session affinity; returns how long that took, too.
+    /// Loads Services with session affinity, and returns the elapsed time.
     fn loaded(count: u32) -> Outcome<(Self, Duration)> {
         let netns = Netns::new()?;
         let events = services(count, |_| USUAL);
@@ -57,7 +57,7 @@ impl Cell {
         Ok((cell, time.wall))
     }
 
-    /// Changes the timeout of one Service, and returns how long the sync took.
+    /// Changes the timeout of one Service, and returns the time of the sync.
     fn change(&mut self, round: u32) -> Duration {
         let events = services(1, |_| USUAL + round % 2);
         self.proxy.change_all(events).0.wall
@@ -80,8 +80,8 @@ fn services(count: u32, timeout: impl Fn(u32) -> u32) -> impl Iterator<Item = Ev
     })
 }
 
-/// Compares syncs of a proxy that has seen many timeouts with those of one that has
-/// seen none, in turn.
+/// Compares syncs of a proxy after many changes of timeouts with syncs of a proxy
+/// without changes. Measurements alternate.
 fn after_timeouts(figures: &mut Figures) -> Outcome<()> {
     let (mut fresh, _) = Cell::loaded(SERVICES)?;
     let (mut used, _) = Cell::loaded(SERVICES)?;
@@ -105,7 +105,7 @@ fn after_timeouts(figures: &mut Figures) -> Outcome<()> {
     Ok(())
 }
 
-/// Loads Services with session affinity.
+/// Measures a load of Services with session affinity.
 fn load(figures: &mut Figures) -> Outcome<()> {
     for count in [1_000, 2_000, 4_000] {
         let (_, time) = Cell::loaded(count)?;

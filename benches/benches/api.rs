@@ -1,9 +1,9 @@
-//! The start of the real binary against an API server, beside its start with
-//! the same objects from a file: how long, and with how much memory.
+//! Time and memory of a start of kube-proxy with an API server, compared with a start
+//! with the same objects from a file.
 //!
-//! The program is named by `KUBE_PROXY`, as `cargo xtask bench` does it. It has
-//! network namespaces made for it, so this needs root. The API server is in
-//! this process and shares the machine with what is measured.
+//! `KUBE_PROXY` is the path of the program; `cargo xtask bench` sets it.
+//! Runs in network namespaces, and needs root. The API server runs in this process
+//! and shares the host with the measured program.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -27,20 +27,21 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 const TYPICAL: Size = Size::new(10_000, 5);
 const LARGE: Size = Size::new(100_000, 1);
 
-/// How long a start may take before it counts as failed.
+/// Time limit of a start.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long memory is given to settle after everything is watched.
+/// Time between the start of the last watch and the measurement of memory.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// What is free goes back to the system, as deploy/daemonset.yaml has it.
+/// Value of `MALLOC_TRIM_THRESHOLD_`, as in deploy/daemonset.yaml. The allocator
+/// returns free memory to the system.
 const TRIM: (&str, &str) = ("MALLOC_TRIM_THRESHOLD_", "131072");
 
 fn main() -> ExitCode {
     conclude(figures())
 }
 
-/// Takes all figures, and returns how many exceed their limit.
+/// Measures all figures, and returns the number of exceeded limits.
 fn figures() -> Outcome<usize> {
     let words = "KUBE_PROXY must be the path of the program to be measured, built for release";
     let program = PathBuf::from(env::var_os("KUBE_PROXY").ok_or(words)?);
@@ -50,7 +51,7 @@ fn figures() -> Outcome<usize> {
     Ok(figures.finish("api")?)
 }
 
-/// Starts the program with objects from both, in turn.
+/// Starts the program with objects from the API server and from a file, in turn.
 fn start(
     figures: &mut Figures,
     program: &Path,
@@ -78,7 +79,7 @@ fn start(
         sizes.fold(0.0, f64::max)
     };
     let mut row = |measure, value, limit| figures.push(measure, size, value, limit);
-    // Whoever else uses the machine makes each of the two longer, never shorter.
+    // Other processes make each of the two longer, never shorter.
     let [api, files] = [&from_api, &from_files].map(|starts| quickest(starts, |it| it.time));
     let ratio = api.as_secs_f64() / files.as_secs_f64();
     row("start: API", (ratio, "x manifests"), Some(3.0))?;
@@ -101,15 +102,15 @@ fn start(
     Ok(())
 }
 
-/// What a start of the program took.
+/// Cost of a start of the program.
 struct Start {
-    /// From the process to the first sync.
+    /// Time from the start of the process to the first sync.
     time: Duration,
-    /// What this process had of a processor meanwhile.
+    /// Processor time of this process, which contains the API server.
     beside: Duration,
-    /// Memory in MiB once nothing happens any more.
+    /// Memory after the start, in MiB.
     resident: f64,
-    /// The most memory there ever was, in MiB.
+    /// Peak memory, in MiB.
     peak: f64,
 }
 
@@ -167,19 +168,19 @@ impl Start {
     }
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 fn wait(process: &Process, holds: impl Fn() -> bool) -> Outcome<()> {
     let began = Instant::now();
     while !holds() {
         if began.elapsed() > PATIENCE {
-            return Err(format!("no sync; it said:\n{}", process.output()).into());
+            return Err(format!("no sync; output:\n{}", process.output()).into());
         }
         thread::sleep(Duration::from_millis(1));
     }
     Ok(())
 }
 
-/// Returns how long this process had a processor.
+/// Returns the processor time of this process.
 fn processor() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap_or_default()
@@ -191,7 +192,7 @@ fn mib(status: &str, field: &str) -> Outcome<f64> {
     Ok(number.ok_or("no such field")?.parse::<f64>()? / 1024.0)
 }
 
-/// Returns a Node and all Services and EndpointSlices, as an API has them.
+/// Returns a Node and all Services and EndpointSlices, as API objects.
 fn objects(size: Size) -> Vec<Value> {
     let mut objects = vec![json!({
         "apiVersion": "v1",
@@ -216,8 +217,8 @@ fn object(version: &str, kind: &str, object: &impl Serialize) -> Value {
     object
 }
 
-/// Returns objects in the form that is read fastest: one JSON document each,
-/// without any space.
+/// Returns a manifest in the format that is parsed fastest: one JSON document per
+/// object, without whitespace.
 fn manifest(objects: &[Value]) -> Outcome<String> {
     let mut text = String::new();
     for object in objects {

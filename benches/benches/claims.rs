@@ -1,7 +1,7 @@
-//! The figures of Services with many addresses: planned and rendered in each mode.
+//! Figures of planning and rendering Services with many addresses, in each mode.
 //!
-//! Without a kernel. Processor time of the thread counts, so other processes on the
-//! machine matter little.
+//! Needs no kernel. Measures processor time of the thread, on which other processes
+//! have little influence.
 
 use std::error::Error;
 use std::net::Ipv4Addr;
@@ -15,13 +15,13 @@ use vipline_service_model::api;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Number of Services, and external IPs of each.
+/// Number of Services, and number of external IPs per Service.
 const SERVICES: (u32, u32) = (5_000, 100);
 
-/// External IPs of a Service that fills the 1.5 MB that the API accepts.
+/// Number of external IPs of a Service of 1.5 MB, the limit of the API.
 const MOST_ADDRESSES: u32 = 120_000;
 
-/// External IPs of a Service that it is compared with.
+/// Number of external IPs of the Service for comparison.
 const FEW_ADDRESSES: u32 = 1_000;
 
 fn main() -> ExitCode {
@@ -84,7 +84,7 @@ fn services(count: u32, addresses: u32, claims: Claims) -> Vec<Event> {
     events.collect()
 }
 
-/// Returns the processor time in seconds from the events to the text of the plan.
+/// Returns the processor time from the events to the rendered plan, in seconds.
 fn rendered(mode: Mode, events: Vec<Event>) -> Outcome<f64> {
     let mut engine = Engine::plan_only(Config {
         mode,

@@ -1,8 +1,7 @@
-//! The figures of connection tracking: few of many flows deleted by us and by
-//! `conntrack -D`, in turn.
+//! Figures of deleting few of many conntrack entries, compared with `conntrack -D`.
 //!
-//! Everything happens in network namespaces made for it, so this needs root,
-//! and the program `conntrack`.
+//! Measurements alternate. Runs in network namespaces, and needs root and the program
+//! `conntrack`.
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,34 +15,34 @@ use vipline_conntrack::{Client, Family, Filter, Flow, Protocol, Side, Tuple};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// How many flows there are.
+/// Number of entries.
 const FLOWS: u32 = 100_000;
 
-/// One of so many flows is deleted.
+/// One of this number of entries is deleted.
 const ONE_OF: u32 = 100;
 
-/// How often flows are deleted.
+/// Number of rounds.
 const ROUNDS: usize = 11;
 
-/// The port that the flows go to that are deleted, and that of all others.
+/// Destination ports of deleted and of other entries.
 const PORTS: [u16; 2] = [53, 5353];
 
 fn main() -> ExitCode {
     conclude(figures())
 }
 
-/// Takes all figures, and returns how many exceed their limit.
+/// Measures all figures, and returns the number of exceeded limits.
 fn figures() -> Outcome<usize> {
     let mut figures = Figures::new()?;
     delete(&mut figures)?;
     Ok(figures.finish("conntrack")?)
 }
 
-/// How long the same flows took.
+/// Times to delete the same entries.
 struct Round {
-    /// Found by a dump, and deleted.
+    /// Time of a filtered dump and deletions of single entries.
     found: Duration,
-    /// Deleted by the filter alone.
+    /// Time of a filtered flush.
     flushed: Duration,
     theirs: Duration,
 }
@@ -82,11 +81,11 @@ impl Round {
     }
 }
 
-/// Deletes the flows that the filter means, again and again.
+/// Measures repeated deletions.
 fn delete(figures: &mut Figures) -> Outcome<()> {
     let netns = Netns::new()?;
     let mut client = netns.run(Client::open)?;
-    client.create_all((0..FLOWS).filter(|number| !is_meant(*number)).map(flow))?;
+    client.create_all((0..FLOWS).filter(|number| !is_deleted(*number)).map(flow))?;
     let rounds = (0..ROUNDS).map(|_| Round::run(&netns, &mut client));
     let rounds: Vec<Round> = rounds.collect::<Outcome<_>>()?;
 
@@ -107,12 +106,12 @@ fn delete(figures: &mut Figures) -> Outcome<()> {
     Ok(())
 }
 
-/// Makes the flows that are deleted, and tells how long it took to delete them.
+/// Creates the entries to delete, and returns the time of their deletion.
 fn timed(
     client: &mut Client,
     delete: impl FnOnce(&mut Client) -> Outcome<()>,
 ) -> Outcome<Duration> {
-    client.create_all((0..FLOWS).filter(|number| is_meant(*number)).map(flow))?;
+    client.create_all((0..FLOWS).filter(|number| is_deleted(*number)).map(flow))?;
     let (time, done) = Time::of(|| delete(client));
     done?;
     let left = client.usage()?.entries;
@@ -130,17 +129,17 @@ fn filter() -> Filter {
         .original(Side::new().destination_port(port))
 }
 
-fn is_meant(number: u32) -> bool {
+fn is_deleted(number: u32) -> bool {
     number.is_multiple_of(ONE_OF)
 }
 
-/// Returns a flow with an address that no other flow has.
+/// Returns an entry with a unique address.
 fn flow(number: u32) -> Flow {
     let host = IpAddr::V4(Ipv4Addr::from_bits(
         Ipv4Addr::new(10, 8, 0, 0).to_bits() + number,
     ));
     let server = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 10));
-    let port = PORTS[usize::from(!is_meant(number))];
+    let port = PORTS[usize::from(!is_deleted(number))];
     let tuple = Tuple::ports(Protocol::UDP, (host, 40_000), (server, port));
     let mut flow = Flow::new(tuple, tuple.inverted());
     flow.timeout = Some(3600);

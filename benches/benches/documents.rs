@@ -1,7 +1,7 @@
-//! Documents of iptables: how fast a save is read and printed.
+//! Figures of parsing and printing the output of `iptables-save`.
 //!
-//! Without a kernel. The quickest of some rounds counts, by the processor time
-//! of the thread: what others do on the machine is not what is measured.
+//! Needs no kernel. Each figure is the processor time of the fastest round, on which
+//! other processes have little influence.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -19,17 +19,17 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const TYPICAL: Size = Size::new(10_000, 5);
 
-/// How often each thing is done.
+/// Number of rounds.
 const ROUNDS: usize = 31;
 
-/// What a megabyte may take: 5 ms are 200 MB/s.
+/// Limit of the time per megabyte, in ms. 5 ms/MB are 200 MB/s.
 const LIMIT: f64 = 5.0;
 
 fn main() -> ExitCode {
     conclude(figures())
 }
 
-/// Takes all figures, and returns how many exceed their limit.
+/// Measures all figures, and returns the number of exceeded limits.
 fn figures() -> Outcome<usize> {
     let text = save(TYPICAL)?;
     let tables = Tables::parse(&text)?;
@@ -69,7 +69,7 @@ fn rules<'a>(
     lines.map(|line| line.rule())
 }
 
-/// Returns the time of the quickest round.
+/// Returns the time of the fastest round.
 fn quickest<T>(mut work: impl FnMut() -> T) -> Duration {
     let round = |_| {
         let (time, value) = Time::of(|| black_box(work()));

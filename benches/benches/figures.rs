@@ -1,8 +1,8 @@
-//! The figures of performance: measured on the real kernel, and asserted.
+//! Figures of mode nftables, from events to the kernel, with limits.
 //!
-//! Everything happens in network namespaces made for it, so this needs root.
-//! Ratios are taken side by side in one run; times are for illustration unless
-//! they have a limit.
+//! Runs in network namespaces, and needs root.
+//! Measurements of a ratio alternate in one run. Times without a limit are only
+//! informative.
 
 use std::error::Error;
 use std::process::{Command, ExitCode};
@@ -25,7 +25,7 @@ const TYPICAL: Size = Size::new(10_000, 5);
 const SMALL: Size = Size::new(1_000, 1);
 const LARGE: Size = Size::new(100_000, 1);
 
-/// How a process of this program is asked for the memory of one proxy.
+/// Argument with which this program measures the memory of one proxy.
 const MEMORY: &str = "--memory";
 
 fn main() -> ExitCode {
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     conclude(outcome)
 }
 
-/// Takes all figures, and returns how many exceed their limit.
+/// Measures all figures, and returns the number of exceeded limits.
 fn figures() -> Outcome<usize> {
     let mut figures = Figures::new()?;
     full_load(&mut figures)?;
@@ -47,21 +47,21 @@ fn figures() -> Outcome<usize> {
     Ok(figures.finish("figures")?)
 }
 
-/// A proxy in a namespace of its own.
+/// A proxy in a separate namespace.
 struct Cell {
     proxy: Proxy,
     netns: Netns,
 }
 
 impl Cell {
-    /// Starts a proxy that knows all objects, but not yet that these are all.
+    /// Starts a proxy with all objects, before [`Event::Synced`].
     fn start(size: Size) -> Outcome<Self> {
         let netns = Netns::new()?;
         let proxy = netns.run(|| Proxy::start(size.events()))?;
         Ok(Self { proxy, netns })
     }
 
-    /// Starts a proxy and lets it load everything.
+    /// Starts a proxy and loads all objects.
     fn loaded(size: Size) -> Outcome<Self> {
         let mut cell = Self::start(size)?;
         cell.proxy.change(Event::Synced);
@@ -69,11 +69,11 @@ impl Cell {
     }
 }
 
-/// What a full load of an empty namespace costs, beside its floor.
+/// Cost of a full load of an empty namespace, and of its floor.
 struct Load {
     time: Time,
     floor: Time,
-    /// The longest time the kernel needs for one transaction.
+    /// Longest time of one transaction in the kernel.
     longest: Duration,
 }
 
@@ -112,7 +112,7 @@ fn encoded(transactions: &[Transaction]) -> Vec<Vec<u8>> {
     batches.map(|batch| batch.bytes().to_vec()).collect()
 }
 
-/// Waits while the kernel clears up behind a namespace.
+/// Waits until the kernel has removed a namespace.
 fn settle() {
     thread::sleep(Duration::from_millis(200));
 }
@@ -132,8 +132,7 @@ fn full_load(figures: &mut Figures) -> Outcome<()> {
     };
     let mut row = |measure, value, limit| figures.push(measure, TYPICAL, value, limit);
     let name = "nftables: full load";
-    // Each load and its replay are side by side; what else the machine does
-    // makes single rounds of either longer.
+    // Loads and replays alternate, because other processes slow down single rounds.
     let mut ratios: Vec<_> = loads.iter().map(Load::ratio).collect();
     ratios.sort_by(f64::total_cmp);
     row(name, (ratios[ROUNDS / 2], "x floor"), Some(1.5))?;
@@ -155,7 +154,7 @@ fn full_load(figures: &mut Figures) -> Outcome<()> {
     Ok(())
 }
 
-/// The cost of things at 100,000 Services as a multiple of that at 1,000.
+/// Measures the ratio of costs at 100,000 Services to costs at 1,000.
 fn scale(figures: &mut Figures) -> Outcome<()> {
     const ROUNDS: usize = 3;
     const CHANGES: u32 = 500;
@@ -206,7 +205,7 @@ fn changes(figures: &mut Figures) -> Outcome<()> {
         (count(after) - count(before)) as f64 / changes
     };
     let (v4, v6) = (each(|it| it.sends_v4), each(|it| it.sends_v6));
-    // The one datagram is the acknowledgement: a dump would be more.
+    // The only received datagram is the acknowledgment. A dump would need more.
     let receives = each(|it| it.receives);
     let name = "nftables: one endpoint replaced";
     let mut row = |measure, value, limit| figures.push(measure, TYPICAL, value, limit);
@@ -230,7 +229,7 @@ fn changes(figures: &mut Figures) -> Outcome<()> {
     restart(figures)
 }
 
-/// Replaces one endpoint of one of the slices, and tells how long that took.
+/// Replaces one endpoint of a slice, and returns the elapsed time.
 fn replace_one(proxy: &mut Proxy, slices: &mut [api::EndpointSlice], number: u32) -> Duration {
     let place = number as usize % slices.len();
     let round = number as usize / slices.len();
@@ -241,7 +240,7 @@ fn replace_one(proxy: &mut Proxy, slices: &mut [api::EndpointSlice], number: u32
     time.wall
 }
 
-/// Lets a Service have five endpoints, six, and five again.
+/// Measures a Service whose endpoints change from five to six and back.
 fn five_to_six(figures: &mut Figures, cell: &mut Cell, size: Size, limit: f64) -> Outcome<()> {
     const FIRST: u32 = 1 << 16;
     const ROUNDS: usize = 100;
@@ -252,7 +251,7 @@ fn five_to_six(figures: &mut Figures, cell: &mut Cell, size: Size, limit: f64) -
     }
     let mut six = slice.clone();
     cluster::add(&mut six, FIRST + 5);
-    // From the second time on the chains for five and six slots are there.
+    // The first changes create the chains for five and six endpoints.
     for _ in 0..2 {
         cell.proxy.change(slice.clone());
         cell.proxy.change(six.clone());
@@ -266,7 +265,7 @@ fn five_to_six(figures: &mut Figures, cell: &mut Cell, size: Size, limit: f64) -
         times.push(cell.proxy.change(slice.clone()).0.wall);
         times.push(cell.proxy.change(six.clone()).0.wall);
     }
-    // One socket for all: the first batch on a new one takes longer.
+    // Uses one socket for all batches: the first batch on a new socket takes longer.
     let batches: Vec<_> = iter::repeat_n(batches, ROUNDS).flatten().collect();
     let floor = cell.netns.run(|| floor::replay(&batches))?;
     let floor: Vec<_> = floor.into_iter().map(|time| time.wall).collect();
@@ -281,8 +280,7 @@ fn five_to_six(figures: &mut Figures, cell: &mut Cell, size: Size, limit: f64) -
     Ok(())
 }
 
-/// Returns the 99th percentile of that fifth of the samples in which others
-/// disturbed least.
+/// Returns the lowest 99th percentile of five groups of samples.
 fn quietest_p99(samples: &[Duration]) -> Duration {
     let parts = samples.chunks(samples.len().div_ceil(5));
     let p99 = parts.map(|part| percentile(part, 99));
@@ -293,7 +291,7 @@ fn ratio(one: Duration, other: Duration) -> f64 {
     one.as_secs_f64() / other.as_secs_f64()
 }
 
-/// Starts a second proxy where the first has left everything as it has to be.
+/// Starts a second proxy on the state of the first, which needs no changes.
 fn restart(figures: &mut Figures) -> Outcome<()> {
     let Cell { proxy, netns } = Cell::loaded(TYPICAL)?;
     drop(proxy);
@@ -310,7 +308,7 @@ fn restart(figures: &mut Figures) -> Outcome<()> {
     Ok(())
 }
 
-/// Measures how much memory a proxy needs, each in a process of its own.
+/// Measures the memory of proxies, each in a separate process.
 fn memory(figures: &mut Figures) -> Outcome<()> {
     for (size, limit) in [(TYPICAL, 60.0), (LARGE, 250.0)] {
         let output = Command::new(env::current_exe()?)
@@ -329,7 +327,7 @@ fn memory(figures: &mut Figures) -> Outcome<()> {
     Ok(())
 }
 
-/// Loads everything, changes something, and prints this process' memory in MiB.
+/// Loads all objects, applies changes, and prints the memory of this process in MiB.
 fn memory_of(size: &[String]) -> Outcome<()> {
     let [services, endpoints] = size else {
         return Err("a size is two numbers".into());

@@ -1,8 +1,8 @@
-//! The figures of mode ipvs: what a load costs us beside what it costs the
-//! programs `ipset`, `ipvsadm` and `ip`, and what a change is about.
+//! Figures of mode ipvs: loads compared with the programs `ipset`, `ipvsadm` and `ip`,
+//! and the cost of changes.
 //!
-//! Everything happens in network namespaces made for it, so this needs root, and
-//! a kernel with IPVS: `cargo xtask bench` runs it in a guest that has one.
+//! Runs in network namespaces, and needs root and a kernel with IPVS. `cargo xtask
+//! bench` runs it in a guest with such a kernel.
 #![allow(clippy::print_stdout, reason = "a program prints")]
 
 use std::error::Error;
@@ -24,13 +24,13 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const TYPICAL: Size = Size::new(10_000, 5);
 
-/// How often everything is loaded by us and by the programs.
+/// Number of loads by the engine and by the programs.
 const ROUNDS: usize = 3;
 
-/// How many changes are measured.
+/// Number of measured changes.
 const CHANGES: usize = 20;
 
-/// The programs of the floor, by what is loaded; rules are no part of it.
+/// Programs of the floor. Rules are excluded.
 const PROGRAMS: [&str; 3] = ["ipset", "ipvsadm", "ip"];
 
 fn main() -> ExitCode {
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Takes all figures, and returns how many exceed their limit.
+/// Measures all figures, and returns the number of exceeded limits.
 fn figures() -> Outcome<usize> {
     let mut figures = Figures::new()?;
     load(&mut figures)?;
@@ -59,22 +59,22 @@ fn config(families: &[Family]) -> Config {
     }
 }
 
-/// Takes in all objects, but not yet that these are all.
-fn informed(mut engine: Engine) -> Engine {
+/// Applies all events except [`Event::Synced`].
+fn with_objects(mut engine: Engine) -> Engine {
     TYPICAL.events().for_each(|event| {
         engine.apply(event);
     });
     engine
 }
 
-/// Takes in all objects, and that these are all.
+/// Applies all events including [`Event::Synced`].
 fn complete(engine: Engine) -> Engine {
-    let mut engine = informed(engine);
+    let mut engine = with_objects(engine);
     engine.apply(Event::Synced);
     engine
 }
 
-/// Syncs for the first time, and tells how long that took.
+/// Runs the first sync, and returns the elapsed time.
 fn first_sync(engine: &mut Engine) -> Outcome<Duration> {
     let (time, report) = Time::of(|| {
         engine.apply(Event::Synced);
@@ -87,22 +87,22 @@ fn first_sync(engine: &mut Engine) -> Outcome<Duration> {
     }
 }
 
-/// How long the same state took, each time in a namespace of its own.
+/// Times to load the same state, each in a separate namespace.
 struct Round {
     ours: Duration,
-    /// Each of [`PROGRAMS`].
+    /// Time of each program in [`PROGRAMS`].
     theirs: [Duration; 3],
-    /// The programs of iptables, which both need.
+    /// Time of the iptables programs, which both loads need.
     rules: Duration,
 }
 
 impl Round {
     fn run(parts: &[Part]) -> Outcome<Self> {
-        let ours = apart(|| {
-            let mut engine = informed(Engine::open(config(&Family::ALL))?);
+        let ours = in_namespace(|| {
+            let mut engine = with_objects(Engine::open(config(&Family::ALL))?);
             first_sync(&mut engine)
         })?;
-        apart(|| {
+        in_namespace(|| {
             let (mut theirs, mut rules) = ([Duration::ZERO; 3], Duration::ZERO);
             for part in parts {
                 let time = part.run()?;
@@ -132,10 +132,10 @@ impl Round {
     }
 }
 
-/// Runs something in a namespace of its own, and empties that.
+/// Runs `work` in a separate namespace, and empties the namespace.
 ///
-/// What is left of it would be cleared up while the next one is measured.
-fn apart<T: Send>(work: impl FnOnce() -> Outcome<T> + Send) -> Outcome<T> {
+/// Otherwise the kernel would remove its content during the next measurement.
+fn in_namespace<T: Send>(work: impl FnOnce() -> Outcome<T> + Send) -> Outcome<T> {
     Netns::new()?.run(|| {
         let value = work()?;
         run("ipvsadm", &["-C"], None)?;
@@ -145,16 +145,16 @@ fn apart<T: Send>(work: impl FnOnce() -> Outcome<T> + Send) -> Outcome<T> {
     })
 }
 
-/// What one program reads.
+/// Input of one program.
 struct Part {
     program: String,
     arguments: Vec<String>,
-    /// The file of it.
+    /// File with the input.
     name: String,
 }
 
 impl Part {
-    /// Writes down what the programs need for the state of both families.
+    /// Writes the inputs of the programs for the state of both families.
     fn all(folder: &Directory) -> Outcome<Vec<Self>> {
         let mut parts = Vec::new();
         for family in Family::ALL {
@@ -163,7 +163,7 @@ impl Part {
                 let (line, text) = part.split_once('\n').ok_or("a part has lines")?;
                 let mut words = line.split(' ').map(str::to_owned);
                 let program = words.next().ok_or("a part has a program")?;
-                // The link is the same for both families; IPv6 has no addresses.
+                // Both families share the link; IPv6 has no addresses.
                 if program == "ip" && family == Family::V6 {
                     continue;
                 }
@@ -179,7 +179,7 @@ impl Part {
         Ok(parts)
     }
 
-    /// Has the program read it, and tells how long that took.
+    /// Runs the program with the input, and returns the elapsed time.
     fn run(&self) -> Outcome<Duration> {
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
         let input = File::open(&self.name)?;
@@ -201,7 +201,7 @@ fn run(program: &str, arguments: &[&str], input: Option<File>) -> Outcome<()> {
     }
 }
 
-/// Loads everything, again and again.
+/// Measures repeated loads.
 fn load(figures: &mut Figures) -> Outcome<()> {
     let folder = Directory::new()?;
     let parts = Part::all(&folder)?;
@@ -229,15 +229,15 @@ fn load(figures: &mut Figures) -> Outcome<()> {
     Ok(push(ratios[ROUNDS / 2], "x programs", Some(1.2))?)
 }
 
-/// Starts on what is there already, and replaces endpoints, one after the other.
+/// Measures a start on existing state, and replacements of single endpoints.
 fn change(figures: &mut Figures) -> Outcome<()> {
     let seen = Netns::new()?.run(|| {
-        first_sync(&mut informed(Engine::open(config(&Family::ALL))?))?;
+        first_sync(&mut with_objects(Engine::open(config(&Family::ALL))?))?;
         let kernels = [Watched::open(Family::V4)?, Watched::open(Family::V6)?];
         let mut engine = Engine::with_kernels::<Planner, _>(config(&Family::ALL), |family| {
             kernels[usize::from(family == Family::V6)].clone()
         });
-        engine = informed(engine);
+        engine = with_objects(engine);
         Seen::of(engine, &kernels)
     })?;
     let restart = "ipvs: restart with nothing changed";
@@ -251,18 +251,18 @@ fn change(figures: &mut Figures) -> Outcome<()> {
     Ok(figures.push(replaced, TYPICAL, (seen.dumps, "dumps"), 0.0)?)
 }
 
-/// What a start on what is there and changes after it are about.
+/// Cost of a start on existing state, and of changes after it.
 #[derive(Default)]
 struct Seen {
     restart: Duration,
-    /// Commits of the start.
+    /// Number of commits of the start.
     commits: f64,
-    /// How long each change took.
+    /// Time of each change.
     times: Vec<Duration>,
-    /// The most of any change, to IPVS.
+    /// Highest cost of a change in IPVS.
     sends: f64,
     messages: f64,
-    /// Dumps of all changes.
+    /// Number of dumps during all changes.
     dumps: f64,
 }
 
@@ -305,7 +305,7 @@ fn sum(kernels: &[Watched], of: fn(&State) -> u64) -> f64 {
     counts.sum::<u64>() as f64
 }
 
-/// The kernel of one family, which counts; clones share it.
+/// The counting kernel of one family. Clones share their state.
 #[derive(Clone)]
 struct Watched(Arc<Mutex<State>>);
 

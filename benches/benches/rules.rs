@@ -1,8 +1,7 @@
-//! The figures of mode iptables: what a load costs us beside what it costs the
-//! programs of iptables, and what a change is about.
+//! Figures of mode iptables: loads compared with the iptables programs, and the cost of
+//! changes.
 //!
-//! Everything happens in network namespaces made for it, so this needs root,
-//! and both variants of iptables.
+//! Runs in network namespaces, and needs root and both variants of iptables.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -22,11 +21,11 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const TYPICAL: Size = Size::new(10_000, 5);
 
-/// How many changes are measured.
+/// Number of measured changes.
 const CHANGES: usize = 10;
 
-/// What upstream needs for the same load with the nft variant, in seconds, on a
-/// machine like ours; we are to be ten times as fast.
+/// Time of upstream kube-proxy for the same load with the nft variant on similar
+/// hardware, in seconds. The limit is a tenth.
 const UPSTREAM: f64 = 369.0;
 
 fn main() -> ExitCode {
@@ -41,7 +40,7 @@ fn figures() -> Outcome<usize> {
     Ok(figures.finish("rules")?)
 }
 
-/// Loads a cluster and changes it.
+/// Measures the load of a cluster, and changes.
 fn load(variant: Variant, figures: &mut Figures) -> Outcome<()> {
     let named = |what: &str| format!("iptables-{variant}: {what}");
     let kernel = Watched::new(variant)?;
@@ -98,12 +97,12 @@ fn engine(kernel: &Watched) -> Engine {
         families: vec![Family::V4],
         ..Config::default()
     };
-    // Counters are made by who opens an engine.
+    // The creator of an engine also creates the counters.
     config.iptables.nfacct = false;
     Engine::with_kernels::<Planner, _>(config, |_| kernel.clone())
 }
 
-/// A kernel that tells how long its program takes.
+/// A kernel that measures the time of its program.
 #[derive(Clone)]
 struct Watched(Arc<Mutex<Inner>>);
 
@@ -113,10 +112,10 @@ struct Inner {
     seen: Seen,
 }
 
-/// What the last commit was.
+/// Measurements of the last commit.
 #[derive(Clone, Copy, Default)]
 struct Seen {
-    /// How long the program needs for the document alone.
+    /// Time of the program for the document alone.
     restored: Duration,
     chains: usize,
 }
@@ -160,7 +159,7 @@ impl Target for Watched {
             let restore = Restore::from_edits(edits);
             (restore.to_string().len(), restore.chains())
         });
-        // While a program reads, the document is printed for it.
+        // The document is printed while the program reads it.
         seen.restored = time.wall.saturating_sub(printed.wall);
         seen.chains = chains.1;
         done

@@ -1,9 +1,9 @@
-//! Allocation beside a plain bitmap that is looked at bit by bit.
+//! Figures of allocation, compared with a plain bitmap that is scanned bit by bit.
 //!
-//! Both take turns, are called in the same way with the same random numbers,
-//! and give the same addresses, which is checked.
-//! The quietest rounds count: what others do on the machine is not what is
-//! measured.
+//! Rounds alternate. Both allocators are called in the same way with the same random
+//! numbers, and must return the same addresses.
+//! Each figure is the tenth percentile of the rounds, on which other processes have
+//! little influence.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -16,30 +16,30 @@ use vipline_service_ip::{AddressRange, AllocationError, Allocator, Pool, Random,
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// The range, and how it is called.
+/// Range and its title.
 const RANGE: &str = "10.96.0.0/16";
 const SIZE: &str = "/16";
 
-/// How often both are asked, and for how many addresses.
+/// Number of rounds, and number of allocations per round.
 const QUICK: (usize, usize) = (20_001, 256);
 
-/// The same where one of them takes long.
+/// Same for slow cases.
 const SLOW: (usize, usize) = (51, 64);
 
-/// What an address may cost at 99 % full, over what the plain bitmap needs.
+/// Limit of the ratio of times at 99 % full.
 const FULL_LIMIT: f64 = 0.1;
 
-/// The same when nothing is taken.
+/// Limit of the ratio of times in an empty range.
 const EMPTY_LIMIT: f64 = 1.0;
 
-/// The same when the dynamic band is full, which has to be known at once.
+/// Limit of the ratio of times with a full dynamic band.
 const BAND_LIMIT: f64 = 0.01;
 
 fn main() -> ExitCode {
     conclude(figures())
 }
 
-/// Takes all figures, and returns how many exceed their limit.
+/// Measures all figures, and returns the number of exceeded limits.
 fn figures() -> Outcome<usize> {
     let mut figures = Figures::new()?;
     let mut push = |state: &str, (ours, plain): (f64, f64), limit: f64| {
@@ -65,7 +65,7 @@ fn figures() -> Outcome<usize> {
     Ok(figures.finish("service_ip")?)
 }
 
-/// Both of them, with the same addresses taken.
+/// Both allocators, with the same allocated addresses.
 struct Pair {
     ours: Allocator<AddressRange>,
     plain: Plain,
@@ -82,7 +82,7 @@ impl Pair {
         })
     }
 
-    /// Has both give addresses; returns these, and how long that took.
+    /// Allocates addresses from both; returns the addresses and both times.
     fn allocate(&mut self, count: usize) -> Outcome<(Vec<IpAddr>, [Duration; 2])> {
         let mut random = self.random;
         let (plain, theirs) = timed(&mut self.plain, Plain::allocate, count, &mut random)?;
@@ -108,7 +108,7 @@ impl Pair {
         self.free(&taken)
     }
 
-    /// Frees some of the dynamic band, all of which is taken.
+    /// Releases addresses of the full dynamic band.
     fn free_any(&mut self, count: usize) -> Outcome<()> {
         let (lower, len) = (self.plain.lower, self.plain.len);
         for _ in 0..count {
@@ -122,9 +122,9 @@ impl Pair {
         Ok(())
     }
 
-    /// Returns how many nanoseconds an address takes of ours and of theirs.
+    /// Returns the nanoseconds per allocation of the registry and of the bitmap.
     ///
-    /// What they give is freed after each round.
+    /// Releases the addresses after each round.
     fn rounds(&mut self, (rounds, count): (usize, usize)) -> Outcome<(f64, f64)> {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
@@ -138,10 +138,10 @@ impl Pair {
     }
 }
 
-/// How both are asked: as others are, they are not part of who asks.
+/// Function type of both allocators, so that neither is inlined.
 type Ask<P> = fn(&mut P, &mut Random<'_>) -> Result<IpAddr, AllocationError>;
 
-/// Asks for addresses, and tells how long all that took.
+/// Allocates addresses, and returns the elapsed time.
 fn timed<P>(
     pool: &mut P,
     ask: Ask<P>,
@@ -157,13 +157,12 @@ fn timed<P>(
     Ok((given, start.elapsed()))
 }
 
-/// A bitmap that is looked at bit by bit from a random place on, as in
-/// Kubernetes.
+/// A bitmap that is scanned bit by bit from a random offset, as in Kubernetes.
 struct Plain {
     words: Vec<u64>,
     count: usize,
     len: usize,
-    /// How many of them are the lower band.
+    /// Number of addresses in the static band.
     lower: usize,
     first: Ipv4Addr,
 }
@@ -225,12 +224,12 @@ impl Plain {
     }
 }
 
-/// Returns a random number below a limit.
+/// Function that returns a random number below a limit.
 fn below(limit: usize, random: &mut Random<'_>) -> usize {
     ((u128::from(random()) * limit as u128) >> 64) as usize
 }
 
-/// Random numbers: those of xorshift64*.
+/// Pseudorandom number generator (xorshift64*).
 #[derive(Clone, Copy)]
 struct Numbers(u64);
 

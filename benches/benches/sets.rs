@@ -1,8 +1,7 @@
-//! The figures of ipset: many entries added by us and by `ipset restore`, in
-//! turn, and one entry among many.
+//! Figures of adding entries to sets, compared with `ipset restore`.
 //!
-//! Everything happens in network namespaces made for it, so this needs root,
-//! and the program `ipset`.
+//! Measurements alternate. Runs in network namespaces, and needs root and the program
+//! `ipset`.
 
 use std::error::Error;
 use std::net::Ipv4Addr;
@@ -19,20 +18,20 @@ use vipline_reconcile::Edit;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// How many entries there are.
+/// Number of entries.
 const ENTRIES: u32 = 100_000;
 
-/// How often all are added.
+/// Number of loads.
 const ROUNDS: usize = 11;
 
-/// How many entries are added, one after the other.
+/// Number of single additions.
 const CHANGES: u32 = 500;
 
 fn main() -> ExitCode {
     conclude(figures())
 }
 
-/// Takes all figures, and returns how many exceed their limit.
+/// Measures all figures, and returns the number of exceeded limits.
 fn figures() -> Outcome<usize> {
     let mut figures = Figures::new()?;
     load(&mut figures)?;
@@ -40,10 +39,10 @@ fn figures() -> Outcome<usize> {
     Ok(figures.finish("sets")?)
 }
 
-/// How long the same entries took, each time in a namespace of their own.
+/// Times to add the same entries, each in a separate namespace.
 struct Round {
     ours: Duration,
-    /// Ours, from a document.
+    /// Time of the crate with a document.
     read: Duration,
     theirs: Duration,
 }
@@ -67,7 +66,7 @@ impl Round {
     }
 }
 
-/// Adds all entries, again and again.
+/// Measures repeated loads.
 fn load(figures: &mut Figures) -> Outcome<()> {
     let edits = edits()?;
     let folder = Directory::new()?;
@@ -93,7 +92,7 @@ fn load(figures: &mut Figures) -> Outcome<()> {
     Ok(())
 }
 
-/// Adds single entries to a set that has many.
+/// Measures additions of single entries to a large set.
 fn change(figures: &mut Figures) -> Outcome<()> {
     let netns = Netns::new()?;
     let mut client = netns.run(Client::open)?;
@@ -114,7 +113,7 @@ fn change(figures: &mut Figures) -> Outcome<()> {
     Ok(figures.push("ipset: one entry added", ENTRIES, sends, 1.0)?)
 }
 
-/// Runs something in a namespace of its own, and tells how long it took.
+/// Runs `work` in a separate namespace, and returns the elapsed time.
 fn timed(work: impl FnOnce() -> Outcome<()> + Send) -> Outcome<Duration> {
     let netns = Netns::new()?;
     netns.run(|| {
@@ -131,7 +130,7 @@ fn name() -> Outcome<Name> {
     Ok(Name::new("cluster-ips")?)
 }
 
-/// Returns what makes the set and all its entries.
+/// Returns the edits that create the set with all entries.
 fn edits() -> Outcome<Vec<Edit<Object>>> {
     let name = name()?;
     let mut set = Set::new(name.clone(), SetType::HashIpPort, Family::V4);
@@ -141,7 +140,7 @@ fn edits() -> Outcome<Vec<Edit<Object>>> {
     Ok(objects.map(Edit::Add).collect())
 }
 
-/// An address and a port that no other entry has.
+/// Returns an entry with a unique address and port.
 fn entry(name: &Name, number: u32) -> Object {
     let ip = Ipv4Addr::from_bits(Ipv4Addr::new(10, 96, 0, 0).to_bits() + number);
     Entry::new(name.clone(), Member::IpPort(ip.into(), Port::tcp(443))).into()

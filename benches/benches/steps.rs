@@ -1,4 +1,4 @@
-//! Micro benches of the steps from events to bytes, without a kernel.
+//! Microbenchmarks of the steps from events to bytes, without a kernel.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 
 use std::hint::black_box;
@@ -30,7 +30,7 @@ criterion_group! {
 }
 criterion_main!(benches);
 
-/// Returns a store that has taken in everything and resolved nothing.
+/// Returns a store with all objects, before resolution.
 fn store(size: Size) -> Store {
     let mut store = Store::default();
     for event in size.events() {
@@ -48,8 +48,7 @@ fn context() -> Context {
     Context::new(&config(), &NodeView::default(), [], Family::V4)
 }
 
-/// Returns what each service port wants for itself, and last what is always
-/// wanted.
+/// Returns the planned objects of each service port, and last the base objects.
 fn fragments(size: Size) -> Vec<Vec<Object>> {
     let cx = context();
     let ports = resolved(size);
@@ -163,7 +162,7 @@ fn encode(criterion: &mut Criterion) {
     }
 }
 
-/// A kernel that has the bytes made for it and throws them away.
+/// A kernel that encodes transactions and discards the bytes.
 struct Encoded;
 
 impl Target for Encoded {
@@ -180,7 +179,7 @@ impl Target for Encoded {
     }
 }
 
-/// From the event to the bytes, when one endpoint is replaced.
+/// Measures the replacement of one endpoint, from the event to the bytes.
 fn one_endpoint(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("one endpoint replaced");
     for size in SIZES {
@@ -212,7 +211,7 @@ fn one_endpoint(criterion: &mut Criterion) {
     }
 }
 
-/// How many elements a cluster makes: per Service its address twice, and one an endpoint.
+/// Returns the number of elements of a cluster: two per Service and one per endpoint.
 fn elements(size: Size) -> u64 {
     (size.services * (2 + size.endpoints)) as u64
 }

@@ -1,4 +1,4 @@
-//! Clusters of some size, and changes of one Service in them.
+//! Generated clusters, and changes of one Service.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -6,17 +6,17 @@ use std::net::Ipv4Addr;
 use testkit::generate::{self, Stack};
 use vipline_service_model::{Event, api};
 
-/// How many Services there are, and how many endpoints each has.
+/// Size of a cluster.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Size {
-    /// The number of Services.
+    /// Number of Services.
     pub services: usize,
-    /// The number of endpoints of each.
+    /// Number of endpoints per Service.
     pub endpoints: usize,
 }
 
 impl Size {
-    /// Returns a size.
+    /// Creates a size.
     pub const fn new(services: usize, endpoints: usize) -> Self {
         Self {
             services,
@@ -24,12 +24,12 @@ impl Size {
         }
     }
 
-    /// Returns the events of the first listing, all but the last one.
+    /// Returns the events of the initial list, except [`Event::Synced`].
     pub fn events(self) -> impl Iterator<Item = Event> {
         generate::cluster(self.services, self.endpoints, Stack::V4).flat_map(|plan| plan.events())
     }
 
-    /// Returns the EndpointSlices of `count` Services, far apart from each other.
+    /// Returns the EndpointSlices of `count` Services, evenly distributed.
     pub fn slices(self, count: usize) -> Vec<api::EndpointSlice> {
         let step = (self.services / count).max(1);
         generate::cluster(self.services, self.endpoints, Stack::V4)
@@ -40,14 +40,14 @@ impl Size {
     }
 }
 
-/// Displays as `10000 x 5`.
+/// Formats as `10000 x 5`.
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} x {}", self.services, self.endpoints)
     }
 }
 
-/// Puts an endpoint in the place of another one; `number` must be a new one.
+/// Replaces the endpoint at index `place`; `number` must be unused.
 pub fn replace(slice: &mut api::EndpointSlice, place: usize, number: u32) {
     let place = place % slice.endpoints.len();
     slice.endpoints[place].addresses = vec![address(number)];
@@ -61,7 +61,7 @@ pub fn add(slice: &mut api::EndpointSlice, number: u32) {
     });
 }
 
-/// An address that no generated cluster uses.
+/// Returns an address that no generated cluster uses.
 fn address(number: u32) -> String {
     Ipv4Addr::from_bits(Ipv4Addr::new(10, 192, 0, 0).to_bits() + number).to_string()
 }

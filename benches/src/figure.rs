@@ -1,4 +1,4 @@
-//! What was measured, and what it must not exceed.
+//! Measured figures and their limits.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,18 +8,18 @@ use std::{env, fmt, fs, io};
 
 use serde::Serialize;
 
-/// Something that was measured.
+/// A measured figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// What was measured, such as `nftables: full load`.
+    /// Name of the measurement, such as `nftables: full load`.
     pub measure: String,
-    /// At what size, such as `10000 x 5`.
+    /// Size of the input, such as `10000 x 5`.
     pub size: String,
-    /// The result.
+    /// Result.
     pub value: f64,
-    /// Its unit, such as `ms`, `x floor`, `sendmsg`.
+    /// Unit of the result, such as `ms`, `x floor`, `sendmsg`.
     pub unit: String,
-    /// What it must not exceed.
+    /// Highest allowed value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<f64>,
 }
@@ -30,16 +30,16 @@ impl Figure {
     }
 }
 
-/// Figures, told as they come and written when they are complete.
+/// Figures of a benchmark, printed when added and written to a file at the end.
 #[derive(Debug, Default)]
 pub struct Figures(Vec<Figure>);
 
 impl Figures {
-    /// Returns no figures, and tells what the columns are.
+    /// Creates an empty list, and prints the table head.
     ///
     /// # Errors
     ///
-    /// Standard output is closed.
+    /// If standard output is closed.
     pub fn new() -> io::Result<Self> {
         writeln!(
             io::stdout(),
@@ -53,11 +53,11 @@ impl Figures {
         Ok(Self::default())
     }
 
-    /// Takes a figure in, and tells it.
+    /// Adds and prints a figure.
     ///
     /// # Errors
     ///
-    /// Standard output is closed.
+    /// If standard output is closed.
     pub fn push(
         &mut self,
         measure: &str,
@@ -94,13 +94,13 @@ impl Figures {
         Ok(())
     }
 
-    /// Writes the figures where `cargo xtask bench` wants them, if it does.
+    /// Writes the figures to the folder `BENCH_FIGURES`, if set.
     ///
-    /// Returns how many exceed their limit.
+    /// Returns the number of exceeded limits.
     ///
     /// # Errors
     ///
-    /// The file cannot be written.
+    /// If the file cannot be written.
     pub fn finish(self, name: &str) -> io::Result<usize> {
         if let Some(folder) = env::var_os("BENCH_FIGURES") {
             let mut file = fs::File::create(PathBuf::from(folder).join(format!("{name}.json")))?;
@@ -112,7 +112,7 @@ impl Figures {
     }
 }
 
-/// Ends a bench: fails when a figure is missed, or when there was an error.
+/// Returns the exit code of a benchmark: failure on exceeded limits and on errors.
 pub fn conclude(missed: Result<usize, impl fmt::Display>) -> ExitCode {
     match missed {
         Ok(0) => ExitCode::SUCCESS,
@@ -127,11 +127,11 @@ pub fn conclude(missed: Result<usize, impl fmt::Display>) -> ExitCode {
     }
 }
 
-/// Returns the value that `percent` of the samples do not exceed.
+/// Returns the value that `percent` % of the samples do not exceed.
 ///
 /// # Panics
 ///
-/// When there are no samples.
+/// If `samples` is empty.
 pub fn percentile(samples: &[Duration], percent: usize) -> Duration {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable();
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentile_is_the_sample_that_so_many_do_not_exceed() {
+    fn a_percentile_is_the_sample_that_this_share_does_not_exceed() {
         let samples: Vec<_> = (1..=100).rev().map(Duration::from_millis).collect();
         assert_eq!(percentile(&samples, 0), Duration::from_millis(1));
         assert_eq!(percentile(&samples, 50), Duration::from_millis(51));

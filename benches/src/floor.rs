@@ -1,4 +1,4 @@
-//! What the kernel itself needs: batches replayed with nothing around them.
+//! Time of the kernel alone: replay of encoded batches.
 
 use std::io;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use vipline_netlink::message::{Content, Messages};
 
 use crate::time::Time;
 
-/// How long the kernel may take to answer.
+/// Reply timeout.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Sends batches one after the other and tells how long each took.
+/// Sends batches and returns the time of each.
 ///
-/// The socket is open before and has room enough; a batch is one `send`, and
-/// its acknowledgement is waited for.
+/// Excludes opening of the socket and its buffers. Each batch is one `send`, followed by
+/// the acknowledgment.
 ///
 /// # Errors
 ///
-/// What the kernel says, a refused batch included.
+/// The error of the socket, or of a rejected batch.
 pub fn replay(batches: &[Vec<u8>]) -> io::Result<Vec<Time>> {
     let socket = socket(
         AddressFamily::NETLINK,
@@ -44,7 +44,7 @@ pub fn replay(batches: &[Vec<u8>]) -> io::Result<Vec<Time>> {
     times.collect()
 }
 
-/// Fails unless the kernel says yes.
+/// Returns the error of an acknowledgment.
 fn acknowledged(datagram: &[u8]) -> io::Result<()> {
     let first = Messages::new(datagram).next();
     let message = first.ok_or_else(|| io::Error::other("an empty answer"))?;

@@ -1,11 +1,11 @@
-//! What the benches share: clusters, proxies, floors and figures.
+//! Shared parts of the benchmarks: clusters, proxies, floors and figures.
 //!
-//! - [`cluster`]: how many Services there are, as events, and changes of one.
-//! - [`proxy`]: an engine over kernels that can be looked at.
-//! - [`save`]: what `iptables-save` prints of a cluster.
-//! - [`floor`]: batches replayed with nothing around them.
-//! - [`time`]: how long something takes.
-//! - [`figure`]: what was measured, and what it must not exceed.
+//! - [`cluster`]: generated clusters and changes of one Service, as events.
+//! - [`proxy`]: an engine with instrumented kernels.
+//! - [`save`]: output of `iptables-save` for a cluster.
+//! - [`floor`]: replay of encoded batches.
+//! - [`time`]: elapsed time and processor time.
+//! - [`figure`]: figures and their limits.
 #![forbid(unsafe_code)]
 
 pub mod cluster;

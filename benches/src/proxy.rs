@@ -1,4 +1,4 @@
-//! An engine in mode nftables, and its kernels to be looked at.
+//! An engine in mode nftables with instrumented kernels.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use vipline_reconcile::{Edit, Rejection, Target};
 
 use crate::time::Time;
 
-/// The kernel of one family; clones share it.
+/// Instrumented kernel of one family. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Watched(Arc<Mutex<State>>);
 
@@ -60,7 +60,7 @@ impl Target for Watched {
     }
 }
 
-/// Returns a configuration without syncs that only compare.
+/// Returns a configuration without periodic full syncs.
 pub fn config() -> Config {
     let intervals = Intervals {
         max: Duration::MAX,
@@ -72,14 +72,14 @@ pub fn config() -> Config {
     }
 }
 
-/// An engine over the kernels of both families, in the thread's namespace.
+/// An engine with kernels of both families, in the namespace of the thread.
 pub struct Proxy {
     engine: Engine,
     kernels: [Watched; 2],
     now: Duration,
 }
 
-/// What was sent to the kernel and received from it, both families together.
+/// Number of system calls on netlink sockets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Traffic {
     /// Calls of `sendmsg` for IPv4.
@@ -91,11 +91,11 @@ pub struct Traffic {
 }
 
 impl Proxy {
-    /// Opens the kernels and takes in the events before [`Event::Synced`].
+    /// Opens the kernels and applies the events before [`Event::Synced`].
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// If a netlink socket cannot be opened.
     pub fn start(events: impl Iterator<Item = Event>) -> Result<Self, Error> {
         let kernels = [Watched::open(Family::V4)?, Watched::open(Family::V6)?];
         let mut engine = Engine::with_kernels::<Planner, _>(config(), |family| match family {
@@ -112,22 +112,22 @@ impl Proxy {
         })
     }
 
-    /// Takes in an event, syncs, and tells how long both took.
+    /// Applies an event, syncs, and returns the time of both.
     ///
     /// # Panics
     ///
-    /// When nothing is due, or the sync fails.
+    /// If no sync is due, or if the sync fails.
     pub fn change(&mut self, event: impl Into<Event>) -> (Time, Report) {
         self.change_all([event.into()])
     }
 
-    /// Takes in events, syncs once, and tells how long both took.
+    /// Applies events, syncs once, and returns the time of both.
     ///
     /// # Panics
     ///
-    /// When nothing is due, or the sync fails.
+    /// If no sync is due, or if the sync fails.
     pub fn change_all(&mut self, events: impl IntoIterator<Item = Event>) -> (Time, Report) {
-        // The pause that follows a sync begins with the next poll.
+        // The minimum sync period starts with the next poll.
         assert!(self.engine.poll(self.now).is_none(), "nothing is due yet");
         self.now += Duration::from_secs(5);
         let recording = self.recording();
@@ -141,7 +141,7 @@ impl Proxy {
         (time - (self.recording() - recording), report)
     }
 
-    /// Removes what has been unused for a minute.
+    /// Removes objects that have been unused for one minute.
     pub fn expire(&mut self) {
         for _ in 0..60 {
             self.now += Duration::from_secs(1);
@@ -149,7 +149,7 @@ impl Proxy {
         }
     }
 
-    /// Returns what was sent and received so far.
+    /// Returns the traffic so far.
     pub fn traffic(&self) -> Traffic {
         let [v4, v6] = self.counters();
         Traffic {
@@ -159,20 +159,20 @@ impl Proxy {
         }
     }
 
-    /// Returns how often something was committed.
+    /// Returns the number of commits.
     pub fn commits(&self) -> usize {
         let commits = self.kernels.iter().map(|kernel| kernel.state().commits);
         commits.sum()
     }
 
-    /// Records from now on what is committed.
+    /// Starts to record transactions.
     pub fn record(&self) {
         for kernel in &self.kernels {
             kernel.state().records = true;
         }
     }
 
-    /// Returns the transactions recorded, those for IPv4 first.
+    /// Returns the recorded transactions of IPv4 and IPv6.
     pub fn transactions(&self) -> [Vec<Transaction>; 2] {
         self.kernels.each_ref().map(|kernel| {
             let recorded = &kernel.state().recorded;

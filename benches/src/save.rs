@@ -1,20 +1,20 @@
-//! What `iptables-save` prints of a cluster of some size, in the mode iptables.
+//! Output of `iptables-save` for a cluster in mode iptables.
 
 use std::fmt::{self, Write};
 
 use crate::cluster::Size;
 
-/// How many probabilities there are.
+/// Denominator of probabilities in the kernel.
 const STEPS: f64 = 2_147_483_648.0;
 
-/// Writes the table nat with the chains and rules of as many Services.
+/// Returns the table `nat` with the chains and rules of a cluster.
 ///
-/// Each has one TCP port. Names of chains have a number in place of the hash,
-/// as long as the hash is.
+/// Each Service has one TCP port. Chain names contain a number instead of a hash, with
+/// the length of the hash.
 ///
 /// # Errors
 ///
-/// Never: a string takes everything.
+/// Never, because writing to a string does not fail.
 pub fn save(size: Size) -> Result<String, fmt::Error> {
     let mut chains = "*nat\n:OUTPUT ACCEPT [0:0]\n:KUBE-MARK-MASQ - [0:0]\n".to_owned();
     let (mut services, mut rules) = (String::new(), String::new());
@@ -43,7 +43,7 @@ pub fn save(size: Size) -> Result<String, fmt::Error> {
                 "-A {chain} -m comment --comment \"{name} -> {address}:8080\" "
             )?;
             if left > 1 {
-                // The kernel has 31 bits for it.
+                // The kernel stores a probability in 31 bits.
                 let probability = (STEPS / left as f64).round() / STEPS;
                 write!(
                     rules,

@@ -1,4 +1,4 @@
-//! How long something takes.
+//! Elapsed time and processor time.
 
 use std::iter::Sum;
 use std::ops::{Add, Sub};
@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A span of time, as a clock on the wall sees it and as the thread worked.
+/// Elapsed time and processor time of a measurement.
 ///
-/// The kernel's work for a system call is the thread's, too.
+/// Processor time includes system calls.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Time {
-    /// What passed.
+    /// Elapsed time.
     pub wall: Duration,
-    /// What the calling thread had of a processor.
+    /// Processor time of the calling thread.
     pub processor: Duration,
 }
 
 impl Time {
-    /// Runs `work` and tells how long it took.
+    /// Runs `work` and measures it.
     pub fn of<T>(work: impl FnOnce() -> T) -> (Self, T) {
         let (wall, processor) = (Instant::now(), processor());
         let value = work();
@@ -56,7 +56,7 @@ impl Sub for Time {
     }
 }
 
-/// What the calling thread has had of a processor so far.
+/// Returns the processor time of the calling thread.
 fn processor() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(now).unwrap_or_default()

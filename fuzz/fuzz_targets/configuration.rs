@@ -1,5 +1,5 @@
-//! Any text as a configuration file: a fault with a place, or a configuration
-//! that is checked, and written as a file that says the same.
+//! Parses arbitrary text as a configuration file. The result is an error with a position,
+//! or a configuration that is validated and survives a round trip.
 #![no_main]
 
 use kube_proxy::config::{check, read};

@@ -1,15 +1,15 @@
-//! Any messages as answers and events of ctnetlink.
+//! Decodes arbitrary messages as replies and notifications of ctnetlink.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use vipline_conntrack::{CpuStatistics, Event, Expectation, Filter, Flow, Usage};
 use vipline_netlink::message::Messages;
 
-/// An attribute that is written again can be a bit longer, and is no longer
-/// than 64 KiB.
+/// Limit of the input: a re-encoded attribute may be slightly longer, and must not exceed
+/// 64 KiB.
 const LONGEST: usize = 32 << 10;
 
-/// What is read says the same when it is written and read again, and prints.
+/// Checks that a decoded entry survives a round trip and can be formatted.
 fn check_flow(flow: &Flow) {
     let mut again = Vec::new();
     flow.encode(&mut again);

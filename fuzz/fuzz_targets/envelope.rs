@@ -1,10 +1,10 @@
-//! Any bytes as what etcd has of a range.
+//! Decodes arbitrary bytes as a range allocation in etcd.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use vipline_service_ip::{AddressRange, Allocator, Envelope, PortRange, Range, RangeAllocation};
 
-/// What is read as taken of a range is written and read again the same.
+/// Checks that a decoded allocation survives a round trip.
 fn check<R: Range>(allocation: &RangeAllocation, range: R) {
     let Ok(allocator) = allocation.allocator(range.clone()) else {
         return;

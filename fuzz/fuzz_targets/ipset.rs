@@ -1,5 +1,5 @@
-//! Any messages as the dump of sets: objects, their text, and bytes again.
-//! Any text as a document of `ipset restore`.
+//! Decodes arbitrary messages as a dump of sets, and formats and encodes the objects.
+//! Parses arbitrary text as a document of `ipset restore`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,10 +7,10 @@ use vipline_ipset::{DumpDecoder, Command, Commands, Object, Sets};
 use vipline_netlink::message::Messages;
 use vipline_reconcile::{Edit, Keyed};
 
-/// A message is no longer than what the kernel can send back of it.
+/// Limit of a message, which the kernel must be able to return in an error.
 const LONGEST: usize = 64 << 10;
 
-/// What was told goes to the kernel in messages that say the same.
+/// Checks that dumped sets are encoded to messages with the same content.
 fn check_sets(sets: Sets) {
     let text = sets.to_string();
     assert_eq!(text.is_empty(), sets.is_empty());
@@ -32,7 +32,7 @@ fn check_sets(sets: Sets) {
     }
 }
 
-/// What is read prints as what is read and prints the same.
+/// Checks that a parsed document survives a round trip.
 fn check_text(text: &str) {
     let Ok(commands) = Commands::parse(text, &[]) else {
         return;

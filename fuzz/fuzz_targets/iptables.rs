@@ -1,10 +1,10 @@
-//! Any text as a document of iptables, and as a rule.
+//! Parses arbitrary text as a document of iptables, and as a rule.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use vipline_iptables::{Family, Line, Rule, Tables};
 
-/// What is parsed prints as what is parsed and printed the same.
+/// Checks that a parsed rule survives a round trip.
 fn check_rule(text: &str) {
     let Ok(rule) = Rule::parse(text) else {
         return;

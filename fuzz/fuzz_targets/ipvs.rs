@@ -1,4 +1,5 @@
-//! Any messages as answers and commands of IPVS, and any text as a script of ipvsadm.
+//! Decodes arbitrary messages as replies and commands of IPVS, and parses arbitrary text
+//! as a script of ipvsadm.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,7 +7,7 @@ use vipline_ipvs::wire::Answer;
 use vipline_ipvs::{Command, Commands, Family, Object, Table};
 use vipline_netlink::message::Messages;
 
-/// What is read says the same when it is written and read again.
+/// Checks that a decoded command survives a round trip.
 fn check_command(payload: &[u8]) {
     let Ok(command) = Command::decode(payload) else {
         return;

@@ -1,4 +1,4 @@
-//! Any text as a manifest: objects or faults with a place, and a store that takes them.
+//! Parses arbitrary text as a manifest, and applies the objects to a store.
 #![no_main]
 
 use vipline_kube_source::manifests::parse::parse;

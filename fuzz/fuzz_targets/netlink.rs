@@ -1,11 +1,11 @@
-//! Any bytes as a datagram: messages, answers and attributes down to the leaves.
+//! Decodes arbitrary bytes as a datagram: messages, replies and nested attributes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use vipline_netlink::attr::{Attr, Attrs};
 use vipline_netlink::message::Messages;
 
-/// Deeper than any family nests.
+/// Largest depth; no family nests attributes deeper.
 const DEPTH: usize = 8;
 
 fn visit(attr: Attr<'_>, depth: usize) {

@@ -1,5 +1,5 @@
-//! Any messages as the dump of a table: objects, their text, and bytes again.
-//! The same messages as change notifications of the kernel.
+//! Decodes arbitrary messages as a dump of a table, and formats and encodes the objects.
+//! Decodes the same messages as notifications.
 #![no_main]
 
 use std::collections::HashSet;
@@ -25,7 +25,7 @@ fuzz_target!(|dump: &[u8]| {
     let objects: Vec<_> = ruleset.into_objects().collect();
     assert_eq!(text.is_empty(), objects.is_empty());
     let keys: HashSet<_> = objects.iter().map(Keyed::key).collect();
-    // The kernel names an element twice when it resizes a set during the dump.
+    // A dump may contain an element twice if the kernel resizes the set during the dump.
     if keys.len() == objects.len() {
         assert!(diff(objects.clone(), &objects).is_empty());
     }

@@ -1,4 +1,4 @@
-//! Any messages as answers of rtnetlink.
+//! Decodes arbitrary messages as replies of rtnetlink.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,8 +7,8 @@ use vipline_reconcile::{Edit, diff};
 use vipline_rtnl::wire::{Answer, Numbered};
 use vipline_rtnl::{Addresses, Command, Commands, Name, Object};
 
-/// An address that is written and read again is the same, but for what the
-/// kernel alone tells.
+/// Checks that a decoded address survives a round trip, except attributes that only the
+/// kernel sets.
 fn check_address(address: &Numbered, name: Name) {
     let command = Command::AddAddress(address.on(name));
     let once = again(&command, address.index);

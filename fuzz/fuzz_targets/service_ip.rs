@@ -1,5 +1,4 @@
-//! Any text as a range, and any bytes as a snapshot of it: what is read is
-//! written as the same.
+//! Parses arbitrary text as a range, and arbitrary bytes as a snapshot of the range.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +6,7 @@ use vipline_service_ip::{
     AddressRange, Allocator, Pool, PortRange, Range, RangeAllocation, SnapshotError,
 };
 
-/// What is a range prints as what is read as the same range.
+/// Checks that a parsed range survives a round trip.
 fn check<R: Range>(text: &str, data: &[u8]) {
     let Ok(range) = text.parse::<R>() else {
         return;
@@ -23,7 +22,7 @@ fn check<R: Range>(text: &str, data: &[u8]) {
     }
     assert!(range.item(range.len()).is_none());
     check_snapshot(range, &printed, data);
-    // Of another range, or of none yet.
+    // A snapshot of another range, or no snapshot.
     let other = RangeAllocation {
         range: text.to_uppercase().into(),
         data: data.to_vec(),
@@ -34,7 +33,7 @@ fn check<R: Range>(text: &str, data: &[u8]) {
     }
 }
 
-/// A snapshot that is read is written without zeros at the front.
+/// Checks that a snapshot is encoded without leading zeros.
 fn check_snapshot<R: Range>(range: R, text: &str, data: &[u8]) {
     let len = range.len();
     let bitmap = range.bitmap_range();

@@ -1,4 +1,5 @@
-//! Any events in any order: resolving step by step ends where resolving once ends.
+//! Applies arbitrary events in arbitrary order. Incremental resolution must have the same
+//! result as a single resolution.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -7,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use vipline_service_model::arbitrary::{Dice, NODE};
 use vipline_service_model::{Config, Event, Store};
 
-/// More events than one input needs to tell a story.
+/// Limit of the number of events.
 const EVENTS: usize = 64;
 
 fuzz_target!(|bytes: &[u8]| {

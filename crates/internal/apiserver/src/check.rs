@@ -95,7 +95,7 @@ fn event(kind: Kind, key: &Key, event: &Object) -> Checked {
         }
     }
     if !matches!(text("type"), "Normal" | "Warning") {
-        return invalid("type", "has to be Normal or Warning");
+        return invalid("type", "must be Normal or Warning");
     }
     if text("note").len() > NOTE_LIMIT {
         return invalid("note", "can have at most 1024 characters");

@@ -1,4 +1,4 @@
-//! Makes a lab, as root or not, and asks a backend who it is.
+//! Creates a lab and sends requests to a backend. Does not need root.
 #![allow(clippy::print_stdout, reason = "a program prints")]
 
 use std::io;

@@ -1,6 +1,6 @@
-//! An allocator that counts, for tests of how much work something is.
+//! A counting allocator, to test the complexity of functions.
 //!
-//! Allocated bytes are a measure of work that does not depend on the machine's load.
+//! Allocated bytes are a measure of work that does not depend on the load of the host.
 //!
 //! ```
 //! use testkit::allocation::{Counting, allocated};
@@ -19,11 +19,12 @@ thread_local! {
     static BYTES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, with a count of the bytes that each thread allocated.
+/// The system allocator with a count of allocated bytes per thread.
 #[derive(Debug)]
 pub struct Counting;
 
-/// Returns how many bytes the calling thread allocates in `work`, freed or not.
+/// Returns the number of bytes that the calling thread allocates in `work`, including
+/// freed ones.
 ///
 /// The count is 0 unless [`Counting`] is the global allocator.
 pub fn allocated<T>(work: impl FnOnce() -> T) -> (u64, T) {
@@ -33,10 +34,10 @@ pub fn allocated<T>(work: impl FnOnce() -> T) -> (u64, T) {
 }
 
 #[allow(unsafe_code, reason = "an allocator cannot be written without it")]
-// SAFETY: every method hands its arguments to the system's allocator.
+// SAFETY: every method passes its arguments to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // The variable is gone while the thread ends.
+        // The variable may be destroyed while the thread exits.
         let _ = BYTES.try_with(|bytes| bytes.set(bytes.get() + layout.size() as u64));
         // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }

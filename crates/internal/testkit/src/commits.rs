@@ -1,4 +1,4 @@
-//! When the rules of a namespace change.
+//! Times of nf_tables commits in a namespace.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,18 +11,18 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv,
 
 use crate::netns::Netns;
 
-/// A listener to the nf_tables commits of a namespace.
+/// A listener for nf_tables commits in a namespace.
 #[derive(Debug)]
 pub struct Commits {
     socket: OwnedFd,
 }
 
 impl Commits {
-    /// Listens from now on.
+    /// Starts to listen.
     ///
     /// # Errors
     ///
-    /// The kernel has no nf_tables, or what else it says.
+    /// If the socket cannot be created or bound.
     pub fn listen(netns: &Netns) -> io::Result<Self> {
         /// `NFNLGRP_NFTABLES` of `linux/netfilter/nfnetlink.h`, as a bit.
         const GROUP: u32 = 1 << (7 - 1);
@@ -35,14 +35,13 @@ impl Commits {
         })
     }
 
-    /// Waits for a commit, and then for more, until none came for `quiet`.
+    /// Waits for commits until none has arrived for `quiet`, or until the deadline.
     ///
-    /// Returns when the last one was seen; [`None`] when there was none before
-    /// the deadline.
+    /// Returns the time of the last commit, or [`None`] if no commit arrived.
     ///
     /// # Errors
     ///
-    /// What the kernel says to reading the socket.
+    /// If the socket cannot be read.
     pub fn last(&self, deadline: Instant, quiet: Duration) -> io::Result<Option<Instant>> {
         let mut last = None;
         loop {
@@ -73,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_commit_is_noticed_and_nothing_is_no_commit() {
+    fn the_time_of_a_commit_is_reported() {
         let netns = Netns::new().unwrap();
         let commits = Commits::listen(&netns).unwrap();
         let quiet = Duration::from_millis(50);

@@ -1,8 +1,8 @@
-//! Programs started as a container runtime starts them.
+//! Processes with the restrictions of a container.
 //!
-//! What runc does between `fork` and `execve` for a container with
-//! `runAsUser`, `capabilities: {drop: [ALL], add: [NET_ADMIN]}`,
-//! `allowPrivilegeEscalation: false` and a seccomp profile, in its order.
+//! Performs the steps of runc between `fork` and `execve`, in the same order, for a
+//! container with `runAsUser`, `capabilities: {drop: [ALL], add: [NET_ADMIN]}`,
+//! `allowPrivilegeEscalation: false` and a seccomp profile.
 
 use std::env::consts::ARCH;
 use std::io;
@@ -20,13 +20,13 @@ use rustix::thread::{
 use seccompiler::BpfProgram;
 use serde_json::{Value, json};
 
-/// The one capability of the container.
+/// Only capability of the container.
 const CAPABILITY: CapabilitySet = CapabilitySet::NET_ADMIN;
 
 /// `VFS_CAP_REVISION_2 | VFS_CAP_FLAGS_EFFECTIVE` of linux/capability.h.
 const REVISION: u32 = 0x0200_0001;
 
-/// What a container may do: be one user, with CAP_NET_ADMIN, make some calls.
+/// Restrictions of a container: user, CAP_NET_ADMIN and a seccomp filter.
 #[derive(Clone, Debug)]
 pub struct Container {
     user: u32,
@@ -34,22 +34,22 @@ pub struct Container {
 }
 
 impl Container {
-    /// Returns a container of a user with a seccomp profile in the format of
-    /// container runtimes, of which allow-lists are understood.
+    /// Creates a container with a user ID and a seccomp profile in the format of container
+    /// runtimes. Supports only allow lists.
     ///
     /// # Errors
     ///
-    /// The profile is none.
+    /// If the profile is invalid.
     pub fn new(user: u32, profile: &str) -> io::Result<Self> {
         let filter = filter(profile)?;
         Ok(Self { user, filter })
     }
 
-    /// Has a command run in the container once it is started.
+    /// Makes a command enter the container when it is started.
     #[allow(unsafe_code, reason = "the closure runs between fork and execve")]
     pub fn confine(&self, command: &mut Command) {
         let Self { user, filter } = self.clone();
-        // SAFETY: it makes system calls and allocates nothing.
+        // SAFETY: the closure only makes system calls and does not allocate.
         unsafe { command.pre_exec(move || enter(user, &filter)) };
     }
 }
@@ -59,7 +59,7 @@ fn enter(user: u32, filter: &BpfProgram) -> io::Result<()> {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
         if capability != CAPABILITY {
             match remove_capability_from_bounding_set(capability) {
-                // There is no such capability.
+                // The kernel does not know the capability.
                 Err(rustix::io::Errno::INVAL) => {}
                 result => result?,
             }
@@ -81,11 +81,11 @@ fn enter(user: u32, filter: &BpfProgram) -> io::Result<()> {
     seccompiler::apply_filter(filter).map_err(|_| io::Error::from(io::ErrorKind::Unsupported))
 }
 
-/// Gives a program file CAP_NET_ADMIN, as `setcap cap_net_admin+ep` does.
+/// Adds CAP_NET_ADMIN to a program file, as `setcap cap_net_admin+ep` does.
 ///
 /// # Errors
 ///
-/// What the kernel says.
+/// If the extended attribute cannot be set.
 pub fn grant_net_admin(program: &Path) -> io::Result<()> {
     let permitted = CAPABILITY.bits() as u32;
     let words = [REVISION, permitted, 0, 0, 0].map(u32::to_le_bytes);
@@ -98,7 +98,7 @@ pub fn grant_net_admin(program: &Path) -> io::Result<()> {
     )?)
 }
 
-/// Compiles a profile of a container runtime.
+/// Compiles a seccomp profile.
 fn filter(profile: &str) -> io::Result<BpfProgram> {
     let profile: Value = serde_json::from_str(profile)?;
     let rules = profile["syscalls"].as_array().into_iter().flatten();
@@ -117,7 +117,7 @@ fn filter(profile: &str) -> io::Result<BpfProgram> {
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Returns what a rule allows: calls, if an argument has none of certain bits.
+/// Converts an allow rule of a profile. Supports the operation `SCMP_CMP_MASKED_EQ`.
 fn allowed(rule: &Value) -> Vec<Value> {
     let tests = rule["args"].as_array().into_iter().flatten();
     let tests: Vec<Value> = tests

@@ -1,4 +1,4 @@
-//! Services and their endpoints, a few by hand or many by number.
+//! Generates Services with endpoints.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use vipline_service_model::{Event, api};
 
-/// The number of nodes that the endpoints of a [`cluster`] are spread over.
+/// Number of nodes of a generated [`cluster`].
 const NODES: usize = 100;
 
-/// A Service with its endpoints, from which API objects and manifests are made.
+/// A builder for a Service with endpoints, as API objects or manifest.
 ///
 /// ```
 /// use testkit::generate::Plan;
@@ -32,7 +32,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Begins a Service in the namespace `default`.
+    /// Creates a Service in the namespace `default`.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -40,21 +40,21 @@ impl Plan {
         }
     }
 
-    /// Gives it a cluster IP, at most one per family.
+    /// Adds a cluster IP, at most one per family.
     #[must_use]
     pub fn at(mut self, address: IpAddr) -> Self {
         self.addresses.push(address);
         self
     }
 
-    /// Gives it a port, and the port that its endpoints serve it on.
+    /// Adds a port with its target port.
     #[must_use]
     pub fn port(mut self, protocol: api::Protocol, port: u16, target: u16) -> Self {
         self.ports.push((protocol, port, target));
         self
     }
 
-    /// Gives it an endpoint that is ready, on a node.
+    /// Adds a ready endpoint on a node.
     #[must_use]
     pub fn endpoint(mut self, address: IpAddr, node: &str) -> Self {
         self.endpoints.push((address, node.to_owned()));
@@ -86,7 +86,7 @@ impl Plan {
         }
     }
 
-    /// Returns its EndpointSlices: one per family that it has an address of.
+    /// Returns the EndpointSlices, one per cluster IP.
     pub fn slices(&self) -> Vec<api::EndpointSlice> {
         self.addresses
             .iter()
@@ -128,7 +128,7 @@ impl Plan {
         }
     }
 
-    /// Returns the events of its first listing.
+    /// Returns the events of the initial list.
     pub fn events(&self) -> Vec<Event> {
         let slices = self.slices().into_iter().map(Event::from);
         [Event::from(self.service())]
@@ -137,7 +137,7 @@ impl Plan {
             .collect()
     }
 
-    /// Returns its objects as a manifest: JSON documents in a YAML stream.
+    /// Returns a manifest of all objects, as JSON documents in a YAML stream.
     pub fn manifest(&self) -> String {
         let (version, kind) = (api::Service::API_VERSION, api::Service::KIND);
         let mut text = document(version, kind, &self.service());
@@ -160,22 +160,21 @@ pub fn service_cidr(networks: &[&str]) -> String {
     document(api::ServiceCidr::API_VERSION, api::ServiceCidr::KIND, &cidr)
 }
 
-/// The families of a generated [`cluster`].
+/// IP families of a generated [`cluster`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stack {
-    /// IPv4 alone.
+    /// IPv4 only.
     V4,
-    /// IPv6 alone.
+    /// IPv6 only.
     V6,
     /// Both, IPv4 first.
     Dual,
 }
 
-/// Returns that many Services with one TCP port and that many endpoints each.
+/// Returns `services` Services with one TCP port and `endpoints` endpoints each.
 ///
-/// Every address is used once: cluster IPs from 10.96.0.1 and fd00:10:96::1,
-/// endpoints from 10.128.0.1 and fd00:10:128::1, spread over nodes `node-0` to
-/// `node-99`.
+/// Every address is used once: cluster IPs from 10.96.0.1 and fd00:10:96::1, and
+/// endpoints from 10.128.0.1 and fd00:10:128::1 on nodes `node-0` to `node-99`.
 pub fn cluster(services: usize, endpoints: usize, stack: Stack) -> impl Iterator<Item = Plan> {
     (0..services).map(move |service| {
         let mut plan = Plan::new(format!("service-{service}")).port(api::Protocol::Tcp, 80, 8080);
@@ -195,9 +194,9 @@ pub fn cluster(services: usize, endpoints: usize, stack: Stack) -> impl Iterator
     })
 }
 
-/// The address `number` after the first one of `10.block.0.0` or `fd00:10:block::`.
+/// Returns address `number` + 1 of the network `10.block.0.0` or `fd00:10:block::`.
 fn numbered(v6: bool, block: u8, number: usize) -> IpAddr {
-    let number = u32::try_from(number).expect("fewer than the addresses there are") + 1;
+    let number = u32::try_from(number).expect("the network has enough addresses") + 1;
     match v6 {
         false => Ipv4Addr::from_bits(Ipv4Addr::new(10, block, 0, 0).to_bits() + number).into(),
         true => {
@@ -243,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manifest_holds_the_service_and_a_slice_per_family() {
+    fn a_manifest_contains_the_service_and_a_slice_per_family() {
         let plan = Plan::new("web")
             .at("10.96.0.10".parse().unwrap())
             .at("fd00:10:96::10".parse().unwrap())

@@ -1,4 +1,4 @@
-//! Comparison with texts that were reviewed and kept.
+//! Comparison with golden files.
 
 use std::path::Path;
 use std::{env, fs};
@@ -7,8 +7,8 @@ use std::{env, fs};
 ///
 /// # Panics
 ///
-/// When they differ, with the first line that does; when there is no file; and
-/// when the file cannot be written.
+/// If the texts differ, with the first different line; if the file does not exist; or
+/// if the file cannot be written.
 pub fn compare(file: impl AsRef<Path>, actual: &str) {
     let file = file.as_ref();
     if env::var_os("BLESS").is_some_and(|value| value == "1") {
@@ -32,7 +32,7 @@ pub fn compare(file: impl AsRef<Path>, actual: &str) {
     }
 }
 
-/// Returns the first line that differs, with the one before it.
+/// Describes the first different line with its predecessor.
 fn difference(expected: &str, actual: &str) -> Option<String> {
     if expected == actual {
         return None;
@@ -64,7 +64,7 @@ mod tests {
     use crate::leftovers::Directory;
 
     #[test]
-    fn the_first_line_that_differs_is_shown_between_old_and_new() {
+    fn the_first_different_line_is_shown_in_its_old_and_new_form() {
         assert_eq!(difference("a\nb\n", "a\nb\n"), None);
         assert_eq!(
             difference("a\nb\nc\n", "a\nx\nc\n").unwrap(),
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_a_failure_that_tells_what_to_do() {
+    fn the_panic_for_a_missing_file_names_the_command_that_creates_it() {
         let directory = Directory::new().unwrap();
         let file = directory.path().join("none");
         let caught = panic::catch_unwind(|| compare(&file, "")).unwrap_err();

@@ -1,4 +1,4 @@
-//! Programs of iptables for tests: real ones that disturb nobody, and others.
+//! iptables programs for tests: real programs with a separate lock, and fake programs.
 
 use std::path::PathBuf;
 use std::{fs, io};
@@ -6,22 +6,22 @@ use std::{fs, io};
 use crate::leftovers::Directory;
 use crate::program;
 
-/// A folder with programs that a test wrote, gone when dropped.
+/// A folder of programs, removed when dropped.
 ///
-/// The legacy variant has one lock for the whole machine; started through
-/// programs of [`variant`](Self::variant), it has a lock for each folder, so
-/// tests neither wait for each other nor make others wait.
+/// The legacy variant has one lock for the whole host.
+/// The programs of [`variant`](Self::variant) use a lock in the folder instead, so that
+/// tests do not wait for each other or for other processes.
 #[derive(Debug)]
 pub struct Programs {
     folder: Directory,
 }
 
 impl Programs {
-    /// Makes an empty folder.
+    /// Creates an empty folder.
     ///
     /// # Errors
     ///
-    /// The folder cannot be made.
+    /// If the folder cannot be created.
     pub fn new() -> io::Result<Self> {
         let folder = Directory::new()?;
         let programs = Self { folder };
@@ -29,23 +29,23 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Makes a program of a shell script, and returns its path.
+    /// Creates a program from a shell script, and returns its path.
     ///
     /// # Errors
     ///
-    /// The file cannot be written.
+    /// If the file cannot be written.
     pub fn script(&self, name: &str, script: &str) -> io::Result<PathBuf> {
         let path = self.path(name);
         program::script(&path, script)?;
         Ok(path)
     }
 
-    /// Makes programs that run those of iptables with these names: the paths of
-    /// `PREFIX-save` and `PREFIX-restore`.
+    /// Creates programs that run `PREFIX-save` and `PREFIX-restore` with the folder's lock,
+    /// and returns their paths.
     ///
     /// # Errors
     ///
-    /// The files cannot be written.
+    /// If a file cannot be written.
     pub fn variant(&self, prefix: &str) -> io::Result<[PathBuf; 2]> {
         let make = |name: String| {
             let lock = self.lock();
@@ -61,8 +61,7 @@ impl Programs {
         ])
     }
 
-    /// Returns the lock of the programs of [`variant`](Self::variant), a file
-    /// to be locked by `flock`.
+    /// Returns the path of the lock file of [`variant`](Self::variant), for `flock`.
     pub fn lock(&self) -> PathBuf {
         self.path("lock")
     }
@@ -83,7 +82,7 @@ mod tests {
     use crate::netns::Netns;
 
     #[test]
-    fn a_program_of_a_variant_is_the_real_one_with_a_lock_of_its_own() {
+    fn programs_of_a_variant_run_the_real_ones_with_a_separate_lock() {
         let programs = Programs::new().unwrap();
         let [save, restore] = programs.variant("iptables-legacy").unwrap();
         let netns = Netns::new().unwrap();
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_run_as_it_was_written() {
+    fn a_script_runs_with_its_arguments() {
         let programs = Programs::new().unwrap();
         let path = programs.script("say", "echo \"$1 'it'\" %s").unwrap();
         let output = Command::new(path).arg("say").output().unwrap();

@@ -1,4 +1,4 @@
-//! A small cluster of network namespaces: client, nodes, pods, and the world.
+//! A small cluster of network namespaces: client, nodes, pods, and the outside world.
 //!
 //! ```text
 //!  client ── 192.0.2.0/24 ──┐         ┌── backend-1  10.244.1.11
@@ -11,16 +11,16 @@
 //!                           node-2 ────── remote     10.244.2.11
 //! ```
 //!
-//! The node forwards both families and is the gateway of all others; pods have
-//! a link each, so traffic between them passes the node.
-//! The other node only forwards, to its one pod and back.
-//! The world takes every address that is nobody else's: a packet which the node
-//! should have kept and did not is answered there.
+//! The node forwards both families and is the gateway of all other hosts.
+//! Each pod has its own link, so traffic between pods passes through the node.
+//! The second node only forwards traffic of its single pod.
+//! The world accepts all other addresses, and so receives packets that the node
+//! wrongly forwards.
 //! IPv6 addresses follow the same plan: `2001:db8::10` is the client,
 //! `fd00:244:1::11` the first backend.
 //!
-//! No namespace has a name, and links are made inside of them: nothing is left
-//! when the process ends, however it ends.
+//! Namespaces have no names and contain all links, so that nothing is left when the
+//! process exits for any reason.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -31,41 +31,41 @@ use ipnet::IpNet;
 use crate::link::{self, Hop};
 use crate::netns::Netns;
 
-/// The port range that local sockets choose from: wide, for many connections.
+/// Range of ephemeral ports; wide enough for many connections.
 const PORTS: &str = "1024 65535";
 
 /// A namespace of the lab.
 #[derive(Debug)]
 pub struct Host {
-    /// What it is called in answers: `client`, `node`, `backend-1`, `pod`, …
+    /// Name in answers: `client`, `node`, `backend-1`, `pod`, …
     pub name: String,
-    /// Its IPv4 address.
+    /// IPv4 address.
     pub v4: Ipv4Addr,
-    /// Its IPv6 address.
+    /// IPv6 address.
     pub v6: Ipv6Addr,
-    /// Where its sockets and processes are.
+    /// Network namespace.
     pub netns: Netns,
 }
 
-/// The namespaces, joined by links; all gone when dropped.
+/// Connected namespaces, removed when dropped.
 #[derive(Debug)]
 pub struct Lab {
-    /// A host outside of the cluster, 192.0.2.10 and 2001:db8::10.
+    /// Host outside the cluster: 192.0.2.10 and 2001:db8::10.
     pub client: Host,
-    /// The node, where the proxy runs: 192.0.2.1 and 2001:db8::1.
+    /// Node on which the proxy runs: 192.0.2.1 and 2001:db8::1.
     ///
-    /// To its pods it is 10.244.1.1 and fd00:244:1::1, to the other node
-    /// 172.16.0.1 and fd00:172::1, to the world 198.51.100.1 and 2001:db8:1::1.
+    /// Its addresses are 10.244.1.1 and fd00:244:1::1 for pods, 172.16.0.1 and fd00:172::1
+    /// for the second node, and 198.51.100.1 and 2001:db8:1::1 for the world.
     pub node: Host,
-    /// Pods to serve, 10.244.1.11 and fd00:244:1::11 and so on.
+    /// Pods for servers: 10.244.1.11 and fd00:244:1::11, and so on.
     pub backends: Vec<Host>,
-    /// A pod to ask from, 10.244.1.101 and fd00:244:1::101.
+    /// Pod for clients: 10.244.1.101 and fd00:244:1::101.
     pub pod: Host,
-    /// Another node, 172.16.0.2 and fd00:172::2, without a proxy.
+    /// Second node, without a proxy: 172.16.0.2 and fd00:172::2.
     pub neighbor: Host,
-    /// A pod on it, 10.244.2.11 and fd00:244:2::11, to serve or to ask from.
+    /// Pod on the second node, for servers and clients: 10.244.2.11 and fd00:244:2::11.
     pub remote: Host,
-    /// Everything else, 198.51.100.2 and 2001:db8:1::2 and all other addresses.
+    /// Outside world: 198.51.100.2, 2001:db8:1::2 and all other addresses.
     pub world: Host,
 }
 
@@ -81,45 +81,45 @@ impl Host {
         })
     }
 
-    /// Returns both its addresses, IPv4 first.
+    /// Returns both addresses, IPv4 first.
     pub fn addresses(&self) -> [IpAddr; 2] {
         [self.v4.into(), self.v6.into()]
     }
 }
 
 impl Lab {
-    /// The networks of all pods, as `--cluster-cidr` takes them.
+    /// Networks of all pods, as a value of `--cluster-cidr`.
     pub const POD_NETWORKS: &str = "10.244.0.0/16,fd00:244::/32";
 
-    /// The addresses that the node has for the pods.
+    /// Addresses of the node for its pods.
     pub const GATEWAYS: [IpAddr; 2] = [
         IpAddr::V4(Ipv4Addr::new(10, 244, 1, 1)),
         IpAddr::V6(Ipv6Addr::new(0xfd00, 0x244, 1, 0, 0, 0, 0, 1)),
     ];
 
-    /// The addresses that the node has for the other node.
+    /// Addresses of the node for the second node.
     pub const TO_NEIGHBOR: [IpAddr; 2] = [
         IpAddr::V4(Ipv4Addr::new(172, 16, 0, 1)),
         IpAddr::V6(Ipv6Addr::new(0xfd00, 0x172, 0, 0, 0, 0, 0, 1)),
     ];
 
-    /// The addresses that the other node has for its pod.
+    /// Addresses of the second node for its pod.
     const NEIGHBOR_GATEWAYS: [IpAddr; 2] = [
         IpAddr::V4(Ipv4Addr::new(10, 244, 2, 1)),
         IpAddr::V6(Ipv6Addr::new(0xfd00, 0x244, 2, 0, 0, 0, 0, 1)),
     ];
 
-    /// Makes a lab with three backends.
+    /// Creates a lab with three backends.
     ///
     /// # Errors
     ///
-    /// The kernel refuses something, mostly for lack of privilege; see
-    /// [`become_root`](crate::privilege::become_root).
+    /// If a namespace or link cannot be created, mostly because the process lacks
+    /// privileges; see [`become_root`](crate::privilege::become_root).
     pub fn new() -> io::Result<Self> {
         Self::with_backends(3)
     }
 
-    /// Makes a lab with that many backends, at most 80.
+    /// Creates a lab with `count` backends, at most 80.
     ///
     /// # Errors
     ///
@@ -154,12 +154,12 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Returns the backends and the pod, all on the node.
+    /// Returns the pods on the node: the backends and the client pod.
     pub fn pods(&self) -> impl Iterator<Item = &Host> {
         self.backends.iter().chain([&self.pod])
     }
 
-    /// Joins the node, at `gateways`, and a host of the same two networks.
+    /// Connects the node, with addresses `gateways`, to a host in the same two networks.
     fn join(&self, host: &Host, gateways: [&str; 2]) -> io::Result<()> {
         let gateways = gateways.map(net);
         connect(&self.node, host)?;
@@ -180,7 +180,7 @@ impl Lab {
         })
     }
 
-    /// Joins the other node and its pod, and tells the node where that pod is.
+    /// Connects the second node to its pod, and adds routes to the pod on the node.
     fn join_remote(&self) -> io::Result<()> {
         join_pod(&self.neighbor, &self.remote, Self::NEIGHBOR_GATEWAYS)?;
         self.node.netns.run(|| {
@@ -195,7 +195,7 @@ impl Lab {
         })
     }
 
-    /// Makes the world the owner of every address but those of the lab.
+    /// Routes all addresses outside the lab to the world, which accepts them as local.
     fn open_the_world(&self) -> io::Result<()> {
         self.world.netns.run(|| {
             for (lab, gateway) in [
@@ -223,7 +223,7 @@ impl Lab {
     }
 }
 
-/// Adds the links; the node's end has the name of the host.
+/// Adds a pair of links. The node's end has the name of the host.
 fn connect(node: &Host, host: &Host) -> io::Result<()> {
     node.netns
         .run(|| link::add_pair(&host.name, "eth0", host.netns.as_fd()))?;
@@ -231,7 +231,7 @@ fn connect(node: &Host, host: &Host) -> io::Result<()> {
     host.netns.run(|| link::up("eth0"))
 }
 
-/// Joins a node, at `gateways`, and a pod that knows nobody but the node.
+/// Connects a node, with addresses `gateways`, to a pod whose only route is the node.
 fn join_pod(node: &Host, pod: &Host, gateways: [IpAddr; 2]) -> io::Result<()> {
     connect(node, pod)?;
     for (address, gateway) in pod.addresses().into_iter().zip(gateways) {
@@ -255,10 +255,9 @@ fn pod(name: &str, number: usize) -> io::Result<Host> {
     Host::new(name, &v4, &v6)
 }
 
-/// Settings of each namespace, before it has links.
+/// Configures a namespace before links are added.
 ///
-/// Nothing waits for duplicate address detection, every refusal is sent, and
-/// nobody is told of shortcuts: pods have none.
+/// Disables duplicate address detection, ICMP rate limits and redirects.
 fn settings() -> io::Result<()> {
     link::set_sysctl("ipv4/ip_local_port_range", PORTS)?;
     for limit in ["ipv4/icmp_ratelimit", "ipv6/icmp/ratelimit"] {
@@ -280,7 +279,7 @@ fn settings() -> io::Result<()> {
     Ok(())
 }
 
-/// The route to everywhere in the family of an address.
+/// Returns the destination of the default route in the family of an address.
 fn default(address: IpNet) -> IpNet {
     match address {
         IpNet::V4(_) => net("0.0.0.0/0"),
@@ -298,7 +297,7 @@ mod tests {
     use crate::traffic::{Ask, Protocol, Server};
 
     #[test]
-    fn client_node_and_pod_reach_each_backend_under_their_own_address() {
+    fn client_node_and_pod_reach_each_backend_with_their_own_address() {
         let lab = Lab::new().unwrap();
         for backend in &lab.backends {
             for (family, address) in backend.addresses().into_iter().enumerate() {
@@ -319,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pod_of_the_other_node_is_reached_and_asks_under_its_own_address() {
+    fn the_pod_of_the_second_node_is_reachable_and_keeps_its_own_address() {
         let lab = Lab::with_backends(1).unwrap();
         let backend = &lab.backends[0];
         for family in 0..2 {
@@ -346,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nobodys_reaches_the_world() {
+    fn packets_to_unknown_addresses_reach_the_world() {
         let lab = Lab::with_backends(0).unwrap();
         for (any, target) in [
             (Ipv4Addr::UNSPECIFIED.into(), "10.96.0.10:80"),
@@ -363,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_gone_shows_in_the_failures() {
+    fn requests_to_a_stopped_server_are_counted_as_failures() {
         let lab = Lab::new().unwrap();
         let backend = &lab.backends[0];
         let at = (backend.v4, 8080).into();

@@ -1,7 +1,7 @@
-//! What outlives a namespace: processes started, directories made.
+//! Processes and directories that are removed when dropped.
 //!
-//! Both go when their value is dropped, a panic included, and when the program
-//! is told to end by Ctrl-C or its like.
+//! They are also removed on panics and when the program receives SIGHUP, SIGINT or
+//! SIGTERM.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -20,11 +20,11 @@ use signal_hook::iterator::Signals;
 
 use crate::netns::Netns;
 
-/// How long a process may take to end after it was asked to.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time limit for a process to exit after SIGTERM.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long it may take until what an ended process printed has been read.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Time limit to read the remaining output of an exited process.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
 static LEFTOVERS: Mutex<BTreeMap<usize, Leftover>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -45,11 +45,11 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a command in a namespace; what it prints is kept.
+    /// Starts a command in a namespace and collects its output.
     ///
     /// # Errors
     ///
-    /// It cannot be started.
+    /// If the command cannot be started.
     pub fn start(netns: &Netns, command: &mut Command) -> io::Result<Self> {
         command
             .stdin(Stdio::null())
@@ -61,37 +61,37 @@ impl Process {
         leftovers().insert(id, Leftover::Process(pidfd_open(pid, PidfdFlags::empty())?));
         let output = Arc::new(Mutex::new(String::new()));
         if let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) {
-            listen(stdout, &output);
-            listen(stderr, &output);
+            collect(stdout, &output);
+            collect(stderr, &output);
         }
         Ok(Self { id, child, output })
     }
 
-    /// Returns its process id.
+    /// Returns the process ID.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns what it has printed up to now.
+    /// Returns the output since the start or since the last call of [`news`](Self::news).
     pub fn output(&self) -> String {
         unpoisoned(&self.output).clone()
     }
 
-    /// Returns what it has printed since it was last asked for by this.
+    /// Returns the output since the last call, and removes it.
     pub fn news(&self) -> String {
         mem::take(&mut *unpoisoned(&self.output))
     }
 
-    /// Returns how it ended, if it has; all that it printed is known then.
+    /// Returns the exit status if the process has exited. All output is available then.
     ///
     /// # Errors
     ///
-    /// What the kernel says to waiting for it.
+    /// If `waitpid` fails.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         let status = self.child.try_wait()?;
         if status.is_some() {
-            // Whoever still listens holds the output, too.
-            let deadline = Instant::now() + LAST_WORDS;
+            // Threads that still read output hold a reference to it.
+            let deadline = Instant::now() + OUTPUT_TIMEOUT;
             while Arc::strong_count(&self.output) > 1 && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -99,29 +99,29 @@ impl Process {
         Ok(status)
     }
 
-    /// Asks it to end, by SIGTERM, and returns how it did.
+    /// Sends SIGTERM, waits for the process, and returns its exit status.
     ///
     /// # Errors
     ///
-    /// It had to be killed after five seconds.
+    /// [`io::ErrorKind::TimedOut`] if the process has not exited after 5 s; it is killed.
     pub fn terminate(mut self) -> io::Result<ExitStatus> {
         self.signal(Signal::TERM)?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + EXIT_TIMEOUT;
         while Instant::now() < deadline {
             if let Some(status) = self.ended()? {
                 return Ok(status);
             }
             thread::sleep(Duration::from_millis(5));
         }
-        let words = "did not end after SIGTERM";
+        let words = "did not exit after SIGTERM";
         Err(io::Error::new(io::ErrorKind::TimedOut, words))
     }
 
-    /// Sends it a signal.
+    /// Sends a signal.
     ///
     /// # Errors
     ///
-    /// It has ended.
+    /// If the process has exited.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         match leftovers().get(&self.id) {
             Some(Leftover::Process(process)) => Ok(pidfd_send_signal(process, signal)?),
@@ -138,7 +138,7 @@ impl Drop for Process {
     }
 }
 
-/// A directory of its own for files, removed when dropped.
+/// A temporary directory, removed when dropped.
 #[derive(Debug)]
 pub struct Directory {
     id: usize,
@@ -146,11 +146,11 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Makes an empty directory.
+    /// Creates an empty directory.
     ///
     /// # Errors
     ///
-    /// What the kernel says to making it.
+    /// If the directory cannot be created.
     pub fn new() -> io::Result<Self> {
         let id = next_id();
         let path = env::temp_dir().join(format!("vipline-{}-{id}", process::id()));
@@ -159,16 +159,16 @@ impl Directory {
         Ok(Self { id, path })
     }
 
-    /// Returns where it is.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes a file of it at once: who reads sees the old text or the new.
+    /// Writes a file atomically.
     ///
     /// # Errors
     ///
-    /// What the kernel says to writing or renaming.
+    /// If the file cannot be written or renamed.
     pub fn write(&self, name: &str, text: &str) -> io::Result<()> {
         let draft = self.path.join(format!(".{name}.new"));
         fs::write(&draft, text)?;
@@ -194,7 +194,7 @@ fn keep_in_mind(id: usize, leftover: Leftover) -> io::Result<()> {
     watched
 }
 
-/// Waits on a thread for a signal to end, removes everything, and ends.
+/// Starts a thread that waits for a signal, removes everything, and exits.
 fn remove_all_when_signaled() -> io::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     thread::spawn(move || {
@@ -223,13 +223,13 @@ fn leftovers() -> MutexGuard<'static, BTreeMap<usize, Leftover>> {
     unpoisoned(&LEFTOVERS)
 }
 
-/// Locks also after a panic elsewhere: what is left has to go all the more.
+/// Locks a mutex even after a panic of another thread, so that cleanup still works.
 fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads a pipe until nobody can write to it any more.
-fn listen(mut pipe: impl Read + Send + 'static, output: &Arc<Mutex<String>>) {
+/// Starts a thread that reads a pipe until its end.
+fn collect(mut pipe: impl Read + Send + 'static, output: &Arc<Mutex<String>>) {
     let output = Arc::clone(output);
     thread::spawn(move || {
         let mut buffer = [0; 4096];
@@ -249,12 +249,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_says_is_kept_and_dropping_it_ends_it() {
+    fn the_output_of_a_process_is_collected_and_dropping_kills_the_process() {
         let netns = Netns::new().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "echo hello; exec sleep 60"]);
         let process = Process::start(&netns, &mut command).unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + EXIT_TIMEOUT;
         while process.output() != "hello\n" {
             assert!(Instant::now() < deadline, "{:?}", process.output());
             thread::sleep(Duration::from_millis(1));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_asked_to_end_ends() {
+    fn a_terminated_process_exits() {
         let netns = Netns::new().unwrap();
         let process = Process::start(&netns, Command::new("sleep").arg("60")).unwrap();
         let pid = process.pid();
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_takes_processes_and_directories_with_it() {
+    fn a_panic_removes_processes_and_directories() {
         let seen = Mutex::new(None);
         let panicked = std::panic::catch_unwind(|| {
             let netns = Netns::new().unwrap();
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_takes_processes_and_directories_with_it() {
+    fn a_signal_removes_processes_and_directories() {
         let Some(folder) = env::var_os("LEFTOVERS_OF_A_CHILD") else {
             return interrupt_a_child();
         };
@@ -305,18 +305,18 @@ mod tests {
         let draft = Path::new(&folder).join("draft");
         fs::write(&draft, words).unwrap();
         fs::rename(&draft, Path::new(&folder).join("words")).unwrap();
-        thread::sleep(PATIENCE);
+        thread::sleep(EXIT_TIMEOUT);
     }
 
-    /// Runs the test above in a process of its own, and sends it a signal.
+    /// Runs the test above in a separate process, and sends SIGINT to that process.
     fn interrupt_a_child() {
         let folder = Directory::new().unwrap();
-        let name = "leftovers::tests::a_signal_takes_processes_and_directories_with_it";
+        let name = "leftovers::tests::a_signal_removes_processes_and_directories";
         let mut child = Command::new(env::current_exe().unwrap());
         child.args(["--exact", name]);
         child.env("LEFTOVERS_OF_A_CHILD", folder.path());
         let mut child = Process::start(&Netns::new().unwrap(), &mut child).unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + EXIT_TIMEOUT;
         let words = loop {
             assert!(Instant::now() < deadline, "{}", child.output());
             match fs::read_to_string(folder.path().join("words")) {
@@ -340,7 +340,7 @@ mod tests {
         }
     }
 
-    /// Whether a process is there and no zombie that nobody waits for.
+    /// Returns whether a process exists and is not a zombie.
     fn is_running(pid: u32) -> bool {
         fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
     }

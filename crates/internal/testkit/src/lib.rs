@@ -1,21 +1,22 @@
-//! Namespaces, labs, traffic and generators for the tests of Vipline.
+//! Network namespaces, labs, traffic and generators for the tests of Vipline.
 //!
-//! - [`netns`]: one network namespace; [`privilege`]: being allowed to make it.
-//! - [`lab`]: a small cluster of them, joined by [`link`]s.
-//! - [`traffic`]: servers that answer with their name, clients that count.
-//! - [`leftovers`]: processes and directories that go with their value.
-//! - [`proxy`]: a kube-proxy at work in a lab; [`commits`]: when rules change.
+//! - [`netns`]: network namespaces; [`privilege`]: the privilege to create them.
+//! - [`lab`]: a small cluster of namespaces, connected by [`link`]s.
+//! - [`traffic`]: servers that answer with their name, and clients that count answers.
+//! - [`leftovers`]: processes and directories that are removed when dropped.
+//! - [`proxy`]: kube-proxy in a lab; [`commits`]: times of nf_tables commits.
 //! - `generate`: Services with endpoints, as API objects and manifests.
-//! - `container`: programs started as a container runtime starts them.
-//! - [`nft`]: what an independent reader says of a ruleset.
-//! - [`iptables`]: its programs, with a lock of their own, and made-up ones.
-//! - [`program`]: scripts and copies of programs that can be run at once.
-//! - [`allocation`]: how many bytes a piece of work allocates.
-//! - [`processor`]: how much time of a processor a piece of work takes.
-//! - [`golden`]: comparison with texts that were reviewed and kept.
+//! - `container`: processes with the restrictions of a container.
+//! - [`nft`]: the program `nft`, to check rulesets independently.
+//! - [`iptables`]: iptables programs with a separate lock, and fake programs.
+//! - [`program`]: scripts and copies of programs that can be executed immediately.
+//! - [`over`]: a flag that ends the threads of a test.
+//! - [`allocation`]: bytes allocated by a function.
+//! - [`processor`]: processor time used by a function.
+//! - [`golden`]: comparison with golden files.
 //!
-//! Nothing outside of the namespaces made here is changed, and nothing is left
-//! when the process ends.
+//! Tests change nothing outside their namespaces, and leave nothing behind when the
+//! process exits.
 
 pub mod netns;
 

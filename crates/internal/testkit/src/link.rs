@@ -1,8 +1,8 @@
 //! Links, addresses and routes of the calling thread's network namespace.
 //!
-//! Speaks rtnetlink itself: a lab needs no program, and no crate of those that
-//! are tested in it.
-//! Numbers are those of `linux/rtnetlink.h`, `if_link.h`, `if_addr.h`, `veth.h`.
+//! Contains a minimal rtnetlink client, so that labs depend neither on programs nor on
+//! the crates under test.
+//! Constants are from `linux/rtnetlink.h`, `if_link.h`, `if_addr.h` and `veth.h`.
 
 use std::fs;
 use std::io;
@@ -26,14 +26,14 @@ const RTM_NEWLINK: u16 = 16;
 const RTM_NEWADDR: u16 = 20;
 const RTM_NEWROUTE: u16 = 24;
 
-/// Where a route leads.
+/// Next hop of a route.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Hop {
-    /// The destination is on the link itself.
+    /// The destination is on the link.
     Link,
-    /// The destination is behind this address.
+    /// The destination is reached through this gateway.
     Via(IpAddr),
-    /// The destination is this host, whatever its address.
+    /// All addresses of the destination are local.
     Local,
 }
 
@@ -43,9 +43,9 @@ pub fn up(name: &str) -> io::Result<()> {
     request(RTM_NEWLINK, 0, &mut body).map_err(|error| named(&error, "set up link", name))
 }
 
-/// Adds a pair of connected links; the peer appears in another namespace.
+/// Adds a veth pair, with the peer in another namespace.
 ///
-/// Both are made where they belong, so no other namespace ever sees them.
+/// Both links are created in their namespaces, so no other namespace contains them.
 pub fn add_pair(name: &str, peer: &str, namespace: BorrowedFd<'_>) -> io::Result<()> {
     const IFLA_LINKINFO: u16 = 18;
     const IFLA_INFO_KIND: u16 = 1;
@@ -69,7 +69,7 @@ pub fn add_pair(name: &str, peer: &str, namespace: BorrowedFd<'_>) -> io::Result
         .map_err(|error| named(&error, "add link", name))
 }
 
-/// Adds an address to a link; an IPv6 address is good at once.
+/// Adds an address to a link, without duplicate address detection.
 pub fn add_address(name: &str, address: IpNet) -> io::Result<()> {
     const IFA_ADDRESS: u16 = 1;
     const IFA_LOCAL: u16 = 2;
@@ -224,7 +224,7 @@ mod tests {
     use crate::netns::Netns;
 
     #[test]
-    fn two_namespaces_joined_by_a_pair_reach_each_other_in_both_families() {
+    fn two_namespaces_connected_by_a_pair_reach_each_other_in_both_families() {
         let (left, right) = (Netns::new().unwrap(), Netns::new().unwrap());
         let addresses: [[IpNet; 2]; 2] = [
             ["192.0.2.1/24", "192.0.2.2/24"].map(|net| net.parse().unwrap()),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_the_action_and_the_link() {
+    fn errors_name_the_action_and_the_link() {
         let netns = Netns::new().unwrap();
         let route = "198.51.100.0/24".parse().unwrap();
         let gateway = Hop::Via("203.0.113.1".parse().unwrap());

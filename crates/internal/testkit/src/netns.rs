@@ -1,4 +1,4 @@
-//! Network namespaces that live as long as a value.
+//! Network namespaces.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -9,13 +9,11 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 
 use crate::link;
 
-/// A network namespace of its own, gone when dropped.
+/// A network namespace, removed when dropped.
 ///
-/// A thread is in one network namespace, so whatever is to happen in this one
-/// is a closure given to [`run`](Self::run), which runs it on a thread moved
-/// there.
-/// Sockets opened, processes started and threads spawned by the closure are in
-/// the namespace too, and keep it alive as long as they are.
+/// [`run`](Self::run) runs a closure on a thread in the namespace.
+/// Sockets, processes and threads that the closure creates are in the namespace, too,
+/// and keep it alive.
 ///
 /// ```no_run
 /// # use std::process::Command;
@@ -31,11 +29,11 @@ pub struct Netns {
 }
 
 impl Netns {
-    /// Makes a namespace with nothing but `lo`, which is up.
+    /// Creates a namespace in which `lo` is up.
     ///
     /// # Errors
     ///
-    /// Making a namespace needs CAP_SYS_ADMIN.
+    /// If the process lacks CAP_SYS_ADMIN.
     pub fn new() -> io::Result<Self> {
         let handle = on_thread(|| {
             unshare_network()?;
@@ -45,11 +43,11 @@ impl Netns {
         Ok(Self { handle })
     }
 
-    /// Opens a namespace that exists, such as `/run/netns/NAME`.
+    /// Opens an existing namespace, such as `/run/netns/NAME`.
     ///
     /// # Errors
     ///
-    /// What opening the file says.
+    /// If the file cannot be opened.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let handle = File::open(path)?;
         Ok(Self { handle })
@@ -59,8 +57,7 @@ impl Netns {
     ///
     /// # Panics
     ///
-    /// When `work` does, with the same payload, and when the kernel does not
-    /// let the thread in.
+    /// If `work` panics, with the same payload, or if the thread cannot enter the namespace.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         on_thread(|| {
             move_into_link_name_space(self.as_fd(), Some(LinkNameSpaceType::Network))
@@ -69,10 +66,10 @@ impl Netns {
         })
     }
 
-    /// Returns a path other programs know the namespace by.
+    /// Returns a path of the namespace for other programs.
     ///
-    /// It is good for `ip link set … netns PATH` and `nsenter --net=PATH`, from
-    /// this process or a child, as long as the value lives.
+    /// The path is valid for `ip link set … netns PATH` and `nsenter --net=PATH` of this
+    /// process or a child, while the value exists.
     pub fn path(&self) -> PathBuf {
         let fd = self.handle.as_raw_fd();
         PathBuf::from(format!("/proc/{}/fd/{fd}", process::id()))
@@ -85,7 +82,7 @@ impl AsFd for Netns {
     }
 }
 
-/// Runs `work` on a thread of its own, which ends with it.
+/// Runs `work` on a new thread.
 fn on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join())
         .unwrap_or_else(|payload| panic::resume_unwind(payload))
@@ -94,7 +91,7 @@ fn on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 /// Moves the calling thread into a new network namespace.
 #[allow(unsafe_code, reason = "unshare can break other flags' invariants")]
 fn unshare_network() -> io::Result<()> {
-    // SAFETY: a new network namespace is the calling thread's alone; no file
+    // SAFETY: the new network namespace affects only the calling thread; no file
     // descriptor, mapping or file system attribute that Rust relies on changes.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
     Ok(())
@@ -113,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_another_one_and_the_caller_stays_where_it_is() {
+    fn a_closure_runs_in_the_namespace_and_the_caller_does_not_move() {
         let before = current();
         let (first, second) = (Netns::new().unwrap(), Netns::new().unwrap());
         let (inside, again, other) = (first.run(current), first.run(current), second.run(current));
@@ -124,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_up_and_sockets_stay_inside() {
+    fn loopback_is_up_and_sockets_are_isolated() {
         let netns = Netns::new().unwrap();
         let listener = netns.run(|| TcpListener::bind("127.0.0.1:7777")).unwrap();
         let address = listener.local_addr().unwrap();
@@ -138,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn children_inherit_the_namespace_and_the_path_leads_to_it() {
+    fn children_inherit_the_namespace_and_can_open_its_path() {
         let netns = Netns::new().unwrap();
         let made = netns.run(|| {
             Command::new("ip")
@@ -153,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_inside_reaches_the_caller() {
+    fn a_panic_of_the_closure_reaches_the_caller() {
         let netns = Netns::new().unwrap();
         let caught = panic::catch_unwind(|| netns.run(|| panic!("inside")));
         assert_eq!(*caught.unwrap_err().downcast::<&str>().unwrap(), "inside");

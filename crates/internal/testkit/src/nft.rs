@@ -1,13 +1,13 @@
-//! The program `nft`: what an independent reader says of a ruleset.
+//! The program `nft`, to read and change rulesets independently of the tested code.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-/// Runs `nft` in the namespace of the calling thread, with a script as input.
+/// Runs `nft` in the namespace of the calling thread, with a script as standard input.
 ///
 /// # Panics
 ///
-/// `nft` is not installed, or does not read its input.
+/// If `nft` is not installed or does not read its input.
 pub fn run(args: &[&str], script: &str) -> Output {
     let mut child = Command::new("nft")
         .args(args)
@@ -16,19 +16,19 @@ pub fn run(args: &[&str], script: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("nft is installed");
-    let mut stdin = child.stdin.take().expect("it is piped");
+    let mut stdin = child.stdin.take().expect("standard input is piped");
     stdin
         .write_all(script.as_bytes())
         .expect("nft reads its input");
     drop(stdin);
-    child.wait_with_output().expect("nft ends")
+    child.wait_with_output().expect("nft exits")
 }
 
-/// Runs `nft` as [`run`] does, and returns what it writes.
+/// Runs `nft` as [`run`] does, and returns its standard output.
 ///
 /// # Panics
 ///
-/// It fails, or has something to say about problems.
+/// If `nft` fails or writes to standard error.
 #[track_caller]
 pub fn succeeds(args: &[&str], script: &str) -> String {
     let output = run(args, script);
@@ -37,12 +37,12 @@ pub fn succeeds(args: &[&str], script: &str) -> String {
         output.status.success() && words.is_empty(),
         "nft {args:?}: {words}\n{script}"
     );
-    String::from_utf8(output.stdout).expect("nft writes text")
+    String::from_utf8(output.stdout).expect("nft writes UTF-8")
 }
 
 /// Returns the sets and chains of a listing, each with its table, sorted.
 ///
-/// `nft` lists them in the order of their creation, which means nothing.
+/// `nft` lists sets and chains in the order of their creation.
 pub fn blocks(listing: &str) -> Vec<String> {
     let (mut table, mut block, mut blocks) = ("", String::new(), Vec::new());
     for line in listing.lines() {

@@ -1,16 +1,16 @@
-//! The end of threads that go on until a test is over.
+//! Ends the threads of a test.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Says that a test is over when dropped, by a panic as well.
+/// Sets a flag when dropped, also during a panic.
 ///
-/// A scope waits for its threads: one that panics before it has said so would
-/// never end.
+/// A thread scope waits for its threads. Without the flag, a panic in the scope would
+/// never end the test.
 #[derive(Debug)]
 pub struct Over<'a>(&'a AtomicBool);
 
 impl<'a> Over<'a> {
-    /// Returns what sets `is_over` when dropped.
+    /// Creates a guard that sets `is_over` when dropped.
     pub fn new(is_over: &'a AtomicBool) -> Self {
         Self(is_over)
     }
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_the_end() {
+    fn a_panic_sets_the_flag() {
         let is_over = AtomicBool::new(false);
         let panicked = catch_unwind(|| {
             let _over = Over::new(&is_over);

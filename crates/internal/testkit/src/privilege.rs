@@ -1,4 +1,4 @@
-//! The privilege that namespaces need.
+//! Privileges to create network namespaces.
 
 use std::time::Duration;
 use std::{fs, io, thread};
@@ -8,22 +8,22 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::netns::Netns;
 
-/// Makes sure that the process may make network namespaces.
+/// Acquires the privilege to create network namespaces.
 ///
-/// Root may; anybody else becomes root of a user namespace of their own, in
-/// which everything but what is made in it stays out of reach.
-/// To be called while the process has one thread.
+/// A process without the privilege becomes root of a new user namespace, which has no
+/// privileges outside.
+/// Must be called while the process has only one thread.
 ///
 /// # Errors
 ///
-/// Neither works, and why the second did not.
+/// If the process is not root and cannot create a user namespace.
 pub fn become_root() -> io::Result<()> {
     let (user, group) = (getuid(), getgid());
     if user.is_root() && Netns::new().is_ok() {
         return Ok(());
     }
-    alone(enter_user_namespace).map_err(|error| {
-        let words = format!("neither root nor allowed to make a user namespace: {error}");
+    retry_until_single_threaded(enter_user_namespace).map_err(|error| {
+        let words = format!("not root, and creating a user namespace failed: {error}");
         io::Error::new(error.kind(), words)
     })?;
     fs::write("/proc/self/setgroups", "deny")?;
@@ -32,8 +32,8 @@ pub fn become_root() -> io::Result<()> {
     Netns::new().map(drop)
 }
 
-/// Tries again while a thread that ended is still on its way out.
-fn alone(work: impl Fn() -> io::Result<()>) -> io::Result<()> {
+/// Retries on EINVAL: a thread that has ended may not have exited yet.
+fn retry_until_single_threaded(work: impl Fn() -> io::Result<()>) -> io::Result<()> {
     for _ in 0..100 {
         match work() {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
@@ -48,8 +48,8 @@ fn alone(work: impl Fn() -> io::Result<()>) -> io::Result<()> {
 /// Moves the process into a new user namespace.
 #[allow(unsafe_code, reason = "unshare can break other flags' invariants")]
 fn enter_user_namespace() -> io::Result<()> {
-    // SAFETY: only the credentials change; no file descriptor, mapping or file
-    // system attribute that Rust relies on does.
+    // SAFETY: only credentials change; no file descriptor, mapping or file system
+    // attribute that Rust relies on changes.
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
     Ok(())
 }

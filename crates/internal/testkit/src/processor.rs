@@ -1,7 +1,7 @@
-//! Processor time of the calling thread, for tests of how work grows.
+//! Processor time of the calling thread, to test the complexity of functions.
 //!
-//! Comparisons allocate nothing, so [allocated bytes](crate::allocation) do not show
-//! them. Time that other processes use does not count.
+//! Includes work that [allocates nothing](crate::allocation), such as comparisons.
+//! Excludes time of other processes.
 
 use std::time::Duration;
 
@@ -19,16 +19,15 @@ pub fn time_of<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     (now().saturating_sub(before), value)
 }
 
-/// Returns how many times longer `work` takes per item with `many` items than with
-/// `few`.
+/// Returns the ratio of the time per item with `many` items to that with `few` items.
 ///
-/// The result is about 1 if the work is linear, and `many / few` if it is quadratic.
+/// The ratio is about 1 for linear work, and about `many / few` for quadratic work.
 pub fn growth_per_item(few: u32, many: u32, mut work: impl FnMut(u32)) -> f64 {
     let mut per_item = |items: u32| {
-        // A short time needs more rounds than a long one.
+        // Short measurements need more rounds.
         let rounds = (many / items).clamp(2, 8);
         let times = (0..rounds).map(|_| time_of(|| work(items)).0);
-        let quickest = times.min().expect("there is a round");
+        let quickest = times.min().expect("at least two rounds");
         quickest.as_secs_f64() / f64::from(items)
     };
     per_item(many) / per_item(few)

@@ -1,18 +1,18 @@
-//! Programs that tests make.
+//! Creates program files.
 //!
-//! A file that any process has open for writing cannot be run, and a child that
-//! another thread is starting has open what this process has: so none of this
-//! process writes it.
+//! A file that any process has open for writing cannot be executed (ETXTBSY), and a
+//! child forked by another thread holds the open files of this process.
+//! For this reason child processes write the files.
 
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Makes a program of a shell script, in the place of one that may be running.
+/// Creates or replaces a program by a shell script. The old program may be running.
 ///
 /// # Errors
 ///
-/// The file cannot be written.
+/// If the file cannot be written.
 pub fn script(path: &Path, script: &str) -> io::Result<()> {
     let write =
         r#"printf '#!/bin/sh\n%s\n' "$1" >"$0.new" && chmod 755 "$0.new" && mv "$0.new" "$0""#;
@@ -21,11 +21,11 @@ pub fn script(path: &Path, script: &str) -> io::Result<()> {
     make(path, &mut shell)
 }
 
-/// Makes a program that is a copy of another.
+/// Creates a copy of a program.
 ///
 /// # Errors
 ///
-/// The file cannot be read or written.
+/// If a file cannot be read or written.
 pub fn copy(from: &Path, path: &Path) -> io::Result<()> {
     make(path, Command::new("cp").arg(from).arg(path))
 }
@@ -37,7 +37,7 @@ fn make(path: &Path, command: &mut Command) -> io::Result<()> {
     }
     let words = String::from_utf8_lossy(&output.stderr);
     let (path, words) = (path.display(), words.trim());
-    Err(io::Error::other(format!("make {path}: {words}")))
+    Err(io::Error::other(format!("create {path}: {words}")))
 }
 
 #[cfg(test)]
@@ -46,7 +46,7 @@ mod tests {
     use crate::leftovers::Directory;
 
     #[test]
-    fn scripts_and_copies_of_them_run() {
+    fn scripts_and_their_copies_run() {
         let folder = Directory::new().unwrap();
         let (first, second) = (folder.path().join("first"), folder.path().join("second"));
         script(&first, "echo 'one'\necho \"$1\"").unwrap();

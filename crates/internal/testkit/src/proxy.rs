@@ -1,4 +1,4 @@
-//! A kube-proxy at work on the node of a lab.
+//! kube-proxy on the node of a lab.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use crate::leftovers::Process;
 use crate::netns::Netns;
 use crate::traffic::{Answer, Ask};
 
-/// How a proxy is started.
+/// Command line of a proxy.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
-    /// The mode, as `--proxy-mode` takes it.
+    /// Value of `--proxy-mode`.
     pub mode: &'static str,
-    /// Where objects come from: a flag and its value.
+    /// Source of the objects: a flag and its value.
     pub source: (&'static str, PathBuf),
-    /// Further flags.
+    /// Additional flags.
     pub flags: Vec<String>,
-    /// A program with arguments that runs the proxy; empty for none.
+    /// Program with arguments that runs the proxy. Empty: the proxy is run directly.
     pub runner: Vec<String>,
 }
 
@@ -33,14 +33,14 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// The name that the proxy has for its node.
+    /// Name of the proxy's node.
     pub const NODE: &'static str = "node-1";
 
-    /// Starts a proxy that knows the pods of the lab by their networks.
+    /// Starts a proxy on the node of a lab.
     ///
     /// # Errors
     ///
-    /// The program cannot be started.
+    /// If the program cannot be started.
     pub fn start(lab: &Lab, options: &Options) -> io::Result<Self> {
         let mut command = options.command();
         let process = Process::start(&lab.node.netns, &mut command)?;
@@ -52,25 +52,25 @@ impl Proxy {
         &self.process
     }
 
-    /// Asks it to end, by SIGTERM.
+    /// Sends SIGTERM and waits for the proxy to exit.
     ///
     /// # Errors
     ///
-    /// It did not, or not well.
+    /// If the proxy does not exit in time, or exits with an error.
     pub fn stop(self) -> io::Result<()> {
         let output = self.process.output();
         match self.process.terminate()? {
             status if status.success() => Ok(()),
-            status => Err(io::Error::other(format!("{status}; it said:\n{output}"))),
+            status => Err(io::Error::other(format!("{status}; output:\n{output}"))),
         }
     }
 
-    /// Asks until somebody answers.
+    /// Sends requests until a server answers.
     ///
     /// # Errors
     ///
-    /// The proxy has ended, or nobody answered within that time; with the last
-    /// failure and what the proxy said.
+    /// If the proxy has exited, or if no server answers in time. The error contains the
+    /// last failure and the output of the proxy.
     pub fn wait_for(&mut self, from: &Netns, ask: Ask, within: Duration) -> io::Result<Answer> {
         let deadline = Instant::now() + within;
         let ask = ask.patience(Duration::from_millis(300));
@@ -81,11 +81,10 @@ impl Proxy {
             };
             let ended = self.process.ended()?;
             if ended.is_some() || Instant::now() > deadline {
-                let state =
-                    ended.map_or_else(|| "still runs".to_owned(), |ended| ended.to_string());
+                let state = ended.map_or_else(|| "running".to_owned(), |ended| ended.to_string());
                 let (target, output) = (ask.target, self.process.output());
                 return Err(io::Error::other(format!(
-                    "nobody answers at {target}: {failure}; the proxy ({state}) said:\n{output}"
+                    "no answer from {target}: {failure}; output of the proxy ({state}):\n{output}"
                 )));
             }
             thread::sleep(Duration::from_millis(10));
@@ -94,7 +93,7 @@ impl Proxy {
 }
 
 impl Options {
-    /// Runs `program` in a mode with a folder of manifests.
+    /// Creates options for a mode and a folder of manifests.
     pub fn new(program: impl Into<PathBuf>, mode: &'static str, manifests: &Path) -> Self {
         Self {
             program: program.into(),
@@ -105,7 +104,7 @@ impl Options {
         }
     }
 
-    /// Runs `program` in a mode with the objects of an API server.
+    /// Creates options for a mode and an API server.
     pub fn of_api(program: impl Into<PathBuf>, mode: &'static str, kubeconfig: &Path) -> Self {
         Self {
             source: ("--kubeconfig", kubeconfig.to_owned()),
@@ -113,7 +112,7 @@ impl Options {
         }
     }
 
-    /// Returns the program with its flags, such as it runs on the node.
+    /// Returns the command that runs the proxy on the node.
     pub fn command(&self) -> Command {
         let mut command = match self.runner.split_first() {
             Some((runner, args)) => {

@@ -1,10 +1,10 @@
-//! Compares the predicate of API validation with a real API server, step by step.
+//! Compares API validation with a real API server, request by request.
 //!
 //! Usage: `compare SEED COUNT [legacy | upgrades]`. Each request is one line on
-//! stdout, as JSON with `method`, `path`, `body` and `strictness`. The answer is one
-//! line on stdin, as JSON with `code` and `object`. Each disagreement is one line on
-//! stderr; the last line counts them. A program between this one and the server
-//! speaks TLS.
+//! stdout, as JSON with `method`, `path`, `body` and `strictness`. The response is one
+//! line on stdin, as JSON with `code` and `object`. Each difference is one line on
+//! stderr; the last line contains their number. Another program must forward the
+//! requests to the server.
 //!
 //! Requests of strictness `legacy` are for a server with the feature gate
 //! `StrictIPCIDRValidation` off. `upgrades` alternates between both kinds every 50
@@ -46,8 +46,8 @@ fn main() {
             200..300 => accepted += 1,
             _ => rejected += 1,
         }
-        // The server keeps some addresses and node ports of Services that are gone
-        // until its repair controllers run.
+        // Until its repair controllers run, the server keeps some addresses and node ports
+        // of deleted Services.
         let is_leaked = object["message"].to_string().contains("already allocated");
         if is_leaked && judgment.is_ok() {
             leaked += 1;
@@ -89,7 +89,7 @@ fn propose(cluster: &Cluster, dice: &mut Dice, number: u32) -> Proposal {
     proposal
 }
 
-/// Makes the server's object the one that is known.
+/// Replaces the cluster's object by the server's object.
 fn follow(cluster: &mut Cluster, judged: Cluster, proposal: &Proposal, code: u64, object: Value) {
     let id = proposal.id();
     match proposal {
@@ -115,7 +115,7 @@ fn request(cluster: &Cluster, proposal: &Proposal) -> Value {
         metadata.remove("resourceVersion");
         metadata.remove("uid");
     }
-    // A Service that is marked as deleted loses its finalizers by a request of its own.
+    // A separate request removes the finalizers of a terminating Service.
     let is_marked = cluster
         .get(&id)
         .is_some_and(|object| object["metadata"]["deletionTimestamp"].is_string());

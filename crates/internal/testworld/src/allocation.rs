@@ -13,10 +13,10 @@ use crate::json::{list, number, text, texts};
 use crate::validation::Strictness;
 use crate::validation::text::address;
 
-/// The networks of the ServiceCIDR that every cluster has.
+/// Networks of the default ServiceCIDR.
 const RANGES: [&str; 2] = ["10.96.0.0/12", "fd00:10:96::/108"];
 
-/// The ports that node ports are allocated from.
+/// Range of node ports.
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 
 /// Cluster IPs and node ports of the Services of a cluster.
@@ -24,12 +24,12 @@ const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 pub(crate) struct Allocation {
     addresses: BTreeMap<IpAddr, Id>,
     node_ports: BTreeMap<i64, Id>,
-    /// The networks that cluster IPs are allocated from.
+    /// Networks for cluster IPs.
     ranges: Vec<IpNet>,
 }
 
 impl Allocation {
-    /// Gathers what all Services except one have.
+    /// Collects the addresses and ports of all Services except one.
     pub(crate) fn of_others<'a>(
         id: &Id,
         objects: impl Iterator<Item = (&'a Id, &'a Value)>,
@@ -57,7 +57,7 @@ impl Allocation {
         allocation
     }
 
-    /// Returns the reasons why a Service cannot have its addresses and ports.
+    /// Returns the conflicts of a Service's addresses and ports.
     pub(crate) fn violations(&self, service: &Value) -> Vec<String> {
         let mut found = Vec::new();
         for address in addresses(service) {
@@ -88,8 +88,8 @@ impl Allocation {
         found
     }
 
-    /// Checks whether an address can be allocated: the first address of a network
-    /// cannot, and the last one of an IPv4 network cannot.
+    /// Checks whether an address can be allocated: not the first address of a network, and
+    /// not the last address of an IPv4 network.
     fn is_in_range(&self, address: IpAddr) -> bool {
         self.ranges.iter().any(|range| {
             let is_last = address.is_ipv4() && address == range.broadcast();
@@ -108,7 +108,7 @@ impl Allocation {
         !self.node_ports.contains_key(&port)
     }
 
-    /// Allocates the node ports that a Service needs and does not name.
+    /// Allocates the node ports that a Service needs and does not specify.
     pub(crate) fn complete(&self, service: &mut Value) {
         let mut used = node_ports(service);
         let mut next = || {
@@ -141,8 +141,8 @@ fn addresses(service: &Value) -> Vec<IpAddr> {
         .collect()
 }
 
-/// Returns the node ports of a Service with the one for health checks; ports of
-/// several protocols may share a number.
+/// Returns the node ports of a Service, including the health check node port. Ports of
+/// different protocols may share a number.
 fn node_ports(service: &Value) -> Vec<i64> {
     let mut ports = vec![health_check(service)];
     if matches!(text(service, "/spec/type"), "NodePort" | "LoadBalancer") {

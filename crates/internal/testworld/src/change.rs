@@ -5,14 +5,14 @@ use vipline_service_model::Kind;
 
 use crate::json::text;
 
-/// Kind, namespace and name of an object.
+/// Identity of an object.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Id {
-    /// The kind.
+    /// Kind.
     pub kind: Kind,
-    /// The namespace, empty for objects without one.
+    /// Namespace; empty for cluster-scoped objects.
     pub namespace: String,
-    /// The name.
+    /// Name.
     pub name: String,
 }
 
@@ -32,7 +32,7 @@ impl Id {
 pub enum Proposal {
     /// Creates an object.
     Create(Kind, Value),
-    /// Replaces an object; its status stays.
+    /// Replaces an object except its status.
     Update(Kind, Value),
     /// Replaces the status of an object.
     UpdateStatus(Kind, Value),
@@ -41,7 +41,7 @@ pub enum Proposal {
 }
 
 impl Proposal {
-    /// Returns the identity of the object that the request is about.
+    /// Returns the identity of the object of the request.
     pub fn id(&self) -> Id {
         match self {
             Self::Create(kind, object)
@@ -55,22 +55,22 @@ impl Proposal {
 /// Type of a watch event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verb {
-    /// It was created.
+    /// The object was created.
     Added,
-    /// It changed.
+    /// The object was changed.
     Modified,
-    /// It is gone.
+    /// The object was deleted.
     Deleted,
 }
 
 /// A watch event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// The kind of the object.
+    /// Kind of the object.
     pub kind: Kind,
-    /// The type of the event.
+    /// Type of the event.
     pub verb: Verb,
-    /// The object as stored, or as last stored.
+    /// The stored object, or its last stored state.
     pub object: Value,
 }
 
@@ -80,7 +80,7 @@ impl Change {
         Id::of(self.kind, &self.object)
     }
 
-    /// Returns the event as a line of a watch.
+    /// Returns the event in the format of a watch.
     pub fn line(&self) -> String {
         let verb = match self.verb {
             Verb::Added => "ADDED",

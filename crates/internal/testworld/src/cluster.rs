@@ -11,7 +11,7 @@ use crate::json::{at, list, remove, text};
 use crate::validation::{self, Strictness};
 use crate::{Change, Id, Proposal, Verb, defaults, generate};
 
-/// How often proposals are made before a step counts as impossible.
+/// Number of rejected proposals after which a step fails.
 const ATTEMPTS: usize = 100;
 
 /// A cluster's objects, as an API server stores them.
@@ -22,7 +22,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Returns a cluster without objects.
+    /// Creates a cluster without objects.
     pub fn new(strictness: Strictness) -> Self {
         Self {
             objects: BTreeMap::new(),
@@ -30,18 +30,18 @@ impl Cluster {
         }
     }
 
-    /// Changes how addresses and networks of requests are judged, as an upgrade
-    /// of the server does. Stored objects stay.
+    /// Changes the validation of addresses and networks in requests, as an upgrade of the
+    /// server does. Does not change stored objects.
     pub fn set_strictness(&mut self, strictness: Strictness) {
         self.strictness = strictness;
     }
 
-    /// Returns how addresses and networks of requests are judged.
+    /// Returns the strictness of validation of addresses and networks.
     pub fn strictness(&self) -> Strictness {
         self.strictness
     }
 
-    /// Returns the objects in the order of their identities.
+    /// Returns the objects, sorted by identity.
     pub fn objects(&self) -> impl Iterator<Item = (&Id, &Value)> {
         self.objects.iter()
     }
@@ -51,7 +51,7 @@ impl Cluster {
         self.objects.get(id)
     }
 
-    /// Stores an object without any check.
+    /// Stores an object without validation.
     pub fn store(&mut self, kind: Kind, object: Value) {
         self.objects.insert(Id::of(kind, &object), object);
     }
@@ -60,7 +60,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// The generator proposes nothing that is valid.
+    /// If the generator proposes no valid change.
     pub fn step(&mut self, dice: &mut Dice) -> Change {
         for _ in 0..ATTEMPTS {
             let proposal = generate::proposal(self, dice);
@@ -71,12 +71,12 @@ impl Cluster {
         panic!("none of {ATTEMPTS} proposals is valid");
     }
 
-    /// Carries out a request if it is valid, and returns the watch event that
-    /// follows; a request that changes nothing causes none.
+    /// Applies a valid request and returns its watch event, or [`None`] if the request
+    /// changes nothing.
     ///
     /// # Errors
     ///
-    /// The request is not valid: all violations.
+    /// All violations, if the request is invalid.
     pub fn admit(&mut self, proposal: Proposal) -> Result<Option<Change>, Vec<String>> {
         let id = proposal.id();
         let old = self.objects.get(&id);
@@ -103,7 +103,7 @@ impl Cluster {
         Ok(Some(Change { kind, verb, object }))
     }
 
-    /// Returns what an object would be stored as.
+    /// Returns an object as it would be stored.
     fn created(&self, id: &Id, object: Value) -> Result<Value, Vec<String>> {
         let object = completed(id.kind, &self.allocation(id), None, object);
         let mut found = validation::create(id.kind, &object, self.strictness);
@@ -111,7 +111,7 @@ impl Cluster {
         accept(found, object)
     }
 
-    /// Returns what an update would be stored as: the status stays.
+    /// Returns an update as it would be stored, with the old status.
     fn updated(&self, id: &Id, old: &Value, new: Value) -> Result<Value, Vec<String>> {
         let mut new = completed(id.kind, &self.allocation(id), Some(old), new);
         let deleted = at(old, "/metadata/deletionTimestamp");
@@ -131,7 +131,7 @@ impl Cluster {
         }
     }
 
-    /// Returns what all Services except one have.
+    /// Returns the allocations of all Services except one.
     fn allocation(&self, id: &Id) -> Allocation {
         match id.kind {
             Kind::Service => Allocation::of_others(id, self.objects()),
@@ -139,7 +139,7 @@ impl Cluster {
         }
     }
 
-    /// Deletes an object; one with finalizers is only marked at first.
+    /// Deletes an object. An object with finalizers only gets a `deletionTimestamp`.
     fn delete(&mut self, id: &Id, mut object: Value) -> Change {
         let is_held = !list(&object, "/metadata/finalizers").is_empty();
         let is_marked = !text(&object, "/metadata/deletionTimestamp").is_empty();
@@ -156,11 +156,10 @@ impl Cluster {
     }
 }
 
-/// Returns the violations of a request about an object, which is `old` so far, if it is
-/// there.
+/// Returns the violations of a request, with `old` as the stored object.
 ///
-/// Addresses and node ports that other Services have do not count, nor do the ranges
-/// that they come from. The object may lack defaults.
+/// Ignores addresses, node ports and ranges of other Services. The object may lack
+/// defaults.
 pub fn violations(proposal: Proposal, old: Option<&Value>) -> Vec<String> {
     let kind = proposal.id().kind;
     let nothing = Allocation::default();
@@ -189,8 +188,7 @@ pub fn violations(proposal: Proposal, old: Option<&Value>) -> Vec<String> {
     }
 }
 
-/// Completes an object as a server does before validation: defaults, node ports, and the
-/// former status.
+/// Completes an object before validation: defaults, node ports, and the old status.
 fn completed(kind: Kind, others: &Allocation, old: Option<&Value>, mut new: Value) -> Value {
     let keeps_status = old.is_some() || kind == Kind::Service;
     if keeps_status && matches!(kind, Kind::Service | Kind::Node) {

@@ -8,7 +8,7 @@ use crate::json::{at, list, number, remove, text, texts};
 use crate::validation::Strictness;
 use crate::validation::text::{address, is_v4};
 
-/// Fills in the defaults of a Service, and what an update leaves out.
+/// Sets the defaults of a Service, and keeps values that an update omits.
 pub(crate) fn fill(old: Option<&Value>, new: &mut Value) {
     defaults(new);
     if let Some(old) = old {
@@ -20,7 +20,7 @@ pub(crate) fn fill(old: Option<&Value>, new: &mut Value) {
     }
 }
 
-/// Fills in the defaults of an EndpointSlice.
+/// Sets the defaults of an EndpointSlice.
 pub(crate) fn fill_slice(slice: &mut Value) {
     let ports = slice.get_mut("ports").and_then(Value::as_array_mut);
     for port in ports.into_iter().flatten() {
@@ -83,7 +83,7 @@ fn set_default(service: &mut Value, field: &str, value: Value) {
     }
 }
 
-/// Keeps the addresses and node ports that an update leaves out.
+/// Keeps addresses and node ports that an update omits.
 fn keep_allocated(old: &Value, new: &mut Value) {
     let is_name = |service: &Value| text(service, "/spec/type") == "ExternalName";
     if !is_name(old) && !is_name(new) {
@@ -108,7 +108,7 @@ fn keep_allocated(old: &Value, new: &mut Value) {
     }
 }
 
-/// Checks whether the server allocates node ports that a Service does not name.
+/// Returns whether the server allocates missing node ports of a Service.
 pub(crate) fn needs_node_ports(service: &Value) -> bool {
     match text(service, "/spec/type") {
         "NodePort" => true,
@@ -117,7 +117,7 @@ pub(crate) fn needs_node_ports(service: &Value) -> bool {
     }
 }
 
-/// Gives ports without a node port the one that the port of their name had.
+/// Sets missing node ports to the node port of the old port of the same name.
 fn keep_node_ports(old: &Value, new: &mut Value) {
     let node_ports = |service: &Value| -> HashSet<i64> {
         let ports = list(service, "/spec/ports").iter();
@@ -142,7 +142,7 @@ fn keep_node_ports(old: &Value, new: &mut Value) {
     }
 }
 
-/// Makes `clusterIPs` follow `clusterIP` where a request has only the latter.
+/// Derives `clusterIPs` from `clusterIP` if a request has only the latter.
 fn synchronize(old: Option<&Value>, new: &mut Value) {
     let ip = text(new, "/spec/clusterIP").to_owned();
     let Some(old) = old else {
@@ -163,7 +163,7 @@ fn synchronize(old: Option<&Value>, new: &mut Value) {
     }
 }
 
-/// Infers the families of a dual-stack cluster, and how many a Service has.
+/// Infers families and family policy of a Service in a dual-stack cluster.
 fn families(old: Option<&Value>, new: &mut Value) {
     let ips: Vec<_> = texts(new, "/spec/clusterIPs")
         .into_iter()

@@ -1,13 +1,12 @@
-//! A Kubernetes cluster for tests: hostile but valid objects in random order.
+//! Random Kubernetes objects for tests: hostile, but valid.
 //!
-//! - [`Cluster`] holds the objects as an API server stores them. It admits or
-//!   rejects a [`Proposal`] as kube-apiserver 1.36 does, and returns the watch
-//!   event that follows.
-//! - [`validation`] is API validation as a predicate: a list of violations.
+//! - [`Cluster`] holds objects as an API server stores them. It admits or rejects a
+//!   [`Proposal`] as kube-apiserver 1.36 does, and returns the resulting watch event.
+//! - [`validation`] implements API validation, with a list of violations as the result.
 //! - [`generate`] proposes hostile objects. Most proposals are valid.
 //!
-//! Objects are JSON of the API, complete: every default is explicit. They take
-//! the same way into a program as the objects of a real API server.
+//! Objects are complete JSON of the API with explicit defaults. Programs read them as
+//! they read objects of a real API server.
 #![forbid(unsafe_code)]
 
 pub mod generate;

@@ -1,4 +1,4 @@
-//! Objects that the generator makes, and objects that the predicate rejects.
+//! Generated objects, and objects that validation rejects.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use testworld::{Change, Cluster, Id, Proposal, Verb, generate};
 use vipline_service_model::Kind;
 use vipline_service_model::arbitrary::Dice;
 
-/// Returns the changes of some hundred random histories.
+/// Returns the changes of hundreds of random histories.
 fn histories(strictness: Strictness) -> Vec<Change> {
     let history = |seed| {
         let mut dice = Dice::from_seed(seed);
@@ -20,7 +20,7 @@ fn histories(strictness: Strictness) -> Vec<Change> {
     (0..200).flat_map(history).collect()
 }
 
-/// Returns all texts and numbers of a value, as JSON.
+/// Returns all strings and numbers of a value, as JSON.
 fn leaves(value: &Value, into: &mut BTreeSet<String>) {
     match value {
         Value::Array(list) => list.iter().for_each(|each| leaves(each, into)),
@@ -30,7 +30,7 @@ fn leaves(value: &Value, into: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn histories_have_every_kind_verb_and_hostile_value() {
+fn histories_contain_every_kind_verb_and_hostile_value() {
     let changes = histories(Strictness::Strict);
     let mut kinds = BTreeMap::new();
     let mut seen = BTreeSet::new();
@@ -48,7 +48,7 @@ fn histories_have_every_kind_verb_and_hostile_value() {
     ] {
         for verb in ["Added", "Modified", "Deleted"] {
             let count = kinds.get(&(kind, verb.to_owned())).copied().unwrap_or(0);
-            // Little of a ServiceCIDR may change.
+            // A ServiceCIDR has few mutable fields.
             let least = if kind == Kind::ServiceCidr { 5 } else { 40 };
             assert!(count >= least, "{kind} {verb}: {count}");
         }
@@ -93,7 +93,7 @@ fn histories_have_every_kind_verb_and_hostile_value() {
 }
 
 #[test]
-fn a_stored_object_stays_valid_when_it_is_written_back() {
+fn a_stored_object_stays_valid_when_written_back() {
     for seed in 0..100 {
         let mut dice = Dice::from_seed(seed);
         let mut cluster = Cluster::new(Strictness::Legacy);
@@ -104,7 +104,7 @@ fn a_stored_object_stays_valid_when_it_is_written_back() {
             }
         }
         for (id, object) in cluster.clone().objects() {
-            // Networks of a Node are judged again at each update of its specification.
+            // Networks of a Node are validated again in each update of its specification.
             if id.kind != Kind::Node {
                 let again = cluster.admit(Proposal::Update(id.kind, object.clone()));
                 assert!(again.is_ok(), "seed {seed}: {again:?} of {object}");
@@ -140,7 +140,7 @@ fn most_proposals_are_valid_and_most_corrupted_ones_are_not() {
 }
 
 #[test]
-fn giants_are_valid() {
+fn giant_objects_are_valid() {
     let mut largest = BTreeMap::new();
     for seed in 0..60 {
         let mut dice = Dice::from_seed(seed);
@@ -158,7 +158,7 @@ fn giants_are_valid() {
     assert_eq!(largest.into_iter().collect::<Vec<_>>(), expected);
 }
 
-/// A Service of one port, as it is stored.
+/// Returns a stored Service with one port.
 fn web(kind: &str, more: Value) -> Value {
     let mut service = json!({
         "metadata": {"name": "web", "namespace": "default"},
@@ -179,7 +179,7 @@ fn web(kind: &str, more: Value) -> Value {
 }
 
 #[test]
-fn services_are_judged_as_the_api_server_judges_them() {
+fn services_are_validated_as_by_kube_apiserver() {
     for (service, path) in [
         (web("ClusterIP", json!({})), ""),
         (

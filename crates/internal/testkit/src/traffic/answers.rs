@@ -1,4 +1,4 @@
-//! Who answered how often, and what failed.
+//! Counts of answers and failures.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,50 +8,50 @@ use std::time::Duration;
 
 use super::Answer;
 
-/// What came back to many questions.
+/// Results of several requests.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
-    /// How often each server answered.
+    /// Number of answers by server.
     pub servers: BTreeMap<String, usize>,
-    /// How often each client address was seen by the servers.
+    /// Number of answers by client address as seen by the servers.
     pub clients: BTreeMap<IpAddr, usize>,
-    /// The questions without an answer.
+    /// Failed requests.
     pub failures: Vec<Failure>,
 }
 
-/// A question without an answer.
+/// A failed request.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// When it was asked, since the first question.
+    /// Time since the first request.
     pub at: Duration,
-    /// What kind of failure it was.
+    /// Kind of the error.
     pub kind: io::ErrorKind,
-    /// The words of the kernel.
+    /// Error message.
     pub reason: String,
 }
 
 impl Answers {
-    /// Returns how often was asked.
+    /// Returns the number of requests.
     pub fn asked(&self) -> usize {
         self.answered() + self.failures.len()
     }
 
-    /// Returns how often somebody answered.
+    /// Returns the number of answers.
     pub fn answered(&self) -> usize {
         self.servers.values().sum()
     }
 
-    /// Returns how often that server answered.
+    /// Returns the number of answers from a server.
     pub fn by(&self, server: &str) -> usize {
         self.servers.get(server).copied().unwrap_or(0)
     }
 
-    /// Returns the share of the answers that came from that server, 0 to 1.
+    /// Returns the share of a server in all answers, from 0 to 1.
     pub fn share(&self, server: &str) -> f64 {
         self.by(server) as f64 / self.answered().max(1) as f64
     }
 
-    /// Adds the result of a question asked at `at`.
+    /// Adds the result of a request sent at `at`.
     pub(super) fn add(&mut self, at: Duration, result: io::Result<Answer>) {
         match result {
             Ok(answer) => {
@@ -66,7 +66,7 @@ impl Answers {
         }
     }
 
-    /// Returns both together, failures in the order of time.
+    /// Returns the sum of both, with failures sorted by time.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         for (server, count) in other.servers {
@@ -82,7 +82,7 @@ impl Answers {
 }
 
 impl fmt::Display for Answers {
-    /// Such as `backend-1 34, backend-2 31, backend-3 35; 0 failed`.
+    /// Formats as `backend-1 34, backend-2 31, backend-3 35; 0 failed`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         for (server, count) in &self.servers {
@@ -90,7 +90,7 @@ impl fmt::Display for Answers {
             separator = ", ";
         }
         if self.servers.is_empty() {
-            f.write_str("nobody")?;
+            f.write_str("no answers")?;
         }
         write!(f, "; {} failed", self.failures.len())?;
         if let Some(first) = self.failures.first() {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_with_the_first_one_in_time() {
+    fn failures_are_counted_and_the_earliest_is_shown() {
         let refused = || Err(io::Error::from(io::ErrorKind::ConnectionRefused));
         let (mut early, mut late) = (Answers::default(), Answers::default());
         early.add(Duration::from_secs(1), refused());

@@ -1,4 +1,4 @@
-//! Clients that ask who is there.
+//! Requests that identify the answering server.
 
 use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -9,41 +9,41 @@ use std::time::{Duration, Instant};
 use super::{Answers, Protocol};
 use crate::netns::Netns;
 
-/// How many questions of one [`Ask::times`] are open at a time.
+/// Number of concurrent requests of [`Ask::times`].
 const CLIENTS: usize = 16;
 
-/// After what time an answer to a datagram counts as lost.
-const LOST: Duration = Duration::from_secs(1);
+/// Time after which a datagram is sent again.
+const RETRANSMIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a datagram asks.
-const QUESTION: &[u8] = b"who is there?";
+/// Payload of a datagram.
+const PAYLOAD: &[u8] = b"who is there?";
 
-/// A question to an address: who is there?
+/// A request to an address, answered with the server's name.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
-    /// How to ask.
+    /// Protocol.
     pub protocol: Protocol,
-    /// Whom to ask.
+    /// Destination.
     pub target: SocketAddr,
-    /// How long to wait for the answer.
+    /// Timeout.
     pub patience: Duration,
-    /// Whether a datagram is sent again that is not answered in a second.
+    /// Whether a datagram is sent again if no answer arrives within 1 s.
     pub resends: bool,
 }
 
 /// The answer of a [`Server`](super::Server).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Answer {
-    /// The name of the server.
+    /// Name of the server.
     pub server: String,
-    /// The address of the client as the server sees it.
+    /// Address of the client as seen by the server.
     pub client: IpAddr,
-    /// The address of the client as the client knows it.
+    /// Address of the client as seen by the client.
     pub own: IpAddr,
 }
 
 impl Ask {
-    /// Asks `target` and waits up to three seconds.
+    /// Creates a request to `target` with a timeout of 3 s.
     pub fn new(protocol: Protocol, target: SocketAddr) -> Self {
         Self {
             protocol,
@@ -53,9 +53,8 @@ impl Ask {
         }
     }
 
-    /// Sends a datagram that is not answered in a second once more from the same
-    /// port, as resolvers do: the answer of an endpoint that goes without a word
-    /// may get lost.
+    /// Sends a datagram once more from the same port if no answer arrives within 1 s, as
+    /// DNS resolvers do: the answer of a stopping endpoint may get lost.
     #[must_use]
     pub fn resending(self) -> Self {
         Self {
@@ -64,22 +63,22 @@ impl Ask {
         }
     }
 
-    /// Waits as long as told.
+    /// Sets the timeout.
     #[must_use]
     pub fn patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
 
-    /// Asks once from a namespace.
+    /// Sends one request from a namespace.
     ///
     /// # Errors
     ///
-    /// Nobody answered, and why: [`io::ErrorKind::TimedOut`] after the patience.
+    /// The error of the socket; [`io::ErrorKind::TimedOut`] after the timeout.
     pub fn once(&self, from: &Netns) -> io::Result<Answer> {
         from.run(|| self.here())
     }
 
-    /// Asks again and again from a namespace, some questions at a time.
+    /// Sends `count` requests from a namespace, up to 16 concurrently.
     pub fn times(&self, from: &Netns, count: usize) -> Answers {
         let start = Instant::now();
         let next = AtomicUsize::new(0);
@@ -102,7 +101,7 @@ impl Ask {
         })
     }
 
-    /// Asks once from the namespace that the calling thread is in.
+    /// Sends one request from the namespace of the calling thread.
     ///
     /// # Errors
     ///
@@ -115,7 +114,7 @@ impl Ask {
         answer.map_err(timed_out)
     }
 
-    /// Connects with the patience as the limit of the connection and each read.
+    /// Opens a connection. The timeout applies to the connection and to each read and write.
     pub(super) fn connect(&self) -> io::Result<TcpStream> {
         let stream = TcpStream::connect_timeout(&self.target, self.patience)?;
         stream.set_read_timeout(Some(self.patience))?;
@@ -126,17 +125,17 @@ impl Ask {
     fn send(&self) -> io::Result<Answer> {
         let socket = self.socket()?;
         if self.resends {
-            socket.set_read_timeout(Some(LOST.min(self.patience)))?;
-            match ask_by(&socket, QUESTION).map_err(timed_out) {
+            socket.set_read_timeout(Some(RETRANSMIT_TIMEOUT.min(self.patience)))?;
+            match exchange(&socket, PAYLOAD).map_err(timed_out) {
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
                 asked => return asked,
             }
             socket.set_read_timeout(Some(self.patience))?;
         }
-        ask_by(&socket, QUESTION)
+        exchange(&socket, PAYLOAD)
     }
 
-    /// Opens a socket of which the patience is the limit of each read.
+    /// Opens a socket. The timeout applies to each read.
     pub(super) fn socket(&self) -> io::Result<UdpSocket> {
         let any: IpAddr = match self.target {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -149,18 +148,18 @@ impl Ask {
     }
 }
 
-/// Asks by a datagram and waits for the answer.
-pub(super) fn ask_by(socket: &UdpSocket, words: &[u8]) -> io::Result<Answer> {
-    socket.send(words)?;
+/// Sends a datagram and waits for the answer.
+pub(super) fn exchange(socket: &UdpSocket, payload: &[u8]) -> io::Result<Answer> {
+    socket.send(payload)?;
     let mut buffer = [0; 256];
     let length = socket.recv(&mut buffer)?;
     Answer::parse(&buffer[..length], socket.local_addr()?.ip())
 }
 
-/// Binds a socket to a port that was not used for long.
+/// Binds a socket to a port that has not been used recently.
 ///
-/// A port that the kernel chooses may be one used a moment ago, whose flow is
-/// still known on the way and would lead to the server it had then.
+/// The kernel may choose a recently used port, for which conntrack still has an entry
+/// that leads to the previous server.
 fn bind_fresh(any: IpAddr) -> io::Result<UdpSocket> {
     const FIRST: usize = 10_000;
     const COUNT: usize = 50_000;
@@ -197,7 +196,7 @@ impl Answer {
     }
 }
 
-/// Reads the line that a server begins a connection with.
+/// Reads the first line of a connection.
 pub(super) fn greeting(stream: &TcpStream) -> io::Result<Answer> {
     let own = stream.local_addr()?.ip();
     let mut line = Vec::new();
@@ -209,7 +208,7 @@ pub(super) fn greeting(stream: &TcpStream) -> io::Result<Answer> {
     Answer::parse(&line, own)
 }
 
-/// Gives the kernel's two words for a read that took too long one kind.
+/// Converts `WouldBlock`, the other error of a read timeout, to `TimedOut`.
 pub(super) fn timed_out(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "no answer in time"),
@@ -222,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_datagram_without_an_answer_is_sent_again_from_the_same_port() {
+    fn an_unanswered_datagram_is_sent_again_from_the_same_port() {
         let patience = Duration::from_secs(20);
         let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         server.set_read_timeout(Some(patience)).unwrap();

@@ -1,15 +1,15 @@
-//! A connection that stays open.
+//! Long-lived connections.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 
-use super::ask::{ask_by, greeting, timed_out};
+use super::ask::{exchange, greeting, timed_out};
 use super::{Ask, Protocol};
 use crate::netns::Netns;
 
-/// A connection to a server that stays open, to see whether it survives.
+/// A connection to a server that stays open.
 ///
-/// By UDP it is datagrams from one port, which one server should answer.
+/// For UDP, datagrams from one port, which the same server should answer.
 #[derive(Debug)]
 pub struct Conversation {
     line: Line,
@@ -23,11 +23,11 @@ enum Line {
 }
 
 impl Conversation {
-    /// Connects from a namespace and learns who answered.
+    /// Connects from a namespace and receives the server's name.
     ///
     /// # Errors
     ///
-    /// Nobody answered, and why.
+    /// If no server answers.
     pub fn open(from: &Netns, ask: Ask) -> io::Result<Self> {
         let (line, answer) = match ask.protocol {
             Protocol::Tcp => {
@@ -37,7 +37,7 @@ impl Conversation {
             }
             Protocol::Udp => {
                 let socket = from.run(|| ask.socket())?;
-                let answer = ask_by(&socket, b"who is there?");
+                let answer = exchange(&socket, b"who is there?");
                 (Line::Udp(socket), answer)
             }
         };
@@ -50,27 +50,30 @@ impl Conversation {
         &self.server
     }
 
-    /// Sends some words and waits for them to come back; for its name, by UDP.
+    /// Sends a message and waits for its echo or, for UDP, for the server's name.
     ///
     /// # Errors
     ///
-    /// They did not, and why.
+    /// If the connection fails, or if the response differs.
     pub fn say(&mut self, words: &str) -> io::Result<()> {
         let is_same = match &mut self.line {
             Line::Tcp(stream) => echo(stream, words.as_bytes()),
             Line::Udp(socket) => {
-                let answer = ask_by(socket, words.as_bytes());
+                let answer = exchange(socket, words.as_bytes());
                 answer.map(|answer| answer.server == self.server)
             }
         };
         match is_same.map_err(timed_out)? {
             true => Ok(()),
-            false => Err(io::Error::new(io::ErrorKind::InvalidData, "other words")),
+            false => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "unexpected response",
+            )),
         }
     }
 }
 
-/// Sends some words, and tells whether the same ones come back.
+/// Sends a message, and returns whether the echo is equal.
 fn echo(stream: &mut TcpStream, words: &[u8]) -> io::Result<bool> {
     let mut back = vec![0; words.len()];
     stream.write_all(words)?;

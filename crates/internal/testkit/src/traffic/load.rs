@@ -1,4 +1,4 @@
-//! Clients that ask until told to stop.
+//! Clients that send requests until they are stopped.
 
 use std::io;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use super::{Answers, Ask};
 use crate::netns::Netns;
 
-/// A load never runs longer than this, whatever happens to who started it.
+/// Time limit of a load.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Clients in a namespace that ask one question after the other.
+/// Clients in a namespace that send requests continuously.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -33,11 +33,11 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts that many clients, each with a pause after every answer.
+    /// Starts `clients` clients, each of which pauses after every answer.
     ///
     /// # Errors
     ///
-    /// No thread can be made.
+    /// If a thread cannot be started.
     pub fn start(from: &Netns, ask: Ask, clients: usize, pause: Duration) -> io::Result<Self> {
         let start = Instant::now();
         let asked = Arc::new(AtomicUsize::new(0));
@@ -65,12 +65,12 @@ impl Load {
         Ok(load)
     }
 
-    /// Returns how often was asked up to now.
+    /// Returns the number of completed requests.
     pub fn asked(&self) -> usize {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Stops the clients and returns what came back.
+    /// Stops the clients and returns their results.
     pub fn stop(mut self) -> Answers {
         self.stop.store(true, Ordering::Relaxed);
         self.clients

@@ -1,7 +1,7 @@
-//! Traffic: servers that answer with their name, clients that count who did.
+//! Servers that answer with their name, and clients that count answers.
 //!
-//! Everything here takes the [`Netns`](crate::netns::Netns) it happens in, waits
-//! no longer than told, and tells each failure with its time and reason.
+//! All servers and clients run in a given [`Netns`](crate::netns::Netns). Clients have
+//! timeouts and record time and reason of each failure.
 //!
 //! ```no_run
 //! # use testkit::lab::Lab;
@@ -33,12 +33,12 @@ pub use conversation::Conversation;
 pub use load::Load;
 pub use server::Server;
 
-/// What a server listens to and a client asks by.
+/// Transport protocol.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Protocol {
-    /// A connection for each question.
+    /// TCP, with one connection per request.
     Tcp,
-    /// A datagram, from a port of its own, for each question.
+    /// UDP, with one datagram and one source port per request.
     Udp,
 }
 

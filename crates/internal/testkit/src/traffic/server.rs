@@ -1,4 +1,4 @@
-//! Servers that answer with their name and whom they saw asking.
+//! Servers that answer with their name and the client's address.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -12,14 +12,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::Protocol;
 use crate::netns::Netns;
 
-/// How soon a server notices that it is to stop.
+/// Interval of checking whether to stop.
 const TICK: Duration = Duration::from_millis(20);
 
-/// A server in a namespace; dropping it closes its connections and its port.
+/// A server in a namespace. Closes its connections and its port when dropped.
 ///
-/// The answer is one line: the server's name, a space, and the address of the
-/// client as the server sees it.
-/// A TCP server then sends back whatever it gets, until the client closes.
+/// The answer is one line: the server's name, a space, and the client's address as seen
+/// by the server.
+/// A TCP server then echoes all data until the client closes the connection.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -29,11 +29,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at `address` in the namespace; port 0 is any free one.
+    /// Starts a server at `address` in a namespace. Port 0 selects a free port.
     ///
     /// # Errors
     ///
-    /// What the kernel says to the address.
+    /// If the address cannot be bound.
     pub fn start(
         netns: &Netns,
         protocol: Protocol,
@@ -42,7 +42,7 @@ impl Server {
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::new(AtomicUsize::new(0));
-        let desk = Desk {
+        let shared = Shared {
             name: name.to_owned(),
             asked: Arc::clone(&asked),
             stop: Arc::clone(&stop),
@@ -52,14 +52,14 @@ impl Server {
                 let listener = TcpListener::bind(address)?;
                 listener.set_nonblocking(true)?;
                 let address = listener.local_addr()?;
-                let thread = thread::spawn(move || desk.serve_connections(&listener));
+                let thread = thread::spawn(move || shared.serve_connections(&listener));
                 io::Result::Ok((address, thread))
             }
             Protocol::Udp => {
                 let socket = UdpSocket::bind(address)?;
                 socket.set_read_timeout(Some(TICK))?;
                 let address = socket.local_addr()?;
-                let thread = thread::spawn(move || desk.serve_datagrams(&socket));
+                let thread = thread::spawn(move || shared.serve_datagrams(&socket));
                 Ok((address, thread))
             }
         })?;
@@ -71,12 +71,12 @@ impl Server {
         })
     }
 
-    /// Returns where it listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns how often it was asked.
+    /// Returns the number of requests.
     pub fn asked(&self) -> usize {
         self.asked.load(Ordering::Relaxed)
     }
@@ -91,14 +91,14 @@ impl Drop for Server {
     }
 }
 
-/// What the threads of a server share.
-struct Desk {
+/// State shared by the threads of a server.
+struct Shared {
     name: String,
     asked: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
 }
 
-impl Desk {
+impl Shared {
     fn serve_connections(&self, listener: &TcpListener) {
         thread::scope(|scope| {
             while !self.stopped() {
@@ -112,7 +112,7 @@ impl Desk {
         });
     }
 
-    /// Answers, then echoes; what goes wrong is the client's to notice.
+    /// Answers, then echoes. Ignores errors, which the client reports.
     fn serve_connection(&self, mut stream: TcpStream, client: IpAddr) {
         let ready = stream
             .set_nonblocking(false)
@@ -150,7 +150,7 @@ impl Desk {
     }
 }
 
-/// Waits a tick at most for a connection to be accepted.
+/// Waits for a connection, for at most [`TICK`].
 fn wait_readable(listener: &TcpListener) {
     let tick = Timespec {
         tv_sec: 0,

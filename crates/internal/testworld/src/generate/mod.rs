@@ -1,7 +1,7 @@
-//! Proposals: hostile objects, most of which are valid.
+//! Proposals of hostile objects, most of which are valid.
 //!
-//! The world is small (a few names, addresses and ports), so that objects meet:
-//! Services contest addresses, slices overlap, names come back.
+//! Names, addresses and ports are chosen from small pools, so that objects collide:
+//! Services contest addresses, slices overlap, names are reused.
 
 mod node;
 
@@ -38,8 +38,8 @@ pub fn proposal(cluster: &Cluster, dice: &mut Dice) -> Proposal {
     }
 }
 
-/// Proposes an object that has about as many parts as the API accepts:
-/// hundreds of ports or 1,000 endpoints.
+/// Proposes an object near the size limits of the API: hundreds of ports or 1,000
+/// endpoints.
 pub fn giant(cluster: &Cluster, dice: &mut Dice) -> Proposal {
     let kind = dice.pick(&[Kind::Service, Kind::EndpointSlice]);
     let id = id(cluster, kind, dice);
@@ -55,8 +55,8 @@ pub fn giant(cluster: &Cluster, dice: &mut Dice) -> Proposal {
     }
 }
 
-/// Replaces one text or number somewhere in an object by another one, or
-/// repeats or removes an element of a list. The object may become invalid.
+/// Replaces one string or number in an object, or repeats or removes an element of a
+/// list. The object may become invalid.
 pub fn corrupt(object: &mut Value, dice: &mut Dice) {
     let mut pointers = Vec::new();
     collect(&object["spec"], "/spec", &mut pointers);
@@ -85,7 +85,7 @@ pub fn corrupt(object: &mut Value, dice: &mut Dice) {
     }
 }
 
-/// Collects pointers to all members of a value, and to the value.
+/// Collects JSON pointers to a value and all its members.
 fn collect(value: &Value, pointer: &str, into: &mut Vec<String>) {
     match value {
         Value::Null => return,
@@ -105,7 +105,7 @@ fn collect(value: &Value, pointer: &str, into: &mut Vec<String>) {
     into.push(pointer.to_owned());
 }
 
-/// Chooses a kind: first Services, then slices, then any.
+/// Chooses a kind: Services first, then slices, then all kinds.
 fn kind(cluster: &Cluster, dice: &mut Dice) -> Kind {
     let has = |kind| cluster.objects().any(|(id, _)| id.kind == kind);
     match dice.roll(16) {
@@ -118,8 +118,8 @@ fn kind(cluster: &Cluster, dice: &mut Dice) -> Kind {
     }
 }
 
-/// Returns the identity of an object: mostly of one that is there, or of a
-/// slice of a Service that is there.
+/// Returns an identity, mostly of an existing object or of a slice of an existing
+/// Service.
 fn id(cluster: &Cluster, kind: Kind, dice: &mut Dice) -> Id {
     let of_kind = |kind| {
         let objects = cluster.objects().map(|(id, _)| id);
@@ -166,7 +166,7 @@ fn object(cluster: &Cluster, dice: &mut Dice, id: &Id, old: Option<&Value>) -> V
     }
 }
 
-/// Returns metadata with an age, and perhaps what an object collects over time.
+/// Returns metadata with an age and, possibly, annotations and finalizers.
 fn metadata(dice: &mut Dice, id: &Id, old: Option<&Value>) -> Value {
     let mut metadata = json!({
         "name": id.name,
@@ -187,13 +187,13 @@ fn metadata(dice: &mut Dice, id: &Id, old: Option<&Value>) -> Value {
     metadata
 }
 
-/// Returns a number below a bound that may be above 255.
+/// Returns a number below a bound, which may exceed 255.
 fn below(dice: &mut Dice, bound: usize) -> usize {
     let (high, low) = (dice.roll(u8::MAX), dice.roll(u8::MAX));
     (usize::from(high) * 255 + usize::from(low)) % bound.max(1)
 }
 
-/// Returns up to `most` choices; a choice may repeat.
+/// Returns up to `most` choices, possibly repeated.
 fn some(dice: &mut Dice, most: u8, choices: &[&str]) -> Vec<String> {
     let count = dice.roll(most + 1);
     (0..count).map(|_| dice.pick(choices).to_owned()).collect()

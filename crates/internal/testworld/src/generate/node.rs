@@ -6,7 +6,7 @@ use vipline_service_model::arbitrary::Dice;
 use super::{metadata, pool, some};
 use crate::Id;
 
-/// Texts that a Node may list for addresses: validation takes any.
+/// Addresses of a Node. Validation accepts any string.
 const ADDRESSES: [&str; 14] = [
     "192.168.55.4",
     "192.168.55.4",
@@ -24,7 +24,7 @@ const ADDRESSES: [&str; 14] = [
     "",
 ];
 
-/// Returns a Node, with the networks of the former one if it has some.
+/// Returns a Node with the networks of the old Node, if any.
 pub(super) fn object(dice: &mut Dice, id: &Id, old: Option<&Value>) -> Value {
     let mut node = json!({
         "apiVersion": "v1",
@@ -55,7 +55,7 @@ pub(super) fn object(dice: &mut Dice, id: &Id, old: Option<&Value>) -> Value {
     node
 }
 
-/// Returns the status of a Node: addresses of any form.
+/// Returns the status of a Node with addresses of any form.
 pub(super) fn status(dice: &mut Dice) -> Value {
     let kinds = [
         "InternalIP",
@@ -72,7 +72,7 @@ pub(super) fn status(dice: &mut Dice) -> Value {
     json!({"addresses": addresses})
 }
 
-/// Returns a ServiceCIDR, which keeps the networks of the former one.
+/// Returns a ServiceCIDR with the networks of the old ServiceCIDR.
 pub(super) fn service_cidr(dice: &mut Dice, id: &Id, old: Option<&Value>) -> Value {
     let cidrs = match old {
         Some(old) if dice.once_in(2) => old["spec"]["cidrs"].clone(),

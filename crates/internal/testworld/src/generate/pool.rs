@@ -1,8 +1,8 @@
-//! Names, addresses and numbers that objects are made of.
+//! Pools of names, addresses and numbers.
 
 use vipline_service_model::arbitrary::NODE;
 
-/// A name of maximal length, 63.
+/// A name of the maximal length, 63.
 pub const LONG: &str = "a23456789-123456789-123456789-123456789-123456789-123456789-123";
 
 /// Namespaces.
@@ -11,13 +11,13 @@ pub const NAMESPACES: [&str; 5] = ["default", "default", "default", "kube-system
 /// Names of Services.
 pub const SERVICES: [&str; 6] = ["web", "dns", "db", "0-old", "webhook", LONG];
 
-/// Names of Nodes; the first ones are the node of the tests.
+/// Names of Nodes, mostly of the node of the tests.
 pub const NODES: [&str; 4] = [NODE, NODE, NODE, "node-2.example"];
 
 /// Names of ports.
 pub const PORT_NAMES: [&str; 5] = ["http", "https", "dns", "dns-tcp", LONG];
 
-/// Cluster IPs of IPv4.
+/// IPv4 cluster IPs.
 pub const CLUSTER_V4: [&str; 8] = [
     "10.96.0.2",
     "10.96.0.10",
@@ -29,7 +29,7 @@ pub const CLUSTER_V4: [&str; 8] = [
     "10.111.255.254",
 ];
 
-/// Cluster IPs of IPv6; one is not canonical.
+/// IPv6 cluster IPs, including a non-canonical one.
 pub const CLUSTER_V6: [&str; 6] = [
     "fd00:10:96::2",
     "fd00:10:96::a",
@@ -39,8 +39,8 @@ pub const CLUSTER_V6: [&str; 6] = [
     "fd00:10:96::f:ffff",
 ];
 
-/// Addresses that the validation of external IPs and endpoints admits: those of
-/// Services, of the node and its networks, broadcast, multicast, reserved ones.
+/// IPv4 addresses that are valid external IPs and endpoints: of Services, of the node
+/// and its networks, broadcast, multicast, reserved.
 pub const HOSTILE_V4: [&str; 16] = [
     "10.96.0.10",
     "10.96.0.50",
@@ -60,7 +60,7 @@ pub const HOSTILE_V4: [&str; 16] = [
     "100.64.0.1",
 ];
 
-/// The same for IPv6, in canonical form.
+/// IPv6 addresses that are valid external IPs and endpoints, in canonical form.
 pub const HOSTILE_V6: [&str; 10] = [
     "fd00:10:96::a",
     "fd00:10:96::2",
@@ -74,7 +74,7 @@ pub const HOSTILE_V6: [&str; 10] = [
     "fec0::1",
 ];
 
-/// Addresses that the status of a load balancer may have besides.
+/// Additional addresses that are valid in the status of a load balancer.
 pub const HOSTILE_INGRESS: [&str; 8] = [
     "127.0.0.1",
     "0.0.0.0",
@@ -97,7 +97,7 @@ pub const LEGACY: [&str; 4] = [
 /// Cluster IPs in forms that only older servers admit.
 pub const LEGACY_CLUSTER: [&str; 3] = ["010.096.000.020", "::ffff:10.96.0.21", "10.96.0.0022"];
 
-/// Addresses of pods.
+/// IPv4 addresses of pods.
 pub const PODS_V4: [&str; 6] = [
     "10.244.1.5",
     "10.244.1.6",
@@ -107,7 +107,7 @@ pub const PODS_V4: [&str; 6] = [
     "10.244.2.7",
 ];
 
-/// Addresses of pods.
+/// IPv6 addresses of pods.
 pub const PODS_V6: [&str; 4] = [
     "fd00:244:1::5",
     "fd00:244:1::6",
@@ -115,7 +115,7 @@ pub const PODS_V6: [&str; 4] = [
     "fd00:244:2::6",
 ];
 
-/// Networks, also overlapping ones.
+/// Networks, including overlapping ones.
 pub const NETWORKS: [&str; 13] = [
     "10.0.0.0/8",
     "10.0.0.0/9",
@@ -140,16 +140,16 @@ pub const LEGACY_NETWORKS: [&str; 4] = [
     "fd00::1/64",
 ];
 
-/// Seconds that affinity may last.
+/// Timeouts of session affinity, in seconds.
 pub const TIMEOUTS: [i64; 8] = [1, 2, 59, 60, 600, 10_800, 86_399, 86_400];
 
 /// Ports of endpoints.
 pub const TARGETS: [i64; 6] = [8080, 8080, 8081, 53, 1, 65_535];
 
-/// Ports of endpoints that are no ports: validation takes any number.
+/// Invalid port numbers of endpoints. Validation accepts any number.
 pub const ODD_TARGETS: [i64; 5] = [0, 65_536, 70_000, -1, 2_147_483_647];
 
-/// Texts that are seldom valid.
+/// Strings that are rarely valid.
 pub const ODD_TEXTS: [&str; 22] = [
     "",
     " ",

@@ -10,7 +10,7 @@ use crate::json::{list, remove, text, texts};
 use crate::validation::Strictness;
 use crate::{Cluster, Id};
 
-/// Members of a specification that belong together.
+/// Groups of related members of a specification.
 const GROUPS: [&[&str]; 8] = [
     &["ports"],
     &["sessionAffinity", "sessionAffinityConfig"],
@@ -22,7 +22,7 @@ const GROUPS: [&[&str]; 8] = [
     &["publishNotReadyAddresses", "selector"],
 ];
 
-/// Returns a Service; with an old one perhaps that one with one difference.
+/// Returns a Service, possibly the old Service with one difference.
 pub(super) fn object(cluster: &Cluster, dice: &mut Dice, id: &Id, old: Option<&Value>) -> Value {
     let others = Allocation::of_others(id, cluster.objects());
     let mut service = json!({
@@ -135,8 +135,8 @@ fn spec(cluster: &Cluster, others: &Allocation, dice: &mut Dice, old: Option<&Va
     spec
 }
 
-/// Gives cluster IPs: those of the former Service with a second one more or
-/// less, or new ones.
+/// Sets cluster IPs: new ones, or those of the old Service with the second one added or
+/// removed.
 fn addresses(
     spec: &mut Value,
     others: &Allocation,
@@ -180,7 +180,7 @@ fn addresses(
     spec["clusterIPs"] = json!(ips);
 }
 
-/// Replaces the cluster IP of a Service by one in a form that only older servers admit.
+/// Replaces the cluster IP of a Service by a form that only older servers admit.
 fn legacy_address(spec: &mut Value, dice: &mut Dice) {
     let ips = list(spec, "/clusterIPs");
     if ips.len() == 1 && !text(spec, "/clusterIP").contains(':') && ips[0] != "None" {
@@ -190,8 +190,8 @@ fn legacy_address(spec: &mut Value, dice: &mut Dice) {
     }
 }
 
-/// Sets the class of a load balancer, which stays, and the deprecated field for its
-/// address, which may be any text.
+/// Sets the immutable class of a load balancer and its deprecated address field, which
+/// may be any string.
 fn class(spec: &mut Value, dice: &mut Dice, old: Option<&Value>) {
     let balancer = old.filter(|old| text(old, "/spec/type") == "LoadBalancer");
     let class = match balancer {
@@ -206,12 +206,12 @@ fn class(spec: &mut Value, dice: &mut Dice, old: Option<&Value>) {
     }
 }
 
-/// Chooses IPv6 once in four times.
+/// Chooses IPv6 with probability 1/4.
 fn dice_is_v6(dice: &mut Dice) -> bool {
     dice.once_in(4)
 }
 
-/// Returns an address that no other Service has, if there is one.
+/// Returns a free address, if any.
 fn free_address(
     others: &Allocation,
     dice: &mut Dice,
@@ -269,7 +269,7 @@ fn ports(others: &Allocation, dice: &mut Dice, has_node_ports: bool) -> Vec<Valu
     ports
 }
 
-/// Returns a port that no other Service has on nodes.
+/// Returns a free node port.
 fn free_port(others: &Allocation, dice: &mut Dice) -> i64 {
     let ports: Vec<i64> = (30_000..30_012).chain([32_767]).collect();
     let free: Vec<_> = ports
@@ -337,7 +337,7 @@ fn policies(spec: &mut Value, others: &Allocation, dice: &mut Dice) {
     }
 }
 
-/// Returns the status of a Service: addresses of load balancers.
+/// Returns the status of a Service with addresses of load balancers.
 pub(super) fn status(dice: &mut Dice) -> Value {
     let mut ips = some(dice, 2, &pool::HOSTILE_V4);
     ips.extend(some(dice, 1, &pool::HOSTILE_V6));
@@ -362,7 +362,7 @@ pub(super) fn status(dice: &mut Dice) -> Value {
     json!({"loadBalancer": {"ingress": ingress}})
 }
 
-/// Gives a Service hundreds of ports.
+/// Adds hundreds of ports to a Service.
 pub(super) fn grow(service: &mut Value, dice: &mut Dice) {
     let kind = text(service, "/spec/type");
     let protocols = ["TCP", "UDP"];

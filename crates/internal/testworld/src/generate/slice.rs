@@ -9,7 +9,7 @@ use crate::json::{list, text};
 use crate::validation::text::is_dns_label;
 use crate::{Cluster, Id};
 
-/// Proposes the name of a slice: that of a Service with a number.
+/// Proposes the name of a slice: the name of a Service with a number.
 pub(super) fn name(dice: &mut Dice) -> String {
     match dice.roll(12) {
         0 => format!("{0}.{0}.{0}.{1}", pool::LONG, &pool::LONG[2..]),
@@ -17,7 +17,7 @@ pub(super) fn name(dice: &mut Dice) -> String {
     }
 }
 
-/// Returns a slice; with an old one perhaps that one with small differences.
+/// Returns a slice, possibly the old slice with small differences.
 pub(super) fn object(cluster: &Cluster, dice: &mut Dice, id: &Id, old: Option<&Value>) -> Value {
     if let Some(old) = old.filter(|_| !dice.once_in(3)) {
         return touched(cluster, dice, id, old);
@@ -70,8 +70,8 @@ pub(super) fn object(cluster: &Cluster, dice: &mut Dice, id: &Id, old: Option<&V
     slice
 }
 
-/// Returns a slice in which one endpoint came, went, moved or changed, or the
-/// ports did.
+/// Returns a slice in which an endpoint was added, removed, moved or changed, or in
+/// which the ports were changed.
 fn touched(cluster: &Cluster, dice: &mut Dice, id: &Id, old: &Value) -> Value {
     let mut slice = old.clone();
     let kind = text(old, "/addressType").to_owned();
@@ -136,7 +136,7 @@ fn endpoint(cluster: &Cluster, dice: &mut Dice, kind: &str, hinted: u8) -> Value
     endpoint
 }
 
-/// Returns conditions in any combination; an absent one counts as unknown.
+/// Returns any combination of conditions. An absent condition is unknown.
 fn conditions(dice: &mut Dice) -> Value {
     let mut conditions = json!({});
     for name in ["ready", "serving", "terminating"] {
@@ -160,8 +160,8 @@ fn address(dice: &mut Dice, kind: &str) -> &'static str {
     }
 }
 
-/// Returns ports with names that are unique, as validation demands, and numbers
-/// that may be anything. Names and protocols are mostly those of the Service.
+/// Returns ports with unique names, as validation requires, and arbitrary numbers. Names
+/// and protocols are mostly those of the Service.
 fn ports(cluster: &Cluster, id: &Id, dice: &mut Dice) -> Vec<Value> {
     let service = id.name.rsplit_once('-').map(|(service, _)| Id {
         kind: Kind::Service,
@@ -202,7 +202,7 @@ fn port(dice: &mut Dice, name: &str, protocol: &str) -> Value {
     port
 }
 
-/// Returns a protocol, mostly the one that goes with a port's name.
+/// Returns a protocol, mostly the usual one for a port's name.
 pub(super) fn protocol(dice: &mut Dice, name: &str) -> &'static str {
     match (dice.once_in(8), name) {
         (true, _) => dice.pick(&["TCP", "UDP", "SCTP"]),
@@ -217,7 +217,7 @@ fn distinct(mut texts: Vec<String>) -> Vec<String> {
     texts
 }
 
-/// Gives a slice 1,000 endpoints, or hundreds of ports.
+/// Adds 1,000 endpoints or hundreds of ports to a slice.
 pub(super) fn grow(slice: &mut Value, dice: &mut Dice) {
     if dice.once_in(3) {
         let ports = (0..300).map(|number| {

@@ -8,7 +8,7 @@ use crate::json::texts;
 
 const PATH: &str = "spec.cidrs";
 
-/// Checks a ServiceCIDR that is created.
+/// Checks a new ServiceCIDR.
 pub(super) fn create(object: &Value, found: &mut Violations) {
     let cidrs = texts(object, "/spec/cidrs");
     let count = (1..=2).contains(&cidrs.len());
@@ -22,7 +22,7 @@ pub(super) fn create(object: &Value, found: &mut Violations) {
     }
 }
 
-/// Checks an update: a second network may be added, nothing else changes.
+/// Checks an update, which may only add a second network.
 pub(super) fn update(old: &Value, new: &Value, found: &mut Violations) {
     let (old, cidrs) = (texts(old, "/spec/cidrs"), texts(new, "/spec/cidrs"));
     match (&old[..], &cidrs[..]) {

@@ -7,10 +7,10 @@ use super::Violations;
 use super::text::{is_dns_label, is_dns_subdomain, is_label_value, is_qualified_name};
 use crate::json::{labels, text};
 
-/// Bytes that all annotations of an object may have.
+/// Largest size of all annotations of an object, in bytes.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
-/// Checks an object that is created.
+/// Checks a new object.
 pub(super) fn check(kind: Kind, object: &Value, found: &mut Violations) {
     let (namespace, name) = (
         text(object, "/metadata/namespace"),
@@ -29,7 +29,7 @@ pub(super) fn check(kind: Kind, object: &Value, found: &mut Violations) {
     check_update(object, found);
 }
 
-/// Checks what an update may change.
+/// Checks an update.
 pub(super) fn check_update(object: &Value, found: &mut Violations) {
     for (key, value) in labels(object, "/metadata/labels") {
         let path = "metadata.labels";

@@ -1,4 +1,4 @@
-//! API validation of kube-apiserver 1.36 as a predicate.
+//! API validation of kube-apiserver 1.36.
 //!
 //! Each function returns a list of violations, each as `path: reason`. An object
 //! is valid if the list is empty. Members must have the types of the API.
@@ -24,22 +24,22 @@ use vipline_service_model::Kind;
 
 pub(crate) use update::drop_fields_of_former_type;
 
-/// How addresses and networks in fields older than 1.36 are judged.
+/// Strictness of validation of addresses and networks in fields older than 1.36.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Strictness {
-    /// As 1.36 does: no leading zeros, no IPv4-mapped IPv6, no host bits.
+    /// As in 1.36: no leading zeros, no IPv4-mapped IPv6 addresses, no host bits.
     #[default]
     Strict,
-    /// As older servers do. Their objects stay stored after an upgrade.
+    /// As in older servers, whose objects remain stored after an upgrade.
     Legacy,
 }
 
-/// The violations found so far.
+/// Violations found so far.
 #[derive(Debug, Default)]
 struct Violations(Vec<String>);
 
 impl Violations {
-    /// Notes a violation unless the condition holds.
+    /// Records a violation unless the condition holds.
     fn require(&mut self, holds: bool, path: &str, reason: &str) {
         if !holds {
             self.0.push(format!("{path}: {reason}"));
@@ -47,7 +47,7 @@ impl Violations {
     }
 }
 
-/// Validates an object that is created.
+/// Validates a new object.
 pub fn create(kind: Kind, object: &Value, strictness: Strictness) -> Vec<String> {
     let mut found = Violations::default();
     metadata::check(kind, object, &mut found);
@@ -60,7 +60,7 @@ pub fn create(kind: Kind, object: &Value, strictness: Strictness) -> Vec<String>
     found.0
 }
 
-/// Validates an object that replaces another one of its name.
+/// Validates an update of an object.
 pub fn update(kind: Kind, old: &Value, new: &Value, strictness: Strictness) -> Vec<String> {
     let mut found = Violations::default();
     metadata::check_update(new, &mut found);
@@ -76,7 +76,7 @@ pub fn update(kind: Kind, old: &Value, new: &Value, strictness: Strictness) -> V
     found.0
 }
 
-/// Validates the status of an object that replaces the former one.
+/// Validates an update of an object's status.
 pub fn update_status(kind: Kind, old: &Value, new: &Value, strictness: Strictness) -> Vec<String> {
     let mut found = Violations::default();
     metadata::check_update(new, &mut found);

@@ -10,7 +10,7 @@ use crate::json::{list, text, texts};
 
 const PATH: &str = "spec.podCIDRs";
 
-/// Checks a Node that is created. Its addresses may be any text.
+/// Checks a new Node. Its addresses may be any string.
 pub(super) fn create(object: &Value, strictness: Strictness, found: &mut Violations) {
     taints(object, found);
     let cidrs = networks(object);
@@ -25,8 +25,8 @@ pub(super) fn create(object: &Value, strictness: Strictness, found: &mut Violati
     }
 }
 
-/// Returns the networks of pods. Older clients set the singular field alone,
-/// which counts if both differ.
+/// Returns the pod networks. Older clients set only `podCIDR`, which takes precedence if
+/// both fields differ.
 fn networks(node: &Value) -> Vec<&str> {
     let (first, all) = (text(node, "/spec/podCIDR"), texts(node, "/spec/podCIDRs"));
     match all.first() {
@@ -50,15 +50,15 @@ fn taints(node: &Value, found: &mut Violations) {
     }
 }
 
-/// Checks an update: networks stay once set, addresses are listed once each.
+/// Checks an update: networks are immutable once set, and addresses are unique.
 ///
-/// Networks that an older server admitted are judged again, also unchanged.
+/// Unchanged networks that an older server admitted are validated again.
 pub(super) fn update(old: &Value, new: &Value, strictness: Strictness, found: &mut Violations) {
     create(new, strictness, found);
     update_status(old, new, found);
 }
 
-/// Checks an update of the status alone.
+/// Checks an update of the status.
 pub(super) fn update_status(old: &Value, new: &Value, found: &mut Violations) {
     let (old, cidrs) = (networks(old), networks(new));
     let stay = old.is_empty() || old == cidrs;

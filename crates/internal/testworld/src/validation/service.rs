@@ -1,4 +1,4 @@
-//! Services: rules for one object.
+//! Services.
 
 use std::collections::HashSet;
 
@@ -11,14 +11,14 @@ use super::text::{
 use super::{Strictness, Violations};
 use crate::json::{at, labels, list, number, text, texts};
 
-/// Seconds that affinity may last: a day.
+/// Longest timeout of session affinity, in seconds: one day.
 const MAX_AFFINITY: i64 = 86_400;
 
-/// The annotation that may stand for the field `loadBalancerSourceRanges`.
+/// Annotation that may replace the field `loadBalancerSourceRanges`.
 const RANGES_ANNOTATION: &str =
     "/metadata/annotations/service.beta.kubernetes.io~1load-balancer-source-ranges";
 
-/// Checks a Service that is created or, with an old one, replaced.
+/// Checks a new Service or, with `old`, an update.
 pub(super) fn check(
     new: &Value,
     old: Option<&Value>,
@@ -40,7 +40,7 @@ pub(super) fn is_headless(service: &Value) -> bool {
     texts(service, "/spec/clusterIPs").first() == Some(&"None")
 }
 
-/// Checks whether outsiders can reach a Service.
+/// Checks whether a Service is reachable from outside the cluster.
 pub(super) fn is_external(service: &Value) -> bool {
     match text(service, "/spec/type") {
         "LoadBalancer" | "NodePort" => true,
@@ -49,7 +49,7 @@ pub(super) fn is_external(service: &Value) -> bool {
     }
 }
 
-/// Checks whether a load balancer asks nodes for a Service's health.
+/// Checks whether a Service has a health check node port.
 pub(super) fn has_health_check(service: &Value) -> bool {
     text(service, "/spec/type") == "LoadBalancer"
         && text(service, "/spec/externalTrafficPolicy") == "Local"
@@ -159,7 +159,7 @@ fn ports(service: &Value, found: &mut Violations) {
     }
 }
 
-/// Checks a port of endpoints: a number, or the name of a port of containers.
+/// Checks a target port: a number, or the name of a container port.
 fn target(target: &Value, found: &mut Violations) {
     let is_valid = match target {
         Value::String(name) => {
@@ -259,7 +259,7 @@ fn is_family(word: &str) -> bool {
     matches!(word, "IPv4" | "IPv6")
 }
 
-/// Checks external IPs. An address that the former Service has may have a legacy form.
+/// Checks external IPs. Addresses of the old Service may have a legacy form.
 fn external_ips(new: &Value, old: Option<&Value>, strictness: Strictness, found: &mut Violations) {
     let pointer = "/spec/externalIPs";
     let former = old.map(|old| texts(old, pointer)).unwrap_or_default();
@@ -275,7 +275,7 @@ fn external_ips(new: &Value, old: Option<&Value>, strictness: Strictness, found:
     }
 }
 
-/// Checks source ranges. Whitespace around a range is part of the API.
+/// Checks source ranges. The API allows whitespace around a range.
 fn source_ranges(new: &Value, old: Option<&Value>, strictness: Strictness, found: &mut Violations) {
     let (pointer, path) = (
         "/spec/loadBalancerSourceRanges",

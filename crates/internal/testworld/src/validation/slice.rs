@@ -11,19 +11,19 @@ use super::text::{
 use super::{Strictness, Violations};
 use crate::json::{at, labels, list, text, texts};
 
-/// Number of ports that a slice may have.
+/// Largest number of ports of a slice.
 const MAX_PORTS: usize = 20_000;
 
-/// Number of endpoints that a slice may have.
+/// Largest number of endpoints of a slice.
 const MAX_ENDPOINTS: usize = 1_000;
 
-/// Number of addresses that an endpoint may have.
+/// Largest number of addresses of an endpoint.
 const MAX_ADDRESSES: usize = 100;
 
-/// Number of zones, and of nodes, that an endpoint may be meant for.
+/// Largest number of zone hints, and of node hints, of an endpoint.
 const MAX_HINTS: usize = 8;
 
-/// Checks a slice that is created or, with an old one, replaced.
+/// Checks a new slice or, with `old`, an update.
 pub(super) fn check(
     new: &Value,
     old: Option<&Value>,
@@ -38,7 +38,7 @@ pub(super) fn check(
         found.require(stays, "addressType", "must not change");
     }
     ports(list(new, "/ports"), found);
-    // An older server may have admitted the endpoints: unchanged, they stay valid.
+    // Unchanged endpoints stay valid: an older server may have admitted them.
     if old.is_some_and(|old| list(old, "/endpoints") == list(new, "/endpoints")) {
         return;
     }
@@ -53,7 +53,7 @@ pub(super) fn check(
     }
 }
 
-/// Checks ports. Their numbers may be any 32-bit integer, or absent.
+/// Checks ports. A number may be any 32-bit integer, or absent.
 fn ports(ports: &[Value], found: &mut Violations) {
     found.require(ports.len() <= MAX_PORTS, "ports", "must be 20,000 at most");
     let mut names = HashSet::new();

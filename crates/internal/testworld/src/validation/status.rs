@@ -1,4 +1,4 @@
-//! Status of Services: addresses of load balancers.
+//! Status of Services with addresses of load balancers.
 
 use serde_json::Value;
 
@@ -8,10 +8,10 @@ use crate::json::{list, text};
 
 const PATH: &str = "status.loadBalancer.ingress";
 
-/// Checks a status that replaces another one.
+/// Checks an update of a status.
 ///
-/// Any address goes, also loopback and unspecified ones. Addresses that the
-/// former status has are not judged again.
+/// Any address is valid, including loopback and unspecified addresses. Addresses of the
+/// old status are not validated again.
 pub(super) fn check(old: &Value, new: &Value, strictness: Strictness, found: &mut Violations) {
     let pointer = "/status/loadBalancer/ingress";
     let (former, ingress) = (list(old, pointer), list(new, pointer));

@@ -1,4 +1,4 @@
-//! Forms of text: names, labels, addresses and networks.
+//! Formats of names, labels, addresses and networks.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -6,12 +6,12 @@ use ipnet::IpNet;
 
 use super::Strictness;
 
-/// Checks a DNS label: at most 63 of `a-z`, `0-9` and `-`, which is inside.
+/// Checks a DNS label: at most 63 of `a-z`, `0-9` and, except at the ends, `-`.
 pub fn is_dns_label(text: &str) -> bool {
     text.len() <= 63 && is_label_of_any_length(text)
 }
 
-/// Checks a DNS subdomain: at most 253 bytes, labels separated by dots.
+/// Checks a DNS subdomain: at most 253 bytes in labels separated by dots.
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_label_of_any_length)
 }
@@ -21,18 +21,18 @@ fn is_label_of_any_length(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
-/// Checks a fully qualified domain name: two labels at least, each at most 63.
+/// Checks a fully qualified domain name: at least two labels of at most 63 bytes.
 pub fn is_fqdn(text: &str) -> bool {
     let text = text.strip_suffix('.').unwrap_or(text);
     is_dns_subdomain(text) && text.contains('.') && text.split('.').all(is_dns_label)
 }
 
-/// Checks a label's value: empty, or at most 63 with letters and digits at the ends.
+/// Checks a label value: empty, or at most 63 bytes with letters or digits at the ends.
 pub fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_name_part(text)
 }
 
-/// Checks a label's key: a name of at most 63, perhaps after a DNS subdomain and `/`.
+/// Checks a label key: a name of at most 63 bytes, optionally after a DNS subdomain and `/`.
 pub fn is_qualified_name(text: &str) -> bool {
     match text.split_once('/') {
         Some((prefix, name)) => is_dns_subdomain(prefix) && is_name_part(name),
@@ -50,7 +50,7 @@ fn is_name_part(text: &str) -> bool {
             .all(|end| end.is_some_and(|it| it.is_ascii_alphanumeric()))
 }
 
-/// Parses an address as fields older than 1.36 are validated.
+/// Parses an address as in fields older than 1.36.
 pub fn address(text: &str, strictness: Strictness) -> Option<IpAddr> {
     match strictness {
         Strictness::Strict => text.parse().ok().filter(|address| !is_mapped(*address)),
@@ -58,12 +58,12 @@ pub fn address(text: &str, strictness: Strictness) -> Option<IpAddr> {
     }
 }
 
-/// Parses an address in canonical form, as newer fields are validated.
+/// Parses an address in canonical form, as in newer fields.
 pub fn canonical_address(text: &str) -> Option<IpAddr> {
     address(text, Strictness::Strict).filter(|address| address.to_string() == text)
 }
 
-/// Parses a network as fields older than 1.36 are validated.
+/// Parses a network as in fields older than 1.36.
 pub fn network(text: &str, strictness: Strictness) -> Option<IpNet> {
     let (host, length) = text.split_once('/')?;
     let prefix = length
@@ -76,12 +76,12 @@ pub fn network(text: &str, strictness: Strictness) -> Option<IpNet> {
     (is_plain || !is_strict).then_some(network)
 }
 
-/// Parses a network in canonical form, as newer fields are validated.
+/// Parses a network in canonical form, as in newer fields.
 pub fn canonical_network(text: &str) -> Option<IpNet> {
     network(text, Strictness::Strict).filter(|network| network.to_string() == text)
 }
 
-/// Checks whether an address is an IPv4 address, mapped into IPv6 or not.
+/// Checks whether an address is an IPv4 or IPv4-mapped IPv6 address.
 pub fn is_v4(address: IpAddr) -> bool {
     address.to_canonical().is_ipv4()
 }
@@ -93,7 +93,7 @@ fn is_mapped(address: IpAddr) -> bool {
     }
 }
 
-/// Removes leading zeros from each octet of an IPv4 address, also at the end of
+/// Removes leading zeros from each octet of an IPv4 address, including one at the end of
 /// an IPv6 address.
 fn without_leading_zeros(text: &str) -> String {
     if !text.contains('.') {
@@ -110,8 +110,8 @@ fn without_leading_zeros(text: &str) -> String {
     format!("{groups}{}", octets.collect::<Vec<_>>().join("."))
 }
 
-/// Checks an address that packets are sent to, as far as validation forbids some:
-/// unspecified, loopback, link-local and link-local multicast.
+/// Checks an endpoint address, which must not be unspecified, loopback, link-local or
+/// link-local multicast.
 pub fn is_endpoint(address: IpAddr) -> bool {
     let is_local = match address.to_canonical() {
         IpAddr::V4(address) => address.is_link_local() || address.octets()[..3] == [224, 0, 0],
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_the_forms_of_the_api() {
+    fn names_are_validated_as_by_the_api() {
         let long = "a".repeat(63);
         for (form, good, bad) in [
             (
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_are_local_to_a_link_or_host_are_no_endpoints() {
+    fn link_local_and_loopback_addresses_are_not_valid_endpoints() {
         for (text, expected) in [
             ("10.0.0.1", true),
             ("255.255.255.255", true),

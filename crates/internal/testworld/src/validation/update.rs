@@ -1,4 +1,4 @@
-//! Services: what an update may change.
+//! Updates of Services.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use super::Violations;
 use super::service::{has_health_check, is_external, is_headless};
 use crate::json::{at, list, number, remove, text, texts};
 
-/// Checks a Service that replaces another one.
+/// Checks an update of a Service.
 pub(super) fn check(old: &Value, new: &Value, found: &mut Violations) {
     let is_name = |service| text(service, "/spec/type") == "ExternalName";
     if has_health_check(old) && has_health_check(new) {
@@ -59,15 +59,14 @@ pub(super) fn check(old: &Value, new: &Value, found: &mut Violations) {
     );
 }
 
-/// Checks that an entry stays, except for the second one, which comes or goes.
+/// Checks that the first entry does not change. The second one may be added or removed.
 fn keeps_first(path: &str, old: &[&str], new: &[&str], found: &mut Violations) {
     let shared = old.len().min(new.len());
     let keeps = old[..shared] == new[..shared] && (old.is_empty() || !new.is_empty());
     found.require(keeps, path, "must not change once set");
 }
 
-/// Removes the fields that only the former type of a Service has, as far as the
-/// update has not changed them.
+/// Removes unchanged fields that only the old type of a Service has.
 pub(crate) fn drop_fields_of_former_type(old: &Value, new: &mut Value) {
     let kind = |service: &Value| text(service, "/spec/type").to_owned();
     let same = |new: &Value, field: &str| {
