@@ -135,7 +135,7 @@ pub fn conclude(missed: Result<usize, impl fmt::Display>) -> ExitCode {
 pub fn percentile(samples: &[Duration], percent: usize) -> Duration {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable();
-    let last = sorted.len().checked_sub(1).expect("there are samples");
+    let last = sorted.len().checked_sub(1).expect("at least one sample");
     sorted[(sorted.len() * percent / 100).min(last)]
 }
 

@@ -36,7 +36,7 @@ impl Watched {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("nobody goes on after a panic")
+        self.0.lock().expect("no thread panicked")
     }
 }
 

@@ -17,7 +17,7 @@ fuzz_target!(|text: &str| {
         assert!(faults.iter().all(|fault| !fault.is_empty()));
     }
     let written = found.configuration.to_yaml();
-    let again = read(&written).expect("what is written is read");
+    let again = read(&written).expect("a written configuration is valid");
     assert_eq!(again.configuration, found.configuration, "{written}");
     assert!(again.strange.is_empty(), "{:?}", again.strange);
 });

@@ -9,8 +9,8 @@ fn check<R: Range>(allocation: &RangeAllocation, range: R) {
     let Ok(allocator) = allocation.allocator(range.clone()) else {
         return;
     };
-    let written = RangeAllocation::of(&allocator).expect("it has been read");
-    let again = written.allocator(range).expect("it has been written");
+    let written = RangeAllocation::of(&allocator).expect("a decoded allocation is valid");
+    let again = written.allocator(range).expect("an encoded allocation is valid");
     assert_eq!(again.used(), allocator.used());
     let zeros = allocation.data.len() - written.data.len();
     assert!(allocation.data.ends_with(&written.data));
@@ -23,7 +23,7 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let written = envelope.encode(&allocation);
-    let (again, found) = Envelope::decode(&written).expect("it has been written");
+    let (again, found) = Envelope::decode(&written).expect("an encoded allocation is valid");
     assert_eq!(found, allocation);
     assert_eq!(again.encode(&found), written);
 
@@ -31,7 +31,7 @@ fuzz_target!(|input: &[u8]| {
         range: "30000-32767".into(),
         data: input.to_vec(),
     };
-    let (_, found) = Envelope::decode(&envelope.encode(&other)).expect("it has been written");
+    let (_, found) = Envelope::decode(&envelope.encode(&other)).expect("an encoded allocation is valid");
     assert_eq!(found, other);
 
     if let Ok(network) = allocation.range.parse::<AddressRange>() {

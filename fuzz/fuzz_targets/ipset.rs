@@ -19,14 +19,14 @@ fn check_sets(sets: Sets) {
     let edits: Vec<_> = objects.iter().cloned().map(Edit::Add).collect();
     let commands = Commands::from_edits(&edits);
     assert_eq!(commands.len(), objects.len());
-    let mut told = DumpDecoder::new();
+    let mut decoded = DumpDecoder::new();
     for request in commands.requests(7) {
         assert!(request.payload.len() < 2 * LONGEST);
-        told.push(&request.payload).expect("what is told is read");
+        decoded.push(&request.payload).expect("an encoded message is valid");
     }
-    let told = told.finish();
-    assert_eq!(told.len(), sets.len());
-    for (again, first) in told.iter().zip(sets.iter()) {
+    let decoded = decoded.finish();
+    assert_eq!(decoded.len(), sets.len());
+    for (again, first) in decoded.iter().zip(sets.iter()) {
         assert_eq!(again.entries, first.entries);
         assert!(again.set.is_equivalent(&first.set));
     }
@@ -38,7 +38,7 @@ fn check_text(text: &str) {
         return;
     };
     let printed = commands.to_string();
-    let again = Commands::parse(&printed, &[]).expect("what is printed is read");
+    let again = Commands::parse(&printed, &[]).expect("a printed document is valid");
     assert_eq!(again.to_string(), printed);
     let is_set = |command: &&Command| matches!(command, Command::Create(..));
     assert!(commands.as_slice().iter().filter(is_set).count() <= commands.requests(6).len());

@@ -12,7 +12,7 @@ fn check_rule(text: &str) {
     let rules = Family::ALL.map(|family| rule.clone().for_family(family));
     for rule in rules.iter().chain([&rule]) {
         let printed = rule.to_string();
-        let again = Rule::parse(&printed).expect("what is printed is a rule");
+        let again = Rule::parse(&printed).expect("a printed rule is valid");
         assert_eq!(again.to_string(), printed);
     }
 }

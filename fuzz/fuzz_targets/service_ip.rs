@@ -54,7 +54,7 @@ fn check_snapshot<R: Range>(range: R, text: &str, data: &[u8]) {
     let taken: u32 = meant.iter().map(|byte| byte.count_ones()).sum();
     assert_eq!(allocator.used(), taken.into());
     assert_eq!(allocator.items().count(), taken as usize);
-    let written = RangeAllocation::of(&allocator).expect("it has been read");
+    let written = RangeAllocation::of(&allocator).expect("a decoded snapshot is valid");
     assert_eq!((&*written.range, &*written.data), (text, meant));
 }
 

@@ -188,7 +188,7 @@ fn inject(fault: FaultKind, server: &ApiServer, random: &mut Random, end: Instan
         }
         FaultKind::Restart => {
             let jump = random.below(1000);
-            server.restart(short, u64::try_from(jump).expect("it is small"));
+            server.restart(short, u64::try_from(jump).expect("a small number"));
         }
         FaultKind::Compact => {
             server.compact();
@@ -196,8 +196,8 @@ fn inject(fault: FaultKind, server: &ApiServer, random: &mut Random, end: Instan
         }
         FaultKind::Expire => server.expire_watches(),
         lasting => {
-            let percent = u8::try_from(20 + random.below(80)).expect("it is below 100");
-            let lag = u64::try_from(1 + random.below(50)).expect("it is small");
+            let percent = u8::try_from(20 + random.below(80)).expect("a percentage fits in u8");
+            let lag = u64::try_from(1 + random.below(50)).expect("a small number");
             server.faults(|faults| match lasting {
                 FaultKind::Delay => {
                     faults.delay = short / 4;
@@ -249,8 +249,8 @@ fn error_response(random: &mut Random) -> ErrorResponse {
 }
 
 fn between(random: &mut Random, least: Duration, most: Duration) -> Duration {
-    let range = usize::try_from((most - least).as_millis()).expect("it is short");
-    let more = u64::try_from(random.below(range + 1)).expect("it is short");
+    let range = usize::try_from((most - least).as_millis()).expect("a short duration");
+    let more = u64::try_from(random.below(range + 1)).expect("a short duration");
     least + Duration::from_millis(more)
 }
 

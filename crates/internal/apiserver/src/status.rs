@@ -136,7 +136,7 @@ impl StatusError {
 pub(crate) fn json(status: StatusCode, text: Vec<u8>) -> Response {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
-    let kind = "application/json".parse().expect("it is ASCII");
+    let kind = "application/json".parse().expect("the media type is ASCII");
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
 }

@@ -108,7 +108,7 @@ impl Object {
             Some((field, value.to_owned()))
         });
         let fields = fields.collect();
-        let text = serde_json::to_vec(&object).expect("a JSON object has a text");
+        let text = serde_json::to_vec(&object).expect("a JSON object is serializable");
         Self {
             kind,
             key,
@@ -130,7 +130,7 @@ impl Object {
 
     #[cfg(test)]
     pub(crate) fn of_version(kind: Kind, version: u64, object: Map<String, Value>) -> Self {
-        let key = Key::of(kind, &object).expect("it has a name");
+        let key = Key::of(kind, &object).expect("the object has a name");
         Self::new(kind, key, version, object)
     }
 
@@ -153,7 +153,7 @@ impl Object {
     pub(crate) fn value(&self) -> Map<String, Value> {
         let mut text = Vec::with_capacity(self.tail.len() + 64);
         self.push_whole(&mut text);
-        serde_json::from_slice(&text).expect("it was serialized from a JSON object")
+        serde_json::from_slice(&text).expect("the text is a JSON object")
     }
 
     /// Returns the same object with another version, for events of deletions.

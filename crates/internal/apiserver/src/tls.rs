@@ -81,7 +81,7 @@ fn config(
     let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider))
         .allow_unauthenticated()
         .build()
-        .expect("there is one root");
+        .expect("the root store is not empty");
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("the provider has suites for both versions")

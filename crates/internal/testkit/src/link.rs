@@ -201,7 +201,7 @@ fn family(address: IpAddr) -> u8 {
         IpAddr::V4(_) => AddressFamily::INET,
         IpAddr::V6(_) => AddressFamily::INET6,
     };
-    u8::try_from(family.as_raw()).expect("2 or 10")
+    u8::try_from(family.as_raw()).expect("address families fit in u8")
 }
 
 fn octets(address: IpAddr) -> Vec<u8> {
