@@ -8,7 +8,7 @@ use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr};
 
 use testkit::netns::Netns;
-use vipline_conntrack::{Client, Family, Filter, Flow, Protocol, Side, Status, Tuple};
+use vipline_conntrack::{Client, Family, Filter, Flow, Protocol, Status, Tuple, TupleFilter};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -32,7 +32,7 @@ fn run() -> Result<()> {
 
     // The kernel tells only of flows to the service, and hands them over one
     // by one.
-    let to_service = Side::new().destination(SERVICE).destination_port(53);
+    let to_service = TupleFilter::new().destination(SERVICE).destination_port(53);
     let asked = Filter::new()
         .family(Family::V4)
         .protocol(Protocol::UDP)
@@ -56,7 +56,7 @@ fn run() -> Result<()> {
         .map(drop)?;
 
     // Where nothing but the filter decides, it is one call.
-    let _ = client.flush(&asked.reply(Side::new().source(stays)))?;
+    let _ = client.flush(&asked.reply(TupleFilter::new().source(stays)))?;
     assert_eq!(client.usage()?.entries, 0, "all are gone");
     Ok(())
 }

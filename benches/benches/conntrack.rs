@@ -11,7 +11,7 @@ use std::time::Duration;
 use benches::figure::{Figures, conclude, ms, percentile};
 use benches::time::Time;
 use testkit::netns::Netns;
-use vipline_conntrack::{Client, Family, Filter, Flow, Protocol, Side, Tuple};
+use vipline_conntrack::{Client, Family, Filter, Flow, Protocol, Tuple, TupleFilter};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -126,7 +126,7 @@ fn filter() -> Filter {
     Filter::new()
         .family(Family::V4)
         .protocol(Protocol::UDP)
-        .original(Side::new().destination_port(port))
+        .original(TupleFilter::new().destination_port(port))
 }
 
 fn is_deleted(number: u32) -> bool {

@@ -13,38 +13,38 @@ use vipline_netlink::{Counters, Dump, Errno, Protocol, Socket};
 
 use crate::error::Refused;
 use crate::wire::Request;
-use crate::{Change, CpuStatistics, Error, Expectation, Filter, Flow, Key, Usage};
+use crate::{CpuStatistics, Error, Expectation, Filter, Flow, Key, Update, Usage};
 
-/// How many changes are sent at once; the answers to all have room.
-const AT_ONCE: usize = 128;
-/// How often a dump into memory is tried.
+/// Number of messages in one datagram; all acknowledgments fit into the receive buffer.
+const BATCH_SIZE: usize = 128;
+/// Maximum number of attempts of a dump into memory.
 const ATTEMPTS: usize = 3;
 
-/// What became of flows that were to be deleted.
+/// Result of deleting several flows.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Deleted {
-    /// How many are deleted.
+    /// Number of deleted flows.
     pub deleted: usize,
-    /// How many were not there, or others of the same tuples in their place.
+    /// Number of flows that did not exist, or had the same tuple but another ID.
     pub missing: usize,
 }
 
-/// How flows were flushed.
+/// Result of a flush.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Flushed {
-    /// One by one, as the kernel cannot tell them apart itself.
-    OneByOne(Deleted),
-    /// By the kernel, which does not tell how many they were.
-    Whole,
+    /// The client dumped and deleted the flows, because the kernel lacks the filter.
+    Individually(Deleted),
+    /// The kernel flushed the flows; it does not report their number.
+    ByKernel,
 }
 
-/// A client of connection tracking in one network namespace.
+/// A client of ctnetlink in one network namespace.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
     payload: Vec<u8>,
-    /// Whether the kernel deletes by tuples, once that is known.
-    is_flushing_by_tuple: Option<bool>,
+    /// Whether the kernel flushes by tuple; `None` before the first probe.
+    can_flush_by_tuple: Option<bool>,
 }
 
 impl Client {
@@ -52,108 +52,108 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] when the kernel has no ctnetlink, or its module
-    /// is not loaded; [`Error::Denied`] without `CAP_NET_ADMIN`.
+    /// - [`Error::Unsupported`]: the kernel has no ctnetlink, or its module is not loaded.
+    /// - [`Error::Denied`]: `CAP_NET_ADMIN` is missing.
     pub fn open() -> Result<Self, Error> {
         let mut client = Self {
             socket: Socket::open(Protocol::Netfilter)?,
             payload: Vec::new(),
-            is_flushing_by_tuple: None,
+            can_flush_by_tuple: None,
         };
         match client.usage() {
-            // This is how nfnetlink says that it does not know a part of it.
+            // nfnetlink returns EINVAL for an unknown subsystem.
             Err(Error::Kernel { errno, .. }) if errno == Errno::INVAL => Err(Error::Unsupported {
                 module: "nf_conntrack_netlink",
             }),
-            // Later this is about a flow, such as one whose timeout is fixed.
+            // After `open`, EPERM concerns a single flow, such as a fixed timeout.
             Err(error) if error.errno() == Some(Errno::PERM) => Err(Error::Denied),
             Err(error) => Err(error),
             Ok(_) => Ok(client),
         }
     }
 
-    /// Gives all flows that are meant to `each`, one after the other.
+    /// Calls `each` for every flow that matches the filter.
     ///
-    /// No more than a datagram of them is held in memory.
-    /// A flow that comes or goes meanwhile may be told or not; when the kernel
-    /// rebuilds its table meanwhile, some may be told twice or not at all, and
-    /// kernels of today do not say so.
+    /// Memory use is limited to one datagram.
+    /// The dump may include or omit flows that are created or deleted meanwhile. If the
+    /// kernel resizes its hash table meanwhile, the dump may omit or repeat flows;
+    /// current kernels do not report that.
     ///
     /// # Errors
     ///
-    /// Those of talking to the kernel.
+    /// The kernel rejected the dump, or the reply was lost or malformed.
     pub fn dump(&mut self, filter: &Filter, mut each: impl FnMut(Flow)) -> Result<Dump<()>, Error> {
         self.list_flows(filter, 1, || (), |(), flow| each(flow))
     }
 
-    /// Returns all flows that are meant.
+    /// Returns all flows that match the filter.
     ///
     /// # Errors
     ///
-    /// Those of talking to the kernel.
+    /// The errors of [`dump`](Self::dump).
     pub fn flows(&mut self, filter: &Filter) -> Result<Dump<Vec<Flow>>, Error> {
         self.list_flows(filter, ATTEMPTS, Vec::new, Vec::push)
     }
 
-    /// Returns a flow, if it is there.
+    /// Returns a flow, or `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// Those of talking to the kernel.
+    /// The kernel rejected the request, or the reply was lost or malformed.
     pub fn flow(&mut self, key: &Key) -> Result<Option<Flow>, Error> {
         let mut found = None;
-        let asked = self.ask(&Request::Flow(key), "find", key, |payload| {
+        let result = self.request(&Request::Flow(key), "find", key, |payload| {
             found = Some(Flow::decode(payload)?);
             Ok(())
         });
-        match asked {
+        match result {
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
-            // A kernel does not heed the id.
+            // The kernel ignores the ID of the request.
             Ok(()) => Ok(found.filter(|flow| key.id.is_none() || flow.id == key.id)),
         }
     }
 
-    /// Deletes a flow; tells whether it was there.
+    /// Deletes a flow, and returns whether it existed.
     ///
     /// # Errors
     ///
-    /// [`Error::is_busy`] when a flow table carries it, and those of talking to
-    /// the kernel.
+    /// The kernel rejected the request ([`Error::is_busy`] if a flowtable offloads the
+    /// flow), or the reply was lost or malformed.
     pub fn delete(&mut self, key: &Key) -> Result<bool, Error> {
-        match self.ask(&Request::Delete(key), "delete", key, |_| Ok(())) {
+        match self.request(&Request::Delete(key), "delete", key, |_| Ok(())) {
             Err(error) if error.is_not_found() => Ok(false),
             deleted => deleted.map(|()| true),
         }
     }
 
-    /// Deletes flows, many by one system call, whatever becomes of the others.
+    /// Deletes flows, 128 per system call.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] counts those that the kernel refused, and names the
-    /// first few; all others are gone.
-    /// After any other error it is not known which of them are.
+    /// - [`Error::Refused`]: the kernel rejected some deletions, which are counted; all
+    ///   other flows are deleted.
+    /// - Any other [`Error`]: it is unknown which flows are deleted.
     pub fn delete_all(&mut self, keys: impl IntoIterator<Item = Key>) -> Result<Deleted, Error> {
         let changes = keys.into_iter();
         let outcome = self.change_all("delete", changes, |key| *key, |key| Request::Delete(key))?;
         outcome.into_deleted()
     }
 
-    /// Deletes all flows that are meant, also those of others.
+    /// Deletes all flows that match the filter, including flows of other programs.
     ///
-    /// The kernel does it where it can tell them apart: from Linux 6.11 on by
-    /// family, protocol, addresses of IPv4, ports of TCP and UDP, and marks.
-    /// Else they are dumped and deleted one by one; a flow that comes meanwhile
-    /// may stay.
+    /// The kernel flushes the flows if it can apply the filter: since Linux 6.11 by
+    /// family, protocol, IPv4 addresses, TCP and UDP ports, and mark.
+    /// Otherwise the client dumps the flows and deletes each; flows that are created
+    /// meanwhile may remain.
     ///
     /// # Errors
     ///
-    /// Those of [`dump`](Self::dump) and [`delete_all`](Self::delete_all).
+    /// The errors of [`dump`](Self::dump) and [`delete_all`](Self::delete_all).
     pub fn flush(&mut self, filter: &Filter) -> Result<Flushed, Error> {
         if self.is_flushed_by_kernel(filter)? {
-            self.ask(&Request::Flush(filter), "flush", &"flows", |_| Ok(()))?;
-            return Ok(Flushed::Whole);
+            self.request(&Request::Flush(filter), "flush", &"flows", |_| Ok(()))?;
+            return Ok(Flushed::ByKernel);
         }
         let mut flushed = Deleted::default();
         for _ in 0..ATTEMPTS {
@@ -162,74 +162,80 @@ impl Client {
             let Deleted { deleted, missing } = self.delete_all(keys)?;
             flushed.deleted += deleted;
             flushed.missing += missing;
-            // What an interrupted dump lacks is in the next one.
+            // The next dump includes flows that an interrupted dump omitted.
             if matches!(dump, Dump::Complete(())) {
                 break;
             }
         }
-        Ok(Flushed::OneByOne(flushed))
+        Ok(Flushed::Individually(flushed))
     }
 
-    /// Changes a flow, whatever its id: the kernel goes by its tuple.
+    /// Updates a flow. The kernel finds the flow by its tuple and ignores the ID.
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] when it is not there; that it is not permitted, for a
-    /// timeout where [`FIXED_TIMEOUT`](crate::Status::FIXED_TIMEOUT) is set.
-    pub fn update(&mut self, key: &Key, change: Change) -> Result<(), Error> {
-        let request = Request::Update(key, change);
-        self.ask(&request, "update", key, |_| Ok(()))
+    /// The kernel rejected the request: [`Error::is_not_found`] if the flow does not
+    /// exist, `EPERM` for a timeout if
+    /// [`FIXED_TIMEOUT`](crate::Status::FIXED_TIMEOUT) is set. Or the reply was lost or
+    /// malformed.
+    pub fn update(&mut self, key: &Key, update: Update) -> Result<(), Error> {
+        let request = Request::Update(key, update);
+        self.request(&request, "update", key, |_| Ok(()))
     }
 
-    /// Changes flows alike, many by one system call, whatever their ids; returns
-    /// how many were there.
+    /// Applies the same update to several flows, 128 per system call.
+    ///
+    /// Returns the number of updated flows. The kernel ignores IDs.
     ///
     /// # Errors
     ///
-    /// Those of [`delete_all`](Self::delete_all).
+    /// The errors of [`delete_all`](Self::delete_all).
     pub fn update_all(
         &mut self,
         keys: impl IntoIterator<Item = Key>,
-        change: Change,
+        update: Update,
     ) -> Result<usize, Error> {
         let keys = keys.into_iter();
         let outcome = self.change_all(
             "update",
             keys,
             |key| *key,
-            |key| Request::Update(key, change),
+            |key| Request::Update(key, update),
         )?;
         outcome.into_deleted().map(|updated| updated.deleted)
     }
 
-    /// Makes a flow, which needs a timeout.
+    /// Creates a flow, which must have a timeout.
     ///
-    /// Addresses are translated if the status says so, to those of the reply.
+    /// With [`SRC_NAT`](crate::Status::SRC_NAT) or [`DST_NAT`](crate::Status::DST_NAT)
+    /// the kernel translates addresses to those of the reply tuple.
     ///
     /// # Errors
     ///
-    /// [`Error::is_already_exists`] when there is one of the same tuples.
+    /// The kernel rejected the request ([`Error::is_already_exists`] if a flow with the
+    /// same tuples exists), or the reply was lost or malformed.
     pub fn create(&mut self, flow: &Flow) -> Result<(), Error> {
-        self.ask(&Request::Create(flow), "create", &flow.key(), |_| Ok(()))
+        self.request(&Request::Create(flow), "create", &flow.key(), |_| Ok(()))
     }
 
-    /// Makes flows, many by one system call, whatever becomes of the others.
+    /// Creates flows, 128 per system call, and returns their number.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] counts those that the kernel refused, and names the
-    /// first few; all others are made.
+    /// - [`Error::Refused`]: the kernel rejected some flows, which are counted; all
+    ///   others are created.
+    /// - Any other [`Error`]: it is unknown which flows are created.
     pub fn create_all(&mut self, flows: impl IntoIterator<Item = Flow>) -> Result<usize, Error> {
         let flows = flows.into_iter();
         let outcome = self.change_all("create", flows, Flow::key, |flow| Request::Create(flow))?;
         outcome.into_deleted().map(|created| created.deleted)
     }
 
-    /// Returns what each processor counted.
+    /// Returns the statistics of each CPU.
     ///
     /// # Errors
     ///
-    /// Those of talking to the kernel.
+    /// The kernel rejected the request, or the reply was lost or malformed.
     pub fn statistics(&mut self) -> Result<Vec<CpuStatistics>, Error> {
         let (Dump::Complete(all) | Dump::Interrupted(all)) = self.list(
             &Request::Statistics,
@@ -243,25 +249,25 @@ impl Client {
         Ok(all)
     }
 
-    /// Returns how full the table is.
+    /// Returns the number of entries in the conntrack table.
     ///
     /// # Errors
     ///
-    /// Those of talking to the kernel.
+    /// The kernel rejected the request, or the reply was lost or malformed.
     pub fn usage(&mut self) -> Result<Usage, Error> {
         let mut found = None;
-        self.ask(&Request::Usage, "list", &"usage", |payload| {
+        self.request(&Request::Usage, "list", &"usage", |payload| {
             found = Some(Usage::decode(payload)?);
             Ok(())
         })?;
         found.ok_or(Error::Timeout)
     }
 
-    /// Returns all flows that helpers wait for.
+    /// Returns all expectations.
     ///
     /// # Errors
     ///
-    /// Those of talking to the kernel.
+    /// The kernel rejected the request, or the reply was lost or malformed.
     pub fn expectations(&mut self) -> Result<Dump<Vec<Expectation>>, Error> {
         self.list(
             &Request::Expectations,
@@ -274,17 +280,17 @@ impl Client {
         )
     }
 
-    /// Returns what the socket has done so far.
+    /// Returns the counters of the socket.
     pub fn counters(&self) -> Counters {
         self.socket.counters()
     }
 
-    /// Returns the port by which the kernel tells this client from others.
+    /// Returns the netlink port ID of the client.
     pub fn port_id(&self) -> u32 {
         self.socket.port_id()
     }
 
-    /// Tells whether the kernel deletes the very flows that are meant.
+    /// Returns whether a flush by the kernel deletes exactly the matching flows.
     fn is_flushed_by_kernel(&mut self, filter: &Filter) -> Result<bool, Error> {
         if *filter == Filter::new() {
             return Ok(true);
@@ -292,19 +298,19 @@ impl Client {
         if !filter.is_exact_in_kernel() {
             return Ok(false);
         }
-        if let Some(is) = self.is_flushing_by_tuple {
+        if let Some(is) = self.can_flush_by_tuple {
             return Ok(is);
         }
-        let is = match self.ask(&Request::Probe, "flush", &"nothing", |_| Ok(())) {
+        let is = match self.request(&Request::ProbeFlush, "flush", &"nothing", |_| Ok(())) {
             Ok(()) => true,
             Err(Error::Kernel { .. }) => false,
             Err(error) => return Err(error),
         };
-        self.is_flushing_by_tuple = Some(is);
+        self.can_flush_by_tuple = Some(is);
         Ok(is)
     }
 
-    /// Asks for flows, and again without a filter that the kernel refuses.
+    /// Dumps flows, without a filter in the kernel if the kernel rejects the filter.
     fn list_flows<T>(
         &mut self,
         filter: &Filter,
@@ -325,14 +331,14 @@ impl Client {
                 errno: Errno::INVAL | Errno::OPNOTSUPP,
                 ..
             }) => {
-                let request = Request::FlowsOf(filter.only_family());
+                let request = Request::FlowsOfFamily(filter.only_family());
                 self.list(&request, attempts, start, take)
             }
             flows => flows,
         }
     }
 
-    /// Sends changes at once, as many as there is room for, until all are sent.
+    /// Sends one request per change, in datagrams of [`BATCH_SIZE`] messages.
     fn change_all<T>(
         &mut self,
         operation: &'static str,
@@ -342,19 +348,19 @@ impl Client {
     ) -> Result<Outcome, Error> {
         let mut changes = changes.peekable();
         let mut outcome = Outcome::new(operation);
-        let mut at_once = Vec::with_capacity(AT_ONCE);
+        let mut batch = Vec::with_capacity(BATCH_SIZE);
         while let Some(change) = changes.next() {
-            at_once.push(change);
-            if at_once.len() < AT_ONCE && changes.peek().is_some() {
+            batch.push(change);
+            if batch.len() < BATCH_SIZE && changes.peek().is_some() {
                 continue;
             }
-            self.send(&at_once, &key, &request, &mut outcome)?;
-            at_once.clear();
+            self.send(&batch, &key, &request, &mut outcome)?;
+            batch.clear();
         }
         Ok(outcome)
     }
 
-    /// Sends changes by one system call, and notes what became of them.
+    /// Sends the requests of changes in one datagram, and records their results.
     fn send<T>(
         &mut self,
         changes: &[T],
@@ -374,19 +380,19 @@ impl Client {
             end(&mut self.payload, start);
             seq = seq.wrapping_add(1);
         }
-        let refusals = self.socket.request_many(&self.payload)?;
-        outcome.done += changes.len() - refusals.len().min(changes.len());
-        for refusal in refusals {
-            let place = usize::try_from(refusal.seq.wrapping_sub(first)).unwrap_or(usize::MAX);
+        let errors = self.socket.request_many(&self.payload)?;
+        outcome.done += changes.len() - errors.len().min(changes.len());
+        for error in errors {
+            let place = usize::try_from(error.seq.wrapping_sub(first)).unwrap_or(usize::MAX);
             if let Some(change) = changes.get(place) {
-                outcome.refuse(refusal.errno, || key(change));
+                outcome.add_error(error.errno, || key(change));
             }
         }
         Ok(())
     }
 
-    /// Makes a request, and hands over what the kernel says.
-    fn ask(
+    /// Sends a request, and calls `each` for the payload of every reply.
+    fn request(
         &mut self,
         request: &Request<'_>,
         operation: &'static str,
@@ -399,10 +405,10 @@ impl Client {
             .request(request.ty(), request.flags(), &self.payload, |message| {
                 each(message.payload)
             })
-            .map_err(|error| Error::asking(operation, object, error))
+            .map_err(|error| Error::from_request(operation, object, error))
     }
 
-    /// Asks for all objects of a kind.
+    /// Dumps all objects of one kind.
     fn list<T>(
         &mut self,
         request: &Request<'_>,
@@ -420,7 +426,7 @@ impl Client {
                 start,
                 |value, message| each(value, message.payload),
             )
-            .map_err(|error| Error::asking("list", "flows", error))
+            .map_err(|error| Error::from_request("list", "flows", error))
     }
 }
 
@@ -430,7 +436,7 @@ impl AsFd for Client {
     }
 }
 
-/// What became of many changes.
+/// Results of several changes.
 #[derive(Debug)]
 struct Outcome {
     operation: &'static str,
@@ -451,14 +457,14 @@ impl Outcome {
         }
     }
 
-    /// Notes a refusal; that a flow is missing is none, unless it is to be made.
-    fn refuse(&mut self, errno: Errno, key: impl FnOnce() -> Key) {
+    /// Records an error. `ENOENT` counts as missing, except for creations.
+    fn add_error(&mut self, errno: Errno, key: impl FnOnce() -> Key) {
         if errno == Errno::NOENT && self.operation != "create" {
             self.missing += 1;
             return;
         }
         self.refused += 1;
-        if self.first.len() < Error::KEPT {
+        if self.first.len() < Error::MAX_REPORTED_ERRORS {
             self.first.push(Refused::new(key(), errno));
         }
     }

@@ -1,4 +1,4 @@
-//! What goes wrong with connection tracking.
+//! Errors of connection tracking.
 
 use std::{fmt, io};
 
@@ -7,85 +7,87 @@ use vipline_netlink::{DecodeError, Errno};
 
 use crate::Key;
 
-/// Why a dump, a delete or another request failed.
+/// An error of a dump, a deletion or another request.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The kernel's bytes are not what they should be.
+    /// A message from the kernel is malformed.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The program may not do this.
+    /// `CAP_NET_ADMIN` is missing.
     #[error("operation not permitted: CAP_NET_ADMIN is missing")]
     Denied,
-    /// The machine failed.
+    /// A system call failed.
     #[error("{operation}")]
     Io {
-        /// What was being done.
+        /// Failed operation.
         operation: &'static str,
-        /// What the system said.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// The kernel refused a request.
+    /// The kernel rejected a request.
     #[error("{operation} {object}: {errno}")]
     Kernel {
-        /// What was asked for, such as `list`.
+        /// Rejected operation, such as `list`.
         operation: &'static str,
-        /// What it was asked about.
+        /// Object of the operation.
         object: Box<str>,
-        /// Why not.
+        /// Error number.
         errno: Errno,
     },
-    /// Answers were lost because the socket's buffer was full.
-    #[error("answers of the kernel were lost, so its state is unknown")]
+    /// Replies were lost because the receive buffer was full (`ENOBUFS`).
+    #[error("receive buffer overrun: replies were lost")]
     Overrun,
-    /// The kernel refused some of many changes, and did all the others.
-    #[error("{}", Listed { operation, first, count: *count })]
+    /// The kernel rejected some of several changes; all others were applied.
+    #[error("{}", RefusedList { operation, first, count: *count })]
     Refused {
-        /// What was to be done, such as `delete`.
+        /// Rejected operation, such as `delete`.
         operation: &'static str,
-        /// How many were refused, at least one.
+        /// Number of rejected changes, at least 1.
         count: usize,
-        /// The first few that were.
+        /// First rejected changes, at most [`Error::MAX_REPORTED_ERRORS`].
         first: Vec<Refused>,
-        /// How many were done.
+        /// Number of applied changes.
         done: usize,
     },
-    /// The kernel did not answer in time.
-    #[error("the kernel did not answer in time")]
+    /// The kernel did not reply in time.
+    #[error("the kernel did not reply in time")]
     Timeout,
     /// The kernel has no ctnetlink.
-    #[error("the kernel does not tell of flows: load the module {module}")]
+    #[error("ctnetlink is not available: load the kernel module {module}")]
     Unsupported {
-        /// The module that does.
+        /// Missing kernel module.
         module: &'static str,
     },
 }
 
 impl Error {
-    /// How many refusals of many changes are kept; the others are counted.
-    pub const KEPT: usize = 8;
+    /// Maximum number of rejected changes in [`Error::Refused`]; further ones are counted.
+    pub const MAX_REPORTED_ERRORS: usize = 8;
 
-    /// Tells whether the flow is not there.
+    /// Returns whether the flow does not exist (`ENOENT`).
+    ///
+    /// For several changes, whether that is true of all reported ones.
     pub fn is_not_found(&self) -> bool {
         self.is_only(Errno::NOENT)
     }
 
-    /// Tells whether the flow, or one like it, is there already.
+    /// Returns whether a flow with the same tuples exists already (`EEXIST`).
     ///
-    /// Of many, those that are kept are asked.
+    /// For several changes, whether that is true of all reported ones.
     pub fn is_already_exists(&self) -> bool {
         self.is_only(Errno::EXIST)
     }
 
-    /// Tells whether the flow is carried by a flow table, or cannot be what it
-    /// should.
+    /// Returns whether the flow is offloaded to a flowtable or cannot be changed as
+    /// requested (`EBUSY`).
     ///
-    /// Of many, those that are kept are asked.
+    /// For several changes, whether that is true of all reported ones.
     pub fn is_busy(&self) -> bool {
         self.is_only(Errno::BUSY)
     }
 
-    /// Returns the error number; of several refusals, that of the first.
+    /// Returns the error number; for several changes, that of the first rejected one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Denied => Some(Errno::PERM),
@@ -104,17 +106,17 @@ impl Error {
         }
     }
 
-    /// Names what a request to the kernel was about.
-    pub(crate) fn asking(
+    /// Adds the operation and the object of a request to an error.
+    pub(crate) fn from_request(
         operation: &'static str,
         object: impl fmt::Display,
         error: vipline_netlink::Error,
     ) -> Self {
         match error {
-            vipline_netlink::Error::Kernel(refusal) => Self::Kernel {
+            vipline_netlink::Error::Kernel(error) => Self::Kernel {
                 operation,
                 object: object.to_string().into(),
-                errno: refusal.errno,
+                errno: error.errno,
             },
             other => other.into(),
         }
@@ -127,27 +129,29 @@ impl From<vipline_netlink::Error> for Error {
         match error {
             Netlink::Decode(error) => Self::Decode(error),
             Netlink::Io { operation, source } => Self::Io { operation, source },
-            refused @ Netlink::Kernel(_) => Self::asking("talk to", "ctnetlink", refused),
+            error @ Netlink::Kernel(_) => Self::from_request("request", "ctnetlink", error),
             Netlink::Overrun => Self::Overrun,
             Netlink::Timeout => Self::Timeout,
-            Netlink::Truncated { bytes, .. } => {
-                Self::Decode(DecodeError::new("datagram of a bounded size", 0, bytes))
-            }
+            Netlink::Truncated { bytes, .. } => Self::Decode(DecodeError::new(
+                "datagram within the buffer size",
+                0,
+                bytes,
+            )),
             other => Self::Io {
-                operation: "talk to the kernel",
+                operation: "exchange netlink messages",
                 source: io::Error::other(other),
             },
         }
     }
 }
 
-/// A change of a flow that the kernel refused.
+/// A rejected change of a flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Refused {
-    /// The flow.
+    /// Key of the flow.
     pub key: Key,
-    /// Why not.
+    /// Error number.
     pub errno: Errno,
 }
 
@@ -163,19 +167,19 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Refusals in a row.
-struct Listed<'a> {
+/// Displays several rejected changes.
+struct RefusedList<'a> {
     operation: &'a str,
     first: &'a [Refused],
     count: usize,
 }
 
-impl Listed<'_> {
-    /// How many are spelled out.
+impl RefusedList<'_> {
+    /// Maximum number of changes to display; further ones are counted.
     const SHOWN: usize = 3;
 }
 
-impl fmt::Display for Listed<'_> {
+impl fmt::Display for RefusedList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.operation)?;
         let shown = self.first.iter().take(Self::SHOWN);

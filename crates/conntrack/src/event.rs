@@ -1,4 +1,4 @@
-//! What happens to flows.
+//! Events of flows.
 
 use bitflags::bitflags;
 use vipline_netlink::DecodeError;
@@ -7,51 +7,51 @@ use vipline_netlink::message::{CREATE, Message};
 use crate::{Flow, wire};
 
 bitflags! {
-    /// What is listened to.
+    /// Multicast groups of conntrack events.
     #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
     pub struct Groups: u8 {
-        /// Flows that begin.
+        /// Created flows.
         #[doc(alias = "NFNLGRP_CONNTRACK_NEW")]
         const NEW = 1;
-        /// Flows that change.
+        /// Updated flows.
         #[doc(alias = "NFNLGRP_CONNTRACK_UPDATE")]
         const UPDATE = 1 << 1;
-        /// Flows that end.
+        /// Destroyed flows.
         #[doc(alias = "NFNLGRP_CONNTRACK_DESTROY")]
         const DESTROY = 1 << 2;
     }
 }
 
 impl Groups {
-    /// Returns the numbers of the groups, which begin with 1.
+    /// Returns the numbers of the groups, from 1.
     pub(crate) fn numbers(self) -> impl Iterator<Item = u32> {
         self.iter().map(|group| group.bits().trailing_zeros() + 1)
     }
 }
 
-/// Something that happened to a flow.
+/// An event of a flow.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// It began.
+    /// The flow was created.
     New(Box<Flow>),
-    /// It changed; of what did not change, much is not told.
+    /// The flow was updated; most unchanged attributes are missing.
     Update(Box<Flow>),
-    /// It ended.
+    /// The flow was destroyed.
     Destroy(Box<Flow>),
-    /// More happened than the socket could hold, and what it was is lost.
+    /// Events were lost because the receive buffer was full.
     ///
-    /// All that was heard before is told: who asks for the flows now misses
-    /// nothing.
+    /// All events before the overrun have been read, so a dump after this event misses
+    /// no change.
     Overrun,
 }
 
 impl Event {
-    /// Reads a message; others than those about flows are nothing.
+    /// Decodes a message. Returns `None` for a message that is no flow event.
     ///
     /// # Errors
     ///
-    /// A message about a flow whose bytes are none.
+    /// The flow is malformed.
     pub fn decode(message: &Message<'_>) -> Result<Option<Self>, DecodeError> {
         let event = match message.ty {
             wire::NEW if message.flags & CREATE != 0 => Self::New,

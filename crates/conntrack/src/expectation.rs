@@ -1,11 +1,11 @@
-//! Expectations: flows that helpers wait for.
+//! Expectations: related flows that conntrack helpers expect.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::Attrs;
 
 use crate::{Other, Tuple, wire};
 
-/// `CTA_EXPECT_MASTER` and those that follow it.
+/// `CTA_EXPECT_*` attributes.
 const MASTER: u16 = 1;
 const TUPLE: u16 = 2;
 const MASK: u16 = 3;
@@ -17,40 +17,40 @@ const FLAGS: u16 = 8;
 const CLASS: u16 = 9;
 const FUNCTION: u16 = 11;
 
-/// A flow that another flow announced, and that a helper waits for.
+/// An expectation: a related flow that a conntrack helper expects.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct Expectation {
-    /// The original tuple of the flow that announced it.
+    /// Original tuple of the master flow.
     pub master: Tuple,
-    /// The original tuple that it will have.
+    /// Original tuple of the expected flow.
     pub tuple: Tuple,
-    /// Which bits of that tuple are known.
+    /// Bits of `tuple` that the expected flow must match.
     pub mask: Tuple,
-    /// In how many seconds it will be forgotten.
+    /// Remaining lifetime, in seconds.
     pub timeout: Option<u32>,
-    /// What tells it from others.
+    /// ID of the expectation.
     pub id: Option<u32>,
-    /// The name of the helper.
+    /// Name of the helper.
     pub helper: Option<Box<str>>,
-    /// The zone.
+    /// Zone.
     pub zone: Option<u16>,
-    /// Flags, `NF_CT_EXPECT_*`.
+    /// Flags (`NF_CT_EXPECT_*`).
     pub flags: Option<u32>,
-    /// The class that the helper gives it.
+    /// Class, defined by the helper.
     pub class: Option<u32>,
-    /// The function of the kernel that is told when it comes.
+    /// Name of the `expectfn`, which the kernel calls for the expected flow.
     pub function: Option<Box<str>>,
-    /// What else the kernel said, as it said it.
+    /// Unknown attributes.
     pub other: Vec<Other>,
 }
 
 impl Expectation {
-    /// Reads the payload of a message.
+    /// Decodes the payload of a message.
     ///
     /// # Errors
     ///
-    /// Bytes that are no expectation.
+    /// The payload is malformed or lacks a tuple.
     pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let (mut master, mut tuple, mut mask) = (None, None, None);
         let (mut timeout, mut id, mut helper, mut zone) = (None, None, None, None);
@@ -74,7 +74,7 @@ impl Expectation {
                 }),
             }
         }
-        let missing = |kind| move || DecodeError::new("expectation with its tuples", kind, 0);
+        let missing = |kind| move || DecodeError::new("expectation with all tuples", kind, 0);
         Ok(Self {
             master: master.ok_or_else(missing(MASTER))?,
             tuple: tuple.ok_or_else(missing(TUPLE))?,

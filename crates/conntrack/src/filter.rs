@@ -1,4 +1,4 @@
-//! Filters: which flows are meant.
+//! Filters of flows.
 
 use std::net::IpAddr;
 
@@ -11,21 +11,21 @@ use crate::{Family, Flow, Protocol, Status, Tuple, wire};
 const ORIGINAL_FLAGS: u16 = 1;
 const REPLY_FLAGS: u16 = 2;
 
-/// What of a tuple the kernel is to compare: the bits of these flags.
+/// Flags of the parts of a tuple that the kernel compares.
 const COMPARE_SOURCE: u32 = 1;
 const COMPARE_DESTINATION: u32 = 1 << 1;
 const COMPARE_PROTOCOL: u32 = 1 << 3;
 const COMPARE_SOURCE_PORT: u32 = 1 << 4;
 const COMPARE_DESTINATION_PORT: u32 = 1 << 5;
 
-/// Which flows are meant: those of which all is true that is said here.
+/// Selects conntrack entries. All conditions that are set must match.
 ///
 /// ```
 /// use vipline_conntrack::{Filter, Flow, Protocol, Status, Tuple};
 ///
 /// let unanswered = Filter::new()
 ///     .protocol(Protocol::TCP)
-///     .status(Status::SEEN_REPLY, Status::empty());
+///     .status(Status::empty(), Status::SEEN_REPLY);
 /// let tuple = Tuple::ports(
 ///     Protocol::TCP,
 ///     ("10.0.0.1".parse()?, 1024),
@@ -40,81 +40,81 @@ const COMPARE_DESTINATION_PORT: u32 = 1 << 5;
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct Filter {
-    /// The family of the addresses.
+    /// Address family.
     pub family: Option<Family>,
-    /// The protocol above IP.
+    /// IP protocol.
     pub protocol: Option<Protocol>,
-    /// Packets of whoever began the flow.
-    pub original: Side,
-    /// Answers, as they come in.
-    pub reply: Side,
-    /// Bits of the status, and how they are; others of the value say nothing.
+    /// Filter of the original tuple.
+    pub original: TupleFilter,
+    /// Filter of the reply tuple.
+    pub reply: TupleFilter,
+    /// Status bits to compare, as `(value, mask)`.
     pub status: Option<(Status, Status)>,
-    /// Bits of the mark, and how they are; others of the value say nothing.
+    /// Mark bits to compare, as `(value, mask)`.
     ///
-    /// A flow without a mark has 0.
+    /// A flow without a mark has mark 0.
     pub mark: Option<(u32, u32)>,
-    /// The zone, of both directions or of one; 0 is that of flows without one.
+    /// Zone of both directions or of one; a flow without a zone has zone 0.
     pub zone: Option<u16>,
 }
 
-/// Which packets of one direction are meant.
+/// Selects tuples. All conditions that are set must match.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
-pub struct Side {
-    /// Where they come from.
+pub struct TupleFilter {
+    /// Source address.
     pub source: Option<IpAddr>,
-    /// Where they go.
+    /// Destination address.
     pub destination: Option<IpAddr>,
-    /// The port they come from.
+    /// Source port.
     pub source_port: Option<u16>,
-    /// The port they go to.
+    /// Destination port.
     pub destination_port: Option<u16>,
 }
 
-impl Side {
-    /// Returns what all packets match.
+impl TupleFilter {
+    /// Creates a filter that matches all tuples.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Means packets from this address only.
+    /// Selects tuples with this source address.
     #[must_use]
     pub fn source(mut self, address: IpAddr) -> Self {
         self.source = Some(address);
         self
     }
 
-    /// Means packets to this address only.
+    /// Selects tuples with this destination address.
     #[must_use]
     pub fn destination(mut self, address: IpAddr) -> Self {
         self.destination = Some(address);
         self
     }
 
-    /// Means packets from this port only.
+    /// Selects tuples with this source port.
     #[must_use]
     pub fn source_port(mut self, port: u16) -> Self {
         self.source_port = Some(port);
         self
     }
 
-    /// Means packets to this port only.
+    /// Selects tuples with this destination port.
     #[must_use]
     pub fn destination_port(mut self, port: u16) -> Self {
         self.destination_port = Some(port);
         self
     }
 
-    /// Tells whether packets of a direction are meant.
+    /// Returns whether the filter matches a tuple.
     pub fn matches(&self, tuple: &Tuple) -> bool {
-        let is_meant = |wanted: Option<u16>, port| wanted.is_none() || wanted == port;
+        let has_port = |wanted: Option<u16>, port| wanted.is_none() || wanted == port;
         self.source.is_none_or(|address| address == tuple.source)
             && self
                 .destination
                 .is_none_or(|address| address == tuple.destination)
-            && is_meant(self.source_port, tuple.source_port())
-            && is_meant(self.destination_port, tuple.destination_port())
+            && has_port(self.source_port, tuple.source_port())
+            && has_port(self.destination_port, tuple.destination_port())
     }
 
     fn addresses(&self) -> impl Iterator<Item = IpAddr> {
@@ -125,9 +125,9 @@ impl Side {
         self.source_port.is_some() || self.destination_port.is_some()
     }
 
-    /// Appends what of this the kernel can compare, and returns what that is.
+    /// Appends the conditions that the kernel can compare, and returns their flags.
     fn encode(&self, out: &mut Vec<u8>, kind: u16, protocol: Option<Protocol>) -> u32 {
-        // Of addresses of IPv6 it takes those that differ to be the same.
+        // The kernel matches IPv6 addresses that differ.
         let [source, destination] =
             [self.source, self.destination].map(|address| address.filter(IpAddr::is_ipv4));
         let has_ports = protocol.is_some_and(Protocol::has_ports_in_kernel_filters);
@@ -152,61 +152,61 @@ impl Side {
 }
 
 impl Filter {
-    /// Returns the filter that means all flows.
+    /// Creates a filter that matches all flows.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Means flows between addresses of this family only.
+    /// Selects flows of this address family.
     #[must_use]
     pub fn family(mut self, family: Family) -> Self {
         self.family = Some(family);
         self
     }
 
-    /// Means flows of this protocol only.
+    /// Selects flows of this IP protocol.
     #[must_use]
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         self.protocol = Some(protocol);
         self
     }
 
-    /// Means flows whose packets of the original direction are such.
+    /// Selects flows by their original tuple.
     #[must_use]
-    pub fn original(mut self, side: Side) -> Self {
-        self.original = side;
+    pub fn original(mut self, tuple: TupleFilter) -> Self {
+        self.original = tuple;
         self
     }
 
-    /// Means flows whose answers are such.
+    /// Selects flows by their reply tuple.
     #[must_use]
-    pub fn reply(mut self, side: Side) -> Self {
-        self.reply = side;
+    pub fn reply(mut self, tuple: TupleFilter) -> Self {
+        self.reply = tuple;
         self
     }
 
-    /// Means flows in whose status the bits of `mask` are those of `value`.
+    /// Selects flows whose status bits of `mask` equal those of `value`.
     #[must_use]
-    pub fn status(mut self, mask: Status, value: Status) -> Self {
-        self.status = Some((mask, value));
+    pub fn status(mut self, value: Status, mask: Status) -> Self {
+        self.status = Some((value, mask));
         self
     }
 
-    /// Means flows in whose mark the bits of `mask` are those of `value`.
+    /// Selects flows whose mark bits of `mask` equal those of `value`.
     #[must_use]
-    pub fn mark(mut self, mask: u32, value: u32) -> Self {
-        self.mark = Some((mask, value));
+    pub fn mark(mut self, value: u32, mask: u32) -> Self {
+        self.mark = Some((value, mask));
         self
     }
 
-    /// Means flows of this zone only.
+    /// Selects flows of this zone.
     #[must_use]
     pub fn zone(mut self, zone: u16) -> Self {
         self.zone = Some(zone);
         self
     }
 
-    /// Tells whether a flow is meant.
+    /// Returns whether the filter matches a flow.
     pub fn matches(&self, flow: &Flow) -> bool {
         self.family.is_none_or(|family| family == flow.family())
             && self
@@ -216,16 +216,16 @@ impl Filter {
             && self.reply.matches(&flow.reply)
             && self
                 .status
-                .is_none_or(|(mask, value)| flow.status & mask == value & mask)
+                .is_none_or(|(value, mask)| flow.status & mask == value & mask)
             && self
                 .mark
-                .is_none_or(|(mask, value)| flow.mark.unwrap_or(0) & mask == value & mask)
+                .is_none_or(|(value, mask)| flow.mark.unwrap_or(0) & mask == value & mask)
             && self.zone.is_none_or(|zone| zone == flow.zone_id())
     }
 
-    /// Returns the family of all flows that are meant, if it is one.
+    /// Returns the only family of matching flows, if there is one.
     ///
-    /// That of the addresses is meant without being said.
+    /// An address implies its family.
     pub(crate) fn only_family(&self) -> Option<Family> {
         let family = |address| match address {
             IpAddr::V4(_) => Family::V4,
@@ -234,26 +234,26 @@ impl Filter {
         self.family.or_else(|| self.addresses().map(family).next())
     }
 
-    /// Tells whether addresses are of another family than flows can be.
+    /// Returns whether the conditions contradict each other in their families.
     fn is_of_two_families(&self) -> bool {
         let family = self.only_family();
         self.addresses()
             .any(|address| family.is_some_and(|family| address.is_ipv4() != (family == Family::V4)))
     }
 
-    /// Tells whether the kernel, if it can delete by tuples, deletes the very
-    /// flows that are meant.
+    /// Returns whether a kernel that can flush by tuple deletes exactly the matching
+    /// flows.
     ///
-    /// The status and the zone are left to us: kernels that do not know these
-    /// filters take them for none, and would delete what is not meant.
+    /// Filters with a status or a zone return `false`: kernels without these conditions
+    /// ignore them and would delete other flows.
     pub(crate) fn is_exact_in_kernel(&self) -> bool {
         let has_ports = self.original.has_ports() || self.reply.has_ports();
-        let is_known = |protocol: Protocol| protocol.has_ports_in_kernel_filters();
-        let is_about_tuples = self.has_sides() || self.protocol.is_some();
+        let is_supported = |protocol: Protocol| protocol.has_ports_in_kernel_filters();
+        let compares_tuples = self.has_tuple_filters() || self.protocol.is_some();
         !self.is_of_two_families()
             && !self.addresses().any(|address| address.is_ipv6())
-            && (!has_ports || self.protocol.is_some_and(is_known))
-            && (!is_about_tuples || self.only_family().is_some())
+            && (!has_ports || self.protocol.is_some_and(is_supported))
+            && (!compares_tuples || self.only_family().is_some())
             && self.status.is_none()
             && self.zone.is_none()
     }
@@ -262,18 +262,19 @@ impl Filter {
         self.original.addresses().chain(self.reply.addresses())
     }
 
-    fn has_sides(&self) -> bool {
-        self.original != Side::default() || self.reply != Side::default()
+    fn has_tuple_filters(&self) -> bool {
+        self.original != TupleFilter::default() || self.reply != TupleFilter::default()
     }
 
-    /// Appends what of this the kernel can judge: no flow that is meant is
-    /// left out by it, others may remain.
+    /// Appends the conditions that the kernel can compare.
+    ///
+    /// The kernel then returns all matching flows, and possibly others.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         if self.only_family().is_some() && !self.is_of_two_families() {
             let original = self
                 .original
                 .encode(out, wire::TUPLE_ORIGINAL, self.protocol);
-            // The protocol is that of both directions, so once is enough.
+            // Both directions have the same protocol, so one comparison is enough.
             let protocol = self.protocol.filter(|_| self.reply.has_ports());
             let reply = self.reply.encode(out, wire::TUPLE_REPLY, protocol);
             if original | reply != 0 {
@@ -286,13 +287,13 @@ impl Filter {
                 });
             }
         }
-        if let Some((mask, value)) = self.mark {
-            // The kernel compares all bits of it.
+        if let Some((value, mask)) = self.mark {
+            // The kernel compares the value with the masked mark.
             put_be32(out, wire::MARK, value & mask);
             put_be32(out, wire::MARK_MASK, mask);
         }
-        // The kernel refuses a mask of nothing.
-        if let Some((mask, value)) = self.status.filter(|(mask, _)| !mask.is_empty()) {
+        // The kernel rejects an empty mask.
+        if let Some((value, mask)) = self.status.filter(|(_, mask)| !mask.is_empty()) {
             put_be32(out, wire::STATUS, (value & mask).bits());
             put_be32(out, wire::STATUS_MASK, mask.bits());
         }
@@ -307,27 +308,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_deletes_by_itself_only_what_it_compares() {
+    fn only_filters_that_the_kernel_compares_exactly_are_flushed_by_the_kernel() {
         let address = "10.0.0.1".parse().unwrap();
-        let port = Side::new().destination_port(53);
+        let port = TupleFilter::new().destination_port(53);
         let by_port = Filter::new().family(Family::V4).original(port);
         assert!(by_port.protocol(Protocol::UDP).is_exact_in_kernel());
-        // It takes ports of SCTP, and deletes flows of all ports.
+        // The kernel accepts SCTP ports, but deletes flows of all ports.
         assert!(!by_port.protocol(Protocol::SCTP).is_exact_in_kernel());
         assert!(!by_port.is_exact_in_kernel());
 
-        let v4 = Filter::new().original(Side::new().source(address));
+        let v4 = Filter::new().original(TupleFilter::new().source(address));
         assert!(v4.is_exact_in_kernel());
         assert!(!v4.family(Family::V6).is_exact_in_kernel());
-        // It deletes flows of all other addresses of IPv6 than these.
-        let v6 = Side::new().source("fd00::1".parse().unwrap());
+        // The kernel deletes flows of other IPv6 addresses, too.
+        let v6 = TupleFilter::new().source("fd00::1".parse().unwrap());
         assert!(!Filter::new().original(v6).is_exact_in_kernel());
         assert!(!v4.zone(0).is_exact_in_kernel());
         assert!(
             !v4.status(Status::ASSURED, Status::ASSURED)
                 .is_exact_in_kernel()
         );
-        assert!(Filter::new().mark(0xff, 7).is_exact_in_kernel());
+        assert!(Filter::new().mark(7, 0xff).is_exact_in_kernel());
         assert!(!Filter::new().protocol(Protocol::TCP).is_exact_in_kernel());
     }
 }

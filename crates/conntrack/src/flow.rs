@@ -1,10 +1,10 @@
-//! Flows: what the kernel remembers of a connection.
+//! Flows: conntrack entries.
 
 use std::fmt;
 
 use crate::{Key, State, Status, Tuple};
 
-/// The family of the addresses of a flow.
+/// Address family of a flow.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
 pub enum Family {
@@ -15,7 +15,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Returns the number of the kernel, `NFPROTO_*`.
+    /// Returns the protocol family number (`NFPROTO_*`).
     pub(crate) fn number(self) -> u8 {
         match self {
             Self::V4 => 2,
@@ -33,114 +33,113 @@ impl fmt::Display for Family {
     }
 }
 
-/// A flow, as the kernel tells it.
+/// A flow: one conntrack entry.
 ///
-/// Which addresses are translated follows from the tuples: answers go to where
-/// packets came from, unless the kernel translates them.
+/// Without address translation the reply tuple is the inverted original tuple.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct Flow {
-    /// Packets of whoever began it.
+    /// Tuple of the original direction.
     pub original: Tuple,
-    /// Answers, as they come in.
+    /// Tuple of the reply direction, as replies arrive.
     pub reply: Tuple,
-    /// The zone, if it is that of both directions and not 0.
+    /// Zone of both directions, if not 0.
     pub zone: Option<u16>,
-    /// What the kernel knows of it.
+    /// Status bits.
     pub status: Status,
-    /// In how many seconds it will be forgotten.
+    /// Remaining timeout, in seconds.
     pub timeout: Option<u32>,
-    /// What the protocol knows of it.
+    /// Protocol state.
     pub state: Option<State>,
-    /// The mark.
+    /// Mark.
     pub mark: Option<u32>,
-    /// What tells it from flows of the same tuples.
+    /// ID.
     pub id: Option<u32>,
-    /// How many parts of the kernel hold it.
-    pub uses: Option<u32>,
-    /// What passed in the original direction, where that is counted.
+    /// Reference count in the kernel.
+    pub use_count: Option<u32>,
+    /// Counters of the original direction, if accounting is enabled.
     pub original_counters: Option<Counters>,
-    /// What passed in the reply direction, where that is counted.
+    /// Counters of the reply direction, if accounting is enabled.
     pub reply_counters: Option<Counters>,
-    /// What few flows have.
+    /// Optional extensions.
     pub extension: Option<Box<Extension>>,
 }
 
-/// What few flows have.
+/// Optional extensions of a conntrack entry.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct Extension {
-    /// The original tuple of the flow that announced it.
+    /// Original tuple of the master flow.
     pub master: Option<Tuple>,
-    /// When it began and ended, where that is remembered.
+    /// Start and end time, if timestamps are enabled.
     pub timestamps: Option<Timestamps>,
-    /// The name of its helper.
+    /// Name of the helper.
     pub helper: Option<Box<str>>,
-    /// What the helper knows of it, as the helper says it.
+    /// Data of the helper, in its own format.
     pub helper_info: Option<Vec<u8>>,
-    /// Its labels.
+    /// Labels.
     pub labels: Option<Labels>,
-    /// The security context.
+    /// Security context.
     pub security: Option<Box<str>>,
-    /// How sequence numbers of the original direction are changed.
-    pub original_adjustment: Option<Adjustment>,
-    /// How sequence numbers of the reply direction are changed.
-    pub reply_adjustment: Option<Adjustment>,
-    /// What a proxy of SYN packets knows of it.
+    /// Adjustment of sequence numbers of the original direction.
+    pub original_seq_adj: Option<SeqAdj>,
+    /// Adjustment of sequence numbers of the reply direction.
+    pub reply_seq_adj: Option<SeqAdj>,
+    /// SYNPROXY data.
     pub synproxy: Option<Synproxy>,
-    /// What else the kernel said, as it said it.
+    /// Unknown attributes.
     pub other: Vec<Other>,
 }
 
-/// How much passed in one direction.
+/// Packet and byte counters of one direction.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Counters {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Bytes, with those of headers from IP on.
+    /// Number of bytes, including IP headers.
     pub bytes: u64,
 }
 
-/// When a flow began and ended, in nanoseconds since 1970.
+/// Start and end time of a flow, in nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Timestamps {
-    /// When it began.
+    /// Start time.
     pub start: u64,
-    /// When it ended, if it did.
+    /// End time of a destroyed flow.
     pub stop: Option<u64>,
 }
 
-/// How sequence numbers of TCP are changed: `CTA_SEQADJ_*`.
+/// Adjustment of TCP sequence numbers (`CTA_SEQADJ_*`).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub struct Adjustment {
-    /// From which number on.
-    pub position: u32,
-    /// By how much before.
-    pub before: u32,
-    /// By how much from there on.
-    pub after: u32,
+pub struct SeqAdj {
+    /// Sequence number from which `offset_after` applies.
+    pub correction_pos: u32,
+    /// Offset before `correction_pos`.
+    pub offset_before: u32,
+    /// Offset from `correction_pos` on.
+    pub offset_after: u32,
 }
 
-/// What a proxy of SYN packets knows of a flow: `CTA_SYNPROXY_*`.
+/// SYNPROXY data of a flow (`CTA_SYNPROXY_*`).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Synproxy {
-    /// The initial sequence number.
+    /// Initial sequence number.
     pub isn: u32,
-    /// The initial timestamp.
+    /// Initial timestamp.
     pub its: u32,
-    /// The offset of timestamps.
+    /// Timestamp offset.
     pub tsoff: u32,
 }
 
-/// Labels of a flow: a set of bits, in the bytes of the kernel.
+/// Labels of a flow: a bit set in the memory layout of the kernel.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Labels(pub Vec<u8>);
 
-/// The kernel keeps labels in words of this many bytes, of its own byte order.
+/// Size of a word of labels, in bytes; words are in host byte order.
 const WORD: usize = size_of::<usize>();
 
 impl Labels {
-    /// Tells whether a label is set.
+    /// Returns whether a label is set.
     pub fn contains(&self, label: u16) -> bool {
         let (word, bit) = (usize::from(label) / (8 * WORD), u32::from(label));
         let words = self.0.chunks_exact(WORD);
@@ -152,20 +151,19 @@ impl Labels {
     }
 }
 
-/// An attribute that this crate does not know.
+/// An unknown attribute.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Other {
-    /// The type, without its flags.
+    /// Type without flags.
     pub kind: u16,
-    /// What it holds.
+    /// Value.
     pub value: Vec<u8>,
 }
 
 impl Flow {
-    /// Returns a flow of which nothing but the tuples is known, as of one that
-    /// is to be made.
+    /// Creates a flow with only its tuples.
     ///
-    /// To be made it needs a timeout, too.
+    /// [`Client::create`](crate::Client::create) requires a timeout, too.
     pub fn new(original: Tuple, reply: Tuple) -> Self {
         Self {
             original,
@@ -176,19 +174,19 @@ impl Flow {
             state: None,
             mark: None,
             id: None,
-            uses: None,
+            use_count: None,
             original_counters: None,
             reply_counters: None,
             extension: None,
         }
     }
 
-    /// Returns the family of the addresses.
+    /// Returns the address family.
     pub fn family(&self) -> Family {
         self.original.family()
     }
 
-    /// Returns what the flow is deleted by.
+    /// Returns the key of the flow.
     pub fn key(&self) -> Key {
         Key {
             original: self.original,
@@ -197,18 +195,18 @@ impl Flow {
         }
     }
 
-    /// Returns the zone, be it of both directions or of one; without one, 0.
+    /// Returns the zone of both directions or of one; 0 without a zone.
     pub fn zone_id(&self) -> u16 {
         let zones = [self.zone, self.original.zone, self.reply.zone];
         zones.into_iter().flatten().next().unwrap_or(0)
     }
 
-    /// Tells whether answers do not simply come from where packets went.
+    /// Returns whether the kernel translates addresses or ports of the flow.
     pub fn is_translated(&self) -> bool {
-        !self.reply.is_between_the_same(&self.original.inverted())
+        !self.reply.equals_ignoring_zone(&self.original.inverted())
     }
 
-    /// Returns what few flows have, to be filled in.
+    /// Returns the extensions mutably, creating them if necessary.
     pub fn extension_mut(&mut self) -> &mut Extension {
         self.extension.get_or_insert_default()
     }
@@ -219,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_bits_of_words() {
+    fn labels_are_bits_of_words_in_host_byte_order() {
         let mut word = [0; 2 * WORD];
         word[..WORD].copy_from_slice(&(1_usize << 5 | 1 << 17).to_ne_bytes());
         word[WORD..].copy_from_slice(&1_usize.to_ne_bytes());

@@ -1,27 +1,26 @@
-//! What flows are deleted by, and what can be changed of them.
+//! Keys and updates of flows.
 
 use std::fmt;
 
 use crate::{Flow, Tuple};
 
-/// What a flow is known by.
+/// Identity of a flow.
 ///
-/// With the id it is that flow alone: another one of the same addresses is left
-/// alone by a delete.
-/// The kernel makes the id of the addresses and of where in its memory the flow
-/// is, so one that takes the very place of one that is gone has its id.
+/// With an ID, a deletion does not affect another flow with the same tuple.
+/// The kernel derives the ID from the tuple and the memory address of the flow. A new
+/// flow with the same tuple at the same address therefore has the same ID.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Key {
-    /// Packets of whoever began the flow.
+    /// Tuple of the original direction.
     pub original: Tuple,
-    /// The zone, if it is that of both directions and not 0.
+    /// Zone of both directions, if not 0.
     pub zone: Option<u16>,
-    /// What tells it from flows of the same tuples.
+    /// ID of the flow.
     pub id: Option<u32>,
 }
 
 impl From<Tuple> for Key {
-    /// Takes whatever flow begins with these packets.
+    /// Creates the key of any flow with this original tuple.
     fn from(original: Tuple) -> Self {
         Self {
             original,
@@ -50,22 +49,22 @@ impl fmt::Display for Key {
     }
 }
 
-/// What is to be changed of a flow.
+/// An update of a flow.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub struct Change {
-    /// In how many seconds it is to be forgotten.
+pub struct Update {
+    /// New timeout, in seconds.
     pub timeout: Option<u32>,
-    /// The bits of the mark that change, and what they change to.
+    /// New bits of the mark, as `(value, mask)`.
     pub mark: Option<(u32, u32)>,
 }
 
-impl Change {
-    /// Returns no change.
+impl Update {
+    /// Creates an empty update.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Has the flow forgotten in so many seconds.
+    /// Sets the timeout, in seconds.
     #[must_use]
     pub fn timeout(self, seconds: u32) -> Self {
         Self {
@@ -74,11 +73,11 @@ impl Change {
         }
     }
 
-    /// Changes the bits of `mask` in the mark to those of `value`.
+    /// Sets the bits of `mask` in the mark to those of `value`.
     #[must_use]
-    pub fn mark(self, mask: u32, value: u32) -> Self {
+    pub fn mark(self, value: u32, mask: u32) -> Self {
         Self {
-            mark: Some((mask, value)),
+            mark: Some((value, mask)),
             ..self
         }
     }

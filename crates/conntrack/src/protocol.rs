@@ -1,8 +1,8 @@
-//! Protocols above IP.
+//! Transport protocols.
 
 use std::fmt;
 
-/// The number of a protocol above IP.
+/// An IP protocol number.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Protocol(pub u8);
 
@@ -15,7 +15,7 @@ impl Protocol {
     pub const UDP: Self = Self(17);
     /// DCCP.
     pub const DCCP: Self = Self(33);
-    /// GRE, whose keys take the place of ports.
+    /// GRE, with keys instead of ports.
     pub const GRE: Self = Self(47);
     /// ICMPv6.
     pub const ICMPV6: Self = Self(58);
@@ -24,7 +24,7 @@ impl Protocol {
     /// UDP-Lite.
     pub const UDPLITE: Self = Self(136);
 
-    /// Returns the name, of those that the kernel tracks by more than addresses.
+    /// Returns the name, if conntrack has a tracker for the protocol.
     pub fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::ICMP => "icmp",
@@ -39,9 +39,9 @@ impl Protocol {
         })
     }
 
-    /// Tells whether the kernel compares ports of this protocol in filters.
+    /// Returns whether the kernel compares ports of this protocol in filters.
     ///
-    /// It takes ports of others, too, and then selects flows of all ports.
+    /// For other protocols the kernel accepts ports but ignores them.
     pub(crate) fn has_ports_in_kernel_filters(self) -> bool {
         matches!(self, Self::TCP | Self::UDP)
     }

@@ -1,4 +1,4 @@
-//! A socket that hears what happens to flows.
+//! A socket that receives events of flows.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -11,12 +11,11 @@ use vipline_netlink::{Listener, Protocol};
 
 use crate::{Error, Event, Groups};
 
-/// What happens to flows, without waiting for it.
+/// A non-blocking socket that receives events of flows.
 ///
-/// It stays in the network namespace in which it was opened.
-/// The kernel tells of flows that begin once somebody listens; where
-/// `net.netfilter.nf_conntrack_events` is 0 it tells nothing, and where it is 2,
-/// as it is by default, nothing of flows that were there before.
+/// The socket stays in the network namespace in which it was opened.
+/// With `net.netfilter.nf_conntrack_events=2`, the default, the kernel sends events only
+/// of flows that are created while a listener exists; with 0 it sends no events.
 ///
 /// ```no_run
 /// use vipline_conntrack::{Error, Event, Events, Groups};
@@ -26,7 +25,7 @@ use crate::{Error, Event, Groups};
 /// events.read(|event| match event {
 ///     Event::New(flow) => println!("[NEW] {flow}"),
 ///     Event::Destroy(flow) => println!("[DESTROY] {flow}"),
-///     _ => println!("many flows came and went"),
+///     _ => println!("events were lost"),
 /// })?;
 /// # Ok::<(), Error>(())
 /// ```
@@ -36,15 +35,15 @@ pub struct Events {
 }
 
 impl Events {
-    /// Listens in the network namespace of the calling thread.
+    /// Opens a socket in the network namespace of the calling thread and joins `groups`.
     ///
-    /// What sockets with the `ignored` ports do is not heard, such as that of
-    /// the own [`Client`](crate::Client::port_id).
+    /// Changes by sockets with the `ignored` port IDs cause no events, for example those
+    /// of the own [`Client`](crate::Client::port_id).
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the kernel lacks netfilter, or the caller may not
-    /// listen.
+    /// [`Error::Io`] if the kernel lacks nfnetlink or the caller lacks the capability to
+    /// join.
     pub fn open(groups: Groups, ignored: &[u32]) -> Result<Self, Error> {
         let mut listener = Listener::open(Protocol::Netfilter)?;
         if !ignored.is_empty() {
@@ -56,33 +55,32 @@ impl Events {
         Ok(Self { listener })
     }
 
-    /// Makes room for so many bytes of what happened and was not read yet.
+    /// Sets the size of the receive buffer, in bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the kernel does not know sizes of buffers.
+    /// [`Error::Io`] if the kernel rejects the size.
     pub fn set_recv_buffer_size(&self, bytes: usize) -> Result<(), Error> {
         Ok(self.listener.set_recv_buffer_size(bytes)?)
     }
 
-    /// Gives what was heard since the last time to `each`, and does not wait.
+    /// Calls `each` for every event since the last call. Does not block.
     ///
     /// # Errors
     ///
-    /// [`Error::Decode`] of the first message that is no event, once all
-    /// others are told; what the system says to reading, and nothing will be
-    /// heard any more then.
+    /// - [`Error::Decode`]: a message is malformed; all other events are delivered.
+    /// - [`Error::Io`]: reading failed; the socket is unusable then.
     pub fn read(&mut self, mut each: impl FnMut(Event)) -> Result<(), Error> {
-        let mut wrong = None;
-        self.listener.read(|heard| match heard {
+        let mut first_error = None;
+        self.listener.read(|event| match event {
             vipline_netlink::Event::Message(message) => match Event::decode(&message) {
                 Ok(Some(event)) => each(event),
                 Ok(None) => {}
-                Err(error) => wrong = wrong.or(Some(error)),
+                Err(error) => first_error = first_error.or(Some(error)),
             },
             _ => each(Event::Overrun),
         })?;
-        wrong.map_or(Ok(()), |error| Err(error.into()))
+        first_error.map_or(Ok(()), |error| Err(error.into()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the kernel knows of a flow by its protocol.
+//! Protocol state of flows.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, nest, put, put_be32, put_u8};
@@ -14,84 +14,83 @@ const WINDOW_SCALES: [u16; 2] = [2, 3];
 /// `CTA_PROTOINFO_TCP_FLAGS_ORIGINAL` and `_REPLY`.
 const FLAGS: [u16; 2] = [4, 5];
 
-/// `CTA_PROTOINFO_SCTP_STATE` and those that follow it.
+/// `CTA_PROTOINFO_SCTP_*` attributes.
 const SCTP_STATE: u16 = 1;
 const VTAG_ORIGINAL: u16 = 2;
 const VTAG_REPLY: u16 = 3;
 
-/// What the kernel knows of a flow by its protocol: `CTA_PROTOINFO`.
+/// Protocol state of a flow (`CTA_PROTOINFO`).
 ///
-/// It is of one protocol, and attributes in those of TCP and SCTP that no kernel
-/// has told yet are left out.
+/// Unknown nested attributes of TCP and SCTP are dropped.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum State {
-    /// Of TCP.
+    /// TCP.
     Tcp(Tcp),
-    /// Of SCTP.
+    /// SCTP.
     Sctp(Sctp),
-    /// Of another protocol, such as DCCP.
+    /// Another protocol, such as DCCP.
     Other {
-        /// The type of the attribute.
+        /// Attribute type.
         kind: u16,
-        /// What it holds.
+        /// Attribute value.
         value: Vec<u8>,
     },
 }
 
-/// What the kernel knows of a flow of TCP.
+/// State of a TCP connection.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Tcp {
-    /// How far the connection is.
+    /// State.
     pub state: Option<TcpState>,
-    /// Of whoever began it.
-    pub original: TcpSide,
-    /// Of the other one.
-    pub reply: TcpSide,
+    /// Data of the original direction.
+    pub original: TcpDirection,
+    /// Data of the reply direction.
+    pub reply: TcpDirection,
 }
 
-/// What the kernel knows of one side of a flow of TCP.
+/// Data of one direction of a TCP connection.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub struct TcpSide {
-    /// By how many bits windows are shifted.
+pub struct TcpDirection {
+    /// Window scale, in bits.
     pub window_scale: Option<u8>,
-    /// How its packets are tracked.
+    /// Tracking flags.
     pub flags: Option<TcpFlags>,
 }
 
-/// How packets of one side are tracked: `IP_CT_TCP_FLAG_*`.
+/// Tracking flags of one direction (`IP_CT_TCP_FLAG_*`).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct TcpFlags {
-    /// The flags.
+    /// Flags.
     pub flags: u8,
-    /// Which of them are to be set, when they are set.
+    /// Mask of the flags to change in a request.
     pub mask: u8,
 }
 
-/// How far a connection of TCP is: `enum tcp_conntrack`.
+/// State of a TCP connection (`enum tcp_conntrack`).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct TcpState(pub u8);
 
 impl TcpState {
-    /// Nothing is known.
+    /// No state.
     pub const NONE: Self = Self(0);
-    /// A SYN was seen.
+    /// SYN seen.
     pub const SYN_SENT: Self = Self(1);
-    /// A SYN was answered.
+    /// SYN-ACK seen.
     pub const SYN_RECV: Self = Self(2);
-    /// The connection is made.
+    /// Connection established.
     pub const ESTABLISHED: Self = Self(3);
-    /// A FIN was seen.
+    /// FIN seen.
     pub const FIN_WAIT: Self = Self(4);
-    /// A FIN was acknowledged.
+    /// ACK of the FIN seen.
     pub const CLOSE_WAIT: Self = Self(5);
-    /// The second FIN was seen.
+    /// Second FIN seen.
     pub const LAST_ACK: Self = Self(6);
-    /// The last acknowledgement was seen.
+    /// Last ACK seen.
     pub const TIME_WAIT: Self = Self(7);
-    /// The connection was reset.
+    /// Connection closed, usually by RST.
     pub const CLOSE: Self = Self(8);
-    /// Both sides sent a SYN.
+    /// SYN seen in both directions (simultaneous open).
     pub const SYN_SENT2: Self = Self(9);
 
     /// Returns the name.
@@ -112,39 +111,39 @@ impl TcpState {
     }
 }
 
-/// What the kernel knows of a flow of SCTP.
+/// State of an SCTP association.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Sctp {
-    /// How far the association is.
+    /// State.
     pub state: Option<SctpState>,
-    /// The verification tag of packets of the original direction.
+    /// Verification tag of the original direction.
     pub vtag_original: Option<u32>,
-    /// The verification tag of packets of the reply direction.
+    /// Verification tag of the reply direction.
     pub vtag_reply: Option<u32>,
 }
 
-/// How far an association of SCTP is: `enum sctp_conntrack`.
+/// State of an SCTP association (`enum sctp_conntrack`).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct SctpState(pub u8);
 
 impl SctpState {
-    /// Nothing is known.
+    /// No state.
     pub const NONE: Self = Self(0);
-    /// There is no association.
+    /// No association.
     pub const CLOSED: Self = Self(1);
-    /// An INIT was seen.
+    /// INIT seen.
     pub const COOKIE_WAIT: Self = Self(2);
-    /// A COOKIE ECHO was seen.
+    /// COOKIE ECHO seen.
     pub const COOKIE_ECHOED: Self = Self(3);
-    /// The association is made.
+    /// Association established.
     pub const ESTABLISHED: Self = Self(4);
-    /// A SHUTDOWN of the original direction was seen.
+    /// SHUTDOWN of the original direction seen.
     pub const SHUTDOWN_SENT: Self = Self(5);
-    /// A SHUTDOWN of the reply direction was seen.
+    /// SHUTDOWN of the reply direction seen.
     pub const SHUTDOWN_RECD: Self = Self(6);
-    /// A SHUTDOWN was acknowledged.
+    /// SHUTDOWN ACK seen.
     pub const SHUTDOWN_ACK_SENT: Self = Self(7);
-    /// A HEARTBEAT of another path was seen.
+    /// HEARTBEAT of a secondary path seen.
     pub const HEARTBEAT_SENT: Self = Self(8);
 
     /// Returns the name.
@@ -165,7 +164,7 @@ impl SctpState {
 }
 
 impl State {
-    /// Reads `CTA_PROTOINFO`, which may be empty.
+    /// Decodes `CTA_PROTOINFO`, which may be empty.
     pub(crate) fn decode(info: Attr<'_>) -> Result<Option<Self>, DecodeError> {
         let Some(attr) = info.attrs().next() else {
             return Ok(None);
@@ -182,7 +181,7 @@ impl State {
         Ok(Some(state))
     }
 
-    /// Appends what is nested in `CTA_PROTOINFO`.
+    /// Appends the attributes of `CTA_PROTOINFO`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Tcp(tcp) => nest(out, TCP, |out| tcp.encode(out)),
@@ -213,14 +212,14 @@ impl Tcp {
         if let Some(state) = self.state {
             put_u8(out, TCP_STATE, state.0);
         }
-        let sides = [self.original, self.reply];
-        for (kind, side) in WINDOW_SCALES.into_iter().zip(sides) {
-            if let Some(scale) = side.window_scale {
+        let directions = [self.original, self.reply];
+        for (kind, direction) in WINDOW_SCALES.into_iter().zip(directions) {
+            if let Some(scale) = direction.window_scale {
                 put_u8(out, kind, scale);
             }
         }
-        for (kind, side) in FLAGS.into_iter().zip(sides) {
-            if let Some(TcpFlags { flags, mask }) = side.flags {
+        for (kind, direction) in FLAGS.into_iter().zip(directions) {
+            if let Some(TcpFlags { flags, mask }) = direction.flags {
                 put(out, kind, &[flags, mask]);
             }
         }

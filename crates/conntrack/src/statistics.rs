@@ -1,49 +1,49 @@
-//! What the kernel counts.
+//! Statistics of connection tracking.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::Attrs;
 
 use crate::{Other, wire};
 
-/// What one processor counted since the start of the network namespace.
+/// Statistics of one CPU since the creation of the network namespace.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct CpuStatistics {
-    /// The number of the processor.
+    /// CPU number.
     pub cpu: u16,
     /// Lookups that found a flow.
     pub found: u32,
     /// Packets that could not be tracked.
     pub invalid: u32,
-    /// Flows that were put into the table.
+    /// Flows inserted into the table.
     pub insert: u32,
-    /// Flows that could not be put into the table, as it had the same.
+    /// Failed insertions of flows that existed already.
     pub insert_failed: u32,
-    /// Packets dropped as the table was full, or memory lacked.
+    /// Packets dropped because the table was full or memory was exhausted.
     pub drop: u32,
     /// Flows dropped to make room in a full table.
     pub early_drop: u32,
-    /// Packets of ICMP that could not be tracked.
+    /// ICMP packets that could not be tracked.
     pub error: u32,
-    /// Lookups that began again as the table had changed.
+    /// Lookups restarted because of a table resize.
     pub search_restart: u32,
-    /// Races between flows of the same tuple that were resolved.
+    /// Resolved insertion races between flows with the same tuple.
     pub clash_resolve: u32,
-    /// Flows that found too many others in their place of the table.
+    /// Insertions that failed because the hash bucket had too many entries.
     pub chain_too_long: u32,
-    /// What else the kernel said, as it said it.
+    /// Unknown attributes.
     pub other: Vec<Other>,
 }
 
 impl CpuStatistics {
-    /// Reads the payload of a message.
+    /// Decodes the payload of a message.
     ///
     /// # Errors
     ///
-    /// Bytes that are no statistics.
+    /// The payload is malformed.
     pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let attributes = wire::attributes(payload)?;
-        // The header has the number of the processor in place of a resource.
+        // The resource ID of the header is the CPU number.
         let cpu = match payload {
             [_, _, high, low, ..] => u16::from_be_bytes([*high, *low]),
             _ => 0,
@@ -79,22 +79,22 @@ impl CpuStatistics {
     }
 }
 
-/// How full the table of a network namespace is.
+/// Number of entries in the table of a network namespace.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Usage {
-    /// How many flows there are.
+    /// Number of flows.
     pub entries: u32,
-    /// How many there can be, where the kernel says so (since Linux 5.12).
+    /// Maximum number of flows; `None` before Linux 5.12.
     pub max_entries: Option<u32>,
 }
 
 impl Usage {
-    /// Reads the payload of a message.
+    /// Decodes the payload of a message.
     ///
     /// # Errors
     ///
-    /// Bytes that are no usage.
+    /// The payload is malformed.
     pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let mut usage = Self::default();
         for attr in Attrs::new(wire::attributes(payload)?) {

@@ -1,6 +1,6 @@
-//! The text of `conntrack -L -o extended`.
+//! Formatting like `conntrack -L -o extended`.
 //!
-//! Names are not looked up: addresses, ports and marks are numbers.
+//! Addresses, ports and marks are formatted as numbers, without name resolution.
 
 use std::fmt;
 
@@ -52,7 +52,7 @@ impl fmt::Display for State {
     }
 }
 
-/// Writes one direction of a flow, each part with the blank that ends it.
+/// Writes one direction of a flow, with a space after each part.
 fn direction(
     f: &mut fmt::Formatter<'_>,
     tuple: &Tuple,
@@ -69,9 +69,9 @@ fn direction(
     }
 }
 
-/// Shows a flow as `conntrack -L -o extended` does.
+/// Formats a flow like `conntrack -L -o extended`.
 ///
-/// How long it has been there is left out, as that depends on the time.
+/// The age (`delta-time`) is omitted because it depends on the current time.
 impl fmt::Display for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = match self.family() {
@@ -105,39 +105,39 @@ impl fmt::Display for Flow {
         let mark = marks
             .iter()
             .find(|(status, _)| self.status.contains(*status));
-        f.write_str(mark.map_or("", |(_, words)| words))?;
-        self.rest().fmt(f)
+        f.write_str(mark.map_or("", |(_, text)| text))?;
+        self.attributes().fmt(f)
     }
 }
 
 impl Flow {
-    /// Returns what stands after both directions.
-    fn rest(&self) -> Words {
-        let mut words = Vec::new();
-        let mut say = |name: &str, value: Option<String>| {
-            words.extend(value.map(|value| format!("{name}={value}")));
+    /// Returns the text after both directions.
+    fn attributes(&self) -> SpaceSeparated {
+        let mut items = Vec::new();
+        let mut push = |name: &str, value: Option<String>| {
+            items.extend(value.map(|value| format!("{name}={value}")));
         };
-        say("mark", self.mark.map(|mark| mark.to_string()));
+        push("mark", self.mark.map(|mark| mark.to_string()));
         let extension = self.extension.as_deref();
         let text = |text: Option<&Box<str>>| text.map(ToString::to_string);
-        say(
+        push(
             "secctx",
             text(extension.and_then(|extension| extension.security.as_ref())),
         );
-        say("zone", self.zone.map(|zone| zone.to_string()));
-        say(
+        push("zone", self.zone.map(|zone| zone.to_string()));
+        push(
             "helper",
             text(extension.and_then(|extension| extension.helper.as_ref())),
         );
-        say("use", self.uses.map(|uses| uses.to_string()));
-        Words(words)
+        push("use", self.use_count.map(|count| count.to_string()));
+        SpaceSeparated(items)
     }
 }
 
-/// Words with blanks between them.
-struct Words(Vec<String>);
+/// Displays strings separated by spaces.
+struct SpaceSeparated(Vec<String>);
 
-impl fmt::Display for Words {
+impl fmt::Display for SpaceSeparated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.join(" "))
     }

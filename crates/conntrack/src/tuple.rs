@@ -1,4 +1,4 @@
-//! Tuples: the packets of one direction of a flow.
+//! Tuples: addresses, protocol and ports of one direction of a flow.
 
 use std::net::IpAddr;
 
@@ -7,68 +7,68 @@ use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be16, put_u8};
 
 use crate::{Family, Protocol};
 
-/// `CTA_TUPLE_IP` and those that follow it.
+/// `CTA_TUPLE_*` attributes.
 const IP: u16 = 1;
 const PROTO: u16 = 2;
 const ZONE: u16 = 3;
 
-/// `CTA_IP_V4_SRC` and those that follow it.
+/// `CTA_IP_*` attributes.
 const V4_SOURCE: u16 = 1;
 const V4_DESTINATION: u16 = 2;
 const V6_SOURCE: u16 = 3;
 const V6_DESTINATION: u16 = 4;
 
-/// `CTA_PROTO_NUM` and those that follow it.
+/// `CTA_PROTO_*` attributes.
 const NUMBER: u16 = 1;
 const SOURCE_PORT: u16 = 2;
 const DESTINATION_PORT: u16 = 3;
-/// Of ICMP: the number, type and code.
+/// `CTA_PROTO_ICMP_ID`, `_TYPE` and `_CODE`.
 const ICMP: [u16; 3] = [4, 5, 6];
-/// Of ICMPv6: the number, type and code.
+/// `CTA_PROTO_ICMPV6_ID`, `_TYPE` and `_CODE`.
 const ICMPV6: [u16; 3] = [7, 8, 9];
 
-/// What the packets of one direction of a flow have in common.
+/// Addresses, protocol and ports of the packets of one direction.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Tuple {
-    /// Where they come from.
+    /// Source address.
     pub source: IpAddr,
-    /// Where they go.
+    /// Destination address.
     pub destination: IpAddr,
-    /// The protocol above IP.
+    /// IP protocol.
     pub protocol: Protocol,
-    /// What else tells them from others.
+    /// Transport layer fields.
     pub layer4: Layer4,
-    /// The zone, if it is that of this direction alone.
+    /// Zone of this direction only.
     pub zone: Option<u16>,
 }
 
-/// What tells flows between the same addresses apart.
+/// Transport layer fields of a tuple.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
 pub enum Layer4 {
-    /// Nothing.
+    /// No fields.
     #[default]
     None,
-    /// Ports, or keys of GRE.
+    /// Ports, or GRE keys.
     Ports {
-        /// Of where packets come from.
+        /// Source port.
         source: u16,
-        /// Of where packets go.
+        /// Destination port.
         destination: u16,
     },
-    /// Messages of ICMP or ICMPv6.
+    /// ICMP or ICMPv6.
     Icmp {
-        /// The type of message.
+        /// Message type.
         kind: u8,
-        /// The code.
+        /// Message code.
         code: u8,
-        /// The identifier of echoes.
+        /// Echo identifier.
         id: u16,
     },
 }
 
 impl Tuple {
-    /// Returns the tuple of packets between ports.
+    /// Creates a tuple with ports.
     pub fn ports(protocol: Protocol, from: (IpAddr, u16), to: (IpAddr, u16)) -> Self {
         Self {
             source: from.0,
@@ -82,7 +82,7 @@ impl Tuple {
         }
     }
 
-    /// Returns the family of the addresses.
+    /// Returns the address family.
     pub fn family(&self) -> Family {
         match self.source {
             IpAddr::V4(_) => Family::V4,
@@ -90,15 +90,14 @@ impl Tuple {
         }
     }
 
-    /// Returns the tuple of answers to these packets, if no address is
-    /// translated; it has no zone of its own.
+    /// Returns the tuple of replies without address translation and without a zone.
     ///
     /// ```
     /// use vipline_conntrack::{Protocol, Tuple};
     ///
     /// let (a, b) = (("10.0.0.1".parse()?, 1024), ("10.0.0.2".parse()?, 53));
-    /// let question = Tuple::ports(Protocol::UDP, a, b);
-    /// assert_eq!(question.inverted(), Tuple::ports(Protocol::UDP, b, a));
+    /// let query = Tuple::ports(Protocol::UDP, a, b);
+    /// assert_eq!(query.inverted(), Tuple::ports(Protocol::UDP, b, a));
     /// # Ok::<(), std::net::AddrParseError>(())
     /// ```
     #[must_use]
@@ -128,16 +127,16 @@ impl Tuple {
         }
     }
 
-    /// Tells whether packets come from and go to the same, whatever the zone.
-    pub(crate) fn is_between_the_same(&self, other: &Self) -> bool {
-        let plain = |tuple: &Self| Self {
+    /// Returns whether two tuples are equal except for their zones.
+    pub(crate) fn equals_ignoring_zone(&self, other: &Self) -> bool {
+        let without_zone = |tuple: &Self| Self {
             zone: None,
             ..*tuple
         };
-        plain(self) == plain(other)
+        without_zone(self) == without_zone(other)
     }
 
-    /// Reads what is nested in an attribute such as `CTA_TUPLE_ORIG`.
+    /// Decodes an attribute such as `CTA_TUPLE_ORIG`.
     pub(crate) fn decode(tuple: Attr<'_>) -> Result<Self, DecodeError> {
         let (mut source, mut destination) = (None, None);
         let (mut protocol, mut layer4, mut zone) = (None, Layer4::None, None);
@@ -155,14 +154,13 @@ impl Tuple {
                     }
                 }
                 PROTO => {
-                    let (number, what) = Layer4::decode(attr.attrs())?;
-                    (protocol, layer4) = (number, what);
+                    (protocol, layer4) = Layer4::decode(attr.attrs())?;
                 }
                 ZONE => zone = Some(attr.be16()?),
                 _ => {}
             }
         }
-        let missing = |what| move || DecodeError::new(what, tuple.kind, tuple.value.len());
+        let missing = |expected| move || DecodeError::new(expected, tuple.kind, tuple.value.len());
         Ok(Self {
             source: source.ok_or_else(missing("tuple with a source"))?,
             destination: destination.ok_or_else(missing("tuple with a destination"))?,
@@ -189,7 +187,7 @@ impl Tuple {
 }
 
 impl Layer4 {
-    /// Returns that of answers.
+    /// Returns the fields of replies.
     fn inverted(self, protocol: Protocol) -> Self {
         match self {
             Self::None => Self::None,
@@ -201,7 +199,7 @@ impl Layer4 {
                 destination: source,
             },
             Self::Icmp { kind, code, id } => Self::Icmp {
-                kind: answer(protocol, kind),
+                kind: reply_type(protocol, kind),
                 code,
                 id,
             },
@@ -258,15 +256,15 @@ impl Layer4 {
     }
 }
 
-/// Returns the type of the answer to a type of message.
-fn answer(protocol: Protocol, kind: u8) -> u8 {
+/// Returns the ICMP type of the reply to an ICMP type.
+fn reply_type(protocol: Protocol, kind: u8) -> u8 {
     match (protocol, kind) {
         (Protocol::ICMP, 8) => 0,
         (Protocol::ICMP, 0) => 8,
-        // Timestamps, information and masks of addresses.
+        // Timestamp, information and address mask.
         (Protocol::ICMP, 13 | 15 | 17) => kind + 1,
         (Protocol::ICMP, 14 | 16 | 18) => kind - 1,
-        // Echoes and information about nodes.
+        // Echo and node information.
         (Protocol::ICMPV6, 128 | 139) => kind + 1,
         (Protocol::ICMPV6, 129 | 140) => kind - 1,
         _ => kind,
@@ -287,7 +285,7 @@ fn address(attr: Attr<'_>) -> Result<IpAddr, DecodeError> {
     .map_err(|_| attr.error("address"))
 }
 
-/// Appends those addresses that there are.
+/// Appends `CTA_TUPLE_IP` with the given addresses.
 pub(crate) fn put_addresses(out: &mut Vec<u8>, source: Option<IpAddr>, to: Option<IpAddr>) {
     nest(out, IP, |out| {
         for (address, v4, v6) in [
@@ -303,7 +301,7 @@ pub(crate) fn put_addresses(out: &mut Vec<u8>, source: Option<IpAddr>, to: Optio
     });
 }
 
-/// Appends a protocol and those ports that there are.
+/// Appends `CTA_TUPLE_PROTO` with a protocol and the given ports.
 pub(crate) fn put_ports(out: &mut Vec<u8>, protocol: Protocol, ports: [Option<u16>; 2]) {
     nest(out, PROTO, |out| {
         put_u8(out, NUMBER, protocol.0);

@@ -1,11 +1,11 @@
-//! Messages of Linux 6.18 beside what conntrack 1.4.7 printed of them.
+//! Messages of Linux 6.18 and the output of conntrack 1.4.7 for each.
 //!
-//! Recorded in namespaces of their own (`unshare -n`), one flow at a time, by
+//! Recorded in new network namespaces (`unshare -n`), one flow at a time, by
 //! `strace -e trace=recvmsg -e read=all conntrack -L -o extended`, and
 //! `conntrack -L expect` for `expectations.hex`.
-//! Each line of bytes is a message after how the flow was made and what was
-//! printed; sequence numbers and ports of netlink are zeros.
-//! Flows made by packets were counted, as `net.netfilter.nf_conntrack_acct` was 1.
+//! Each message follows the command that created the flow and the output; sequence
+//! numbers and netlink port IDs are 0.
+//! Flows of packets have counters because `net.netfilter.nf_conntrack_acct` was 1.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use vipline_conntrack::{Event, Expectation, Flow, Protocol, Sctp, SctpState, State, Status};
@@ -17,10 +17,10 @@ const EXPECTATIONS: &str = include_str!("captures/expectations.hex");
 
 /// `struct nfgenmsg`.
 const HEADER: usize = 4;
-/// `CTA_SEQ_ADJ_ORIG` and `_REPLY`: empty where no number is changed.
+/// `CTA_SEQ_ADJ_ORIG` and `_REPLY`: empty without an adjustment.
 const ADJUSTMENTS: [u16; 2] = [15, 16];
 
-/// A message, how its flow was made, and what was printed of it.
+/// A message, the command that created its flow, and the output of `conntrack`.
 struct Capture {
     made: &'static str,
     printed: String,
@@ -48,7 +48,7 @@ fn captures(text: &'static str) -> Vec<Capture> {
         };
         Capture {
             made: made.strip_prefix("# ").unwrap(),
-            // How long it was there depends on the time.
+            // The age depends on the time.
             printed: printed[2..].replace(" delta-time=0", ""),
             bytes: self::bytes(bytes),
         }
@@ -63,7 +63,7 @@ fn bytes(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Returns the flow of which that is said how it was made.
+/// Returns the flow that was created by a command with this text.
 #[track_caller]
 fn flow(made: &str) -> Flow {
     let captures = captures(FLOWS);
@@ -75,7 +75,7 @@ fn flow(made: &str) -> Flow {
     flow
 }
 
-/// What a message says, whatever the order.
+/// Returns the attributes of a message in a canonical order.
 fn content(payload: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let attrs = Attrs::new(&payload[HEADER..]).map(Result::unwrap);
     let said = attrs.filter(|attr| !ADJUSTMENTS.contains(&attr.kind) || !attr.value.is_empty());
@@ -85,7 +85,7 @@ fn content(payload: &[u8]) -> Vec<(u16, Vec<u8>)> {
 }
 
 #[test]
-fn what_is_read_prints_as_the_program_printed_it() {
+fn decoded_flows_are_formatted_like_the_output_of_conntrack() {
     for capture in captures(FLOWS) {
         assert_eq!(
             capture.flow().to_string(),
@@ -97,7 +97,7 @@ fn what_is_read_prints_as_the_program_printed_it() {
 }
 
 #[test]
-fn what_is_read_says_the_same_when_it_is_written() {
+fn decoded_flows_encode_to_the_same_attributes() {
     for capture in captures(FLOWS) {
         let (flow, mut again) = (capture.flow(), Vec::new());
         flow.encode(&mut again);
@@ -111,7 +111,7 @@ fn what_is_read_says_the_same_when_it_is_written() {
 }
 
 #[test]
-fn no_start_of_a_message_makes_a_panic() {
+fn decoding_a_truncated_message_does_not_panic() {
     for capture in captures(FLOWS) {
         let payload = capture.message().payload;
         for length in 0..payload.len() {
@@ -121,7 +121,7 @@ fn no_start_of_a_message_makes_a_panic() {
 }
 
 #[test]
-fn translated_flows_have_other_replies() {
+fn translated_flows_have_translated_reply_tuples() {
     let to_backend = flow("--dst-nat");
     assert!(to_backend.is_translated());
     assert!(to_backend.status.contains(Status::DST_NAT));
@@ -135,7 +135,7 @@ fn translated_flows_have_other_replies() {
 }
 
 #[test]
-fn zones_are_of_both_directions_or_of_one() {
+fn a_zone_applies_to_both_directions_or_to_one() {
     let both = flow("-w 5");
     assert_eq!((both.zone, both.zone_id()), (Some(5), 5));
     let original = flow("--orig-zone 6");
@@ -147,7 +147,7 @@ fn zones_are_of_both_directions_or_of_one() {
 }
 
 #[test]
-fn what_few_flows_have_is_read() {
+fn optional_extensions_are_decoded() {
     let extension = |flow: Flow| *flow.extension.unwrap();
     let labels = extension(flow("label 69")).labels.unwrap();
     let set: Vec<u16> = (0..200).filter(|label| labels.contains(*label)).collect();
@@ -169,7 +169,7 @@ fn what_few_flows_have_is_read() {
 }
 
 #[test]
-fn a_message_of_a_dump_is_one_of_a_change() {
+fn a_dumped_message_decodes_as_an_update_event() {
     for capture in captures(FLOWS) {
         let event = Event::decode(&capture.message()).unwrap().unwrap();
         assert_eq!(event, Event::Update(capture.flow().into()));
@@ -179,7 +179,7 @@ fn a_message_of_a_dump_is_one_of_a_change() {
 }
 
 #[test]
-fn an_expectation_is_read() {
+fn an_expectation_is_decoded() {
     let [capture] = captures(EXPECTATIONS).try_into().ok().unwrap();
     let expected = Expectation::decode(capture.message().payload).unwrap();
     let printed = capture.printed;

@@ -1,7 +1,6 @@
-//! Flows of a real kernel, judged by the program `conntrack` beside our own view.
+//! Tests against the running kernel, compared with the output of `conntrack`.
 //!
-//! Each test has a network namespace of its own; a program that is missing is
-//! a failure.
+//! Each test runs in a new network namespace and fails if a program is missing.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -22,14 +21,14 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 
 use vipline_conntrack::{
-    Change, CpuStatistics, Deleted, Error, Family, Filter, Flow, Key, Labels, Layer4, Protocol,
-    Sctp, SctpState, Side, State, Status, Tcp, TcpState, Tuple,
+    CpuStatistics, Deleted, Error, Family, Filter, Flow, Key, Labels, Layer4, Protocol, Sctp,
+    SctpState, State, Status, Tcp, TcpState, Tuple, TupleFilter, Update,
 };
 
 use lab::{Lab, complete, keys, mixed, refused, texts, udp};
 
-/// Flows as the program makes them: of each protocol that it knows, with and
-/// without answers, marked, translated and in zones.
+/// Arguments with which `conntrack` creates flows: of each protocol, with and without
+/// replies, marked, translated and in zones.
 const FLOWS: &[&str] = &[
     "-p tcp -s 10.0.0.1 -d 10.0.0.2 --sport 1 --dport 80 --state ESTABLISHED -u ASSURED",
     "-p tcp -s 10.0.0.1 -d 10.0.0.2 --sport 2 --dport 80 --state SYN_SENT",
@@ -54,8 +53,8 @@ const FLOWS: &[&str] = &[
     "-p tcp -s fd00::1 -d fd00::2 --sport 18 --dport 80 --state SYN_SENT --dst-nat fd00::9",
 ];
 
-/// Makes the flows by the program.
-fn made_by_the_program() -> Lab {
+/// Creates the flows by `conntrack`.
+fn created_by_conntrack() -> Lab {
     let lab = Lab::new();
     for flow in FLOWS {
         lab.conntrack(&format!("-I {flow} -t 1000"));
@@ -64,8 +63,8 @@ fn made_by_the_program() -> Lab {
 }
 
 #[test]
-fn what_the_program_makes_is_what_we_print() {
-    let mut lab = made_by_the_program();
+fn flows_created_by_conntrack_are_dumped_and_formatted() {
+    let mut lab = created_by_conntrack();
     let all = lab.all();
     assert_eq!(all.len(), FLOWS.len());
     assert_eq!(texts(&all), lab.printed(""));
@@ -74,7 +73,7 @@ fn what_the_program_makes_is_what_we_print() {
     assert_eq!(all.iter().filter(|flow| flow.is_translated()).count(), 3);
     let sctp = |flow: &&Flow| flow.original.source_port() == Some(10);
     let sctp = all.iter().find(sctp).unwrap();
-    // The program gives tags in the byte order of the machine.
+    // `conntrack` sends verification tags in host byte order.
     let told = Sctp {
         state: Some(SctpState::ESTABLISHED),
         vtag_original: Some(1_u32.to_be()),
@@ -84,11 +83,11 @@ fn what_the_program_makes_is_what_we_print() {
 }
 
 #[test]
-fn what_packets_are_counted_is_what_we_print() {
+fn counters_are_dumped_and_formatted() {
     let mut lab = Lab::new();
     let setting = "/proc/sys/net/netfilter/nf_conntrack_acct";
     lab.netns.run(|| std::fs::write(setting, "1")).unwrap();
-    // Connections are tracked where rules ask for it.
+    // Connections are tracked only if a rule requires that.
     let rules =
         "table ip t {\nchain c { type filter hook output priority 0\nct state new accept\n}\n}";
     lab.succeeds("nft", &["-f", "-"], rules);
@@ -105,8 +104,8 @@ fn what_packets_are_counted_is_what_we_print() {
 }
 
 #[test]
-fn what_we_make_of_flows_is_what_the_program_prints_of_them() {
-    let (mut theirs, mut ours) = (made_by_the_program(), Lab::new());
+fn created_flows_equal_the_flows_created_by_conntrack() {
+    let (mut theirs, mut ours) = (created_by_conntrack(), Lab::new());
     let flows = theirs.all();
     assert_eq!(ours.client.create_all(flows).unwrap(), FLOWS.len());
     assert_eq!(ours.printed(""), theirs.printed(""));
@@ -120,7 +119,7 @@ fn what_we_make_of_flows_is_what_the_program_prints_of_them() {
 }
 
 #[test]
-fn a_flow_of_tcp_has_the_state_that_it_is_made_with() {
+fn a_tcp_flow_is_created_with_its_state() {
     let mut lab = Lab::new();
     let mut flow = mixed(1).remove(0);
     flow.state = Some(State::Tcp(Tcp {
@@ -138,7 +137,7 @@ fn a_flow_of_tcp_has_the_state_that_it_is_made_with() {
 }
 
 #[test]
-fn labels_are_those_of_rules() {
+fn labels_set_by_rules_are_dumped() {
     let mut lab = Lab::new();
     let rules = "table ip t {\nchain c { type filter hook output priority 0\nct label set 69\n}\n}";
     lab.succeeds("nft", &["-f", "-"], rules);
@@ -163,7 +162,7 @@ fn labels_are_those_of_rules() {
 }
 
 #[test]
-fn a_helper_announces_a_flow() {
+fn a_helper_creates_an_expectation() {
     let mut lab = Lab::new();
     let rules = "table ip t {\nct helper h { type \"ftp\" protocol tcp; }\n\
                  chain c { type filter hook output priority 0\ntcp dport 21 ct helper set \"h\"\n}\n}";
@@ -172,7 +171,7 @@ fn a_helper_announces_a_flow() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 21)).unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut server, _) = listener.accept().unwrap();
-        // The helper looks at lines that follow one.
+        // The helper parses only lines after a complete one.
         for line in ["USER x\r\n", "PORT 127,0,0,1,4,5\r\n"] {
             client.write_all(line.as_bytes()).unwrap();
             server.read_exact(&mut vec![0; line.len()]).unwrap();
@@ -206,7 +205,7 @@ fn a_helper_announces_a_flow() {
 }
 
 #[test]
-fn a_flow_is_deleted_once_and_only_by_its_id() {
+fn a_flow_with_another_id_is_not_deleted() {
     let mut lab = Lab::with([udp(1), udp(2)]);
     let flow = lab.client.flow(&udp(1).key()).unwrap().unwrap();
     let key = flow.key();
@@ -234,7 +233,7 @@ fn a_flow_is_deleted_once_and_only_by_its_id() {
 }
 
 #[test]
-fn many_flows_are_deleted_in_few_messages_whatever_of_them_is_missing() {
+fn many_flows_are_deleted_in_few_datagrams_even_if_some_are_missing() {
     let mut lab = Lab::with((0..1000).map(udp));
     let before = lab.client.counters().sends;
     let outcome = lab
@@ -253,27 +252,27 @@ fn many_flows_are_deleted_in_few_messages_whatever_of_them_is_missing() {
 }
 
 #[test]
-fn what_is_no_flow_is_refused_and_the_others_are_deleted() {
+fn an_invalid_key_is_rejected_and_all_other_flows_are_deleted() {
     let mut lab = Lab::with([udp(1), udp(2)]);
-    // The kernel knows no flows of UDP without ports.
+    // The kernel rejects UDP flows without ports.
     let mut without = udp(1).key();
     without.original.layer4 = Layer4::None;
     let (count, first) = refused(lab.client.delete_all([udp(1).key(), without, udp(3).key()]));
     assert_eq!((count, first[0].key), (1, without));
     assert_eq!(lab.only().original, udp(2).original);
-    let change = Change::new().mark(u32::MAX, 7);
+    let change = Update::new().mark(7, u32::MAX);
     let updated = lab.client.update_all([without, udp(2).key()], change);
     assert_eq!(refused(updated).0, 1);
     assert_eq!(lab.only().mark, Some(7));
 }
 
 #[test]
-fn a_change_changes_the_bits_of_its_mask_and_the_timeout() {
+fn an_update_sets_the_masked_mark_bits_and_the_timeout() {
     let mut lab = Lab::with([udp(1), udp(2), udp(3)]);
     let key = |number| udp(number).key();
-    let change = Change::new().mark(u32::MAX, 0xff00);
+    let change = Update::new().mark(0xff00, u32::MAX);
     lab.client.update(&key(1), change).unwrap();
-    let change = Change::new().mark(0xf0, 0xabcd).timeout(5000);
+    let change = Update::new().mark(0xabcd, 0xf0).timeout(5000);
     assert_eq!(
         lab.client
             .update_all([key(1), key(2), key(8)], change)
@@ -296,11 +295,11 @@ fn a_change_changes_the_bits_of_its_mask_and_the_timeout() {
 }
 
 #[test]
-fn a_timeout_that_is_fixed_is_refused_and_no_lack_of_a_privilege() {
+fn an_update_of_a_fixed_timeout_is_not_reported_as_a_missing_capability() {
     let mut fixed = udp(1);
     fixed.status |= Status::FIXED_TIMEOUT;
     let mut lab = Lab::with([fixed.clone(), udp(2)]);
-    let change = Change::new().timeout(5000);
+    let change = Update::new().timeout(5000);
     let error = lab.client.update(&fixed.key(), change).unwrap_err();
     let text = "update udp src=10.0.0.1 dst=10.0.0.2 sport=1 dport=53: ";
     assert!(error.to_string().starts_with(text), "{error}");
@@ -313,7 +312,7 @@ fn a_timeout_that_is_fixed_is_refused_and_no_lack_of_a_privilege() {
 }
 
 #[test]
-fn refusals_are_counted_and_the_first_ones_named() {
+fn rejected_changes_are_counted_and_the_first_ones_listed() {
     let mut lab = Lab::with((100..200).map(udp));
     let again = lab.client.create_all((0..300).map(udp));
     let text = again.as_ref().unwrap_err().to_string();
@@ -321,10 +320,10 @@ fn refusals_are_counted_and_the_first_ones_named() {
     assert!(text.ends_with("; and 97 more"), "{text}");
     assert!(again.as_ref().unwrap_err().is_already_exists(), "{text}");
     let (count, first) = refused(again);
-    assert_eq!((count, first.len()), (100, Error::KEPT));
+    assert_eq!((count, first.len()), (100, Error::MAX_REPORTED_ERRORS));
     assert_eq!(first[0].key, udp(100).key());
     assert_eq!(lab.all().len(), 300);
-    // Without a timeout it is none that the kernel makes.
+    // The kernel rejects a creation without a timeout.
     let mut without = udp(1000);
     without.timeout = None;
     let (count, first) = refused(lab.client.create_all([without.clone(), udp(1001)]));
@@ -334,7 +333,7 @@ fn refusals_are_counted_and_the_first_ones_named() {
 }
 
 #[test]
-fn what_is_counted_is_what_the_program_prints() {
+fn statistics_and_usage_equal_the_output_of_conntrack() {
     let mut lab = Lab::with((0..300).map(udp));
     let usage = lab.client.usage().unwrap();
     assert_eq!(usage.entries, 300);
@@ -366,11 +365,11 @@ fn what_is_counted_is_what_the_program_prints() {
     assert_eq!(ours, theirs.lines().map(words).collect::<Vec<_>>());
 }
 
-/// How many flows a table of a busy machine has.
+/// Number of flows of a busy node.
 const MANY: u32 = 100_000;
 
-/// Returns one of many flows: every hundredth one goes to port 53, every tenth is
-/// of TCP, every seventh unanswered.
+/// Returns one of many flows: 1 % with port 53, 10 % of TCP, every seventh without a
+/// reply.
 fn one_of(number: u32) -> Flow {
     let mut flow = udp(0);
     let address = Ipv4Addr::from_bits(Ipv4Addr::new(10, 8, 0, 0).to_bits() + number / 1000);
@@ -393,54 +392,54 @@ fn one_of(number: u32) -> Flow {
     flow
 }
 
-/// Tells whether the line of a flow is one that is meant.
+/// Returns whether the line of a flow matches a filter.
 type ByHand = fn(&str) -> bool;
 
-/// Tells whether the line of a flow says something, the first time or the second.
-fn says(line: &str, nth: usize, word: &str) -> bool {
+/// Returns whether the `nth` value of a key in the line of a flow is that of `word`.
+fn has_value(line: &str, nth: usize, word: &str) -> bool {
     let (key, _) = word.split_once('=').unwrap();
     let of_key = |text: &&str| text.split_once('=').is_some_and(|(each, _)| each == key);
     line.split(' ').filter(of_key).nth(nth) == Some(word)
 }
 
 #[test]
-fn a_large_table_is_filtered_as_by_hand_and_a_hundred_thousand_refusals_are_one_error() {
+fn filters_select_the_right_flows_of_a_large_table_and_many_rejections_are_one_error() {
     let mut lab = Lab::new();
     let all = || (0..MANY).map(one_of);
     assert_eq!(lab.client.create_all(all()).unwrap(), 100_000);
     let (count, first) = refused(lab.client.create_all(all()));
-    assert_eq!((count, first.len()), (100_000, Error::KEPT));
+    assert_eq!((count, first.len()), (100_000, Error::MAX_REPORTED_ERRORS));
 
     let listed = lab.printed("");
     assert_eq!(listed.len(), 100_000);
     let all = Filter::new();
     let udp = all.family(Family::V4).protocol(Protocol::UDP);
-    let dns = udp.original(Side::new().destination_port(53));
-    let side = |address: &str| Side::new().source(address.parse().unwrap());
+    let dns = udp.original(TupleFilter::new().destination_port(53));
+    let side = |address: &str| TupleFilter::new().source(address.parse().unwrap());
     let by_hand: [(Filter, ByHand); 6] = [
         (dns, |line| {
-            line.contains(" udp ") && says(line, 0, "dport=53")
+            line.contains(" udp ") && has_value(line, 0, "dport=53")
         }),
         (all.family(Family::V4).protocol(Protocol::TCP), |line| {
             line.contains(" tcp ")
         }),
         (all.original(side("10.8.0.7")), |line| {
-            says(line, 0, "src=10.8.0.7")
+            has_value(line, 0, "src=10.8.0.7")
         }),
         (all.reply(side("10.1.0.9")), |line| {
-            says(line, 1, "src=10.1.0.9")
+            has_value(line, 1, "src=10.1.0.9")
         }),
-        (all.status(Status::SEEN_REPLY, Status::empty()), |line| {
+        (all.status(Status::empty(), Status::SEEN_REPLY), |line| {
             line.contains("[UNREPLIED]")
         }),
-        (all.mark(u32::MAX, 7), |line| says(line, 0, "mark=7")),
+        (all.mark(7, u32::MAX), |line| has_value(line, 0, "mark=7")),
     ];
     for (filter, is_meant) in by_hand {
         let meant = listed.iter().filter(|line| is_meant(line));
         let meant: Vec<_> = meant.cloned().collect();
         let some = 500..20_000;
         assert!(some.contains(&meant.len()), "{filter:?}: {}", meant.len());
-        // Not compared by a macro, which would print them all.
+        // `assert_eq!` would print all flows.
         assert!(texts(&lab.flows(&filter)) == meant, "{filter:?}");
     }
     let ours = lab.flows(&dns);

@@ -1,5 +1,5 @@
-//! Laws: what is encoded is read as the same, filters mean what they say, and
-//! no bytes make a panic.
+//! Properties: encoding round-trips, filters select by their conditions, and decoding
+//! never panics.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,9 +9,9 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use vipline_conntrack::{
-    Adjustment, Counters, CpuStatistics, Event, Expectation, Extension, Family, Filter, Flow,
-    Labels, Layer4, Other, Protocol, Sctp, SctpState, Side, State, Status, Synproxy, Tcp, TcpFlags,
-    TcpSide, TcpState, Timestamps, Tuple, Usage,
+    Counters, CpuStatistics, Event, Expectation, Extension, Family, Filter, Flow, Labels, Layer4,
+    Other, Protocol, Sctp, SctpState, SeqAdj, State, Status, Synproxy, Tcp, TcpDirection, TcpFlags,
+    TcpState, Timestamps, Tuple, TupleFilter, Usage,
 };
 use vipline_netlink::attr::nest;
 use vipline_netlink::message::Message;
@@ -51,9 +51,9 @@ fn tuple() -> impl Strategy<Value = Tuple> {
     )
 }
 
-fn side() -> impl Strategy<Value = TcpSide> {
+fn side() -> impl Strategy<Value = TcpDirection> {
     let flags = any::<(u8, u8)>().prop_map(|(flags, mask)| TcpFlags { flags, mask });
-    (option::of(any::<u8>()), option::of(flags)).prop_map(|(window_scale, flags)| TcpSide {
+    (option::of(any::<u8>()), option::of(flags)).prop_map(|(window_scale, flags)| TcpDirection {
         window_scale,
         flags,
     })
@@ -74,7 +74,7 @@ fn state() -> impl Strategy<Value = State> {
             vtag_original,
             vtag_reply,
         })),
-        // That of DCCP, and others that may come.
+        // DCCP, and unknown protocols.
         (select(vec![2_u16, 4, 300]), bytes())
             .prop_map(|(kind, value)| State::Other { kind, value }),
     ]
@@ -88,17 +88,17 @@ fn text() -> impl Strategy<Value = Option<Box<str>>> {
     option::of("[^\0]{0,20}".prop_map(Into::into))
 }
 
-fn adjustment() -> impl Strategy<Value = Option<Adjustment>> {
+fn adjustment() -> impl Strategy<Value = Option<SeqAdj>> {
     option::of(
-        any::<[u32; 3]>().prop_map(|[position, before, after]| Adjustment {
-            position,
-            before,
-            after,
+        any::<[u32; 3]>().prop_map(|[correction_pos, offset_before, offset_after]| SeqAdj {
+            correction_pos,
+            offset_before,
+            offset_after,
         }),
     )
 }
 
-/// Takes what a strategy gives into an extension.
+/// Returns an extension with one generated field.
 fn with<T>(value: T, set: impl FnOnce(&mut Extension, T)) -> Extension {
     let mut extension = Extension::default();
     set(&mut extension, value);
@@ -112,7 +112,7 @@ prop_compose! {
         (helper, security) in (text(), text()),
         helper_info in option::of(bytes()),
         labels in option::of(bytes().prop_map(Labels)),
-        (original_adjustment, reply_adjustment) in (adjustment(), adjustment()),
+        (original_seq_adj, reply_seq_adj) in (adjustment(), adjustment()),
         synproxy in option::of(any::<[u32; 3]>()),
         other in vec((select(vec![6_u16, 13, 17, 27, 4000]), bytes()), 0..3),
     ) -> Option<Box<Extension>> {
@@ -123,8 +123,8 @@ prop_compose! {
             extension.security = security;
             extension.helper_info = helper_info;
             extension.labels = labels;
-            extension.original_adjustment = original_adjustment;
-            extension.reply_adjustment = reply_adjustment;
+            extension.original_seq_adj = original_seq_adj;
+            extension.reply_seq_adj = reply_seq_adj;
             extension.synproxy = synproxy.map(|[isn, its, tsoff]| Synproxy { isn, its, tsoff });
             let other = other.into_iter();
             extension.other = other.map(|(kind, value)| Other { kind, value }).collect();
@@ -146,14 +146,14 @@ prop_compose! {
         let mut flow = Flow::new(original, reply);
         (flow.zone, flow.state, flow.extension) = (zone, state, extension);
         flow.status = Status::from_bits_retain(status);
-        [flow.timeout, flow.mark, flow.id, flow.uses] = numbers;
+        [flow.timeout, flow.mark, flow.id, flow.use_count] = numbers;
         let counted = |(packets, bytes)| Counters { packets, bytes };
         [flow.original_counters, flow.reply_counters] = counters.map(|one| one.map(counted));
         flow
     }
 }
 
-/// Addresses of which there are so few that filters meet them.
+/// Generates few different addresses, so filters match often.
 fn near(is_v6: bool) -> impl Strategy<Value = IpAddr> {
     (0_u8..2).prop_map(move |host| match is_v6 {
         true => Ipv6Addr::from(u128::from(host)).into(),
@@ -199,8 +199,8 @@ prop_compose! {
         destination in option::weighted(0.2, any::<bool>().prop_flat_map(near)),
         source_port in option::weighted(0.2, 0_u16..2),
         destination_port in option::weighted(0.2, 0_u16..2),
-    ) -> Side {
-        let mut side = Side::new();
+    ) -> TupleFilter {
+        let mut side = TupleFilter::new();
         (side.source, side.destination) = (source, destination);
         (side.source_port, side.destination_port) = (source_port, destination_port);
         side
@@ -219,20 +219,20 @@ prop_compose! {
         let mut filter = Filter::new().original(original).reply(reply);
         (filter.family, filter.protocol, filter.zone) = (family, protocol, zone);
         let flags = Status::from_bits_retain;
-        filter.status = status.map(|(mask, value)| (flags(mask), flags(value)));
+        filter.status = status.map(|(value, mask)| (flags(value), flags(mask)));
         filter.mark = mark;
         filter
     }
 }
 
-/// Tells whether bits of a mask are as they should be, one by one.
+/// Compares masked bits one by one.
 fn has_bits(number: u32, mask: u32, value: u32) -> bool {
     let bit = |number: u32, place: u32| number >> place & 1;
     let mut of_mask = (0..32).filter(|place| bit(mask, *place) == 1);
     of_mask.all(|place| bit(number, place) == bit(value, place))
 }
 
-/// Returns why a flow is not meant, each part of the filter by itself.
+/// Returns the conditions of a filter that a flow does not match.
 fn reasons(filter: &Filter, flow: &Flow) -> Vec<&'static str> {
     let mut reasons = Vec::new();
     let mut unless = |is: bool, reason| reasons.extend((!is).then_some(reason));
@@ -263,11 +263,11 @@ fn reasons(filter: &Filter, flow: &Flow) -> Vec<&'static str> {
             }
         }
     }
-    if let Some((mask, value)) = filter.status {
+    if let Some((value, mask)) = filter.status {
         let bits = [flow.status, mask, value].map(|status| status.bits());
         unless(has_bits(bits[0], bits[1], bits[2]), "status");
     }
-    if let Some((mask, value)) = filter.mark {
+    if let Some((value, mask)) = filter.mark {
         unless(has_bits(flow.mark.unwrap_or(0), mask, value), "mark");
     }
     if let Some(zone) = filter.zone {
@@ -278,7 +278,7 @@ fn reasons(filter: &Filter, flow: &Flow) -> Vec<&'static str> {
     reasons
 }
 
-/// Bytes that are a few attributes, nested ones among them.
+/// Generates a few attributes, some of them nested.
 fn attributes() -> impl Strategy<Value = Vec<u8>> {
     let leaf = bytes().boxed();
     let nested = leaf.prop_recursive(3, 40, 5, |inner| {
@@ -293,7 +293,7 @@ fn attributes() -> impl Strategy<Value = Vec<u8>> {
     nested.prop_map(|attrs| [vec![2, 0, 0, 0], attrs].concat())
 }
 
-/// The bytes of a flow, of which some are others.
+/// Generates an encoded flow with some changed bytes.
 fn changed() -> impl Strategy<Value = Vec<u8>> {
     let changes = vec((any::<prop::sample::Index>(), any::<u8>()), 0..6);
     (flow(), changes).prop_map(|(flow, changes)| {
@@ -308,7 +308,7 @@ fn changed() -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[test]
-fn attributes_that_say_nothing_make_no_extension() {
+fn empty_attributes_create_no_extension() {
     let addresses = [1, 2].map(|host| IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)));
     let tuple = Tuple::ports(Protocol::UDP, (addresses[0], 1), (addresses[1], 53));
     let flow = Flow::new(tuple, tuple.inverted());
@@ -321,14 +321,14 @@ fn attributes_that_say_nothing_make_no_extension() {
 
 proptest! {
     #[test]
-    fn a_flow_is_read_from_its_bytes(flow in flow()) {
+    fn a_flow_round_trips(flow in flow()) {
         let mut out = Vec::new();
         flow.encode(&mut out);
         prop_assert_eq!(Flow::decode(&out).unwrap(), flow);
     }
 
     #[test]
-    fn a_tuple_inverted_twice_is_itself_but_for_its_zone(tuple in tuple()) {
+    fn a_tuple_inverted_twice_equals_itself_except_for_its_zone(tuple in tuple()) {
         let mut plain = tuple;
         plain.zone = None;
         prop_assert_eq!(tuple.inverted().inverted(), plain);
@@ -336,13 +336,13 @@ proptest! {
     }
 
     #[test]
-    fn a_filter_means_what_it_says(filter in filter(), flow in near_flow()) {
+    fn a_filter_matches_if_all_conditions_match(filter in filter(), flow in near_flow()) {
         let reasons = reasons(&filter, &flow);
         prop_assert_eq!(filter.matches(&flow), reasons.is_empty(), "{:?}", reasons);
     }
 
     #[test]
-    fn no_bytes_make_a_panic(payload in prop_oneof![bytes(), attributes(), changed()]) {
+    fn decoding_any_bytes_does_not_panic(payload in prop_oneof![bytes(), attributes(), changed()]) {
         if let Ok(flow) = Flow::decode(&payload) {
             let mut out = Vec::new();
             flow.encode(&mut out);

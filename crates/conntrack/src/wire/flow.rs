@@ -1,24 +1,23 @@
-//! Flows in messages.
+//! Encoding and decoding of flows.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be16, put_be32, put_be64, put_str};
 
 use super::{
-    ADJUSTMENT_ORIGINAL, ADJUSTMENT_REPLY, COUNTERS_ORIGINAL, COUNTERS_REPLY, HELP, ID, LABELS,
-    MARK, PROTOCOL_INFO, SECURITY, STATUS, SYNPROXY, TIMEOUT, TIMESTAMP, TUPLE_MASTER,
+    COUNTERS_ORIGINAL, COUNTERS_REPLY, HELP, ID, LABELS, MARK, PROTOCOL_INFO, SECURITY,
+    SEQ_ADJ_ORIGINAL, SEQ_ADJ_REPLY, STATUS, SYNPROXY, TIMEOUT, TIMESTAMP, TUPLE_MASTER,
     TUPLE_ORIGINAL, TUPLE_REPLY, USE, ZONE, attributes, put_header,
 };
 use crate::{
-    Adjustment, Counters, Extension, Flow, Labels, Other, State, Status, Synproxy, Timestamps,
-    Tuple,
+    Counters, Extension, Flow, Labels, Other, SeqAdj, State, Status, Synproxy, Timestamps, Tuple,
 };
 
 impl Flow {
-    /// Reads the payload of a message.
+    /// Decodes the payload of a message.
     ///
     /// # Errors
     ///
-    /// Bytes that are no flow.
+    /// The payload is malformed or lacks a tuple.
     pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let attributes = attributes(payload)?;
         let (mut original, mut reply) = (None, None);
@@ -29,25 +28,25 @@ impl Flow {
                 TUPLE_REPLY => reply = Some(Tuple::decode(attr)?),
                 _ => {}
             }
-            // The kernel begins with them.
+            // The kernel sends the tuples first.
             if original.is_some() && reply.is_some() {
                 break;
             }
         }
-        let missing = |kind| move || DecodeError::new("flow with its tuples", kind, 0);
+        let missing = |kind| move || DecodeError::new("flow with both tuples", kind, 0);
         let original = original.ok_or_else(missing(TUPLE_ORIGINAL))?;
         let mut flow = Self::new(original, reply.ok_or_else(missing(TUPLE_REPLY))?);
         for attr in Attrs::new(attributes) {
-            flow.take(attr?)?;
+            flow.set(attr?)?;
         }
-        // Attributes that say nothing make none.
+        // Empty attributes create no extension.
         let is_empty = |extension: &Extension| *extension == Extension::default();
         flow.extension = flow.extension.filter(|extension| !is_empty(extension));
         Ok(flow)
     }
 
-    /// Takes an attribute, other than the tuples.
-    fn take(&mut self, attr: Attr<'_>) -> Result<(), DecodeError> {
+    /// Decodes an attribute; ignores tuples.
+    fn set(&mut self, attr: Attr<'_>) -> Result<(), DecodeError> {
         match attr.kind {
             TUPLE_ORIGINAL | TUPLE_REPLY => {}
             STATUS => self.status = Status::from_bits_retain(attr.be32()?),
@@ -56,17 +55,17 @@ impl Flow {
             MARK => self.mark = Some(attr.be32()?),
             COUNTERS_ORIGINAL => self.original_counters = Some(counters(attr)?),
             COUNTERS_REPLY => self.reply_counters = Some(counters(attr)?),
-            USE => self.uses = Some(attr.be32()?),
+            USE => self.use_count = Some(attr.be32()?),
             ID => self.id = Some(attr.be32()?),
             ZONE => self.zone = Some(attr.be16()?),
-            // Without NAT the kernel says so by an empty one.
-            ADJUSTMENT_ORIGINAL | ADJUSTMENT_REPLY if attr.value.is_empty() => {}
-            _ => return self.extension_mut().take(attr),
+            // Without an adjustment the kernel sends an empty attribute.
+            SEQ_ADJ_ORIGINAL | SEQ_ADJ_REPLY if attr.value.is_empty() => {}
+            _ => return self.extension_mut().set(attr),
         }
         Ok(())
     }
 
-    /// Appends the payload that the kernel tells the flow by.
+    /// Appends the payload with which the kernel describes the flow.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_header(out, self.family().number(), 0);
         self.original.encode(out, TUPLE_ORIGINAL);
@@ -78,7 +77,7 @@ impl Flow {
         for (kind, number) in [
             (TIMEOUT, self.timeout),
             (MARK, self.mark),
-            (USE, self.uses),
+            (USE, self.use_count),
             (ID, self.id),
         ] {
             if let Some(number) = number {
@@ -106,7 +105,8 @@ impl Flow {
 }
 
 impl Extension {
-    fn take(&mut self, attr: Attr<'_>) -> Result<(), DecodeError> {
+    /// Decodes an attribute.
+    fn set(&mut self, attr: Attr<'_>) -> Result<(), DecodeError> {
         match attr.kind {
             HELP => {
                 for attr in attr.attrs() {
@@ -119,20 +119,20 @@ impl Extension {
                 }
             }
             TUPLE_MASTER => self.master = Some(Tuple::decode(attr)?),
-            ADJUSTMENT_ORIGINAL => {
-                let [position, before, after] = numbers(attr)?;
-                self.original_adjustment = Some(Adjustment {
-                    position,
-                    before,
-                    after,
+            SEQ_ADJ_ORIGINAL => {
+                let [correction_pos, offset_before, offset_after] = numbers(attr)?;
+                self.original_seq_adj = Some(SeqAdj {
+                    correction_pos,
+                    offset_before,
+                    offset_after,
                 });
             }
-            ADJUSTMENT_REPLY => {
-                let [position, before, after] = numbers(attr)?;
-                self.reply_adjustment = Some(Adjustment {
-                    position,
-                    before,
-                    after,
+            SEQ_ADJ_REPLY => {
+                let [correction_pos, offset_before, offset_after] = numbers(attr)?;
+                self.reply_seq_adj = Some(SeqAdj {
+                    correction_pos,
+                    offset_before,
+                    offset_after,
                 });
             }
             SECURITY => {
@@ -185,13 +185,10 @@ impl Extension {
         if let Some(name) = &self.security {
             nest(out, SECURITY, |out| put_str(out, 1, name));
         }
-        let adjustment = |of: Adjustment| [of.position, of.before, of.after];
+        let seq_adj = |it: SeqAdj| [it.correction_pos, it.offset_before, it.offset_after];
         for (kind, numbers) in [
-            (
-                ADJUSTMENT_ORIGINAL,
-                self.original_adjustment.map(adjustment),
-            ),
-            (ADJUSTMENT_REPLY, self.reply_adjustment.map(adjustment)),
+            (SEQ_ADJ_ORIGINAL, self.original_seq_adj.map(seq_adj)),
+            (SEQ_ADJ_REPLY, self.reply_seq_adj.map(seq_adj)),
             (SYNPROXY, self.synproxy.map(|of| [of.isn, of.its, of.tsoff])),
         ] {
             if let Some(numbers) = numbers {
@@ -234,7 +231,7 @@ fn timestamps(attr: Attr<'_>) -> Result<Timestamps, DecodeError> {
     Ok(timestamps)
 }
 
-/// Reads three numbers that are nested, of the types 1 to 3.
+/// Decodes three nested numbers with the types 1 to 3.
 fn numbers(attr: Attr<'_>) -> Result<[u32; 3], DecodeError> {
     let mut numbers = [0; 3];
     for attr in attr.attrs() {

@@ -1,4 +1,4 @@
-//! Messages of ctnetlink: what is asked, and what the kernel says.
+//! Encoding and decoding of ctnetlink messages.
 //!
 //! The numbers are those of `linux/netfilter/nfnetlink_conntrack.h`.
 
@@ -10,7 +10,7 @@ pub use request::Request;
 
 use vipline_netlink::DecodeError;
 
-/// `CTA_TUPLE_ORIG` and others: attributes of a flow.
+/// `CTA_*` attributes of a flow.
 pub(crate) const TUPLE_ORIGINAL: u16 = 1;
 pub(crate) const TUPLE_REPLY: u16 = 2;
 pub(crate) const STATUS: u16 = 3;
@@ -25,8 +25,8 @@ pub(crate) const USE: u16 = 11;
 pub(crate) const ID: u16 = 12;
 pub(crate) const NAT_DESTINATION: u16 = 13;
 pub(crate) const TUPLE_MASTER: u16 = 14;
-pub(crate) const ADJUSTMENT_ORIGINAL: u16 = 15;
-pub(crate) const ADJUSTMENT_REPLY: u16 = 16;
+pub(crate) const SEQ_ADJ_ORIGINAL: u16 = 15;
+pub(crate) const SEQ_ADJ_REPLY: u16 = 16;
 pub(crate) const ZONE: u16 = 18;
 pub(crate) const SECURITY: u16 = 19;
 pub(crate) const TIMESTAMP: u16 = 20;
@@ -36,11 +36,11 @@ pub(crate) const SYNPROXY: u16 = 24;
 pub(crate) const FILTER: u16 = 25;
 pub(crate) const STATUS_MASK: u16 = 26;
 
-/// `NFNL_SUBSYS_CTNETLINK` and `_EXP`, as the upper byte of the type.
+/// `NFNL_SUBSYS_CTNETLINK` and `_EXP`, the upper byte of the message type.
 const FLOWS: u16 = 1 << 8;
 const EXPECTATIONS: u16 = 2 << 8;
 
-/// `IPCTNL_MSG_CT_NEW` and those that follow it.
+/// `IPCTNL_MSG_CT_*` message types.
 pub(crate) const NEW: u16 = FLOWS;
 pub(crate) const GET: u16 = FLOWS | 1;
 pub(crate) const DELETE: u16 = FLOWS | 2;
@@ -49,17 +49,17 @@ const GET_USAGE: u16 = FLOWS | 5;
 /// `IPCTNL_MSG_EXP_GET`.
 const GET_EXPECTATIONS: u16 = EXPECTATIONS | 1;
 
-/// The length of `struct nfgenmsg`.
+/// Length of `struct nfgenmsg`, in bytes.
 const HEADER: usize = 4;
 
-/// Returns what follows the header of a payload.
+/// Returns the attributes after the header of a payload.
 pub(crate) fn attributes(payload: &[u8]) -> Result<&[u8], DecodeError> {
     payload
         .get(HEADER..)
-        .ok_or_else(|| DecodeError::new("header of nfnetlink", 0, payload.len()))
+        .ok_or_else(|| DecodeError::new("nfnetlink header", 0, payload.len()))
 }
 
-/// Appends a header for a family by its number.
+/// Appends a `struct nfgenmsg`.
 pub(crate) fn put_header(out: &mut Vec<u8>, family: u8, version: u8) {
     out.extend_from_slice(&[family, version, 0, 0]);
 }

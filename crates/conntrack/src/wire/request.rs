@@ -1,4 +1,4 @@
-//! What is asked.
+//! Encoding of requests.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,59 +10,61 @@ use super::{
     MARK_MASK, NAT_DESTINATION, NAT_SOURCE, NEW, PROTOCOL_INFO, STATUS, TIMEOUT, TUPLE_MASTER,
     TUPLE_ORIGINAL, TUPLE_REPLY, ZONE, put_header,
 };
-use crate::{Change, Family, Filter, Flow, Key, Labels, Layer4, Protocol, Status, Tuple};
+use crate::{Family, Filter, Flow, Key, Labels, Layer4, Protocol, Status, Tuple, Update};
 
 /// `NFPROTO_UNSPEC`: all families.
 const ALL: u8 = 0;
-/// The version from which on the kernel heeds the family of a flush.
-const HEED_FAMILY: u8 = 1;
+/// Version of `struct nfgenmsg` from which the kernel applies the family of a flush.
+const VERSION_WITH_FAMILY: u8 = 1;
 
-/// A question to the kernel, or something that it is to do.
+/// A request to the kernel.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Request<'a> {
-    /// Flows; the kernel may tell others than those meant, too.
+    /// Dumps flows; the reply may include flows that do not match the filter.
     Flows(&'a Filter),
-    /// Flows of a family, without any filter that a kernel could refuse.
-    FlowsOf(Option<Family>),
-    /// One flow.
+    /// Dumps the flows of a family, without attributes that old kernels reject.
+    FlowsOfFamily(Option<Family>),
+    /// Gets one flow.
     Flow(&'a Key),
-    /// A flow is to be made.
+    /// Creates a flow.
     Create(&'a Flow),
-    /// A flow is to be changed; the kernel does not heed the id.
-    Update(&'a Key, Change),
-    /// A flow is to be deleted.
+    /// Updates a flow; the kernel ignores the ID.
+    Update(&'a Key, Update),
+    /// Deletes a flow.
     Delete(&'a Key),
-    /// Flows are to be deleted.
+    /// Deletes all matching flows.
     ///
-    /// A kernel that does not know a part of the filter deletes others, too:
-    /// [`Client::flush`](crate::Client::flush) asks before, by [`Request::Probe`].
+    /// A kernel that does not support a condition of the filter deletes other flows,
+    /// too. Therefore [`Client::flush`](crate::Client::flush) first sends
+    /// [`Request::ProbeFlush`].
     Flush(&'a Filter),
-    /// Flows are to be deleted that cannot be: a kernel that deletes by tuples
-    /// says that it did.
-    Probe,
-    /// What each processor counted.
+    /// Flushes flows of a tuple that cannot exist.
+    ///
+    /// Only a kernel that supports flushes by tuple acknowledges the request.
+    ProbeFlush,
+    /// Dumps the statistics of each CPU.
     Statistics,
-    /// How full the table is.
+    /// Gets the number of entries in the table.
     Usage,
-    /// All expectations.
+    /// Dumps all expectations.
     Expectations,
 }
 
 impl Request<'_> {
-    /// Returns the type of the message.
+    /// Returns the message type.
     pub fn ty(&self) -> u16 {
         match self {
-            Self::Flows(_) | Self::FlowsOf(_) | Self::Flow(_) => GET,
+            Self::Flows(_) | Self::FlowsOfFamily(_) | Self::Flow(_) => GET,
             Self::Create(_) | Self::Update(..) => NEW,
-            Self::Delete(_) | Self::Flush(_) | Self::Probe => DELETE,
+            Self::Delete(_) | Self::Flush(_) | Self::ProbeFlush => DELETE,
             Self::Statistics => GET_STATISTICS,
             Self::Usage => GET_USAGE,
             Self::Expectations => GET_EXPECTATIONS,
         }
     }
 
-    /// Returns the flags that are its own.
+    /// Returns the flags in addition to `NLM_F_REQUEST`, `NLM_F_ACK` and `NLM_F_DUMP`.
     pub fn flags(&self) -> u16 {
         match self {
             Self::Create(_) => CREATE | EXCL,
@@ -77,7 +79,7 @@ impl Request<'_> {
                 put_header(out, number(filter.only_family()), 0);
                 filter.encode(out);
             }
-            Self::FlowsOf(family) => put_header(out, number(*family), 0),
+            Self::FlowsOfFamily(family) => put_header(out, number(*family), 0),
             Self::Flow(key) | Self::Delete(key) => put_key(out, key),
             Self::Create(flow) => put_new(out, flow),
             Self::Update(key, change) => {
@@ -85,17 +87,17 @@ impl Request<'_> {
                 if let Some(seconds) = change.timeout {
                     put_be32(out, TIMEOUT, seconds);
                 }
-                if let Some((mask, value)) = change.mark {
+                if let Some((value, mask)) = change.mark {
                     put_be32(out, MARK, value & mask);
-                    // The kernel keeps the bits outside of it.
+                    // The kernel keeps the bits outside of the mask.
                     put_be32(out, MARK_MASK, mask);
                 }
             }
             Self::Flush(filter) => {
-                put_header(out, number(filter.only_family()), HEED_FAMILY);
+                put_header(out, number(filter.only_family()), VERSION_WITH_FAMILY);
                 filter.encode(out);
             }
-            Self::Probe => put_probe(out),
+            Self::ProbeFlush => put_probe(out),
             Self::Statistics | Self::Usage | Self::Expectations => put_header(out, ALL, 0),
         }
     }
@@ -116,19 +118,19 @@ fn put_key(out: &mut Vec<u8>, key: &Key) {
     }
 }
 
-/// Appends a flow that is to be made.
+/// Appends the payload of a creation.
 fn put_new(out: &mut Vec<u8>, flow: &Flow) {
     let nat = flow.status & (Status::SRC_NAT | Status::DST_NAT);
     put_header(out, flow.family().number(), 0);
     flow.original.encode(out, TUPLE_ORIGINAL);
-    // The kernel translates the answer itself when it is told to where.
+    // The kernel derives the translated reply from the NAT attributes.
     let mut reply = flow.reply;
     if !nat.is_empty() {
         reply = flow.original.inverted();
         reply.zone = flow.reply.zone;
     }
     reply.encode(out, TUPLE_REPLY);
-    // What is put into the table is confirmed; NAT the kernel notes itself.
+    // Entries of the table are confirmed; the kernel sets the NAT bits itself.
     let status = (flow.status | Status::CONFIRMED) - nat;
     put_be32(out, STATUS, status.bits());
     if nat.contains(Status::DST_NAT) {
@@ -170,7 +172,7 @@ fn put_new(out: &mut Vec<u8>, flow: &Flow) {
     }
 }
 
-/// Appends to where an address and a port are translated: `CTA_NAT_*`.
+/// Appends the address and the port of a translation (`CTA_NAT_*`).
 fn put_nat(out: &mut Vec<u8>, kind: u16, address: IpAddr, port: Option<u16>) {
     nest(out, kind, |out| {
         match address {
@@ -192,21 +194,20 @@ fn put_nat(out: &mut Vec<u8>, kind: u16, address: IpAddr, port: Option<u16>) {
     });
 }
 
-/// Appends the deletion of flows between no addresses, of a protocol that is
-/// reserved.
+/// Appends a flush of flows between 0.0.0.0 and 0.0.0.0 of the reserved protocol 255.
 ///
-/// A kernel that does not know the filter looks for that one flow.
+/// A kernel without flushes by tuple instead deletes that flow, which does not exist.
 fn put_probe(out: &mut Vec<u8>) {
     const SOURCE_DESTINATION_PROTOCOL: u32 = 0b1011;
-    let nowhere = Ipv4Addr::UNSPECIFIED.into();
+    let unspecified = Ipv4Addr::UNSPECIFIED.into();
     let tuple = Tuple {
-        source: nowhere,
-        destination: nowhere,
+        source: unspecified,
+        destination: unspecified,
         protocol: Protocol(255),
         layer4: Layer4::None,
         zone: None,
     };
-    put_header(out, Family::V4.number(), HEED_FAMILY);
+    put_header(out, Family::V4.number(), VERSION_WITH_FAMILY);
     tuple.encode(out, TUPLE_ORIGINAL);
     nest(out, FILTER, |out| {
         put_u32(out, 1, SOURCE_DESTINATION_PROTOCOL);

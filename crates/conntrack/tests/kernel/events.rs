@@ -1,41 +1,41 @@
-//! Events: flows that come, change and go, and too many of them.
+//! Tests of events and of their loss.
 
 use std::time::{Duration, Instant};
 
-use vipline_conntrack::{Change, Event, Events, Groups};
+use vipline_conntrack::{Event, Events, Groups, Update};
 
 use crate::lab::{Lab, udp};
 
-/// How long events may take to come.
+/// Maximum delay of events.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Reads until so many events are there.
+/// Reads until `count` events were received.
 fn read(events: &mut Events, count: usize) -> Vec<Event> {
-    let (mut heard, start) = (Vec::new(), Instant::now());
-    while heard.len() < count {
-        assert!(start.elapsed() < PATIENCE, "{heard:?}");
-        events.read(|event| heard.push(event)).unwrap();
+    let (mut received, start) = (Vec::new(), Instant::now());
+    while received.len() < count {
+        assert!(start.elapsed() < PATIENCE, "{received:?}");
+        events.read(|event| received.push(event)).unwrap();
         std::thread::yield_now();
     }
-    heard
+    received
 }
 
 #[test]
-fn flows_that_come_change_and_go_are_told() {
+fn created_updated_and_destroyed_flows_cause_events() {
     let mut lab = Lab::new();
     let mut events = lab.netns.run(|| Events::open(Groups::all(), &[]).unwrap());
     lab.client.create(&udp(1)).unwrap();
-    let change = Change::new().mark(u32::MAX, 7);
+    let change = Update::new().mark(7, u32::MAX);
     lab.client.update(&udp(1).key(), change).unwrap();
     assert!(lab.client.delete(&udp(1).key()).unwrap());
-    let heard = read(&mut events, 3);
+    let received = read(&mut events, 3);
     let [
         Event::New(new),
         Event::Update(updated),
         Event::Destroy(gone),
-    ] = heard.as_slice()
+    ] = received.as_slice()
     else {
-        panic!("{heard:?}");
+        panic!("{received:?}");
     };
     for flow in [new, updated, gone] {
         assert_eq!(flow.original, udp(1).original);
@@ -46,7 +46,7 @@ fn flows_that_come_change_and_go_are_told() {
 }
 
 #[test]
-fn what_is_not_listened_to_is_not_told() {
+fn groups_and_ignored_port_ids_select_events() {
     let mut lab = Lab::new();
     let (port, groups) = (lab.client.port_id(), Groups::DESTROY);
     let mut gone = lab.netns.run(|| Events::open(groups, &[]).unwrap());
@@ -56,33 +56,36 @@ fn what_is_not_listened_to_is_not_told() {
     lab.client.create(&udp(1)).unwrap();
     assert!(lab.client.delete(&udp(1).key()).unwrap());
     lab.conntrack("-I -p udp -s 10.0.0.1 -d 10.0.0.2 --sport 2 --dport 53 -t 100");
-    let heard = read(&mut gone, 1);
-    assert!(matches!(heard.as_slice(), [Event::Destroy(_)]), "{heard:?}");
-    let heard = read(&mut of_others, 1);
-    let [Event::New(new)] = heard.as_slice() else {
-        panic!("{heard:?}");
+    let received = read(&mut gone, 1);
+    assert!(
+        matches!(received.as_slice(), [Event::Destroy(_)]),
+        "{received:?}"
+    );
+    let received = read(&mut of_others, 1);
+    let [Event::New(new)] = received.as_slice() else {
+        panic!("{received:?}");
     };
     assert_eq!(new.original.source_port(), Some(2));
 }
 
 #[test]
-fn more_than_there_is_room_for_is_an_event_and_what_comes_later_is_told() {
+fn an_overrun_is_an_event_and_later_events_are_received() {
     let mut lab = Lab::new();
     let mut events = lab.netns.run(|| Events::open(Groups::NEW, &[]).unwrap());
     events.set_recv_buffer_size(4096).unwrap();
     lab.client.create_all((0..2000).map(udp)).unwrap();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     let start = Instant::now();
-    while !heard.contains(&Event::Overrun) {
-        assert!(start.elapsed() < PATIENCE, "{heard:?}");
-        events.read(|event| heard.push(event)).unwrap();
+    while !received.contains(&Event::Overrun) {
+        assert!(start.elapsed() < PATIENCE, "{received:?}");
+        events.read(|event| received.push(event)).unwrap();
     }
-    assert!(heard.len() < 2000, "{}", heard.len());
+    assert!(received.len() < 2000, "{}", received.len());
     lab.client.create(&udp(5000)).unwrap();
     let start = Instant::now();
     let is_last = |event: &Event| matches!(event, Event::New(flow) if flow.original.source_port() == Some(5000));
-    while !heard.iter().any(is_last) {
-        assert!(start.elapsed() < PATIENCE, "{heard:?}");
-        events.read(|event| heard.push(event)).unwrap();
+    while !received.iter().any(is_last) {
+        assert!(start.elapsed() < PATIENCE, "{received:?}");
+        events.read(|event| received.push(event)).unwrap();
     }
 }

@@ -1,23 +1,23 @@
-//! Filters: what they select, and what a flush by them leaves.
+//! Tests of filters in dumps and flushes.
 
 use std::net::IpAddr;
 
-use vipline_conntrack::{Family, Filter, Flow, Flushed, Protocol, Side, Status};
+use vipline_conntrack::{Family, Filter, Flow, Flushed, Protocol, Status, TupleFilter};
 
 use crate::lab::{Lab, keys, mixed, texts};
 
-/// How many flows there are to be selected from.
+/// Number of flows in the table.
 const FLOWS: u16 = 400;
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Each kind of filter, with the options by which `conntrack` selects the same.
+/// Filters with the `conntrack` options that select the same flows.
 fn filters() -> Vec<(Filter, &'static str)> {
     let all = Filter::new();
     let (v4, v6) = (all.family(Family::V4), all.family(Family::V6));
-    let side = Side::new();
+    let side = TupleFilter::new();
     let (to_dns, from_dns) = (side.destination_port(53), side.source_port(53));
     let in_both = side.source(ip("10.1.0.2")).destination(ip("10.2.0.3"));
     vec![
@@ -63,12 +63,12 @@ fn filters() -> Vec<(Filter, &'static str)> {
                 .original(side.source_port(1024 + 73)),
             "-f ipv4 -p tcp --orig-port-src 1097",
         ),
-        (all.mark(u32::MAX, 0x71), "-m 0x71"),
-        (all.mark(0xf, 1), "-m 1/0xf"),
-        (all.mark(0xf0, 0x30), "-m 0x30/0xf0"),
-        (v4.mark(0xf, 0), "-f ipv4 -m 0/0xf"),
+        (all.mark(0x71, u32::MAX), "-m 0x71"),
+        (all.mark(1, 0xf), "-m 1/0xf"),
+        (all.mark(0x30, 0xf0), "-m 0x30/0xf0"),
+        (v4.mark(0, 0xf), "-f ipv4 -m 0/0xf"),
         (
-            all.status(Status::SEEN_REPLY, Status::empty()),
+            all.status(Status::empty(), Status::SEEN_REPLY),
             "-u UNREPLIED",
         ),
         (
@@ -83,7 +83,7 @@ fn filters() -> Vec<(Filter, &'static str)> {
         (all.zone(6), "--orig-zone 6"),
         (
             v4.protocol(Protocol::UDP)
-                .status(Status::SEEN_REPLY, Status::empty())
+                .status(Status::empty(), Status::SEEN_REPLY)
                 .original(to_dns)
                 .mark(1, 1),
             "-f ipv4 -p udp -u UNREPLIED --orig-port-dst 53 -m 1/1",
@@ -91,40 +91,40 @@ fn filters() -> Vec<(Filter, &'static str)> {
     ]
 }
 
-/// Filters that the program has no options for.
+/// Filters for which `conntrack` has no options.
 fn others() -> Vec<Filter> {
     let all = Filter::new();
-    let to_dns = Side::new().destination_port(53);
+    let to_dns = TupleFilter::new().destination_port(53);
     let (both, assured) = (Status::SEEN_REPLY | Status::ASSURED, Status::ASSURED);
     vec![
         all,
         all.zone(0),
         all.original(to_dns),
-        all.status(both, Status::SEEN_REPLY),
-        // Bits beside the mask say nothing.
-        all.status(assured, both),
-        all.status(Status::empty(), both),
-        all.mark(0xf0, 0x3f),
-        all.mark(0, 7),
-        // No flow is between two families.
+        all.status(Status::SEEN_REPLY, both),
+        // Bits outside of the mask are ignored.
+        all.status(both, assured),
+        all.status(both, Status::empty()),
+        all.mark(0x3f, 0xf0),
+        all.mark(7, 0),
+        // No flow has addresses of two families.
         all.family(Family::V6)
-            .original(Side::new().source(ip("10.1.0.2"))),
+            .original(TupleFilter::new().source(ip("10.1.0.2"))),
     ]
 }
 
-/// Returns the flows of a table that a filter means by its own account.
-fn meant<'a>(filter: &Filter, all: &'a [Flow]) -> Vec<&'a Flow> {
+/// Returns the flows that [`Filter::matches`] selects.
+fn matching<'a>(filter: &Filter, all: &'a [Flow]) -> Vec<&'a Flow> {
     all.iter().filter(|flow| filter.matches(flow)).collect()
 }
 
 #[test]
-fn a_filter_selects_what_it_matches_and_what_the_program_prints() {
+fn a_dump_selects_the_flows_that_match_and_that_conntrack_prints() {
     let mut lab = Lab::with(mixed(FLOWS));
     let all = lab.all();
     assert_eq!(all.len(), usize::from(FLOWS));
     for (filter, options) in filters() {
         let selected = lab.flows(&filter);
-        assert_eq!(keys(&selected), keys(meant(&filter, &all)), "{options}");
+        assert_eq!(keys(&selected), keys(matching(&filter, &all)), "{options}");
         assert_eq!(texts(&selected), lab.printed(options), "{options}");
         let some = 1..all.len();
         assert!(
@@ -135,12 +135,12 @@ fn a_filter_selects_what_it_matches_and_what_the_program_prints() {
     }
     for filter in others() {
         let selected = lab.flows(&filter);
-        assert_eq!(keys(&selected), keys(meant(&filter, &all)), "{filter:?}");
+        assert_eq!(keys(&selected), keys(matching(&filter, &all)), "{filter:?}");
     }
 }
 
 #[test]
-fn the_kernel_tells_no_flows_that_it_can_judge_not_to_be_meant() {
+fn the_kernel_omits_flows_that_do_not_match_a_supported_condition() {
     let mut lab = Lab::with(mixed(5 * FLOWS));
     let mut received = |filter: &Filter| {
         let before = lab.client.counters().receives;
@@ -148,10 +148,10 @@ fn the_kernel_tells_no_flows_that_it_can_judge_not_to_be_meant() {
         lab.client.counters().receives - before
     };
     let all = received(&Filter::new());
-    let source = Side::new().source(ip("10.1.0.2"));
+    let source = TupleFilter::new().source(ip("10.1.0.2"));
     for filter in [
         Filter::new().original(source),
-        Filter::new().mark(u32::MAX, 0x71),
+        Filter::new().mark(0x71, u32::MAX),
         Filter::new().status(Status::ASSURED, Status::ASSURED),
     ] {
         let some = received(&filter);
@@ -160,7 +160,7 @@ fn the_kernel_tells_no_flows_that_it_can_judge_not_to_be_meant() {
 }
 
 #[test]
-fn a_flush_leaves_the_others() {
+fn a_flush_keeps_flows_that_do_not_match() {
     let filters = filters().into_iter().map(|(filter, _)| filter);
     let mut lab = Lab::new();
     for filter in filters.chain(others()) {
@@ -170,7 +170,7 @@ fn a_flush_leaves_the_others() {
         let flushed = lab.client.flush(&filter).unwrap();
         let left = lab.all();
         assert_eq!(keys(&left), keys(others), "{filter:?}");
-        if let Flushed::OneByOne(done) = flushed {
+        if let Flushed::Individually(done) = flushed {
             assert_eq!(done.deleted, all.len() - left.len(), "{filter:?}");
             assert_eq!(done.missing, 0);
         }
@@ -179,7 +179,7 @@ fn a_flush_leaves_the_others() {
     }
 }
 
-/// Tells whether the kernel deletes by filters since its release.
+/// Returns whether the release of the kernel supports flushes by tuple.
 fn deletes_by_filters() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release
@@ -189,7 +189,7 @@ fn deletes_by_filters() -> bool {
 }
 
 #[test]
-fn what_a_kernel_cannot_delete_by_a_filter_is_deleted_one_by_one() {
+fn flows_are_deleted_individually_if_the_kernel_lacks_the_filter() {
     let all = Filter::new();
     let (since_filters, never) = (deletes_by_filters(), false);
     let mut lab = Lab::new();
@@ -199,17 +199,17 @@ fn what_a_kernel_cannot_delete_by_a_filter_is_deleted_one_by_one() {
             since_filters,
         ),
         (
-            all.original(Side::new().source(ip("10.1.0.2"))),
+            all.original(TupleFilter::new().source(ip("10.1.0.2"))),
             since_filters,
         ),
-        (all.mark(0xf, 1), since_filters),
-        (all.status(Status::SEEN_REPLY, Status::empty()), never),
+        (all.mark(1, 0xf), since_filters),
+        (all.status(Status::empty(), Status::SEEN_REPLY), never),
         (all.zone(5), never),
     ] {
         lab.client.create_all(mixed(FLOWS)).unwrap();
         match lab.client.flush(&filter).unwrap() {
-            Flushed::Whole => assert!(is_whole, "{filter:?}"),
-            Flushed::OneByOne(done) => {
+            Flushed::ByKernel => assert!(is_whole, "{filter:?}"),
+            Flushed::Individually(done) => {
                 assert!(!is_whole, "{filter:?}");
                 assert!(
                     done.deleted > 0 && done.missing == 0,
@@ -218,17 +218,17 @@ fn what_a_kernel_cannot_delete_by_a_filter_is_deleted_one_by_one() {
             }
         }
         assert_eq!(lab.flows(&filter), []);
-        assert_eq!(lab.client.flush(&all).unwrap(), Flushed::Whole);
+        assert_eq!(lab.client.flush(&all).unwrap(), Flushed::ByKernel);
     }
 }
 
 #[test]
-fn ports_of_sctp_are_not_left_to_the_kernel() {
+fn sctp_ports_are_compared_by_the_client() {
     let mut lab = Lab::with(mixed(FLOWS));
-    let to_dns = Side::new().destination_port(53);
+    let to_dns = TupleFilter::new().destination_port(53);
     let v4 = Filter::new().family(Family::V4);
     let sctp = v4.protocol(Protocol::SCTP);
     let flushed = lab.client.flush(&sctp.original(to_dns)).unwrap();
-    assert!(matches!(flushed, Flushed::OneByOne(done) if done.deleted > 0));
+    assert!(matches!(flushed, Flushed::Individually(done) if done.deleted > 0));
     assert!(!lab.flows(&sctp).is_empty());
 }

@@ -1,4 +1,4 @@
-//! A namespace with a client and the programs beside it.
+//! A network namespace with a client, in which programs are run.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use vipline_conntrack::{
     Client, Dump, Error, Filter, Flow, Key, Layer4, Protocol, Refused, Status, Tuple,
 };
 
-/// A namespace, and a client in it.
+/// A network namespace and a client in it.
 pub(crate) struct Lab {
     pub(crate) netns: Netns,
     pub(crate) client: Client,
@@ -22,7 +22,7 @@ impl Lab {
         Self { netns, client }
     }
 
-    /// Makes a namespace with these flows.
+    /// Creates a namespace with the given flows.
     pub(crate) fn with(flows: impl IntoIterator<Item = Flow>) -> Self {
         let mut lab = Self::new();
         lab.client.create_all(flows).unwrap();
@@ -45,7 +45,7 @@ impl Lab {
         })
     }
 
-    /// Runs a program, which has to succeed.
+    /// Runs a program that must succeed, and returns its output.
     #[track_caller]
     pub(crate) fn succeeds(&self, program: &str, args: &[&str], input: &str) -> String {
         let output = self.run(program, args, input);
@@ -56,14 +56,14 @@ impl Lab {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs `conntrack` with words that have no blanks in them.
+    /// Runs `conntrack` with arguments separated by spaces.
     #[track_caller]
     pub(crate) fn conntrack(&self, words: &str) -> String {
         let words: Vec<&str> = words.split_whitespace().collect();
         self.succeeds("conntrack", &words, "")
     }
 
-    /// Returns what `conntrack` prints of flows, as [`lines`] does.
+    /// Returns the [`lines`] that `conntrack` prints.
     #[track_caller]
     pub(crate) fn printed(&self, options: &str) -> Vec<String> {
         lines(self.conntrack(&format!("-L -o extended {options}")).lines())
@@ -85,13 +85,13 @@ impl Lab {
     }
 }
 
-/// Returns flows as they are printed, as [`lines`] does.
+/// Returns the [`lines`] of formatted flows.
 pub(crate) fn texts<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> Vec<String> {
     let texts: Vec<String> = flows.into_iter().map(ToString::to_string).collect();
     lines(texts.iter().map(String::as_str))
 }
 
-/// Sorts lines, and leaves out the timeout, which goes on.
+/// Sorts lines, and removes the timeout, which decreases.
 fn lines<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     let without_timeout = |line: &str| {
         let timeout = line.split_whitespace().nth(4).unwrap_or_default();
@@ -104,14 +104,14 @@ fn lines<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     lines
 }
 
-/// Returns the keys in order.
+/// Returns the sorted keys.
 pub(crate) fn keys<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> Vec<Key> {
     let mut keys: Vec<Key> = flows.into_iter().map(Flow::key).collect();
     keys.sort();
     keys
 }
 
-/// Returns a flow of UDP that is not translated.
+/// Returns an untranslated UDP flow.
 pub(crate) fn udp(number: u16) -> Flow {
     let (from, to) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
     let tuple = Tuple::ports(Protocol::UDP, (from, number), (to, 53));
@@ -120,12 +120,12 @@ pub(crate) fn udp(number: u16) -> Flow {
     flow
 }
 
-/// Returns flows of many kinds, of which no two have the same tuple.
+/// Returns different kinds of flows, each with another tuple.
 pub(crate) fn mixed(count: u16) -> Vec<Flow> {
     (0..count).map(one_of_many).collect()
 }
 
-/// How many flows there are until one has the same marks, status and so on.
+/// Returns one of the flows of [`mixed`].
 fn one_of_many(number: u16) -> Flow {
     let is_v6 = number % 3 == 0;
     let host = |net: u16, host: u16| -> IpAddr {
@@ -181,7 +181,7 @@ fn one_of_many(number: u16) -> Flow {
     flow
 }
 
-/// Returns how many changes were refused, and those that are named.
+/// Returns the number of rejected changes, and the listed ones.
 #[track_caller]
 pub(crate) fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> (usize, Vec<Refused>) {
     match result.unwrap_err() {

@@ -68,7 +68,7 @@ fn searches(family: Family, served: &Served) -> Vec<Filter> {
         searches.push(of_family.protocol(Protocol::UDP));
     }
     if has(Protocol::TCP) || has(Protocol::SCTP) {
-        searches.push(of_family.status(Status::SEEN_REPLY, Status::empty()));
+        searches.push(of_family.status(Status::empty(), Status::SEEN_REPLY));
     }
     searches
 }

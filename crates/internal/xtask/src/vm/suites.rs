@@ -137,7 +137,7 @@ const EXCEPTIONS: &[Exception] = &[
     Exception {
         series: &["6.1", "6.12"],
         suite: ("crates/conntrack", "kernel"),
-        name: "a_large_table_is_filtered_as_by_hand_and_a_hundred_thousand_refusals_are_one_error",
+        name: "filters_select_the_right_flows_of_a_large_table_and_many_rejections_are_one_error",
         reason: "takes a minute and does not depend on the kernel's age",
     },
     Exception {
