@@ -390,14 +390,14 @@ fn a_service_with_a_refused_address_gets_an_event() {
     hazard["spec"]["externalIPs"] = json!(["224.0.1.1"]);
     let cluster = Cluster::with([hazard]);
     let proxy = cluster.start();
-    let refused = || {
+    let event = || {
         let events = cluster.server.events();
         events
             .into_iter()
             .find(|event| event["reason"] == "AddressRefused")
     };
-    wait_until("the event", || refused().is_some());
-    let event = refused().unwrap();
+    wait_until("the event", || event().is_some());
+    let event = event().unwrap();
     assert_eq!(event["regarding"]["name"], "hazard");
     assert_eq!(event["type"], "Warning");
     let note = "spec.externalIPs[0]: multicast address refused: 224.0.1.1";

@@ -86,7 +86,7 @@ fn own_commits_cause_no_dump_in_a_pid_namespace() {
     }
     let output = proxy.output();
     assert_eq!(output.matches("dumped=true").count(), 2, "{output}");
-    assert!(!output.contains("mended"), "{output}");
+    assert!(!output.contains("repaired"), "{output}");
     assert_eq!(stage.nft(&["flush chain ip kube-proxy services"]).code, 0);
     let message = "repaired changes by another program: ";
     wait_until(message, || proxy.output().contains(message));

@@ -115,7 +115,7 @@ fn a_rejected_endpoint_does_not_affect_health_and_other_services() {
     let log = proxy.process().output();
     let warning = "192.168.55.255:8080 -m -w 1: invalid argument";
     assert!(contains(log.clone(), warning).is_ok(), "{log}");
-    assert!(log.contains("default/refused:tcp"), "{log}");
+    assert!(log.contains("default/rejected:tcp"), "{log}");
     let end = Instant::now() + Duration::from_secs(12);
     let mut backends = [0, 1].into_iter().cycle();
     while Instant::now() < end {

@@ -65,7 +65,7 @@ fn own_commits_cause_no_dump_and_foreign_ones_are_repaired_in_a_pid_namespace() 
     }
     let output = proxy.process().output();
     assert_eq!(output.matches("dumped=true").count(), 2, "{output}");
-    assert!(!output.contains("mended"), "{output}");
+    assert!(!output.contains("repaired"), "{output}");
     site.shell("iptables -w 5 -t nat -F KUBE-SERVICES");
     let message = "repaired changes by another program: ";
     wait_until(message, || contains(proxy.process().output(), message));

@@ -124,7 +124,7 @@ endpoints:
         );
         let text = "apiVersion: v1
 kind: Service
-metadata: {name: refused}
+metadata: {name: rejected}
 spec:
   clusterIP: 10.96.0.66
   ports:
@@ -132,19 +132,19 @@ spec:
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
-metadata: {name: refused, labels: {kubernetes.io/service-name: refused}}
+metadata: {name: rejected, labels: {kubernetes.io/service-name: rejected}}
 addressType: IPv4
 ports:
 - {name: tcp, port: 8080}
 endpoints:
 - {addresses: ['192.168.55.255']}
 ";
-        self.folder.write("refused.yaml", text).unwrap();
+        self.folder.write("rejected.yaml", text).unwrap();
     }
 
     /// Removes the Service of [`add_rejected_endpoint`](Self::add_rejected_endpoint).
     pub(crate) fn remove_rejected_endpoint(&self) {
-        std::fs::remove_file(self.folder.path().join("refused.yaml")).unwrap();
+        std::fs::remove_file(self.folder.path().join("rejected.yaml")).unwrap();
     }
 
     /// Returns the options of the program in a mode, with additional flags.

@@ -85,7 +85,7 @@ fn own_commits_cause_no_save_in_a_pid_namespace() {
         change(&node.stage, &proxy, |count| has_endpoints(&node, count));
         assert_eq!(saves(&node), before, "{variant}: {}", proxy.output());
         assert_eq!(dumps(&proxy), 0, "{variant}: {}", proxy.output());
-        assert!(!proxy.output().contains("mended"), "{}", proxy.output());
+        assert!(!proxy.output().contains("repaired"), "{}", proxy.output());
     }
 }
 
@@ -97,7 +97,7 @@ fn own_commits_cause_no_save_if_other_sockets_have_the_port_ids() {
     wait_until("the first dumps", || saves(&node) == 6);
     change(&node.stage, &proxy, |count| has_endpoints(&node, count));
     assert_eq!(saves(&node), 6, "{}", proxy.output());
-    assert!(!proxy.output().contains("mended"), "{}", proxy.output());
+    assert!(!proxy.output().contains("repaired"), "{}", proxy.output());
     drop(sockets);
 }
 
