@@ -1,9 +1,9 @@
-//! A load balancer: a table of IPVS as text, committed, read back and changed.
+//! Commits an IPVS table from text, dumps it, and changes it.
 //!
-//! Run it as root with `cargo run -p vipline-ipvs --example balancer`, on a
-//! kernel with the module `ip_vs`.
-//! It makes a network namespace of its own and changes nothing outside of it.
-#![allow(clippy::print_stdout, reason = "it shows what happens")]
+//! Run it as root with `cargo run -p vipline-ipvs --example balancer`, on a kernel
+//! with the module `ip_vs`.
+//! The example creates a network namespace and changes nothing outside it.
+#![allow(clippy::print_stdout, reason = "the output is the purpose")]
 
 use std::error::Error;
 
@@ -32,19 +32,23 @@ fn main() -> Result<()> {
 fn run() -> Result<()> {
     let mut client = Client::open()?;
     for text in [FIRST, SECOND] {
-        // The difference to what the kernel has is what has to be done.
-        let wanted: Vec<Object> = text.parse::<Table>()?.objects().collect();
-        let commands = Commands::from_edits(&diff(client.dump()?.objects(), &wanted));
-        println!("# What is committed:\n\n{commands}");
+        // Commit the difference between the kernel's table and the desired one.
+        let desired: Vec<Object> = text.parse::<Table>()?.objects().collect();
+        let commands = Commands::from_edits(&diff(client.dump()?.objects(), &desired));
+        println!("# Commands:\n\n{commands}");
         client.commit(&commands)?;
     }
-    println!("# What the kernel has now:\n\n{}", client.dump()?);
+    println!("# Table in the kernel:\n\n{}", client.dump()?);
 
-    // Commands stand alone: a refusal names what was refused, the rest is done.
+    // Commands are independent: an error names the rejected ones, the others are
+    // applied.
     let commands: Commands = "-D -t 10.0.0.9:80\n-D -t 10.0.0.1:80\n".parse()?;
     if let Err(error) = client.commit(&commands) {
-        println!("# What is not there cannot be removed:\n\n{error}");
+        println!("# Removing a missing service is an error:\n\n{error}");
     }
-    assert!(client.dump()?.servers().next().is_none(), "all is gone");
+    assert!(
+        client.dump()?.servers().next().is_none(),
+        "the table is empty"
+    );
     Ok(())
 }

@@ -1,7 +1,8 @@
-//! The sets of this network namespace, as `ipset save` prints them, with what they take.
+//! Prints the sets of this network namespace in `ipset save` format, with resource
+//! usage.
 //!
 //! Run it with `cargo run -p vipline-ipset --example ipset-save -- [NAME]...`.
-#![allow(clippy::print_stdout, reason = "it shows what it finds")]
+#![allow(clippy::print_stdout, reason = "the output is the purpose")]
 
 use std::env;
 use std::error::Error;
@@ -16,16 +17,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         [] => client.dump_all()?,
         names => client.dump(names)?,
     };
-    for listed in sets.iter() {
-        let usage = listed.usage;
+    for dump in sets.iter() {
+        let usage = dump.usage;
         println!(
             "# {}: {} entries, {} bytes, used by {}",
-            listed.set.name,
-            listed.entries.len(),
+            dump.set.name,
+            dump.entries.len(),
             usage.memory,
             usage.references
         );
-        print!("{listed}");
+        print!("{dump}");
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! How many rules each chain has, and what they do with packets.
+//! Prints the number of rules of each chain, and their targets.
 //!
 //! Run it with `iptables-save | cargo run -p vipline-iptables --example iptables-stat`.
-#![allow(clippy::print_stdout, reason = "it shows what it finds")]
+#![allow(clippy::print_stdout, reason = "the output is the purpose")]
 
 use std::collections::BTreeMap;
 use std::error::Error;

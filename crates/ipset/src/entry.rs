@@ -67,21 +67,21 @@ impl Port {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Member {
-    /// Of `hash:ip` and `bitmap:ip`.
+    /// `hash:ip` and `bitmap:ip`: an address.
     Ip(IpAddr),
-    /// Of `hash:ip,port`.
+    /// `hash:ip,port`: an address and a port.
     IpPort(IpAddr, Port),
-    /// Of `hash:ip,port,ip`.
+    /// `hash:ip,port,ip`: an address, a port and an address.
     IpPortIp(IpAddr, Port, IpAddr),
-    /// Of `hash:ip,port,net`.
+    /// `hash:ip,port,net`: an address, a port and a network.
     IpPortNet(IpAddr, Port, IpNet),
-    /// Of `hash:net`.
+    /// `hash:net`: a network.
     Net(IpNet),
-    /// Of `hash:net,port`.
+    /// `hash:net,port`: a network and a port.
     NetPort(IpNet, Port),
-    /// Of `bitmap:port`.
+    /// `bitmap:port`: a port number.
     Port(u16),
-    /// Of `list:set`.
+    /// `list:set`: a set name.
     Set(Name),
     /// Element of an unknown set type: attributes as dumped.
     /// The kernel need not accept them in the same form.
@@ -89,8 +89,7 @@ pub enum Member {
 }
 
 bitflags! {
-    /// Properties of an entry: `enum ipset_cadt_flags` of
-    /// `linux/netfilter/ipset/ip_set.h`.
+    /// Entry flags: `enum ipset_cadt_flags` of `linux/netfilter/ipset/ip_set.h`.
     #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
     pub struct EntryFlags: u32 {
         /// The element is excluded from the set even if a wider entry contains it.

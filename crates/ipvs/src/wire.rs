@@ -78,11 +78,11 @@ pub enum Request<'a> {
     StartDaemon(&'a SyncDaemon),
     /// Stops a sync daemon.
     StopDaemon(Role),
-    /// The timeouts.
+    /// Returns the timeouts.
     Timeouts,
     /// Sets the timeouts.
     SetTimeouts(&'a Timeouts),
-    /// Version and connection table size of IPVS.
+    /// Returns version and connection table size.
     Info,
     /// Resets the statistics of a service, or of all services.
     Zero(Option<&'a ServiceKey>),

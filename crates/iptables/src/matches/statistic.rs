@@ -81,7 +81,7 @@ impl FromStr for Probability {
 impl fmt::Display for Probability {
     /// Prints eleven decimals.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // 10¹¹ / 2³¹ is 5¹¹ / 2²⁰; half of that is rounded to even as C does.
+        // 10¹¹ / 2³¹ is 5¹¹ / 2²⁰. Ties are rounded to even like in C.
         let scaled = u64::from(self.0) * 5_u64.pow(11);
         let (whole, rest) = (scaled >> 20, scaled & ((1 << 20) - 1));
         let half = 1 << 19;

@@ -390,7 +390,7 @@ fn one_match() -> BoxedStrategy<Match<'static>> {
     .boxed()
 }
 
-/// A rule that iptables could take.
+/// A rule that iptables would accept.
 pub(crate) fn rule() -> BoxedStrategy<Rule<'static>> {
     let networks = (opt(network()), opt(network()));
     let interfaces = (opt(interface()), opt(interface()));

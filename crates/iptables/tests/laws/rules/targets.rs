@@ -1,4 +1,4 @@
-//! Targets of every kind, as iptables would take them.
+//! Strategies for targets that iptables would accept.
 
 use proptest::option::of;
 use proptest::prelude::*;
