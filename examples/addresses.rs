@@ -1,8 +1,8 @@
-//! Local addresses: what interfaces have them, and one more made and removed.
+//! Lists the addresses of all interfaces, then adds and removes addresses.
 //!
-//! Run it as root with `cargo run -p vipline-rtnl --example addresses`.
-//! It prints the addresses of the network namespace in which it runs, then makes
-//! a namespace of its own and changes nothing outside of it.
+//! Run as root: `cargo run -p vipline-rtnl --example addresses`. The example
+//! prints the addresses of the current network namespace. It makes changes only
+//! in a network namespace of its own.
 #![allow(clippy::print_stdout, reason = "it shows what happens")]
 
 use std::error::Error;
@@ -14,7 +14,7 @@ use vipline_rtnl::{Address, Addresses, Client, Commands, Name, Object};
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> Result<()> {
-    println!("# The addresses here:\n");
+    println!("# Addresses in this network namespace:\n");
     print(&Client::open()?.dump()?);
     Netns::new()?.run(change)
 }
@@ -26,21 +26,22 @@ fn change() -> Result<()> {
     for net in ["10.96.0.1/32", "fd00:96::1/128"] {
         wanted.push(Address::new(lo, net.parse()?).into());
     }
-    // The difference to what the kernel has is what has to be done.
+    // The difference between kernel and desired state is the list of commands.
     let commands = Commands::from_edits(&diff(client.dump_of(&lo)?.into_objects(), &wanted));
-    println!("\n# What is committed in a namespace of our own:\n\n{commands}");
+    println!("\n# Commands committed in a new network namespace:\n\n{commands}");
     client.commit(&commands)?;
-    println!("# The addresses there:\n");
+    println!("# Addresses in the new network namespace:\n");
     print(&client.dump()?);
 
-    // Commands stand alone: a refusal names what was refused, the rest is done.
+    // Commands are independent: an error names the rejected command, and the
+    // others are applied.
     if let Err(error) = client.commit(&commands) {
-        println!("\n# What is there already is not added again:\n\n{error}");
+        println!("\n# An existing address is not added again:\n\n{error}");
     }
     Ok(())
 }
 
-/// Prints links that have addresses, and these.
+/// Prints all links that have addresses.
 fn print(all: &Addresses) {
     for link in all.links() {
         let state = if link.is_up() { "up" } else { "down" };

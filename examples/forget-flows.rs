@@ -1,7 +1,7 @@
-//! A backend goes away: the flows to it are forgotten, and no others.
+//! Deletes the conntrack entries of a removed backend, and no others.
 //!
-//! Run it as root with `cargo run -p vipline-conntrack --example forget-flows`.
-//! It makes a network namespace of its own and changes nothing outside of it.
+//! Run as root: `cargo run -p vipline-conntrack --example forget-flows`. The
+//! example makes changes only in a network namespace of its own.
 #![allow(clippy::print_stdout, reason = "it shows what happens")]
 
 use std::error::Error;
@@ -25,13 +25,12 @@ fn main() -> Result<()> {
 fn run() -> Result<()> {
     let mut client = Client::open()?;
     client.create_all((0..6).map(question))?;
-    println!("# Clients ask, and each is sent to one of two backends:\n");
+    println!("# Each client reaches one of two backends:\n");
     client
         .dump(&Filter::new(), |flow| println!("{flow}"))
         .map(drop)?;
 
-    // The kernel tells only of flows to the service, and hands them over one
-    // by one.
+    // The kernel filters the entries by service and returns them one by one.
     let to_service = TupleFilter::new().destination(SERVICE).destination_port(53);
     let asked = Filter::new()
         .family(Family::V4)
@@ -48,20 +47,20 @@ fn run() -> Result<()> {
         .map(drop)?;
     let done = client.delete_all(stale)?;
     println!(
-        "\n# {gone} goes away, and {} flows with it:\n",
+        "\n# Backend {gone} is removed, and {} flows are deleted:\n",
         done.deleted
     );
     client
         .dump(&Filter::new(), |flow| println!("{flow}"))
         .map(drop)?;
 
-    // Where nothing but the filter decides, it is one call.
+    // If the filter alone selects the entries, one call deletes them.
     let _ = client.flush(&asked.reply(TupleFilter::new().source(stays)))?;
-    assert_eq!(client.usage()?.entries, 0, "all are gone");
+    assert_eq!(client.usage()?.entries, 0, "all entries are deleted");
     Ok(())
 }
 
-/// Returns the flow of a question that is sent to one of the backends.
+/// Returns the flow of a request that reaches one of the backends.
 fn question(number: u8) -> Flow {
     let host = IpAddr::V4(Ipv4Addr::new(10, 1, 1, number));
     let backend = BACKENDS[usize::from(number) % BACKENDS.len()];

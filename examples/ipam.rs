@@ -1,4 +1,4 @@
-//! Addresses and ports of Services from the shell: who has which, and more.
+//! Allocation of Service IPs and node ports from the shell.
 //!
 //! ```sh
 //! ipam() { cargo run -q -p vipline-service-ip --example ipam -- "$@"; }
@@ -9,9 +9,8 @@
 //! ipam --kubernetes --kubeconfig ~/.kube/config show
 //! ```
 //!
-//! What is allocated is printed alone on its line.
-//! It ends with 1 if something is refused or a store fails, and with 2 if the
-//! arguments are wrong.
+//! Each allocated item is printed on a line of its own. The exit code is 1 if
+//! an item is rejected or a store fails, and 2 if the arguments are invalid.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -37,112 +36,114 @@ use vipline_service_ip::{
 };
 use vipline_service_ip_kube::{Client, Kube};
 
-/// Allocates addresses and ports of Services.
+/// Allocates Service IPs and node ports.
 #[derive(Parser)]
 #[command(name = "ipam", disable_help_subcommand = true)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    place: Place,
+    location: Location,
     #[command(subcommand)]
     command: Command,
 }
 
-/// What is allocated from, and where it is kept what is.
+/// The range and the store of its allocations.
 #[derive(Args)]
-struct Place {
-    /// A network or ports; in memory, several networks of a family.
+struct Location {
+    /// A network or a port range; in memory, several networks of one IP family
     #[arg(long, global = true, default_value = "10.0.0.0/24")]
     range: Vec<Ranges>,
-    /// Members of the cluster of etcd that has it; without, it is in memory.
+    /// Members of the etcd cluster that stores the allocations; without it, the
+    /// store is in memory
     #[arg(long, global = true, value_name = "URL", value_delimiter = ',')]
     etcd: Vec<String>,
-    /// The key in etcd; if not given, the one of Kubernetes.
+    /// Key in etcd; default is the key of Kubernetes
     #[arg(long, global = true, requires = "etcd")]
     key: Option<String>,
-    /// Certificates of the authority that etcd has its own from.
+    /// CA certificates of the etcd servers
     #[arg(long, global = true, value_name = "FILE", requires = "etcd")]
     ca: Option<PathBuf>,
-    /// A certificate that etcd knows.
+    /// Client certificate for etcd
     #[arg(long, global = true, value_name = "FILE", requires_all = ["ca", "cert_key"])]
     cert: Option<PathBuf>,
-    /// The key of that certificate.
+    /// Private key of the client certificate
     #[arg(long, global = true, value_name = "FILE", requires = "cert")]
     cert_key: Option<PathBuf>,
-    /// The cluster of Kubernetes that has it, with its own ranges.
+    /// Use the Kubernetes API as store, with the ranges of its ServiceCIDRs
     #[arg(long, global = true, conflicts_with_all = ["etcd", "range"])]
     kubernetes: bool,
-    /// The kubeconfig; without, what a pod is given.
+    /// Kubeconfig; without it, the service account of the pod
     #[arg(long, global = true, value_name = "FILE", requires = "kubernetes")]
     kubeconfig: Option<PathBuf>,
-    /// Addresses of IPv6 of that cluster, instead of IPv4.
+    /// Use the IPv6 ranges of the cluster instead of IPv4
     #[arg(long, global = true, requires = "kubernetes")]
     ipv6: bool,
-    /// How many seconds a request may take.
+    /// Timeout of a request in seconds
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10)]
     timeout: u64,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Shows the bands of the range, and who has what as far as that is known.
+    /// Print the bands of the range, and the allocated items with their owners,
+    /// if known
     Show {
-        /// How many items are listed at most.
+        /// Maximum number of printed items
         #[arg(long, default_value_t = 20)]
         limit: usize,
     },
-    /// Takes any item, or several at once.
+    /// Allocate one or several arbitrary items
     Allocate {
-        /// The Service, as NAMESPACE/NAME.
+        /// The Service, as NAMESPACE/NAME
         #[arg(long = "for", value_name = "SERVICE")]
         owner: Service,
-        /// How many: all of them, or none.
+        /// Number of items, allocated atomically
         #[arg(long, default_value_t = 1)]
         count: usize,
     },
-    /// Takes a certain item.
+    /// Allocate a specific item
     Reserve {
-        /// The address, or the port.
+        /// The address or the port
         item: String,
-        /// The Service, as NAMESPACE/NAME.
+        /// The Service, as NAMESPACE/NAME
         #[arg(long = "for", value_name = "SERVICE")]
         owner: Service,
     },
-    /// Frees an item.
+    /// Release an item
     Release {
-        /// The address, or the port.
+        /// The address or the port
         item: String,
-        /// Only if it is not known to be another Service's.
+        /// Release only if the item is not known to belong to another Service
         #[arg(long = "for", value_name = "SERVICE")]
         owner: Option<Service>,
     },
-    /// Makes addresses what the Services of a cluster of Kubernetes say they
-    /// have, of both families.
+    /// Repair the IPAddress objects of a Kubernetes cluster from its Services,
+    /// for both IP families
     Repair,
-    /// Writes the key in etcd for the first time; API servers of Kubernetes do so
-    /// themselves.
+    /// Write the key in etcd for the first time; the API servers of Kubernetes
+    /// do that themselves
     Initialize,
-    /// Does some of all that in memory.
+    /// Run some of these commands in memory
     Demo,
 }
 
-/// Where it is kept what is allocated.
-enum Kept {
+/// The store of the allocations.
+enum StoreKind {
     Memory,
     Etcd,
     Kubernetes,
 }
 
-impl Place {
-    fn kept(&self) -> Kept {
+impl Location {
+    fn store_kind(&self) -> StoreKind {
         match (self.kubernetes, self.etcd.is_empty()) {
-            (true, _) => Kept::Kubernetes,
-            (false, true) => Kept::Memory,
-            (false, false) => Kept::Etcd,
+            (true, _) => StoreKind::Kubernetes,
+            (false, true) => StoreKind::Memory,
+            (false, false) => StoreKind::Etcd,
         }
     }
 }
 
-/// What is allocated from.
+/// A range to allocate from.
 #[derive(Clone, Copy)]
 enum Ranges {
     Addresses(AddressRange),
@@ -160,7 +161,7 @@ impl FromStr for Ranges {
     }
 }
 
-/// A Service by its name.
+/// A Service name.
 #[derive(Clone)]
 struct Service(ServiceRef);
 
@@ -196,47 +197,48 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a command on the store that it is meant for.
+/// Runs a command on the selected store.
 pub(crate) fn run(
     arguments: Arguments,
     output: &mut dyn Write,
     random: impl FnMut() -> u64,
 ) -> Result<()> {
-    let Arguments { place, command } = arguments;
+    let Arguments { location, command } = arguments;
     if matches!(command, Command::Demo) {
         return demo(output);
     }
-    match (place.kept(), &place.range[..]) {
-        (Kept::Memory, [Ranges::Addresses(range)]) => {
+    match (location.store_kind(), &location.range[..]) {
+        (StoreKind::Memory, [Ranges::Addresses(range)]) => {
             let store = Memory::new(Allocator::new(*range));
             execute(&mut registry(store), command, output, random)
         }
-        (Kept::Memory, [Ranges::Ports(range)]) => {
+        (StoreKind::Memory, [Ranges::Ports(range)]) => {
             let store = Memory::new(Allocator::new(*range));
             execute(&mut registry(store), command, output, random)
         }
-        (Kept::Memory, ranges) => {
+        (StoreKind::Memory, ranges) => {
             let store = Memory::new(cidrs(ranges)?);
             execute(&mut registry(store), command, output, random)
         }
-        (Kept::Etcd, [Ranges::Addresses(range)]) => {
+        (StoreKind::Etcd, [Ranges::Addresses(range)]) => {
             let range = AddressRange::for_bitmap(range.network())?;
-            let store = etcd(&place, EtcdCluster::SERVICE_IPS, range)?;
+            let store = etcd(&location, EtcdCluster::SERVICE_IPS, range)?;
             execute(&mut registry(store), command, output, random)
         }
-        (Kept::Etcd, [Ranges::Ports(range)]) => {
-            let store = etcd(&place, EtcdCluster::SERVICE_NODE_PORTS, *range)?;
+        (StoreKind::Etcd, [Ranges::Ports(range)]) => {
+            let store = etcd(&location, EtcdCluster::SERVICE_NODE_PORTS, *range)?;
             execute(&mut registry(store), command, output, random)
         }
-        (Kept::Etcd, _) => bail!("a key of etcd has one range"),
-        (Kept::Kubernetes, _) => {
-            let client = Client::open(place.kubeconfig.as_deref())?;
-            let client = client.with_timeout(Duration::from_secs(place.timeout));
+        (StoreKind::Etcd, _) => bail!("a key of etcd has exactly one range"),
+        (StoreKind::Kubernetes, _) => {
+            let client = Client::open(location.kubeconfig.as_deref())?;
+            let client = client.with_timeout(Duration::from_secs(location.timeout));
             if matches!(command, Command::Repair) {
                 return repair(&client, output);
             }
-            let family = if place.ipv6 { Family::V6 } else { Family::V4 };
-            // Where others are faster it is by one address: no need to wait.
+            let family = if location.ipv6 { Family::V6 } else { Family::V4 };
+            // A conflict concerns a single address here, so retries need no
+            // pause.
             let store = Kube::new(Arc::new(client), family);
             let mut registry = Registry::new(store);
             let executed = execute(&mut registry, command, output, random);
@@ -248,7 +250,7 @@ pub(crate) fn run(
     }
 }
 
-/// Repairs the addresses of a cluster, and prints what was found.
+/// Repairs the addresses of a cluster, and prints the findings.
 fn repair(client: &Client, output: &mut dyn Write) -> Result<()> {
     let mut findings = Vec::new();
     let repaired = client.repair(SystemTime::now(), &mut |finding| {
@@ -261,8 +263,8 @@ fn repair(client: &Client, output: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Returns a registry that waits when others are faster: up to 2 ms at first,
-/// and up to 64 ms in the end.
+/// Returns a registry that pauses before it retries after a conflict: at most 2
+/// ms at first, and at most 64 ms in the end.
 fn registry<P: Pool, S: Store<P>>(store: S) -> Registry<P, S> {
     let random = RandomState::new();
     Registry::new(store).with_backoff(move |attempts| {
@@ -272,12 +274,12 @@ fn registry<P: Pool, S: Store<P>>(store: S) -> Registry<P, S> {
     })
 }
 
-/// Returns networks as Kubernetes has them, of one family.
+/// Returns the ServiceCIDRs of the networks, which must be of one IP family.
 fn cidrs(ranges: &[Ranges]) -> Result<Cidrs> {
     let mut cidrs: Option<Cidrs> = None;
     for (number, range) in ranges.iter().enumerate() {
         let Ranges::Addresses(range) = range else {
-            bail!("there is one range of ports, or several networks");
+            bail!("--range must be one range of ports, or several networks");
         };
         let empty = || match range.network().addr().is_ipv4() {
             true => Cidrs::ipv4(),
@@ -286,16 +288,16 @@ fn cidrs(ranges: &[Ranges]) -> Result<Cidrs> {
         let cidrs = cidrs.get_or_insert_with(empty);
         cidrs.insert(&format!("range-{number}"), *range, true)?;
     }
-    cidrs.context("there is no range")
+    cidrs.context("--range is missing")
 }
 
-/// Returns the store of a range in etcd.
-fn etcd<R: Range>(place: &Place, key: &str, range: R) -> Result<Etcd<R>> {
+/// Opens the store of a range in etcd.
+fn etcd<R: Range>(location: &Location, key: &str, range: R) -> Result<Etcd<R>> {
     let read = |path: &Path| fs::read(path).with_context(|| path.display().to_string());
-    let endpoints: Vec<&str> = place.etcd.iter().map(String::as_str).collect();
-    let mut cluster = EtcdCluster::new(&endpoints, Duration::from_secs(place.timeout));
-    if let Some(ca) = &place.ca {
-        let identity = match (&place.cert, &place.cert_key) {
+    let endpoints: Vec<&str> = location.etcd.iter().map(String::as_str).collect();
+    let mut cluster = EtcdCluster::new(&endpoints, Duration::from_secs(location.timeout));
+    if let Some(ca) = &location.ca {
+        let identity = match (&location.cert, &location.cert_key) {
             (Some(cert), Some(key)) => Some((read(cert)?, read(key)?)),
             _ => None,
         };
@@ -304,7 +306,7 @@ fn etcd<R: Range>(place: &Place, key: &str, range: R) -> Result<Etcd<R>> {
     }
     Ok(Etcd::new(
         &cluster,
-        place.key.as_deref().unwrap_or(key),
+        location.key.as_deref().unwrap_or(key),
         range,
     )?)
 }
@@ -322,7 +324,7 @@ where
 {
     let parse = |text: &str| {
         let item: Option<P::Item> = text.parse().ok();
-        item.with_context(|| format!("{text:?} is nothing that the range can have"))
+        item.with_context(|| format!("{text:?} is not a valid item of the range"))
     };
     match command {
         Command::Show { limit } => show(registry, limit, output)?,
@@ -349,14 +351,14 @@ where
             })?;
             ensure!(was_taken, "{item} is not allocated");
         }
-        Command::Repair => bail!("only a cluster of Kubernetes tells what Services have"),
+        Command::Repair => bail!("only a cluster of Kubernetes can be repaired from its Services"),
         Command::Initialize => initialize(registry, output)?,
         Command::Demo => demo(output)?,
     }
     Ok(())
 }
 
-/// Writes a range of which nothing is taken where there is none.
+/// Initializes the range in the store, unless it is initialized already.
 fn initialize<P: Pool, S: Store<P>>(
     registry: &mut Registry<P, S>,
     output: &mut dyn Write,
@@ -383,9 +385,9 @@ struct Band {
     used: u128,
 }
 
-/// What has ranges that have bands.
+/// A pool with bands.
 trait Bands {
-    /// Returns the bands of all ranges that are not empty, and what is taken.
+    /// Returns the bands of all ranges, with the number of allocated items.
     fn bands(&self) -> Vec<(String, [Band; 2])>;
 }
 
@@ -410,7 +412,7 @@ impl Bands for Cidrs {
     }
 }
 
-/// Returns both bands of a range, of which some items are taken.
+/// Returns both bands of a range with the allocated items in each.
 fn split<R: Range>(range: &R, taken: impl Iterator<Item = R::Item>) -> [Band; 2] {
     let (lower, len) = (range.static_band(), range.len());
     let band = |name, from: u128, to: u128| {
@@ -430,7 +432,7 @@ fn split<R: Range>(range: &R, taken: impl Iterator<Item = R::Item>) -> [Band; 2]
     bands
 }
 
-/// Prints the bands, and who has what.
+/// Prints the bands, and the allocated items with their owners.
 fn show<P, S>(registry: &mut Registry<P, S>, limit: usize, output: &mut dyn Write) -> Result<()>
 where
     P: Pool + Bands,

@@ -77,7 +77,7 @@ fn allocations_in_etcd_are_visible_to_later_commands() {
     let (_, error) = server.inside(|| ipam(&line));
     assert!(error.contains("has the range 30000-32767"), "{error}");
     let error = ports("--key /registry/ranges/servicenodeports --range 30000-30999 show").1;
-    assert_eq!(error, "a key of etcd has one range");
+    assert_eq!(error, "a key of etcd has exactly one range");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn errors_are_reported() {
         ("--range 32767-30000 show", "ports 32767-30000"),
         (
             "--range 1-2 --range 3-4 show",
-            "there is one range of ports",
+            "must be one range of ports",
         ),
         ("release 10.0.0.1", "10.0.0.1 is not allocated"),
         ("repair", "only a cluster of Kubernetes"),
@@ -100,7 +100,7 @@ fn errors_are_reported() {
             "--kubernetes --range 10.0.0.0/24 show",
             "cannot be used with",
         ),
-        ("reserve web --for a/b", "\"web\" is nothing that the range"),
+        ("reserve web --for a/b", "\"web\" is not a valid item"),
         ("reserve 10.1.0.1 --for a/b", "is not in the valid range"),
         ("--etcd http://127.0.0.1:1 show", "io: Connection refused"),
         (
