@@ -27,13 +27,13 @@ pub fn log_search(done: &FamilyReport) {
                 _ => info!(%family, deleted, ?took, "deleted stale flows"),
             }
             if !cleaned.is_complete {
-                let words = "search for stale flows interrupted; retrying";
-                warn!(%family, "{words}");
+                let message = "search for stale flows interrupted; retrying";
+                warn!(%family, "{message}");
             }
         }
         Some(Err(error)) => {
-            let words = "search for stale flows failed; retrying";
-            warn!(%family, "{words}: {}", chain(error));
+            let message = "search for stale flows failed; retrying";
+            warn!(%family, "{message}: {}", chain(error));
         }
     }
 }

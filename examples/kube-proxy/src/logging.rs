@@ -48,15 +48,15 @@ pub fn start(logging: &Logging) {
 ///
 /// Libraries log from verbosity 6 only. The proxy logs their errors itself.
 fn log_filter(verbosity: u32) -> Targets {
-    let (ours, others) = match verbosity {
+    let (own, libraries) = match verbosity {
         0..=3 => (LevelFilter::INFO, LevelFilter::OFF),
         4..=5 => (LevelFilter::DEBUG, LevelFilter::OFF),
         6.. => (LevelFilter::TRACE, LevelFilter::DEBUG),
     };
-    let ourselves = env!("CARGO_CRATE_NAME");
+    let crate_name = env!("CARGO_CRATE_NAME");
     Targets::new()
-        .with_default(others)
-        .with_target(ourselves, ours)
+        .with_default(libraries)
+        .with_target(crate_name, own)
 }
 
 #[cfg(test)]

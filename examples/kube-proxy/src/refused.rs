@@ -11,13 +11,13 @@ use vipline_service_model::{Kind, ObjectName, Problem, Warning};
 /// An object that changes for other reasons causes no further Event.
 #[derive(Debug, Default)]
 pub struct RefusedAddresses {
-    noted: HashMap<(Kind, ObjectName), String>,
+    last_events: HashMap<(Kind, ObjectName), String>,
 }
 
 impl RefusedAddresses {
     /// Returns the object of an event, if an Event was created for any object.
     pub fn object(&self, event: &Event) -> Option<(Kind, ObjectName)> {
-        if self.noted.is_empty() {
+        if self.last_events.is_empty() {
             return None;
         }
         match event {
@@ -31,7 +31,7 @@ impl RefusedAddresses {
 
     /// Returns the Event for refused addresses among `warnings`, unless it
     /// equals the last Event of the object.
-    pub fn note(
+    pub fn event(
         &mut self,
         object: Option<(Kind, ObjectName)>,
         warnings: &[Warning],
@@ -40,7 +40,7 @@ impl RefusedAddresses {
             |warning: &&Warning| matches!(warning.problem, Problem::SpecialAddress(..));
         let mut refused = warnings.iter().filter(is_refused);
         let Some(first) = refused.next() else {
-            self.noted.remove(&object?);
+            self.last_events.remove(&object?);
             return None;
         };
         let regarding = match first.kind {
@@ -53,7 +53,7 @@ impl RefusedAddresses {
             others => format!("{}: {}; others: {others}", first.field, first.problem),
         };
         let key = (first.kind, first.name.clone());
-        let former = self.noted.insert(key, text.clone());
+        let former = self.last_events.insert(key, text.clone());
         (former.as_ref() != Some(&text)).then_some(NewEvent {
             regarding,
             kind: EventType::Warning,
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// An engine, and the notes about what it takes in.
+    /// An engine, and the texts about what it takes in.
     struct Stage {
         engine: Engine,
         refused: RefusedAddresses,
@@ -83,7 +83,7 @@ mod tests {
         fn apply(&mut self, event: Event) -> Option<NewEvent> {
             let object = self.refused.object(&event);
             let warnings = self.engine.apply(event);
-            self.refused.note(object, &warnings)
+            self.refused.event(object, &warnings)
         }
     }
 
@@ -105,8 +105,8 @@ mod tests {
             refused: RefusedAddresses::default(),
         };
         let mut texts = |events: Vec<Event>| -> Vec<String> {
-            let notes = events.into_iter().filter_map(|event| stage.apply(event));
-            notes.map(|note| note.text).collect()
+            let texts = events.into_iter().filter_map(|event| stage.apply(event));
+            texts.map(|event| event.text).collect()
         };
         let multicast = || service("web", &["192.0.2.1", "224.0.1.1"]);
         let first = "spec.externalIPs[1]: multicast address refused: 224.0.1.1";
@@ -141,9 +141,9 @@ mod tests {
             engine: Engine::plan_only(Config::default()).unwrap(),
             refused: RefusedAddresses::default(),
         };
-        let note = stage.apply(slice.into()).unwrap();
+        let new_event = stage.apply(slice.into()).unwrap();
         let name = ObjectName::new(Arc::from("shop"), Arc::from("web-1"));
-        assert_eq!(note.regarding, Regarding::EndpointSlice(name));
-        assert!(note.text.contains("link-local"), "{}", note.text);
+        assert_eq!(new_event.regarding, Regarding::EndpointSlice(name));
+        assert!(new_event.text.contains("link-local"), "{}", new_event.text);
     }
 }

@@ -35,9 +35,9 @@ pub fn log(done: &FamilyReport) {
 ///
 /// Services that no longer exist are left out, and Services whose objects were
 /// left out untested.
-pub fn notes(done: &FamilyReport, exists: impl Fn(&ObjectName) -> bool) -> Vec<NewEvent> {
+pub fn events(done: &FamilyReport, exists: impl Fn(&ObjectName) -> bool) -> Vec<NewEvent> {
     let services = by_service(&done.rejected).into_iter();
-    let notes = services.filter_map(|(service, objects)| {
+    let events = services.filter_map(|(service, objects)| {
         let service = service.filter(&exists)?;
         let is_tested = objects.first()?.reason.cause != Cause::Untested;
         is_tested.then(|| NewEvent {
@@ -48,7 +48,7 @@ pub fn notes(done: &FamilyReport, exists: impl Fn(&ObjectName) -> bool) -> Vec<N
             text: format!("the kernel rejected {}", text(&objects)),
         })
     });
-    notes.collect()
+    events.collect()
 }
 
 /// Groups objects by Service. Objects that the kernel itself rejected come

@@ -48,7 +48,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     info!(%mode, %node, "started");
     flows::warn_if_unreadable(&setup.engine);
     let _servers = serve(&setup, &settings)?;
-    setup.recorder.note(NewEvent {
+    setup.recorder.record(NewEvent {
         regarding: Regarding::Node,
         kind: EventType::Normal,
         reason: "Starting",
@@ -106,7 +106,7 @@ fn serve(setup: &Setup, settings: &Settings) -> Result<Option<Servers>, Failure>
         };
         // Upstream creates no Event for a server that is retried.
         if is_fatal || matches!(failure, ListenFailure::Service { .. }) {
-            recorder.note(NewEvent {
+            recorder.record(NewEvent {
                 regarding,
                 kind: EventType::Warning,
                 reason: failure.reason(),
@@ -135,8 +135,8 @@ fn check_first_sync(report: &Report) -> Result<(), Failure> {
 /// Subscribes to changes of the rules by other programs.
 fn subscribe(setup: &mut Setup) {
     if let Err(error) = setup.engine.watch() {
-        let words = "cannot subscribe to changes of the rules; changes by other programs are found by periodic checks only";
-        warn!("{words}: {}", chain(&error));
+        let message = "cannot subscribe to changes of the rules; changes by other programs are found by periodic checks only";
+        warn!("{message}: {}", chain(&error));
     }
 }
 
@@ -147,7 +147,7 @@ fn report_sync(setup: &Setup, report: &Report, took: Duration) {
     for lost in &report.lost_addresses {
         // Without an Event, this line is the only trace of the loss.
         info!("{lost}");
-        setup.recorder.note(NewEvent {
+        setup.recorder.record(NewEvent {
             regarding: Regarding::Service(lost.service.clone()),
             kind: EventType::Warning,
             reason: "AddressContested",
@@ -161,8 +161,8 @@ fn report_sync(setup: &Setup, report: &Report, took: Duration) {
     for done in &report.families {
         rejections::log(done);
         let exists = |name: &_| !setup.engine.store().ports_of(name).is_empty();
-        let notes = rejections::notes(done, exists).into_iter();
-        notes.for_each(|note| setup.recorder.note(note));
+        let events = rejections::events(done, exists).into_iter();
+        events.for_each(|event| setup.recorder.record(event));
         match &done.outcome {
             Ok(outcome) => {
                 let (family, edits, dumped) = (done.family, outcome.edits, outcome.dumped);

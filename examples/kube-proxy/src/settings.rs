@@ -208,8 +208,8 @@ fn source(flags: &Flags, configuration: &Configuration, warnings: &mut Vec<Strin
         return Source::Api(access);
     };
     if access.kubeconfig.is_some() || access.master.is_some() {
-        let words = "objects are read from --manifests; ignoring --kubeconfig and --master";
-        warnings.push(words.to_owned());
+        let message = "objects are read from --manifests; ignoring --kubeconfig and --master";
+        warnings.push(message.to_owned());
     }
     Source::Manifests(path.clone())
 }
@@ -277,11 +277,11 @@ fn networks<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<IpNet> {
     texts.filter_map(parse_network).collect()
 }
 
-fn node_port_addresses(words: &[String]) -> NodePortAddresses {
-    match words {
+fn node_port_addresses(values: &[String]) -> NodePortAddresses {
+    match values {
         [] => NodePortAddresses::All,
         [word] if word == "primary" => NodePortAddresses::Primary,
-        _ => NodePortAddresses::Within(networks(words.iter().map(String::as_str))),
+        _ => NodePortAddresses::Within(networks(values.iter().map(String::as_str))),
     }
 }
 

@@ -398,8 +398,8 @@ impl Setup {
             NodeChange::Other => {}
             NodeChange::Addresses => info!("node {name:?} has new addresses"),
             NodeChange::PodCidrs => {
-                let words = "has changed podCIDRs; a restart is required";
-                return Err(Failure::machine(format_args!("node {name:?} {words}")));
+                let message = "has changed podCIDRs; a restart is required";
+                return Err(Failure::machine(format_args!("node {name:?} {message}")));
             }
         }
         self.apply(self.node.with_bind_address(node.into()));
@@ -454,8 +454,8 @@ impl Setup {
             warn!("{warning}");
             self.telemetry.object_problem(warning.kind);
         }
-        if let Some(note) = self.refused.note(object, &warnings) {
-            self.recorder.note(note);
+        if let Some(event) = self.refused.event(object, &warnings) {
+            self.recorder.record(event);
         }
     }
 

@@ -196,22 +196,22 @@ mod tests {
     #[test]
     fn an_error_names_the_sysctl_and_the_remedy() {
         let folder = Directory::new().unwrap();
-        let told = ROUTE_LOCALNET.set(folder.path()).unwrap_err().to_string();
+        let error = ROUTE_LOCALNET.set(folder.path()).unwrap_err().to_string();
         for words in [
             "net/ipv4/conf/all/route_localnet cannot be set to 1",
             "os error 2",
             "--init-only",
             "--iptables-localhost-nodeports=false",
         ] {
-            assert!(told.contains(words), "{words}: {told}");
+            assert!(error.contains(words), "{words}: {error}");
         }
-        assert_eq!(told.lines().count(), 1, "{told}");
-        let told = CONN_REUSE.set(folder.path()).unwrap_err().to_string();
+        assert_eq!(error.lines().count(), 1, "{error}");
+        let error = CONN_REUSE.set(folder.path()).unwrap_err().to_string();
         let words = "conn_reuse_mode cannot be set to 0, as required by mode ipvs: ";
-        assert!(told.contains(words), "{told}");
+        assert!(error.contains(words), "{error}");
         assert!(
-            told.ends_with("with the privilege to write sysctls"),
-            "{told}"
+            error.ends_with("with the privilege to write sysctls"),
+            "{error}"
         );
     }
 

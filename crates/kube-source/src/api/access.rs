@@ -302,7 +302,7 @@ fn server(access: &Access) -> Result<kube::Config, String> {
         (None, Some(master)) => return Ok(kube::Config::new(address("--master", master, false)?)),
         (None, None) => kube::Config::incluster().map_err(|error| {
             let missing = "neither --kubeconfig nor --master is set, and this is not a pod";
-            format!("{missing}: {}", words(&error))
+            format!("{missing}: {}", error_chain(&error))
         })?,
     };
     if let Some(master) = &access.master {
@@ -312,7 +312,7 @@ fn server(access: &Access) -> Result<kube::Config, String> {
 }
 
 fn from_file(path: &Path) -> Result<kube::Config, String> {
-    let named = |error: &dyn StdError| format!("{}: {}", path.display(), words(error));
+    let named = |error: &dyn StdError| format!("{}: {}", path.display(), error_chain(error));
     let mut kubeconfig = Kubeconfig::read_from(path).map_err(|error| match error {
         KubeconfigError::ReadConfig(error, _) => named(&error),
         error => named(&error),
@@ -357,17 +357,17 @@ where
         false => format!("{scheme}://{text}"),
     };
     let read = address.parse();
-    read.map_err(|error| format!("{flag}: {text:?}: {}", words(&error)))
+    read.map_err(|error| format!("{flag}: {text:?}: {}", error_chain(&error)))
 }
 
 /// Returns an error with all causes that its own text does not contain.
-pub fn words(error: &dyn StdError) -> String {
+pub fn error_chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let words = error.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
+        let cause = error.to_string();
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
         }
         cause = error.source();
     }

@@ -16,7 +16,7 @@ use kube::Client;
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use tower::{BoxError, Service, ServiceBuilder};
 
-use super::access::words;
+use super::access::error_chain;
 use super::request_metrics::RequestMetricsLayer;
 use super::socks::SocksConnector;
 
@@ -42,7 +42,7 @@ pub fn client(config: &kube::Config, metrics: &RequestMetricsLayer) -> Result<Cl
         }
         Some("https") => {
             let tls = config.rustls_https_connector_with_connector(direct);
-            let tls = tls.map_err(|error| words(&error))?;
+            let tls = tls.map_err(|error| error_chain(&error))?;
             build(config, tunnel(proxy, tls, credentials)?, metrics)
         }
         _ => build(config, tunnel(proxy, direct, credentials)?, metrics),
@@ -60,7 +60,7 @@ fn tunnel<C>(
     };
     let text = BASE64.encode(format!("{user}:{password}").as_bytes());
     let header = HeaderValue::try_from(format!("Basic {text}"));
-    Ok(tunnel.with_auth(header.map_err(|error| words(&error))?))
+    Ok(tunnel.with_auth(header.map_err(|error| error_chain(&error))?))
 }
 
 fn build<C>(
@@ -74,7 +74,7 @@ where
     C::Future: Send + 'static,
     C::Error: StdError + Send + Sync + 'static,
 {
-    let wrong = |error: kube::Error| words(&error);
+    let wrong = |error: kube::Error| error_chain(&error);
     let tls = config.rustls_https_connector_with_connector(connector);
     let mut connector = TimeoutConnector::new(tls.map_err(wrong)?);
     connector.set_connect_timeout(config.connect_timeout);

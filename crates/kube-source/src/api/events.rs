@@ -110,11 +110,11 @@ impl Recorder {
     }
 
     /// Queues an Event. Discards it if the queue is full. Does not block.
-    pub fn note(&self, note: NewEvent) {
+    pub fn record(&self, event: NewEvent) {
         let Some((sender, observer)) = &self.queue else {
             return;
         };
-        if let Err(error) = sender.try_send(note) {
+        if let Err(error) = sender.try_send(event) {
             observer.report(&Report::EventDiscarded {
                 reason: error.to_string(),
             });
@@ -133,13 +133,13 @@ async fn create_queued(
     let mut backoff = Backoff::new(seed());
     let mut has_failed = false;
     let observer = Arc::clone(connection.observer());
-    while let Some(note) = queue.recv().await {
+    while let Some(new_event) = queue.recv().await {
         if !limit.try_take(start.elapsed()) {
-            let reason = format!("rate limit exceeded: {}", note.text);
+            let reason = format!("rate limit exceeded: {}", new_event.text);
             observer.report(&Report::EventDiscarded { reason });
             continue;
         }
-        let event = event(note, &reporter, Timestamp::now());
+        let event = event(new_event, &reporter, Timestamp::now());
         match post(&connection, &event, &mut backoff).await {
             Err(error) => {
                 let (reason, is_first) = (error.to_string(), !has_failed);
@@ -172,8 +172,8 @@ async fn post(connection: &Connection, event: &Event, backoff: &mut Backoff) -> 
     }
 }
 
-fn event(note: NewEvent, reporter: &Reporter, now: Timestamp) -> Event {
-    let regarding = match note.regarding {
+fn event(new_event: NewEvent, reporter: &Reporter, now: Timestamp) -> Event {
+    let regarding = match new_event.regarding {
         Regarding::Node => ObjectReference {
             kind: Some("Node".to_owned()),
             name: Some(reporter.node.to_string()),
@@ -182,18 +182,18 @@ fn event(note: NewEvent, reporter: &Reporter, now: Timestamp) -> Event {
         Regarding::Service(name) => reference("v1", "Service", &name),
         Regarding::EndpointSlice(name) => reference("discovery.k8s.io/v1", "EndpointSlice", &name),
     };
-    let mut text = note.text;
+    let mut text = new_event.text;
     let end = (0..=MAX_NOTE).rfind(|&end| text.is_char_boundary(end));
     text.truncate(end.unwrap_or_default());
-    let kind = match note.kind {
+    let kind = match new_event.kind {
         EventType::Normal => "Normal",
         EventType::Warning => "Warning",
     };
     let mut event = Event {
-        action: Some(note.action.to_owned()),
+        action: Some(new_event.action.to_owned()),
         event_time: Some(MicroTime(now)),
         note: Some(text),
-        reason: Some(note.reason.to_owned()),
+        reason: Some(new_event.reason.to_owned()),
         reporting_controller: Some(reporter.controller.to_string()),
         reporting_instance: Some(format!("{}-{}", reporter.controller, reporter.node)),
         type_: Some(kind.to_owned()),
@@ -226,7 +226,7 @@ mod tests {
     use crate::api::observer::tests::Recorded;
 
     fn shown(regarding: Regarding, text: &str) -> Value {
-        let note = NewEvent {
+        let new_event = NewEvent {
             regarding,
             kind: EventType::Normal,
             reason: "Starting",
@@ -238,7 +238,7 @@ mod tests {
             controller: "kube-proxy".into(),
             node: "node-1".into(),
         };
-        serde_json::to_value(event(note, &reporter, now)).unwrap()
+        serde_json::to_value(event(new_event, &reporter, now)).unwrap()
     }
 
     #[test]
@@ -276,7 +276,7 @@ mod tests {
         let recorder = Recorder {
             queue: Some((sender, observer)),
         };
-        let note = NewEvent {
+        let new_event = NewEvent {
             regarding: Regarding::Node,
             kind: EventType::Warning,
             reason: "R",
@@ -285,7 +285,7 @@ mod tests {
         };
         for recorder in [recorder, Recorder::disabled()] {
             for _ in 0..3 {
-                recorder.note(note.clone());
+                recorder.record(new_event.clone());
             }
         }
         assert_eq!(queue.len(), 1);

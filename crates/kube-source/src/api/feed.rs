@@ -178,7 +178,7 @@ pub(super) mod tests {
         wait(receiver, Duration::ZERO)
     }
 
-    fn gone(name: &str) -> Item {
+    fn deletion(name: &str) -> Item {
         Item::Event(Event::NodeDeleted(name.into()))
     }
 
@@ -203,14 +203,14 @@ pub(super) mod tests {
         assert!(!is_readable(&receiver));
         runtime().block_on(async {
             for name in ["a", "b", "c"] {
-                sender.send(gone(name)).await;
+                sender.send(deletion(name)).await;
             }
         });
         assert!(is_readable(&receiver));
         assert_eq!(names(receiver.take().unwrap()), ["a", "b", "c"]);
         assert!(!is_readable(&receiver));
         assert!(receiver.take().unwrap().is_empty());
-        runtime().block_on(sender.send(gone("d")));
+        runtime().block_on(sender.send(deletion("d")));
         assert!(is_readable(&receiver), "it becomes readable again");
         assert_eq!(names(receiver.take().unwrap()), ["d"]);
     }
@@ -222,7 +222,7 @@ pub(super) mod tests {
         let task = std::thread::spawn(move || {
             runtime().block_on(async {
                 for number in 0..count {
-                    sender.send(gone(&number.to_string())).await;
+                    sender.send(deletion(&number.to_string())).await;
                 }
             });
         });
@@ -243,14 +243,14 @@ pub(super) mod tests {
         let half = CAPACITY_KIB as usize * 512;
         runtime().block_on(async {
             for bytes in [half, half] {
-                sender.send_sized(gone("large"), bytes).await;
+                sender.send_sized(deletion("large"), bytes).await;
             }
-            let mut third = Box::pin(sender.send_sized(gone("third"), 100 * half));
+            let mut third = Box::pin(sender.send_sized(deletion("third"), 100 * half));
             let wait = Duration::from_millis(20);
             assert!(tokio::time::timeout(wait, &mut third).await.is_err());
             assert_eq!(receiver.take().unwrap().len(), 2);
             third.await;
-            sender.send(gone("small")).await;
+            sender.send(deletion("small")).await;
         });
         assert_eq!(names(receiver.take().unwrap()), ["third", "small"]);
     }
@@ -258,7 +258,7 @@ pub(super) mod tests {
     #[test]
     fn the_first_fatal_reason_overtakes_everything() {
         let (sender, mut receiver) = feed().unwrap();
-        runtime().block_on(sender.send(gone("a")));
+        runtime().block_on(sender.send(deletion("a")));
         sender.fatal("one");
         sender.fatal("two");
         assert!(is_readable(&receiver));

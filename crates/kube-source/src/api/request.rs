@@ -12,7 +12,7 @@ use kube::core::{Request, Status};
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::access::words;
+use super::access::error_chain;
 use super::change::Change;
 use super::objects::Object;
 
@@ -112,7 +112,7 @@ impl From<kube::Error> for Error {
             }
             kube::Error::Api(status) => Self::Rejected(status),
             kube::Error::SerdeError(error) => error.into(),
-            error => Self::Unreachable(words(&error)),
+            error => Self::Unreachable(error_chain(&error)),
         }
     }
 }
@@ -225,7 +225,7 @@ async fn next_change<O: Object>(
             let text = text.map_err(|error| Error::InvalidResponse(error.to_string()))?;
             Change::parse(text).map(Some)
         }
-        Err(error) => Err(Error::Unreachable(words(&error))),
+        Err(error) => Err(Error::Unreachable(error_chain(&error))),
     }
 }
 

@@ -83,7 +83,7 @@ where
         Box::pin(async move {
             let answer = answer.await?;
             sent.is_answered = true;
-            sent.note(RequestEvent::Response(answer.status().as_u16()));
+            sent.record(RequestEvent::Response(answer.status().as_u16()));
             Ok(answer.map(|body| {
                 // A request ends when its body was read.
                 body.map_frame(move |frame| {
@@ -97,7 +97,7 @@ where
 }
 
 impl Sent {
-    fn note(&self, what: RequestEvent) {
+    fn record(&self, what: RequestEvent) {
         let RequestMetricsLayer { observer, host } = &self.metrics;
         observer.request(host, self.method.as_str(), what);
     }
@@ -106,11 +106,11 @@ impl Sent {
 impl Drop for Sent {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.note(RequestEvent::Failed);
+            self.record(RequestEvent::Failed);
         }
         // The duration of a watch does not measure the server.
         if !self.is_watch {
-            self.note(RequestEvent::Finished(self.start.elapsed()));
+            self.record(RequestEvent::Finished(self.start.elapsed()));
         }
     }
 }

@@ -228,7 +228,7 @@ fn a_file_that_becomes_readable_is_read() {
     assert_eq!(
         lines(&manifests.poll(START)),
         [""; 0],
-        "the same error is told once"
+        "the same error is reported once"
     );
     fs::write(&file, service("a")).unwrap();
     assert_eq!(lines(&manifests.poll(START)), ["+a"]);

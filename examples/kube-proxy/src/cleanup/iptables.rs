@@ -104,19 +104,19 @@ pub fn plan(scope: Scope, saved: &Saved) -> (Vec<Document>, Vec<String>) {
         };
         let rules = table.rules().map(|line| JumpRule::new(scope, table, line));
         let (jumps, others): (Vec<_>, Vec<_>) = rules.partition(|rule| rule.is_upstream_jump);
-        let ours = table
+        let chains = table
             .chains()
             .filter_map(|chain| ChainName::new(chain.name()).ok());
-        let ours = ours.filter(|chain| names::is_chain(scope, table.name(), chain.as_str()));
-        let mut ours: HashSet<ChainName> = ours.collect();
-        while let Some((chain, rule)) = used(&ours, &others) {
-            ours.remove(&chain);
+        let chains = chains.filter(|chain| names::is_chain(scope, table.name(), chain.as_str()));
+        let mut chains: HashSet<ChainName> = chains.collect();
+        while let Some((chain, rule)) = used(&chains, &others) {
+            chains.remove(&chain);
             let (from, spec) = (rule.line.chain(), rule.line.spec());
             stays.push(format!(
                 "{name} {chain} stays, because a rule that stays jumps to it: -A {from} {spec}"
             ));
         }
-        let removals = removals(name, table, &jumps, &ours);
+        let removals = removals(name, table, &jumps, &chains);
         if !removals.is_empty() {
             documents.push(Document {
                 restore: saved.restore.clone(),

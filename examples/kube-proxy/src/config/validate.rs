@@ -229,11 +229,11 @@ fn address_and_port(path: &str, text: &str, problems: &mut Problems) {
     }
 }
 
-fn node_port_addresses(words: &[String], problems: &mut Problems) {
-    for (index, word) in words.iter().enumerate() {
+fn node_port_addresses(values: &[String], problems: &mut Problems) {
+    for (index, word) in values.iter().enumerate() {
         let path = format!("NodePortAddresses[{index}]");
         if word == "primary" {
-            if words.len() > 1 {
+            if values.len() > 1 {
                 problems.invalid(&path, Quoted(word), "can't use both 'primary' and CIDRs");
             }
             return;
@@ -261,22 +261,22 @@ fn detect_local(configuration: &Configuration, problems: &mut Problems) {
         }
         word if DETECT_LOCAL_MODES.contains(&word) => {}
         word => {
-            let words = DETECT_LOCAL_MODES
+            let values = DETECT_LOCAL_MODES
                 .map(|mode| format!("{mode:?}"))
                 .join(", ");
-            let what = format_args!("Unsupported value: {word:?}: supported values: {words}");
+            let what = format_args!("Unsupported value: {word:?}: supported values: {values}");
             problems.push("DetectLocalMode", what);
         }
     }
 }
 
-fn cluster_cidrs(words: &[&str], problems: &mut Problems) {
+fn cluster_cidrs(values: &[&str], problems: &mut Problems) {
     let path = "DetectLocalConfiguration.ClusterCIDRs";
-    if words.len() > 2 {
-        return problems.invalid(path, GoList(words), PAIR);
+    if values.len() > 2 {
+        return problems.invalid(path, GoList(values), PAIR);
     }
-    let networks: Vec<_> = words.iter().map(|word| parse_network(word)).collect();
-    for (index, word) in words.iter().enumerate() {
+    let networks: Vec<_> = values.iter().map(|word| parse_network(word)).collect();
+    for (index, word) in values.iter().enumerate() {
         if networks.get(index) == Some(&None) {
             let reason = "must be a valid CIDR block \
                           (e.g. 10.100.0.0/16 or fde4:8dba:82e1::/48)";
@@ -286,7 +286,7 @@ fn cluster_cidrs(words: &[&str], problems: &mut Problems) {
     if let [Some(first), Some(second)] = networks[..]
         && Family::of_network(first) == Family::of_network(second)
     {
-        problems.invalid(path, GoList(words), PAIR);
+        problems.invalid(path, GoList(values), PAIR);
     }
 }
 

@@ -226,13 +226,13 @@ mod tests {
             min: i32::try_from(more).unwrap(),
             ..Conntrack::default()
         };
-        let told = Netns::new().unwrap().run(|| {
-            let told = set_in(Path::new(ROOT), &conntrack, 1);
+        let error = Netns::new().unwrap().run(|| {
+            let error = set_in(Path::new(ROOT), &conntrack, 1);
             assert_eq!(read(TCP_ESTABLISHED), "86400\n");
-            told
+            error
         });
         let expected = format!("{MAX} cannot be set to {more}, as configured: ");
-        assert!(told[0].contains(&expected), "{told:?}");
-        assert!(told.len() <= 2, "{told:?}");
+        assert!(error[0].contains(&expected), "{error:?}");
+        assert!(error.len() <= 2, "{error:?}");
     }
 }

@@ -118,7 +118,7 @@ fn an_invalid_yaml_file_keeps_its_objects_and_is_reported_once() {
     assert_eq!(
         update(&mut source, broken()).1.len(),
         1,
-        "broken again is told again"
+        "an error that recurs is reported again"
     );
     let unreadable = Content::Unreadable("permission denied".into());
     let (events, errors) = update(&mut source, vec![("1", unreadable)]);

@@ -251,12 +251,12 @@ const REFUSED: &[(&str, &str)] = &[
 #[test]
 fn each_rule_reports_upstreams_path_and_message() {
     for (lines, expected) in REFUSED {
-        let said = check(&configuration(lines)).err().unwrap_or_default();
+        let problems = check(&configuration(lines)).err().unwrap_or_default();
         let expected: Vec<_> = expected
             .lines()
             .map(|line| format!("KubeProxyConfiguration.{line}"))
             .collect();
-        assert_eq!(said, expected, "{lines}");
+        assert_eq!(problems, expected, "{lines}");
     }
 }
 
@@ -270,11 +270,11 @@ fn each_number_of_conntrack_is_checked() {
         ("udpTimeout", "-1s", "UDPTimeout"),
         ("udpStreamTimeout", "-1s", "UDPStreamTimeout"),
     ] {
-        let said = check(&configuration(&format!("conntrack: {{{field}: {value}}}")));
+        let problems = check(&configuration(&format!("conntrack: {{{field}: {value}}}")));
         let path = format!("KubeProxyLinuxConfiguration.KubeProxyConntrackConfiguration.{path}");
         let reason = "must be greater than or equal to 0";
         let expected = format!("KubeProxyConfiguration.{path}: Invalid value: {value}: {reason}");
-        assert_eq!(said.unwrap_err(), [expected]);
+        assert_eq!(problems.unwrap_err(), [expected]);
     }
 }
 
@@ -301,6 +301,6 @@ fn all_problems_are_reported_at_once() {
     let lines = "mode: x\nbindAddress: x\nhealthzBindAddress: x\nmetricsBindAddress: x\n\
                  oomScoreAdj: 2000\nclusterCIDR: x\nnodePortAddresses: [x, z]\n\
                  featureGates: {X: true, Y: true}\nconfigSyncPeriod: -1s\nlogging: {format: x}\n";
-    let said = check(&configuration(lines)).unwrap_err();
-    assert_eq!(said.len(), 12, "{said:#?}");
+    let problems = check(&configuration(lines)).unwrap_err();
+    assert_eq!(problems.len(), 12, "{problems:#?}");
 }

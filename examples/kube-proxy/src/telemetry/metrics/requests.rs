@@ -30,7 +30,7 @@ struct Group {
 
 impl Requests {
     /// Records an event of a request.
-    pub(crate) fn note(&mut self, host: &str, method: &str, what: RequestEvent) {
+    pub(crate) fn record(&mut self, host: &str, method: &str, what: RequestEvent) {
         let key = (host.to_owned(), method.to_owned());
         let group = self.groups.entry(key).or_default();
         match what {
@@ -109,7 +109,7 @@ mod tests {
             RequestEvent::Response(200),
             RequestEvent::Failed,
         ] {
-            requests.note("h:1", "GET", what);
+            requests.record("h:1", "GET", what);
         }
         let mut page = Page::default();
         requests.add_to(&mut page);
