@@ -47,6 +47,9 @@ fn run() -> Result<()> {
     if let Err(error) = client.commit(&commands) {
         println!("# A missing server cannot be removed:\n\n{error}");
     }
-    assert!(client.dump()?.servers().next().is_none(), "all servers are removed");
+    assert!(
+        client.dump()?.servers().next().is_none(),
+        "all servers are removed"
+    );
     Ok(())
 }

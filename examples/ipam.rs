@@ -236,7 +236,11 @@ pub(crate) fn run(
             if matches!(command, Command::Repair) {
                 return repair(&client, output);
             }
-            let family = if location.ipv6 { Family::V6 } else { Family::V4 };
+            let family = if location.ipv6 {
+                Family::V6
+            } else {
+                Family::V4
+            };
             // A conflict concerns a single address here, so retries need no
             // pause.
             let store = Kube::new(Arc::new(client), family);

@@ -363,13 +363,13 @@ where
 /// Returns an error with all causes that its own text does not contain.
 pub fn error_chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
+    let mut source = error.source();
+    while let Some(error) = source {
         let cause = error.to_string();
         if !text.contains(&cause) {
             text = format!("{text}: {cause}");
         }
-        cause = error.source();
+        source = error.source();
     }
     text
 }

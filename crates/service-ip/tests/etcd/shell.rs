@@ -89,10 +89,7 @@ fn errors_are_reported() {
         ("--range 10.0.0.5/24 show", "the network is 10.0.0.0/24"),
         ("--range 10.0.0.0/33 show", "is not a network"),
         ("--range 32767-30000 show", "ports 32767-30000"),
-        (
-            "--range 1-2 --range 3-4 show",
-            "must be one range of ports",
-        ),
+        ("--range 1-2 --range 3-4 show", "must be one range of ports"),
         ("release 10.0.0.1", "10.0.0.1 is not allocated"),
         ("repair", "only a cluster of Kubernetes"),
         ("initialize", "10.0.0.0/24 is initialized already"),
