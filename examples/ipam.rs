@@ -122,7 +122,7 @@ enum Command {
     /// Write the key in etcd for the first time; the API servers of Kubernetes
     /// do that themselves
     Initialize,
-    /// Run some of these commands in memory
+    /// Run a sequence of commands in memory
     Demo,
 }
 

@@ -23,8 +23,8 @@ pub fn log_search(done: &FamilyReport) {
         Some(Ok(cleaned)) => {
             let (deleted, took) = (cleaned.deleted, cleaned.duration.unwrap_or_default());
             match deleted {
-                0 => debug!(%family, ?took, "no stale flows"),
-                _ => info!(%family, deleted, ?took, "deleted stale flows"),
+                0 => debug!(%family, duration = ?took, "no stale flows"),
+                _ => info!(%family, deleted, duration = ?took, "deleted stale flows"),
             }
             if !cleaned.is_complete {
                 let message = "search for stale flows interrupted; retrying";

@@ -27,7 +27,7 @@ pub fn log(done: &FamilyReport) {
     let rest = services.values().skip(WARNINGS).map(Vec::len);
     let more: usize = rest.sum();
     if more > 0 {
-        warn!(%family, more, "more objects rejected; retrying with backoff");
+        warn!(%family, objects = more, "more objects rejected; retrying with backoff");
     }
 }
 

@@ -168,15 +168,15 @@ fn report_sync(setup: &Setup, report: &Report, took: Duration) {
                 let (family, edits, dumped) = (done.family, outcome.edits, outcome.dumped);
                 match &done.drift {
                     _ if outcome.took_over => {
-                        info!(%family, edits, ?took, "took over the rules of another kube-proxy");
+                        info!(%family, edits, duration = ?took, "took over the rules of another kube-proxy");
                     }
                     // Without notifications this happens every period.
                     None if report.trigger == Trigger::Timer && edits == 0 => {
-                        debug!(%family, ?took, "periodic check found no difference");
+                        debug!(%family, duration = ?took, "periodic check found no difference");
                     }
-                    None => info!(%family, edits, dumped, ?took, "synced"),
+                    None => info!(%family, edits, dumped, duration = ?took, "synced"),
                     Some(drift) => {
-                        warn!(%family, edits, ?took, "repaired changes by another program: {drift}");
+                        warn!(%family, edits, duration = ?took, "repaired changes by another program: {drift}");
                     }
                 }
             }

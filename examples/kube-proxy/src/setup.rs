@@ -79,7 +79,7 @@ impl Setup {
     /// Creates an engine that programs the kernel, for the IP families that
     /// this node supports.
     ///
-    /// Sets the conntrack sysctls first, because a rule depends on one of them.
+    /// Sets the conntrack sysctls first, because a rule depends on `nf_conntrack_tcp_be_liberal`.
     /// On return, all objects of files are read. With [`Reading::Once`], all
     /// objects of an API are read, too.
     ///

@@ -108,7 +108,7 @@ impl Sender {
         }
     }
 
-    /// Ends the process. The first reason counts.
+    /// Requests the end of the process. The first reason counts.
     pub fn fatal(&self, reason: impl Into<String>) {
         let _ = self.shared.fatal.set(reason.into());
         self.shared.wake();
@@ -142,7 +142,7 @@ impl Receiver {
         let mut items = Vec::new();
         while items.len() < MAX_BATCH {
             match self.items.try_recv() {
-                Ok((item, _room)) => items.push(item),
+                Ok((item, _permit)) => items.push(item),
                 Err(_) => return Ok(items),
             }
         }

@@ -64,7 +64,7 @@ pub struct Watcher<O> {
     last_contact: Instant,
     is_in_sync: bool,
     /// The last logged problem.
-    trouble: Option<String>,
+    last_error: Option<String>,
     /// Resource version up to which all changes are known. Without one, the
     /// next request is a list.
     version: Option<String>,
@@ -88,11 +88,11 @@ enum WatchLists {
 
 /// How a watch ended without an error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Ended {
+enum WatchEnd {
     /// After a notification, or after a normal time.
-    Well,
+    Normal,
     /// Immediately, without a notification.
-    AtOnce,
+    Immediate,
     /// Without the bookmark that ends the initial list.
     WithoutList,
 }
@@ -119,7 +119,7 @@ impl<O: Object> Watcher<O> {
             silence: MAX_SILENCE,
             last_contact: Instant::now(),
             is_in_sync: false,
-            trouble: None,
+            last_error: None,
             version: None,
             watch_lists: match reading {
                 Reading::Once => WatchLists::Unsupported,
@@ -142,16 +142,16 @@ impl<O: Object> Watcher<O> {
             let done = match self.version.clone() {
                 Some(version) => self.watch(Some(version)).await,
                 None if self.watch_lists == WatchLists::Supported => self.watch(None).await,
-                None => self.list().await.map(|()| Ended::Well),
+                None => self.list().await.map(|()| WatchEnd::Normal),
             };
             match done {
-                Ok(Ended::Well) if self.reading == Reading::Once => return,
-                Ok(Ended::Well) => {}
-                Ok(Ended::AtOnce) => {
+                Ok(WatchEnd::Normal) if self.reading == Reading::Once => return,
+                Ok(WatchEnd::Normal) => {}
+                Ok(WatchEnd::Immediate) => {
                     let reason = "the watch ended before the first notification";
                     self.pause(&Error::Unreachable(reason.to_owned())).await;
                 }
-                Ok(Ended::WithoutList) => {
+                Ok(WatchEnd::WithoutList) => {
                     self.report(Report::UnendingList { kind: O::KIND });
                     self.watch_lists = WatchLists::Unsupported;
                 }
@@ -250,7 +250,7 @@ impl<O: Object> Watcher<O> {
     }
 
     /// Runs one watch: after a resource version, or with an initial list.
-    async fn watch(&mut self, after: Option<String>) -> Result<Ended, Error> {
+    async fn watch(&mut self, after: Option<String>) -> Result<WatchEnd, Error> {
         let client = self.connection.client(&Method::GET).await?;
         let (fields, seconds) = (self.fields.as_deref(), lasts(&mut self.random));
         let start = after.as_deref().map_or(Start::List, Start::After);
@@ -263,15 +263,15 @@ impl<O: Object> Watcher<O> {
         } else {
             self.mark_in_sync();
         }
-        let mut ended = Ended::AtOnce;
+        let mut ended = WatchEnd::Immediate;
         loop {
             let silence = self.longest_silence();
             let Ok(event) = timeout(silence, events.next()).await else {
                 self.report(Report::SilentWatch { kind: O::KIND });
                 self.mark_lost();
                 return Ok(match self.version {
-                    Some(_) => Ended::Well,
-                    None => Ended::WithoutList,
+                    Some(_) => WatchEnd::Normal,
+                    None => WatchEnd::WithoutList,
                 });
             };
             match event {
@@ -280,10 +280,10 @@ impl<O: Object> Watcher<O> {
                     let reason = "the watch ended before its list was complete";
                     return Err(Error::Unreachable(reason.to_owned()));
                 }
-                None if began.elapsed() > MIN_WATCH => return Ok(Ended::Well),
+                None if began.elapsed() > MIN_WATCH => return Ok(WatchEnd::Normal),
                 None => return Ok(ended),
             }
-            ended = Ended::Well;
+            ended = WatchEnd::Normal;
             if self.version.is_some() {
                 self.mark_in_sync();
                 self.backoff.reset();
@@ -360,9 +360,9 @@ impl<O: Object> Watcher<O> {
 
     /// Continues without objects of the kind. Retries after [`ABSENT_RETRY`].
     async fn continue_without(&mut self, error: &Error) {
-        if self.trouble.is_none() {
+        if self.last_error.is_none() {
             let (kind, reason) = (O::KIND, error.to_string());
-            self.trouble = Some(reason.clone());
+            self.last_error = Some(reason.clone());
             self.report(Report::Unavailable { kind, reason });
         }
         self.observer.contact(O::KIND, Contact::InSync);
@@ -377,10 +377,10 @@ impl<O: Object> Watcher<O> {
         let (kind, reason) = (O::KIND, error.to_string());
         let wait = self.backoff.wait(error.is_history_lost());
         let wait = wait.max(error.retry_after());
-        if self.trouble.as_ref() == Some(&reason) {
+        if self.last_error.as_ref() == Some(&reason) {
             self.report(Report::FailedAgain { kind, reason, wait });
         } else {
-            self.trouble = Some(reason.clone());
+            self.last_error = Some(reason.clone());
             self.report(Report::Failed { kind, reason });
         }
         sleep(wait).await;
@@ -397,7 +397,7 @@ impl<O: Object> Watcher<O> {
         }
         self.is_in_sync = true;
         self.observer.contact(O::KIND, Contact::InSync);
-        if self.trouble.take().is_some() {
+        if self.last_error.take().is_some() {
             self.report(Report::Recovered { kind: O::KIND });
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Upstream removes all virtual servers. Here a virtual server belongs to
 //! kube-proxy if its address is on the link of mode ipvs, or its address and
-//! port are in an ipset of that mode. Others stay.
+//! port are in an ipset of the mode. Others stay.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -230,7 +230,7 @@ mod tests {
         NodePortAddresses::Within(texts.iter().map(|text| text.parse().unwrap()).collect())
     }
 
-    /// Asserts that there is one problem, and that it contains the words.
+    /// Asserts that exactly one problem exists and contains the words.
     #[track_caller]
     fn assert_one(found: &[String], words: &[&str]) {
         let [line] = found else { panic!("{found:?}") };

@@ -305,7 +305,7 @@ impl Port {
     fn set_service(&self, service: ObjectName) {
         let mut present = self.service();
         if *present != service {
-            info!(from = %present, to = %service, "health check port moved");
+            info!(from_service = %present, to_service = %service, "health check port moved");
             *present = service;
         }
     }
