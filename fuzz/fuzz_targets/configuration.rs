@@ -19,5 +19,5 @@ fuzz_target!(|text: &str| {
     let written = found.configuration.to_yaml();
     let again = read(&written).expect("a written configuration is valid");
     assert_eq!(again.configuration, found.configuration, "{written}");
-    assert!(again.strange.is_empty(), "{:?}", again.strange);
+    assert!(again.problems.is_empty(), "{:?}", again.problems);
 });

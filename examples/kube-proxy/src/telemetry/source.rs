@@ -8,7 +8,7 @@ use super::Telemetry;
 
 impl Observer for Telemetry {
     fn request(&self, host: &str, method: &str, event: RequestEvent) {
-        self.state().metrics.requests.note(host, method, event);
+        self.state().metrics.requests.record(host, method, event);
     }
 
     fn contact(&self, kind: Kind, contact: Contact) {
