@@ -1,9 +1,9 @@
-//! Configures IPVS from text, then reads the table and changes it.
+//! Commits an IPVS table from text, dumps it, and changes it.
 //!
-//! Run as root: `cargo run -p vipline-ipvs --example balancer`. Requires the
-//! kernel module `ip_vs`. The example makes changes only in a network namespace
-//! of its own.
-#![allow(clippy::print_stdout, reason = "it shows what happens")]
+//! Run it as root with `cargo run -p vipline-ipvs --example balancer`, on a kernel
+//! with the module `ip_vs`.
+//! The example creates a network namespace and changes nothing outside it.
+#![allow(clippy::print_stdout, reason = "the output is the purpose")]
 
 use std::error::Error;
 
@@ -32,24 +32,23 @@ fn main() -> Result<()> {
 fn run() -> Result<()> {
     let mut client = Client::open()?;
     for text in [FIRST, SECOND] {
-        // The difference between kernel and desired state is the list of
-        // commands.
-        let wanted: Vec<Object> = text.parse::<Table>()?.objects().collect();
-        let commands = Commands::from_edits(&diff(client.dump()?.objects(), &wanted));
-        println!("# Commands to commit:\n\n{commands}");
+        // Commit the difference between the kernel's table and the desired one.
+        let desired: Vec<Object> = text.parse::<Table>()?.objects().collect();
+        let commands = Commands::from_edits(&diff(client.dump()?.objects(), &desired));
+        println!("# Commands:\n\n{commands}");
         client.commit(&commands)?;
     }
-    println!("# State of the kernel:\n\n{}", client.dump()?);
+    println!("# Table in the kernel:\n\n{}", client.dump()?);
 
-    // Commands are independent: an error names the rejected command, and the
-    // others are applied.
+    // Commands are independent: an error names the rejected ones, the others are
+    // applied.
     let commands: Commands = "-D -t 10.0.0.9:80\n-D -t 10.0.0.1:80\n".parse()?;
     if let Err(error) = client.commit(&commands) {
-        println!("# A missing server cannot be removed:\n\n{error}");
+        println!("# Removing a missing service is an error:\n\n{error}");
     }
     assert!(
         client.dump()?.servers().next().is_none(),
-        "all servers are removed"
+        "the table is empty"
     );
     Ok(())
 }

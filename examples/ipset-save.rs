@@ -1,5 +1,5 @@
-//! Prints the sets of this network namespace in the format of `ipset save`,
-//! with their memory use.
+//! Prints the sets of this network namespace in `ipset save` format, with resource
+//! usage.
 //!
 //! Run it with `cargo run -p vipline-ipset --example ipset-save -- [NAME]...`.
 #![allow(clippy::print_stdout, reason = "the output is the purpose")]

@@ -1,4 +1,4 @@
-//! Prints the number of rules of each chain, with their targets.
+//! Prints the number of rules of each chain, and their targets.
 //!
 //! Run it with `iptables-save | cargo run -p vipline-iptables --example iptables-stat`.
 #![allow(clippy::print_stdout, reason = "the output is the purpose")]
