@@ -1,11 +1,10 @@
 //! Parses arbitrary text as a configuration file. The result is an error with a position,
 //! or a configuration that is validated and survives a round trip.
-#![no_main]
 
 use kube_proxy::config::{check, read};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|text: &str| {
+/// Checks one input.
+pub(crate) fn run(text: &str) {
     let found = match read(text) {
         Ok(found) => found,
         Err(fault) => {
@@ -20,4 +19,4 @@ fuzz_target!(|text: &str| {
     let again = read(&written).expect("a written configuration is valid");
     assert_eq!(again.configuration, found.configuration, "{written}");
     assert!(again.problems.is_empty(), "{:?}", again.problems);
-});
+}

@@ -1,7 +1,5 @@
 //! Decodes arbitrary messages as replies and notifications of ctnetlink.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use vipline_conntrack::{CpuStatistics, Event, Expectation, Filter, Flow, Usage};
 use vipline_netlink::message::Messages;
 
@@ -20,7 +18,8 @@ fn check_flow(flow: &Flow) {
     assert!(filter.protocol(flow.original.protocol).matches(flow));
 }
 
-fuzz_target!(|input: &[u8]| {
+/// Checks one input.
+pub(crate) fn run(input: &[u8]) {
     for message in Messages::new(input).flatten() {
         if let (Ok(flow), 0..LONGEST) = (Flow::decode(message.payload), message.payload.len()) {
             check_flow(&flow);
@@ -32,4 +31,4 @@ fuzz_target!(|input: &[u8]| {
         let _ = CpuStatistics::decode(message.payload);
         let _ = Usage::decode(message.payload);
     }
-});
+}

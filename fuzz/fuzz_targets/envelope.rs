@@ -1,7 +1,5 @@
 //! Decodes arbitrary bytes as a range allocation in etcd.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use vipline_service_ip::{AddressRange, Allocator, Envelope, PortRange, Range, RangeAllocation};
 
 /// Checks that a decoded allocation survives a round trip.
@@ -18,7 +16,8 @@ fn check<R: Range>(allocation: &RangeAllocation, range: R) {
     let _: Allocator<R> = again;
 }
 
-fuzz_target!(|input: &[u8]| {
+/// Checks one input.
+pub(crate) fn run(input: &[u8]) {
     let Ok((envelope, allocation)) = Envelope::decode(input) else {
         return;
     };
@@ -40,4 +39,4 @@ fuzz_target!(|input: &[u8]| {
     if let Ok(ports) = allocation.range.parse::<PortRange>() {
         check(&allocation, ports);
     }
-});
+}

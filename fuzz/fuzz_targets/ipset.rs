@@ -1,8 +1,6 @@
 //! Decodes arbitrary messages as a dump of sets, and formats and encodes the objects.
 //! Parses arbitrary text as a document of `ipset restore`.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use vipline_ipset::{DumpDecoder, Command, Commands, Object, Sets};
 use vipline_netlink::message::Messages;
 use vipline_reconcile::{Edit, Keyed};
@@ -44,7 +42,8 @@ fn check_text(text: &str) {
     assert!(commands.as_slice().iter().filter(is_set).count() <= commands.requests(6).len());
 }
 
-fuzz_target!(|bytes: &[u8]| {
+/// Checks one input.
+pub(crate) fn run(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         check_text(text);
     }
@@ -53,4 +52,4 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = decoder.push(message.payload);
     }
     check_sets(decoder.finish());
-});
+}

@@ -1,8 +1,6 @@
 //! Decodes arbitrary messages as replies and commands of IPVS, and parses arbitrary text
 //! as a script of ipvsadm.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use vipline_ipvs::wire::Answer;
 use vipline_ipvs::{Command, Commands, Family, Object, Table};
 use vipline_netlink::message::Messages;
@@ -27,7 +25,8 @@ fn check_text(text: &str) {
     }
 }
 
-fuzz_target!(|input: &[u8]| {
+/// Checks one input.
+pub(crate) fn run(input: &[u8]) {
     let mut objects = Vec::new();
     for message in Messages::new(input).flatten() {
         check_command(message.payload);
@@ -42,4 +41,4 @@ fuzz_target!(|input: &[u8]| {
     if let Ok(text) = std::str::from_utf8(input) {
         check_text(text);
     }
-});
+}

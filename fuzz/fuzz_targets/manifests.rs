@@ -1,11 +1,10 @@
 //! Parses arbitrary text as a manifest, and applies the objects to a store.
-#![no_main]
 
 use vipline_kube_source::manifests::parse::parse;
-use libfuzzer_sys::fuzz_target;
 use vipline_service_model::{Config, Event, Store};
 
-fuzz_target!(|text: &str| {
+/// Checks one input.
+pub(crate) fn run(text: &str) {
     let manifest = match parse(text) {
         Ok(manifest) => manifest,
         Err(fault) => {
@@ -20,4 +19,4 @@ fuzz_target!(|text: &str| {
     }
     let node = store.node();
     store.resolve(&node);
-});
+}

@@ -1,7 +1,5 @@
 //! Decodes arbitrary bytes as a datagram: messages, replies and nested attributes.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use vipline_netlink::attr::{Attr, Attrs};
 use vipline_netlink::message::Messages;
 
@@ -16,9 +14,10 @@ fn visit(attr: Attr<'_>, depth: usize) {
     }
 }
 
-fuzz_target!(|datagram: &[u8]| {
+/// Checks one input.
+pub(crate) fn run(datagram: &[u8]) {
     for message in Messages::new(datagram).flatten() {
         let _ = (message.is_interrupted(), message.content());
         Attrs::new(message.payload).flatten().for_each(|attr| visit(attr, DEPTH));
     }
-});
+}

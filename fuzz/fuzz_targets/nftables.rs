@@ -1,15 +1,14 @@
 //! Decodes arbitrary messages as a dump of a table, and formats and encodes the objects.
 //! Decodes the same messages as notifications.
-#![no_main]
 
 use std::collections::HashSet;
 
-use libfuzzer_sys::fuzz_target;
 use vipline_netlink::message::Messages;
 use vipline_nftables::{Assembler, Family, Name, Notifications, TableId, Transaction};
 use vipline_reconcile::{Edit, Keyed, diff};
 
-fuzz_target!(|dump: &[u8]| {
+/// Checks one input.
+pub(crate) fn run(dump: &[u8]) {
     let table = |family| TableId::new(family, Name::new("t").expect("a good name"));
     let tables = [table(Family::Ip), table(Family::Ip6)];
     let mut assembler = Assembler::new(&tables);
@@ -34,4 +33,4 @@ fuzz_target!(|dump: &[u8]| {
     let _ = transaction.to_string();
     let batch = transaction.encode(1, None);
     assert_eq!(Messages::new(batch.bytes()).filter(Result::is_err).count(), 0);
-});
+}

@@ -1,7 +1,5 @@
 //! Decodes arbitrary messages as replies of rtnetlink.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use vipline_netlink::message::Messages;
 use vipline_reconcile::{Edit, diff};
 use vipline_rtnl::wire::{Answer, Numbered};
@@ -30,7 +28,8 @@ fn again(command: &Command, index: u32) -> Numbered {
     }
 }
 
-fuzz_target!(|input: &[u8]| {
+/// Checks one input.
+pub(crate) fn run(input: &[u8]) {
     let mut all = Addresses::default();
     let mut name = Name::new("lo").expect("a good name");
     for message in Messages::new(input).flatten() {
@@ -52,4 +51,4 @@ fuzz_target!(|input: &[u8]| {
     let commands = Commands::from_edits(&edits);
     assert_eq!(commands.as_slice().len(), edits.len());
     let _ = commands.to_string();
-});
+}

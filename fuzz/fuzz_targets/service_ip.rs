@@ -1,7 +1,5 @@
 //! Parses arbitrary text as a range, and arbitrary bytes as a snapshot of the range.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use vipline_service_ip::{
     AddressRange, Allocator, Pool, PortRange, Range, RangeAllocation, SnapshotError,
 };
@@ -58,7 +56,8 @@ fn check_snapshot<R: Range>(range: R, text: &str, data: &[u8]) {
     assert_eq!((&*written.range, &*written.data), (text, meant));
 }
 
-fuzz_target!(|bytes: &[u8]| {
+/// Checks one input.
+pub(crate) fn run(bytes: &[u8]) {
     let mut parts = bytes.splitn(2, |byte| *byte == b'\n');
     let text = parts.next().unwrap_or_default();
     let data = parts.next().unwrap_or_default();
@@ -66,4 +65,4 @@ fuzz_target!(|bytes: &[u8]| {
         check::<AddressRange>(text, data);
         check::<PortRange>(text, data);
     }
-});
+}

@@ -1,17 +1,16 @@
 //! Applies arbitrary events in arbitrary order. Incremental resolution must have the same
 //! result as a single resolution.
-#![no_main]
 
 use std::collections::BTreeMap;
 
-use libfuzzer_sys::fuzz_target;
 use vipline_service_model::arbitrary::{Dice, NODE};
 use vipline_service_model::{Config, Event, Store};
 
 /// Limit of the number of events.
 const EVENTS: usize = 64;
 
-fuzz_target!(|bytes: &[u8]| {
+/// Checks one input.
+pub(crate) fn run(bytes: &[u8]) {
     let mut dice = Dice::from_bytes(bytes);
     let (mut stepwise, mut at_once) = (Store::new(Config::new(NODE)), Store::new(Config::new(NODE)));
     stepwise.apply(Event::Synced);
@@ -40,4 +39,4 @@ fuzz_target!(|bytes: &[u8]| {
         .filter_map(|resolved| Some(((resolved.family, resolved.name), resolved.port?)))
         .collect();
     assert_eq!(ports, last);
-});
+}

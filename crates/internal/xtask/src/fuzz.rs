@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::cargo::{Metadata, metadata, root};
+use crate::cargo::{Metadata, cargo, metadata, root};
 use crate::process::{LIMIT, execute, execute_within};
 use crate::steps::Steps;
 use crate::tools;
@@ -17,6 +17,21 @@ use crate::tools;
 const INPUT_TIMEOUT: &str = "-timeout=10";
 /// Limit of the memory of a target: 2,048 MB.
 const INPUT_MEMORY: &str = "-rss_limit_mb=2048";
+
+/// The platform of the targets. It is named so that build scripts are not instrumented.
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+
+/// Coverage counters for libFuzzer (`SanitizerCoverage` of LLVM).
+const INSTRUMENTATION: [&str; 8] = [
+    "--cfg fuzzing",
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "-Cllvm-args=-sanitizer-coverage-stack-depth",
+    "-Cforce-frame-pointers",
+];
 
 /// Suppresses all output except findings and final statistics.
 const QUIET: &str = "-verbosity=0";
@@ -38,34 +53,16 @@ pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, seconds: u64) -> Res
     }
     let targets = targets(&folder)?;
     let mut program = PathBuf::new();
-    steps.step("fuzz: tools", || {
+    steps.step("fuzz: build", || {
         tools::install(tools::FUZZ_TOOLS)?;
-        program = tools::cargo_fuzz(&metadata.target_directory)?;
+        program = build(&folder, &metadata.target_directory.join("fuzz"))?;
         Ok(())
     })?;
-    let fuzz = |arguments: &[&str]| {
-        let mut command = Command::new(&program);
-        command
-            .args(["fuzz", arguments[0], "--sanitizer", "none"])
-            .args(&arguments[1..])
-            .current_dir(root())
-            .stdin(Stdio::null());
-        command
-    };
-    steps.step("fuzz: build", || execute(&mut fuzz(&["build"])))?;
     steps.step("fuzz: replay corpora", || {
         for target in &targets {
             let corpus = corpus(&folder, target)?;
-            let corpus = corpus.to_string_lossy();
-            execute(&mut fuzz(&[
-                "run",
-                target,
-                &corpus,
-                "--",
-                "-runs=0",
-                INPUT_TIMEOUT,
-                QUIET,
-            ]))?;
+            let mut run = fuzz(&program, target);
+            execute(run.args(["-runs=0", INPUT_TIMEOUT, QUIET]).arg(corpus))?;
         }
         Ok(())
     })?;
@@ -74,25 +71,34 @@ pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, seconds: u64) -> Res
             // libFuzzer writes new inputs to the first folder and only reads the others.
             let found = metadata.target_directory.join("fuzz-found").join(target);
             fs::create_dir_all(&found)?;
-            let (found, corpus) = (found.to_string_lossy(), corpus(&folder, target)?);
-            let time = format!("-max_total_time={seconds}");
-            let corpus = corpus.to_string_lossy();
-            let mut run = fuzz(&[
-                "run",
-                target,
-                &found,
-                &corpus,
-                "--",
-                &time,
-                INPUT_TIMEOUT,
-                INPUT_MEMORY,
-                QUIET,
-                "-print_final_stats=1",
-            ]);
+            let mut run = fuzz(&program, target);
+            run.arg(format!("-max_total_time={seconds}"))
+                .args([INPUT_TIMEOUT, INPUT_MEMORY, QUIET, "-print_final_stats=1"])
+                .arg(found)
+                .arg(corpus(&folder, target)?);
             execute_within(LIMIT + Duration::from_secs(seconds), &mut run)?;
         }
         Ok(())
     })
+}
+
+/// Builds the binary of all targets with the instrumentation of libFuzzer.
+fn build(folder: &Path, target: &Path) -> Result<PathBuf> {
+    let mut build = cargo(["build", "--release", "--target", TRIPLE]);
+    build.arg("--manifest-path").arg(folder.join("Cargo.toml"));
+    build.arg("--target-dir").arg(target);
+    execute(build.env("RUSTFLAGS", INSTRUMENTATION.join(" ")))?;
+    Ok(target.join(TRIPLE).join("release/fuzz"))
+}
+
+/// Returns the command that runs a target in a folder for the inputs it fails on.
+fn fuzz(program: &Path, target: &str) -> Command {
+    let mut command = Command::new(program);
+    command
+        .env("FUZZ_TARGET", target)
+        .current_dir(program.parent().unwrap_or(program))
+        .stdin(Stdio::null());
+    command
 }
 
 /// Returns the names of all targets. An empty list is an error.
@@ -102,7 +108,9 @@ fn targets(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for file in files {
         let path = file?.path();
-        if path.extension() == Some(OsStr::new("rs")) {
+        if path.extension() == Some(OsStr::new("rs"))
+            && path.file_stem() != Some(OsStr::new("main"))
+        {
             names.extend(path.file_stem().and_then(OsStr::to_str).map(str::to_owned));
         }
     }

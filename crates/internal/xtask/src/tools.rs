@@ -1,17 +1,13 @@
 //! Finds and installs programs that tasks need.
 
-use std::path::{Path, PathBuf};
+use std::env;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::{env, fs};
 
 use anyhow::{Result, bail};
 use rustix::process::geteuid;
 
-use crate::cargo::cargo;
 use crate::process::execute;
-
-/// Version of cargo-fuzz that builds the fuzz targets.
-const CARGO_FUZZ: &str = "0.13.2";
 
 /// A program, or the path of a file, and its Debian package.
 #[derive(Clone, Copy, Debug)]
@@ -102,28 +98,6 @@ pub(crate) fn install(tools: &[Tool]) -> Result<()> {
         ),
         None => Ok(()),
     }
-}
-
-/// Returns the path of cargo-fuzz. Installs it in the target folder if it is absent.
-pub(crate) fn cargo_fuzz(target: &Path) -> Result<PathBuf> {
-    let tools = target.join("tools");
-    let built = tools.join("bin/cargo-fuzz");
-    if built.exists() {
-        return Ok(built);
-    }
-    if let Some(found) = find("cargo-fuzz") {
-        return Ok(found);
-    }
-    fs::create_dir_all(&tools)?;
-    let mut command = cargo(["install", "--locked", "--version", CARGO_FUZZ, "cargo-fuzz"]);
-    execute(
-        command
-            .arg("--root")
-            .arg(&tools)
-            .arg("--target-dir")
-            .arg(tools.join("build")),
-    )?;
-    Ok(built)
 }
 
 /// Finds a program in the search path of root, or a file at an absolute path.
