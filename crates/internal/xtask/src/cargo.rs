@@ -54,6 +54,15 @@ pub(crate) struct Package {
     pub(crate) name: String,
     /// Features, with the features and dependencies that each enables.
     pub(crate) features: BTreeMap<String, Vec<String>>,
+    /// Registries to publish to: none, or any if absent.
+    publish: Option<Vec<String>>,
+}
+
+impl Package {
+    /// Returns whether the package may be published.
+    pub(crate) fn is_published(&self) -> bool {
+        self.publish.as_ref().is_none_or(|to| !to.is_empty())
+    }
 }
 
 /// Runs `cargo metadata`.

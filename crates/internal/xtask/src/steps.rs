@@ -1,18 +1,28 @@
 //! Runs the steps of a task with headings and durations.
 
+use std::fs;
 use std::ops::AddAssign;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::param::clock_ticks_per_second;
 
 use crate::process::{LIMIT, execute_with_output};
 
 /// Completed steps and the number of tests that they ran.
 pub(crate) struct Steps {
     start: Instant,
-    done: Vec<(String, Duration)>,
+    done: Vec<Step>,
     tally: Tally,
+}
+
+/// A completed step.
+struct Step {
+    title: String,
+    time: Duration,
+    /// CPU time of all processes of the step.
+    cpu: Duration,
 }
 
 /// Sum of the `test result:` lines of libtest.
@@ -51,14 +61,20 @@ impl Steps {
         work: impl FnOnce(&mut Tally) -> Result<()>,
     ) -> Result<()> {
         eprintln!("\n=== {title} ===");
-        let start = Instant::now();
+        let (start, cpu) = (Instant::now(), cpu_of_children());
         let result = work(&mut self.tally);
-        let time = start.elapsed();
+        let mut step = Step {
+            title: title.to_owned(),
+            time: start.elapsed(),
+            cpu: cpu_of_children().saturating_sub(cpu),
+        };
+        eprintln!("=== {title}: {:.1} s ===", step.time.as_secs_f64());
         if result.is_err() {
-            self.print(&[(format!("{title}: FAILED"), time)]);
-        } else {
-            eprintln!("=== {title}: {:.1} s ===", time.as_secs_f64());
-            self.done.push((title.to_owned(), time));
+            step.title += ": FAILED";
+        }
+        self.done.push(step);
+        if result.is_err() {
+            self.print();
         }
         result.with_context(|| title.to_owned())
     }
@@ -68,7 +84,7 @@ impl Steps {
     /// # Errors
     /// If a test failed or was ignored, or if no test ran.
     pub(crate) fn finish(self) -> Result<()> {
-        self.print(&[]);
+        self.print();
         let Tally {
             passed,
             failed,
@@ -85,12 +101,25 @@ impl Steps {
         Ok(())
     }
 
-    fn print(&self, more: &[(String, Duration)]) {
-        eprintln!("\n{:<40} {:>8}", "step", "seconds");
-        for (title, time) in self.done.iter().chain(more) {
-            eprintln!("{title:<40} {:>8.1}", time.as_secs_f64());
+    fn print(&self) {
+        eprintln!("\n{:<40} {:>8} {:>8}", "step", "seconds", "CPU");
+        for Step { title, time, cpu } in &self.done {
+            let [time, cpu] = [time, cpu].map(Duration::as_secs_f64);
+            eprintln!("{title:<40} {time:>8.1} {cpu:>8.1}");
         }
     }
+}
+
+/// Returns the CPU time of all child processes that have ended, from `proc_pid_stat(5)`.
+///
+/// Returns zero if the file cannot be read.
+fn cpu_of_children() -> Duration {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    // cutime and cstime are fields 16 and 17; the first field after the name is 3.
+    let ticks = after_name.split_whitespace().skip(13).take(2);
+    let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks.saturating_mul(1000) / clock_ticks_per_second())
 }
 
 impl Tally {
@@ -209,6 +238,20 @@ mod tests {
             error.ends_with("exec sleep 60: killed after 2 s"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn the_cpu_time_of_children_grows() {
+        let before = cpu_of_children();
+        let script = "i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done";
+        assert!(
+            Command::new("sh")
+                .args(["-c", script])
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert!(cpu_of_children() > before);
     }
 
     #[test]
