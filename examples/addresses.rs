@@ -22,12 +22,12 @@ fn main() -> Result<()> {
 fn change() -> Result<()> {
     let mut client = Client::open()?;
     let lo = Name::new("lo")?;
-    let mut wanted: Vec<Object> = client.dump_of(&lo)?.into_objects().collect();
+    let mut wanted: Vec<Object> = client.dump_link(&lo)?.into_objects().collect();
     for net in ["10.96.0.1/32", "fd00:96::1/128"] {
         wanted.push(Address::new(lo, net.parse()?).into());
     }
     // The difference between kernel and desired state is the list of commands.
-    let commands = Commands::from_edits(&diff(client.dump_of(&lo)?.into_objects(), &wanted));
+    let commands = Commands::from_edits(&diff(client.dump_link(&lo)?.into_objects(), &wanted));
     println!("\n# Commands committed in a new network namespace:\n\n{commands}");
     client.commit(&commands)?;
     println!("# Addresses in the new network namespace:\n");

@@ -2,12 +2,12 @@
 
 use vipline_netlink::message::Messages;
 use vipline_reconcile::{Edit, diff};
-use vipline_rtnl::wire::{Answer, Numbered};
+use vipline_rtnl::wire::{Reply, IndexedAddress};
 use vipline_rtnl::{Addresses, Command, Commands, Name, Object};
 
 /// Checks that a decoded address survives a round trip, except attributes that only the
 /// kernel sets.
-fn check_address(address: &Numbered, name: Name) {
+fn check_address(address: &IndexedAddress, name: Name) {
     let command = Command::AddAddress(address.on(name));
     let once = again(&command, address.index);
     let command = Command::AddAddress(once.on(name));
@@ -19,11 +19,11 @@ fn check_address(address: &Numbered, name: Name) {
     );
 }
 
-fn again(command: &Command, index: u32) -> Numbered {
+fn again(command: &Command, index: u32) -> IndexedAddress {
     let mut out = Vec::new();
     command.encode(index, &mut out);
-    match Answer::decode(command.ty(), &out) {
-        Ok(Answer::Address(address)) => address,
+    match Reply::decode(command.ty(), &out) {
+        Ok(Reply::Address(address)) => address,
         other => panic!("{other:?}"),
     }
 }
@@ -33,12 +33,12 @@ pub(crate) fn run(input: &[u8]) {
     let mut all = Addresses::default();
     let mut name = Name::new("lo").expect("a good name");
     for message in Messages::new(input).flatten() {
-        match Answer::decode(message.ty, message.payload) {
-            Ok(Answer::Link(link)) => {
+        match Reply::decode(message.ty, message.payload) {
+            Ok(Reply::Link(link)) => {
                 name = link.name;
                 all.insert_link(link);
             }
-            Ok(Answer::Address(address)) => {
+            Ok(Reply::Address(address)) => {
                 check_address(&address, name);
                 all.insert(address.on(name));
             }

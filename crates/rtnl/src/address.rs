@@ -10,28 +10,28 @@ use crate::Name;
 
 /// An address on an interface.
 ///
-/// Its text is what `ip address add` takes.
+/// Displays as arguments of `ip address add`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Address {
-    /// The name of the interface.
+    /// Name of the interface.
     pub interface: Name,
-    /// The address, and how long the prefix of its network is.
+    /// Address with prefix length.
     ///
-    /// With a [peer](Self::peer), the prefix is that of the peer.
+    /// With a [peer](Self::peer), the prefix length is that of the peer.
     pub net: IpNet,
-    /// The address at the other end, where there is only one.
+    /// Address of the peer on a point-to-point link.
     pub peer: Option<IpAddr>,
-    /// Where it is valid; the kernel alone tells it of IPv6.
+    /// Scope; the kernel determines the scope of IPv6 addresses.
     pub scope: Scope,
-    /// Its properties.
+    /// Flags.
     pub flags: AddressFlags,
 }
 
 impl Address {
-    /// Returns an address as `ip address add` would add it, an IPv6 address
-    /// without finding out whether another host has it.
+    /// Creates an address with the defaults of `ip address add`.
     ///
-    /// Of an `IpAddr`, `into` makes one with the longest prefix: /32 or /128.
+    /// IPv6 addresses have [`NO_DAD`](AddressFlags::NO_DAD), so they are usable at once.
+    /// The conversion from `IpAddr` to `IpNet` sets the prefix length 32 or 128.
     pub fn new(interface: Name, net: IpNet) -> Self {
         let flags = match net {
             IpNet::V4(_) => AddressFlags::empty(),
@@ -51,17 +51,16 @@ impl Address {
         self.net.addr()
     }
 
-    /// Tells whether the two differ in nothing that can be chosen.
+    /// Returns whether two addresses are equal in all configurable properties.
     ///
-    /// That an IPv6 address was tried out before it was used is no difference:
-    /// both are in use now.
+    /// Flags of duplicate address detection are ignored: both addresses are usable.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let chosen = |address: &Self| address.flags & AddressFlags::LASTING;
         let is_v4 = self.net.addr().is_ipv4();
         chosen(self) == chosen(other) && (!is_v4 || self.scope == other.scope)
     }
 
-    /// Returns the text of what identifies the address.
+    /// Returns the text of the key of the address.
     pub(crate) fn place(&self) -> Place<'_> {
         Place(self)
     }
@@ -80,7 +79,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// What identifies an address, as text.
+/// Displays the key of an address.
 pub(crate) struct Place<'a>(&'a Address);
 
 impl fmt::Display for Place<'_> {
@@ -96,25 +95,25 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// Where an address is valid: `RT_SCOPE_*` of `linux/rtnetlink.h`.
+/// Scope of an address (`RT_SCOPE_*` of `linux/rtnetlink.h`).
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Scope {
-    /// Everywhere.
+    /// Valid everywhere.
     Global,
-    /// In the site, for IPv6 only.
+    /// Valid within the site, IPv6 only.
     Site,
-    /// On the link.
+    /// Valid on the link.
     Link,
-    /// On the host.
+    /// Valid on the host.
     Host,
-    /// Nowhere.
+    /// Valid nowhere.
     Nowhere,
-    /// Another one, by its number.
+    /// Another scope.
     Other(u8),
 }
 
 impl Scope {
-    /// Returns the scope of this number.
+    /// Creates a scope from its number.
     pub(crate) fn from_number(number: u8) -> Self {
         match number {
             0 => Self::Global,
@@ -138,10 +137,10 @@ impl Scope {
         }
     }
 
-    /// Returns the scope that an address has unless another is chosen.
+    /// Returns the default scope of an address.
     ///
-    /// That of IPv6 is what the kernel makes of the address; that of IPv4 is
-    /// what `ip` chooses.
+    /// The kernel derives the scope of IPv6 addresses; `ip` chooses that of IPv4
+    /// addresses.
     pub fn of(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) if address.is_loopback() => Self::Host,
@@ -153,7 +152,7 @@ impl Scope {
     }
 }
 
-/// Tells whether an address is in fec0::/10, which RFC 3879 gave up.
+/// Returns whether an address is in fec0::/10, which RFC 3879 deprecated.
 fn is_site_local(address: Ipv6Addr) -> bool {
     let [first, ..] = address.segments();
     first & 0xffc0 == 0xfec0
@@ -173,53 +172,53 @@ impl fmt::Display for Scope {
 }
 
 bitflags! {
-    /// Properties of an address: `IFA_F_*` of `linux/if_addr.h`.
+    /// Flags of an address (`IFA_F_*` of `linux/if_addr.h`).
     #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub struct AddressFlags: u32 {
-        /// IPv4: another address of its network was there first, and when that
-        /// goes, so does this, unless `promote_secondaries` is set.
+        /// IPv4: secondary address, which the kernel deletes with the primary address of
+        /// its network unless `promote_secondaries` is set.
         ///
-        /// IPv6: it is a temporary one, for privacy.
+        /// IPv6: temporary address (privacy extensions).
         #[doc(alias = "IFA_F_TEMPORARY")]
         const SECONDARY = 0x1;
-        /// Nobody asks whether another host has it before it is used.
+        /// The kernel skips duplicate address detection.
         const NO_DAD = 0x2;
-        /// It is used while that is being asked.
+        /// The address is used during duplicate address detection.
         const OPTIMISTIC = 0x4;
-        /// Another host has it.
+        /// Duplicate address detection found another host with the address.
         const DAD_FAILED = 0x8;
-        /// It is the home address of a mobile host.
+        /// Home address (Mobile IPv6).
         const HOME_ADDRESS = 0x10;
-        /// No new connections are made from it.
+        /// Deprecated: not used for new connections.
         const DEPRECATED = 0x20;
-        /// It is being asked whether another host has it.
+        /// Duplicate address detection is in progress.
         const TENTATIVE = 0x40;
-        /// It stays until it is removed.
+        /// Permanent: has no lifetime.
         const PERMANENT = 0x80;
-        /// Temporary addresses are made of it.
+        /// The kernel creates temporary addresses from this one.
         const MANAGE_TEMPORARY = 0x100;
-        /// It came without a route to its network.
+        /// The kernel adds no prefix route.
         const NO_PREFIX_ROUTE = 0x200;
-        /// The group of this multicast address is joined.
+        /// The kernel joins the group of this multicast address.
         const AUTO_JOIN = 0x400;
-        /// It was made so as to tell nothing of the hardware.
+        /// Stable privacy address (RFC 7217).
         const STABLE_PRIVACY = 0x800;
-        /// Other flags are kept as they are.
+        /// Unknown flags are kept.
         const _ = !0;
     }
 }
 
 impl AddressFlags {
-    /// What can be chosen, and matters as long as the address is there.
+    /// Configurable flags that matter during the lifetime of the address.
     const LASTING: Self = Self::HOME_ADDRESS
         .union(Self::MANAGE_TEMPORARY)
         .union(Self::NO_PREFIX_ROUTE)
         .union(Self::AUTO_JOIN);
 
-    /// What can be chosen; the kernel alone tells all else.
+    /// Configurable flags; the kernel sets all others.
     pub(crate) const CHOSEN: Self = Self::LASTING.union(Self::NO_DAD).union(Self::OPTIMISTIC);
 
-    /// What can be chosen, and the words of `ip` for it.
+    /// Configurable flags with their names in `ip`.
     const WORDS: [(Self, &str); 6] = [
         (Self::HOME_ADDRESS, "home"),
         (Self::MANAGE_TEMPORARY, "mngtmpaddr"),
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_adds_is_no_difference_and_what_is_chosen_is() {
+    fn addresses_differ_in_configurable_properties_only() {
         for net in ["10.0.0.1/32", "fd00::1/128"] {
             let wanted = address(net);
             let told = |change: &dyn Fn(&mut Address)| {
@@ -252,14 +251,14 @@ mod tests {
             assert!(told(&|told| told.flags |= AddressFlags::TENTATIVE));
             assert!(told(&|told| told.flags ^= AddressFlags::NO_DAD));
             assert!(!told(&|told| told.flags |= AddressFlags::NO_PREFIX_ROUTE));
-            // The kernel alone tells the scope of IPv6.
+            // The kernel determines the scope of IPv6 addresses.
             let is_v6 = wanted.ip().is_ipv6();
             assert_eq!(told(&|told| told.scope = Scope::Link), is_v6);
         }
     }
 
     #[test]
-    fn an_address_has_the_scope_that_ip_and_the_kernel_give_it() {
+    fn the_default_scope_is_that_of_ip_and_of_the_kernel() {
         for (ip, scope) in [
             ("10.0.0.1", Scope::Global),
             ("127.1.2.3", Scope::Host),
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_not_as_usual_is_in_the_text() {
+    fn the_text_omits_defaults() {
         assert_eq!(address("10.0.0.1/32").to_string(), "10.0.0.1/32 dev lo");
         assert_eq!(address("127.0.0.2/8").to_string(), "127.0.0.2/8 dev lo");
         let mut odd = address("fd00::1/64");

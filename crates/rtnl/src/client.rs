@@ -1,4 +1,4 @@
-//! The client: links and addresses read from the kernel, and commands given to it.
+//! A client of rtnetlink.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -13,17 +13,17 @@ use vipline_netlink::message::{ACK, REQUEST, begin, end};
 use vipline_netlink::{Counters, Dump, Errno, Protocol, Socket};
 
 use crate::error::Refused;
-use crate::wire::{Answer, Numbered, Request};
+use crate::wire::{IndexedAddress, Reply, Request};
 use crate::{Addresses, Command, Commands, Error, Link, Name};
 
-/// How many commands are sent at once; the answers to all have room.
-const AT_ONCE: usize = 128;
-/// How often a dump is tried.
+/// Number of messages in one datagram; all acknowledgments fit into the receive buffer.
+const BATCH_SIZE: usize = 128;
+/// Maximum number of attempts of a dump.
 const ATTEMPTS: usize = 10;
 
 /// A client of rtnetlink in one network namespace.
 ///
-/// It stays in the namespace in which it was opened.
+/// The client stays in the network namespace in which it was opened.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
@@ -35,10 +35,10 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the system has no room.
+    /// [`Error::Io`] if the kernel has no memory for the socket.
     pub fn open() -> Result<Self, Error> {
         let mut socket = Socket::open(Protocol::Route)?;
-        // Kernels without this tell more than is asked for, which is left out.
+        // Kernels without this option ignore filters; the client filters, too.
         let _ = socket.set_strict_check();
         Ok(Self {
             socket,
@@ -46,17 +46,18 @@ impl Client {
         })
     }
 
-    /// Reads all links and the addresses on them.
+    /// Dumps all links and their addresses.
     ///
-    /// Links are asked for first: when other programs change them meanwhile,
-    /// parts may be older than others.
+    /// Links are dumped before addresses. The result may be inconsistent if other
+    /// programs change both meanwhile.
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`] when they changed under every attempt.
+    /// [`Error::Interrupted`] if links or addresses changed during every attempt; any
+    /// error of a request except [`Error::Refused`].
     pub fn dump(&mut self) -> Result<Addresses, Error> {
         let links = self.list(&Request::Links, "links", |answer| match answer {
-            Answer::Link(link) => Some(link),
+            Reply::Link(link) => Some(link),
             _ => None,
         })?;
         let mut links: BTreeMap<u32, Link> =
@@ -64,9 +65,11 @@ impl Client {
         let found = self.addresses(&Request::Addresses)?;
         let mut all = Addresses::default();
         for address in found {
-            // Of a link that came since, the name is asked for.
+            // The link was created after the dump of links.
             if !links.contains_key(&address.index) {
-                let Some(link) = self.ask(&Request::LinkAt(address.index), &address.index)? else {
+                let Some(link) =
+                    self.request(&Request::LinkByIndex(address.index), &address.index)?
+                else {
                     continue;
                 };
                 links.insert(link.index, link);
@@ -79,18 +82,18 @@ impl Client {
         Ok(all)
     }
 
-    /// Reads one link and the addresses on it, nothing if it is not there.
+    /// Dumps one link and its addresses; the result is empty if the link does not exist.
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`] when they changed under every attempt.
-    pub fn dump_of(&mut self, name: &Name) -> Result<Addresses, Error> {
+    /// The errors of [`dump`](Self::dump).
+    pub fn dump_link(&mut self, name: &Name) -> Result<Addresses, Error> {
         let mut all = Addresses::default();
         let Some(link) = self.link(name)? else {
             return Ok(all);
         };
         let found = match self.addresses(&Request::AddressesOf(link.index)) {
-            // It went since.
+            // The link was deleted meanwhile.
             Err(error) if error.is_not_found() => return Ok(all),
             found => found?,
         };
@@ -103,22 +106,22 @@ impl Client {
         Ok(all)
     }
 
-    /// Reads the link of this name, without its addresses.
+    /// Returns a link by its name, or `None` if the link does not exist.
     ///
     /// # Errors
     ///
-    /// Those of talking to the kernel.
+    /// The kernel rejected the request, or the reply was lost or malformed.
     pub fn link(&mut self, name: &Name) -> Result<Option<Link>, Error> {
-        self.ask(&Request::Link(*name), name)
+        self.request(&Request::Link(*name), name)
     }
 
-    /// Does commands, each on its own, whatever becomes of the others.
+    /// Executes commands, each independently of the others, 128 per system call.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] names every command the kernel refused; all others
-    /// are done.
-    /// After any other error it is not known which of them are.
+    /// - [`Error::Refused`]: the kernel rejected the listed commands; all others were
+    ///   executed.
+    /// - Any other [`Error`]: it is unknown which commands were executed.
     pub fn commit(&mut self, commands: &Commands) -> Result<(), Error> {
         let mut round = Round::default();
         for command in commands.as_slice() {
@@ -131,7 +134,7 @@ impl Client {
                 true => match self.index(&name, &mut round)? {
                     Some(index) => index,
                     None => {
-                        // What was not sent yet is refused before this, if it is.
+                        // Rejected commands are listed in the order of the commands.
                         self.send(&mut round)?;
                         let refused = Refused::without_link(command.clone());
                         round.refused.push(refused);
@@ -140,7 +143,7 @@ impl Client {
                 },
             };
             round.unsent.push((command, index));
-            if round.unsent.len() == AT_ONCE {
+            if round.unsent.len() == BATCH_SIZE {
                 self.send(&mut round)?;
             }
         }
@@ -153,24 +156,24 @@ impl Client {
         }
     }
 
-    /// Returns the port by which the kernel tells this client from others.
+    /// Returns the netlink port ID of the client.
     ///
-    /// Who listens to changes of links and addresses ignores its own by it.
+    /// Listeners use the port ID to ignore changes by this client.
     pub fn port_id(&self) -> u32 {
         self.socket.port_id()
     }
 
-    /// Returns what the socket has done so far.
+    /// Returns the counters of the socket.
     pub fn counters(&self) -> Counters {
         self.socket.counters()
     }
 
-    /// Finds the number of a link, once for all commands about its addresses.
+    /// Returns the index of a link, with one request per link and commit.
     fn index(&mut self, name: &Name, round: &mut Round<'_>) -> Result<Option<u32>, Error> {
         if let Some(index) = round.indexes.get(name) {
             return Ok(*index);
         }
-        // Links that come or go must have done so.
+        // Pending commands may create or delete the link.
         if round
             .unsent
             .iter()
@@ -183,8 +186,7 @@ impl Client {
         Ok(index)
     }
 
-    /// Sends the commands of a round that are not sent, and gathers those that
-    /// are refused.
+    /// Sends the pending commands of a commit, and records the rejected ones.
     fn send(&mut self, round: &mut Round<'_>) -> Result<(), Error> {
         if round.unsent.is_empty() {
             return Ok(());
@@ -201,13 +203,13 @@ impl Client {
             end(&mut self.payload, start);
             seq = seq.wrapping_add(1);
         }
-        for refusal in self.socket.request_many(&self.payload)? {
-            if refusal.errno == Errno::PERM {
+        for error in self.socket.request_many(&self.payload)? {
+            if error.errno == Errno::PERM {
                 return Err(Error::Denied);
             }
-            let place = usize::try_from(refusal.seq.wrapping_sub(first)).unwrap_or(usize::MAX);
+            let place = usize::try_from(error.seq.wrapping_sub(first)).unwrap_or(usize::MAX);
             if let Some((command, _)) = round.unsent.get(place) {
-                let refused = Refused::new((*command).clone(), refusal);
+                let refused = Refused::new((*command).clone(), error);
                 round.refused.push(refused);
             }
         }
@@ -215,40 +217,44 @@ impl Client {
         Ok(())
     }
 
-    /// Asks for one link; none if it is not there.
-    fn ask(&mut self, request: &Request, object: &dyn fmt::Display) -> Result<Option<Link>, Error> {
+    /// Returns one link, or `None` if the link does not exist.
+    fn request(
+        &mut self,
+        request: &Request,
+        object: &dyn fmt::Display,
+    ) -> Result<Option<Link>, Error> {
         self.payload.clear();
         request.encode(&mut self.payload);
         let mut found = None;
-        let asked = self
+        let result = self
             .socket
             .request(request.ty(), 0, &self.payload, |message| {
-                if let Answer::Link(link) = Answer::decode(message.ty, message.payload)? {
+                if let Reply::Link(link) = Reply::decode(message.ty, message.payload)? {
                     found = Some(link);
                 }
                 Ok::<(), vipline_netlink::Error>(())
             });
-        match asked {
+        match result {
             Err(error) if error.errno() == Some(Errno::NODEV) => Ok(None),
-            Err(error) => Err(Error::asking(format_args!("link {object}"), error)),
+            Err(error) => Err(Error::from_request(format_args!("link {object}"), error)),
             Ok(()) => Ok(found),
         }
     }
 
-    /// Asks for addresses.
-    fn addresses(&mut self, request: &Request) -> Result<Vec<Numbered>, Error> {
+    /// Dumps addresses.
+    fn addresses(&mut self, request: &Request) -> Result<Vec<IndexedAddress>, Error> {
         self.list(request, "addresses", |answer| match answer {
-            Answer::Address(address) => Some(address),
+            Reply::Address(address) => Some(address),
             _ => None,
         })
     }
 
-    /// Asks for all objects of a kind.
+    /// Dumps all objects of one kind.
     fn list<T>(
         &mut self,
         request: &Request,
         what: &'static str,
-        pick: impl Fn(Answer) -> Option<T>,
+        pick: impl Fn(Reply) -> Option<T>,
     ) -> Result<Vec<T>, Error> {
         self.payload.clear();
         request.encode(&mut self.payload);
@@ -260,11 +266,11 @@ impl Client {
                 ATTEMPTS,
                 Vec::new,
                 |all, message| {
-                    all.extend(pick(Answer::decode(message.ty, message.payload)?));
+                    all.extend(pick(Reply::decode(message.ty, message.payload)?));
                     Ok::<(), vipline_netlink::Error>(())
                 },
             )
-            .map_err(|error| Error::asking(what, error))?;
+            .map_err(|error| Error::from_request(what, error))?;
         match dump {
             Dump::Complete(all) => Ok(all),
             Dump::Interrupted(_) => Err(Error::Interrupted { what }),
@@ -278,14 +284,13 @@ impl AsFd for Client {
     }
 }
 
-/// A commit on its way.
+/// A commit in progress.
 #[derive(Default)]
 struct Round<'a> {
-    /// The numbers of links, as far as they were asked for; none of a link that
-    /// is not there.
+    /// Indexes of links; `None` if a link does not exist.
     indexes: HashMap<Name, Option<u32>>,
-    /// Commands that are not sent yet, with the number of the link.
+    /// Pending commands with the index of the link.
     unsent: Vec<(&'a Command, u32)>,
-    /// Commands that were refused.
+    /// Rejected commands.
     refused: Vec<Refused>,
 }

@@ -1,4 +1,4 @@
-//! Commands: edits in the order the kernel takes them.
+//! Commands: edits in an order that the kernel accepts.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -6,26 +6,26 @@ use std::fmt;
 use vipline_netlink::message::{CREATE, EXCL};
 use vipline_reconcile::Edit;
 
-use crate::wire::{self, Numbered};
+use crate::wire::{self, IndexedAddress};
 use crate::{Address, AddressFlags, Link, Name, Object};
 
-/// Something the kernel is told in one message.
+/// A change that is one message.
 ///
-/// Its text is a line that `ip -batch` reads.
+/// Displays as a line of input of `ip -batch`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Command {
-    /// `link add`: a link comes, and must not be there yet.
+    /// `link add`: creates a link, which must not exist.
     AddLink(Link),
-    /// `link delete`: a link goes, with its addresses.
+    /// `link delete`: deletes a link and its addresses.
     RemoveLink(Name),
-    /// `address add`: an address comes, and must not be there yet.
+    /// `address add`: adds an address, which must not exist.
     AddAddress(Address),
-    /// `address delete`: an address goes.
+    /// `address delete`: deletes an address.
     RemoveAddress(Address),
 }
 
 impl Command {
-    /// Returns the name of the link that the command is about.
+    /// Returns the name of the link.
     pub fn interface(&self) -> Name {
         match self {
             Self::AddLink(link) => link.name,
@@ -34,12 +34,12 @@ impl Command {
         }
     }
 
-    /// Tells whether the message needs the number of the link.
+    /// Returns whether the message contains the index of the link.
     pub fn needs_index(&self) -> bool {
         matches!(self, Self::AddAddress(_) | Self::RemoveAddress(_))
     }
 
-    /// Returns the type of the message.
+    /// Returns the message type.
     pub fn ty(&self) -> u16 {
         match self {
             Self::AddLink(_) => wire::NEW_LINK,
@@ -49,7 +49,7 @@ impl Command {
         }
     }
 
-    /// Returns the flags of the message, without those of every request.
+    /// Returns the flags of the message in addition to those of every request.
     pub fn flags(&self) -> u16 {
         match self {
             Self::AddLink(_) | Self::AddAddress(_) => CREATE | EXCL,
@@ -57,14 +57,15 @@ impl Command {
         }
     }
 
-    /// Appends the payload of the message; a command about an address needs the
-    /// number of its link.
+    /// Appends the payload of the message.
+    ///
+    /// `index` is the index of the link; commands of links ignore it.
     pub fn encode(&self, index: u32, out: &mut Vec<u8>) {
         match self {
             Self::AddLink(link) => link.encode(out),
             Self::RemoveLink(name) => Link::encode_name(name, out),
-            Self::AddAddress(address) => Numbered::new(address, index).encode(out),
-            Self::RemoveAddress(address) => Numbered::new(address, index).encode_place(out),
+            Self::AddAddress(address) => IndexedAddress::new(address, index).encode(out),
+            Self::RemoveAddress(address) => IndexedAddress::new(address, index).encode_place(out),
         }
     }
 }
@@ -80,25 +81,25 @@ impl fmt::Display for Command {
     }
 }
 
-/// Commands in the order the kernel takes them, each on its own.
+/// Commands in an order that the kernel accepts.
 ///
-/// Its text is a script that `ip -batch` reads.
+/// Displays as input of `ip -batch`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Commands {
     commands: Vec<Command>,
 }
 
 impl Commands {
-    /// Returns the commands that make these edits.
+    /// Returns the commands of edits.
     ///
-    /// Links come first, then addresses go, then addresses come, then links go;
-    /// within each of these, edits keep their order, but of the addresses that
-    /// go, secondary ones are the first, as they may go with others.
-    /// What is on a link that goes, goes with it.
+    /// The order is: create links, delete addresses, add addresses, delete links. Within
+    /// each group, edits keep their order, except that secondary addresses are deleted
+    /// before others, because the kernel may delete them together with the primary one.
+    /// Addresses of a deleted link need no command.
     ///
-    /// A link that changes its kind goes and comes again, without the addresses
-    /// that were on it: dump and diff once more.
-    /// An address that changes goes and comes, too.
+    /// A link that changes its kind is deleted and created without its former addresses:
+    /// the caller must dump and diff again.
+    /// A changed address is deleted and added.
     pub fn from_edits<'a, E>(edits: E) -> Self
     where
         E: IntoIterator<Item = &'a Edit<Object>, IntoIter: Clone>,
@@ -135,18 +136,18 @@ impl Commands {
         phases.into_commands().collect()
     }
 
-    /// Tells whether there is nothing to do.
+    /// Returns whether there are no commands.
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
 
-    /// Returns the commands in their order.
+    /// Returns the commands.
     pub fn as_slice(&self) -> &[Command] {
         &self.commands
     }
 }
 
-/// Commands, sorted into the phases of a commit.
+/// Commands by the phases of a commit.
 #[derive(Default)]
 struct Phases {
     links: Vec<Command>,
@@ -164,7 +165,7 @@ impl Phases {
         }
     }
 
-    /// Removes an address, unless it goes with its link.
+    /// Deletes an address, unless its link is deleted.
     fn remove(&mut self, address: &Address, gone: &HashSet<Name>) {
         if gone.contains(&address.interface) {
             return;
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn links_come_before_their_addresses_and_go_after_them() {
+    fn links_are_created_before_their_addresses_and_deleted_after_them() {
         let none = AddressFlags::empty();
         let scoped = |scope| match address("b", "10.0.0.4/32", none) {
             Object::Address(address) => Address { scope, ..address }.into(),

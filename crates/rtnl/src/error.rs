@@ -1,4 +1,4 @@
-//! What goes wrong with links and addresses.
+//! Errors of links and addresses.
 
 use std::{fmt, io};
 
@@ -7,104 +7,105 @@ use vipline_netlink::{DecodeError, Errno, KernelError};
 
 use crate::Command;
 
-/// Why a dump or a commit failed.
+/// An error of a dump or a commit.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The kernel's bytes are not what they should be.
+    /// A message from the kernel is malformed.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The program may not do this.
+    /// `CAP_NET_ADMIN` is missing.
     #[error("operation not permitted: CAP_NET_ADMIN is missing")]
     Denied,
-    /// Links or addresses changed under every attempt to dump them.
-    #[error("{what} changed under every attempt to list them")]
+    /// Links or addresses changed during every attempt of a dump.
+    #[error("dump of {what} interrupted by changes in every attempt")]
     Interrupted {
-        /// What was being listed: `links` or `addresses`.
+        /// Kind of the dumped objects: `links` or `addresses`.
         what: &'static str,
     },
-    /// The machine failed.
+    /// A system call failed.
     #[error("{operation}")]
     Io {
-        /// What was being done.
+        /// Failed operation.
         operation: &'static str,
-        /// What the system said.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// The kernel refused to tell something.
-    #[error("list {object}: {refusal}")]
+    /// The kernel rejected a request for links or addresses.
+    #[error("list {object}: {error}")]
     Kernel {
-        /// What it was asked about.
+        /// Requested object.
         object: Box<str>,
-        /// Why not.
-        refusal: KernelError,
+        /// Error of the kernel.
+        error: KernelError,
     },
-    /// Answers were lost because the socket's buffer was full.
-    #[error("answers of the kernel were lost, so its state is unknown")]
+    /// Replies were lost because the receive buffer was full (`ENOBUFS`).
+    #[error("receive buffer overrun: replies were lost")]
     Overrun,
-    /// The kernel refused commands, and did all the others.
-    #[error("{}", Listed(refused))]
+    /// The kernel rejected some commands; all others were executed.
+    #[error("{}", RefusedList(refused))]
     Refused {
-        /// What it refused, in the order of the commands, never empty.
+        /// Rejected commands, in the order of the commands, never empty.
         refused: Vec<Refused>,
     },
-    /// The kernel did not answer in time.
-    #[error("the kernel did not answer in time")]
+    /// The kernel did not reply in time.
+    #[error("the kernel did not reply in time")]
     Timeout,
 }
 
 impl Error {
-    /// Tells whether all that was refused was refused for lack of a link or an
-    /// address.
+    /// Returns whether all rejections mean that a link or an address does not exist
+    /// (`ENODEV`, `EADDRNOTAVAIL`).
     pub fn is_not_found(&self) -> bool {
         self.all(|errno| matches!(errno, Errno::NODEV | Errno::ADDRNOTAVAIL))
     }
 
-    /// Tells whether all that was refused was refused because it exists.
+    /// Returns whether all rejections mean that the object exists (`EEXIST`).
     pub fn is_already_exists(&self) -> bool {
         self.all(|errno| errno == Errno::EXIST)
     }
 
-    /// Tells whether all that was refused was refused because it is in use.
+    /// Returns whether all rejections mean that the object is in use (`EBUSY`).
     pub fn is_busy(&self) -> bool {
         self.all(|errno| errno == Errno::BUSY)
     }
 
-    /// Tells whether all that was refused is nothing that this kernel can do.
+    /// Returns whether all rejections mean that the kernel lacks a feature
+    /// (`EOPNOTSUPP`, `EAFNOSUPPORT`).
     ///
-    /// It lacks the kind of link, such as the module `dummy`, or IPv6.
+    /// Such features are a link type, for example the module `dummy`, and IPv6.
     pub fn is_unsupported(&self) -> bool {
         self.all(|errno| matches!(errno, Errno::OPNOTSUPP | Errno::AFNOSUPPORT))
     }
 
-    /// Returns the error number; of several refusals, that of the first.
+    /// Returns the error number; for several commands, that of the first rejected one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Denied => Some(Errno::PERM),
             Self::Io { source, .. } => source.raw_os_error().map(Errno),
-            Self::Kernel { refusal, .. } => Some(refusal.errno),
+            Self::Kernel { error, .. } => Some(error.errno),
             Self::Refused { refused } => refused.first().map(|first| first.errno),
             _ => None,
         }
     }
 
-    /// Tells whether there is nothing but refusals, and this is true of each.
+    /// Returns whether the error is a rejection, and `is` returns `true` for all errnos.
     fn all(&self, is: impl Fn(Errno) -> bool) -> bool {
         match self {
-            Self::Kernel { refusal, .. } => is(refusal.errno),
+            Self::Kernel { error, .. } => is(error.errno),
             Self::Refused { refused } => refused.iter().all(|one| is(one.errno)),
             _ => false,
         }
     }
 
-    /// Names what the kernel was asked about.
-    pub(crate) fn asking(object: impl fmt::Display, error: vipline_netlink::Error) -> Self {
+    /// Adds the requested object to an error.
+    pub(crate) fn from_request(object: impl fmt::Display, error: vipline_netlink::Error) -> Self {
         use vipline_netlink::Error as Netlink;
         match error {
-            Netlink::Kernel(refusal) if refusal.errno == Errno::PERM => Self::Denied,
-            Netlink::Kernel(refusal) => Self::Kernel {
+            Netlink::Kernel(error) if error.errno == Errno::PERM => Self::Denied,
+            Netlink::Kernel(error) => Self::Kernel {
                 object: object.to_string().into(),
-                refusal,
+                error,
             },
             other => other.into(),
         }
@@ -120,41 +121,41 @@ impl From<vipline_netlink::Error> for Error {
             Netlink::Overrun => Self::Overrun,
             Netlink::Timeout => Self::Timeout,
             other => Self::Io {
-                operation: "talk to the kernel",
+                operation: "exchange netlink messages",
                 source: io::Error::other(other),
             },
         }
     }
 }
 
-/// A command that the kernel refused.
+/// A rejected command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Refused {
-    /// The command.
+    /// Command.
     pub command: Command,
-    /// Why not.
+    /// Error number.
     pub errno: Errno,
-    /// What the kernel has to say about it, in its own words.
-    pub text: Option<Box<str>>,
+    /// Message of the extended ACK.
+    pub message: Option<Box<str>>,
 }
 
 impl Refused {
-    /// Returns the refusal of a command.
-    pub fn new(command: Command, refusal: KernelError) -> Self {
+    /// Creates a rejected command.
+    pub fn new(command: Command, error: KernelError) -> Self {
         Self {
             command,
-            errno: refusal.errno,
-            text: refusal.message,
+            errno: error.errno,
+            message: error.message,
         }
     }
 
-    /// Returns the refusal of a command whose link is not there.
+    /// Creates a rejected command whose link does not exist.
     pub(crate) fn without_link(command: Command) -> Self {
         Self {
             command,
             errno: Errno::NODEV,
-            text: None,
+            message: None,
         }
     }
 }
@@ -164,25 +165,25 @@ impl fmt::Display for Refused {
         let Self {
             command,
             errno,
-            text,
+            message,
         } = self;
         write!(f, "ip {command}: {errno}")?;
-        match text {
-            Some(text) => write!(f, " ({text})"),
+        match message {
+            Some(message) => write!(f, " ({message})"),
             None => Ok(()),
         }
     }
 }
 
-/// Refusals in a row.
-struct Listed<'a>(&'a [Refused]);
+/// Displays several rejected commands.
+struct RefusedList<'a>(&'a [Refused]);
 
-impl Listed<'_> {
-    /// How many are spelled out.
+impl RefusedList<'_> {
+    /// Maximum number of commands to display; further ones are counted.
     const SHOWN: usize = 3;
 }
 
-impl fmt::Display for Listed<'_> {
+impl fmt::Display for RefusedList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, one) in self.0.iter().take(Self::SHOWN).enumerate() {
             if place > 0 {

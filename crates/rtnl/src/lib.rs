@@ -1,21 +1,20 @@
-//! Links and addresses over rtnetlink: a dummy link, and addresses on it.
+//! Dummy links and addresses over rtnetlink.
 //!
-//! A host answers to addresses that stand on no wire when they are on a link of
-//! type dummy, which throws away what is sent through it.
-//! This crate makes such links, and reads and changes the addresses of any link,
-//! without `ip`.
+//! A host accepts packets to the addresses of a dummy link, although no network is
+//! attached to the link.
+//! This crate creates and deletes dummy links, and dumps and changes the addresses of
+//! any link, without running `ip`.
 //!
-//! - [`Link`] and [`Address`]: what there is, as values; a [`Name`] is checked.
-//! - [`Object`]: either of them as a keyed object; [`Addresses`]: all of them.
-//! - [`Commands`]: edits in the order in which the kernel takes them, with the
-//!   text that `ip -batch` reads.
-//! - [`Client`]: dumps all, or one link with its addresses, and commits
-//!   commands, many in one send.
-//! - [`wire`]: the messages, for those who bring a socket of their own.
-//! - [`Error`]: what goes wrong; a refusal names its command.
+//! - [`Link`] and [`Address`]: values; a [`Name`] is validated.
+//! - [`Object`]: a link or an address as a keyed object; [`Addresses`]: all objects.
+//! - [`Commands`]: edits in an order that the kernel accepts; displays as input of
+//!   `ip -batch`.
+//! - [`Client`]: dumps all objects, or one link with its addresses, and commits
+//!   commands, many per system call.
+//! - [`wire`]: encoding and decoding of messages, for programs with their own sockets.
+//! - [`Error`]: errors, including all rejected commands.
 //!
-//! It does nothing else of rtnetlink: no routes, no neighbours, no properties of
-//! links.
+//! The crate does not support routes, neighbors or properties of links.
 //!
 //! ```
 //! use vipline_reconcile::diff;
@@ -39,7 +38,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Changes need `CAP_NET_ADMIN`; reading needs nothing.
+//! Changes require `CAP_NET_ADMIN`; dumps require no capability.
 #![forbid(unsafe_code)]
 
 mod name;

@@ -1,4 +1,4 @@
-//! Links, by their names.
+//! Links: network interfaces.
 
 use std::fmt;
 
@@ -8,30 +8,30 @@ use vipline_netlink::attr::{Attr, Attrs, nest, put};
 
 use crate::Name;
 
-/// The length of `struct ifinfomsg` of `linux/rtnetlink.h`.
+/// Length of `struct ifinfomsg` of `linux/rtnetlink.h`, in bytes.
 const HEADER: usize = 16;
-/// `IFLA_IFNAME`: the name, of `linux/if_link.h`.
+/// `IFLA_IFNAME` of `linux/if_link.h`: name.
 const NAME: u16 = 3;
-/// `IFLA_LINKINFO`: what kind of link it is.
+/// `IFLA_LINKINFO`: attributes of the link type.
 const INFO: u16 = 18;
-/// `IFLA_INFO_KIND` in it: the name of the kind.
+/// `IFLA_INFO_KIND`, nested in `IFLA_LINKINFO`: name of the link type.
 const INFO_KIND: u16 = 1;
 
-/// A link: an interface of the network.
+/// A link: a network interface.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Link {
-    /// The name.
+    /// Name.
     pub name: Name,
-    /// What it is.
+    /// Link type.
     pub kind: Kind,
-    /// The number by which the kernel knows it; 0 if it is not known yet.
+    /// Interface index; 0 if unknown.
     pub index: u32,
-    /// What the kernel says of it; no command sets them.
+    /// Flags of the kernel; no command sets them.
     pub flags: LinkFlags,
 }
 
 impl Link {
-    /// Returns a link that the kernel has not made yet.
+    /// Creates a link with an unknown index.
     pub fn new(name: Name, kind: Kind) -> Self {
         Self {
             name,
@@ -41,17 +41,17 @@ impl Link {
         }
     }
 
-    /// Returns a dummy link that the kernel has not made yet.
+    /// Creates a dummy link with an unknown index.
     pub fn dummy(name: Name) -> Self {
         Self::new(name, Kind::Dummy)
     }
 
-    /// Tells whether the link is set up.
+    /// Returns whether the link is up.
     pub fn is_up(&self) -> bool {
         self.flags.contains(LinkFlags::UP)
     }
 
-    /// Appends the payload of the message that makes the link.
+    /// Appends the payload of the message that creates the link.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         Self::encode_name(&self.name, out);
         if let Some(kind) = self.kind.name() {
@@ -59,21 +59,21 @@ impl Link {
         }
     }
 
-    /// Appends the payload of a message about the link of this name.
+    /// Appends the payload of a message that identifies a link by its name.
     pub(crate) fn encode_name(name: &Name, out: &mut Vec<u8>) {
         Self::encode_index(0, out);
         let bytes = [name.as_bytes(), &[0]].concat();
         put(out, NAME, &bytes);
     }
 
-    /// Appends the header of a message about the link of this number.
+    /// Appends the header of a message that identifies a link by its index.
     pub(crate) fn encode_index(index: u32, out: &mut Vec<u8>) {
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&index.to_ne_bytes());
         out.extend_from_slice(&[0; 8]);
     }
 
-    /// Reads the payload of a message about a link.
+    /// Decodes the payload of a message about a link.
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let no_link = || DecodeError::new("link", 0, payload.len());
         let (header, attrs) = payload.split_first_chunk::<HEADER>().ok_or_else(no_link)?;
@@ -84,8 +84,8 @@ impl Link {
             let attr = attr?;
             match attr.kind {
                 NAME => {
-                    let told = Name::told(attr.value);
-                    name = Some(told.ok_or_else(|| attr.error("name of a link"))?);
+                    let decoded = Name::from_kernel(attr.value);
+                    name = Some(decoded.ok_or_else(|| attr.error("interface name"))?);
                 }
                 INFO => kind = Kind::decode(&attr)?,
                 _ => {}
@@ -110,19 +110,19 @@ impl fmt::Display for Link {
     }
 }
 
-/// What a link is.
+/// Type of a link.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Kind {
-    /// `dummy`: it throws away what is sent through it.
+    /// `dummy`: drops all packets sent through the link.
     Dummy,
-    /// Another type of the kernel, such as `bridge` or `veth`.
+    /// Another link type, such as `bridge` or `veth`.
     Other(Box<str>),
-    /// A device that has no type: the loopback device, or hardware.
+    /// A device without a link type: the loopback device, or hardware.
     Device,
 }
 
 impl Kind {
-    /// Returns the name that the kernel has for it.
+    /// Returns the name of the link type.
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::Dummy => Some("dummy"),
@@ -131,7 +131,7 @@ impl Kind {
         }
     }
 
-    /// Finds the kind in what the kernel says of it.
+    /// Decodes `IFLA_LINKINFO`.
     fn decode(info: &Attr<'_>) -> Result<Self, DecodeError> {
         for attr in info.attrs() {
             let attr = attr?;
@@ -153,22 +153,22 @@ impl From<&str> for Kind {
 }
 
 bitflags! {
-    /// What the kernel says of a link: `IFF_*` of `linux/if.h`.
+    /// Flags of a link (`IFF_*` of `linux/if.h`).
     #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub struct LinkFlags: u32 {
-        /// It is set up.
+        /// The link is administratively up.
         #[doc(alias = "IFF_UP")]
         const UP = 0x1;
-        /// It is a loopback device.
+        /// The link is a loopback device.
         #[doc(alias = "IFF_LOOPBACK")]
         const LOOPBACK = 0x8;
-        /// It works.
+        /// The link is operational.
         #[doc(alias = "IFF_RUNNING")]
         const RUNNING = 0x40;
-        /// Nobody asks for hardware addresses on it.
+        /// The link uses no ARP.
         #[doc(alias = "IFF_NOARP")]
         const NO_ARP = 0x80;
-        /// Other flags are kept as they are.
+        /// Unknown flags are kept.
         const _ = !0;
     }
 }

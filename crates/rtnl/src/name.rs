@@ -5,20 +5,20 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// The greatest length: `IFNAMSIZ` of 16 bytes with the NUL byte.
+/// Maximum length: `IFNAMSIZ` of 16 bytes without the NUL byte.
 const MAX: usize = 15;
 
-/// The name of an interface.
+/// The name of an interface: 1 to 15 bytes.
 ///
-/// Holds 1 to 15 bytes; those that the kernel told need be no UTF-8.
+/// Names from the kernel are not necessarily UTF-8.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Name {
-    /// Invariant: the bytes of the name, none of them NUL, then NUL bytes.
+    /// Invariant: the bytes of the name, which are not NUL, then NUL bytes.
     bytes: [u8; MAX],
 }
 
 impl Name {
-    /// Checks and keeps a name.
+    /// Validates a name.
     ///
     /// ```
     /// use vipline_rtnl::Name;
@@ -30,23 +30,23 @@ impl Name {
     ///
     /// # Errors
     ///
-    /// The text is empty or longer than 15 bytes, is `.` or `..`, or holds white
-    /// space, `/`, `:` or a NUL byte: no interface of Linux can have that name.
+    /// The text is empty, longer than 15 bytes, `.` or `..`, or contains white space, `/`,
+    /// `:` or a NUL byte. Linux rejects such interface names.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
         let is_bad = text.bytes().any(is_refused) || matches!(text, "." | "..");
-        let name = Self::told(text.as_bytes()).filter(|_| !is_bad);
+        let name = Self::from_kernel(text.as_bytes()).filter(|_| !is_bad);
         name.ok_or_else(|| InvalidName { text: text.into() })
     }
 
-    /// Keeps a name that the kernel told, if it can be one.
-    pub(crate) fn told(told: &[u8]) -> Option<Self> {
-        let end = told.iter().position(|byte| *byte == 0);
-        let told = told.get(..end.unwrap_or(told.len()))?;
-        if told.is_empty() {
+    /// Creates a name from the value of an attribute; `None` if the length is invalid.
+    pub(crate) fn from_kernel(value: &[u8]) -> Option<Self> {
+        let end = value.iter().position(|byte| *byte == 0);
+        let value = value.get(..end.unwrap_or(value.len()))?;
+        if value.is_empty() {
             return None;
         }
         let mut bytes = [0; MAX];
-        bytes.get_mut(..told.len())?.copy_from_slice(told);
+        bytes.get_mut(..value.len())?.copy_from_slice(value);
         Some(Self { bytes })
     }
 
@@ -56,18 +56,17 @@ impl Name {
         self.bytes.get(..end.unwrap_or(MAX)).unwrap_or_default()
     }
 
-    /// Returns the text of the name, if it is UTF-8.
+    /// Returns the name as a string, if it is UTF-8.
     ///
-    /// It always is unless the kernel told it.
+    /// Names of [`new`](Self::new) always are.
     pub fn to_str(&self) -> Option<&str> {
         std::str::from_utf8(self.as_bytes()).ok()
     }
 }
 
-/// Tells whether the kernel refuses names with this byte (`dev_valid_name`).
+/// Returns whether the kernel rejects names with this byte (`dev_valid_name`).
 ///
-/// It takes 0xa0 for the space of Latin-1, which is no character of its own in
-/// UTF-8.
+/// The kernel treats 0xa0 as the no-break space of Latin-1, also within UTF-8.
 fn is_refused(byte: u8) -> bool {
     matches!(byte, 0 | b'\t'..=b'\r' | b' ' | b'/' | b':' | 0xa0)
 }
@@ -92,14 +91,14 @@ impl FromStr for Name {
     }
 }
 
-/// A text that no interface can be named by.
+/// An invalid interface name.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error(
-    "{text:?} is no name of an interface: \
-     it needs 1 to 15 bytes without white space, slashes and colons"
+    "invalid interface name {text:?}: \
+     must have 1 to 15 bytes without white space, slashes and colons"
 )]
 pub struct InvalidName {
-    /// The text.
+    /// Invalid text.
     pub text: Box<str>,
 }
 
@@ -108,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_one_that_the_kernel_takes() {
+    fn a_name_is_valid_if_the_kernel_accepts_it() {
         for good in [
             "a",
             "kube-ipvs0",
@@ -130,7 +129,7 @@ mod tests {
             "nul\0",
             "a\n",
             "a\u{b}",
-            // Its second byte is 0xa0.
+            // The second byte is 0xa0.
             "\u{e0}",
         ] {
             let error = Name::new(bad).unwrap_err();
@@ -139,13 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_the_kernel_told_is_kept_whatever_is_in_it() {
-        let name = Name::told(b"a\xff:\0\0").unwrap();
+    fn a_name_from_the_kernel_may_contain_any_bytes() {
+        let name = Name::from_kernel(b"a\xff:\0\0").unwrap();
         assert_eq!(name.as_bytes(), b"a\xff:");
         assert_eq!(name.to_str(), None);
         assert_eq!(name.to_string(), "a\u{fffd}:");
         assert_eq!(format!("{name:?}"), "\"a\\xff:\"");
-        assert_eq!(Name::told(b"\0eth0"), None);
-        assert_eq!(Name::told(b"sixteen--letters"), None);
+        assert_eq!(Name::from_kernel(b"\0eth0"), None);
+        assert_eq!(Name::from_kernel(b"sixteen--letters"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What the state of the kernel consists of, and the keys of it.
+//! Keyed objects: links and addresses.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use vipline_reconcile::Keyed;
 
 use crate::{Address, Link, Name};
 
-/// A link, or an address on one.
+/// A link or an address.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Object {
     /// A link, without its addresses.
@@ -17,17 +17,17 @@ pub enum Object {
     Address(Address),
 }
 
-/// What identifies an object.
+/// Identity of an object.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Key {
-    /// A link, by its name.
+    /// Name of a link.
     Link(Name),
-    /// An address, by its interface, itself with its prefix, and its peer.
+    /// Interface, address with prefix, and peer of an address.
     Address(Name, IpNet, Option<IpAddr>),
 }
 
 impl Object {
-    /// Returns the name of the link that the object is or is on.
+    /// Returns the name of the link.
     pub fn interface(&self) -> Name {
         match self {
             Self::Link(link) => link.name,
@@ -67,7 +67,7 @@ impl From<Address> for Object {
     }
 }
 
-/// Links by their names, and the addresses on them.
+/// Links and their addresses.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Addresses {
     links: BTreeMap<Name, Link>,
@@ -75,39 +75,39 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// Puts a link in, in the place of one of its name.
+    /// Inserts a link, replacing a link with the same name.
     pub fn insert_link(&mut self, link: Link) {
         self.links.insert(link.name, link);
     }
 
-    /// Puts an address in, in the place of one of its key.
+    /// Inserts an address, replacing an address with the same key.
     pub fn insert(&mut self, address: Address) {
         let on = self.addresses.entry(address.interface).or_default();
         on.insert((address.net, address.peer), address);
     }
 
-    /// Returns the link of this name.
+    /// Returns a link by its name.
     pub fn link(&self, name: &Name) -> Option<&Link> {
         self.links.get(name)
     }
 
-    /// Returns the links in the order of their names.
+    /// Returns the links, sorted by name.
     pub fn links(&self) -> impl Iterator<Item = &Link> {
         self.links.values()
     }
 
-    /// Returns the addresses on all links, those on one link in a row.
+    /// Returns the addresses of all links, grouped by link.
     pub fn addresses(&self) -> impl Iterator<Item = &Address> {
         self.addresses.values().flat_map(BTreeMap::values)
     }
 
-    /// Returns the addresses on the link of this name.
+    /// Returns the addresses of a link.
     pub fn of(&self, name: &Name) -> impl Iterator<Item = &Address> {
         let on = self.addresses.get(name);
         on.into_iter().flat_map(BTreeMap::values)
     }
 
-    /// Hands all links over, then all addresses.
+    /// Returns all links, then all addresses.
     pub fn into_objects(self) -> impl Iterator<Item = Object> {
         let links = self.links.into_values().map(Object::Link);
         let addresses = self.addresses.into_values();
@@ -144,13 +144,13 @@ mod tests {
     use crate::{Kind, LinkFlags};
 
     #[test]
-    fn what_a_link_is_makes_a_difference_and_its_number_and_state_do_not() {
+    fn links_of_another_kind_differ_and_links_with_another_index_or_state_do_not() {
         let wanted = Link::dummy(Name::new("a").unwrap());
-        let mut told = wanted.clone();
-        told.index = 7;
-        told.flags |= LinkFlags::UP;
-        assert!(Object::from(told.clone()).is_equivalent(&wanted.clone().into()));
-        told.kind = Kind::from("bridge");
-        assert!(!Object::from(told).is_equivalent(&wanted.into()));
+        let mut dumped = wanted.clone();
+        dumped.index = 7;
+        dumped.flags |= LinkFlags::UP;
+        assert!(Object::from(dumped.clone()).is_equivalent(&wanted.clone().into()));
+        dumped.kind = Kind::from("bridge");
+        assert!(!Object::from(dumped).is_equivalent(&wanted.into()));
     }
 }

@@ -1,4 +1,4 @@
-//! Messages of rtnetlink: what is asked, and what the kernel says.
+//! Encoding and decoding of rtnetlink messages.
 //!
 //! The numbers are those of `linux/rtnetlink.h` and `linux/if_addr.h`.
 
@@ -10,31 +10,31 @@ use vipline_netlink::attr::{Attr, Attrs, put, put_u32};
 
 use crate::{Address, AddressFlags, Link, Name, Scope};
 
-/// `RTM_NEWLINK`: a link, or that one is to come.
+/// `RTM_NEWLINK`: creation or notification of a link.
 pub(crate) const NEW_LINK: u16 = 16;
-/// `RTM_DELLINK`: a link is to go.
+/// `RTM_DELLINK`: deletion of a link.
 pub(crate) const DELETE_LINK: u16 = 17;
-/// `RTM_GETLINK`: which links there are.
+/// `RTM_GETLINK`: request for links.
 const GET_LINK: u16 = 18;
-/// `RTM_NEWADDR`: an address, or that one is to come.
+/// `RTM_NEWADDR`: addition or notification of an address.
 pub(crate) const NEW_ADDRESS: u16 = 20;
-/// `RTM_DELADDR`: an address is to go.
+/// `RTM_DELADDR`: deletion of an address.
 pub(crate) const DELETE_ADDRESS: u16 = 21;
-/// `RTM_GETADDR`: which addresses there are.
+/// `RTM_GETADDR`: request for addresses.
 const GET_ADDRESS: u16 = 22;
 
-/// `IFLA_EXT_MASK` of `linux/if_link.h`: what is asked of links.
+/// `IFLA_EXT_MASK` of `linux/if_link.h`: requested attributes of links.
 const MASK: u16 = 29;
-/// `RTEXT_FILTER_SKIP_STATS`: not what passed through them.
+/// `RTEXT_FILTER_SKIP_STATS`: omits statistics.
 const WITHOUT_STATISTICS: u32 = 1 << 3;
 
-/// The length of `struct ifaddrmsg`.
+/// Length of `struct ifaddrmsg`, in bytes.
 const HEADER: usize = 8;
-/// `IFA_ADDRESS`: the address, or that of the peer.
+/// `IFA_ADDRESS`: address, or address of the peer.
 const ADDRESS: u16 = 1;
-/// `IFA_LOCAL`: the address.
+/// `IFA_LOCAL`: address.
 const LOCAL: u16 = 2;
-/// `IFA_FLAGS`: all flags, of which the header has room for eight.
+/// `IFA_FLAGS`: all flags; the header contains only eight.
 const FLAGS: u16 = 8;
 
 /// `AF_INET`.
@@ -42,29 +42,29 @@ const V4: u8 = 2;
 /// `AF_INET6`.
 const V6: u8 = 10;
 
-/// A question to the kernel.
+/// A request to the kernel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Request {
-    /// All links, in a dump.
+    /// Dumps all links.
     Links,
-    /// The link of this name.
+    /// Gets a link by its name.
     Link(Name),
-    /// The link of this number.
-    LinkAt(u32),
-    /// The addresses on all links, in a dump.
+    /// Gets a link by its index.
+    LinkByIndex(u32),
+    /// Dumps the addresses of all links.
     Addresses,
-    /// The addresses on the link of this number, in a dump.
+    /// Dumps the addresses of the link with this index.
     ///
-    /// The kernel tells those on all links unless dumps are
-    /// [filtered](vipline_netlink::Socket::set_strict_check).
+    /// Without [`set_strict_check`](vipline_netlink::Socket::set_strict_check) the kernel
+    /// dumps the addresses of all links.
     AddressesOf(u32),
 }
 
 impl Request {
-    /// Returns the type of the message.
+    /// Returns the message type.
     pub fn ty(&self) -> u16 {
         match self {
-            Self::Links | Self::Link(_) | Self::LinkAt(_) => GET_LINK,
+            Self::Links | Self::Link(_) | Self::LinkByIndex(_) => GET_LINK,
             Self::Addresses | Self::AddressesOf(_) => GET_ADDRESS,
         }
     }
@@ -74,7 +74,7 @@ impl Request {
         match self {
             Self::Links => Link::encode_index(0, out),
             Self::Link(name) => Link::encode_name(name, out),
-            Self::LinkAt(index) => Link::encode_index(*index, out),
+            Self::LinkByIndex(index) => Link::encode_index(*index, out),
             Self::Addresses => return put_header([0; 4], 0, out),
             Self::AddressesOf(index) => return put_header([0; 4], *index, out),
         }
@@ -82,53 +82,53 @@ impl Request {
     }
 }
 
-/// What the kernel says in one message.
+/// A decoded message of the kernel.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Answer {
+pub enum Reply {
     /// A link.
     Link(Link),
-    /// An address of IPv4 or IPv6.
-    Address(Numbered),
-    /// Something else.
+    /// An IPv4 or IPv6 address.
+    Address(IndexedAddress),
+    /// Another message.
     Other,
 }
 
-impl Answer {
-    /// Reads the payload of a message of this type.
+impl Reply {
+    /// Decodes the payload of a message. Unknown attributes are ignored.
     ///
     /// # Errors
     ///
-    /// Attributes that are missing or make no sense; others are skipped.
+    /// An attribute is missing or malformed.
     pub fn decode(ty: u16, payload: &[u8]) -> Result<Self, DecodeError> {
         match (ty, payload.first()) {
             (NEW_LINK | DELETE_LINK, _) => Link::decode(payload).map(Self::Link),
             (NEW_ADDRESS | DELETE_ADDRESS, Some(&(V4 | V6)) | None) => {
-                Numbered::decode(payload).map(Self::Address)
+                IndexedAddress::decode(payload).map(Self::Address)
             }
             _ => Ok(Self::Other),
         }
     }
 }
 
-/// An address on a link that is known by its number alone.
+/// An address with the index of its link instead of the name.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
-pub struct Numbered {
-    /// The number of the link.
+pub struct IndexedAddress {
+    /// Index of the link.
     pub index: u32,
-    /// The address, and how long the prefix of its network is.
+    /// Address with prefix length.
     pub net: IpNet,
-    /// The address at the other end.
+    /// Address of the peer.
     pub peer: Option<IpAddr>,
-    /// Where it is valid.
+    /// Scope.
     pub scope: Scope,
-    /// Its properties.
+    /// Flags.
     pub flags: AddressFlags,
 }
 
-impl Numbered {
-    /// Returns an address with the number of its link.
+impl IndexedAddress {
+    /// Creates an address with the index of its link.
     pub fn new(address: &Address, index: u32) -> Self {
         Self {
             index,
@@ -150,10 +150,10 @@ impl Numbered {
         }
     }
 
-    /// Appends the payload of the message by which the address comes.
+    /// Appends the payload of the message that adds the address.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let flags = (self.flags & AddressFlags::CHOSEN).bits();
-        // Flags that the header has no room for stand behind it with all others.
+        // Flags that do not fit into the header require `IFA_FLAGS` with all flags.
         let (low, all) = match u8::try_from(flags) {
             Ok(low) => (low, None),
             Err(_) => (0, Some(flags)),
@@ -161,7 +161,7 @@ impl Numbered {
         self.put(low, self.scope, all, out);
     }
 
-    /// Appends the payload of the message by which the address goes.
+    /// Appends the payload of the message that deletes the address.
     pub(crate) fn encode_place(&self, out: &mut Vec<u8>) {
         self.put(0, Scope::Global, None, out);
     }
@@ -181,7 +181,7 @@ impl Numbered {
         put_ip(ADDRESS, self.peer.unwrap_or(local), out);
     }
 
-    /// Reads the payload of a message about an address.
+    /// Decodes the payload of a message about an address.
     fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let no_address = || DecodeError::new("address", 0, payload.len());
         let (header, attrs) = payload
@@ -209,8 +209,8 @@ impl Numbered {
     }
 }
 
-/// Appends `struct ifaddrmsg`: family, length of the prefix, flags and scope,
-/// then the number of the link.
+/// Appends `struct ifaddrmsg`: family, prefix length, flags and scope, then the index of
+/// the link.
 fn put_header(start: [u8; 4], index: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&start);
     out.extend_from_slice(&index.to_ne_bytes());
@@ -223,7 +223,7 @@ fn put_ip(kind: u16, address: IpAddr, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads an address of this family.
+/// Decodes an address of a family.
 fn ip(family: u8, attr: &Attr<'_>) -> Result<IpAddr, DecodeError> {
     let address = match family {
         V4 => <[u8; 4]>::try_from(attr.value).map(IpAddr::from),

@@ -1,15 +1,15 @@
-//! Messages recorded in a guest of Linux 6.1 with iproute2 6.1: what `ip` sends we
-//! send, and what the kernel answers we understand.
+//! Comparison with messages of `ip` and of the kernel, recorded on Linux 6.1 with iproute2
+//! 6.1.
 //!
-//! To record anew: `strace -e trace=sendmsg,recvmsg -e read=4 -e write=4` before
+//! To record again: `strace -e trace=sendmsg,recvmsg -e read=4 -e write=4` before
 //! the commands in the files, on a kernel with links of type dummy.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use vipline_netlink::message::{ACK, Message, Messages, REQUEST, begin, end};
-use vipline_rtnl::wire::Answer;
+use vipline_rtnl::wire::Reply;
 use vipline_rtnl::{Address, AddressFlags, Addresses, Command, Kind, Link, LinkFlags, Name, Scope};
 
-/// The number of the link in the messages.
+/// Index of the link in the messages.
 const INDEX: u32 = 2;
 
 /// Returns the command and the message of each pair of lines in a file.
@@ -48,7 +48,7 @@ fn with_peer(net: &str, peer: &str) -> Address {
     }
 }
 
-/// The addresses that were added, in their order.
+/// The recorded addresses, in order.
 fn addresses() -> [Address; 7] {
     let mut link_wide = address("10.0.0.1/24");
     link_wide.scope = Scope::Link;
@@ -67,7 +67,7 @@ fn addresses() -> [Address; 7] {
     ]
 }
 
-/// The commands that were recorded, in their order.
+/// The recorded commands, in order.
 fn commands() -> Vec<Command> {
     let added = addresses();
     let removed = [added[0], added[1], added[3]];
@@ -79,12 +79,12 @@ fn commands() -> Vec<Command> {
 }
 
 #[test]
-fn commands_are_told_in_the_bytes_and_the_words_of_ip() {
+fn commands_have_the_bytes_and_the_text_of_ip() {
     let captures = captures(include_str!("captures/commands.hex"));
     let commands = commands();
     assert_eq!(commands.len(), captures.len());
     for (command, (line, bytes)) in commands.into_iter().zip(captures) {
-        // Words of `ip` may stand in any order.
+        // The order of arguments of `ip` is arbitrary.
         let words = |line: &str| {
             let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             words.sort();
@@ -99,13 +99,13 @@ fn commands_are_told_in_the_bytes_and_the_words_of_ip() {
         end(&mut ours, start);
         match command {
             Command::AddLink(_) => {
-                // We tell that an attribute holds others, as `ip` does not.
+                // This crate sets `NLA_F_NESTED`; `ip` does not.
                 let at = ours.iter().rposition(|byte| *byte == 0x80).unwrap();
                 assert_eq!(ours[at - 1..=at], [18, 0x80], "IFLA_LINKINFO");
                 ours[at] = 0;
                 assert_eq!(ours, bytes, "{line}");
             }
-            // `ip` asks for the number first, which the kernel needs not.
+            // `ip` sends the index of the link, which the kernel does not need.
             Command::RemoveLink(_) => assert_eq!(message(&ours).ty, theirs.ty),
             _ => assert_eq!(ours, bytes, "{line}"),
         }
@@ -113,14 +113,14 @@ fn commands_are_told_in_the_bytes_and_the_words_of_ip() {
 }
 
 #[test]
-fn the_answers_of_the_kernel_are_the_link_and_the_addresses_that_were_made() {
+fn replies_of_the_kernel_decode_to_the_created_link_and_addresses() {
     let mut links = Addresses::default();
     let mut numbered = Vec::new();
     for (line, bytes) in captures(include_str!("captures/answers.hex")) {
         let message = message(&bytes);
-        match Answer::decode(message.ty, message.payload).unwrap() {
-            Answer::Link(link) => links.insert_link(link),
-            Answer::Address(address) => numbered.push(address),
+        match Reply::decode(message.ty, message.payload).unwrap() {
+            Reply::Link(link) => links.insert_link(link),
+            Reply::Address(address) => numbered.push(address),
             other => panic!("{line}: {other:?}"),
         }
     }

@@ -1,9 +1,7 @@
-//! Links and addresses of a real kernel, judged by `ip` beside our own dump.
+//! Tests against the running kernel, compared with the output of `ip`.
 //!
-//! Each test has a network namespace of its own; a program that is missing is
-//! a failure.
-//! The links are bridges and such, which all kernels have; what is about links
-//! of type dummy is in `vm.rs`.
+//! Each test runs in a new network namespace and fails if a program is missing.
+//! The links are of types that all kernels have; tests of dummy links are in `vm.rs`.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

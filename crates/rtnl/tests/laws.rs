@@ -1,4 +1,4 @@
-//! Laws: what is encoded is read as the same, commands are all taken, and nothing
+//! Properties: encoding round-trips, the kernel accepts all commands, and decoding never
 //! panics.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -10,12 +10,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use vipline_netlink::attr::put_u32;
 use vipline_reconcile::{Edit, Keyed, diff};
-use vipline_rtnl::wire::Answer;
+use vipline_rtnl::wire::Reply;
 use vipline_rtnl::{
     Address, AddressFlags, Addresses, Command, Commands, Key, Kind, Link, Name, Object, Scope,
 };
 
-/// All flags that can be chosen, and with which the kernel takes an address.
+/// All configurable flags with which the kernel accepts an address.
 const CHOSEN: AddressFlags = AddressFlags::NO_DAD
     .union(AddressFlags::OPTIMISTIC)
     .union(AddressFlags::HOME_ADDRESS)
@@ -24,7 +24,7 @@ const CHOSEN: AddressFlags = AddressFlags::NO_DAD
     .union(AddressFlags::AUTO_JOIN);
 
 fn name() -> impl Strategy<Value = Name> {
-    // Few of them, so keys meet.
+    // Few names, so keys collide often.
     (0..4_u8).prop_map(|number| Name::new(&format!("x{number}")).unwrap())
 }
 
@@ -90,7 +90,7 @@ fn command() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// Returns links, each of one kind for good, and addresses on them.
+/// Generates links, each name with a fixed kind, and their addresses.
 fn state() -> impl Strategy<Value = Addresses> {
     (vec(name(), 0..4), vec(address(), 0..12)).prop_map(|(names, addresses)| {
         let links: BTreeSet<Name> = names.into_iter().collect();
@@ -107,7 +107,7 @@ fn state() -> impl Strategy<Value = Addresses> {
     })
 }
 
-/// What the kernel has, as far as commands tell.
+/// A model of the links and addresses of the kernel.
 type Model = BTreeMap<Key, Object>;
 
 fn model(state: Addresses) -> Model {
@@ -115,7 +115,7 @@ fn model(state: Addresses) -> Model {
     objects.map(|object| (object.key(), object)).collect()
 }
 
-/// Does a command as the kernel would; false if it would refuse.
+/// Executes a command, and returns whether the kernel would accept the command.
 fn execute(model: &mut Model, command: &Command) -> bool {
     let link = Key::Link(command.interface());
     match command {
@@ -144,11 +144,11 @@ fn encoded(command: &Command, index: u32) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn an_address_is_read_from_its_bytes(address in address(), index in any::<u32>()) {
+    fn an_address_round_trips(address in address(), index in any::<u32>()) {
         let command = Command::AddAddress(address);
         let bytes = encoded(&command, index);
-        let Answer::Address(found) = Answer::decode(command.ty(), &bytes).unwrap() else {
-            panic!("it is an address");
+        let Reply::Address(found) = Reply::decode(command.ty(), &bytes).unwrap() else {
+            panic!("not an address");
         };
         prop_assert_eq!(found.index, index);
         let flags = address.flags & CHOSEN;
@@ -156,23 +156,23 @@ proptest! {
 
         let command = Command::RemoveAddress(address);
         let bytes = encoded(&command, index);
-        let Answer::Address(found) = Answer::decode(command.ty(), &bytes).unwrap() else {
-            panic!("it is an address");
+        let Reply::Address(found) = Reply::decode(command.ty(), &bytes).unwrap() else {
+            panic!("not an address");
         };
         let found = Object::from(found.on(address.interface));
         prop_assert_eq!(found.key(), Object::from(address).key());
     }
 
     #[test]
-    fn a_link_is_read_from_its_bytes(name in name(), kind in kind()) {
+    fn a_link_round_trips(name in name(), kind in kind()) {
         let link = Link::new(name, kind);
         let command = Command::AddLink(link.clone());
-        let answer = Answer::decode(command.ty(), &encoded(&command, 0)).unwrap();
-        prop_assert_eq!(answer, Answer::Link(link));
+        let answer = Reply::decode(command.ty(), &encoded(&command, 0)).unwrap();
+        prop_assert_eq!(answer, Reply::Link(link));
     }
 
     #[test]
-    fn a_state_is_made_of_its_objects(state in state()) {
+    fn a_state_equals_the_sum_of_its_objects(state in state()) {
         let objects: Vec<Object> = state.clone().into_objects().collect();
         prop_assert!(diff(state.clone().into_objects(), &objects).is_empty());
         let listed: usize = state.links().map(|link| state.of(&link.name).count()).sum();
@@ -182,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn the_commands_of_a_diff_are_all_taken_and_lead_to_what_is_wanted(
+    fn the_commands_of_a_diff_are_accepted_and_result_in_the_desired_state(
         (from, to) in (state(), state()),
     ) {
         let wanted: Vec<Object> = to.clone().into_objects().collect();
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn edits_in_any_order_make_commands_that_are_all_taken(
+    fn the_commands_of_edits_in_any_order_are_accepted(
         edits in state().prop_flat_map(|state| {
             let edits: Vec<_> = state.into_objects().map(Edit::Add).collect();
             Just(edits).prop_shuffle()
@@ -215,7 +215,7 @@ proptest! {
     }
 
     #[test]
-    fn a_command_is_a_line_of_words(command in command()) {
+    fn a_command_displays_as_one_line(command in command()) {
         let line = command.to_string();
         prop_assert!(!line.contains('\n'));
         prop_assert!(line.split(' ').all(|word| !word.is_empty()), "{line}");
@@ -224,31 +224,31 @@ proptest! {
     #[test]
     fn unknown_attributes_are_skipped(command in command(), kind in 100..200_u16) {
         let mut bytes = encoded(&command, 7);
-        let expected = Answer::decode(command.ty(), &bytes);
+        let expected = Reply::decode(command.ty(), &bytes);
         put_u32(&mut bytes, kind, 7);
-        prop_assert_eq!(Answer::decode(command.ty(), &bytes), expected);
+        prop_assert_eq!(Reply::decode(command.ty(), &bytes), expected);
     }
 
     #[test]
-    fn no_bytes_make_a_decoder_panic(
+    fn decoding_any_bytes_does_not_panic(
         ty in 16..24_u16,
         family in prop_oneof![Just(0_u8), Just(2), Just(10)],
         mut payload in vec(any::<u8>(), 0..200),
     ) {
         payload.insert(0, family);
-        let _ = Answer::decode(ty, &payload);
+        let _ = Reply::decode(ty, &payload);
     }
 
     #[test]
-    fn no_cut_or_changed_command_makes_a_decoder_panic(
+    fn decoding_a_truncated_or_changed_command_does_not_panic(
         command in command(),
         at in any::<prop::sample::Index>(),
         with in any::<u8>(),
     ) {
         let mut bytes = encoded(&command, 7);
         let at = at.index(bytes.len());
-        let _ = Answer::decode(command.ty(), &bytes[..at]);
+        let _ = Reply::decode(command.ty(), &bytes[..at]);
         bytes[at] = with;
-        let _ = Answer::decode(command.ty(), &bytes);
+        let _ = Reply::decode(command.ty(), &bytes);
     }
 }

@@ -1,7 +1,7 @@
-//! Links of type dummy in a real kernel, and addresses on them.
+//! Tests of dummy links and their addresses against the running kernel.
 //!
-//! Runs as root where the kernel has the module `dummy`, in network namespaces of
-//! its own.
+//! Requires root and the kernel module `dummy`; each test runs in a new network
+//! namespace.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -22,7 +22,7 @@ use vipline_rtnl::{AddressFlags, Commands, Kind, Link, LinkFlags, Object};
 
 const LINK: &str = "kube-ipvs0";
 
-/// Returns the link and so many addresses of each family on it.
+/// Returns the link and `count` addresses of each family.
 fn services(count: u16) -> Vec<Object> {
     let mut objects = vec![Link::dummy(name(LINK)).into()];
     for number in 0..count {
@@ -34,7 +34,7 @@ fn services(count: u16) -> Vec<Object> {
 }
 
 #[test]
-fn a_dummy_link_comes_with_its_addresses_and_goes_with_them() {
+fn a_dummy_link_is_created_and_deleted_with_its_addresses() {
     let mut lab = Lab::new();
     let names = [name(LINK)];
     lab.reach(&names, &services(20));
@@ -44,7 +44,7 @@ fn a_dummy_link_comes_with_its_addresses_and_goes_with_them() {
     assert!(link.flags.contains(LinkFlags::NO_ARP) && !link.is_up());
     let details = lab.ip("-details link show dev kube-ipvs0");
     assert!(details.contains("dummy"), "{details}");
-    for found in lab.dump_of(&names).addresses() {
+    for found in lab.dump_links(&names).addresses() {
         let tried = AddressFlags::TENTATIVE | AddressFlags::DAD_FAILED;
         assert!(!found.flags.intersects(tried), "{found:?}");
     }
@@ -54,7 +54,7 @@ fn a_dummy_link_comes_with_its_addresses_and_goes_with_them() {
     lab.reach(&names, &services(30));
     lab.reach(&names, &services(0));
     lab.reach(&names, &services(3));
-    let edits = diff(lab.dump_of(&names).into_objects(), &[]);
+    let edits = diff(lab.dump_links(&names).into_objects(), &[]);
     let commands = Commands::from_edits(&edits);
     assert_eq!(commands.to_string(), "link delete kube-ipvs0\n");
     lab.client.commit(&commands).unwrap();
@@ -63,7 +63,7 @@ fn a_dummy_link_comes_with_its_addresses_and_goes_with_them() {
 }
 
 #[test]
-fn its_text_is_what_ip_makes_the_same_of() {
+fn ip_batch_creates_the_same_objects_from_the_text() {
     let (mut ours, mut theirs) = (Lab::new(), Lab::new());
     let added: Vec<_> = services(10).into_iter().map(Edit::Add).collect();
     let commands = Commands::from_edits(&added);
@@ -81,7 +81,7 @@ fn its_text_is_what_ip_makes_the_same_of() {
 }
 
 #[test]
-fn the_host_answers_to_addresses_on_a_dummy_link_that_is_down() {
+fn the_host_accepts_connections_to_addresses_of_a_dummy_link_that_is_down() {
     let mut lab = Lab::new();
     lab.reach(&[name(LINK)], &services(2));
     lab.netns.run(|| {
@@ -115,7 +115,7 @@ fn connect_when_routed(target: SocketAddr) -> io::Result<TcpStream> {
 }
 
 #[test]
-fn a_link_of_its_name_that_is_another_one_is_not_taken_for_it() {
+fn a_link_of_another_type_with_the_same_name_is_replaced() {
     let mut lab = Lab::new();
     lab.ip("link add kube-ipvs0 type veth peer name other");
     let error = lab
@@ -123,7 +123,7 @@ fn a_link_of_its_name_that_is_another_one_is_not_taken_for_it() {
         .unwrap_err();
     assert!(error.is_already_exists(), "{error}");
     let wanted = services(1);
-    let edits = diff(lab.dump_of(&[name(LINK)]).into_objects(), &wanted);
+    let edits = diff(lab.dump_links(&[name(LINK)]).into_objects(), &wanted);
     let text = Commands::from_edits(&edits).to_string();
     let start = "link delete kube-ipvs0\nlink add kube-ipvs0 type dummy\naddress add ";
     assert!(text.starts_with(start), "{text}");
@@ -131,12 +131,12 @@ fn a_link_of_its_name_that_is_another_one_is_not_taken_for_it() {
 }
 
 #[test]
-fn thousands_of_addresses_come_and_go_in_few_sends() {
+fn thousands_of_addresses_are_changed_in_few_datagrams() {
     let mut lab = Lab::new();
     let objects = services(1000);
     let before = lab.client.counters();
     lab.add(objects.clone());
-    // The link, its number, and 2,000 messages by 128.
+    // The link, its index, and 2,000 messages, 128 per datagram.
     assert_eq!(lab.client.counters().sends - before.sends, 2 + 16);
     lab.reach(&[name(LINK)], &objects);
     lab.reach(&[name(LINK)], &objects[..1]);

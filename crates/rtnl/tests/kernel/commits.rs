@@ -1,4 +1,4 @@
-//! What is changed.
+//! Tests of commits.
 
 use std::cell::RefCell;
 
@@ -16,7 +16,7 @@ fn bridge(text: &str) -> Object {
     Link::new(name(text), "bridge".into()).into()
 }
 
-/// Returns addresses of every form that can be chosen.
+/// Returns addresses with all configurable properties.
 fn forms() -> Vec<Address> {
     let mut forms: Vec<Address> = [
         "10.0.0.1/32",
@@ -59,21 +59,21 @@ fn forms() -> Vec<Address> {
 }
 
 #[test]
-fn what_is_committed_is_dumped_and_is_what_ip_makes_of_its_text() {
+fn committed_addresses_are_dumped_and_equal_those_that_ip_adds_from_the_text() {
     let mut ours = Lab::new();
     let mut objects = vec![bridge("b0")];
     objects.extend(forms().into_iter().map(Object::from));
     ours.add(objects.clone());
     ours.assert_judged();
     let names = [name("b0")];
-    let dump = ours.dump_of(&names);
+    let dump = ours.dump_links(&names);
     let edits = diff(dump.clone().into_objects(), &objects);
     assert!(edits.is_empty(), "{}", Commands::from_edits(&edits));
 
     let mut theirs = Lab::new();
     let added: Vec<_> = objects.iter().cloned().map(Edit::Add).collect();
     theirs.batch(&Commands::from_edits(&added).to_string());
-    let mut made = theirs.dump_of(&names);
+    let mut made = theirs.dump_links(&names);
     assert_eq!(
         made.addresses().collect::<Vec<_>>(),
         dump.addresses().collect::<Vec<_>>()
@@ -81,14 +81,14 @@ fn what_is_committed_is_dumped_and_is_what_ip_makes_of_its_text() {
     let edits = diff(made.into_objects(), &objects);
     assert!(edits.is_empty(), "{}", Commands::from_edits(&edits));
 
-    // All of them go one by one, by us and by `ip`.
+    // All addresses are deleted one by one, by the client and by `ip`.
     let edits = diff(dump.into_objects(), &[bridge("b0")]);
     let removed = Commands::from_edits(&edits);
     assert_eq!(removed.as_slice().len(), forms().len());
     ours.client.commit(&removed).unwrap();
     theirs.batch(&removed.to_string());
     for lab in [&mut ours, &mut theirs] {
-        made = lab.dump_of(&names);
+        made = lab.dump_links(&names);
         assert_eq!(made.addresses().next(), None);
         lab.commit(&[Edit::Remove(bridge("b0"))]).unwrap();
         assert_eq!(lab.client.link(&name("b0")).unwrap(), None);
@@ -97,7 +97,7 @@ fn what_is_committed_is_dumped_and_is_what_ip_makes_of_its_text() {
 }
 
 #[test]
-fn an_address_of_ipv6_is_good_at_once() {
+fn an_ipv6_address_is_usable_at_once() {
     let mut lab = Lab::new();
     lab.batch(
         "link add v0 type veth peer name v1\n\
@@ -106,13 +106,13 @@ fn an_address_of_ipv6_is_good_at_once() {
     );
     let address = address("v0", "fd00::1/128");
     lab.add([address.into()]);
-    let dump = lab.dump_of(&[name("v0")]);
+    let dump = lab.dump_links(&[name("v0")]);
     let found = dump.of(&name("v0")).find(|one| one.net == address.net);
     let flags = found.unwrap().flags;
     assert_eq!(flags, AddressFlags::NO_DAD | AddressFlags::PERMANENT);
 }
 
-/// Commits edits, and returns how many sends and bytes that took.
+/// Commits edits, and returns the numbers of datagrams and bytes sent.
 #[track_caller]
 fn counted(lab: &mut Lab, edits: &[Edit<Object>]) -> (u64, u64) {
     let before = lab.client.counters();
@@ -122,19 +122,18 @@ fn counted(lab: &mut Lab, edits: &[Edit<Object>]) -> (u64, u64) {
     (after.sends - before.sends, bytes)
 }
 
-/// The bytes by which the number of a link of this name is asked for: headers,
-/// the name, and that no statistics are wanted.
+/// Returns the length of a request for a link by name: headers, name and mask.
 fn question(name: &Name) -> u64 {
     let name = (4 + name.as_bytes().len() + 1).next_multiple_of(4);
     u64::try_from(16 + 16 + name + 8).unwrap()
 }
 
-/// The bytes of an address of IPv4 and of one of IPv6: headers, twice itself.
+/// Lengths of the messages of an IPv4 and an IPv6 address: headers and two addresses.
 const V4: u64 = 16 + 8 + 2 * 8;
 const V6: u64 = 16 + 8 + 2 * 20;
 
 #[test]
-fn ten_thousand_addresses_are_eighty_sends_and_one_message_each() {
+fn ten_thousand_addresses_take_eighty_datagrams_and_one_message_each() {
     let mut lab = Lab::new();
     lab.add([bridge("b0")]);
     let all: Vec<Object> = (0..10_000_u16)
@@ -144,7 +143,7 @@ fn ten_thousand_addresses_are_eighty_sends_and_one_message_each() {
         })
         .collect();
     for wanted in [&all[..], &[]] {
-        let installed = lab.dump_of(&[name("b0")]);
+        let installed = lab.dump_links(&[name("b0")]);
         let link = bridge("b0");
         let edits = diff(
             installed.into_objects(),
@@ -158,13 +157,13 @@ fn ten_thousand_addresses_are_eighty_sends_and_one_message_each() {
             "one question, 79 sends"
         );
         assert_eq!(bytes, question(&name("b0")) + 10_000 * V4);
-        let dump = lab.dump_of(&[name("b0")]);
+        let dump = lab.dump_links(&[name("b0")]);
         assert_eq!(dump.addresses().count(), wanted.len());
     }
 }
 
 #[test]
-fn one_address_is_one_message_and_nothing_is_dumped() {
+fn one_address_takes_one_message_and_no_dump() {
     let mut lab = Lab::new();
     let link = name("kube-ipvs0");
     lab.add([bridge("kube-ipvs0")]);
@@ -174,14 +173,14 @@ fn one_address_is_one_message_and_nothing_is_dumped() {
             let before = lab.client.counters();
             let counted = counted(&mut lab, &[edit]);
             assert_eq!(counted, (2, question(&link) + bytes));
-            // The link and two acknowledgements.
+            // The link and two acknowledgments.
             assert_eq!(lab.client.counters().receives - before.receives, 3);
         }
     }
 }
 
 #[test]
-fn links_that_come_have_their_addresses_and_those_that_go_take_them_along() {
+fn links_are_created_and_deleted_with_their_addresses() {
     let mut lab = Lab::new();
     let names = ["b0", "b1"].map(name);
     lab.add([
@@ -193,11 +192,11 @@ fn links_that_come_have_their_addresses_and_those_that_go_take_them_along() {
         address("lo", "10.0.0.2/32").into(),
     ]);
     lab.assert_judged();
-    assert_eq!(lab.dump_of(&names).into_objects().count(), 5);
+    assert_eq!(lab.dump_links(&names).into_objects().count(), 5);
 
-    // Two links and an address go, and a link comes: four commands.
+    // Two links and an address are deleted, a link is created: four commands.
     let wanted: Vec<Object> = vec![bridge("b2"), address("b2", "10.0.0.1/32").into()];
-    let edits = diff(lab.dump_of(&names).into_objects(), &wanted);
+    let edits = diff(lab.dump_links(&names).into_objects(), &wanted);
     let commands = Commands::from_edits(&edits);
     assert_eq!(
         commands.to_string(),
@@ -220,7 +219,7 @@ fn links_that_come_have_their_addresses_and_those_that_go_take_them_along() {
 }
 
 #[test]
-fn a_link_that_changes_its_kind_is_another_one() {
+fn a_link_that_changes_its_kind_is_created_again() {
     let mut lab = Lab::new();
     lab.add([bridge("x0"), address("x0", "10.0.0.1/32").into()]);
     let wanted: [Object; 2] = [
@@ -232,7 +231,7 @@ fn a_link_that_changes_its_kind_is_another_one() {
 }
 
 #[test]
-fn a_name_that_passes_to_another_link_in_a_commit_means_that_link() {
+fn commands_after_a_link_is_replaced_refer_to_the_new_link() {
     let mut lab = Lab::new();
     lab.add([bridge("x0")]);
     let on_x0 = address("x0", "10.0.0.1/32");
@@ -245,31 +244,31 @@ fn a_name_that_passes_to_another_link_in_a_commit_means_that_link() {
     .into_iter()
     .collect();
     lab.client.commit(&commands).unwrap();
-    let dump = lab.dump_of(&[name("x0")]);
+    let dump = lab.dump_links(&[name("x0")]);
     assert_eq!(dump.addresses().count(), 1);
     assert_eq!(dump.links().next().unwrap().kind, Kind::from("ifb"));
 }
 
 #[test]
-fn a_whole_network_of_addresses_goes_without_a_refusal() {
+fn all_addresses_of_a_network_are_deleted_without_a_rejection() {
     let mut lab = Lab::new();
     let mut objects = vec![bridge("b0")];
     let hosts = (1..20).map(|host| address("b0", &format!("10.0.0.{host}/24")).into());
     objects.extend(hosts);
     lab.add(objects);
-    let installed = lab.dump_of(&[name("b0")]);
+    let installed = lab.dump_links(&[name("b0")]);
     let secondary = |address: &&Address| address.flags.contains(AddressFlags::SECONDARY);
     assert_eq!(installed.addresses().filter(secondary).count(), 18);
-    // With the first one would go all.
+    // The deletion of the primary address would delete all.
     let edits = diff(installed.into_objects(), &[bridge("b0")]);
     assert_eq!(edits.len(), 19);
     lab.commit(&edits).unwrap();
-    assert_eq!(lab.dump_of(&[name("b0")]).addresses().next(), None);
+    assert_eq!(lab.dump_links(&[name("b0")]).addresses().next(), None);
 }
 
-/// The links that states are made of.
+/// Links of the generated states.
 const LINKS: [&str; 3] = ["b0", "b1", "b2"];
-/// Their addresses: alone, several in a network, and of IPv6.
+/// Addresses of the links: single ones, several of one network, and IPv6.
 const NETS: [&str; 14] = [
     "10.0.0.1/32",
     "10.0.0.2/32",
@@ -287,7 +286,7 @@ const NETS: [&str; 14] = [
     "fe80::6/64",
 ];
 
-/// Returns links, and addresses in one of three forms on them.
+/// Generates links and their addresses, each in one of three variants.
 fn state() -> impl Strategy<Value = Vec<Object>> {
     let addresses = btree_map(0..NETS.len(), 0..3_usize, 0..NETS.len());
     vec(option::of(addresses), LINKS.len()).prop_map(|links| {
@@ -305,9 +304,9 @@ fn state() -> impl Strategy<Value = Vec<Object>> {
     })
 }
 
-/// Gives an address one of three forms.
+/// Returns one of three variants of an address.
 fn formed(mut address: Address, form: usize) -> Address {
-    // All addresses of a network have one scope.
+    // All addresses of a network have the same scope.
     if form == 1 && address.net.prefix_len() == 32 {
         address.scope = Scope::Link;
     }
@@ -318,7 +317,7 @@ fn formed(mut address: Address, form: usize) -> Address {
 }
 
 #[test]
-fn the_commands_of_a_diff_lead_from_any_state_to_any_other() {
+fn the_commands_of_a_diff_change_any_state_to_any_other() {
     let lab = Lab::new();
     let names = LINKS.map(name);
     lab.netns

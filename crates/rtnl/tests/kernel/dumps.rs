@@ -1,4 +1,4 @@
-//! What is read.
+//! Tests of dumps.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,7 +8,7 @@ use vipline_rtnl::{Error, Kind, LinkFlags, Scope};
 use crate::lab::{Lab, address, name};
 
 #[test]
-fn what_ip_makes_is_dumped_as_ip_lists_it() {
+fn objects_created_by_ip_are_dumped_as_ip_lists_them() {
     let mut lab = Lab::new();
     lab.batch(
         "link add b0 type bridge\n\
@@ -54,7 +54,7 @@ fn what_ip_makes_is_dumped_as_ip_lists_it() {
 }
 
 #[test]
-fn a_dump_of_a_link_is_its_part_of_the_dump_of_all_and_reads_nothing_else() {
+fn a_dump_of_one_link_receives_only_objects_of_that_link() {
     let mut lab = Lab::new();
     let mut script = "link add b0 type bridge\nlink add b1 type bridge\n".to_owned();
     for host in 0..4000 {
@@ -67,7 +67,7 @@ fn a_dump_of_a_link_is_its_part_of_the_dump_of_all_and_reads_nothing_else() {
     let all = lab.client.dump().unwrap();
     let whole = lab.client.counters();
     for link in ["b0", "b1", "lo"].map(name) {
-        let part = lab.client.dump_of(&link).unwrap();
+        let part = lab.client.dump_link(&link).unwrap();
         assert_eq!(part.links().collect::<Vec<_>>(), [all.link(&link).unwrap()]);
         let addresses: Vec<_> = part.addresses().collect();
         assert_eq!(addresses, all.of(&link).collect::<Vec<_>>());
@@ -75,25 +75,25 @@ fn a_dump_of_a_link_is_its_part_of_the_dump_of_all_and_reads_nothing_else() {
     assert_eq!(all.of(&name("b0")).count(), 4000);
 
     let before = lab.client.counters();
-    lab.client.dump_of(&name("b1")).unwrap();
+    lab.client.dump_link(&name("b1")).unwrap();
     let after = lab.client.counters();
     assert_eq!(after.sends - before.sends, 2, "the link, and its addresses");
-    // The link and its acknowledgement, the addresses of each family, the end.
+    // The link and its acknowledgment, the addresses of each family, the end.
     let receives = after.receives - before.receives;
     assert!(receives <= 5, "{receives}");
     assert!(whole.receives > 2 * receives, "{whole:?}");
 }
 
 #[test]
-fn of_a_link_that_is_not_there_nothing_is_dumped() {
+fn the_dump_of_a_missing_link_is_empty() {
     let mut lab = Lab::new();
-    let dump = lab.client.dump_of(&name("kube-ipvs0")).unwrap();
+    let dump = lab.client.dump_link(&name("kube-ipvs0")).unwrap();
     assert_eq!(dump.into_objects().next(), None);
     assert_eq!(lab.client.link(&name("kube-ipvs0")).unwrap(), None);
 }
 
 #[test]
-fn a_name_that_is_no_text_is_dumped_too() {
+fn a_name_that_is_not_utf8_is_dumped() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     use std::process::Command;
@@ -113,14 +113,14 @@ fn a_name_that_is_no_text_is_dumped_too() {
     let found = found.unwrap().clone();
     assert_eq!(found.name.as_bytes(), b"odd\xff");
 
-    // What was told is known again.
+    // The dumped name identifies the link in requests.
     let mut own = address("lo", "10.0.0.1/32");
     own.interface = found.name;
     lab.reach(&[found.name], &[found.into(), own.into()]);
 }
 
 #[test]
-fn links_that_come_and_go_meanwhile_do_no_harm() {
+fn links_created_or_deleted_during_a_dump_cause_no_error() {
     let mut lab = Lab::new();
     lab.add([address("lo", "10.0.0.1/32").into()]);
     let lab = &mut lab;
@@ -146,8 +146,8 @@ fn links_that_come_and_go_meanwhile_do_no_harm() {
         while !is_over.load(Ordering::Relaxed) && !churn.is_finished() {
             for dump in [
                 client.dump(),
-                client.dump_of(&name("lo")),
-                client.dump_of(&name("b0")),
+                client.dump_link(&name("lo")),
+                client.dump_link(&name("b0")),
             ] {
                 match dump {
                     Ok(dump) => {

@@ -1,4 +1,4 @@
-//! What is refused.
+//! Tests of rejected commands.
 
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use testkit::link::set_sysctl;
@@ -16,7 +16,7 @@ fn remove(interface: &str, net: &str) -> Command {
     Command::RemoveAddress(address(interface, net))
 }
 
-/// Commits commands, and returns what is refused of them.
+/// Commits commands, and returns the error and the rejected commands.
 #[track_caller]
 fn refused(lab: &mut Lab, commands: &[Command]) -> (Error, Vec<Refused>) {
     let commands: Commands = commands.iter().cloned().collect();
@@ -29,13 +29,13 @@ fn refused(lab: &mut Lab, commands: &[Command]) -> (Error, Vec<Refused>) {
 }
 
 #[test]
-fn a_refusal_names_its_command_and_all_others_are_done() {
+fn rejected_commands_are_listed_and_all_others_are_executed() {
     let mut lab = Lab::new();
     lab.add([address("lo", "10.0.0.5/32").into()]);
     let mut commands: Vec<Command> = (1..=200)
         .map(|host| add("lo", &format!("10.0.0.{host}/32")))
         .collect();
-    // The last one is in another send.
+    // The last command is in another datagram.
     commands.push(remove("lo", "10.0.1.1/32"));
     commands.push(add("lo", "127.0.0.1/8"));
     commands.insert(100, Command::RemoveLink(name("b0")));
@@ -57,7 +57,7 @@ fn a_refusal_names_its_command_and_all_others_are_done() {
     let start = "ip address add 10.0.0.5/32 dev lo: file exists";
     assert!(text.starts_with(start), "{text}");
     assert!(text.ends_with("; and 1 more"), "{text}");
-    let dump = lab.dump_of(&[name("lo")]);
+    let dump = lab.dump_links(&[name("lo")]);
     assert_eq!(
         dump.addresses()
             .filter(|one| one.net.prefix_len() == 32)
@@ -67,7 +67,7 @@ fn a_refusal_names_its_command_and_all_others_are_done() {
 }
 
 #[test]
-fn what_is_there_already_or_not_there_is_told_of_both_families() {
+fn existing_and_missing_addresses_of_both_families_are_reported() {
     let mut lab = Lab::new();
     for net in ["10.0.0.1/32", "fd00::1/128"] {
         lab.add([address("lo", net).into()]);
@@ -94,7 +94,7 @@ fn what_is_there_already_or_not_there_is_told_of_both_families() {
 }
 
 #[test]
-fn addresses_of_a_link_that_is_not_there_are_refused_and_others_are_not() {
+fn addresses_of_a_missing_link_are_rejected_and_others_are_not() {
     let mut lab = Lab::new();
     let commands = [
         add("lo", "10.0.0.1/32"),
@@ -104,23 +104,23 @@ fn addresses_of_a_link_that_is_not_there_are_refused_and_others_are_not() {
         add("lo", "10.0.0.4/32"),
     ];
     let before = lab.client.counters();
-    let (error, refusals) = refused(&mut lab, &commands);
-    let told: Vec<_> = refusals.iter().map(|one| one.command.clone()).collect();
+    let (error, rejected) = refused(&mut lab, &commands);
+    let told: Vec<_> = rejected.iter().map(|one| one.command.clone()).collect();
     assert_eq!(told, commands[1..4]);
-    assert_eq!(refusals[1].errno, Errno::NODEV);
+    assert_eq!(rejected[1].errno, Errno::NODEV);
     let text = error.to_string();
     let lack = "ip address add 10.0.0.2/32 dev kube-ipvs0: no such device";
     assert!(text.contains(lack), "{text}");
-    // Two questions, and what comes before and after.
+    // Two requests for links, and the commands before and after them.
     assert_eq!(lab.client.counters().sends - before.sends, 4);
-    assert_eq!(lab.dump_of(&[name("lo")]).of(&name("lo")).count(), 4);
+    assert_eq!(lab.dump_links(&[name("lo")]).of(&name("lo")).count(), 4);
 
     let (error, _) = refused(&mut lab, &commands[2..4]);
     assert!(error.is_not_found(), "{error}");
 }
 
 #[test]
-fn a_link_that_cannot_be_made_leaves_its_addresses_without_one() {
+fn addresses_of_a_link_that_cannot_be_created_are_rejected() {
     let mut lab = Lab::new();
     let link = Link::new(name("x0"), "no-such-kind".into());
     let edits = [
@@ -137,11 +137,11 @@ fn a_link_that_cannot_be_made_leaves_its_addresses_without_one() {
     let error = lab.commit(&edits[..1]).unwrap_err();
     assert!(error.is_unsupported(), "{error}");
     assert_eq!(error.errno(), Some(Errno::OPNOTSUPP));
-    assert_eq!(lab.dump_of(&[name("lo")]).addresses().count(), 3);
+    assert_eq!(lab.dump_links(&[name("lo")]).addresses().count(), 3);
 }
 
 #[test]
-fn a_link_that_no_one_can_remove_stays() {
+fn the_deletion_of_the_loopback_device_is_rejected() {
     let mut lab = Lab::new();
     let (error, _) = refused(&mut lab, &[Command::RemoveLink(name("lo"))]);
     assert!(error.is_unsupported(), "{error}");
@@ -149,7 +149,7 @@ fn a_link_that_no_one_can_remove_stays() {
 }
 
 #[test]
-fn a_link_without_ipv6_is_no_lack_of_a_capability() {
+fn a_link_without_ipv6_is_not_reported_as_a_missing_capability() {
     let mut lab = Lab::new();
     lab.netns
         .run(|| set_sysctl("ipv6/conf/lo/disable_ipv6", "1"))
@@ -159,7 +159,7 @@ fn a_link_without_ipv6_is_no_lack_of_a_capability() {
 }
 
 #[test]
-fn refusals_of_all_of_thousands_are_told() {
+fn all_of_thousands_of_rejections_are_listed() {
     let mut lab = Lab::new();
     let commands: Vec<Command> = (0..3000_u16)
         .map(|host| {
@@ -174,7 +174,7 @@ fn refusals_of_all_of_thousands_are_told() {
 }
 
 #[test]
-fn a_missing_capability_is_named_and_reading_needs_none() {
+fn changes_require_a_capability_and_dumps_do_not() {
     let lab = Lab::new();
     lab.netns.run(|| {
         let mut sets = capabilities(None).unwrap();

@@ -1,4 +1,4 @@
-//! A namespace with a client in it, and `ip` as the judge.
+//! A network namespace with a client, compared with the output of `ip`.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -8,7 +8,7 @@ use testkit::netns::Netns;
 use vipline_reconcile::{Edit, diff};
 use vipline_rtnl::{Address, Addresses, Client, Commands, Error, Link, Name, Object};
 
-/// A namespace, and a client in it.
+/// A network namespace and a client in it.
 pub(crate) struct Lab {
     pub(crate) netns: Netns,
     pub(crate) client: Client,
@@ -25,27 +25,27 @@ impl Lab {
         self.client.commit(&Commands::from_edits(edits))
     }
 
-    /// Adds objects, none of which may be refused.
+    /// Adds objects; fails if the kernel rejects one.
     #[track_caller]
     pub(crate) fn add(&mut self, objects: impl IntoIterator<Item = Object>) {
         let edits: Vec<_> = objects.into_iter().map(Edit::Add).collect();
         self.commit(&edits).unwrap();
     }
 
-    /// Makes the kernel have these objects on links, and checks that it does.
+    /// Commits the difference to the given objects of links, and checks the result.
     #[track_caller]
     pub(crate) fn reach(&mut self, names: &[Name], wanted: &[Object]) {
-        let edits = diff(self.dump_of(names).into_objects(), wanted);
+        let edits = diff(self.dump_links(names).into_objects(), wanted);
         self.commit(&edits).unwrap();
-        let edits = diff(self.dump_of(names).into_objects(), wanted);
+        let edits = diff(self.dump_links(names).into_objects(), wanted);
         assert!(edits.is_empty(), "{}", Commands::from_edits(&edits));
     }
 
     /// Dumps some links.
-    pub(crate) fn dump_of(&mut self, names: &[Name]) -> Addresses {
+    pub(crate) fn dump_links(&mut self, names: &[Name]) -> Addresses {
         let mut all = Addresses::default();
         for name in names {
-            all.extend(self.client.dump_of(name).unwrap().into_objects());
+            all.extend(self.client.dump_link(name).unwrap().into_objects());
         }
         all
     }
@@ -67,7 +67,7 @@ impl Lab {
         })
     }
 
-    /// Runs `ip` in the namespace, which has to succeed.
+    /// Runs `ip` in the namespace; fails if `ip` fails.
     #[track_caller]
     pub(crate) fn ip(&self, line: &str) -> String {
         let args: Vec<&str> = line.split(' ').collect();
@@ -76,17 +76,17 @@ impl Lab {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Has `ip` do commands, all of which have to succeed.
+    /// Runs `ip -batch`; fails if a command fails.
     #[track_caller]
     pub(crate) fn batch(&self, script: &str) {
         let output = self.try_ip(&["-batch", "-"], script);
         assert!(output.status.success(), "{output:?}\n{script}");
     }
 
-    /// Fails unless `ip` lists the links and addresses that we dump.
+    /// Fails unless `ip` lists the links and addresses that the client dumps.
     ///
-    /// Links come up and addresses become good by themselves, maybe between the
-    /// two, so they may be asked once more.
+    /// The comparison is repeated, because the kernel changes the state of links and
+    /// addresses asynchronously.
     #[track_caller]
     pub(crate) fn assert_judged(&mut self) {
         let mut both = self.listed();
@@ -99,7 +99,7 @@ impl Lab {
         assert_eq!(both.0, both.1);
     }
 
-    /// Returns links and addresses in our words and those of `ip`.
+    /// Returns links and addresses as dumped by the client and as listed by `ip`.
     #[track_caller]
     fn listed(&mut self) -> (Vec<String>, Vec<String>) {
         let listed: Value = serde_json::from_str(&self.ip("-json -details address")).unwrap();
@@ -147,7 +147,7 @@ fn address_text(address: &Address) -> String {
     format!("{interface} {net} {peer:?} {scope} {flags:?}, lasts: {lasts}")
 }
 
-/// The bits of flags of addresses, as the kernel has them, and the words of `ip`.
+/// Flags of addresses with their names in `ip`.
 const WORDS: [(u32, &str); 11] = [
     (0x1, "secondary"),
     (0x2, "nodad"),
@@ -162,7 +162,7 @@ const WORDS: [(u32, &str); 11] = [
     (0x800, "stable-privacy"),
 ];
 
-/// Returns what `ip` lists, in the same words.
+/// Returns the objects that `ip` lists, in the same format.
 fn listed_texts(listed: &Value) -> Vec<String> {
     let mut texts = Vec::new();
     for link in listed.as_array().unwrap() {

@@ -44,7 +44,7 @@ pub fn find() -> Result<Option<Link>> {
     let name = names::link();
     let context = || format!("list link {name}");
     let mut client = Client::open().with_context(context)?;
-    let found = client.dump_of(&name).with_context(context)?;
+    let found = client.dump_link(&name).with_context(context)?;
     let addresses = found.of(&name).map(vipline_rtnl::Address::ip).collect();
     Ok(found.link(&name).map(|_| Link { addresses }))
 }

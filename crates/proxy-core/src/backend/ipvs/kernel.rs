@@ -277,7 +277,7 @@ impl vipline_reconcile::Target for Kernel {
     fn dump(&mut self) -> Result<Vec<Object>, Error> {
         let names = names::SETS.map(|set| set.name(self.family));
         let sets = self.sets.dump(&names)?;
-        let addresses = self.links.dump_of(&names::link())?;
+        let addresses = self.links.dump_link(&names::link())?;
         let family = self.family;
         let addresses: Vec<_> = addresses
             .into_objects()

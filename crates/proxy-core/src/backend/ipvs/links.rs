@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use vipline_netlink::{Event, Listener, Protocol};
-use vipline_rtnl::wire::Answer;
+use vipline_rtnl::wire::Reply;
 use vipline_rtnl::{Client, Error};
 use vipline_service_model::Family;
 
@@ -69,7 +69,7 @@ impl Links {
         };
         let read = listener.read(|event| match event {
             Event::Message(message) => {
-                let answer = Answer::decode(message.ty, message.payload);
+                let answer = Reply::decode(message.ty, message.payload);
                 answers.extend(answer.map(|answer| (message.ty, answer)));
             }
             _ => is_lost = true,
@@ -98,16 +98,16 @@ impl Links {
     }
 
     /// Returns the families for which the link or an address on it changed.
-    fn concerned(&mut self, ty: u16, answer: &Answer) -> &'static [Family] {
+    fn concerned(&mut self, ty: u16, answer: &Reply) -> &'static [Family] {
         match answer {
-            Answer::Link(link) if link.name == names::link() => {
+            Reply::Link(link) if link.name == names::link() => {
                 self.index = Some(link.index).filter(|_| ty != DELETE_LINK);
                 match ty {
                     DELETE_LINK => &Family::ALL,
                     _ => &[],
                 }
             }
-            Answer::Address(address) if Some(address.index) == self.index() => {
+            Reply::Address(address) if Some(address.index) == self.index() => {
                 match address.net.addr() {
                     IpAddr::V4(_) => &[Family::V4],
                     IpAddr::V6(ip) if ty == DELETE_ADDRESS && !self.removed.lock().remove(&ip) => {

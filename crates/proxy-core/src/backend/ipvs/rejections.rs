@@ -84,7 +84,7 @@ impl Rejections {
                 Errno::EXIST | Errno::NODEV | Errno::ADDRNOTAVAIL => Cause::Conflict,
                 _ => Cause::Rejected,
             };
-            let words = match &it.text {
+            let words = match &it.message {
                 Some(text) => format!("{} ({text})", it.errno),
                 None => it.errno.to_string(),
             };
