@@ -2,7 +2,7 @@
 
 use vipline_netlink::message::Messages;
 use vipline_reconcile::{Edit, diff};
-use vipline_rtnl::wire::{Reply, IndexedAddress};
+use vipline_rtnl::wire::{IndexedAddress, Reply};
 use vipline_rtnl::{Addresses, Command, Commands, Name, Object};
 
 /// Checks that a decoded address survives a round trip, except attributes that only the
