@@ -65,7 +65,7 @@ impl Version {
     }
 
     /// Validates a version to report: its first three numbers must equal those
-    /// of [`KUBERNETES`].
+    /// of `KUBERNETES`.
     ///
     /// # Errors
     ///

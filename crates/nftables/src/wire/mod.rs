@@ -2,7 +2,7 @@
 //!
 //! Sans-IO: [`Transaction::encode`](crate::Transaction::encode) returns a whole
 //! batch, [`Query`] encodes the payload of a request, and
-//! [`Assembler`](crate::Assembler) decodes the replies.
+//! [`Assembler`] decodes the replies.
 //! Numbers are those of `linux/netfilter/nf_tables.h` and `nfnetlink.h`.
 
 mod assembler;
@@ -343,7 +343,7 @@ pub(crate) fn rule(attrs: Attrs<'_>) -> Result<(Name, Name, Rule), DecodeError> 
     Ok((table, chain, Rule { exprs, comment }))
 }
 
-/// A request. [`Assembler`](crate::Assembler) decodes the replies.
+/// A request. [`Assembler`] decodes the replies.
 #[derive(Clone, Copy, Debug)]
 pub enum Query<'a> {
     /// A table. Not a dump request.
