@@ -1,4 +1,4 @@
-//! Tasks of the Vipline workspace: demo, test, ci, vm, etcd, bench, fuzz, tidy, bless.
+//! Tasks of the Vipline workspace: demo, test, ci, vm, etcd, bench, fuzz, tidy, publish, bless.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program prints")]
 
@@ -29,6 +29,8 @@ mod process;
 mod cargo;
 
 mod tools;
+
+mod publish;
 
 mod packages;
 
@@ -76,6 +78,15 @@ enum Task {
         #[arg(long)]
         prose: bool,
     },
+    /// Packages all published crates and builds the packages.
+    Publish {
+        /// Uploads nothing.
+        #[arg(long)]
+        dry_run: bool,
+        /// Does not build the packages.
+        #[arg(long)]
+        no_verify: bool,
+    },
     /// Rewrites the golden files; review the diff before you commit it.
     Bless,
 }
@@ -90,6 +101,7 @@ fn main() -> ExitCode {
         Task::Bench { filter } => bench::run(&filter),
         Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Tidy { prose } => tidy::run(prose),
+        Task::Publish { dry_run, no_verify } => publish::run(dry_run, !no_verify),
         Task::Bless => bless::run(),
     };
     match result {

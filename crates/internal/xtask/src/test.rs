@@ -8,7 +8,7 @@ use testkit::privilege::become_root;
 use crate::cargo::{Metadata, cargo, metadata};
 use crate::process::execute;
 use crate::steps::{Steps, Tally};
-use crate::{etcd, fuzz, tidy, tools, vm};
+use crate::{etcd, fuzz, publish, tidy, tools, vm};
 
 /// Time to run each fuzz target, in seconds.
 const FUZZ_SECONDS: u64 = 5;
@@ -51,6 +51,8 @@ pub(crate) fn run_steps(steps: &mut Steps) -> Result<()> {
         let mut doc = cargo(["doc", "--workspace", "--no-deps"]);
         execute(doc.env("RUSTDOCFLAGS", "--deny=warnings"))
     })?;
+    // The other steps build the same code; the full check builds the packages, too.
+    steps.step("packages", || publish::run(true, false))?;
     steps.step("build", || {
         // One set of features for programs, tests, benchmarks and examples.
         let targets = ["test", "--workspace", "--all-targets", "--no-run"];
