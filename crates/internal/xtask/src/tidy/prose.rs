@@ -11,9 +11,6 @@ use regex::Regex;
 
 use super::Text;
 
-/// Whether exceeding a limit fails the task.
-const ENFORCED: bool = false;
-
 /// Highest number of hits per 1,000 lines in a crate.
 const CRATE_LIMIT: usize = 8;
 
@@ -161,17 +158,9 @@ pub(super) fn check(files: &[Text]) -> Prose {
 }
 
 impl Prose {
-    /// Returns the hits of crates above the limit, or all if the tree is above
+    /// Returns the hits of crates above the limit, or all hits if the tree is above
     /// its own.
-    /// Returns none if the limits are not enforced.
     pub(super) fn findings(&self) -> Vec<String> {
-        match ENFORCED {
-            true => self.above_limits(),
-            false => Vec::new(),
-        }
-    }
-
-    fn above_limits(&self) -> Vec<String> {
         let whole_tree = self.total().is_above(TREE_LIMIT);
         let hits = self.hits.iter().filter(|hit| {
             whole_tree
@@ -451,7 +440,7 @@ mod tests {
         ];
         let mut prose = check(&files);
         let expected = ["crates/a/b/src/lib.rs:2: nobody/somebody/anybody: nobody"];
-        assert_eq!(prose.above_limits(), expected);
+        assert_eq!(prose.findings(), expected);
         assert_eq!(
             prose.to_string(),
             "prose: crates/a: 1 hits in 9001 lines of prose (0 per 1,000)\n\
@@ -461,6 +450,6 @@ mod tests {
         prose
             .crates
             .insert("c".to_owned(), Count { hits: 50, lines: 1 });
-        assert_eq!(prose.above_limits().len(), 2);
+        assert_eq!(prose.findings().len(), 2);
     }
 }
