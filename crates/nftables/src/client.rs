@@ -26,6 +26,8 @@ const ATTEMPTS: usize = 10;
 ///
 /// The client stays in the network namespace in which it was opened.
 /// Reuse it: the first transaction on a new socket takes milliseconds.
+/// Methods block until the kernel has replied, at most 10 s per request
+/// ([`Error::Timeout`]).
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
@@ -96,7 +98,7 @@ impl Client {
     /// Dumps all objects in `tables`. Skips tables that do not exist.
     ///
     /// The result is a consistent snapshot: the dump restarts if the ruleset
-    /// changes.
+    /// changes, up to ten times.
     /// Elements of [dynamic](Set::is_dynamic) sets are not included, because packets
     /// and timeouts change them. Use [`elements`](Self::elements).
     ///
@@ -127,7 +129,8 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::is_not_found`]: the set does not exist.
-    /// [`Error::Interrupted`]: the set changed during every attempt.
+    /// [`Error::Interrupted`]: the ruleset changed during every attempt.
+    /// [`Error::Denied`], [`Error::Kernel`] and others: a request failed.
     pub fn elements(&mut self, set: &Set) -> Result<Vec<Element>, Error> {
         for _ in 0..ATTEMPTS {
             let mut assembler = Assembler::for_set(set);
@@ -148,6 +151,8 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::Rejected`] names every operation that the kernel rejected.
+    /// [`Error::BatchTooLarge`], [`Error::Denied`] and [`Error::Unsupported`]: nothing
+    /// was applied.
     /// [`Error::committed`] returns for each error whether the transaction may have
     /// been applied.
     pub fn commit(&mut self, transaction: &Transaction) -> Result<(), Error> {
@@ -191,6 +196,7 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::Unsupported`]: the kernel has no nf_tables.
+    /// [`Error::Denied`]: `CAP_NET_ADMIN` is missing.
     pub fn generation(&mut self) -> Result<Generation, Error> {
         let mut generation = None;
         let reply = self.request(Query::Generation, |message| {

@@ -16,7 +16,8 @@ use crate::{
 };
 
 impl Expression {
-    /// `ip daddr 10.0.0.1`, `ct state new`, `iifname "cni*"`, `tcp dport 1-5`
+    /// Matches a value, prefix or range: `ip daddr 10.0.0.1`, `ct state new`,
+    /// `iifname "cni*"`, `tcp dport 1-5`.
     ///
     /// The value must have the size of the expression. This function does not check
     /// the size: with another size the kernel rejects the rule, or no packet matches.
@@ -26,27 +27,29 @@ impl Expression {
         self.compare(CmpOp::Eq, &value.into())
     }
 
-    /// `ip daddr != 10.0.0.0/8`
+    /// Matches all other values: `ip daddr != 10.0.0.0/8`.
+    ///
+    /// Compares all bits, also of conntrack states, conntrack statuses and TCP flags.
     pub fn is_not(self, value: impl Into<Value>) -> Statement {
         self.compare(CmpOp::Ne, &value.into())
     }
 
-    /// `meta mark < 5`, `tcp dport >= 1024`
+    /// Compares with an operator: `meta mark < 5`, `tcp dport >= 1024`.
     pub fn compares(self, op: CmpOp, value: impl Into<Value>) -> Statement {
         self.compare(op, &value.into())
     }
 
-    /// `ip daddr @set`
+    /// Matches the elements of a set: `ip daddr @set`.
     pub fn in_set(self, set: &Set) -> Statement {
         self.lookup(set.into(), set.has_intervals(), None, false)
     }
 
-    /// `ip daddr != @set`
+    /// Matches values that are not in a set: `ip daddr != @set`.
     pub fn not_in_set(self, set: &Set) -> Statement {
         self.lookup(set.into(), set.has_intervals(), None, true)
     }
 
-    /// `ip daddr . tcp dport vmap @map`
+    /// Applies the verdict of a map for the value: `ip daddr . tcp dport vmap @map`.
     pub fn vmap(self, map: &Set) -> Statement {
         self.lookup(
             map.into(),
@@ -56,7 +59,7 @@ impl Expression {
         )
     }
 
-    /// `meta l4proto { tcp, udp }`: a lookup in an anonymous set.
+    /// Matches the values of an anonymous set: `meta l4proto { tcp, udp }`.
     ///
     /// Each value of a concatenation is a list with one value per field.
     /// With a prefix or a range the set has intervals.
@@ -97,7 +100,7 @@ impl Expression {
         })))
     }
 
-    /// `meta mark set meta mark | 0x4000`
+    /// Assigns the value of another expression: `meta mark set meta mark | 0x4000`.
     pub fn set(self, value: &Self) -> Statement {
         let mut lower = Lower::default();
         let source = lower.value(value);
@@ -105,7 +108,7 @@ impl Expression {
         Statement::from_lower(lower)
     }
 
-    /// `meta mark set 0x4000`
+    /// Assigns a constant: `meta mark set 0x4000`.
     pub fn set_to(self, value: impl Into<Value>) -> Statement {
         let (first, _) = self.bytes_of(&value.into(), self.order());
         self.set(&Self::constant(first))

@@ -65,7 +65,7 @@ datatypes! {
     LlAddr = 6, 0, Big, "ll_addr";
     /// An IPv4 address.
     Ipv4Addr = 7, 4, Big, "ipv4_addr";
-    /// An Ethernet address.
+    /// An IPv6 address.
     Ipv6Addr = 8, 16, Big, "ipv6_addr";
     /// An Ethernet address.
     EtherAddr = 9, 6, Big, "ether_addr";

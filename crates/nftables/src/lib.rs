@@ -3,8 +3,8 @@
 //! Tables, chains with their rules, sets, maps, verdict maps and their elements
 //! are values ([`Object`]). The difference of two states is a [`Transaction`],
 //! which the kernel applies atomically.
-//! Rules are built from statements that read like nft syntax. Every object
-//! displays as a script that `nft -f` loads.
+//! Rules are built from statements that read like nft syntax. Objects display as
+//! scripts that `nft -f` loads.
 //!
 //! ```no_run
 //! use vipline_nftables::expr::CtState;
@@ -37,7 +37,8 @@
 //!   objects of this crate. Rules can use existing ones.
 //! - Matches of adjacent header fields are not merged; nft merges them.
 //! - Unknown kernel expressions are kept as raw attributes
-//!   ([`expr::Expr::Other`]) and written back unchanged.
+//!   ([`expr::Expr::Other`]) and written back unchanged. Their text is
+//!   `/* name hex */`, which `nft -f` does not load.
 //!
 //! # Kernel interface
 //!

@@ -47,7 +47,7 @@ pub enum Key<'a> {
     Set(&'a TableId, &'a Name),
     /// A chain, by table and name.
     Chain(&'a TableId, &'a Name),
-    /// An element, by its set and its first key bytes.
+    /// An element, by its set and its key. An interval has its first key.
     Element(SetKey<'a>, &'a [u8]),
 }
 
@@ -107,7 +107,7 @@ impl Keyed for Object {
     /// Returns whether the kernel treats both objects alike.
     ///
     /// Ignores user data (comments and `typeof` expressions), counts and remaining
-    /// lifetimes.
+    /// lifetimes, and stateful objects and expressions of elements.
     fn is_equivalent(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Table(one), Self::Table(other)) => one.flags == other.flags,

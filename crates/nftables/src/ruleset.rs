@@ -7,8 +7,8 @@ use crate::{Chain, Element, Name, Object, Set, Table, TableId};
 
 /// All objects of some tables: the result of a dump.
 ///
-/// Displays like `nft list ruleset`, sorted by name and key. `nft -f` loads the
-/// text.
+/// Displays like `nft list ruleset`, sorted by name and key, without the elements of
+/// dynamic sets. `nft -f` loads the text.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Ruleset {
     pub(crate) tables: BTreeMap<TableId, TableContent>,

@@ -96,7 +96,7 @@ pub struct SetSpec {
     pub data: DataKind,
     /// Flags.
     pub flags: SetFlags,
-    /// Default timeout of elements.
+    /// Default timeout of elements. `None`: elements do not expire by default.
     pub timeout: Option<Duration>,
     /// Interval of the garbage collection of expired elements.
     pub gc_interval: Option<Duration>,
@@ -179,7 +179,7 @@ impl Set {
         self.with(|spec| spec.flags |= flags)
     }
 
-    /// Sets the default timeout of elements.
+    /// Sets the default timeout of elements and the flag [`TIMEOUT`](SetFlags::TIMEOUT).
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         self.with(|spec| {

@@ -129,37 +129,37 @@ impl From<Verdict> for Statement {
     }
 }
 
-/// `accept`
+/// Accepts the packet: `accept`.
 pub fn accept() -> Statement {
     Verdict::Accept.into()
 }
 
-/// `drop`
+/// Drops the packet: `drop`.
 pub fn drop() -> Statement {
     Verdict::Drop.into()
 }
 
-/// `return`
+/// Returns to the calling chain: `return`.
 pub fn return_() -> Statement {
     Verdict::Return.into()
 }
 
-/// `jump chain`
+/// Jumps to a chain: `jump chain`.
 pub fn jump(chain: &Name) -> Statement {
     Verdict::Jump(chain.clone()).into()
 }
 
-/// `goto chain`
+/// Continues in another chain and does not return to this one: `goto chain`.
 pub fn goto(chain: &Name) -> Statement {
     Verdict::Goto(chain.clone()).into()
 }
 
-/// `counter`
+/// Counts packets and bytes: `counter`.
 pub fn counter() -> Statement {
     Counter::default().into()
 }
 
-/// `log prefix "text"`
+/// Logs the packet to the kernel log: `log prefix "text"`.
 pub fn log(prefix: &Name) -> Statement {
     Log {
         prefix: Some(prefix.clone()),
@@ -168,12 +168,12 @@ pub fn log(prefix: &Name) -> Statement {
     .into()
 }
 
-/// `reject`: replies with ICMP port unreachable.
+/// Drops the packet and replies with ICMP or ICMPv6 port unreachable: `reject`.
 pub fn reject() -> Statement {
     Statement(Step::Reject)
 }
 
-/// `reject with tcp reset`
+/// Drops the packet and replies with a TCP reset: `reject with tcp reset`.
 pub fn reject_with_tcp_reset() -> Statement {
     let kind = RejectType::TcpReset;
     Statement(Step::Exprs {
@@ -185,12 +185,13 @@ pub fn reject_with_tcp_reset() -> Statement {
     })
 }
 
-/// `notrack`
+/// Disables connection tracking for the packet: `notrack`.
 pub fn notrack() -> Statement {
     Expr::from(Notrack).into()
 }
 
-/// `masquerade`, with flags such as `fully-random`.
+/// Changes the source to an address of the output interface: `masquerade`, with flags
+/// such as `fully-random`.
 pub fn masquerade(flags: NatFlags) -> Statement {
     Masq {
         flags,
@@ -199,7 +200,7 @@ pub fn masquerade(flags: NatFlags) -> Statement {
     .into()
 }
 
-/// `flow add @flowtable`
+/// Adds the connection to a flowtable: `flow add @flowtable`.
 pub fn flow_add(flowtable: &Name) -> Statement {
     Expr::from(FlowOffload {
         flowtable: flowtable.clone(),
@@ -207,7 +208,7 @@ pub fn flow_add(flowtable: &Name) -> Statement {
     .into()
 }
 
-/// `redirect to :port`
+/// Redirects the packet to a port of the local host: `redirect to :port`.
 pub fn redirect(port: u16) -> Statement {
     let mut lower = Lower::default();
     let proto_min = Some(lower.constant(port.to_be_bytes().into()));
@@ -247,14 +248,15 @@ impl From<Expression> for NatTarget {
     }
 }
 
-/// `dnat to 10.0.0.1:80`, `dnat ip to ip daddr . tcp dport map @m`
+/// Translates the destination: `dnat to 10.0.0.1:80`,
+/// `dnat ip to ip daddr . tcp dport map @m`.
 ///
 /// The data of a map is an address, or an address and a port.
 pub fn dnat(target: impl Into<NatTarget>) -> Statement {
     nat(NatType::Dnat, &target.into().0, NatFlags::empty())
 }
 
-/// `snat to 10.0.0.1`, `snat ip to ip saddr map @m`
+/// Translates the source: `snat to 10.0.0.1`, `snat ip to ip saddr map @m`.
 pub fn snat(target: impl Into<NatTarget>) -> Statement {
     nat(NatType::Snat, &target.into().0, NatFlags::empty())
 }
@@ -304,17 +306,23 @@ fn nat(kind: NatType, target: &NatTargetKind, flags: NatFlags) -> Statement {
     Statement::from_lower(lower)
 }
 
-/// `add @set { key }`
+/// Adds an element to a dynamic set: `add @set { key }`.
 pub fn add(set: &Set, key: &Expression) -> Statement {
     dynset(DynsetOp::Add, set, key, None, None)
 }
 
-/// `update @set { key timeout T }`
+/// Adds an element to a dynamic set or refreshes its timeout:
+/// `update @set { key timeout T }`.
+///
+/// Without a timeout the default of the set applies.
 pub fn update(set: &Set, key: &Expression, timeout: Option<Duration>) -> Statement {
     dynset(DynsetOp::Update, set, key, None, timeout)
 }
 
-/// `update @map { key timeout T : data }`
+/// Adds an element to a dynamic map or refreshes its timeout:
+/// `update @map { key timeout T : data }`.
+///
+/// Without a timeout the default of the map applies.
 pub fn update_map(
     map: &Set,
     key: &Expression,

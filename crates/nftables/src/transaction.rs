@@ -9,7 +9,7 @@ use crate::{Action, Chain, Element, Object, Set, Table, TableId};
 /// Edits in an order that the kernel accepts.
 ///
 /// The kernel applies a transaction atomically.
-/// It displays as a script that `nft -f` loads.
+/// A transaction displays as a script that `nft -f` loads.
 #[derive(Clone, Debug, Default)]
 pub struct Transaction {
     pub(crate) steps: Vec<Step>,

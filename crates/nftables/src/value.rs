@@ -9,8 +9,8 @@ use crate::{Bytes, Field};
 
 /// A value of one field.
 ///
-/// [`Value::Prefix`] and [`Value::Range`] stand for an interval of values. Only
-/// sets with intervals accept them.
+/// [`Value::Prefix`] and [`Value::Range`] stand for an interval of values. As a key,
+/// they require a set with the flag [`INTERVAL`](crate::SetFlags::INTERVAL).
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
@@ -25,6 +25,8 @@ pub enum Value {
     /// All values from the first to the last, inclusive.
     Range(Box<(Self, Self)>),
     /// An interface name; padded with NUL bytes.
+    ///
+    /// In comparisons, a trailing `*` matches any suffix.
     Text(Bytes),
 }
 

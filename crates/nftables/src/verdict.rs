@@ -18,7 +18,7 @@ const NFTA_VERDICT_CHAIN: u16 = 2;
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// Accepts the packet. Evaluation continues in the next base chain.
+    /// Accepts the packet. Evaluation continues in the next base chain of the hook.
     Accept,
     /// Drops the packet.
     Drop,
@@ -26,11 +26,11 @@ pub enum Verdict {
     Continue,
     /// Ends evaluation of the current rule and continues with the next (`NFT_BREAK`).
     Break,
-    /// Returns to the calling chain.
+    /// Returns to the calling chain. In a base chain, applies the policy.
     Return,
-    /// Jumps to a chain; `return` continues here.
+    /// Jumps to a chain; `return` continues with the rule after the jump.
     Jump(Name),
-    /// Goes to a chain without a way back.
+    /// Continues in another chain; `return` does not come back to this one.
     Goto(Name),
     /// Another verdict, by number.
     Other(i32),

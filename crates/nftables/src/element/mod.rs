@@ -135,7 +135,9 @@ impl Element {
         self.content_mut().storage = full.into();
     }
 
-    /// Sets the time after which the element expires.
+    /// Sets the time after which the element expires, with a resolution of 1 ms.
+    ///
+    /// The set must have the flag [`TIMEOUT`](crate::SetFlags::TIMEOUT).
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.change(|full| full.extras.timeout = Some(timeout));

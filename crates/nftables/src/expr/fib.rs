@@ -37,7 +37,7 @@ bitflags! {
         const IIF = 8;
         /// The output interface.
         const OIF = 16;
-        /// Returns only whether a route exists.
+        /// The result is only whether a route exists.
         const PRESENT = 32;
         /// Unknown flags are preserved.
         const _ = !0;
@@ -47,9 +47,9 @@ bitflags! {
 /// Result of a route lookup: `enum nft_fib_result`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum FibResult {
-    /// The index of the interface.
+    /// The index of the interface of the route.
     Oif,
-    /// The name of the interface.
+    /// The name of the interface of the route.
     Oifname,
     /// The route type of the address.
     AddrType,

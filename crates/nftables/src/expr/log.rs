@@ -26,7 +26,7 @@ pub struct Log {
     pub snaplen: Option<u32>,
     /// Number of packets queued before they are sent to a group.
     pub queue_threshold: Option<u16>,
-    /// Log level; kernel log only.
+    /// Log level; kernel log only. `None` is `warn`, also in dumps.
     pub level: Option<LogLevel>,
     /// Additional content; kernel log only.
     pub flags: LogFlags,

@@ -1,7 +1,8 @@
 //! Kernel expressions (`struct nft_expr`), each with its codec.
 //!
 //! A rule is a list of expressions that load values into registers, change and
-//! compare them, and act.
+//! compare them, and act. An expression that *breaks* the rule ends its evaluation;
+//! the packet continues with the next rule (`NFT_BREAK`).
 //! Attribute numbers are those of `linux/netfilter/nf_tables.h`.
 
 mod register;
@@ -105,6 +106,10 @@ pub trait ExprType: Sized {
     ///
     /// Returns `None` if attributes are missing or unknown: the caller then keeps
     /// the raw attributes.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if an attribute is malformed.
     fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError>;
 }
 
@@ -221,7 +226,11 @@ impl Expr {
         }
     }
 
-    /// Decodes name and attributes.
+    /// Decodes name and attributes. Unknown ones become [`Expr::Other`].
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if an attribute is malformed or the name is missing.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (mut name, mut data) = (None, &[][..]);
         for attr in Attrs::new(bytes) {

@@ -12,7 +12,7 @@ impl Register {
     #[doc(alias = "NFT_REG_VERDICT")]
     pub const VERDICT: Self = Self(0);
 
-    /// Returns the register that starts at this 4-byte word.
+    /// Returns the register that starts at this 4-byte word, 0 to 15.
     #[doc(alias = "NFT_REG32_00")]
     pub const fn word(word: u8) -> Self {
         if word % 4 == 0 {

@@ -63,7 +63,8 @@ impl Monitor {
     /// # Errors
     ///
     /// [`Error::Unsupported`]: the kernel has no nfnetlink.
-    /// [`Error::Io`]: the socket cannot be opened or configured.
+    /// [`Error::Io`]: the socket cannot be opened or configured, with `EPERM` if
+    /// `CAP_NET_ADMIN` is missing.
     pub fn open(tables: &[TableId], ignored: &[u32]) -> Result<Self, Error> {
         Self::open_with(Notifications::new(tables), ignored)
     }
@@ -85,6 +86,9 @@ impl Monitor {
     }
 
     /// Returns the changes since the last call. Does not block.
+    ///
+    /// A call reads at most 65,536 datagrams. The descriptor stays readable if more are
+    /// pending.
     ///
     /// # Errors
     ///
@@ -109,11 +113,14 @@ impl Monitor {
         Ok(notification)
     }
 
-    /// Sets the size of the receive buffer in bytes.
+    /// Sets the size of the receive buffer in bytes. Default: 4 MiB.
+    ///
+    /// Without `CAP_NET_ADMIN` in the initial user namespace, the kernel limits the size
+    /// to `net.core.rmem_max`.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]: the system rejected the size.
+    /// [`Error::Io`]: the system call failed.
     pub fn set_recv_buffer_size(&self, bytes: usize) -> Result<(), Error> {
         Ok(self.listener.set_recv_buffer_size(bytes)?)
     }

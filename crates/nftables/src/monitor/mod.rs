@@ -23,8 +23,8 @@ pub struct Commit {
     /// Port ID of the netlink socket that sent the commit.
     ///
     /// By default the port ID of a socket is the PID of its process in the process's
-    /// own PID namespace. It is therefore comparable in PID namespaces in which
-    /// [`Process::id`] is not.
+    /// own PID namespace. A program in the same namespace can compare it with PIDs, but
+    /// not [`Process::id`].
     pub port_id: u32,
     /// Number of changes per table, in no particular order.
     pub changes: Vec<(TableId, ChangeCounts)>,
@@ -112,7 +112,8 @@ impl Notifications {
 
     /// Ignores changes of chains and rules that `filter` rejects.
     ///
-    /// For tables that several programs share. Other changes always count.
+    /// For tables that several programs share. The filter does not apply to other
+    /// changes, such as those of sets and elements.
     #[must_use]
     pub fn with_filter(mut self, filter: fn(Change<'_>) -> bool) -> Self {
         self.filter = Some(filter);
