@@ -19,9 +19,10 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Saves and restores the tables of one address family.
 ///
-/// The programs run in the network namespace of the calling thread.
+/// The programs run in the network namespace of the calling thread, and a call blocks
+/// until the program ends.
 /// Each program has its own process group, so that Ctrl-C for the caller does not
-/// interrupt it.
+/// interrupt it. The kernel kills the program if the calling thread ends.
 #[derive(Debug)]
 pub struct Client {
     save: PathBuf,
@@ -41,7 +42,8 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::NotFound`] if a program is missing.
-    /// [`Error::Outdated`] if a program is too old.
+    /// [`Error::Outdated`] if the restore program is older than [`Version::MINIMUM`].
+    /// [`Error::Spawn`], [`Error::Timeout`] and others if its `--version` fails.
     pub fn open(family: Family) -> Result<Self, Error> {
         Self::named(family.as_str())
     }
@@ -55,11 +57,11 @@ impl Client {
         Self::named(&format!("{family}-{variant}"))
     }
 
-    /// Uses the programs at these paths.
+    /// Uses the programs at these paths. Only runs `restore`, with `--version`.
     ///
     /// # Errors
     ///
-    /// The same as [`open`](Self::open).
+    /// The same as [`open`](Self::open), but the first save reports a missing `save`.
     pub fn open_at(save: impl Into<PathBuf>, restore: impl Into<PathBuf>) -> Result<Self, Error> {
         let (save, restore) = (save.into(), restore.into());
         let (version, variant) = query_version(&restore)?;
@@ -115,12 +117,13 @@ impl Client {
         self.timeout = timeout;
     }
 
-    /// Saves a table without the counters of its rules.
+    /// Saves a table without the counters of its rules: `iptables-save -t TABLE`.
     ///
     /// # Errors
     ///
     /// [`Error::Incompatible`] if the table has rules that only `nft` can list.
     /// [`Error::Unsupported`] if the kernel lacks the table.
+    /// [`Error::Denied`], [`Error::Timeout`] and others if the program fails.
     pub fn save(&mut self, table: TableName) -> Result<String, Error> {
         let mut text = String::new();
         self.save_lines(table, |line| {
@@ -170,7 +173,7 @@ impl Client {
         Ok(())
     }
 
-    /// Applies a restore document.
+    /// Applies a restore document: `iptables-restore --noflush --counters`.
     ///
     /// The document is formatted while the program reads it.
     /// Chains that the document does not name remain unchanged.
@@ -179,12 +182,14 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::Rejected`] names the rejected line.
+    /// [`Error::Locked`] if another program held the xtables lock.
+    /// [`Error::Denied`], [`Error::Timeout`] and others if the program fails.
     /// [`Error::committed`] returns whether the rules may have changed.
     pub fn restore(&mut self, document: &impl fmt::Display) -> Result<(), Error> {
         self.run_restore(document, &["--noflush", "--counters"])
     }
 
-    /// Checks a restore document without changing rules.
+    /// Checks a restore document without changing rules: `iptables-restore --test`.
     ///
     /// The check does not find errors that only the kernel detects.
     /// With the nft variant, it does not find jumps to missing chains.

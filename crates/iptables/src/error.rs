@@ -167,7 +167,7 @@ pub struct DocumentLine {
     pub number: usize,
     /// Text of the line; `None` if the document has no such line.
     pub text: Option<Box<str>>,
-    /// Number of `COMMIT` lines before it, whose tables are changed.
+    /// Number of `COMMIT` lines before this line. Their tables are changed.
     pub commits: usize,
 }
 

@@ -40,7 +40,7 @@ impl Hash for Short {
     }
 }
 
-/// A table name: `filter`, `nat`, `mangle`, `raw`, `security`.
+/// A table name, such as `filter`, `nat`, `mangle`, `raw` or `security`.
 ///
 /// A name has 1 to 28 bytes without white space, control characters and quotes.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
@@ -58,9 +58,9 @@ impl TableName {
     ///
     /// # Errors
     ///
-    /// [`InvalidName`] if the text is no valid name.
+    /// [`InvalidName`] if the length or a character is not allowed.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
-        Short::new(text).map(Self)
+    Short::new(text).map(Self)
     }
 }
 
@@ -77,9 +77,9 @@ impl ChainName {
     ///
     /// # Errors
     ///
-    /// [`InvalidName`] if the text is no valid name.
+    /// [`InvalidName`] if the length or a character is not allowed.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
-        if text.starts_with(['-', '!']) {
+    if text.starts_with(['-', '!']) {
             return Err(InvalidName(text.into()));
         }
         Short::new(text).map(Self)

@@ -50,7 +50,8 @@ pub enum Contents {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rules(Option<Arc<str>>);
 
-/// A rule of a chain that has rules of several owners.
+/// A rule of a chain whose rules are separate objects, such as a chain that several
+/// programs share.
 ///
 /// Its position is the head or tail of the chain. The order of rules at the same
 /// position is unspecified.
@@ -62,7 +63,7 @@ pub struct SharedRule {
     pub chain: ChainName,
     /// Position in the chain.
     pub position: Position,
-    /// Number of equal rules before it; 0 unless the rule occurs several times.
+    /// Number of equal rules before this one; 0 unless the rule occurs several times.
     pub occurrence: u32,
     /// The text after `-A CHAIN ` of a saved line.
     pub rule: Arc<str>,

@@ -37,22 +37,22 @@ const UNITS: [(&str, u32); 4] = [
 ];
 
 impl Rate {
-    /// Creates a rate per second, from 1 to 10,000.
+    /// Creates a rate per second, from 1 to 10,000, otherwise returns `None`.
     pub fn per_second(count: u32) -> Option<Self> {
         Self::new(count, SCALE)
     }
 
-    /// Creates a rate per minute, from 1 to 600,000.
+    /// Creates a rate per minute, from 1 to 600,000, otherwise returns `None`.
     pub fn per_minute(count: u32) -> Option<Self> {
         Self::new(count, SCALE * 60)
     }
 
-    /// Creates a rate per hour, from 1 to 36,000,000.
+    /// Creates a rate per hour, from 1 to 36,000,000, otherwise returns `None`.
     pub fn per_hour(count: u32) -> Option<Self> {
         Self::new(count, SCALE * 3_600)
     }
 
-    /// Creates a rate per day, from 1 to 864,000,000.
+    /// Creates a rate per day, from 1 to 864,000,000, otherwise returns `None`.
     pub fn per_day(count: u32) -> Option<Self> {
         Self::new(count, SCALE * 86_400)
     }

@@ -19,7 +19,7 @@ pub struct Recent<'a> {
     pub action: Option<Negatable<RecentAction>>,
     /// Maximum age in seconds.
     pub seconds: Option<u32>,
-    /// Whether older addresses are removed.
+    /// Whether addresses above the maximum age are removed.
     pub reap: bool,
     /// Minimum number of hits.
     pub hitcount: Option<u32>,
@@ -92,7 +92,7 @@ impl<'a> Recent<'a> {
         self
     }
 
-    /// Removes older addresses from the list.
+    /// Removes addresses above the maximum age from the list.
     #[must_use]
     pub fn reap(mut self) -> Self {
         self.reap = true;

@@ -85,7 +85,7 @@ impl Chunk {
     /// Parses a chunk type, such as `DATA`, or with flag letters `DATA:Be`.
     ///
     /// An upper-case letter requires the flag to be set, a lower-case letter to be
-    /// clear.
+    /// clear. Returns `None` for an unknown type or flag letter.
     pub fn parse(text: &str) -> Option<Self> {
         let (name, letters) = text.split_once(':').unwrap_or((text, ""));
         let kind = Self::NAMES

@@ -15,6 +15,8 @@ use super::{Counter, Error, Name};
 const ATTEMPTS: usize = 10;
 
 /// A client for the counters of one network namespace.
+///
+/// Methods block until the kernel has replied, at most 10 s ([`Error::Timeout`]).
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
@@ -27,6 +29,7 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::Unsupported`] if the kernel does not support nfacct.
+    /// [`Error::Denied`] if `CAP_NET_ADMIN` is missing.
     pub fn open() -> Result<Self, Error> {
         let open = Socket::open(Protocol::Netfilter);
         let socket = open.map_err(|error| Error::from_netlink("open", None, error))?;
@@ -38,7 +41,7 @@ impl Client {
         }
     }
 
-    /// Creates a counter with value zero.
+    /// Creates a counter with value zero: `nfacct add NAME`.
     ///
     /// # Errors
     ///
@@ -61,7 +64,7 @@ impl Client {
         }
     }
 
-    /// Returns a counter.
+    /// Returns a counter: `nfacct get NAME`.
     ///
     /// # Errors
     ///
@@ -72,7 +75,7 @@ impl Client {
         counter.ok_or(Error::Timeout)
     }
 
-    /// Deletes a counter.
+    /// Deletes a counter: `nfacct delete NAME`.
     ///
     /// # Errors
     ///
@@ -84,7 +87,7 @@ impl Client {
         Ok(())
     }
 
-    /// Dumps all counters.
+    /// Dumps all counters: `nfacct list`.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ impl Name {
     ///
     /// # Errors
     ///
-    /// [`InvalidName`] if the text is no valid name.
+    /// [`InvalidName`] if the text is empty, longer than 31 bytes, or contains NUL.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
         if text.is_empty() || text.len() > MAX_NAME || text.contains('\0') {
             return Err(InvalidName(text.into()));

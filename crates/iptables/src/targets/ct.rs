@@ -13,7 +13,7 @@ use crate::quote::Bare;
 /// Sets connection tracking parameters: `-j CT --zone 5`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Ct<'a> {
-    /// Whether the packet is not tracked.
+    /// Whether connection tracking is disabled for the packet.
     pub notrack: bool,
     /// Conntrack helper.
     pub helper: Option<Cow<'a, str>>,

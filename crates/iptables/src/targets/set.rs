@@ -19,7 +19,7 @@ pub struct Set<'a> {
     pub timeout: Option<u32>,
     /// Set from which an entry is deleted.
     pub del: Option<SetReference<'a>>,
-    /// Set whose entry has the skbinfo for the packet.
+    /// Set whose matching entry has the skbinfo (mark, priority, queue) of the packet.
     pub map: Option<SetReference<'a>>,
     /// Whether the mark is set from skbinfo.
     pub map_mark: bool,

@@ -11,7 +11,8 @@ use crate::options::{Extension, Parsed, Values, set_once};
 /// Redirects packets unchanged to a local socket: `-j TPROXY --on-port 80`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Tproxy {
-    /// Port of the socket; 0 for the destination port of the packet.
+    /// Port of the socket; 0 for the destination port of the packet. iptables requires
+    /// a port.
     pub port: Option<u16>,
     /// Address of the socket; the unspecified address for that of the input
     /// interface.
