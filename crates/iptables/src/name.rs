@@ -60,7 +60,7 @@ impl TableName {
     ///
     /// [`InvalidName`] if the length or a character is not allowed.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
-    Short::new(text).map(Self)
+        Short::new(text).map(Self)
     }
 }
 
@@ -79,7 +79,7 @@ impl ChainName {
     ///
     /// [`InvalidName`] if the length or a character is not allowed.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
-    if text.starts_with(['-', '!']) {
+        if text.starts_with(['-', '!']) {
             return Err(InvalidName(text.into()));
         }
         Short::new(text).map(Self)
