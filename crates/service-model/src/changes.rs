@@ -13,14 +13,14 @@ pub struct HealthCheck {
 }
 
 impl HealthCheck {
-    /// Returns the number of ready endpoint addresses on this node.
+    /// Returns the number of endpoint addresses on this node that are ready.
     pub fn local_ready(&self, family: Family) -> usize {
         *self.local_ready.of(family)
     }
 }
 
-/// Number of service ports, or of Services, with endpoints but without a local one,
-/// although their traffic policy is Local.
+/// Number of service ports, or of Services, that drop traffic: their traffic policy is
+/// Local, and they have usable endpoints, but none on this node.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct NoLocalEndpoints {
     /// Number with `internalTrafficPolicy: Local`.
@@ -62,7 +62,8 @@ impl NoLocalEndpoints {
 /// Numbers of changes: total and pending.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
-    /// Events about EndpointSlices, including those without effect.
+    /// Events about EndpointSlices, including those without effect. Applied slices that
+    /// the model does not use are not counted.
     pub slice_changes: u64,
     /// Changes of EndpointSlices since the last resolve.
     pub slice_changes_pending: usize,

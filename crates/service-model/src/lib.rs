@@ -45,7 +45,7 @@
 //! With the feature `serde`, the objects in [`api`] can be read from Kubernetes
 //! JSON and YAML. The feature `test-util` generates random objects and events.
 //!
-//! # Modules, in reading order
+//! # Source files, in reading order
 //!
 //! - [`api`]: API objects. `event`: their changes. `name`: names of objects and
 //!   ports. `warning`: invalid fields.

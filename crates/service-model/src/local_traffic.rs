@@ -9,14 +9,14 @@ use crate::{Family, NodeView};
 /// Detection mode for traffic from local pods, as configured for both families.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum DetectLocal {
-    /// Source within the pod network of the cluster. The first network of each family is
-    /// used.
+    /// `ClusterCIDR`: source within the pod network of the cluster. The first network of
+    /// each family is used.
     ClusterCidr(Vec<IpNet>),
-    /// Source within the pod network of the Node object.
+    /// `NodeCIDR`: source within the pod network of the Node object.
     NodeCidr,
-    /// Input interface is the bridge of the pods.
+    /// `BridgeInterface`: the input interface has this name.
     Interface(Arc<str>),
-    /// Name of the input interface starts with a prefix.
+    /// `InterfaceNamePrefix`: the name of the input interface starts with this prefix.
     InterfacePrefix(Arc<str>),
 }
 

@@ -37,7 +37,8 @@ pub struct ServicePort {
     ///
     /// External IPs and node ports are never restricted.
     pub source_ranges: Arc<[IpNet]>,
-    /// Session affinity timeout in seconds. `None` without session affinity.
+    /// Session affinity timeout in seconds. `None` without session affinity. Default:
+    /// 10,800 (3 hours).
     pub affinity: Option<u32>,
     /// IPVS scheduler of the annotation, if any.
     pub scheduler: Option<Scheduler>,
@@ -75,13 +76,15 @@ pub struct ServicePort {
 /// Route of traffic to a service port.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Route {
-    /// To the `cluster` endpoints, of which at least one exists.
+    /// To the endpoints in [`ServicePort::cluster`], which is not empty.
     Cluster,
-    /// To the `local` endpoints, of which at least one exists.
+    /// To the endpoints in [`ServicePort::local`], which is not empty.
     Local,
-    /// Dropped: endpoints exist, but none is local as the policy requires.
+    /// Dropped: the policy is Local, and no usable endpoint is on this node.
+    ///
+    /// An endpoint is usable if it is ready, or serving and terminating.
     Drop,
-    /// Rejected: no endpoint exists.
+    /// Rejected: no endpoint is usable.
     Reject,
 }
 

@@ -139,6 +139,8 @@ impl Store {
     }
 
     /// Returns whether a Service is due to be resolved.
+    ///
+    /// A changed node is not considered: [`Self::resolve`] compares the node.
     pub fn is_dirty(&self) -> bool {
         self.entries.is_dirty()
     }
@@ -187,14 +189,14 @@ impl Store {
         self.counts
     }
 
-    /// Returns the number of service ports without a local endpoint, as of the last
-    /// resolve.
+    /// Returns the number of service ports that drop traffic without a local endpoint,
+    /// as of the last resolve.
     pub fn ports_without_local_endpoints(&self, family: Family) -> NoLocalEndpoints {
         *self.ports_without_local_endpoints.of(family)
     }
 
-    /// Returns the number of Services with a port without a local endpoint, as of the
-    /// last resolve.
+    /// Returns the number of Services with a port that drops traffic without a local
+    /// endpoint, as of the last resolve.
     pub fn services_without_local_endpoints(&self, family: Family) -> NoLocalEndpoints {
         *self.services_without_local_endpoints.of(family)
     }

@@ -50,7 +50,8 @@ string_enum! {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct EndpointPort {
-    /// Name of the Service port. The API's default is the empty name.
+    /// Name of the Service port. The API's default is the empty name. A port with `None`
+    /// (null in JSON) is left out with a warning.
     #[cfg_attr(feature = "serde", serde(default = "unnamed"))]
     pub name: Option<String>,
     /// The protocol.

@@ -3,8 +3,8 @@
 //! The structs have the shape of the API's JSON.
 //! Addresses are text. The model parses them and warns about invalid ones.
 //! With the feature `serde`, the objects can be read from and written as JSON or
-//! YAML. Unknown fields are ignored. A field that is missing, null or an empty
-//! enumeration value gets the API's default.
+//! YAML. Unknown fields are ignored. An optional field that is missing, null or an
+//! empty enumeration value gets the API's default.
 
 mod metadata;
 

@@ -48,7 +48,7 @@ pub struct ServiceSpec {
         serde(default, deserialize_with = "super::nullable")
     )]
     pub kind: ServiceType,
-    /// First cluster IP. `None` in a headless Service.
+    /// First cluster IP. The text `None` in a headless Service.
     #[cfg_attr(feature = "serde", serde(rename = "clusterIP"))]
     #[cfg_attr(
         feature = "serde",
