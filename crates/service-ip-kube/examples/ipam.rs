@@ -1,7 +1,7 @@
 //! Allocation of Service IPs and node ports from the shell.
 //!
 //! ```sh
-//! ipam() { cargo run -q -p vipline-service-ip --example ipam -- "$@"; }
+//! ipam() { cargo run -q -p vipline-service-ip-kube --example ipam -- "$@"; }
 //! ipam demo                                          # in memory
 //! ipam --etcd http://127.0.0.1:2379 --range 30000-32767 show
 //! ipam --etcd http://127.0.0.1:2379 --range 30000-32767 initialize

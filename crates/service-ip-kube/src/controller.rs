@@ -34,6 +34,8 @@ impl Client {
     /// # Errors
     ///
     /// An [`Error`] with the failed request. Earlier changes are kept.
+    /// [`Cause::Contended`]: every attempt failed with a conflict.
+    /// [`Cause::Unreadable`]: the existing object cannot be parsed.
     pub fn reconcile_default_cidr(
         &self,
         ranges: &[AddressRange],
@@ -74,6 +76,7 @@ impl Client {
     /// An [`Error`] with the failed request. Earlier changes are kept.
     /// If the server rejects a change, all other changes are applied and the first
     /// rejection is returned.
+    /// [`Cause::Contended`]: every attempt failed with a conflict.
     pub fn reconcile_cidrs(
         &self,
         now: SystemTime,
@@ -115,6 +118,7 @@ impl Client {
     /// An [`Error`] with the failed request. Earlier changes are kept.
     /// If the server rejects a change, all other changes are applied and the first
     /// rejection is returned.
+    /// [`Cause::Contended`]: every attempt failed with a conflict.
     /// A Service that cannot be parsed is [`Cause::Unreadable`], and nothing changes: its
     /// addresses would otherwise be released as leaked.
     pub fn repair(

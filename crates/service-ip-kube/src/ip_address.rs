@@ -61,7 +61,7 @@ impl IpAddress {
         self.manager.as_deref() == Some(MANAGER)
     }
 
-    /// Returns whether the labels of manager and family are correct.
+    /// Returns whether the labels have the manager `ipallocator.k8s.io` and the family.
     #[must_use]
     pub fn is_labelled(&self) -> bool {
         self.is_managed() && self.family.as_deref() == Some(Family::of(self.ip).label())

@@ -28,7 +28,7 @@
 //! The crate does not log, create Events or read a clock. It returns
 //! [findings](Finding) and the time of the next call to the caller.
 //!
-//! # Modules, in reading order
+//! # Source files, in reading order
 //!
 //! - Objects: `metadata`, [`ip_address`], [`service_cidr`], `service`.
 //! - Pure plans: [`lifecycle`], [`default_cidr`], `finding`, [`mod@repair`].

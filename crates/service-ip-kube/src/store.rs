@@ -18,7 +18,7 @@ const MAX_CONFLICTS: usize = 8;
 
 /// A store for the IPAddresses and ServiceCIDRs of one family.
 ///
-/// One allocation is one request.
+/// One allocation is one request, which blocks the thread (see [`Client`]).
 /// Other processes may allocate concurrently: the name of an IPAddress is its address,
 /// so that only one creation succeeds.
 #[derive(Debug)]
