@@ -82,9 +82,10 @@ impl Scope {
 /// Counters of a range.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
-    /// Successful allocations.
+    /// Number of successful allocations by scope.
     pub allocations: BTreeMap<Scope, u64>,
-    /// Failed allocations. Each attempt that ends with a conflict counts.
+    /// Number of failed allocations by scope. Each attempt that ends with a conflict
+    /// counts.
     pub errors: BTreeMap<Scope, u64>,
     /// Durations recorded with [`Registry::observe`](crate::Registry::observe).
     pub durations: DurationHistogram,

@@ -15,6 +15,8 @@
 //! - [`ServiceAddresses`]: allocates the cluster IPs of a Service atomically.
 //! - [`NodePorts`]: allocates the node ports of a Service atomically.
 //! - [`Counters`], [`MetricNames`]: metrics.
+//! - [`Memory`]: a store in memory. `Etcd` (feature `etcd`): a store in etcd, with the
+//!   objects of Kubernetes.
 //! - [`RangeAllocation`]: the bitmap of Kubernetes.
 //! - [`Repair`]: compares allocated items with Services and corrects differences.
 //! - [`Error`], [`AllocationError`]: errors.

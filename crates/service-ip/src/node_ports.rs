@@ -60,8 +60,9 @@ impl NodePorts {
     ///
     /// # Errors
     ///
-    /// After an error, discard the draft. In addition to the errors of
-    /// [`Draft::reserve`] and [`Draft::allocate`]:
+    /// After an error the draft contains a part of the allocations. Return the error to
+    /// [`Registry::change`](crate::Registry::change), which discards the draft.
+    /// In addition to the errors of [`Draft::reserve`] and [`Draft::allocate`]:
     ///
     /// - [`AllocationError::Duplicate`]: a node port is used twice with one protocol, is
     ///   also the health check node port, or is on ports with different numbers of a new

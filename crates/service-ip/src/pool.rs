@@ -35,7 +35,7 @@ pub trait Pool: fmt::Display {
     /// Releases an item. Returns whether it was allocated.
     fn release(&mut self, item: Self::Item) -> bool;
 
-    /// Allocates an item again that was released before. Returns whether this succeeded.
+    /// Allocates a released item again. Returns whether this succeeded.
     fn restore(&mut self, item: Self::Item) -> bool {
         self.reserve(item).is_ok()
     }

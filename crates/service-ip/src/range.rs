@@ -92,7 +92,7 @@ pub enum RangeError {
     TooLarge {
         /// The network.
         network: IpNet,
-        /// The shortest supported prefix length.
+        /// The minimum prefix length.
         longest: u8,
     },
     /// The first port is 0, or the last port is below the first.

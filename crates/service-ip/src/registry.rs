@@ -16,7 +16,8 @@ const ATTEMPTS: usize = 100;
 /// A store with its last known state.
 ///
 /// A change is planned on a snapshot and committed only if the store still has the
-/// version of the snapshot. After a conflict the change is planned again.
+/// version of the snapshot. After a conflict the change is planned again, in up to 100
+/// attempts. Methods block for the requests of the store.
 #[derive(Debug)]
 pub struct Registry<P: Pool, S> {
     store: S,
@@ -94,7 +95,8 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
         &self.counters
     }
 
-    /// Records the duration of an allocation.
+    /// Records the duration of an allocation. Has no effect before the store has been
+    /// loaded.
     pub fn observe(&mut self, item: P::Item, took: Duration) {
         let ranges = self
             .last

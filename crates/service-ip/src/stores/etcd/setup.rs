@@ -43,7 +43,7 @@ pub struct EtcdCluster {
     pub endpoints: Vec<Box<str>>,
     /// TLS configuration, required for `https`.
     pub tls: Option<EtcdTls>,
-    /// Timeout of a request. The connection timeout is half as long.
+    /// Timeout of a request to one member. The connection timeout is half as long.
     pub timeout: Duration,
 }
 
