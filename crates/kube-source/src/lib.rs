@@ -7,7 +7,7 @@ pub mod api;
 #[cfg(feature = "manifests")]
 pub mod manifests;
 
-/// Whether a source ends after the first list.
+/// Whether objects are only listed, or listed and then watched.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reading {
     /// Objects are read once.

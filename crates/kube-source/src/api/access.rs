@@ -56,11 +56,11 @@ const EXPIRY: i64 = 60;
 pub struct Access {
     /// Path of the kubeconfig.
     pub kubeconfig: Option<PathBuf>,
-    /// Address of the server. Replaces the address in the kubeconfig.
+    /// URL, or `host:port`, of the server. Replaces the address in the kubeconfig.
     pub master: Option<String>,
-    /// Requests per second.
+    /// Average number of requests per second. Zero or less disables the limit.
     pub qps: f32,
-    /// Requests at once.
+    /// Maximum number of requests without a delay. A value below 1 counts as 1.
     pub burst: i32,
 }
 
@@ -78,7 +78,7 @@ pub struct Connection {
     opener: Opener,
     start: Instant,
     state: Mutex<State>,
-    /// Held while the credentials are read.
+    /// Locked while the credentials are read.
     turn: tokio::sync::Mutex<()>,
 }
 

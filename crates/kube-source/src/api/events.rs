@@ -1,4 +1,4 @@
-//! Events: API objects that report problems to cluster users.
+//! Events (`events.k8s.io/v1`): API objects that report problems to cluster users.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -45,7 +45,7 @@ pub struct NewEvent {
     pub reason: &'static str,
     /// Action, in CamelCase.
     pub action: &'static str,
-    /// Human-readable message.
+    /// Human-readable message, the `note` of the Event. Truncated to 1,024 bytes.
     pub text: String,
 }
 
@@ -75,7 +75,7 @@ pub struct Recorder {
     queue: Option<(mpsc::Sender<NewEvent>, Arc<dyn Observer>)>,
 }
 
-/// Reporter of Events.
+/// The reporting controller of Events.
 #[derive(Debug)]
 struct Reporter {
     /// Name of the controller, such as `kube-proxy`.
@@ -109,7 +109,10 @@ impl Recorder {
         }
     }
 
-    /// Queues an Event. Discards it if the queue is full. Does not block.
+    /// Queues an Event. Does not block.
+    ///
+    /// An Event is discarded if 64 Events are queued, or if it exceeds the rate limit: 32
+    /// Events at once, then one every 10 s. The observer gets a report of each.
     pub fn record(&self, event: NewEvent) {
         let Some((sender, observer)) = &self.queue else {
             return;

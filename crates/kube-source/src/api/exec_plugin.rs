@@ -24,9 +24,10 @@ use serde_json::json;
 /// Maximum output of a plugin in bytes.
 const MAX_OUTPUT: usize = 1 << 20;
 
-/// The plugin that runs now, if any. Clones refer to the same plugin.
+/// The exec plugin that runs now, if any. Clones refer to the same plugin.
 ///
-/// One plugin runs at a time.
+/// One plugin runs at a time. Pass a clone to [`Api::open`](super::Api::open), and call
+/// [`kill`](Self::kill) before the process ends.
 #[derive(Clone, Debug, Default)]
 pub struct RunningPlugin {
     /// Process group, or 0.

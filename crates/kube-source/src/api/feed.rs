@@ -1,5 +1,5 @@
-//! The queue from background tasks to the engine thread, with an eventfd that
-//! wakes the thread.
+//! The queue from background tasks to the thread of the caller, with an eventfd
+//! that wakes the thread.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -108,16 +108,17 @@ impl Sender {
         }
     }
 
-    /// Requests the end of the process. The first reason counts.
+    /// Makes [`Receiver::take`] fail with this reason from now on. The first reason
+    /// counts.
     pub fn fatal(&self, reason: impl Into<String>) {
         let _ = self.shared.fatal.set(reason.into());
         self.shared.wake();
     }
 }
 
-/// The receiving end, for the engine thread.
+/// The receiving end, for the thread of the caller.
 ///
-/// Its descriptor is readable while items are queued.
+/// Its descriptor is readable while items are queued, or after [`Sender::fatal`].
 #[derive(Debug)]
 pub struct Receiver {
     items: mpsc::Receiver<(Item, Option<OwnedSemaphorePermit>)>,

@@ -18,10 +18,11 @@ const POD_CIDRS_TIMEOUT: Duration = Duration::from_secs(300);
 /// removing rules about ServiceCIDRs and adding them again.
 const SERVICE_CIDRS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Holds the first sync back until the required objects are known.
+/// Delays the first sync until the required objects are known.
 ///
-/// All kinds must be listed; ServiceCIDRs are waited for shortly. Then the Node
-/// must have addresses and, if needed, podCIDRs, or a timeout must pass.
+/// All kinds must be listed, but the gate waits at most 2 s for ServiceCIDRs. Then the
+/// Node must have addresses: the gate waits at most 30 s. If the detection of local
+/// traffic needs podCIDRs, the gate waits five minutes for them, and then fails.
 #[derive(Debug)]
 pub struct FirstSyncGate {
     node: Arc<str>,
@@ -38,16 +39,16 @@ pub struct FirstSyncGate {
     is_open: bool,
 }
 
-/// Change of the Node.
+/// A change of the Node.
 #[derive(Debug, Eq, PartialEq)]
 pub enum NodeChange {
     /// No change that matters.
     None,
-    /// A change that the engine applies.
+    /// A change other than the following, or the first Node. The caller applies it.
     Other,
-    /// Changed addresses, which the engine applies.
+    /// Changed addresses. The caller applies them.
     Addresses,
-    /// Changed podCIDRs, which require a restart.
+    /// Changed podCIDRs, which require a restart of the proxy.
     PodCidrs,
 }
 
@@ -58,13 +59,14 @@ pub enum Readiness {
     Waiting,
     /// Yes, from now on.
     Ready,
-    /// Yes, though the Node has no address: the timeout passed.
+    /// Yes, although the Node has no address after 30 s.
     ReadyWithoutAddresses,
 }
 
 impl FirstSyncGate {
-    /// Creates a gate. Without `waits_for_node`, addresses and podCIDRs of the
-    /// Node are not waited for.
+    /// Creates a gate. Without `waits_for_node`, the gate does not wait for addresses and
+    /// podCIDRs of the Node: missing podCIDRs then fail at once. It waits for ServiceCIDRs
+    /// without a limit.
     pub fn new(node: Arc<str>, detect_local: &DetectLocal, waits_for_node: bool) -> Self {
         Self {
             node,
@@ -122,7 +124,8 @@ impl FirstSyncGate {
     ///
     /// # Errors
     ///
-    /// The Node has no podCIDRs, or does not exist, and the timeout passed.
+    /// A message, if podCIDRs are needed and the Node has none, or does not exist, after
+    /// five minutes.
     pub fn poll(&mut self, now: Duration) -> Result<Readiness, String> {
         if self.is_open || self.lacks_list(now) {
             return Ok(Readiness::Waiting);

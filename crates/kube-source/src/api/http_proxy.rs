@@ -15,9 +15,9 @@ pub struct ProxyEnvironment {
     no_proxy: String,
 }
 
-/// A proxy variable that has no effect.
+/// An environment variable whose value is not a proxy URL.
 ///
-/// Its value is not shown: it may contain a password.
+/// The value is not included, because it may contain a password.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct InvalidProxy {
     /// The name of the variable in upper case.
@@ -63,7 +63,7 @@ impl ProxyEnvironment {
     ///
     /// # Errors
     ///
-    /// The variable for the scheme of the server is no URL of a proxy.
+    /// [`InvalidProxy`] if the variable for the scheme of the server is not a proxy URL.
     pub fn proxy(&self, server: &Uri) -> Result<Option<Uri>, InvalidProxy> {
         let (variable, value) = match server.scheme_str() {
             Some("https") => ("HTTPS_PROXY", &self.https),
@@ -96,11 +96,10 @@ impl ProxyEnvironment {
     }
 }
 
-/// Reads the URL of a proxy; without a scheme it is HTTP.
+/// Parses a proxy URL with scheme `http`, `https`, `socks5` or `socks5h`. The default
+/// scheme is `http`.
 ///
-/// # Errors
-///
-/// The text is no URL of a proxy.
+/// Returns `None` if the text is not a proxy URL.
 pub fn parse_proxy(text: &str) -> Option<Uri> {
     let has_scheme = text.contains("://");
     let url = match has_scheme {

@@ -1,5 +1,4 @@
-//! Objects from a Kubernetes API server: lists and watches that feed the
-//! engine.
+//! Objects from a Kubernetes API server, by lists and watches.
 //!
 //! - [`access`]: credentials and the client, with [`http_proxy`], [`socks`],
 //!   [`exec_plugin`], [`connector`] and [`request_metrics`];
@@ -8,8 +7,8 @@
 //!   for their responses;
 //! - [`watch`]: the list and watch loop of one kind, with [`store`] to find
 //!   objects that vanished between lists;
-//! - [`feed`]: the queue to the engine's thread; [`first_sync`]: the conditions
-//!   of the first sync;
+//! - [`feed`]: the queue from the watches to the thread of the caller;
+//!   [`first_sync`]: the conditions of the first sync of a proxy;
 //! - [`observer`]: reports for logs and metrics;
 //! - [`events`]: Events about the Node, Services and EndpointSlices;
 //! - [`backoff`]: retry delays and rate limits.
@@ -74,11 +73,15 @@ pub struct Api {
 }
 
 impl Api {
-    /// Reads the credentials. Sends no request.
+    /// Reads the credentials. Sends no request. An exec plugin runs before the first
+    /// request.
+    ///
+    /// `node` is the name of the Node to watch, and the reporter of Events. Tasks run in
+    /// `runtime`.
     ///
     /// # Errors
     ///
-    /// The credentials are missing or invalid.
+    /// The kubeconfig, the address or the environment is invalid.
     pub fn open(
         access: &Access,
         node: Arc<str>,
@@ -102,7 +105,11 @@ impl Api {
         Recorder::start(&self.runtime, connection, controller.into(), node)
     }
 
-    /// Starts to list and watch all kinds that the engine needs.
+    /// Starts a task per kind that lists and watches Services, EndpointSlices,
+    /// ServiceCIDRs and the Node of this client.
+    ///
+    /// With [`Reading::Once`], each task ends after its list. A failed list then ends the
+    /// feed: [`Receiver::take`](feed::Receiver::take) returns the reason.
     pub fn watch(&self, reading: Reading, feed: &Sender) {
         let this_node = format!("metadata.name={}", self.node);
         self.watch_kind::<Node>(Some(this_node), reading, feed);

@@ -19,7 +19,7 @@ pub trait Object: Clone + for<'de> Deserialize<'de> + Send + 'static {
     /// Label selector, if any.
     const LABELS: Option<&'static str> = None;
     /// Default field selector, if any. A server may ignore the selector: the
-    /// engine filters the objects, too.
+    /// model filters the objects, too.
     const FIELDS: Option<&'static str> = None;
 
     /// Returns the metadata.

@@ -53,6 +53,10 @@ pub struct Identity {
 
 impl Identity {
     /// Parses the metadata of an object and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// The text is not a JSON object with readable metadata.
     pub fn parse(text: &str) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
         struct Named {

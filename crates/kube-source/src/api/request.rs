@@ -135,7 +135,7 @@ pub enum Freshness {
     /// The state of the server's watch cache (`resourceVersion=0`). Causes no
     /// read from etcd.
     Cached,
-    /// At least as new as the request.
+    /// The newest state, by a consistent read (no `resourceVersion`).
     Newest,
 }
 

@@ -48,7 +48,7 @@ const MIN_WATCH: Duration = Duration::from_secs(5);
 /// Retry interval for a kind that the server does not have.
 const ABSENT_RETRY: Duration = Duration::from_secs(300);
 
-/// Feeds the engine with all objects of a kind.
+/// Lists and watches the objects of a kind, and sends them to a feed.
 pub struct Watcher<O> {
     connection: Arc<Connection>,
     /// Field selector, if any.
@@ -74,8 +74,8 @@ pub struct Watcher<O> {
     kind: PhantomData<O>,
 }
 
-/// Support for lists within a watch (`sendInitialEvents=true`), the default of
-/// API servers since 1.32.
+/// Support for lists within a watch (`sendInitialEvents=true`). API servers support them
+/// by default in 1.32 and since 1.34.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum WatchLists {
     /// Supported.
@@ -134,7 +134,8 @@ impl<O: Object> Watcher<O> {
         }
     }
 
-    /// Lists and watches. With [`Reading::Once`], returns after the list.
+    /// Lists and watches. With [`Reading::Once`], returns after the list, or after a
+    /// failure, which it passes to [`Sender::fatal`].
     pub async fn run(mut self) {
         let never = Contact::LostSince(self.last_contact);
         self.observer.contact(O::KIND, never);
@@ -177,7 +178,7 @@ impl<O: Object> Watcher<O> {
         if is_listing && O::KIND == Kind::ServiceCidr && error.is_absent() {
             return self.continue_without(error).await;
         }
-        // An older server may lack the field selector. The engine filters the
+        // An older server may lack the field selector. The model filters the
         // objects anyway.
         if is_listing && error.is_bad_request() && self.has_default_fields() {
             self.report(Report::FieldSelectorRejected {
@@ -299,7 +300,7 @@ impl<O: Object> Watcher<O> {
         }
     }
 
-    /// Forwards a notification to the engine.
+    /// Forwards a notification to the feed.
     async fn take(&mut self, change: Change<O>) {
         let version = match change {
             Change::Applied(parsed) => {

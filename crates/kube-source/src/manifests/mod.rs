@@ -1,6 +1,8 @@
 //! Objects from files: parsed, validated, merged and watched.
 //!
-//! - [`parse`]: converts the text of a file into objects and faults;
+//! - [`parse`]: converts the text of a file into objects and faults, with [`tree`] for
+//!   YAML and JSON, and [`typed`] for the types of the model;
+//! - [`object`], [`fault`]: objects, and errors with their positions;
 //! - [`validate`]: validates objects as an API server does;
 //! - [`source`]: merges all files and emits events after changes;
 //! - [`directory`]: lists and reads files;
@@ -38,7 +40,7 @@ use fault::{Fault, Key, ManifestError};
 use source::{Batch, Content, Source, Update};
 use watch::Watch;
 
-/// How long removals and errors are held back.
+/// Delay of removals and errors.
 ///
 /// Editors and `mv` remove a file for a short time, and most programs truncate
 /// a file before they write it.
@@ -54,12 +56,13 @@ pub struct Manifests {
     due: BTreeSet<Arc<Path>>,
     /// Whether notifications arrived since the last read.
     is_notified: bool,
-    /// Time until which removals and errors are held back.
+    /// Time until which removals and errors are delayed.
     deadline: Option<Duration>,
 }
 
 impl Manifests {
-    /// Reads all manifests at a path, which is a directory or a file.
+    /// Reads all manifests at a path, which is a directory or a file. In a directory, the
+    /// manifests are the files `*.yaml`, `*.yml` and `*.json` that are not hidden.
     ///
     /// # Errors
     ///
@@ -83,7 +86,7 @@ impl Manifests {
     ///
     /// # Errors
     ///
-    /// See [`load`](Self::load); or the directory cannot be watched.
+    /// As [`load`](Self::load), or inotify cannot watch the directory.
     pub fn watch(path: &Path) -> io::Result<(Self, Update)> {
         let directory = Directory::new(path)?;
         let watch = Watch::open(&directory)?;
@@ -97,14 +100,16 @@ impl Manifests {
         Ok(self.source.update(files.into_iter().map(read).collect()))
     }
 
-    /// Returns whether a manifest holds the object.
+    /// Returns whether a manifest contains the object.
     pub fn holds(&self, key: &Key) -> bool {
         self.source.holds(key)
     }
 
-    /// Returns the changes since the last call.
+    /// Returns the changes since the last call. Does not wait for changes.
     ///
-    /// `now` is a time since any fixed point.
+    /// `now` is a time since any fixed point, and must never decrease. The caller must
+    /// poll when the [descriptor](Self::readable) is readable and at the [next
+    /// deadline](Self::next_deadline).
     pub fn poll(&mut self, now: Duration) -> Update {
         let mut update = self.collect();
         let waits = self.deadline.is_some_and(|deadline| now < deadline);
@@ -184,8 +189,8 @@ impl Manifests {
 }
 
 impl Manifests {
-    /// Returns the descriptor that becomes readable when there is something to
-    /// poll.
+    /// Returns the descriptor that becomes readable after a change. `None` without a
+    /// watch.
     pub fn readable(&self) -> Option<BorrowedFd<'_>> {
         self.watch.as_ref().map(Watch::as_fd)
     }

@@ -4,7 +4,7 @@ use vipline_service_model::{Event, Kind, ObjectName, api};
 
 use super::fault::Key;
 
-/// An object of a kind that the proxy reads.
+/// An object of a kind that this crate reads.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(
     clippy::large_enum_variant,

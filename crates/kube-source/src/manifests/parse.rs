@@ -40,7 +40,7 @@ pub struct InvalidObject {
     pub faults: Vec<Fault>,
 }
 
-/// An object of a kind that the proxy does not read.
+/// An object of a kind that this crate does not read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct IgnoredObject {
     /// API version and kind.

@@ -106,7 +106,7 @@ impl Source {
         })
     }
 
-    /// Returns the files that hold objects or errors.
+    /// Returns the files that contain objects or errors.
     pub fn files(&self) -> impl Iterator<Item = &Arc<Path>> {
         self.files.keys()
     }
@@ -118,12 +118,12 @@ impl Source {
             .is_some_and(|file| !file.reported.is_empty())
     }
 
-    /// Returns whether a file holds the object.
+    /// Returns whether a file contains the object.
     pub fn holds(&self, key: &Key) -> bool {
         self.claims.contains_key(key)
     }
 
-    /// Releases the objects that a file no longer holds.
+    /// Releases the objects that a file no longer contains.
     fn release(&mut self, file: &Arc<Path>, objects: &FileObjects, changed: &mut ChangedKeys) {
         if objects.keep_rest {
             return;

@@ -1,4 +1,4 @@
-//! Validation as in an API server, limited to the fields that the proxy uses.
+//! Validation as in an API server, limited to the fields that the model uses.
 //!
 //! Unknown values and unusable addresses are errors here. The model would leave
 //! them out with a warning, but the author of a file can correct the file.
