@@ -11,7 +11,9 @@ use crate::{Error, Intervals, Mode};
 
 /// Configuration of the engine, fixed at start.
 ///
-/// The default equals kube-proxy without flags, except for the empty node name.
+/// The default equals kube-proxy with `--proxy-mode nftables`, except for the empty node
+/// name. The default mode of kube-proxy itself is iptables, in which node ports are
+/// served on all addresses.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The proxy mode.
@@ -20,19 +22,21 @@ pub struct Config {
     pub families: Vec<Family>,
     /// Name of this node. With an empty name no endpoint is local.
     pub node_name: Arc<str>,
-    /// Packet mark of connections to masquerade.
+    /// Packet mark of connections to masquerade. Default: bit 14, 0x4000.
     pub masquerade_mark: Mark,
     /// Whether all traffic to cluster IPs is masqueraded.
     pub masquerade_all: bool,
-    /// How to detect traffic of pods of this node.
+    /// How to detect traffic of pods of this node. Default: by no network, so no traffic
+    /// is detected.
     pub detect_local: DetectLocal,
-    /// Node addresses on which node ports are served.
+    /// Node addresses on which node ports are served. Default: the first node address of
+    /// each family.
     pub node_port_addresses: NodePortAddresses,
     /// Settings of mode iptables.
     pub iptables: Iptables,
     /// Settings of mode ipvs.
     pub ipvs: Ipvs,
-    /// Whether external IPs of Services are served.
+    /// Whether external IPs of Services are served. Default: they are.
     pub external_ips: ExternalIps,
     /// Intervals between syncs.
     pub intervals: Intervals,

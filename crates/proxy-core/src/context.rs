@@ -27,8 +27,7 @@ pub struct Context {
     pub masquerade_mark: Mark,
     /// Whether all traffic to cluster IPs is masqueraded.
     pub masquerade_all: bool,
-    /// How to detect traffic of pods of this node. `None` if traffic of pods is not
-    /// detected.
+    /// How to detect traffic of pods of this node. `None` if no such traffic is detected.
     ///
     /// Invariant: a network belongs to the family, and an interface name is valid.
     pub local: Option<LocalTraffic>,
@@ -39,9 +38,10 @@ pub struct Context {
     pub nodeport_networks: Option<Vec<IpNet>>,
     /// Addresses on which node ports are served, for modes whose rules list addresses.
     pub nodeport_addresses: NodePortMatch,
-    /// Whether node ports are served on loopback addresses.
+    /// Whether node ports are served on IPv4 loopback addresses. Only mode iptables
+    /// supports this.
     pub serves_localhost: bool,
-    /// Addresses of the node's interfaces without those of Services, loopback and
+    /// Addresses of the node's interfaces in the family, without loopback and IPv6
     /// link-local addresses. Empty while unknown.
     ///
     /// Invariant: sorted.
@@ -110,10 +110,10 @@ impl Context {
         self
     }
 
-    /// Returns the addresses on which node ports are served, for modes whose rules list
-    /// every address.
+    /// Returns the addresses on which node ports are served, without loopback and IPv6
+    /// link-local addresses, for modes whose rules list every address.
     ///
-    /// While the interface addresses are unknown, the result contains the addresses of
+    /// While the interface addresses are unknown, the result contains only addresses of
     /// the Node object.
     pub fn node_port_ips(&self) -> Vec<IpAddr> {
         let addresses = match &self.nodeport_addresses {

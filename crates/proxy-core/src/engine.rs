@@ -29,6 +29,9 @@ use crate::{
 ///
 /// The engine reads no clock. Times are durations since any fixed point that the caller
 /// chooses, and must never decrease.
+///
+/// Functions that access the kernel block until the kernel has replied. A netlink reply
+/// has a timeout of 10 s, and an iptables program one of five minutes.
 pub struct Engine {
     config: Config,
     store: Store,
@@ -52,9 +55,15 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// The errors of the mode's mechanism, for example [`Error::Nftables`], if the kernel
-    /// does not support the mode or denies access. [`Error::NoSuchMode`] if the mode is
-    /// not built in.
+    /// - [`Error::Nftables`] if the kernel lacks nfnetlink.
+    /// - [`Error::Iptables`] if a program of iptables is missing or too old.
+    /// - [`Error::Ipvs`], [`Error::Ipset`] or [`Error::Rtnl`] if the kernel lacks IPVS,
+    ///   the default scheduler or ip_set, or denies access.
+    /// - [`Error::Conntrack`] if the socket for the cleanup of flows cannot be opened.
+    /// - [`Error::NoSuchMode`] if the mode is not built in.
+    ///
+    /// In modes nftables and iptables, the first sync reports a kernel without support
+    /// for the mode and a missing CAP_NET_ADMIN.
     pub fn open(mut config: Config) -> Result<Self, Error> {
         let (drivers, watch) = config.mode.open(&mut config)?;
         let mut engine = Self::new(config, drivers);
@@ -148,8 +157,10 @@ impl Engine {
     /// Starts to watch for changes that other processes make to programmed objects.
     ///
     /// From then on a change makes one of the [descriptors](Self::fds) readable, and the
-    /// next [`poll`](Self::poll) runs a sync that repairs the change. Without a watch,
-    /// changes are found by a dump at the end of the maximum interval.
+    /// next [`poll`](Self::poll) runs a sync that repairs the change. The kernel sends no
+    /// notifications about the legacy variant of iptables, ipsets and virtual servers:
+    /// the engine polls them every [`Intervals::retry`](crate::Intervals::retry). Without
+    /// a watch, changes are found by a dump at the end of the maximum interval.
     ///
     /// Every listener costs the kernel work at each commit, so call this function after
     /// the first sync. Call it in the network namespace in which the engine was
@@ -158,7 +169,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// The error of the kernel if a monitor socket cannot be opened.
+    /// [`Error::Nftables`] if the monitor of nf_tables cannot be opened.
     pub fn watch(&mut self) -> Result<(), Error> {
         let Some(watch) = &mut self.watch else {
             return Ok(());
@@ -170,10 +181,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether the engine watches for changes by other processes.
+    /// Returns whether the kernel reports all changes by other processes.
     ///
-    /// A watch ends if reading its socket fails; a full sync then follows.
-    /// [`watch`](Self::watch) may be called again after that.
+    /// Always `false` in mode ipvs, and in mode iptables with the legacy variant. There
+    /// [`watch`](Self::watch) starts to poll, and the sync at the end of
+    /// [`Intervals::max`](crate::Intervals::max) dumps the kernel's state.
+    ///
+    /// A watch ends if reading its socket fails; a full sync then follows. While the
+    /// result is `false`, the caller may call [`watch`](Self::watch) after each sync.
     pub fn is_watching(&self) -> bool {
         self.watch
             .as_ref()
@@ -208,7 +223,8 @@ impl Engine {
     ///
     /// The search for stale flows checks flows to node ports at those addresses on which
     /// node ports are served. Without this call only the addresses of the Node object are
-    /// checked. The rules of modes iptables and ipvs also use these addresses.
+    /// checked. The rules of modes iptables and ipvs also use these addresses. The caller
+    /// must leave out addresses on `kube-ipvs0`, which belong to Services.
     ///
     /// IPv6 link-local addresses change with every container on the node, so they are
     /// ignored unless a network of [`Config::node_port_addresses`] contains them.
@@ -235,7 +251,8 @@ impl Engine {
     /// Syncs all families if a sync is due, and returns its report.
     ///
     /// No sync is due before [`Event::Synced`]. A failure in one family does not affect
-    /// the sync of the other.
+    /// the sync of the other. Between two syncs the function also removes objects that
+    /// were unused for 30 s, and then returns a report with [`Trigger::Unused`].
     pub fn poll(&mut self, now: Duration) -> Option<Report> {
         self.listen(now);
         if !self.store.is_synced() {
@@ -365,19 +382,20 @@ impl Engine {
 
     /// Requests a sync that dumps the kernel's state and compares it with the plan.
     ///
-    /// Call it after another process has changed the kernel's state, unless the engine
-    /// [watches](Self::watch).
+    /// Call this function after another process has changed the kernel's state, unless
+    /// the engine [watches](Self::watch) for changes.
     pub fn request_resync(&mut self) {
         self.forget(|_| true);
         self.schedule.request();
     }
 
-    /// Returns the edits that a sync would commit now in all families. Changes nothing.
+    /// Returns the edits that a sync would commit now in all families, and the flows that
+    /// it would delete. Changes nothing in the kernel.
     ///
     /// # Errors
     ///
-    /// The error of the kernel if a dump fails; [`Error::NoKernel`] if the engine only
-    /// plans.
+    /// The error of the mode or [`Error::Conntrack`] if a dump fails; [`Error::NoKernel`]
+    /// if the engine only plans.
     pub fn difference(&mut self) -> Result<Difference, Error> {
         self.difference_except(&KnownRejections::default())
     }

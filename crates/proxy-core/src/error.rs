@@ -8,7 +8,8 @@ use crate::Mode;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The in-memory kernel rejected a commit, on request of a test.
+    /// The in-memory kernel [`Memory`](vipline_reconcile::Memory) rejected a commit, as a
+    /// test requested.
     #[error("in-memory kernel: {0}")]
     Memory(#[from] MemoryError),
     /// The engine was created without a kernel.

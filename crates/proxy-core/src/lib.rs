@@ -3,8 +3,9 @@
 //! The engine takes in changes of Services, EndpointSlices, ServiceCIDRs and the node,
 //! and keeps the kernel's rules equal to the plan that follows from them.
 //!
-//! The engine does not watch an API server, read a clock, log, spawn threads or block.
-//! The caller passes [`Event`]s and the time, and gets a [`Report`] of each sync.
+//! The engine does not watch an API server, read a clock, log or spawn threads. The
+//! caller passes [`Event`]s and the time, and gets a [`Report`] of each sync. A sync
+//! blocks until the kernel has replied.
 //!
 //! - [`Engine`]: applies events and programs the kernel; also renders the plan and
 //!   compares the plan with the kernel.
@@ -36,8 +37,10 @@
 //! assert!(engine.desired().contains("chain services"));
 //! ```
 //!
-//! Mode `nftables` uses nf_tables over netlink. It requires Linux 5.13 or later and
-//! CAP_NET_ADMIN.
+//! All modes require CAP_NET_ADMIN in the network namespace that they program. Mode
+//! `nftables` uses nf_tables over netlink and requires Linux 5.13 or later. Mode
+//! `iptables` requires the programs of iptables 1.6.2 or later, and CAP_NET_RAW for their
+//! legacy variant. Mode `ipvs` also requires IPVS, ip_set and the dummy device.
 #![forbid(unsafe_code)]
 
 mod engine;

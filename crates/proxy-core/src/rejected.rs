@@ -147,12 +147,16 @@ impl FormerOwners {
     }
 }
 
-/// Rejected objects that another process reports: the kube-proxy that runs on the node.
+/// Rejected objects that another process reports, for
+/// [`Engine::difference_except`](crate::Engine::difference_except).
+///
+/// The other process is the kube-proxy that runs on the node.
 #[derive(Clone, Debug, Default)]
 pub struct KnownRejections(HashSet<(Family, bool, String)>);
 
 impl KnownRejections {
-    /// Adds an object by its [text](RejectedObject::object).
+    /// Adds an object by its [text](RejectedObject::object). `is_removal` is
+    /// [`RejectedObject::is_removal`].
     pub fn insert(&mut self, family: Family, is_removal: bool, object: String) {
         self.0.insert((family, is_removal, object));
     }

@@ -57,7 +57,8 @@ pub struct FamilyReport {
 pub struct Drift {
     /// Number of objects that were created, changed or removed.
     pub changes: usize,
-    /// The first processes that made changes, as far as the kernel reports them.
+    /// The first eight processes that made changes, such as `nft (4711)`, if the kernel
+    /// reports them.
     pub processes: Vec<Box<str>>,
     /// Whether notifications were lost, so that there may be more changes.
     pub is_incomplete: bool,
@@ -90,7 +91,7 @@ pub struct RuleCount {
     pub table: &'static str,
     /// Number of installed rules.
     pub total: usize,
-    /// Number of rules that the last commit wrote.
+    /// Number of rules in the chains and rules that the last commit wrote.
     pub written: usize,
 }
 
@@ -110,12 +111,13 @@ pub struct Difference {
 
 impl Report {
     /// Returns whether the kernel now equals the plan in all families, except for
-    /// rejected objects.
+    /// rejected objects. Does not consider the search for stale flows.
     pub fn is_success(&self) -> bool {
         self.families.iter().all(|done| done.outcome.is_ok())
     }
 
-    /// Returns the errors with their families.
+    /// Returns the errors of the syncs with their families. Errors of the
+    /// [cleanup](FamilyReport::cleanup) are not included.
     pub fn errors(&self) -> impl Iterator<Item = (Family, &Error)> {
         let outcomes = self.families.iter();
         outcomes.filter_map(|done| Some((done.family, done.outcome.as_ref().err()?)))

@@ -44,7 +44,7 @@ pub enum Trigger {
     Unused,
 }
 
-/// Decides when to sync. Times are durations since any fixed point.
+/// Determines when to sync. Times are durations since any fixed point.
 ///
 /// A schedule reads no clock. It takes the time from [`poll`](Self::poll), and the pause
 /// after a sync starts at the first poll that follows the sync.
@@ -93,7 +93,8 @@ impl Schedule {
         self.requested = true;
     }
 
-    /// Requests a sync that repairs drift. It waits at most 20 ms after the last sync.
+    /// Requests a sync that repairs drift. The sync starts at least 20 ms after the last
+    /// one, or after [`Intervals::min`] if that is shorter.
     pub fn request_sync_now(&mut self) {
         self.now_requested = true;
     }

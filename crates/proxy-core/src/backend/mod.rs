@@ -44,7 +44,8 @@ pub trait Planner {
     /// Returns the objects of one service port.
     fn port(cx: &Context, port: &ServicePort) -> PortObjects<Self::Object>;
 
-    /// Returns whether an object stays installed for 30 s after its last use.
+    /// Returns whether an object stays installed for 30 s after its last use. Default:
+    /// `false`.
     ///
     /// Several service ports may use such an object. It has no effect while unused, and
     /// objects with equal keys are equal. At most 64 unused objects stay.
@@ -53,13 +54,13 @@ pub trait Planner {
     }
 
     /// Returns whether an unused object may stay installed without counting as a
-    /// difference to the plan.
+    /// difference to the plan. Default: `false`.
     fn tolerates_unused(_object: &Self::Object) -> bool {
         false
     }
 
     /// Returns the table of an object and its number of rules, in modes with rules per
-    /// Service.
+    /// Service. Default: `None`.
     fn rule_count(_object: &Self::Object) -> Option<(&'static str, usize)> {
         None
     }
@@ -206,7 +207,11 @@ impl fmt::Display for Mode {
 impl FromStr for Mode {
     type Err = Error;
 
-    /// Parses the name of a mode that is built in.
+    /// Parses the name of a mode.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchMode`] if the mode does not exist or is not built in.
     fn from_str(name: &str) -> Result<Self, Error> {
         let mut modes = Self::BUILT_IN.iter().copied();
         modes

@@ -61,7 +61,8 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// [`Error`] if no programs are found or their version is too old.
+    /// [`Error::NotFound`] if no programs are found, and [`Error::Outdated`] if their
+    /// version is too old.
     pub fn open(family: Family) -> Result<Self, Error> {
         let client = Client::open(iptables_family(family))?;
         Ok(Self::with_client(client, family))

@@ -40,8 +40,8 @@ pub struct Kernel {
     links: rtnl::Client,
     /// Networks whose virtual servers belong to other programs.
     excluded: Vec<IpNet>,
-    /// Virtual servers that were planned at some time. They are ours even if another process
-    /// created them.
+    /// Virtual servers that were planned at some time. They are ours even if another
+    /// process created them.
     claimed: HashSet<ServiceKey>,
     /// Real servers that are draining.
     drain: Shared<Drain>,
@@ -56,8 +56,11 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// Variants of [`Error`] if the kernel lacks IPVS, the default scheduler or ipset, or
-    /// denies access.
+    /// - [`Error::Ipvs`] if the kernel lacks IPVS or the default scheduler, or denies
+    ///   access.
+    /// - [`Error::Ipset`] if the kernel lacks ip_set or denies access.
+    /// - [`Error::Iptables`] if a program of iptables is missing or too old.
+    /// - [`Error::Rtnl`] if the rtnetlink socket cannot be opened.
     pub fn open(family: Family, config: &Ipvs) -> Result<Self, Error> {
         let rules = rules::Kernel::open(family)?.of_layout(LAYOUT);
         Self::with(family, rules, config, Shared::default(), Shared::default())

@@ -106,7 +106,10 @@ impl<'a> Units<'a> {
     }
 }
 
-/// Returns the transactions for edits, in commit order.
+/// Returns the transactions in which a kernel of this mode commits edits, in commit
+/// order.
+///
+/// A large change has several transactions. The rules are consistent after each one.
 pub fn transactions(edits: &[Edit<Object>]) -> impl Iterator<Item = Transaction> {
     batches(edits, BATCH).map(Transaction::from_edits)
 }

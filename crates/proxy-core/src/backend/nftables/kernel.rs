@@ -60,7 +60,8 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// The error of the kernel if the netlink socket cannot be opened.
+    /// [`Error::Unsupported`] if the kernel lacks nfnetlink. The first dump or commit
+    /// reports missing nf_tables or a missing CAP_NET_ADMIN.
     pub fn open(family: Family) -> Result<Self, Error> {
         Self::with_commit_counter(family, CommitCounter::default())
     }
