@@ -7,10 +7,15 @@
 //! - [`settings`]: the configuration in the types of the other modules;
 //! - [`setup`]: engine and object source ([`vipline_kube_source`]); [`tasks`]: background tasks;
 //! - [`telemetry`]: health and metrics; [`server`]: both over HTTP;
-//! - [`run`], [`oneshot`], [`render`], [`diff`]: the commands; [`flows`]:
-//!   reports about stale flows;
+//! - [`run`], [`oneshot`], [`render`], [`diff`]: the commands;
+//! - [`flows`], [`rejections`], [`rejectedz`], [`refused`]: reports about stale
+//!   flows, rejected objects and refused addresses;
+//! - [`node`], [`interfaces`], [`addresses`], [`families`]: the node, its
+//!   addresses and its IP families;
 //! - [`process`], [`sysctl`], [`cleanup`]: preparation of the node, and removal
-//!   of all rules.
+//!   of all rules;
+//! - [`failure`], [`logging`], [`output`], [`signals`], [`wait`], [`duration`],
+//!   [`version`]: exit codes, log, stdout and smaller parts.
 #![forbid(unsafe_code)]
 
 pub mod cli;
@@ -80,7 +85,7 @@ use config::{Effective, Logging};
 use failure::Failure;
 use settings::Settings;
 
-/// Runs the command line.
+/// Runs the command line and returns the exit code.
 pub fn start(cli: &Cli) -> ExitCode {
     if let Some(text) = cli.version.apply() {
         return match output::print(&text) {

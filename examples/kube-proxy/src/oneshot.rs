@@ -45,7 +45,7 @@ pub struct FamilySummary {
     pub family: String,
     /// Number of committed edits.
     pub edits: usize,
-    /// Number of planned objects.
+    /// Number of installed objects.
     pub objects: usize,
     /// Objects that the kernel rejected, each with its Service and the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -83,8 +83,8 @@ pub fn choose(mut settings: Settings) -> Settings {
     }
 }
 
-/// Returns the kernel feature that mode ipvs lacks, if any. Makes the kernel
-/// load its modules.
+/// Returns the kernel feature that is missing for mode ipvs, if any. Makes the
+/// kernel load the modules.
 ///
 /// Other errors are reported when the engine opens.
 fn lack_of_ipvs() -> Option<String> {

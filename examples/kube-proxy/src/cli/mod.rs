@@ -77,10 +77,11 @@ pub struct Cli {
 /// A command to run instead of the proxy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Subcommand)]
 pub enum Command {
-    /// Print the plan as input of `nft -f` or `iptables-restore --noflush`
+    /// Print the plan as input of `nft -f`, `iptables-restore --noflush` or the
+    /// programs of mode ipvs
     Render,
     /// Print the differences between kernel and plan: exit code 0 if none, 1
-    /// otherwise
+    /// if any, 2 after an error, 3 if only rejected objects differ
     Diff,
 }
 
@@ -101,7 +102,7 @@ impl Cli {
         Self::parse_from(std::env::args_os().map(dashed))
     }
 
-    /// Returns a message if exclusive flags are combined.
+    /// Returns an error message if exclusive flags are combined.
     pub fn conflict(&self) -> Option<String> {
         let exclusive = [
             ("--cleanup", self.cleanup),

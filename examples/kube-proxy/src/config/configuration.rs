@@ -137,10 +137,10 @@ pub struct FormatOptions {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct OutputRouting {
-    /// Whether only errors are written to stderr.
+    /// Whether only errors are written to stderr. No effect.
     #[serde(skip_serializing_if = "is_false")]
     pub split_stream: bool,
-    /// Size of the output buffer.
+    /// Size of the output buffer. No effect.
     pub info_buffer_size: Quantity,
 }
 
@@ -168,7 +168,7 @@ pub struct Ipvs {
     pub sync_period: GoDuration,
     /// Minimum interval between two syncs.
     pub min_sync_period: GoDuration,
-    /// Scheduler.
+    /// Scheduler of the kernel. Empty: `rr`.
     pub scheduler: String,
     /// CIDRs whose virtual servers are not changed.
     #[serde(rename = "excludeCIDRs", serialize_with = "list")]

@@ -132,9 +132,9 @@ impl Drop for Servers {
 
 /// Starts the servers in the background.
 ///
-/// A server that cannot listen is retried. The first failure is logged and
-/// passed to `report`. The servers use a part of the file `descriptors` of the
-/// process.
+/// A server that cannot listen is retried every 5 s. Each new error is logged
+/// and passed to `on_failure`. The servers use a part of the file
+/// `descriptors` of the process.
 ///
 /// The servers have one thread of their own. So no other task delays them, and
 /// a flood of connections takes at most one CPU. Tasks run in the order in

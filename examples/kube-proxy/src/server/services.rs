@@ -67,8 +67,8 @@ enum State {
         open: watch::Sender<()>,
         listeners: Vec<JoinHandle<()>>,
     },
-    /// The port could not be ports. `reported` is the Service whose Event has
-    /// the reason.
+    /// The port could not be opened, for the reason `text`. `reported` is the
+    /// Service that got the Event.
     Failed { reported: ObjectName, text: String },
 }
 

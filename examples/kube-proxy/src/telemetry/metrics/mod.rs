@@ -2,7 +2,8 @@
 //!
 //! Names, types, labels and buckets of `kubeproxy_…` and `rest_client_…` are
 //! upstream's, so that dashboards and alerts continue to work. Metrics that
-//! upstream lacks are called `vipline_…`.
+//! upstream lacks are called `vipline_…`, except
+//! `kubeproxy_sync_rejected_objects`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
