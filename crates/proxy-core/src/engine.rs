@@ -50,8 +50,9 @@ pub struct Engine {
 impl Engine {
     /// Opens the kernel of the configured mode for each configured family.
     ///
-    /// Opening writes nothing, with one exception: mode ipvs creates a virtual server at
-    /// a documentation address to probe the scheduler, and removes it at once.
+    /// Opening writes nothing, with two exceptions. Mode iptables creates the nfacct
+    /// counters that rules use. Mode ipvs creates a virtual server at a documentation
+    /// address to probe the scheduler, and removes it at once.
     ///
     /// # Errors
     ///

@@ -54,7 +54,7 @@ impl CommitCounter {
 
 /// Reads the monitor if it is open. Returns `None` if it is not.
 ///
-/// A monitor that fails is closed; the result then says that notifications were lost.
+/// A monitor that fails is closed; the result then reports lost notifications.
 pub(crate) fn read(monitor: &mut Option<Monitor>) -> Option<Notification> {
     match monitor.as_mut()?.read() {
         Ok(notification) => Some(notification),

@@ -25,7 +25,8 @@ const SECTION: usize = 150;
 /// Maximum number of rejected documents in a commit.
 const RESTORES: usize = 24;
 
-/// Our chains of one family, in the tables that iptables shares with other programs.
+/// The chains of kube-proxy in one family, over the programs of iptables. Other programs
+/// have chains in the same tables.
 #[derive(Debug)]
 pub struct Kernel {
     client: Client,

@@ -94,7 +94,7 @@ impl Kernel {
         })
     }
 
-    /// Returns the counters of the IPVS socket.
+    /// Returns the counters of messages and bytes of the IPVS socket.
     pub fn counters(&self) -> Counters {
         self.servers.counters()
     }

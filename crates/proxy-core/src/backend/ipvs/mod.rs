@@ -25,9 +25,10 @@
 //!   └► KUBE-POSTROUTING              masquerade marked packets        postrouting, hairpin
 //! ```
 //!
-//! Four kernel subsystems hold this state. A virtual server is ours if a set or the link
-//! `kube-ipvs0` contains its address: set entries are added before virtual servers and
-//! removed after them. All other virtual servers belong to other programs and stay.
+//! Four kernel subsystems hold this state: ip_set, netfilter, IPVS and rtnetlink. A
+//! virtual server belongs to kube-proxy if a set or the link `kube-ipvs0` has its
+//! address: set entries are added before virtual servers and removed after them. All
+//! other virtual servers belong to other programs and stay.
 
 mod names;
 

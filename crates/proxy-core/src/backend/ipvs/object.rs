@@ -21,7 +21,7 @@ pub enum Object {
     Address(rtnl::Object),
 }
 
-/// Key of an object.
+/// Key of an [`Object`], with the key of its subsystem.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Key<'a> {
     /// A set or a set entry.

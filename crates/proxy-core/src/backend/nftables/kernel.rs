@@ -33,7 +33,7 @@ use crate::{Drift, watch};
 /// Maximum number of clients that one transaction removes.
 const CLIENTS: usize = 1024;
 
-/// Our nf_tables table of one family.
+/// The table of kube-proxy in one family, over netlink.
 ///
 /// Packets also write to the table: they record the endpoint of a client. Recorded
 /// clients are not planned, so they are neither dumped nor compared. If endpoints are

@@ -82,8 +82,8 @@
 //! elements of the address.
 //!
 //! Upstream kube-proxy takes the table over without a manual step. Its first transaction
-//! deletes all our base chains, and no set of ours has a name that upstream declares.
-//! Packets reach none of our remaining objects.
+//! deletes all base chains of this mode. No set has a name that upstream declares.
+//! Packets reach none of the remaining objects.
 //!
 //! Chains `lb-N` and all objects of one S exist while Services use them and for 30 s
 //! after, because kernels before 6.2 release references to a chain late. At most 64
