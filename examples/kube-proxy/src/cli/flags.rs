@@ -69,7 +69,8 @@ pub struct Flags {
     /// Address of the metrics server [default: 127.0.0.1:10249]
     #[arg(long, global = true, value_name = "IP[:PORT]", value_parser = value::ip_port)]
     pub metrics_bind_address: Option<String>,
-    /// Deprecated: port of --metrics-bind-address [default: 10249]
+    /// Deprecated: port of --metrics-bind-address; 0 disables the metrics server
+    /// [default: 10249]
     #[arg(
         long,
         global = true,
@@ -190,7 +191,8 @@ pub struct Flags {
     /// [default: 24h]
     #[arg(long, global = true, value_name = "TIME", allow_hyphen_values = true)]
     pub conntrack_tcp_timeout_established: Option<GoDuration>,
-    /// Conntrack timeout of TCP connections in state CLOSE_WAIT [default: 1h]
+    /// Conntrack timeout of TCP connections in state CLOSE_WAIT; 0 leaves it
+    /// unchanged [default: 1h]
     #[arg(long, global = true, value_name = "TIME", allow_hyphen_values = true)]
     pub conntrack_tcp_timeout_close_wait: Option<GoDuration>,
     /// Accept out-of-window TCP packets as part of their connection in

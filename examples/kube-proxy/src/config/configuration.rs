@@ -35,7 +35,7 @@ pub struct Configuration {
     pub bind_address: String,
     /// Address of the health server. Empty: no server.
     pub healthz_bind_address: String,
-    /// Address of the metrics server.
+    /// Address of the metrics server. Empty: no server.
     pub metrics_bind_address: String,
     /// Whether the process ends if the health or metrics server cannot listen.
     pub bind_address_hard_fail: bool,
@@ -234,9 +234,9 @@ pub struct Conntrack {
     pub max_per_core: i32,
     /// Minimum of the maximum number of tracked connections.
     pub min: i32,
-    /// Timeout of idle TCP connections.
+    /// Timeout of idle TCP connections; 0 leaves it unchanged.
     pub tcp_established_timeout: GoDuration,
-    /// Timeout of TCP connections in state CLOSE_WAIT.
+    /// Timeout of TCP connections in state CLOSE_WAIT; 0 leaves it unchanged.
     pub tcp_close_wait_timeout: GoDuration,
     /// Whether out-of-window TCP packets are accepted as part of their
     /// connection.
