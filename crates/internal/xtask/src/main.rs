@@ -45,7 +45,11 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Task {
     /// Runs kube-proxy in network namespaces and shows which endpoints serve its traffic.
-    Demo,
+    Demo {
+        /// Sends more requests and replaces more endpoints.
+        #[arg(long)]
+        full: bool,
+    },
     /// Runs all checks of CI: format, tidy, lints, documentation, tests, fuzz targets.
     #[command(alias = "ci")]
     Test,
@@ -93,7 +97,8 @@ enum Task {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
-        Task::Demo => demo::run(),
+        Task::Demo { full: true } => demo::run(demo::Length::Full),
+        Task::Demo { full: false } => demo::run(demo::Length::Short),
         Task::Test => test::run(),
         Task::Vm { filter, list: true } => vm::list(&filter),
         Task::Vm { filter, .. } => vm::run(&filter),

@@ -6,10 +6,14 @@
 //! The Services also determine the expected endpoints.
 //! Modes that the host's kernel may not support are listed without traffic.
 
+use std::time::Instant;
+
 use anyhow::{Context, Result, bail};
 use testkit::privilege::become_root;
 
-use crate::cargo::{release_build, root};
+use crate::cargo::root;
+
+mod build;
 
 mod expect;
 
@@ -36,16 +40,44 @@ enum Shown {
     GuestOnly,
 }
 
+/// Length of the demo.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Length {
+    Short,
+    Full,
+}
+
+impl Length {
+    /// Returns the number of requests from each client to each address.
+    ///
+    /// With 40 requests to three endpoints, one is missed with a probability of 3e-7.
+    fn requests(self) -> usize {
+        match self {
+            Self::Short => 40,
+            Self::Full => 100,
+        }
+    }
+
+    /// Returns the number of replaced endpoints, of three.
+    fn replaced(self) -> usize {
+        match self {
+            Self::Short => 1,
+            Self::Full => 2,
+        }
+    }
+}
+
 /// Runs the task.
-pub(crate) fn run() -> Result<()> {
-    let program = release_build()?;
+pub(crate) fn run(length: Length) -> Result<()> {
+    let program = build::kube_proxy()?;
+    let start = Instant::now();
     become_root().context("network namespaces need root or a user namespace")?;
     let manifests = root().join("examples/kube-proxy/demo");
     let mut table = Table::default();
     for (name, shown) in MODES {
         match shown {
-            Shown::Yes => mode::run(name, &program, &manifests, &mut table)?,
-            Shown::GuestOnly => table.add(Row {
+            Shown::Yes => mode::run(name, length, &program, &manifests, &mut table)?,
+            Shown::GuestOnly => table.add(&Row {
                 mode: name,
                 service: "-".to_owned(),
                 what: "see cargo xtask vm".to_owned(),
@@ -54,9 +86,12 @@ pub(crate) fn run() -> Result<()> {
             }),
         }
     }
-    print!("\n{table}");
     match table.failures() {
-        0 => Ok(()),
+        0 => {
+            let (rows, seconds) = (table.rows(), start.elapsed().as_secs());
+            println!("\n{rows} rows as expected, in {seconds} s");
+            Ok(())
+        }
         count => bail!("{count} rows of the table are wrong"),
     }
 }

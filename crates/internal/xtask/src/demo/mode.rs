@@ -11,13 +11,12 @@ use testkit::leftovers::Directory;
 use testkit::proxy::{Options, Proxy};
 use testkit::traffic::{Answers, Ask, Protocol, Server};
 
+use super::Length;
 use super::expect::{Expected, Place};
 use super::manifests::{self, Frontend, Kind};
 use super::rollout;
 use super::table::{Outcome, Row, Table, Tally};
 
-/// Requests from each client to each address.
-const REQUESTS: usize = 100;
 /// Requests to an address that must not answer, and their timeout.
 const UNANSWERED_REQUESTS: usize = 10;
 const UNANSWERED_TIMEOUT: Duration = Duration::from_millis(300);
@@ -28,6 +27,8 @@ const BACKENDS: usize = 6;
 
 /// Environment of the demo in one mode.
 pub(super) struct Stage {
+    /// Length of the demo.
+    pub(super) length: Length,
     /// Proxy mode.
     pub(super) mode: &'static str,
     /// Network namespaces.
@@ -43,6 +44,7 @@ pub(super) struct Stage {
 /// Runs the demo in a mode and adds its results to the table.
 pub(super) fn run(
     mode: &'static str,
+    length: Length,
     program: &Path,
     folder: &Path,
     table: &mut Table,
@@ -50,6 +52,7 @@ pub(super) fn run(
     eprintln!("{mode}: creating a lab and sending traffic");
     let manifests = manifests::read(folder)?;
     let mut stage = Stage {
+        length,
         mode,
         lab: Lab::with_backends(BACKENDS).context("create a lab")?,
         folder: Directory::new()?,
@@ -148,7 +151,7 @@ impl Stage {
             let mut tally = Tally::default();
             for (frontend, expected) in frontends.iter().zip(&expected) {
                 for client in &clients {
-                    let answers = send_requests(frontend, expected, client.host);
+                    let answers = self.send_requests(frontend, expected, client.host);
                     let verdict = expected
                         .judge(&answers)
                         .and_then(|()| client.check_source_address(frontend, &answers));
@@ -160,7 +163,24 @@ impl Stage {
             let note = note(&frontends[0], &expected[0], clients[0].place);
             let outcome = tally.outcome(note.to_owned());
             let from = from.join(", ") + when;
-            table.add(self.row(frontends, &from, outcome));
+            table.add(&self.row(frontends, &from, outcome));
+        }
+    }
+
+    /// Sends as many requests as the expected result needs.
+    fn send_requests(&self, frontend: &Frontend, expected: &Expected, host: &Host) -> Answers {
+        let ask = Ask::new(frontend.protocol, frontend.address);
+        let requests = self.length.requests();
+        match expected {
+            Expected::All(_) => ask.times(&host.netns, requests),
+            // Affinity starts with the first answer.
+            Expected::One(_) => ask
+                .times(&host.netns, 1)
+                .merge(ask.times(&host.netns, requests - 1)),
+            Expected::Refused => ask.times(&host.netns, UNANSWERED_REQUESTS),
+            Expected::Dropped => ask
+                .patience(UNANSWERED_TIMEOUT)
+                .times(&host.netns, UNANSWERED_REQUESTS),
         }
     }
 
@@ -181,12 +201,12 @@ impl Stage {
                 for frontend in frontends {
                     let place = Place::Pod;
                     let expected = self.expected(frontend, Client { host, place });
-                    let answers = send_requests(frontend, &expected, host);
+                    let answers = self.send_requests(frontend, &expected, host);
                     let verdict = expected.judge(&answers);
                     tally.add(frontend.address, answers, verdict);
                 }
                 let from = format!("{} (hairpin)", host.name);
-                table.add(self.row(frontends, &from, tally.outcome(String::new())));
+                table.add(&self.row(frontends, &from, tally.outcome(String::new())));
             }
         }
     }
@@ -259,22 +279,6 @@ impl Client<'_> {
             SocketAddr::V4(_) => self.host.v4.into(),
             SocketAddr::V6(_) => self.host.v6.into(),
         }
-    }
-}
-
-/// Sends as many requests as the expected result needs.
-fn send_requests(frontend: &Frontend, expected: &Expected, host: &Host) -> Answers {
-    let ask = Ask::new(frontend.protocol, frontend.address);
-    match expected {
-        Expected::All(_) => ask.times(&host.netns, REQUESTS),
-        // Affinity starts with the first answer.
-        Expected::One(_) => ask
-            .times(&host.netns, 1)
-            .merge(ask.times(&host.netns, REQUESTS - 1)),
-        Expected::Refused => ask.times(&host.netns, UNANSWERED_REQUESTS),
-        Expected::Dropped => ask
-            .patience(UNANSWERED_TIMEOUT)
-            .times(&host.netns, UNANSWERED_REQUESTS),
     }
 }
 

@@ -22,8 +22,6 @@ const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_millis(300);
 /// Time between changes; longer than the proxy's minimum sync period.
 const BETWEEN: Duration = Duration::from_millis(1200);
-/// Number of replaced endpoints, of three.
-const REPLACED: usize = 2;
 
 /// Replaces endpoints in the manifests while clients send requests to their Services.
 pub(super) fn run(stage: &mut Stage, manifests: &[Manifest], table: &mut Table) -> Result<()> {
@@ -38,7 +36,7 @@ pub(super) fn run(stage: &mut Stage, manifests: &[Manifest], table: &mut Table) 
     }
     let mut manifests = manifests.to_vec();
     let mut times = Vec::new();
-    for replaced in 0..REPLACED {
+    for replaced in 0..stage.length.replaced() {
         times.extend(replace(stage, &mut manifests, replaced)?);
     }
     thread::sleep(BETWEEN);
@@ -56,7 +54,7 @@ pub(super) fn run(stage: &mut Stage, manifests: &[Manifest], table: &mut Table) 
             .say("still there?")
             .context("a connection to the remaining endpoint")?;
     }
-    table.add(figure(
+    table.add(&figure(
         stage,
         "open connections",
         format!(
@@ -67,7 +65,7 @@ pub(super) fn run(stage: &mut Stage, manifests: &[Manifest], table: &mut Table) 
     times.sort_unstable();
     let ms = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1000.0);
     let (middle, last) = (ms(times.get(times.len() / 2)), ms(times.last()));
-    table.add(figure(
+    table.add(&figure(
         stage,
         "manifest to kernel",
         format!(
@@ -82,7 +80,7 @@ pub(super) fn run(stage: &mut Stage, manifests: &[Manifest], table: &mut Table) 
 ///
 /// With session affinity one endpoint is enough, because all clients share an address.
 fn judge(stage: &Stage, asked: &[Frontend], answers: Vec<Answers>, table: &mut Table) {
-    let fresh = stage.lab.backends[REPLACED..].iter().take(3);
+    let fresh = stage.lab.backends[stage.length.replaced()..].iter().take(3);
     let fresh: Vec<String> = fresh.map(|host| host.name.clone()).collect();
     let mut answers = answers.into_iter();
     for frontends in asked.chunk_by(Frontend::differs_by_address) {
@@ -93,7 +91,7 @@ fn judge(stage: &Stage, asked: &[Frontend], answers: Vec<Answers>, table: &mut T
             tally.add(frontend.address, answers, verdict);
         }
         let outcome = tally.outcome(String::new());
-        table.add(stage.row(frontends, "client, endpoints replaced", outcome));
+        table.add(&stage.row(frontends, "client, endpoints replaced", outcome));
     }
 }
 
@@ -149,7 +147,7 @@ fn replace(stage: &mut Stage, manifests: &mut [Manifest], number: usize) -> Resu
 
 /// Opens a connection to the remaining endpoint through each TCP frontend.
 fn open_connections(stage: &Stage, asked: &[Frontend]) -> Result<Vec<Conversation>> {
-    let remaining = &stage.lab.backends[REPLACED].name;
+    let remaining = &stage.lab.backends[stage.length.replaced()].name;
     let mut connections = Vec::new();
     for frontend in asked {
         if frontend.protocol != Protocol::Tcp || frontend.sticky {

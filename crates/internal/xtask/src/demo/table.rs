@@ -1,14 +1,21 @@
-//! Table of the results of the demo.
+//! Table of the results of the demo, printed row by row.
 
 use std::fmt;
 
 use testkit::traffic::Answers;
 
-/// Rows in order of their addition.
+/// Prints rows and counts them.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    rows: Vec<Row>,
+    rows: usize,
+    wrong: usize,
 }
+
+/// The heading of the table.
+struct Heading;
+
+/// Minimum widths of the columns for modes, Services, frontends and clients.
+const WIDTHS: [usize; 4] = [8, 9, 31, 31];
 
 /// Results of requests to one frontend, in one mode.
 #[derive(Debug)]
@@ -46,14 +53,24 @@ pub(super) struct Tally {
 }
 
 impl Table {
-    pub(super) fn add(&mut self, row: Row) {
-        self.rows.push(row);
+    /// Prints a row, and the heading before the first row.
+    pub(super) fn add(&mut self, row: &Row) {
+        if self.rows == 0 {
+            println!("{Heading}");
+        }
+        println!("{row}");
+        self.rows += 1;
+        self.wrong += usize::from(matches!(row.outcome, Outcome::Wrong(..)));
+    }
+
+    /// Returns the number of rows.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
     }
 
     /// Returns the number of rows with wrong results.
     pub(super) fn failures(&self) -> usize {
-        let is_wrong = |row: &&Row| matches!(row.outcome, Outcome::Wrong(..));
-        self.rows.iter().filter(is_wrong).count()
+        self.wrong
     }
 }
 
@@ -80,39 +97,34 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for Heading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = |cell: fn(&Row) -> &str| {
-            let cells = self.rows.iter().map(|row| cell(row).chars().count());
-            cells.max().unwrap_or(0)
-        };
-        let mode = width(|row| row.mode);
-        let service = width(|row| &row.service).max("service".len());
-        let (what, from) = (width(|row| &row.what), width(|row| &row.from));
-        writeln!(
+        let [mode, service, what, from] = WIDTHS;
+        write!(
             f,
             "{:<mode$}  {:<service$}  {:<what$}  {:<from$}  {:>8}  {:>6}  answers",
             "mode", "service", "frontend", "from", "requests", "failed"
+        )
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [mode, service, what, from] = WIDTHS;
+        write!(
+            f,
+            "{:<mode$}  {:<service$}  {:<what$}  {:<from$}  ",
+            self.mode, self.service, self.what, self.from
         )?;
-        for row in &self.rows {
-            write!(
-                f,
-                "{:<mode$}  {:<service$}  {:<what$}  {:<from$}  ",
-                row.mode, row.service, row.what, row.from
-            )?;
-            match &row.outcome {
-                Outcome::Right(answers, note) if answers.answered() == 0 => {
-                    writeln!(f, "{:>8}  {:>6}  {note}", answers.asked(), "")?;
-                }
-                Outcome::Right(answers, note) => writeln!(f, "{}{note}", counts(answers))?,
-                Outcome::Wrong(answers, words) => {
-                    writeln!(f, "{}  WRONG: {words}", counts(answers))?;
-                }
-                Outcome::Figure(words) => writeln!(f, "{:>8}  {:>6}  {words}", "", "")?,
-                Outcome::Absent => writeln!(f, "{:>8}  {:>6}", "-", "-")?,
+        match &self.outcome {
+            Outcome::Right(answers, note) if answers.answered() == 0 => {
+                write!(f, "{:>8}  {:>6}  {note}", answers.asked(), "")
             }
+            Outcome::Right(answers, note) => write!(f, "{}{note}", counts(answers)),
+            Outcome::Wrong(answers, words) => write!(f, "{}  WRONG: {words}", counts(answers)),
+            Outcome::Figure(words) => write!(f, "{:>8}  {:>6}  {words}", "", ""),
+            Outcome::Absent => write!(f, "{:>8}  {:>6}", "-", "-"),
         }
-        Ok(())
     }
 }
 
@@ -150,31 +162,31 @@ mod tests {
         let mut fine = Tally::default();
         fine.add("client", answers("a", 3), Ok(()));
         let mut table = Table::default();
-        for outcome in [
-            tally.outcome(String::new()),
-            fine.outcome(", as expected".to_owned()),
-            Tally::default().outcome("rejected".to_owned()),
-            Outcome::Absent,
-        ] {
-            table.add(Row {
-                mode: "nftables",
-                service: "web".to_owned(),
-                what: "cluster IP".to_owned(),
-                from: "client".to_owned(),
-                outcome,
-            });
-        }
-        assert_eq!(table.failures(), 1);
-        let text = table.to_string();
         let ends = [
-            "answers",
             "12       0  a 3, b 9  WRONG: pod: no answer from a",
             "3       0  a 3, as expected",
             "0          rejected",
             "-       -",
         ];
-        for (line, end) in text.lines().zip(ends) {
+        let outcomes = [
+            tally.outcome(String::new()),
+            fine.outcome(", as expected".to_owned()),
+            Tally::default().outcome("rejected".to_owned()),
+            Outcome::Absent,
+        ];
+        for (outcome, end) in outcomes.into_iter().zip(ends) {
+            let row = Row {
+                mode: "nftables",
+                service: "web".to_owned(),
+                what: "cluster IP".to_owned(),
+                from: "client".to_owned(),
+                outcome,
+            };
+            let line = row.to_string();
             assert!(line.ends_with(end), "{line:?} should end with {end:?}");
+            table.add(&row);
         }
+        assert!(Heading.to_string().ends_with("answers"));
+        assert_eq!((table.rows(), table.failures()), (4, 1));
     }
 }
