@@ -15,7 +15,7 @@ use crate::DecodeError;
 /// Maximum length of the value of an attribute, in bytes.
 pub const MAX_VALUE: usize = u16::MAX as usize - NLA_HEADER_SIZE;
 
-/// Appends an attribute.
+/// Appends an attribute of the type `kind`, which may include flags (`NLA_F_*`).
 pub fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
     let start = begin(out, kind);
     out.extend_from_slice(value);
@@ -116,6 +116,9 @@ impl<'a> Iterator for Attrs<'a> {
 }
 
 /// An attribute.
+///
+/// The methods that return a number require a value of exactly that size, and
+/// [`str`](Self::str) requires UTF-8. Otherwise they return a [`DecodeError`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Attr<'a> {
     /// Type without flags.
@@ -180,7 +183,7 @@ impl<'a> Attr<'a> {
         Attrs::new(self.value)
     }
 
-    /// Returns the error of a value that is no valid `expected`.
+    /// Creates the error of an attribute whose value is not a valid `expected`.
     pub fn error(&self, expected: &'static str) -> DecodeError {
         DecodeError::new(expected, self.kind, self.value.len())
     }

@@ -4,11 +4,12 @@ use std::{fmt, io};
 
 use thiserror::Error;
 
-/// An error of a netlink request.
+/// An error of a netlink socket.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The batch is larger than the send buffer of the socket; nothing was sent.
+    /// The send buffer of the socket cannot grow to the length of the batch; nothing was
+    /// sent.
     #[error("batch of {bytes} bytes exceeds the send buffer limit of {limit} bytes")]
     BatchTooLarge {
         /// Length of the batch, in bytes.
@@ -16,7 +17,7 @@ pub enum Error {
         /// Maximum length, in bytes.
         limit: usize,
     },
-    /// A message from the kernel is malformed.
+    /// A message from the kernel, or a batch to send, is malformed.
     #[error(transparent)]
     Decode(#[from] DecodeError),
     /// A system call failed.
@@ -30,15 +31,15 @@ pub enum Error {
     /// The kernel rejected the request.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// Replies were lost because the receive buffer was full (`ENOBUFS`).
-    ///
-    /// The request may or may not have been executed.
+    /// Replies were lost because the receive buffer was full (`ENOBUFS`); the request may
+    /// have been executed.
     #[error("receive buffer overrun: replies were lost")]
     Overrun,
     /// The kernel did not reply in time; the request may have been executed.
     #[error("the kernel did not reply in time")]
     Timeout,
-    /// A datagram is larger than the buffer that receives it.
+    /// A datagram is larger than the buffer that receives it; the request may have been
+    /// executed.
     #[error("datagram of {bytes} bytes exceeds the receive buffer of {limit} bytes")]
     Truncated {
         /// Length of the datagram, in bytes.
@@ -88,7 +89,9 @@ impl fmt::Display for KernelError {
     }
 }
 
-/// An error number; displays as the message of the C library in lower case.
+/// An error number of Linux.
+///
+/// Displays as the message of `strerror` with a lower-case first letter.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Errno(pub i32);
 
@@ -97,7 +100,7 @@ impl Errno {
     pub const PERM: Self = Self(1);
     /// `ENOENT`: no such object.
     pub const NOENT: Self = Self(2);
-    /// `ESRCH`: no such object, in families such as IPVS.
+    /// `ESRCH`: no such object. IPVS returns it for a missing service.
     pub const SRCH: Self = Self(3);
     /// `EINTR`: interrupted by a signal.
     pub const INTR: Self = Self(4);
@@ -150,9 +153,9 @@ impl fmt::Display for Errno {
 pub struct DecodeError {
     /// Expected content.
     pub expected: &'static str,
-    /// Type of the attribute or message.
+    /// Type of the attribute or message; 0 if unknown.
     pub kind: u16,
-    /// Length, in bytes.
+    /// Length of the malformed bytes.
     pub len: usize,
 }
 

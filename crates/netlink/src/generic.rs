@@ -49,11 +49,12 @@ pub fn split(payload: &[u8]) -> Result<(u8, Attrs<'_>), DecodeError> {
 impl Socket {
     /// Returns the ID of a generic netlink family, or `None` if the kernel lacks it.
     ///
-    /// The kernel may load the module of the family.
+    /// The kernel loads the module of the family if the module declares the family as an
+    /// alias.
     ///
     /// # Errors
     ///
-    /// The errors of [`request`](Self::request), except `ENOENT`.
+    /// The errors of [`request`](Self::request), except [`Error::Kernel`] with `ENOENT`.
     pub fn resolve_family(&mut self, name: &str) -> Result<Option<u16>, Error> {
         let mut payload = Vec::new();
         put_header(&mut payload, GET_FAMILY, 1);

@@ -16,7 +16,7 @@
 //!   groups, optionally without those that the program itself caused.
 //! - [`Error`]: errors, including the messages of extended ACKs.
 //!
-//! The crate is independent of netlink families and needs no C library.
+//! The crate needs neither libmnl nor libnl.
 //! It starts no threads or tasks, writes no logs, and needs no async runtime: [`attr`]
 //! and [`message`] work without a socket; [`Socket`] and [`Listener`] implement
 //! [`AsFd`](std::os::fd::AsFd).

@@ -12,7 +12,7 @@ use crate::{DecodeError, Errno};
 
 /// `NLM_F_REQUEST`: the message is a request.
 pub const REQUEST: u16 = netlink_packet_core::NLM_F_REQUEST;
-/// `NLM_F_ACK`: requests an acknowledgment of success, too.
+/// `NLM_F_ACK`: requests an acknowledgment also of success.
 pub const ACK: u16 = netlink_packet_core::NLM_F_ACK;
 /// `NLM_F_ECHO`: requests the notification of the change as a reply.
 pub const ECHO: u16 = netlink_packet_core::NLM_F_ECHO;
@@ -20,7 +20,7 @@ pub const ECHO: u16 = netlink_packet_core::NLM_F_ECHO;
 pub const DUMP: u16 = netlink_packet_core::NLM_F_DUMP;
 /// `NLM_F_REPLACE`: replaces an existing object.
 pub const REPLACE: u16 = netlink_packet_core::NLM_F_REPLACE;
-/// `NLM_F_EXCL`: fails if the object exists.
+/// `NLM_F_EXCL`: rejects the request if the object exists.
 pub const EXCL: u16 = netlink_packet_core::NLM_F_EXCL;
 /// `NLM_F_CREATE`: creates the object if it does not exist.
 pub const CREATE: u16 = netlink_packet_core::NLM_F_CREATE;

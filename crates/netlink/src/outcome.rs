@@ -19,15 +19,15 @@ pub enum Dump<T> {
 pub enum Outcome {
     /// The whole batch was applied.
     Committed,
-    /// Nothing was applied.
+    /// The kernel rejected at least one message and applied nothing.
     Rejected {
         /// Errors of the rejected messages, in the order of the messages.
         errors: Vec<KernelError>,
         /// Minimum number of further errors, which are not in `errors`.
         omitted: usize,
     },
-    /// Acknowledgments were lost or malformed: the batch was applied as a whole or
-    /// not at all.
+    /// Acknowledgments were lost or malformed. The batch was applied as a whole or not at
+    /// all.
     Unknown(Error),
 }
 

@@ -90,9 +90,11 @@ impl Socket {
 
     /// Sets the reply timeout. Default: 10 s.
     ///
+    /// The timeout applies to each datagram of a reply.
+    ///
     /// # Errors
     ///
-    /// [`Error::Io`] if `timeout` is zero.
+    /// [`Error::Io`] if the timeout is zero.
     pub fn set_timeout(&self, timeout: Duration) -> Result<(), Error> {
         sockopt::set_socket_timeout(self.as_fd(), sockopt::Timeout::Recv, Some(timeout))
             .map_err(failed("set the timeout of a netlink socket"))
@@ -129,14 +131,15 @@ impl Socket {
 
     /// Sends one request, and calls `each` for every message of the reply.
     ///
+    /// Blocks until the reply is complete or the timeout expires.
     /// `flags` are added to `NLM_F_REQUEST | NLM_F_ACK`.
     ///
     /// # Errors
     ///
     /// - [`Error::Kernel`]: the kernel rejected the request.
     /// - The first error of `each`; the reply is read to its end nevertheless.
-    /// - Any other [`Error`]: the reply was not received; the request may have been
-    ///   executed.
+    /// - Any other [`Error`]: the reply was not received or is malformed; the request may
+    ///   have been executed.
     pub fn request<E: From<Error>>(
         &mut self,
         ty: u16,
@@ -153,13 +156,13 @@ impl Socket {
     /// Each attempt starts with a new value of `start`.
     /// A dump that a change interrupts (`NLM_F_DUMP_INTR`) is repeated, up to `attempts`
     /// attempts in total, at least one.
-    /// Memory use is limited to one datagram.
+    /// The socket buffers only one datagram.
     ///
     /// # Errors
     ///
-    /// - [`Error::Kernel`]: the kernel rejected the request.
+    /// - [`Error::Kernel`]: the kernel rejected the request, or the dump failed.
     /// - The first error of `each`; the reply is read to its end nevertheless.
-    /// - Any other [`Error`]: the reply was not received.
+    /// - Any other [`Error`]: the reply was not received or is malformed.
     pub fn dump<T, E: From<Error>>(
         &mut self,
         ty: u16,
@@ -184,6 +187,8 @@ impl Socket {
     /// Sends an atomic batch in one datagram of any length, and reads the
     /// acknowledgments.
     ///
+    /// Without `CAP_NET_ADMIN` in the initial user namespace, the length is limited to
+    /// about twice `net.core.wmem_max`.
     /// An nfnetlink batch starts with `NFNL_MSG_BATCH_BEGIN` and ends with
     /// `NFNL_MSG_BATCH_END`. Sequence numbers must start at [`sequence`](Self::sequence).
     /// Only the last message before the end should have `NLM_F_ACK`: the kernel reports
@@ -191,7 +196,8 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// Nothing was sent.
+    /// After an error nothing was sent. Errors after sending are part of the
+    /// [`Outcome`].
     ///
     /// - [`Error::Decode`]: the batch is malformed, or no message has `NLM_F_ACK`.
     /// - [`Error::BatchTooLarge`]: the send buffer cannot grow to the length of the batch.
@@ -229,9 +235,12 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// - The errors of [`batch`](Self::batch): nothing was sent.
-    /// - [`Error::Overrun`], [`Error::Timeout`]: acknowledgments are missing; it is
-    ///   unknown which messages were applied.
+    /// - [`Error::BatchTooLarge`]: nothing was sent.
+    /// - [`Error::Overrun`], [`Error::Timeout`], [`Error::Truncated`]: acknowledgments
+    ///   are missing, or more than 1,024 messages were rejected. Messages may have been
+    ///   applied.
+    /// - [`Error::Decode`], [`Error::Io`]: the messages were not sent, or a reply could
+    ///   not be read. Messages may have been applied.
     pub fn request_many(&mut self, messages: &[u8]) -> Result<Vec<KernelError>, Error> {
         let mut acks = AckCollector::of_messages(SeqRange::of(messages)?);
         let failure = self.send_and_collect(messages, send_once, &mut acks)?;
@@ -372,7 +381,7 @@ impl Socket {
 
     /// Grows the send buffer if it is too small for `bytes`.
     ///
-    /// More than `net.core.wmem_max` requires `CAP_NET_ADMIN` in the initial user
+    /// More than twice `net.core.wmem_max` requires `CAP_NET_ADMIN` in the initial user
     /// namespace.
     fn reserve_send_buffer(&mut self, bytes: usize) -> Result<(), Error> {
         if bytes <= self.limit {

@@ -25,7 +25,8 @@ const MAX_DATAGRAMS: usize = 1 << 16;
 pub enum Event<'a> {
     /// A notification.
     Message(Message<'a>),
-    /// Notifications were lost because the receive buffer was full.
+    /// Notifications were lost: the receive buffer was full, or a datagram was malformed
+    /// or too large.
     ///
     /// All notifications before the overrun have been read, so a dump after this
     /// event misses no change.
@@ -85,7 +86,8 @@ impl Listener {
     ///
     /// The kernel drops the notifications, so they neither wake the listener nor fill
     /// its receive buffer.
-    /// Call before [`join`](Self::join). Port IDs after the first 2,047 have no effect.
+    /// Call before [`join`](Self::join). A second call replaces the port IDs.
+    /// Port IDs after the first 2,047 have no effect.
     ///
     /// # Errors
     ///
@@ -101,12 +103,12 @@ impl Listener {
 
     /// Sets the size of the receive buffer, in bytes.
     ///
-    /// More than `net.core.rmem_max` requires `CAP_NET_ADMIN` in the initial user
-    /// namespace.
+    /// Without `CAP_NET_ADMIN` in the initial user namespace, the size is silently
+    /// limited to twice `net.core.rmem_max`.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the kernel rejects the size.
+    /// [`Error::Io`] if the system call fails.
     pub fn set_recv_buffer_size(&self, bytes: usize) -> Result<(), Error> {
         // The kernel doubles the requested size, in a signed integer.
         let half = (bytes / 2).min(i32::MAX as usize / 2);
@@ -115,7 +117,7 @@ impl Listener {
             .map_err(failed("set the receive buffer size of a netlink socket"))
     }
 
-    /// Joins a multicast group.
+    /// Joins a multicast group by its number.
     ///
     /// # Errors
     ///
@@ -131,6 +133,8 @@ impl Listener {
     }
 
     /// Calls `each` for every event since the last call. Does not block.
+    ///
+    /// One call reads at most 65,536 datagrams.
     ///
     /// # Errors
     ///
