@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use crate::{Cause, Reason, Rejection};
 
-/// Default budget of [`isolate`]: rejected batches after which the search stops.
+/// Recommended budget of [`isolate`]: rejected batches after which the search stops.
 pub const MAX_REJECTED_BATCHES: usize = 64;
 
-/// Attempts without the edits that the kernel named, before a batch is split.
+/// Number of attempts after which a batch is split although the kernel names edits.
 const ROUNDS: usize = 8;
 
 /// A kernel that applies batches of edits atomically.
@@ -21,7 +21,7 @@ pub trait Atomic {
     ///
     /// # Errors
     ///
-    /// The kernel's state is unknown, or no part of the batch is to blame.
+    /// The state of the kernel is unknown, or no edit of the batch caused the error.
     fn attempt(&mut self, batch: &[usize]) -> Result<Attempt, Self::Error>;
 
     /// Returns the edits that depend on `rejected` edits.
@@ -29,9 +29,10 @@ pub trait Atomic {
     /// The result may include edits that are applied or rejected already.
     fn dependents(&self, rejected: &[usize]) -> Vec<usize>;
 
-    /// Returns the size of the first half of a part of two or more edits.
+    /// Returns the position at which a part of two or more edits is split.
     ///
-    /// A part for which the result is 0 is not split but rejected as a whole.
+    /// The position must be less than the length of the part. At 0 the part is not split:
+    /// it is sent again if the kernel named edits, and otherwise rejected as a whole.
     fn split(&self, part: &[usize]) -> usize {
         part.len() / 2
     }
@@ -44,9 +45,10 @@ pub enum Attempt {
     Applied,
     /// The batch was rejected.
     Rejected {
-        /// Edits that were applied nevertheless, in parts before the rejected one.
+        /// Edits that were applied before the rejection; empty if the kernel applies the
+        /// batch as a whole.
         applied: Vec<usize>,
-        /// Edits that the kernel named; empty if it names none.
+        /// Edits that the kernel named as rejected, with the reasons.
         named: Vec<(usize, Reason)>,
         /// Reason of the rejection.
         reason: Reason,
@@ -57,11 +59,12 @@ pub enum Attempt {
 ///
 /// Each rejected batch is sent again without the edits that the kernel named
 /// and without their [dependents](Atomic::dependents).
-/// The batch is split if the kernel names no edit, or has named further edits
-/// in eight attempts: `bad` edits among `n` cost about `bad * log2(n)` attempts.
+/// The batch is split if the kernel names no edit, or still names edits in the eighth
+/// attempt: `bad` edits among `n` cost about `bad * log2(n)` attempts.
 ///
-/// Each rejected batch decrements `budget`, which calls may share.
-/// At 0, a rejected part is rejected as a whole with [`Cause::Untested`].
+/// Each rejected batch decrements `budget`, which several calls may share.
+/// At 0, the edits of a rejected part that the kernel does not name are rejected with
+/// [`Cause::Untested`].
 ///
 /// # Errors
 ///

@@ -11,8 +11,8 @@ use crate::{Edit, Keyed, Pending};
 /// The objects that each owner wants; their sum is the desired state.
 ///
 /// Several owners may claim the same key.
-/// The least owner, by the order of `O`, holds a contested key, regardless of the
-/// order of the claims. The next owner holds the key after the holder releases it.
+/// The least owner, by the order of `O`, holds the key, regardless of the order of the
+/// claims. After the holder releases the key, the next owner holds it.
 #[derive(Clone, Debug)]
 pub struct Ledger<O, T> {
     fragments: Slab<Fragment<O>>,
@@ -68,7 +68,8 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
 
     /// Returns the desired state: the object of the holder of each key.
     ///
-    /// The order is a function of the history of the ledger.
+    /// The order is unspecified, but equal histories of the ledger result in equal
+    /// orders.
     pub fn objects(&self) -> impl Iterator<Item = &T> + Clone {
         self.slots.iter().map(|slot| slot.claims.holder())
     }
@@ -140,7 +141,7 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
     ///
     /// The resulting edits of the desired state are added to `pending`.
     /// Only the first of several objects with equal keys counts.
-    /// Replacing by no objects removes the owner.
+    /// Without objects, the owner is removed.
     ///
     /// Returns whether another owner claims a key of the owner's former or new objects.
     pub fn replace(

@@ -10,7 +10,7 @@
 //! - [`Edit`]: a change of the object under one key; [`diff`] returns the edits
 //!   between two states.
 //! - [`Ledger`]: the objects that each owner wants; replacing the objects of one
-//!   owner returns the edits of the sum, also for contested keys.
+//!   owner produces the edits of the sum, also for keys that several owners claim.
 //! - [`Pending`]: edits of the next commit, merged per key.
 //! - [`Target`]: a state that can be dumped and edited, such as a kernel table.
 //! - [`Reconciler`]: makes a target equal to the desired state; after an error it

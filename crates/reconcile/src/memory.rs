@@ -108,9 +108,9 @@ impl<T: Keyed> Memory<T> {
         self.commits
     }
 
-    /// Makes one commit fail after `applied` of its edits.
+    /// Makes one commit fail after the first `applied` of its edits.
     ///
-    /// After several calls, the next commit takes the value of the last call.
+    /// Each call adds a failure. The next commit uses the most recently added one.
     pub fn fail_after(&mut self, applied: usize) {
         self.failures.push(applied);
     }
@@ -120,8 +120,8 @@ impl<T: Keyed> Memory<T> {
         self.atomicity = atomicity;
     }
 
-    /// Rejects all edits of objects with the key of `object`, with an error number,
-    /// until a call of [`accept`](Self::accept).
+    /// Rejects all edits of objects with the key of `object`, with the error number
+    /// `errno`, until a call of [`accept`](Self::accept).
     ///
     /// `EEXIST` (17) and `ENOENT` (2) count as [`Cause::Conflict`].
     pub fn reject(&mut self, object: T, errno: i32) {
@@ -155,7 +155,10 @@ impl<T: Keyed> Memory<T> {
     ///
     /// # Errors
     ///
-    /// [`MemoryError::AlreadyExists`] and [`MemoryError::NotFound`].
+    /// - [`MemoryError::AlreadyExists`]: an object with the key of the added object
+    ///   exists.
+    /// - [`MemoryError::NotFound`]: the object to change or remove is missing or differs
+    ///   from the edit.
     pub fn edit_externally(&mut self, edit: Edit<T>) -> Result<(), MemoryError> {
         self.apply(&edit)
     }

@@ -5,8 +5,8 @@ use crate::{Edit, Keyed};
 
 /// Edits of the next commit, at most one per key.
 ///
-/// A later edit of a key is merged into the earlier one; an addition and a
-/// removal cancel each other.
+/// A later edit of a key is merged into the earlier one. Edits without an
+/// overall effect cancel each other, such as an addition followed by a removal.
 /// Edits keep the order in which their keys were first edited, so equal histories
 /// result in equal commits.
 #[derive(Clone, Debug)]

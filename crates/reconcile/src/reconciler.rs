@@ -19,10 +19,12 @@ const MAX_RETRIES_TOGETHER: usize = 16;
 ///
 /// An edit that the target rejects is isolated: its object stays unchanged, and all
 /// other edits count as committed.
-/// The object is retried with a backoff from one second to five minutes, and at once
-/// after a change of the object or a call of [`retry`](Self::retry).
+/// The edit is retried with a delay that doubles from one second to five minutes. Retry
+/// times are rounded up to multiples of the delay.
+/// After a change of the object or a call of [`retry`](Self::retry), the next
+/// reconciliation sends the edit again.
 ///
-/// Times are measured from any fixed point and must not decrease.
+/// Times are durations since any fixed point, and must not decrease.
 #[derive(Clone, Debug)]
 pub struct Reconciler<K: Target> {
     target: K,
@@ -45,7 +47,8 @@ pub struct Outcome {
     pub took_over: bool,
     /// Whether the target's state differed from the known state.
     ///
-    /// The state is unknown then, and another reconciliation is due at once.
+    /// The state is unknown then, and the caller should plan and commit again at once.
+    /// [`Reconciler::reconcile`] does that itself.
     pub is_stale: bool,
 }
 
@@ -103,12 +106,12 @@ impl<K: Target> Reconciler<K> {
 
     /// Returns whether the target's state is known and no edits are pending.
     ///
-    /// Rejected objects do not count.
+    /// Retries of rejected objects do not count as pending.
     pub fn is_settled(&self) -> bool {
         self.pending.as_ref().is_some_and(Pending::is_empty)
     }
 
-    /// Returns the edits of the next reconciliation, to which the caller adds.
+    /// Returns the edits of the next reconciliation, for the caller to add to.
     ///
     /// `None` while the target's state is unknown: the next reconciliation computes
     /// the edits from a dump.
@@ -144,6 +147,8 @@ impl<K: Target> Reconciler<K> {
     }
 
     /// Makes the retry of the rejected object with the key of `object` due at once.
+    ///
+    /// Has no effect if no such object is rejected.
     pub fn retry(&mut self, object: &K::Object) {
         self.rejected.request(object);
     }
@@ -151,8 +156,8 @@ impl<K: Target> Reconciler<K> {
     /// Declares the target's state unknown, and forgets the rejection of the object
     /// with the key of `object`.
     ///
-    /// The next reconciliation sends the object again. For objects that all others
-    /// depend on.
+    /// The next reconciliation dumps the target and sends the object again. Use this for
+    /// an object on which all others depend.
     pub fn forget_rejected(&mut self, object: &K::Object) {
         self.rejected.remove(object);
         self.forget();
@@ -180,8 +185,9 @@ impl<K: Target> Reconciler<K> {
 
     /// Makes the target equal to the `desired` state, except for rejected objects.
     ///
-    /// `desired` is read only if the target's state is unknown; otherwise the pending
-    /// edits must lead to the `desired` state.
+    /// `desired` is read only if the target is dumped, as in [`plan`](Self::plan);
+    /// otherwise the pending edits must lead to the `desired` state.
+    /// A stale commit is followed by a second plan and commit.
     ///
     /// # Errors
     ///
@@ -203,9 +209,10 @@ impl<K: Target> Reconciler<K> {
 
     /// Returns the edits from the target's state to the `desired` state.
     ///
-    /// `desired` is read only if the target's state is unknown.
+    /// The target is dumped, and `desired` is read, only if the target's state is unknown
+    /// or the retry of a [`Cause::Conflict`] is due.
     /// The plan omits rejected objects whose retry is not due.
-    /// The target's state is unknown until [`commit`](Self::commit) applied the plan.
+    /// The target's state is unknown until [`commit`](Self::commit) has applied the plan.
     ///
     /// # Errors
     ///

@@ -15,17 +15,17 @@ const MAX_DELAY: Duration = Duration::from_secs(5 * 60);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Rejected<T> {
-    /// The object of the edit, with its new state unless the edit removes it.
+    /// Object after the edit, or the object to remove.
     pub object: T,
     /// Whether the edit removes the object.
     pub is_removal: bool,
-    /// Object in the kernel under the same key.
+    /// Object in the kernel under the same key; `None` if there is none.
     pub installed: Option<T>,
-    /// Reason of the last rejection.
+    /// Reason of the last rejection that was not [`Cause::Untested`], if there was one.
     pub reason: Reason,
-    /// Number of rejections.
+    /// Number of rejections of the same edit, except those with [`Cause::Untested`].
     pub attempts: u32,
-    /// Time of the next retry.
+    /// Earliest time of the next retry.
     pub retry_at: Duration,
     /// Whether [`take_new`](RejectedObjects::take_new) has not returned the object yet.
     is_new: bool,

@@ -28,13 +28,12 @@ pub struct Reason {
 pub enum Cause {
     /// The kernel rejected the object.
     Rejected,
-    /// The state of the kernel differs from the state before the edit.
-    ///
-    /// The object exists already, or no longer exists.
+    /// The state of the kernel differs from the state before the edit: the object exists
+    /// already, or no longer exists.
     Conflict,
     /// The object depends on a rejected object.
     Dependent,
-    /// The object was not tried on its own, because too many batches were rejected.
+    /// The edit was not sent on its own, because too many batches were rejected.
     Untested,
 }
 
@@ -48,7 +47,7 @@ impl Reason {
         }
     }
 
-    /// Returns the same reason with another cause.
+    /// Returns a copy of the reason with another cause.
     #[must_use]
     pub fn with_cause(&self, cause: Cause) -> Self {
         Self {

@@ -10,6 +10,10 @@ pub trait Target {
     type Error;
 
     /// Returns all objects.
+    ///
+    /// # Errors
+    ///
+    /// The objects could not be read.
     fn dump(&mut self) -> Result<Vec<Self::Object>, Self::Error>;
 
     /// Applies edits, and returns the rejected ones.
@@ -18,7 +22,7 @@ pub trait Target {
     ///
     /// # Errors
     ///
-    /// After an error it is unknown which edits are applied.
+    /// Any subset of the edits may have been applied.
     fn commit(&mut self, edits: &[Edit<Self::Object>]) -> Result<Vec<Rejection>, Self::Error>;
 
     /// Returns whether the last commit replaced a state that another program created.
