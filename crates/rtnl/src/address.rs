@@ -21,7 +21,7 @@ pub struct Address {
     pub net: IpNet,
     /// Address of the peer on a point-to-point link.
     pub peer: Option<IpAddr>,
-    /// Scope; the kernel determines the scope of IPv6 addresses.
+    /// Scope; the kernel derives the scope of an IPv6 address and ignores this field.
     pub scope: Scope,
     /// Flags.
     pub flags: AddressFlags,
@@ -189,7 +189,7 @@ bitflags! {
         const DAD_FAILED = 0x8;
         /// Home address (Mobile IPv6).
         const HOME_ADDRESS = 0x10;
-        /// Deprecated: not used for new connections.
+        /// Deprecated: not chosen as the source address of new connections.
         const DEPRECATED = 0x20;
         /// Duplicate address detection is in progress.
         const TENTATIVE = 0x40;
@@ -203,7 +203,7 @@ bitflags! {
         const AUTO_JOIN = 0x400;
         /// Stable privacy address (RFC 7217).
         const STABLE_PRIVACY = 0x800;
-        /// Unknown flags are kept.
+        /// Unknown flags are preserved.
         const _ = !0;
     }
 }

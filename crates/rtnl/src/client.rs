@@ -24,6 +24,7 @@ const ATTEMPTS: usize = 10;
 /// A client of rtnetlink in one network namespace.
 ///
 /// The client stays in the network namespace in which it was opened.
+/// All methods block until the kernel replies, at most 10 s for each datagram.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
@@ -35,7 +36,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the kernel has no memory for the socket.
+    /// [`Error::Io`] if the socket cannot be opened.
     pub fn open() -> Result<Self, Error> {
         let mut socket = Socket::open(Protocol::Route)?;
         // Kernels without this option ignore filters; the client filters, too.
@@ -50,11 +51,13 @@ impl Client {
     ///
     /// Links are dumped before addresses. The result may be inconsistent if other
     /// programs change both meanwhile.
+    /// An interrupted dump is repeated, up to ten attempts in total.
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`] if links or addresses changed during every attempt; any
-    /// error of a request except [`Error::Refused`].
+    /// - [`Error::Interrupted`]: links or addresses changed during every attempt.
+    /// - [`Error::Kernel`]: the kernel rejected a request.
+    /// - Any other [`Error`] except [`Error::Refused`]: a reply was lost or malformed.
     pub fn dump(&mut self) -> Result<Addresses, Error> {
         let links = self.list(&Request::Links, "links", |answer| match answer {
             Reply::Link(link) => Some(link),
@@ -110,18 +113,23 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The kernel rejected the request, or the reply was lost or malformed.
+    /// [`Error::Kernel`] if the kernel rejected the request; any other [`Error`] except
+    /// [`Error::Refused`] if the reply was lost or malformed.
     pub fn link(&mut self, name: &Name) -> Result<Option<Link>, Error> {
         self.request(&Request::Link(*name), name)
     }
 
-    /// Executes commands, each independently of the others, 128 per system call.
+    /// Executes commands in their order, 128 per system call, and continues after a
+    /// rejected one, like `ip -force -batch`.
+    ///
+    /// Requires `CAP_NET_ADMIN`.
     ///
     /// # Errors
     ///
     /// - [`Error::Refused`]: the kernel rejected the listed commands; all others were
     ///   executed.
-    /// - Any other [`Error`]: it is unknown which commands were executed.
+    /// - Any other [`Error`], such as [`Error::Denied`]: it is unknown which commands
+    ///   were executed.
     pub fn commit(&mut self, commands: &Commands) -> Result<(), Error> {
         let mut round = Round::default();
         for command in commands.as_slice() {

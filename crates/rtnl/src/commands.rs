@@ -9,9 +9,9 @@ use vipline_reconcile::Edit;
 use crate::wire::{self, IndexedAddress};
 use crate::{Address, AddressFlags, Link, Name, Object};
 
-/// A change that is one message.
+/// A change that is sent as one message.
 ///
-/// Displays as a line of input of `ip -batch`.
+/// Displays as a line of input of `ip -batch`, without a newline.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Command {
     /// `link add`: creates a link, which must not exist.
@@ -34,7 +34,7 @@ impl Command {
         }
     }
 
-    /// Returns whether the message contains the index of the link.
+    /// Returns whether [`encode`](Self::encode) needs the index of the link.
     pub fn needs_index(&self) -> bool {
         matches!(self, Self::AddAddress(_) | Self::RemoveAddress(_))
     }
@@ -49,7 +49,7 @@ impl Command {
         }
     }
 
-    /// Returns the flags of the message in addition to those of every request.
+    /// Returns the flags of the message in addition to `NLM_F_REQUEST` and `NLM_F_ACK`.
     pub fn flags(&self) -> u16 {
         match self {
             Self::AddLink(_) | Self::AddAddress(_) => CREATE | EXCL,
@@ -90,7 +90,7 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// Returns the commands of edits.
+    /// Returns the commands that apply the edits.
     ///
     /// The order is: create links, delete addresses, add addresses, delete links. Within
     /// each group, edits keep their order, except that secondary addresses are deleted

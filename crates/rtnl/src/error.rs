@@ -23,7 +23,7 @@ pub enum Error {
         /// Kind of the dumped objects: `links` or `addresses`.
         what: &'static str,
     },
-    /// A system call failed.
+    /// A system call failed, or a reply was too large.
     #[error("{operation}")]
     Io {
         /// Failed operation.
@@ -31,15 +31,16 @@ pub enum Error {
         /// Error of the system call.
         source: io::Error,
     },
-    /// The kernel rejected a request for links or addresses.
+    /// The kernel rejected a request for links or addresses, other than a command.
     #[error("list {object}: {error}")]
     Kernel {
-        /// Requested object.
+        /// Requested objects: `links`, `addresses`, or a link.
         object: Box<str>,
         /// Error of the kernel.
         error: KernelError,
     },
-    /// Replies were lost because the receive buffer was full (`ENOBUFS`).
+    /// Replies were lost because the receive buffer was full (`ENOBUFS`); commands may
+    /// have been executed.
     #[error("receive buffer overrun: replies were lost")]
     Overrun,
     /// The kernel rejected some commands; all others were executed.
@@ -48,7 +49,7 @@ pub enum Error {
         /// Rejected commands, in the order of the commands, never empty.
         refused: Vec<Refused>,
     },
-    /// The kernel did not reply in time.
+    /// The kernel did not reply within 10 s; commands may have been executed.
     #[error("the kernel did not reply in time")]
     Timeout,
 }
@@ -132,7 +133,7 @@ impl From<vipline_netlink::Error> for Error {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Refused {
-    /// Command.
+    /// The command.
     pub command: Command,
     /// Error number.
     pub errno: Errno,
@@ -141,7 +142,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// Creates a rejected command.
+    /// Creates a rejected command from the kernel's error.
     pub fn new(command: Command, error: KernelError) -> Self {
         Self {
             command,

@@ -1,11 +1,11 @@
 //! Dummy links and addresses over rtnetlink.
 //!
-//! A host accepts packets to the addresses of a dummy link, although no network is
-//! attached to the link.
+//! A dummy link drops all packets that are sent through it, but the host accepts packets
+//! to its addresses.
 //! This crate creates and deletes dummy links, and dumps and changes the addresses of
 //! any link, without running `ip`.
 //!
-//! - [`Link`] and [`Address`]: values; a [`Name`] is validated.
+//! - [`Link`] and [`Address`]: plain values, identified by the [`Name`] of the interface.
 //! - [`Object`]: a link or an address as a keyed object; [`Addresses`]: all objects.
 //! - [`Commands`]: edits in an order that the kernel accepts; displays as input of
 //!   `ip -batch`.
@@ -38,7 +38,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Changes require `CAP_NET_ADMIN`; dumps require no capability.
+//! Changes require `CAP_NET_ADMIN` in the user namespace of the network namespace; dumps
+//! require no capability.
 #![forbid(unsafe_code)]
 
 mod name;

@@ -168,7 +168,7 @@ bitflags! {
         /// The link uses no ARP.
         #[doc(alias = "IFF_NOARP")]
         const NO_ARP = 0x80;
-        /// Unknown flags are kept.
+        /// Unknown flags are preserved.
         const _ = !0;
     }
 }

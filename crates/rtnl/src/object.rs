@@ -101,7 +101,7 @@ impl Addresses {
         self.addresses.values().flat_map(BTreeMap::values)
     }
 
-    /// Returns the addresses of a link.
+    /// Returns the addresses of the link with this name.
     pub fn of(&self, name: &Name) -> impl Iterator<Item = &Address> {
         let on = self.addresses.get(name);
         on.into_iter().flat_map(BTreeMap::values)

@@ -42,7 +42,7 @@ const V4: u8 = 2;
 /// `AF_INET6`.
 const V6: u8 = 10;
 
-/// A request to the kernel.
+/// A request for links or addresses.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Request {
     /// Dumps all links.
@@ -95,11 +95,14 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// Decodes the payload of a message. Unknown attributes are ignored.
+    /// Decodes the payload of a message with the type `ty`. Unknown attributes are
+    /// ignored.
+    ///
+    /// Notifications of deletions decode to the same variants: `ty` distinguishes them.
     ///
     /// # Errors
     ///
-    /// An attribute is missing or malformed.
+    /// The header is too short, or an attribute is missing or malformed.
     pub fn decode(ty: u16, payload: &[u8]) -> Result<Self, DecodeError> {
         match (ty, payload.first()) {
             (NEW_LINK | DELETE_LINK, _) => Link::decode(payload).map(Self::Link),
@@ -117,9 +120,9 @@ impl Reply {
 pub struct IndexedAddress {
     /// Index of the link.
     pub index: u32,
-    /// Address with prefix length.
+    /// Address with prefix length, as in [`Address::net`].
     pub net: IpNet,
-    /// Address of the peer.
+    /// Address of the peer on a point-to-point link.
     pub peer: Option<IpAddr>,
     /// Scope.
     pub scope: Scope,
