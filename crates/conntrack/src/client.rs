@@ -32,13 +32,17 @@ pub struct Deleted {
 /// Result of a flush.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Flushed {
-    /// The client dumped and deleted the flows, because the kernel lacks the filter.
+    /// The client dumped and deleted the flows, because the kernel cannot apply the
+    /// filter.
     Individually(Deleted),
     /// The kernel flushed the flows; it does not report their number.
     ByKernel,
 }
 
 /// A client of ctnetlink in one network namespace.
+///
+/// The client stays in the network namespace in which it was opened.
+/// All methods block until the kernel replies, at most 10 s for each datagram.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
@@ -52,8 +56,10 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// - [`Error::Unsupported`]: the kernel has no ctnetlink, or its module is not loaded.
+    /// - [`Error::Unsupported`]: the kernel has no ctnetlink, or its module is not
+    ///   loaded.
     /// - [`Error::Denied`]: `CAP_NET_ADMIN` is missing.
+    /// - Any other [`Error`]: the socket cannot be opened, or its first request failed.
     pub fn open() -> Result<Self, Error> {
         let mut client = Self {
             socket: Socket::open(Protocol::Netfilter)?,
@@ -72,21 +78,24 @@ impl Client {
         }
     }
 
-    /// Calls `each` for every flow that matches the filter.
+    /// Calls `each` for every flow that matches the filter, like `conntrack -L`.
     ///
-    /// Memory use is limited to one datagram.
+    /// The client buffers only one datagram, and does not repeat an interrupted dump.
     /// The dump may include or omit flows that are created or deleted meanwhile. If the
     /// kernel resizes its hash table meanwhile, the dump may omit or repeat flows;
     /// current kernels do not report that.
     ///
     /// # Errors
     ///
-    /// The kernel rejected the dump, or the reply was lost or malformed.
+    /// [`Error::Kernel`] if the kernel rejected the dump; any other [`Error`] if the
+    /// reply was lost or malformed. `each` may have been called before the error.
     pub fn dump(&mut self, filter: &Filter, mut each: impl FnMut(Flow)) -> Result<Dump<()>, Error> {
         self.list_flows(filter, 1, || (), |(), flow| each(flow))
     }
 
     /// Returns all flows that match the filter.
+    ///
+    /// An interrupted dump is repeated, up to three attempts in total.
     ///
     /// # Errors
     ///
@@ -99,7 +108,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The kernel rejected the request, or the reply was lost or malformed.
+    /// [`Error::Kernel`] if the kernel rejected the request; any other [`Error`] if the
+    /// reply was lost or malformed.
     pub fn flow(&mut self, key: &Key) -> Result<Option<Flow>, Error> {
         let mut found = None;
         let result = self.request(&Request::Flow(key), "find", key, |payload| {
@@ -118,8 +128,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The kernel rejected the request ([`Error::is_busy`] if a flowtable offloads the
-    /// flow), or the reply was lost or malformed.
+    /// [`Error::Kernel`] if the kernel rejected the request, with
+    /// [`is_busy`](Error::is_busy) if a flowtable offloads the flow. Any other [`Error`]
+    /// if the reply was lost or malformed.
     pub fn delete(&mut self, key: &Key) -> Result<bool, Error> {
         match self.request(&Request::Delete(key), "delete", key, |_| Ok(())) {
             Err(error) if error.is_not_found() => Ok(false),
@@ -131,8 +142,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// - [`Error::Refused`]: the kernel rejected some deletions, which are counted; all
-    ///   other flows are deleted.
+    /// - [`Error::Refused`]: the kernel rejected some deletions; all other flows are
+    ///   deleted. A flow that does not exist is not an error.
     /// - Any other [`Error`]: it is unknown which flows are deleted.
     pub fn delete_all(&mut self, keys: impl IntoIterator<Item = Key>) -> Result<Deleted, Error> {
         let changes = keys.into_iter();
@@ -142,8 +153,9 @@ impl Client {
 
     /// Deletes all flows that match the filter, including flows of other programs.
     ///
-    /// The kernel flushes the flows if it can apply the filter: since Linux 6.11 by
-    /// family, protocol, IPv4 addresses, TCP and UDP ports, and mark.
+    /// The kernel flushes the flows if it can apply the filter. Every kernel flushes all
+    /// flows. Linux 6.11 and later also apply family, protocol, IPv4 addresses, TCP and
+    /// UDP ports, and mark; a protocol requires a family or an address.
     /// Otherwise the client dumps the flows and deletes each; flows that are created
     /// meanwhile may remain.
     ///
@@ -174,10 +186,10 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The kernel rejected the request: [`Error::is_not_found`] if the flow does not
-    /// exist, `EPERM` for a timeout if
-    /// [`FIXED_TIMEOUT`](crate::Status::FIXED_TIMEOUT) is set. Or the reply was lost or
-    /// malformed.
+    /// [`Error::Kernel`] if the kernel rejected the request, with
+    /// [`is_not_found`](Error::is_not_found) if the flow does not exist, or `EPERM` for a
+    /// timeout if [`FIXED_TIMEOUT`](crate::Status::FIXED_TIMEOUT) is set. Any other
+    /// [`Error`] if the reply was lost or malformed.
     pub fn update(&mut self, key: &Key, update: Update) -> Result<(), Error> {
         let request = Request::Update(key, update);
         self.request(&request, "update", key, |_| Ok(()))
@@ -185,11 +197,13 @@ impl Client {
 
     /// Applies the same update to several flows, 128 per system call.
     ///
-    /// Returns the number of updated flows. The kernel ignores IDs.
+    /// Returns the number of updated flows, without flows that do not exist. The kernel
+    /// ignores IDs.
     ///
     /// # Errors
     ///
-    /// The errors of [`delete_all`](Self::delete_all).
+    /// - [`Error::Refused`]: the kernel rejected some updates; all others are applied.
+    /// - Any other [`Error`]: it is unknown which flows are updated.
     pub fn update_all(
         &mut self,
         keys: impl IntoIterator<Item = Key>,
@@ -208,12 +222,13 @@ impl Client {
     /// Creates a flow, which must have a timeout.
     ///
     /// With [`SRC_NAT`](crate::Status::SRC_NAT) or [`DST_NAT`](crate::Status::DST_NAT)
-    /// the kernel translates addresses to those of the reply tuple.
+    /// the kernel translates addresses and ports to those of the reply tuple.
     ///
     /// # Errors
     ///
-    /// The kernel rejected the request ([`Error::is_already_exists`] if a flow with the
-    /// same tuples exists), or the reply was lost or malformed.
+    /// [`Error::Kernel`] if the kernel rejected the request, with
+    /// [`is_already_exists`](Error::is_already_exists) if a flow with one of the tuples
+    /// exists. Any other [`Error`] if the reply was lost or malformed.
     pub fn create(&mut self, flow: &Flow) -> Result<(), Error> {
         self.request(&Request::Create(flow), "create", &flow.key(), |_| Ok(()))
     }
@@ -222,8 +237,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// - [`Error::Refused`]: the kernel rejected some flows, which are counted; all
-    ///   others are created.
+    /// - [`Error::Refused`]: the kernel rejected some flows; all others are created.
     /// - Any other [`Error`]: it is unknown which flows are created.
     pub fn create_all(&mut self, flows: impl IntoIterator<Item = Flow>) -> Result<usize, Error> {
         let flows = flows.into_iter();
@@ -231,11 +245,12 @@ impl Client {
         outcome.into_deleted().map(|created| created.deleted)
     }
 
-    /// Returns the statistics of each CPU.
+    /// Returns the statistics of each CPU, like `conntrack -S`.
     ///
     /// # Errors
     ///
-    /// The kernel rejected the request, or the reply was lost or malformed.
+    /// [`Error::Kernel`] if the kernel rejected the request; any other [`Error`] if the
+    /// reply was lost or malformed.
     pub fn statistics(&mut self) -> Result<Vec<CpuStatistics>, Error> {
         let (Dump::Complete(all) | Dump::Interrupted(all)) = self.list(
             &Request::Statistics,
@@ -249,11 +264,12 @@ impl Client {
         Ok(all)
     }
 
-    /// Returns the number of entries in the conntrack table.
+    /// Returns the number of entries in the conntrack table and its maximum size.
     ///
     /// # Errors
     ///
-    /// The kernel rejected the request, or the reply was lost or malformed.
+    /// [`Error::Kernel`] if the kernel rejected the request; any other [`Error`] if the
+    /// reply was lost or malformed.
     pub fn usage(&mut self) -> Result<Usage, Error> {
         let mut found = None;
         self.request(&Request::Usage, "list", &"usage", |payload| {
@@ -263,11 +279,14 @@ impl Client {
         found.ok_or(Error::Timeout)
     }
 
-    /// Returns all expectations.
+    /// Returns all expectations, like `conntrack -L expect`.
+    ///
+    /// An interrupted dump is repeated, up to three attempts in total.
     ///
     /// # Errors
     ///
-    /// The kernel rejected the request, or the reply was lost or malformed.
+    /// [`Error::Kernel`] if the kernel rejected the request; any other [`Error`] if the
+    /// reply was lost or malformed.
     pub fn expectations(&mut self) -> Result<Dump<Vec<Expectation>>, Error> {
         self.list(
             &Request::Expectations,
@@ -286,6 +305,8 @@ impl Client {
     }
 
     /// Returns the netlink port ID of the client.
+    ///
+    /// [`Events::open`](crate::Events::open) accepts port IDs whose changes to ignore.
     pub fn port_id(&self) -> u32 {
         self.socket.port_id()
     }

@@ -14,7 +14,8 @@ pub enum Error {
     /// A message from the kernel is malformed.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// `CAP_NET_ADMIN` is missing.
+    /// `CAP_NET_ADMIN` is missing; only [`Client::open`](crate::Client::open) returns
+    /// this error.
     #[error("operation not permitted: CAP_NET_ADMIN is missing")]
     Denied,
     /// A system call failed.
@@ -25,7 +26,7 @@ pub enum Error {
         /// Error of the system call.
         source: io::Error,
     },
-    /// The kernel rejected a request.
+    /// The kernel rejected a request for one object, or a dump.
     #[error("{operation} {object}: {errno}")]
     Kernel {
         /// Rejected operation, such as `list`.
@@ -35,7 +36,8 @@ pub enum Error {
         /// Error number.
         errno: Errno,
     },
-    /// Replies were lost because the receive buffer was full (`ENOBUFS`).
+    /// Replies were lost because the receive buffer was full (`ENOBUFS`); changes may
+    /// have been applied.
     #[error("receive buffer overrun: replies were lost")]
     Overrun,
     /// The kernel rejected some of several changes; all others were applied.
@@ -50,10 +52,10 @@ pub enum Error {
         /// Number of applied changes.
         done: usize,
     },
-    /// The kernel did not reply in time.
+    /// The kernel did not reply within 10 s; changes may have been applied.
     #[error("the kernel did not reply in time")]
     Timeout,
-    /// The kernel has no ctnetlink.
+    /// The kernel has no ctnetlink, or its module is not loaded.
     #[error("ctnetlink is not available: load the kernel module {module}")]
     Unsupported {
         /// Missing kernel module.
@@ -62,19 +64,20 @@ pub enum Error {
 }
 
 impl Error {
-    /// Maximum number of rejected changes in [`Error::Refused`]; further ones are counted.
+    /// Maximum number of rejected changes in [`Error::Refused`]; further ones are
+    /// counted.
     pub const MAX_REPORTED_ERRORS: usize = 8;
 
     /// Returns whether the flow does not exist (`ENOENT`).
     ///
-    /// For several changes, whether that is true of all reported ones.
+    /// For several changes, all reported errors must be `ENOENT`.
     pub fn is_not_found(&self) -> bool {
         self.is_only(Errno::NOENT)
     }
 
-    /// Returns whether a flow with the same tuples exists already (`EEXIST`).
+    /// Returns whether a flow with one of the tuples exists already (`EEXIST`).
     ///
-    /// For several changes, whether that is true of all reported ones.
+    /// For several changes, all reported errors must be `EEXIST`.
     pub fn is_already_exists(&self) -> bool {
         self.is_only(Errno::EXIST)
     }
@@ -82,7 +85,7 @@ impl Error {
     /// Returns whether the flow is offloaded to a flowtable or cannot be changed as
     /// requested (`EBUSY`).
     ///
-    /// For several changes, whether that is true of all reported ones.
+    /// For several changes, all reported errors must be `EBUSY`.
     pub fn is_busy(&self) -> bool {
         self.is_only(Errno::BUSY)
     }

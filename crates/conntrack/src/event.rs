@@ -39,7 +39,8 @@ pub enum Event {
     Update(Box<Flow>),
     /// The flow was destroyed.
     Destroy(Box<Flow>),
-    /// Events were lost because the receive buffer was full.
+    /// Events were lost: the receive buffer was full, or a datagram was malformed or too
+    /// large.
     ///
     /// All events before the overrun have been read, so a dump after this event misses
     /// no change.
@@ -47,7 +48,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Decodes a message. Returns `None` for a message that is no flow event.
+    /// Decodes a notification. Returns `None` for other messages.
     ///
     /// # Errors
     ///

@@ -33,7 +33,7 @@ pub struct Expectation {
     pub id: Option<u32>,
     /// Name of the helper.
     pub helper: Option<Box<str>>,
-    /// Zone.
+    /// Conntrack zone, if not 0.
     pub zone: Option<u16>,
     /// Flags (`NF_CT_EXPECT_*`).
     pub flags: Option<u32>,

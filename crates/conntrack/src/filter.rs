@@ -59,6 +59,8 @@ pub struct Filter {
 }
 
 /// Selects tuples. All conditions that are set must match.
+///
+/// A port condition matches only tuples with [`Layer4::Ports`](crate::Layer4::Ports).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct TupleFilter {
@@ -199,7 +201,7 @@ impl Filter {
         self
     }
 
-    /// Selects flows of this zone.
+    /// Selects flows of this zone, as returned by [`Flow::zone_id`].
     #[must_use]
     pub fn zone(mut self, zone: u16) -> Self {
         self.zone = Some(zone);

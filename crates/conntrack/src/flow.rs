@@ -51,9 +51,9 @@ pub struct Flow {
     pub timeout: Option<u32>,
     /// Protocol state.
     pub state: Option<State>,
-    /// Mark.
+    /// Mark of the flow (`ct mark` of nft, `connmark` of iptables).
     pub mark: Option<u32>,
-    /// ID.
+    /// ID that the kernel assigned (`CTA_ID`).
     pub id: Option<u32>,
     /// Reference count in the kernel.
     pub use_count: Option<u32>,
@@ -77,9 +77,9 @@ pub struct Extension {
     pub helper: Option<Box<str>>,
     /// Data of the helper, in its own format.
     pub helper_info: Option<Vec<u8>>,
-    /// Labels.
+    /// Labels (`ct label` of nft).
     pub labels: Option<Labels>,
-    /// Security context.
+    /// Security context, such as that of SELinux.
     pub security: Option<Box<str>>,
     /// Adjustment of sequence numbers of the original direction.
     pub original_seq_adj: Option<SeqAdj>,
@@ -131,11 +131,11 @@ pub struct Synproxy {
     pub tsoff: u32,
 }
 
-/// Labels of a flow: a bit set in the memory layout of the kernel.
+/// Labels of a flow: a bit set as the kernel stores it, in words of host byte order.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Labels(pub Vec<u8>);
 
-/// Size of a word of labels, in bytes; words are in host byte order.
+/// Size of a word of labels, in bytes.
 const WORD: usize = size_of::<usize>();
 
 impl Labels {
@@ -163,7 +163,7 @@ pub struct Other {
 impl Flow {
     /// Creates a flow with only its tuples.
     ///
-    /// [`Client::create`](crate::Client::create) requires a timeout, too.
+    /// [`Client::create`](crate::Client::create) also requires a timeout.
     pub fn new(original: Tuple, reply: Tuple) -> Self {
         Self {
             original,
@@ -195,7 +195,7 @@ impl Flow {
         }
     }
 
-    /// Returns the zone of both directions or of one; 0 without a zone.
+    /// Returns the zone of both directions, otherwise that of one direction, otherwise 0.
     pub fn zone_id(&self) -> u16 {
         let zones = [self.zone, self.original.zone, self.reply.zone];
         zones.into_iter().flatten().next().unwrap_or(0)

@@ -15,7 +15,7 @@ pub struct Key {
     pub original: Tuple,
     /// Zone of both directions, if not 0.
     pub zone: Option<u16>,
-    /// ID of the flow.
+    /// ID of the flow; `None` for any flow with this tuple.
     pub id: Option<u32>,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// An update of a flow.
+/// An update of a flow; fields without a value stay unchanged.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Update {
     /// New timeout, in seconds.

@@ -6,7 +6,7 @@
 //! and formats them like `conntrack -L -o extended`, without running `conntrack`.
 //!
 //! - [`Flow`]: a flow with both [`Tuple`]s, its [`Status`] and the protocol [`State`];
-//!   unknown attributes are kept.
+//!   unknown attributes are preserved.
 //! - [`Filter`]: selects flows; a pure value, evaluated by [`matches`](Filter::matches).
 //! - [`Key`]: identity of a flow; with an ID, a deletion does not affect another flow
 //!   with the same tuple.
@@ -15,7 +15,7 @@
 //! - [`Events`]: notifications of created, updated and destroyed flows.
 //! - [`Expectation`]: a related flow that a helper expects.
 //! - [`wire`]: encoding and decoding of messages, for programs with their own sockets.
-//! - [`Error`]: errors, including the number of rejected changes and the first of them.
+//! - [`Error`]: errors, including the number of rejected changes and the first ones.
 //!
 //! A filter selects the same flows on every kernel.
 //! The kernel applies the conditions that it supports; the client applies all others.

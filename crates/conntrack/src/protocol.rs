@@ -24,7 +24,7 @@ impl Protocol {
     /// UDP-Lite.
     pub const UDPLITE: Self = Self(136);
 
-    /// Returns the name, if conntrack has a tracker for the protocol.
+    /// Returns the name in the output of `conntrack`, or `None` for another protocol.
     pub fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::ICMP => "icmp",

@@ -14,8 +14,9 @@ use crate::{Error, Event, Groups};
 /// A non-blocking socket that receives events of flows.
 ///
 /// The socket stays in the network namespace in which it was opened.
-/// With `net.netfilter.nf_conntrack_events=2`, the default, the kernel sends events only
-/// of flows that are created while a listener exists; with 0 it sends no events.
+/// With `net.netfilter.nf_conntrack_events=2`, the default since Linux 5.19, the kernel
+/// sends events only of flows that are created while a listener exists. With 0 the kernel
+/// sends no events.
 ///
 /// ```no_run
 /// use vipline_conntrack::{Error, Event, Events, Groups};
@@ -37,13 +38,12 @@ pub struct Events {
 impl Events {
     /// Opens a socket in the network namespace of the calling thread and joins `groups`.
     ///
-    /// Changes by sockets with the `ignored` port IDs cause no events, for example those
-    /// of the own [`Client`](crate::Client::port_id).
+    /// Changes by sockets with the `ignored` port IDs cause no events, such as the
+    /// caller's own [`Client`](crate::Client::port_id). At most 2,047 port IDs are used.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the kernel lacks nfnetlink or the caller lacks the capability to
-    /// join.
+    /// [`Error::Io`] if the kernel lacks nfnetlink, or the caller lacks `CAP_NET_ADMIN`.
     pub fn open(groups: Groups, ignored: &[u32]) -> Result<Self, Error> {
         let mut listener = Listener::open(Protocol::Netfilter)?;
         if !ignored.is_empty() {
@@ -57,9 +57,12 @@ impl Events {
 
     /// Sets the size of the receive buffer, in bytes.
     ///
+    /// Without `CAP_NET_ADMIN` in the initial user namespace, the size is silently
+    /// limited to twice `net.core.rmem_max`.
+    ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the kernel rejects the size.
+    /// [`Error::Io`] if the system call fails.
     pub fn set_recv_buffer_size(&self, bytes: usize) -> Result<(), Error> {
         Ok(self.listener.set_recv_buffer_size(bytes)?)
     }
@@ -68,7 +71,8 @@ impl Events {
     ///
     /// # Errors
     ///
-    /// - [`Error::Decode`]: a message is malformed; all other events are delivered.
+    /// - [`Error::Decode`]: the flow of an event is malformed; all other events are
+    ///   delivered.
     /// - [`Error::Io`]: reading failed; the socket is unusable then.
     pub fn read(&mut self, mut each: impl FnMut(Event)) -> Result<(), Error> {
         let mut first_error = None;

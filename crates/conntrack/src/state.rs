@@ -21,7 +21,7 @@ const VTAG_REPLY: u16 = 3;
 
 /// Protocol state of a flow (`CTA_PROTOINFO`).
 ///
-/// Unknown nested attributes of TCP and SCTP are dropped.
+/// Decoding drops unknown nested attributes of TCP and SCTP.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum State {
@@ -38,7 +38,7 @@ pub enum State {
     },
 }
 
-/// State of a TCP connection.
+/// Tracked data of a TCP connection (`CTA_PROTOINFO_TCP`).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Tcp {
     /// State.
@@ -93,7 +93,7 @@ impl TcpState {
     /// SYN seen in both directions (simultaneous open).
     pub const SYN_SENT2: Self = Self(9);
 
-    /// Returns the name.
+    /// Returns the name in the output of `conntrack`, or `None` for an unknown state.
     pub fn name(self) -> Option<&'static str> {
         let names = [
             "NONE",
@@ -111,7 +111,7 @@ impl TcpState {
     }
 }
 
-/// State of an SCTP association.
+/// Tracked data of an SCTP association (`CTA_PROTOINFO_SCTP`).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Sctp {
     /// State.
@@ -146,7 +146,7 @@ impl SctpState {
     /// HEARTBEAT of a secondary path seen.
     pub const HEARTBEAT_SENT: Self = Self(8);
 
-    /// Returns the name.
+    /// Returns the name in the output of `conntrack`, or `None` for an unknown state.
     pub fn name(self) -> Option<&'static str> {
         let names = [
             "NONE",

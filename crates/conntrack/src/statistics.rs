@@ -11,15 +11,17 @@ use crate::{Other, wire};
 pub struct CpuStatistics {
     /// CPU number.
     pub cpu: u16,
-    /// Lookups that found a flow.
+    /// Reply tuples that NAT could not use because a flow had them. Before Linux 4.9: all
+    /// lookups that found a flow.
     pub found: u32,
     /// Packets that could not be tracked.
     pub invalid: u32,
-    /// Flows inserted into the table.
+    /// Flows inserted by requests. Before Linux 4.9: all inserted flows.
     pub insert: u32,
     /// Failed insertions of flows that existed already.
     pub insert_failed: u32,
-    /// Packets dropped because the table was full or memory was exhausted.
+    /// Packets dropped because no flow could be allocated or inserted, or because the
+    /// protocol tracker dropped the packet.
     pub drop: u32,
     /// Flows dropped to make room in a full table.
     pub early_drop: u32,

@@ -15,7 +15,8 @@ bitflags! {
         /// The flow is exempt from early drop in a full table.
         #[doc(alias = "IPS_ASSURED")]
         const ASSURED = 1 << 2;
-        /// The flow is in the table: its first packet left the host or was delivered.
+        /// The flow is in the table: its first packet left the host or was delivered, or
+        /// a request created the flow.
         #[doc(alias = "IPS_CONFIRMED")]
         const CONFIRMED = 1 << 3;
         /// The source of original packets is translated.
@@ -42,10 +43,10 @@ bitflags! {
         /// The entry is a template for flows.
         #[doc(alias = "IPS_TEMPLATE")]
         const TEMPLATE = 1 << 11;
-        /// The flow lost an insertion race because of NAT.
+        /// The flow clashed with an existing flow at its insertion.
         #[doc(alias = "IPS_NAT_CLASH")]
         const NAT_CLASH = 1 << 12;
-        /// A rule assigned a helper.
+        /// A rule or a request attached the helper explicitly.
         #[doc(alias = "IPS_HELPER")]
         const HELPER = 1 << 13;
         /// The flow is offloaded to a flowtable.
@@ -54,7 +55,7 @@ bitflags! {
         /// The flow is offloaded to hardware.
         #[doc(alias = "IPS_HW_OFFLOAD")]
         const HW_OFFLOAD = 1 << 15;
-        /// Unknown bits are kept.
+        /// Unknown bits are preserved.
         const _ = !0;
     }
 }

@@ -38,7 +38,7 @@ pub struct Tuple {
     pub protocol: Protocol,
     /// Transport layer fields.
     pub layer4: Layer4,
-    /// Zone of this direction only.
+    /// Conntrack zone, if it applies only to this direction.
     pub zone: Option<u16>,
 }
 
@@ -68,7 +68,7 @@ pub enum Layer4 {
 }
 
 impl Tuple {
-    /// Creates a tuple with ports.
+    /// Creates a tuple from source and destination, each an address and a port.
     pub fn ports(protocol: Protocol, from: (IpAddr, u16), to: (IpAddr, u16)) -> Self {
         Self {
             source: from.0,
@@ -111,7 +111,7 @@ impl Tuple {
         }
     }
 
-    /// Returns the source port, if the protocol has ports.
+    /// Returns the source port or GRE key, if the tuple has ports.
     pub fn source_port(&self) -> Option<u16> {
         match self.layer4 {
             Layer4::Ports { source, .. } => Some(source),
@@ -119,7 +119,7 @@ impl Tuple {
         }
     }
 
-    /// Returns the destination port, if the protocol has ports.
+    /// Returns the destination port or GRE key, if the tuple has ports.
     pub fn destination_port(&self) -> Option<u16> {
         match self.layer4 {
             Layer4::Ports { destination, .. } => Some(destination),

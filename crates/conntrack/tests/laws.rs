@@ -278,7 +278,7 @@ fn reasons(filter: &Filter, flow: &Flow) -> Vec<&'static str> {
     reasons
 }
 
-/// Generates a few attributes, some of them nested.
+/// Generates a few attributes; some are nested.
 fn attributes() -> impl Strategy<Value = Vec<u8>> {
     let leaf = bytes().boxed();
     let nested = leaf.prop_recursive(3, 40, 5, |inner| {

@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Flow {
-    /// Decodes the payload of a message.
+    /// Decodes the payload of a message with a flow.
     ///
     /// # Errors
     ///
@@ -65,7 +65,9 @@ impl Flow {
         Ok(())
     }
 
-    /// Appends the payload with which the kernel describes the flow.
+    /// Appends the payload of a message in which the kernel reports the flow.
+    ///
+    /// [`Request::Create`](super::Request::Create) encodes a creation.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_header(out, self.family().number(), 0);
         self.original.encode(out, TUPLE_ORIGINAL);

@@ -17,13 +17,17 @@ const ALL: u8 = 0;
 /// Version of `struct nfgenmsg` from which the kernel applies the family of a flush.
 const VERSION_WITH_FAMILY: u8 = 1;
 
-/// A request to the kernel.
+/// A request to ctnetlink.
+///
+/// [`Flows`](Self::Flows), [`FlowsOfFamily`](Self::FlowsOfFamily),
+/// [`Statistics`](Self::Statistics) and [`Expectations`](Self::Expectations) must be sent
+/// with `NLM_F_DUMP`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Request<'a> {
     /// Dumps flows; the reply may include flows that do not match the filter.
     Flows(&'a Filter),
-    /// Dumps the flows of a family, without attributes that old kernels reject.
+    /// Dumps the flows of a family, or of all, without a filter that old kernels reject.
     FlowsOfFamily(Option<Family>),
     /// Gets one flow.
     Flow(&'a Key),
@@ -35,17 +39,17 @@ pub enum Request<'a> {
     Delete(&'a Key),
     /// Deletes all matching flows.
     ///
-    /// A kernel that does not support a condition of the filter deletes other flows,
-    /// too. Therefore [`Client::flush`](crate::Client::flush) first sends
+    /// A kernel that does not support a condition of the filter also deletes other flows.
+    /// Therefore [`Client::flush`](crate::Client::flush) first sends
     /// [`Request::ProbeFlush`].
     Flush(&'a Filter),
-    /// Flushes flows of a tuple that cannot exist.
+    /// Flushes the flows of a tuple that no flow has.
     ///
     /// Only a kernel that supports flushes by tuple acknowledges the request.
     ProbeFlush,
     /// Dumps the statistics of each CPU.
     Statistics,
-    /// Gets the number of entries in the table.
+    /// Gets the number of entries in the table and its maximum size.
     Usage,
     /// Dumps all expectations.
     Expectations,
