@@ -1,4 +1,4 @@
-//! Generic netlink client.
+//! A client of the IPVS generic netlink family.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -24,6 +24,10 @@ const AT_ONCE: usize = 128;
 const ATTEMPTS: usize = 3;
 
 /// A client for IPVS in one network namespace.
+///
+/// The client stays in the network namespace in which it was opened.
+/// All methods require `CAP_NET_ADMIN`, except [`open`](Self::open), and block until the
+/// kernel replies, at most 10 s for each datagram.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
@@ -37,7 +41,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if the kernel lacks IPVS or the module is not loaded.
+    /// - [`Error::Unsupported`]: the kernel lacks IPVS, or the module is not loaded.
+    /// - Any other [`Error`] except [`Error::Rejected`]: the socket cannot be opened, or
+    ///   the family cannot be resolved.
     pub fn open() -> Result<Self, Error> {
         let mut socket = Socket::open(Protocol::Generic)?;
         let family = socket.resolve_family(wire::FAMILY)?;
@@ -53,14 +59,15 @@ impl Client {
     /// The client dumps the real servers of each service separately.
     /// If another process changes the table meanwhile, parts of the result can be
     /// older than others.
-    /// The kernel returns a table of hundreds of virtual servers in several parts
-    /// and counts servers of all network namespaces.
+    /// The kernel returns a table of hundreds of virtual servers in several parts. The
+    /// position between two parts counts the servers of all network namespaces.
     /// If servers change in any namespace meanwhile, some can be missing from the
     /// result.
     ///
     /// # Errors
     ///
-    /// Netlink errors, such as [`Error::Io`] and [`Error::Timeout`].
+    /// [`Error::Kernel`] or [`Error::Denied`] if the kernel rejected the request; any
+    /// other [`Error`] except [`Error::Rejected`] if the reply was lost or malformed.
     pub fn dump(&mut self) -> Result<Table, Error> {
         let mut table = Table::default();
         for (server, _) in self.servers()? {
@@ -72,13 +79,14 @@ impl Client {
         Ok(table)
     }
 
-    /// Sends all commands and continues after a rejection. Each command is applied
-    /// separately.
+    /// Sends all commands, 128 per system call, and continues after a rejection. The
+    /// kernel applies each command separately.
     ///
     /// # Errors
     ///
-    /// [`Error::Rejected`] contains every rejected command; all others are applied.
-    /// After any other error, the set of applied commands is unknown.
+    /// - [`Error::Rejected`]: the kernel rejected the contained commands; all others are
+    ///   applied.
+    /// - Any other [`Error`]: it is unknown which commands are applied.
     pub fn commit(&mut self, commands: &Commands) -> Result<(), Error> {
         let mut rejected = Vec::new();
         for commands in commands.as_slice().chunks(AT_ONCE) {
@@ -94,7 +102,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Netlink errors, such as [`Error::Io`] and [`Error::Timeout`].
+    /// [`Error::Kernel`] or [`Error::Denied`] if the kernel rejected the request; any
+    /// other [`Error`] except [`Error::Rejected`] if the reply was lost or malformed.
     pub fn servers(&mut self) -> Result<Vec<(VirtualServer, Stats)>, Error> {
         self.list(
             &Request::Servers,
@@ -111,7 +120,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] if the service does not exist.
+    /// [`Error::Kernel`] with [`is_not_found`](Error::is_not_found) if the service does
+    /// not exist.
     pub fn server(&mut self, service: &ServiceKey) -> Result<(VirtualServer, Stats), Error> {
         let mut found = None;
         self.request(&Request::Server(service), "list", service, |answer| {
@@ -127,7 +137,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Netlink errors, such as [`Error::Io`] and [`Error::Timeout`].
+    /// [`Error::Kernel`] or [`Error::Denied`] if the kernel rejected the request; any
+    /// other [`Error`] except [`Error::Rejected`] if the reply was lost or malformed.
     pub fn destinations(&mut self, service: &ServiceKey) -> Result<Vec<Destination>, Error> {
         let what = "list real servers of";
         self.list(
@@ -141,11 +152,12 @@ impl Client {
         )
     }
 
-    /// Resets the statistics of a service, or of all services.
+    /// Resets the statistics of a service, or of all services, like `ipvsadm -Z`.
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] if the service does not exist.
+    /// [`Error::Kernel`] with [`is_not_found`](Error::is_not_found) if the service does
+    /// not exist.
     pub fn zero(&mut self, service: Option<&ServiceKey>) -> Result<(), Error> {
         let request = Request::Zero(service);
         match service {
@@ -154,11 +166,12 @@ impl Client {
         }
     }
 
-    /// Removes all virtual servers, including those of other programs.
+    /// Removes all virtual servers, including those of other programs, like `ipvsadm -C`.
     ///
     /// # Errors
     ///
-    /// Netlink errors, such as [`Error::Io`] and [`Error::Timeout`].
+    /// [`Error::Kernel`] or [`Error::Denied`] if the kernel rejected the request; any
+    /// other [`Error`] except [`Error::Rejected`] if the reply was lost or malformed.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.request(&Request::Flush, "flush", &"servers", |_| {})
     }
@@ -167,7 +180,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Netlink errors, such as [`Error::Io`] and [`Error::Timeout`].
+    /// [`Error::Kernel`] or [`Error::Denied`] if the kernel rejected the request; any
+    /// other [`Error`] except [`Error::Rejected`] if the reply was lost or malformed.
     pub fn timeouts(&mut self) -> Result<Timeouts, Error> {
         let mut found = None;
         self.request(&Request::Timeouts, "list", &"timeouts", |answer| {
@@ -178,11 +192,11 @@ impl Client {
         found.ok_or(Error::Timeout)
     }
 
-    /// Sets the timeouts that are not zero.
+    /// Sets the timeouts that are not zero, like `ipvsadm --set`.
     ///
     /// # Errors
     ///
-    /// [`Error::Kernel`] if a timeout is too long for the kernel.
+    /// [`Error::Kernel`] with `EINVAL` if a timeout is too long for the kernel.
     pub fn set_timeouts(&mut self, timeouts: &Timeouts) -> Result<(), Error> {
         self.request(&Request::SetTimeouts(timeouts), "set", &"timeouts", |_| {})
     }
@@ -191,7 +205,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Netlink errors, such as [`Error::Io`] and [`Error::Timeout`].
+    /// [`Error::Kernel`] or [`Error::Denied`] if the kernel rejected the request; any
+    /// other [`Error`] except [`Error::Rejected`] if the reply was lost or malformed.
     pub fn info(&mut self) -> Result<Info, Error> {
         let mut found = None;
         self.request(&Request::Info, "list", &"version", |answer| {
@@ -206,7 +221,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Netlink errors, such as [`Error::Io`] and [`Error::Timeout`].
+    /// [`Error::Kernel`] or [`Error::Denied`] if the kernel rejected the request; any
+    /// other [`Error`] except [`Error::Rejected`] if the reply was lost or malformed.
     pub fn sync_daemons(&mut self) -> Result<Vec<SyncDaemon>, Error> {
         self.list(
             &Request::Daemons,
@@ -223,7 +239,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::is_already_exists`] if a daemon with this role is running.
+    /// [`Error::Kernel`] with [`is_already_exists`](Error::is_already_exists) if a daemon
+    /// with this role is running.
     pub fn start_sync_daemon(&mut self, daemon: &SyncDaemon) -> Result<(), Error> {
         let device = &daemon.interface;
         self.request(
@@ -238,7 +255,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] if no daemon with this role is running.
+    /// [`Error::Kernel`] with [`is_not_found`](Error::is_not_found) if no daemon with
+    /// this role is running.
     pub fn stop_sync_daemon(&mut self, role: Role) -> Result<(), Error> {
         let name = match role {
             Role::Master => "master",

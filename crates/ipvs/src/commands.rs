@@ -20,9 +20,9 @@ const NEW_DEST: u8 = 5;
 const SET_DEST: u8 = 6;
 const DEL_DEST: u8 = 7;
 
-/// A change that is sent in one message.
+/// A change that is sent as one message.
 ///
-/// `Display` prints a line of `ipvsadm` arguments.
+/// `Display` prints a line of `ipvsadm` arguments, without a newline.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Command {
     /// `-A`: adds a virtual server.
@@ -65,7 +65,7 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] for other commands, and for missing or malformed attributes.
+    /// The message has another command, or an attribute is missing or malformed.
     pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let (number, attrs) = split(payload)?;
         let (mut service, mut real) = (None, None);
@@ -125,7 +125,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// An ordered list of commands. The kernel applies each command separately.
+/// An ordered list of commands, each of which the kernel applies separately.
 ///
 /// `Display` prints the input of `ipvsadm -R`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -138,8 +138,8 @@ impl Commands {
     ///
     /// Virtual servers are added and changed before real servers, and real servers
     /// are removed before virtual servers.
-    /// Real servers are added before others are removed, so a service whose real
-    /// servers are replaced always has one.
+    /// Real servers are added before others are removed, so a service always has a real
+    /// server while its real servers are replaced.
     /// Within each group, edits keep their order.
     /// Real servers of a removed virtual server need no command of their own.
     pub fn from_edits<'a, E>(edits: E) -> Self

@@ -35,6 +35,7 @@ const METHOD_MASK: u32 = 0x7;
 /// Address and port identify the real server within its virtual server.
 /// `Display` prints the `ipvsadm -Sn` line from `-r` on, with thresholds.
 /// `ipvsadm -R` parses thresholds, but `ipvsadm -S` does not print them.
+/// Local delivery and unknown methods have no option and are printed as `-g`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct RealServer {
     /// Address. With tunnel forwarding, its family can differ from that of the
@@ -46,11 +47,12 @@ pub struct RealServer {
     pub forwarding: Forwarding,
     /// Weight, at most 2³¹ - 1; 0 for no new connections.
     pub weight: u32,
-    /// Upper connection threshold, above which the server receives no new
-    /// connections; 0 for none.
+    /// Upper connection threshold: number of connections at which the server is
+    /// overloaded and receives no new connections; 0 for none.
     pub upper_threshold: u32,
     /// Lower connection threshold, below which an overloaded server receives new
-    /// connections again; 0 for 3/4 of the upper threshold.
+    /// connections again; 0 for 3/4 of the upper threshold. Must not exceed the upper
+    /// threshold.
     pub lower_threshold: u32,
 }
 

@@ -35,7 +35,8 @@ pub enum Error {
         /// Error number.
         errno: Errno,
     },
-    /// Replies were lost because the receive buffer was full.
+    /// Replies were lost because the receive buffer was full; commands may have been
+    /// applied.
     #[error("the receive buffer was full and replies were lost: the state of IPVS is unknown")]
     Overrun,
     /// The kernel rejected commands and applied all others.
@@ -44,10 +45,10 @@ pub enum Error {
         /// The rejected commands in their order; never empty.
         rejected: Vec<RejectedCommand>,
     },
-    /// The kernel did not reply within the timeout.
+    /// The kernel did not reply within 10 s; commands may have been applied.
     #[error("the kernel did not reply in time")]
     Timeout,
-    /// The kernel lacks IPVS.
+    /// The kernel lacks IPVS, or the module is not loaded.
     #[error("the kernel lacks IPVS: load the module {module}")]
     Unsupported {
         /// The missing kernel module.
@@ -56,7 +57,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether all rejected commands failed because a server does not exist.
+    /// Returns whether all rejected commands, or the rejected request, failed because a
+    /// server does not exist.
     ///
     /// The kernel has two error numbers for a missing server: `ESRCH` for a service
     /// and `ENOENT` for a real server.
@@ -66,25 +68,26 @@ impl Error {
             || matches!(self, Self::Kernel { errno, .. } if is_absent(*errno))
     }
 
-    /// Returns whether all rejected commands failed because the server already
-    /// exists.
+    /// Returns whether all rejected commands, or the rejected request, failed because the
+    /// object already exists (`EEXIST`).
     pub fn is_already_exists(&self) -> bool {
         self.is_only(Errno::EXIST)
     }
 
-    /// Returns whether all rejected commands failed because the server is in use.
+    /// Returns whether all rejected commands, or the rejected request, failed because the
+    /// object is in use (`EBUSY`).
     pub fn is_busy(&self) -> bool {
         self.is_only(Errno::BUSY)
     }
 
-    /// Returns whether all rejected commands have a weight or threshold out of
-    /// range.
+    /// Returns whether all rejected commands have a weight or threshold out of range
+    /// (`ERANGE`).
     pub fn is_out_of_range(&self) -> bool {
         self.is_only(Errno::RANGE)
     }
 
-    /// Returns whether all rejected commands failed for lack of the scheduler or
-    /// persistence engine.
+    /// Returns whether all rejected commands failed because the kernel lacks the
+    /// scheduler or persistence engine.
     pub fn is_scheduler_missing(&self) -> bool {
         self.all(RejectedCommand::is_scheduler_missing)
     }
@@ -168,7 +171,7 @@ pub struct RejectedCommand {
 }
 
 impl RejectedCommand {
-    /// Creates a rejection of a command.
+    /// Creates a rejected command.
     pub fn new(command: Command, errno: Errno) -> Self {
         Self { command, errno }
     }

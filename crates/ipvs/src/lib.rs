@@ -9,13 +9,13 @@
 //!   has all schedulers of the kernel and preserves unknown names.
 //! - [`Object`]: an entry as a keyed object. [`Table`]: all entries.
 //! - [`Commands`]: ordered commands, built from edits.
-//! - [`Client`]: dumps the table and commits commands, many in one send. Timeouts,
-//!   statistics and sync daemons.
+//! - [`Client`]: dumps the table and commits commands, many per system call; also
+//!   timeouts, statistics and sync daemons.
 //! - [`wire`]: message encoder and decoder, for callers with their own socket.
 //! - [`Error`]: errors. A rejection names its command.
 //!
 //! The crate removes only what a command names, except in [`Client::flush`].
-//! It does not load kernel modules, resolve names or track connections.
+//! It does not load kernel modules and does not resolve names.
 //!
 //! ```
 //! use vipline_ipvs::{Commands, Object, Table};

@@ -1,4 +1,4 @@
-//! Names of unknown schedulers and persistence engines.
+//! Names of schedulers and persistence engines.
 
 use std::fmt;
 

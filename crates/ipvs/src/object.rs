@@ -59,7 +59,7 @@ impl From<VirtualServer> for Object {
 
 /// The IPVS table: virtual servers by service, with their real servers.
 ///
-/// `Display` prints the output of `ipvsadm -Sn`, with thresholds.
+/// `Display` prints the output of `ipvsadm -Sn`, and the thresholds of real servers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Table {
     servers: BTreeMap<ServiceKey, Entry>,
@@ -112,7 +112,7 @@ impl Table {
         self.servers.get(service).map(|entry| &entry.server)
     }
 
-    /// Returns all virtual servers.
+    /// Returns all virtual servers, in the order of their services.
     pub fn servers(&self) -> impl Iterator<Item = &VirtualServer> {
         self.servers.values().map(|entry| &entry.server)
     }

@@ -1,4 +1,4 @@
-//! Schedulers.
+//! Schedulers of virtual servers.
 
 use std::fmt;
 
@@ -69,6 +69,8 @@ impl Scheduler {
     ];
 
     /// Returns the scheduler with this name, or `None` if the name is invalid.
+    ///
+    /// An unknown name becomes [`Self::Other`].
     ///
     /// ```
     /// use vipline_ipvs::Scheduler;

@@ -127,17 +127,17 @@ fn first_u32(attr: &Attr<'_>) -> Result<u32, DecodeError> {
 /// server.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Persistence {
-    /// Timeout in seconds after the last connection.
+    /// Timeout after the last connection, in seconds.
     pub timeout: u32,
-    /// Netmask for grouping clients.
+    /// Netmask: clients with the same masked address count as one client.
     pub netmask: Netmask,
 }
 
 impl Persistence {
-    /// Default timeout of `ipvsadm` in seconds.
+    /// Default timeout of `ipvsadm`, in seconds.
     pub const TIMEOUT: u32 = 360;
 
-    /// Creates a persistence that distinguishes single client addresses.
+    /// Creates a persistence with a full-length netmask and a timeout in seconds.
     pub fn per_client(family: Family, timeout: u32) -> Self {
         Self {
             timeout,
@@ -195,6 +195,8 @@ pub enum PersistenceEngine {
 
 impl PersistenceEngine {
     /// Returns the engine with this name, or `None` if the name is invalid.
+    ///
+    /// An unknown name becomes [`Self::Other`].
     pub fn new(name: &str) -> Option<Self> {
         match name {
             "sip" => Some(Self::Sip),

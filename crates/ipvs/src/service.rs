@@ -102,8 +102,8 @@ impl Protocol {
 
 /// The key of a service, which identifies a virtual server.
 ///
-/// `Display` prints the `ipvsadm` options that identify the service: `-t
-/// 10.0.0.1:80`, `-u`, `--sctp-service`, `-f 7`, `-f 7 -6`.
+/// `Display` prints the `ipvsadm` options that identify the service, such as
+/// `-t 10.0.0.1:80` or `-f 7 -6`.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum ServiceKey {
     /// A protocol, an address and a port.
@@ -112,7 +112,7 @@ pub enum ServiceKey {
         protocol: Protocol,
         /// Destination address.
         address: IpAddr,
-        /// Destination port; 0 for any port of a persistent server.
+        /// Destination port; 0 for all ports, which only persistent servers support.
         port: u16,
     },
     /// A firewall mark.

@@ -1,4 +1,4 @@
-//! Sync daemons, which replicate connections to other hosts.
+//! Sync daemons, which replicate the state of connections between hosts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -40,9 +40,9 @@ pub struct SyncDaemon {
     pub role: Role,
     /// Network interface for sync messages.
     pub interface: String,
-    /// Sync ID, 0 to 255. Daemons with the same ID belong together.
+    /// Sync ID, 0 to 255. A backup accepts only messages with its own ID, unless it is 0.
     pub sync_id: u32,
-    /// Maximum datagram length in bytes; 0 for the kernel's default.
+    /// Maximum length of a sync message, in bytes; 0 for the kernel's default.
     pub max_len: u16,
     /// Multicast group; `None` for the kernel's default.
     pub multicast_group: Option<IpAddr>,

@@ -22,7 +22,7 @@ pub struct ParseError {
     pub line: usize,
     /// Description of the problem.
     pub reason: &'static str,
-    /// The beginning of the line.
+    /// The first 80 characters of the line.
     pub text: Box<str>,
 }
 
@@ -35,7 +35,7 @@ type Result<T> = std::result::Result<T, &'static str>;
 impl FromStr for Command {
     type Err = ParseError;
 
-    /// Parses one line.
+    /// Parses one line of `ipvsadm -R` input.
     fn from_str(line: &str) -> std::result::Result<Self, ParseError> {
         parse(line, 1)
     }
@@ -57,7 +57,8 @@ impl FromStr for Commands {
 impl FromStr for Table {
     type Err = ParseError;
 
-    /// Parses a table from commands that add servers.
+    /// Parses the output of `ipvsadm -Sn`: lines with `-A` and `-a` only, each virtual
+    /// server before its real servers.
     fn from_str(text: &str) -> std::result::Result<Self, ParseError> {
         let mut table = Self::default();
         for (place, line) in text.lines().enumerate() {

@@ -39,7 +39,7 @@ const NEW_DAEMON: u8 = 9;
 const SET_CONFIG: u8 = 12;
 const SET_INFO: u8 = 14;
 
-/// Connection timeouts after the last packet, in whole seconds.
+/// Connection timeouts after the last packet. Fractions of a second are dropped.
 ///
 /// [`Client::set_timeouts`](crate::Client::set_timeouts) leaves a timeout of zero
 /// unchanged.
@@ -62,13 +62,16 @@ pub struct Info {
     pub table_size: u32,
 }
 
-/// A request other than a command.
+/// A request other than a [`Command`](crate::Command).
+///
+/// [`Servers`](Self::Servers), [`Destinations`](Self::Destinations) and
+/// [`Daemons`](Self::Daemons) must be sent with `NLM_F_DUMP`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Request<'a> {
     /// Dumps all virtual servers.
     Servers,
-    /// Returns the virtual server of a service.
+    /// Gets the virtual server of a service.
     Server(&'a ServiceKey),
     /// Dumps the real servers of a service.
     Destinations(&'a ServiceKey),
@@ -78,11 +81,11 @@ pub enum Request<'a> {
     StartDaemon(&'a SyncDaemon),
     /// Stops a sync daemon.
     StopDaemon(Role),
-    /// Returns the timeouts.
+    /// Gets the timeouts.
     Timeouts,
     /// Sets the timeouts.
     SetTimeouts(&'a Timeouts),
-    /// Returns version and connection table size.
+    /// Gets the version and the connection table size.
     Info,
     /// Resets the statistics of a service, or of all services.
     Zero(Option<&'a ServiceKey>),
@@ -153,13 +156,13 @@ pub enum Answer {
 impl Answer {
     /// Decodes the payload of a reply.
     ///
-    /// `family` is the default for real servers: old kernels do not report it. Use
-    /// the family of the service.
+    /// `family` is the family of the service. Old kernels do not report the family of
+    /// real servers, which is the same.
+    /// Unknown attributes are skipped.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] for missing or malformed attributes. Unknown attributes are
-    /// skipped.
+    /// An attribute is missing or malformed.
     pub fn decode(family: Family, payload: &[u8]) -> Result<Self, DecodeError> {
         let (command, attrs) = split(payload)?;
         match command {
