@@ -22,6 +22,8 @@ const ATTEMPTS: usize = 10;
 /// A client for the sets of one network namespace.
 ///
 /// The client stays in the network namespace in which it was opened.
+/// All methods require `CAP_NET_ADMIN`, and block until the kernel replies, at most 10 s
+/// for each datagram.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
@@ -33,9 +35,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if the kernel lacks ip_set or supports neither
-    /// protocol 6 nor 7.
-    /// [`Error::Denied`] without `CAP_NET_ADMIN`.
+    /// - [`Error::Unsupported`]: the kernel lacks ip_set, or supports neither protocol 6
+    ///   nor 7.
+    /// - [`Error::Denied`]: `CAP_NET_ADMIN` is missing.
+    /// - Any other [`Error`] except [`Error::Rejected`]: the socket cannot be opened, or
+    ///   its first request failed.
     pub fn open() -> Result<Self, Error> {
         let mut socket = Socket::open(Protocol::Netfilter).map_err(Error::from_netlink)?;
         let request = Request::protocol();
@@ -68,7 +72,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`] if sets changed during every attempt.
+    /// - [`Error::Interrupted`]: sets changed during each of ten attempts.
+    /// - Any other [`Error`] except [`Error::Rejected`]: the kernel rejected the request,
+    ///   or the reply was lost or malformed.
     pub fn dump(&mut self, names: &[Name]) -> Result<Sets, Error> {
         let mut sets = Sets::default();
         for name in names {
@@ -85,7 +91,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`] if sets changed during every attempt.
+    /// - [`Error::Interrupted`]: sets changed during each of ten attempts.
+    /// - Any other [`Error`] except [`Error::Rejected`]: the kernel rejected the request,
+    ///   or the reply was lost or malformed.
     pub fn dump_all(&mut self) -> Result<Sets, Error> {
         self.read("list", None, false)
     }
@@ -94,7 +102,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`] if sets changed during every attempt.
+    /// - [`Error::Interrupted`]: sets changed during each of ten attempts.
+    /// - Any other [`Error`] except [`Error::Rejected`]: the kernel rejected the request,
+    ///   or the reply was lost or malformed.
     pub fn headers(&mut self) -> Result<Sets, Error> {
         self.read("list headers of", None, true)
     }
@@ -103,18 +113,21 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] if the set does not exist.
+    /// - [`Error::Kernel`] with [`Reason::Missing`]: the set does not exist.
+    /// - [`Error::Interrupted`]: sets changed during each of ten attempts.
+    /// - Any other [`Error`] except [`Error::Rejected`]: the kernel rejected the request,
+    ///   or the reply was lost or malformed.
     pub fn list(&mut self, name: &Name) -> Result<SetDump, Error> {
         let sets = self.read("list", Some(name), false)?;
         let listed = sets.into_iter().next();
         listed.ok_or_else(|| kernel_error("list", name, Reason::Missing))
     }
 
-    /// Reads the header of a set: its type, family and revision only.
+    /// Returns the header of a set: name, type, family and revision only.
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] if the set does not exist.
+    /// [`Error::Kernel`] with [`Reason::Missing`] if the set does not exist.
     pub fn header(&mut self, name: &Name) -> Result<Set, Error> {
         let mut decoder = DumpDecoder::new();
         let request = Request::header(self.protocol, name);
@@ -130,7 +143,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Reason::UnknownType`] if the kernel lacks the type.
+    /// [`Error::Kernel`] with [`Reason::UnknownType`] if the kernel lacks the type.
     pub fn revisions(
         &mut self,
         set_type: &SetType,
@@ -146,12 +159,14 @@ impl Client {
         revisions.ok_or(Error::Timeout)
     }
 
-    /// Returns whether a set contains an entry.
-    /// A network entry also matches if a wider network of the set contains it.
+    /// Returns whether a set contains an entry, like `ipset test`.
+    ///
+    /// A network of full prefix length also matches if a network of the set contains the
+    /// address. A shorter network matches only an equal network.
     ///
     /// # Errors
     ///
-    /// [`Error::Kernel`] if the set does not exist or cannot hold such an entry.
+    /// [`Error::Kernel`] if the set does not exist or cannot contain such an entry.
     pub fn test(&mut self, entry: &Entry) -> Result<bool, Error> {
         let request = Request::test(self.protocol, entry);
         match self.request(&request, |_| Ok(())) {
@@ -167,13 +182,14 @@ impl Client {
         }
     }
 
-    /// Sends commands to the kernel, with many entries in one message.
+    /// Sends commands to the kernel, with many entries in one message, and stops at the
+    /// first rejected command.
     ///
     /// # Errors
     ///
-    /// [`Error::Rejected`] names the first rejected command.
-    /// The kernel has applied the commands before it and none after it.
-    /// After any other error, the number of applied commands is unknown.
+    /// - [`Error::Rejected`]: the kernel rejected this command. The commands before it
+    ///   are applied, those after it are not.
+    /// - Any other [`Error`]: it is unknown how many commands are applied.
     pub fn commit(&mut self, commands: &Commands) -> Result<(), Error> {
         self.run(commands.as_slice(), 0)
     }
@@ -183,8 +199,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// After an error, the number of applied commands is unknown.
-    /// A rejected command is not an error, except for [`Error::Denied`].
+    /// Any [`Error`] except [`Error::Rejected`], such as [`Error::Denied`]. It is unknown
+    /// how many commands are applied.
     pub fn commit_each(&mut self, commands: &Commands) -> Result<Vec<RejectedCommand>, Error> {
         let (all, mut done, mut rejections) = (commands.as_slice(), 0, Vec::new());
         while done < all.len() {

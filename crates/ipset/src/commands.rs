@@ -10,7 +10,7 @@ use crate::{Entry, Name, Object, Set, SetType};
 /// Behavior if an object already exists, or is already missing.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Strictness {
-    /// Creating what exists and deleting what is missing are errors.
+    /// Creating or adding an existing object, and deleting a missing one, are errors.
     #[default]
     Strict,
     /// `-exist`: such commands succeed. Adding an existing entry updates its
@@ -18,7 +18,7 @@ pub enum Strictness {
     Exist,
 }
 
-/// A command.
+/// A command, like a line of `ipset restore` input.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Command {
@@ -37,10 +37,10 @@ pub enum Command {
     Add(Box<Entry>, Strictness),
     /// Removes an entry.
     Delete(Box<Entry>, Strictness),
-    /// Adds those entries of a set to another that the other set can hold.
+    /// Copies entries of a set to another set, except those that do not fit.
     ///
-    /// The kernel has no such command: [`Client`](crate::Client) reads and writes
-    /// the entries.
+    /// The kernel has no such command: [`Client`](crate::Client) dumps the entries and
+    /// adds them with `-exist`.
     Copy {
         /// The set to read.
         from: Name,
@@ -86,9 +86,10 @@ impl Commands {
 
     /// Returns the messages of the commands, for callers with their own socket.
     ///
+    /// `protocol` is the negotiated protocol version, 6 or 7.
     /// The kernel acknowledges each message. Send the next one after the
     /// acknowledgment.
-    /// [`Command::Copy`] has no message.
+    /// [`Command::Copy`] has no message and is skipped.
     ///
     /// ```
     /// use vipline_ipset::{DumpDecoder, Commands};

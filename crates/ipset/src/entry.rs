@@ -84,7 +84,7 @@ pub enum Member {
     /// `list:set`: a set name.
     Set(Name),
     /// Element of an unknown set type: attributes as dumped.
-    /// The kernel need not accept them in the same form.
+    /// The kernel may reject them in a command.
     Other(Box<[u8]>),
 }
 
@@ -121,8 +121,8 @@ pub struct Entry {
     ///
     /// Only for adding and deleting: the kernel splits a range into single entries.
     pub range_end: Option<Member>,
-    /// Timeout in seconds; 0 is no timeout.
-    /// Default: the timeout of the set.
+    /// Timeout of an entry to add, or remaining timeout of a dumped entry, in seconds.
+    /// 0 means no timeout; `None` means the default timeout of the set.
     pub timeout: Option<u32>,
     /// Packet and byte counters.
     pub counters: Option<Counters>,
@@ -229,7 +229,7 @@ impl Entry {
 }
 
 impl Member {
-    /// Returns whether sets of this type hold such elements.
+    /// Returns whether sets of this type can contain the element.
     pub fn fits(&self, set_type: &SetType) -> bool {
         matches!(
             (self, set_type),

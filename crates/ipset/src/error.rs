@@ -31,17 +31,18 @@ pub enum Error {
         /// The system error.
         source: io::Error,
     },
-    /// The kernel rejected a query.
+    /// The kernel rejected a query: a request that changes nothing.
     #[error("{operation} {object}: {reason}")]
     Kernel {
         /// The query, such as `list`.
         operation: &'static str,
-        /// The set, entry or type that the query was about.
+        /// The requested set, entry or type.
         object: Box<str>,
         /// Reason for the rejection.
         reason: Reason,
     },
-    /// Replies were lost because the receive buffer was full.
+    /// Replies were lost because the receive buffer was full; commands may have been
+    /// applied.
     #[error("the receive buffer was full and replies were lost: the state of the sets is unknown")]
     Overrun,
     /// The kernel rejected a command.
@@ -58,7 +59,7 @@ pub enum Error {
         /// Reason for the rejection.
         reason: Reason,
     },
-    /// The kernel did not reply within the timeout.
+    /// The kernel did not reply within 10 s; commands may have been applied.
     #[error("the kernel did not reply in time")]
     Timeout,
     /// The kernel does not support ip_set.
@@ -95,7 +96,10 @@ impl Error {
         self.reason() == Some(Reason::InUse)
     }
 
-    /// Returns the errno value, if the error has one.
+    /// Returns the error number, if the error has one.
+    ///
+    /// [`Reason::Exists`], [`Reason::Missing`] and [`Reason::InUse`] correspond to
+    /// `EEXIST`, `ENOENT` and `EBUSY`. Other numbers of ip_set are not returned.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Denied => Some(Errno::PERM),
@@ -145,7 +149,7 @@ pub struct RejectedCommand {
 }
 
 impl RejectedCommand {
-    /// Creates a rejection of a command.
+    /// Creates a rejected command.
     pub fn new(index: usize, command: Command, reason: Reason) -> Self {
         Self {
             index,
@@ -154,7 +158,7 @@ impl RejectedCommand {
         }
     }
 
-    /// Returns the errno value, if the error has one.
+    /// Returns the error number, as [`Error::errno`] does.
     pub fn errno(&self) -> Option<Errno> {
         Error::from(self.clone()).errno()
     }

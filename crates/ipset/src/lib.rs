@@ -11,10 +11,10 @@
 //! - [`Sets`]: dumped sets.
 //! - [`Commands`]: ordered commands, built from edits, or parsed from `ipset
 //!   restore` input.
-//! - [`Client`]: the netlink client; everything else does no IO.
+//! - [`Client`]: the netlink client; all other types do no IO.
 //! - [`Request`], [`DumpDecoder`]: message encoder and decoder, for callers with
 //!   their own socket.
-//! - [`Error`], [`Reason`]: errors, with set and entry.
+//! - [`Error`], [`Reason`]: errors, with the rejected command and the reason.
 //!
 //! Sets of types other than those in [`SetType`] are dumped and preserved as bytes.
 //! The crate does not resolve names of hosts and ports.

@@ -11,8 +11,8 @@ const MAX_COMMENT: usize = 255;
 
 /// A set name.
 ///
-/// A name has 1 to 31 bytes without white space, quotes and NUL bytes. Clones share
-/// the text.
+/// A name has 1 to 31 bytes without white space, double quotes and NUL bytes. Clones
+/// share the text.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Name(Arc<str>);
 
@@ -30,7 +30,7 @@ impl Name {
     /// # Errors
     ///
     /// [`InvalidName`] if the text is empty, longer than 31 bytes, or contains white
-    /// space, quotes or NUL bytes.
+    /// space, double quotes or NUL bytes.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
         let bad = |c: char| c.is_whitespace() || matches!(c, '\0' | '"');
         if text.is_empty() || text.len() > MAX_NAME || text.contains(bad) {
@@ -93,7 +93,7 @@ pub struct InvalidName {
 /// An entry comment.
 ///
 /// A comment has 1 to 255 bytes without NUL bytes, newlines and double quotes.
-/// `ipset` has no syntax to escape those.
+/// `ipset` has no syntax to escape newlines and double quotes.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Comment(Arc<str>);
 

@@ -1,4 +1,4 @@
-//! Reasons for rejections: the error numbers of ip_set.
+//! Reasons for rejections, decoded from the error numbers of ip_set.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use vipline_netlink::Errno;
 
 use crate::{Entry, Family, Set, SetType};
 
-/// The reason for a rejection.
+/// The reason for the rejection of a command or a query.
 ///
 /// The numbers are those of `enum ipset_errno` and the type-specific enums in
 /// `linux/netfilter/ipset/`.
@@ -24,7 +24,8 @@ pub enum Reason {
     TooManySets,
     /// A rule or a list uses the set.
     InUse,
-    /// The new name is already in use, or the set to swap with does not exist.
+    /// The new name is already in use, or the set to swap with does not exist
+    /// (`IPSET_ERR_EXIST_SETNAME2`).
     OtherName,
     /// The sets to swap have different types, or the entry does not fit the set
     /// type.
@@ -69,7 +70,7 @@ pub enum Reason {
     Loop,
     /// The kernel cannot parse the message (`IPSET_ERR_PROTOCOL`).
     Protocol,
-    /// Another errno value.
+    /// Another error number.
     Errno(Errno),
 }
 

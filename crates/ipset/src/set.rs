@@ -71,30 +71,32 @@ pub struct Set {
     pub set_type: SetType,
     /// Address family.
     pub family: Family,
-    /// Revision of the set type. Default: a revision that supports the options used.
+    /// Revision of the set type. Default: that of Linux 3.18, which supports all options
+    /// except `bucketsize` and `initval`.
     ///
     /// `bucketsize` and `initval` need the newest revision that the kernel supports.
     /// The [client](crate::Client) queries that revision. Callers with their own
-    /// socket must set it.
+    /// socket must set the revision.
     pub revision: Option<u8>,
     /// Range of a bitmap type.
     pub range: Option<Range>,
-    /// Initial number of hash buckets; the kernel grows the hash.
+    /// Initial number of hash buckets; the kernel grows the hash table. `None` for the
+    /// kernel's default.
     pub hashsize: Option<u32>,
     /// Maximum number of entries of a hash type. Default: 65536.
     pub maxelem: Option<u32>,
-    /// Initial size of a list set. Default: 8. The kernel does not enforce it.
+    /// Size of a list set. Default: 8. The kernel does not enforce the size.
     pub size: Option<u32>,
     /// Prefix length to which addresses are truncated.
     pub netmask: Option<u8>,
-    /// Default timeout of entries in seconds; 0 is no timeout.
-    /// Without it, the set does not support timeouts.
+    /// Default timeout of entries, in seconds; 0 means no timeout.
+    /// `None` if the set does not support timeouts.
     pub timeout: Option<u32>,
-    /// Flags.
+    /// Extensions that entries can have, and `forceadd`.
     pub flags: SetFlags,
-    /// Maximum number of entries per hash bucket.
+    /// Maximum number of entries per hash bucket; `None` for the kernel's default.
     pub bucketsize: Option<u8>,
-    /// Initial value of the hash function.
+    /// Initial value of the hash function; `None` for a random value.
     pub initval: Option<u32>,
     /// Unknown attributes, as dumped by the kernel.
     pub unknown_attributes: Box<[u8]>,
@@ -265,7 +267,7 @@ impl Set {
 pub struct Usage {
     /// Number of rules and lists that use the set.
     pub references: u32,
-    /// Memory in bytes.
+    /// Memory, in bytes.
     pub memory: u32,
     /// Number of entries. 0 on old kernels, which do not report it.
     pub entries: u32,

@@ -208,7 +208,7 @@ impl Display for Strictness {
     }
 }
 
-/// A line of `ipset restore` input.
+/// A line of `ipset restore` input, or a comment for [`Command::Copy`].
 impl Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
