@@ -154,7 +154,7 @@ impl Client {
     /// Deletes all flows that match the filter, including flows of other programs.
     ///
     /// The kernel flushes the flows if it can apply the filter. Every kernel flushes all
-    /// flows. Linux 6.11 and later also apply family, protocol, IPv4 addresses, TCP and
+    /// flows. Linux 6.12 and later also apply family, protocol, IPv4 addresses, TCP and
     /// UDP ports, and mark; a protocol requires a family or an address.
     /// Otherwise the client dumps the flows and deletes each; flows that are created
     /// meanwhile may remain.

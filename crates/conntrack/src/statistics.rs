@@ -11,12 +11,12 @@ use crate::{Other, wire};
 pub struct CpuStatistics {
     /// CPU number.
     pub cpu: u16,
-    /// Reply tuples that NAT could not use because a flow had them. Before Linux 4.9: all
+    /// Reply tuples that NAT could not use because a flow had them. Old kernels count all
     /// lookups that found a flow.
     pub found: u32,
     /// Packets that could not be tracked.
     pub invalid: u32,
-    /// Flows inserted by requests. Before Linux 4.9: all inserted flows.
+    /// Flows inserted by requests. Old kernels count all inserted flows.
     pub insert: u32,
     /// Failed insertions of flows that existed already.
     pub insert_failed: u32,
