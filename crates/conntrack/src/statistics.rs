@@ -87,7 +87,7 @@ impl CpuStatistics {
 pub struct Usage {
     /// Number of flows.
     pub entries: u32,
-    /// Maximum number of flows; `None` before Linux 5.12.
+    /// Maximum number of flows; `None` before Linux 4.18.
     pub max_entries: Option<u32>,
 }
 
