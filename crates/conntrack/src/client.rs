@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use vipline_netlink::message::{ACK, REQUEST, begin, end};
 use vipline_netlink::{Counters, Dump, Errno, Protocol, Socket};
 
-use crate::error::Refused;
+use crate::outcome::Outcome;
 use crate::wire::Request;
 use crate::{CpuStatistics, Error, Expectation, Filter, Flow, Key, Update, Usage};
 
@@ -454,54 +454,5 @@ impl Client {
 impl AsFd for Client {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-/// Results of several changes.
-#[derive(Debug)]
-struct Outcome {
-    operation: &'static str,
-    done: usize,
-    missing: usize,
-    refused: usize,
-    first: Vec<Refused>,
-}
-
-impl Outcome {
-    fn new(operation: &'static str) -> Self {
-        Self {
-            operation,
-            done: 0,
-            missing: 0,
-            refused: 0,
-            first: Vec::new(),
-        }
-    }
-
-    /// Records an error. `ENOENT` counts as missing, except for creations.
-    fn add_error(&mut self, errno: Errno, key: impl FnOnce() -> Key) {
-        if errno == Errno::NOENT && self.operation != "create" {
-            self.missing += 1;
-            return;
-        }
-        self.refused += 1;
-        if self.first.len() < Error::MAX_REPORTED_ERRORS {
-            self.first.push(Refused::new(key(), errno));
-        }
-    }
-
-    fn into_deleted(self) -> Result<Deleted, Error> {
-        match self.refused {
-            0 => Ok(Deleted {
-                deleted: self.done,
-                missing: self.missing,
-            }),
-            count => Err(Error::Refused {
-                operation: self.operation,
-                count,
-                first: self.first,
-                done: self.done,
-            }),
-        }
     }
 }

@@ -71,6 +71,8 @@ mod socket;
 
 mod error;
 
+mod outcome;
+
 pub use client::{Client, Deleted, Flushed};
 pub use error::{Error, Refused};
 pub use event::{Event, Groups};

@@ -373,7 +373,7 @@ const MANY: u32 = 100_000;
 fn one_of(number: u32) -> Flow {
     let mut flow = udp(0);
     let address = Ipv4Addr::from_bits(Ipv4Addr::new(10, 8, 0, 0).to_bits() + number / 1000);
-    let port = if number % 100 == 0 { 53 } else { 5353 };
+    let port = if number.is_multiple_of(100) { 53 } else { 5353 };
     let client = (address.into(), 1024 + u16::try_from(number % 1000).unwrap());
     let protocol = match number % 10 {
         3 => Protocol::TCP,
@@ -385,7 +385,7 @@ fn one_of(number: u32) -> Flow {
         flow.status |= Status::DST_NAT;
         flow.reply = Tuple::ports(protocol, ("10.1.0.9".parse().unwrap(), 8080), client);
     }
-    if number % 7 != 0 {
+    if !number.is_multiple_of(7) {
         flow.status |= Status::SEEN_REPLY;
     }
     flow.mark = Some(number % 16);

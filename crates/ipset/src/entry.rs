@@ -307,20 +307,20 @@ impl Member {
     /// Appends the range ends that differ from the range start.
     fn encode_end(&self, last: &Self, out: &mut Vec<u8>) {
         let (first, last) = (self.ends(), last.ends());
-        if let (Some(from), Some(to)) = (first.0, last.0) {
-            if from != to {
-                put_address(out, IP_TO, to);
-            }
+        if let (Some(from), Some(to)) = (first.0, last.0)
+            && from != to
+        {
+            put_address(out, IP_TO, to);
         }
-        if let (Some(from), Some(to)) = (first.1, last.1) {
-            if from != to {
-                put_port(out, PORT_TO, to);
-            }
+        if let (Some(from), Some(to)) = (first.1, last.1)
+            && from != to
+        {
+            put_port(out, PORT_TO, to);
         }
-        if let (Some(from), Some(to)) = (first.2, last.2) {
-            if from != to {
-                put_address(out, IP2_TO, to);
-            }
+        if let (Some(from), Some(to)) = (first.2, last.2)
+            && from != to
+        {
+            put_address(out, IP2_TO, to);
         }
     }
 

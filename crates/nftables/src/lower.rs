@@ -226,7 +226,7 @@ impl Lower {
             || expression.datatype() == Datatype::InetProto && !is_header;
         // A single byte has no byte order; Linux 6.12.117 rejects its conversion.
         if is_host && number && bytes > 1 {
-            self.push_byteorder(at, bytes, if bytes % 4 == 0 { 4 } else { 2 });
+            self.push_byteorder(at, bytes, if bytes.is_multiple_of(4) { 4 } else { 2 });
         }
     }
 

@@ -87,11 +87,11 @@ fn edits(events: Vec<Event>) -> Vec<Edit<Object>> {
 fn frontends<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Frontends {
     let mut frontends = Frontends::new();
     for object in objects {
-        if let Object::Element(element) = object {
-            if let Some(frontend) = frontend(element) {
-                let words = format!("{} {{ {element} }}", element.set().name);
-                frontends.entry(frontend).or_default().insert(words);
-            }
+        if let Object::Element(element) = object
+            && let Some(frontend) = frontend(element)
+        {
+            let words = format!("{} {{ {element} }}", element.set().name);
+            frontends.entry(frontend).or_default().insert(words);
         }
     }
     frontends

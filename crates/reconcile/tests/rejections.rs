@@ -282,7 +282,7 @@ fn the_number_of_batches_is_bounded_for_any_rejections() {
     for atomicity in ATOMICITIES {
         let plan: State = (0..450).map(|key| (key, 0)).collect();
         let mut synced = Synced::new(&State::new(), atomicity);
-        let is_bad = |key: u16| key % 3 == 0;
+        let is_bad = |key: u16| key.is_multiple_of(3);
         for key in (0..450).filter(|&key| is_bad(key)) {
             synced.reconciler.target_mut().reject(Entry(key, 0), EINVAL);
         }

@@ -127,7 +127,7 @@ pub(crate) fn mixed(count: u16) -> Vec<Flow> {
 
 /// Returns one of the flows of [`mixed`].
 fn one_of_many(number: u16) -> Flow {
-    let is_v6 = number % 3 == 0;
+    let is_v6 = number.is_multiple_of(3);
     let host = |net: u16, host: u16| -> IpAddr {
         let text = match is_v6 {
             true => format!("fd00:{net}::{host}"),
@@ -135,7 +135,7 @@ fn one_of_many(number: u16) -> Flow {
         };
         text.parse().unwrap()
     };
-    let every = |count: u16| number % count == 0;
+    let every = |count: u16| number.is_multiple_of(count);
     let protocol = match (number / 3 % 4, is_v6) {
         (0, _) => Protocol::TCP,
         (1, _) => Protocol::UDP,

@@ -377,10 +377,10 @@ fn parse_open<'a>(
 /// implies.
 fn parse_late<'a>(rule: &mut Rule<'a>, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
     values.set_given(CLOSED);
-    if let Some(target) = &mut rule.target {
-        if target.parse_option(option, values)? {
-            return Ok(true);
-        }
+    if let Some(target) = &mut rule.target
+        && target.parse_option(option, values)?
+    {
+        return Ok(true);
     }
     for one in rule.matches.iter_mut().rev() {
         if one.parse_option(option, values)? {

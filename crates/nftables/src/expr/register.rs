@@ -15,7 +15,7 @@ impl Register {
     /// Returns the register that starts at this 4-byte word, 0 to 15.
     #[doc(alias = "NFT_REG32_00")]
     pub const fn word(word: u8) -> Self {
-        if word % 4 == 0 {
+        if word.is_multiple_of(4) {
             Self(word as u32 / 4 + 1)
         } else {
             Self(word as u32 + 8)

@@ -276,12 +276,12 @@ impl Listing {
             kind: PartKind::AtLeast(first),
             ..
         }) = self.parts.last()
+            && op == CmpOp::Le
+            && *of == left
         {
-            if op == CmpOp::Le && *of == left {
-                let text = range_text(&left, first, &data, swapped);
-                self.parts.pop();
-                return self.push_with_left(left, text, PartKind::Plain);
-            }
+            let text = range_text(&left, first, &data, swapped);
+            self.parts.pop();
+            return self.push_with_left(left, text, PartKind::Plain);
         }
         if let Some((left, prefix)) = self.prefix(&left, &data) {
             return self.push_with_left(left, format!("{}{prefix}", op.sign()), PartKind::Plain);

@@ -78,10 +78,10 @@ impl Client {
         // The socket reports a rejection once.
         let mut buffer = [0; 256];
         for _ in 0..64 {
-            if let Err(error) = self.socket.recv(&mut buffer) {
-                if error.kind() == io::ErrorKind::WouldBlock {
-                    break;
-                }
+            if let Err(error) = self.socket.recv(&mut buffer)
+                && error.kind() == io::ErrorKind::WouldBlock
+            {
+                break;
             }
         }
         self.socket

@@ -136,7 +136,8 @@ mod tests {
                     let mut random = random(thread);
                     let mut mine = Vec::new();
                     for _ in 0..2_000 {
-                        let free = mine.len() > 20 || (!mine.is_empty() && random() % 2 == 0);
+                        let free =
+                            mine.len() > 20 || (!mine.is_empty() && random().is_multiple_of(2));
                         let outcome = if free {
                             let item = mine.swap_remove(random() as usize % mine.len());
                             let number = range.number(item).unwrap() as usize;
