@@ -51,7 +51,7 @@ pub(crate) fn run_steps(steps: &mut Steps) -> Result<()> {
         let mut doc = cargo(["doc", "--workspace", "--no-deps"]);
         execute(doc.env("RUSTDOCFLAGS", "--deny=warnings"))
     })?;
-    // The other steps build the same code; the full check builds the packages, too.
+    // Packages are not built here: the other steps build the same code.
     steps.step("packages", || publish::run(true, false))?;
     steps.step("build", || {
         // One set of features for programs, tests, benchmarks and examples.
