@@ -25,7 +25,7 @@ pub mod ipvs;
 pub mod nftables;
 
 #[cfg(any(feature = "iptables", feature = "nftables"))]
-mod foreign_commits;
+mod apply;
 
 /// The planner of a mode: translates Services to objects of the kernel.
 ///

@@ -16,10 +16,23 @@ const BANNED: [&str; 9] = [
 ];
 
 /// Files that every proxy mode must have.
-const MODE_FILES: [&str; 6] = ["base", "endpoint", "kernel", "mod", "names", "port"];
+const MODE_FILES: [&str; 6] = [
+    "apply/kernel",
+    "mod",
+    "plan/base",
+    "plan/endpoint",
+    "plan/names",
+    "plan/port",
+];
 
 /// Folder with one subfolder per proxy mode.
 const MODES: &str = "crates/proxy-core/src/backend/";
+
+/// Subfolders of `MODES` that contain code of several modes.
+const OF_ALL_MODES: [&str; 2] = ["apply", "plan"];
+
+/// Types that do IO. In `MODES` only files below `apply/` may use them.
+const IO_TYPES: [&str; 4] = ["Client", "Listener", "Monitor", "Socket"];
 
 pub(super) fn check(files: &[Text]) -> Vec<String> {
     let mut findings: Vec<String> = files.iter().filter_map(banned).collect();
@@ -27,6 +40,7 @@ pub(super) fn check(files: &[Text]) -> Vec<String> {
         .iter()
         .filter_map(|file| file.path.strip_prefix(MODES)?.split_once('/'))
         .map(|(mode, _)| mode)
+        .filter(|folder| !OF_ALL_MODES.contains(folder))
         .collect();
     for mode in modes {
         for name in MODE_FILES {
@@ -42,7 +56,23 @@ pub(super) fn check(files: &[Text]) -> Vec<String> {
             }
         }
     }
+    findings.extend(files.iter().flat_map(misplaced_io));
     findings
+}
+
+/// Returns the lines with IO in files of modes that are not below `apply/`.
+fn misplaced_io(file: &Text) -> Vec<String> {
+    let is_pure = file.path.starts_with(MODES) && !file.path.contains("/apply/");
+    let lines = file.text.lines().enumerate().filter(|(_, line)| {
+        let code = line.split("//").next().unwrap_or("");
+        let mut words = code.split(|character: char| !character.is_alphanumeric());
+        is_pure && words.any(|word| IO_TYPES.contains(&word))
+    });
+    let find = |(index, _)| {
+        let (path, number) = (&file.path, index + 1);
+        format!("{path}:{number}: only files below `apply/` of a mode may do IO")
+    };
+    lines.map(find).collect()
 }
 
 fn banned(file: &Text) -> Option<String> {
@@ -91,6 +121,18 @@ mod tests {
         assert_eq!(check(&files), Vec::<String>::new());
         files.remove(1);
         assert_eq!(check(&files).len(), 1);
-        assert!(check(&files)[0].contains("ipvs/endpoint.rs"));
+        assert!(check(&files)[0].contains("ipvs/mod.rs"));
+    }
+
+    #[test]
+    fn io_outside_of_apply_is_found() {
+        let text = "use vipline_nftables::{Client, Object};\n// A Client.\n";
+        let files = ["plan", "apply"].map(|kind| Text {
+            path: format!("{MODES}{kind}/tables.rs"),
+            text: text.to_owned(),
+        });
+        let findings = check(&files);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].contains("plan/tables.rs:1:"));
     }
 }

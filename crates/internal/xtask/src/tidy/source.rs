@@ -86,6 +86,7 @@ pub(super) fn lines_without_tests(files: &[Text], path: &str) -> usize {
 fn may_do_io(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let folders = [
+        "/apply/",
         "/stores/",
         "/tests/",
         "crates/internal/testkit/",

@@ -1,0 +1,3 @@
+//! IO that several modes share.
+
+pub(in crate::backend) mod foreign_commits;

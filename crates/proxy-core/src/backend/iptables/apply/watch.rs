@@ -1,0 +1,301 @@
+//! Detection of changes to our chains, by notifications or by polling.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use vipline_iptables::{Client, Error, Variant};
+use vipline_nftables as nftables;
+use vipline_nftables::{Monitor, Name, Notifications, TableId};
+use vipline_service_model::Family;
+
+use super::kernel::{Kernel, Trace};
+use crate::backend::apply::foreign_commits;
+use crate::backend::iptables::plan::layout::Layout;
+use crate::backend::iptables::plan::names;
+use crate::backend::iptables::plan::rules::iptables_family;
+use crate::{Drift, watch};
+
+/// Time after a missing canary during which the watch polls more often, because a flush
+/// may be in progress: it clears one table after the other.
+const FLUSHING: Duration = Duration::from_secs(5);
+
+/// Watches our chains for changes by other processes.
+///
+/// The kernel sends notifications for the nft variant. It sends none for the legacy
+/// variant, so the watch polls for the canary.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    layout: Layout,
+    watched: Vec<Watched>,
+    trace: Trace,
+    /// `None` if no monitor is open.
+    monitor: Option<Monitor>,
+    /// Polling interval.
+    period: Duration,
+    /// Time of the next poll; `None` if the watch does not poll.
+    next: Option<Duration>,
+}
+
+/// The kernel of a family.
+#[derive(Debug)]
+struct Watched {
+    family: Family,
+    trace: Trace,
+    client: Client,
+    /// Whether the canary was missing at the last poll.
+    is_flushed: bool,
+}
+
+impl Watch {
+    /// Creates a watch that polls every `period` if the kernel sends no notifications.
+    pub(crate) fn new(period: Duration) -> Self {
+        Self::of_layout(Layout::IPTABLES, period)
+    }
+
+    /// Creates a watch for the chains of a layout that polls every `period` if the kernel
+    /// sends no notifications.
+    pub(in crate::backend) fn of_layout(layout: Layout, period: Duration) -> Self {
+        Self {
+            layout,
+            watched: Vec::new(),
+            trace: Trace::default(),
+            monitor: None,
+            period,
+            next: None,
+        }
+    }
+
+    /// Opens a kernel and adds it to the watch.
+    pub(crate) fn open(&mut self, family: Family) -> Result<Kernel, Error> {
+        let mut kernel = Kernel::open(family)?.of_layout(self.layout);
+        kernel.trace = self.trace.sibling();
+        self.watched.push(Watched {
+            family,
+            trace: kernel.trace.clone(),
+            client: Client::open(iptables_family(family))?,
+            is_flushed: false,
+        });
+        Ok(kernel)
+    }
+
+    /// Returns whether the kernel sends notifications for all watched kernels.
+    fn can_listen(&self) -> bool {
+        let mut variants = self.watched.iter().map(|it| it.client.variant());
+        variants.all(|variant| variant == Variant::Nft)
+    }
+}
+
+impl watch::Watch for Watch {
+    fn start(&mut self) -> Result<Vec<Family>, crate::Error> {
+        // Without a monitor the engine calls this function after each sync. A poll that
+        // is already scheduled keeps its time.
+        self.next.get_or_insert(Duration::ZERO);
+        if !self.can_listen() {
+            return Ok(Vec::new());
+        }
+        let notices = Notifications::new(&tables(self.layout)).with_filter(self.layout.is_about_us);
+        let monitor = Monitor::open_with(notices, &[])?;
+        // The monitor reports later changes; now check for changes since the dump.
+        let generation = nftables::Client::open()?.generation()?;
+        self.monitor = Some(monitor);
+        self.next = None;
+        let commit_counter = |each: &Watched| each.trace.commit_counter.clone();
+        let missed = |each: &&Watched| {
+            commit_counter(each).missed(commit_counter(each).foreign_at(generation))
+        };
+        let watched = self.watched.iter().filter(missed);
+        Ok(watched.map(|each| each.family).collect())
+    }
+
+    fn is_listening(&self) -> bool {
+        self.monitor.is_some()
+    }
+
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.monitor.iter().map(AsFd::as_fd).collect()
+    }
+
+    fn read(&mut self) -> Vec<(Family, Drift)> {
+        let Some(mut notification) = foreign_commits::read(&mut self.monitor) else {
+            return Vec::new();
+        };
+        if self.monitor.is_none() {
+            self.next = Some(Duration::ZERO);
+        }
+        self.trace.own.remove_from(&mut notification.commits);
+        let watched = self.watched.iter();
+        let drift = watched.filter_map(|each| {
+            let drift = foreign_commits::drift(&notification, |table| is_of(table, each.family))?;
+            Some((each.family, drift))
+        });
+        drift.collect()
+    }
+
+    fn next_poll(&self) -> Option<Duration> {
+        self.next
+    }
+
+    fn poll(&mut self, now: Duration) -> Vec<(Family, Drift)> {
+        if self.next.is_none_or(|next| now < next) {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        for watched in &mut self.watched {
+            let was_flushed = watched.is_flushed;
+            watched.is_flushed = is_canary_gone(&mut watched.client, self.layout);
+            if watched.is_flushed || was_flushed {
+                let drift = Drift {
+                    is_incomplete: true,
+                    ..Drift::default()
+                };
+                found.push((watched.family, drift));
+            }
+        }
+        let is_flushed = self.watched.iter().any(|watched| watched.is_flushed);
+        let pause = if is_flushed {
+            FLUSHING.min(self.period)
+        } else {
+            self.period
+        };
+        self.next = Some(now + pause);
+        found
+    }
+}
+
+/// Returns whether the canary is missing. A failed `iptables-save` counts as present.
+fn is_canary_gone(client: &mut Client, layout: Layout) -> bool {
+    let (table, chain) = layout.canary;
+    let declared = format!(":{chain} ");
+    let mut is_present = false;
+    let saved = client.save_lines(names::table(table), |line| {
+        is_present |= line.starts_with(&declared);
+        Ok::<_, Error>(())
+    });
+    saved.is_ok() && !is_present
+}
+
+/// Returns the nf_tables tables that contain our chains.
+fn tables(layout: Layout) -> Vec<TableId> {
+    let id = |family, name| {
+        let name = Name::new(name).expect("the tables of a layout have valid names");
+        TableId::new(family, name)
+    };
+    let families = [nftables::Family::Ip, nftables::Family::Ip6].into_iter();
+    let tables =
+        families.flat_map(|family| layout.tables.iter().map(move |name| id(family, *name)));
+    tables.collect()
+}
+
+/// Returns whether a table belongs to a family.
+fn is_of(table: &TableId, family: Family) -> bool {
+    let of_family = match family {
+        Family::V4 => nftables::Family::Ip,
+        Family::V6 => nftables::Family::Ip6,
+    };
+    table.family == of_family
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::netns::Netns;
+    use vipline_iptables::{Object, Restore};
+    use vipline_netlink::message::Message;
+    use vipline_reconcile::{Edit, Target as _};
+
+    use super::*;
+    use crate::backend::iptables::plan::names::{MANGLE, NAT};
+    use crate::watch::Watch as _;
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn message(ty: u16, payload: &[u8]) -> Message<'_> {
+        Message {
+            ty,
+            flags: 0,
+            seq: 0,
+            port_id: 7,
+            payload,
+        }
+    }
+
+    /// Returns a watch of the legacy variant, which sends no notifications.
+    fn legacy() -> (Watch, Kernel) {
+        let open = || Client::open_variant(vipline_iptables::Family::V4, Variant::Legacy).unwrap();
+        let mut watch = Watch::new(seconds(30));
+        watch.watched.push(Watched {
+            family: Family::V4,
+            trace: Trace::default(),
+            client: open(),
+            is_flushed: false,
+        });
+        (watch, Kernel::with_client(open(), Family::V4))
+    }
+
+    #[test]
+    fn a_missing_canary_is_reported_until_the_poll_after_its_return() {
+        Netns::new().unwrap().run(|| {
+            let (mut watch, mut kernel) = legacy();
+            let name = names::chain(names::CANARY);
+            let canary = vipline_iptables::Chain::new(
+                names::table(MANGLE),
+                name,
+                vipline_iptables::Rules::default(),
+            );
+            let canary = Object::from(canary);
+            kernel.commit(&[Edit::Add(canary.clone())]).unwrap();
+            assert_eq!(watch.next_poll(), None, "the watch has not started");
+            assert!(watch.start().unwrap().is_empty());
+            assert!(!watch.is_listening());
+            assert!(watch.poll(seconds(1)).is_empty());
+            assert_eq!(watch.next_poll(), Some(seconds(31)));
+
+            let gone = [Edit::Remove(canary.clone())];
+            let mut client = Client::open_variant(vipline_iptables::Family::V4, Variant::Legacy);
+            client
+                .as_mut()
+                .unwrap()
+                .restore(&Restore::from_edits(&gone))
+                .unwrap();
+            assert!(watch.poll(seconds(30)).is_empty(), "it is not time yet");
+            let found = watch.poll(seconds(31));
+            assert!(
+                matches!(&*found, [(Family::V4, drift)] if drift.is_incomplete),
+                "{found:?}"
+            );
+            // A flush may not have reached the other tables yet.
+            assert_eq!(watch.next_poll(), Some(seconds(36)));
+            kernel.commit(&[Edit::Add(canary)]).unwrap();
+            assert_eq!(watch.poll(seconds(36)).len(), 1);
+            assert_eq!(watch.next_poll(), Some(seconds(66)));
+            assert!(watch.poll(seconds(66)).is_empty());
+        });
+    }
+
+    #[test]
+    fn only_changes_that_affect_our_chains_count() {
+        let nat = TableId::new(nftables::Family::Ip, Name::new(NAT).unwrap());
+        let counts = |chain, is_removed| {
+            let mut notices = Notifications::new(std::slice::from_ref(&nat))
+                .with_filter(Layout::IPTABLES.is_about_us);
+            let kind = if is_removed { 8 } else { 6 };
+            let mut payload = vec![2, 0, 0, 0];
+            vipline_netlink::attr::put_str(&mut payload, 1, NAT);
+            vipline_netlink::attr::put_str(&mut payload, 2, chain);
+            notices.push(message(10 << 8 | kind, &payload)).unwrap();
+            let mut end = vec![0; 4];
+            vipline_netlink::attr::put_be32(&mut end, 1, 7);
+            notices.push(message(10 << 8 | 15, &end)).unwrap().is_some()
+        };
+        for (chain, made, removed) in [
+            ("KUBE-SERVICES", true, true),
+            ("KUBE-SEP-AAAAAAAAAAAAAAAA", true, true),
+            ("PREROUTING", false, true),
+            ("DOCKER", false, false),
+        ] {
+            assert_eq!(counts(chain, false), made, "{chain}");
+            assert_eq!(counts(chain, true), removed, "{chain}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Planning of mode iptables, without IO: the objects of a context and of service ports,
+//! and the document of edits.
+
+pub(in crate::backend) mod names;
+
+pub(in crate::backend) mod rules;
+
+pub(in crate::backend) mod base;
+
+pub(in crate::backend) mod layout;
+
+mod port;
+
+mod endpoint;
+
+mod script;
+
+#[cfg(test)]
+mod tests;
+
+use vipline_iptables::{Contents, Object};
+use vipline_reconcile::Edit;
+use vipline_service_model::{Family, ServicePort};
+
+use crate::{Context, PortObjects, backend};
+
+/// The planner of mode iptables.
+#[derive(Clone, Copy, Debug)]
+pub enum Planner {}
+
+impl backend::Planner for Planner {
+    type Object = Object;
+
+    fn base(cx: &Context) -> Vec<Object> {
+        base::objects(cx)
+    }
+
+    fn requires_replan(before: &Context, after: &Context) -> bool {
+        let inputs = |cx: &Context| {
+            let flags = (
+                cx.masquerade_all,
+                cx.is_large,
+                cx.serves_localhost,
+                cx.iptables.nfacct,
+            );
+            (cx.local.clone(), cx.node_address, flags)
+        };
+        inputs(before) != inputs(after)
+    }
+
+    fn port(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
+        port::objects(cx, port)
+    }
+
+    fn rule_count(object: &Object) -> Option<(&'static str, usize)> {
+        let (table, count) = match object {
+            Object::Chain(chain) => match &chain.contents {
+                Contents::Rules(rules) => (chain.table, rules.len()),
+                _ => (chain.table, 0),
+            },
+            Object::SharedRule(entry) => {
+                let (table, chain) = (entry.table.as_str(), entry.chain.as_str());
+                let is_ours = names::kind(table, chain) != names::Kind::System;
+                (entry.table, usize::from(is_ours))
+            }
+        };
+        let counted = [names::FILTER, names::NAT].into_iter();
+        let name = counted.into_iter().find(|name| *name == table.as_str());
+        name.map(|name| (name, count))
+    }
+
+    fn text(object: &Object) -> String {
+        match object {
+            Object::Chain(chain) => format!("-t {} -N {}", chain.table, chain.name),
+            Object::SharedRule(entry) => {
+                format!("-t {} -A {} {}", entry.table, entry.chain, entry.rule)
+            }
+        }
+    }
+
+    fn script<'a>(
+        family: Family,
+        edits: Vec<Edit<Object>>,
+        _desired: impl Iterator<Item = &'a Object>,
+    ) -> String {
+        script::document(family, edits)
+    }
+
+    fn listing<'a>(family: Family, objects: impl Iterator<Item = &'a Object>) -> String {
+        script::document(family, objects.cloned().map(Edit::Add).collect())
+    }
+}

@@ -1,0 +1,397 @@
+//! The kernel of one family: sets, rules, virtual servers and addresses.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use vipline_ipset::{self as ipset, Member};
+use vipline_iptables as iptables;
+use vipline_ipvs::{self as ipvs, Command, Scheduler, ServiceKey, VirtualServer};
+use vipline_netlink::Counters;
+use vipline_reconcile::{Edit, Rejection, Target as _};
+use vipline_rtnl as rtnl;
+use vipline_service_model::Family;
+
+use super::Shared;
+use super::capacity::Capacities;
+use super::drain::Drain;
+use super::installed::Installed;
+use super::links::Removed;
+use super::rejections::Rejections;
+use super::schedulers::{Missing, Schedulers};
+use crate::backend::iptables as rules;
+use crate::backend::ipvs::plan::layout::LAYOUT;
+use crate::backend::ipvs::plan::names;
+use crate::backend::ipvs::plan::object::Object;
+use crate::backend::ipvs::plan::port::scheduler;
+use crate::backend::ipvs::plan::steps::Steps;
+use crate::{Error, Ipvs};
+
+/// The state of mode ipvs in the kernel for one family.
+#[derive(Debug)]
+pub struct Kernel {
+    family: Family,
+    rules: rules::Kernel,
+    sets: ipset::Client,
+    servers: ipvs::Client,
+    links: rtnl::Client,
+    /// Networks whose virtual servers belong to other programs.
+    excluded: Vec<IpNet>,
+    /// Virtual servers that were planned at some time. They are ours even if another
+    /// process created them.
+    claimed: HashSet<ServiceKey>,
+    /// Real servers that are draining.
+    drain: Shared<Drain>,
+    installed: Shared<Installed>,
+    removed: Shared<Removed>,
+    schedulers: Schedulers,
+    capacities: Capacities,
+}
+
+impl Kernel {
+    /// Opens clients for the network namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Ipvs`] if the kernel lacks IPVS or the default scheduler, or denies
+    ///   access.
+    /// - [`Error::Ipset`] if the kernel lacks ip_set or denies access.
+    /// - [`Error::Iptables`] if a program of iptables is missing or too old.
+    /// - [`Error::Rtnl`] if the rtnetlink socket cannot be opened.
+    pub fn open(family: Family, config: &Ipvs) -> Result<Self, Error> {
+        let rules = rules::Kernel::open(family)?.of_layout(LAYOUT);
+        Self::with(family, rules, config, Shared::default(), Shared::default())
+    }
+
+    /// Opens clients next to `rules`. Shares removed addresses and missing schedulers
+    /// with the watch.
+    pub(super) fn with(
+        family: Family,
+        rules: rules::Kernel,
+        config: &Ipvs,
+        removed: Shared<Removed>,
+        missing: Shared<Missing>,
+    ) -> Result<Self, Error> {
+        let mut servers = ipvs::Client::open()?;
+        let default = scheduler(config.scheduler);
+        probe_scheduler(&mut servers, default)?;
+        Ok(Self {
+            family,
+            rules,
+            sets: ipset::Client::open()?,
+            servers,
+            links: rtnl::Client::open()?,
+            excluded: config.excluded.clone(),
+            claimed: HashSet::new(),
+            drain: Shared::default(),
+            installed: Shared::default(),
+            removed,
+            schedulers: Schedulers::new(default, missing),
+            capacities: Capacities::default(),
+        })
+    }
+
+    /// Returns the counters of messages and bytes of the IPVS socket.
+    pub fn counters(&self) -> Counters {
+        self.servers.counters()
+    }
+
+    /// Returns whether iptables supports `--random-fully`.
+    pub(crate) fn has_random_fully(&self) -> bool {
+        self.rules.client().version().has_random_fully()
+    }
+
+    /// Returns the netlink port ID of the socket that changes addresses.
+    pub(super) fn port_of_links(&self) -> u32 {
+        self.links.port_id()
+    }
+
+    /// Returns the draining real servers.
+    pub(super) fn draining(&self) -> Shared<Drain> {
+        self.drain.clone()
+    }
+
+    /// Returns the state that the last commit left.
+    pub(super) fn installed(&self) -> Shared<Installed> {
+        self.installed.clone()
+    }
+
+    /// Reads our virtual servers with their real servers, except for those that are
+    /// draining.
+    fn dump_servers(&mut self, ours: &Ours) -> Result<Vec<ipvs::Object>, Error> {
+        let mut found = Vec::new();
+        for (server, _) in self.servers.servers()? {
+            let service = server.service;
+            let is_ours = self.claimed.contains(&service)
+                || ours.has(&service) && !self.is_excluded(&service);
+            // The kernel lists both families, and both have the same node ports.
+            if service.family() != ipvs_family(self.family) || !is_ours {
+                continue;
+            }
+            found.push(server.into());
+            let reals = self.servers.destinations(&service)?.into_iter();
+            found.extend(reals.map(|real| ipvs::Object::Destination(service, real.server)));
+        }
+        Ok(self.drain.lock().without(found))
+    }
+
+    fn is_excluded(&self, service: &ServiceKey) -> bool {
+        match service {
+            ServiceKey::Address { address, .. } => {
+                self.excluded.iter().any(|net| net.contains(address))
+            }
+            ServiceKey::Mark { .. } => true,
+        }
+    }
+
+    fn commit_sets(
+        &mut self,
+        edits: &[Edit<ipset::Object>],
+        to: &mut Rejections,
+    ) -> Result<(), Error> {
+        if edits.is_empty() {
+            return Ok(());
+        }
+        let refused = self.sets.commit_each(&ipset::Commands::from_edits(edits))?;
+        to.add_sets(refused)?;
+        let accepted = to.accepted(edits);
+        self.installed.lock().record_sets(&accepted);
+        self.capacities.wrote(&accepted);
+        Ok(())
+    }
+
+    fn commit_rules(
+        &mut self,
+        edits: &[Edit<iptables::Object>],
+        to: &mut Rejections,
+    ) -> Result<(), Error> {
+        if !edits.is_empty() {
+            to.add_rules(edits, self.rules.commit(edits)?);
+        }
+        Ok(())
+    }
+
+    fn commit_addresses(
+        &mut self,
+        edits: &[Edit<rtnl::Object>],
+        to: &mut Rejections,
+    ) -> Result<(), Error> {
+        if edits.is_empty() {
+            return Ok(());
+        }
+        match self.links.commit(&rtnl::Commands::from_edits(edits)) {
+            Err(rtnl::Error::Refused { refused }) => Ok(to.add_addresses(refused)?),
+            done => Ok(done?),
+        }
+    }
+
+    /// Records own removals, so that the watch does not report them as drift.
+    fn note_removed(&self, edits: &[Edit<rtnl::Object>]) {
+        let lost = edits.iter().filter_map(|edit| match edit.object() {
+            rtnl::Object::Address(address) => match address.ip() {
+                IpAddr::V6(ip) => Some(ip),
+                IpAddr::V4(_) => None,
+            },
+            rtnl::Object::Link(_) => None,
+        });
+        self.removed.lock().extend(lost);
+    }
+
+    fn commit_servers(
+        &mut self,
+        mut edits: Vec<Edit<ipvs::Object>>,
+        to: &mut Rejections,
+    ) -> Result<(), Error> {
+        let servers = &mut self.servers;
+        self.schedulers
+            .replace_missing(&mut edits, |scheduler| has_scheduler(servers, scheduler))?;
+        let added = edits.iter().filter_map(|edit| match edit {
+            Edit::Add(ipvs::Object::VirtualServer(server)) => Some(server.service),
+            _ => None,
+        });
+        self.claimed.extend(added);
+        let drained = self.drain.lock().start(edits.clone());
+        let commands = ipvs::Commands::from_edits(&drained);
+        if !commands.is_empty() {
+            match self.servers.commit(&commands) {
+                Err(ipvs::Error::Rejected { rejected }) => to.add_servers(rejected),
+                done => done?,
+            }
+        }
+        let accepted = to.accepted(&edits);
+        self.installed.lock().record_servers(&accepted);
+        for edit in &accepted {
+            if let Edit::Remove(ipvs::Object::VirtualServer(server)) = edit {
+                self.claimed.remove(&server.service);
+            }
+        }
+        Ok(())
+    }
+
+    fn commit_steps(&mut self, mut steps: Steps, to: &mut Rejections) -> Result<(), Error> {
+        self.capacities.fit(&mut steps.sets);
+        self.commit_sets(&steps.sets, to)?;
+        self.commit_rules(&steps.rules, to)?;
+        self.note_removed(&steps.removed_addresses);
+        self.commit_addresses(&steps.removed_addresses, to)?;
+        self.commit_servers(steps.servers, to)?;
+        self.commit_addresses(&steps.addresses, to)?;
+        self.commit_sets(&steps.removed_sets, to)
+    }
+}
+
+/// Address of the scheduler probe: TCP 198.51.100.0:20000, an address for documentation
+/// (RFC 5737). Upstream uses the same.
+fn probe() -> ServiceKey {
+    ServiceKey::new(ipvs::Protocol::Tcp, [198, 51, 100, 0].into(), 20_000)
+}
+
+/// Probes a scheduler. The kernel loads its module on demand.
+fn probe_scheduler(client: &mut ipvs::Client, scheduler: Scheduler) -> Result<(), ipvs::Error> {
+    let commands = |command| ipvs::Commands::from_iter([command]);
+    let add = commands(Command::Add(VirtualServer::new(probe(), scheduler)));
+    let remove = commands(Command::Remove(probe()));
+    match client.commit(&add) {
+        // A killed process left the probe behind.
+        Err(error) if error.is_already_exists() => {
+            client.commit(&remove)?;
+            client.commit(&add)?;
+        }
+        done => done?,
+    }
+    client.commit(&remove)
+}
+
+/// Returns whether the kernel has a scheduler.
+fn has_scheduler(client: &mut ipvs::Client, scheduler: Scheduler) -> Result<bool, Error> {
+    match probe_scheduler(client, scheduler) {
+        Err(error) if error.is_scheduler_missing() => Ok(false),
+        tried => Ok(tried.map(|()| true)?),
+    }
+}
+
+impl vipline_reconcile::Target for Kernel {
+    type Object = Object;
+    type Error = Error;
+
+    fn dump(&mut self) -> Result<Vec<Object>, Error> {
+        let names = names::SETS.map(|set| set.name(self.family));
+        let sets = self.sets.dump(&names)?;
+        let addresses = self.links.dump_link(&names::link())?;
+        let family = self.family;
+        let addresses: Vec<_> = addresses
+            .into_objects()
+            .filter(|object| is_of(family, object))
+            .collect();
+        let ours = Ours::new(family, &sets, &addresses);
+        let servers = self.dump_servers(&ours)?;
+        self.installed.lock().found(&sets, &servers);
+        let servers = servers.into_iter().map(|object| match object {
+            ipvs::Object::VirtualServer(server) => self.schedulers.as_planned(server).into(),
+            real => real,
+        });
+        let mut objects: Vec<_> = servers.map(Object::from).collect();
+        let sets = self.capacities.dumped(sets);
+        objects.extend(sets.into_objects().map(Object::from));
+        objects.extend(addresses.into_iter().map(Object::from));
+        objects.extend(self.rules.dump()?.into_iter().map(Object::from));
+        Ok(objects)
+    }
+
+    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
+        let mut rejections = Rejections::default();
+        let done = self.commit_steps(Steps::of(edits.iter().cloned()), &mut rejections);
+        if done.is_err() {
+            self.installed.lock().forget();
+        }
+        done.map(|()| rejections.into_rejections(edits))
+    }
+}
+
+fn ipvs_family(family: Family) -> ipvs::Family {
+    match family {
+        Family::V4 => ipvs::Family::V4,
+        Family::V6 => ipvs::Family::V6,
+    }
+}
+
+/// Returns whether a link or an address belongs to a family.
+///
+/// Both families share the link. The kernel assigns a link-local address to the link when
+/// it is set up; that address is not ours.
+fn is_of(family: Family, object: &rtnl::Object) -> bool {
+    match object {
+        rtnl::Object::Link(_) => true,
+        rtnl::Object::Address(address) => match address.ip() {
+            IpAddr::V4(_) => family == Family::V4,
+            IpAddr::V6(ip) => family == Family::V6 && !ip.is_unicast_link_local(),
+        },
+    }
+}
+
+/// Criteria for virtual servers that are ours.
+#[derive(Debug, Default)]
+struct Ours {
+    addresses: HashSet<IpAddr>,
+    endpoints: HashSet<(IpAddr, ipset::Port)>,
+    node_ports: HashSet<ipset::Port>,
+}
+
+impl Ours {
+    fn new(family: Family, sets: &ipset::Sets, addresses: &[rtnl::Object]) -> Self {
+        let mut ours = Self::default();
+        for object in addresses {
+            if let rtnl::Object::Address(address) = object {
+                ours.addresses.insert(address.ip());
+            }
+        }
+        let ports = [
+            (
+                &names::NODE_PORT_TCP,
+                ipset::Port::tcp as fn(u16) -> ipset::Port,
+            ),
+            (&names::NODE_PORT_UDP, ipset::Port::udp),
+        ];
+        for (set, port) in ports {
+            let listed = sets.get(set.name(family).as_str());
+            let members = listed.into_iter().flat_map(|listed| &listed.entries);
+            ours.node_ports
+                .extend(members.filter_map(|entry| match entry.member {
+                    Member::Port(number) => Some(port(number)),
+                    _ => None,
+                }));
+        }
+        for listed in names::SETS
+            .iter()
+            .filter_map(|set| sets.get(set.name(family).as_str()))
+        {
+            for entry in &listed.entries {
+                match entry.member {
+                    Member::Ip(ip) => drop(ours.addresses.insert(ip)),
+                    Member::IpPort(ip, port) => drop(ours.endpoints.insert((ip, port))),
+                    _ => {}
+                }
+            }
+        }
+        ours
+    }
+
+    fn has(&self, service: &ServiceKey) -> bool {
+        let ServiceKey::Address {
+            protocol,
+            address,
+            port,
+        } = *service
+        else {
+            return false;
+        };
+        let port = match protocol {
+            ipvs::Protocol::Tcp => ipset::Port::tcp(port),
+            ipvs::Protocol::Udp => ipset::Port::udp(port),
+            ipvs::Protocol::Sctp => ipset::Port::sctp(port),
+        };
+        self.addresses.contains(&address)
+            || self.endpoints.contains(&(address, port))
+            || self.node_ports.contains(&port)
+    }
+}

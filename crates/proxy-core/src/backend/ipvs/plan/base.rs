@@ -1,0 +1,446 @@
+//! Objects that do not depend on Services: the link, sets, chains and jumps.
+
+use vipline_ipset::{self as ipset, Range, SetType};
+use vipline_iptables::matches::{self, AddrType, AddressTypes, Conntrack, CtState, Physdev};
+use vipline_iptables::targets::{Masquerade, Reject, Target};
+use vipline_iptables::{Direction, Negatable, Position, Protocol, Rule, SetDirections};
+use vipline_rtnl::{self as rtnl, Link};
+use vipline_service_model::Family;
+
+use super::Object;
+use super::names::{self, FILTER, NAT, Set};
+use crate::Context;
+use crate::backend::iptables::plan::base::{
+    forwarding, loopback, mark_for_masquerading, masquerading,
+};
+use crate::backend::iptables::plan::rules::{chain, entry, not_from_pods, shared};
+
+/// `maxelem` of the sets of upstream.
+pub(in crate::backend) const DEFAULT_MAXELEM: u32 = 1 << 16;
+
+/// Initial `hashsize` of sets.
+const HASH_SIZE: u32 = 1024;
+
+/// Returns the objects that do not depend on Services.
+pub(super) fn objects(cx: &Context) -> Vec<Object> {
+    let mut objects = vec![rtnl::Object::from(Link::dummy(names::link())).into()];
+    let sets = names::SETS
+        .iter()
+        .map(|of| ipset::Object::from(set(of, cx.family)));
+    objects.extend(sets.map(Object::from));
+    let chains = [
+        services(cx),
+        postrouting(cx),
+        node_port(cx),
+        load_balancer(cx),
+        mark_for_masquerading(cx),
+        shared(FILTER, names::IPVS_OUT_FILTER),
+        chain_of(cx, FILTER, names::KUBE_FORWARD, forwarding(cx)),
+        health_check(cx),
+        firewall(cx),
+        source_ranges(cx),
+        ipvs_filter(cx),
+    ];
+    objects.extend(chains.map(Object::from));
+    objects.extend(jumps(cx.family));
+    objects
+}
+
+/// Returns an empty set.
+fn set(of: &Set, family: Family) -> ipset::Set {
+    let mut set = ipset::Set::new(of.name(family), of.kind.clone(), ipset_family(family));
+    match of.kind {
+        SetType::BitmapPort => set.range = Some(Range::Ports(0, u16::MAX)),
+        _ => (set.hashsize, set.maxelem) = (Some(HASH_SIZE), Some(DEFAULT_MAXELEM)),
+    }
+    set
+}
+
+fn ipset_family(family: Family) -> ipset::Family {
+    match family {
+        Family::V4 => ipset::Family::V4,
+        Family::V6 => ipset::Family::V6,
+    }
+}
+
+fn chain_of<'a>(
+    cx: &Context,
+    table: &str,
+    name: &str,
+    rules: impl IntoIterator<Item = Rule<'a>>,
+) -> vipline_iptables::Object {
+    chain(cx.family, table, names::chain(name), rules)
+}
+
+/// A jump from a built-in chain: table, chain, target chain, comment.
+type Jump = (&'static str, &'static str, &'static str, &'static str);
+
+/// The jumps, in the order in which they are inserted at the head of their chains.
+const JUMPS: [Jump; 9] = [
+    (
+        NAT,
+        names::OUTPUT,
+        names::SERVICES,
+        "kubernetes service portals",
+    ),
+    (
+        NAT,
+        names::PREROUTING,
+        names::SERVICES,
+        "kubernetes service portals",
+    ),
+    (
+        NAT,
+        names::POSTROUTING,
+        names::KUBE_POSTROUTING,
+        "kubernetes postrouting rules",
+    ),
+    (
+        FILTER,
+        names::FORWARD,
+        names::KUBE_FORWARD,
+        "kubernetes forwarding rules",
+    ),
+    (
+        FILTER,
+        names::INPUT,
+        names::KUBE_NODE_PORT,
+        "kubernetes health check rules",
+    ),
+    (
+        FILTER,
+        names::INPUT,
+        names::PROXY_FIREWALL,
+        "kube-proxy firewall rules",
+    ),
+    (
+        FILTER,
+        names::FORWARD,
+        names::PROXY_FIREWALL,
+        "kube-proxy firewall rules",
+    ),
+    (
+        FILTER,
+        names::INPUT,
+        names::IPVS_FILTER,
+        "kubernetes ipvs access filter",
+    ),
+    (
+        FILTER,
+        names::OUTPUT,
+        names::IPVS_OUT_FILTER,
+        "kubernetes ipvs access filter",
+    ),
+];
+
+fn jump(to: &str, comment: &'static str) -> Rule<'static> {
+    Rule::new().comment(comment).jump(names::chain(to))
+}
+
+/// ```iptables
+/// -t nat -I OUTPUT -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+/// -t nat -I PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+/// -t nat -I POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
+/// -t filter -I FORWARD -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD
+/// -t filter -I INPUT -m comment --comment "kubernetes health check rules" -j KUBE-NODE-PORT
+/// -t filter -I INPUT -m comment --comment "kube-proxy firewall rules" -j KUBE-PROXY-FIREWALL
+/// -t filter -I FORWARD -m comment --comment "kube-proxy firewall rules" -j KUBE-PROXY-FIREWALL
+/// -t filter -I INPUT -m comment --comment "kubernetes ipvs access filter" -j KUBE-IPVS-FILTER
+/// -t filter -I OUTPUT -m comment --comment "kubernetes ipvs access filter" -j KUBE-IPVS-OUT-FILTER
+/// ```
+///
+/// Inserts the jumps at the head, so that packets reach our chains first. Existing jumps
+/// stay in place.
+fn jumps(family: Family) -> impl Iterator<Item = Object> {
+    JUMPS.iter().map(move |(table, from, to, comment)| {
+        entry(family, table, from, Position::Head, jump(to, comment)).into()
+    })
+}
+
+/// Returns the index of a jump by its table, chain and rule.
+pub(super) fn place_of_jump(table: &str, from: &str, rule: &str) -> Option<usize> {
+    JUMPS.iter().position(|(of, at, to, comment)| {
+        (*of, *at) == (table, from) && jump(to, comment).to_string() == rule
+    })
+}
+
+/// Returns a rule that matches the entries of a set, with the comment of the set.
+fn about(cx: &Context, set: &Set, directions: impl Into<SetDirections>) -> Rule<'static> {
+    Rule::new()
+        .comment(set.comment)
+        .matching(contains(cx, set, directions))
+}
+
+fn contains(
+    cx: &Context,
+    set: &Set,
+    directions: impl Into<SetDirections>,
+) -> matches::Set<'static> {
+    matches::Set::contains(set.name(cx.family).to_string(), directions)
+}
+
+/// Returns the match directions of destination address and port.
+fn dst_dst() -> SetDirections {
+    directions([Direction::Destination, Direction::Destination])
+}
+
+/// Returns the match directions of destination address and port, and source address.
+fn dst_dst_src() -> SetDirections {
+    directions([
+        Direction::Destination,
+        Direction::Destination,
+        Direction::Source,
+    ])
+}
+
+fn directions<const N: usize>(directions: [Direction; N]) -> SetDirections {
+    SetDirections::new(directions).expect("a match has one to three directions")
+}
+
+fn to_mark_masq(rule: Rule<'static>) -> Rule<'static> {
+    rule.jump(names::chain(names::MARK_MASQ))
+}
+
+fn to_local() -> AddrType {
+    AddrType::destination(AddressTypes::LOCAL)
+}
+
+fn not_from_local() -> AddrType {
+    let mut kind = AddrType::source(AddressTypes::LOCAL);
+    kind.source = Some(Negatable::Not(AddressTypes::LOCAL));
+    kind
+}
+
+/// ```iptables
+/// -t nat -A KUBE-SERVICES -s 127.0.0.0/8 -j RETURN
+/// -t nat -A KUBE-SERVICES -m comment --comment "Kubernetes service lb portal" -m set --match-set KUBE-LOAD-BALANCER dst,dst -j KUBE-LOAD-BALANCER
+/// -t nat -A KUBE-SERVICES ! -s 10.0.0.0/14 -m comment --comment "Kubernetes service cluster ip + port for masquerade purpose" -m set --match-set KUBE-CLUSTER-IP dst,dst -j KUBE-MARK-MASQ
+/// -t nat -A KUBE-SERVICES … external IPs …
+/// -t nat -A KUBE-SERVICES -m addrtype --dst-type LOCAL -j KUBE-NODE-PORT
+/// -t nat -A KUBE-SERVICES -m set --match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT
+/// -t nat -A KUBE-SERVICES -m set --match-set KUBE-LOAD-BALANCER dst,dst -j ACCEPT
+/// ```
+///
+/// Marks traffic to Services for masquerading if endpoints must not see its source.
+/// Accepts it at the end, so that no later rule changes its destination.
+fn services(cx: &Context) -> vipline_iptables::Object {
+    let from_loopback = Rule::new().source(loopback(cx.family));
+    let mut rules = vec![
+        from_loopback.target(Target::Return),
+        about(cx, &names::LOAD_BALANCER, dst_dst()).jump(names::chain(names::KUBE_LOAD_BALANCER)),
+        masquerade(cx),
+    ];
+    rules.extend(external_ip(cx));
+    rules.push(
+        Rule::new()
+            .matching(to_local())
+            .jump(names::chain(names::KUBE_NODE_PORT)),
+    );
+    let accepted = [&names::CLUSTER_IP, &names::LOAD_BALANCER];
+    rules.extend(accepted.map(|set| {
+        let rule = Rule::new().matching(contains(cx, set, dst_dst()));
+        rule.target(Target::Accept)
+    }));
+    chain_of(cx, NAT, names::SERVICES, rules)
+}
+
+/// ```iptables
+/// -t nat -A KUBE-SERVICES -m comment --comment "Kubernetes service cluster ip + port for masquerade purpose" -m set --match-set KUBE-CLUSTER-IP dst,dst -j KUBE-MARK-MASQ
+/// -t nat -A KUBE-SERVICES ! -s 10.0.0.0/14 -m comment --comment "Kubernetes service cluster ip + port for masquerade purpose" -m set --match-set KUBE-CLUSTER-IP dst,dst -j KUBE-MARK-MASQ
+/// -t nat -A KUBE-SERVICES -m comment --comment "Kubernetes service cluster ip + port for masquerade purpose" -m set --match-set KUBE-CLUSTER-IP src,dst -j KUBE-MARK-MASQ
+/// ```
+///
+/// Marks traffic from outside the pod network for masquerading, because endpoints must
+/// reply by way of this node. Without detection of local traffic, marks only connections
+/// of the node to itself, whose source is the cluster IP.
+fn masquerade(cx: &Context) -> Rule<'static> {
+    let set = &names::CLUSTER_IP;
+    let rule = match (&cx.local, cx.masquerade_all) {
+        (None, false) => about(
+            cx,
+            set,
+            directions([Direction::Source, Direction::Destination]),
+        ),
+        (_, true) => about(cx, set, dst_dst()),
+        (Some(local), false) => not_from_pods(about(cx, set, dst_dst()), local),
+    };
+    to_mark_masq(rule)
+}
+
+/// ```iptables
+/// -t nat -A KUBE-SERVICES -m comment --comment "Kubernetes service external ip + port for masquerade and filter purpose" -m set --match-set KUBE-EXTERNAL-IP dst,dst -j KUBE-MARK-MASQ
+/// -t nat -A KUBE-SERVICES -m comment --comment "Kubernetes service external ip + port for masquerade and filter purpose" -m set --match-set KUBE-EXTERNAL-IP dst,dst -m physdev ! --physdev-is-in -m addrtype ! --src-type LOCAL -j ACCEPT
+/// -t nat -A KUBE-SERVICES -m comment --comment "Kubernetes service external ip + port for masquerade and filter purpose" -m set --match-set KUBE-EXTERNAL-IP dst,dst -m addrtype --dst-type LOCAL -j ACCEPT
+/// -t nat -A KUBE-SERVICES … KUBE-EXTERNAL-IP-LOCAL, without the mark …
+/// ```
+///
+/// Marks traffic to external IPs for masquerading, unless policy Local preserves the
+/// source.
+fn external_ip(cx: &Context) -> impl Iterator<Item = Rule<'static>> {
+    let accept = |set: &'static Set| {
+        let not_bridged = Physdev {
+            is_in: Some(Negatable::Not(())),
+            ..Physdev::default()
+        };
+        let rule = || about(cx, set, dst_dst());
+        [
+            rule().matching(not_bridged).matching(not_from_local()),
+            rule().matching(to_local()),
+        ]
+        .map(|rule| rule.target(Target::Accept))
+    };
+    let marked = to_mark_masq(about(cx, &names::EXTERNAL_IP, dst_dst()));
+    [marked]
+        .into_iter()
+        .chain(accept(&names::EXTERNAL_IP))
+        .chain(accept(&names::EXTERNAL_IP_LOCAL))
+}
+
+/// ```iptables
+/// -t nat -A KUBE-POSTROUTING -m comment --comment "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose" -m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE
+/// ```
+///
+/// Masquerades connections of a pod to itself. Otherwise the pod would see its own
+/// address as the client and reply without passing the node. The remaining rules
+/// masquerade marked packets.
+fn postrouting(cx: &Context) -> vipline_iptables::Object {
+    let hairpin = about(cx, &names::LOOP_BACK, dst_dst_src()).target(Masquerade::new());
+    let rules = [hairpin].into_iter().chain(masquerading(cx));
+    chain_of(cx, NAT, names::KUBE_POSTROUTING, rules)
+}
+
+/// ```iptables
+/// -t nat -A KUBE-NODE-PORT -p tcp -m comment --comment "Kubernetes nodeport TCP port with externalTrafficPolicy=local" -m set --match-set KUBE-NODE-PORT-LOCAL-TCP dst -j RETURN
+/// -t nat -A KUBE-NODE-PORT -p tcp -m comment --comment "Kubernetes nodeport TCP port for masquerade purpose" -m set --match-set KUBE-NODE-PORT-TCP dst -j KUBE-MARK-MASQ
+/// -t nat -A KUBE-NODE-PORT … the same for udp and sctp …
+/// ```
+///
+/// Marks traffic to node ports for masquerading, unless policy Local preserves the
+/// source.
+fn node_port(cx: &Context) -> vipline_iptables::Object {
+    let one = || SetDirections::from(Direction::Destination);
+    let kinds = [
+        (
+            Protocol::TCP,
+            &names::NODE_PORT_LOCAL_TCP,
+            &names::NODE_PORT_TCP,
+            one(),
+        ),
+        (
+            Protocol::UDP,
+            &names::NODE_PORT_LOCAL_UDP,
+            &names::NODE_PORT_UDP,
+            one(),
+        ),
+        (
+            Protocol::SCTP,
+            &names::NODE_PORT_LOCAL_SCTP,
+            &names::NODE_PORT_SCTP,
+            dst_dst(),
+        ),
+    ];
+    let rules = kinds
+        .into_iter()
+        .flat_map(|(protocol, local, all, directions)| {
+            let rule = |set| about(cx, set, directions).protocol(protocol);
+            [rule(local).target(Target::Return), to_mark_masq(rule(all))]
+        });
+    chain_of(cx, NAT, names::KUBE_NODE_PORT, rules)
+}
+
+/// ```iptables
+/// -t nat -A KUBE-LOAD-BALANCER -m comment --comment "Kubernetes service load balancer ip + port with externalTrafficPolicy=local" -m set --match-set KUBE-LOAD-BALANCER-LOCAL dst,dst -j RETURN
+/// -t nat -A KUBE-LOAD-BALANCER -j KUBE-MARK-MASQ
+/// ```
+///
+/// Marks traffic to load balancer IPs for masquerading, unless policy Local preserves the
+/// source.
+fn load_balancer(cx: &Context) -> vipline_iptables::Object {
+    let kept = about(cx, &names::LOAD_BALANCER_LOCAL, dst_dst()).target(Target::Return);
+    let rules = [kept, to_mark_masq(Rule::new())];
+    chain_of(cx, NAT, names::KUBE_LOAD_BALANCER, rules)
+}
+
+/// ```iptables
+/// -t filter -A KUBE-NODE-PORT -m comment --comment "Kubernetes health check node port" -m set --match-set KUBE-HEALTH-CHECK-NODE-PORT dst -j ACCEPT
+/// ```
+///
+/// Accepts health checks of load balancers.
+fn health_check(cx: &Context) -> vipline_iptables::Object {
+    let rule = about(cx, &names::HEALTH_CHECK_NODE_PORT, Direction::Destination);
+    chain_of(
+        cx,
+        FILTER,
+        names::KUBE_NODE_PORT,
+        [rule.target(Target::Accept)],
+    )
+}
+
+/// ```iptables
+/// -t filter -A KUBE-PROXY-FIREWALL -m comment --comment "Kubernetes service load balancer ip + port for load balancer with sourceRange" -m set --match-set KUBE-LOAD-BALANCER-FW dst,dst -j KUBE-SOURCE-RANGES-FIREWALL
+/// ```
+///
+/// Sends traffic to load balancer IPs with source ranges to the chain that checks
+/// sources.
+fn firewall(cx: &Context) -> vipline_iptables::Object {
+    let rule = about(cx, &names::LOAD_BALANCER_FW, dst_dst());
+    let rule = rule.jump(names::chain(names::SOURCE_RANGES_FIREWALL));
+    chain_of(cx, FILTER, names::PROXY_FIREWALL, [rule])
+}
+
+/// ```iptables
+/// -t filter -A KUBE-SOURCE-RANGES-FIREWALL -m comment --comment "Kubernetes service load balancer ip + port + source cidr for packet filter purpose" -m set --match-set KUBE-LOAD-BALANCER-SOURCE-CIDR dst,dst,src -j RETURN
+/// -t filter -A KUBE-SOURCE-RANGES-FIREWALL -m comment --comment "Kubernetes service load balancer ip + port + source IP for packet filter purpose" -m set --match-set KUBE-LOAD-BALANCER-SOURCE-IP dst,dst,src -j RETURN
+/// -t filter -A KUBE-SOURCE-RANGES-FIREWALL -j DROP
+/// ```
+///
+/// Drops traffic to restricted load balancer IPs from sources outside the source ranges.
+fn source_ranges(cx: &Context) -> vipline_iptables::Object {
+    let allowed = [
+        &names::LOAD_BALANCER_SOURCE_CIDR,
+        &names::LOAD_BALANCER_SOURCE_IP,
+    ];
+    let allowed = allowed.map(|set| about(cx, set, dst_dst_src()).target(Target::Return));
+    let rules = allowed
+        .into_iter()
+        .chain([Rule::new().target(Target::Drop)]);
+    chain_of(cx, FILTER, names::SOURCE_RANGES_FIREWALL, rules)
+}
+
+/// ```iptables
+/// -t filter -A KUBE-IPVS-FILTER -m set --match-set KUBE-LOAD-BALANCER dst,dst -j RETURN
+/// -t filter -A KUBE-IPVS-FILTER -m set --match-set KUBE-CLUSTER-IP dst,dst -j RETURN
+/// -t filter -A KUBE-IPVS-FILTER -m set --match-set KUBE-EXTERNAL-IP dst,dst -j RETURN
+/// -t filter -A KUBE-IPVS-FILTER -m set --match-set KUBE-EXTERNAL-IP-LOCAL dst,dst -j RETURN
+/// -t filter -A KUBE-IPVS-FILTER -m set --match-set KUBE-HEALTH-CHECK-NODE-PORT dst -j RETURN
+/// -t filter -A KUBE-IPVS-FILTER -m conntrack --ctstate NEW -m set --match-set KUBE-IPVS-IPS dst -j REJECT --reject-with icmp-port-unreachable
+/// ```
+///
+/// Rejects connections to other ports of Service addresses. These addresses are local, so
+/// other programs on the node would otherwise be reachable by them.
+fn ipvs_filter(cx: &Context) -> vipline_iptables::Object {
+    let served = [
+        (&names::LOAD_BALANCER, dst_dst()),
+        (&names::CLUSTER_IP, dst_dst()),
+        (&names::EXTERNAL_IP, dst_dst()),
+        (&names::EXTERNAL_IP_LOCAL, dst_dst()),
+        (
+            &names::HEALTH_CHECK_NODE_PORT,
+            Direction::Destination.into(),
+        ),
+    ];
+    let served = served.map(|(set, directions)| {
+        let rule = Rule::new().matching(contains(cx, set, directions));
+        rule.target(Target::Return)
+    });
+    let refused = Rule::new()
+        .matching(Conntrack::state(CtState::NEW))
+        .matching(contains(cx, &names::IPVS_IPS, Direction::Destination))
+        .target(Target::from(Reject::Default));
+    chain_of(
+        cx,
+        FILTER,
+        names::IPVS_FILTER,
+        served.into_iter().chain([refused]),
+    )
+}

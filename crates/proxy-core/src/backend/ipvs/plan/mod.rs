@@ -1,0 +1,72 @@
+//! Planning of mode ipvs, without IO: the objects of a context and of service ports, and
+//! the order in which edits are committed.
+
+pub(super) mod names;
+
+pub(super) mod object;
+
+pub(super) mod base;
+
+pub(super) mod port;
+
+mod endpoint;
+
+pub(super) mod layout;
+
+pub(super) mod steps;
+
+#[cfg(test)]
+mod tests;
+
+use vipline_reconcile::Edit;
+use vipline_service_model::{Family, ServicePort};
+
+use self::object::Object;
+use self::steps::Steps;
+use crate::{Context, PortObjects, backend};
+
+/// The planner of mode ipvs.
+#[derive(Clone, Copy, Debug)]
+pub enum Planner {}
+
+impl backend::Planner for Planner {
+    type Object = Object;
+
+    fn base(cx: &Context) -> Vec<Object> {
+        base::objects(cx)
+    }
+
+    fn requires_replan(before: &Context, after: &Context) -> bool {
+        let inputs = |cx: &Context| {
+            (
+                cx.node_address,
+                cx.addresses.clone(),
+                cx.node_port_ips(),
+                cx.scheduler,
+            )
+        };
+        inputs(before) != inputs(after)
+    }
+
+    fn port(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
+        port::objects(cx, port)
+    }
+
+    fn text(object: &Object) -> String {
+        object.to_string()
+    }
+
+    fn script<'a>(
+        family: Family,
+        edits: Vec<Edit<Object>>,
+        _desired: impl Iterator<Item = &'a Object>,
+    ) -> String {
+        Steps::of(edits).script(family)
+    }
+
+    fn listing<'a>(family: Family, objects: impl Iterator<Item = &'a Object>) -> String {
+        let mut edits: Vec<_> = objects.cloned().map(Edit::Add).collect();
+        edits.sort_by_cached_key(|edit| edit.object().to_string());
+        Steps::of(edits).script(family)
+    }
+}

@@ -1,0 +1,126 @@
+//! The order of edits of the four kernel subsystems.
+
+use std::fmt::Write as _;
+
+use vipline_iptables::Restore;
+use vipline_reconcile::Edit;
+use vipline_service_model::Family;
+use {
+    vipline_ipset as ipset, vipline_iptables as iptables, vipline_ipvs as ipvs,
+    vipline_rtnl as rtnl,
+};
+
+use super::Object;
+use super::base::place_of_jump;
+
+/// Edits in the order of commits.
+///
+/// Sets are created before rules that use them, and removed after those rules. A set
+/// entry that marks a virtual server as ours is added before the server, and removed
+/// after it. The address of a virtual server is added after it and removed before it, so
+/// that other programs never receive its packets.
+#[derive(Debug, Default)]
+pub(in crate::backend) struct Steps {
+    /// Sets and entries to add or change.
+    pub(in crate::backend) sets: Vec<Edit<ipset::Object>>,
+    /// Chains and rules.
+    pub(in crate::backend) rules: Vec<Edit<iptables::Object>>,
+    /// Addresses and links to remove.
+    pub(in crate::backend) removed_addresses: Vec<Edit<rtnl::Object>>,
+    /// Virtual and real servers.
+    pub(in crate::backend) servers: Vec<Edit<ipvs::Object>>,
+    /// Addresses and links to add or change.
+    pub(in crate::backend) addresses: Vec<Edit<rtnl::Object>>,
+    /// Sets and entries to remove.
+    pub(in crate::backend) removed_sets: Vec<Edit<ipset::Object>>,
+}
+
+impl Steps {
+    /// Assigns edits to their steps.
+    pub(in crate::backend) fn of(edits: impl IntoIterator<Item = Edit<Object>>) -> Self {
+        let mut steps = Self::default();
+        for edit in edits {
+            steps.push(edit);
+        }
+        steps.rules.sort_by_cached_key(|edit| place(edit.object()));
+        steps
+    }
+
+    fn push(&mut self, edit: Edit<Object>) {
+        let is_lost = matches!(edit, Edit::Remove(_));
+        let (old, new) = edit.into_old_and_new();
+        // Objects with equal keys belong to the same kernel subsystem.
+        match old.as_ref().or(new.as_ref()) {
+            Some(Object::Set(_)) => {
+                let edit = Edit::between(old.and_then(Object::set), new.and_then(Object::set));
+                let step = if is_lost {
+                    &mut self.removed_sets
+                } else {
+                    &mut self.sets
+                };
+                step.extend(edit);
+            }
+            Some(Object::Rule(_)) => {
+                let edit = Edit::between(old.and_then(Object::rule), new.and_then(Object::rule));
+                self.rules.extend(edit);
+            }
+            Some(Object::Server(_)) => {
+                let edit =
+                    Edit::between(old.and_then(Object::server), new.and_then(Object::server));
+                self.servers.extend(edit);
+            }
+            Some(Object::Address(_)) => {
+                let edit =
+                    Edit::between(old.and_then(Object::address), new.and_then(Object::address));
+                let step = if is_lost {
+                    &mut self.removed_addresses
+                } else {
+                    &mut self.addresses
+                };
+                step.extend(edit);
+            }
+            None => {}
+        }
+    }
+
+    /// Returns the edits as input of each subsystem's tool. A comment line names the
+    /// tool.
+    pub(super) fn script(&self, family: Family) -> String {
+        let restore = match family {
+            Family::V4 => "iptables-restore --noflush",
+            Family::V6 => "ip6tables-restore --noflush",
+        };
+        let set_commands = |edits| ipset::Commands::from_edits(edits).to_string();
+        let links = |edits| rtnl::Commands::from_edits(edits).to_string();
+        let mut script = String::new();
+        for (tool, text) in [
+            ("ipset restore", set_commands(&*self.sets)),
+            (restore, Restore::from_edits(&self.rules).to_string()),
+            ("ip -batch -", links(&*self.removed_addresses)),
+            (
+                "ipvsadm -R",
+                ipvs::Commands::from_edits(&self.servers).to_string(),
+            ),
+            ("ip -batch -", links(&*self.addresses)),
+            ("ipset restore", set_commands(&*self.removed_sets)),
+        ] {
+            if !text.is_empty() {
+                write!(script, "# {tool}\n{text}").expect("writing to a String cannot fail");
+            }
+        }
+        script
+    }
+}
+
+/// Returns the sort key of an iptables object. Jumps come in the order in which they must
+/// be inserted.
+fn place(object: &iptables::Object) -> usize {
+    let place = match object {
+        iptables::Object::Chain(_) => Some(0),
+        iptables::Object::SharedRule(entry) => {
+            let place = place_of_jump(entry.table.as_str(), entry.chain.as_str(), &entry.rule);
+            place.map(|place| place + 1)
+        }
+    };
+    place.unwrap_or(usize::MAX)
+}

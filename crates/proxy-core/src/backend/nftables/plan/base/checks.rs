@@ -1,0 +1,130 @@
+//! Rules that reject or drop connections.
+
+use vipline_nftables::expression::{daddr, saddr};
+use vipline_nftables::statement::{drop, reject};
+use vipline_nftables::{Chain, Rule, Set};
+
+use crate::backend::nftables::plan::names::{self, comment};
+use crate::backend::nftables::plan::table::{LookupPath, Table};
+
+/// Returns the chains that reject or drop connections.
+pub(super) fn chains(table: &Table) -> Vec<Chain> {
+    let nodeports = &table.nodeports;
+    vec![
+        table.chain(names::FIREWALL_CHECK, [source_ranges(table)]),
+        table.chain(
+            names::SERVICE_ENDPOINTS_CHECK,
+            [
+                no_endpoints(table, &table.ips, &table.no_endpoints),
+                no_local_endpoints(table, &table.ips, &table.no_local_endpoints),
+            ],
+        ),
+        table.chain(
+            names::NODEPORT_ENDPOINTS_CHECK,
+            [
+                no_endpoints(table, nodeports, &table.no_endpoints_nodeports),
+                no_local_endpoints(table, nodeports, &table.no_local_endpoints_nodeports),
+            ],
+        ),
+        table.chain(
+            names::CLUSTER_IPS_CHECK,
+            [unused_ports(table), unused_cluster_ips(table)],
+        ),
+    ]
+}
+
+/// ```nft
+/// ip daddr . meta l4proto . th dport @restricted-ips ip daddr . meta l4proto . th dport . ip saddr != @source-ranges drop
+/// ```
+///
+/// Drops connections from sources outside `spec.loadBalancerSourceRanges`.
+fn source_ranges(table: &Table) -> Rule {
+    table.rule([
+        table.ips.key().in_set(&table.restricted_ips),
+        table
+            .ips
+            .key_and(saddr(table.family()))
+            .not_in_set(&table.source_ranges),
+        drop(),
+    ])
+}
+
+/// ```nft
+/// ip daddr . meta l4proto . th dport @no-endpoints reject
+/// meta l4proto . th dport @no-endpoints-nodeports reject
+/// ```
+///
+/// Rejects connections to Services without endpoints, so that clients fail at once.
+fn no_endpoints(table: &Table, path: &LookupPath, set: &Set) -> Rule {
+    table.rule([path.key().in_set(set), reject()])
+}
+
+/// ```nft
+/// ip daddr . meta l4proto . th dport @no-local-endpoints drop
+/// meta l4proto . th dport @no-local-endpoints-nodeports drop
+/// ```
+///
+/// Drops connections if endpoints exist but the traffic policy allows none on this node.
+/// The client may retry by way of another node.
+fn no_local_endpoints(table: &Table, path: &LookupPath, set: &Set) -> Rule {
+    table.rule([path.key().in_set(set), drop()])
+}
+
+/// ```nft
+/// ip daddr @active-cluster-ips reject comment "Reject traffic to invalid ports of ClusterIPs"
+/// ```
+///
+/// Rejects connections to ports that a cluster IP does not have.
+fn unused_ports(table: &Table) -> Rule {
+    table
+        .rule([daddr(table.family()).in_set(&table.cluster_ips), reject()])
+        .with_comment(comment("Reject traffic to invalid ports of ClusterIPs"))
+}
+
+/// ```nft
+/// ip daddr @service-cidrs drop comment "Drop traffic to unallocated ClusterIPs"
+/// ```
+///
+/// Drops connections to unallocated cluster IPs, so that they do not leave the cluster.
+fn unused_cluster_ips(table: &Table) -> Rule {
+    table
+        .rule([daddr(table.family()).in_set(&table.service_cidrs), drop()])
+        .with_comment(comment("Drop traffic to unallocated ClusterIPs"))
+}
+
+#[cfg(test)]
+mod tests {
+    use vipline_service_model::Family;
+
+    use super::*;
+    use crate::backend::nftables::plan::tests::assert_documented;
+
+    #[test]
+    fn rules_match_their_documentation() {
+        let table = Table::of(Family::V4);
+        let text = |rules: &[Rule]| rules.iter().map(Rule::to_string).collect();
+        let (ips, nodeports) = (&table.ips, &table.nodeports);
+        assert_documented(
+            include_str!("checks.rs"),
+            &[
+                ("source_ranges", text(&[source_ranges(table)])),
+                (
+                    "no_endpoints",
+                    text(&[
+                        no_endpoints(table, ips, &table.no_endpoints),
+                        no_endpoints(table, nodeports, &table.no_endpoints_nodeports),
+                    ]),
+                ),
+                (
+                    "no_local_endpoints",
+                    text(&[
+                        no_local_endpoints(table, ips, &table.no_local_endpoints),
+                        no_local_endpoints(table, nodeports, &table.no_local_endpoints_nodeports),
+                    ]),
+                ),
+                ("unused_ports", text(&[unused_ports(table)])),
+                ("unused_cluster_ips", text(&[unused_cluster_ips(table)])),
+            ],
+        );
+    }
+}

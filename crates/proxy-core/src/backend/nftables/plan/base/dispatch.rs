@@ -1,0 +1,250 @@
+//! Rules that look up the Service of a packet and its load-balancing chain.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+use vipline_nftables::expr::{AddrType, CmpOp};
+use vipline_nftables::expression::{daddr, fib_daddr_type, fib_saddr_type, iifname, mark, saddr};
+use vipline_nftables::statement::{Statement, goto, jump};
+use vipline_nftables::{Chain, Family, Rule, Set};
+use vipline_service_model::LocalTraffic;
+
+use super::masquerading::masquerade_cluster_ips;
+use crate::Context;
+use crate::backend::nftables::plan::names::{self, comment, name};
+use crate::backend::nftables::plan::table::{LookupPath, Table};
+
+/// Returns the chains that look up Services.
+pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
+    let services = masquerade_cluster_ips(cx, table)
+        .into_iter()
+        .chain([
+            masquerade_external(cx, table, &table.ips, &table.masquerade_ips),
+            to_short_circuit(table),
+        ])
+        .chain(slot_sets(table))
+        .chain([dispatch(table, &table.ips), to_nodeports(cx, table)]);
+    let nodeports = [
+        masquerade_external(cx, table, &table.nodeports, &table.masquerade_nodeports),
+        to_short_circuit_nodeports(table),
+        dispatch(table, &table.nodeports),
+    ];
+    vec![
+        table.chain(names::SERVICES, services),
+        table.chain(
+            names::SHORT_CIRCUIT,
+            short_circuit(cx, table, &table.short_ips),
+        ),
+        table.chain(names::NODEPORTS, nodeports),
+        table.chain(
+            names::SHORT_CIRCUIT_NODEPORTS,
+            short_circuit(cx, table, &table.short_nodeports),
+        ),
+    ]
+}
+
+/// ```nft
+/// ip daddr . meta l4proto . th dport @masquerade-ips meta mark set meta mark | 0x00004000 comment "masquerade"
+/// meta l4proto . th dport @masquerade-nodeports meta mark set meta mark | 0x00004000 comment "masquerade"
+/// ```
+///
+/// Marks external traffic with policy Cluster for masquerading, so that replies of
+/// endpoints on other nodes return by way of this node.
+fn masquerade_external(cx: &Context, table: &Table, path: &LookupPath, set: &Set) -> Rule {
+    let rule = table.rule([path.key().in_set(set), mark_to_masquerade(cx)]);
+    rule.with_comment(comment("masquerade"))
+}
+
+/// ```nft
+/// ip daddr . meta l4proto . th dport @local-policy-ips jump short-circuit
+/// ```
+///
+/// External policy Local applies to clients outside the cluster only. Other clients use
+/// all endpoints.
+fn to_short_circuit(table: &Table) -> Rule {
+    table.rule([
+        table.ips.key().in_set(&table.local_policy_ips),
+        jump(&name(names::SHORT_CIRCUIT)),
+    ])
+}
+
+/// ```nft
+/// meta l4proto . th dport @local-policy-nodeports jump short-circuit-nodeports
+/// ```
+///
+/// External policy Local applies to clients outside the cluster only. Other clients use
+/// all endpoints.
+fn to_short_circuit_nodeports(table: &Table) -> Rule {
+    table.rule([
+        table.nodeports.key().in_set(&table.local_policy_nodeports),
+        jump(&name(names::SHORT_CIRCUIT_NODEPORTS)),
+    ])
+}
+
+/// ```nft
+/// ip saddr 10.0.0.0/8 ip daddr . meta l4proto . th dport vmap @short-ips comment "short-circuit pod traffic"
+/// fib saddr type local meta mark set meta mark | 0x00004000 comment "masquerade local traffic"
+/// fib saddr type local ip daddr . meta l4proto . th dport vmap @short-ips comment "short-circuit local traffic"
+/// ```
+///
+/// Sends pods and local processes to all endpoints. Traffic of local processes is
+/// masqueraded, because endpoints may have no route to its source address.
+fn short_circuit(cx: &Context, table: &Table, path: &LookupPath) -> Vec<Rule> {
+    let from_node = || fib_saddr_type().is(AddrType::Local);
+    let dispatch = || path.key().vmap(&path.dispatch);
+    let from_pods = cx.local.as_ref().map(|local| {
+        let rule = table.rule(
+            local_test(CmpOp::Eq, local, table)
+                .into_iter()
+                .chain([dispatch()]),
+        );
+        rule.with_comment(comment("short-circuit pod traffic"))
+    });
+    let rules = [
+        table
+            .rule([from_node(), mark_to_masquerade(cx)])
+            .with_comment(comment("masquerade local traffic")),
+        table
+            .rule([from_node(), dispatch()])
+            .with_comment(comment("short-circuit local traffic")),
+    ];
+    from_pods.into_iter().chain(rules).collect()
+}
+
+/// Returns a match for traffic of local pods, or with `!=` for all other traffic.
+///
+/// `None` if the match is the network of all addresses.
+pub(super) fn local_test(op: CmpOp, local: &LocalTraffic, table: &Table) -> Option<Statement> {
+    Some(match local {
+        LocalTraffic::Cidr(network) if network.prefix_len() == 0 => return None,
+        LocalTraffic::Cidr(network) => saddr(table.family()).compares(op, *network),
+        LocalTraffic::Interface(name) => iifname().compares(op, &**name),
+        LocalTraffic::InterfacePrefix(prefix) => iifname().compares(op, &*format!("{prefix}*")),
+    })
+}
+
+/// ```nft
+/// ip daddr . meta l4proto . th dport @slots-1 goto lb-1
+/// ip daddr . meta l4proto . th dport @slots-2 goto lb-2
+/// ip daddr . meta l4proto . th dport @slots-3 goto lb-3
+/// ip daddr . meta l4proto . th dport @slots-4 goto lb-4
+/// ip daddr . meta l4proto . th dport @slots-5 goto lb-5
+/// ip daddr . meta l4proto . th dport @slots-6 goto lb-6
+/// ip daddr . meta l4proto . th dport @slots-7 goto lb-7
+/// ip daddr . meta l4proto . th dport @slots-8 goto lb-8
+/// ```
+///
+/// Finds Services with few endpoints in sets. If an element of a verdict map changes, the
+/// kernel validates the whole map; a set needs no validation.
+fn slot_sets(table: &Table) -> Vec<Rule> {
+    let rule = |(slots, set): (u32, &Set)| {
+        table.rule([
+            table.ips.key().in_set(set),
+            goto(&names::lb(table.ips.infix, slots)),
+        ])
+    };
+    (1..).zip(&table.ips.slot_sets).map(rule).collect()
+}
+
+/// ```nft
+/// ip daddr . meta l4proto . th dport vmap @dispatch-ips
+/// meta l4proto . th dport vmap @dispatch-nodeports
+/// ```
+///
+/// Finds the Service and its load-balancing chain with one lookup.
+fn dispatch(table: &Table, path: &LookupPath) -> Rule {
+    table.rule([path.key().vmap(&path.dispatch)])
+}
+
+/// ```nft
+/// fib daddr type local ip daddr != 127.0.0.0/8 jump nodeports
+/// ip daddr @nodeport-networks fib daddr type local ip daddr != 127.0.0.0/8 jump nodeports
+/// ```
+///
+/// Excludes loopback addresses: connections to them are rejected locally instead of being
+/// routed without success.
+fn to_nodeports(cx: &Context, table: &Table) -> Rule {
+    let to_nodeports = [jump(&name(names::NODEPORTS))];
+    table.rule(to_node(cx, table).into_iter().chain(to_nodeports))
+}
+
+/// Returns the matches for addresses on which node ports are served.
+pub(super) fn to_node(cx: &Context, table: &Table) -> Vec<Statement> {
+    let family = table.family();
+    let limited = cx.nodeport_networks.as_ref();
+    let mut tests: Vec<_> = limited
+        .map(|_| daddr(family).in_set(&table.nodeport_networks))
+        .into_iter()
+        .collect();
+    tests.push(fib_daddr_type().is(AddrType::Local));
+    tests.push(match family {
+        Family::Ip6 => daddr(family).is_not(IpAddr::from(Ipv6Addr::LOCALHOST)),
+        _ => {
+            let localhost = IpNet::new_assert(Ipv4Addr::new(127, 0, 0, 0).into(), 8);
+            daddr(family).is_not(localhost)
+        }
+    });
+    tests
+}
+
+/// Returns the statement that marks a packet for masquerading.
+pub(super) fn mark_to_masquerade(cx: &Context) -> Statement {
+    mark().set(&mark().or(cx.masquerade_mark.value()))
+}
+
+#[cfg(test)]
+mod tests {
+    use vipline_service_model::{DetectLocal, Family};
+
+    use super::*;
+    use crate::backend::nftables::plan::tests::{assert_documented, cx};
+
+    fn text(rules: Vec<Rule>) -> Vec<String> {
+        rules.iter().map(Rule::to_string).collect()
+    }
+
+    #[test]
+    fn rules_match_their_documentation() {
+        let pods = DetectLocal::ClusterCidr(vec!["10.0.0.0/8".parse().unwrap()]);
+        let cx = cx(Family::V4, pods);
+        let limited = Context {
+            nodeport_networks: Some(Vec::new()),
+            ..cx.clone()
+        };
+        let table = Table::of(Family::V4);
+        let paths = [
+            (&table.ips, &table.masquerade_ips),
+            (&table.nodeports, &table.masquerade_nodeports),
+        ];
+        let marks = paths.map(|(path, set)| masquerade_external(&cx, table, path, set));
+        let dispatches = paths.map(|(path, _)| dispatch(table, path));
+        assert_documented(
+            include_str!("dispatch.rs"),
+            &[
+                ("masquerade_external", text(marks.into())),
+                ("to_short_circuit", text(vec![to_short_circuit(table)])),
+                (
+                    "to_short_circuit_nodeports",
+                    text(vec![to_short_circuit_nodeports(table)]),
+                ),
+                (
+                    "short_circuit",
+                    text(short_circuit(&cx, table, &table.short_ips)),
+                ),
+                ("slot_sets", text(slot_sets(table))),
+                ("dispatch", text(dispatches.into())),
+                (
+                    "to_nodeports",
+                    text([&cx, &limited].map(|cx| to_nodeports(cx, table)).into()),
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn pods_have_no_short_circuit_rule_without_local_detection() {
+        let cx = cx(Family::V4, DetectLocal::ClusterCidr(Vec::new()));
+        let table = Table::of(Family::V4);
+        assert_eq!(short_circuit(&cx, table, &table.short_ips).len(), 2);
+    }
+}

@@ -1,0 +1,271 @@
+//! Objects of external addresses and node ports.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use vipline_nftables::{Object, Set, Value};
+use vipline_service_model::{Route, ServicePort};
+
+use super::affinity::Affinity;
+use super::{Front, balance, element, no_endpoints, no_local_endpoints};
+use crate::backend::nftables::plan::table::{LookupPath, Table};
+use crate::{Address, AddressKind, Claim, Context};
+
+/// Adds the claims of a service port to external addresses and its node port.
+pub(super) fn claims(
+    cx: &Context,
+    table: &Table,
+    port: &ServicePort,
+    affinity: Option<&Affinity>,
+    claims: &mut Vec<Claim<Object>>,
+) {
+    let of_kind = |ips, kind| <[IpAddr]>::iter(ips).map(move |&addr| (addr, kind));
+    let mut ips: Vec<_> = of_kind(&port.load_balancer_ips, AddressKind::LoadBalancerIp)
+        .chain(of_kind(&port.external_ips, AddressKind::ExternalIp))
+        // An external IP may equal the cluster IP, which has precedence.
+        .filter(|(addr, _)| *addr != port.cluster_ip)
+        .collect();
+    ips.sort_unstable();
+    ips.dedup_by_key(|(addr, _)| *addr);
+    claims.extend(ips.into_iter().map(|(addr, kind)| {
+        let front = Front::ip(addr, port, affinity);
+        external_ip(cx, table, &front, addr, kind)
+    }));
+    let front = |number| (number, Front::nodeport(number, port, affinity));
+    let node_ports = port.node_port.map(front).into_iter();
+    claims.extend(node_ports.map(|(number, front)| node_port(table, &front, number)));
+}
+
+/// The sets and maps of one kind of external address.
+#[derive(Clone, Copy, Debug)]
+struct Sets<'a> {
+    path: &'a LookupPath,
+    short: &'a LookupPath,
+    masquerade: &'a Set,
+    local_policy: &'a Set,
+    no_endpoints: &'a Set,
+    no_local_endpoints: &'a Set,
+}
+
+/// ```nft
+/// add element ip kube-proxy slots-2 { 203.0.113.9 . tcp . 80 }
+/// ```
+///
+/// Routes an external IP or load balancer IP by the external traffic policy.
+fn external_ip(
+    cx: &Context,
+    table: &Table,
+    front: &Front<'_>,
+    addr: IpAddr,
+    kind: AddressKind,
+) -> Claim<Object> {
+    let port = front.port;
+    let sets = Sets {
+        path: &table.ips,
+        short: &table.short_ips,
+        masquerade: &table.masquerade_ips,
+        local_policy: &table.local_policy_ips,
+        no_endpoints: &table.no_endpoints,
+        no_local_endpoints: &table.no_local_endpoints,
+    };
+    let mut objects = Vec::new();
+    if kind == AddressKind::LoadBalancerIp {
+        source_ranges(cx, table, front, addr, &mut objects);
+    }
+    route(sets, front, &mut objects);
+    let address = Address::Ip(addr, port.protocol, port.port);
+    Claim {
+        address,
+        kind,
+        objects,
+    }
+}
+
+/// ```nft
+/// add element ip kube-proxy dispatch-nodeports { tcp . 30080 : goto lb-nodeport-2 }
+/// ```
+///
+/// Routes a node port by the external traffic policy.
+fn node_port(table: &Table, front: &Front<'_>, number: u16) -> Claim<Object> {
+    let sets = Sets {
+        path: &table.nodeports,
+        short: &table.short_nodeports,
+        masquerade: &table.masquerade_nodeports,
+        local_policy: &table.local_policy_nodeports,
+        no_endpoints: &table.no_endpoints_nodeports,
+        no_local_endpoints: &table.no_local_endpoints_nodeports,
+    };
+    let mut objects = Vec::new();
+    route(sets, front, &mut objects);
+    let address = Address::NodePort(front.port.protocol, number);
+    Claim {
+        address,
+        kind: AddressKind::NodePort,
+        objects,
+    }
+}
+
+/// Adds the objects for the external traffic policy.
+fn route(sets: Sets<'_>, front: &Front<'_>, out: &mut Vec<Object>) {
+    let port = front.port;
+    match port.external {
+        Route::Cluster => {
+            balance(sets.path, front, Route::Cluster, out);
+            out.push(masquerade(sets.masquerade, front));
+        }
+        Route::Local => balance(sets.path, front, Route::Local, out),
+        Route::Drop => out.push(no_local_endpoints(sets.no_local_endpoints, front)),
+        Route::Reject => out.push(no_endpoints(sets.no_endpoints, front)),
+    }
+    let is_short = port.external_policy_local && !port.cluster.is_empty();
+    if is_short {
+        balance(sets.short, front, Route::Cluster, out);
+        out.push(short_circuit(sets.local_policy, front));
+    }
+    let leads = is_short || matches!(port.external, Route::Cluster | Route::Local);
+    if let Some(affinity) = front.affinity.filter(|_| leads) {
+        affinity.record(sets.path, front, out);
+    }
+}
+
+/// ```nft
+/// add element ip kube-proxy masquerade-ips { 203.0.113.9 . tcp . 80 }
+/// ```
+///
+/// Masquerades external traffic, because an endpoint on another node must reply by way of
+/// this node.
+fn masquerade(set: &Set, front: &Front<'_>) -> Object {
+    element(set, &front.key)
+}
+
+/// ```nft
+/// add element ip kube-proxy local-policy-ips { 203.0.113.9 . tcp . 80 }
+/// ```
+///
+/// Marks an address with policy Local, which applies to clients outside the cluster. Pods
+/// and the node use all endpoints.
+fn short_circuit(set: &Set, front: &Front<'_>) -> Object {
+    element(set, &front.key)
+}
+
+/// ```nft
+/// add element ip kube-proxy restricted-ips { 203.0.113.9 . tcp . 80 }
+/// add element ip kube-proxy source-ranges { 203.0.113.9 . tcp . 80 . 192.168.0.0/16 }
+/// add element ip kube-proxy source-ranges { 203.0.113.9 . tcp . 80 . 203.0.113.9 }
+/// ```
+///
+/// Restricts the address to clients in `spec.loadBalancerSourceRanges`. If a range
+/// contains the node's address, the address itself is also allowed: local processes may
+/// use it as their source.
+fn source_ranges(
+    cx: &Context,
+    table: &Table,
+    front: &Front<'_>,
+    addr: IpAddr,
+    out: &mut Vec<Object>,
+) {
+    let ranges = &*front.port.source_ranges;
+    if ranges.is_empty() {
+        return;
+    }
+    out.push(element(&table.restricted_ips, &front.key));
+    let mut allowed = ranges.to_vec();
+    let node = cx.node_address;
+    if node.is_some_and(|node| ranges.iter().any(|range| range.contains(&node))) {
+        allowed.push(addr.into());
+    }
+    // The kernel rejects overlapping networks.
+    let allowed = IpNet::aggregate(&allowed);
+    let of_range = |&range| element(&table.source_ranges, &front.key_and([Value::from(range)]));
+    out.extend(allowed.iter().map(of_range));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use vipline_service_model::{DetectLocal, Family};
+
+    use super::*;
+    use crate::backend::nftables::plan::names;
+    use crate::backend::nftables::plan::tests::{
+        assert_documented, commands, cx, planned, service_port,
+    };
+
+    const VIP: [u8; 4] = [203, 0, 113, 9];
+
+    fn external(route: Route) -> ServicePort {
+        let mut port = service_port(Route::Cluster);
+        port.load_balancer_ips = Arc::new([VIP.into()]);
+        port.node_port = Some(30080);
+        port.external = route;
+        port.external_policy_local = route != Route::Cluster;
+        port.local = Arc::clone(&port.cluster);
+        port
+    }
+
+    fn context() -> Context {
+        Context {
+            node_address: Some([192, 168, 0, 1].into()),
+            ..cx(Family::V4, DetectLocal::NodeCidr)
+        }
+    }
+
+    #[test]
+    fn elements_match_their_documentation() {
+        let mut open = external(Route::Cluster);
+        let of_cluster = planned(&context(), &open);
+        let of_vip = |lines: Vec<String>| -> Vec<_> {
+            let lines = lines.into_iter();
+            lines
+                .filter(|line| line.contains("203.0.113.9 . tcp"))
+                .collect()
+        };
+        let ips = commands(&of_cluster, "slots-2");
+        let node_ports = commands(&of_cluster, names::DISPATCH_NODEPORTS);
+        let marked = commands(&of_cluster, names::MASQUERADE_IPS);
+        open.source_ranges = Arc::new(["192.168.0.0/16".parse().unwrap()]);
+        let guarded = planned(&context(), &open);
+        let ranges = [names::RESTRICTED_IPS, names::SOURCE_RANGES];
+        let local = planned(&context(), &external(Route::Local));
+        assert_documented(
+            include_str!("external.rs"),
+            &[
+                ("external_ip", of_vip(ips)),
+                ("node_port", node_ports),
+                ("masquerade", marked),
+                ("short_circuit", commands(&local, names::LOCAL_POLICY_IPS)),
+                (
+                    "source_ranges",
+                    ranges.map(|set| commands(&guarded, set)).concat(),
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn policy_local_short_circuits_traffic_inside_the_cluster() {
+        for route in [Route::Local, Route::Drop] {
+            let planned = planned(&context(), &external(route));
+            let count = |set| commands(&planned, set).len();
+            let local = usize::from(route == Route::Local);
+            assert_eq!(count(names::SHORT_IPS), 1, "{route:?}");
+            assert_eq!(count(names::SHORT_BACKENDS), 2);
+            assert_eq!(count(names::SHORT_NODEPORTS), 1);
+            assert_eq!(count(names::LOCAL_POLICY_NODEPORTS), 1);
+            assert_eq!(count(names::DISPATCH_NODEPORTS), local);
+            assert_eq!(count(names::NO_LOCAL_ENDPOINTS), 1 - local);
+            assert_eq!(count(names::NO_LOCAL_ENDPOINTS_NODEPORTS), 1 - local);
+            assert_eq!(count(names::MASQUERADE_IPS), 0);
+        }
+    }
+
+    #[test]
+    fn nested_source_ranges_are_merged() {
+        let mut port = external(Route::Cluster);
+        let ranges = ["10.0.0.0/8", "10.1.0.0/16", "10.0.0.1/32"];
+        port.source_ranges = ranges.iter().map(|text| text.parse().unwrap()).collect();
+        let planned = planned(&context(), &port);
+        assert_eq!(commands(&planned, names::SOURCE_RANGES).len(), 1);
+    }
+}

@@ -1,0 +1,333 @@
+//! The nf_tables table and its sets.
+
+use std::sync::{LazyLock, OnceLock};
+
+use vipline_nftables::expression::{
+    Expression, concat, daddr, l4proto, numgen_random, saddr, th_dport,
+};
+use vipline_nftables::{Chain, Datatype, Family, Field, Object, Set, SetFlags, TableId};
+use vipline_service_model as service_model;
+
+use super::names::{self, comment, name};
+use super::port;
+
+/// Maximum number of slots for which a set of addresses exists.
+///
+/// Packets to such an address cost lookups in the sets for fewer slots. In return, a
+/// change of the number of endpoints does not make the kernel validate a verdict map. Few
+/// addresses have more slots.
+pub(super) const MAX_SLOT_SETS: u32 = 8;
+
+/// The table of a family and its sets. Created once and shared.
+#[derive(Debug)]
+pub(in crate::backend) struct Table {
+    pub(in crate::backend) id: TableId,
+    /// Path to the endpoints that the traffic policies select.
+    pub(super) ips: LookupPath,
+    /// Path to all endpoints, for clients inside the cluster.
+    pub(super) short_ips: LookupPath,
+    /// Same as `ips`, for node ports.
+    pub(super) nodeports: LookupPath,
+    /// Same as `short_ips`, for node ports.
+    pub(super) short_nodeports: LookupPath,
+    /// `VIP . protocol . port` of Services without endpoints.
+    pub(super) no_endpoints: Set,
+    /// `VIP . protocol . port` of Services with endpoints, of which the policy allows
+    /// none.
+    pub(super) no_local_endpoints: Set,
+    /// `protocol . port` of Services without endpoints.
+    pub(super) no_endpoints_nodeports: Set,
+    /// `protocol . port` of Services with endpoints, of which the policy allows none.
+    pub(super) no_local_endpoints_nodeports: Set,
+    /// `VIP . protocol . port` whose traffic is masqueraded.
+    pub(super) masquerade_ips: Set,
+    /// `protocol . port` whose traffic is masqueraded.
+    pub(super) masquerade_nodeports: Set,
+    /// `VIP . protocol . port` with external traffic policy Local.
+    pub(super) local_policy_ips: Set,
+    /// `protocol . port` with external traffic policy Local.
+    pub(super) local_policy_nodeports: Set,
+    /// Cluster IPs in use.
+    pub(super) cluster_ips: Set,
+    /// Networks from which cluster IPs are allocated.
+    pub(super) service_cidrs: Set,
+    /// Networks of the addresses on which node ports are served.
+    pub(super) nodeport_networks: Set,
+    /// `endpoint . endpoint . protocol . port` of endpoints on this node.
+    pub(super) hairpin_endpoints: Set,
+    /// `VIP . protocol . port` with source ranges.
+    pub(super) restricted_ips: Set,
+    /// `VIP . protocol . port . network` of allowed sources.
+    pub(super) source_ranges: Set,
+}
+
+/// A lookup path from the address that clients connect to, to an endpoint.
+#[derive(Debug)]
+pub(super) struct LookupPath {
+    /// The table.
+    pub(super) id: TableId,
+    /// Infix of chain names: `""`, `"short-"`, `"nodeport-"` or `"short-nodeport-"`.
+    pub(super) infix: &'static str,
+    /// Fields by which Services are looked up.
+    pub(super) key: Vec<Expression>,
+    /// Map of key and slot to endpoint and port.
+    pub(super) backends: Set,
+    /// Verdict map of the key to the chain for its number of slots.
+    pub(super) dispatch: Set,
+    /// Sets of the keys with one slot, two slots, and so on. These keys are not in
+    /// `dispatch`.
+    pub(super) slot_sets: Vec<Set>,
+    /// Verdict map of the key to the chain that records the endpoints of clients.
+    pub(super) learners: Set,
+    /// Load-balancing chains by number of slots, created on first use.
+    lbs: [OnceLock<Chain>; 128],
+}
+
+impl Table {
+    /// Returns the table of a family.
+    pub(in crate::backend) fn of(family: service_model::Family) -> &'static Self {
+        static V4: LazyLock<Table> = LazyLock::new(|| Table::new(Family::Ip, Datatype::Ipv4Addr));
+        static V6: LazyLock<Table> = LazyLock::new(|| Table::new(Family::Ip6, Datatype::Ipv6Addr));
+        match family {
+            service_model::Family::V4 => &V4,
+            service_model::Family::V6 => &V6,
+        }
+    }
+
+    /// Returns the table with an ID, if it is the table of a family.
+    pub(super) fn of_id(id: &TableId) -> Option<&'static Self> {
+        let families = [service_model::Family::V4, service_model::Family::V6];
+        families.map(Self::of).into_iter().find(|it| it.id == *id)
+    }
+
+    fn new(family: Family, addr: Datatype) -> Self {
+        let id = TableId::new(family, name(names::TABLE));
+        let nodeport = [Datatype::InetProto, Datatype::InetService];
+        let vip = [addr, Datatype::InetProto, Datatype::InetService];
+        let set = |text, key: &[Datatype], words| {
+            Set::set(id.clone(), name(text), fields(key)).with_comment(comment(words))
+        };
+        let slot_sets = (1..=MAX_SLOT_SETS)
+            .map(|slots| Set::set(id.clone(), names::slots(slots), fields(&vip)));
+        let no_endpoints = "services without endpoints";
+        let no_local_endpoints = "services without endpoints that their policy allows";
+        let masquerade = "traffic that gets the address of the node";
+        let local = "traffic from outside that stays on the node";
+        let of_ips = learners(&id, names::STICKY_IPS, &vip);
+        let of_nodeports = learners(&id, names::STICKY_NODEPORTS, &nodeport);
+        Self {
+            ips: LookupPath {
+                slot_sets: slot_sets.collect(),
+                ..LookupPath::of_ips(&id, "", [names::BACKENDS, names::DISPATCH_IPS], &of_ips)
+            },
+            short_ips: LookupPath::of_ips(
+                &id,
+                "short-",
+                [names::SHORT_BACKENDS, names::SHORT_IPS],
+                &of_ips,
+            ),
+            nodeports: LookupPath::of_nodeports(
+                &id,
+                "nodeport-",
+                [names::NODEPORT_BACKENDS, names::DISPATCH_NODEPORTS],
+                &of_nodeports,
+            ),
+            short_nodeports: LookupPath::of_nodeports(
+                &id,
+                "short-nodeport-",
+                [names::SHORT_NODEPORT_BACKENDS, names::SHORT_NODEPORTS],
+                &of_nodeports,
+            ),
+            no_endpoints: set(names::NO_ENDPOINTS, &vip, no_endpoints),
+            no_local_endpoints: set(names::NO_LOCAL_ENDPOINTS, &vip, no_local_endpoints),
+            no_endpoints_nodeports: set(names::NO_ENDPOINTS_NODEPORTS, &nodeport, no_endpoints),
+            no_local_endpoints_nodeports: set(
+                names::NO_LOCAL_ENDPOINTS_NODEPORTS,
+                &nodeport,
+                no_local_endpoints,
+            ),
+            masquerade_ips: set(names::MASQUERADE_IPS, &vip, masquerade),
+            masquerade_nodeports: set(names::MASQUERADE_NODEPORTS, &nodeport, masquerade),
+            local_policy_ips: set(names::LOCAL_POLICY_IPS, &vip, local),
+            local_policy_nodeports: set(names::LOCAL_POLICY_NODEPORTS, &nodeport, local),
+            cluster_ips: set(names::ACTIVE_CLUSTER_IPS, &[addr], "Active ClusterIPs"),
+            service_cidrs: set(names::SERVICE_CIDRS, &[addr], "networks of ClusterIPs")
+                .with_flags(SetFlags::INTERVAL),
+            nodeport_networks: set(
+                names::NODEPORT_NETWORKS,
+                &[addr],
+                "IPs that accept NodePort traffic",
+            )
+            .with_flags(SetFlags::INTERVAL),
+            hairpin_endpoints: set(
+                names::HAIRPIN_ENDPOINTS,
+                &[addr, addr, Datatype::InetProto, Datatype::InetService],
+                "service hairpin connections",
+            ),
+            restricted_ips: set(
+                names::RESTRICTED_IPS,
+                &vip,
+                "destinations that are subject to LoadBalancerSourceRanges",
+            ),
+            source_ranges: set(
+                names::SOURCE_RANGES,
+                &[addr, Datatype::InetProto, Datatype::InetService, addr],
+                "LoadBalancerSourceRanges",
+            )
+            .with_flags(SetFlags::INTERVAL),
+            id,
+        }
+    }
+
+    /// Returns all lookup paths.
+    pub(super) fn paths(&self) -> [&LookupPath; 4] {
+        [
+            &self.ips,
+            &self.short_ips,
+            &self.nodeports,
+            &self.short_nodeports,
+        ]
+    }
+
+    /// Returns the table and its sets as objects.
+    pub(super) fn objects(&self) -> impl Iterator<Item = Object> {
+        let table = vipline_nftables::Table {
+            comment: Some(comment("rules for kube-proxy")),
+            ..vipline_nftables::Table::new(self.id.clone())
+        };
+        let of_paths = self
+            .paths()
+            .into_iter()
+            .flat_map(|path| [&path.backends, &path.dispatch]);
+        let learners = [&self.ips.learners, &self.nodeports.learners];
+        let plain = [
+            &self.no_endpoints,
+            &self.no_local_endpoints,
+            &self.no_endpoints_nodeports,
+            &self.no_local_endpoints_nodeports,
+            &self.masquerade_ips,
+            &self.masquerade_nodeports,
+            &self.local_policy_ips,
+            &self.local_policy_nodeports,
+            &self.cluster_ips,
+            &self.service_cidrs,
+            &self.nodeport_networks,
+            &self.hairpin_endpoints,
+            &self.restricted_ips,
+            &self.source_ranges,
+        ];
+        let sets = self.ips.slot_sets.iter().chain(of_paths);
+        let sets = sets.chain(learners).chain(plain);
+        let sets: Vec<_> = sets.cloned().map(Object::from).collect();
+        [Object::from(table)].into_iter().chain(sets)
+    }
+
+    pub(super) fn family(&self) -> Family {
+        self.id.family
+    }
+
+    /// Returns the data type of addresses.
+    pub(super) fn addr(&self) -> Datatype {
+        match self.id.family {
+            Family::Ip6 => Datatype::Ipv6Addr,
+            _ => Datatype::Ipv4Addr,
+        }
+    }
+}
+
+impl LookupPath {
+    fn of_ips(id: &TableId, infix: &'static str, maps: [&'static str; 2], of: &Set) -> Self {
+        Self::new(id, infix, vip_port(id.family).to_vec(), maps, of)
+    }
+
+    fn of_nodeports(id: &TableId, infix: &'static str, maps: [&'static str; 2], of: &Set) -> Self {
+        Self::new(id, infix, nodeport().to_vec(), maps, of)
+    }
+
+    /// Creates the maps of a lookup path.
+    ///
+    /// The port of the endpoint is a `th dport`. From `tcp dport` nft concludes that
+    /// rules with the map are for TCP only. As a consequence, nft 1.0.6 loads rules only
+    /// together with the map, and refuses to add a rule for an existing map. Netlink has
+    /// no such restriction.
+    fn new(
+        id: &TableId,
+        infix: &'static str,
+        key: Vec<Expression>,
+        [backends, dispatch]: [&'static str; 2],
+        learners: &Set,
+    ) -> Self {
+        let types: Vec<_> = key.iter().map(Expression::datatype).collect();
+        let slot = key.iter().cloned().chain([numgen_random(2)]);
+        let slot: Vec<_> = slot.map(Field::from).collect();
+        let endpoint = [daddr(id.family), th_dport()].map(Field::from);
+        Self {
+            id: id.clone(),
+            infix,
+            backends: Set::map(id.clone(), name(backends), slot, endpoint)
+                .with_comment(comment("endpoints by slot")),
+            dispatch: Set::verdict_map(id.clone(), name(dispatch), fields(&types))
+                .with_comment(comment("how to choose among so many endpoints")),
+            learners: learners.clone(),
+            slot_sets: Vec::new(),
+            lbs: [const { OnceLock::new() }; 128],
+            key,
+        }
+    }
+
+    /// Returns the set of addresses with `slots` slots, if it exists.
+    pub(super) fn slot_set(&self, slots: u32) -> Option<&Set> {
+        let place = slots.checked_sub(1)?;
+        self.slot_sets.get(usize::try_from(place).ok()?)
+    }
+
+    /// Returns the table of the lookup path.
+    pub(super) fn table(&self) -> &'static Table {
+        Table::of_id(&self.id).expect("a path belongs to one of the two tables")
+    }
+
+    /// Returns the chain that selects one of `slots` slots.
+    pub(super) fn lb(&self, slots: u32) -> Chain {
+        let make = || port::lb(self, slots);
+        match self.lbs.get(slots as usize) {
+            Some(lb) => lb.get_or_init(make).clone(),
+            None => make(),
+        }
+    }
+
+    /// Returns the lookup key of Services: `ip daddr . meta l4proto . th dport`.
+    pub(super) fn key(&self) -> Expression {
+        concat(self.key.iter().cloned())
+    }
+
+    /// Returns the lookup key, followed by another field.
+    pub(super) fn key_and(&self, field: Expression) -> Expression {
+        concat(self.key.iter().cloned().chain([field]))
+    }
+
+    /// Returns the client's address, followed by the lookup key.
+    pub(super) fn client_and_key(&self) -> Expression {
+        let client = [saddr(self.id.family)].into_iter();
+        concat(client.chain(self.key.iter().cloned()))
+    }
+}
+
+pub(super) fn fields(types: &[Datatype]) -> Vec<Field> {
+    types.iter().map(|&datatype| datatype.into()).collect()
+}
+
+/// Returns the map of addresses whose clients are recorded.
+fn learners(id: &TableId, text: &'static str, key: &[Datatype]) -> Set {
+    Set::verdict_map(id.clone(), name(text), fields(key))
+        .with_comment(comment("for how long clients stay with their endpoints"))
+}
+
+/// Returns the lookup key of addresses: `ip daddr . meta l4proto . th dport`.
+fn vip_port(family: Family) -> [Expression; 3] {
+    [daddr(family), l4proto(), th_dport()]
+}
+
+/// Returns the lookup key of node ports: `meta l4proto . th dport`.
+fn nodeport() -> [Expression; 2] {
+    [l4proto(), th_dport()]
+}
