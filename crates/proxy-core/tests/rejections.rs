@@ -5,6 +5,9 @@
 mod fixtures;
 mod good_and_bad;
 
+#[path = "rejections/known.rs"]
+mod known;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -34,7 +37,11 @@ where
     P::Object: Send + Sync,
 {
     fn start(events: impl IntoIterator<Item = Event>) -> Self {
-        let kernels = MemoryKernels::<P::Object>::default();
+        Self::over(MemoryKernels::default(), events)
+    }
+
+    /// Creates an engine over kernels in their current state.
+    fn over(kernels: MemoryKernels<P::Object>, events: impl IntoIterator<Item = Event>) -> Self {
         let mut engine = kernels.engine_of::<P>(config());
         apply(&mut engine, events);
         engine.apply(Event::Synced);
@@ -51,6 +58,20 @@ where
         let first = self.engine.poll(self.now);
         self.now += PAUSE;
         first.or_else(|| self.engine.poll(self.now))
+    }
+
+    /// Advances the clock until a sync is done.
+    fn sync(&mut self) -> Report {
+        let report = (0..3).find_map(|_| {
+            self.now += Duration::from_secs(60);
+            self.engine.poll(self.now)
+        });
+        report.unwrap()
+    }
+
+    fn installed(&self) -> Vec<P::Object> {
+        let kernel = self.kernels.v4.get();
+        kernel.memory.objects().cloned().collect()
     }
 
     fn attempts(&self, object: &P::Object) -> usize {

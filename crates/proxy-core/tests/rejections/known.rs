@@ -1,23 +1,17 @@
 //! The Services of rejected objects, and differences that omit known rejections.
-#![cfg(all(feature = "iptables", feature = "ipvs", feature = "nftables"))]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixtures;
 
 use std::time::Duration;
 
-use fixtures::{MemoryKernels, apply, web_with};
 use proxy_core::backend::{iptables, ipvs, nftables};
-use proxy_core::{Engine, Event, Family, KnownRejections, Planner, Report};
+use proxy_core::{Event, Family, KnownRejections, Planner};
 use testkit::generate::Plan;
 use vipline_reconcile::{Edit, Keyed, diff};
 use vipline_service_model::api;
 
-const EBUSY: i32 = 16;
-const EINVAL: i32 = 22;
+use super::fixtures::{self, MemoryKernels, web_with};
+use super::{EINVAL, Proxy};
 
-/// A pause longer than the minimum interval between syncs.
-const PAUSE: Duration = Duration::from_secs(60);
+const EBUSY: i32 = 16;
 
 fn other() -> Plan {
     let plan = Plan::new("other")
@@ -30,54 +24,15 @@ fn web() -> Plan {
     web_with("10.96.0.10", 3)
 }
 
-/// In-memory kernels and an engine that has synced once.
-struct Proxy<P: Planner> {
-    kernels: MemoryKernels<P::Object>,
-    engine: Engine,
-    now: Duration,
-}
-
-impl<P> Proxy<P>
+/// Returns an engine that has synced once.
+fn synced<P>(events: Vec<Event>) -> Proxy<P>
 where
     P: Planner + 'static,
     P::Object: Send + Sync,
 {
-    fn start(events: Vec<Event>) -> Self {
-        let kernels = MemoryKernels::<P::Object>::default();
-        let engine = Self::engine(&kernels, events);
-        let now = Duration::ZERO;
-        let mut proxy = Self {
-            kernels,
-            engine,
-            now,
-        };
-        assert!(proxy.engine.poll(Duration::ZERO).unwrap().is_success());
-        proxy
-    }
-
-    fn engine(kernels: &MemoryKernels<P::Object>, events: Vec<Event>) -> Engine {
-        let mut config = fixtures::config();
-        config.iptables.nfacct = false;
-        let mut engine = kernels.engine_of::<P>(config);
-        apply(&mut engine, events);
-        engine.apply(Event::Synced);
-        engine
-    }
-
-    /// Advances the clock until a sync is done.
-    fn sync(&mut self) -> Report {
-        // The minimum interval may delay the sync.
-        let report = (0..3).find_map(|_| {
-            self.now += PAUSE;
-            self.engine.poll(self.now)
-        });
-        report.unwrap()
-    }
-
-    fn installed(&self) -> Vec<P::Object> {
-        let kernel = self.kernels.v4.get();
-        kernel.memory.objects().cloned().collect()
-    }
+    let mut proxy = Proxy::start(events);
+    assert!(proxy.engine.poll(Duration::ZERO).unwrap().is_success());
+    proxy
 }
 
 /// Asserts that each object that the kernel does not remove names its Service.
@@ -88,7 +43,7 @@ where
 {
     let both = || [web().events(), other().events()].concat();
     let name = web().service().metadata.object_name();
-    let mut after = Proxy::<P>::start(both());
+    let mut after = synced::<P>(both());
     let before = after.installed();
     after.engine.apply(Event::ServiceDeleted(name.clone()));
     after.sync();
@@ -100,7 +55,7 @@ where
         .collect();
     assert!(!removed.is_empty());
     for object in removed {
-        let mut proxy = Proxy::<P>::start(both());
+        let mut proxy = synced::<P>(both());
         proxy.kernels.v4.get().memory.reject(object.clone(), EBUSY);
         proxy.engine.apply(Event::ServiceDeleted(name.clone()));
         let report = proxy.sync();
@@ -134,25 +89,21 @@ where
     P::Object: Send + Sync + std::fmt::Debug,
 {
     let both = || [web().events(), other().events()].concat();
-    let with_both = Proxy::<P>::start(both()).installed();
-    let without = Proxy::<P>::start(other().events()).installed();
+    let with_both = synced::<P>(both()).installed();
+    let without = synced::<P>(other().events()).installed();
     let of_web = diff(without.clone(), &with_both);
     let is_added = |edit: &&Edit<P::Object>| matches!(edit, Edit::Add(_));
     let bad = of_web.iter().rfind(is_added).unwrap().object();
     let kernels = MemoryKernels::<P::Object>::default();
     kernels.v4.get().memory.reject(bad.clone(), EINVAL);
-    let mut proxy = Proxy::<P> {
-        engine: Proxy::<P>::engine(&kernels, both()),
-        kernels,
-        now: Duration::ZERO,
-    };
+    let mut proxy = Proxy::<P>::over(kernels, both());
     assert!(proxy.engine.poll(Duration::ZERO).unwrap().is_success());
     let mut known = KnownRejections::default();
     for (family, rejected) in proxy.engine.rejected_objects() {
         known.insert(family, rejected.is_removal, rejected.object.clone());
     }
     // Another process compares the kernel with the plan.
-    let mut other_engine = Proxy::<P>::engine(&proxy.kernels, both());
+    let mut other_engine = Proxy::<P>::over(proxy.kernels.clone(), both()).engine;
     let all = other_engine.difference().unwrap();
     assert_eq!((all.edits, all.rejected), (1, 0), "{all}");
     let rest = other_engine.difference_except(&known).unwrap();
