@@ -1,0 +1,241 @@
+//! Destinations of packets.
+
+use std::time::Duration;
+
+use testkit::traffic::{Conversation, Load, Protocol};
+use vipline_service_model::api;
+
+use super::cells::{Row, cells, cells_of_request, check_cells, compare, compare_hairpin};
+use super::fixtures::{NODE, OTHER_NODE};
+use super::rules::Rules;
+use super::stage::{
+    Destination, OTHER_PORT, Source, Stage, WAYS, Way, Web, addresses, config, serve,
+};
+
+use Destination::{ClusterIp, ExternalIp, LoadBalancer, NodePort};
+use Source::{External, Localhost, Node, Pod};
+
+/// Three Services: traffic policies Cluster, external policy Local, internal policy
+/// Local.
+///
+/// A virtual server cannot distinguish sources. With external policy Local all clients
+/// reach the endpoints of the node, if any exist.
+#[rustfmt::skip]
+const MATRIX: [Row<3>; 13] = [
+    (Pod,       ClusterIp,    ["all",    "all",    "local"]),
+    (Pod,       NodePort,     ["all M",  "local",  "all M"]),
+    (Pod,       LoadBalancer, ["all M",  "local",  "all M"]),
+    (Pod,       ExternalIp,   ["all M",  "local",  "all M"]),
+    (Node,      ClusterIp,    ["all M",  "all M",  "local M"]),
+    (Node,      NodePort,     ["all M",  "local",  "all M"]),
+    (Node,      LoadBalancer, ["all M",  "local",  "all M"]),
+    (Node,      ExternalIp,   ["all M",  "local",  "all M"]),
+    (Localhost, NodePort,     ["REJECT", "REJECT", "REJECT"]),
+    (External,  ClusterIp,    ["all M",  "all M",  "local M"]),
+    (External,  NodePort,     ["all M",  "local",  "all M"]),
+    (External,  LoadBalancer, ["all M",  "local",  "all M"]),
+    (External,  ExternalIp,   ["all M",  "local",  "all M"]),
+];
+
+/// Services 1 and 2: the endpoint on the node terminates, external policy Local and
+/// Cluster. Service 3: both endpoints terminate, external policy Local.
+#[rustfmt::skip]
+const TERMINATING: [Row<3>; 5] = [
+    (Pod,       ClusterIp,    ["remote",   "remote",   "all"]),
+    (Pod,       NodePort,     ["local",    "remote M", "local"]),
+    (Node,      LoadBalancer, ["local",    "remote M", "local"]),
+    (External,  ClusterIp,    ["remote M", "remote M", "all M"]),
+    (External,  NodePort,     ["local",    "remote M", "local"]),
+];
+
+/// Services 1 and 2: no endpoints, policies Cluster and Local. Services 3 and 4: an
+/// endpoint on the other node only, external policy Local and internal policy Local.
+///
+/// External policy Local falls back to endpoints on other nodes, which see the address
+/// of the client. Internal policy Local has no fallback.
+#[rustfmt::skip]
+const NO_USABLE_ENDPOINTS: [Row<4>; 13] = [
+    (Pod,       ClusterIp,    ["REJECT", "REJECT", "remote",   "REJECT"]),
+    (Pod,       NodePort,     ["REJECT", "REJECT", "remote",   "remote M"]),
+    (Pod,       LoadBalancer, ["REJECT", "REJECT", "remote",   "remote M"]),
+    (Pod,       ExternalIp,   ["REJECT", "REJECT", "remote",   "remote M"]),
+    (Node,      ClusterIp,    ["REJECT", "REJECT", "remote M", "REJECT"]),
+    (Node,      NodePort,     ["REJECT", "REJECT", "remote",   "remote M"]),
+    (Node,      LoadBalancer, ["REJECT", "REJECT", "remote",   "remote M"]),
+    (Node,      ExternalIp,   ["REJECT", "REJECT", "remote",   "remote M"]),
+    (Localhost, NodePort,     ["REJECT", "REJECT", "REJECT",   "REJECT"]),
+    (External,  ClusterIp,    ["REJECT", "REJECT", "remote M", "REJECT"]),
+    (External,  NodePort,     ["REJECT", "REJECT", "remote",   "remote M"]),
+    (External,  LoadBalancer, ["REJECT", "REJECT", "remote",   "remote M"]),
+    (External,  ExternalIp,   ["REJECT", "REJECT", "remote",   "remote M"]),
+];
+#[test]
+fn each_packet_reaches_the_expected_destination() {
+    let mut stage = Stage::new(Rules::Ipvs, config(Rules::Ipvs));
+    let web = |number| Web::new(number, [stage.near(), stage.far()]);
+    let services = [web(1), web(2).externally_local(), web(3).internally_local()];
+    stage.sync(services.into_iter().flat_map(Web::events));
+    compare(&stage, &MATRIX);
+    compare_hairpin(&stage, &[(ClusterIp, 1)]);
+}
+
+#[test]
+fn services_without_local_endpoints_are_rejected_or_use_other_nodes() {
+    let mut stage = Stage::new(Rules::Ipvs, config(Rules::Ipvs));
+    let no_endpoints = |number| Web::new(number, []);
+    let far = |number| Web::new(number, [stage.far()]);
+    let services = [
+        no_endpoints(1),
+        no_endpoints(2).externally_local().internally_local(),
+        far(3).externally_local(),
+        far(4).internally_local(),
+    ];
+    stage.sync(services.into_iter().flat_map(Web::events));
+    compare(&stage, &NO_USABLE_ENDPOINTS);
+}
+
+#[test]
+fn terminating_endpoints_serve_only_without_ready_endpoints() {
+    let mut stage = Stage::new(Rules::Ipvs, config(Rules::Ipvs));
+    let terminating = api::Conditions {
+        ready: Some(false),
+        serving: Some(true),
+        terminating: Some(true),
+    };
+    let here = |number| {
+        let web = Web::new(number, [stage.near(), stage.far()]);
+        web.conditions(NODE, &terminating)
+    };
+    let services = [
+        here(1).externally_local(),
+        here(2),
+        here(3)
+            .externally_local()
+            .conditions(OTHER_NODE, &terminating),
+    ];
+    stage.sync(services.into_iter().flat_map(Web::events));
+    compare(&stage, &TERMINATING);
+}
+
+#[test]
+fn service_addresses_have_no_other_ports_and_respect_source_ranges() {
+    let mut stage = Stage::new(Rules::Ipvs, config(Rules::Ipvs));
+    let web = |number| Web::new(number, [stage.near(), stage.far()]);
+    let services = [
+        web(1).with_source_ranges(&["192.0.2.0/24", "2001:db8::/64"]),
+        web(2).with_source_ranges(&["172.16.0.0/16", "fd00:172::/64"]),
+        web(3)
+            .with_source_ranges(&["192.0.2.0/24", "2001:db8::/64"])
+            .externally_local(),
+        Web::new(4, []).with_source_ranges(&["192.0.2.0/24", "2001:db8::/64"]),
+    ];
+    stage.sync(services.into_iter().flat_map(Web::events));
+    // Another program listens on all addresses of the node.
+    let any = "::".parse().expect("an address");
+    let other = serve(&stage.lab.node, any, OTHER_PORT);
+    let mut all = Vec::new();
+    for (of, number, expected) in [
+        (ClusterIp, 1, "REJECT"),
+        (LoadBalancer, 1, "REJECT"),
+        (ExternalIp, 1, "REJECT"),
+        (ClusterIp, 99, "world"),
+    ] {
+        for from in [Pod, External] {
+            let ask = |way: Way| way.ask(addresses(of, number)[way.family], OTHER_PORT);
+            all.extend(cells_of_request(&stage, stage.host(from), ask, expected));
+        }
+    }
+    for (number, external, node, pod, neighbor) in [
+        // The node has an address in the source range.
+        (1, "all M", "all M", "DROP", "DROP"),
+        (2, "DROP", "DROP", "DROP", "all M"),
+        (3, "local", "local", "DROP", "DROP"),
+        (4, "REJECT", "REJECT", "DROP", "DROP"),
+    ] {
+        for (from, expected) in [(External, external), (Node, node), (Pod, pod)] {
+            all.extend(cells(&stage, number, from, LoadBalancer, expected));
+        }
+        let ask = |way| stage.ask(External, LoadBalancer, number, way);
+        all.extend(cells_of_request(&stage, &stage.lab.neighbor, ask, neighbor));
+    }
+    check_cells(&stage, all);
+    assert!(other.iter().all(|server| server.asked() == 0));
+}
+
+#[test]
+fn connections_outlive_their_endpoint_and_new_ones_avoid_it() {
+    let mut stage = Stage::with_backends(3, Rules::Ipvs, config(Rules::Ipvs));
+    let web = |stage: &Stage, numbers: &[usize]| {
+        let hosts = numbers
+            .iter()
+            .map(|number| (&stage.lab.backends[*number], NODE));
+        Web::new(1, hosts)
+    };
+    let first = web(&stage, &[0, 1]);
+    stage.sync(first.events());
+    let ask = |to, way| stage.ask(External, to, 1, way);
+    let ways = WAYS
+        .iter()
+        .flat_map(|way| [ClusterIp, NodePort].map(|to| ask(to, *way)));
+    let asks: Vec<_> = ways.collect();
+    let loads: Vec<_> = asks
+        .iter()
+        .map(|ask| {
+            let load = Load::start(&stage.lab.client.netns, *ask, 1, Duration::from_millis(20));
+            (ask.protocol, load.unwrap())
+        })
+        .collect();
+    let answered = |(_, load): (Protocol, Load)| {
+        let answers = load.stop();
+        assert!(answers.failures.is_empty(), "{answers}");
+    };
+    let streams = asks.iter().filter(|ask| ask.protocol == Protocol::Tcp);
+    let mut talks: Vec<_> = streams
+        .flat_map(|ask| (0..4).map(|_| Conversation::open(&stage.lab.client.netns, *ask).unwrap()))
+        .collect();
+    let go_on = |talks: &mut Vec<Conversation>| {
+        for talk in talks {
+            talk.say("it goes on")
+                .unwrap_or_else(|error| panic!("{}: {error}", talk.server()));
+        }
+    };
+    // UDP clients may lose the last answer of an endpoint that is removed without
+    // terminating first.
+    let all = web(&stage, &[0, 1, 2]).leaving(&stage.lab.backends[0]);
+    stage.sync(all.events());
+    go_on(&mut talks);
+    let (loads, datagrams): (Vec<_>, Vec<_>) = loads
+        .into_iter()
+        .partition(|(protocol, _)| *protocol == Protocol::Tcp);
+    datagrams.into_iter().for_each(answered);
+    let others = web(&stage, &[1, 2]);
+    stage.sync(others.events());
+    go_on(&mut talks);
+    // The engine polls the draining real server several times. The real server still
+    // has connections.
+    for _ in 0..3 {
+        stage.poll_idle();
+    }
+    go_on(&mut talks);
+    let gone = stage.lab.backends[0].name.clone();
+    assert!(
+        talks.iter().any(|talk| talk.server() == gone),
+        "it had connections"
+    );
+    for ask in &asks {
+        let answers = ask.times(&stage.lab.client.netns, 20);
+        assert!(answers.failures.is_empty(), "{ask:?}: {answers}");
+        assert_eq!(answers.by(&gone), 0, "{ask:?}: {answers}");
+    }
+    loads.into_iter().for_each(answered);
+    // A crash leaves weight 0. The next engine restores the planned weight.
+    let first = web(&stage, &[0, 1]);
+    stage.restart(first.events());
+    go_on(&mut talks);
+    for ask in &asks {
+        assert!(
+            ask.times(&stage.lab.client.netns, 20).by(&gone) > 0,
+            "{ask:?}"
+        );
+    }
+}
