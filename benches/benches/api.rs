@@ -18,8 +18,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde_json::{Value, json};
 use testkit::generate::{self, Stack};
-use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
+use testkit::scoped::{Directory, Process};
 use vipline_service_model::api;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use benches::figure::{Figures, conclude};
 use benches::time::Time;
 use proxy_core::{Config, Engine, Event, Family, Mode};
-use testkit::generate::Plan;
+use testkit::generate::ServiceBuilder;
 use vipline_service_model::api;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -64,11 +64,11 @@ enum Claims {
 /// Returns the events of Services with one endpoint and some external IPs each.
 fn services(count: u32, addresses: u32, claims: Claims) -> Vec<Event> {
     let events = (0..count).flat_map(|number| {
-        let plan = Plan::new(format!("web-{number}"))
-            .at(Ipv4Addr::from(0x0a60_0000 + number).into())
+        let builder = ServiceBuilder::new(format!("web-{number}"))
+            .cluster_ip(Ipv4Addr::from(0x0a60_0000 + number).into())
             .port(api::Protocol::Tcp, 80, 8080)
             .endpoint([10, 1, 0, 1].into(), "node-2");
-        let mut service = plan.service();
+        let mut service = builder.service();
         let first = match claims {
             Claims::Contested => 0,
             Claims::Distinct => number * addresses,
@@ -78,7 +78,7 @@ fn services(count: u32, addresses: u32, claims: Claims) -> Vec<Event> {
             address.to_string()
         });
         service.spec.external_ips = texts.collect();
-        let slices = plan.slices().into_iter().map(Event::from);
+        let slices = builder.slices().into_iter().map(Event::from);
         [Event::from(service)].into_iter().chain(slices)
     });
     events.collect()

@@ -16,8 +16,8 @@ use benches::figure::{Figures, conclude, ms, percentile};
 use benches::time::Time;
 use proxy_core::backend::ipvs::{Kernel as Ipvs, Object, Planner};
 use proxy_core::{Config, Engine, Event, Family, Mode};
-use testkit::leftovers::Directory;
 use testkit::netns::Netns;
+use testkit::scoped::Directory;
 use vipline_reconcile::{Edit, Rejection, Target};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;

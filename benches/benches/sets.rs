@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use benches::figure::{Figures, conclude, ms, percentile};
 use benches::time::Time;
-use testkit::leftovers::Directory;
 use testkit::netns::Netns;
+use testkit::scoped::Directory;
 use vipline_ipset::{Client, Commands, Entry, Family, Member, Name, Object, Port, Set, SetType};
 use vipline_reconcile::Edit;
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use fixtures::{apply, config, web, with_endpoints};
 use proxy_core::{Engine, Event, Report};
-use testkit::generate::Plan;
+use testkit::generate::ServiceBuilder;
 use testkit::netns::Netns;
 use testkit::nft;
 use vipline_service_model::api;
@@ -49,7 +49,7 @@ impl Proxy {
 
 /// Returns the events of a dual-stack NodePort Service with session affinity.
 fn sticky(endpoints: &[u8]) -> Vec<Event> {
-    let mut service = web("10.96.0.10").at("fd00:96::10".parse().expect("an address"));
+    let mut service = web("10.96.0.10").cluster_ip("fd00:96::10".parse().expect("an address"));
     for last in endpoints {
         let endpoints = [format!("10.1.0.{last}"), format!("fd00:1::{last}")];
         service = with_endpoints(service, &endpoints.each_ref().map(String::as_str));
@@ -197,17 +197,18 @@ fn deleting_affinity_records_is_not_drift() {
 fn with_timeouts(timeout: impl Fn(u32) -> u32) -> Vec<Event> {
     let service = |number: u32| {
         let address = format!("10.96.{}.{}", 1 + number / 200, 1 + number % 200);
-        let plan = Plan::new(format!("sticky-{number}")).at(address.parse().expect("an address"));
-        let plan = plan.port(api::Protocol::Tcp, 80, 8080);
-        let plan = with_endpoints(plan, &["10.1.0.1", "10.1.0.2"]);
-        let mut object = plan.service();
+        let builder = ServiceBuilder::new(format!("sticky-{number}"))
+            .cluster_ip(address.parse().expect("an address"));
+        let builder = builder.port(api::Protocol::Tcp, 80, 8080);
+        let builder = with_endpoints(builder, &["10.1.0.1", "10.1.0.2"]);
+        let mut object = builder.service();
         object.spec.session_affinity = api::Affinity::ClientIp;
         object.spec.session_affinity_config = Some(api::SessionAffinityConfig {
             client_ip: Some(api::ClientIpConfig {
                 timeout_seconds: Some(timeout(number)),
             }),
         });
-        let slices = plan.slices().into_iter().map(Event::from);
+        let slices = builder.slices().into_iter().map(Event::from);
         [Event::from(object)].into_iter().chain(slices)
     };
     (0..300).flat_map(service).collect()

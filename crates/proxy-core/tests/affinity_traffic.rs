@@ -26,7 +26,7 @@ use stage::{
 };
 use testkit::lab::Host;
 use testkit::nft;
-use testkit::traffic::{Ask, Protocol};
+use testkit::traffic::{Probe, Protocol};
 use vipline_service_model::api;
 
 /// Affinity timeout of the Service, in seconds.
@@ -62,14 +62,16 @@ rules::tests_of_rules! {
 fn a_client_keeps_its_endpoint_and_other_clients_may_get_others(rules: Rules) {
     let stage = stage(rules);
     for (way, to) in ways() {
-        let ask = stage.ask(External, to, NUMBER, way);
-        let first = sole_endpoint(&stage.lab.client, ask, 50);
+        let probe = stage.probe(External, to, NUMBER, way);
+        let first = sole_endpoint(&stage.lab.client, probe, 50);
         let others = [&stage.lab.pod, &stage.lab.remote, &stage.lab.neighbor];
         let others = others.into_iter().chain(&stage.lab.backends);
-        let others: Vec<String> = others.map(|client| sole_endpoint(client, ask, 5)).collect();
+        let others: Vec<String> = others
+            .map(|client| sole_endpoint(client, probe, 5))
+            .collect();
         assert!(
             others.iter().any(|other| *other != first),
-            "{ask:?}: {first}"
+            "{probe:?}: {first}"
         );
     }
 }
@@ -77,10 +79,10 @@ fn a_client_keeps_its_endpoint_and_other_clients_may_get_others(rules: Rules) {
 fn a_client_keeps_its_endpoint_until_its_affinity_timeout_expires(rules: Rules) {
     let stage = stage(rules);
     let remembered = Duration::from_secs(TIMEOUT.into());
-    let asks = ways().map(|(way, to)| stage.ask(External, to, NUMBER, way));
-    let asks: Vec<Ask> = asks.collect();
+    let probes = ways().map(|(way, to)| stage.probe(External, to, NUMBER, way));
+    let probes: Vec<Probe> = probes.collect();
     let all = || -> Vec<String> {
-        let answers = asks.iter().map(|ask| answer(&stage.lab.client, *ask));
+        let answers = probes.iter().map(|probe| answer(&stage.lab.client, *probe));
         answers.collect()
     };
     let first = all();
@@ -88,7 +90,7 @@ fn a_client_keeps_its_endpoint_until_its_affinity_timeout_expires(rules: Rules) 
         thread::sleep(remembered * 2 / 3);
         assert_eq!(all(), first);
     }
-    let mut moved = vec![false; asks.len()];
+    let mut moved = vec![false; probes.len()];
     for _ in 0..ATTEMPTS {
         let before = all();
         thread::sleep(remembered + remembered / 4);
@@ -101,21 +103,21 @@ fn a_client_keeps_its_endpoint_until_its_affinity_timeout_expires(rules: Rules) 
     }
     panic!(
         "never moved: {:?}",
-        asks.iter().zip(moved).collect::<Vec<_>>()
+        probes.iter().zip(moved).collect::<Vec<_>>()
     );
 }
 
 fn a_client_moves_at_once_when_its_endpoint_is_removed(rules: Rules) {
     let mut stage = stage(rules);
     for (way, to) in ways() {
-        let ask = stage.ask(External, to, NUMBER, way);
+        let probe = stage.probe(External, to, NUMBER, way);
         let mut gone = Vec::new();
         for _ in 0..3 {
-            let before = sole_endpoint(&stage.lab.client, ask, 5);
+            let before = sole_endpoint(&stage.lab.client, probe, 5);
             gone.push(before);
             stage.sync(web(&stage, &gone).events());
-            let after = sole_endpoint(&stage.lab.client, ask, 50);
-            assert!(!gone.contains(&after), "{ask:?}: {after} of {gone:?}");
+            let after = sole_endpoint(&stage.lab.client, probe, 50);
+            assert!(!gone.contains(&after), "{probe:?}: {after} of {gone:?}");
         }
         stage.sync(web(&stage, &[]).events());
     }
@@ -126,18 +128,18 @@ fn a_client_keeps_its_endpoint_when_others_change_and_when_the_engine_restarts(r
     let mut stage = Stage::with_backends(2 * ENDPOINTS, rules, config(rules));
     let web = |stage: &Stage, without: &[String]| with_affinity(web(stage, without), LONG_TIMEOUT);
     stage.sync(web(&stage, &[]).events());
-    let asks = ways().map(|(way, to)| stage.ask(External, to, NUMBER, way));
-    let asks: Vec<Ask> = asks.collect();
-    let first: Vec<_> = asks
+    let probes = ways().map(|(way, to)| stage.probe(External, to, NUMBER, way));
+    let probes: Vec<Probe> = probes.collect();
+    let first: Vec<_> = probes
         .iter()
-        .map(|ask| sole_endpoint(&stage.lab.client, *ask, 5))
+        .map(|probe| sole_endpoint(&stage.lab.client, *probe, 5))
         .collect();
     let all = |stage: &Stage, when: &str| {
-        for (ask, first) in asks.iter().zip(&first) {
+        for (probe, first) in probes.iter().zip(&first) {
             assert_eq!(
-                sole_endpoint(&stage.lab.client, *ask, 5),
+                sole_endpoint(&stage.lab.client, *probe, 5),
                 *first,
-                "{when}: {ask:?}"
+                "{when}: {probe:?}"
             );
         }
     };
@@ -158,7 +160,7 @@ fn a_client_keeps_its_endpoint_when_others_change_and_when_the_engine_restarts(r
 fn a_client_gets_the_same_endpoint_at_each_address_of_a_service(rules: Rules) {
     let stage = stage(rules);
     for way in WAYS {
-        let at = |to| stage.ask(External, to, NUMBER, way);
+        let at = |to| stage.probe(External, to, NUMBER, way);
         let first = sole_endpoint(&stage.lab.client, at(ClusterIp), 5);
         for to in [NodePort, LoadBalancer, ExternalIp] {
             let other = sole_endpoint(&stage.lab.client, at(to), 5);
@@ -172,15 +174,15 @@ fn each_connection_gets_a_random_endpoint_without_affinity(rules: Rules) {
     let mut web = web(&stage, &[]);
     web.service.spec.session_affinity = api::Affinity::None;
     for (way, to) in ways() {
-        let ask = stage.ask(External, to, NUMBER, way);
-        sole_endpoint(&stage.lab.client, ask, 5);
+        let probe = stage.probe(External, to, NUMBER, way);
+        sole_endpoint(&stage.lab.client, probe, 5);
     }
     stage.sync(web.events());
     for (way, to) in ways() {
-        let ask = stage.ask(External, to, NUMBER, way);
-        let first = answer(&stage.lab.client, ask);
-        let others = (0..50).filter(|_| answer(&stage.lab.client, ask) != first);
-        assert!(others.count() > 0, "{ask:?}: always {first}");
+        let probe = stage.probe(External, to, NUMBER, way);
+        let first = answer(&stage.lab.client, probe);
+        let others = (0..50).filter(|_| answer(&stage.lab.client, probe) != first);
+        assert!(others.count() > 0, "{probe:?}: always {first}");
     }
 }
 
@@ -192,14 +194,18 @@ fn an_unanswered_connection_attempt_moves_when_its_endpoint_is_removed(rules: Ru
             family,
             protocol: Protocol::Tcp,
         };
-        let ask = stage.ask(External, to, NUMBER, way);
-        let gone = sole_endpoint(&stage.lab.client, ask, 5);
-        let attempt = start_unanswered_connection(&stage, ask, &gone);
+        let probe = stage.probe(External, to, NUMBER, way);
+        let gone = sole_endpoint(&stage.lab.client, probe, 5);
+        let attempt = start_unanswered_connection(&stage, probe, &gone);
         removed.push(gone.clone());
         stage.sync(web(&stage, &removed).events());
         let attempt = attempt.join().expect("a connection does not panic");
-        assert!(attempt.is_ok(), "{ask:?}: {attempt:?}");
-        assert_ne!(sole_endpoint(&stage.lab.client, ask, 5), gone, "{ask:?}");
+        assert!(attempt.is_ok(), "{probe:?}: {attempt:?}");
+        assert_ne!(
+            sole_endpoint(&stage.lab.client, probe, 5),
+            gone,
+            "{probe:?}"
+        );
     }
 }
 
@@ -240,11 +246,11 @@ fn a_full_affinity_map_of_one_service_does_not_affect_another_service() {
     let backends = stage.lab.backends.iter().map(|host| (host, NODE));
     let other = with_affinity(Web::new(NUMBER + 1, backends), TIMEOUT);
     stage.sync(other.events());
-    let ask = |number| stage.ask(External, ClusterIp, number, WAYS[0]);
-    sole_endpoint(&stage.lab.client, ask(NUMBER + 1), 50);
-    let first = answer(&stage.lab.client, ask(NUMBER));
-    let all = ask(NUMBER).times(&stage.lab.client.netns, 50);
-    assert!(all.by(&first) < 50, "this Service has no room: {all}");
+    let probe = |number| stage.probe(External, ClusterIp, number, WAYS[0]);
+    sole_endpoint(&stage.lab.client, probe(NUMBER + 1), 50);
+    let first = answer(&stage.lab.client, probe(NUMBER));
+    let all = probe(NUMBER).times(&stage.lab.client.netns, 50);
+    assert!(all.count(&first) < 50, "this Service has no room: {all}");
 }
 
 /// Makes a backend drop requests and starts a connection attempt to it.
@@ -252,7 +258,7 @@ fn a_full_affinity_map_of_one_service_does_not_affect_another_service() {
 /// The client retransmits its SYN every second.
 fn start_unanswered_connection(
     stage: &Stage,
-    ask: Ask,
+    probe: Probe,
     to: &str,
 ) -> JoinHandle<io::Result<TcpStream>> {
     let mut backends = stage.lab.backends.iter();
@@ -262,7 +268,7 @@ fn start_unanswered_connection(
     }";
     let output = backend.netns.run(|| nft::run(&["-f", "-"], drop_requests));
     assert!(output.status.success(), "{output:?}");
-    let connect = move || TcpStream::connect_timeout(&ask.target, CONNECT_TIMEOUT);
+    let connect = move || TcpStream::connect_timeout(&probe.target, CONNECT_TIMEOUT);
     let attempt = stage.lab.client.netns.run(|| thread::spawn(connect));
     thread::sleep(ATTEMPT_TIME);
     attempt
@@ -302,20 +308,20 @@ fn with_affinity(mut web: Web, seconds: u32) -> Web {
 
 /// Sends `times` requests, asserts that one endpoint answers every request, and returns
 /// its name.
-fn sole_endpoint(client: &Host, ask: Ask, times: usize) -> String {
-    let first = answer(client, ask);
-    let answers = ask.times(&client.netns, times - 1);
+fn sole_endpoint(client: &Host, probe: Probe, times: usize) -> String {
+    let first = answer(client, probe);
+    let answers = probe.times(&client.netns, times - 1);
     assert_eq!(
-        answers.by(&first),
+        answers.count(&first),
         times - 1,
-        "{ask:?}: first {first}, then {answers}"
+        "{probe:?}: first {first}, then {answers}"
     );
     first
 }
 
-fn answer(client: &Host, ask: Ask) -> String {
-    let answer = ask.once(&client.netns);
+fn answer(client: &Host, probe: Probe) -> String {
+    let answer = probe.once(&client.netns);
     answer
-        .unwrap_or_else(|error| panic!("{ask:?}: {error}"))
+        .unwrap_or_else(|error| panic!("{probe:?}: {error}"))
         .server
 }

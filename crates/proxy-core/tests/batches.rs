@@ -33,10 +33,10 @@ fn v4() -> Config {
 /// A quarter of the Services each has an external IP, a node port, a load balancer IP
 /// with source ranges, or session affinity.
 fn events(services: usize, endpoints: usize) -> Vec<Event> {
-    let plans = cluster(services, endpoints, Stack::V4).enumerate();
-    let events = plans.flat_map(|(number, plan)| {
-        let plan = plan.port(api::Protocol::Udp, 53, 5353);
-        let (mut service, slices) = (plan.service(), plan.slices());
+    let builders = cluster(services, endpoints, Stack::V4).enumerate();
+    let events = builders.flat_map(|(number, builder)| {
+        let builder = builder.port(api::Protocol::Udp, 53, 5353);
+        let (mut service, slices) = (builder.service(), builder.slices());
         set_kind(number, &mut service.spec, &mut service.status);
         let slices = slices.into_iter().map(Event::from);
         [Event::from(service)].into_iter().chain(slices)

@@ -15,7 +15,7 @@ use proxy_core::{
     PortObjects, Report,
 };
 use testkit::allocation::{Counting, allocated};
-use testkit::generate::Plan;
+use testkit::generate::ServiceBuilder;
 use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::arbitrary::Dice;
 use vipline_service_model::{PortName, ServicePort, api};
@@ -243,13 +243,18 @@ proptest! {
 /// The cluster IP of a Service that is younger than `evil/old`.
 const WEBHOOK: &str = "10.96.0.50";
 
-/// Returns a plan as a Service with a name and a year of creation, and the events of
+/// Returns a Service with a name and a year of creation, and the events of
 /// its slices.
-fn named(namespace: &str, name: &str, year: u16, plan: &Plan) -> (api::Service, Vec<Event>) {
-    let mut service = plan.service();
+fn named(
+    namespace: &str,
+    name: &str,
+    year: u16,
+    builder: &ServiceBuilder,
+) -> (api::Service, Vec<Event>) {
+    let mut service = builder.service();
     service.metadata = api::ObjectMeta::named(namespace, name);
     service.metadata.creation_timestamp = Some(format!("{year}-01-01T00:00:00Z"));
-    let slices = plan.slices().into_iter().map(|mut slice| {
+    let slices = builder.slices().into_iter().map(|mut slice| {
         slice.metadata.namespace = namespace.into();
         slice.metadata.name = name.into();
         let label = api::EndpointSlice::SERVICE_NAME_LABEL.to_owned();
@@ -262,13 +267,18 @@ fn named(namespace: &str, name: &str, year: u16, plan: &Plan) -> (api::Service, 
 /// Returns the events of a Service, and those of an older Service that claims the
 /// cluster IP of the first as an external IP.
 fn webhook_and_evil() -> [Vec<Event>; 2] {
-    let plan = |address: &str, endpoint| {
-        let plan = Plan::new("any").at(address.parse().expect("an address"));
-        with_endpoints(plan.port(api::Protocol::Tcp, 443, 8443), &[endpoint])
+    let builder = |address: &str, endpoint| {
+        let builder = ServiceBuilder::new("any").cluster_ip(address.parse().expect("an address"));
+        with_endpoints(builder.port(api::Protocol::Tcp, 443, 8443), &[endpoint])
     };
-    let (webhook, slices) = named("kube-system", "webhook", 2026, &plan(WEBHOOK, "10.1.0.2"));
+    let (webhook, slices) = named(
+        "kube-system",
+        "webhook",
+        2026,
+        &builder(WEBHOOK, "10.1.0.2"),
+    );
     let webhook = [vec![Event::from(webhook)], slices].concat();
-    let (mut evil, slices) = named("evil", "old", 2025, &plan("10.96.0.66", "10.1.0.1"));
+    let (mut evil, slices) = named("evil", "old", 2025, &builder("10.96.0.66", "10.1.0.1"));
     evil.spec.external_ips = vec![WEBHOOK.into()];
     [webhook, [vec![Event::from(evil)], slices].concat()]
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use fixtures::{MemoryKernels, NODE, apply, web};
 use proxy_core::backend::{iptables, ipvs, nftables};
 use proxy_core::{Event, Planner};
-use testkit::processor::growth_per_item;
+use testkit::cpu::growth_per_item;
 use vipline_service_model::{Store, api};
 
 /// Maximum ratio of the cost per item among many items to the cost among few.
@@ -27,10 +27,10 @@ fn address(number: u32) -> IpAddr {
 
 /// Returns a Service with `endpoints` endpoints, and its slices.
 fn service(endpoints: u32) -> (api::Service, Vec<api::EndpointSlice>) {
-    let plan = (0..endpoints).fold(web("10.96.0.10"), |plan, number| {
-        plan.endpoint(address(number), NODE)
+    let builder = (0..endpoints).fold(web("10.96.0.10"), |builder, number| {
+        builder.endpoint(address(number), NODE)
     });
-    (plan.service(), plan.slices())
+    (builder.service(), builder.slices())
 }
 
 /// Returns the events of a Service with `count` external IPs and `count` load balancer

@@ -29,7 +29,7 @@ const ATTEMPTS: usize = 3;
 #[test]
 fn a_change_among_ten_thousand_services_meets_its_deadline() {
     let events: Vec<_> = cluster(10_000, 5, Stack::V4)
-        .flat_map(|plan| plan.events())
+        .flat_map(|builder| builder.events())
         .collect();
     Netns::new().expect("a network namespace").run(|| {
         let mut engine = Engine::open(config()).expect("the kernel has nf_tables");

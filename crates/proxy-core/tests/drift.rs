@@ -20,7 +20,7 @@ use fixtures::{OTHER_NODE, apply, config, web, with_endpoints};
 use proxy_core::{Config, Engine, Event, Family, FamilyReport, Intervals, Report, Trigger};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
-use testkit::generate::Plan;
+use testkit::generate::ServiceBuilder;
 use testkit::netns::Netns;
 use testkit::nft;
 use vipline_service_model::api;
@@ -255,12 +255,13 @@ fn changes_to_other_tables_are_not_drift() {
 fn large_cluster(subnet: u8) -> Vec<Event> {
     let service = |number: u32| {
         let [_, _, high, low] = number.to_be_bytes();
-        let plan = Plan::new(format!("web-{number}"))
-            .at([10, 96, high, low].into())
+        let builder = ServiceBuilder::new(format!("web-{number}"))
+            .cluster_ip([10, 96, high, low].into())
             .port(api::Protocol::Tcp, 80, 8080);
         let endpoints = (0..4).map(|last| [10, subnet, high, low / 4 * 4 + last].into());
-        let with_endpoint = |plan: Plan, address| plan.endpoint(address, OTHER_NODE);
-        endpoints.fold(plan, with_endpoint).events()
+        let with_endpoint =
+            |builder: ServiceBuilder, address| builder.endpoint(address, OTHER_NODE);
+        endpoints.fold(builder, with_endpoint).events()
     };
     (1..=MANY / 4).flat_map(service).collect()
 }

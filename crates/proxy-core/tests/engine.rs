@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fixtures::{Kernels, apply, config, service_cidr, web, with_endpoints};
 use proxy_core::{Config, Context, Engine, Event, Family, Planner, PortObjects, Report, Trigger};
-use testkit::generate::Plan;
+use testkit::generate::ServiceBuilder;
 use vipline_nftables::Object;
 use vipline_reconcile::{Edit, Keyed, Memory};
 use vipline_service_model::{NodePortAddresses, ObjectName, ServicePort, api};
@@ -88,10 +88,10 @@ fn a_failed_sync_is_retried_and_does_not_block_the_other_family() {
     let kernels = Kernels::default();
     let mut engine = synced(&kernels);
     kernels.v4.get().memory.fail_after(1);
-    let plan = || web("10.96.0.10").at("fd00:96::10".parse().unwrap());
+    let builder = || web("10.96.0.10").cluster_ip("fd00:96::10".parse().unwrap());
     apply(
         &mut engine,
-        with_endpoints(plan(), &["10.1.0.2", "10.1.0.3", "fd00:1::1"]).events(),
+        with_endpoints(builder(), &["10.1.0.2", "10.1.0.3", "fd00:1::1"]).events(),
     );
     let report = engine.poll(secs(101)).expect("a change is due");
     assert!(!report.is_success());
@@ -243,8 +243,8 @@ fn ipv6_link_local_addresses_trigger_a_sync_only_if_a_node_port_network_contains
 fn contested_addresses_are_counted_until_a_claiming_service_is_deleted() {
     let kernels = Kernels::default();
     let mut engine = synced(&kernels);
-    let rival = Plan::new("rival")
-        .at("10.96.0.10".parse().expect("an address"))
+    let rival = ServiceBuilder::new("rival")
+        .cluster_ip("10.96.0.10".parse().expect("an address"))
         .port(api::Protocol::Tcp, 80, 8080);
     assert_eq!(engine.contested_count(), 0);
     apply(&mut engine, rival.events());

@@ -163,8 +163,8 @@ fn each_step_of_a_random_history_is_programmed() {
 
 #[test]
 fn an_address_that_is_both_external_ip_and_load_balancer_ip_has_the_rules_of_both() {
-    let plan = web_with("10.96.0.10", 1);
-    let mut service = plan.service();
+    let builder = web_with("10.96.0.10", 1);
+    let mut service = builder.service();
     service.spec.kind = api::ServiceType::LoadBalancer;
     service.spec.external_traffic_policy = api::TrafficPolicy::Local;
     service.spec.external_ips = vec!["203.0.113.9".into()];
@@ -172,7 +172,7 @@ fn an_address_that_is_both_external_ip_and_load_balancer_ip_has_the_rules_of_bot
         ip: "203.0.113.9".into(),
         ..api::Ingress::default()
     }];
-    let slices = plan.slices().into_iter().map(Event::from);
+    let slices = builder.slices().into_iter().map(Event::from);
     let events: Vec<_> = [service.into()].into_iter().chain(slices).collect();
     let mut config = fixtures::config();
     config.iptables.nfacct = false;

@@ -197,10 +197,10 @@ fn a_difference_is_a_script_that_nft_applies() {
 #[test]
 fn a_difference_with_a_changed_number_of_endpoints_applies() {
     Netns::new().unwrap().run(|| {
-        let plan = |endpoints: &[&str]| with_endpoints(web("10.96.0.10"), endpoints).events();
+        let events = |endpoints: &[&str]| with_endpoints(web("10.96.0.10"), endpoints).events();
         let [two, four] = [
-            plan(&["10.1.0.1", "10.1.0.2"]),
-            plan(&["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4"]),
+            events(&["10.1.0.1", "10.1.0.2"]),
+            events(&["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4"]),
         ];
         Proxy::start(config(), two).sync();
         let mut proxy = Proxy::start(config(), four.iter().cloned());
@@ -238,10 +238,10 @@ fn a_set_with_different_properties_is_replaced_while_rules_use_it() {
 fn replacing_an_endpoint_sends_one_message_of_a_size_independent_of_the_cluster() {
     let sent = [10, 1_000].map(|services| {
         Netns::new().unwrap().run(|| {
-            let others = cluster(services, 5, Stack::Dual).flat_map(|plan| plan.events());
+            let others = cluster(services, 5, Stack::Dual).flat_map(|builder| builder.events());
             let endpoints = |last| {
-                let plan = web("10.97.0.1").at("fd00:97::1".parse().unwrap());
-                let v4 = with_endpoints(plan, &["10.1.0.1", "10.1.0.2", last]);
+                let builder = web("10.97.0.1").cluster_ip("fd00:97::1".parse().unwrap());
+                let v4 = with_endpoints(builder, &["10.1.0.1", "10.1.0.2", last]);
                 with_endpoints(v4, &["fd00:1::1", "fd00:1::2"]).events()
             };
             let mut proxy = Proxy::start(config(), others.chain(endpoints("10.1.0.3")));
@@ -258,8 +258,8 @@ fn replacing_an_endpoint_sends_one_message_of_a_size_independent_of_the_cluster(
 #[test]
 fn both_families_are_updated_with_one_message_each() {
     Netns::new().unwrap().run(|| {
-        let plan = || web("10.96.0.10").at("fd00:96::10".parse().unwrap());
-        let endpoints = |last: [&str; 2]| with_endpoints(plan(), &last).events();
+        let builder = || web("10.96.0.10").cluster_ip("fd00:96::10".parse().unwrap());
+        let endpoints = |last: [&str; 2]| with_endpoints(builder(), &last).events();
         let mut proxy = Proxy::start(config(), endpoints(["10.1.0.1", "fd00:1::1"]));
         proxy.sync();
         let sent = proxy.change(endpoints(["10.1.0.2", "fd00:1::2"]));
@@ -303,8 +303,8 @@ const STATES: &[&str] = &[
 ];
 
 fn small_cluster() -> Vec<Event> {
-    let plan = with_endpoints(web("10.96.0.10"), &["10.1.0.1", "10.1.0.2"]);
-    let mut events = plan.events();
+    let builder = with_endpoints(web("10.96.0.10"), &["10.1.0.1", "10.1.0.2"]);
+    let mut events = builder.events();
     events.push(fixtures::service_cidr(&["10.96.0.0/16", "fd00:96::/112"]));
     events
 }
@@ -469,7 +469,7 @@ fn seventy_thousand_elements_and_a_service_of_300_endpoints_are_programmed() {
     let large = with_endpoints(web("10.97.0.1"), &addresses);
     let events: Vec<_> = cluster(14_000, 5, Stack::V4)
         .chain([large])
-        .flat_map(|plan| plan.events())
+        .flat_map(|builder| builder.events())
         .collect();
     Netns::new().unwrap().run(|| {
         Proxy::start(config(), events.clone()).sync();

@@ -17,7 +17,7 @@ use fixtures::apply;
 use good_and_bad::{config, plan, service};
 use proxy_core::backend::{iptables, nftables};
 use proxy_core::{Context, Engine, Event, Family, Planner, PortObjects};
-use testkit::generate::Plan;
+use testkit::generate::ServiceBuilder;
 use testkit::netns::Netns;
 use vipline_iptables::{Chain, Client, Contents, Object as Rule, Variant};
 use vipline_nftables::{ElementData, Name, Object as Nft, Verdict};
@@ -176,7 +176,10 @@ fn assert_only_the_bad_service_is_missing(variant: Variant) {
             iptables::Kernel::with_client(Client::open_variant(named, variant).unwrap(), family)
         };
         let mut engine = Engine::with_kernels::<Spoiled<InLoops>, _>(config(), kernel);
-        apply(&mut engine, services.iter().flat_map(Plan::events));
+        apply(
+            &mut engine,
+            services.iter().flat_map(ServiceBuilder::events),
+        );
         engine.apply(Event::Synced);
         let report = engine.poll(Duration::ZERO).unwrap();
         assert!(report.is_success(), "{variant}: {report}");

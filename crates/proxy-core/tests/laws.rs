@@ -36,15 +36,15 @@ fn config() -> Config {
 fn the_oldest_service_that_claims_an_address_gets_it() {
     let older = with_endpoints(web("10.96.0.10"), &["10.1.0.1", "10.1.0.2"]);
     let younger = with_endpoints(
-        testkit::generate::Plan::new("a-usurper")
-            .at("10.96.0.10".parse().unwrap())
+        testkit::generate::ServiceBuilder::new("a-usurper")
+            .cluster_ip("10.96.0.10".parse().unwrap())
             .port(api::Protocol::Tcp, 80, 9090),
         &["10.2.0.1", "10.2.0.2", "10.2.0.3"],
     );
-    let events = |plan: &testkit::generate::Plan, created: &str| {
-        let mut service = plan.service();
+    let events = |builder: &testkit::generate::ServiceBuilder, created: &str| {
+        let mut service = builder.service();
         service.metadata.creation_timestamp = Some(created.into());
-        let slices = plan.slices().into_iter().map(Event::from);
+        let slices = builder.slices().into_iter().map(Event::from);
         [Event::from(service)]
             .into_iter()
             .chain(slices)

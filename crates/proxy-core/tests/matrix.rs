@@ -36,7 +36,7 @@ use stage::{
     config, node_port, serve,
 };
 use testkit::link;
-use testkit::traffic::{Ask, Protocol, Server};
+use testkit::traffic::{Probe, Protocol, Server};
 use vipline_iptables::nfacct;
 use vipline_service_model::{DetectLocal, NodePortAddresses, api};
 
@@ -216,7 +216,7 @@ fn services_without_usable_endpoints_are_rejected_or_dropped(rules: Rules) {
     };
     let (own, local) = (all(node.addresses()), all(LOCALHOST));
     compare(&stage, &NO_USABLE_ENDPOINTS);
-    assert!(own.iter().all(|server| server.asked() == 0));
+    assert!(own.iter().all(|server| server.requests() == 0));
     drop(local);
 }
 
@@ -230,8 +230,8 @@ fn undefined_ports_and_unallocated_cluster_ips_are_rejected_or_dropped(rules: Ru
         (LoadBalancer, 1, OTHER_PORT, "world"),
     ] {
         for from in [Pod, Node, External] {
-            let ask = |way: Way| way.ask(addresses(of, number)[way.family], port);
-            all.extend(cells_of_request(&stage, stage.host(from), ask, expected));
+            let probe = |way: Way| way.probe(addresses(of, number)[way.family], port);
+            all.extend(cells_of_request(&stage, stage.host(from), probe, expected));
         }
     }
     check_cells(&stage, all);
@@ -300,8 +300,13 @@ fn only_sources_in_the_ranges_reach_a_load_balancer(rules: Rules) {
         for (from, expected) in [(External, external), (Node, node), (Pod, pod)] {
             all.extend(cells(&stage, number, from, LoadBalancer, expected));
         }
-        let ask = |way| stage.ask(External, LoadBalancer, number, way);
-        all.extend(cells_of_request(&stage, &stage.lab.neighbor, ask, neighbor));
+        let probe = |way| stage.probe(External, LoadBalancer, number, way);
+        all.extend(cells_of_request(
+            &stage,
+            &stage.lab.neighbor,
+            probe,
+            neighbor,
+        ));
     }
     // Source ranges apply only to load balancer IPs.
     for to in [ClusterIp, NodePort, ExternalIp] {
@@ -355,8 +360,8 @@ fn node_ports_are_served_on_the_configured_addresses(rules: Rules) {
             .collect();
         for (addresses, expected) in [(node.addresses(), primary), (TO_WORLD, other)] {
             let cells = [Pod, Node, External].map(|from| {
-                let ask = |way: Way| way.ask(addresses[way.family], node_port(1));
-                cells_of_request(&stage, stage.host(from), ask, expected)
+                let probe = |way: Way| way.probe(addresses[way.family], node_port(1));
+                cells_of_request(&stage, stage.host(from), probe, expected)
             });
             check_cells(&stage, cells.into_iter().flatten());
         }
@@ -396,11 +401,11 @@ fn node_ports_are_served_on_the_configured_loopback_addresses(rules: Rules) {
             .flat_map(|address| serve(node, address, node_port(1)))
             .collect();
         for (is_v4, expected) in [(true, v4), (false, "node")] {
-            let ask = |way| stage.ask(Localhost, NodePort, 1, way);
-            let cells = cells_of_request(&stage, node, ask, expected).into_iter();
+            let probe = |way| stage.probe(Localhost, NodePort, 1, way);
+            let cells = cells_of_request(&stage, node, probe, expected).into_iter();
             check_cells(
                 &stage,
-                cells.filter(|cell| cell.ask.target.is_ipv4() == is_v4),
+                cells.filter(|cell| cell.probe.target.is_ipv4() == is_v4),
             );
         }
         compare_service(&stage, 1, &[(External, NodePort, primary)]);
@@ -418,12 +423,12 @@ fn node_port_connections_to_a_loopback_address_are_counted(rules: Rules) {
     };
     for (from, once) in [(Node, 0), (External, 0), (Localhost, 1)] {
         let v4 = WAYS.into_iter().filter(|way| way.family == 0);
-        for ask in v4.map(|way| stage.ask(from, NodePort, 1, way)) {
+        for probe in v4.map(|way| stage.probe(from, NodePort, 1, way)) {
             let netns = &stage.lab.node.netns;
             let before = netns.run(counted).expect("the kernel has nfacct");
-            assert_eq!(ask.times(&stage.host(from).netns, 10).answered(), 10);
+            assert_eq!(probe.times(&stage.host(from).netns, 10).succeeded(), 10);
             let after = netns.run(counted).expect("the kernel has nfacct");
-            assert_eq!(after.packets - before.packets, 10 * once, "{ask:?}");
+            assert_eq!(after.packets - before.packets, 10 * once, "{probe:?}");
         }
     }
 }
@@ -438,10 +443,10 @@ fn neighboring_hosts_cannot_reach_loopback_listeners(rules: Rules) {
         ip("addr del 127.0.0.1/8 dev lo");
         ip("route add 127.0.0.1 via 192.0.2.1 src 192.0.2.10");
     });
-    let asks = [Protocol::Tcp, Protocol::Udp];
-    let asks = asks.map(|protocol| Ask::new(protocol, (localhost, PORT).into()));
+    let probes = [Protocol::Tcp, Protocol::Udp];
+    let probes = probes.map(|protocol| Probe::new(protocol, (localhost, PORT).into()));
     let client = &stage.lab.client;
-    let seen = |patience| asks.map(|ask| stage.observe(client, ask.patience(patience)));
+    let seen = |timeout| probes.map(|probe| stage.observe(client, probe.timeout(timeout)));
     assert_eq!(seen(Duration::from_millis(300)), ["DROP", "DROP"]);
     let open = "*filter\n-F KUBE-FIREWALL\nCOMMIT\n";
     stage.lab.node.netns.run(|| rules.restore(open));
@@ -481,9 +486,9 @@ fn foreign_policies_apply_to_packets_that_mode_iptables_does_not_accept(rules: R
     let mut own = Vec::new();
     for (port, expected) in [(HEALTH_CHECK, "health check"), (HEALTH_CHECK + 1, "DROP")] {
         own.extend(node.addresses().map(|address| serve(node, address, port)));
-        let ask = |way: Way| way.ask(node.addresses()[way.family], port);
-        let asked = cells_of_request(&stage, &stage.lab.client, ask, expected).into_iter();
-        all.extend(asked.filter(|cell| cell.ask.protocol == Protocol::Tcp));
+        let probe = |way: Way| way.probe(node.addresses()[way.family], port);
+        let asked = cells_of_request(&stage, &stage.lab.client, probe, expected).into_iter();
+        all.extend(asked.filter(|cell| cell.probe.protocol == Protocol::Tcp));
     }
     check_cells(&stage, all);
     drop(own);

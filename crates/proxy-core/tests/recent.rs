@@ -104,7 +104,7 @@ fn count_lists() -> usize {
 
 /// Returns the events of a dual-stack Service with an affinity timeout in seconds.
 fn sticky_for(seconds: u32, endpoints: &[u8]) -> Vec<Event> {
-    let mut service = web("10.96.0.10").at("fd00:96::10".parse().expect("an address"));
+    let mut service = web("10.96.0.10").cluster_ip("fd00:96::10".parse().expect("an address"));
     for last in endpoints {
         let endpoints = [format!("10.1.0.{last}"), format!("fd00:1::{last}")];
         service = with_endpoints(service, &endpoints.each_ref().map(String::as_str));

@@ -24,7 +24,7 @@ use stage::{
     Source::External,
     Stage, WAYS, Way, Web, config,
 };
-use testkit::traffic::{Ask, Conversation, Load, Protocol};
+use testkit::traffic::{Connection, Load, Probe, Protocol};
 
 /// Number of endpoints, all on the node.
 const ENDPOINTS: usize = 5;
@@ -51,13 +51,16 @@ rules::tests_of_rules! {
 fn connections_are_distributed_evenly_over_endpoints(rules: Rules) {
     let stage = stage(rules);
     for way in WAYS {
-        let ask = stage.ask(External, ClusterIp, NUMBER, way);
-        let answers = ask.times(&stage.lab.client.netns, REQUESTS);
-        assert!(answers.failures.is_empty(), "{ask:?}: {answers}");
+        let probe = stage.probe(External, ClusterIp, NUMBER, way);
+        let answers = probe.times(&stage.lab.client.netns, REQUESTS);
+        assert!(answers.failures.is_empty(), "{probe:?}: {answers}");
         let fair = REQUESTS / ENDPOINTS;
         for host in &stage.lab.backends {
-            let share = answers.by(&host.name);
-            assert!(share.abs_diff(fair) <= MAX_DEVIATION, "{ask:?}: {answers}");
+            let share = answers.count(&host.name);
+            assert!(
+                share.abs_diff(fair) <= MAX_DEVIATION,
+                "{probe:?}: {answers}"
+            );
         }
     }
 }
@@ -66,36 +69,36 @@ fn connections_outlive_their_endpoint_and_service_and_new_ones_avoid_removed_end
     rules: Rules,
 ) {
     let mut stage = stage(rules);
-    let asks = asks(&stage).filter(|ask| ask.protocol == Protocol::Tcp);
-    let asks: Vec<_> = asks.collect();
-    let open = |ask: &Ask| Conversation::open(&stage.lab.client.netns, *ask);
-    let mut talks: Vec<_> = asks
+    let probes = probes(&stage).filter(|probe| probe.protocol == Protocol::Tcp);
+    let probes: Vec<_> = probes.collect();
+    let open = |probe: &Probe| Connection::open(&stage.lab.client.netns, *probe);
+    let mut connections: Vec<_> = probes
         .iter()
-        .flat_map(|ask| (0..3).map(move |_| open(ask).expect("an endpoint answers")))
+        .flat_map(|probe| (0..3).map(move |_| open(probe).expect("an endpoint answers")))
         .collect();
-    let go_on = |talks: &mut Vec<Conversation>, when| {
-        for talk in talks {
-            let said = talk.say("it goes on");
-            assert!(said.is_ok(), "{when}: {} {said:?}", talk.server());
+    let exchange = |connections: &mut Vec<Connection>, when| {
+        for connection in connections {
+            let result = connection.exchange("a message");
+            assert!(result.is_ok(), "{when}: {} {result:?}", connection.server());
         }
     };
     // All endpoints except the last are removed, so most removed endpoints have
     // connections.
     stage.sync(web(&stage, &[ENDPOINTS - 1]).events());
-    go_on(&mut talks, "endpoints were removed");
+    exchange(&mut connections, "endpoints were removed");
     let last = stage.lab.backends[ENDPOINTS - 1].name.clone();
-    for ask in &asks {
-        let answers = ask.times(&stage.lab.client.netns, 20);
-        assert_eq!(answers.by(&last), 20, "{ask:?}: {answers}");
+    for probe in &probes {
+        let answers = probe.times(&stage.lab.client.netns, 20);
+        assert_eq!(answers.count(&last), 20, "{probe:?}: {answers}");
     }
     stage.restart(web(&stage, &[]).events());
-    go_on(
-        &mut talks,
+    exchange(
+        &mut connections,
         "all endpoints were removed, and the engine restarted",
     );
     let name = web(&stage, &[]).service.metadata.object_name();
     stage.sync([Event::ServiceDeleted(name)]);
-    go_on(&mut talks, "the Service was deleted");
+    exchange(&mut connections, "the Service was deleted");
 }
 
 fn no_request_fails_while_endpoints_are_replaced_under_load(rules: Rules) {
@@ -103,15 +106,15 @@ fn no_request_fails_while_endpoints_are_replaced_under_load(rules: Rules) {
     stage.sync(web(&stage, &[0, 1]).events());
     let pause = Duration::from_millis(5);
     let client = &stage.lab.client.netns;
-    let loads = asks(&stage).map(|ask| {
-        let load = Load::start(client, ask, 1, pause).expect("threads start");
-        (ask, load)
+    let loads = probes(&stage).map(|probe| {
+        let load = Load::start(client, probe, 1, pause).expect("threads start");
+        (probe, load)
     });
-    let loads: Vec<(Ask, Load)> = loads.collect();
-    let judge = |(ask, load): (Ask, Load)| {
+    let loads: Vec<(Probe, Load)> = loads.collect();
+    let judge = |(probe, load): (Probe, Load)| {
         let answers = load.stop();
-        assert!(answers.failures.is_empty(), "{ask:?}: {answers}");
-        assert_eq!(answers.servers.len(), ENDPOINTS, "{ask:?}: {answers}");
+        assert!(answers.failures.is_empty(), "{probe:?}: {answers}");
+        assert_eq!(answers.servers.len(), ENDPOINTS, "{probe:?}: {answers}");
     };
     // UDP clients may lose the last answer of an endpoint that is removed without
     // terminating first.
@@ -130,7 +133,7 @@ fn no_request_fails_while_endpoints_are_replaced_under_load(rules: Rules) {
     wait_for_requests(&loads);
     let (streams, datagrams): (Vec<_>, Vec<_>) = loads
         .into_iter()
-        .partition(|(ask, _)| ask.protocol == Protocol::Tcp);
+        .partition(|(probe, _)| probe.protocol == Protocol::Tcp);
     datagrams.into_iter().for_each(judge);
     for current in [[0, 2], [1, 3], [2, 4], [3, 0]] {
         stage.sync(web(&stage, &current).events());
@@ -140,13 +143,13 @@ fn no_request_fails_while_endpoints_are_replaced_under_load(rules: Rules) {
 }
 
 /// Waits until each load has sent some more requests.
-fn wait_for_requests(loads: &[(Ask, Load)]) {
+fn wait_for_requests(loads: &[(Probe, Load)]) {
     let deadline = Instant::now() + DEADLINE;
     let wanted: Vec<_> = loads
         .iter()
-        .map(|(_, load)| load.asked() + MIN_REQUESTS)
+        .map(|(_, load)| load.requests() + MIN_REQUESTS)
         .collect();
-    let is_behind = |((_, load), wanted): (&(Ask, Load), &usize)| load.asked() < *wanted;
+    let is_behind = |((_, load), wanted): (&(Probe, Load), &usize)| load.requests() < *wanted;
     while loads.iter().zip(&wanted).any(is_behind) {
         assert!(Instant::now() < deadline, "the clients make no progress");
         thread::sleep(Duration::from_millis(5));
@@ -154,11 +157,11 @@ fn wait_for_requests(loads: &[(Ask, Load)]) {
 }
 
 /// Returns the requests of a client to several addresses of the Service.
-fn asks(stage: &Stage) -> impl Iterator<Item = Ask> {
+fn probes(stage: &Stage) -> impl Iterator<Item = Probe> {
     let each = |way: Way| [ClusterIp, NodePort, ExternalIp].map(|to: Destination| (way, to));
     WAYS.into_iter()
         .flat_map(each)
-        .map(|(way, to)| stage.ask(External, to, NUMBER, way))
+        .map(|(way, to)| stage.probe(External, to, NUMBER, way))
 }
 
 /// Sets up a stage with the Service and all its endpoints.

@@ -126,8 +126,8 @@ fn exactly_the_stale_flows_of_a_large_table_are_deleted() {
 
     let rules = Rules::Nftables;
     let mut opened = netns.run(|| rules.open(rules.configured(config())));
-    let plan = web("10.96.0.10").port(api::Protocol::Udp, 80, 8080);
-    let events = with_endpoints(plan, &["10.1.0.1"]).events();
+    let builder = web("10.96.0.10").port(api::Protocol::Udp, 80, 8080);
+    let events = with_endpoints(builder, &["10.1.0.1"]).events();
     apply(
         &mut opened.engine,
         events.into_iter().chain([Event::Synced]),

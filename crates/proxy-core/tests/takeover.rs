@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use fixtures::{apply, config, service_cidr};
 use proxy_core::{Config, Engine, Event, Family, Outcome};
-use testkit::generate::{Plan, Stack, cluster};
+use testkit::generate::{ServiceBuilder, Stack, cluster};
 use testkit::lab::Lab;
 use testkit::netns::Netns;
 use testkit::nft;
-use testkit::traffic::{Ask, Conversation, Protocol, Server};
+use testkit::traffic::{Connection, Probe, Protocol, Server};
 use upstream::{BASE_CHAINS, NodePorts, Upstream, reachable};
 use vipline_nftables::Client;
 use vipline_service_model::api;
@@ -47,13 +47,16 @@ fn upstream_and_events(services: usize, family: Family) -> (Upstream, Vec<Event>
     };
     let mut upstream = Upstream::new(family, NodePorts::Primary);
     let mut events = vec![service_cidr(&["10.96.0.0/12", "fd00:10:96::/112"])];
-    for (number, plan) in cluster(services, 5, stack).enumerate() {
-        let vips = of_family(plan.service().spec.cluster_ips, family);
-        let endpoints = plan.slices().into_iter().flat_map(|slice| slice.endpoints);
+    for (number, builder) in cluster(services, 5, stack).enumerate() {
+        let vips = of_family(builder.service().spec.cluster_ips, family);
+        let endpoints = builder
+            .slices()
+            .into_iter()
+            .flat_map(|slice| slice.endpoints);
         let endpoints = of_family(endpoints.flat_map(|endpoint| endpoint.addresses), family);
         let reached = if number % 8 == 7 { 0 } else { endpoints.len() };
         upstream.service(number, vips[0], &endpoints[..reached]);
-        events.extend(plan.events());
+        events.extend(builder.events());
     }
     (upstream, events)
 }
@@ -169,17 +172,19 @@ fn connections_survive_a_takeover_from_upstream() {
         let mut upstream = Upstream::new(family, NodePorts::Primary);
         upstream.service(0, vip, &[one.0]);
         lab.node.netns.run(|| upstream.load());
-        let ask = Ask::new(Protocol::Tcp, (vip, 80).into());
-        let mut talk = Conversation::open(&lab.client.netns, ask).expect("upstream forwards");
-        assert_eq!(talk.server(), "backend-1");
-        talk.say("before").expect("an echo");
-        let plan = Plan::new("web").at(vip).port(api::Protocol::Tcp, 80, 8080);
-        let plan = plan.endpoint(other.0, "node-2");
-        let (_, transactions) = lab.node.netns.run(|| start(family, plan.events()));
+        let probe = Probe::new(Protocol::Tcp, (vip, 80).into());
+        let mut connection = Connection::open(&lab.client.netns, probe).expect("upstream forwards");
+        assert_eq!(connection.server(), "backend-1");
+        connection.exchange("before").expect("an echo");
+        let builder = ServiceBuilder::new("web")
+            .cluster_ip(vip)
+            .port(api::Protocol::Tcp, 80, 8080);
+        let builder = builder.endpoint(other.0, "node-2");
+        let (_, transactions) = lab.node.netns.run(|| start(family, builder.events()));
         assert_eq!(transactions, 1);
-        talk.say("after").expect("an echo");
-        assert_eq!(ask.times(&lab.client.netns, 10).by("backend-2"), 10);
-        talk.say("still").expect("an echo");
+        connection.exchange("after").expect("an echo");
+        assert_eq!(probe.times(&lab.client.netns, 10).count("backend-2"), 10);
+        connection.exchange("still").expect("an echo");
     }
 }
 
@@ -210,13 +215,14 @@ fn sticky_with(hundreds: &[u8]) -> Vec<Event> {
     });
     let addresses: Vec<_> = addresses.collect();
     let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
-    let plan = fixtures::web("10.96.0.200").at("fd00:10:96::200".parse().expect("an address"));
-    let plan = fixtures::with_endpoints(plan, &addresses);
-    let mut service = plan.service();
+    let builder =
+        fixtures::web("10.96.0.200").cluster_ip("fd00:10:96::200".parse().expect("an address"));
+    let builder = fixtures::with_endpoints(builder, &addresses);
+    let mut service = builder.service();
     service.spec.session_affinity = api::Affinity::ClientIp;
     service.spec.kind = api::ServiceType::NodePort;
     service.spec.ports[0].node_port = 31_999;
-    let slices = plan.slices().into_iter().map(Event::from);
+    let slices = builder.slices().into_iter().map(Event::from);
     [Event::from(service)].into_iter().chain(slices).collect()
 }
 
@@ -310,16 +316,19 @@ fn connections_survive_a_takeover_by_upstream() {
             let server = Server::start(&host.netns, Protocol::Tcp, (addr, 8080).into(), &host.name);
             (addr, server.expect("a server"))
         });
-        let plan = Plan::new("web").at(vip).port(api::Protocol::Tcp, 80, 8080);
-        let plan = plan.endpoint(one.0, "node-2");
-        lab.node.netns.run(|| start(family, plan.events()));
-        let ask = Ask::new(Protocol::Tcp, (vip, 80).into());
-        let mut talk = Conversation::open(&lab.client.netns, ask).expect("the engine forwards");
-        assert_eq!(talk.server(), "backend-1");
+        let builder = ServiceBuilder::new("web")
+            .cluster_ip(vip)
+            .port(api::Protocol::Tcp, 80, 8080);
+        let builder = builder.endpoint(one.0, "node-2");
+        lab.node.netns.run(|| start(family, builder.events()));
+        let probe = Probe::new(Protocol::Tcp, (vip, 80).into());
+        let mut connection =
+            Connection::open(&lab.client.netns, probe).expect("the engine forwards");
+        assert_eq!(connection.server(), "backend-1");
         let mut upstream = Upstream::new(family, NodePorts::Primary);
         upstream.service(0, vip, &[other.0]);
         lab.node.netns.run(|| upstream.take_over());
-        talk.say("after").expect("an echo");
-        assert_eq!(ask.times(&lab.client.netns, 10).by("backend-2"), 10);
+        connection.exchange("after").expect("an echo");
+        assert_eq!(probe.times(&lab.client.netns, 10).count("backend-2"), 10);
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use fixtures::{Kernels, apply, config, with_endpoints};
 use proxy_core::backend::nftables::{self, Planner};
 use proxy_core::{Config, Engine, Event, Family, Intervals, Report, Trigger};
-use testkit::generate::Plan;
+use testkit::generate::ServiceBuilder;
 use testkit::netns::Netns;
 use vipline_netlink::Counters;
 use vipline_nftables::{Error, Object};
@@ -171,9 +171,9 @@ const ENDPOINTS: [&str; 2] = ["10.1.0.1", "10.1.0.2"];
 /// Returns the events of a Service. With a timeout, the Service has session affinity.
 fn service(number: u32, timeout: Option<u32>, endpoints: &[&str]) -> Vec<Event> {
     let address = IpAddr::from([10, 96, 1, u8::try_from(number).expect("few Services")]);
-    let plan = Plan::new(format!("sticky-{number}")).at(address);
-    let plan = with_endpoints(plan.port(api::Protocol::Tcp, 80, 8080), endpoints);
-    let mut service = plan.service();
+    let builder = ServiceBuilder::new(format!("sticky-{number}")).cluster_ip(address);
+    let builder = with_endpoints(builder.port(api::Protocol::Tcp, 80, 8080), endpoints);
+    let mut service = builder.service();
     if timeout.is_some() {
         service.spec.session_affinity = api::Affinity::ClientIp;
         service.spec.session_affinity_config = Some(api::SessionAffinityConfig {
@@ -182,7 +182,7 @@ fn service(number: u32, timeout: Option<u32>, endpoints: &[&str]) -> Vec<Event> 
             }),
         });
     }
-    let slices = plan.slices().into_iter().map(Event::from);
+    let slices = builder.slices().into_iter().map(Event::from);
     [Event::from(service)].into_iter().chain(slices).collect()
 }
 

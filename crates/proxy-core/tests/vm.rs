@@ -43,7 +43,7 @@ use flows::{
     flows_stay_with_an_endpoint_that_is_serving_and_terminating, flows_that_are_not_stale_are_kept,
 };
 use proxy_core::{Config, Engine, Event, Family, Mode};
-use testkit::generate::Plan;
+use testkit::generate::ServiceBuilder;
 use testkit::netns::Netns;
 use tools::{assert_tools_see, lines};
 use vipline_service_model::{Scheduler, api};
@@ -186,8 +186,8 @@ fn an_endpoint_that_the_kernel_rejects_does_not_affect_other_objects() {
 
         // Other Services change, and the endpoint is not resent with them.
         for last in 1..4 {
-            let other = Plan::new(format!("other-{last}"))
-                .at([10, 96, 1, last].into())
+            let other = ServiceBuilder::new(format!("other-{last}"))
+                .cluster_ip([10, 96, 1, last].into())
                 .port(api::Protocol::Tcp, 80, 8080)
                 .endpoint([10, 1, 1, last].into(), OTHER_NODE);
             apply(&mut engine, other.events());

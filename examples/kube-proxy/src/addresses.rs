@@ -161,7 +161,7 @@ mod tests {
             let batch: String = (1..=200)
                 .map(|host| format!("address add 192.0.2.{host}/32 dev lo\n"))
                 .collect();
-            let folder = testkit::leftovers::Directory::new().unwrap();
+            let folder = testkit::scoped::Directory::new().unwrap();
             folder.write("batch", &batch).unwrap();
             let file = folder.path().join("batch");
             ip(&format!("-batch {}", file.display()));

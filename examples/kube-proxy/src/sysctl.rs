@@ -151,8 +151,8 @@ mod tests {
     use std::path::PathBuf;
     use std::time::SystemTime;
 
-    use testkit::leftovers::Directory;
     use testkit::netns::Netns;
+    use testkit::scoped::Directory;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::io;
 
 use testkit::lab::Lab;
 use testkit::privilege::become_root;
-use testkit::traffic::{Ask, Protocol, Server};
+use testkit::traffic::{Probe, Protocol, Server};
 
 fn main() -> io::Result<()> {
     become_root()?;
@@ -15,7 +15,7 @@ fn main() -> io::Result<()> {
         for protocol in [Protocol::Tcp, Protocol::Udp] {
             let at = (address, 8080).into();
             let server = Server::start(&backend.netns, protocol, at, &backend.name)?;
-            let answers = Ask::new(protocol, server.address()).times(&lab.client.netns, 100);
+            let answers = Probe::new(protocol, server.address()).times(&lab.client.netns, 100);
             println!("{protocol} {at}: {answers}");
         }
     }

@@ -11,19 +11,19 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv,
 
 use crate::netns::Netns;
 
-/// A listener for nf_tables commits in a namespace.
+/// A monitor of nf_tables commits in a namespace.
 #[derive(Debug)]
-pub struct Commits {
+pub struct CommitMonitor {
     socket: OwnedFd,
 }
 
-impl Commits {
-    /// Starts to listen.
+impl CommitMonitor {
+    /// Opens a monitor.
     ///
     /// # Errors
     ///
     /// If the socket cannot be created or bound.
-    pub fn listen(netns: &Netns) -> io::Result<Self> {
+    pub fn open(netns: &Netns) -> io::Result<Self> {
         /// `NFNLGRP_NFTABLES` of `linux/netfilter/nfnetlink.h`, as a bit.
         const GROUP: u32 = 1 << (7 - 1);
         let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
@@ -42,7 +42,7 @@ impl Commits {
     /// # Errors
     ///
     /// If the socket cannot be read.
-    pub fn last(&self, deadline: Instant, quiet: Duration) -> io::Result<Option<Instant>> {
+    pub fn last_commit(&self, deadline: Instant, quiet: Duration) -> io::Result<Option<Instant>> {
         let mut last = None;
         loop {
             let until = last.map_or(deadline, |last| deadline.min(last + quiet));
@@ -74,10 +74,10 @@ mod tests {
     #[test]
     fn the_time_of_a_commit_is_reported() {
         let netns = Netns::new().unwrap();
-        let commits = Commits::listen(&netns).unwrap();
+        let commits = CommitMonitor::open(&netns).unwrap();
         let quiet = Duration::from_millis(50);
         let soon = || Instant::now() + quiet;
-        assert_eq!(commits.last(soon(), quiet).unwrap(), None);
+        assert_eq!(commits.last_commit(soon(), quiet).unwrap(), None);
         let before = Instant::now();
         let status = netns.run(|| {
             Command::new("nft")
@@ -87,7 +87,7 @@ mod tests {
         assert!(status.unwrap().success());
         let after = Instant::now();
         let deadline = after + Duration::from_secs(5);
-        let seen = commits.last(deadline, quiet).unwrap().unwrap();
+        let seen = commits.last_commit(deadline, quiet).unwrap().unwrap();
         assert!(before < seen && seen < after + Duration::from_secs(1));
     }
 }

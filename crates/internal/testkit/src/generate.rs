@@ -12,26 +12,26 @@ const NODES: usize = 100;
 /// A builder for a Service with endpoints, as API objects or manifest.
 ///
 /// ```
-/// use testkit::generate::Plan;
+/// use testkit::generate::ServiceBuilder;
 /// use vipline_service_model::api::Protocol;
 ///
-/// let plan = Plan::new("web")
-///     .at("10.96.0.10".parse()?)
+/// let builder = ServiceBuilder::new("web")
+///     .cluster_ip("10.96.0.10".parse()?)
 ///     .port(Protocol::Tcp, 80, 8080)
 ///     .endpoint("10.244.1.11".parse()?, "node-1");
-/// assert_eq!(plan.service().spec.cluster_ip, "10.96.0.10");
-/// assert_eq!(plan.slices()[0].endpoints.len(), 1);
+/// assert_eq!(builder.service().spec.cluster_ip, "10.96.0.10");
+/// assert_eq!(builder.slices()[0].endpoints.len(), 1);
 /// # Ok::<(), std::net::AddrParseError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub struct ServiceBuilder {
     name: String,
     addresses: Vec<IpAddr>,
     ports: Vec<(api::Protocol, u16, u16)>,
     endpoints: Vec<(IpAddr, String)>,
 }
 
-impl Plan {
+impl ServiceBuilder {
     /// Creates a Service in the namespace `default`.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Plan {
 
     /// Adds a cluster IP, at most one per family.
     #[must_use]
-    pub fn at(mut self, address: IpAddr) -> Self {
+    pub fn cluster_ip(mut self, address: IpAddr) -> Self {
         self.addresses.push(address);
         self
     }
@@ -175,22 +175,27 @@ pub enum Stack {
 ///
 /// Every address is used once: cluster IPs from 10.96.0.1 and fd00:10:96::1, and
 /// endpoints from 10.128.0.1 and fd00:10:128::1 on nodes `node-0` to `node-99`.
-pub fn cluster(services: usize, endpoints: usize, stack: Stack) -> impl Iterator<Item = Plan> {
+pub fn cluster(
+    services: usize,
+    endpoints: usize,
+    stack: Stack,
+) -> impl Iterator<Item = ServiceBuilder> {
     (0..services).map(move |service| {
-        let mut plan = Plan::new(format!("service-{service}")).port(api::Protocol::Tcp, 80, 8080);
+        let mut builder =
+            ServiceBuilder::new(format!("service-{service}")).port(api::Protocol::Tcp, 80, 8080);
         let families: &[bool] = match stack {
             Stack::V4 => &[false],
             Stack::V6 => &[true],
             Stack::Dual => &[false, true],
         };
         for &v6 in families {
-            plan = plan.at(numbered(v6, 96, service));
+            builder = builder.cluster_ip(numbered(v6, 96, service));
             for endpoint in service * endpoints..(service + 1) * endpoints {
                 let node = format!("node-{}", endpoint % NODES);
-                plan = plan.endpoint(numbered(v6, 128, endpoint), &node);
+                builder = builder.endpoint(numbered(v6, 128, endpoint), &node);
             }
         }
-        plan
+        builder
     })
 }
 
@@ -243,13 +248,13 @@ mod tests {
 
     #[test]
     fn a_manifest_contains_the_service_and_a_slice_per_family() {
-        let plan = Plan::new("web")
-            .at("10.96.0.10".parse().unwrap())
-            .at("fd00:10:96::10".parse().unwrap())
+        let builder = ServiceBuilder::new("web")
+            .cluster_ip("10.96.0.10".parse().unwrap())
+            .cluster_ip("fd00:10:96::10".parse().unwrap())
             .port(api::Protocol::Udp, 53, 5353)
             .endpoint("10.244.1.11".parse().unwrap(), "node-1")
             .endpoint("fd00:244:1::11".parse().unwrap(), "node-1");
-        let objects: Vec<Value> = plan
+        let objects: Vec<Value> = builder
             .manifest()
             .split("---\n")
             .filter(|document| !document.is_empty())
@@ -272,10 +277,10 @@ mod tests {
     #[test]
     fn a_generated_cluster_uses_every_address_once() {
         let mut addresses = BTreeSet::new();
-        for plan in cluster(300, 5, Stack::Dual) {
-            assert_eq!(plan.events().len(), 3);
-            addresses.extend(plan.service().spec.cluster_ips);
-            for slice in plan.slices() {
+        for builder in cluster(300, 5, Stack::Dual) {
+            assert_eq!(builder.events().len(), 3);
+            addresses.extend(builder.service().spec.cluster_ips);
+            for slice in builder.slices() {
                 assert_eq!(slice.endpoints.len(), 5);
                 addresses.extend(slice.endpoints.into_iter().flat_map(|each| each.addresses));
             }

@@ -61,7 +61,7 @@ mod tests {
     use std::panic;
 
     use super::*;
-    use crate::leftovers::Directory;
+    use crate::scoped::Directory;
 
     #[test]
     fn the_first_different_line_is_shown_in_its_old_and_new_form() {
@@ -82,7 +82,7 @@ mod tests {
         let directory = Directory::new().unwrap();
         let file = directory.path().join("none");
         let caught = panic::catch_unwind(|| compare(&file, "")).unwrap_err();
-        let words = caught.downcast::<String>().unwrap();
-        assert!(words.contains("cargo xtask bless"), "{words}");
+        let message = caught.downcast::<String>().unwrap();
+        assert!(message.contains("cargo xtask bless"), "{message}");
     }
 }

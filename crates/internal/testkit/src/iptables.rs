@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::{fs, io};
 
-use crate::leftovers::Directory;
 use crate::program;
+use crate::scoped::Directory;
 
 /// A folder of programs, removed when dropped.
 ///

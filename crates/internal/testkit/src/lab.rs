@@ -146,7 +146,7 @@ impl Lab {
         lab.join(&lab.client, ["192.0.2.1/24", "2001:db8::1/64"])?;
         lab.join(&lab.world, ["198.51.100.1/24", "2001:db8:1::1/64"])?;
         lab.join(&lab.neighbor, ["172.16.0.1/24", "fd00:172::1/64"])?;
-        lab.open_the_world()?;
+        lab.accept_all_addresses_in_the_world()?;
         for pod in lab.pods() {
             join_pod(&lab.node, pod, Self::GATEWAYS)?;
         }
@@ -196,7 +196,7 @@ impl Lab {
     }
 
     /// Routes all addresses outside the lab to the world, which accepts them as local.
-    fn open_the_world(&self) -> io::Result<()> {
+    fn accept_all_addresses_in_the_world(&self) -> io::Result<()> {
         self.world.netns.run(|| {
             for (lab, gateway) in [
                 ("192.0.2.0/24", "198.51.100.1"),
@@ -294,7 +294,7 @@ fn net(text: &str) -> IpNet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::{Ask, Protocol, Server};
+    use crate::traffic::{Probe, Protocol, Server};
 
     #[test]
     fn client_node_and_pod_reach_each_backend_with_their_own_address() {
@@ -304,13 +304,13 @@ mod tests {
                 for protocol in [Protocol::Tcp, Protocol::Udp] {
                     let at = (address, 8080).into();
                     let server = Server::start(&backend.netns, protocol, at, &backend.name);
-                    let ask = Ask::new(protocol, server.as_ref().unwrap().address());
+                    let probe = Probe::new(protocol, server.as_ref().unwrap().address());
                     for host in [&lab.client, &lab.pod] {
-                        let answer = ask.once(&host.netns).unwrap();
+                        let answer = probe.once(&host.netns).unwrap();
                         assert_eq!(answer.server, backend.name);
                         assert_eq!(answer.client, host.addresses()[family]);
                     }
-                    let answer = ask.once(&lab.node.netns).unwrap();
+                    let answer = probe.once(&lab.node.netns).unwrap();
                     assert_eq!(answer.client, Lab::GATEWAYS[family]);
                 }
             }
@@ -327,13 +327,13 @@ mod tests {
                 Server::start(&host.netns, Protocol::Tcp, at, &host.name).unwrap()
             };
             let (near_server, far_server) = (listen(backend), listen(&lab.remote));
-            let near = Ask::new(Protocol::Tcp, near_server.address());
-            let far = Ask::new(Protocol::Tcp, far_server.address());
+            let near = Probe::new(Protocol::Tcp, near_server.address());
+            let far = Probe::new(Protocol::Tcp, far_server.address());
             for host in [&lab.client, &lab.pod, backend] {
                 let answer = far.once(&host.netns).unwrap();
                 assert_eq!(answer.server, "remote");
                 assert_eq!(answer.client, host.addresses()[family]);
-                assert_eq!(answer.client, answer.own);
+                assert_eq!(answer.client, answer.local);
             }
             assert_eq!(
                 far.once(&lab.node.netns).unwrap().client,
@@ -354,9 +354,9 @@ mod tests {
             let any: IpAddr = any;
             let netns = &lab.world.netns;
             let _server = Server::start(netns, Protocol::Tcp, (any, 80).into(), "world").unwrap();
-            let ask = Ask::new(Protocol::Tcp, target.parse().unwrap());
+            let probe = Probe::new(Protocol::Tcp, target.parse().unwrap());
             for host in [&lab.client, &lab.node, &lab.pod, &lab.neighbor, &lab.remote] {
-                assert_eq!(ask.once(&host.netns).unwrap().server, "world");
+                assert_eq!(probe.once(&host.netns).unwrap().server, "world");
             }
         }
     }
@@ -367,10 +367,10 @@ mod tests {
         let backend = &lab.backends[0];
         let at = (backend.v4, 8080).into();
         let server = Server::start(&backend.netns, Protocol::Tcp, at, "gone").unwrap();
-        let ask = Ask::new(Protocol::Tcp, server.address());
-        assert_eq!(ask.times(&lab.client.netns, 50).by("gone"), 50);
+        let probe = Probe::new(Protocol::Tcp, server.address());
+        assert_eq!(probe.times(&lab.client.netns, 50).count("gone"), 50);
         drop(server);
-        let answers = ask.times(&lab.client.netns, 5);
+        let answers = probe.times(&lab.client.netns, 5);
         assert_eq!(answers.failures.len(), 5);
         assert_eq!(answers.failures[0].kind, io::ErrorKind::ConnectionRefused);
     }

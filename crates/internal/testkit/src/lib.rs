@@ -2,17 +2,17 @@
 //!
 //! - [`netns`]: network namespaces; [`privilege`]: the privilege to create them.
 //! - [`lab`]: a small cluster of namespaces, connected by [`link`]s.
-//! - [`traffic`]: servers that answer with their name, and clients that count answers.
-//! - [`leftovers`]: processes and directories that are removed when dropped.
+//! - [`traffic`]: servers that answer with their name, and probes that count answers.
+//! - [`scoped`]: processes and directories that are removed when dropped.
 //! - [`proxy`]: kube-proxy in a lab; [`commits`]: times of nf_tables commits.
 //! - `generate`: Services with endpoints, as API objects and manifests.
 //! - `container`: processes with the restrictions of a container.
 //! - [`nft`]: the program `nft`, to check rulesets independently.
 //! - [`iptables`]: iptables programs with a separate lock, and fake programs.
 //! - [`program`]: scripts and copies of programs that can be executed immediately.
-//! - [`over`]: a flag that ends the threads of a test.
+//! - [`flag`]: a flag that stops the threads of a test.
 //! - [`allocation`]: bytes allocated by a function.
-//! - [`processor`]: processor time used by a function.
+//! - [`cpu`]: CPU time used by a function.
 //! - [`golden`]: comparison with golden files.
 //!
 //! Tests change nothing outside their namespaces, and leave nothing behind when the
@@ -28,7 +28,7 @@ pub mod lab;
 
 pub mod traffic;
 
-pub mod leftovers;
+pub mod scoped;
 
 pub mod proxy;
 
@@ -42,7 +42,7 @@ pub mod container;
 
 pub mod nft;
 
-pub mod over;
+pub mod flag;
 
 pub mod program;
 
@@ -52,4 +52,4 @@ pub mod golden;
 
 pub mod allocation;
 
-pub mod processor;
+pub mod cpu;

@@ -32,10 +32,10 @@ pub fn run(args: &[&str], script: &str) -> Output {
 #[track_caller]
 pub fn succeeds(args: &[&str], script: &str) -> String {
     let output = run(args, script);
-    let words = String::from_utf8_lossy(&output.stderr);
+    let message = String::from_utf8_lossy(&output.stderr);
     assert!(
-        output.status.success() && words.is_empty(),
-        "nft {args:?}: {words}\n{script}"
+        output.status.success() && message.is_empty(),
+        "nft {args:?}: {message}\n{script}"
     );
     String::from_utf8(output.stdout).expect("nft writes UTF-8")
 }

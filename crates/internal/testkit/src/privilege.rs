@@ -23,8 +23,8 @@ pub fn become_root() -> io::Result<()> {
         return Ok(());
     }
     retry_until_single_threaded(enter_user_namespace).map_err(|error| {
-        let words = format!("not root, and creating a user namespace failed: {error}");
-        io::Error::new(error.kind(), words)
+        let message = format!("not root, and creating a user namespace failed: {error}");
+        io::Error::new(error.kind(), message)
     })?;
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("0 {} 1", user.as_raw()))?;

@@ -35,15 +35,15 @@ fn make(path: &Path, command: &mut Command) -> io::Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let words = String::from_utf8_lossy(&output.stderr);
-    let (path, words) = (path.display(), words.trim());
-    Err(io::Error::other(format!("create {path}: {words}")))
+    let message = String::from_utf8_lossy(&output.stderr);
+    let (path, message) = (path.display(), message.trim());
+    Err(io::Error::other(format!("create {path}: {message}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::leftovers::Directory;
+    use crate::scoped::Directory;
 
     #[test]
     fn scripts_and_their_copies_run() {

@@ -7,9 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::lab::Lab;
-use crate::leftovers::Process;
 use crate::netns::Netns;
-use crate::traffic::{Answer, Ask};
+use crate::scoped::Process;
+use crate::traffic::{Answer, Probe};
 
 /// Command line of a proxy.
 #[derive(Clone, Debug)]
@@ -71,18 +71,19 @@ impl Proxy {
     ///
     /// If the proxy has exited, or if no server answers in time. The error contains the
     /// last failure and the output of the proxy.
-    pub fn wait_for(&mut self, from: &Netns, ask: Ask, within: Duration) -> io::Result<Answer> {
+    pub fn wait_for(&mut self, from: &Netns, probe: Probe, within: Duration) -> io::Result<Answer> {
         let deadline = Instant::now() + within;
-        let ask = ask.patience(Duration::from_millis(300));
+        let probe = probe.timeout(Duration::from_millis(300));
         loop {
-            let failure = match ask.once(from) {
+            let failure = match probe.once(from) {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            let ended = self.process.ended()?;
-            if ended.is_some() || Instant::now() > deadline {
-                let state = ended.map_or_else(|| "running".to_owned(), |ended| ended.to_string());
-                let (target, output) = (ask.target, self.process.output());
+            let status = self.process.try_wait()?;
+            if status.is_some() || Instant::now() > deadline {
+                let state =
+                    status.map_or_else(|| "running".to_owned(), |status| status.to_string());
+                let (target, output) = (probe.target, self.process.output());
                 return Err(io::Error::other(format!(
                     "no answer from {target}: {failure}; output of the proxy ({state}):\n{output}"
                 )));
@@ -105,7 +106,11 @@ impl Options {
     }
 
     /// Creates options for a mode and an API server.
-    pub fn of_api(program: impl Into<PathBuf>, mode: &'static str, kubeconfig: &Path) -> Self {
+    pub fn with_kubeconfig(
+        program: impl Into<PathBuf>,
+        mode: &'static str,
+        kubeconfig: &Path,
+    ) -> Self {
         Self {
             source: ("--kubeconfig", kubeconfig.to_owned()),
             ..Self::new(program, mode, kubeconfig)

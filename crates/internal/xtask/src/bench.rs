@@ -117,7 +117,7 @@ fn table(figures: &[Figure]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use testkit::leftovers::Directory;
+    use testkit::scoped::Directory;
 
     #[test]
     fn figures_are_collected_and_an_exceeded_limit_is_marked() {

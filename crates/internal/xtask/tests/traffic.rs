@@ -8,14 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use testkit::commits::Commits;
-use testkit::generate::{Plan, service_cidr};
+use testkit::commits::CommitMonitor;
+use testkit::generate::{ServiceBuilder, service_cidr};
 use testkit::lab::{Host, Lab};
-use testkit::leftovers::Directory;
 use testkit::netns::Netns;
 use testkit::nft;
 use testkit::proxy::{Options, Proxy};
-use testkit::traffic::{Answers, Ask, Conversation, Load, Protocol, Server};
+use testkit::scoped::Directory;
+use testkit::traffic::{Answers, Connection, Load, Probe, Protocol, Server};
 use vipline_service_model::api;
 
 mod program;
@@ -50,16 +50,16 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 #[test]
 fn a_thousand_connections_are_balanced_over_three_endpoints_and_none_fails() {
     let stage = Stage::new();
-    for ask in asks(Protocol::Tcp, WEB, 80) {
-        assert_balanced(&ask.times(&stage.lab.client.netns, 1000));
+    for probe in probes(Protocol::Tcp, WEB, 80) {
+        assert_balanced(&probe.times(&stage.lab.client.netns, 1000));
     }
 }
 
 #[test]
 fn a_thousand_datagrams_are_balanced_over_three_endpoints_and_none_is_lost() {
     let stage = Stage::new();
-    for ask in asks(Protocol::Udp, WEB, 53) {
-        assert_balanced(&ask.times(&stage.lab.client.netns, 1000));
+    for probe in probes(Protocol::Udp, WEB, 53) {
+        assert_balanced(&probe.times(&stage.lab.client.netns, 1000));
     }
 }
 
@@ -67,9 +67,9 @@ fn a_thousand_datagrams_are_balanced_over_three_endpoints_and_none_is_lost() {
 fn pods_and_the_node_reach_a_service_as_clients_do() {
     let stage = Stage::new();
     for host in [&stage.lab.pod, &stage.lab.node] {
-        for ask in web() {
-            let answers = ask.times(&host.netns, 100);
-            assert_eq!(answers.answered(), 100, "{}: {answers}", host.name);
+        for probe in web() {
+            let answers = probe.times(&host.netns, 100);
+            assert_eq!(answers.succeeded(), 100, "{}: {answers}", host.name);
             assert_eq!(answers.servers.len(), 3, "{}: {answers}", host.name);
         }
     }
@@ -79,14 +79,14 @@ fn pods_and_the_node_reach_a_service_as_clients_do() {
 fn nothing_fails_while_endpoints_are_replaced_under_load() {
     let mut stage = Stage::with_backends(5);
     let client = &stage.lab.client.netns;
-    let mut connections: Vec<Conversation> = asks(Protocol::Tcp, WEB, 80)
-        .map(|ask| connect_to(&stage.lab.client, ask, "backend-1"))
+    let mut connections: Vec<Connection> = probes(Protocol::Tcp, WEB, 80)
+        .map(|probe| connect_to(&stage.lab.client, probe, "backend-1"))
         .into();
-    let loads: Vec<(Ask, Load)> = web()
-        .map(|ask| {
+    let loads: Vec<(Probe, Load)> = web()
+        .map(|probe| {
             (
-                ask,
-                Load::start(client, ask.resending(), 3, Duration::from_millis(3)).unwrap(),
+                probe,
+                Load::start(client, probe.retransmitting(), 3, Duration::from_millis(3)).unwrap(),
             )
         })
         .collect();
@@ -97,14 +97,14 @@ fn nothing_fails_while_endpoints_are_replaced_under_load() {
         stage.serve(&current);
         for connection in &mut connections {
             connection
-                .say("a remaining endpoint keeps its connections")
+                .exchange("a remaining endpoint keeps its connections")
                 .unwrap();
         }
     }
-    for (ask, load) in loads {
+    for (probe, load) in loads {
         let answers = load.stop();
-        assert!(answers.failures.is_empty(), "{ask:?}: {answers}");
-        assert_eq!(answers.servers.len(), 5, "{ask:?}: {answers}");
+        assert!(answers.failures.is_empty(), "{probe:?}: {answers}");
+        assert_eq!(answers.servers.len(), 5, "{probe:?}: {answers}");
     }
 }
 
@@ -114,8 +114,8 @@ fn no_new_connection_fails_while_all_endpoints_are_replaced_one_by_one() {
     stage.serve(&[0, 1, 2, 3, 4, 5]);
     let client = &stage.lab.client.netns;
     let start = Instant::now();
-    let loads = asks(Protocol::Tcp, WEB, 80)
-        .map(|ask| Load::start(client, ask, 6, Duration::from_millis(20)).unwrap());
+    let loads = probes(Protocol::Tcp, WEB, 80)
+        .map(|probe| Load::start(client, probe, 6, Duration::from_millis(20)).unwrap());
     for first in 1..=3 {
         let current = [first, first + 1, first + 2];
         stage.write_web(&current);
@@ -125,7 +125,7 @@ fn no_new_connection_fails_while_all_endpoints_are_replaced_one_by_one() {
     }
     let elapsed = start.elapsed();
     let answers = loads.map(Load::stop);
-    let asked: usize = answers.iter().map(Answers::asked).sum();
+    let asked: usize = answers.iter().map(Answers::requests).sum();
     assert!(
         asked as f64 >= 200.0 * elapsed.as_secs_f64(),
         "{asked} in {elapsed:?}"
@@ -140,11 +140,11 @@ fn no_new_connection_fails_while_all_endpoints_are_replaced_one_by_one() {
 fn an_endpoint_can_reach_itself_through_its_own_service() {
     let stage = Stage::new();
     let backend = &stage.lab.backends[0];
-    for ask in web() {
-        let answers = ask.times(&backend.netns, 100);
-        assert_eq!(answers.answered(), 100, "{ask:?}: {answers}");
-        assert!(answers.by("backend-1") > 0, "{ask:?}: {answers}");
-        assert!(answers.by("backend-2") > 0, "{ask:?}: {answers}");
+    for probe in web() {
+        let answers = probe.times(&backend.netns, 100);
+        assert_eq!(answers.succeeded(), 100, "{probe:?}: {answers}");
+        assert!(answers.count("backend-1") > 0, "{probe:?}: {answers}");
+        assert!(answers.count("backend-2") > 0, "{probe:?}: {answers}");
     }
 }
 
@@ -153,8 +153,8 @@ fn a_service_without_endpoints_rejects_connections_immediately() {
     let stage = Stage::new();
     stage.with_world_servers(&PORTS.map(|(protocol, port, _)| (protocol, port)), || {
         for (protocol, port, _) in PORTS {
-            for ask in asks(protocol, EMPTY, port) {
-                stage.assert_rejected(ask);
+            for probe in probes(protocol, EMPTY, port) {
+                stage.assert_rejected(probe);
             }
         }
     });
@@ -166,8 +166,8 @@ fn connections_to_an_unknown_service_port_are_rejected_immediately() {
     let both = PORTS.map(|(protocol, ..)| (protocol, OTHER_PORT));
     stage.with_world_servers(&both, || {
         for (protocol, port) in both {
-            for ask in asks(protocol, WEB, port) {
-                stage.assert_rejected(ask);
+            for probe in probes(protocol, WEB, port) {
+                stage.assert_rejected(probe);
             }
         }
     });
@@ -179,11 +179,11 @@ fn packets_to_a_cluster_ip_without_a_service_are_dropped() {
     let both = PORTS.map(|(protocol, port, _)| (protocol, port));
     stage.with_world_servers(&both, || {
         for (protocol, port) in both {
-            for ask in asks(protocol, UNUSED, port) {
-                let ask = ask.patience(Duration::from_millis(300));
+            for probe in probes(protocol, UNUSED, port) {
+                let probe = probe.timeout(Duration::from_millis(300));
                 for host in [&stage.lab.client, &stage.lab.pod] {
-                    let kind = ask.once(&host.netns).unwrap_err().kind();
-                    assert_eq!(kind, ErrorKind::TimedOut, "{ask:?} from {}", host.name);
+                    let kind = probe.once(&host.netns).unwrap_err().kind();
+                    assert_eq!(kind, ErrorKind::TimedOut, "{probe:?} from {}", host.name);
                 }
             }
         }
@@ -193,16 +193,16 @@ fn packets_to_a_cluster_ip_without_a_service_are_dropped() {
 #[test]
 fn external_clients_are_masqueraded_and_pods_are_not() {
     let stage = Stage::new();
-    for ask in web() {
-        let family = usize::from(ask.target.is_ipv6());
+    for probe in web() {
+        let family = usize::from(probe.target.is_ipv6());
         for (host, seen) in [
             (&stage.lab.client, Lab::GATEWAYS[family]),
             (&stage.lab.pod, stage.lab.pod.addresses()[family]),
         ] {
-            let answers = ask.times(&host.netns, 30);
-            assert_eq!(answers.answered(), 30, "{ask:?}: {answers}");
+            let answers = probe.times(&host.netns, 30);
+            assert_eq!(answers.succeeded(), 30, "{probe:?}: {answers}");
             let clients: Vec<&IpAddr> = answers.clients.keys().collect();
-            assert_eq!(clients, [&seen], "{ask:?} from {}", host.name);
+            assert_eq!(clients, [&seen], "{probe:?} from {}", host.name);
         }
     }
 }
@@ -213,9 +213,9 @@ fn flushed_rules_are_restored_within_100_milliseconds_under_load() {
     let (client, node) = (&stage.lab.client.netns, &stage.lab.node.netns);
     let rules = || node.run(|| nft::run(&["list", "ruleset"], "").stdout);
     let programmed = rules();
-    let load = |ask| Load::start(client, ask, 3, Duration::from_millis(3)).unwrap();
-    let loads: Vec<Load> = asks(Protocol::Tcp, WEB, 80).map(load).into();
-    let commits = Commits::listen(node).unwrap();
+    let load = |probe| Load::start(client, probe, 3, Duration::from_millis(3)).unwrap();
+    let loads: Vec<Load> = probes(Protocol::Tcp, WEB, 80).map(load).into();
+    let commits = CommitMonitor::open(node).unwrap();
     let mut best = Duration::MAX;
     for _ in 0..3 {
         let begin = Instant::now();
@@ -224,14 +224,14 @@ fn flushed_rules_are_restored_within_100_milliseconds_under_load() {
                 .status
                 .success()
         );
-        let last = commits.last(begin + TIMEOUT, QUIET).unwrap();
+        let last = commits.last_commit(begin + TIMEOUT, QUIET).unwrap();
         best = best.min(last.expect("nft committed") - begin);
         until("the rules are restored", || rules() == programmed);
     }
     assert!(best < REPAIR_LIMIT, "{best:?}");
-    let before: Vec<usize> = loads.iter().map(Load::asked).collect();
+    let before: Vec<usize> = loads.iter().map(Load::requests).collect();
     until("the load continues", || {
-        let asked = loads.iter().map(Load::asked);
+        let asked = loads.iter().map(Load::requests);
         asked.zip(&before).all(|(now, before)| now > before + 50)
     });
     for load in loads {
@@ -246,12 +246,14 @@ fn connections_continue_while_the_proxy_is_killed_and_restarted() {
     let mut stage = Stage::new();
     let client = &stage.lab.client.netns;
     let loads: Vec<Load> = web()
-        .map(|ask| Load::start(client, ask.resending(), 2, Duration::from_millis(3)).unwrap())
+        .map(|probe| {
+            Load::start(client, probe.retransmitting(), 2, Duration::from_millis(3)).unwrap()
+        })
         .collect();
     let continue_load = || {
-        let before: Vec<usize> = loads.iter().map(Load::asked).collect();
+        let before: Vec<usize> = loads.iter().map(Load::requests).collect();
         until("the load continues", || {
-            let asked = loads.iter().map(Load::asked);
+            let asked = loads.iter().map(Load::requests);
             asked.zip(&before).all(|(now, before)| now > before + 50)
         });
     };
@@ -291,7 +293,7 @@ impl Stage {
             .write("networks.yaml", &service_cidr(&SERVICE_NETWORKS))
             .unwrap();
         folder
-            .write("empty.yaml", &plan("empty", EMPTY).manifest())
+            .write("empty.yaml", &builder("empty", EMPTY).manifest())
             .unwrap();
         folder
             .write("web.yaml", &web_plan(&lab, &[0, 1, 2]))
@@ -304,9 +306,9 @@ impl Stage {
             servers: BTreeMap::new(),
         };
         stage.serve(&[0, 1, 2]);
-        for ask in web() {
+        for probe in web() {
             let from = &stage.lab.client.netns;
-            wait_for(&mut stage.proxy, from, ask);
+            wait_for(&mut stage.proxy, from, probe);
         }
         stage
     }
@@ -338,9 +340,9 @@ impl Stage {
 
     /// Waits until exactly these backends receive requests.
     fn wait_until_only(&self, backends: &[usize]) {
-        for ask in web() {
+        for probe in web() {
             until("the endpoints are replaced", || {
-                let answers = ask.times(&self.lab.pod.netns, 30);
+                let answers = probe.times(&self.lab.pod.netns, 30);
                 let mut names: Vec<String> = backends
                     .iter()
                     .map(|number| self.lab.backends[*number].name.clone())
@@ -351,20 +353,24 @@ impl Stage {
         }
     }
 
-    fn assert_rejected(&self, ask: Ask) {
+    fn assert_rejected(&self, probe: Probe) {
         // For a datagram from the node itself, the kernel returns EPERM instead.
-        let node = (ask.protocol == Protocol::Tcp).then_some(&self.lab.node);
+        let node = (probe.protocol == Protocol::Tcp).then_some(&self.lab.node);
         for host in [&self.lab.client, &self.lab.pod].into_iter().chain(node) {
             let start = Instant::now();
-            let result = ask.once(&host.netns);
+            let result = probe.once(&host.netns);
             let kind = result.map_err(|error| error.kind());
             assert_eq!(
                 kind,
                 Err(ErrorKind::ConnectionRefused),
-                "{ask:?} from {}",
+                "{probe:?} from {}",
                 host.name
             );
-            assert!(start.elapsed() < REJECT_LIMIT, "{ask:?} from {}", host.name);
+            assert!(
+                start.elapsed() < REJECT_LIMIT,
+                "{probe:?} from {}",
+                host.name
+            );
         }
     }
 
@@ -389,39 +395,41 @@ fn options(folder: &Directory) -> Options {
 }
 
 fn web_plan(lab: &Lab, backends: &[usize]) -> String {
-    let mut plan = plan("web", WEB);
+    let mut builder = builder("web", WEB);
     for number in backends {
         for address in lab.backends[*number].addresses() {
-            plan = plan.endpoint(address, Proxy::NODE);
+            builder = builder.endpoint(address, Proxy::NODE);
         }
     }
-    plan.manifest()
+    builder.manifest()
 }
 
-fn plan(name: &str, addresses: [&str; 2]) -> Plan {
-    let plan = Plan::new(name)
-        .at(addresses[0].parse().unwrap())
-        .at(addresses[1].parse().unwrap());
-    PORTS.iter().fold(plan, |plan, &(protocol, port, target)| {
-        let protocol = match protocol {
-            Protocol::Tcp => api::Protocol::Tcp,
-            Protocol::Udp => api::Protocol::Udp,
-        };
-        plan.port(protocol, port, target)
-    })
+fn builder(name: &str, addresses: [&str; 2]) -> ServiceBuilder {
+    let builder = ServiceBuilder::new(name)
+        .cluster_ip(addresses[0].parse().unwrap())
+        .cluster_ip(addresses[1].parse().unwrap());
+    PORTS
+        .iter()
+        .fold(builder, |builder, &(protocol, port, target)| {
+            let protocol = match protocol {
+                Protocol::Tcp => api::Protocol::Tcp,
+                Protocol::Udp => api::Protocol::Udp,
+            };
+            builder.port(protocol, port, target)
+        })
 }
 
 /// Returns requests to `web` in both protocols and families.
-fn web() -> impl Iterator<Item = Ask> {
+fn web() -> impl Iterator<Item = Probe> {
     PORTS
         .into_iter()
-        .flat_map(|(protocol, port, _)| asks(protocol, WEB, port))
+        .flat_map(|(protocol, port, _)| probes(protocol, WEB, port))
 }
 
-fn asks(protocol: Protocol, addresses: [&str; 2], port: u16) -> [Ask; 2] {
+fn probes(protocol: Protocol, addresses: [&str; 2], port: u16) -> [Probe; 2] {
     addresses.map(|address| {
         let address: IpAddr = address.parse().unwrap();
-        Ask::new(protocol, (address, port).into())
+        Probe::new(protocol, (address, port).into())
     })
 }
 
@@ -434,19 +442,19 @@ fn assert_balanced(answers: &Answers) {
             "{server} {share}: {answers}"
         );
     }
-    assert_eq!(answers.answered(), 1000);
+    assert_eq!(answers.succeeded(), 1000);
 }
 
 /// Opens a connection to a particular server.
-fn connect_to(from: &Host, ask: Ask, server: &str) -> Conversation {
+fn connect_to(from: &Host, probe: Probe, server: &str) -> Connection {
     (0..200)
-        .map(|_| Conversation::open(&from.netns, ask).unwrap())
+        .map(|_| Connection::open(&from.netns, probe).unwrap())
         .find(|connection| connection.server() == server)
         .unwrap()
 }
 
-fn wait_for(proxy: &mut Proxy, from: &Netns, ask: Ask) {
-    if let Err(error) = proxy.wait_for(from, ask, TIMEOUT) {
+fn wait_for(proxy: &mut Proxy, from: &Netns, probe: Probe) {
+    if let Err(error) = proxy.wait_for(from, probe, TIMEOUT) {
         panic!("{error}");
     }
 }

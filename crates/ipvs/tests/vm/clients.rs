@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketType, bind, connect, ipproto, listen, socket};
 use testkit::lab::Host;
-use testkit::traffic::{Ask, Protocol};
+use testkit::traffic::{Probe, Protocol};
 
 use crate::ip;
 use crate::site::{PORT, Site, VIRTUAL, both};
@@ -21,9 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// backend.
 ///
 /// The first request is alone: of concurrent connections any can select the backend.
-fn stay(site: &Site, ask: Ask, from: &Host) -> Vec<usize> {
-    let first = site.shares(ask, from, 1);
-    let rest = site.shares(ask, from, 5);
+fn stay(site: &Site, probe: Probe, from: &Host) -> Vec<usize> {
+    let first = site.shares(probe, from, 1);
+    let rest = site.shares(probe, from, 5);
     first
         .iter()
         .zip(&rest)
@@ -58,7 +58,7 @@ fn a_persistent_client_or_network_stays_with_its_server() {
 /// backends received all datagrams.
 /// Returns the number of datagrams per backend.
 fn send(site: &Site, target: SocketAddr, datagrams: &[&str], is_alone: bool) -> Vec<usize> {
-    let before = site.asked();
+    let before = site.requests();
     site.lab.client.netns.run(|| {
         let open = || {
             let any: IpAddr = match target {
@@ -76,7 +76,7 @@ fn send(site: &Site, target: SocketAddr, datagrams: &[&str], is_alone: bool) -> 
     });
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let after = site.asked();
+        let after = site.requests();
         let got = after
             .iter()
             .zip(&before)
@@ -94,10 +94,10 @@ fn send(site: &Site, target: SocketAddr, datagrams: &[&str], is_alone: bool) -> 
 fn one_packet_scheduling_schedules_each_packet_of_a_socket() {
     let mut site = Site::new(2);
     for family in 0..2 {
-        let ask = site.serve(Protocol::Udp, family, "-s rr -o", &["", ""]);
-        assert_eq!(send(&site, ask.target, &["hello"; 10], false), [5, 5]);
-        let ask = site.serve(Protocol::Udp, family, "-s rr", &["", ""]);
-        let together = send(&site, ask.target, &["hello"; 10], false);
+        let probe = site.serve(Protocol::Udp, family, "-s rr -o", &["", ""]);
+        assert_eq!(send(&site, probe.target, &["hello"; 10], false), [5, 5]);
+        let probe = site.serve(Protocol::Udp, family, "-s rr", &["", ""]);
+        let together = send(&site, probe.target, &["hello"; 10], false);
         assert!(together.contains(&10), "{together:?}");
     }
 }
@@ -111,10 +111,10 @@ fn messages_of_a_sip_call_go_to_one_server() {
                  Call-ID: call-{call}-of-many@192.0.2.10\r\nCSeq: 1 OPTIONS\r\n\r\n"
         )
     });
-    let ask = site.serve(Protocol::Udp, 0, "-s rr -p 100 --pe sip", &["", ""]);
+    let probe = site.serve(Protocol::Udp, 0, "-s rr -p 100 --pe sip", &["", ""]);
     let mut servers = messages.map(|message| {
-        let server = send(&site, ask.target, &[&*message], true);
-        let rest = send(&site, ask.target, &[&*message; 4], true);
+        let server = send(&site, probe.target, &[&*message], true);
+        let rest = send(&site, probe.target, &[&*message; 4], true);
         let fourfold: Vec<usize> = server.iter().map(|count| count * 4).collect();
         assert_eq!(rest, fourfold);
         server
@@ -151,8 +151,8 @@ fn a_firewall_mark_combines_many_addresses_into_one_service() {
         }
         site.commit(&text);
         for protocol in both() {
-            let ask = Ask::new(protocol, (ip(address), PORT).into());
-            assert_eq!(site.shares(ask, &site.lab.client, 10), [5, 5]);
+            let probe = Probe::new(protocol, (ip(address), PORT).into());
+            assert_eq!(site.shares(probe, &site.lab.client, 10), [5, 5]);
         }
     }
 }
@@ -202,7 +202,7 @@ fn sctp_associations_are_scheduled_round_robin() {
                     }
                 });
             }
-            let ask = |_| {
+            let probe = |_| {
                 site.lab.client.netns.run(|| {
                     let socket = sctp(target);
                     connect(&socket, &target).unwrap();
@@ -211,7 +211,7 @@ fn sctp_associations_are_scheduled_round_robin() {
                     name
                 })
             };
-            (0..2 * EACH).map(ask).collect::<Vec<_>>()
+            (0..2 * EACH).map(probe).collect::<Vec<_>>()
         });
         names.sort();
         let expected = ["backend-1\n", "backend-1\n", "backend-2\n", "backend-2\n"];

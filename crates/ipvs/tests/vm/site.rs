@@ -5,7 +5,7 @@ use std::sync::MutexGuard;
 
 use testkit::lab::{Host, Lab};
 use testkit::link;
-use testkit::traffic::{Ask, Conversation, Protocol, Server};
+use testkit::traffic::{Connection, Probe, Protocol, Server};
 use vipline_ipvs::{Client, ServiceKey};
 
 use crate::{alone, commands, ip};
@@ -66,7 +66,7 @@ impl Site {
         family: usize,
         options: &str,
         reals: &[&str],
-    ) -> Ask {
+    ) -> Probe {
         self.port += 1;
         let target = SocketAddr::new(ip(VIRTUAL[family]), self.port);
         let mut text = format!("-A {} {options}\n", service(protocol, target));
@@ -74,7 +74,7 @@ impl Site {
             text += &self.real(protocol, target, place, options);
         }
         self.commit(&text);
-        Ask::new(protocol, target)
+        Probe::new(protocol, target)
     }
 
     /// Returns the line that adds a backend to a virtual server.
@@ -95,24 +95,26 @@ impl Site {
     }
 
     /// Sends requests and returns the number of replies of each backend.
-    pub(crate) fn shares(&self, ask: Ask, from: &Host, count: usize) -> Vec<usize> {
-        let answers = ask.times(&from.netns, count);
-        assert!(answers.failures.is_empty(), "{ask:?}: {answers}");
+    pub(crate) fn shares(&self, probe: Probe, from: &Host, count: usize) -> Vec<usize> {
+        let answers = probe.times(&from.netns, count);
+        assert!(answers.failures.is_empty(), "{probe:?}: {answers}");
         let backends = self.lab.backends.iter();
-        backends.map(|backend| answers.by(&backend.name)).collect()
+        backends
+            .map(|backend| answers.count(&backend.name))
+            .collect()
     }
 
     /// Opens connections sequentially and keeps them open.
-    pub(crate) fn hold(&self, ask: Ask, count: usize) -> Vec<Conversation> {
-        let open = || Conversation::open(&self.lab.client.netns, ask).unwrap();
+    pub(crate) fn hold(&self, probe: Probe, count: usize) -> Vec<Connection> {
+        let open = || Connection::open(&self.lab.client.netns, probe).unwrap();
         (0..count).map(|_| open()).collect()
     }
 
     /// Returns the number of connections to each backend.
-    pub(crate) fn held(&self, conversations: &[Conversation]) -> Vec<usize> {
+    pub(crate) fn held(&self, connections: &[Connection]) -> Vec<usize> {
         let backends = self.lab.backends.iter();
         let held = backends.map(|backend| {
-            let servers = conversations.iter().map(Conversation::server);
+            let servers = connections.iter().map(Connection::server);
             servers.filter(|server| *server == backend.name).count()
         });
         held.collect()
@@ -120,12 +122,12 @@ impl Site {
 
     /// Returns the number of requests that each backend received, over all
     /// protocols.
-    pub(crate) fn asked(&self) -> Vec<usize> {
+    pub(crate) fn requests(&self) -> Vec<usize> {
         let servers = self
             .servers
             .chunks(self.servers.len() / self.lab.backends.len());
         servers
-            .map(|servers| servers.iter().map(Server::asked).sum())
+            .map(|servers| servers.iter().map(Server::requests).sum())
             .collect()
     }
 }

@@ -378,7 +378,7 @@ pub fn error_chain(error: &dyn StdError) -> String {
 mod tests {
     use std::fs;
 
-    use testkit::leftovers::Directory;
+    use testkit::scoped::Directory;
 
     use super::*;
     use crate::api::observer::tests::Recorded;

@@ -465,7 +465,7 @@ mod tests {
 
     #[test]
     fn the_cost_of_an_address_does_not_grow_with_their_number() {
-        let growth = testkit::processor::growth_per_item(250, 16_000, |count| {
+        let growth = testkit::cpu::growth_per_item(250, 16_000, |count| {
             let address = |number: u32| IpAddr::V4((0x0b00_0000 + number).into());
             let mut port = dns("dns", &[1]);
             port.external_ips = (0..count).map(address).collect();

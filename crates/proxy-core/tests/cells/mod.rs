@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use testkit::lab::{Host, Lab};
-use testkit::traffic::{Ask, Protocol};
+use testkit::traffic::{Probe, Protocol};
 
 use crate::rules::Rules;
 use crate::stage::{Destination, Source, Stage, WAYS, Way};
@@ -65,7 +65,7 @@ fn expected(rules: Rules, family: usize, cell: &'static str) -> &'static str {
 /// A request and its expected observation.
 pub(crate) struct Cell<'a> {
     from: &'a Host,
-    pub(crate) ask: Ask,
+    pub(crate) probe: Probe,
     expected: &'static str,
 }
 
@@ -73,12 +73,12 @@ pub(crate) struct Cell<'a> {
 pub(crate) fn cells_of_request<'a>(
     stage: &Stage,
     from: &'a Host,
-    ask: impl Fn(Way) -> Ask,
+    probe: impl Fn(Way) -> Probe,
     cell: &'static str,
 ) -> [Cell<'a>; 4] {
     WAYS.map(|way| Cell {
         from,
-        ask: ask(way),
+        probe: probe(way),
         expected: expected(stage.rules, way.family, cell),
     })
 }
@@ -113,9 +113,9 @@ pub(crate) fn compare_hairpin(stage: &Stage, ways_in: &[(Destination, u16)]) {
     for way in WAYS {
         let node = Lab::GATEWAYS[way.family];
         for &(to, number) in ways_in {
-            let ask = stage.ask(Source::Pod, to, number, way);
+            let probe = stage.probe(Source::Pod, to, number, way);
             let answers: Vec<_> = (0..40)
-                .map(|_| ask.once(&itself.netns).expect("an endpoint answers"))
+                .map(|_| probe.once(&itself.netns).expect("an endpoint answers"))
                 .collect();
             let (near, far): (Vec<_>, Vec<_>) = answers
                 .iter()
@@ -136,8 +136,8 @@ pub(crate) fn cells<'a>(
     to: Destination,
     cell: &'static str,
 ) -> [Cell<'a>; 4] {
-    let ask = |way| stage.ask(from, to, number, way);
-    cells_of_request(stage, stage.host(from), ask, cell)
+    let probe = |way| stage.probe(from, to, number, way);
+    cells_of_request(stage, stage.host(from), probe, cell)
 }
 
 /// Checks all cells. Cells of host `world` are checked one at a time, because `world`
@@ -164,7 +164,7 @@ fn mismatches(stage: &Stage, concurrency: usize, cells: &[Cell<'_>]) -> Vec<Stri
         for _ in 0..concurrency {
             scope.spawn(|| {
                 while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let seen = stage.observe(cell.from, cell.ask_with_timeout());
+                    let seen = stage.observe(cell.from, cell.probe_with_timeout());
                     if seen != cell.expected {
                         let line = format!("{cell} {seen}");
                         wrong.lock().expect("no worker panics").push(line);
@@ -181,25 +181,25 @@ impl Cell<'_> {
     /// the node itself fail in the same way in both cases.
     fn is_observable(&self) -> bool {
         let fails = ["REJECT", "DROP"].contains(&self.expected);
-        !(fails && self.from.name == "node" && self.ask.protocol == Protocol::Udp)
+        !(fails && self.from.name == "node" && self.probe.protocol == Protocol::Udp)
     }
 
     /// Returns the request with a timeout: long for expected answers and rejections,
     /// short for expected silence.
-    fn ask_with_timeout(&self) -> Ask {
-        match (self.expected, self.ask.protocol) {
-            ("DROP" | "world", Protocol::Udp) => self.ask.patience(SHORT_TIMEOUT),
-            ("DROP", Protocol::Tcp) => self.ask.patience(SHORT_TIMEOUT + RETRANSMISSION),
-            _ => self.ask.patience(LONG_TIMEOUT),
+    fn probe_with_timeout(&self) -> Probe {
+        match (self.expected, self.probe.protocol) {
+            ("DROP" | "world", Protocol::Udp) => self.probe.timeout(SHORT_TIMEOUT),
+            ("DROP", Protocol::Tcp) => self.probe.timeout(SHORT_TIMEOUT + RETRANSMISSION),
+            _ => self.probe.timeout(LONG_TIMEOUT),
         }
     }
 }
 
 impl fmt::Display for Cell<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ask {
+        let Probe {
             protocol, target, ..
-        } = self.ask;
+        } = self.probe;
         write!(
             f,
             "{} to {target} by {protocol}: expected {}, seen",

@@ -13,7 +13,7 @@ use std::{env, io};
 use proxy_core::Event;
 use testkit::lab::Host;
 use testkit::netns::Netns;
-use testkit::traffic::{Conversation, Protocol};
+use testkit::traffic::{Connection, Protocol};
 use vipline_conntrack::Flow;
 
 use crate::rules::Rules;
@@ -44,7 +44,7 @@ impl Client {
             family,
             protocol: Protocol::Udp,
         };
-        let target = stage.ask(from, to, NUMBER, way).target;
+        let target = stage.probe(from, to, NUMBER, way).target;
         let any = if family == 0 { "0.0.0.0:0" } else { "[::]:0" };
         let socket = stage.host(from).netns.run(|| {
             let socket = UdpSocket::bind(any)?;
@@ -58,7 +58,7 @@ impl Client {
     }
 
     /// Sends a datagram and returns the name of the server that answers.
-    fn ask(&self, timeout: Duration) -> io::Result<String> {
+    fn probe(&self, timeout: Duration) -> io::Result<String> {
         self.socket.set_read_timeout(Some(timeout))?;
         self.socket.send(b"?")?;
         let mut buffer = [0; 256];
@@ -125,8 +125,8 @@ pub(crate) fn a_client_with_a_fixed_port_reaches_the_current_endpoint(rules: Rul
     let clients = clients(&stage);
     // Before the Service exists, requests follow the routes and are tracked.
     for client in &clients {
-        let _ = client.ask(SILENCE);
-        let _ = client.ask(SILENCE);
+        let _ = client.probe(SILENCE);
+        let _ = client.probe(SILENCE);
     }
     for serving in [
         &["near"][..],
@@ -151,11 +151,11 @@ pub(crate) fn a_client_with_a_fixed_port_reaches_the_current_endpoint(rules: Rul
             let label = &client.label;
             match &expected {
                 Some(name) => {
-                    let answer = client.ask(TIMEOUT);
+                    let answer = client.probe(TIMEOUT);
                     assert_eq!(answer.as_ref().ok(), Some(name), "{label}: {answer:?}");
                 }
                 None => {
-                    let answer = client.ask(SILENCE);
+                    let answer = client.probe(SILENCE);
                     assert!(answer.is_err(), "{label}: {answer:?}");
                 }
             }
@@ -168,16 +168,16 @@ pub(crate) fn flows_that_are_not_stale_are_kept(rules: Rules) {
     let both = served_by([stage.near(), stage.far()]);
     stage.sync(both);
     let clients = clients(&stage);
-    let ask = |client: &Client| {
-        let answer = client.ask(TIMEOUT);
+    let probe = |client: &Client| {
+        let answer = client.probe(TIMEOUT);
         answer.unwrap_or_else(|error| panic!("{}: {error}", client.label))
     };
-    let first: Vec<_> = clients.iter().map(ask).collect();
+    let first: Vec<_> = clients.iter().map(probe).collect();
     let ids = flows(&stage.lab.node.netns);
     assert!(ids.len() >= clients.len(), "{ids:?}");
     // A second Service does not affect existing flows.
     stage.sync(Web::new(2, [stage.near()]).events());
-    let again: Vec<_> = clients.iter().map(ask).collect();
+    let again: Vec<_> = clients.iter().map(probe).collect();
     assert_eq!(again, first);
     assert_eq!(flows(&stage.lab.node.netns), ids);
 }
@@ -190,7 +190,7 @@ pub(crate) fn flows_stay_with_an_endpoint_that_is_serving_and_terminating(rules:
     let (near, far) = (stage.near().0.name.clone(), stage.far().0.name.clone());
     let assert_served_by = |clients: &[Client], name: &String| {
         for client in clients {
-            let answer = client.ask(TIMEOUT);
+            let answer = client.probe(TIMEOUT);
             assert_eq!(
                 answer.as_ref().ok(),
                 Some(name),
@@ -218,7 +218,7 @@ pub(crate) fn every_request_is_answered_while_endpoints_change(rules: Rules) {
     thread::scope(|scope| {
         let clients = clients.iter().enumerate();
         let threads: Vec<_> = clients
-            .map(|(index, client)| scope.spawn(move || load.ask(index, client)))
+            .map(|(index, client)| scope.spawn(move || load.probe(index, client)))
             .collect();
         let start = Instant::now();
         let rounds = [[false, true], [true, true], [false, true], [true, false]];
@@ -226,10 +226,10 @@ pub(crate) fn every_request_is_answered_while_endpoints_change(rules: Rules) {
         while changes < 2 * rounds.len() || start.elapsed() < change_duration {
             load.change(&mut stage, rounds[changes % rounds.len()]);
             changes += 1;
-            let before = load.asked();
-            let has_asked = |(now, before)| now > before + 1;
+            let before = load.requests();
+            let has_progress = |(now, before)| now > before + 1;
             // No client waits for an answer longer than its timeout.
-            while !load.asked().into_iter().zip(&before).all(has_asked) {
+            while !load.requests().into_iter().zip(&before).all(has_progress) {
                 if load.is_stopped.load(Ordering::Relaxed) {
                     break;
                 }
@@ -276,16 +276,16 @@ impl ClientLoad {
         *serving = names;
     }
 
-    fn asked(&self) -> Vec<usize> {
+    fn requests(&self) -> Vec<usize> {
         let asked = self.asked.iter();
         asked.map(|asked| asked.load(Ordering::Relaxed)).collect()
     }
 
     /// Sends requests until the load is stopped, or an answer is missing or wrong.
-    fn ask(&self, index: usize, client: &Client) -> Result<(), String> {
+    fn probe(&self, index: usize, client: &Client) -> Result<(), String> {
         while !self.is_stopped.load(Ordering::Relaxed) {
             let serving = self.serving.read().expect("changes do not panic");
-            let answer = client.ask(TIMEOUT);
+            let answer = client.probe(TIMEOUT);
             if !answer.as_ref().is_ok_and(|name| serving.contains(name)) {
                 self.is_stopped.store(true, Ordering::Relaxed);
                 return Err(format!("{}: {answer:?} of {serving:?}", client.label));
@@ -318,11 +318,11 @@ pub(crate) fn attempts_to_connect_move_to_a_new_endpoint_and_connections_stay(ru
                 family,
                 protocol: Protocol::Tcp,
             };
-            let ask = stage.ask(from, to, NUMBER, way).patience(3 * TIMEOUT);
+            let probe = stage.probe(from, to, NUMBER, way).timeout(3 * TIMEOUT);
             let netns = stage.host(from).netns.path();
-            let label = format!("{from:?} to {}", ask.target);
+            let label = format!("{from:?} to {}", probe.target);
             thread::spawn(move || {
-                let opened = Netns::open(netns).and_then(|netns| Conversation::open(&netns, ask));
+                let opened = Netns::open(netns).and_then(|netns| Connection::open(&netns, probe));
                 opened.map_err(|error| format!("{label}: {error}"))
             })
         })
@@ -330,7 +330,7 @@ pub(crate) fn attempts_to_connect_move_to_a_new_endpoint_and_connections_stay(ru
     let node = &stage.lab.node.netns;
     let deadline = Instant::now() + TIMEOUT;
     while unanswered(node) < attempts.len() {
-        assert!(Instant::now() < deadline, "{} ask", unanswered(node));
+        assert!(Instant::now() < deadline, "{} probe", unanswered(node));
         thread::sleep(Duration::from_millis(5));
     }
     stage.sync(far);
@@ -342,9 +342,9 @@ pub(crate) fn attempts_to_connect_move_to_a_new_endpoint_and_connections_stay(ru
     let mut opened: Vec<_> = opened.collect();
     // Only established connections stay with a removed endpoint.
     stage.sync(near);
-    for conversation in &mut opened {
-        assert_eq!(conversation.server(), name);
-        conversation.say("still there?").expect("an echo");
+    for connection in &mut opened {
+        assert_eq!(connection.server(), name);
+        connection.exchange("still there?").expect("an echo");
     }
 }
 

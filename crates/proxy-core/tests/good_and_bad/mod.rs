@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proxy_core::{Config, Event, Planner};
-use testkit::generate::Plan;
+use testkit::generate::ServiceBuilder;
 use vipline_service_model::api;
 
 use crate::fixtures::{self, MemoryKernels, apply};
@@ -19,14 +19,14 @@ pub(crate) fn config() -> Config {
     config
 }
 
-pub(crate) fn service(name: &str, last: u8, endpoints: u8) -> Plan {
+pub(crate) fn service(name: &str, last: u8, endpoints: u8) -> ServiceBuilder {
     let address = format!("10.96.0.{last}").parse().unwrap();
-    let plan = Plan::new(name)
-        .at(address)
+    let builder = ServiceBuilder::new(name)
+        .cluster_ip(address)
         .port(api::Protocol::Tcp, 80, 8080);
-    (1..=endpoints).fold(plan, |plan, number| {
+    (1..=endpoints).fold(builder, |builder, number| {
         let address = format!("10.1.{last}.{number}").parse().unwrap();
-        plan.endpoint(address, fixtures::OTHER_NODE)
+        builder.endpoint(address, fixtures::OTHER_NODE)
     })
 }
 

@@ -2,8 +2,8 @@
 
 use proxy_core::Event;
 use testkit::iptables::Programs;
-use testkit::leftovers::Directory;
 use testkit::netns::Netns;
+use testkit::scoped::Directory;
 use vipline_iptables::{self as iptables, Client, Variant};
 
 use super::chains::assert_programmed;
@@ -72,7 +72,7 @@ fn a_failed_restore_is_repaired_by_the_next_sync() {
     for variant in VARIANTS {
         for fault in faults {
             let faulty = FaultyPrograms::new(variant);
-            let plan = web_with("10.96.0.10", 3);
+            let builder = web_with("10.96.0.10", 3);
             let mut config = fixtures::config();
             config.iptables.nfacct = false;
             Netns::new().expect("a network namespace").run(|| {
@@ -80,7 +80,7 @@ fn a_failed_restore_is_repaired_by_the_next_sync() {
                 let mut proxy = Proxy::start_with_clients(config.clone(), [], client);
                 proxy.sync();
                 faulty.begin(fault);
-                let report = proxy.change(plan.events()).expect("a change is due");
+                let report = proxy.change(builder.events()).expect("a change is due");
                 // Rejected rules are isolated. Every other error is a failure.
                 let is_isolated = !report.families[0].rejected.is_empty();
                 let errors = report.errors().count();
@@ -94,7 +94,7 @@ fn a_failed_restore_is_repaired_by_the_next_sync() {
                     .expect("the sync succeeds");
                 assert!(outcome.dumped, "{report}");
                 assert_programmed(&mut proxy.engine, variant, fault);
-                assert_restart_writes_nothing(&config, variant, &plan.events());
+                assert_restart_writes_nothing(&config, variant, &builder.events());
             });
         }
     }
@@ -103,7 +103,7 @@ fn a_failed_restore_is_repaired_by_the_next_sync() {
 #[test]
 fn a_change_that_times_out_on_the_xtables_lock_is_applied_later() {
     let faulty = FaultyPrograms::new(Variant::Legacy);
-    let plan = web_with("10.96.0.10", 3);
+    let builder = web_with("10.96.0.10", 3);
     let mut config = fixtures::config();
     config.iptables.nfacct = false;
     Netns::new().expect("a network namespace").run(|| {
@@ -117,7 +117,7 @@ fn a_change_that_times_out_on_the_xtables_lock_is_applied_later() {
         let lock = std::fs::File::open(faulty.programs.lock()).expect("the object exists");
         let operation = rustix::fs::FlockOperation::LockExclusive;
         rustix::fs::flock(&lock, operation).expect("the lock is free");
-        let report = proxy.change(plan.events()).expect("a change is due");
+        let report = proxy.change(builder.events()).expect("a change is due");
         let (_, error) = report.errors().next().expect("the lock is held");
         assert!(error.to_string().contains("lock"), "{error}");
         drop(lock);
@@ -133,15 +133,15 @@ fn chains_that_cannot_be_edited_are_rewritten() {
                    case \"$doc\" in *-D*) exit 2;; esac; printf '%s\\n' \"$doc\" | $NAME \"$@\"; exit $?";
     for variant in VARIANTS {
         let faulty = FaultyPrograms::new(variant);
-        let plan = web_with("10.96.0.10", 3);
+        let builder = web_with("10.96.0.10", 3);
         let mut config = fixtures::config();
         config.iptables.nfacct = false;
         Netns::new().expect("a network namespace").run(|| {
             let client = |family| faulty.client(family);
-            let mut proxy = Proxy::start_with_clients(config.clone(), plan.events(), client);
+            let mut proxy = Proxy::start_with_clients(config.clone(), builder.events(), client);
             proxy.sync();
             faulty.begin(fault);
-            let gone = Event::ServiceDeleted(plan.service().metadata.object_name());
+            let gone = Event::ServiceDeleted(builder.service().metadata.object_name());
             let mut new_events = vec![gone];
             // The first attempt edits the known state, the second one follows a dump,
             // and the third one rewrites whole chains.

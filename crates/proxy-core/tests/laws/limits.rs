@@ -18,8 +18,8 @@ fn replacing_an_endpoint_edits_only_its_service() {
     let kernels = Kernels::default();
     let mut engine = kernels.engine(config());
     let mut now = Duration::ZERO;
-    for plan in cluster(20, 5, Stack::V4) {
-        apply(&mut engine, plan.events());
+    for builder in cluster(20, 5, Stack::V4) {
+        apply(&mut engine, builder.events());
     }
     let endpoints = ["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.5"];
     apply(
@@ -90,8 +90,8 @@ fn a_change_in_mode_iptables_writes_only_its_own_chains_in_any_cluster_size() {
         let kernels = MemoryKernels::<vipline_iptables::Object>::default();
         let mut engine = kernels.engine_of::<iptables::Planner>(config());
         let mut now = Duration::ZERO;
-        for plan in cluster(services, 5, Stack::V4) {
-            apply(&mut engine, plan.events());
+        for builder in cluster(services, 5, Stack::V4) {
+            apply(&mut engine, builder.events());
         }
         apply(&mut engine, web_with("10.97.0.1", 5).events());
         engine.apply(Event::Synced);
@@ -200,8 +200,8 @@ fn the_number_of_chains_and_sets_does_not_depend_on_the_number_of_services() {
         let kernels = Kernels::default();
         // A node without endpoints has no hairpin elements.
         let mut engine = kernels.engine(Config::default());
-        for plan in cluster(services, 5, Stack::V4) {
-            apply(&mut engine, plan.events());
+        for builder in cluster(services, 5, Stack::V4) {
+            apply(&mut engine, builder.events());
         }
         engine.apply(Event::Synced);
         let mut now = Duration::ZERO;
@@ -223,8 +223,8 @@ fn the_number_of_chains_and_sets_is_constant_when_services_use_every_feature() {
         let kernels = Kernels::default();
         let mut engine = kernels.engine(config());
         let mut now = Duration::ZERO;
-        for (number, plan) in (0_u16..).zip(cluster(services, 3, Stack::Dual)) {
-            let mut service = plan.service();
+        for (number, builder) in (0_u16..).zip(cluster(services, 3, Stack::Dual)) {
+            let mut service = builder.service();
             let spec = &mut service.spec;
             spec.kind = api::ServiceType::LoadBalancer;
             spec.ports[0].node_port = 30_000 + number;
@@ -243,7 +243,7 @@ fn the_number_of_chains_and_sets_is_constant_when_services_use_every_feature() {
                 ..api::Ingress::default()
             }];
             apply(&mut engine, [service.into()]);
-            apply(&mut engine, plan.slices().into_iter().map(Event::from));
+            apply(&mut engine, builder.slices().into_iter().map(Event::from));
         }
         engine.apply(Event::Synced);
         assert!(sync(&mut engine, &mut now).is_success());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proxy_core::backend::{iptables, ipvs, nftables};
 use proxy_core::{Event, Family, KnownRejections, Planner};
-use testkit::generate::Plan;
+use testkit::generate::ServiceBuilder;
 use vipline_reconcile::{Edit, Keyed, diff};
 use vipline_service_model::api;
 
@@ -13,14 +13,14 @@ use super::{EINVAL, Proxy};
 
 const EBUSY: i32 = 16;
 
-fn other() -> Plan {
-    let plan = Plan::new("other")
-        .at([10, 96, 0, 20].into())
+fn other() -> ServiceBuilder {
+    let builder = ServiceBuilder::new("other")
+        .cluster_ip([10, 96, 0, 20].into())
         .port(api::Protocol::Tcp, 80, 8080);
-    plan.endpoint([10, 1, 7, 1].into(), fixtures::OTHER_NODE)
+    builder.endpoint([10, 1, 7, 1].into(), fixtures::OTHER_NODE)
 }
 
-fn web() -> Plan {
+fn web() -> ServiceBuilder {
     web_with("10.96.0.10", 3)
 }
 

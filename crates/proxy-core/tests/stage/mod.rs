@@ -8,10 +8,10 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use proxy_core::{Config, Event};
-use testkit::generate::Plan;
+use testkit::generate::ServiceBuilder;
 use testkit::lab::{Host, Lab};
 use testkit::link;
-use testkit::traffic::{Answer, Ask, Protocol, Server};
+use testkit::traffic::{Answer, Probe, Protocol, Server};
 use vipline_service_model::{DetectLocal, api};
 
 use crate::fixtures::{self, NODE, OTHER_NODE, apply, service_cidr};
@@ -75,8 +75,8 @@ impl Way {
         Self { family, protocol }
     }
 
-    pub(crate) fn ask(self, address: IpAddr, port: u16) -> Ask {
-        Ask::new(self.protocol, SocketAddr::new(address, port))
+    pub(crate) fn probe(self, address: IpAddr, port: u16) -> Probe {
+        Probe::new(self.protocol, SocketAddr::new(address, port))
     }
 }
 
@@ -192,17 +192,17 @@ impl Stage {
         let lab = &self.lab;
         let servers = lab.backends.iter().chain([&lab.remote]);
         let way = Way::new(1, Protocol::Udp);
-        let asks: Vec<Ask> = servers
-            .map(|host| way.ask(host.v6.into(), TARGET))
-            .map(|ask| ask.patience(Duration::from_millis(50)))
+        let probes: Vec<Probe> = servers
+            .map(|host| way.probe(host.v6.into(), TARGET))
+            .map(|probe| probe.timeout(Duration::from_millis(50)))
             .collect();
         let deadline = Instant::now() + Duration::from_secs(10);
         for host in [&lab.node, &lab.client, &lab.pod, &lab.neighbor, &lab.remote] {
-            for ask in &asks {
-                while let Err(error) = ask.once(&host.netns) {
+            for probe in &probes {
+                while let Err(error) = probe.once(&host.netns) {
                     assert!(
                         Instant::now() < deadline,
-                        "{ask:?} from {}: {error}",
+                        "{probe:?} from {}: {error}",
                         host.name
                     );
                 }
@@ -253,16 +253,16 @@ impl Stage {
     }
 
     /// Returns the request of a source to Service `number` at a destination.
-    pub(crate) fn ask(&self, from: Source, to: Destination, number: u16, way: Way) -> Ask {
+    pub(crate) fn probe(&self, from: Source, to: Destination, number: u16, way: Way) -> Probe {
         if from == Source::Localhost {
-            return way.ask(LOCALHOST[way.family], node_port(number));
+            return way.probe(LOCALHOST[way.family], node_port(number));
         }
         match to {
             Destination::NodePort => {
                 let node = self.lab.node.addresses()[way.family];
-                way.ask(node, node_port(number))
+                way.probe(node, node_port(number))
             }
-            _ => way.ask(addresses(to, number)[way.family], PORT),
+            _ => way.probe(addresses(to, number)[way.family], PORT),
         }
     }
 
@@ -272,9 +272,9 @@ impl Stage {
     /// The result is a cell of the matrix: `all` endpoints or the `local` one, followed
     /// by `M` if they saw the node. A failure is `REJECT` or `DROP`. Otherwise it is
     /// the name of a server, including `world` if `world` got a request.
-    pub(crate) fn observe(&self, from: &Host, ask: Ask) -> String {
+    pub(crate) fn observe(&self, from: &Host, probe: Probe) -> String {
         let before = self.world_requests();
-        let (servers, clients) = from.netns.run(|| self.outcomes(ask, before));
+        let (servers, clients) = from.netns.run(|| self.outcomes(probe, before));
         // All datagrams of `world` come from one address, so they match no request.
         if self.world_requests() > before {
             return self.lab.world.name.clone();
@@ -293,12 +293,12 @@ impl Stage {
     /// Sends requests until the outcome is certain, or `world` got more than `before`
     /// requests. Returns the servers that answered or the kinds of failure, and the
     /// client addresses that the servers saw.
-    fn outcomes(&self, ask: Ask, before: usize) -> (BTreeSet<String>, BTreeSet<String>) {
+    fn outcomes(&self, probe: Probe, before: usize) -> (BTreeSet<String>, BTreeSet<String>) {
         let (mut servers, mut clients) = (BTreeSet::new(), BTreeSet::new());
         let mut failures = 0;
         for _ in 0..MAX_REQUESTS {
             let start = Instant::now();
-            match ask.here() {
+            match probe.in_current_netns() {
                 Ok(answer) => {
                     clients.insert(self.client_as_seen(&answer));
                     servers.insert(answer.server);
@@ -330,14 +330,14 @@ impl Stage {
             true => Lab::TO_NEIGHBOR[family],
         };
         match answer.client {
-            client if client == answer.own => String::new(),
+            client if client == answer.local => String::new(),
             client if client == node => " M".into(),
             client => format!(" as {client}"),
         }
     }
 
     fn world_requests(&self) -> usize {
-        self.world.iter().map(Server::asked).sum()
+        self.world.iter().map(Server::requests).sum()
     }
 }
 
@@ -354,19 +354,19 @@ impl Web {
         number: u16,
         endpoints: impl IntoIterator<Item = (&'a Host, &'static str)>,
     ) -> Self {
-        let mut plan = Plan::new(format!("web-{number}"));
+        let mut builder = ServiceBuilder::new(format!("web-{number}"));
         for address in addresses(Destination::ClusterIp, number) {
-            plan = plan.at(address);
+            builder = builder.cluster_ip(address);
         }
         for protocol in [api::Protocol::Tcp, api::Protocol::Udp] {
-            plan = plan.port(protocol, PORT, TARGET);
+            builder = builder.port(protocol, PORT, TARGET);
         }
         for (host, node) in endpoints {
             for address in host.addresses() {
-                plan = plan.endpoint(address, node);
+                builder = builder.endpoint(address, node);
             }
         }
-        let mut service = plan.service();
+        let mut service = builder.service();
         service.spec.kind = api::ServiceType::LoadBalancer;
         for port in &mut service.spec.ports {
             port.node_port = node_port(number);
@@ -377,7 +377,7 @@ impl Web {
         service.status.load_balancer.ingress = balancer.map(ingress).into();
         Self {
             service,
-            slices: plan.slices(),
+            slices: builder.slices(),
         }
     }
 

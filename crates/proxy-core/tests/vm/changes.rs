@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use proxy_core::{Engine, Event, Family, Report, Trigger};
-use testkit::generate::Plan;
+use proxy_core::{Config, Engine, Event, Family, Report, Trigger};
+use testkit::generate::ServiceBuilder;
 use testkit::netns::Netns;
 use vipline_service_model::api;
 
@@ -109,9 +109,9 @@ fn foreign_virtual_servers_are_kept_and_damage_to_ours_is_repaired() {
 #[test]
 fn virtual_servers_in_excluded_networks_are_managed_only_for_services() {
     let services = [("one", "10.96.0.10"), ("other", "10.97.0.10")].map(|(name, address)| {
-        let plan = Plan::new(name).at(address.parse().expect("an address"));
-        let plan = plan.port(api::Protocol::Tcp, 80, 8080);
-        fixtures::with_endpoints(plan, &["10.1.0.1"]).events()
+        let builder = ServiceBuilder::new(name).cluster_ip(address.parse().expect("an address"));
+        let builder = builder.port(api::Protocol::Tcp, 80, 8080);
+        fixtures::with_endpoints(builder, &["10.1.0.1"]).events()
     });
     Netns::new().unwrap().run(|| {
         let mut config = fixtures::config();
@@ -178,8 +178,9 @@ fn a_change_that_conflicts_with_the_kernel_is_resolved_by_a_dump_at_once() {
         // the change adds.
         ipvsadm("-d -t 10.96.0.10:80 -r 10.1.0.2:8080");
         ipvsadm("-a -t 10.96.0.10:80 -r 10.1.0.3:8080 -m");
-        let plan = fixtures::with_endpoints(fixtures::web("10.96.0.10"), &["10.1.0.1", "10.1.0.3"]);
-        apply(&mut engine, plan.events());
+        let builder =
+            fixtures::with_endpoints(fixtures::web("10.96.0.10"), &["10.1.0.1", "10.1.0.3"]);
+        apply(&mut engine, builder.events());
         // The change follows early enough for the state to count as known.
         let report = (0..2).find_map(|_| {
             now += Duration::from_secs(10);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use testkit::traffic::{Conversation, Load, Protocol};
+use testkit::traffic::{Connection, Load, Probe, Protocol};
 use vipline_service_model::api;
 
 use super::cells::{Row, cells, cells_of_request, check_cells, compare, compare_hairpin};
@@ -141,8 +141,8 @@ fn service_addresses_have_no_other_ports_and_respect_source_ranges() {
         (ClusterIp, 99, "world"),
     ] {
         for from in [Pod, External] {
-            let ask = |way: Way| way.ask(addresses(of, number)[way.family], OTHER_PORT);
-            all.extend(cells_of_request(&stage, stage.host(from), ask, expected));
+            let probe = |way: Way| way.probe(addresses(of, number)[way.family], OTHER_PORT);
+            all.extend(cells_of_request(&stage, stage.host(from), probe, expected));
         }
     }
     for (number, external, node, pod, neighbor) in [
@@ -155,11 +155,16 @@ fn service_addresses_have_no_other_ports_and_respect_source_ranges() {
         for (from, expected) in [(External, external), (Node, node), (Pod, pod)] {
             all.extend(cells(&stage, number, from, LoadBalancer, expected));
         }
-        let ask = |way| stage.ask(External, LoadBalancer, number, way);
-        all.extend(cells_of_request(&stage, &stage.lab.neighbor, ask, neighbor));
+        let probe = |way| stage.probe(External, LoadBalancer, number, way);
+        all.extend(cells_of_request(
+            &stage,
+            &stage.lab.neighbor,
+            probe,
+            neighbor,
+        ));
     }
     check_cells(&stage, all);
-    assert!(other.iter().all(|server| server.asked() == 0));
+    assert!(other.iter().all(|server| server.requests() == 0));
 }
 
 #[test]
@@ -173,69 +178,80 @@ fn connections_outlive_their_endpoint_and_new_ones_avoid_it() {
     };
     let first = web(&stage, &[0, 1]);
     stage.sync(first.events());
-    let ask = |to, way| stage.ask(External, to, 1, way);
+    let probe = |to, way| stage.probe(External, to, 1, way);
     let ways = WAYS
         .iter()
-        .flat_map(|way| [ClusterIp, NodePort].map(|to| ask(to, *way)));
-    let asks: Vec<_> = ways.collect();
-    let loads: Vec<_> = asks
+        .flat_map(|way| [ClusterIp, NodePort].map(|to| probe(to, *way)));
+    let probes: Vec<_> = ways.collect();
+    let loads: Vec<_> = probes
         .iter()
-        .map(|ask| {
-            let load = Load::start(&stage.lab.client.netns, *ask, 1, Duration::from_millis(20));
-            (ask.protocol, load.unwrap())
+        .map(|probe| {
+            let load = Load::start(
+                &stage.lab.client.netns,
+                *probe,
+                1,
+                Duration::from_millis(20),
+            );
+            (probe.protocol, load.unwrap())
         })
         .collect();
     let answered = |(_, load): (Protocol, Load)| {
         let answers = load.stop();
         assert!(answers.failures.is_empty(), "{answers}");
     };
-    let streams = asks.iter().filter(|ask| ask.protocol == Protocol::Tcp);
-    let mut talks: Vec<_> = streams
-        .flat_map(|ask| (0..4).map(|_| Conversation::open(&stage.lab.client.netns, *ask).unwrap()))
+    let is_tcp = |probe: &&Probe| probe.protocol == Protocol::Tcp;
+    let streams = probes.iter().filter(is_tcp);
+    let mut connections: Vec<_> = streams
+        .flat_map(|probe| {
+            (0..4).map(|_| Connection::open(&stage.lab.client.netns, *probe).unwrap())
+        })
         .collect();
-    let go_on = |talks: &mut Vec<Conversation>| {
-        for talk in talks {
-            talk.say("it goes on")
-                .unwrap_or_else(|error| panic!("{}: {error}", talk.server()));
+    let exchange = |connections: &mut Vec<Connection>| {
+        for connection in connections {
+            connection
+                .exchange("a message")
+                .unwrap_or_else(|error| panic!("{}: {error}", connection.server()));
         }
     };
     // UDP clients may lose the last answer of an endpoint that is removed without
     // terminating first.
     let all = web(&stage, &[0, 1, 2]).leaving(&stage.lab.backends[0]);
     stage.sync(all.events());
-    go_on(&mut talks);
+    exchange(&mut connections);
     let (loads, datagrams): (Vec<_>, Vec<_>) = loads
         .into_iter()
         .partition(|(protocol, _)| *protocol == Protocol::Tcp);
     datagrams.into_iter().for_each(answered);
     let others = web(&stage, &[1, 2]);
     stage.sync(others.events());
-    go_on(&mut talks);
+    exchange(&mut connections);
     // The engine polls the draining real server several times. The real server still
     // has connections.
     for _ in 0..3 {
         stage.poll_idle();
     }
-    go_on(&mut talks);
+    exchange(&mut connections);
     let gone = stage.lab.backends[0].name.clone();
     assert!(
-        talks.iter().any(|talk| talk.server() == gone),
+        connections
+            .iter()
+            .any(|connection| connection.server() == gone),
         "it had connections"
     );
-    for ask in &asks {
-        let answers = ask.times(&stage.lab.client.netns, 20);
-        assert!(answers.failures.is_empty(), "{ask:?}: {answers}");
-        assert_eq!(answers.by(&gone), 0, "{ask:?}: {answers}");
+    for probe in &probes {
+        let answers = probe.times(&stage.lab.client.netns, 20);
+        assert!(answers.failures.is_empty(), "{probe:?}: {answers}");
+        assert_eq!(answers.count(&gone), 0, "{probe:?}: {answers}");
     }
     loads.into_iter().for_each(answered);
     // A crash leaves weight 0. The next engine restores the planned weight.
     let first = web(&stage, &[0, 1]);
     stage.restart(first.events());
-    go_on(&mut talks);
-    for ask in &asks {
+    exchange(&mut connections);
+    for probe in &probes {
         assert!(
-            ask.times(&stage.lab.client.netns, 20).by(&gone) > 0,
-            "{ask:?}"
+            probe.times(&stage.lab.client.netns, 20).count(&gone) > 0,
+            "{probe:?}"
         );
     }
 }

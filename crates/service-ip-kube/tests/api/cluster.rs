@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use apiserver::ApiServer;
 use serde_json::{Value, json};
-use testkit::leftovers::Directory;
+use testkit::scoped::Directory;
 use vipline_service_ip::Family;
 use vipline_service_ip::{Cidrs, Registry, ServiceRef};
 use vipline_service_ip_kube::{Client, Kube};

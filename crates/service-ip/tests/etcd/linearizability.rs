@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use std::{env, fs, thread};
 
 use rustix::process::Signal;
-use testkit::leftovers::{Directory, Process};
+use testkit::scoped::{Directory, Process};
 use vipline_service_ip::{Finding, Pool, Range, Repair, ServiceItems, ServiceRef};
 
 use crate::history::{History, Response, parse};
@@ -102,7 +102,7 @@ fn disturb(server: &mut Server, workers: Vec<Process>, length: Duration, seed: u
     }
     for (number, mut worker) in workers.into_iter().enumerate() {
         let status = loop {
-            if let Some(status) = worker.ended().unwrap() {
+            if let Some(status) = worker.try_wait().unwrap() {
                 break status;
             }
             let patience = length + PATIENCE;

@@ -11,8 +11,8 @@ use std::{env, thread};
 use data_encoding::BASE64;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
+use testkit::scoped::{Directory, Process};
 use vipline_service_ip::{
     AddressRange, Allocator, Etcd, EtcdCluster, EtcdTls, Registry, Repair, ServiceRef, Store,
 };
@@ -90,7 +90,7 @@ impl Server {
         let mut store = self.store(&self.cluster(), "/anything");
         let deadline = Instant::now() + PATIENCE;
         while let Err(error) = self.netns.run(|| store.load()) {
-            let ended = process.ended().unwrap();
+            let ended = process.try_wait().unwrap();
             assert!(
                 ended.is_none() && Instant::now() < deadline,
                 "{ended:?}, {error:?}: {}",

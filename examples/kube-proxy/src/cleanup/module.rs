@@ -18,7 +18,7 @@ fn is_shown(modules: &Path, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use testkit::leftovers::Directory;
+    use testkit::scoped::Directory;
 
     use super::*;
 

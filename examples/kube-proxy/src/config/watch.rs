@@ -96,7 +96,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    use testkit::leftovers::Directory;
+    use testkit::scoped::Directory;
 
     use super::*;
 

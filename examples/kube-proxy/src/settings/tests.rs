@@ -1,7 +1,7 @@
 //! Tests of the conversion from flags and configuration files.
 
 use clap::Parser;
-use testkit::leftovers::Directory;
+use testkit::scoped::Directory;
 
 use super::*;
 use crate::cli::Cli;

@@ -105,8 +105,8 @@ fn count(ranges: &str) -> Option<u64> {
 mod tests {
     use std::time::SystemTime;
 
-    use testkit::leftovers::Directory;
     use testkit::netns::Netns;
+    use testkit::scoped::Directory;
 
     use super::*;
     use crate::duration::GoDuration;

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use apiserver::{Chaos, FaultKind};
-use testkit::over::Over;
+use testkit::flag::SetOnDrop;
 
 use crate::cluster::{Cluster, service_with_endpoints, slice};
 
@@ -32,9 +32,9 @@ fn rules_survive_api_failures_and_converge_afterwards() {
         let chaos = scope.spawn(|| Chaos::new(7, CHAOS_TIME).run(&cluster.server));
         let changes = scope.spawn(|| change(&cluster, &is_over));
         let checks = scope.spawn(|| check(&cluster, &is_over));
-        let over = Over::new(&is_over);
+        let stop = SetOnDrop::new(&is_over);
         let counts = chaos.join().unwrap();
-        drop(over);
+        drop(stop);
         println!("{} changes", changes.join().unwrap());
         (counts, checks.join().unwrap())
     });

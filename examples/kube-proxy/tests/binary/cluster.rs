@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use apiserver::ApiServer;
 use serde_json::{Value, json};
-use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
+use testkit::scoped::{Directory, Process};
 
 use crate::stage::{BINARY, Outcome, wait_until};
 
@@ -124,7 +124,7 @@ impl Cluster {
 pub(crate) fn code(process: &mut Process) -> i32 {
     let mut status = None;
     wait_until("the exit", || {
-        status = process.ended().unwrap();
+        status = process.try_wait().unwrap();
         status.is_some()
     });
     status.unwrap().code().unwrap_or(-1)

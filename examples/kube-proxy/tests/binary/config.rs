@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use testkit::leftovers::Directory;
+use testkit::scoped::Directory;
 
 use crate::stage::{Outcome, Stage, service, wait_until};
 
@@ -211,7 +211,7 @@ fn a_changed_file_ends_the_process_and_the_rules_stay() {
     fs::write(configured.file(), format!("{HEAD}mode: nftables\n")).unwrap();
     let mut status = None;
     let took = wait_until("the exit", || {
-        status = proxy.ended().unwrap();
+        status = proxy.try_wait().unwrap();
         status.is_some()
     });
     assert!(took < Duration::from_secs(2), "{took:?}");

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use apiserver::{ApiServer, Disconnect};
 use ipnet::IpNet;
-use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
+use testkit::scoped::{Directory, Process};
 
 use crate::cluster::{Cluster, node, service_with_endpoints};
 use crate::health::get_in;

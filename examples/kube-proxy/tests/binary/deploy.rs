@@ -16,9 +16,9 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use testkit::container::{Container, grant_net_admin};
-use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
 use testkit::program;
+use testkit::scoped::{Directory, Process};
 
 use crate::cluster::{node, service_with_endpoints};
 use crate::stage::{demo, wait_until};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::commits::Commits;
+use testkit::commits::CommitMonitor;
 
 use crate::stage::{Stage, service, slice, wait_until};
 
@@ -23,7 +23,7 @@ fn foreign_changes_are_repaired_within_100_milliseconds() {
     let proxy = stage.start();
     let list = || ["ip", "ip6"].map(|family| stage.nft(&["list", "table", family, "kube-proxy"]));
     let rules = list().map(|outcome| outcome.stdout);
-    let commits = Commits::listen(&stage.netns).unwrap();
+    let commits = CommitMonitor::open(&stage.netns).unwrap();
     for (words, changes) in [
         ("delete table ip kube-proxy", None),
         ("flush chain ip kube-proxy nat-prerouting", Some(1)),
@@ -39,7 +39,7 @@ fn foreign_changes_are_repaired_within_100_milliseconds() {
             let outcome = stage.nft(&[words]);
             assert_eq!(outcome.code, 0, "{outcome:?}");
             let last = commits
-                .last(begin + 100 * MAX_REPAIR_TIME, QUIET_PERIOD)
+                .last_commit(begin + 100 * MAX_REPAIR_TIME, QUIET_PERIOD)
                 .unwrap();
             best = best.min(last.expect("nft committed") - begin);
             let lists = list();
@@ -62,11 +62,11 @@ fn changes_to_other_tables_are_not_logged() {
     let lines = || proxy.output().matches(" synced ").count();
     wait_until("both families", || lines() == 2);
     let before = proxy.output();
-    let commits = Commits::listen(&stage.netns).unwrap();
+    let commits = CommitMonitor::open(&stage.netns).unwrap();
     assert_eq!(stage.nft(&["add table ip other"]).code, 0);
     assert_eq!(stage.nft(&["delete table ip other"]).code, 0);
     commits
-        .last(Instant::now() + QUIET_PERIOD, QUIET_PERIOD)
+        .last_commit(Instant::now() + QUIET_PERIOD, QUIET_PERIOD)
         .unwrap();
     assert_eq!(proxy.output(), before);
     assert!(proxy.terminate().unwrap().success());

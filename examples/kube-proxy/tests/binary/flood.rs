@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
-use testkit::leftovers::Process;
+use testkit::scoped::Process;
 
 use crate::health::{HEALTH, HEALTH_CHECK, METRICS, get, load_balancer};
 use crate::stage::{Stage, wait_until};

@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use apiserver::{ApiServer, Disconnect, ErrorResponse as Refusal, WatchListFailure};
-use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
+use testkit::scoped::{Directory, Process};
 
 use crate::cluster::{Cluster, service_with_endpoints};
 use crate::stage::{Stage, service, slice, wait_until};

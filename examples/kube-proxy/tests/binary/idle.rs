@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use testkit::leftovers::Process;
+use testkit::scoped::Process;
 
 use crate::cluster::{Cluster, service_with_endpoints};
 

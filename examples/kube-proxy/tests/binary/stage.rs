@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
+use testkit::scoped::{Directory, Process};
 
 /// Timeout of a command in seconds.
 const TIMEOUT_SECONDS: &str = "60";

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use testkit::leftovers::Process;
+use testkit::scoped::Process;
 
 use crate::cluster::{Cluster, service, service_with_endpoints, slice};
 use crate::health::metric_in;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::traffic::{Conversation, Load, Protocol};
+use testkit::traffic::{Connection, Load, Protocol};
 
 use crate::site::{Site, contains, wait_until};
 
@@ -32,12 +32,12 @@ fn traffic_follows_the_manifests_and_foreign_changes_are_repaired() {
     }
     let state = site.state();
     for change in FOREIGN_CHANGES {
-        proxy.process().news();
+        proxy.process().take_output();
         site.shell(change);
         // The proxy logs a sync only if it made edits.
         let mut log = String::new();
         wait_until(change, || {
-            log += &proxy.process().news();
+            log += &proxy.process().take_output();
             contains(log.clone(), "edits=")
         });
         wait_until(change, || match site.state() {
@@ -56,16 +56,18 @@ fn a_restart_after_a_kill_does_not_disturb_traffic() {
     let proxy = site.start("ipvs", "");
     let state = site.state();
     let client = &site.lab.client.netns;
-    let mut asks = site.asks();
-    asks.retain(|ask| ask.protocol == Protocol::Tcp);
-    let talks = asks.iter().map(|ask| Conversation::open(client, *ask));
-    let mut talks: Vec<_> = talks.map(Result::unwrap).collect();
-    let loads = asks.iter().map(|ask| Load::start(client, *ask, 1, PAUSE));
+    let mut probes = site.probes();
+    probes.retain(|probe| probe.protocol == Protocol::Tcp);
+    let connections = probes.iter().map(|probe| Connection::open(client, *probe));
+    let mut connections: Vec<_> = connections.map(Result::unwrap).collect();
+    let loads = probes
+        .iter()
+        .map(|probe| Load::start(client, *probe, 1, PAUSE));
     let loads: Vec<_> = loads.map(Result::unwrap).collect();
     let mut go_on = |when: &str| {
-        for talk in &mut talks {
-            let said = talk.say("it goes on");
-            assert!(said.is_ok(), "{when}: {} {said:?}", talk.server());
+        for connection in &mut connections {
+            let result = connection.exchange("a message");
+            assert!(result.is_ok(), "{when}: {} {result:?}", connection.server());
         }
         assert_eq!(site.state(), state, "{when}");
     };

@@ -5,8 +5,8 @@ use std::fs;
 use clap::Parser;
 use kube_proxy::cli::Cli;
 use kube_proxy::interfaces::{self, Scope};
-use testkit::leftovers::Directory;
 use testkit::netns::Netns;
+use testkit::scoped::Directory;
 
 use crate::shell;
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use apiserver::ApiServer;
 use serde_json::{Value, json};
-use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
+use testkit::scoped::{Directory, Process};
 
 use crate::shell;
 use crate::site::{contains, get, wait_until};

@@ -7,10 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use testkit::lab::Lab;
-use testkit::leftovers::Directory;
 use testkit::netns::Netns;
 use testkit::proxy::{Options, Proxy};
-use testkit::traffic::{Answers, Ask, Protocol, Server};
+use testkit::scoped::Directory;
+use testkit::traffic::{Answers, Probe, Protocol, Server};
 
 use crate::shell;
 
@@ -176,8 +176,8 @@ endpoints:
     #[track_caller]
     fn start_with(&self, options: &Options) -> Proxy {
         let mut proxy = Proxy::start(&self.lab, options).unwrap();
-        for ask in self.asks() {
-            let answer = proxy.wait_for(&self.lab.client.netns, ask, TIMEOUT);
+        for probe in self.probes() {
+            let answer = proxy.wait_for(&self.lab.client.netns, probe, TIMEOUT);
             answer.unwrap();
         }
         proxy
@@ -206,7 +206,7 @@ endpoints:
 
     /// Returns the requests of a client to the cluster IPs and the node port of the
     /// Service, in both protocols.
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+    pub(crate) fn probes(&self) -> Vec<Probe> {
         let cluster_ips = CLUSTER_IPS.map(|text| text.parse::<IpAddr>().unwrap());
         let cluster_ips = cluster_ips.map(|address| SocketAddr::new(address, 80));
         let node = self.lab.node.addresses();
@@ -214,7 +214,7 @@ endpoints:
         let targets = cluster_ips.into_iter().chain(node);
         let of = |target| {
             let protocols = [Protocol::Tcp, Protocol::Udp];
-            protocols.map(|protocol| Ask::new(protocol, target).patience(REQUEST_TIMEOUT))
+            protocols.map(|protocol| Probe::new(protocol, target).timeout(REQUEST_TIMEOUT))
         };
         targets.flat_map(of).collect()
     }
@@ -227,8 +227,8 @@ endpoints:
             .map(|backend| &self.lab.backends[*backend].name);
         let names: Vec<_> = names.collect();
         wait_until(&format!("answers of {names:?}"), || {
-            let ask = |ask: Ask| ask.times(&self.lab.client.netns, REQUESTS);
-            let answers = self.asks().into_iter().map(ask);
+            let probe = |probe: Probe| probe.times(&self.lab.client.netns, REQUESTS);
+            let answers = self.probes().into_iter().map(probe);
             // Few requests to one address may reach only one of the backends.
             let answers = answers.fold(Answers::default(), Answers::merge);
             let is_expected =

@@ -14,8 +14,8 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Error, ResourceExt};
 use serde_json::json;
+use testkit::flag::SetOnDrop;
 use testkit::netns::Netns;
-use testkit::over::Over;
 use tokio::time::timeout;
 
 use crate::support::{Mirror, Ports, TIMEOUT, client, eventually, server_ports, service};
@@ -170,7 +170,7 @@ fn a_refusing_server_keeps_its_port_while_processes_are_started() {
                 Command::new("true").status().unwrap();
             }
         });
-        let over = Over::new(&is_over);
+        let stop = SetOnDrop::new(&is_over);
         for _ in 0..200 {
             server.refuse_connections();
             let refused = TcpStream::connect(server.address()).unwrap_err();
@@ -178,7 +178,7 @@ fn a_refusing_server_keeps_its_port_while_processes_are_started() {
             server.accept_connections();
             assert!(TcpStream::connect(server.address()).is_ok());
         }
-        drop(over);
+        drop(stop);
     });
 }
 

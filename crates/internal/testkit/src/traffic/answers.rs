@@ -32,23 +32,23 @@ pub struct Failure {
 
 impl Answers {
     /// Returns the number of requests.
-    pub fn asked(&self) -> usize {
-        self.answered() + self.failures.len()
+    pub fn requests(&self) -> usize {
+        self.succeeded() + self.failures.len()
     }
 
     /// Returns the number of answers.
-    pub fn answered(&self) -> usize {
+    pub fn succeeded(&self) -> usize {
         self.servers.values().sum()
     }
 
     /// Returns the number of answers from a server.
-    pub fn by(&self, server: &str) -> usize {
+    pub fn count(&self, server: &str) -> usize {
         self.servers.get(server).copied().unwrap_or(0)
     }
 
     /// Returns the share of a server in all answers, from 0 to 1.
     pub fn share(&self, server: &str) -> f64 {
-        self.by(server) as f64 / self.answered().max(1) as f64
+        self.count(server) as f64 / self.succeeded().max(1) as f64
     }
 
     /// Adds the result of a request sent at `at`.
@@ -108,7 +108,7 @@ mod tests {
         Ok(Answer {
             server: server.to_owned(),
             client: IpAddr::from([192, 0, 2, 10]),
-            own: IpAddr::from([192, 0, 2, 10]),
+            local: IpAddr::from([192, 0, 2, 10]),
         })
     }
 
@@ -119,7 +119,7 @@ mod tests {
             answers.add(Duration::ZERO, answer(server));
         }
         assert_eq!(
-            (answers.by("a"), answers.by("b"), answers.by("c")),
+            (answers.count("a"), answers.count("b"), answers.count("c")),
             (1, 3, 0)
         );
         assert_eq!(answers.clients[&IpAddr::from([192, 0, 2, 10])], 4);
@@ -135,7 +135,7 @@ mod tests {
         late.add(Duration::from_secs(2), answer("a"));
         late.add(Duration::from_secs(3), refused());
         let answers = late.merge(early);
-        assert_eq!((answers.asked(), answers.answered()), (3, 1));
+        assert_eq!((answers.requests(), answers.succeeded()), (3, 1));
         assert_eq!(
             answers.to_string(),
             "a 1; 2 failed, first after 1s: connection refused"

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::{Answers, Ask};
+use super::{Answers, Probe};
 use crate::netns::Netns;
 
 /// Time limit of a load.
@@ -17,17 +17,17 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// ```no_run
 /// # use std::time::Duration;
 /// # use testkit::lab::Lab;
-/// # use testkit::traffic::{Ask, Load, Protocol};
+/// # use testkit::traffic::{Probe, Load, Protocol};
 /// # let lab = Lab::new()?;
-/// let ask = Ask::new(Protocol::Tcp, ([10, 96, 0, 10], 80).into());
-/// let load = Load::start(&lab.client.netns, ask, 4, Duration::from_millis(5))?;
+/// let probe = Probe::new(Protocol::Tcp, ([10, 96, 0, 10], 80).into());
+/// let load = Load::start(&lab.client.netns, probe, 4, Duration::from_millis(5))?;
 /// // … change something …
 /// assert!(load.stop().failures.is_empty());
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Load {
-    asked: Arc<AtomicUsize>,
+    requests: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
     clients: Vec<JoinHandle<Answers>>,
 }
@@ -38,23 +38,23 @@ impl Load {
     /// # Errors
     ///
     /// If a thread cannot be started.
-    pub fn start(from: &Netns, ask: Ask, clients: usize, pause: Duration) -> io::Result<Self> {
+    pub fn start(from: &Netns, probe: Probe, clients: usize, pause: Duration) -> io::Result<Self> {
         let start = Instant::now();
-        let asked = Arc::new(AtomicUsize::new(0));
+        let requests = Arc::new(AtomicUsize::new(0));
         let stop = Arc::new(AtomicBool::new(false));
         let mut load = Self {
-            asked: Arc::clone(&asked),
+            requests: Arc::clone(&requests),
             stop: Arc::clone(&stop),
             clients: Vec::new(),
         };
         for _ in 0..clients {
-            let (asked, stop) = (Arc::clone(&asked), Arc::clone(&stop));
+            let (requests, stop) = (Arc::clone(&requests), Arc::clone(&stop));
             let work = move || {
                 let mut answers = Answers::default();
                 while !stop.load(Ordering::Relaxed) && start.elapsed() < LIMIT {
                     let at = start.elapsed();
-                    answers.add(at, ask.here());
-                    asked.fetch_add(1, Ordering::Relaxed);
+                    answers.add(at, probe.in_current_netns());
+                    requests.fetch_add(1, Ordering::Relaxed);
                     thread::sleep(pause);
                 }
                 answers
@@ -66,8 +66,8 @@ impl Load {
     }
 
     /// Returns the number of completed requests.
-    pub fn asked(&self) -> usize {
-        self.asked.load(Ordering::Relaxed)
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
     }
 
     /// Stops the clients and returns their results.

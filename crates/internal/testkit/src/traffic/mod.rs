@@ -1,17 +1,17 @@
-//! Servers that answer with their name, and clients that count answers.
+//! Servers that answer with their name, and probes that count answers.
 //!
-//! All servers and clients run in a given [`Netns`](crate::netns::Netns). Clients have
+//! All servers and probes run in a given [`Netns`](crate::netns::Netns). Probes have
 //! timeouts and record time and reason of each failure.
 //!
 //! ```no_run
 //! # use testkit::lab::Lab;
-//! # use testkit::traffic::{Ask, Protocol, Server};
+//! # use testkit::traffic::{Probe, Protocol, Server};
 //! let lab = Lab::new()?;
 //! let backend = &lab.backends[0];
 //! let address = (backend.v4, 8080).into();
 //! let server = Server::start(&backend.netns, Protocol::Tcp, address, &backend.name)?;
-//! let answers = Ask::new(Protocol::Tcp, server.address()).times(&lab.client.netns, 100);
-//! assert_eq!(answers.by(&backend.name), 100);
+//! let answers = Probe::new(Protocol::Tcp, server.address()).times(&lab.client.netns, 100);
+//! assert_eq!(answers.count(&backend.name), 100);
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
@@ -19,18 +19,18 @@ use std::fmt;
 
 mod server;
 
-mod ask;
+mod probe;
 
 mod answers;
 
 mod load;
 
-mod conversation;
+mod connection;
 
 pub use answers::{Answers, Failure};
-pub use ask::{Answer, Ask};
-pub use conversation::Conversation;
+pub use connection::Connection;
 pub use load::Load;
+pub use probe::{Answer, Probe};
 pub use server::Server;
 
 /// Transport protocol.

@@ -23,7 +23,7 @@ const TICK: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
-    asked: Arc<AtomicUsize>,
+    requests: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -41,10 +41,10 @@ impl Server {
         name: &str,
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let asked = Arc::new(AtomicUsize::new(0));
+        let requests = Arc::new(AtomicUsize::new(0));
         let shared = Shared {
             name: name.to_owned(),
-            asked: Arc::clone(&asked),
+            requests: Arc::clone(&requests),
             stop: Arc::clone(&stop),
         };
         let (address, thread) = netns.run(move || match protocol {
@@ -65,7 +65,7 @@ impl Server {
         })?;
         Ok(Self {
             address,
-            asked,
+            requests,
             stop,
             thread: Some(thread),
         })
@@ -77,8 +77,8 @@ impl Server {
     }
 
     /// Returns the number of requests.
-    pub fn asked(&self) -> usize {
-        self.asked.load(Ordering::Relaxed)
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
     }
 }
 
@@ -94,7 +94,7 @@ impl Drop for Server {
 /// State shared by the threads of a server.
 struct Shared {
     name: String,
-    asked: Arc<AtomicUsize>,
+    requests: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
 }
 
@@ -141,7 +141,7 @@ impl Shared {
     }
 
     fn answer(&self, client: IpAddr) -> Vec<u8> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
         format!("{} {client}\n", self.name).into_bytes()
     }
 

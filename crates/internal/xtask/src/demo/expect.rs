@@ -129,7 +129,7 @@ pub(super) fn all_answer(answers: &Answers, by: &[String]) -> Result<(), String>
     let silent: Vec<&str> = by
         .iter()
         .map(|server| &**server)
-        .filter(|server| answers.by(server) == 0)
+        .filter(|server| answers.count(server) == 0)
         .collect();
     if let Some(first) = answers.failures.first() {
         let (at, reason) = (first.at, &first.reason);
@@ -145,7 +145,7 @@ pub(super) fn all_answer(answers: &Answers, by: &[String]) -> Result<(), String>
 fn fails(answers: &Answers, word: &str, kinds: &[ErrorKind]) -> Result<(), String> {
     let mut failures = answers.failures.iter();
     match failures.find(|failure| !kinds.contains(&failure.kind)) {
-        _ if answers.answered() > 0 => Err(format!("should be {word}")),
+        _ if answers.succeeded() > 0 => Err(format!("should be {word}")),
         Some(other) => Err(format!("should be {word}, not {}", other.reason)),
         None => Ok(()),
     }

@@ -265,16 +265,18 @@ fn typed<T: DeserializeOwned>(document: Value) -> Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use testkit::generate::Plan;
+    use testkit::generate::ServiceBuilder;
 
     use super::*;
     use crate::cargo::root;
 
     const DUAL: [&str; 2] = ["10.96.0.10", "fd00:10:96::10"];
 
-    fn web() -> Plan {
+    fn web() -> ServiceBuilder {
         DUAL.iter()
-            .fold(Plan::new("web"), |plan, vip| plan.at(vip.parse().unwrap()))
+            .fold(ServiceBuilder::new("web"), |builder, vip| {
+                builder.cluster_ip(vip.parse().unwrap())
+            })
             .port(api::Protocol::Tcp, 80, 8080)
             .port(api::Protocol::Udp, 53, 5353)
             .endpoint("10.244.1.11".parse().unwrap(), Proxy::NODE)

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use testkit::lab::{Host, Lab};
-use testkit::leftovers::Directory;
 use testkit::proxy::{Options, Proxy};
-use testkit::traffic::{Answers, Ask, Protocol, Server};
+use testkit::scoped::Directory;
+use testkit::traffic::{Answers, Probe, Protocol, Server};
 
 use super::Length;
 use super::expect::{Expected, Place};
@@ -74,7 +74,7 @@ pub(super) fn run(
     stage.wait_for(&mut proxy)?;
     let world = stage.world()?;
     for frontends in stage.frontends.chunk_by(Frontend::differs_by_address) {
-        stage.ask(frontends, "", table);
+        stage.probe(frontends, "", table);
     }
     stage.hairpin(table);
     eprintln!("{mode}: replacing endpoints under load");
@@ -101,8 +101,8 @@ impl Stage {
         for frontend in &self.frontends {
             let expected = self.expected(frontend, Client { host, place });
             if let Expected::All(_) | Expected::One(_) = expected {
-                let ask = Ask::new(frontend.protocol, frontend.address);
-                proxy.wait_for(&host.netns, ask, START_TIMEOUT)?;
+                let probe = Probe::new(frontend.protocol, frontend.address);
+                proxy.wait_for(&host.netns, probe, START_TIMEOUT)?;
             }
         }
         Ok(())
@@ -127,7 +127,7 @@ impl Stage {
     /// Sends requests to frontends that differ only in their address, from all places.
     ///
     /// Clients with the same expected results share a row; `when` is added to the row.
-    pub(super) fn ask(&self, frontends: &[Frontend], when: &str, table: &mut Table) {
+    pub(super) fn probe(&self, frontends: &[Frontend], when: &str, table: &mut Table) {
         let lab = &self.lab;
         let mut rows: Vec<(Vec<Expected>, Vec<Client<'_>>)> = Vec::new();
         for (host, place) in [
@@ -169,17 +169,17 @@ impl Stage {
 
     /// Sends as many requests as the expected result needs.
     fn send_requests(&self, frontend: &Frontend, expected: &Expected, host: &Host) -> Answers {
-        let ask = Ask::new(frontend.protocol, frontend.address);
+        let probe = Probe::new(frontend.protocol, frontend.address);
         let requests = self.length.requests();
         match expected {
-            Expected::All(_) => ask.times(&host.netns, requests),
+            Expected::All(_) => probe.times(&host.netns, requests),
             // Affinity starts with the first answer.
-            Expected::One(_) => ask
+            Expected::One(_) => probe
                 .times(&host.netns, 1)
-                .merge(ask.times(&host.netns, requests - 1)),
-            Expected::Refused => ask.times(&host.netns, UNANSWERED_REQUESTS),
-            Expected::Dropped => ask
-                .patience(UNANSWERED_TIMEOUT)
+                .merge(probe.times(&host.netns, requests - 1)),
+            Expected::Refused => probe.times(&host.netns, UNANSWERED_REQUESTS),
+            Expected::Dropped => probe
+                .timeout(UNANSWERED_TIMEOUT)
                 .times(&host.netns, UNANSWERED_REQUESTS),
         }
     }

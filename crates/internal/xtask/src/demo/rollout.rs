@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use testkit::commits::Commits;
-use testkit::traffic::{Answers, Ask, Conversation, Load, Protocol};
+use testkit::commits::CommitMonitor;
+use testkit::traffic::{Answers, Connection, Load, Probe, Protocol};
 
 use super::expect::all_answer;
 use super::manifests::{Frontend, Manifest, frontends};
@@ -31,8 +31,8 @@ pub(super) fn run(stage: &mut Stage, manifests: &[Manifest], table: &mut Table) 
     let mut connections = open_connections(stage, &asked)?;
     let mut loads = Vec::new();
     for frontend in &asked {
-        let ask = Ask::new(frontend.protocol, frontend.address).resending();
-        loads.push(Load::start(&stage.lab.client.netns, ask, CLIENTS, PAUSE)?);
+        let probe = Probe::new(frontend.protocol, frontend.address).retransmitting();
+        loads.push(Load::start(&stage.lab.client.netns, probe, CLIENTS, PAUSE)?);
     }
     let mut manifests = manifests.to_vec();
     let mut times = Vec::new();
@@ -46,12 +46,12 @@ pub(super) fn run(stage: &mut Stage, manifests: &[Manifest], table: &mut Table) 
     judge(stage, &asked, answers, table);
     for frontends in stage.frontends.chunk_by(Frontend::differs_by_address) {
         if frontends[0].sticky {
-            stage.ask(frontends, ", later", table);
+            stage.probe(frontends, ", later", table);
         }
     }
     for connection in &mut connections {
         connection
-            .say("still there?")
+            .exchange("still there?")
             .context("a connection to the remaining endpoint")?;
     }
     table.add(&figure(
@@ -121,11 +121,11 @@ fn replace(stage: &mut Stage, manifests: &mut [Manifest], number: usize) -> Resu
             });
         if text != manifest.text {
             thread::sleep(BETWEEN);
-            let commits = Commits::listen(&stage.lab.node.netns)?;
+            let commits = CommitMonitor::open(&stage.lab.node.netns)?;
             let start = Instant::now();
             stage.folder.write(&manifest.name, &text)?;
             let seen = commits
-                .last(start + COMMIT_TIMEOUT, QUIET)?
+                .last_commit(start + COMMIT_TIMEOUT, QUIET)?
                 .with_context(|| format!("{} did not reach the kernel", manifest.name))?;
             times.push(seen - start);
             manifest.text = text;
@@ -146,16 +146,16 @@ fn replace(stage: &mut Stage, manifests: &mut [Manifest], number: usize) -> Resu
 }
 
 /// Opens a connection to the remaining endpoint through each TCP frontend.
-fn open_connections(stage: &Stage, asked: &[Frontend]) -> Result<Vec<Conversation>> {
+fn open_connections(stage: &Stage, asked: &[Frontend]) -> Result<Vec<Connection>> {
     let remaining = &stage.lab.backends[stage.length.replaced()].name;
     let mut connections = Vec::new();
     for frontend in asked {
         if frontend.protocol != Protocol::Tcp || frontend.sticky {
             continue;
         }
-        let ask = Ask::new(frontend.protocol, frontend.address);
+        let probe = Probe::new(frontend.protocol, frontend.address);
         let found = (0..100).find_map(|_| {
-            let connection = Conversation::open(&stage.lab.client.netns, ask).ok()?;
+            let connection = Connection::open(&stage.lab.client.netns, probe).ok()?;
             (connection.server() == remaining).then_some(connection)
         });
         connections.push(found.with_context(|| format!("{remaining} never answers"))?);

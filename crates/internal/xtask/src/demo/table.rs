@@ -117,8 +117,8 @@ impl fmt::Display for Row {
             self.mode, self.service, self.what, self.from
         )?;
         match &self.outcome {
-            Outcome::Right(answers, note) if answers.answered() == 0 => {
-                write!(f, "{:>8}  {:>6}  {note}", answers.asked(), "")
+            Outcome::Right(answers, note) if answers.succeeded() == 0 => {
+                write!(f, "{:>8}  {:>6}  {note}", answers.requests(), "")
             }
             Outcome::Right(answers, note) => write!(f, "{}{note}", counts(answers)),
             Outcome::Wrong(answers, words) => write!(f, "{}  WRONG: {words}", counts(answers)),
@@ -136,7 +136,7 @@ fn counts(answers: &Answers) -> String {
         .collect();
     format!(
         "{:>8}  {:>6}  {}",
-        answers.asked(),
+        answers.requests(),
         answers.failures.len(),
         servers.join(", ")
     )

@@ -163,7 +163,7 @@ fn put_entry(bytes: &mut Vec<u8>, number: u32, name: &str, entry: &Entry) {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use testkit::leftovers::Directory;
+    use testkit::scoped::Directory;
 
     use super::*;
 

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use apiserver::{
     ApiServer, Chaos, CutAfter, Disconnect, ErrorResponse, FaultCounts, FaultKind, Layer,
 };
-use testkit::over::Over;
-use testkit::traffic::{Conversation, Load, Server};
+use testkit::flag::SetOnDrop;
+use testkit::traffic::{Connection, Load, Server};
 
 use crate::cluster::{Cluster, PAUSE, Source, go_on, stop, until};
 use crate::kernel::KernelMonitor;
-use crate::objects::{Generation, ShortLived, ask_rolling, ask_web, rolling};
+use crate::objects::{Generation, ShortLived, rolling, rolling_probes, web_probes};
 
 /// Duration of random faults between two outages.
 const FAULTS: Duration = Duration::from_secs(13);
@@ -76,10 +76,10 @@ fn the_kernel_converges_without_failed_requests_during_a_minute_of_api_faults() 
     let begin = Instant::now();
     let loads: Vec<Load> = scenario
         .cluster
-        .load(ask_web(&scenario.cluster.lab).chain(ask_rolling()));
+        .load(web_probes(&scenario.cluster.lab).chain(rolling_probes()));
     let connections = scenario.cluster.connect();
     let (mishaps, messages, (replaced, _servers), short_lived) = thread::scope(|scope| {
-        let over = Over::new(&scenario.is_over);
+        let stop = SetOnDrop::new(&scenario.is_over);
         let messages = scope.spawn(|| scenario.send_messages(connections));
         let replaced = scope.spawn(|| scenario.roll(servers));
         let short_lived = scope.spawn(|| scenario.create_and_delete_services());
@@ -97,7 +97,7 @@ fn the_kernel_converges_without_failed_requests_during_a_minute_of_api_faults() 
             scenario.truncate_list(TRUNCATED * 4_usize.pow(seed));
             scenario.run_outage(outage);
         }
-        drop(over);
+        drop(stop);
         let messages = messages.join().unwrap();
         let (replaced, short_lived) = (replaced.join().unwrap(), short_lived.join().unwrap());
         (mishaps, messages, replaced, short_lived)
@@ -166,11 +166,11 @@ impl Scenario {
     }
 
     /// Sends messages on each connection until the end; returns their number.
-    fn send_messages(&self, mut connections: Vec<Conversation>) -> usize {
+    fn send_messages(&self, mut connections: Vec<Connection>) -> usize {
         let mut messages = 0;
         while !self.is_over() {
             for connection in &mut connections {
-                connection.say("still there?").unwrap();
+                connection.exchange("still there?").unwrap();
                 messages += 1;
             }
             thread::sleep(PAUSE);

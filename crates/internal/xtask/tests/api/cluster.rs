@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use apiserver::ApiServer;
 use testkit::lab::Lab;
-use testkit::leftovers::Directory;
 use testkit::nft;
 use testkit::proxy::{Options, Proxy};
-use testkit::traffic::{Ask, Conversation, Load, Server};
+use testkit::scoped::Directory;
+use testkit::traffic::{Connection, Load, Probe, Server};
 
-use crate::objects::{Generation, PORTS, ask_web, node, web};
+use crate::objects::{Generation, PORTS, node, web, web_probes};
 use crate::program::program;
 
 /// Time limit of all waits; twice the proxy's longest backoff.
@@ -68,7 +68,9 @@ impl Cluster {
     pub(crate) fn options(&self, source: Source) -> Options {
         let folder = self.folder.path();
         match source {
-            Source::Api => Options::of_api(program(), "nftables", &folder.join("kubeconfig")),
+            Source::Api => {
+                Options::with_kubeconfig(program(), "nftables", &folder.join("kubeconfig"))
+            }
             Source::Manifests => Options::new(program(), "nftables", &folder.join("manifests")),
         }
     }
@@ -79,9 +81,9 @@ impl Cluster {
         until("the first sync", || {
             proxy.process().output().matches("synced").count() >= 2
         });
-        for ask in ask_web(&self.lab) {
+        for probe in web_probes(&self.lab) {
             let from = &self.lab.client.netns;
-            let answer = proxy.wait_for(from, ask, TIMEOUT);
+            let answer = proxy.wait_for(from, probe, TIMEOUT);
             assert!(answer.is_ok(), "{}", answer.unwrap_err());
         }
         proxy
@@ -106,14 +108,16 @@ impl Cluster {
     }
 
     /// Opens a connection to each frontend of `web`.
-    pub(crate) fn connect(&self) -> Vec<Conversation> {
-        let open = ask_web(&self.lab).map(|ask| Conversation::open(&self.lab.client.netns, ask));
+    pub(crate) fn connect(&self) -> Vec<Connection> {
+        let open =
+            web_probes(&self.lab).map(|probe| Connection::open(&self.lab.client.netns, probe));
         open.map(Result::unwrap).collect()
     }
 
     /// Starts a load for each request.
-    pub(crate) fn load(&self, asks: impl Iterator<Item = Ask>) -> Vec<Load> {
-        asks.map(|ask| Load::start(&self.lab.client.netns, ask, 1, PAUSE).unwrap())
+    pub(crate) fn load(&self, probes: impl Iterator<Item = Probe>) -> Vec<Load> {
+        probes
+            .map(|probe| Load::start(&self.lab.client.netns, probe, 1, PAUSE).unwrap())
             .collect()
     }
 }
@@ -130,9 +134,9 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Waits until each load has sent `more` requests.
 pub(crate) fn go_on(loads: &[Load], more: usize) {
-    let before: Vec<usize> = loads.iter().map(Load::asked).collect();
+    let before: Vec<usize> = loads.iter().map(Load::requests).collect();
     until("the load continues", || {
-        let asked = loads.iter().map(Load::asked);
+        let asked = loads.iter().map(Load::requests);
         asked.zip(&before).all(|(now, before)| now >= before + more)
     });
 }
@@ -142,7 +146,7 @@ pub(crate) fn stop(loads: Vec<Load>) -> usize {
     let answers = loads.into_iter().map(Load::stop);
     let asked = answers.map(|answers| {
         assert!(answers.failures.is_empty(), "{answers}");
-        answers.asked()
+        answers.requests()
     });
     asked.sum()
 }

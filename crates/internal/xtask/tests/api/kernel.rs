@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use testkit::leftovers::Process;
 use testkit::netns::Netns;
 use testkit::nft;
+use testkit::scoped::Process;
 
 use crate::cluster::until;
 
@@ -189,7 +189,7 @@ impl Observed {
 fn read(monitor: &Process, observed: &Mutex<Observed>, stop: &AtomicBool) {
     let mut rest = String::new();
     while !stop.load(Ordering::Relaxed) {
-        rest += &monitor.news();
+        rest += &monitor.take_output();
         while let Some((line, after)) = rest.split_once('\n') {
             observed.lock().unwrap().apply(line.trim());
             rest = after.to_owned();

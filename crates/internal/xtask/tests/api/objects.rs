@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 use testkit::lab::Lab;
-use testkit::traffic::{Ask, Protocol};
+use testkit::traffic::{Probe, Protocol};
 
 /// Addresses of the Service `web`, which never changes.
 const WEB: [&str; 2] = ["10.96.0.10", "fd00:10:96::10"];
@@ -111,7 +111,7 @@ pub(crate) fn rolling() -> Value {
 }
 
 /// Returns requests to the cluster IPs and node ports of `web`, in all protocols and families.
-pub(crate) fn ask_web(lab: &Lab) -> impl Iterator<Item = Ask> {
+pub(crate) fn web_probes(lab: &Lab) -> impl Iterator<Item = Probe> {
     let node = lab.node.addresses();
     PORTS
         .into_iter()
@@ -119,16 +119,16 @@ pub(crate) fn ask_web(lab: &Lab) -> impl Iterator<Item = Ask> {
             let services = WEB.map(|address| (address.parse().unwrap(), port));
             let nodes = node.map(|address| (address, node_port));
             let targets = services.into_iter().chain(nodes);
-            targets.map(move |target: (IpAddr, u16)| Ask::new(protocol, target.into()))
+            targets.map(move |target: (IpAddr, u16)| Probe::new(protocol, target.into()))
         })
 }
 
 /// Returns requests to `rolling` in both protocols.
-pub(crate) fn ask_rolling() -> impl Iterator<Item = Ask> {
+pub(crate) fn rolling_probes() -> impl Iterator<Item = Probe> {
     let address: IpAddr = ROLLING.parse().unwrap();
-    PORTS
-        .iter()
-        .map(move |&(protocol, port, ..)| Ask::new(protocol, (address, port).into()).resending())
+    PORTS.iter().map(move |&(protocol, port, ..)| {
+        Probe::new(protocol, (address, port).into()).retransmitting()
+    })
 }
 
 fn service(name: &str, addresses: &[&str], ports: &[(Protocol, u16, Option<u16>)]) -> Value {

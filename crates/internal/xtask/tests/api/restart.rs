@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::commits::Commits;
+use testkit::commits::CommitMonitor;
 use testkit::proxy::{Options, Proxy};
 
 use crate::cluster::{Cluster, Source, go_on, stop, until};
-use crate::objects::ask_web;
+use crate::objects::web_probes;
 
 /// Number of restarts.
 const TIMES: usize = 4;
@@ -35,7 +35,7 @@ fn restart_repeatedly(source: Source) {
     let options = cluster.options(source);
     let mut proxy = cluster.start(&options);
     let rules = cluster.rules();
-    let loads = cluster.load(ask_web(&cluster.lab));
+    let loads = cluster.load(web_probes(&cluster.lab));
     let mut connections = cluster.connect();
     let mut exits = Vec::new();
     for time in 0..TIMES {
@@ -52,7 +52,7 @@ fn restart_repeatedly(source: Source) {
         assert!(cluster.rules() == rules, "{}", cluster.rules());
         go_on(&loads, 20);
         for connection in &mut connections {
-            connection.say("still there?").unwrap();
+            connection.exchange("still there?").unwrap();
         }
     }
     let asked = stop(loads);
@@ -66,9 +66,9 @@ fn restart_repeatedly(source: Source) {
 
 /// Starts the proxy and checks that it commits nothing.
 fn start_without_changes(cluster: &Cluster, options: &Options) -> Proxy {
-    let commits = Commits::listen(&cluster.lab.node.netns).unwrap();
+    let commits = CommitMonitor::open(&cluster.lab.node.netns).unwrap();
     let proxy = cluster.start(options);
-    let committed = commits.last(Instant::now() + QUIET, QUIET).unwrap();
+    let committed = commits.last_commit(Instant::now() + QUIET, QUIET).unwrap();
     assert_eq!(committed, None, "{}", proxy.process().output());
     if matches!(options.source, ("--kubeconfig", _)) {
         until("all kinds are watched", || {

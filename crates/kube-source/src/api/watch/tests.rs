@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use apiserver::ApiServer;
 use serde_json::{Value, json};
-use testkit::leftovers::Directory;
+use testkit::scoped::Directory;
 use tokio::runtime::Runtime;
 use vipline_service_model::Event;
 

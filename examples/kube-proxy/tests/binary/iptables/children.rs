@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::leftovers::Process;
+use testkit::scoped::Process;
 
 use super::{Node, VARIANTS};
 use crate::stage::wait_until;
@@ -53,7 +53,7 @@ fn wait(mut proxy: Process, limit: Duration) -> Option<i32> {
     let start = Instant::now();
     let mut status = None;
     wait_until("the exit", || {
-        status = proxy.ended().unwrap();
+        status = proxy.try_wait().unwrap();
         status.is_some()
     });
     assert!(start.elapsed() < limit, "{:?}", start.elapsed());

@@ -8,7 +8,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PodSpec};
 use serde_json::Value;
 use testkit::container::Container;
-use testkit::leftovers::Process;
+use testkit::scoped::Process;
 
 use super::{Node, web};
 use crate::deploy::{assert_forbids_unneeded_system_calls, documents, path, read};

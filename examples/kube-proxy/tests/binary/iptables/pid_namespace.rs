@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::netlink::{NETFILTER, SocketAddrNetlink};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
-use testkit::leftovers::Process;
+use testkit::scoped::Process;
 
 use super::{Node, VARIANTS, lines, web};
 use crate::stage::{Stage, wait_until};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use apiserver::ApiServer;
 use serde_json::{Value, json};
-use testkit::leftovers::Process;
+use testkit::scoped::Process;
 
 use super::{Node, VARIANTS};
 use crate::cluster::{self, service_with_endpoints};

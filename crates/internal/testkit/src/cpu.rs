@@ -1,4 +1,4 @@
-//! Processor time of the calling thread, to test the complexity of functions.
+//! CPU time of the calling thread, to test the complexity of functions.
 //!
 //! Includes work that [allocates nothing](crate::allocation), such as comparisons.
 //! Excludes time of other processes.
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Returns the processor time that the calling thread uses in `work`.
+/// Returns the CPU time that the calling thread uses in `work`.
 ///
 /// ```
-/// let (time, sum) = testkit::processor::time_of(|| (0..1_000_000_u64).sum::<u64>());
+/// let (time, sum) = testkit::cpu::time_of(|| (0..1_000_000_u64).sum::<u64>());
 /// assert!(time.as_secs() < 60 && sum > 0);
 /// ```
 pub fn time_of<T>(work: impl FnOnce() -> T) -> (Duration, T) {

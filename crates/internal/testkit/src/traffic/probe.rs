@@ -9,26 +9,27 @@ use std::time::{Duration, Instant};
 use super::{Answers, Protocol};
 use crate::netns::Netns;
 
-/// Number of concurrent requests of [`Ask::times`].
+/// Number of concurrent requests of [`Probe::times`].
 const CLIENTS: usize = 16;
 
 /// Time after which a datagram is sent again.
 const RETRANSMIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Payload of a datagram.
-const PAYLOAD: &[u8] = b"who is there?";
+pub(super) const PAYLOAD: &[u8] = b"probe";
 
-/// A request to an address, answered with the server's name.
+/// A client of a [`Server`](super::Server) at an address. Every request reports the
+/// server that answered.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask {
+pub struct Probe {
     /// Protocol.
     pub protocol: Protocol,
     /// Destination.
     pub target: SocketAddr,
-    /// Timeout.
-    pub patience: Duration,
+    /// Timeout of a request.
+    pub timeout: Duration,
     /// Whether a datagram is sent again if no answer arrives within 1 s.
-    pub resends: bool,
+    pub retransmits: bool,
 }
 
 /// The answer of a [`Server`](super::Server).
@@ -38,35 +39,35 @@ pub struct Answer {
     pub server: String,
     /// Address of the client as seen by the server.
     pub client: IpAddr,
-    /// Address of the client as seen by the client.
-    pub own: IpAddr,
+    /// Address of the client as seen by the client, that is, before NAT.
+    pub local: IpAddr,
 }
 
-impl Ask {
-    /// Creates a request to `target` with a timeout of 3 s.
+impl Probe {
+    /// Creates a probe of `target` with a timeout of 3 s.
     pub fn new(protocol: Protocol, target: SocketAddr) -> Self {
         Self {
             protocol,
             target,
-            patience: Duration::from_secs(3),
-            resends: false,
+            timeout: Duration::from_secs(3),
+            retransmits: false,
         }
     }
 
     /// Sends a datagram once more from the same port if no answer arrives within 1 s, as
     /// DNS resolvers do: the answer of a stopping endpoint may get lost.
     #[must_use]
-    pub fn resending(self) -> Self {
+    pub fn retransmitting(self) -> Self {
         Self {
-            resends: true,
+            retransmits: true,
             ..self
         }
     }
 
     /// Sets the timeout.
     #[must_use]
-    pub fn patience(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
     /// Sends one request from a namespace.
@@ -75,24 +76,24 @@ impl Ask {
     ///
     /// The error of the socket; [`io::ErrorKind::TimedOut`] after the timeout.
     pub fn once(&self, from: &Netns) -> io::Result<Answer> {
-        from.run(|| self.here())
+        from.run(|| self.in_current_netns())
     }
 
     /// Sends `count` requests from a namespace, up to 16 concurrently.
     pub fn times(&self, from: &Netns, count: usize) -> Answers {
         let start = Instant::now();
         let next = AtomicUsize::new(0);
-        let ask = || {
+        let work = || {
             let mut answers = Answers::default();
             while next.fetch_add(1, Ordering::Relaxed) < count {
                 let at = start.elapsed();
-                answers.add(at, self.here());
+                answers.add(at, self.in_current_netns());
             }
             answers
         };
         from.run(|| {
             thread::scope(|scope| {
-                let clients: Vec<_> = (0..CLIENTS.min(count)).map(|_| scope.spawn(ask)).collect();
+                let clients: Vec<_> = (0..CLIENTS.min(count)).map(|_| scope.spawn(work)).collect();
                 clients
                     .into_iter()
                     .map(|client| client.join().expect("a client does not panic"))
@@ -106,31 +107,31 @@ impl Ask {
     /// # Errors
     ///
     /// As [`once`](Self::once).
-    pub fn here(&self) -> io::Result<Answer> {
+    pub fn in_current_netns(&self) -> io::Result<Answer> {
         let answer = match self.protocol {
             Protocol::Tcp => self.connect().and_then(|stream| greeting(&stream)),
-            Protocol::Udp => self.send(),
+            Protocol::Udp => self.exchange_datagrams(),
         };
         answer.map_err(timed_out)
     }
 
     /// Opens a connection. The timeout applies to the connection and to each read and write.
     pub(super) fn connect(&self) -> io::Result<TcpStream> {
-        let stream = TcpStream::connect_timeout(&self.target, self.patience)?;
-        stream.set_read_timeout(Some(self.patience))?;
-        stream.set_write_timeout(Some(self.patience))?;
+        let stream = TcpStream::connect_timeout(&self.target, self.timeout)?;
+        stream.set_read_timeout(Some(self.timeout))?;
+        stream.set_write_timeout(Some(self.timeout))?;
         Ok(stream)
     }
 
-    fn send(&self) -> io::Result<Answer> {
+    fn exchange_datagrams(&self) -> io::Result<Answer> {
         let socket = self.socket()?;
-        if self.resends {
-            socket.set_read_timeout(Some(RETRANSMIT_TIMEOUT.min(self.patience)))?;
+        if self.retransmits {
+            socket.set_read_timeout(Some(RETRANSMIT_TIMEOUT.min(self.timeout)))?;
             match exchange(&socket, PAYLOAD).map_err(timed_out) {
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
-                asked => return asked,
+                result => return result,
             }
-            socket.set_read_timeout(Some(self.patience))?;
+            socket.set_read_timeout(Some(self.timeout))?;
         }
         exchange(&socket, PAYLOAD)
     }
@@ -142,7 +143,7 @@ impl Ask {
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
         let socket = bind_fresh(any)?;
-        socket.set_read_timeout(Some(self.patience))?;
+        socket.set_read_timeout(Some(self.timeout))?;
         socket.connect(self.target)?;
         Ok(socket)
     }
@@ -178,7 +179,7 @@ fn bind_fresh(any: IpAddr) -> io::Result<UdpSocket> {
 }
 
 impl Answer {
-    fn parse(line: &[u8], own: IpAddr) -> io::Result<Self> {
+    fn parse(line: &[u8], local: IpAddr) -> io::Result<Self> {
         let text = String::from_utf8_lossy(line);
         text.trim_end()
             .rsplit_once(' ')
@@ -186,26 +187,26 @@ impl Answer {
                 Some(Self {
                     server: server.to_owned(),
                     client: client.parse().ok()?,
-                    own,
+                    local,
                 })
             })
             .ok_or_else(|| {
-                let words = format!("not an answer: {text:?}");
-                io::Error::new(io::ErrorKind::InvalidData, words)
+                let message = format!("not an answer: {text:?}");
+                io::Error::new(io::ErrorKind::InvalidData, message)
             })
     }
 }
 
 /// Reads the first line of a connection.
 pub(super) fn greeting(stream: &TcpStream) -> io::Result<Answer> {
-    let own = stream.local_addr()?.ip();
+    let local = stream.local_addr()?.ip();
     let mut line = Vec::new();
     BufReader::new(stream).read_until(b'\n', &mut line)?;
     if line.is_empty() {
-        let words = "closed without an answer";
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, words));
+        let message = "closed without an answer";
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
     }
-    Answer::parse(&line, own)
+    Answer::parse(&line, local)
 }
 
 /// Converts `WouldBlock`, the other error of a read timeout, to `TimedOut`.
@@ -222,9 +223,9 @@ mod tests {
 
     #[test]
     fn an_unanswered_datagram_is_sent_again_from_the_same_port() {
-        let patience = Duration::from_secs(20);
+        let timeout = Duration::from_secs(20);
         let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        server.set_read_timeout(Some(patience)).unwrap();
+        server.set_read_timeout(Some(timeout)).unwrap();
         let target = server.local_addr().unwrap();
         let clients = thread::spawn(move || {
             let mut buffer = [0; 64];
@@ -232,8 +233,11 @@ mod tests {
             server.send_to(b"late 127.0.0.1\n", clients[1]).unwrap();
             clients
         });
-        let ask = Ask::new(Protocol::Udp, target).patience(patience);
-        assert_eq!(ask.resending().here().unwrap().server, "late");
+        let probe = Probe::new(Protocol::Udp, target).timeout(timeout);
+        assert_eq!(
+            probe.retransmitting().in_current_netns().unwrap().server,
+            "late"
+        );
         let [first, second] = clients.join().unwrap();
         assert_eq!(first, second);
     }

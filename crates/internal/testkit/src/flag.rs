@@ -1,4 +1,4 @@
-//! Ends the threads of a test.
+//! A flag that stops the threads of a test.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// A thread scope waits for its threads. Without the flag, a panic in the scope would
 /// never end the test.
 #[derive(Debug)]
-pub struct Over<'a>(&'a AtomicBool);
+pub struct SetOnDrop<'a>(&'a AtomicBool);
 
-impl<'a> Over<'a> {
-    /// Creates a guard that sets `is_over` when dropped.
-    pub fn new(is_over: &'a AtomicBool) -> Self {
-        Self(is_over)
+impl<'a> SetOnDrop<'a> {
+    /// Creates a guard that sets `flag` when dropped.
+    pub fn new(flag: &'a AtomicBool) -> Self {
+        Self(flag)
     }
 }
 
-impl Drop for Over<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -30,11 +30,11 @@ mod tests {
 
     #[test]
     fn a_panic_sets_the_flag() {
-        let is_over = AtomicBool::new(false);
+        let flag = AtomicBool::new(false);
         let panicked = catch_unwind(|| {
-            let _over = Over::new(&is_over);
+            let _guard = SetOnDrop::new(&flag);
             panic!("in the middle");
         });
-        assert!(panicked.is_err() && is_over.load(Ordering::Relaxed));
+        assert!(panicked.is_err() && flag.load(Ordering::Relaxed));
     }
 }

@@ -3,46 +3,46 @@
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 
-use super::ask::{exchange, greeting, timed_out};
-use super::{Ask, Protocol};
+use super::probe::{PAYLOAD, exchange, greeting, timed_out};
+use super::{Probe, Protocol};
 use crate::netns::Netns;
 
 /// A connection to a server that stays open.
 ///
 /// For UDP, datagrams from one port, which the same server should answer.
 #[derive(Debug)]
-pub struct Conversation {
-    line: Line,
+pub struct Connection {
+    transport: Transport,
     server: String,
 }
 
 #[derive(Debug)]
-enum Line {
+enum Transport {
     Tcp(TcpStream),
     Udp(UdpSocket),
 }
 
-impl Conversation {
+impl Connection {
     /// Connects from a namespace and receives the server's name.
     ///
     /// # Errors
     ///
     /// If no server answers.
-    pub fn open(from: &Netns, ask: Ask) -> io::Result<Self> {
-        let (line, answer) = match ask.protocol {
+    pub fn open(from: &Netns, probe: Probe) -> io::Result<Self> {
+        let (transport, answer) = match probe.protocol {
             Protocol::Tcp => {
-                let stream = from.run(|| ask.connect())?;
+                let stream = from.run(|| probe.connect())?;
                 let answer = greeting(&stream);
-                (Line::Tcp(stream), answer)
+                (Transport::Tcp(stream), answer)
             }
             Protocol::Udp => {
-                let socket = from.run(|| ask.socket())?;
-                let answer = exchange(&socket, b"who is there?");
-                (Line::Udp(socket), answer)
+                let socket = from.run(|| probe.socket())?;
+                let answer = exchange(&socket, PAYLOAD);
+                (Transport::Udp(socket), answer)
             }
         };
         let server = answer.map_err(timed_out)?.server;
-        Ok(Self { line, server })
+        Ok(Self { transport, server })
     }
 
     /// Returns the name of the server.
@@ -55,11 +55,11 @@ impl Conversation {
     /// # Errors
     ///
     /// If the connection fails, or if the response differs.
-    pub fn say(&mut self, words: &str) -> io::Result<()> {
-        let is_same = match &mut self.line {
-            Line::Tcp(stream) => echo(stream, words.as_bytes()),
-            Line::Udp(socket) => {
-                let answer = exchange(socket, words.as_bytes());
+    pub fn exchange(&mut self, message: &str) -> io::Result<()> {
+        let is_same = match &mut self.transport {
+            Transport::Tcp(stream) => echo(stream, message.as_bytes()),
+            Transport::Udp(socket) => {
+                let answer = exchange(socket, message.as_bytes());
                 answer.map(|answer| answer.server == self.server)
             }
         };
@@ -74,9 +74,9 @@ impl Conversation {
 }
 
 /// Sends a message, and returns whether the echo is equal.
-fn echo(stream: &mut TcpStream, words: &[u8]) -> io::Result<bool> {
-    let mut back = vec![0; words.len()];
-    stream.write_all(words)?;
+fn echo(stream: &mut TcpStream, message: &[u8]) -> io::Result<bool> {
+    let mut back = vec![0; message.len()];
+    stream.write_all(message)?;
     stream.read_exact(&mut back)?;
-    Ok(back == words)
+    Ok(back == message)
 }

@@ -26,12 +26,13 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit to read the remaining output of an exited process.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
-static LEFTOVERS: Mutex<BTreeMap<usize, Leftover>> = Mutex::new(BTreeMap::new());
+static RESOURCES: Mutex<BTreeMap<usize, Resource>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 static SIGNALS: Once = Once::new();
 
+/// A resource to remove when a signal arrives.
 #[derive(Debug)]
-enum Leftover {
+enum Resource {
     Process(OwnedFd),
     Directory(PathBuf),
 }
@@ -58,7 +59,7 @@ impl Process {
         let mut child = netns.run(|| command.spawn())?;
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let pid = Pid::from_child(&child);
-        leftovers().insert(id, Leftover::Process(pidfd_open(pid, PidfdFlags::empty())?));
+        resources().insert(id, Resource::Process(pidfd_open(pid, PidfdFlags::empty())?));
         let output = Arc::new(Mutex::new(String::new()));
         if let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) {
             collect(stdout, &output);
@@ -72,13 +73,14 @@ impl Process {
         self.child.id()
     }
 
-    /// Returns the output since the start or since the last call of [`news`](Self::news).
+    /// Returns the output since the start, or since the last call of
+    /// [`take_output`](Self::take_output).
     pub fn output(&self) -> String {
         unpoisoned(&self.output).clone()
     }
 
     /// Returns the output since the last call, and removes it.
-    pub fn news(&self) -> String {
+    pub fn take_output(&self) -> String {
         mem::take(&mut *unpoisoned(&self.output))
     }
 
@@ -87,7 +89,7 @@ impl Process {
     /// # Errors
     ///
     /// If `waitpid` fails.
-    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         let status = self.child.try_wait()?;
         if status.is_some() {
             // Threads that still read output hold a reference to it.
@@ -108,13 +110,13 @@ impl Process {
         self.signal(Signal::TERM)?;
         let deadline = Instant::now() + EXIT_TIMEOUT;
         while Instant::now() < deadline {
-            if let Some(status) = self.ended()? {
+            if let Some(status) = self.try_wait()? {
                 return Ok(status);
             }
             thread::sleep(Duration::from_millis(5));
         }
-        let words = "did not exit after SIGTERM";
-        Err(io::Error::new(io::ErrorKind::TimedOut, words))
+        let message = "did not exit after SIGTERM";
+        Err(io::Error::new(io::ErrorKind::TimedOut, message))
     }
 
     /// Sends a signal.
@@ -123,8 +125,8 @@ impl Process {
     ///
     /// If the process has exited.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        match leftovers().get(&self.id) {
-            Some(Leftover::Process(process)) => Ok(pidfd_send_signal(process, signal)?),
+        match resources().get(&self.id) {
+            Some(Resource::Process(process)) => Ok(pidfd_send_signal(process, signal)?),
             _ => Err(io::ErrorKind::NotFound.into()),
         }
     }
@@ -134,7 +136,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        leftovers().remove(&self.id);
+        resources().remove(&self.id);
     }
 }
 
@@ -155,7 +157,7 @@ impl Directory {
         let id = next_id();
         let path = env::temp_dir().join(format!("vipline-{}-{id}", process::id()));
         fs::create_dir(&path)?;
-        keep_in_mind(id, Leftover::Directory(path.clone()))?;
+        register(id, Resource::Directory(path.clone()))?;
         Ok(Self { id, path })
     }
 
@@ -179,7 +181,7 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
-        leftovers().remove(&self.id);
+        resources().remove(&self.id);
     }
 }
 
@@ -187,10 +189,10 @@ fn next_id() -> usize {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-fn keep_in_mind(id: usize, leftover: Leftover) -> io::Result<()> {
+fn register(id: usize, resource: Resource) -> io::Result<()> {
     let mut watched = Ok(());
     SIGNALS.call_once(|| watched = remove_all_when_signaled());
-    leftovers().insert(id, leftover);
+    resources().insert(id, resource);
     watched
 }
 
@@ -207,20 +209,20 @@ fn remove_all_when_signaled() -> io::Result<()> {
 }
 
 fn remove_all() {
-    for (_, leftover) in mem::take(&mut *leftovers()) {
-        match leftover {
-            Leftover::Process(process) => {
+    for (_, resource) in mem::take(&mut *resources()) {
+        match resource {
+            Resource::Process(process) => {
                 let _ = pidfd_send_signal(process, Signal::KILL);
             }
-            Leftover::Directory(path) => {
+            Resource::Directory(path) => {
                 let _ = fs::remove_dir_all(path);
             }
         }
     }
 }
 
-fn leftovers() -> MutexGuard<'static, BTreeMap<usize, Leftover>> {
-    unpoisoned(&LEFTOVERS)
+fn resources() -> MutexGuard<'static, BTreeMap<usize, Resource>> {
+    unpoisoned(&RESOURCES)
 }
 
 /// Locks a mutex even after a panic of another thread, so that cleanup still works.
@@ -234,8 +236,8 @@ fn collect(mut pipe: impl Read + Send + 'static, output: &Arc<Mutex<String>>) {
     thread::spawn(move || {
         let mut buffer = [0; 4096];
         while let Ok(length @ 1..) = pipe.read(&mut buffer) {
-            let words = String::from_utf8_lossy(&buffer[..length]);
-            unpoisoned(&output).push_str(&words);
+            let text = String::from_utf8_lossy(&buffer[..length]);
+            unpoisoned(&output).push_str(&text);
         }
     });
 }
@@ -259,8 +261,8 @@ mod tests {
             assert!(Instant::now() < deadline, "{:?}", process.output());
             thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(process.news(), "hello\n");
-        assert_eq!((&*process.news(), &*process.output()), ("", ""));
+        assert_eq!(process.take_output(), "hello\n");
+        assert_eq!((&*process.take_output(), &*process.output()), ("", ""));
         let pid = process.pid();
         assert!(exists(pid));
         drop(process);
@@ -295,44 +297,44 @@ mod tests {
 
     #[test]
     fn a_signal_removes_processes_and_directories() {
-        let Some(folder) = env::var_os("LEFTOVERS_OF_A_CHILD") else {
+        let Some(folder) = env::var_os("TESTKIT_CHILD_FOLDER") else {
             return interrupt_a_child();
         };
         let netns = Netns::new().unwrap();
         let directory = Directory::new().unwrap();
         let process = Process::start(&netns, Command::new("sleep").arg("60")).unwrap();
-        let words = format!("{} {}", process.pid(), directory.path().display());
+        let line = format!("{} {}", process.pid(), directory.path().display());
         let draft = Path::new(&folder).join("draft");
-        fs::write(&draft, words).unwrap();
-        fs::rename(&draft, Path::new(&folder).join("words")).unwrap();
+        fs::write(&draft, line).unwrap();
+        fs::rename(&draft, Path::new(&folder).join("child")).unwrap();
         thread::sleep(EXIT_TIMEOUT);
     }
 
     /// Runs the test above in a separate process, and sends SIGINT to that process.
     fn interrupt_a_child() {
         let folder = Directory::new().unwrap();
-        let name = "leftovers::tests::a_signal_removes_processes_and_directories";
+        let name = "scoped::tests::a_signal_removes_processes_and_directories";
         let mut child = Command::new(env::current_exe().unwrap());
         child.args(["--exact", name]);
-        child.env("LEFTOVERS_OF_A_CHILD", folder.path());
+        child.env("TESTKIT_CHILD_FOLDER", folder.path());
         let mut child = Process::start(&Netns::new().unwrap(), &mut child).unwrap();
         let deadline = Instant::now() + EXIT_TIMEOUT;
-        let words = loop {
+        let line = loop {
             assert!(Instant::now() < deadline, "{}", child.output());
-            match fs::read_to_string(folder.path().join("words")) {
-                Ok(words) => break words,
+            match fs::read_to_string(folder.path().join("child")) {
+                Ok(line) => break line,
                 Err(_) => thread::sleep(Duration::from_millis(1)),
             }
         };
-        let (pid, path) = words.split_once(' ').unwrap();
+        let (pid, path) = line.split_once(' ').unwrap();
         let pid: u32 = pid.parse().unwrap();
         assert!(exists(pid) && Path::new(path).exists());
         child.signal(Signal::INT).unwrap();
-        while child.ended().unwrap().is_none() {
+        while child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "{}", child.output());
             thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(child.ended().unwrap().unwrap().code(), Some(130));
+        assert_eq!(child.try_wait().unwrap().unwrap().code(), Some(130));
         assert!(!Path::new(path).exists());
         while is_running(pid) {
             assert!(Instant::now() < deadline, "{pid} is still there");
