@@ -8,15 +8,12 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use vipline_netlink::message::{ACK, REQUEST, begin, end};
 use vipline_netlink::{Counters, Dump, Errno, Protocol, Socket};
 
 use crate::outcome::Outcome;
 use crate::wire::Request;
 use crate::{CpuStatistics, Error, Expectation, Filter, Flow, Key, Update, Usage};
 
-/// Number of messages in one datagram; all acknowledgments fit into the receive buffer.
-const BATCH_SIZE: usize = 128;
 /// Maximum number of attempts of a dump into memory.
 const ATTEMPTS: usize = 3;
 
@@ -142,12 +139,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// - [`Error::Refused`]: the kernel rejected some deletions; all other flows are
+    /// - [`Error::Rejected`]: the kernel rejected some deletions; all other flows are
     ///   deleted. A flow that does not exist is not an error.
     /// - Any other [`Error`]: it is unknown which flows are deleted.
     pub fn delete_all(&mut self, keys: impl IntoIterator<Item = Key>) -> Result<Deleted, Error> {
-        let changes = keys.into_iter();
-        let outcome = self.change_all("delete", changes, |key| *key, |key| Request::Delete(key))?;
+        let outcome = self.change_all("delete", keys, |key| *key, |key| Request::Delete(key))?;
         outcome.into_deleted()
     }
 
@@ -202,14 +198,13 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// - [`Error::Refused`]: the kernel rejected some updates; all others are applied.
+    /// - [`Error::Rejected`]: the kernel rejected some updates; all others are applied.
     /// - Any other [`Error`]: it is unknown which flows are updated.
     pub fn update_all(
         &mut self,
         keys: impl IntoIterator<Item = Key>,
         update: Update,
     ) -> Result<usize, Error> {
-        let keys = keys.into_iter();
         let outcome = self.change_all(
             "update",
             keys,
@@ -237,10 +232,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// - [`Error::Refused`]: the kernel rejected some flows; all others are created.
+    /// - [`Error::Rejected`]: the kernel rejected some flows; all others are created.
     /// - Any other [`Error`]: it is unknown which flows are created.
     pub fn create_all(&mut self, flows: impl IntoIterator<Item = Flow>) -> Result<usize, Error> {
-        let flows = flows.into_iter();
         let outcome = self.change_all("create", flows, Flow::key, |flow| Request::Create(flow))?;
         outcome.into_deleted().map(|created| created.deleted)
     }
@@ -252,7 +246,7 @@ impl Client {
     /// [`Error::Kernel`] if the kernel rejected the request; any other [`Error`] if the
     /// reply was lost or malformed.
     pub fn statistics(&mut self) -> Result<Vec<CpuStatistics>, Error> {
-        let (Dump::Complete(all) | Dump::Interrupted(all)) = self.list(
+        let dump = self.list(
             &Request::Statistics,
             ATTEMPTS,
             Vec::new,
@@ -261,7 +255,7 @@ impl Client {
                 Ok(())
             },
         )?;
-        Ok(all)
+        Ok(dump.into_inner())
     }
 
     /// Returns the number of entries in the conntrack table and its maximum size.
@@ -359,57 +353,29 @@ impl Client {
         }
     }
 
-    /// Sends one request per change, in datagrams of [`BATCH_SIZE`] messages.
+    /// Sends one request per change, 128 per system call.
     fn change_all<T>(
         &mut self,
         operation: &'static str,
-        changes: impl Iterator<Item = T>,
+        changes: impl IntoIterator<Item = T>,
         key: impl Fn(&T) -> Key,
         request: impl Fn(&T) -> Request<'_>,
     ) -> Result<Outcome, Error> {
-        let mut changes = changes.peekable();
         let mut outcome = Outcome::new(operation);
-        let mut batch = Vec::with_capacity(BATCH_SIZE);
-        while let Some(change) = changes.next() {
-            batch.push(change);
-            if batch.len() < BATCH_SIZE && changes.peek().is_some() {
-                continue;
-            }
-            self.send(&batch, &key, &request, &mut outcome)?;
-            batch.clear();
-        }
+        let done = self.socket.request_many(
+            changes,
+            |change, payload| {
+                let request = request(change);
+                request.encode(payload);
+                (request.ty(), request.flags())
+            },
+            |rejected| {
+                outcome.add(rejected.map(|change| key(&change)));
+                Ok::<(), Error>(())
+            },
+        )?;
+        outcome.done = done;
         Ok(outcome)
-    }
-
-    /// Sends the requests of changes in one datagram, and records their results.
-    fn send<T>(
-        &mut self,
-        changes: &[T],
-        key: &impl Fn(&T) -> Key,
-        request: &impl Fn(&T) -> Request<'_>,
-        outcome: &mut Outcome,
-    ) -> Result<(), Error> {
-        let first = self.socket.sequence();
-        self.payload.clear();
-        let mut seq = first;
-        for (place, change) in changes.iter().enumerate() {
-            let last = if place + 1 == changes.len() { ACK } else { 0 };
-            let request = request(change);
-            let flags = REQUEST | request.flags() | last;
-            let start = begin(&mut self.payload, request.ty(), flags, seq);
-            request.encode(&mut self.payload);
-            end(&mut self.payload, start);
-            seq = seq.wrapping_add(1);
-        }
-        let errors = self.socket.request_many(&self.payload)?;
-        outcome.done += changes.len() - errors.len().min(changes.len());
-        for error in errors {
-            let place = usize::try_from(error.seq.wrapping_sub(first)).unwrap_or(usize::MAX);
-            if let Some(change) = changes.get(place) {
-                outcome.add_error(error.errno, || key(change));
-            }
-        }
-        Ok(())
     }
 
     /// Sends a request, and calls `each` for the payload of every reply.

@@ -3,7 +3,7 @@
 use std::{fmt, io};
 
 use thiserror::Error;
-use vipline_netlink::{DecodeError, Errno};
+use vipline_netlink::{DecodeError, Errno, Rejected, RejectedList, RejectedRequest};
 
 use crate::Key;
 
@@ -41,14 +41,14 @@ pub enum Error {
     #[error("receive buffer overrun: replies were lost")]
     Overrun,
     /// The kernel rejected some of several changes; all others were applied.
-    #[error("{}", RefusedList { operation, first, count: *count })]
-    Refused {
+    #[error("{operation} {}", RejectedList::new(first).with_count(*count))]
+    Rejected {
         /// Rejected operation, such as `delete`.
         operation: &'static str,
         /// Number of rejected changes, at least 1.
         count: usize,
         /// First rejected changes, at most [`Error::MAX_REPORTED_ERRORS`].
-        first: Vec<Refused>,
+        first: Vec<RejectedFlow>,
         /// Number of applied changes.
         done: usize,
     },
@@ -64,7 +64,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Maximum number of rejected changes in [`Error::Refused`]; further ones are
+    /// Maximum number of rejected changes in [`Error::Rejected`]; further ones are
     /// counted.
     pub const MAX_REPORTED_ERRORS: usize = 8;
 
@@ -96,7 +96,7 @@ impl Error {
             Self::Denied => Some(Errno::PERM),
             Self::Io { source, .. } => source.raw_os_error().map(Errno),
             Self::Kernel { errno, .. } => Some(*errno),
-            Self::Refused { first, .. } => first.first().map(|one| one.errno),
+            Self::Rejected { first, .. } => first.first().map(|one| one.errno),
             _ => None,
         }
     }
@@ -104,7 +104,7 @@ impl Error {
     fn is_only(&self, errno: Errno) -> bool {
         match self {
             Self::Kernel { errno: one, .. } => *one == errno,
-            Self::Refused { first, .. } => first.iter().all(|one| one.errno == errno),
+            Self::Rejected { first, .. } => first.iter().all(|one| one.errno == errno),
             _ => false,
         }
     }
@@ -148,51 +148,11 @@ impl From<vipline_netlink::Error> for Error {
     }
 }
 
-/// A rejected change of a flow.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct Refused {
-    /// Key of the flow.
-    pub key: Key,
-    /// Error number.
-    pub errno: Errno,
-}
+/// The key of a flow whose change was rejected.
+pub type RejectedFlow = Rejected<Key>;
 
-impl Refused {
-    pub(crate) fn new(key: Key, errno: Errno) -> Self {
-        Self { key, errno }
-    }
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.key, self.errno)
-    }
-}
-
-/// Displays several rejected changes.
-struct RefusedList<'a> {
-    operation: &'a str,
-    first: &'a [Refused],
-    count: usize,
-}
-
-impl RefusedList<'_> {
-    /// Maximum number of changes to display; further ones are counted.
-    const SHOWN: usize = 3;
-}
-
-impl fmt::Display for RefusedList<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.operation)?;
-        let shown = self.first.iter().take(Self::SHOWN);
-        for (place, one) in shown.clone().enumerate() {
-            let start = if place > 0 { "; " } else { " " };
-            write!(f, "{start}{one}")?;
-        }
-        match self.count.saturating_sub(shown.len()) {
-            0 => Ok(()),
-            more => write!(f, "; and {more} more"),
-        }
+impl RejectedRequest for Key {
+    fn fmt_rejected(rejected: &RejectedFlow, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", rejected.request, rejected.reason())
     }
 }

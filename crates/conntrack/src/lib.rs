@@ -74,7 +74,7 @@ mod error;
 mod outcome;
 
 pub use client::{Client, Deleted, Flushed};
-pub use error::{Error, Refused};
+pub use error::{Error, RejectedFlow};
 pub use event::{Event, Groups};
 pub use expectation::Expectation;
 pub use filter::{Filter, TupleFilter};

@@ -3,8 +3,7 @@
 use vipline_netlink::Errno;
 
 use crate::client::Deleted;
-use crate::error::Refused;
-use crate::{Error, Key};
+use crate::{Error, RejectedFlow};
 
 /// Results of several changes.
 #[derive(Debug)]
@@ -13,8 +12,8 @@ pub(crate) struct Outcome {
     /// Number of applied changes.
     pub(crate) done: usize,
     missing: usize,
-    refused: usize,
-    first: Vec<Refused>,
+    rejected: usize,
+    first: Vec<RejectedFlow>,
 }
 
 impl Outcome {
@@ -23,30 +22,30 @@ impl Outcome {
             operation,
             done: 0,
             missing: 0,
-            refused: 0,
+            rejected: 0,
             first: Vec::new(),
         }
     }
 
-    /// Records an error. `ENOENT` counts as missing, except for creations.
-    pub(crate) fn add_error(&mut self, errno: Errno, key: impl FnOnce() -> Key) {
-        if errno == Errno::NOENT && self.operation != "create" {
+    /// Records a rejected change. `ENOENT` counts as missing, except for creations.
+    pub(crate) fn add(&mut self, rejected: RejectedFlow) {
+        if rejected.errno == Errno::NOENT && self.operation != "create" {
             self.missing += 1;
             return;
         }
-        self.refused += 1;
+        self.rejected += 1;
         if self.first.len() < Error::MAX_REPORTED_ERRORS {
-            self.first.push(Refused::new(key(), errno));
+            self.first.push(rejected);
         }
     }
 
     pub(crate) fn into_deleted(self) -> Result<Deleted, Error> {
-        match self.refused {
+        match self.rejected {
             0 => Ok(Deleted {
                 deleted: self.done,
                 missing: self.missing,
             }),
-            count => Err(Error::Refused {
+            count => Err(Error::Rejected {
                 operation: self.operation,
                 count,
                 first: self.first,

@@ -25,7 +25,7 @@ use vipline_conntrack::{
     SctpState, State, Status, Tcp, TcpState, Tuple, TupleFilter, Update,
 };
 
-use lab::{Lab, complete, keys, mixed, refused, texts, udp};
+use lab::{Lab, complete, keys, mixed, rejected, texts, udp};
 
 /// Arguments with which `conntrack` creates flows: of each protocol, with and without
 /// replies, marked, translated and in zones.
@@ -257,12 +257,12 @@ fn an_invalid_key_is_rejected_and_all_other_flows_are_deleted() {
     // The kernel rejects UDP flows without ports.
     let mut without = udp(1).key();
     without.original.layer4 = Layer4::None;
-    let (count, first) = refused(lab.client.delete_all([udp(1).key(), without, udp(3).key()]));
-    assert_eq!((count, first[0].key), (1, without));
+    let (count, first) = rejected(lab.client.delete_all([udp(1).key(), without, udp(3).key()]));
+    assert_eq!((count, first[0].request), (1, without));
     assert_eq!(lab.only().original, udp(2).original);
     let change = Update::new().mark(7, u32::MAX);
     let updated = lab.client.update_all([without, udp(2).key()], change);
-    assert_eq!(refused(updated).0, 1);
+    assert_eq!(rejected(updated).0, 1);
     assert_eq!(lab.only().mark, Some(7));
 }
 
@@ -305,8 +305,8 @@ fn an_update_of_a_fixed_timeout_is_not_reported_as_a_missing_capability() {
     assert!(error.to_string().starts_with(text), "{error}");
     assert!(matches!(error, Error::Kernel { .. }), "{error}");
     let all = [fixed.key(), udp(2).key()];
-    let (count, first) = refused(lab.client.update_all(all, change));
-    assert_eq!((count, first[0].key), (1, fixed.key()));
+    let (count, first) = rejected(lab.client.update_all(all, change));
+    assert_eq!((count, first[0].request), (1, fixed.key()));
     let other = lab.client.flow(&udp(2).key()).unwrap().unwrap();
     assert!(other.timeout.unwrap() > 4000);
 }
@@ -319,16 +319,16 @@ fn rejected_changes_are_counted_and_the_first_ones_listed() {
     assert!(text.starts_with("create udp src=10.0.0.1 "), "{text}");
     assert!(text.ends_with("; and 97 more"), "{text}");
     assert!(again.as_ref().unwrap_err().is_already_exists(), "{text}");
-    let (count, first) = refused(again);
+    let (count, first) = rejected(again);
     assert_eq!((count, first.len()), (100, Error::MAX_REPORTED_ERRORS));
-    assert_eq!(first[0].key, udp(100).key());
+    assert_eq!(first[0].request, udp(100).key());
     assert_eq!(lab.all().len(), 300);
     // The kernel rejects a creation without a timeout.
     let mut without = udp(1000);
     without.timeout = None;
-    let (count, first) = refused(lab.client.create_all([without.clone(), udp(1001)]));
+    let (count, first) = rejected(lab.client.create_all([without.clone(), udp(1001)]));
     assert_eq!((count, first.len()), (1, 1));
-    assert_eq!(first[0].key, without.key());
+    assert_eq!(first[0].request, without.key());
     assert_eq!(lab.all().len(), 301);
 }
 
@@ -407,7 +407,7 @@ fn filters_select_the_right_flows_of_a_large_table_and_many_rejections_are_one_e
     let mut lab = Lab::new();
     let all = || (0..MANY).map(one_of);
     assert_eq!(lab.client.create_all(all()).unwrap(), 100_000);
-    let (count, first) = refused(lab.client.create_all(all()));
+    let (count, first) = rejected(lab.client.create_all(all()));
     assert_eq!((count, first.len()), (100_000, Error::MAX_REPORTED_ERRORS));
 
     let listed = lab.printed("");

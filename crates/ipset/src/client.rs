@@ -8,7 +8,7 @@
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use vipline_netlink::{Counters, Dump, Errno, KernelError, Protocol, Socket};
+use vipline_netlink::{Counters, Errno, KernelError, Protocol, Socket};
 
 use crate::wire::{self, DumpDecoder, Request};
 use crate::{
@@ -371,15 +371,11 @@ impl Client {
             DumpDecoder::new,
             |decoder, message| Ok(decoder.push(message.payload)?),
         );
-        match dump {
-            Ok(Dump::Complete(decoder)) => Ok(decoder.finish()),
-            Ok(Dump::Interrupted(_)) => Err(Error::Interrupted { attempts: ATTEMPTS }),
-            Err(error) => Err(query_error(
-                operation,
-                name.map_or("all sets", Name::as_str),
-                error,
-            )),
-        }
+        let object = name.map_or("all sets", Name::as_str);
+        let dump = dump.map_err(|error| query_error(operation, object, error))?;
+        dump.complete()
+            .map(DumpDecoder::finish)
+            .ok_or(Error::Interrupted { attempts: ATTEMPTS })
     }
 
     fn request(

@@ -8,18 +8,15 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use vipline_netlink::message::{ACK, Message, REQUEST, begin, end};
-use vipline_netlink::{Counters, DecodeError, Dump, Errno, Protocol, Socket};
+use vipline_netlink::message::Message;
+use vipline_netlink::{Counters, DecodeError, Errno, Protocol, Socket};
 
 use crate::destination::Destination;
-use crate::error::RejectedCommand;
 use crate::stats::Stats;
 use crate::sync_daemon::{Role, SyncDaemon};
 use crate::wire::{self, Answer, Info, Request, Timeouts};
-use crate::{Command, Commands, Error, Family, ServiceKey, Table, VirtualServer};
+use crate::{Commands, Error, Family, ServiceKey, Table, VirtualServer};
 
-/// Number of commands per send; the receive buffer has room for all replies.
-const AT_ONCE: usize = 128;
 /// Number of attempts to complete a dump.
 const ATTEMPTS: usize = 3;
 
@@ -88,10 +85,21 @@ impl Client {
     ///   applied.
     /// - Any other [`Error`]: it is unknown which commands are applied.
     pub fn commit(&mut self, commands: &Commands) -> Result<(), Error> {
-        let mut rejected = Vec::new();
-        for commands in commands.as_slice().chunks(AT_ONCE) {
-            self.send(commands, &mut rejected)?;
-        }
+        let (family, mut rejected) = (self.family, Vec::new());
+        self.socket.request_many(
+            commands.as_slice(),
+            |command, payload| {
+                command.encode(payload);
+                (family, 0)
+            },
+            |one| match one.errno {
+                Errno::PERM => Err(Error::Denied),
+                _ => {
+                    rejected.push(one.map(|command| *command));
+                    Ok(())
+                }
+            },
+        )?;
         match rejected.is_empty() {
             true => Ok(()),
             false => Err(Error::Rejected { rejected }),
@@ -270,35 +278,6 @@ impl Client {
         self.socket.counters()
     }
 
-    /// Sends commands in one send and collects the rejected ones.
-    fn send(
-        &mut self,
-        commands: &[Command],
-        rejected: &mut Vec<RejectedCommand>,
-    ) -> Result<(), Error> {
-        let first = self.socket.sequence();
-        self.payload.clear();
-        let mut seq = first;
-        for (place, command) in commands.iter().enumerate() {
-            let last = place + 1 == commands.len();
-            let flags = if last { REQUEST | ACK } else { REQUEST };
-            let start = begin(&mut self.payload, self.family, flags, seq);
-            command.encode(&mut self.payload);
-            end(&mut self.payload, start);
-            seq = seq.wrapping_add(1);
-        }
-        for rejection in self.socket.request_many(&self.payload)? {
-            if rejection.errno == Errno::PERM {
-                return Err(Error::Denied);
-            }
-            let place = usize::try_from(rejection.seq.wrapping_sub(first)).unwrap_or(usize::MAX);
-            if let Some(command) = commands.get(place) {
-                rejected.push(RejectedCommand::new(*command, rejection.errno));
-            }
-        }
-        Ok(())
-    }
-
     /// Sends a request and calls `each` for every reply.
     fn request(
         &mut self,
@@ -341,8 +320,7 @@ impl Client {
             )
             .map_err(|error| Error::from_netlink(operation, object, error))?;
         // Current kernels never set `NLM_F_DUMP_INTR` in dumps of IPVS.
-        let (Dump::Complete(all) | Dump::Interrupted(all)) = dump;
-        Ok(all)
+        Ok(dump.into_inner())
     }
 }
 

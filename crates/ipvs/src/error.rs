@@ -3,7 +3,7 @@
 use std::{fmt, io};
 
 use thiserror::Error;
-use vipline_netlink::{DecodeError, Errno};
+use vipline_netlink::{DecodeError, Errno, Rejected, RejectedList, RejectedRequest};
 
 use crate::Command;
 
@@ -40,7 +40,7 @@ pub enum Error {
     #[error("the receive buffer was full and replies were lost: the state of IPVS is unknown")]
     Overrun,
     /// The kernel rejected commands and applied all others.
-    #[error("{}", List(rejected))]
+    #[error("{}", RejectedList::new(rejected))]
     Rejected {
         /// The rejected commands in their order; never empty.
         rejected: Vec<RejectedCommand>,
@@ -64,7 +64,7 @@ impl Error {
     /// and `ENOENT` for a real server.
     pub fn is_not_found(&self) -> bool {
         let is_absent = |errno| matches!(errno, Errno::SRCH | Errno::NOENT);
-        self.all(|rejected| is_absent(rejected.errno) && !rejected.is_scheduler_missing())
+        self.all(|command, errno| is_absent(errno) && !command.is_scheduler_missing(errno))
             || matches!(self, Self::Kernel { errno, .. } if is_absent(*errno))
     }
 
@@ -89,7 +89,7 @@ impl Error {
     /// Returns whether all rejected commands failed because the kernel lacks the
     /// scheduler or persistence engine.
     pub fn is_scheduler_missing(&self) -> bool {
-        self.all(RejectedCommand::is_scheduler_missing)
+        self.all(Command::is_scheduler_missing)
     }
 
     /// Returns the error number. For several rejected commands, returns that of the
@@ -108,14 +108,17 @@ impl Error {
     /// Returns whether all rejected commands, or the rejected request, have this
     /// error number.
     fn is_only(&self, errno: Errno) -> bool {
-        self.all(|rejected| rejected.errno == errno)
+        self.all(|_, one| one == errno)
             || matches!(self, Self::Kernel { errno: one, .. } if *one == errno)
     }
 
     /// Returns whether the error is a rejection and all rejected commands meet a
     /// condition.
-    fn all(&self, is: impl Fn(&RejectedCommand) -> bool) -> bool {
-        matches!(self, Self::Rejected { rejected } if rejected.iter().all(is))
+    fn all(&self, is: impl Fn(&Command, Errno) -> bool) -> bool {
+        match self {
+            Self::Rejected { rejected } => rejected.iter().all(|one| is(&one.request, one.errno)),
+            _ => false,
+        }
     }
 
     /// Adds the operation and its object to a netlink error.
@@ -161,66 +164,30 @@ impl From<vipline_netlink::Error> for Error {
 }
 
 /// A rejected command.
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct RejectedCommand {
-    /// The command.
-    pub command: Command,
-    /// Error number.
-    pub errno: Errno,
-}
+pub type RejectedCommand = Rejected<Command>;
 
-impl RejectedCommand {
-    /// Creates a rejected command.
-    pub fn new(command: Command, errno: Errno) -> Self {
-        Self { command, errno }
-    }
-
-    /// Returns whether the kernel lacks the scheduler or persistence engine of a
-    /// virtual server.
-    pub fn is_scheduler_missing(&self) -> bool {
-        let is_server = matches!(self.command, Command::Add(_) | Command::Edit(_));
-        is_server && self.errno == Errno::NOENT
+impl Command {
+    /// Returns whether the kernel lacks the scheduler or persistence engine of a virtual
+    /// server, for a command that the kernel rejected with `errno`.
+    pub fn is_scheduler_missing(&self, errno: Errno) -> bool {
+        matches!(self, Self::Add(_) | Self::Edit(_)) && errno == Errno::NOENT
     }
 }
 
-impl fmt::Display for RejectedCommand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { command, errno } = self;
+impl RejectedRequest for Command {
+    fn fmt_rejected(rejected: &RejectedCommand, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (command, errno) = (&rejected.request, rejected.errno);
         write!(f, "ipvsadm {command}: ")?;
         match command {
-            Command::Add(server) | Command::Edit(server) if self.is_scheduler_missing() => {
+            Self::Add(server) | Self::Edit(server) if command.is_scheduler_missing(errno) => {
                 write!(f, "load the module ip_vs_{}", server.scheduler)?;
                 match server.persistence_engine {
                     None => Ok(()),
                     Some(engine) => write!(f, " or ip_vs_pe_{}", engine.as_str()),
                 }
             }
-            _ if *errno == Errno::SRCH => f.write_str("no such service"),
-            _ => write!(f, "{errno}"),
-        }
-    }
-}
-
-/// A list of rejected commands.
-struct List<'a>(&'a [RejectedCommand]);
-
-impl List<'_> {
-    /// Maximum number of printed commands.
-    const SHOWN: usize = 3;
-}
-
-impl fmt::Display for List<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, one) in self.0.iter().take(Self::SHOWN).enumerate() {
-            if place > 0 {
-                f.write_str("; ")?;
-            }
-            write!(f, "{one}")?;
-        }
-        match self.0.len().saturating_sub(Self::SHOWN) {
-            0 => Ok(()),
-            more => write!(f, "; and {more} more"),
+            _ if errno == Errno::SRCH => f.write_str("no such service"),
+            _ => write!(f, "{}", rejected.reason()),
         }
     }
 }

@@ -4,6 +4,8 @@ use std::{fmt, io};
 
 use thiserror::Error;
 
+use crate::rejected::Reason;
+
 /// An error of a netlink socket.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -58,6 +60,20 @@ impl Error {
             _ => None,
         }
     }
+
+    /// Returns the error number of a failed system call if the kernel lacks the netlink
+    /// protocol (`EPROTONOSUPPORT`, `EAFNOSUPPORT`).
+    ///
+    /// [`Socket::open`](crate::Socket::open) fails in this way on a kernel without
+    /// nfnetlink.
+    pub fn missing_protocol(&self) -> Option<Errno> {
+        match self {
+            Self::Io { .. } => self
+                .errno()
+                .filter(|errno| matches!(*errno, Errno::PROTONOSUPPORT | Errno::AFNOSUPPORT)),
+            _ => None,
+        }
+    }
 }
 
 /// The error that the kernel returned for one message (`NLMSG_ERROR`).
@@ -81,11 +97,8 @@ pub struct KernelError {
 
 impl fmt::Display for KernelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.errno)?;
-        match &self.message {
-            Some(message) => write!(f, " ({message})"),
-            None => Ok(()),
-        }
+        let (errno, message) = (self.errno, self.message.as_deref());
+        Reason { errno, message }.fmt(f)
     }
 }
 
@@ -179,6 +192,21 @@ mod tests {
         assert_eq!(Errno::NOENT.to_string(), "no such file or directory");
         assert_eq!(Errno::EXIST.to_string(), "file exists");
         assert_eq!(Errno(4097).to_string(), "unknown error 4097");
+    }
+
+    #[test]
+    fn only_a_failed_system_call_reports_a_missing_protocol() {
+        let failed = |errno: Errno| Error::Io {
+            operation: "open a netlink socket",
+            source: io::Error::from_raw_os_error(errno.0),
+        };
+        for errno in [Errno::PROTONOSUPPORT, Errno::AFNOSUPPORT] {
+            assert_eq!(failed(errno).missing_protocol(), Some(errno));
+            let rejected = KernelError::new(1, errno, crate::message::Ack::default());
+            assert_eq!(Error::from(rejected).missing_protocol(), None);
+        }
+        assert_eq!(failed(Errno::PERM).missing_protocol(), None);
+        assert_eq!(Error::Timeout.missing_protocol(), None);
     }
 
     #[test]

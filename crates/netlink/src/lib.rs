@@ -11,6 +11,9 @@
 //!   The socket checks sequence numbers and port IDs of replies, detects interrupted
 //!   dumps, and sends a batch of any length by one system call.
 //! - [`Outcome`] and [`Dump`]: results of batches and dumps.
+//! - [`Rejected`]: a rejected request with its error number and the message of the
+//!   extended ACK. [`RejectedList`] displays several.
+//! - [`Family`]: IPv4 or IPv6.
 //! - [`generic`]: generic netlink families.
 //! - [`Listener`]: a non-blocking socket that receives notifications of multicast
 //!   groups, optionally without those that the program itself caused.
@@ -55,11 +58,19 @@ pub mod message;
 
 mod protocol;
 
+mod family;
+
+mod dump;
+
 mod outcome;
+
+mod rejected;
 
 mod counters;
 
 mod socket;
+
+mod requests;
 
 pub mod generic;
 
@@ -68,8 +79,11 @@ mod listener;
 mod error;
 
 pub use counters::Counters;
+pub use dump::Dump;
 pub use error::{DecodeError, Errno, Error, KernelError};
+pub use family::Family;
 pub use listener::{Event, Listener};
-pub use outcome::{Dump, Outcome};
+pub use outcome::Outcome;
 pub use protocol::Protocol;
+pub use rejected::{Rejected, RejectedList, RejectedRequest};
 pub use socket::Socket;

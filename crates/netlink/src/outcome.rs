@@ -1,17 +1,6 @@
-//! Results of dumps and batches.
+//! Results of batches.
 
 use crate::{DecodeError, Errno, Error, KernelError, message};
-
-/// Result of a dump.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[must_use = "an interrupted dump may lack objects or contain duplicates"]
-pub enum Dump<T> {
-    /// The dump is a consistent snapshot.
-    Complete(T),
-    /// Every attempt was interrupted by changes (`NLM_F_DUMP_INTR`); this is the
-    /// result of the last one.
-    Interrupted(T),
-}
 
 /// Result of sending an atomic batch.
 #[derive(Debug)]

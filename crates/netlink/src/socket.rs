@@ -171,17 +171,15 @@ impl Socket {
         mut start: impl FnMut() -> T,
         mut each: impl FnMut(&mut T, Message<'_>) -> Result<(), E>,
     ) -> Result<Dump<T>, E> {
-        let mut attempt = 1;
-        loop {
+        Dump::repeat(attempts, || {
             let mut value = start();
             let is_interrupted =
                 self.exchange(ty, DUMP, payload, |message| each(&mut value, message))?;
-            match is_interrupted {
-                false => return Ok(Dump::Complete(value)),
-                true if attempt >= attempts => return Ok(Dump::Interrupted(value)),
-                true => attempt += 1,
-            }
-        }
+            Ok(match is_interrupted {
+                false => Dump::Complete(value),
+                true => Dump::Interrupted(value),
+            })
+        })
     }
 
     /// Sends an atomic batch in one datagram of any length, and reads the
@@ -227,21 +225,9 @@ impl Socket {
     /// Sends independent messages in one datagram, and returns the errors of the
     /// rejected ones.
     ///
-    /// All other messages are applied.
     /// Sequence numbers must start at [`sequence`](Self::sequence), and only the last
     /// message should have `NLM_F_ACK`.
-    /// The caller should send at most 250 messages, as more errors may overrun the
-    /// receive buffer.
-    ///
-    /// # Errors
-    ///
-    /// - [`Error::BatchTooLarge`]: nothing was sent.
-    /// - [`Error::Overrun`], [`Error::Timeout`], [`Error::Truncated`]: acknowledgments
-    ///   are missing, or more than 1,024 messages were rejected. Messages may have been
-    ///   applied.
-    /// - [`Error::Decode`], [`Error::Io`]: the messages were not sent, or a reply could
-    ///   not be read. Messages may have been applied.
-    pub fn request_many(&mut self, messages: &[u8]) -> Result<Vec<KernelError>, Error> {
+    pub(crate) fn send_independent(&mut self, messages: &[u8]) -> Result<Vec<KernelError>, Error> {
         let mut acks = AckCollector::of_messages(SeqRange::of(messages)?);
         let failure = self.send_and_collect(messages, send_once, &mut acks)?;
         acks.into_errors(failure)

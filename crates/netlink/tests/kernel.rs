@@ -6,11 +6,13 @@ use std::os::fd::AsFd;
 use rustix::net::{SendFlags, send, sockopt};
 use testkit::netns::Netns;
 use vipline_netlink::attr::{Attrs, put, put_str};
-use vipline_netlink::message::{ACK, CREATE, DUMP, REQUEST, begin, end};
+use vipline_netlink::message::{ACK, Ack, CREATE, DUMP, REQUEST, begin, end};
 use vipline_netlink::{Dump, Errno, Error, KernelError, Outcome, Protocol, Socket};
 
 const RTM_GETLINK: u16 = 18;
 const RTM_DELLINK: u16 = 17;
+/// `RTM_NEWLINK`.
+const NEW_LINK: u16 = 16;
 const IFLA_IFNAME: u16 = 3;
 /// `struct ifinfomsg`, all zero.
 const ANY_LINK: [u8; 16] = [0; 16];
@@ -257,24 +259,71 @@ fn a_generic_family_is_resolved_by_its_name() {
 
 #[test]
 fn independent_messages_after_a_rejected_one_are_applied() {
-    /// `RTM_NEWLINK` with a `struct ifinfomsg`.
-    const NEW_LINK: u16 = 16;
     let mut socket = open(Protocol::Route);
     let first = socket.sequence();
-    let mut messages = Vec::new();
-    for place in 0..4 {
-        let flags = if place == 3 { ACK } else { 0 };
-        let start = begin(&mut messages, NEW_LINK, REQUEST | flags, first + place);
-        // The loopback device, or a device that does not exist.
-        let index: i32 = if place == 1 { 1 } else { 999 };
-        messages.extend_from_slice(&[0; 4]);
-        messages.extend_from_slice(&index.to_ne_bytes());
-        messages.extend_from_slice(&[0; 8]);
-        end(&mut messages, start);
-    }
-    let errors = socket.request_many(&messages).unwrap();
-    let seqs: Vec<u32> = errors.iter().map(|error| error.seq - first).collect();
-    assert_eq!(seqs, [0, 2, 3]);
+    let mut rejected = Vec::new();
+    let accepted = socket.request_many(
+        // A device that does not exist, or the loopback device.
+        [999, 1, 998, 997],
+        |index: &i32, payload| {
+            put_ifinfomsg(payload, *index);
+            (NEW_LINK, 0)
+        },
+        |one| {
+            rejected.push((one.request, one.errno));
+            Ok::<(), Error>(())
+        },
+    );
+    let missing = [999, 998, 997].map(|index| (index, Errno::NODEV));
+    assert_eq!((accepted.unwrap(), &rejected[..]), (1, &missing[..]));
     assert_eq!(socket.sequence(), first + 4);
     assert_eq!(socket.counters().sends, 1);
+}
+
+/// Appends a `struct ifinfomsg` with the index of a device.
+fn put_ifinfomsg(out: &mut Vec<u8>, index: i32) {
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&index.to_ne_bytes());
+    out.extend_from_slice(&[0; 8]);
+}
+
+#[test]
+fn three_hundred_independent_requests_are_three_sends() {
+    let mut socket = open(Protocol::Route);
+    let encode = |index: &i32, payload: &mut Vec<u8>| {
+        put_ifinfomsg(payload, *index);
+        (NEW_LINK, 0)
+    };
+    let mut rejected = 0;
+    let accepted = socket.request_many(std::iter::repeat_n(1, 300), encode, |_| {
+        rejected += 1;
+        Ok::<(), Error>(())
+    });
+    assert_eq!((accepted.unwrap(), rejected), (300, 0));
+    let counters = socket.counters();
+    assert_eq!((counters.sends, counters.messages), (3, 300));
+    let nothing = socket.request_many([], encode, |_| Ok::<(), Error>(()));
+    assert_eq!((nothing.unwrap(), socket.counters().sends), (0, 3));
+}
+
+#[test]
+fn an_error_of_the_caller_ends_the_requests_after_one_datagram() {
+    let mut socket = open(Protocol::Route);
+    let ended = socket.request_many(
+        [999; 300],
+        |index, payload| {
+            put_ifinfomsg(payload, *index);
+            (NEW_LINK, 0)
+        },
+        |one| {
+            Err(Error::Kernel(KernelError::new(
+                0,
+                one.errno,
+                Ack::default(),
+            )))
+        },
+    );
+    assert_eq!(ended.unwrap_err().errno(), Some(Errno::NODEV));
+    assert_eq!(socket.counters().messages, 128);
+    assert!(links(&mut socket).contains(&"lo".to_owned()));
 }

@@ -9,14 +9,14 @@ use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use vipline_netlink::message::Message;
-use vipline_netlink::{Counters, Dump, Errno, KernelError, Outcome, Protocol, Socket};
+use vipline_netlink::{Counters, Dump, Errno, KernelError, Outcome, Protocol, Rejected, Socket};
 
 #[cfg(feature = "nftnl")]
 use crate::nftnl;
 use crate::wire::{self, Query};
 use crate::{
-    Action, Assembler, Batch, Element, Error, Family, Operation, RejectedOperation, Ruleset, Set,
-    Subject, TableId, Transaction,
+    Action, Assembler, Batch, Element, Error, Family, Operation, Ruleset, Set, Subject, TableId,
+    Transaction,
 };
 
 /// Maximum number of attempts to get a consistent dump.
@@ -107,21 +107,9 @@ impl Client {
     /// [`Error::Interrupted`]: the ruleset changed during every attempt.
     /// [`Error::Denied`], [`Error::Kernel`] and others: a request failed.
     pub fn dump(&mut self, tables: &[TableId]) -> Result<Ruleset, Error> {
-        for _ in 0..ATTEMPTS {
-            let before = self.generation()?;
-            match self.try_dump(tables) {
-                Ok(Some(ruleset))
-                    if self.generation()? == before && has_no_duplicates(&ruleset) =>
-                {
-                    return Ok(ruleset);
-                }
-                Ok(_) => {}
-                // An object was deleted during the dump.
-                Err(error) if error.is_not_found() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(Error::Interrupted { attempts: ATTEMPTS })
+        Dump::repeat(ATTEMPTS, || self.try_dump(tables))?
+            .complete()
+            .ok_or(Error::Interrupted { attempts: ATTEMPTS })
     }
 
     /// Dumps the elements of a set. `set` must match the set in the kernel.
@@ -132,16 +120,19 @@ impl Client {
     /// [`Error::Interrupted`]: the ruleset changed during every attempt.
     /// [`Error::Denied`], [`Error::Kernel`] and others: a request failed.
     pub fn elements(&mut self, set: &Set) -> Result<Vec<Element>, Error> {
-        for _ in 0..ATTEMPTS {
+        let dump = Dump::repeat(ATTEMPTS, || {
             let mut assembler = Assembler::for_set(set);
-            if self.dump_query(Query::Elements(set), &mut assembler)? {
-                let ruleset = assembler.finish();
-                if has_no_duplicates(&ruleset) {
-                    return Ok(ruleset.into_elements().collect());
-                }
-            }
-        }
-        Err(Error::Interrupted { attempts: ATTEMPTS })
+            let is_complete = self.dump_query(Query::Elements(set), &mut assembler)?;
+            let ruleset = assembler.finish();
+            Ok::<_, Error>(match is_complete && has_no_duplicates(&ruleset) {
+                true => Dump::Complete(ruleset),
+                false => Dump::Interrupted(ruleset),
+            })
+        })?;
+        let ruleset = dump.complete();
+        ruleset
+            .map(|ruleset| ruleset.into_elements().collect())
+            .ok_or(Error::Interrupted { attempts: ATTEMPTS })
     }
 
     /// Applies a transaction atomically, with a single system call.
@@ -217,8 +208,27 @@ impl Client {
         self.socket.counters()
     }
 
-    /// Dumps tables. Returns `None` if the kernel reports an interrupted dump.
-    fn try_dump(&mut self, tables: &[TableId]) -> Result<Option<Ruleset>, Error> {
+    /// Dumps tables once, and detects changes of the ruleset meanwhile.
+    fn try_dump(&mut self, tables: &[TableId]) -> Result<Dump<Ruleset>, Error> {
+        let before = self.generation()?;
+        match self.dump_parts(tables) {
+            Ok(Some(ruleset)) => {
+                let is_current = self.generation()? == before;
+                Ok(match is_current && has_no_duplicates(&ruleset) {
+                    true => Dump::Complete(ruleset),
+                    false => Dump::Interrupted(ruleset),
+                })
+            }
+            Ok(None) => Ok(Dump::Interrupted(Ruleset::default())),
+            // An object was deleted during the dump.
+            Err(error) if error.is_not_found() => Ok(Dump::Interrupted(Ruleset::default())),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Dumps the parts of tables. Returns `None` if the kernel reports an interrupted
+    /// dump.
+    fn dump_parts(&mut self, tables: &[TableId]) -> Result<Option<Ruleset>, Error> {
         let mut assembler = Assembler::new(tables);
         let mut present: Vec<&TableId> = Vec::new();
         for table in tables {
@@ -331,10 +341,10 @@ fn request_error(query: &Query<'_>, error: vipline_netlink::Error) -> Error {
 fn rejected_operations(
     batch: &Batch<'_>,
     first: u32,
-    refusals: Vec<KernelError>,
+    errors: Vec<KernelError>,
     more: usize,
 ) -> Error {
-    if let [whole] = &*refusals {
+    if let [whole] = &*errors {
         match whole.errno {
             Errno::PERM if whole.seq == first => return Error::Denied,
             errno @ (Errno::INVAL | Errno::OPNOTSUPP) if whole.seq == first => {
@@ -343,17 +353,12 @@ fn rejected_operations(
             _ => {}
         }
     }
-    let rejected = refusals
+    let whole = || Operation::new(Action::Commit, Subject::Transaction);
+    let rejected = errors
         .into_iter()
-        .map(|refusal| RejectedOperation {
-            operation: batch
-                .operation(refusal.seq, refusal.offset)
-                .unwrap_or(Operation {
-                    action: Action::Commit,
-                    subject: Subject::Transaction,
-                }),
-            errno: refusal.errno,
-            message: refusal.message,
+        .map(|error| {
+            let operation = batch.operation(error.seq, error.offset);
+            Rejected::from_kernel(operation.unwrap_or_else(whole), error)
         })
         .collect();
     Error::Rejected { rejected, more }
@@ -374,8 +379,8 @@ mod tests {
         let table = TableId::new(Family::Ip, Name::new("filter").unwrap());
         let transaction = Transaction::from_edits(&[Edit::Add(Table::new(table).into())]);
         let batch = transaction.encode(FIRST, None);
-        let refusal = KernelError::new(seq, errno, Ack::default());
-        rejected_operations(&batch, FIRST, vec![refusal], 0)
+        let error = KernelError::new(seq, errno, Ack::default());
+        rejected_operations(&batch, FIRST, vec![error], 0)
     }
 
     #[test]

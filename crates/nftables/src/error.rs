@@ -3,7 +3,7 @@
 use std::{fmt, io};
 
 use thiserror::Error;
-use vipline_netlink::{DecodeError, Errno};
+use vipline_netlink::{DecodeError, Errno, KernelError, Rejected, RejectedList, RejectedRequest};
 
 use crate::Operation;
 
@@ -50,22 +50,20 @@ pub enum Error {
         source: io::Error,
     },
     /// The kernel rejected a request.
-    #[error("{operation} {object}: {}", ErrnoText { errno: *errno, message })]
+    #[error("{operation} {object}: {error}")]
     Kernel {
         /// Operation, such as `list rules`.
         operation: &'static str,
         /// Table or set of the request, in nft syntax.
         object: Box<str>,
-        /// Error number.
-        errno: Errno,
-        /// Message of the kernel's extended ACK.
-        message: Option<Box<str>>,
+        /// Error of the kernel.
+        error: KernelError,
     },
     /// Replies were lost because the socket's receive buffer was full.
     #[error("netlink replies were lost: the state of the kernel is unknown")]
     Overrun,
     /// The kernel rejected a transaction and applied nothing.
-    #[error("{}", RejectedList { rejected, more: *more })]
+    #[error("{}", RejectedList::new(rejected).with_count(rejected.len() + more))]
     Rejected {
         /// Rejected operations, in order of the transaction; never empty.
         rejected: Vec<RejectedOperation>,
@@ -120,7 +118,8 @@ impl Error {
             Self::Denied => Some(Errno::PERM),
             Self::Io { source, .. } => source.raw_os_error().map(Errno),
             Self::Rejected { rejected, .. } => rejected.first().map(|first| first.errno),
-            Self::Kernel { errno, .. } | Self::Unsupported { errno, .. } => Some(*errno),
+            Self::Kernel { error, .. } => Some(error.errno),
+            Self::Unsupported { errno, .. } => Some(*errno),
             _ => None,
         }
     }
@@ -141,14 +140,11 @@ impl Error {
         error: vipline_netlink::Error,
     ) -> Self {
         match error {
-            vipline_netlink::Error::Kernel(refusal) => match refusal.errno {
-                Errno::PERM => Self::Denied,
-                errno => Self::Kernel {
-                    operation,
-                    object: object.into(),
-                    errno,
-                    message: refusal.message,
-                },
+            vipline_netlink::Error::Kernel(error) if error.errno == Errno::PERM => Self::Denied,
+            vipline_netlink::Error::Kernel(error) => Self::Kernel {
+                operation,
+                object: object.into(),
+                error,
             },
             other => other.into(),
         }
@@ -159,11 +155,13 @@ impl Error {
     /// Without nf_tables the kernel rejects a request with `EINVAL` and a batch with
     /// `EOPNOTSUPP`.
     pub(crate) fn into_unsupported(self) -> Self {
-        match self {
-            Self::Kernel { errno, .. } if matches!(errno, Errno::INVAL | Errno::OPNOTSUPP) => {
+        match self.errno() {
+            Some(errno @ (Errno::INVAL | Errno::OPNOTSUPP))
+                if matches!(self, Self::Kernel { .. }) =>
+            {
                 Self::unsupported(errno)
             }
-            other => other,
+            _ => self,
         }
     }
 
@@ -203,25 +201,11 @@ impl From<vipline_netlink::Error> for Error {
 }
 
 /// An operation of a transaction that the kernel rejected.
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct RejectedOperation {
-    /// The operation and its object.
-    pub operation: Operation,
-    /// Error number.
-    pub errno: Errno,
-    /// Message of the kernel's extended ACK.
-    pub message: Option<Box<str>>,
-}
+pub type RejectedOperation = Rejected<Operation>;
 
-impl RejectedOperation {
-    /// Creates a rejected operation.
-    pub fn new(operation: Operation, errno: Errno, message: Option<Box<str>>) -> Self {
-        Self {
-            operation,
-            errno,
-            message,
-        }
+impl RejectedRequest for Operation {
+    fn fmt_rejected(rejected: &RejectedOperation, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", rejected.request, rejected.reason())
     }
 }
 
@@ -234,69 +218,10 @@ pub enum Committed {
     Unknown,
 }
 
-impl fmt::Display for RejectedOperation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            operation,
-            errno,
-            message,
-        } = self;
-        write!(
-            f,
-            "{operation}: {}",
-            ErrnoText {
-                errno: *errno,
-                message
-            }
-        )
-    }
-}
-
-/// Displays an errno and, if any, the message of the extended ACK.
-struct ErrnoText<'a> {
-    errno: Errno,
-    message: &'a Option<Box<str>>,
-}
-
-impl fmt::Display for ErrnoText<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.message {
-            Some(message) => write!(f, "{} ({message})", self.errno),
-            None => write!(f, "{}", self.errno),
-        }
-    }
-}
-
-/// Displays the first rejected operations and the number of others.
-struct RejectedList<'a> {
-    rejected: &'a [RejectedOperation],
-    more: usize,
-}
-
-impl RejectedList<'_> {
-    /// Number of operations that are shown.
-    const SHOWN: usize = 3;
-}
-
-impl fmt::Display for RejectedList<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, one) in self.rejected.iter().take(Self::SHOWN).enumerate() {
-            if place > 0 {
-                f.write_str("; ")?;
-            }
-            write!(f, "{one}")?;
-        }
-        match self.rejected.len().saturating_sub(Self::SHOWN) + self.more {
-            0 => Ok(()),
-            more => write!(f, "; and {more} more"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use vipline_netlink::Error as Netlink;
     use vipline_netlink::message::Ack;
-    use vipline_netlink::{Error as Netlink, KernelError};
 
     use super::*;
     use crate::{Action, Subject};
@@ -306,11 +231,11 @@ mod tests {
     }
 
     fn rejected(errno: Errno, message: Option<&str>) -> RejectedOperation {
-        let (action, subject) = (Action::Commit, Subject::Transaction);
-        RejectedOperation {
-            operation: Operation { action, subject },
-            errno,
-            message: message.map(Box::from),
+        let operation = Operation::new(Action::Commit, Subject::Transaction);
+        let rejected = Rejected::new(operation, errno);
+        match message {
+            Some(message) => rejected.with_message(message),
+            None => rejected,
         }
     }
 

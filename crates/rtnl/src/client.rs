@@ -9,15 +9,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use vipline_netlink::message::{ACK, REQUEST, begin, end};
-use vipline_netlink::{Counters, Dump, Errno, Protocol, Socket};
+use vipline_netlink::{Counters, Errno, Protocol, Rejected, Socket};
 
-use crate::error::Refused;
 use crate::wire::{IndexedAddress, Reply, Request};
-use crate::{Addresses, Command, Commands, Error, Link, Name};
+use crate::{Addresses, Command, Commands, Error, Link, Name, RejectedCommand};
 
-/// Number of messages in one datagram; all acknowledgments fit into the receive buffer.
-const BATCH_SIZE: usize = 128;
 /// Maximum number of attempts of a dump.
 const ATTEMPTS: usize = 10;
 
@@ -57,7 +53,7 @@ impl Client {
     ///
     /// - [`Error::Interrupted`]: links or addresses changed during every attempt.
     /// - [`Error::Kernel`]: the kernel rejected a request.
-    /// - Any other [`Error`] except [`Error::Refused`]: a reply was lost or malformed.
+    /// - Any other [`Error`] except [`Error::Rejected`]: a reply was lost or malformed.
     pub fn dump(&mut self) -> Result<Addresses, Error> {
         let links = self.list(&Request::Links, "links", |answer| match answer {
             Reply::Link(link) => Some(link),
@@ -114,7 +110,7 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::Kernel`] if the kernel rejected the request; any other [`Error`] except
-    /// [`Error::Refused`] if the reply was lost or malformed.
+    /// [`Error::Rejected`] if the reply was lost or malformed.
     pub fn link(&mut self, name: &Name) -> Result<Option<Link>, Error> {
         self.request(&Request::Link(*name), name)
     }
@@ -126,7 +122,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// - [`Error::Refused`]: the kernel rejected the listed commands; all others were
+    /// - [`Error::Rejected`]: the kernel rejected the listed commands; all others were
     ///   executed.
     /// - Any other [`Error`], such as [`Error::Denied`]: it is unknown which commands
     ///   were executed.
@@ -144,22 +140,22 @@ impl Client {
                     None => {
                         // Rejected commands are listed in the order of the commands.
                         self.send(&mut round)?;
-                        let refused = Refused::without_link(command.clone());
-                        round.refused.push(refused);
+                        let rejected = Rejected::new(command.clone(), Errno::NODEV);
+                        round.rejected.push(rejected);
                         continue;
                     }
                 },
             };
             round.unsent.push((command, index));
-            if round.unsent.len() == BATCH_SIZE {
+            if round.unsent.len() == Socket::MAX_REQUESTS {
                 self.send(&mut round)?;
             }
         }
         self.send(&mut round)?;
-        match round.refused.is_empty() {
+        match round.rejected.is_empty() {
             true => Ok(()),
-            false => Err(Error::Refused {
-                refused: round.refused,
+            false => Err(Error::Rejected {
+                rejected: round.rejected,
             }),
         }
     }
@@ -196,32 +192,21 @@ impl Client {
 
     /// Sends the pending commands of a commit, and records the rejected ones.
     fn send(&mut self, round: &mut Round<'_>) -> Result<(), Error> {
-        if round.unsent.is_empty() {
-            return Ok(());
-        }
-        let first = self.socket.sequence();
-        self.payload.clear();
-        let mut seq = first;
-        for (place, (command, index)) in round.unsent.iter().enumerate() {
-            let last = place + 1 == round.unsent.len();
-            let ack = if last { ACK } else { 0 };
-            let flags = REQUEST | command.flags() | ack;
-            let start = begin(&mut self.payload, command.ty(), flags, seq);
-            command.encode(*index, &mut self.payload);
-            end(&mut self.payload, start);
-            seq = seq.wrapping_add(1);
-        }
-        for error in self.socket.request_many(&self.payload)? {
-            if error.errno == Errno::PERM {
-                return Err(Error::Denied);
-            }
-            let place = usize::try_from(error.seq.wrapping_sub(first)).unwrap_or(usize::MAX);
-            if let Some((command, _)) = round.unsent.get(place) {
-                let refused = Refused::new((*command).clone(), error);
-                round.refused.push(refused);
-            }
-        }
-        round.unsent.clear();
+        let rejected = &mut round.rejected;
+        self.socket.request_many(
+            round.unsent.drain(..),
+            |(command, index), payload| {
+                command.encode(*index, payload);
+                (command.ty(), command.flags())
+            },
+            |one| match one.errno {
+                Errno::PERM => Err(Error::Denied),
+                _ => {
+                    rejected.push(one.map(|(command, _)| command.clone()));
+                    Ok(())
+                }
+            },
+        )?;
         Ok(())
     }
 
@@ -279,10 +264,7 @@ impl Client {
                 },
             )
             .map_err(|error| Error::from_request(what, error))?;
-        match dump {
-            Dump::Complete(all) => Ok(all),
-            Dump::Interrupted(_) => Err(Error::Interrupted { what }),
-        }
+        dump.complete().ok_or(Error::Interrupted { what })
     }
 }
 
@@ -300,5 +282,5 @@ struct Round<'a> {
     /// Pending commands with the index of the link.
     unsent: Vec<(&'a Command, u32)>,
     /// Rejected commands.
-    refused: Vec<Refused>,
+    rejected: Vec<RejectedCommand>,
 }

@@ -3,7 +3,7 @@
 use std::{fmt, io};
 
 use thiserror::Error;
-use vipline_netlink::{DecodeError, Errno, KernelError};
+use vipline_netlink::{DecodeError, Errno, KernelError, Rejected, RejectedList, RejectedRequest};
 
 use crate::Command;
 
@@ -44,10 +44,10 @@ pub enum Error {
     #[error("receive buffer overrun: replies were lost")]
     Overrun,
     /// The kernel rejected some commands; all others were executed.
-    #[error("{}", RefusedList(refused))]
-    Refused {
+    #[error("{}", RejectedList::new(rejected))]
+    Rejected {
         /// Rejected commands, in the order of the commands, never empty.
-        refused: Vec<Refused>,
+        rejected: Vec<RejectedCommand>,
     },
     /// The kernel did not reply within 10 s; commands may have been executed.
     #[error("the kernel did not reply in time")]
@@ -85,7 +85,7 @@ impl Error {
             Self::Denied => Some(Errno::PERM),
             Self::Io { source, .. } => source.raw_os_error().map(Errno),
             Self::Kernel { error, .. } => Some(error.errno),
-            Self::Refused { refused } => refused.first().map(|first| first.errno),
+            Self::Rejected { rejected } => rejected.first().map(|first| first.errno),
             _ => None,
         }
     }
@@ -94,7 +94,7 @@ impl Error {
     fn all(&self, is: impl Fn(Errno) -> bool) -> bool {
         match self {
             Self::Kernel { error, .. } => is(error.errno),
-            Self::Refused { refused } => refused.iter().all(|one| is(one.errno)),
+            Self::Rejected { rejected } => rejected.iter().all(|one| is(one.errno)),
             _ => false,
         }
     }
@@ -130,71 +130,10 @@ impl From<vipline_netlink::Error> for Error {
 }
 
 /// A rejected command.
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct Refused {
-    /// The command.
-    pub command: Command,
-    /// Error number.
-    pub errno: Errno,
-    /// Message of the extended ACK.
-    pub message: Option<Box<str>>,
-}
+pub type RejectedCommand = Rejected<Command>;
 
-impl Refused {
-    /// Creates a rejected command from the kernel's error.
-    pub fn new(command: Command, error: KernelError) -> Self {
-        Self {
-            command,
-            errno: error.errno,
-            message: error.message,
-        }
-    }
-
-    /// Creates a rejected command whose link does not exist.
-    pub(crate) fn without_link(command: Command) -> Self {
-        Self {
-            command,
-            errno: Errno::NODEV,
-            message: None,
-        }
-    }
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            command,
-            errno,
-            message,
-        } = self;
-        write!(f, "ip {command}: {errno}")?;
-        match message {
-            Some(message) => write!(f, " ({message})"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Displays several rejected commands.
-struct RefusedList<'a>(&'a [Refused]);
-
-impl RefusedList<'_> {
-    /// Maximum number of commands to display; further ones are counted.
-    const SHOWN: usize = 3;
-}
-
-impl fmt::Display for RefusedList<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, one) in self.0.iter().take(Self::SHOWN).enumerate() {
-            if place > 0 {
-                f.write_str("; ")?;
-            }
-            write!(f, "{one}")?;
-        }
-        match self.0.len().saturating_sub(Self::SHOWN) {
-            0 => Ok(()),
-            more => write!(f, "; and {more} more"),
-        }
+impl RejectedRequest for Command {
+    fn fmt_rejected(rejected: &RejectedCommand, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ip {}: {}", rejected.request, rejected.reason())
     }
 }

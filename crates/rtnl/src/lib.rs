@@ -61,7 +61,7 @@ mod error;
 pub use address::{Address, AddressFlags, Scope};
 pub use client::Client;
 pub use commands::{Command, Commands};
-pub use error::{Error, Refused};
+pub use error::{Error, RejectedCommand};
 pub use link::{Kind, Link, LinkFlags};
 pub use name::{InvalidName, Name};
 pub use object::{Addresses, Key, Object};

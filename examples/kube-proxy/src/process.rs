@@ -223,7 +223,7 @@ fn edits(client: &mut Client, objects: Vec<Object>) -> Result<Vec<Edit<Object>>,
 }
 
 fn is_deliberate(refused: &RejectedOperation) -> bool {
-    let Subject::Object(object) = &refused.operation.subject else {
+    let Subject::Object(object) = &refused.request.subject else {
         return false;
     };
     matches!(&**object, Object::Table(table) if table.flags == IMPOSSIBLE)

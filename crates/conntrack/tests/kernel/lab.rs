@@ -6,7 +6,7 @@ use std::process::{Command as Program, Output, Stdio};
 
 use testkit::netns::Netns;
 use vipline_conntrack::{
-    Client, Dump, Error, Filter, Flow, Key, Layer4, Protocol, Refused, Status, Tuple,
+    Client, Dump, Error, Filter, Flow, Key, Layer4, Protocol, RejectedFlow, Status, Tuple,
 };
 
 /// A network namespace and a client in it.
@@ -183,9 +183,9 @@ fn one_of_many(number: u16) -> Flow {
 
 /// Returns the number of rejected changes, and the listed ones.
 #[track_caller]
-pub(crate) fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> (usize, Vec<Refused>) {
+pub(crate) fn rejected<T: std::fmt::Debug>(result: Result<T, Error>) -> (usize, Vec<RejectedFlow>) {
     match result.unwrap_err() {
-        Error::Refused { count, first, .. } => (count, first),
+        Error::Rejected { count, first, .. } => (count, first),
         other => panic!("{other}"),
     }
 }

@@ -6,7 +6,7 @@
 )]
 
 use vipline_netlink::message::{CREATE, EXCL, Message};
-use vipline_netlink::{Dump, Protocol, Socket};
+use vipline_netlink::{Protocol, Socket};
 
 use super::wire::{self, Kind};
 use super::{Counter, Error, Name};
@@ -99,10 +99,9 @@ impl Client {
         };
         let ty = Kind::Get.message_type();
         let dump = self.socket.dump(ty, &wire::all(), ATTEMPTS, Vec::new, take);
-        match dump.map_err(|error| Error::from_netlink("list", None, error))? {
-            Dump::Complete(counters) => Ok(counters),
-            Dump::Interrupted(_) => Err(Error::Interrupted { attempts: ATTEMPTS }),
-        }
+        dump.map_err(|error| Error::from_netlink("list", None, error))?
+            .complete()
+            .ok_or(Error::Interrupted { attempts: ATTEMPTS })
     }
 
     /// Sends a request about one counter and returns the counter of the reply.

@@ -72,7 +72,7 @@ fn a_batch_needs_few_sends_and_continues_after_a_rejection() {
         let Error::Rejected { rejected } = &error else {
             panic!("{error}");
         };
-        let rejected: Vec<String> = rejected.iter().map(|one| one.command.to_string()).collect();
+        let rejected: Vec<String> = rejected.iter().map(|one| one.request.to_string()).collect();
         assert_eq!(rejected, taken);
         assert_eq!(saved().len(), 600);
         // A dump and a diff correct the rejected commands.
@@ -135,7 +135,7 @@ fn a_batch_that_races_another_program_names_the_rejected_commands() {
         let Error::Rejected { rejected } = error else {
             panic!("{error}");
         };
-        let names: Vec<_> = rejected.iter().map(|one| one.command).collect();
+        let names: Vec<_> = rejected.iter().map(|one| one.request).collect();
         assert_eq!(names, batch.as_slice()[2..4]);
         // The other commands are applied.
         let left = "-A -t 10.0.0.1:80 -s rr

@@ -4,7 +4,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use testkit::link::set_sysctl;
 use vipline_netlink::Errno;
 use vipline_reconcile::Edit;
-use vipline_rtnl::{Client, Command, Commands, Error, Link, Object, Refused};
+use vipline_rtnl::{Client, Command, Commands, Error, Link, Object, RejectedCommand};
 
 use crate::lab::{Lab, address, name};
 
@@ -18,14 +18,14 @@ fn remove(interface: &str, net: &str) -> Command {
 
 /// Commits commands, and returns the error and the rejected commands.
 #[track_caller]
-fn refused(lab: &mut Lab, commands: &[Command]) -> (Error, Vec<Refused>) {
+fn rejections(lab: &mut Lab, commands: &[Command]) -> (Error, Vec<RejectedCommand>) {
     let commands: Commands = commands.iter().cloned().collect();
     let error = lab.client.commit(&commands).unwrap_err();
-    let refused = match &error {
-        Error::Refused { refused } => refused.clone(),
+    let rejected = match &error {
+        Error::Rejected { rejected } => rejected.clone(),
         error => panic!("{error}"),
     };
-    (error, refused)
+    (error, rejected)
 }
 
 #[test]
@@ -39,10 +39,10 @@ fn rejected_commands_are_listed_and_all_others_are_executed() {
     commands.push(remove("lo", "10.0.1.1/32"));
     commands.push(add("lo", "127.0.0.1/8"));
     commands.insert(100, Command::RemoveLink(name("b0")));
-    let (error, refused) = refused(&mut lab, &commands);
-    let told: Vec<(String, Errno)> = refused
+    let (error, rejected) = rejections(&mut lab, &commands);
+    let told: Vec<(String, Errno)> = rejected
         .iter()
-        .map(|one| (one.command.to_string(), one.errno))
+        .map(|one| (one.request.to_string(), one.errno))
         .collect();
     let expected = [
         ("address add 10.0.0.5/32 dev lo", Errno::EXIST),
@@ -71,25 +71,25 @@ fn existing_and_missing_addresses_of_both_families_are_reported() {
     let mut lab = Lab::new();
     for net in ["10.0.0.1/32", "fd00::1/128"] {
         lab.add([address("lo", net).into()]);
-        let (error, _) = refused(&mut lab, &[add("lo", net)]);
+        let (error, _) = rejections(&mut lab, &[add("lo", net)]);
         assert!(error.is_already_exists(), "{error}");
         lab.commit(&[Edit::Remove(address("lo", net).into())])
             .unwrap();
-        let (error, _) = refused(&mut lab, &[remove("lo", net)]);
+        let (error, _) = rejections(&mut lab, &[remove("lo", net)]);
         assert!(error.is_not_found(), "{error}");
         assert_eq!(error.errno(), Some(Errno::ADDRNOTAVAIL));
     }
     lab.add([Link::new(name("b0"), "bridge".into()).into()]);
     let again = Command::AddLink(Link::dummy(name("b0")));
-    let (error, _) = refused(&mut lab, &[again]);
+    let (error, _) = rejections(&mut lab, &[again]);
     assert!(
         error.is_already_exists() || error.is_unsupported(),
         "{error}"
     );
     let again = Command::AddLink(Link::new(name("b0"), "bridge".into()));
-    let (error, _) = refused(&mut lab, &[again]);
+    let (error, _) = rejections(&mut lab, &[again]);
     assert!(error.is_already_exists(), "{error}");
-    let (error, _) = refused(&mut lab, &[Command::RemoveLink(name("b1"))]);
+    let (error, _) = rejections(&mut lab, &[Command::RemoveLink(name("b1"))]);
     assert!(error.is_not_found(), "{error}");
 }
 
@@ -104,8 +104,8 @@ fn addresses_of_a_missing_link_are_rejected_and_others_are_not() {
         add("lo", "10.0.0.4/32"),
     ];
     let before = lab.client.counters();
-    let (error, rejected) = refused(&mut lab, &commands);
-    let told: Vec<_> = rejected.iter().map(|one| one.command.clone()).collect();
+    let (error, rejected) = rejections(&mut lab, &commands);
+    let told: Vec<_> = rejected.iter().map(|one| one.request.clone()).collect();
     assert_eq!(told, commands[1..4]);
     assert_eq!(rejected[1].errno, Errno::NODEV);
     let text = error.to_string();
@@ -115,7 +115,7 @@ fn addresses_of_a_missing_link_are_rejected_and_others_are_not() {
     assert_eq!(lab.client.counters().sends - before.sends, 4);
     assert_eq!(lab.dump_links(&[name("lo")]).of(&name("lo")).count(), 4);
 
-    let (error, _) = refused(&mut lab, &commands[2..4]);
+    let (error, _) = rejections(&mut lab, &commands[2..4]);
     assert!(error.is_not_found(), "{error}");
 }
 
@@ -143,7 +143,7 @@ fn addresses_of_a_link_that_cannot_be_created_are_rejected() {
 #[test]
 fn the_deletion_of_the_loopback_device_is_rejected() {
     let mut lab = Lab::new();
-    let (error, _) = refused(&mut lab, &[Command::RemoveLink(name("lo"))]);
+    let (error, _) = rejections(&mut lab, &[Command::RemoveLink(name("lo"))]);
     assert!(error.is_unsupported(), "{error}");
     assert!(lab.client.link(&name("lo")).unwrap().is_some());
 }
@@ -154,7 +154,7 @@ fn a_link_without_ipv6_is_not_reported_as_a_missing_capability() {
     lab.netns
         .run(|| set_sysctl("ipv6/conf/lo/disable_ipv6", "1"))
         .unwrap();
-    let (error, _) = refused(&mut lab, &[add("lo", "fd00::1/128")]);
+    let (error, _) = rejections(&mut lab, &[add("lo", "fd00::1/128")]);
     assert_eq!(error.errno(), Some(Errno::ACCES));
 }
 
@@ -167,9 +167,9 @@ fn all_of_thousands_of_rejections_are_listed() {
             remove("lo", &format!("10.0.{high}.{low}/32"))
         })
         .collect();
-    let (error, refused) = refused(&mut lab, &commands);
+    let (error, rejected) = rejections(&mut lab, &commands);
     assert!(error.is_not_found());
-    let told: Vec<Command> = refused.into_iter().map(|one| one.command).collect();
+    let told: Vec<Command> = rejected.into_iter().map(|one| one.request).collect();
     assert_eq!(told, commands);
 }
 

@@ -180,7 +180,7 @@ impl Kernel {
             return Ok(());
         }
         match self.links.commit(&rtnl::Commands::from_edits(edits)) {
-            Err(rtnl::Error::Refused { refused }) => Ok(to.add_addresses(refused)?),
+            Err(rtnl::Error::Rejected { rejected }) => Ok(to.add_addresses(rejected)?),
             done => Ok(done?),
         }
     }

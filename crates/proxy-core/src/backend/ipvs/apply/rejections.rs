@@ -54,41 +54,40 @@ impl Rejections {
     ///
     /// Real servers of a rejected virtual server depend on it.
     pub(super) fn add_servers(&mut self, refused: Vec<ipvs::RejectedCommand>) {
-        let is_added = |it: &&ipvs::RejectedCommand| matches!(it.command, ipvs::Command::Add(_));
+        let is_added = |it: &&ipvs::RejectedCommand| matches!(it.request, ipvs::Command::Add(_));
         let missing = refused.iter().filter(is_added);
-        let missing: HashSet<_> = missing.map(|it| service(&it.command)).collect();
+        let missing: HashSet<_> = missing.map(|it| service(&it.request)).collect();
         self.0.extend(refused.iter().map(|it| {
-            let is_real = matches!(object(&it.command), ipvs::Object::Destination(..));
+            let is_real = matches!(object(&it.request), ipvs::Object::Destination(..));
             let cause = match it.errno {
-                Errno::SRCH if is_real && missing.contains(&service(&it.command)) => {
+                Errno::SRCH if is_real && missing.contains(&service(&it.request)) => {
                     Cause::Dependent
                 }
-                _ if it.is_scheduler_missing() => Cause::Rejected,
+                _ if it.request.is_scheduler_missing(it.errno) => Cause::Rejected,
                 Errno::EXIST | Errno::NOENT | Errno::SRCH => Cause::Conflict,
                 _ => Cause::Rejected,
             };
             let reason = Reason::rejected(Some(it.errno.0), it.errno).with_cause(cause);
-            (object(&it.command).into(), reason)
+            (object(&it.request).into(), reason)
         }));
     }
 
     /// Adds rejected commands about addresses. Fails if a command is about a link.
-    pub(super) fn add_addresses(&mut self, refused: Vec<rtnl::Refused>) -> Result<(), rtnl::Error> {
-        for it in &refused {
+    pub(super) fn add_addresses(
+        &mut self,
+        rejected: Vec<rtnl::RejectedCommand>,
+    ) -> Result<(), rtnl::Error> {
+        for it in &rejected {
             let (rtnl::Command::AddAddress(address) | rtnl::Command::RemoveAddress(address)) =
-                &it.command
+                &it.request
             else {
-                return Err(rtnl::Error::Refused { refused });
+                return Err(rtnl::Error::Rejected { rejected });
             };
             let cause = match it.errno {
                 Errno::EXIST | Errno::NODEV | Errno::ADDRNOTAVAIL => Cause::Conflict,
                 _ => Cause::Rejected,
             };
-            let words = match &it.message {
-                Some(text) => format!("{} ({text})", it.errno),
-                None => it.errno.to_string(),
-            };
-            let reason = Reason::rejected(Some(it.errno.0), words).with_cause(cause);
+            let reason = Reason::rejected(Some(it.errno.0), it.reason()).with_cause(cause);
             let address = rtnl::Object::from(*address);
             self.0.push((address.into(), reason));
         }

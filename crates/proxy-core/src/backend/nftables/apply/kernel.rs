@@ -245,7 +245,7 @@ fn rejections(
 fn rejected_part(edit: &Edit<Object>, reason: &Reason) -> Error {
     let subject = Subject::Object(Box::new(edit.object().clone()));
     let errno = Errno(reason.errno.unwrap_or_default());
-    let refused = RejectedOperation::new(Operation::new(Action::Add, subject), errno, None);
+    let refused = RejectedOperation::new(Operation::new(Action::Add, subject), errno);
     Error::Rejected {
         rejected: vec![refused],
         more: 0,

@@ -25,7 +25,7 @@ pub(super) fn attempt(
     let chains = refused_chains(refused);
     let (mut named, mut seen) = (Vec::new(), HashSet::new());
     for refusal in refused {
-        let object = match &refusal.operation.subject {
+        let object = match &refusal.request.subject {
             Subject::Object(object) => (**object).clone(),
             Subject::Rule(chain, _) => Object::Chain(chain.clone()),
             Subject::Elements { .. } => continue,
@@ -88,7 +88,7 @@ fn goes_to(edit: &Edit<Object>) -> Option<&Name> {
 }
 
 fn refused_chains(refused: &[RejectedOperation]) -> HashSet<&Name> {
-    let chains = refused.iter().filter_map(|it| match &it.operation.subject {
+    let chains = refused.iter().filter_map(|it| match &it.request.subject {
         Subject::Object(object) => match &**object {
             Object::Chain(chain) => Some(&chain.name),
             _ => None,
@@ -121,11 +121,7 @@ fn reason(refused: &RejectedOperation) -> Reason {
         Errno::EXIST | Errno::NOENT => Cause::Conflict,
         _ => Cause::Rejected,
     };
-    let words = match &refused.message {
-        Some(message) => format!("{errno} ({message})"),
-        None => errno.to_string(),
-    };
-    Reason::rejected(Some(errno.0), words).with_cause(cause)
+    Reason::rejected(Some(errno.0), refused.reason()).with_cause(cause)
 }
 
 #[cfg(test)]

@@ -151,7 +151,7 @@ fn one_rejected_address_is_one_rejection_and_a_rejected_link_is_an_error() {
     for errno in ERRNOS {
         let mut rejections = Rejections::default();
         let command = rtnl::Command::AddAddress(address(1));
-        let refused = vec![rtnl::Refused::new(command, refusal(errno))];
+        let refused = vec![rtnl::RejectedCommand::from_kernel(command, refusal(errno))];
         rejections.add_addresses(refused).unwrap();
         let [(0, cause, Some(found))] = rejected(rejections, &edits)[..] else {
             panic!("one rejection: {errno}");
@@ -160,7 +160,7 @@ fn one_rejected_address_is_one_rejection_and_a_rejected_link_is_an_error() {
     }
     let name = rtnl::Name::new("kube-ipvs0").unwrap();
     let command = rtnl::Command::AddLink(rtnl::Link::dummy(name));
-    let refused = vec![rtnl::Refused::new(command, refusal(95))];
+    let refused = vec![rtnl::RejectedCommand::from_kernel(command, refusal(95))];
     assert!(Rejections::default().add_addresses(refused).is_err());
 }
 

@@ -67,8 +67,7 @@ impl Refusing<'_> {
             object => Subject::Object(Box::new(object.clone())),
         };
         let operation = Operation::new(Action::Add, subject);
-        let words = Some("why".into());
-        vec![RejectedOperation::new(operation, Errno(self.errno), words)]
+        vec![RejectedOperation::new(operation, Errno(self.errno)).with_message("why")]
     }
 }
 
@@ -151,11 +150,11 @@ fn a_rejected_base_object_is_an_error() {
     for edit in &edits {
         let subject = Subject::Object(Box::new(edit.object().clone()));
         let operation = Operation::new(Action::Add, subject);
-        let refused = [RejectedOperation::new(operation, Errno::INVAL, None)];
+        let refused = [RejectedOperation::new(operation, Errno::INVAL)];
         assert!(attempt(&edits, &[0, 1, 2], &refused).is_none(), "{edit:?}");
     }
     let whole = Operation::new(Action::Commit, Subject::Transaction);
-    let refused = [RejectedOperation::new(whole, Errno(12), None)];
+    let refused = [RejectedOperation::new(whole, Errno(12))];
     assert!(attempt(&edits, &[0, 1, 2], &refused).is_none());
 }
 
@@ -169,7 +168,7 @@ fn rejected_removals_of_sets_and_chains_are_isolated() {
     for (index, edit) in edits.iter().enumerate() {
         let subject = Subject::Object(Box::new(edit.object().clone()));
         let operation = Operation::new(Action::Delete, subject);
-        let refused = [RejectedOperation::new(operation, Errno::BUSY, None)];
+        let refused = [RejectedOperation::new(operation, Errno::BUSY)];
         let Some(Attempt::Rejected { named, .. }) = attempt(&edits, &[0, 1], &refused) else {
             panic!("a rejection: {edit:?}");
         };

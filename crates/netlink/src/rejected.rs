@@ -1,0 +1,214 @@
+//! Rejected requests.
+
+use std::fmt;
+
+use crate::{Errno, KernelError};
+
+/// A request that the kernel rejected.
+///
+/// Displays the request and the reason, in the form of
+/// [`RejectedRequest::fmt_rejected`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Rejected<T> {
+    /// The request, such as a command.
+    pub request: T,
+    /// Error number.
+    pub errno: Errno,
+    /// Error message of the extended ACK (`NLMSGERR_ATTR_MSG`).
+    pub message: Option<Box<str>>,
+    /// Offset of the invalid attribute from the message header, in bytes
+    /// (`NLMSGERR_ATTR_OFFS`).
+    pub offset: Option<u32>,
+}
+
+impl<T> Rejected<T> {
+    /// Creates a rejected request without an extended ACK.
+    pub fn new(request: T, errno: Errno) -> Self {
+        Self {
+            request,
+            errno,
+            message: None,
+            offset: None,
+        }
+    }
+
+    /// Creates a rejected request from the error of its message.
+    pub fn from_kernel(request: T, error: KernelError) -> Self {
+        Self {
+            request,
+            errno: error.errno,
+            message: error.message,
+            offset: error.offset,
+        }
+    }
+
+    /// Sets the message of the extended ACK.
+    #[must_use]
+    pub fn with_message(self, message: impl Into<Box<str>>) -> Self {
+        Self {
+            message: Some(message.into()),
+            ..self
+        }
+    }
+
+    /// Converts the request.
+    pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> Rejected<U> {
+        Rejected {
+            request: convert(self.request),
+            errno: self.errno,
+            message: self.message,
+            offset: self.offset,
+        }
+    }
+
+    /// Returns the reason: the text of the error number and the message, such as
+    /// `invalid argument (chain type mismatch)`.
+    pub fn reason(&self) -> impl fmt::Display + '_ {
+        Reason {
+            errno: self.errno,
+            message: self.message.as_deref(),
+        }
+    }
+}
+
+/// The text of an error number and the message of the extended ACK.
+pub(crate) struct Reason<'a> {
+    pub(crate) errno: Errno,
+    pub(crate) message: Option<&'a str>,
+}
+
+impl fmt::Display for Reason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.message {
+            Some(message) => write!(f, "{} ({message})", self.errno),
+            None => write!(f, "{}", self.errno),
+        }
+    }
+}
+
+/// The text of a request in the error that rejects it.
+///
+/// ```
+/// use std::fmt;
+/// use vipline_netlink::{Errno, Rejected, RejectedList, RejectedRequest};
+///
+/// #[derive(Clone)]
+/// struct DeleteLink(&'static str);
+///
+/// impl RejectedRequest for DeleteLink {
+///     fn fmt_rejected(rejected: &Rejected<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+///         write!(f, "delete {}: {}", rejected.request.0, rejected.reason())
+///     }
+/// }
+///
+/// let rejected = Rejected::new(DeleteLink("eth7"), Errno::NODEV);
+/// assert_eq!(rejected.to_string(), "delete eth7: no such device");
+/// let all = vec![rejected; 5];
+/// assert!(RejectedList::new(&all).to_string().ends_with("; and 2 more"));
+/// ```
+pub trait RejectedRequest: Sized {
+    /// Writes the request and the [reason](Rejected::reason) for its rejection, without a
+    /// line break.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the formatter.
+    fn fmt_rejected(rejected: &Rejected<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+}
+
+impl<T: RejectedRequest> fmt::Display for Rejected<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        T::fmt_rejected(self, f)
+    }
+}
+
+/// Displays the first three of several rejected requests and the number of the others.
+#[derive(Clone, Copy, Debug)]
+pub struct RejectedList<'a, T> {
+    rejected: &'a [Rejected<T>],
+    count: usize,
+}
+
+impl<'a, T> RejectedList<'a, T> {
+    /// Maximum number of requests to display; further ones are counted.
+    const SHOWN: usize = 3;
+
+    /// Creates a list of all rejected requests.
+    pub fn new(rejected: &'a [Rejected<T>]) -> Self {
+        Self {
+            rejected,
+            count: rejected.len(),
+        }
+    }
+
+    /// Sets the number of all rejected requests, including those that are not in the
+    /// list.
+    #[must_use]
+    pub fn with_count(self, count: usize) -> Self {
+        Self { count, ..self }
+    }
+}
+
+impl<T: RejectedRequest> fmt::Display for RejectedList<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.rejected.iter().take(Self::SHOWN);
+        for (index, one) in shown.clone().enumerate() {
+            if index > 0 {
+                f.write_str("; ")?;
+            }
+            write!(f, "{one}")?;
+        }
+        match self.count.saturating_sub(shown.len()) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Ack;
+
+    #[derive(Clone, Debug, Eq, PartialEq)]
+    struct Number(u8);
+
+    impl RejectedRequest for Number {
+        fn fmt_rejected(rejected: &Rejected<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "number {}: {}", rejected.request.0, rejected.reason())
+        }
+    }
+
+    #[test]
+    fn a_rejected_request_has_the_extended_ack() {
+        let ack = Ack {
+            message: Some("in use by a rule"),
+            offset: Some(20),
+            ..Ack::default()
+        };
+        let error = KernelError::new(7, Errno::BUSY, ack);
+        let rejected = Rejected::from_kernel(7, error).map(Number);
+        assert_eq!(rejected.offset, Some(20));
+        let text = "number 7: device or resource busy (in use by a rule)";
+        assert_eq!(rejected.to_string(), text);
+        let same = Rejected::new(Number(7), Errno::BUSY).with_message("in use by a rule");
+        assert_eq!(same.to_string(), text);
+    }
+
+    #[test]
+    fn the_first_three_are_shown_and_the_others_counted() {
+        let all: Vec<_> = (1..=4)
+            .map(|number| Rejected::new(Number(number), Errno::EXIST))
+            .collect();
+        let text = |shown: usize| RejectedList::new(&all[..shown]).to_string();
+        assert_eq!(text(0), "");
+        assert_eq!(text(1), "number 1: file exists");
+        assert_eq!(text(2), "number 1: file exists; number 2: file exists");
+        let three = text(3);
+        assert!(three.ends_with("; number 3: file exists"), "{three}");
+        assert_eq!(text(4), format!("{three}; and 1 more"));
+        let counted = RejectedList::new(&all[..3]).with_count(9);
+        assert_eq!(counted.to_string(), format!("{three}; and 6 more"));
+    }
+}
