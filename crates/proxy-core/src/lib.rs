@@ -14,6 +14,7 @@
 //! - [`Schedule`]: when to sync, as pure arithmetic of times.
 //! - [`Report`]: result of a sync; [`health`]: responses of the health endpoints.
 //! - [`backend`]: the proxy modes; [`Planner`] is the trait of a mode.
+//! - `cleanup`: removal of everything that a kube-proxy programmed.
 //!
 //! A change costs only as much as the change itself: the engine compares one fragment of
 //! the plan with its previous version, never the whole plan. After [`Engine::watch`],
@@ -70,6 +71,9 @@ mod entry;
 mod conntrack_cleanup;
 
 pub mod backend;
+
+#[cfg(any(feature = "iptables", feature = "nftables"))]
+pub mod cleanup;
 
 pub use backend::{Mode, Planner};
 pub use claim::{Address, AddressKind, Claim, ContestedAddress, LostAddresses, PortObjects};

@@ -6,10 +6,8 @@ use std::net::IpAddr;
 use anyhow::{Context, Result};
 use vipline_netlink::attr::Attrs;
 use vipline_netlink::{DecodeError, Dump, Error, Protocol, Socket};
-use vipline_rtnl::Client;
+use vipline_rtnl::{Client, Name};
 use vipline_service_model::{Family, SpecialAddress};
-
-use crate::cleanup::names;
 
 /// `RTM_GETADDR` of linux/rtnetlink.h.
 const RTM_GETADDR: u16 = 22;
@@ -66,11 +64,16 @@ pub fn addresses(scope: Scope) -> Result<Vec<IpAddr>> {
     })
 }
 
+/// Returns the name of the link that mode ipvs adds addresses to.
+fn ipvs_link() -> Name {
+    Name::new("kube-ipvs0").expect("a valid name")
+}
+
 fn list(is_wanted: fn(&Found) -> bool) -> Result<Vec<IpAddr>> {
     let context = "list the addresses of the interfaces";
     let mut client = Client::open().context(context)?;
-    let ipvs_link = client.link(&names::link()).context(context)?;
-    let ipvs_link = ipvs_link.map(|link| link.index);
+    let link = client.link(&ipvs_link()).context(context)?;
+    let ipvs_link = link.map(|link| link.index);
     let mut socket = Socket::open(Protocol::Route).context(context)?;
     let start = Vec::new;
     let listed = socket.dump(

@@ -7,7 +7,9 @@ use testkit::netns::Netns;
 use crate::stage::{Stage, service, slice, wait_until};
 
 /// Rules of upstream kube-proxy in mode iptables and of other programs.
-const NODE: &str = include_str!("../../src/cleanup/captures/iptables.txt");
+const NODE: &str = include_str!(
+    "../../../../crates/proxy-core/src/backend/iptables/plan/cleanup/captures/iptables.txt"
+);
 
 /// The names of the iptables programs without `-save` and `-restore`.
 const KINDS: [&str; 4] = [

@@ -42,7 +42,9 @@ pub(in crate::backend) mod plan;
 
 mod apply;
 
+pub(crate) use apply::cleanup::LEFTOVERS;
 pub use apply::kernel::Kernel;
 pub(crate) use apply::kernel::make_counters;
 pub(crate) use apply::watch::Watch;
 pub use plan::Planner;
+pub(crate) use plan::cleanup::names::Names;

@@ -34,6 +34,7 @@ mod plan;
 
 mod apply;
 
+pub(crate) use apply::cleanup::LEFTOVERS;
 pub use apply::kernel::Kernel;
 pub(crate) use apply::watch::Watch;
 pub use plan::Planner;

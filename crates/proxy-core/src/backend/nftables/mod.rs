@@ -97,6 +97,7 @@ mod plan;
 
 mod apply;
 
+pub(crate) use apply::cleanup::LEFTOVERS;
 pub use apply::kernel::Kernel;
 pub(crate) use apply::kernel::Watch;
 pub use plan::Planner;

@@ -15,6 +15,8 @@ mod endpoint;
 
 mod script;
 
+pub(in crate::backend) mod cleanup;
+
 #[cfg(test)]
 mod tests;
 

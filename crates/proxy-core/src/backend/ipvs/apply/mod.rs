@@ -1,8 +1,11 @@
-//! IO of mode ipvs: the kernel of a family with its state, and the watch.
+//! IO of mode ipvs: the kernel of a family with its state, the watch, and the removal of
+//! objects.
 
 pub(super) mod kernel;
 
 pub(super) mod watch;
+
+pub(super) mod cleanup;
 
 mod capacity;
 

@@ -19,7 +19,7 @@ pub(super) const KUBE_NODE_PORT: &str = "KUBE-NODE-PORT";
 pub(super) const SOURCE_RANGES_FIREWALL: &str = "KUBE-SOURCE-RANGES-FIREWALL";
 
 /// Maximum length of a set name in bytes: `IPSET_MAXNAMELEN - 1`.
-const MAX_SET_NAME: usize = 31;
+pub(in crate::backend) const MAX_SET_NAME: usize = 31;
 
 /// Returns the name of the link with the addresses of Services.
 pub(in crate::backend) fn link() -> rtnl::Name {
@@ -54,14 +54,17 @@ impl Set {
         let new = |name: &str| ipset::Name::new(name).expect("the names in this file are valid");
         let name = match family {
             Family::V4 => v4.get_or_init(|| new(self.name)),
-            Family::V6 => v6.get_or_init(|| {
-                let mut name = self.name.replacen("KUBE-", "KUBE-6-", 1);
-                name.truncate(MAX_SET_NAME);
-                new(&name)
-            }),
+            Family::V6 => v6.get_or_init(|| new(&name_for_v6(self.name))),
         };
         name.clone()
     }
+}
+
+/// Returns the IPv6 name of an IPv4 set, truncated to the maximum length.
+pub(in crate::backend) fn name_for_v6(set: &str) -> String {
+    let mut name = set.replacen("KUBE-", "KUBE-6-", 1);
+    name.truncate(MAX_SET_NAME);
+    name
 }
 
 pub(super) static LOOP_BACK: Set = Set::new(

@@ -1,43 +1,52 @@
-//! Chains and jumps of modes iptables and ipvs, removed by the iptables
-//! programs.
-//!
-//! A host may have rules of both variants of iptables, so both are checked: the
-//! legacy tables of xtables, and those in nf_tables.
+//! Selection of the chains and jumps to remove in the output of `iptables-save`.
+
+pub(in crate::backend) mod names;
 
 use std::collections::HashSet;
-use std::env;
 use std::fmt;
-use std::fs;
-use std::io::ErrorKind;
-use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use ipnet::IpNet;
 use vipline_iptables::matches::{Conntrack, CtState};
 use vipline_iptables::targets::Target;
 use vipline_iptables::{
-    Chain, ChainName, Client, Error, Family, Object, Position, Restore, Rule, RuleLine, Rules,
-    SharedRule, Table, TableName, Tables, Variant,
+    Chain, ChainName, Object, Position, Restore, Rule, RuleLine, Rules, SharedRule, Table,
+    TableName, Tables,
 };
-use vipline_nftables as nftables;
 use vipline_reconcile::Edit;
 
-use super::{Scope, names};
+use self::names::Names;
+use crate::cleanup::{Found, Removal, Step};
 
-/// The tables that contain upstream's chains.
-const TABLES: [&str; 3] = ["mangle", "filter", "nat"];
+/// The rules of the node, and the names of the chains and jumps to remove.
+pub(crate) struct SavedRules {
+    /// The names.
+    pub(crate) names: Vec<&'static Names>,
+    /// Output of the iptables-save programs.
+    pub(crate) rules: Vec<Saved>,
+}
+
+impl Found for SavedRules {
+    fn plan(&self, _excluded: &[IpNet], removal: &mut Removal) {
+        for saved in &self.rules {
+            let (documents, stays) = plan(&self.names, saved);
+            removal.steps.extend(documents.into_iter().map(Step::new));
+            removal.stays.extend(stays);
+        }
+    }
+}
 
 /// Output of one `iptables-save` program for one family.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Saved {
+pub(crate) struct Saved {
     /// The restore program of the same variant and family.
-    pub restore: String,
+    pub(crate) restore: String,
     /// The output.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// Removals in one table, applied atomically.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Document {
+pub(in crate::backend::iptables) struct Document {
     restore: String,
     table: TableName,
     /// Jumps to the chains, and the chains.
@@ -54,31 +63,25 @@ impl fmt::Display for Document {
 }
 
 impl Document {
-    /// Returns a summary for the log.
-    pub fn summary(&self) -> String {
-        let Self { restore, table, .. } = self;
-        let program = restore.trim_end_matches("-restore");
+    /// Returns the input of the restore program. Chains are flushed before they
+    /// are deleted.
+    pub(in crate::backend::iptables) fn text(&self) -> Restore<'_> {
+        Restore::from_edits(&self.removals)
+    }
+
+    /// Returns the numbers of chains and jumps, for a log.
+    pub(in crate::backend::iptables) fn counts(&self) -> String {
+        let Self { table, .. } = self;
+        let program = self.program();
         let is_chain = |edit: &&Edit<Object>| matches!(edit.object(), Object::Chain(_));
         let chains = self.removals.iter().filter(is_chain).count();
         let jumps = self.removals.len() - chains;
         format!("{chains} chains and {jumps} jumps to them in table {table} of {program}")
     }
 
-    /// Returns the input of the restore program. Chains are flushed before they
-    /// are deleted.
-    fn text(&self) -> Restore<'_> {
-        Restore::from_edits(&self.removals)
-    }
-
-    /// Applies the removals.
-    ///
-    /// # Errors
-    ///
-    /// The program fails. Nothing is removed then.
-    pub fn apply(&self) -> Result<()> {
-        let name = self.restore.trim_end_matches("-restore");
-        let mut client = open(name)?.with_context(|| format!("{name} is not installed"))?;
-        Ok(client.restore(&self.text())?)
+    /// Returns the name of the programs without `-save` and `-restore`.
+    pub(in crate::backend::iptables) fn program(&self) -> &str {
+        self.restore.trim_end_matches("-restore")
     }
 }
 
@@ -86,7 +89,7 @@ impl Document {
 ///
 /// A chain stays if a rule of another program jumps to it. So do the chains
 /// that it jumps to.
-pub fn plan(scope: Scope, saved: &Saved) -> (Vec<Document>, Vec<String>) {
+fn plan(names: &[&'static Names], saved: &Saved) -> (Vec<Document>, Vec<String>) {
     let tables = match Tables::parse(&saved.text) {
         Ok(tables) => tables,
         Err(error) => {
@@ -102,12 +105,12 @@ pub fn plan(scope: Scope, saved: &Saved) -> (Vec<Document>, Vec<String>) {
         let Ok(name) = TableName::new(table.name()) else {
             continue;
         };
-        let rules = table.rules().map(|line| JumpRule::new(scope, table, line));
+        let rules = table.rules().map(|line| JumpRule::new(names, table, line));
         let (jumps, others): (Vec<_>, Vec<_>) = rules.partition(|rule| rule.is_upstream_jump);
         let chains = table
             .chains()
             .filter_map(|chain| ChainName::new(chain.name()).ok());
-        let chains = chains.filter(|chain| names::is_chain(scope, table.name(), chain.as_str()));
+        let chains = chains.filter(|chain| names::is_chain(names, table.name(), chain.as_str()));
         let mut chains: HashSet<ChainName> = chains.collect();
         while let Some((chain, rule)) = used(&chains, &others) {
             chains.remove(&chain);
@@ -173,7 +176,7 @@ struct JumpRule<'a> {
 }
 
 impl<'a> JumpRule<'a> {
-    fn new(scope: Scope, table: &Table<'_>, line: &RuleLine<'a>) -> Self {
+    fn new(names: &[&'static Names], table: &Table<'_>, line: &RuleLine<'a>) -> Self {
         // An unparsable rule is treated as a rule without a target. If it has
         // one, the restore program fails.
         let rule = line.rule().ok();
@@ -185,14 +188,14 @@ impl<'a> JumpRule<'a> {
             line: *line,
             target,
             is_upstream_jump: rule
-                .is_some_and(|rule| is_jump(scope, table.name(), line.chain(), &rule)),
+                .is_some_and(|rule| is_jump(names, table.name(), line.chain(), &rule)),
         }
     }
 }
 
 /// Returns whether a rule is one of upstream's jumps.
-fn is_jump(scope: Scope, table: &str, chain: &str, rule: &Rule<'_>) -> bool {
-    let mut jumps = names::jumps(scope).filter(|jump| (jump.table, jump.from) == (table, chain));
+fn is_jump(names: &[&'static Names], table: &str, chain: &str, rule: &Rule<'_>) -> bool {
+    let mut jumps = names::jumps(names).filter(|jump| (jump.table, jump.from) == (table, chain));
     jumps.any(|jump| {
         let to = ChainName::new(jump.to).expect("a valid name");
         let all = Rule::new().comment(jump.comment).jump(to);
@@ -202,157 +205,11 @@ fn is_jump(scope: Scope, table: &str, chain: &str, rule: &Rule<'_>) -> bool {
     })
 }
 
-/// Traces of rules that are visible without an iptables program.
-enum Trace {
-    /// No rules exist.
-    None,
-    /// Rules exist in these tables; with a description.
-    Rules(Vec<&'static str>, String),
-    /// Unknown.
-    Unknown,
-}
-
-/// Returns the output of the iptables-save programs, and messages about failed
-/// checks.
-pub fn find(scope: Scope, mut client: Option<&mut nftables::Client>) -> (Vec<Saved>, Vec<String>) {
-    let (mut found, mut unchecked) = (Vec::new(), Vec::new());
-    for family in Family::ALL {
-        for variant in Variant::ALL {
-            let trace = match variant {
-                Variant::Legacy => legacy_trace(family),
-                Variant::Nft => nft_trace(scope, client.as_deref_mut(), family),
-            };
-            if let Trace::None = trace {
-                continue;
-            }
-            let (tables, what) = match trace {
-                Trace::Rules(tables, what) => (tables, Some(what)),
-                _ => (TABLES.to_vec(), None),
-            };
-            match (programs(family, variant), what) {
-                (Ok(Some((name, mut client))), _) => {
-                    found.push(save(&name, &mut client, &tables, &mut unchecked));
-                }
-                (Ok(None), Some(what)) => {
-                    let lack = format!("{family}-{variant}-save is not installed");
-                    unchecked.push(format!("{what}: not checked: {lack}"));
-                }
-                (Ok(None), None) => {}
-                (Err(error), _) => unchecked.push(format!("{error:#}")),
-            }
-        }
-    }
-    (found, unchecked)
-}
-
-/// Saves tables. Adds a message for each failure.
-fn save(name: &str, client: &mut Client, tables: &[&str], unchecked: &mut Vec<String>) -> Saved {
-    let mut text = String::new();
-    for table in tables {
-        let saved = client.save(TableName::new(table).expect("a valid name"));
-        match saved {
-            Ok(saved) => text += &saved,
-            Err(error) => unchecked.push(format!("{name}-save: {}", crate::failure::chain(&error))),
-        }
-    }
-    Saved {
-        restore: format!("{name}-restore"),
-        text,
-    }
-}
-
-/// Finds the programs of a variant, and the prefix of their names.
-///
-/// If only one variant is installed, its programs may have names without the
-/// variant.
-fn programs(family: Family, variant: Variant) -> Result<Option<(String, Client)>> {
-    let own = format!("{family}-{variant}");
-    if let Some(client) = open(&own)? {
-        return Ok(Some((own, client)));
-    }
-    let client = open(family.as_str())?.filter(|client| client.variant() == variant);
-    Ok(client.map(|client| (family.to_string(), client)))
-}
-
-/// Opens the programs whose names have this prefix, if they are installed.
-fn open(name: &str) -> Result<Option<Client>, Error> {
-    let find = |end| find_program(&format!("{name}-{end}"));
-    let programs = find("save").zip(find("restore"));
-    let client = programs.map(|(save, restore)| Client::open_at(save, restore));
-    client.transpose()
-}
-
-/// Finds a program in the directories of `PATH`.
-fn find_program(name: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path)
-        .map(|folder| folder.join(name))
-        .find(|file| file.is_file())
-}
-
-/// Returns the legacy tables that exist in the kernel.
-fn legacy_trace(family: Family) -> Trace {
-    let (path, shown) = match family {
-        Family::V4 => ("/proc/thread-self/net/ip_tables_names", "IPv4"),
-        Family::V6 => ("/proc/thread-self/net/ip6_tables_names", "IPv6"),
-    };
-    match fs::read_to_string(path) {
-        Ok(text) => {
-            let is_there = |table: &&str| text.lines().any(|line| line == *table);
-            let tables: Vec<_> = TABLES.into_iter().filter(is_there).collect();
-            match tables.len() {
-                0 => Trace::None,
-                _ => {
-                    let what = format!("legacy {shown} iptables tables {}", tables.join(", "));
-                    Trace::Rules(tables, what)
-                }
-            }
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => Trace::None,
-        Err(_) => Trace::Unknown,
-    }
-}
-
-/// Returns the tables of nf_tables that contain upstream's chains.
-fn nft_trace(scope: Scope, client: Option<&mut nftables::Client>, family: Family) -> Trace {
-    let Some(client) = client else {
-        return Trace::None;
-    };
-    let (family, shown) = match family {
-        Family::V4 => (nftables::Family::Ip, "IPv4"),
-        Family::V6 => (nftables::Family::Ip6, "IPv6"),
-    };
-    let table = |name| {
-        let name = nftables::Name::new(name).expect("a valid name");
-        nftables::TableId::new(family, name)
-    };
-    let Ok(ruleset) = client.dump(&TABLES.map(table)) else {
-        return Trace::Unknown;
-    };
-    let table_of_chain = |object| match object {
-        nftables::Object::Chain(chain) => {
-            let mut tables = TABLES.into_iter();
-            let table = tables.find(|table| *table == chain.table.name.as_str())?;
-            names::is_chain(scope, table, chain.name.as_str()).then_some(table)
-        }
-        _ => None,
-    };
-    let tables: Vec<_> = ruleset.objects().filter_map(table_of_chain).collect();
-    let tables_with_chains = TABLES.into_iter().filter(|table| tables.contains(table));
-    match tables.len() {
-        0 => Trace::None,
-        count => {
-            let what = format!("{count} chains of iptables in {shown} of nf_tables");
-            Trace::Rules(tables_with_chains.collect(), what)
-        }
-    }
-}
-
-#[cfg(test)]
+#[cfg(all(test, feature = "ipvs"))]
 mod tests {
-    use proxy_core::Mode;
-
     use super::*;
+    use crate::Mode;
+    use crate::cleanup::{Scope, iptables_names};
 
     /// A node of mode iptables with rules of other programs, saved by iptables
     /// 1.8.9.
@@ -367,11 +224,11 @@ mod tests {
 
     #[test]
     fn upstreams_rules_are_removed_and_other_rules_stay() {
-        let (documents, stays) = plan(Scope::AllModes, &saved(NODE));
+        let (documents, stays) = plan(&iptables_names(Scope::AllModes), &saved(NODE));
         let shown: String = documents.iter().map(|one| format!("{one}\n")).collect();
         assert_eq!(shown, include_str!("captures/iptables-plan.sh"));
         assert_eq!(stays, Vec::<String>::new());
-        let summary = documents[1].summary();
+        let summary = documents[1].counts();
         let expected = "6 chains and 9 jumps to them in table filter of iptables-legacy";
         assert_eq!(summary, expected);
     }
@@ -393,7 +250,7 @@ mod tests {
              -A KUBE-SVC-NPX46M4PTMTKRN6Y -j KUBE-MARK-MASQ\nCOMMIT\n"
         );
         let removed = |mode| {
-            let (documents, stays) = plan(Scope::AllExcept(mode), &saved(&text));
+            let (documents, stays) = plan(&iptables_names(Scope::AllExcept(mode)), &saved(&text));
             assert_eq!(stays, Vec::<String>::new());
             let texts = documents.iter().map(|one| one.text().to_string());
             let lines: Vec<_> = texts.flat_map(|text| removals_of(&text)).collect();
@@ -426,7 +283,7 @@ mod tests {
                     -A MINE -p tcp -m comment --comment \"a -j KUBE-SERVICES\" -j KUBE-NODEPORTS\n\
                     -A KUBE-NODEPORTS -j KUBE-MARK-MASQ\n\
                     -A KUBE-SERVICES -j KUBE-NODEPORTS\nCOMMIT\n";
-        let (documents, stays) = plan(Scope::AllModes, &saved(text));
+        let (documents, stays) = plan(&iptables_names(Scope::AllModes), &saved(text));
         assert_eq!(documents.len(), 1);
         let text = documents[0].text().to_string();
         let removed: Vec<_> = text
@@ -450,7 +307,12 @@ mod tests {
             let text = format!("*{table}\n-A {rule}\nCOMMIT\n");
             let tables = Tables::parse(&text).unwrap();
             let table = tables.iter().next().unwrap();
-            JumpRule::new(Scope::AllModes, table, table.rules().next().unwrap()).is_upstream_jump
+            JumpRule::new(
+                &iptables_names(Scope::AllModes),
+                table,
+                table.rules().next().unwrap(),
+            )
+            .is_upstream_jump
         };
         assert!(is_jump("nat", &format!("OUTPUT {good}")));
         let new = "-m conntrack --ctstate NEW";
@@ -477,13 +339,20 @@ mod tests {
         let text = format!("*nat\n-A {rule}\nCOMMIT\n");
         let tables = Tables::parse(&text).unwrap();
         let table = tables.get("nat").unwrap();
-        let leading = JumpRule::new(Scope::AllModes, table, table.rules().next().unwrap());
+        let leading = JumpRule::new(
+            &iptables_names(Scope::AllModes),
+            table,
+            table.rules().next().unwrap(),
+        );
         assert_eq!(leading.target.unwrap().as_str(), "C");
     }
 
     #[test]
     fn unparsable_rules_are_reported_and_stay() {
-        let (documents, stays) = plan(Scope::AllModes, &saved("*nat\n:KUBE-SERVICES - [0:0]\n"));
+        let (documents, stays) = plan(
+            &iptables_names(Scope::AllModes),
+            &saved("*nat\n:KUBE-SERVICES - [0:0]\n"),
+        );
         assert_eq!(documents, []);
         assert_eq!(stays.len(), 1, "{stays:?}");
         assert!(

@@ -1,46 +1,15 @@
-//! Virtual servers of mode ipvs, removed by netlink.
+//! Selection of the virtual servers of kube-proxy.
 //!
-//! Upstream removes all virtual servers. Here a virtual server belongs to
-//! kube-proxy if its address is on the link of mode ipvs, or its address and
-//! port are in an ipset of the mode. Others stay.
+//! Upstream removes all virtual servers. Here a virtual server belongs to kube-proxy if
+//! its address is on the link of mode ipvs, or its address and port are in an ipset of the
+//! mode. Others stay.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::net::IpAddr;
 
-use anyhow::{Context, Result};
 use ipnet::IpNet;
 use vipline_ipset::{Member, Port, SetDump, Sets};
-use vipline_ipvs::{Client, Command, Error, Family, Protocol, ServiceKey};
-
-use super::module;
-
-/// A virtual server to remove.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Server(ServiceKey);
-
-/// Displays as a shell command.
-impl fmt::Display for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ipvsadm {}", Command::Remove(self.0))
-    }
-}
-
-impl Server {
-    /// Removes the virtual server.
-    ///
-    /// # Errors
-    ///
-    /// The kernel rejects the removal.
-    pub fn apply(&self) -> Result<()> {
-        let mut client = Client::open().with_context(|| self.to_string())?;
-        let remove = Command::Remove(self.0);
-        match client.commit(&[remove].into_iter().collect()) {
-            Err(error) if !error.is_not_found() => Err(error.into()),
-            _ => Ok(()),
-        }
-    }
-}
+use vipline_ipvs::{Family, Protocol, ServiceKey};
 
 /// Criteria for virtual servers of kube-proxy.
 struct Ownership {
@@ -117,12 +86,12 @@ fn node_ports(listed: &SetDump) -> Option<(Family, PortFromNumber)> {
 ///
 /// `link` are the addresses on the link. Virtual servers within `excluded`
 /// networks stay.
-pub fn plan(
+pub(super) fn plan(
     servers: &[ServiceKey],
     sets: &Sets,
     link: &[IpAddr],
     excluded: &[IpNet],
-) -> (Vec<Server>, Vec<String>) {
+) -> (Vec<ServiceKey>, Vec<String>) {
     let owned = Ownership::new(sets, link);
     let is_excluded = |service: &&ServiceKey| match service {
         ServiceKey::Address { address, .. } => excluded.iter().any(|net| net.contains(address)),
@@ -133,28 +102,7 @@ pub fn plan(
     let stays = others
         .iter()
         .map(|service| format!("virtual server {service} stays, because its origin is unknown"));
-    let owned = owned.into_iter().copied().map(Server);
-    (owned.collect(), stays.collect())
-}
-
-/// Returns all virtual servers. Empty if the kernel lacks IPVS.
-///
-/// # Errors
-///
-/// The virtual servers cannot be dumped.
-pub fn find() -> Result<Vec<ServiceKey>> {
-    if !module::is_loaded("ip_vs") {
-        return Ok(Vec::new());
-    }
-    let listed = match Client::open() {
-        Err(Error::Unsupported { .. }) => return Ok(Vec::new()),
-        opened => opened.and_then(|mut client| client.servers()),
-    };
-    let servers = listed.context("list IPVS virtual servers")?;
-    Ok(servers
-        .into_iter()
-        .map(|(server, _)| server.service)
-        .collect())
+    (owned.into_iter().copied().collect(), stays.collect())
 }
 
 #[cfg(test)]
@@ -163,11 +111,12 @@ pub(super) mod tests {
 
     use vipline_ipvs::Table;
 
-    use super::super::sets::tests::found;
+    use super::super::Object;
+    use super::super::tests::sets as found;
     use super::*;
 
     /// Parses the output of `ipvsadm -Sn`.
-    pub(crate) fn services(saved: &str) -> Vec<ServiceKey> {
+    pub(in crate::backend::ipvs::plan::cleanup) fn services(saved: &str) -> Vec<ServiceKey> {
         let table = Table::from_str(saved).unwrap();
         table.servers().map(|server| server.service).collect()
     }
@@ -190,7 +139,10 @@ pub(super) mod tests {
         let link = ["10.96.0.20", "fd00:96::1"].map(|text| text.parse().unwrap());
         let shown = |excluded: &[IpNet]| {
             let (servers, stays) = plan(&services(saved), &found(sets), &link, excluded);
-            let mut shown: Vec<_> = servers.iter().map(ToString::to_string).collect();
+            let mut shown: Vec<_> = servers
+                .into_iter()
+                .map(|one| Object::Server(one).to_string())
+                .collect();
             shown.sort_unstable();
             (shown, stays)
         };

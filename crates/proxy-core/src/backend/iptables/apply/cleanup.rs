@@ -1,0 +1,222 @@
+//! Removal of chains and jumps of all modes, by the iptables programs.
+//!
+//! A host may have rules of both variants of iptables, so both are checked: the legacy
+//! tables of xtables, and those in nf_tables.
+#![allow(clippy::disallowed_methods, reason = "IO file")]
+
+use std::env;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use vipline_iptables::{Client, Family, TableName, Variant};
+use vipline_nftables as nftables;
+
+use crate::backend::iptables::plan::cleanup::names::{self, Names};
+use crate::backend::iptables::plan::cleanup::{Document, Saved, SavedRules};
+use crate::cleanup::{Error, Leftovers, Remove, Search};
+
+/// The mode's part of a removal.
+pub(crate) const LEFTOVERS: Leftovers = Leftovers {
+    iptables: names::IPTABLES,
+    find,
+};
+
+/// The tables that contain upstream's chains.
+const TABLES: [&str; 3] = ["mangle", "filter", "nat"];
+
+/// Traces of rules that are visible without an iptables program.
+enum Trace {
+    /// No rules exist.
+    None,
+    /// Rules exist in these tables; with a description.
+    Rules(Vec<&'static str>, String),
+    /// Unknown.
+    Unknown,
+}
+
+/// Finds the chains and jumps of all modes in the scope.
+fn find(search: &mut Search) -> Result<(), crate::Error> {
+    let names = search.iptables_names();
+    let mut unchecked = Vec::new();
+    let rules = read(&names, &mut unchecked);
+    search.found(SavedRules { names, rules });
+    unchecked
+        .into_iter()
+        .for_each(|error| search.unchecked(error));
+    Ok(())
+}
+
+/// Returns the output of the iptables-save programs. Adds an error for each failed check.
+fn read(names: &[&'static Names], unchecked: &mut Vec<Error>) -> Vec<Saved> {
+    let mut found = Vec::new();
+    let mut nft = NftRules::open();
+    for family in Family::ALL {
+        for variant in Variant::ALL {
+            let trace = match variant {
+                Variant::Legacy => legacy_trace(family),
+                Variant::Nft => nft.trace(names, family),
+            };
+            if let Trace::None = trace {
+                continue;
+            }
+            let (tables, what) = match trace {
+                Trace::Rules(tables, what) => (tables, Some(what)),
+                _ => (TABLES.to_vec(), None),
+            };
+            match (programs(family, variant), what) {
+                (Ok(Some((name, mut client))), _) => {
+                    found.push(save(&name, &mut client, &tables, unchecked));
+                }
+                (Ok(None), Some(objects)) => {
+                    let program = format!("{family}-{variant}-save");
+                    unchecked.push(Error::NotChecked { objects, program });
+                }
+                (Ok(None), None) => {}
+                (Err(error), _) => unchecked.push(Error::Other(error)),
+            }
+        }
+    }
+    found
+}
+
+/// Saves tables. Adds an error for each failure.
+fn save(name: &str, client: &mut Client, tables: &[&str], unchecked: &mut Vec<Error>) -> Saved {
+    let mut text = String::new();
+    for table in tables {
+        match client.save(TableName::new(table).expect("a valid name")) {
+            Ok(saved) => text += &saved,
+            Err(error) => unchecked.push(Error::operation(format_args!("{name}-save"))(error)),
+        }
+    }
+    Saved {
+        restore: format!("{name}-restore"),
+        text,
+    }
+}
+
+impl Remove for Document {
+    /// Applies the removals. If the program fails, nothing is removed.
+    fn remove(&self) -> Result<(), Error> {
+        let name = self.program();
+        let client = open(name).map_err(Error::Other)?;
+        let mut client = client.ok_or_else(|| Error::NotInstalled { name: name.into() })?;
+        let restored = client.restore(&self.text());
+        restored.map_err(|error| Error::Other(error.into()))
+    }
+
+    fn summary(&self) -> String {
+        self.counts()
+    }
+}
+
+/// Finds the programs of a variant, and the prefix of their names.
+///
+/// If only one variant is installed, its programs may have names without the
+/// variant.
+fn programs(family: Family, variant: Variant) -> Result<Option<(String, Client)>, crate::Error> {
+    let own = format!("{family}-{variant}");
+    if let Some(client) = open(&own)? {
+        return Ok(Some((own, client)));
+    }
+    let client = open(family.as_str())?.filter(|client| client.variant() == variant);
+    Ok(client.map(|client| (family.to_string(), client)))
+}
+
+/// Opens the programs whose names have this prefix, if they are installed.
+fn open(name: &str) -> Result<Option<Client>, crate::Error> {
+    let find = |end| find_program(&format!("{name}-{end}"));
+    let programs = find("save").zip(find("restore"));
+    let client = programs.map(|(save, restore)| Client::open_at(save, restore));
+    Ok(client.transpose()?)
+}
+
+/// Finds a program in the directories of `PATH`.
+fn find_program(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+/// Returns the legacy tables that exist in the kernel.
+fn legacy_trace(family: Family) -> Trace {
+    let (path, shown) = match family {
+        Family::V4 => ("/proc/thread-self/net/ip_tables_names", "IPv4"),
+        Family::V6 => ("/proc/thread-self/net/ip6_tables_names", "IPv6"),
+    };
+    match fs::read_to_string(path) {
+        Ok(text) => {
+            let is_there = |table: &&str| text.lines().any(|line| line == *table);
+            let tables: Vec<_> = TABLES.into_iter().filter(is_there).collect();
+            match tables.len() {
+                0 => Trace::None,
+                _ => {
+                    let what = format!("legacy {shown} iptables tables {}", tables.join(", "));
+                    Trace::Rules(tables, what)
+                }
+            }
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Trace::None,
+        Err(_) => Trace::Unknown,
+    }
+}
+
+/// The rules of the nft variant, as nf_tables shows them.
+enum NftRules {
+    /// The kernel lacks nf_tables.
+    Unsupported,
+    /// nf_tables cannot be read.
+    Unknown,
+    /// A client of nf_tables.
+    Open(nftables::Client),
+}
+
+impl NftRules {
+    fn open() -> Self {
+        match nftables::Client::open() {
+            Ok(client) => Self::Open(client),
+            Err(nftables::Error::Unsupported { .. }) => Self::Unsupported,
+            Err(_) => Self::Unknown,
+        }
+    }
+
+    /// Returns the tables that contain upstream's chains.
+    fn trace(&mut self, names: &[&'static Names], family: Family) -> Trace {
+        let client = match self {
+            Self::Open(client) => client,
+            Self::Unsupported => return Trace::None,
+            Self::Unknown => return Trace::Unknown,
+        };
+        let (family, shown) = match family {
+            Family::V4 => (nftables::Family::Ip, "IPv4"),
+            Family::V6 => (nftables::Family::Ip6, "IPv6"),
+        };
+        let table = |name| {
+            let name = nftables::Name::new(name).expect("a valid name");
+            nftables::TableId::new(family, name)
+        };
+        let ruleset = match client.dump(&TABLES.map(table)) {
+            Ok(ruleset) => ruleset,
+            Err(nftables::Error::Unsupported { .. }) => return Trace::None,
+            Err(_) => return Trace::Unknown,
+        };
+        let table_of_chain = |object| match object {
+            nftables::Object::Chain(chain) => {
+                let mut tables = TABLES.into_iter();
+                let table = tables.find(|table| *table == chain.table.name.as_str())?;
+                names::is_chain(names, table, chain.name.as_str()).then_some(table)
+            }
+            _ => None,
+        };
+        let tables: Vec<_> = ruleset.objects().filter_map(table_of_chain).collect();
+        let tables_with_chains = TABLES.into_iter().filter(|table| tables.contains(table));
+        match tables.len() {
+            0 => Trace::None,
+            count => {
+                let what = format!("{count} chains of iptables in {shown} of nf_tables");
+                Trace::Rules(tables_with_chains.collect(), what)
+            }
+        }
+    }
+}
