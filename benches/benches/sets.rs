@@ -13,7 +13,7 @@ use benches::figure::{Figures, conclude, ms, percentile};
 use benches::time::Time;
 use testkit::netns::Netns;
 use testkit::scoped::Directory;
-use vipline_ipset::{Client, Commands, Entry, Family, Member, Name, Object, Port, Set, SetType};
+use vipline_ipset::{Client, Commands, Entry, Member, Name, Object, Port, Set, SetFamily, SetType};
 use vipline_reconcile::Edit;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -133,7 +133,7 @@ fn name() -> Outcome<Name> {
 /// Returns the edits that create the set with all entries.
 fn edits() -> Outcome<Vec<Edit<Object>>> {
     let name = name()?;
-    let mut set = Set::new(name.clone(), SetType::HashIpPort, Family::V4);
+    let mut set = Set::new(name.clone(), SetType::HashIpPort, SetFamily::V4);
     set.maxelem = Some(2 * ENTRIES);
     let entries = (0..ENTRIES).map(|number| entry(&name, number));
     let objects = [set.into()].into_iter().chain(entries);

@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use vipline_netlink::{Counters, Dump, Errno, Protocol, Socket};
 
@@ -270,7 +271,7 @@ impl Client {
             found = Some(Usage::decode(payload)?);
             Ok(())
         })?;
-        found.ok_or(Error::Timeout)
+        Ok(found.ok_or(vipline_netlink::Error::Timeout)?)
     }
 
     /// Returns all expectations, like `conntrack -L expect`.
@@ -291,6 +292,17 @@ impl Client {
                 Ok(())
             },
         )
+    }
+
+    /// Sets the reply timeout. Default: 10 s.
+    ///
+    /// The timeout applies to each datagram of a reply.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Netlink`] if the timeout is zero.
+    pub fn set_timeout(&self, timeout: Duration) -> Result<(), Error> {
+        Ok(self.socket.set_timeout(timeout)?)
     }
 
     /// Returns the counters of the socket.

@@ -1,9 +1,9 @@
 //! Errors of connection tracking.
 
-use std::{fmt, io};
+use std::fmt;
 
 use thiserror::Error;
-use vipline_netlink::{DecodeError, Errno, Rejected, RejectedList, RejectedRequest};
+use vipline_netlink::{Errno, Rejected, RejectedList, RejectedRequest};
 
 use crate::Key;
 
@@ -11,21 +11,10 @@ use crate::Key;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A message from the kernel is malformed.
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
     /// `CAP_NET_ADMIN` is missing; only [`Client::open`](crate::Client::open) returns
     /// this error.
     #[error("operation not permitted: CAP_NET_ADMIN is missing")]
     Denied,
-    /// A system call failed.
-    #[error("{operation}")]
-    Io {
-        /// Failed operation.
-        operation: &'static str,
-        /// Error of the system call.
-        source: io::Error,
-    },
     /// The kernel rejected a request for one object, or a dump.
     #[error("{operation} {object}: {errno}")]
     Kernel {
@@ -36,10 +25,9 @@ pub enum Error {
         /// Error number.
         errno: Errno,
     },
-    /// Replies were lost because the receive buffer was full (`ENOBUFS`); changes may
-    /// have been applied.
-    #[error("receive buffer overrun: replies were lost")]
-    Overrun,
+    /// The exchange of messages with the kernel failed; changes may have been applied.
+    #[error(transparent)]
+    Netlink(#[from] vipline_netlink::Error),
     /// The kernel rejected some of several changes; all others were applied.
     #[error("{operation} {}", RejectedList::new(first).with_count(*count))]
     Rejected {
@@ -52,9 +40,6 @@ pub enum Error {
         /// Number of applied changes.
         done: usize,
     },
-    /// The kernel did not reply within 10 s; changes may have been applied.
-    #[error("the kernel did not reply in time")]
-    Timeout,
     /// The kernel has no ctnetlink, or its module is not loaded.
     #[error("ctnetlink is not available: load the kernel module {module}")]
     Unsupported {
@@ -94,8 +79,8 @@ impl Error {
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Denied => Some(Errno::PERM),
-            Self::Io { source, .. } => source.raw_os_error().map(Errno),
             Self::Kernel { errno, .. } => Some(*errno),
+            Self::Netlink(error) => error.errno(),
             Self::Rejected { first, .. } => first.first().map(|one| one.errno),
             _ => None,
         }
@@ -121,29 +106,7 @@ impl Error {
                 object: object.to_string().into(),
                 errno: error.errno,
             },
-            other => other.into(),
-        }
-    }
-}
-
-impl From<vipline_netlink::Error> for Error {
-    fn from(error: vipline_netlink::Error) -> Self {
-        use vipline_netlink::Error as Netlink;
-        match error {
-            Netlink::Decode(error) => Self::Decode(error),
-            Netlink::Io { operation, source } => Self::Io { operation, source },
-            error @ Netlink::Kernel(_) => Self::from_request("request", "ctnetlink", error),
-            Netlink::Overrun => Self::Overrun,
-            Netlink::Timeout => Self::Timeout,
-            Netlink::Truncated { bytes, .. } => Self::Decode(DecodeError::new(
-                "datagram within the buffer size",
-                0,
-                bytes,
-            )),
-            other => Self::Io {
-                operation: "exchange netlink messages",
-                source: io::Error::other(other),
-            },
+            other => Self::Netlink(other),
         }
     }
 }

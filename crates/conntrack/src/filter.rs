@@ -229,11 +229,8 @@ impl Filter {
     ///
     /// An address implies its family.
     pub(crate) fn only_family(&self) -> Option<Family> {
-        let family = |address| match address {
-            IpAddr::V4(_) => Family::V4,
-            IpAddr::V6(_) => Family::V6,
-        };
-        self.family.or_else(|| self.addresses().map(family).next())
+        self.family
+            .or_else(|| self.addresses().map(Family::of).next())
     }
 
     /// Returns whether the conditions contradict each other in their families.

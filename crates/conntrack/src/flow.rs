@@ -1,37 +1,6 @@
 //! Flows: conntrack entries.
 
-use std::fmt;
-
-use crate::{Key, State, Status, Tuple};
-
-/// Address family of a flow.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[non_exhaustive]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-impl Family {
-    /// Returns the protocol family number (`NFPROTO_*`).
-    pub(crate) fn number(self) -> u8 {
-        match self {
-            Self::V4 => 2,
-            Self::V6 => 10,
-        }
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::V4 => "ipv4",
-            Self::V6 => "ipv6",
-        })
-    }
-}
+use crate::{Family, Key, State, Status, Tuple};
 
 /// A flow: one conntrack entry.
 ///

@@ -43,7 +43,8 @@ impl Events {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the kernel lacks nfnetlink, or the caller lacks `CAP_NET_ADMIN`.
+    /// [`Error::Netlink`] if the kernel lacks nfnetlink, or the caller lacks
+    /// `CAP_NET_ADMIN`.
     pub fn open(groups: Groups, ignored: &[u32]) -> Result<Self, Error> {
         let mut listener = Listener::open(Protocol::Netfilter)?;
         if !ignored.is_empty() {
@@ -62,7 +63,7 @@ impl Events {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the system call fails.
+    /// [`Error::Netlink`] if the system call fails.
     pub fn set_recv_buffer_size(&self, bytes: usize) -> Result<(), Error> {
         Ok(self.listener.set_recv_buffer_size(bytes)?)
     }
@@ -71,9 +72,9 @@ impl Events {
     ///
     /// # Errors
     ///
-    /// - [`Error::Decode`]: the flow of an event is malformed; all other events are
-    ///   delivered.
-    /// - [`Error::Io`]: reading failed; the socket is unusable then.
+    /// [`Error::Netlink`] if the flow of an event is malformed; all other events are
+    /// delivered. [`Error::Netlink`] with [`errno`](Error::errno) if reading failed; the
+    /// socket is unusable then.
     pub fn read(&mut self, mut each: impl FnMut(Event)) -> Result<(), Error> {
         let mut first_error = None;
         self.listener.read(|event| match event {
@@ -84,7 +85,9 @@ impl Events {
             },
             _ => each(Event::Overrun),
         })?;
-        first_error.map_or(Ok(()), |error| Err(error.into()))
+        first_error.map_or(Ok(()), |error| {
+            Err(vipline_netlink::Error::from(error).into())
+        })
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::{Counters, Family, Flow, Layer4, Protocol, State, Status, Tuple};
+use crate::{Counters, Flow, Layer4, Protocol, State, Status, Tuple};
 
 impl fmt::Display for Tuple {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,16 +74,14 @@ fn direction(
 /// The age (`delta-time`) is omitted because it depends on the current time.
 impl fmt::Display for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = match self.family() {
-            Family::V4 => 2,
-            Family::V6 => 10,
-        };
+        let family = self.family();
         let protocol = self.original.protocol;
         let name = protocol.name().unwrap_or("unknown");
         write!(
             f,
-            "{:<8} {number} {name:<8} {} ",
-            self.family().to_string(),
+            "{:<8} {} {name:<8} {} ",
+            family.to_string(),
+            family.number(),
             protocol.0
         )?;
         if let Some(timeout) = self.timeout {

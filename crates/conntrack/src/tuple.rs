@@ -84,10 +84,7 @@ impl Tuple {
 
     /// Returns the address family.
     pub fn family(&self) -> Family {
-        match self.source {
-            IpAddr::V4(_) => Family::V4,
-            IpAddr::V6(_) => Family::V6,
-        }
+        Family::of(self.source)
     }
 
     /// Returns the tuple of replies without address translation and without a zone.

@@ -7,13 +7,14 @@
 
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use vipline_netlink::{Counters, Errno, KernelError, Protocol, Socket};
 
 use crate::wire::{self, DumpDecoder, Request};
 use crate::{
-    Command, Commands, Entry, Error, Family, Name, Reason, RejectedCommand, Set, SetDump, SetType,
-    Sets, Strictness,
+    Command, Commands, Entry, Error, Name, Reason, RejectedCommand, Set, SetDump, SetFamily,
+    SetType, Sets, Strictness,
 };
 
 /// Number of attempts to complete a dump while sets change concurrently.
@@ -41,7 +42,7 @@ impl Client {
     /// - Any other [`Error`] except [`Error::Rejected`]: the socket cannot be opened, or
     ///   its first request failed.
     pub fn open() -> Result<Self, Error> {
-        let mut socket = Socket::open(Protocol::Netfilter).map_err(Error::from_netlink)?;
+        let mut socket = Socket::open(Protocol::Netfilter)?;
         let request = Request::protocol();
         let mut supported = None;
         let answer = socket.request(request.ty, request.flags, &request.payload, |message| {
@@ -53,9 +54,9 @@ impl Client {
                 Errno::PERM => Error::Denied,
                 errno => Error::Unsupported { errno: Some(errno) },
             },
-            other => Error::from_netlink(other),
+            other => other.into(),
         })?;
-        let supported = supported.ok_or(Error::Timeout)?;
+        let supported = supported.ok_or(vipline_netlink::Error::Timeout)?;
         let protocol = *supported.end().min(wire::PROTOCOLS.end());
         if !supported.contains(&protocol) || !wire::PROTOCOLS.contains(&protocol) {
             return Err(Error::Unsupported { errno: None });
@@ -147,7 +148,7 @@ impl Client {
     pub fn revisions(
         &mut self,
         set_type: &SetType,
-        family: Family,
+        family: SetFamily,
     ) -> Result<RangeInclusive<u8>, Error> {
         let request = Request::revisions(self.protocol, set_type, family);
         let mut revisions = None;
@@ -156,7 +157,7 @@ impl Client {
             Ok(())
         });
         answer.map_err(|error| query_error("revisions of", set_type, error))?;
-        revisions.ok_or(Error::Timeout)
+        Ok(revisions.ok_or(vipline_netlink::Error::Timeout)?)
     }
 
     /// Returns whether a set contains an entry, like `ipset test`.
@@ -178,7 +179,7 @@ impl Client {
                     Ok(reason) => Err(kernel_error("test", entry, reason)),
                 }
             }
-            Err(error) => Err(Error::from_netlink(error)),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -248,6 +249,24 @@ impl Client {
         Ok(count)
     }
 
+    /// Sets the reply timeout. Default: 10 s.
+    ///
+    /// The timeout applies to each datagram of a reply.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Netlink`] if the timeout is zero.
+    pub fn set_timeout(&self, timeout: Duration) -> Result<(), Error> {
+        Ok(self.socket.set_timeout(timeout)?)
+    }
+
+    /// Returns the netlink port ID of the client.
+    ///
+    /// Listeners use the port ID to ignore changes by this client.
+    pub fn port_id(&self) -> u32 {
+        self.socket.port_id()
+    }
+
     /// Returns the counters of the socket.
     pub fn counters(&self) -> Counters {
         self.socket.counters()
@@ -265,7 +284,7 @@ impl Client {
         count: usize,
     ) -> Result<(), Error> {
         let vipline_netlink::Error::Kernel(rejection) = error else {
-            return Err(Error::from_netlink(error));
+            return Err(error.into());
         };
         let line =
             wire::rejected_line(&rejection.request).and_then(|line| usize::try_from(line).ok());
@@ -411,7 +430,7 @@ fn query_error(
             object,
             Reason::from_errno(rejection.errno, None, true),
         ),
-        other => Error::from_netlink(other),
+        other => other.into(),
     }
 }
 

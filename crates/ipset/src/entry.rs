@@ -8,7 +8,7 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{put_be64, put_str, put_u8};
 
 use crate::wire::{NET, address, put_address, put_number, put_port, put_whole, whole_attributes};
-use crate::{Comment, Family, Name, SetType};
+use crate::{Comment, Name, SetFamily, SetType};
 
 // `linux/netfilter/ipset/ip_set.h`, attributes of an entry.
 const IP: u16 = 1;
@@ -246,7 +246,7 @@ impl Member {
     }
 
     /// Returns the address family, if the element has addresses.
-    pub fn family(&self) -> Option<Family> {
+    pub fn family(&self) -> Option<SetFamily> {
         let ip = match self {
             Self::Ip(ip)
             | Self::IpPort(ip, _)
@@ -256,8 +256,8 @@ impl Member {
             Self::Port(_) | Self::Set(_) | Self::Other(_) => return None,
         };
         Some(match ip {
-            IpAddr::V4(_) => Family::V4,
-            IpAddr::V6(_) => Family::V6,
+            IpAddr::V4(_) => SetFamily::V4,
+            IpAddr::V6(_) => SetFamily::V6,
         })
     }
 

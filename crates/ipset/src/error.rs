@@ -1,9 +1,7 @@
 //! ip_set errors.
 
-use std::io;
-
 use thiserror::Error;
-use vipline_netlink::{DecodeError, Errno};
+use vipline_netlink::Errno;
 
 use crate::{Command, Name, Reason};
 
@@ -11,9 +9,6 @@ use crate::{Command, Name, Reason};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A message from the kernel could not be decoded.
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
     /// The capability `CAP_NET_ADMIN` is missing.
     #[error("operation not permitted: CAP_NET_ADMIN is missing")]
     Denied,
@@ -22,14 +17,6 @@ pub enum Error {
     Interrupted {
         /// Number of attempts.
         attempts: usize,
-    },
-    /// A system call failed.
-    #[error("{operation}")]
-    Io {
-        /// The operation that failed.
-        operation: &'static str,
-        /// The system error.
-        source: io::Error,
     },
     /// The kernel rejected a query: a request that changes nothing.
     #[error("{operation} {object}: {reason}")]
@@ -41,6 +28,10 @@ pub enum Error {
         /// Reason for the rejection.
         reason: Reason,
     },
+    /// The exchange of messages with the kernel failed; commands may have been
+    /// applied.
+    #[error(transparent)]
+    Netlink(vipline_netlink::Error),
     /// Replies were lost because the receive buffer was full; commands may have been
     /// applied.
     #[error("the receive buffer was full and replies were lost: the state of the sets is unknown")]
@@ -59,9 +50,6 @@ pub enum Error {
         /// Reason for the rejection.
         reason: Reason,
     },
-    /// The kernel did not reply within 10 s; commands may have been applied.
-    #[error("the kernel did not reply in time")]
-    Timeout,
     /// The kernel does not support ip_set.
     #[error(
         "the kernel does not support ip_set: CONFIG_IP_SET is off, or the module is missing or too old"
@@ -103,7 +91,7 @@ impl Error {
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Denied => Some(Errno::PERM),
-            Self::Io { source, .. } => source.raw_os_error().map(Errno),
+            Self::Netlink(error) => error.errno(),
             Self::Unsupported { errno } => *errno,
             _ => match self.reason()? {
                 Reason::Errno(errno) => Some(errno),
@@ -114,23 +102,15 @@ impl Error {
             },
         }
     }
+}
 
-    /// Converts a netlink error that is not a rejection.
-    pub(crate) fn from_netlink(error: vipline_netlink::Error) -> Self {
-        use vipline_netlink::Error as Netlink;
+impl From<vipline_netlink::Error> for Error {
+    fn from(error: vipline_netlink::Error) -> Self {
         match error {
-            Netlink::Decode(error) => Self::Decode(error),
-            Netlink::Io { operation, source } => match source.raw_os_error().map(Errno) {
-                errno @ Some(Errno::PROTONOSUPPORT | Errno::AFNOSUPPORT) => {
-                    Self::Unsupported { errno }
-                }
-                _ => Self::Io { operation, source },
-            },
-            Netlink::Overrun => Self::Overrun,
-            Netlink::Timeout => Self::Timeout,
-            other => Self::Io {
-                operation: "communicate with the kernel",
-                source: io::Error::other(other),
+            vipline_netlink::Error::Overrun => Self::Overrun,
+            _ => match error.missing_protocol() {
+                errno @ Some(_) => Self::Unsupported { errno },
+                None => Self::Netlink(error),
             },
         }
     }

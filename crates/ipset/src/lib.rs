@@ -5,7 +5,7 @@
 //! This crate dumps and changes the sets of a network namespace without the `ipset`
 //! program, with many entries in one message.
 //!
-//! - [`Set`], [`SetType`], [`Family`]: sets and their properties.
+//! - [`Set`], [`SetType`], [`SetFamily`]: sets and their properties.
 //! - [`Entry`], [`Member`], [`Port`]: set entries and their elements.
 //! - [`Object`]: sets and entries as keyed objects, for comparing two states.
 //! - [`Sets`]: dumped sets.
@@ -21,12 +21,12 @@
 //! It does not interpret the marks of `skbinfo`, which are kept as bytes.
 //!
 //! ```no_run
-//! use vipline_ipset::{Client, Command, Commands, Entry, Family, SetType, Member, Name, Set};
+//! use vipline_ipset::{Client, Command, Commands, Entry, SetFamily, SetType, Member, Name, Set};
 //! use vipline_ipset::{Port, Strictness};
 //!
 //! let mut client = Client::open()?;
 //! let name = Name::new("web")?;
-//! let set = Set::new(name.clone(), SetType::HashIpPort, Family::V4);
+//! let set = Set::new(name.clone(), SetType::HashIpPort, SetFamily::V4);
 //! let entry = Entry::new(name.clone(), Member::IpPort("10.0.0.1".parse()?, Port::tcp(80)));
 //! let mut commands = Commands::new();
 //! commands.push(Command::Create(set.into(), Strictness::Strict));
@@ -69,6 +69,6 @@ pub use name::{Comment, InvalidName, Name};
 pub use object::{Key, Object, SetDump, Sets};
 pub use reason::Reason;
 pub use set::{Range, Set, SetFlags, Usage};
-pub use set_type::{Family, SetType};
+pub use set_type::{SetFamily, SetType};
 pub use text::ParseError;
 pub use wire::{DumpDecoder, Request};

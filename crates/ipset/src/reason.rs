@@ -4,7 +4,7 @@ use std::fmt;
 
 use vipline_netlink::Errno;
 
-use crate::{Entry, Family, Set, SetType};
+use crate::{Entry, Set, SetFamily, SetType};
 
 /// The reason for the rejection of a command or a query.
 ///
@@ -129,7 +129,7 @@ impl Reason {
         };
         match member.family().filter(|family| *family != set.family) {
             _ if !member.fits(&set.set_type) => Self::TypeMismatch,
-            Some(_) if set.family == Family::V6 => Self::ExpectedIpv6,
+            Some(_) if set.family == SetFamily::V6 => Self::ExpectedIpv6,
             Some(_) => Self::ExpectedIpv4,
             None => self,
         }

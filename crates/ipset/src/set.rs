@@ -7,7 +7,7 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{put, put_u8};
 
 use crate::wire::{NET, address, put_address, put_number, put_port, put_whole, whole_attributes};
-use crate::{Entry, Family, Name, SetType};
+use crate::{Entry, Name, SetFamily, SetType};
 
 // `linux/netfilter/ipset/ip_set.h`, attributes of a set.
 const IP: u16 = 1;
@@ -70,7 +70,7 @@ pub struct Set {
     /// Set type.
     pub set_type: SetType,
     /// Address family.
-    pub family: Family,
+    pub family: SetFamily,
     /// Revision of the set type. Default: that of Linux 3.18, which supports all options
     /// except `bucketsize` and `initval`.
     ///
@@ -109,13 +109,13 @@ impl Set {
     /// A bitmap type also needs a [`range`](Self::range).
     ///
     /// ```
-    /// use vipline_ipset::{Family, SetType, Name, Set};
+    /// use vipline_ipset::{SetFamily, SetType, Name, Set};
     ///
-    /// let set = Set::new(Name::new("blocked")?, SetType::HashNet, Family::V6);
+    /// let set = Set::new(Name::new("blocked")?, SetType::HashNet, SetFamily::V6);
     /// assert_eq!(set.to_string(), "create blocked hash:net family inet6");
     /// # Ok::<(), vipline_ipset::InvalidName>(())
     /// ```
-    pub fn new(name: Name, set_type: SetType, family: Family) -> Self {
+    pub fn new(name: Name, set_type: SetType, family: SetFamily) -> Self {
         Self {
             family: set_type.family().unwrap_or(family),
             name,

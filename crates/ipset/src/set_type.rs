@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use vipline_netlink::Family;
+
 /// A set type.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -93,10 +95,10 @@ impl SetType {
     }
 
     /// Returns the family of types that support only one.
-    pub(crate) fn family(&self) -> Option<Family> {
+    pub(crate) fn family(&self) -> Option<SetFamily> {
         match self {
-            Self::BitmapIp => Some(Family::V4),
-            Self::BitmapPort | Self::ListSet => Some(Family::Unspecified),
+            Self::BitmapIp => Some(SetFamily::V4),
+            Self::BitmapPort | Self::ListSet => Some(SetFamily::Unspecified),
             _ => None,
         }
     }
@@ -112,7 +114,7 @@ impl fmt::Display for SetType {
 ///
 /// The numbers are `NFPROTO_*` of `linux/netfilter.h`.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Family {
+pub enum SetFamily {
     /// No addresses: the elements are ports or sets.
     Unspecified,
     /// IPv4.
@@ -123,7 +125,7 @@ pub enum Family {
     Other(u8),
 }
 
-impl Family {
+impl SetFamily {
     /// Returns the family with this number.
     pub fn from_number(number: u8) -> Self {
         match number {
@@ -145,7 +147,16 @@ impl Family {
     }
 }
 
-impl fmt::Display for Family {
+impl From<Family> for SetFamily {
+    fn from(family: Family) -> Self {
+        match family {
+            Family::V4 => Self::V4,
+            Family::V6 => Self::V6,
+        }
+    }
+}
+
+impl fmt::Display for SetFamily {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unspecified => f.write_str("unspec"),
@@ -173,7 +184,10 @@ mod tests {
     #[test]
     fn each_family_has_its_number() {
         for number in 0..=u8::MAX {
-            assert_eq!(Family::from_number(number).number(), number);
+            assert_eq!(SetFamily::from_number(number).number(), number);
+        }
+        for family in Family::ALL {
+            assert_eq!(SetFamily::from(family).number(), family.number());
         }
     }
 }

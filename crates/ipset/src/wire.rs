@@ -11,7 +11,7 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be16, put_be32, put_str, put_u8};
 use vipline_netlink::message::{CREATE, DUMP, EXCL};
 
-use crate::{Command, Entry, Family, Name, Set, SetDump, SetType, Sets, Strictness};
+use crate::{Command, Entry, Name, Set, SetDump, SetFamily, SetType, Sets, Strictness};
 
 /// `NLA_F_NET_BYTEORDER`.
 pub(crate) const NET: u16 = 0x4000;
@@ -127,7 +127,7 @@ impl Request {
     ///
     /// The reply has the maximum in attribute 4 and the minimum in attribute 10, one
     /// byte each.
-    pub fn revisions(protocol: u8, set_type: &SetType, family: Family) -> Self {
+    pub fn revisions(protocol: u8, set_type: &SetType, family: SetFamily) -> Self {
         let mut request = Self::new(13, protocol);
         put_str(&mut request.payload, TYPENAME, set_type.as_str());
         put_u8(&mut request.payload, FAMILY, family.number());
@@ -283,7 +283,7 @@ impl DumpDecoder {
                 SETNAME => name = Some(Name::from_kernel(attr.str()?)),
                 TYPENAME => set_type = Some(SetType::from_name(attr.str()?)),
                 REVISION => revision = Some(attr.u8()?),
-                FAMILY => family = Some(Family::from_number(attr.u8()?)),
+                FAMILY => family = Some(SetFamily::from_number(attr.u8()?)),
                 DATA => data = Some(attr),
                 ADT => entries = Some(attr),
                 _ => {}
@@ -292,7 +292,7 @@ impl DumpDecoder {
         let no_set = || DecodeError::new("set", SETNAME, payload.len());
         let name = name.ok_or_else(no_set)?;
         if let Some(set_type) = set_type {
-            let mut set = Set::new(name.clone(), set_type, Family::Unspecified);
+            let mut set = Set::new(name.clone(), set_type, SetFamily::Unspecified);
             set.family = family.ok_or_else(no_set)?;
             set.revision = revision;
             let mut listed = SetDump::new(set);

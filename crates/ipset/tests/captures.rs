@@ -10,7 +10,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use vipline_ipset::{
-    Command, Commands, DumpDecoder, Entry, Family, Member, Name, Request, Set, SetType, Sets,
+    Command, Commands, DumpDecoder, Entry, Member, Name, Request, Set, SetFamily, SetType, Sets,
 };
 use vipline_netlink::attr::{Attr, Attrs};
 use vipline_netlink::message::{ACK, Message, Messages, REQUEST};
@@ -135,8 +135,8 @@ fn part(attrs: Attrs<'_>, addresses: &[u16], left_out: &[u16]) -> Vec<(u16, Vec<
 fn before() -> Vec<Set> {
     let name = |text| Name::new(text).unwrap();
     vec![
-        Set::new(name("f3"), SetType::HashNetPort, Family::V4),
-        Set::new(name("h2"), SetType::BitmapPort, Family::Unspecified),
+        Set::new(name("f3"), SetType::HashNetPort, SetFamily::V4),
+        Set::new(name("h2"), SetType::BitmapPort, SetFamily::Unspecified),
     ]
 }
 
@@ -294,8 +294,8 @@ fn queries_encode_to_the_bytes_of_ipset() {
         Request::test(7, &in_port),
         Request::test(7, &in_net),
         Request::header(7, &name("b1")),
-        Request::revisions(7, &SetType::HashNet, Family::V4),
-        Request::revisions(7, &SetType::HashIpPort, Family::V4),
+        Request::revisions(7, &SetType::HashNet, SetFamily::V4),
+        Request::revisions(7, &SetType::HashIpPort, SetFamily::V4),
         Request::protocol(),
     ];
     let theirs = captures(QUESTIONS);
@@ -309,7 +309,7 @@ fn queries_encode_to_the_bytes_of_ipset() {
 fn every_type_is_recorded_with_each_of_its_families() {
     let answers: Vec<Sets> = captures(ANSWERS).iter().map(assembled).collect();
     for set_type in SetType::ALL {
-        let families = [Family::V4, Family::V6].map(|family| {
+        let families = [SetFamily::V4, SetFamily::V6].map(|family| {
             let name = Name::new("any").unwrap();
             Set::new(name, set_type.clone(), family).family
         });

@@ -18,7 +18,7 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use vipline_ipset::{
-    Command, Commands, Entry, Family, Member, Object, Port, Reason, Set, SetType, Strictness,
+    Command, Commands, Entry, Member, Object, Port, Reason, Set, SetFamily, SetType, Strictness,
 };
 use vipline_reconcile::{Edit, diff};
 
@@ -263,14 +263,14 @@ fn queries_return_entries_headers_revisions_and_usage() {
     let header = lab.client.header(&name("a")).unwrap();
     assert_eq!(
         (header.set_type, header.family),
-        (SetType::HashNet, Family::V4)
+        (SetType::HashNet, SetFamily::V4)
     );
     assert!(lab.client.header(&name("none")).unwrap_err().is_not_found());
     assert!(lab.client.list(&name("none")).unwrap_err().is_not_found());
 
     for set_type in SetType::ALL {
-        let revisions = lab.client.revisions(&set_type, Family::V4).unwrap();
-        let set = Set::new(name("a"), set_type, Family::V4);
+        let revisions = lab.client.revisions(&set_type, SetFamily::V4).unwrap();
+        let set = Set::new(name("a"), set_type, SetFamily::V4);
         let requests =
             Commands::from(vec![Command::Create(set.into(), Strictness::Strict)]).requests(7);
         let mut decoder = vipline_ipset::DumpDecoder::new();
@@ -280,7 +280,7 @@ fn queries_return_entries_headers_revisions_and_usage() {
     }
     let unknown = lab
         .client
-        .revisions(&SetType::from_name("hash:none"), Family::V4);
+        .revisions(&SetType::from_name("hash:none"), SetFamily::V4);
     assert_eq!(unknown.unwrap_err().reason(), Some(Reason::UnknownType));
 
     let usage = lab.client.list(&name("a")).unwrap().usage;

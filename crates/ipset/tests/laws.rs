@@ -9,8 +9,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use vipline_ipset::{
-    Command, Commands, Comment, Counters, DumpDecoder, Entry, EntryFlags, Family, Member, Name,
-    Object, Port, Range, Set, SetFlags, SetType, Strictness,
+    Command, Commands, Comment, Counters, DumpDecoder, Entry, EntryFlags, Member, Name, Object,
+    Port, Range, Set, SetFamily, SetFlags, SetType, Strictness,
 };
 use vipline_reconcile::{Edit, diff};
 
@@ -18,9 +18,9 @@ fn name() -> impl Strategy<Value = Name> {
     "[a-zA-Z0-9_:-]{1,31}".prop_map(|text| Name::new(&text).unwrap())
 }
 
-fn ip(family: Family) -> BoxedStrategy<IpAddr> {
+fn ip(family: SetFamily) -> BoxedStrategy<IpAddr> {
     match family {
-        Family::V6 => any::<u128>()
+        SetFamily::V6 => any::<u128>()
             .prop_map(|bits| Ipv6Addr::from(bits).into())
             .boxed(),
         _ => any::<u32>()
@@ -29,7 +29,7 @@ fn ip(family: Family) -> BoxedStrategy<IpAddr> {
     }
 }
 
-fn net(family: Family) -> impl Strategy<Value = IpNet> {
+fn net(family: SetFamily) -> impl Strategy<Value = IpNet> {
     (ip(family), 0..=128_u8).prop_map(|(ip, prefix)| {
         let most = if ip.is_ipv4() { 32 } else { 128 };
         IpNet::new(ip, prefix.min(most)).unwrap().trunc()
@@ -40,9 +40,9 @@ fn port() -> impl Strategy<Value = Port> {
     (any::<u8>(), any::<u16>()).prop_map(|(protocol, number)| Port::new(protocol, number))
 }
 
-fn member(set_type: &SetType, family: Family) -> BoxedStrategy<Member> {
+fn member(set_type: &SetType, family: SetFamily) -> BoxedStrategy<Member> {
     match set_type {
-        SetType::BitmapIp => ip(Family::V4).prop_map(Member::Ip).boxed(),
+        SetType::BitmapIp => ip(SetFamily::V4).prop_map(Member::Ip).boxed(),
         SetType::HashIp => ip(family).prop_map(Member::Ip).boxed(),
         SetType::BitmapPort => any::<u16>().prop_map(Member::Port).boxed(),
         SetType::HashIpPort => (ip(family), port())
@@ -113,7 +113,7 @@ fn flags() -> impl Strategy<Value = SetFlags> {
 
 fn set() -> impl Strategy<Value = Set> {
     let set_type = prop::sample::select(SetType::ALL.to_vec());
-    let family = prop::sample::select(vec![Family::V4, Family::V6]);
+    let family = prop::sample::select(vec![SetFamily::V4, SetFamily::V6]);
     (name(), set_type, family).prop_flat_map(|(name, set_type, family)| {
         let numbers = vec(option::of(any::<u32>()), 5);
         let bytes = vec(option::of(any::<u8>()), 2);
@@ -203,7 +203,7 @@ proptest! {
         let text = commands.to_string();
         let read = Commands::parse(&text, &[]).unwrap();
         prop_assert_eq!(read.to_string(), text);
-        if set.range.is_none() || set.family == Family::V4 || set.set_type == SetType::BitmapPort {
+        if set.range.is_none() || set.family == SetFamily::V4 || set.set_type == SetType::BitmapPort {
             prop_assert_eq!(read, commands);
         }
     }

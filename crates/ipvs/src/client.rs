@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use vipline_netlink::message::Message;
 use vipline_netlink::{Counters, DecodeError, Errno, Protocol, Socket};
@@ -43,7 +44,9 @@ impl Client {
     ///   the family cannot be resolved.
     pub fn open() -> Result<Self, Error> {
         let mut socket = Socket::open(Protocol::Generic)?;
-        let family = socket.resolve_family(wire::FAMILY)?;
+        let family = socket
+            .resolve_family(wire::FAMILY)
+            .map_err(|error| Error::from_netlink("communicate with", "IPVS", error))?;
         Ok(Self {
             socket,
             family: family.ok_or(Error::Unsupported { module: "ip_vs" })?,
@@ -137,7 +140,7 @@ impl Client {
                 found = Some((server, stats));
             }
         })?;
-        found.ok_or(Error::Timeout)
+        Ok(found.ok_or(vipline_netlink::Error::Timeout)?)
     }
 
     /// Returns the real servers of a service. The list is empty if the service does
@@ -197,7 +200,7 @@ impl Client {
                 found = Some(timeouts);
             }
         })?;
-        found.ok_or(Error::Timeout)
+        Ok(found.ok_or(vipline_netlink::Error::Timeout)?)
     }
 
     /// Sets the timeouts that are not zero, like `ipvsadm --set`.
@@ -222,7 +225,7 @@ impl Client {
                 found = Some(info);
             }
         })?;
-        found.ok_or(Error::Timeout)
+        Ok(found.ok_or(vipline_netlink::Error::Timeout)?)
     }
 
     /// Returns the running sync daemons.
@@ -271,6 +274,24 @@ impl Client {
             Role::Backup => "backup",
         };
         self.request(&Request::StopDaemon(role), "stop daemon", &name, |_| {})
+    }
+
+    /// Sets the reply timeout. Default: 10 s.
+    ///
+    /// The timeout applies to each datagram of a reply.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Netlink`] if the timeout is zero.
+    pub fn set_timeout(&self, timeout: Duration) -> Result<(), Error> {
+        Ok(self.socket.set_timeout(timeout)?)
+    }
+
+    /// Returns the netlink port ID of the client.
+    ///
+    /// Listeners use the port ID to ignore changes by this client.
+    pub fn port_id(&self) -> u32 {
+        self.socket.port_id()
     }
 
     /// Returns the counters of the socket.

@@ -3,11 +3,10 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, put_be16, put_u8, put_u16, put_u32};
+use vipline_netlink::{DecodeError, Family};
 
-use crate::Family;
-use crate::service::put_address;
+use crate::service::{decode_address, decode_family, put_address};
 use crate::stats::Stats;
 
 /// `IPVS_DEST_ATTR_ADDR` and the following attributes.
@@ -76,7 +75,7 @@ impl RealServer {
 
     /// Appends the attributes that identify a real server.
     pub(crate) fn encode_endpoint(endpoint: SocketAddr, out: &mut Vec<u8>) {
-        put_u16(out, FAMILY, Family::of(endpoint.ip()).number());
+        put_u16(out, FAMILY, Family::of(endpoint.ip()).number().into());
         put_address(out, ADDRESS, endpoint.ip());
         put_be16(out, PORT, endpoint.port());
     }
@@ -119,7 +118,7 @@ impl RealServer {
                 INACTIVE => connections.inactive = attr.u32()?,
                 PERSISTENT => connections.persistent = attr.u32()?,
                 STATS => stats = Stats::decode(attr.attrs())?,
-                FAMILY => family = Family::decode(&attr)?,
+                FAMILY => family = decode_family(&attr)?,
                 STATS_64 => stats_64 = Some(Stats::decode(attr.attrs())?),
                 TUNNEL => tunnel.0 = attr.u8()?,
                 TUNNEL_PORT => tunnel.1 = attr.be16()?,
@@ -130,7 +129,7 @@ impl RealServer {
         let address: Attr<'_> =
             address.ok_or_else(|| DecodeError::new("real server", ADDRESS, 0))?;
         let server = Self {
-            address: family.address(&address)?,
+            address: decode_address(family, &address)?,
             port,
             forwarding: Forwarding::of(method, tunnel),
             weight,

@@ -1,9 +1,9 @@
 //! IPVS errors.
 
-use std::{fmt, io};
+use std::fmt;
 
 use thiserror::Error;
-use vipline_netlink::{DecodeError, Errno, Rejected, RejectedList, RejectedRequest};
+use vipline_netlink::{Errno, Rejected, RejectedList, RejectedRequest};
 
 use crate::Command;
 
@@ -11,20 +11,9 @@ use crate::Command;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A message from the kernel could not be decoded.
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
     /// The process lacks `CAP_NET_ADMIN`.
     #[error("operation not permitted: CAP_NET_ADMIN is missing")]
     Denied,
-    /// A system call failed.
-    #[error("{operation}")]
-    Io {
-        /// The operation that failed.
-        operation: &'static str,
-        /// The system error.
-        source: io::Error,
-    },
     /// The kernel rejected a request other than a command.
     #[error("{operation} {object}: {errno}")]
     Kernel {
@@ -35,6 +24,10 @@ pub enum Error {
         /// Error number.
         errno: Errno,
     },
+    /// The exchange of messages with the kernel failed; commands may have been
+    /// applied.
+    #[error(transparent)]
+    Netlink(vipline_netlink::Error),
     /// Replies were lost because the receive buffer was full; commands may have been
     /// applied.
     #[error("the receive buffer was full and replies were lost: the state of IPVS is unknown")]
@@ -45,9 +38,6 @@ pub enum Error {
         /// The rejected commands in their order; never empty.
         rejected: Vec<RejectedCommand>,
     },
-    /// The kernel did not reply within 10 s; commands may have been applied.
-    #[error("the kernel did not reply in time")]
-    Timeout,
     /// The kernel lacks IPVS, or the module is not loaded.
     #[error("the kernel lacks IPVS: load the module {module}")]
     Unsupported {
@@ -97,8 +87,8 @@ impl Error {
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Denied => Some(Errno::PERM),
-            Self::Io { source, .. } => source.raw_os_error().map(Errno),
             Self::Kernel { errno, .. } => Some(*errno),
+            Self::Netlink(error) => error.errno(),
             Self::Rejected { rejected } => rejected.first().map(|first| first.errno),
             Self::Unsupported { .. } => Some(Errno::NOENT),
             _ => None,
@@ -143,22 +133,9 @@ impl Error {
 
 impl From<vipline_netlink::Error> for Error {
     fn from(error: vipline_netlink::Error) -> Self {
-        use vipline_netlink::Error as Netlink;
         match error {
-            Netlink::Decode(error) => Self::Decode(error),
-            Netlink::Io { operation, source } => Self::Io { operation, source },
-            rejected @ Netlink::Kernel(_) => {
-                Self::from_netlink("communicate with", "IPVS", rejected)
-            }
-            Netlink::Overrun => Self::Overrun,
-            Netlink::Timeout => Self::Timeout,
-            Netlink::Truncated { bytes, .. } => {
-                Self::Decode(DecodeError::new("datagram of a bounded size", 0, bytes))
-            }
-            other => Self::Io {
-                operation: "communicate with the kernel",
-                source: io::Error::other(other),
-            },
+            vipline_netlink::Error::Overrun => Self::Overrun,
+            other => Self::Netlink(other),
         }
     }
 }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 
-use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, put, put_be16, put_u16, put_u32};
+use vipline_netlink::{DecodeError, Family};
 
 /// `IPVS_SVC_ATTR_AF` and the following attributes.
 const FAMILY: u16 = 1;
@@ -14,55 +14,27 @@ const ADDRESS: u16 = 3;
 const PORT: u16 = 4;
 const MARK: u16 = 5;
 
-/// An address family.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
+/// Decodes an address family (`AF_*`).
+pub(crate) fn decode_family(attr: &Attr<'_>) -> Result<Family, DecodeError> {
+    u8::try_from(attr.u16()?)
+        .ok()
+        .and_then(Family::from_number)
+        .ok_or_else(|| attr.error("address family of IPVS"))
 }
 
-impl Family {
-    /// Returns the family of an address.
-    pub fn of(address: IpAddr) -> Self {
-        match address {
-            IpAddr::V4(_) => Self::V4,
-            IpAddr::V6(_) => Self::V6,
-        }
-    }
-
-    /// Returns the `AF_*` number.
-    pub(crate) fn number(self) -> u16 {
-        match self {
-            Self::V4 => 2,
-            Self::V6 => 10,
-        }
-    }
-
-    /// Decodes the family.
-    pub(crate) fn decode(attr: &Attr<'_>) -> Result<Self, DecodeError> {
-        match attr.u16()? {
-            2 => Ok(Self::V4),
-            10 => Ok(Self::V6),
-            _ => Err(attr.error("address family of IPVS")),
-        }
-    }
-
-    /// Decodes an address of the family: `union nf_inet_addr`.
-    pub(crate) fn address(self, attr: &Attr<'_>) -> Result<IpAddr, DecodeError> {
-        let address = match self {
-            Self::V4 => attr
-                .value
-                .first_chunk::<4>()
-                .map(|bytes| IpAddr::from(*bytes)),
-            Self::V6 => attr
-                .value
-                .first_chunk::<16>()
-                .map(|bytes| IpAddr::from(*bytes)),
-        };
-        address.ok_or_else(|| attr.error("address"))
-    }
+/// Decodes an address of a family: `union nf_inet_addr`.
+pub(crate) fn decode_address(family: Family, attr: &Attr<'_>) -> Result<IpAddr, DecodeError> {
+    let address = match family {
+        Family::V4 => attr
+            .value
+            .first_chunk::<4>()
+            .map(|bytes| IpAddr::from(*bytes)),
+        Family::V6 => attr
+            .value
+            .first_chunk::<16>()
+            .map(|bytes| IpAddr::from(*bytes)),
+    };
+    address.ok_or_else(|| attr.error("address"))
 }
 
 /// Appends an address: `union nf_inet_addr`.
@@ -161,7 +133,7 @@ impl ServiceKey {
 
     /// Appends the attributes that identify the service.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        put_u16(out, FAMILY, self.family().number());
+        put_u16(out, FAMILY, self.family().number().into());
         match self {
             Self::Mark { mark, .. } => put_u32(out, MARK, mark.get()),
             Self::Address {
@@ -204,7 +176,7 @@ impl<'a> Parts<'a> {
     /// Builds the key from the collected attributes.
     pub(crate) fn service(&self) -> Result<ServiceKey, DecodeError> {
         let missing = || DecodeError::new("virtual server with an address or a mark", 1, 0);
-        let family = Family::decode(self.family.as_ref().ok_or_else(missing)?)?;
+        let family = decode_family(self.family.as_ref().ok_or_else(missing)?)?;
         let mark = self.mark.map_or(Ok(0), |attr| attr.u32())?;
         if let Some(mark) = NonZeroU32::new(mark) {
             return Ok(ServiceKey::Mark { mark, family });
@@ -217,7 +189,7 @@ impl<'a> Parts<'a> {
         let address = self.address.ok_or_else(missing)?;
         Ok(ServiceKey::Address {
             protocol,
-            address: family.address(&address)?,
+            address: decode_address(family, &address)?,
             port: self.port.map_or(Ok(0), |attr| attr.be16())?,
         })
     }

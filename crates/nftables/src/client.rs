@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use vipline_netlink::message::Message;
 use vipline_netlink::{Counters, Dump, Errno, KernelError, Outcome, Protocol, Rejected, Socket};
@@ -27,7 +28,7 @@ const ATTEMPTS: usize = 10;
 /// The client stays in the network namespace in which it was opened.
 /// Reuse it: the first transaction on a new socket takes milliseconds.
 /// Methods block until the kernel has replied, at most 10 s per request
-/// ([`Error::Timeout`]).
+/// ([`Error::Netlink`]).
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
@@ -76,8 +77,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open). With libnftnl also [`Error::Io`], if the socket
-    /// cannot be shared with libmnl.
+    /// As [`open`](Self::open). With libnftnl also [`Error::Netlink`], if the
+    /// socket cannot be shared with libmnl.
     pub fn open_with(encoder: Encoder) -> Result<Self, Error> {
         let socket = Socket::open(Protocol::Netfilter)?;
         #[cfg(feature = "nftnl")]
@@ -195,7 +196,19 @@ impl Client {
             Ok(())
         });
         reply.map_err(Error::into_unsupported)?;
-        generation.map(Generation).ok_or(Error::Timeout)
+        let generation = generation.ok_or(vipline_netlink::Error::Timeout)?;
+        Ok(Generation(generation))
+    }
+
+    /// Sets the reply timeout. Default: 10 s.
+    ///
+    /// The timeout applies to each datagram of a reply.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Netlink`] if the timeout is zero.
+    pub fn set_timeout(&self, timeout: Duration) -> Result<(), Error> {
+        Ok(self.socket.set_timeout(timeout)?)
     }
 
     /// Returns the netlink port ID of the socket.

@@ -1,9 +1,9 @@
 //! nf_tables errors.
 
-use std::{fmt, io};
+use std::fmt;
 
 use thiserror::Error;
-use vipline_netlink::{DecodeError, Errno, KernelError, Rejected, RejectedList, RejectedRequest};
+use vipline_netlink::{Errno, KernelError, Rejected, RejectedList, RejectedRequest};
 
 use crate::Operation;
 
@@ -22,9 +22,6 @@ pub enum Error {
         /// Maximum length.
         limit: usize,
     },
-    /// A netlink message is malformed.
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
     /// `CAP_NET_ADMIN` is missing.
     #[error("operation not permitted: CAP_NET_ADMIN is missing")]
     Denied,
@@ -41,14 +38,6 @@ pub enum Error {
         /// Number of attempts.
         attempts: usize,
     },
-    /// A system call failed.
-    #[error("{operation}")]
-    Io {
-        /// Failed operation.
-        operation: &'static str,
-        /// Error of the system call.
-        source: io::Error,
-    },
     /// The kernel rejected a request.
     #[error("{operation} {object}: {error}")]
     Kernel {
@@ -59,6 +48,9 @@ pub enum Error {
         /// Error of the kernel.
         error: KernelError,
     },
+    /// The exchange of messages with the kernel failed.
+    #[error(transparent)]
+    Netlink(vipline_netlink::Error),
     /// Replies were lost because the socket's receive buffer was full.
     #[error("netlink replies were lost: the state of the kernel is unknown")]
     Overrun,
@@ -70,9 +62,6 @@ pub enum Error {
         /// Minimum number of further rejected operations.
         more: usize,
     },
-    /// The kernel did not reply in time.
-    #[error("the kernel did not reply in time")]
-    Timeout,
     /// The kernel lacks nf_tables.
     #[error("the kernel does not support nf_tables: {option} is off, or its module is missing")]
     Unsupported {
@@ -116,7 +105,7 @@ impl Error {
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Denied => Some(Errno::PERM),
-            Self::Io { source, .. } => source.raw_os_error().map(Errno),
+            Self::Netlink(error) => error.errno(),
             Self::Rejected { rejected, .. } => rejected.first().map(|first| first.errno),
             Self::Kernel { error, .. } => Some(error.errno),
             Self::Unsupported { errno, .. } => Some(*errno),
@@ -179,22 +168,10 @@ impl From<vipline_netlink::Error> for Error {
         use vipline_netlink::Error as Netlink;
         match error {
             Netlink::BatchTooLarge { bytes, limit } => Self::BatchTooLarge { bytes, limit },
-            Netlink::Decode(error) => Self::Decode(error),
-            Netlink::Io { operation, source } => match source.raw_os_error().map(Errno) {
-                Some(errno @ (Errno::PROTONOSUPPORT | Errno::AFNOSUPPORT)) => {
-                    Self::unsupported(errno)
-                }
-                _ => Self::Io { operation, source },
-            },
-            error @ Netlink::Kernel(_) => Self::from_request("get", "ruleset".to_owned(), error),
             Netlink::Overrun => Self::Overrun,
-            Netlink::Truncated { bytes, .. } => {
-                Self::Decode(DecodeError::new("datagram of a bounded size", 0, bytes))
-            }
-            Netlink::Timeout => Self::Timeout,
-            other => Self::Io {
-                operation: "netlink request",
-                source: io::Error::other(other),
+            _ => match error.missing_protocol() {
+                Some(errno) => Self::unsupported(errno),
+                None => Self::Netlink(error),
             },
         }
     }
@@ -220,6 +197,8 @@ pub enum Committed {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use vipline_netlink::Error as Netlink;
     use vipline_netlink::message::Ack;
 

@@ -426,7 +426,7 @@ unsafe impl Sync for Sender {}
 impl Sender {
     /// Shares an open socket.
     pub(crate) fn new(socket: BorrowedFd<'_>) -> Result<Self, Error> {
-        let failed = |source| Error::Io {
+        let failed = |source| vipline_netlink::Error::Io {
             operation: "share a netlink socket with libmnl",
             source,
         };

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use vipline_netlink::{Counters, Errno, Protocol, Rejected, Socket};
 
@@ -32,7 +33,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the socket cannot be opened.
+    /// [`Error::Netlink`] if the socket cannot be opened.
     pub fn open() -> Result<Self, Error> {
         let mut socket = Socket::open(Protocol::Route)?;
         // Kernels without this option ignore filters; the client filters, too.
@@ -158,6 +159,17 @@ impl Client {
                 rejected: round.rejected,
             }),
         }
+    }
+
+    /// Sets the reply timeout. Default: 10 s.
+    ///
+    /// The timeout applies to each datagram of a reply.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Netlink`] if the timeout is zero.
+    pub fn set_timeout(&self, timeout: Duration) -> Result<(), Error> {
+        Ok(self.socket.set_timeout(timeout)?)
     }
 
     /// Returns the netlink port ID of the client.

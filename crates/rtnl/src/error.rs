@@ -1,9 +1,9 @@
 //! Errors of links and addresses.
 
-use std::{fmt, io};
+use std::fmt;
 
 use thiserror::Error;
-use vipline_netlink::{DecodeError, Errno, KernelError, Rejected, RejectedList, RejectedRequest};
+use vipline_netlink::{Errno, KernelError, Rejected, RejectedList, RejectedRequest};
 
 use crate::Command;
 
@@ -11,9 +11,6 @@ use crate::Command;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A message from the kernel is malformed.
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
     /// `CAP_NET_ADMIN` is missing.
     #[error("operation not permitted: CAP_NET_ADMIN is missing")]
     Denied,
@@ -23,14 +20,6 @@ pub enum Error {
         /// Kind of the dumped objects: `links` or `addresses`.
         what: &'static str,
     },
-    /// A system call failed, or a reply was too large.
-    #[error("{operation}")]
-    Io {
-        /// Failed operation.
-        operation: &'static str,
-        /// Error of the system call.
-        source: io::Error,
-    },
     /// The kernel rejected a request for links or addresses, other than a command.
     #[error("list {object}: {error}")]
     Kernel {
@@ -39,19 +28,16 @@ pub enum Error {
         /// Error of the kernel.
         error: KernelError,
     },
-    /// Replies were lost because the receive buffer was full (`ENOBUFS`); commands may
-    /// have been executed.
-    #[error("receive buffer overrun: replies were lost")]
-    Overrun,
+    /// The exchange of messages with the kernel failed; commands may have been
+    /// executed.
+    #[error(transparent)]
+    Netlink(#[from] vipline_netlink::Error),
     /// The kernel rejected some commands; all others were executed.
     #[error("{}", RejectedList::new(rejected))]
     Rejected {
         /// Rejected commands, in the order of the commands, never empty.
         rejected: Vec<RejectedCommand>,
     },
-    /// The kernel did not reply within 10 s; commands may have been executed.
-    #[error("the kernel did not reply in time")]
-    Timeout,
 }
 
 impl Error {
@@ -83,8 +69,8 @@ impl Error {
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Denied => Some(Errno::PERM),
-            Self::Io { source, .. } => source.raw_os_error().map(Errno),
             Self::Kernel { error, .. } => Some(error.errno),
+            Self::Netlink(error) => error.errno(),
             Self::Rejected { rejected } => rejected.first().map(|first| first.errno),
             _ => None,
         }
@@ -108,23 +94,7 @@ impl Error {
                 object: object.to_string().into(),
                 error,
             },
-            other => other.into(),
-        }
-    }
-}
-
-impl From<vipline_netlink::Error> for Error {
-    fn from(error: vipline_netlink::Error) -> Self {
-        use vipline_netlink::Error as Netlink;
-        match error {
-            Netlink::Decode(error) => Self::Decode(error),
-            Netlink::Io { operation, source } => Self::Io { operation, source },
-            Netlink::Overrun => Self::Overrun,
-            Netlink::Timeout => Self::Timeout,
-            other => Self::Io {
-                operation: "exchange netlink messages",
-                source: io::Error::other(other),
-            },
+            other => Self::Netlink(other),
         }
     }
 }

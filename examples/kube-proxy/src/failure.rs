@@ -83,7 +83,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 mod tests {
     use std::process::ExitCode;
 
-    use vipline_netlink::Errno;
+    use vipline_netlink::{Errno, Error as Netlink};
 
     use super::*;
 
@@ -103,7 +103,7 @@ mod tests {
             assert_eq!(failure.to_string().lines().count(), 1);
             assert_eq!(failure.code(), ExitCode::FAILURE);
         }
-        assert!(permanent_failure(&NftablesError::Timeout.into()).is_none());
+        assert!(permanent_failure(&NftablesError::from(Netlink::Timeout).into()).is_none());
         let (program, message) = ("iptables-restore".into(), "no".into());
         let denied = IptablesError::Denied { program, message };
         let failure = permanent_failure(&denied.into()).unwrap().to_string();
@@ -115,7 +115,7 @@ mod tests {
         ] {
             assert!(permanent_failure(&error).is_some(), "{error}");
         }
-        assert!(permanent_failure(&IpvsError::Timeout.into()).is_none());
+        assert!(permanent_failure(&IpvsError::from(Netlink::Timeout).into()).is_none());
         let locked = IptablesError::Locked {
             wait: 5,
             message: "held".into(),
@@ -126,10 +126,10 @@ mod tests {
     #[test]
     fn an_error_is_one_line_with_its_causes() {
         let source = std::io::Error::other("no room");
-        let error = NftablesError::Io {
+        let error = NftablesError::from(Netlink::Io {
             operation: "open a netlink socket",
             source,
-        };
+        });
         assert_eq!(chain(&error), "open a netlink socket: no room");
     }
 }

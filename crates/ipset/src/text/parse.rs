@@ -8,7 +8,7 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::{FLAGS, PROTOCOLS, icmp};
 use crate::{
-    Command, Commands, Comment, Entry, EntryFlags, Family, Member, Name, Port, Range, Set,
+    Command, Commands, Comment, Entry, EntryFlags, Member, Name, Port, Range, Set, SetFamily,
     SetFlags, SetType, Strictness,
 };
 
@@ -64,7 +64,7 @@ impl Commands {
 }
 
 /// Types and families of the sets defined so far.
-type SetTypes = HashMap<Name, (SetType, Family)>;
+type SetTypes = HashMap<Name, (SetType, SetFamily)>;
 
 fn read(line: &str, set_types: &mut SetTypes) -> Result<Option<Command>, Fault> {
     let mut words = words(line)?;
@@ -148,14 +148,14 @@ fn create(name: Name, words: &mut Words<'_>) -> Result<Set, Fault> {
     let set_type = words.take("type of a set", |word| {
         word.contains(':').then(|| SetType::from_name(word))
     })?;
-    let mut set = Set::new(name, set_type, Family::V4);
+    let mut set = Set::new(name, set_type, SetFamily::V4);
     while let Some(word) = words.0.next() {
         match word {
             "family" => {
                 let family = words.take("family", |word| match word {
-                    "inet" => Some(Family::V4),
-                    "inet6" => Some(Family::V6),
-                    "unspec" => Some(Family::Unspecified),
+                    "inet" => Some(SetFamily::V4),
+                    "inet6" => Some(SetFamily::V6),
+                    "unspec" => Some(SetFamily::Unspecified),
                     _ => None,
                 })?;
                 set.family = set.set_type.family().unwrap_or(family);

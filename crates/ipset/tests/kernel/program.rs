@@ -1,6 +1,8 @@
 //! Compares each operation with the `ipset` program.
 
-use vipline_ipset::{Command, Commands, Entry, Family, SetType};
+use std::time::Duration;
+
+use vipline_ipset::{Command, Commands, Entry, Error, SetFamily, SetType};
 
 use crate::DOCUMENTS;
 use crate::lab::{Lab, name, sorted};
@@ -185,7 +187,15 @@ fn ipset_creates_sets_with_a_supported_revision() {
         let create = [&["create", "a", set_type.as_str()], range].concat();
         lab.succeeds("ipset", &create, "");
         let revision = lab.client.header(&name("a")).unwrap().revision.unwrap();
-        let revisions = lab.client.revisions(&set_type, Family::V4).unwrap();
+        let revisions = lab.client.revisions(&set_type, SetFamily::V4).unwrap();
         assert!(revisions.contains(&revision), "{set_type}: {revisions:?}");
     }
+}
+
+#[test]
+fn a_reply_timeout_of_zero_is_rejected() {
+    let client = Lab::new().client;
+    client.set_timeout(Duration::from_secs(1)).unwrap();
+    let zero = client.set_timeout(Duration::ZERO).unwrap_err();
+    assert!(matches!(zero, Error::Netlink(_)), "{zero:?}");
 }

@@ -5,8 +5,11 @@
     reason = "IO file"
 )]
 
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
 use vipline_netlink::message::{CREATE, EXCL, Message};
-use vipline_netlink::{Protocol, Socket};
+use vipline_netlink::{Counters, Protocol, Socket};
 
 use super::wire::{self, Kind};
 use super::{Counter, Error, Name};
@@ -16,7 +19,7 @@ const ATTEMPTS: usize = 10;
 
 /// A client for the counters of one network namespace.
 ///
-/// Methods block until the kernel has replied, at most 10 s ([`Error::Timeout`]).
+/// Methods block until the kernel has replied, at most 10 s ([`Error::Netlink`]).
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
@@ -31,8 +34,7 @@ impl Client {
     /// [`Error::Unsupported`] if the kernel does not support nfacct.
     /// [`Error::Denied`] if `CAP_NET_ADMIN` is missing.
     pub fn open() -> Result<Self, Error> {
-        let open = Socket::open(Protocol::Netfilter);
-        let socket = open.map_err(|error| Error::from_netlink("open", None, error))?;
+        let socket = Socket::open(Protocol::Netfilter)?;
         let mut client = Self { socket };
         let anything = Name::new("vipline").expect("the name is valid");
         match client.get(&anything) {
@@ -72,7 +74,7 @@ impl Client {
     pub fn get(&mut self, name: &Name) -> Result<Counter, Error> {
         let payload = wire::named(name);
         let counter = self.request("get counter", Kind::Get, 0, name, &payload)?;
-        counter.ok_or(Error::Timeout)
+        Ok(counter.ok_or(vipline_netlink::Error::Timeout)?)
     }
 
     /// Deletes a counter: `nfacct delete NAME`.
@@ -104,6 +106,29 @@ impl Client {
             .ok_or(Error::Interrupted { attempts: ATTEMPTS })
     }
 
+    /// Sets the reply timeout. Default: 10 s.
+    ///
+    /// The timeout applies to each datagram of a reply.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Netlink`] if the timeout is zero.
+    pub fn set_timeout(&self, timeout: Duration) -> Result<(), Error> {
+        Ok(self.socket.set_timeout(timeout)?)
+    }
+
+    /// Returns the netlink port ID of the client.
+    ///
+    /// Listeners use the port ID to ignore changes by this client.
+    pub fn port_id(&self) -> u32 {
+        self.socket.port_id()
+    }
+
+    /// Returns the counters of the socket.
+    pub fn counters(&self) -> Counters {
+        self.socket.counters()
+    }
+
     /// Sends a request about one counter and returns the counter of the reply.
     fn request(
         &mut self,
@@ -122,5 +147,11 @@ impl Client {
             });
         answer.map_err(|error| Error::from_netlink(operation, Some(name), error))?;
         Ok(counter)
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }

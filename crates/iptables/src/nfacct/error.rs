@@ -1,8 +1,6 @@
 //! nfacct errors.
 
-use std::io;
-
-use vipline_netlink::{DecodeError, Errno};
+use vipline_netlink::Errno;
 
 use super::Name;
 
@@ -10,9 +8,6 @@ use super::Name;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A message from the kernel could not be decoded.
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
     /// The process lacks `CAP_NET_ADMIN`.
     #[error("operation not permitted: CAP_NET_ADMIN is missing")]
     Denied,
@@ -21,14 +16,6 @@ pub enum Error {
     Interrupted {
         /// Number of attempts.
         attempts: usize,
-    },
-    /// A system call failed.
-    #[error("{operation}")]
-    Io {
-        /// The operation that failed.
-        operation: &'static str,
-        /// The system error.
-        source: io::Error,
     },
     /// The kernel rejected a request.
     #[error("{operation} {}: {errno}", name.as_ref().map_or("counters", Name::as_str))]
@@ -40,14 +27,15 @@ pub enum Error {
         /// Error number.
         errno: Errno,
     },
+    /// The exchange of messages with the kernel failed; changes may have been
+    /// applied.
+    #[error(transparent)]
+    Netlink(vipline_netlink::Error),
     /// Replies were lost because the receive buffer was full.
     #[error(
         "the receive buffer was full and replies were lost: the state of the counters is unknown"
     )]
     Overrun,
-    /// The kernel did not reply within the timeout.
-    #[error("the kernel did not reply in time")]
-    Timeout,
     /// The kernel does not support nfacct.
     #[error(
         "the kernel does not support nfacct: CONFIG_NETFILTER_NETLINK_ACCT is off, or the module is missing"
@@ -75,8 +63,8 @@ impl Error {
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Denied => Some(Errno::PERM),
-            Self::Io { source, .. } => source.raw_os_error().map(Errno),
             Self::Kernel { errno, .. } => Some(*errno),
+            Self::Netlink(error) => error.errno(),
             _ => None,
         }
     }
@@ -87,36 +75,37 @@ impl Error {
         name: Option<&Name>,
         error: vipline_netlink::Error,
     ) -> Self {
-        use vipline_netlink::Error as Netlink;
-        match error {
-            Netlink::Decode(error) => Self::Decode(error),
-            Netlink::Io { operation, source } => match source.raw_os_error().map(Errno) {
-                Some(Errno::PROTONOSUPPORT | Errno::AFNOSUPPORT) => Self::Unsupported,
-                _ => Self::Io { operation, source },
-            },
-            Netlink::Kernel(rejection) => match rejection.errno {
-                Errno::PERM => Self::Denied,
-                // The kernel rejects messages of an unknown subsystem as invalid;
-                // messages of this crate are valid.
-                Errno::INVAL | Errno::OPNOTSUPP => Self::Unsupported,
-                errno => Self::Kernel {
-                    operation,
-                    name: name.cloned(),
-                    errno,
-                },
-            },
-            Netlink::Overrun => Self::Overrun,
-            Netlink::Timeout => Self::Timeout,
-            other => Self::Io {
+        let vipline_netlink::Error::Kernel(rejection) = error else {
+            return error.into();
+        };
+        match rejection.errno {
+            Errno::PERM => Self::Denied,
+            // The kernel rejects messages of an unknown subsystem as invalid; messages of
+            // this crate are valid.
+            Errno::INVAL | Errno::OPNOTSUPP => Self::Unsupported,
+            errno => Self::Kernel {
                 operation,
-                source: io::Error::other(other),
+                name: name.cloned(),
+                errno,
             },
+        }
+    }
+}
+
+impl From<vipline_netlink::Error> for Error {
+    fn from(error: vipline_netlink::Error) -> Self {
+        match error {
+            vipline_netlink::Error::Overrun => Self::Overrun,
+            _ if error.missing_protocol().is_some() => Self::Unsupported,
+            other => Self::Netlink(other),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use vipline_netlink::message::Ack;
     use vipline_netlink::{Error as Netlink, KernelError};
 

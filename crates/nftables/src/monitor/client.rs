@@ -63,7 +63,7 @@ impl Monitor {
     /// # Errors
     ///
     /// [`Error::Unsupported`]: the kernel has no nfnetlink.
-    /// [`Error::Io`]: the socket cannot be opened or configured, with `EPERM` if
+    /// [`Error::Netlink`]: the socket cannot be opened or configured, with `EPERM` if
     /// `CAP_NET_ADMIN` is missing.
     pub fn open(tables: &[TableId], ignored: &[u32]) -> Result<Self, Error> {
         Self::open_with(Notifications::new(tables), ignored)
@@ -92,7 +92,7 @@ impl Monitor {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]: the socket failed. Open another monitor.
+    /// [`Error::Netlink`]: the socket failed. Open another monitor.
     pub fn read(&mut self) -> Result<Notification, Error> {
         let (mut notification, notifications) = (Notification::default(), &mut self.notifications);
         self.listener.read(|event| {
@@ -120,7 +120,7 @@ impl Monitor {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]: the system call failed.
+    /// [`Error::Netlink`]: the system call failed.
     pub fn set_recv_buffer_size(&self, bytes: usize) -> Result<(), Error> {
         Ok(self.listener.set_recv_buffer_size(bytes)?)
     }

@@ -1,5 +1,7 @@
 //! Tests of rejected commands.
 
+use std::time::Duration;
+
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use testkit::link::set_sysctl;
 use vipline_netlink::Errno;
@@ -188,4 +190,12 @@ fn changes_require_a_capability_and_dumps_do_not() {
         assert_eq!(error.errno(), Some(Errno::PERM));
         assert!(error.to_string().contains("CAP_NET_ADMIN"), "{error}");
     });
+}
+
+#[test]
+fn a_reply_timeout_of_zero_is_rejected() {
+    let client = Lab::new().client;
+    client.set_timeout(Duration::from_secs(1)).unwrap();
+    let zero = client.set_timeout(Duration::ZERO).unwrap_err();
+    assert!(matches!(zero, Error::Netlink(_)), "{zero:?}");
 }

@@ -197,7 +197,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use vipline_ipset::{Entry, Family, Member, Name, Port, Set, SetDump, SetType, Sets};
+    use vipline_ipset::{Entry, Member, Name, Port, Set, SetDump, SetFamily, SetType, Sets};
     use vipline_ipvs::{Protocol, RealServer, Scheduler, VirtualServer};
 
     use super::*;
@@ -218,7 +218,7 @@ mod tests {
     }
 
     fn set(name: &str) -> Set {
-        Set::new(Name::new(name).unwrap(), SetType::HashIpPort, Family::V4)
+        Set::new(Name::new(name).unwrap(), SetType::HashIpPort, SetFamily::V4)
     }
 
     fn entry(name: &str, port: u16) -> ipset::Object {

@@ -56,10 +56,10 @@ fn set(of: &Set, family: Family) -> ipset::Set {
     set
 }
 
-fn ipset_family(family: Family) -> ipset::Family {
+fn ipset_family(family: Family) -> ipset::SetFamily {
     match family {
-        Family::V4 => ipset::Family::V4,
-        Family::V6 => ipset::Family::V6,
+        Family::V4 => ipset::SetFamily::V4,
+        Family::V6 => ipset::SetFamily::V6,
     }
 }
 

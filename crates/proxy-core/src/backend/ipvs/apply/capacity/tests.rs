@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use testkit::netns::Netns;
-use vipline_ipset::{Client, Commands, Entry, Family, Member, SetType};
+use vipline_ipset::{Client, Commands, Entry, Member, SetFamily, SetType};
 
 use super::*;
 
@@ -11,7 +11,7 @@ const FULL: usize = DEFAULT_MAXELEM as usize;
 
 fn set(maxelem: u32) -> Set {
     let name = Name::new("KUBE-IPVS-IPS").unwrap();
-    let mut set = Set::new(name, SetType::HashIp, Family::V4);
+    let mut set = Set::new(name, SetType::HashIp, SetFamily::V4);
     set.maxelem = Some(maxelem);
     set
 }

@@ -137,7 +137,7 @@ fn one_rejected_set_entry_is_one_rejection_for_every_errno() {
 #[test]
 fn a_rejected_set_is_an_error() {
     let name = Name::new("KUBE-CLUSTER-IP").unwrap();
-    let set = ipset::Set::new(name, ipset::SetType::HashIpPort, ipset::Family::V4);
+    let set = ipset::Set::new(name, ipset::SetType::HashIpPort, ipset::SetFamily::V4);
     let command = ipset::Command::Create(Box::new(set), ipset::Strictness::Strict);
     let refused = ipset::RejectedCommand::new(0, command, ipset::Reason::UnknownType);
     let error = Rejections::default().add_sets(vec![refused]).unwrap_err();
