@@ -9,8 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::cargo::{Metadata, cargo, metadata, root};
+use crate::jobs::{Job, Output};
+use crate::passed::Passed;
 use crate::process::{LIMIT, execute, execute_within};
-use crate::steps::Steps;
+use crate::steps::{Steps, Tally};
 use crate::tools;
 
 /// Limit of the time for one input: 10 s.
@@ -39,47 +41,54 @@ const QUIET: &str = "-verbosity=0";
 /// Runs the task.
 pub(crate) fn run(seconds: u64) -> Result<()> {
     let mut all = Steps::new();
-    steps(&mut all, &metadata()?, seconds)?;
+    let metadata = metadata()?;
+    let passed = Passed::open(&metadata.target_directory, true)?;
+    all.jobs("fuzz", vec![job(&metadata, &passed, seconds)], 1)?;
     eprintln!("all fuzz targets passed");
     Ok(())
 }
 
-/// Adds the steps of building, replaying and running to a task.
-pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, seconds: u64) -> Result<()> {
-    let folder = root().join("fuzz");
-    if !folder.join("Cargo.toml").exists() {
-        eprintln!("fuzz/Cargo.toml does not exist: nothing to fuzz");
-        return Ok(());
-    }
-    let targets = targets(&folder)?;
-    let mut program = PathBuf::new();
-    steps.step("fuzz: build", || {
+/// Returns the job that builds, replays and runs all targets.
+pub(crate) fn job<'a>(metadata: &'a Metadata, passed: &'a Passed, seconds: u64) -> Job<'a> {
+    Job::new("fuzz", move |output| {
         tools::install(tools::FUZZ_TOOLS)?;
-        program = build(&folder, &metadata.target_directory.join("fuzz"))?;
-        Ok(())
-    })?;
-    steps.step("fuzz: replay corpora", || {
-        for target in &targets {
-            let corpus = corpus(&folder, target)?;
-            let mut run = fuzz(&program, target);
-            execute(run.args(["-runs=0", INPUT_TIMEOUT, QUIET]).arg(corpus))?;
-        }
-        Ok(())
-    })?;
-    steps.step(&format!("fuzz: run, {seconds} s each"), || {
-        for target in &targets {
-            // libFuzzer writes new inputs to the first folder and only reads the others.
-            let found = metadata.target_directory.join("fuzz-found").join(target);
-            fs::create_dir_all(&found)?;
-            let mut run = fuzz(&program, target);
-            run.arg(format!("-max_total_time={seconds}"))
-                .args([INPUT_TIMEOUT, INPUT_MEMORY, QUIET, "-print_final_stats=1"])
-                .arg(found)
-                .arg(corpus(&folder, target)?);
-            execute_within(LIMIT + Duration::from_secs(seconds), &mut run)?;
-        }
-        Ok(())
+        let program = build(
+            &root().join("fuzz"),
+            &metadata.target_directory.join("fuzz"),
+        )?;
+        let run = || replay_and_run(metadata, &program, seconds, output);
+        passed.run("fuzz", &[&program], output, run)
     })
+}
+
+/// Replays the corpora of all targets, and then runs each for a while.
+fn replay_and_run(
+    metadata: &Metadata,
+    program: &Path,
+    seconds: u64,
+    output: &Output,
+) -> Result<Tally> {
+    let folder = root().join("fuzz");
+    let targets = targets(&folder)?;
+    for target in &targets {
+        output.line(&format!("{target}: replay"));
+        let corpus = corpus(&folder, target)?;
+        let mut run = fuzz(program, target);
+        execute(run.args(["-runs=0", INPUT_TIMEOUT, QUIET]).arg(&corpus))?;
+    }
+    for target in &targets {
+        output.line(&format!("{target}: run for {seconds} s"));
+        // libFuzzer writes new inputs to the first folder and only reads the others.
+        let found = metadata.target_directory.join("fuzz-found").join(target);
+        fs::create_dir_all(&found)?;
+        let mut run = fuzz(program, target);
+        run.arg(format!("-max_total_time={seconds}"))
+            .args([INPUT_TIMEOUT, INPUT_MEMORY, QUIET, "-print_final_stats=1"])
+            .arg(found)
+            .arg(corpus(&folder, target)?);
+        execute_within(LIMIT + Duration::from_secs(seconds), &mut run)?;
+    }
+    Ok(Tally::default())
 }
 
 /// Builds the binary of all targets with the instrumentation of libFuzzer.

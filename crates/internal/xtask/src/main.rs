@@ -10,6 +10,12 @@ mod demo;
 
 mod test;
 
+mod binaries;
+
+mod jobs;
+
+mod passed;
+
 mod vm;
 
 mod etcd;
@@ -51,8 +57,14 @@ enum Task {
         full: bool,
     },
     /// Runs all checks of CI: format, tidy, lints, documentation, tests, fuzz targets.
+    ///
+    /// Tests that passed are repeated only after a change of their program or of a data file.
     #[command(alias = "ci")]
-    Test,
+    Test {
+        /// Repeats all tests.
+        #[arg(long)]
+        all: bool,
+    },
     /// Runs kernel tests on Debian's oldest and newest cloud kernels in QEMU.
     Vm {
         /// Runs only suites whose titles contain this text, such as `iptables kernel`.
@@ -99,7 +111,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Demo { full: true } => demo::run(demo::Length::Full),
         Task::Demo { full: false } => demo::run(demo::Length::Short),
-        Task::Test => test::run(),
+        Task::Test { all } => test::run(all),
         Task::Vm { filter, list: true } => vm::list(&filter),
         Task::Vm { filter, .. } => vm::run(&filter),
         Task::Etcd => etcd::run(),

@@ -1,14 +1,14 @@
 //! Runs the steps of a task with headings and durations.
 
+use std::cmp::Reverse;
 use std::fs;
 use std::ops::AddAssign;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::param::clock_ticks_per_second;
 
-use crate::process::{LIMIT, execute_with_output};
+use crate::jobs::{self, Job};
 
 /// Completed steps and the number of tests that they ran.
 pub(crate) struct Steps {
@@ -21,8 +21,8 @@ pub(crate) struct Steps {
 struct Step {
     title: String,
     time: Duration,
-    /// CPU time of all processes of the step.
-    cpu: Duration,
+    /// CPU time of all processes of the step. `None` for a job.
+    cpu: Option<Duration>,
 }
 
 /// Sum of the `test result:` lines of libtest.
@@ -34,11 +34,13 @@ pub(crate) struct Tally {
     pub(crate) failed: usize,
     /// Tests that were skipped.
     pub(crate) ignored: usize,
+    /// Tests among `passed` that passed in an earlier run and did not change.
+    pub(crate) unchanged: usize,
 }
 
 /// Tests that have run for more than 60 seconds and have no result yet.
 #[derive(Debug, Default)]
-struct Slow(Vec<String>);
+pub(crate) struct Slow(Vec<String>);
 
 impl Steps {
     pub(crate) fn new() -> Self {
@@ -51,28 +53,62 @@ impl Steps {
 
     /// Runs one step.
     pub(crate) fn step(&mut self, title: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        self.counted(title, |_| work())
+        let result = self.run(title, work);
+        self.check(title, result)
     }
 
-    /// Runs one step and counts its tests.
-    pub(crate) fn counted(
-        &mut self,
-        title: &str,
-        work: impl FnOnce(&mut Tally) -> Result<()>,
-    ) -> Result<()> {
+    /// Runs one step that consists of jobs, at most `workers` at a time. Counts their
+    /// tests.
+    pub(crate) fn jobs(&mut self, title: &str, jobs: Vec<Job<'_>>, workers: usize) -> Result<()> {
+        let mut rows = Vec::new();
+        let mut tally = Tally::default();
+        let result = self.run(title, || {
+            let mut errors = Vec::new();
+            for outcome in jobs::run(jobs, workers) {
+                let failed = if outcome.result.is_err() {
+                    ": FAILED"
+                } else {
+                    ""
+                };
+                rows.push(Step {
+                    title: format!("  {}{failed}", outcome.title),
+                    time: outcome.time,
+                    cpu: None,
+                });
+                match outcome.result {
+                    Ok(counted) => tally += counted,
+                    Err(error) => errors.push(format!("{error:#}")),
+                }
+            }
+            ensure!(errors.is_empty(), "{}", errors.join("\n"));
+            Ok(())
+        });
+        rows.sort_by_key(|row| Reverse(row.time));
+        self.done.extend(rows);
+        self.tally += tally;
+        self.check(title, result)
+    }
+
+    /// Runs the work of a step and adds its row to the table.
+    fn run(&mut self, title: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
         eprintln!("\n=== {title} ===");
         let (start, cpu) = (Instant::now(), cpu_of_children());
-        let result = work(&mut self.tally);
+        let result = work();
         let mut step = Step {
             title: title.to_owned(),
             time: start.elapsed(),
-            cpu: cpu_of_children().saturating_sub(cpu),
+            cpu: Some(cpu_of_children().saturating_sub(cpu)),
         };
         eprintln!("=== {title}: {:.1} s ===", step.time.as_secs_f64());
         if result.is_err() {
             step.title += ": FAILED";
         }
         self.done.push(step);
+        result
+    }
+
+    /// Prints the table if a step failed.
+    fn check(&self, title: &str, result: Result<()>) -> Result<()> {
         if result.is_err() {
             self.print();
         }
@@ -89,13 +125,15 @@ impl Steps {
             passed,
             failed,
             ignored,
+            unchanged,
         } = self.tally;
         if failed + ignored > 0 || passed == 0 {
             bail!("{passed} passed; {failed} failed; {ignored} ignored: every test must pass");
         }
         println!(
-            "all {} steps passed in {:.0} s; tests: {passed} passed; {failed} failed; {ignored} ignored",
-            self.done.len(),
+            "all {} steps passed in {:.0} s; tests: {passed} passed ({unchanged} earlier and unchanged); \
+             {failed} failed; {ignored} ignored",
+            self.done.iter().filter(|step| step.cpu.is_some()).count(),
             self.start.elapsed().as_secs_f64()
         );
         Ok(())
@@ -104,8 +142,9 @@ impl Steps {
     fn print(&self) {
         eprintln!("\n{:<40} {:>8} {:>8}", "step", "seconds", "CPU");
         for Step { title, time, cpu } in &self.done {
-            let [time, cpu] = [time, cpu].map(Duration::as_secs_f64);
-            eprintln!("{title:<40} {time:>8.1} {cpu:>8.1}");
+            let time = time.as_secs_f64();
+            let cpu = cpu.map_or_else(String::new, |cpu| format!("{:.1}", cpu.as_secs_f64()));
+            eprintln!("{title:<40} {time:>8.1} {cpu:>8}");
         }
     }
 }
@@ -123,22 +162,12 @@ fn cpu_of_children() -> Duration {
 }
 
 impl Tally {
-    /// Runs tests, prints their output, and counts their results.
-    pub(crate) fn run(&mut self, command: &mut Command) -> Result<()> {
-        self.run_within(LIMIT, command)
-    }
-
-    /// Runs tests; kills them after `limit`.
-    fn run_within(&mut self, limit: Duration, command: &mut Command) -> Result<()> {
-        let mut slow = Slow::default();
-        let result = execute_with_output(limit, command, |line| {
-            println!("{line}");
-            self.count(line);
-            slow.record(line);
-        });
-        match slow.0.is_empty() {
-            true => result,
-            false => result.with_context(|| format!("unfinished tests: {}", slow.0.join(", "))),
+    /// Returns the count of tests that passed in an earlier run.
+    pub(crate) fn unchanged(count: usize) -> Self {
+        Self {
+            passed: count,
+            unchanged: count,
+            ..Self::default()
         }
     }
 
@@ -166,12 +195,13 @@ impl AddAssign for Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.ignored += other.ignored;
+        self.unchanged += other.unchanged;
     }
 }
 
 impl Slow {
     /// Processes a line of libtest.
-    fn record(&mut self, line: &str) {
+    pub(crate) fn record(&mut self, line: &str) {
         let Some(line) = line.strip_prefix("test ") else {
             return;
         };
@@ -181,10 +211,20 @@ impl Slow {
             self.0.retain(|slow| slow != name);
         }
     }
+
+    /// Adds the names of the tests to an error.
+    pub(crate) fn name_in(&self, result: Result<()>) -> Result<()> {
+        match self.0.is_empty() {
+            true => result,
+            false => result.with_context(|| format!("unfinished tests: {}", self.0.join(", "))),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -201,6 +241,7 @@ mod tests {
             passed: 19,
             failed: 2,
             ignored: 1,
+            unchanged: 0,
         };
         assert_eq!(tally, expected);
         let mut both = tally;
@@ -209,35 +250,23 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_command_fails_its_step_after_its_tests_are_counted() {
+    fn a_failing_job_fails_its_step_after_all_tests_are_counted() {
+        let shell = |line: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", line]);
+            command
+        };
+        let jobs = vec![
+            Job::command("a", shell("sleep 0.2; exit 3")),
+            Job::command("b", shell("echo 'test result: ok. 7 passed; 0 failed;'")),
+        ];
         let mut steps = Steps::new();
-        let result = steps.counted("shell", |tally| {
-            let line = "echo 'test result: ok. 7 passed; 0 failed; 0 ignored;'; exit 3";
-            tally.run(Command::new("sh").args(["-c", line]))
-        });
-        assert!(format!("{:#}", result.unwrap_err()).contains("exit status: 3"));
+        let error = format!("{:#}", steps.jobs("shells", jobs, 1).unwrap_err());
+        assert!(error.starts_with("shells: a: "), "{error}");
+        assert!(error.contains("exit status: 3"), "{error}");
         assert_eq!(steps.tally.passed, 7);
-    }
-
-    #[test]
-    fn the_error_of_a_killed_command_names_its_unfinished_tests() {
-        let script = "for name in a b::c d; do\n\
-            echo \"test $name has been running for over 60 seconds\"\n\
-            done\n\
-            echo 'test a ... ok'\n\
-            exec sleep 60";
-        let mut command = Command::new("sh");
-        let result =
-            Tally::default().run_within(Duration::from_secs(2), command.args(["-c", script]));
-        let error = format!("{:#}", result.unwrap_err());
-        assert!(
-            error.starts_with("unfinished tests: b::c, d: sh -c for"),
-            "{error}"
-        );
-        assert!(
-            error.ends_with("exec sleep 60: killed after 2 s"),
-            "{error}"
-        );
+        let titles: Vec<_> = steps.done.iter().map(|step| &*step.title).collect();
+        assert_eq!(titles, ["shells: FAILED", "  a: FAILED", "  b"]);
     }
 
     #[test]

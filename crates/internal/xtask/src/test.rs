@@ -1,17 +1,54 @@
 //! Runs all checks of CI.
 
 use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 use testkit::privilege::become_root;
 
+use crate::binaries::{Artifacts, TestBinary};
 use crate::cargo::{Metadata, cargo, metadata};
+use crate::jobs::Job;
+use crate::passed::Passed;
 use crate::process::execute;
-use crate::steps::{Steps, Tally};
-use crate::{etcd, fuzz, publish, tidy, tools, vm};
+use crate::steps::Steps;
+use crate::vm::Guests;
+use crate::{etcd, fuzz, publish, tidy, tools};
 
 /// Time to run each fuzz target, in seconds.
 const FUZZ_SECONDS: u64 = 5;
+
+/// Tests of one binary that run at the same time.
+const TEST_THREADS: &str = "4";
+
+/// Packages with tests that run kube-proxy.
+const USERS_OF_KUBE_PROXY: [&str; 2] = ["crates/internal/xtask", "examples/kube-proxy"];
+
+/// Titles of the test binaries that run longest, in this order.
+const SLOW: &[&str] = &[
+    "examples/kube-proxy world",
+    "examples/kube-proxy binary",
+    "crates/service-ip etcd",
+    "crates/internal/xtask api",
+    "crates/proxy-core kernel",
+    "crates/proxy-core laws",
+    "crates/internal/apiserver client",
+    "crates/nftables kernel",
+    "crates/conntrack kernel",
+    "crates/proxy-core stale_flows",
+];
+
+/// Test binaries of proxy-core that also run with libnftnl.
+const NFTNL_TESTS: [&str; 7] = [
+    "affinity",
+    "affinity_traffic",
+    "kernel",
+    "matrix",
+    "rollout",
+    "takeover",
+    "traffic",
+];
 
 /// Feature sets to lint, for each published package with features.
 ///
@@ -25,7 +62,7 @@ const FEATURES: &[(&str, &[&str])] = &[
 ];
 
 /// Runs the task.
-pub(crate) fn run_steps(steps: &mut Steps) -> Result<()> {
+pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
     let metadata = metadata()?;
     steps.step("tools", || {
         tools::install(&[tools::KERNEL_TOOLS, tools::NFTNL, tools::VM_TOOLS].concat())
@@ -53,36 +90,92 @@ pub(crate) fn run_steps(steps: &mut Steps) -> Result<()> {
     })?;
     // Packages are not built here: the other steps build the same code.
     steps.step("packages", || publish::run(true, false))?;
+    let mut tests = Vec::new();
     steps.step("build", || {
         // One set of features for programs, tests, benchmarks and examples.
         let targets = ["test", "--workspace", "--all-targets", "--no-run"];
-        execute(&mut cargo(targets))
+        tests = ordered(Artifacts::build(&mut cargo(targets))?.tests());
+        Ok(())
     })?;
-    let program = metadata.target_directory.join("debug/kube-proxy");
+    let mut with_nftnl = Vec::new();
+    steps.step("libnftnl", || {
+        with_nftnl = nftnl()?;
+        Ok(())
+    })?;
+    let guests = Guests::build(steps, &metadata, "", repeats_all)?;
     let mut etcd = PathBuf::new();
     steps.step("etcd", || {
         etcd = etcd::fetch(&metadata.target_directory)?;
         Ok(())
     })?;
-    steps.counted("tests", |tally| {
-        become_root().context("kernel tests need root or a user namespace")?;
-        let mut tests = cargo(["test", "--workspace"]);
-        tally.run(tests.env("KUBE_PROXY", &program).env("ETCD", &etcd))
-    })?;
-    steps.counted("libnftnl", nftnl)?;
-    vm::steps(steps, &metadata, "")?;
-    fuzz::steps(steps, &metadata, FUZZ_SECONDS)
+    become_root().context("kernel tests need root or a user namespace")?;
+    let programs = Programs {
+        kube_proxy: metadata.target_directory.join("debug/kube-proxy"),
+        etcd,
+        passed: Passed::open(&metadata.target_directory, repeats_all)?,
+    };
+    let mut jobs = vec![fuzz::job(&metadata, &programs.passed, FUZZ_SECONDS)];
+    jobs.extend(guests.jobs());
+    jobs.extend(
+        tests
+            .iter()
+            .map(|test| programs.job(test.title(), test, &[])),
+    );
+    jobs.push(Job::command("doc", cargo(["test", "--workspace", "--doc"])));
+    jobs.extend(with_nftnl.iter().map(|test| {
+        // Mode iptables does not use libnftnl.
+        const SKIPPED: &[&str] = &["--skip=iptables_nft::", "--skip=iptables_legacy::"];
+        programs.job(format!("nftnl {}", test.title()), test, SKIPPED)
+    }));
+    // Tests wait for timeouts about half of the time.
+    let workers = thread::available_parallelism()?.get() + 1;
+    steps.jobs("tests", jobs, workers)
 }
 
 /// Runs all steps and prints their table.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(repeats_all: bool) -> Result<()> {
     let mut steps = Steps::new();
-    run_steps(&mut steps)?;
+    run_steps(&mut steps, repeats_all)?;
     steps.finish()
 }
 
-/// Lints and tests the feature `nftnl`; all other steps run without the feature.
-fn nftnl(tally: &mut Tally) -> Result<()> {
+/// What test binaries run with.
+struct Programs {
+    kube_proxy: PathBuf,
+    etcd: PathBuf,
+    passed: Passed,
+}
+
+impl Programs {
+    /// Returns the job that runs a test binary.
+    fn job<'a>(&'a self, title: String, test: &'a TestBinary, arguments: &'a [&str]) -> Job<'a> {
+        Job::new(title.clone(), move |output| {
+            let mut command = Command::new(&test.path);
+            command
+                .args(arguments)
+                .current_dir(&test.folder)
+                .env("RUST_TEST_THREADS", TEST_THREADS)
+                .env("KUBE_PROXY", &self.kube_proxy)
+                .env("ETCD", &self.etcd);
+            // The unit tests of this task read the sources of all crates.
+            if test.target == "xtask" {
+                return output.run(&mut command);
+            }
+            let mut inputs = vec![&*test.path];
+            if USERS_OF_KUBE_PROXY
+                .iter()
+                .any(|it| test.folder.ends_with(it))
+            {
+                inputs.push(&self.kube_proxy);
+            }
+            let run = || output.run(&mut command);
+            self.passed.run(&title, &inputs, output, run)
+        })
+    }
+}
+
+/// Lints and builds the feature `nftnl`. All other steps run without the feature.
+fn nftnl() -> Result<Vec<TestBinary>> {
     let features = [
         "--package=vipline-nftables",
         "--features=vipline-nftables/nftnl",
@@ -94,24 +187,29 @@ fn nftnl(tally: &mut Tally) -> Result<()> {
     ]
     .concat();
     execute(&mut cargo(lints))?;
-    let tests = [&["test", "--lib", "--test", "nftnl"], &features[..]].concat();
-    tally.run(&mut cargo(tests))?;
-    tally.run(&mut cargo([
+    let own = [
+        &["test", "--no-run", "--lib", "--test=nftnl"],
+        &features[..],
+    ]
+    .concat();
+    let mut tests: Vec<TestBinary> = Artifacts::build(&mut cargo(own))?.tests().collect();
+    let mut engine = cargo([
         "test",
+        "--no-run",
         "--package=proxy-core",
         "--features=nftnl",
-        "--test=affinity",
-        "--test=affinity_traffic",
-        "--test=kernel",
-        "--test=matrix",
-        "--test=rollout",
-        "--test=takeover",
-        "--test=traffic",
-        // Mode iptables does not use nftnl.
-        "--",
-        "--skip=iptables_nft::",
-        "--skip=iptables_legacy::",
-    ]))
+    ]);
+    engine.args(NFTNL_TESTS.map(|name| format!("--test={name}")));
+    tests.extend(Artifacts::build(&mut engine)?.tests());
+    Ok(tests)
+}
+
+/// Returns test binaries, [slow ones](SLOW) first.
+fn ordered(tests: impl Iterator<Item = TestBinary>) -> Vec<TestBinary> {
+    let mut tests: Vec<TestBinary> = tests.collect();
+    let rank = |title: &str| SLOW.iter().position(|slow| *slow == title);
+    tests.sort_by_key(|test| rank(&test.title()).unwrap_or(SLOW.len()));
+    tests
 }
 
 /// Lints published packages with parts of their features.

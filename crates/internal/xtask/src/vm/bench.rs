@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use super::guest::{self, Run};
-use super::{kernels, suites};
+use super::kernels;
+use crate::binaries::Artifacts;
 use crate::cargo::{cargo, root};
-use crate::process::display;
 use crate::tools;
 
 /// Builds a benchmark, runs it on the newest kernel, and returns its figures.
@@ -48,12 +47,8 @@ pub(crate) fn bench(name: &str, target_directory: &Path) -> Result<String> {
 /// Builds a benchmark and returns the path of its binary.
 fn build(name: &str) -> Result<PathBuf> {
     let mut command = cargo(["bench", "--package", "benches", "--no-run"]);
-    command.args(["--message-format=json", "--bench", name]);
-    eprintln!("$ {}", display(&command));
-    let output = command.stderr(Stdio::inherit()).output()?;
-    let status = output.status;
-    ensure!(status.success(), "{}: {status}", display(&command));
-    let messages = String::from_utf8(output.stdout)?;
-    suites::find(&messages, &root().join("benches"), "bench", name)
+    command.args(["--bench", name]);
+    Artifacts::build(&mut command)?
+        .find(&root().join("benches"), "bench", name)
         .with_context(|| format!("cargo built no bench {name}"))
 }

@@ -22,16 +22,6 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Creates a kernel without files.
-    #[cfg(test)]
-    pub(super) fn of_series(series: &str) -> Self {
-        Self {
-            series: series.to_owned(),
-            release: format!("{series}.0-cloud"),
-            folder: PathBuf::new(),
-        }
-    }
-
     /// Returns the path of the kernel image.
     pub(super) fn image(&self) -> PathBuf {
         self.folder

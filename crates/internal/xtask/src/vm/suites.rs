@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::Deserialize;
 
 use super::guest::{self, Run};
+use crate::binaries::Artifacts;
 use crate::cargo::{cargo, root};
 use crate::process::display;
 
@@ -172,24 +172,16 @@ pub(super) struct Suite {
     pub(super) names: Vec<String>,
 }
 
-/// A message of `cargo --message-format=json`, reduced to the fields in use.
-#[derive(Deserialize)]
-struct Artifact {
-    manifest_path: PathBuf,
-    target: Target,
-    executable: Option<PathBuf>,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    kind: Vec<String>,
-    name: String,
-}
-
 impl Suite {
     /// Returns the working directory of the tests.
     pub(super) fn folder(&self) -> PathBuf {
         root().join(self.folder)
+    }
+
+    /// Returns the programs whose change requires another run.
+    pub(super) fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let programs = self.programs.iter();
+        programs.chain([&self.binary]).map(PathBuf::as_path)
     }
 
     /// Returns the title for filters and messages.
@@ -245,28 +237,24 @@ pub(super) fn build(filter: &str) -> Result<Vec<Suite>> {
     ensure!(!chosen.is_empty(), "no suite has {filter:?} in its title");
     // Builds with the features of all members, as `cargo test --workspace` does,
     // to reuse its artifacts.
-    let mut command = cargo(["test", "--workspace", "--no-run", "--message-format=json"]);
+    let mut command = cargo(["test", "--workspace", "--no-run"]);
     let targets: BTreeSet<&str> = chosen.iter().map(|(_, target, ..)| *target).collect();
     for target in targets {
         command.args(["--test", target]);
     }
-    eprintln!("$ {}", display(&command));
-    let output = command.stderr(Stdio::inherit()).output()?;
-    if !output.status.success() {
-        bail!("{}: {}", display(&command), output.status);
-    }
-    let messages = String::from_utf8(output.stdout)?;
+    let artifacts = Artifacts::build(&mut command)?;
     let (mut suites, mut problems) = (Vec::new(), Vec::new());
     for (folder, target, count, prefixes) in chosen {
         let package = root().join(folder);
-        let binary = find(&messages, &package, "test", target)
+        let binary = artifacts
+            .find(&package, "test", target)
             .with_context(|| format!("cargo built no {}", title(folder, target)))?;
         let (names, mismatches) = select(list(&binary)?, count, prefixes);
         let suite = Suite {
             folder,
             target,
             binary,
-            programs: programs(&messages, &package),
+            programs: artifacts.programs(&package),
             names,
         };
         let exceptions = suite
@@ -311,30 +299,6 @@ fn title(folder: &str, target: &str) -> String {
     format!("{folder} {target}")
 }
 
-/// Finds a binary of a kind, such as `test`, in the messages of cargo.
-pub(super) fn find(messages: &str, folder: &Path, kind: &str, target: &str) -> Option<PathBuf> {
-    artifacts(messages, folder, kind)
-        .find(|artifact| artifact.target.name == target)?
-        .executable
-}
-
-/// Finds the programs of a package in the messages of cargo.
-fn programs(messages: &str, folder: &Path) -> Vec<PathBuf> {
-    artifacts(messages, folder, "bin")
-        .filter_map(|artifact| artifact.executable)
-        .collect()
-}
-
-/// Returns the artifacts of a kind in a package.
-fn artifacts(messages: &str, folder: &Path, kind: &str) -> impl Iterator<Item = Artifact> {
-    messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Artifact>(line).ok())
-        .filter(move |artifact| {
-            artifact.manifest_path.parent() == Some(folder) && artifact.target.kind == [kind]
-        })
-}
-
 /// Lists the tests of a test binary.
 fn list(binary: &Path) -> Result<Vec<String>> {
     let mut command = Command::new(binary);
@@ -356,31 +320,6 @@ fn names(list: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn test_binaries_and_programs_are_found_by_their_package() {
-        let artifact = |package: &str, kind: &str, name: &str, executable: &str| {
-            format!(
-                r#"{{"reason":"compiler-artifact","manifest_path":"/w/{package}/Cargo.toml","target":{{"kind":["{kind}"],"name":"{name}"}},"executable":{executable}}}"#
-            )
-        };
-        let messages = [
-            artifact("crates/a", "lib", "kernel", "null"),
-            artifact("crates/b", "test", "kernel", r#""/t/b""#),
-            artifact("crates/a", "test", "laws", r#""/t/laws""#),
-            artifact("crates/a", "test", "kernel", r#""/t/a""#),
-            artifact("crates/a", "bin", "kernel", r#""/t/program""#),
-            r#"{"reason":"build-finished","success":true}"#.to_owned(),
-        ]
-        .join("\n");
-        let found = |folder: &str, target| find(&messages, Path::new(folder), "test", target);
-        assert_eq!(found("/w/crates/a", "kernel"), Some("/t/a".into()));
-        assert_eq!(found("/w/crates/b", "kernel"), Some("/t/b".into()));
-        assert_eq!(found("/w/crates/b", "laws"), None);
-        let programs = |folder: &str| programs(&messages, Path::new(folder));
-        assert_eq!(programs("/w/crates/a"), [PathBuf::from("/t/program")]);
-        assert!(programs("/w/crates/b").is_empty());
-    }
 
     #[test]
     fn tests_are_listed_without_benchmarks() {

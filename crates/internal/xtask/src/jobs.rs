@@ -1,0 +1,209 @@
+//! Runs independent jobs in parallel.
+
+use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::process::{LIMIT, execute_with_output};
+use crate::steps::{Slow, Tally};
+
+/// A job that may run beside others.
+pub(crate) struct Job<'a> {
+    /// Title, which each line of output begins with.
+    title: String,
+    work: Work<'a>,
+}
+
+type Work<'a> = Box<dyn FnOnce(&Output) -> Result<Tally> + Send + 'a>;
+
+/// Prints the output of a job.
+#[derive(Debug)]
+pub(crate) struct Output {
+    title: String,
+}
+
+/// The result of a job.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// Title of the job.
+    pub(crate) title: String,
+    /// Duration.
+    pub(crate) time: Duration,
+    /// Counted tests. An error names the job.
+    pub(crate) result: Result<Tally>,
+}
+
+impl<'a> Job<'a> {
+    /// Creates a job that runs a function.
+    pub(crate) fn new(
+        title: impl Into<String>,
+        work: impl FnOnce(&Output) -> Result<Tally> + Send + 'a,
+    ) -> Self {
+        Self {
+            title: title.into(),
+            work: Box::new(work),
+        }
+    }
+
+    /// Creates a job that runs a command and counts its tests.
+    pub(crate) fn command(title: impl Into<String>, mut command: Command) -> Self {
+        Self::new(title, move |output| output.run(&mut command))
+    }
+
+    fn run(self) -> Outcome {
+        let start = Instant::now();
+        let output = Output::new(&self.title);
+        let result = (self.work)(&output).with_context(|| output.title.clone());
+        let time = start.elapsed();
+        let word = if result.is_ok() { "ended" } else { "FAILED" };
+        eprintln!("{}: {word} after {:.1} s", output.title, time.as_secs_f64());
+        Outcome {
+            title: output.title,
+            time,
+            result,
+        }
+    }
+}
+
+impl Output {
+    /// Creates the output of a job.
+    pub(crate) fn new(title: &str) -> Self {
+        Self {
+            title: title.to_owned(),
+        }
+    }
+
+    /// Prints a line.
+    pub(crate) fn line(&self, line: &str) {
+        println!("{}: {line}", self.title);
+    }
+
+    /// Runs a command, prints its output, and counts its tests. Kills it after 40 minutes.
+    ///
+    /// # Errors
+    /// If a test fails. The error of a killed command names its unfinished tests.
+    pub(crate) fn run(&self, command: &mut Command) -> Result<Tally> {
+        self.run_within(LIMIT, command)
+    }
+
+    /// Like [`run`](Self::run), but kills the command after `limit`.
+    fn run_within(&self, limit: Duration, command: &mut Command) -> Result<Tally> {
+        let (mut tally, mut slow) = (Tally::default(), Slow::default());
+        let result = execute_with_output(limit, command, |line| {
+            self.line(line);
+            tally.count(line);
+            slow.record(line);
+        });
+        slow.name_in(result).map(|()| tally)
+    }
+}
+
+/// Runs jobs in their order, at most `workers` at a time. Returns their results in the
+/// order in which they end.
+///
+/// A failing job does not stop the others.
+pub(crate) fn run(jobs: Vec<Job<'_>>, workers: usize) -> Vec<Outcome> {
+    let (jobs, outcomes) = (Mutex::new(jobs.into_iter()), Mutex::new(Vec::new()));
+    let next = || jobs.lock().expect("no thread panics here").next();
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(job) = next() {
+                    let outcome = job.run();
+                    outcomes
+                        .lock()
+                        .expect("no thread panics here")
+                        .push(outcome);
+                }
+            });
+        }
+    });
+    outcomes.into_inner().expect("no thread panics here")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use anyhow::ensure;
+
+    use super::*;
+
+    #[test]
+    fn jobs_run_in_parallel_and_the_error_names_the_job_that_failed() {
+        let arrived = AtomicUsize::new(0);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let meet = |_: &Output| {
+            arrived.fetch_add(1, Ordering::Relaxed);
+            while arrived.load(Ordering::Relaxed) < 3 {
+                ensure!(Instant::now() < deadline, "not all threads run");
+                thread::yield_now();
+            }
+            Ok(Tally::default())
+        };
+        let met = run(["a", "b", "c"].map(|title| Job::new(title, meet)).into(), 3);
+        assert!(met.iter().all(|outcome| outcome.result.is_ok()), "{met:?}");
+        let jobs = ["a", "b", "c"].map(|title| {
+            Job::new(title, move |_| {
+                ensure!(title == "b", "it broke");
+                Ok(Tally::default())
+            })
+        });
+        let outcomes = run(jobs.into(), 1);
+        let errors: Vec<String> = outcomes
+            .iter()
+            .filter_map(|outcome| outcome.result.as_ref().err())
+            .map(|error| format!("{error:#}"))
+            .collect();
+        assert_eq!(errors, ["a: it broke", "c: it broke"]);
+    }
+
+    #[test]
+    fn no_more_jobs_than_workers_run_at_a_time() {
+        let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let work = |_: &Output| {
+            most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(5));
+            running.fetch_sub(1, Ordering::SeqCst);
+            Ok(Tally::default())
+        };
+        let jobs = (0..9).map(|number| Job::new(number.to_string(), work));
+        assert_eq!(run(jobs.collect(), 2).len(), 9);
+        assert_eq!(most.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn the_tests_of_a_command_are_counted() {
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            "echo 'test result: ok. 7 passed; 0 failed; 0 ignored;'",
+        ]);
+        let outcomes = run(vec![Job::command("shell", command)], 1);
+        assert_eq!(outcomes[0].result.as_ref().unwrap().passed, 7);
+    }
+
+    #[test]
+    fn the_error_of_a_killed_command_names_its_unfinished_tests() {
+        let script = "for name in a b::c d; do\n\
+            echo \"test $name has been running for over 60 seconds\"\n\
+            done\n\
+            echo 'test a ... ok'\n\
+            exec sleep 60";
+        let mut command = Command::new("sh");
+        let output = Output::new("shell");
+        let result = output.run_within(Duration::from_secs(2), command.args(["-c", script]));
+        let error = format!("{:#}", result.unwrap_err());
+        assert!(
+            error.starts_with("unfinished tests: b::c, d: sh -c for"),
+            "{error}"
+        );
+        assert!(
+            error.ends_with("exec sleep 60: killed after 2 s"),
+            "{error}"
+        );
+    }
+}
