@@ -52,6 +52,8 @@ pub(crate) struct Metadata {
 pub(crate) struct Package {
     /// Name.
     pub(crate) name: String,
+    /// Version.
+    pub(crate) version: String,
     /// Features, with the features and dependencies that each enables.
     pub(crate) features: BTreeMap<String, Vec<String>>,
     /// Registries to publish to: none, or any if absent.

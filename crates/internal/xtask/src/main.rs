@@ -1,4 +1,4 @@
-//! Tasks of the Vipline workspace: demo, test, ci, vm, etcd, bench, fuzz, tidy, publish, bless.
+//! Tasks of the Vipline workspace: demo, test, ci, vm, etcd, bench, fuzz, tidy, publish, image, bless.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program prints")]
 
@@ -39,6 +39,8 @@ mod tools;
 mod publish;
 
 mod packages;
+
+mod image;
 
 /// Tasks of the Vipline workspace.
 #[derive(Parser)]
@@ -103,6 +105,8 @@ enum Task {
         #[arg(long)]
         no_verify: bool,
     },
+    /// Writes an OCI image of kube-proxy, without a container engine.
+    Image(image::Options),
     /// Rewrites the golden files; review the diff before you commit it.
     Bless,
 }
@@ -119,6 +123,7 @@ fn main() -> ExitCode {
         Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Tidy { prose } => tidy::run(prose),
         Task::Publish { dry_run, no_verify } => publish::run(dry_run, !no_verify),
+        Task::Image(options) => image::run(&options),
         Task::Bless => bless::run(),
     };
     match result {

@@ -184,7 +184,7 @@ fn kill_all(ancestor: Pid) {
 }
 
 /// Returns a process and its descendants, parents first.
-fn descendants(ancestor: Pid) -> Vec<Pid> {
+pub(crate) fn descendants(ancestor: Pid) -> Vec<Pid> {
     let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let name = entry.file_name();

@@ -47,6 +47,14 @@ pub(crate) const NFTNL: &[Tool] = &[
     Tool::new("/usr/include/libnftnl/expr.h", "libnftnl-dev"),
 ];
 
+/// Runtime of containers, and files that images contain.
+pub(crate) const IMAGE_TOOLS: &[Tool] = &[
+    Tool::new("crun", "crun"),
+    Tool::new("unshare", "util-linux"),
+    Tool::new("iptables-save", "iptables"),
+    Tool::new("/etc/ssl/certs/ca-certificates.crt", "ca-certificates"),
+];
+
 /// Compiler for libFuzzer.
 pub(crate) const FUZZ_TOOLS: &[Tool] = &[Tool::new("c++", "g++")];
 

@@ -1,0 +1,183 @@
+//! Builds the statically linked program.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::cargo::{Metadata, cargo, root};
+use crate::process::{LIMIT, execute, execute_with_output};
+
+/// Options of rustc for the program. The C library is linked statically, and debug
+/// information and symbols are left out.
+const OPTIONS: [&str; 4] = ["-C", "target-feature=+crt-static", "-C", "strip=symbols"];
+
+/// Type of the program header that names the dynamic linker: `PT_INTERP` of linux/elf.h.
+const PT_INTERP: u32 = 3;
+
+/// A message of `cargo --message-format=json`.
+#[derive(Deserialize)]
+struct Message {
+    #[serde(default)]
+    target: Target,
+    #[serde(default)]
+    profile: Profile,
+    #[serde(default)]
+    filenames: Vec<PathBuf>,
+}
+
+#[derive(Default, Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+/// Builds the program with a cargo profile and returns its content.
+pub(super) fn build(metadata: &Metadata, profile: &str) -> Result<Vec<u8>> {
+    let target = [
+        "rustc",
+        "--locked",
+        "--package=kube-proxy",
+        "--bin=kube-proxy",
+        "--profile",
+        profile,
+        "--",
+    ];
+    execute(&mut cargo([&target[..], &OPTIONS].concat()))?;
+    // The folder of this profile has another name.
+    let folder = if profile == "dev" { "debug" } else { profile };
+    read(&metadata.target_directory.join(folder).join("kube-proxy"))
+}
+
+/// Links the program with the library that the tests use, and returns its content.
+///
+/// Compiles no other crate after the tests were built.
+pub(super) fn link(metadata: &Metadata) -> Result<Vec<u8>> {
+    let library = library()?;
+    let folder = metadata.target_directory.join("image");
+    fs::create_dir_all(&folder)?;
+    let program = folder.join("kube-proxy");
+    let mut dependencies = library.clone();
+    dependencies.pop();
+    if !dependencies.ends_with("deps") {
+        dependencies.push("deps");
+    }
+    let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    rustc
+        .args(["--crate-name=kube_proxy_image", "--edition=2024"])
+        .args(OPTIONS)
+        .arg("-L")
+        .arg(assignment("dependency", &dependencies))
+        .arg("--extern")
+        .arg(assignment("kube_proxy", &library))
+        .arg("-o")
+        .arg(&program)
+        .arg("examples/kube-proxy/src/main.rs")
+        .current_dir(root())
+        .stdin(Stdio::null());
+    execute(&mut rustc)?;
+    read(&program)
+}
+
+/// Returns the path of the library of kube-proxy with the features of the tests.
+fn library() -> Result<PathBuf> {
+    let mut build = cargo([
+        "test",
+        "--workspace",
+        "--bins",
+        "--no-run",
+        "--quiet",
+        "--message-format=json-render-diagnostics",
+    ]);
+    let mut found = None;
+    execute_with_output(LIMIT, &mut build, |line| {
+        if let Some(path) = rlib(line) {
+            found = Some(path);
+        }
+    })?;
+    found.context("cargo built no library of kube-proxy")
+}
+
+/// Returns the path of the library, if a message of cargo reports it.
+fn rlib(line: &str) -> Option<PathBuf> {
+    let message: Message = serde_json::from_str(line).ok()?;
+    let is_library = message.target.name == "kube_proxy" && message.target.kind == ["lib"];
+    let is_rlib = |path: &PathBuf| path.extension().is_some_and(|it| it == "rlib");
+    (is_library && !message.profile.test).then_some(())?;
+    message.filenames.into_iter().find(is_rlib)
+}
+
+fn assignment(name: &str, path: &Path) -> String {
+    format!("{name}={}", path.display())
+}
+
+/// Reads a program.
+///
+/// # Errors
+///
+/// If the program needs a dynamic linker.
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let content = fs::read(path).with_context(|| path.display().to_string())?;
+    match needs_dynamic_linker(&content) {
+        Some(false) => Ok(content),
+        Some(true) => bail!("{}: not statically linked", path.display()),
+        None => bail!("{}: not a program of this architecture", path.display()),
+    }
+}
+
+/// Returns whether an ELF file has a program header `PT_INTERP`; nothing if the file is
+/// not a little-endian ELF file of 64 bits.
+fn needs_dynamic_linker(content: &[u8]) -> Option<bool> {
+    let bytes = |at: usize, length: usize| content.get(at..at.checked_add(length)?);
+    let short = |at| Some(u16::from_le_bytes(bytes(at, 2)?.try_into().ok()?));
+    let word = |at| Some(u32::from_le_bytes(bytes(at, 4)?.try_into().ok()?));
+    // Fields of struct `Elf64_Ehdr`: e_ident, e_phoff, e_phentsize and e_phnum.
+    (bytes(0, 6)? == b"\x7fELF\x02\x01").then_some(())?;
+    let start = usize::try_from(word(32)?).ok()?;
+    let (size, count) = (usize::from(short(54)?), usize::from(short(56)?));
+    let kinds = (0..count).map(|number| word(start + number * size));
+    let kinds: Option<Vec<u32>> = kinds.collect();
+    Some(kinds?.contains(&PT_INTERP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_with_a_dynamic_linker_is_an_error() {
+        let error = read(&env::current_exe().unwrap()).unwrap_err().to_string();
+        assert!(error.ends_with(": not statically linked"), "{error}");
+        let error = read(&root().join("Cargo.toml")).unwrap_err().to_string();
+        assert!(
+            error.ends_with(": not a program of this architecture"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_library_is_found_in_the_messages_of_cargo() {
+        let line = |name: &str, kind: &str, test: bool| {
+            format!(
+                r#"{{"reason":"compiler-artifact","target":{{"name":"{name}","kind":["{kind}"]}},
+                "profile":{{"test":{test}}},"filenames":["/t/a.rmeta","/t/a.rlib"]}}"#
+            )
+        };
+        assert_eq!(
+            rlib(&line("kube_proxy", "lib", false)),
+            Some("/t/a.rlib".into())
+        );
+        assert_eq!(rlib(&line("kube_proxy", "lib", true)), None);
+        assert_eq!(rlib(&line("kube_proxy", "bin", false)), None);
+        assert_eq!(rlib(&line("other", "lib", false)), None);
+        assert_eq!(rlib(r#"{"reason":"build-finished","success":true}"#), None);
+        assert_eq!(rlib("text"), None);
+    }
+}
