@@ -152,6 +152,4 @@ fn the_configuration_differs_only_in_the_mode() {
     assert_eq!(own["kubeconfig.conf"], tight["kubeconfig.conf"]);
     let config = tight["config.conf"].replace("mode: nftables", "mode: iptables");
     assert_eq!(own["config.conf"], config);
-    let dockerfile = fs::read_to_string(path("Dockerfile")).unwrap();
-    assert!(dockerfile.contains(" AS iptables\n"));
 }
