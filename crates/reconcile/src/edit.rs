@@ -4,6 +4,8 @@ use crate::Keyed;
 use crate::keyed_map::KeyedMap;
 
 /// A change of the object under one key.
+///
+/// Exhaustive: an edit adds, changes or removes the object under a key.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Edit<T> {
     /// Adds an object under an unused key.

@@ -39,6 +39,8 @@ pub trait Atomic {
 }
 
 /// Result of sending a batch.
+///
+/// Exhaustive: a batch is applied or rejected.
 #[derive(Clone, Debug)]
 pub enum Attempt {
     /// The batch was applied.

@@ -87,3 +87,8 @@ pub use reconciler::{Outcome, Plan, Reconciler};
 pub use rejected::Rejected;
 pub use rejection::{Cause, Reason, Rejection};
 pub use target::Target;
+
+/// Compiles and runs the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -30,6 +30,7 @@ pub struct Memory<T> {
 
 /// Atomicity of a commit, and the edits that its rejection names.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Atomicity {
     /// Each edit is applied or rejected separately, like single netlink messages.
     #[default]
@@ -52,6 +53,7 @@ struct Reject<T> {
 
 /// An error of [`Memory`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum MemoryError {
     /// The key of an added object is in use.
     AlreadyExists,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 /// A rejected edit of a commit.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Rejection {
     /// Position of the edit in the commit, from 0.
     pub index: usize,
@@ -14,6 +15,7 @@ pub struct Rejection {
 
 /// Reason of a rejection; displays as the message of the kernel.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Reason {
     /// Class of the rejection.
     pub cause: Cause,
@@ -24,6 +26,8 @@ pub struct Reason {
 }
 
 /// Class of a rejection.
+///
+/// Exhaustive: programs report each cause in words of their own.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Cause {
     /// The kernel rejected the object.
@@ -35,6 +39,13 @@ pub enum Cause {
     Dependent,
     /// The edit was not sent on its own, because too many batches were rejected.
     Untested,
+}
+
+impl Rejection {
+    /// Creates a rejection of the edit at `index`, from 0.
+    pub fn new(index: usize, reason: Reason) -> Self {
+        Self { index, reason }
+    }
 }
 
 impl Reason {

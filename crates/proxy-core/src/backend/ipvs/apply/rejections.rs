@@ -121,7 +121,7 @@ impl Rejections {
         let rejections = self.0.iter().filter_map(|(object, reason)| {
             let index = *places.get(&object.key())?;
             let reason = reason.clone();
-            seen.insert(index).then_some(Rejection { index, reason })
+            seen.insert(index).then(|| Rejection::new(index, reason))
         });
         rejections.collect()
     }

@@ -235,7 +235,7 @@ fn rejections(
     }
     let places: HashMap<_, _> = all.iter().map(Edit::key).zip(0..).collect();
     let place = |(edit, reason): (&Edit<Object>, Reason)| match places.get(&edit.key()) {
-        Some(&index) => Ok(Rejection { index, reason }),
+        Some(&index) => Ok(Rejection::new(index, reason)),
         None => Err(rejected_part(edit, &reason)),
     };
     rejected.into_iter().map(place).collect()

@@ -107,7 +107,12 @@ fn rejections(bad: usize, errno: i32, names_elements: bool) -> (Vec<Rejection>, 
 fn one_rejected_element_is_one_rejection_for_every_errno() {
     for errno in ERRNOS {
         let (rejections, attempts) = rejections(7, errno, true);
-        let [Rejection { index: 7, reason }] = &*rejections else {
+        let [
+            Rejection {
+                index: 7, reason, ..
+            },
+        ] = &*rejections
+        else {
             panic!("one rejection: {rejections:?}");
         };
         assert_eq!(reason.errno, Some(errno));
