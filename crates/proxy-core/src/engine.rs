@@ -107,11 +107,10 @@ impl Engine {
     }
 
     fn new(config: Config, drivers: Vec<Box<dyn Drive>>) -> Self {
-        let store = Store::new(service_model::Config {
-            node_name: config.node_name.clone(),
-            external_ips: config.external_ips,
-            start_time: config.started,
-        });
+        let mut model = service_model::Config::new(config.node_name.clone());
+        model.external_ips = config.external_ips;
+        model.start_time = config.started;
+        let store = Store::new(model);
         Self {
             schedule: Schedule::new(config.intervals),
             config,

@@ -22,6 +22,7 @@ impl HealthCheck {
 /// Number of service ports, or of Services, that drop traffic: their traffic policy is
 /// Local, and they have usable endpoints, but none on this node.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct NoLocalEndpoints {
     /// Number with `internalTrafficPolicy: Local`.
     pub internal: usize,
@@ -61,6 +62,7 @@ impl NoLocalEndpoints {
 
 /// Numbers of changes: total and pending.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Counts {
     /// Events about EndpointSlices, including those without effect. Applied slices that
     /// the model does not use are not counted.

@@ -8,6 +8,8 @@ use crate::{ObjectName, api};
 ///
 /// Events about different objects may arrive in any order, and an event may be
 /// repeated. A store keeps the last state of each object.
+///
+/// Exhaustive: a consumer that skips a kind of object computes wrong results.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(
     clippy::large_enum_variant,

@@ -18,6 +18,8 @@ use crate::{
 const DEFAULT_AFFINITY_SECONDS: u32 = 10_800;
 
 /// Whether `spec.externalIPs` are served.
+///
+/// Exhaustive: external IPs are served or ignored.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ExternalIps {
     /// External IPs are ignored.

@@ -101,6 +101,7 @@ pub use address::{Family, SpecialAddress, parse_address, parse_network};
 pub use changes::{Changes, Counts, HealthCheck, NoLocalEndpoints};
 pub use event::Event;
 pub use frontend::ExternalIps;
+pub use ipnet;
 pub use local_traffic::{DetectLocal, LocalTraffic};
 pub use name::{ObjectName, PortName, Protocol};
 pub use node_ports::{NodePortAddresses, NodePortFilter, NodePortMatch};
@@ -110,3 +111,8 @@ pub use service_port::{Endpoint, PortChange, Route, ServicePort};
 pub use store::{Config, Store};
 pub use timestamp::Timestamp;
 pub use warning::{Field, Kind, Problem, Warning};
+
+/// Compiles and runs the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -8,6 +8,7 @@ use crate::{Family, NodeView};
 
 /// Detection mode for traffic from local pods, as configured for both families.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum DetectLocal {
     /// `ClusterCIDR`: source within the pod network of the cluster. The first network of
     /// each family is used.
@@ -21,6 +22,8 @@ pub enum DetectLocal {
 }
 
 /// Match for traffic from local pods in one family.
+///
+/// Exhaustive: a proxy mode needs a rule for each match.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum LocalTraffic {
     /// Source address within the network.

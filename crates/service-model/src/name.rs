@@ -7,6 +7,8 @@ use std::sync::Arc;
 use crate::Timestamp;
 
 /// The namespace and name of an object. Cheap to clone.
+///
+/// Exhaustive: namespace and name identify an object.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ObjectName {
     /// Namespace, empty for cluster-scoped objects.
@@ -36,6 +38,8 @@ impl fmt::Display for ObjectName {
 }
 
 /// Transport protocol of a Service port.
+///
+/// Exhaustive: Services have three protocols.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Protocol {
     /// TCP.
@@ -68,6 +72,8 @@ impl fmt::Display for Protocol {
 /// port: older Services first, Services of unknown age last, then by text.
 /// The creation time is part of the name: a Service that is deleted and created
 /// again is a different Service.
+///
+/// Exhaustive: the fields identify a service port.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct PortName {
     /// Namespace of the Service.

@@ -7,6 +7,8 @@ use ipnet::{IpNet, Ipv4Net};
 use crate::Family;
 
 /// Addresses that serve node ports, as configured for both families.
+///
+/// Exhaustive: these are the forms of `--nodeport-addresses`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum NodePortAddresses {
     /// All addresses.
@@ -27,6 +29,8 @@ pub struct NodePortFilter {
 }
 
 /// The node addresses of one family that serve node ports.
+///
+/// Exhaustive: a proxy mode needs a rule for each match.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum NodePortMatch {
     /// All addresses of the node.

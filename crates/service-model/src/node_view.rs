@@ -13,6 +13,7 @@ const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// This node.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct NodeView {
     /// Name. If it is empty, no endpoint is local.
     pub name: Arc<str>,

@@ -15,6 +15,8 @@ use crate::{Family, PortName, Protocol, Scheduler};
 ///
 /// Lists have no duplicates. Address lists keep the order of the Service, endpoint
 /// lists are sorted.
+///
+/// Exhaustive: planners take service ports that callers build as literals.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServicePort {
     /// Name, shared by both families.
@@ -74,6 +76,8 @@ pub struct ServicePort {
 }
 
 /// Route of traffic to a service port.
+///
+/// Exhaustive: a proxy mode must translate every route.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Route {
     /// To the endpoints in [`ServicePort::cluster`], which is not empty.
@@ -91,6 +95,8 @@ pub enum Route {
 /// Address and port of an endpoint.
 ///
 /// Ordered by address, then port, both numerically.
+///
+/// Exhaustive: planners take endpoints that callers build as literals.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Endpoint {
     /// Address.
@@ -103,6 +109,7 @@ pub struct Endpoint {
 
 /// A service port that changed.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct PortChange {
     /// Family of the service port.
     pub family: Family,

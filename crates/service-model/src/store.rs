@@ -22,6 +22,7 @@ const MAX_TRIGGERS: usize = 64;
 
 /// Configuration of a [`Store`].
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Config {
     /// Name of this node.
     pub node_name: Arc<str>,

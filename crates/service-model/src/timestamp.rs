@@ -3,6 +3,8 @@
 use std::fmt;
 
 /// A point in time, parsed from RFC 3339 text.
+///
+/// Exhaustive: seconds and nanoseconds are a complete point in time.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Timestamp {
     /// Whole seconds since 1970-01-01T00:00:00Z.

@@ -9,6 +9,7 @@ use crate::{Family, ObjectName, SpecialAddress};
 ///
 /// Displays as one line: kind, name, field and problem.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Warning {
     /// The kind of the object.
     pub kind: Kind,
@@ -21,6 +22,8 @@ pub struct Warning {
 }
 
 /// Kind of an API object.
+///
+/// Exhaustive: a source and a store support the same kinds.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Kind {
     /// An EndpointSlice.
@@ -35,6 +38,7 @@ pub enum Kind {
 
 /// A field of an object, such as `spec.externalIPs[2]`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
 pub struct Field {
     /// Path of the field, with `[]` in place of the index.
     pub path: &'static str,

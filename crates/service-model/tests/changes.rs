@@ -199,10 +199,8 @@ fn only_a_changed_name_or_zone_of_the_node_resolves_all_ports() {
     assert!(store.resolve(&same).is_empty());
     let expected = ["default/web 10.96.0.10:80/TCP 10.0.0.2:8080"];
     assert_eq!(lines(&store.resolve(&in_zone("b"))), expected);
-    let there = NodeView {
-        name: "there".into(),
-        ..in_zone("b")
-    };
+    let mut there = in_zone("b");
+    there.name = "there".into();
     store.resolve(&there);
     assert!(store.ports().all(|port| port.cluster[0].is_local));
 }

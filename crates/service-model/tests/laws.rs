@@ -193,7 +193,10 @@ proptest! {
 /// Applies changes to a copy of the ports.
 fn follow(ports: &mut Ports, changes: Vec<PortChange>) {
     let mut seen = BTreeSet::new();
-    for PortChange { family, name, port } in changes {
+    for PortChange {
+        family, name, port, ..
+    } in changes
+    {
         assert!(
             seen.insert((family, Arc::clone(&name))),
             "{name} changed twice"

@@ -225,10 +225,9 @@ fn ignored_external_ips_still_make_a_port_external() {
     service.spec.external_ips = vec!["192.0.2.9".into()];
     service.spec.internal_traffic_policy = api::TrafficPolicy::Local;
     let slice = objects::slice("web-1", vec![objects::endpoint("10.0.0.2 there")]);
-    let mut store = Store::new(Config {
-        external_ips: ExternalIps::Ignore,
-        ..Config::new(HERE)
-    });
+    let mut config = Config::new(HERE);
+    config.external_ips = ExternalIps::Ignore;
+    let mut store = Store::new(config);
     for event in [service.into(), slice.into(), Event::Synced] {
         store.apply(event);
     }

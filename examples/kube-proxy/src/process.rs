@@ -240,10 +240,8 @@ mod tests {
     use super::*;
 
     fn context() -> Context {
-        let node = NodeView {
-            addresses: vec![IpAddr::from([192, 0, 2, 1])],
-            ..NodeView::default()
-        };
+        let mut node = NodeView::default();
+        node.addresses = vec![IpAddr::from([192, 0, 2, 1])];
         Context::new(&Config::default(), &node, [], Family::V4)
     }
 

@@ -7,6 +7,7 @@ macro_rules! keys {
         ///
         /// A source of objects may drop all other keys.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        #[non_exhaustive]
         pub enum MetadataKey {
             $($(#[$doc])* $name,)+
         }

@@ -1,6 +1,9 @@
 //! Objects of the Kubernetes API, with the fields that the model uses.
 //!
 //! The structs have the shape of the API's JSON.
+//! They are exhaustive: programs build objects as literals with `..Default::default()`.
+//! The enumerations are exhaustive: `Other` holds values that the API may add.
+//!
 //! Addresses are text. The model parses them and warns about invalid ones.
 //! With the feature `serde`, the objects can be read from and written as JSON or
 //! YAML. Unknown fields are ignored. An optional field that is missing, null or an

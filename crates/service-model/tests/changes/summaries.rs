@@ -64,11 +64,9 @@ fn trigger_times_are_reported_once() {
         slice.metadata.annotations.insert(key, time.into());
         slice
     };
-    let start_time = Timestamp::parse("2026-01-01T00:00:00Z");
-    let mut store = Store::new(Config {
-        start_time,
-        ..Config::new(HERE)
-    });
+    let mut config = Config::new(HERE);
+    config.start_time = Timestamp::parse("2026-01-01T00:00:00Z");
+    let mut store = Store::new(config);
     store.apply(web().into());
     store.apply(Event::Synced);
     store.apply(triggered("10.0.0.1", "2025-12-31T23:59:59Z").into());

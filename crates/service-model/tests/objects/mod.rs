@@ -103,10 +103,9 @@ pub(crate) fn resolve(store: &mut Store) -> Vec<PortChange> {
 
 /// Resolves for the node `here` in a zone.
 pub(crate) fn in_zone(zone: &str) -> NodeView {
-    NodeView {
-        zone: (!zone.is_empty()).then(|| zone.into()),
-        ..NodeView::new(HERE)
-    }
+    let mut node = NodeView::new(HERE);
+    node.zone = (!zone.is_empty()).then(|| zone.into());
+    node
 }
 
 /// The service ports of `default/web` in a family, after resolving.
