@@ -305,8 +305,7 @@ fn etcd<R: Range>(location: &Location, key: &str, range: R) -> Result<Etcd<R>> {
             (Some(cert), Some(key)) => Some((read(cert)?, read(key)?)),
             _ => None,
         };
-        let ca = read(ca)?;
-        cluster.tls = Some(EtcdTls { ca, identity });
+        cluster.tls = Some(EtcdTls::new(read(ca)?, identity));
     }
     Ok(Etcd::new(
         &cluster,

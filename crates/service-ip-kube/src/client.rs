@@ -324,7 +324,7 @@ impl Client {
         let answered = self.wait(async { timeout(self.timeout, request).await });
         let cause = match answered {
             Ok(Ok(Ok(answer))) => return Ok(answer),
-            Ok(Ok(Err(error))) => error.into(),
+            Ok(Ok(Err(error))) => Cause::of_request(error),
             Ok(Err(_)) => Cause::NoResponse(format!("timeout after {:?}", self.timeout).into()),
             Err(error) => Cause::NotSent(chain(&error)),
         };

@@ -15,6 +15,7 @@ const IS_READY: &str = "Kubernetes default Service CIDR is ready";
 
 /// Action for the default ServiceCIDR.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Plan {
     /// No change.
     Nothing,
@@ -28,6 +29,7 @@ pub enum Plan {
 
 /// A problem of the default ServiceCIDR.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Problem {
     /// The object has other ranges.
     Inconsistent {

@@ -134,14 +134,15 @@ impl From<Error> for StoreError {
     }
 }
 
-impl From<kube::Error> for Cause {
-    fn from(error: kube::Error) -> Self {
+impl Cause {
+    /// Classifies an error of the HTTP client.
+    pub(crate) fn of_request(error: kube::Error) -> Self {
         match error {
             // kube reports a response that it cannot parse as an empty status.
             kube::Error::Api(status) if status.code == 0 && status.status.is_none() => {
                 Self::Unreadable("an object of another form".into())
             }
-            kube::Error::Api(status) => Self::from(*status),
+            kube::Error::Api(status) => Self::of_status(*status),
             kube::Error::SerdeError(error) => Self::Unreadable(chain(&error)),
             kube::Error::FromUtf8(error) => Self::Unreadable(chain(&error)),
             error @ (kube::Error::Service(_) | kube::Error::HyperError(_)) => {
@@ -160,10 +161,8 @@ impl From<kube::Error> for Cause {
             error => Self::NoResponse(chain(&error)),
         }
     }
-}
 
-impl From<Status> for Cause {
-    fn from(status: Status) -> Self {
+    fn of_status(status: Status) -> Self {
         Self::Rejected {
             code: status.code,
             message: match &*status.message {

@@ -9,6 +9,7 @@ use crate::Error;
 
 /// A problem of a Service or an IPAddress.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[non_exhaustive]
 pub struct Finding {
     /// Reason.
     pub reason: Reason,
@@ -23,6 +24,7 @@ pub struct Finding {
 
 /// Reason of a finding, as in Events of Kubernetes.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[non_exhaustive]
 pub enum Reason {
     /// The address of the Service belongs to another owner.
     ClusterIpAlreadyAllocated,

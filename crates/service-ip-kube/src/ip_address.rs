@@ -23,6 +23,8 @@ pub const MANAGER_LABEL: &str = "ipaddress.kubernetes.io/managed-by";
 pub const MANAGER: &str = "ipallocator.k8s.io";
 
 /// An IPAddress.
+///
+/// Exhaustive: the plans take objects that callers build as literals.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct IpAddress {
     /// Address, which is the name of the object.
@@ -42,6 +44,8 @@ pub struct IpAddress {
 }
 
 /// Reference to the object that owns an IPAddress (`spec.parentRef`).
+///
+/// Exhaustive: these are the fields of the API.
 #[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct ParentRef {
     /// API group, empty for the core group.

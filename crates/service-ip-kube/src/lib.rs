@@ -7,8 +7,8 @@
 //! ```no_run
 //! use std::path::Path;
 //!
-//! use vipline_service_ip::{Family, ServiceRef, Registry};
 //! use vipline_service_ip_kube::Kube;
+//! use vipline_service_ip_kube::service_ip::{Family, Registry, ServiceRef};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let kubeconfig = Path::new("/etc/kubernetes/admin.conf");
@@ -68,3 +68,9 @@ pub use ip_address::{IpAddress, ParentRef};
 pub use service::Service;
 pub use service_cidr::{Condition, Edit, ServiceCidr};
 pub use store::Kube;
+pub use vipline_service_ip as service_ip;
+
+/// Compiles and runs the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

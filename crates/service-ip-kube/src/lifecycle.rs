@@ -25,6 +25,7 @@ const IS_NEEDED: &str = "There are still IPAddresses referencing the ServiceCIDR
 
 /// Changes of all ServiceCIDRs.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Plan {
     /// Changes.
     pub edits: Vec<Edit>,

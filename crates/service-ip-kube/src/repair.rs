@@ -19,6 +19,7 @@ pub const UPDATE_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 /// Findings and actions.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Plan {
     /// Findings.
     pub findings: Vec<Finding>,
@@ -30,6 +31,7 @@ pub struct Plan {
 
 /// A change of an IPAddress.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Action {
     /// Creates the IPAddress of a Service.
     Create {

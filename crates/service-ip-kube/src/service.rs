@@ -8,6 +8,8 @@ use vipline_service_ip::ServiceRef;
 use crate::metadata::{Missing, required, time};
 
 /// The fields of a Service that repair uses.
+///
+/// Exhaustive: the plans take objects that callers build as literals.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Service {
     /// Namespace and name.

@@ -18,6 +18,8 @@ pub const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
 pub const READY: &str = "Ready";
 
 /// A ServiceCIDR.
+///
+/// Exhaustive: the plans take objects that callers build as literals.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServiceCidr {
     /// Name.
@@ -37,6 +39,8 @@ pub struct ServiceCidr {
 }
 
 /// A condition of an object.
+///
+/// Exhaustive: these are the fields of the API.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Condition {
     /// Type, such as [`READY`].
@@ -55,6 +59,7 @@ pub struct Condition {
 
 /// A change of a ServiceCIDR.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Edit {
     /// Name.
     pub name: Box<str>,

@@ -237,12 +237,9 @@ impl Store<Cidrs> for Kube {
         self.unreadable = unreadable.into_iter().map(|object| object.error).collect();
         self.version += 1;
         self.conflicts = 0;
-        Ok(Snapshot {
-            pool,
-            owners,
-            version: Version(self.version),
-            repair_reason: None,
-        })
+        let mut snapshot = Snapshot::new(pool, Version(self.version));
+        snapshot.owners = owners;
+        Ok(snapshot)
     }
 
     fn commit(

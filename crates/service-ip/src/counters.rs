@@ -7,6 +7,7 @@ use std::time::Duration;
 ///
 /// The range is the value of the label `cidr` of Kubernetes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct MetricNames {
     /// Gauge of allocated items, [`Usage::used`].
     pub allocated: &'static str,
@@ -50,6 +51,7 @@ impl MetricNames {
 
 /// Usage of a range.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Usage {
     /// The range.
     pub range: Box<str>,
@@ -60,6 +62,8 @@ pub struct Usage {
 }
 
 /// Kind of a request: for a specific item or for any.
+///
+/// Exhaustive: a request is for a specific item or for any item.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Scope {
     /// A specific item.
@@ -81,6 +85,7 @@ impl Scope {
 
 /// Counters of a range.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Counters {
     /// Number of successful allocations by scope.
     pub allocations: BTreeMap<Scope, u64>,
@@ -93,6 +98,7 @@ pub struct Counters {
 
 /// A histogram of durations.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct DurationHistogram {
     /// Number of durations per bucket, not cumulative.
     ///
@@ -129,6 +135,7 @@ impl DurationHistogram {
 
 /// Counters of a repair.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct RepairCounters {
     /// Number of findings by [`Finding::label`](crate::Finding::label).
     pub findings: BTreeMap<&'static str, u64>,

@@ -8,6 +8,8 @@ use thiserror::Error;
 use crate::ServiceType;
 
 /// An IP family.
+///
+/// Exhaustive: there are two IP families.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Family {
     /// IPv4.
@@ -52,6 +54,8 @@ impl fmt::Display for Family {
 }
 
 /// `ipFamilyPolicy` of a Service.
+///
+/// Exhaustive: the API has three policies.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FamilyPolicy {
     /// One family.
@@ -63,6 +67,8 @@ pub enum FamilyPolicy {
 }
 
 /// Address fields of a Service, as submitted or as stored.
+///
+/// Exhaustive: callers copy every field of their Service and must not miss a new one.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AddressSpec {
     /// `type`.
@@ -83,6 +89,7 @@ pub struct AddressSpec {
 
 /// The plan for the families and addresses of a Service.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct AddressPlan {
     /// Whether the Service is headless, even if an update omits `clusterIP`.
     pub is_headless: bool,
@@ -98,6 +105,7 @@ pub struct AddressPlan {
 
 /// A request for an address of a Service.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum AddressRequest {
     /// Keeps an allocated address.
     Keep(IpAddr),

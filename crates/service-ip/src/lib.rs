@@ -67,6 +67,7 @@ pub use cidrs::{CidrError, Cidrs};
 pub use counters::{Counters, DurationHistogram, MetricNames, RepairCounters, Scope, Usage};
 pub use draft::Draft;
 pub use families::{AddressError, AddressPlan, AddressRequest, AddressSpec, Family, FamilyPolicy};
+pub use ipnet;
 pub use node_ports::{AssignedPorts, NodePorts};
 pub use pool::{Pool, Random, ServiceRef};
 pub use ports::PortRange;
@@ -81,3 +82,8 @@ pub use stored_address::parse_address;
 pub use stores::Memory;
 #[cfg(feature = "etcd")]
 pub use stores::{Envelope, Etcd, EtcdCluster, EtcdSetupError, EtcdTls};
+
+/// Compiles and runs the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -8,6 +8,8 @@ use crate::{
 };
 
 /// The fields of a Service that determine its node ports.
+///
+/// Exhaustive: callers copy every field of their Service and must not miss a new one.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NodePorts {
     /// `type`.
@@ -138,11 +140,7 @@ impl NodePorts {
                 items.push(number);
             }
         }
-        ServiceItems {
-            owner,
-            items,
-            invalid: Vec::new(),
-        }
+        ServiceItems::new(owner, items)
     }
 
     /// Returns the fields without unused values, and with stored values that an update

@@ -65,6 +65,8 @@ pub trait Pool: fmt::Display {
 }
 
 /// Namespace and name of the Service that owns an item.
+///
+/// Exhaustive: namespace and name identify a Service.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ServiceRef {
     /// Namespace.

@@ -19,6 +19,7 @@ const PASSES: u8 = 3;
 
 /// The items in the spec of a Service.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct ServiceItems<I> {
     /// The Service.
     pub owner: ServiceRef,
@@ -31,15 +32,23 @@ pub struct ServiceItems<I> {
     pub invalid: Vec<Box<str>>,
 }
 
+impl<I> ServiceItems<I> {
+    /// Returns the items of a Service, all of them valid.
+    #[must_use]
+    pub fn new(owner: ServiceRef, items: impl IntoIterator<Item = I>) -> Self {
+        Self {
+            owner,
+            items: items.into_iter().collect(),
+            invalid: Vec::new(),
+        }
+    }
+}
+
 impl ServiceItems<IpAddr> {
     /// Parses the addresses of a Service with [`parse_address`].
     #[must_use]
     pub fn parse<'a>(owner: ServiceRef, texts: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut claims = Self {
-            owner,
-            items: Vec::new(),
-            invalid: Vec::new(),
-        };
+        let mut claims = Self::new(owner, []);
         for text in texts {
             match parse_address(text) {
                 Some(item) => claims.items.push(item),

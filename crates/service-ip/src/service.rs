@@ -61,6 +61,7 @@ pub enum AssignError {
 /// release it again.
 #[derive(Debug, Error)]
 #[error("release {address}")]
+#[non_exhaustive]
 pub struct ReleaseError {
     /// The address.
     pub address: IpAddr,

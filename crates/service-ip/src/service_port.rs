@@ -3,6 +3,8 @@
 use std::fmt;
 
 /// A port of a Service.
+///
+/// Exhaustive: callers copy every field of their Service and must not miss a new one.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServicePort {
     /// Name, unique within the Service.
@@ -16,6 +18,8 @@ pub struct ServicePort {
 }
 
 /// Transport protocol of a port.
+///
+/// Exhaustive: Services have three protocols.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[allow(missing_docs, reason = "the variants are names of protocols")]
 pub enum Protocol {
@@ -25,6 +29,8 @@ pub enum Protocol {
 }
 
 /// Type of a Service.
+///
+/// Exhaustive: the API has four types.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum ServiceType {
     /// `ClusterIP`: cluster IP only.

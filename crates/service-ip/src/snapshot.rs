@@ -8,6 +8,8 @@ use crate::{Allocator, Pool, Range};
 const BITS: u128 = u8::BITS as u128;
 
 /// The allocated items of a range: a `RangeAllocation` object of Kubernetes.
+///
+/// Exhaustive: these are the fields of the object of Kubernetes that hold state.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RangeAllocation {
     /// Range as text. Empty if the object has not been initialized.

@@ -39,6 +39,7 @@ pub trait Store<P: Pool> {
 
 /// The allocation state of one version.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Snapshot<P: Pool> {
     /// Allocator.
     pub pool: P,
@@ -91,10 +92,14 @@ impl<P: Pool> Snapshot<P> {
 }
 
 /// A version of a store. Every change increases it.
+///
+/// Exhaustive: a version is one number.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Version(pub u64);
 
 /// Items to release and to allocate atomically.
+///
+/// Exhaustive: a store must apply every part of a change.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Change<I> {
     /// Items to release, with their former owners if known. Applied first.
@@ -157,6 +162,7 @@ pub enum StoreError {
 
 /// Errors of a commit.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum CommitError<P: Pool> {
     /// Another process changed the store before. The change was not applied.
     Conflict {

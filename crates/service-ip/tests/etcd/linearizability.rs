@@ -163,10 +163,9 @@ fn repair(history: &History, registry: &mut Addressing) {
         held(0..KILLED).len(),
     );
     let services = || {
-        let all = (KILLED..WORKERS).map(|worker| ServiceItems {
-            owner: ServiceRef::new("default", &format!("service-{worker}")),
-            items: history.held(worker).into_iter().collect(),
-            invalid: Vec::new(),
+        let all = (KILLED..WORKERS).map(|worker| {
+            let owner = ServiceRef::new("default", &format!("service-{worker}"));
+            ServiceItems::new(owner, history.held(worker))
         });
         Ok::<_, vipline_service_ip::Error>(all.collect())
     };

@@ -36,10 +36,7 @@ fn identity(authority: &Authority) -> Option<(Vec<u8>, Vec<u8>)> {
 fn allocation_requires_a_certificate_of_the_ca() {
     let (ours, ca) = authority();
     let (others, other_ca) = authority();
-    let client = EtcdTls {
-        ca: ca.clone().into(),
-        identity: identity(&ours),
-    };
+    let client = EtcdTls::new(ca.clone(), identity(&ours));
     // The gateway connects to etcd with the server certificate.
     let both = [
         ExtendedKeyUsagePurpose::ServerAuth,
@@ -51,8 +48,7 @@ fn allocation_requires_a_certificate_of_the_ca() {
     });
     let with = |ca: &str, identity| {
         let mut cluster = server.cluster();
-        let ca = ca.into();
-        cluster.tls = Some(EtcdTls { ca, identity });
+        cluster.tls = Some(EtcdTls::new(ca, identity));
         let mut registry = Registry::new(server.store(&cluster, KEY));
         server.inside(|| registry.allocate(&owner(), &mut random(1)))
     };

@@ -41,12 +41,7 @@ impl<P: Pool> Clone for Faulty<P> {
 impl<P: Pool + Clone> Faulty<P> {
     /// Returns a store with allocated items without owners.
     pub(crate) fn new(pool: P) -> Self {
-        let snapshot = Snapshot {
-            pool,
-            owners: [].into(),
-            version: Version(1),
-            repair_reason: None,
-        };
+        let snapshot = Snapshot::new(pool, Version(1));
         Self(Rc::new(RefCell::new(Truth {
             snapshot,
             faults: [].into(),

@@ -37,6 +37,7 @@ use crate::RangeError;
 /// [`SECONDARY_SERVICE_IPS`]: Self::SECONDARY_SERVICE_IPS
 /// [`SERVICE_NODE_PORTS`]: Self::SERVICE_NODE_PORTS
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct EtcdCluster {
     /// Client URLs of the members, such as `https://10.0.0.1:2379`. If one cannot be
     /// reached, the next one is used.
@@ -49,6 +50,7 @@ pub struct EtcdCluster {
 
 /// TLS configuration, with the contents of PEM files.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct EtcdTls {
     /// CA certificates for the certificates of the members.
     pub ca: Vec<u8>,
@@ -140,6 +142,16 @@ impl EtcdCluster {
 }
 
 impl EtcdTls {
+    /// Returns a configuration from the contents of PEM files: CA certificates, and the
+    /// client certificate with its private key.
+    #[must_use]
+    pub fn new(ca: impl Into<Vec<u8>>, identity: Option<(Vec<u8>, Vec<u8>)>) -> Self {
+        Self {
+            ca: ca.into(),
+            identity,
+        }
+    }
+
     fn config(&self) -> Result<TlsConfig, EtcdSetupError> {
         const CA: &str = "CA certificate";
         let provider = Arc::new(ring::default_provider());
@@ -279,16 +291,10 @@ mod tests {
         let (one, other) = (make(), make());
         let ca = one.cert.pem().into_bytes();
         let identity = |certificate: &str, key: &str| {
-            let tls = EtcdTls {
-                ca: ca.clone(),
-                identity: Some((certificate.into(), key.into())),
-            };
+            let tls = EtcdTls::new(ca.clone(), Some((certificate.into(), key.into())));
             error(&["https://a"], Some(tls))
         };
-        let none = EtcdTls {
-            ca: b"none".into(),
-            identity: None,
-        };
+        let none = EtcdTls::new(b"none", None);
         let text = error(&["https://a"], Some(none));
         assert_eq!(text, "CA certificate: no PEM certificate found");
         let own = one.cert.pem();
@@ -300,10 +306,7 @@ mod tests {
         assert!(text.starts_with("client certificate and key: "), "{text}");
         let mut cluster = EtcdCluster::new(&["https://a"], Duration::from_secs(1));
         let key = one.signing_key.serialize_pem();
-        cluster.tls = Some(EtcdTls {
-            ca,
-            identity: Some((own.into(), key.into())),
-        });
+        cluster.tls = Some(EtcdTls::new(ca, Some((own.into(), key.into()))));
         cluster.agent().unwrap();
         assert!(!format!("{cluster:?}").contains("PRIVATE"));
     }
