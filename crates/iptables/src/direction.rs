@@ -3,6 +3,8 @@
 use std::fmt;
 
 /// The source or destination of a packet.
+///
+/// Exhaustive: an address of a packet is its source or its destination.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Direction {
     /// Source.

@@ -172,6 +172,8 @@ pub struct DocumentLine {
 }
 
 /// Effect of a failed restore.
+///
+/// Exhaustive: a document is either not applied, or its effect is unknown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Committed {
     /// No part of the document is applied.

@@ -14,8 +14,8 @@
 //! Only [`Client`] and [`nfacct::Client`] do IO.
 //!
 //! ```
-//! use vipline_iptables::{ChainName, Restore, Rule, Tables, TableName, Transport, targets::Target};
-//! use vipline_reconcile::diff;
+//! use vipline_iptables::targets::Target;
+//! use vipline_iptables::{ChainName, Restore, Rule, TableName, Tables, Transport, diff};
 //!
 //! let saved = "*filter\n:INPUT ACCEPT [0:0]\n:MINE - [0:0]\n-A INPUT -j MINE\nCOMMIT\n";
 //! let tables = Tables::parse(saved)?;
@@ -99,6 +99,7 @@ pub use client::Client;
 pub use direction::{Direction, SetDirections};
 pub use document_error::{Expected, LineError, ParseError};
 pub use error::{Committed, DocumentLine, Error};
+pub use ipnet;
 pub use name::{ChainName, InvalidName, TableName};
 pub use negatable::Negatable;
 pub use number::{Masked, Ports, Range};
@@ -113,3 +114,10 @@ pub use tables::{
 };
 pub use transport::Transport;
 pub use version::{Family, Variant, Version};
+pub use vipline_netlink as netlink;
+pub use vipline_reconcile::{Edit, Keyed, diff};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -3,6 +3,8 @@
 use std::fmt;
 
 /// A value to match, or a negated one (`!`).
+///
+/// Exhaustive: a condition is negated or not.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Negatable<T> {
     /// Matches this value.

@@ -25,6 +25,8 @@ pub(crate) fn parse_as<T: TryFrom<u64>>(text: &str) -> Option<T> {
 
 /// A range of numbers, both ends included, printed as `1:5`, or `1` if the ends are
 /// equal.
+///
+/// Exhaustive: first and last value are the whole range.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Range<T> {
     /// First number.
@@ -103,6 +105,8 @@ impl<T: PartialEq + fmt::Display> fmt::Display for Range<T> {
 }
 
 /// A value and a mask, printed as `0x4000/0x4000`.
+///
+/// Exhaustive: value and mask are the whole condition.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Masked {
     /// Value.

@@ -11,6 +11,8 @@ use crate::{ChainName, Policy, TableName};
 const ROOM: usize = 1024;
 
 /// A chain or a shared rule.
+///
+/// Exhaustive: the objects of iptables are chains and rules.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Object {
     /// A chain.
@@ -21,6 +23,7 @@ pub enum Object {
 
 /// A chain.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Chain {
     /// Table of the chain.
     pub table: TableName,
@@ -34,6 +37,7 @@ pub struct Chain {
 
 /// Contents of a chain.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Contents {
     /// Exactly these rules.
     Rules(Rules),
@@ -55,6 +59,8 @@ pub struct Rules(Option<Arc<str>>);
 ///
 /// Its position is the head or tail of the chain. The order of rules at the same
 /// position is unspecified.
+///
+/// Exhaustive: the fields identify the rule.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SharedRule {
     /// Table of the chain.
@@ -70,6 +76,8 @@ pub struct SharedRule {
 }
 
 /// Position of a shared rule in its chain.
+///
+/// Exhaustive: a chain has two ends.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Position {
     /// Before all rules that are not at the head.
@@ -79,6 +87,8 @@ pub enum Position {
 }
 
 /// The key of an object.
+///
+/// Exhaustive: each kind of object has one key.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Key<'a> {
     /// A chain: its table and name.

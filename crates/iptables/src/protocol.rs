@@ -7,6 +7,8 @@ use crate::number;
 /// An IP protocol number, printed by name if it has one.
 ///
 /// The names are those of Debian's `/etc/protocols`.
+///
+/// Exhaustive: a protocol is one number.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Protocol(pub u8);
 

@@ -13,6 +13,7 @@ use crate::protocol::Protocol;
 /// assert_eq!(rule.to_string(), "-p udp -m udp --dport 53");
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[non_exhaustive]
 pub enum Transport {
     /// TCP.
     Tcp,

@@ -3,6 +3,8 @@
 use std::fmt;
 
 /// An address family.
+///
+/// Exhaustive: there are two IP families.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Family {
     /// IPv4: `iptables`.
@@ -33,6 +35,8 @@ impl fmt::Display for Family {
 /// The variant of the programs: the kernel subsystem that holds the rules.
 ///
 /// Each variant lists only its own rules. Packets traverse the rules of both.
+///
+/// Exhaustive: iptables has two variants.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Variant {
     /// ip_tables: a table is replaced as a whole, under the xtables lock.
@@ -61,6 +65,8 @@ impl fmt::Display for Variant {
 }
 
 /// A version of iptables.
+///
+/// Exhaustive: a version has three numbers.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Version {
     /// Major version.

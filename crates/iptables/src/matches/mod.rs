@@ -1,4 +1,7 @@
-//! Match extensions. Each file has the struct, its parser and printer, and tests.
+//! Match extensions: `-m NAME` with its options.
+//!
+//! The types are exhaustive, except [`Match`]: their fields are all options of the
+//! extension in iptables 1.8. A match with another option is [`Match::Other`].
 
 mod addrtype;
 

@@ -35,6 +35,9 @@ use crate::{ChainName, Family};
 /// assert_eq!(Rule::parse(text)?, rule);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Exhaustive: the general options of iptables are closed; extensions are matches and
+/// targets.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rule<'a> {
     /// Source address: `-s`.

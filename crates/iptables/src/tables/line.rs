@@ -12,6 +12,8 @@ const BLANKS: [char; 2] = [' ', '\t'];
 /// A line of a document of `iptables-save` or for `iptables-restore`.
 ///
 /// The line borrows from its text and prints the same bytes.
+///
+/// Exhaustive: other lines are [`Line::Command`] or errors.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Line<'a> {
     /// An empty line.
@@ -253,6 +255,8 @@ impl<'a> CommandLine<'a> {
 }
 
 /// Policy of a built-in chain.
+///
+/// Exhaustive: the kernel has two policies.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Policy {
     /// Accepts packets.
@@ -271,6 +275,8 @@ impl fmt::Display for Policy {
 }
 
 /// Counters of a rule or policy: `[packets:bytes]`.
+///
+/// Exhaustive: iptables counts packets and bytes.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Counters {
     /// Number of packets.

@@ -1,4 +1,7 @@
-//! Targets. Each file has the struct, its parser and printer, and tests.
+//! Targets: `-j NAME` with its options, jumps and gotos.
+//!
+//! The types are exhaustive, except [`Target`]: their fields are all options of the
+//! extension in iptables 1.8. A target with another option is [`Target::Other`].
 
 mod connmark;
 
