@@ -7,6 +7,7 @@ use crate::{Comment, Name, Rule, TableId};
 
 /// A chain with its rules.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Chain {
     /// Table of the chain.
     pub table: TableId,
@@ -68,6 +69,7 @@ impl Chain {
 
 /// The hook, type and policy of a base chain.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct BaseChain {
     /// Type.
     pub kind: ChainType,
@@ -152,6 +154,7 @@ impl fmt::Display for ChainType {
 
 /// A netfilter hook.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[non_exhaustive]
 pub enum Hook {
     /// Incoming packets, before routing.
     Prerouting,
@@ -184,6 +187,8 @@ impl fmt::Display for Hook {
 }
 
 /// The policy of a base chain for packets that reach its end.
+///
+/// Exhaustive: the kernel has two policies.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Policy {
     /// Accepts the packets.

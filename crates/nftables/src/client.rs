@@ -51,6 +51,8 @@ pub enum Encoder {
 }
 
 /// A ruleset generation ID. Every commit increments it.
+///
+/// Exhaustive: a generation is one number.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Generation(pub u32);
 

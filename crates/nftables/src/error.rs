@@ -187,6 +187,8 @@ impl RejectedRequest for Operation {
 }
 
 /// Whether a failed commit was applied.
+///
+/// Exhaustive: a transaction is either not applied, or its effect is unknown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Committed {
     /// The transaction was not applied.

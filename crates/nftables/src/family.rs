@@ -5,6 +5,8 @@ use std::fmt;
 /// The family of a table. It selects the packets that the table's chains see.
 ///
 /// The numbers are those of `NFPROTO_*` in `linux/netfilter.h`.
+///
+/// Exhaustive: these are the families of nf_tables.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Family {
     /// IPv4 and IPv6 packets.

@@ -12,9 +12,8 @@
 //! use vipline_nftables::statement::accept;
 //! use vipline_nftables::{
 //!     BaseChain, Chain, ChainType, Client, Family, Hook, Name, Policy, Rule, Table, TableId,
-//!     Transaction,
+//!     Transaction, diff,
 //! };
-//! use vipline_reconcile::{Edit, diff};
 //!
 //! let id = TableId::new(Family::Inet, Name::new("firewall")?);
 //! let input = BaseChain::new(ChainType::Filter, Hook::Input, 0).with_policy(Policy::Drop);
@@ -42,7 +41,7 @@
 //!
 //! # Kernel interface
 //!
-//! Netlink messages of `linux/netfilter/nf_tables.h`; Linux 6.1 or later.
+//! Netlink messages of `linux/netfilter/nf_tables.h`; Linux 5.13 or later.
 //! Requires `CAP_NET_ADMIN` in the user namespace of the network namespace.
 //! The codecs are public and do no IO, for callers with a socket of their own:
 //! [`Transaction::encode`] returns a batch, [`wire::Query`] encodes a request,
@@ -126,6 +125,7 @@ pub use element::{Element, ElementData, InvalidElement, KeyPrefix};
 pub use error::{Committed, Error, RejectedOperation};
 pub use expression::Expression;
 pub use family::Family;
+pub use ipnet;
 pub use monitor::{Change, ChangeCounts, Commit, Monitor, Notification, Notifications, Process};
 pub use name::{Comment, InvalidName, Name};
 pub use object::{Key, Object, SetKey};
@@ -138,4 +138,11 @@ pub use table::{Table, TableFlags, TableId};
 pub use transaction::Transaction;
 pub use value::Value;
 pub use verdict::{Data, Verdict};
+pub use vipline_netlink as netlink;
+pub use vipline_reconcile::{Edit, Keyed, diff};
 pub use wire::{Assembler, Batch};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -21,6 +21,7 @@ impl Operation {
 
 /// The action of an operation.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
 pub enum Action {
     /// Adds the object.
     Add,

@@ -22,6 +22,7 @@ use crate::{Bytes, Comment, Family};
 /// assert_eq!(rule.to_string(), "ct state new tcp dport 22 accept");
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Rule {
     /// Kernel expressions, in order of evaluation.
     pub exprs: Vec<Expr>,
@@ -60,6 +61,14 @@ impl Rule {
         }
         Self {
             exprs,
+            comment: None,
+        }
+    }
+
+    /// Creates a rule of kernel expressions, without adding protocol matches.
+    pub fn from_exprs(exprs: impl Into<Vec<Expr>>) -> Self {
+        Self {
+            exprs: exprs.into(),
             comment: None,
         }
     }

@@ -41,6 +41,7 @@ bitflags! {
 
 /// One field of a key or of map data.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Field {
     /// Type of the values.
     pub datatype: Datatype,
@@ -72,6 +73,7 @@ impl From<Expression> for Field {
 
 /// The kind of data that the elements of a set map to.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum DataKind {
     /// No data: a set.
     None,
@@ -85,6 +87,7 @@ pub enum DataKind {
 
 /// The specification of a set: all properties except its elements.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct SetSpec {
     /// Table of the set.
     pub table: TableId,

@@ -7,6 +7,8 @@ use bitflags::bitflags;
 use crate::{Comment, Family, Name};
 
 /// Family and name of a table.
+///
+/// Exhaustive: family and name identify a table.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct TableId {
     /// Family.
@@ -48,6 +50,7 @@ bitflags! {
 
 /// A table, without its chains and sets.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Table {
     /// Family and name.
     pub id: TableId,
@@ -65,5 +68,19 @@ impl Table {
             flags: TableFlags::empty(),
             comment: None,
         }
+    }
+
+    /// Sets the flags.
+    #[must_use]
+    pub fn with_flags(mut self, flags: TableFlags) -> Self {
+        self.flags = flags;
+        self
+    }
+
+    /// Sets the comment.
+    #[must_use]
+    pub fn with_comment(mut self, comment: Comment) -> Self {
+        self.comment = Some(comment);
+        self
     }
 }

@@ -114,6 +114,8 @@ impl fmt::Display for Verdict {
 }
 
 /// A value or a verdict: operand of an immediate, data of a map element.
+///
+/// Exhaustive: data is a value or a verdict.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Data {
     /// Bytes in register layout.

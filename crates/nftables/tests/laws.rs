@@ -60,13 +60,13 @@ proptest! {
         let _ = Expr::decode(&out[..at]);
         out[at] = with;
         if let Ok(expr) = Expr::decode(&out) {
-            let _ = Rule { exprs: vec![expr], comment: None }.to_string();
+            let _ = Rule::from_exprs([expr]).to_string();
         }
     }
 
     #[test]
     fn every_rule_has_text(exprs in vec(expr(), 0..8)) {
-        let _ = Rule { exprs, comment: None }.to_string();
+        let _ = Rule::from_exprs(exprs).to_string();
     }
 
     #[test]

@@ -177,10 +177,7 @@ fn table() -> TableId {
 
 /// Returns a chain with one rule.
 fn chain(exprs: Vec<Expr>) -> Object {
-    let rule = Rule {
-        exprs,
-        comment: None,
-    };
+    let rule = Rule::from_exprs(exprs);
     Chain::new(table(), name("c")).with_rules([rule]).into()
 }
 
@@ -193,14 +190,8 @@ fn both_encoders_agree_on_every_kind_of_object() {
     for table in samples::tables() {
         assert_agreed_on(&samples::objects(&table));
     }
-    let owned = Table {
-        flags: TableFlags::OWNER,
-        ..Table::new(table())
-    };
-    let base = BaseChain {
-        device: Some(name("eth0")),
-        ..BaseChain::new(ChainType::Filter, Hook::Ingress, -7)
-    };
+    let owned = Table::new(table()).with_flags(TableFlags::OWNER);
+    let base = BaseChain::new(ChainType::Filter, Hook::Ingress, -7).with_device(name("eth0"));
     let ingress = Chain::new(table(), name("i")).with_base(base);
     assert_agreed_on(&[owned.into(), ingress.into()]);
 }

@@ -34,6 +34,8 @@ struct Content {
 const _: () = assert!(size_of::<Content>() <= 40);
 
 /// Data of a map element.
+///
+/// Exhaustive: the data of an element is a value or a verdict.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum ElementData<'a> {
     /// Bytes in register layout.
@@ -63,6 +65,7 @@ pub(crate) struct Extras {
 /// Error: the values do not fit the fields of the set.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("the {part} does not fit the fields of set {set}")]
+#[non_exhaustive]
 pub struct InvalidElement {
     /// `key` or `data`.
     pub part: &'static str,

@@ -4,6 +4,9 @@
 //! compare them, and act. An expression that *breaks* the rule ends its evaluation;
 //! the packet continues with the next rule (`NFT_BREAK`).
 //! Attribute numbers are those of `linux/netfilter/nf_tables.h`.
+//!
+//! The types are exhaustive, except [`Expr`] and the key types: an expression with an
+//! attribute or a value without a field or variant here is decoded as [`Expr::Other`].
 
 mod register;
 

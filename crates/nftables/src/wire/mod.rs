@@ -345,6 +345,7 @@ pub(crate) fn rule(attrs: Attrs<'_>) -> Result<(Name, Name, Rule), DecodeError> 
 
 /// A request. [`Assembler`] decodes the replies.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Query<'a> {
     /// A table. Not a dump request.
     Table(&'a TableId),

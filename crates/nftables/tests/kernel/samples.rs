@@ -35,10 +35,9 @@ pub(crate) fn tables() -> [TableId; 3] {
 
 /// Returns objects of every kind; the first is the table.
 pub(crate) fn objects(table: &TableId) -> Vec<Object> {
-    let mut objects = vec![Object::from(Table {
-        comment: Some(Comment::new("made by a test").unwrap()),
-        ..Table::new(table.clone())
-    })];
+    let mut objects = vec![Object::from(
+        Table::new(table.clone()).with_comment(Comment::new("made by a test").unwrap()),
+    )];
     objects.extend(sets(table));
     let leaf = Chain::new(table.clone(), name("leaf"))
         .with_comment(Comment::new("where packets end").unwrap())

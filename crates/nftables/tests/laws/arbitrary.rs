@@ -323,7 +323,11 @@ fn chain() -> impl Strategy<Value = Object> {
         let policy = if drop { Policy::Drop } else { Policy::Accept };
         BaseChain::new(ChainType::Filter, Hook::Forward, priority).with_policy(policy)
     });
-    let rule = (vec(expr(), 0..6), comment()).prop_map(|(exprs, comment)| Rule { exprs, comment });
+    let rule = (vec(expr(), 0..6), comment()).prop_map(|(exprs, comment)| {
+        let mut rule = Rule::from_exprs(exprs);
+        rule.comment = comment;
+        rule
+    });
     let parts = (
         name(),
         proptest::option::of(base),

@@ -191,10 +191,8 @@ impl Table {
 
     /// Returns the table and its sets as objects.
     pub(super) fn objects(&self) -> impl Iterator<Item = Object> {
-        let table = vipline_nftables::Table {
-            comment: Some(comment("rules for kube-proxy")),
-            ..vipline_nftables::Table::new(self.id.clone())
-        };
+        let table = vipline_nftables::Table::new(self.id.clone())
+            .with_comment(comment("rules for kube-proxy"));
         let of_paths = self
             .paths()
             .into_iter()
