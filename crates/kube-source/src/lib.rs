@@ -8,10 +8,16 @@ pub mod api;
 pub mod manifests;
 
 /// Whether objects are only listed, or listed and then watched.
+///
+/// Exhaustive: objects are watched or not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Reading {
-    /// Objects are read once.
-    Once,
-    /// Objects are read and then watched for changes.
-    Watched,
+pub enum WatchMode {
+    /// Objects are listed once.
+    ListOnly,
+    /// Objects are listed and then watched for changes.
+    ListAndWatch,
 }
+
+pub use vipline_service_model as service_model;
+#[cfg(feature = "api")]
+pub use {kube, tokio};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use proxy_core::FamilyReport;
 use serde::Serialize;
-use vipline_kube_source::Reading;
+use vipline_kube_source::WatchMode;
 
 use crate::cli::Output;
 use crate::failure::{Failure, chain, permanent_failure};
@@ -65,7 +65,7 @@ pub fn oneshot(settings: Settings, output: Output) -> Result<ExitCode, Failure> 
         settings.config.mode.to_string(),
         settings.config.node_name.to_string(),
     );
-    let mut setup = Setup::open(settings, Reading::Once)?;
+    let mut setup = Setup::open(settings, WatchMode::ListOnly)?;
     process::prepare_mode(setup.settings())?;
     let start = Instant::now();
     let report = setup.engine.poll(Duration::ZERO);

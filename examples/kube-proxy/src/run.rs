@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use proxy_core::{Report, Trigger};
 use tracing::{debug, info, warn};
-use vipline_kube_source::Reading;
+use vipline_kube_source::WatchMode;
 use vipline_kube_source::api::events::{EventType, NewEvent, Regarding};
 
 use crate::cleanup;
@@ -43,7 +43,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
         None => None,
     };
     let (mode, node) = (settings.config.mode, settings.config.node_name.clone());
-    let mut setup = Setup::open(settings.clone(), Reading::Watched)?;
+    let mut setup = Setup::open(settings.clone(), WatchMode::ListAndWatch)?;
     process::prepare_mode(setup.settings())?;
     info!(%mode, %node, "started");
     flows::warn_if_unreadable(&setup.engine);

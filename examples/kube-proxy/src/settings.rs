@@ -198,16 +198,15 @@ fn scheduler(configuration: &Configuration) -> Result<Scheduler, String> {
 fn source(flags: &Flags, configuration: &Configuration, warnings: &mut Vec<String>) -> Source {
     let connection = &configuration.client_connection;
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let access = Access {
-        kubeconfig: given(&connection.kubeconfig).map(PathBuf::from),
-        master: flags.master.as_deref().and_then(given),
-        qps: connection.qps,
-        burst: connection.burst,
-    };
+    let mut access = Access::default();
+    access.kubeconfig = given(&connection.kubeconfig).map(PathBuf::from);
+    access.server = flags.master.as_deref().and_then(given);
+    access.qps = connection.qps;
+    access.burst = connection.burst;
     let Some(path) = &flags.manifests else {
         return Source::Api(access);
     };
-    if access.kubeconfig.is_some() || access.master.is_some() {
+    if access.kubeconfig.is_some() || access.server.is_some() {
         let message = "objects are read from --manifests; ignoring --kubeconfig and --master";
         warnings.push(message.to_owned());
     }

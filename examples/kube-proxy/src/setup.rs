@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use proxy_core::{Config, Engine, Event};
 use tracing::{debug, error, info, warn};
-use vipline_kube_source::Reading;
+use vipline_kube_source::WatchMode;
 use vipline_kube_source::api::events::Recorder;
 use vipline_kube_source::api::feed::Item;
 use vipline_kube_source::api::first_sync::{FirstSyncGate, NodeChange, Readiness};
@@ -80,7 +80,7 @@ impl Setup {
     /// this node supports.
     ///
     /// Sets the conntrack sysctls first, because a rule depends on `nf_conntrack_tcp_be_liberal`.
-    /// On return, all objects of files are read. With [`Reading::Once`], all
+    /// On return, all objects of files are read. With [`WatchMode::ListOnly`], all
     /// objects of an API are read, too.
     ///
     /// # Errors
@@ -88,8 +88,8 @@ impl Setup {
     /// - Manifests or credentials are invalid. Nothing is written then.
     /// - A privilege or kernel feature is missing.
     /// - The API server rejects a request.
-    pub fn open(settings: Settings, reading: Reading) -> Result<Self, Failure> {
-        Self::with_kernel(settings, Purpose::Program, reading)
+    pub fn open(settings: Settings, watch_mode: WatchMode) -> Result<Self, Failure> {
+        Self::with_kernel(settings, Purpose::Program, watch_mode)
     }
 
     /// Creates an engine that only compares the kernel with the plan.
@@ -98,17 +98,17 @@ impl Setup {
     ///
     /// See [`open`](Self::open).
     pub fn compare(settings: Settings) -> Result<Self, Failure> {
-        Self::with_kernel(settings, Purpose::Compare, Reading::Once)
+        Self::with_kernel(settings, Purpose::Compare, WatchMode::ListOnly)
     }
 
     fn with_kernel(
         mut settings: Settings,
         purpose: Purpose,
-        reading: Reading,
+        watch_mode: WatchMode,
     ) -> Result<Self, Failure> {
         settings.config.families = families::supported(settings.config.mode)?;
         let conntrack = &settings.configuration.conntrack;
-        let mut setup = Self::new(&settings, purpose, reading, |mut config| {
+        let mut setup = Self::new(&settings, purpose, watch_mode, |mut config| {
             if purpose == Purpose::Program {
                 sysctl::conntrack::set(conntrack);
             }
@@ -128,7 +128,7 @@ impl Setup {
     ///
     /// The objects are invalid.
     pub fn plan_only(settings: &Settings) -> Result<Self, Failure> {
-        Self::new(settings, Purpose::Plan, Reading::Once, |config| {
+        Self::new(settings, Purpose::Plan, WatchMode::ListOnly, |config| {
             Engine::plan_only(config).map_err(Failure::input)
         })
     }
@@ -136,14 +136,14 @@ impl Setup {
     fn new(
         settings: &Settings,
         purpose: Purpose,
-        reading: Reading,
+        watch_mode: WatchMode,
         open: impl FnOnce(Config) -> Result<Engine, Failure>,
     ) -> Result<Self, Failure> {
         match &settings.source {
             Source::Manifests(path) => {
-                let read = match reading {
-                    Reading::Once => Manifests::load(path),
-                    Reading::Watched => Manifests::watch(path),
+                let read = match watch_mode {
+                    WatchMode::ListOnly => Manifests::load(path),
+                    WatchMode::ListAndWatch => Manifests::watch(path),
                 };
                 let named = |error| Failure::input(format_args!("{}: {error}", path.display()));
                 let (manifests, update) = read.map_err(named)?;
@@ -151,9 +151,9 @@ impl Setup {
                     let errors = update.errors.iter().map(ToString::to_string);
                     return Err(Failure::Input(errors.collect()));
                 }
-                let tasks = match reading {
-                    Reading::Once => None,
-                    Reading::Watched => Some(Tasks::start()?),
+                let tasks = match watch_mode {
+                    WatchMode::ListOnly => None,
+                    WatchMode::ListAndWatch => Some(Tasks::start()?),
                 };
                 let engine = open(settings.config.clone())?;
                 let objects = Objects::Manifests(manifests);
@@ -161,7 +161,7 @@ impl Setup {
                 setup.purpose = purpose;
                 setup.apply_all(update)
             }
-            Source::Api(access) => Self::from_api(settings, access, purpose, reading, open),
+            Source::Api(access) => Self::from_api(settings, access, purpose, watch_mode, open),
         }
     }
 
@@ -169,7 +169,7 @@ impl Setup {
         settings: &Settings,
         access: &Access,
         purpose: Purpose,
-        reading: Reading,
+        watch_mode: WatchMode,
         open: impl FnOnce(Config) -> Result<Engine, Failure>,
     ) -> Result<Self, Failure> {
         let config = &settings.config;
@@ -180,7 +180,7 @@ impl Setup {
         let api = Api::open(access, node, runtime, observer, tasks.plugin().clone());
         let api = api.map_err(Failure::input)?;
         let engine = open(config.clone())?;
-        let waits_for_node = reading == Reading::Watched;
+        let waits_for_node = watch_mode == WatchMode::ListAndWatch;
         let gate = FirstSyncGate::new(
             config.node_name.clone(),
             &config.detect_local,
@@ -190,12 +190,12 @@ impl Setup {
             gate,
             is_waiting: false,
         };
-        api.watch(reading, tasks.sender());
+        api.watch(watch_mode, tasks.sender());
         let mut setup = Self::with(engine, objects, Some(tasks), settings, telemetry);
         setup.purpose = purpose;
-        match reading {
-            Reading::Watched => setup.recorder = api.recorder(CONTROLLER),
-            Reading::Once => setup.wait()?,
+        match watch_mode {
+            WatchMode::ListAndWatch => setup.recorder = api.recorder(CONTROLLER),
+            WatchMode::ListOnly => setup.wait()?,
         }
         Ok(setup)
     }

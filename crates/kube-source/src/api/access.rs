@@ -51,17 +51,30 @@ const EXPIRY: i64 = 60;
 
 /// Address and credentials of an API server, and the rate limit of requests.
 ///
-/// Without kubeconfig and master, the service account of the pod is used.
+/// Without kubeconfig and server, the service account of the pod is used.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Access {
     /// Path of the kubeconfig.
     pub kubeconfig: Option<PathBuf>,
     /// URL, or `host:port`, of the server. Replaces the address in the kubeconfig.
-    pub master: Option<String>,
+    pub server: Option<String>,
     /// Average number of requests per second. Zero or less disables the limit.
     pub qps: f32,
     /// Maximum number of requests without a delay. A value below 1 counts as 1.
     pub burst: i32,
+}
+
+/// No kubeconfig and no server, 5 requests per second and a burst of 10, as in client-go.
+impl Default for Access {
+    fn default() -> Self {
+        Self {
+            kubeconfig: None,
+            server: None,
+            qps: 5.0,
+            burst: 10,
+        }
+    }
 }
 
 /// The credentials or the address of the API server are missing or invalid.
@@ -74,7 +87,7 @@ pub struct AccessError(String);
 ///
 /// One task at a time reads credentials, on a blocking thread, because an exec
 /// plugin may hang.
-pub struct Connection {
+pub(crate) struct Connection {
     opener: Opener,
     start: Instant,
     state: Mutex<State>,
@@ -116,7 +129,7 @@ impl Connection {
     /// # Errors
     ///
     /// The kubeconfig, the address or the environment is invalid.
-    pub fn open(
+    pub(crate) fn open(
         access: &Access,
         observer: Arc<dyn Observer>,
         plugin: RunningPlugin,
@@ -152,7 +165,7 @@ impl Connection {
     /// # Errors
     ///
     /// Returns [`request::Error::Unreachable`] if there are no credentials.
-    pub async fn client(&self, method: &Method) -> Result<Client, request::Error> {
+    pub(crate) async fn client(&self, method: &Method) -> Result<Client, request::Error> {
         let wait = self.with(|state| state.bucket.take(self.start.elapsed()));
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
@@ -168,13 +181,13 @@ impl Connection {
     }
 
     /// Returns the observer of the requests.
-    pub fn observer(&self) -> &Arc<dyn Observer> {
+    pub(crate) fn observer(&self) -> &Arc<dyn Observer> {
         &self.opener.observer
     }
 
     /// Requests that the credentials are read again before the next request,
     /// because a request failed.
-    pub fn renew(&self) {
+    pub(crate) fn renew(&self) {
         let now = Instant::now();
         self.with(|state| {
             state.is_suspect |= now.saturating_duration_since(state.read) >= RENEWAL;
@@ -225,7 +238,7 @@ impl Connection {
 }
 
 /// Returns a random number.
-pub fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     RandomState::new().hash_one(0)
 }
 
@@ -297,16 +310,16 @@ fn host(address: &Uri) -> String {
 }
 
 fn server(access: &Access) -> Result<kube::Config, String> {
-    let mut config = match (&access.kubeconfig, &access.master) {
+    let mut config = match (&access.kubeconfig, &access.server) {
         (Some(path), _) => from_file(path)?,
-        (None, Some(master)) => return Ok(kube::Config::new(address("--master", master, false)?)),
+        (None, Some(server)) => return Ok(kube::Config::new(address("--master", server, false)?)),
         (None, None) => kube::Config::incluster().map_err(|error| {
             let missing = "neither --kubeconfig nor --master is set, and this is not a pod";
             format!("{missing}: {}", error_chain(&error))
         })?,
     };
-    if let Some(master) = &access.master {
-        config.cluster_url = address("--master", master, is_secure(&config))?;
+    if let Some(server) = &access.server {
+        config.cluster_url = address("--master", server, is_secure(&config))?;
     }
     Ok(config)
 }
@@ -361,7 +374,7 @@ where
 }
 
 /// Returns an error with all causes that its own text does not contain.
-pub fn error_chain(error: &dyn StdError) -> String {
+pub(crate) fn error_chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -383,10 +396,10 @@ mod tests {
     use super::*;
     use crate::api::observer::tests::Recorded;
 
-    fn access(kubeconfig: Option<&Path>, master: Option<&str>) -> Access {
+    fn access(kubeconfig: Option<&Path>, server: Option<&str>) -> Access {
         Access {
             kubeconfig: kubeconfig.map(Into::into),
-            master: master.map(Into::into),
+            server: server.map(Into::into),
             qps: 5.0,
             burst: 10,
         }

@@ -12,14 +12,14 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// All proxies of a cluster lose the API at the same time and should not
 /// reconnect at the same time.
 #[derive(Debug)]
-pub struct Backoff {
+pub(crate) struct Backoff {
     next: Duration,
     random: Random,
 }
 
 impl Backoff {
     /// Creates a backoff with a random seed.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self {
             next: FIRST,
             random: Random(seed),
@@ -27,14 +27,14 @@ impl Backoff {
     }
 
     /// Returns the next delay.
-    pub fn wait(&mut self) -> Duration {
+    pub(crate) fn wait(&mut self) -> Duration {
         let wait = self.next;
         self.next = (wait * 2).min(LONGEST);
         (wait + wait.mul_f64(self.random.fraction())).min(LONGEST)
     }
 
     /// Resets the delay after a success.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.next = FIRST;
     }
 }
@@ -45,14 +45,14 @@ impl Backoff {
 /// delay the next list. Repeated lists that each lead to lost history become
 /// rare, although each list succeeds.
 #[derive(Debug)]
-pub struct WatchBackoff {
+pub(crate) struct WatchBackoff {
     errors: Backoff,
     lost_history: Backoff,
 }
 
 impl WatchBackoff {
     /// Creates delays with a random seed.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self {
             errors: Backoff::new(seed),
             lost_history: Backoff::new(!seed),
@@ -60,7 +60,7 @@ impl WatchBackoff {
     }
 
     /// Returns the delay after a failure.
-    pub fn wait(&mut self, is_history_lost: bool) -> Duration {
+    pub(crate) fn wait(&mut self, is_history_lost: bool) -> Duration {
         match is_history_lost {
             true => self.lost_history.wait(),
             false => self.errors.wait(),
@@ -68,12 +68,12 @@ impl WatchBackoff {
     }
 
     /// Resets the delay of errors, after a complete list.
-    pub fn reset_errors(&mut self) {
+    pub(crate) fn reset_errors(&mut self) {
         self.errors.reset();
     }
 
     /// Resets both delays, after a notification of a watch.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.errors.reset();
         self.lost_history.reset();
     }
@@ -82,16 +82,16 @@ impl WatchBackoff {
 /// A pseudorandom number generator (SplitMix64). The same seed gives the same
 /// numbers.
 #[derive(Debug)]
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// Creates a generator.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// Returns a number in the range 0 to 1, without 1.
-    pub fn fraction(&mut self) -> f64 {
+    pub(crate) fn fraction(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -103,7 +103,7 @@ impl Random {
 
 /// A token bucket: a burst, and an average rate per second.
 #[derive(Clone, Debug)]
-pub struct TokenBucket {
+pub(crate) struct TokenBucket {
     rate: f64,
     size: f64,
     tokens: f64,
@@ -112,7 +112,7 @@ pub struct TokenBucket {
 
 impl TokenBucket {
     /// Creates a full bucket. A `rate` of zero or less disables the limit.
-    pub fn new(rate: f64, burst: u32) -> Self {
+    pub(crate) fn new(rate: f64, burst: u32) -> Self {
         let size = f64::from(burst.max(1));
         Self {
             rate,
@@ -123,7 +123,7 @@ impl TokenBucket {
     }
 
     /// Takes a token and returns the delay until the token is available.
-    pub fn take(&mut self, now: Duration) -> Duration {
+    pub(crate) fn take(&mut self, now: Duration) -> Duration {
         if self.rate <= 0.0 {
             return Duration::ZERO;
         }
@@ -133,7 +133,7 @@ impl TokenBucket {
     }
 
     /// Takes a token if one is available. Returns whether it did.
-    pub fn try_take(&mut self, now: Duration) -> bool {
+    pub(crate) fn try_take(&mut self, now: Duration) -> bool {
         self.refill(now);
         let has_one = self.tokens >= 1.0;
         if has_one {

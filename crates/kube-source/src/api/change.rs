@@ -15,6 +15,7 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// A notification of a watch.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Change<O> {
     /// An object was created or changed.
     Applied(Parsed<O>),

@@ -28,7 +28,10 @@ use super::socks::SocksConnector;
 /// # Errors
 ///
 /// TLS or the credentials cannot be set up.
-pub fn client(config: &kube::Config, metrics: &RequestMetricsLayer) -> Result<Client, String> {
+pub(crate) fn client(
+    config: &kube::Config,
+    metrics: &RequestMetricsLayer,
+) -> Result<Client, String> {
     let mut direct = HttpConnector::new();
     direct.enforce_http(false);
     let Some(proxy) = &config.proxy_url else {

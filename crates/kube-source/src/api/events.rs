@@ -35,6 +35,8 @@ const ATTEMPTS: u32 = 12;
 const MAX_NOTE: usize = 1024;
 
 /// An Event to be created.
+///
+/// Exhaustive: callers fill in every field of an Event.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NewEvent {
     /// Object of the Event.
@@ -51,6 +53,7 @@ pub struct NewEvent {
 
 /// Object of an Event.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Regarding {
     /// This node.
     Node,
@@ -61,6 +64,8 @@ pub enum Regarding {
 }
 
 /// Type of an Event.
+///
+/// Exhaustive: Kubernetes has two types.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EventType {
     /// Information.

@@ -37,15 +37,15 @@ pub struct RunningPlugin {
 /// Credentials printed by a plugin.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Credentials {
+pub(crate) struct Credentials {
     /// A bearer token.
-    pub token: Option<String>,
+    pub(crate) token: Option<String>,
     /// A client certificate in PEM.
-    pub client_certificate_data: Option<String>,
+    pub(crate) client_certificate_data: Option<String>,
     /// The key of the certificate in PEM.
-    pub client_key_data: Option<String>,
+    pub(crate) client_key_data: Option<String>,
     /// Expiry time, in RFC 3339.
-    pub expiration_timestamp: Option<String>,
+    pub(crate) expiration_timestamp: Option<String>,
 }
 
 impl RunningPlugin {

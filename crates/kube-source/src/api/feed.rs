@@ -24,6 +24,8 @@ const CAPACITY_KIB: u32 = 4096;
 const MAX_BATCH: usize = CAPACITY;
 
 /// An item of the queue.
+///
+/// Exhaustive: a caller that skips an item misses a change.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "events are almost all there is")]
 pub enum Item {

@@ -40,6 +40,8 @@ pub struct FirstSyncGate {
 }
 
 /// A change of the Node.
+///
+/// Exhaustive: a proxy reacts to each change.
 #[derive(Debug, Eq, PartialEq)]
 pub enum NodeChange {
     /// No change that matters.
@@ -53,6 +55,8 @@ pub enum NodeChange {
 }
 
 /// Whether the first sync may begin.
+///
+/// Exhaustive: a proxy reacts to each state.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Readiness {
     /// Not yet, or it has begun already.

@@ -9,7 +9,7 @@ use vipline_service_model::parse_network;
 
 /// The variables of the environment that name proxies.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct ProxyEnvironment {
+pub(crate) struct ProxyEnvironment {
     http: String,
     https: String,
     no_proxy: String,
@@ -19,9 +19,9 @@ pub struct ProxyEnvironment {
 ///
 /// The value is not included, because it may contain a password.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct InvalidProxy {
+pub(crate) struct InvalidProxy {
     /// The name of the variable in upper case.
-    pub variable: &'static str,
+    pub(crate) variable: &'static str,
 }
 
 /// An entry of `NO_PROXY`.
@@ -42,7 +42,7 @@ impl ProxyEnvironment {
     ///
     /// `HTTP_PROXY` has no effect if `REQUEST_METHOD` is set: in a CGI program it is
     /// a header of the request.
-    pub fn read(variable: impl Fn(&str) -> Option<String>) -> Self {
+    pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Self {
         let any = |upper: &str| {
             let names = [upper.to_owned(), upper.to_lowercase()];
             let mut values = names.iter().filter_map(|name| variable(name));
@@ -64,7 +64,7 @@ impl ProxyEnvironment {
     /// # Errors
     ///
     /// [`InvalidProxy`] if the variable for the scheme of the server is not a proxy URL.
-    pub fn proxy(&self, server: &Uri) -> Result<Option<Uri>, InvalidProxy> {
+    pub(crate) fn proxy(&self, server: &Uri) -> Result<Option<Uri>, InvalidProxy> {
         let (variable, value) = match server.scheme_str() {
             Some("https") => ("HTTPS_PROXY", &self.https),
             _ => ("HTTP_PROXY", &self.http),
@@ -100,7 +100,7 @@ impl ProxyEnvironment {
 /// scheme is `http`.
 ///
 /// Returns `None` if the text is not a proxy URL.
-pub fn parse_proxy(text: &str) -> Option<Uri> {
+pub(crate) fn parse_proxy(text: &str) -> Option<Uri> {
     let has_scheme = text.contains("://");
     let url = match has_scheme {
         true => text.to_owned(),

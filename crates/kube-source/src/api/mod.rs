@@ -1,45 +1,51 @@
 //! Objects from a Kubernetes API server, by lists and watches.
 //!
-//! - [`access`]: credentials and the client, with [`http_proxy`], [`socks`],
-//!   [`exec_plugin`], [`connector`] and [`request_metrics`];
-//! - [`objects`], [`parsed`]: API objects, decoded into the types of the model;
-//! - [`request`]: list, watch and create requests, with [`page`] and [`change`]
-//!   for their responses;
-//! - [`watch`]: the list and watch loop of one kind, with [`store`] to find
-//!   objects that vanished between lists;
+//! - [`Access`]: address and credentials; [`Api`]: the client; [`exec_plugin`]: the
+//!   running credential plugin, to end it with the program;
 //! - [`feed`]: the queue from the watches to the thread of the caller;
 //!   [`first_sync`]: the conditions of the first sync of a proxy;
-//! - [`observer`]: reports for logs and metrics;
+//! - [`Observer`]: reports for logs and metrics;
 //! - [`events`]: Events about the Node, Services and EndpointSlices;
-//! - [`backoff`]: retry delays and rate limits.
+//! - [`objects`], [`parsed`], [`change`]: decoding of API objects and watch
+//!   notifications into the types of the model, for callers with a client of their own.
+//!
+//! # Source files, in reading order
+//!
+//! - `access`: credentials and the client, with `http_proxy`, `socks`,
+//!   `exec_plugin`, `connector` and `request_metrics`.
+//! - `objects`, `parsed`: API objects.
+//! - `request`: list, watch and create requests, with `page` and `change` for their
+//!   responses.
+//! - `watch`: the list and watch loop of one kind, with `store` to find objects that
+//!   vanished between lists, and `backoff` for retry delays and rate limits.
 
-pub mod access;
+mod access;
 
-pub mod http_proxy;
+mod http_proxy;
 
 pub mod exec_plugin;
 
-pub mod connector;
+mod connector;
 
-pub mod socks;
+mod socks;
 
-pub mod request_metrics;
+mod request_metrics;
 
 pub mod objects;
 
 pub mod parsed;
 
-pub mod page;
+mod page;
 
 pub mod change;
 
-pub mod request;
+mod request;
 
-pub mod store;
+mod store;
 
-pub mod backoff;
+mod backoff;
 
-pub mod watch;
+mod watch;
 
 pub mod feed;
 
@@ -47,13 +53,13 @@ pub mod first_sync;
 
 pub mod events;
 
-pub mod observer;
+mod observer;
 
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use crate::Reading;
+use crate::WatchMode;
 use access::Connection;
 use events::Recorder;
 use exec_plugin::RunningPlugin;
@@ -63,6 +69,7 @@ use watch::Watcher;
 
 pub use access::{Access, AccessError};
 pub use observer::{Contact, Observer, Report, RequestEvent, Severity};
+pub use request::Error as RequestError;
 
 /// A client of the API server.
 #[derive(Clone)]
@@ -108,24 +115,24 @@ impl Api {
     /// Starts a task per kind that lists and watches Services, EndpointSlices,
     /// ServiceCIDRs and the Node of this client.
     ///
-    /// With [`Reading::Once`], each task ends after its list. A failed list then ends the
+    /// With [`WatchMode::ListOnly`], each task ends after its list. A failed list then ends the
     /// feed: [`Receiver::take`](feed::Receiver::take) returns the reason.
-    pub fn watch(&self, reading: Reading, feed: &Sender) {
+    pub fn watch(&self, watch_mode: WatchMode, feed: &Sender) {
         let this_node = format!("metadata.name={}", self.node);
-        self.watch_kind::<Node>(Some(this_node), reading, feed);
-        self.watch_kind::<Service>(None, reading, feed);
-        self.watch_kind::<Slice>(None, reading, feed);
-        self.watch_kind::<ServiceCidr>(None, reading, feed);
+        self.watch_kind::<Node>(Some(this_node), watch_mode, feed);
+        self.watch_kind::<Service>(None, watch_mode, feed);
+        self.watch_kind::<Slice>(None, watch_mode, feed);
+        self.watch_kind::<ServiceCidr>(None, watch_mode, feed);
     }
 
     fn watch_kind<O: Object + Sync>(
         &self,
         fields: Option<String>,
-        reading: Reading,
+        watch_mode: WatchMode,
         feed: &Sender,
     ) {
         let connection = Arc::clone(&self.connection);
-        let watcher = Watcher::<O>::new(connection, fields, reading, feed.clone());
+        let watcher = Watcher::<O>::new(connection, fields, watch_mode, feed.clone());
         self.runtime.spawn(watcher.run());
     }
 }

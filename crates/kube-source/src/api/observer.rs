@@ -22,6 +22,8 @@ pub trait Observer: fmt::Debug + Send + Sync {
 }
 
 /// An event of a request.
+///
+/// Exhaustive: metrics count each of these events.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RequestEvent {
     /// The rate limit delayed the request for this time. Zero without a delay.
@@ -35,6 +37,8 @@ pub enum RequestEvent {
 }
 
 /// Whether the objects of a kind are up to date.
+///
+/// Exhaustive: a kind is in sync or not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Contact {
     /// A watch reports every change.
@@ -44,6 +48,8 @@ pub enum Contact {
 }
 
 /// Severity of a [`Report`].
+///
+/// Exhaustive: programs map each severity to a log level.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Severity {
     /// A detail for developers.

@@ -11,10 +11,10 @@ use super::parsed::{Parsed, Unreadable};
 /// Items are decoded one by one, so that an unreadable item affects no other
 /// item, and memory holds one decoded item at a time.
 #[derive(Debug, Deserialize)]
-pub struct Page<'a> {
+pub(crate) struct Page<'a> {
     /// Resource version and continue token.
     #[serde(default)]
-    pub metadata: PageMetadata,
+    pub(crate) metadata: PageMetadata,
     #[serde(borrow, default)]
     items: Option<Vec<&'a RawValue>>,
 }
@@ -25,12 +25,12 @@ impl<'a> Page<'a> {
     /// # Errors
     ///
     /// The text is not a list.
-    pub fn parse(text: &'a str) -> serde_json::Result<Self> {
+    pub(crate) fn parse(text: &'a str) -> serde_json::Result<Self> {
         serde_json::from_str(text)
     }
 
     /// Returns the objects.
-    pub fn items<O: Object>(&self) -> impl Iterator<Item = Result<Parsed<O>, Unreadable>> {
+    pub(crate) fn items<O: Object>(&self) -> impl Iterator<Item = Result<Parsed<O>, Unreadable>> {
         let items = self.items.iter().flatten();
         items.map(|item| Parsed::parse(item.get()))
     }
@@ -39,12 +39,12 @@ impl<'a> Page<'a> {
 /// Metadata of a page.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct PageMetadata {
+pub(crate) struct PageMetadata {
     /// Resource version of the list.
-    pub resource_version: Option<String>,
+    pub(crate) resource_version: Option<String>,
     /// Continue token. Empty or absent on the last page.
     #[serde(rename = "continue")]
-    pub next: Option<String>,
+    pub(crate) next: Option<String>,
 }
 
 #[cfg(test)]

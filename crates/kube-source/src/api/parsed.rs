@@ -13,6 +13,7 @@ const MAX_PATHS: usize = 8;
 
 /// An API object without its unreadable parts.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Parsed<O> {
     /// The object.
     pub object: O,
@@ -35,6 +36,7 @@ pub struct Dropped {
 
 /// An object that cannot be decoded at all.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Unreadable {
     /// Name and version, empty if unreadable.
     pub identity: Identity,

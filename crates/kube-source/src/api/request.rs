@@ -27,6 +27,7 @@ const PAGE_SIZE: u32 = 500;
 
 /// Error of a request to the API server.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Error {
     /// The server returned a status other than success.
     Rejected(Box<Status>),
@@ -131,7 +132,7 @@ impl From<Box<Status>> for Error {
 
 /// Required freshness of a list.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Freshness {
+pub(crate) enum Freshness {
     /// The state of the server's watch cache (`resourceVersion=0`). Causes no
     /// read from etcd.
     Cached,
@@ -141,7 +142,7 @@ pub enum Freshness {
 
 /// Starting point of a watch.
 #[derive(Clone, Copy, Debug)]
-pub enum Start<'a> {
+pub(crate) enum Start<'a> {
     /// After this resource version.
     After(&'a str),
     /// With the current objects, then changes (`sendInitialEvents=true`). A
@@ -155,7 +156,7 @@ pub enum Start<'a> {
 ///
 /// Returns [`Error`] if the server rejects the request or does not respond in
 /// time.
-pub async fn page<O: Object>(
+pub(crate) async fn page<O: Object>(
     client: &Client,
     fields: Option<&str>,
     freshness: Freshness,
@@ -184,7 +185,7 @@ pub async fn page<O: Object>(
 ///
 /// Returns [`Error`] if the server rejects the request or does not respond in
 /// time.
-pub async fn watch<O: Object>(
+pub(crate) async fn watch<O: Object>(
     client: &Client,
     fields: Option<&str>,
     start: Start<'_>,
@@ -235,7 +236,11 @@ async fn next_change<O: Object>(
 ///
 /// Returns [`Error`] if the server rejects the object or does not respond in
 /// time. After a timeout the object may exist.
-pub async fn create(client: &Client, path: &str, object: &impl Serialize) -> Result<(), Error> {
+pub(crate) async fn create(
+    client: &Client,
+    path: &str,
+    object: &impl Serialize,
+) -> Result<(), Error> {
     let text = serde_json::to_vec(object)?;
     let request = Request::new(path).create(&PostParams::default(), text);
     let request = request.map_err(kube::Error::BuildRequest)?;

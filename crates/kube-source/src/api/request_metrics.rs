@@ -20,14 +20,14 @@ use super::observer::{Observer, RequestEvent};
 
 /// Layer that records every request, its response code and its duration.
 #[derive(Clone, Debug)]
-pub struct RequestMetricsLayer {
+pub(crate) struct RequestMetricsLayer {
     observer: Arc<dyn Observer>,
     host: Arc<str>,
 }
 
 /// Service that records every request that it sends.
 #[derive(Clone, Debug)]
-pub struct RequestMetricsService<S> {
+pub(crate) struct RequestMetricsService<S> {
     inner: S,
     metrics: RequestMetricsLayer,
 }
@@ -43,7 +43,7 @@ struct Sent {
 
 impl RequestMetricsLayer {
     /// Creates a layer for requests to a host.
-    pub fn new(observer: Arc<dyn Observer>, host: Arc<str>) -> Self {
+    pub(crate) fn new(observer: Arc<dyn Observer>, host: Arc<str>) -> Self {
         Self { observer, host }
     }
 }

@@ -34,7 +34,7 @@ const IPV6: u8 = 4;
 ///
 /// The proxy resolves host names, also with the scheme `socks5`.
 #[derive(Clone, Debug)]
-pub struct SocksConnector {
+pub(crate) struct SocksConnector {
     proxy: Uri,
     credentials: Option<(String, String)>,
     direct: HttpConnector,
@@ -44,7 +44,11 @@ impl SocksConnector {
     /// Creates a connector. `proxy` must have a port.
     ///
     /// Credentials are sent only if the proxy requests them.
-    pub fn new(proxy: Uri, credentials: Option<(String, String)>, direct: HttpConnector) -> Self {
+    pub(crate) fn new(
+        proxy: Uri,
+        credentials: Option<(String, String)>,
+        direct: HttpConnector,
+    ) -> Self {
         Self {
             proxy,
             credentials,

@@ -10,7 +10,7 @@ use vipline_service_model::ObjectName;
 /// Names are compared, not resource versions: after a restore of etcd the same
 /// version may stand for other content.
 #[derive(Debug, Default)]
-pub struct NameStore {
+pub(crate) struct NameStore {
     /// The list in which each object appeared last. Keys are names as text,
     /// which take a third of the memory.
     objects: HashMap<Box<str>, u32>,
@@ -20,23 +20,23 @@ pub struct NameStore {
 impl NameStore {
     /// Begins a list. Objects that it lacks are returned by
     /// [`finish_list`](Self::finish_list).
-    pub fn begin_list(&mut self) {
+    pub(crate) fn begin_list(&mut self) {
         self.generation = self.generation.wrapping_add(1);
     }
 
     /// Inserts an object of the current list, or of a watch.
-    pub fn insert(&mut self, name: &ObjectName) {
+    pub(crate) fn insert(&mut self, name: &ObjectName) {
         self.objects
             .insert(name.to_string().into(), self.generation);
     }
 
     /// Removes a deleted object.
-    pub fn remove(&mut self, name: &ObjectName) {
+    pub(crate) fn remove(&mut self, name: &ObjectName) {
         self.objects.remove(&*name.to_string());
     }
 
     /// Ends a list. Removes and returns the objects that it lacked.
-    pub fn finish_list(&mut self) -> Vec<ObjectName> {
+    pub(crate) fn finish_list(&mut self) -> Vec<ObjectName> {
         let generation = self.generation;
         let removed = self.objects.extract_if(|_, seen| *seen != generation);
         let mut removed: Vec<_> = removed.map(|(name, _)| read(&name)).collect();

@@ -29,7 +29,7 @@ use super::page::Page;
 use super::parsed::{Parsed, Unreadable};
 use super::request::{self, Error, Freshness, Start};
 use super::store::NameStore;
-use crate::Reading;
+use crate::WatchMode;
 
 /// Minimum and maximum duration of a watch in seconds. Durations are random, so
 /// that watches do not end all at once.
@@ -49,11 +49,11 @@ const MIN_WATCH: Duration = Duration::from_secs(5);
 const ABSENT_RETRY: Duration = Duration::from_secs(300);
 
 /// Lists and watches the objects of a kind, and sends them to a feed.
-pub struct Watcher<O> {
+pub(crate) struct Watcher<O> {
     connection: Arc<Connection>,
     /// Field selector, if any.
     fields: Option<String>,
-    reading: Reading,
+    watch_mode: WatchMode,
     feed: Sender,
     observer: Arc<dyn Observer>,
     names: NameStore,
@@ -100,17 +100,17 @@ enum WatchEnd {
 impl<O: Object> Watcher<O> {
     /// Creates a watcher. `fields` replaces the default field selector of the
     /// kind.
-    pub fn new(
+    pub(crate) fn new(
         connection: Arc<Connection>,
         fields: Option<String>,
-        reading: Reading,
+        watch_mode: WatchMode,
         feed: Sender,
     ) -> Self {
         let observer = Arc::clone(connection.observer());
         Self {
             connection,
             fields: fields.or_else(|| O::FIELDS.map(Into::into)),
-            reading,
+            watch_mode,
             feed,
             observer,
             names: NameStore::default(),
@@ -121,22 +121,22 @@ impl<O: Object> Watcher<O> {
             is_in_sync: false,
             last_error: None,
             version: None,
-            watch_lists: match reading {
-                Reading::Once => WatchLists::Unsupported,
-                Reading::Watched => WatchLists::Supported,
+            watch_lists: match watch_mode {
+                WatchMode::ListOnly => WatchLists::Unsupported,
+                WatchMode::ListAndWatch => WatchLists::Supported,
             },
             // One-shot commands run on one node and show the newest state.
-            freshness: match reading {
-                Reading::Once => Freshness::Newest,
-                Reading::Watched => Freshness::Cached,
+            freshness: match watch_mode {
+                WatchMode::ListOnly => Freshness::Newest,
+                WatchMode::ListAndWatch => Freshness::Cached,
             },
             kind: PhantomData,
         }
     }
 
-    /// Lists and watches. With [`Reading::Once`], returns after the list, or after a
+    /// Lists and watches. With [`WatchMode::ListOnly`], returns after the list, or after a
     /// failure, which it passes to [`Sender::fatal`].
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let never = Contact::LostSince(self.last_contact);
         self.observer.contact(O::KIND, never);
         loop {
@@ -146,7 +146,7 @@ impl<O: Object> Watcher<O> {
                 None => self.list().await.map(|()| WatchEnd::Normal),
             };
             match done {
-                Ok(WatchEnd::Normal) if self.reading == Reading::Once => return,
+                Ok(WatchEnd::Normal) if self.watch_mode == WatchMode::ListOnly => return,
                 Ok(WatchEnd::Normal) => {}
                 Ok(WatchEnd::Immediate) => {
                     let reason = "the watch ended before the first notification";
@@ -156,7 +156,9 @@ impl<O: Object> Watcher<O> {
                     self.report(Report::UnendingList { kind: O::KIND });
                     self.watch_lists = WatchLists::Unsupported;
                 }
-                Err(error) if self.reading == Reading::Once && !self.can_recover(&error) => {
+                Err(error)
+                    if self.watch_mode == WatchMode::ListOnly && !self.can_recover(&error) =>
+                {
                     return self
                         .feed
                         .fatal(format!("list {}: {error}", plural(O::KIND)));

@@ -16,9 +16,9 @@ use super::source::Content;
 
 /// A directory of manifests, or a single file in a directory.
 #[derive(Clone, Debug)]
-pub struct Directory {
+pub(crate) struct Directory {
     /// The directory.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The name of the single file, if the path is a file.
     only: Option<OsString>,
 }
@@ -29,7 +29,7 @@ impl Directory {
     /// # Errors
     ///
     /// The path does not exist, or has no file name.
-    pub fn new(path: &Path) -> io::Result<Self> {
+    pub(crate) fn new(path: &Path) -> io::Result<Self> {
         if fs::metadata(path)?.is_dir() {
             return Ok(Self {
                 path: path.to_owned(),
@@ -45,7 +45,7 @@ impl Directory {
     }
 
     /// Returns the path for system calls: an empty path becomes `.`.
-    pub fn openable(&self) -> &Path {
+    pub(crate) fn openable(&self) -> &Path {
         if self.path.as_os_str().is_empty() {
             Path::new(".")
         } else {
@@ -54,7 +54,7 @@ impl Directory {
     }
 
     /// Returns whether a file with this name is a manifest.
-    pub fn has(&self, name: &OsStr) -> bool {
+    pub(crate) fn has(&self, name: &OsStr) -> bool {
         if let Some(only) = &self.only {
             return only == name;
         }
@@ -64,7 +64,7 @@ impl Directory {
     }
 
     /// Returns the path of a file in the directory.
-    pub fn file(&self, name: &OsStr) -> Arc<Path> {
+    pub(crate) fn file(&self, name: &OsStr) -> Arc<Path> {
         self.path.join(name).into()
     }
 
@@ -73,7 +73,7 @@ impl Directory {
     /// # Errors
     ///
     /// The directory cannot be read.
-    pub fn list(&self) -> io::Result<Vec<Arc<Path>>> {
+    pub(crate) fn list(&self) -> io::Result<Vec<Arc<Path>>> {
         if let Some(only) = &self.only {
             return Ok(vec![self.file(only)]);
         }
@@ -91,7 +91,7 @@ impl Directory {
 
 /// Reads a file. A missing file, a dangling link and a special file are
 /// [`Content::Gone`].
-pub fn read(file: &Path) -> Content {
+pub(crate) fn read(file: &Path) -> Content {
     let bytes = match fs::metadata(file) {
         Ok(metadata) if !metadata.is_file() => return Content::Gone,
         Ok(_) => fs::read(file),
@@ -110,6 +110,6 @@ pub fn read(file: &Path) -> Content {
 
 /// Returns whether a file is a symbolic or hard link, and so complete when it
 /// is created.
-pub fn is_link(file: &Path) -> bool {
+pub(crate) fn is_link(file: &Path) -> bool {
     fs::symlink_metadata(file).is_ok_and(|metadata| metadata.is_symlink() || metadata.nlink() > 1)
 }

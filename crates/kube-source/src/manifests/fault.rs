@@ -8,6 +8,8 @@ use std::sync::Arc;
 use vipline_service_model::{Kind, ObjectName};
 
 /// A position in a file. Lines and characters are counted from 1.
+///
+/// Exhaustive: a position is a line and a column.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Position {
     /// The line; 0 if unknown.
@@ -27,6 +29,7 @@ impl From<serde_saphyr::Location> for Position {
 
 /// An error within a file.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Fault {
     /// The position. Unknown if the line is 0.
     pub at: Position,
@@ -85,6 +88,8 @@ impl Fault {
 }
 
 /// Kind and name, which identify an object.
+///
+/// Exhaustive: kind and name identify an object.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Key {
     /// The kind.
@@ -101,6 +106,7 @@ impl fmt::Display for Key {
 
 /// Start of an object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Place {
     /// Number of the document in the file, counted from 1.
     pub document: usize,
@@ -110,6 +116,7 @@ pub struct Place {
 
 /// An error in a file, displayed as one line.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct ManifestError {
     /// The file.
     pub file: Arc<Path>,

@@ -1,14 +1,13 @@
 //! Objects from files: parsed, validated, merged and watched.
 //!
+//! - [`Manifests`]: the files at a path; [`source::Update`]: events and errors of a change;
 //! - [`parse`]: converts the text of a file into objects and faults, with [`tree`] for
 //!   YAML and JSON, and [`typed`] for the types of the model;
 //! - [`object`], [`fault`]: objects, and errors with their positions;
-//! - [`validate`]: validates objects as an API server does;
-//! - [`source`]: merges all files and emits events after changes;
-//! - [`directory`]: lists and reads files;
-//! - [`watch`]: detects changed files.
+//! - [`source`]: merges all files and emits events after changes.
 //!
-//! Only the last two do IO.
+//! Objects are validated as an API server does (`validate`).
+//! Only the private modules `directory` and `watch` do IO.
 
 pub mod parse;
 
@@ -20,13 +19,13 @@ pub mod tree;
 
 pub mod typed;
 
-pub mod validate;
+mod validate;
 
 pub mod source;
 
-pub mod directory;
+mod directory;
 
-pub mod watch;
+mod watch;
 
 use std::collections::BTreeSet;
 use std::io;

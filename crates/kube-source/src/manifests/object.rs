@@ -5,6 +5,8 @@ use vipline_service_model::{Event, Kind, ObjectName, api};
 use super::fault::Key;
 
 /// An object of a kind that this crate reads.
+///
+/// Exhaustive: there is one variant for each kind.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(
     clippy::large_enum_variant,

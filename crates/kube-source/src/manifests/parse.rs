@@ -9,6 +9,7 @@ use super::{tree, typed, validate};
 
 /// Content of a manifest.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Manifest {
     /// Valid objects, in the order of the file.
     pub objects: Vec<ValidObject>,
@@ -20,6 +21,7 @@ pub struct Manifest {
 
 /// An object and its position.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ValidObject {
     /// Kind and name.
     pub key: Key,
@@ -31,6 +33,7 @@ pub struct ValidObject {
 
 /// An invalid object.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct InvalidObject {
     /// Kind and name, if known.
     pub key: Option<Key>,
@@ -42,6 +45,7 @@ pub struct InvalidObject {
 
 /// An object of a kind that this crate does not read.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct IgnoredObject {
     /// API version and kind.
     pub kind: String,

@@ -38,6 +38,8 @@ struct Claim {
 }
 
 /// Content of a file.
+///
+/// Exhaustive: a file is missing, readable or unreadable.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Content {
     /// The file does not exist.
@@ -50,6 +52,7 @@ pub enum Content {
 
 /// Result of a change of files.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Update {
     /// Events of changed objects.
     pub events: Vec<Event>,

@@ -12,6 +12,8 @@ use serde_saphyr::{
 use super::fault::{Fault, Position};
 
 /// A value and its position in the file.
+///
+/// Exhaustive: a node is a value with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node<'a> {
     /// Start of the value.
@@ -22,6 +24,8 @@ pub struct Node<'a> {
 
 /// A value of the JSON data model. Strings are borrowed from the file if
 /// possible.
+///
+/// Exhaustive: these are the values of YAML and JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
     /// Null.
@@ -53,6 +57,8 @@ const MAX_ALIASED: usize = 10_000;
 const UNLIMITED: usize = 1 << 32;
 
 /// Handling of duplicate keys of an object.
+///
+/// Exhaustive: duplicate keys are kept or rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Duplicates {
     /// Keep all, in the order of the file.

@@ -18,7 +18,7 @@ const DATA_LINK: &str = "..data";
 
 /// Watches a directory, and its parent to detect its replacement.
 #[derive(Debug)]
-pub struct Watch {
+pub(crate) struct Watch {
     inotify: OwnedFd,
     /// Watch descriptor of the directory, if it exists.
     inner: Option<i32>,
@@ -28,13 +28,13 @@ pub struct Watch {
 
 /// Names of changed files.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Changes {
+pub(crate) struct Changes {
     /// Files that were written, moved or removed.
-    pub changed: BTreeSet<OsString>,
+    pub(crate) changed: BTreeSet<OsString>,
     /// Files that were created, still empty, or whose mode changed.
-    pub maybe_changed: BTreeSet<OsString>,
+    pub(crate) maybe_changed: BTreeSet<OsString>,
     /// Whether any file may have changed.
-    pub all: bool,
+    pub(crate) all: bool,
 }
 
 impl Watch {
@@ -44,7 +44,7 @@ impl Watch {
     ///
     /// The directory cannot be watched, for example because all watches are in
     /// use.
-    pub fn open(directory: &Directory) -> io::Result<Self> {
+    pub(crate) fn open(directory: &Directory) -> io::Result<Self> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let name = directory.path.file_name().map(OsStr::to_owned);
         let parent = directory.path.parent().filter(|_| name.is_some());
@@ -90,7 +90,7 @@ impl Watch {
     /// # Errors
     ///
     /// The directory was replaced, and the new one cannot be watched.
-    pub fn changes(&mut self, directory: &Directory) -> io::Result<Changes> {
+    pub(crate) fn changes(&mut self, directory: &Directory) -> io::Result<Changes> {
         let mut changes = Changes::default();
         let mut replaced = false;
         let mut buffer = [MaybeUninit::uninit(); 4096];

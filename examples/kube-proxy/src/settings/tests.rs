@@ -67,13 +67,13 @@ fn objects_are_read_from_manifests_or_an_api_server() {
     };
     assert_eq!(access.kubeconfig, Some("k".into()));
     assert_eq!(
-        (access.master.as_deref(), access.qps, access.burst),
+        (access.server.as_deref(), access.qps, access.burst),
         (Some("m"), 7.0, 10)
     );
     let Source::Api(access) = good("--kubeconfig= --master=").source else {
         panic!("no API server")
     };
-    assert_eq!((access.kubeconfig, access.master), (None, None));
+    assert_eq!((access.kubeconfig, access.server), (None, None));
     let both = good("--kubeconfig k --manifests m");
     assert_eq!(both.source, Source::Manifests("m".into()));
     assert_eq!(both.warnings.len(), 1);

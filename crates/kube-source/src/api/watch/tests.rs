@@ -43,7 +43,7 @@ impl Stage {
         fs::write(&kubeconfig, server.kubeconfig()).unwrap();
         let access = Access {
             kubeconfig: Some(kubeconfig),
-            master: None,
+            server: None,
             qps: 100.0,
             burst: 100,
         };
@@ -55,7 +55,8 @@ impl Stage {
         let connection = Arc::new(connection.unwrap());
         drop(guard);
         let (sender, receiver) = feed().unwrap();
-        let mut watcher = Watcher::<Service>::new(connection, None, Reading::Watched, sender);
+        let mut watcher =
+            Watcher::<Service>::new(connection, None, WatchMode::ListAndWatch, sender);
         watcher.silence = silence;
         for _ in 0..failures {
             watcher.backoff.wait(false);

@@ -19,7 +19,7 @@ use super::object::Object;
 use super::tree::Node;
 
 /// Returns the faults of an object that was read from `node`.
-pub fn faults(object: &Object, node: &Node<'_>) -> Vec<Fault> {
+pub(crate) fn faults(object: &Object, node: &Node<'_>) -> Vec<Fault> {
     let mut checks = Checks {
         node,
         faults: Vec::new(),
