@@ -14,8 +14,9 @@ use super::request::Error;
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// A notification of a watch.
+///
+/// Exhaustive: a caller that skips a notification misses a change.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Change<O> {
     /// An object was created or changed.
     Applied(Parsed<O>),
