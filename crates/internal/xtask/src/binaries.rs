@@ -20,6 +20,7 @@ pub(crate) struct Artifact {
     target: Target,
     profile: Profile,
     executable: Option<PathBuf>,
+    filenames: Vec<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -98,6 +99,14 @@ impl Artifacts {
         programs.filter_map(|it| it.executable.clone()).collect()
     }
 
+    /// Finds the library of a package, without the test harness.
+    pub(crate) fn library(&self, folder: &Path) -> Option<PathBuf> {
+        let mut libraries = self.of(folder, "lib").filter(|it| !it.profile.test);
+        let mut files = libraries.next()?.filenames.iter();
+        let is_library = |path: &&PathBuf| path.extension().is_some_and(|it| it == "rlib");
+        files.find(is_library).cloned()
+    }
+
     /// Returns the artifacts of a kind in a package.
     fn of(&self, folder: &Path, kind: &str) -> impl Iterator<Item = &Artifact> {
         let artifacts = self.0.iter().filter(move |it| it.is_of(kind));
@@ -126,7 +135,7 @@ mod tests {
     fn artifacts() -> Artifacts {
         let artifact = |package: &str, kind: &str, name: &str, executable: &str, test: bool| {
             format!(
-                r#"{{"reason":"compiler-artifact","manifest_path":"/w/{package}/Cargo.toml","target":{{"kind":["{kind}"],"name":"{name}"}},"profile":{{"test":{test}}},"executable":{executable}}}"#
+                r#"{{"reason":"compiler-artifact","manifest_path":"/w/{package}/Cargo.toml","target":{{"kind":["{kind}"],"name":"{name}"}},"profile":{{"test":{test}}},"executable":{executable},"filenames":["/t/{name}.rmeta","/t/{name}.rlib"]}}"#
             )
         };
         let messages = [
@@ -158,6 +167,9 @@ mod tests {
         let programs = |folder: &str| artifacts.programs(Path::new(folder));
         assert_eq!(programs("/w/crates/a"), [PathBuf::from("/t/program")]);
         assert!(programs("/w/crates/b").is_empty());
+        let library = |folder: &str| artifacts.library(Path::new(folder));
+        assert_eq!(library("/w/crates/a"), Some("/t/kernel.rlib".into()));
+        assert_eq!(library("/w/crates/b"), None);
     }
 
     #[test]

@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testkit::lab::Lab;
-use testkit::leftovers::{Directory, Process};
 use testkit::link;
-use testkit::traffic::{Ask, Protocol, Server};
+use testkit::scoped::{Directory, Process};
+use testkit::traffic::{Probe, Protocol, Server};
 
 use super::pod::{Container, Pod, config_map};
 use super::rootfs::Image;
@@ -198,13 +198,14 @@ impl Node {
 
     /// Sends requests from a pod to an address until an endpoint answers.
     fn wait_for_answer(&self, process: &mut Process, frontend: &str) -> Result<()> {
-        let ask = Ask::new(Protocol::Tcp, frontend.parse()?).patience(Duration::from_millis(300));
+        let probe =
+            Probe::new(Protocol::Tcp, frontend.parse()?).timeout(Duration::from_millis(300));
         let deadline = Instant::now() + LIMIT;
         loop {
-            let Err(failure) = ask.once(&self.lab.pod.netns) else {
+            let Err(failure) = probe.once(&self.lab.pod.netns) else {
                 return Ok(());
             };
-            if process.ended()?.is_some() || Instant::now() > deadline {
+            if process.try_wait()?.is_some() || Instant::now() > deadline {
                 bail!(
                     "no answer from {frontend}: {failure}; output:\n{}",
                     process.output()
@@ -257,7 +258,7 @@ fn program(process: &Process) -> Result<Pid> {
 fn wait_for_exit(process: &mut Process) -> Result<ExitStatus> {
     let deadline = Instant::now() + LIMIT;
     loop {
-        if let Some(status) = process.ended()? {
+        if let Some(status) = process.try_wait()? {
             return Ok(status);
         }
         if Instant::now() > deadline {

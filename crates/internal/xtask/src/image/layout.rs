@@ -147,7 +147,7 @@ fn create_parent(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use testkit::leftovers::Directory;
+    use testkit::scoped::Directory;
 
     use super::super::rootfs::Image;
     use super::*;

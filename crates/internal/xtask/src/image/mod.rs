@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
-use testkit::leftovers::Directory;
 use testkit::privilege::become_root;
+use testkit::scoped::Directory;
 
 use crate::cargo::{Metadata, metadata};
 use crate::tools;

@@ -5,10 +5,10 @@ use std::process::{Command, Stdio};
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
-use serde::Deserialize;
 
+use crate::binaries::Artifacts;
 use crate::cargo::{Metadata, cargo, root};
-use crate::process::{LIMIT, execute, execute_with_output};
+use crate::process::execute;
 
 /// Options of rustc for the program. The C library is linked statically, and debug
 /// information and symbols are left out.
@@ -16,28 +16,6 @@ const OPTIONS: [&str; 4] = ["-C", "target-feature=+crt-static", "-C", "strip=sym
 
 /// Type of the program header that names the dynamic linker: `PT_INTERP` of linux/elf.h.
 const PT_INTERP: u32 = 3;
-
-/// A message of `cargo --message-format=json`.
-#[derive(Deserialize)]
-struct Message {
-    #[serde(default)]
-    target: Target,
-    #[serde(default)]
-    profile: Profile,
-    #[serde(default)]
-    filenames: Vec<PathBuf>,
-}
-
-#[derive(Default, Deserialize)]
-struct Target {
-    name: String,
-    kind: Vec<String>,
-}
-
-#[derive(Default, Deserialize)]
-struct Profile {
-    test: bool,
-}
 
 /// Builds the program with a cargo profile and returns its content.
 pub(super) fn build(metadata: &Metadata, profile: &str) -> Result<Vec<u8>> {
@@ -88,30 +66,10 @@ pub(super) fn link(metadata: &Metadata) -> Result<Vec<u8>> {
 
 /// Returns the path of the library of kube-proxy with the features of the tests.
 fn library() -> Result<PathBuf> {
-    let mut build = cargo([
-        "test",
-        "--workspace",
-        "--bins",
-        "--no-run",
-        "--quiet",
-        "--message-format=json-render-diagnostics",
-    ]);
-    let mut found = None;
-    execute_with_output(LIMIT, &mut build, |line| {
-        if let Some(path) = rlib(line) {
-            found = Some(path);
-        }
-    })?;
-    found.context("cargo built no library of kube-proxy")
-}
-
-/// Returns the path of the library, if a message of cargo reports it.
-fn rlib(line: &str) -> Option<PathBuf> {
-    let message: Message = serde_json::from_str(line).ok()?;
-    let is_library = message.target.name == "kube_proxy" && message.target.kind == ["lib"];
-    let is_rlib = |path: &PathBuf| path.extension().is_some_and(|it| it == "rlib");
-    (is_library && !message.profile.test).then_some(())?;
-    message.filenames.into_iter().find(is_rlib)
+    let bins = ["test", "--workspace", "--bins", "--no-run", "--quiet"];
+    let artifacts = Artifacts::build(&mut cargo(bins))?;
+    let library = artifacts.library(&root().join("examples/kube-proxy"));
+    library.context("cargo built no library of kube-proxy")
 }
 
 fn assignment(name: &str, path: &Path) -> String {
@@ -160,24 +118,5 @@ mod tests {
             error.ends_with(": not a program of this architecture"),
             "{error}"
         );
-    }
-
-    #[test]
-    fn the_library_is_found_in_the_messages_of_cargo() {
-        let line = |name: &str, kind: &str, test: bool| {
-            format!(
-                r#"{{"reason":"compiler-artifact","target":{{"name":"{name}","kind":["{kind}"]}},
-                "profile":{{"test":{test}}},"filenames":["/t/a.rmeta","/t/a.rlib"]}}"#
-            )
-        };
-        assert_eq!(
-            rlib(&line("kube_proxy", "lib", false)),
-            Some("/t/a.rlib".into())
-        );
-        assert_eq!(rlib(&line("kube_proxy", "lib", true)), None);
-        assert_eq!(rlib(&line("kube_proxy", "bin", false)), None);
-        assert_eq!(rlib(&line("other", "lib", false)), None);
-        assert_eq!(rlib(r#"{"reason":"build-finished","success":true}"#), None);
-        assert_eq!(rlib("text"), None);
     }
 }

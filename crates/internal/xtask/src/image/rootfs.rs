@@ -70,7 +70,7 @@ fn blob(folder: &Path, descriptor: &Value) -> Result<Vec<u8>> {
 mod tests {
     use std::os::unix::fs::MetadataExt;
 
-    use testkit::leftovers::Directory;
+    use testkit::scoped::Directory;
 
     use super::*;
     use crate::image::files::Files;
