@@ -14,6 +14,7 @@
 //! - [`Schedule`]: when to sync, as pure arithmetic of times.
 //! - [`Report`]: result of a sync; [`health`]: responses of the health endpoints.
 //! - [`backend`]: the proxy modes; [`Planner`] is the trait of a mode.
+//! - [`interfaces`]: addresses of the node.
 //! - `cleanup`: removal of everything that a kube-proxy programmed.
 //!
 //! A change costs only as much as the change itself: the engine compares one fragment of
@@ -55,6 +56,8 @@ mod schedule;
 mod report;
 
 pub mod health;
+
+pub mod interfaces;
 
 mod watch;
 

@@ -10,13 +10,15 @@ use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use vipline_netlink::{Counters, Errno, Protocol, Rejected, Socket};
+use vipline_netlink::{Counters, Dump, Errno, Protocol, Rejected, Socket};
 
 use crate::wire::{IndexedAddress, Reply, Request};
 use crate::{Addresses, Command, Commands, Error, Link, Name, RejectedCommand};
 
 /// Maximum number of attempts of a dump.
 const ATTEMPTS: usize = 10;
+/// The addresses, in errors.
+const ADDRESSES: &str = "addresses";
 
 /// A client of rtnetlink in one network namespace.
 ///
@@ -104,6 +106,19 @@ impl Client {
         }
         all.insert_link(link);
         Ok(all)
+    }
+
+    /// Dumps the addresses of all links without the links: one request, like
+    /// `ip -numeric address` without names.
+    ///
+    /// An interrupted dump is repeated, up to ten attempts in total. The result of the
+    /// last attempt may lack addresses or contain duplicates.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`dump`](Self::dump) except [`Error::Interrupted`].
+    pub fn dump_addresses(&mut self) -> Result<Dump<Vec<IndexedAddress>>, Error> {
+        self.try_list(&Request::Addresses, ADDRESSES, Reply::into_address)
     }
 
     /// Returns a link by its name, or `None` if the link does not exist.
@@ -248,23 +263,30 @@ impl Client {
 
     /// Dumps addresses.
     fn addresses(&mut self, request: &Request) -> Result<Vec<IndexedAddress>, Error> {
-        self.list(request, "addresses", |answer| match answer {
-            Reply::Address(address) => Some(address),
-            _ => None,
-        })
+        self.list(request, ADDRESSES, Reply::into_address)
     }
 
-    /// Dumps all objects of one kind.
+    /// Dumps all objects of one kind. Fails if every attempt was interrupted.
     fn list<T>(
         &mut self,
         request: &Request,
         what: &'static str,
         pick: impl Fn(Reply) -> Option<T>,
     ) -> Result<Vec<T>, Error> {
+        let dump = self.try_list(request, what, pick)?;
+        dump.complete().ok_or(Error::Interrupted { what })
+    }
+
+    /// Dumps all objects of one kind.
+    fn try_list<T>(
+        &mut self,
+        request: &Request,
+        what: &'static str,
+        pick: impl Fn(Reply) -> Option<T>,
+    ) -> Result<Dump<Vec<T>>, Error> {
         self.payload.clear();
         request.encode(&mut self.payload);
-        let dump = self
-            .socket
+        self.socket
             .dump(
                 request.ty(),
                 &self.payload,
@@ -275,8 +297,7 @@ impl Client {
                     Ok::<(), vipline_netlink::Error>(())
                 },
             )
-            .map_err(|error| Error::from_request(what, error))?;
-        dump.complete().ok_or(Error::Interrupted { what })
+            .map_err(|error| Error::from_request(what, error))
     }
 }
 

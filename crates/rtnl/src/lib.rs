@@ -9,8 +9,8 @@
 //! - [`Object`]: a link or an address as a keyed object; [`Addresses`]: all objects.
 //! - [`Commands`]: edits in an order that the kernel accepts; displays as input of
 //!   `ip -batch`.
-//! - [`Client`]: dumps all objects, or one link with its addresses, and commits
-//!   commands, many per system call.
+//! - [`Client`]: dumps all objects, one link with its addresses, or all addresses, and
+//!   commits commands, many per system call.
 //! - [`wire`]: encoding and decoding of messages, for programs with their own sockets.
 //! - [`Error`]: errors, including all rejected commands.
 //!

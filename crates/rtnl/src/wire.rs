@@ -112,6 +112,14 @@ impl Reply {
             _ => Ok(Self::Other),
         }
     }
+
+    /// Returns the address, if the message is about one.
+    pub(crate) fn into_address(self) -> Option<IndexedAddress> {
+        match self {
+            Self::Address(address) => Some(address),
+            _ => None,
+        }
+    }
 }
 
 /// An address with the index of its link instead of the name.

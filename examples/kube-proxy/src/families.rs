@@ -1,11 +1,10 @@
 //! The IP families that a mode can program on this node.
 
-use proxy_core::{Family, Mode};
+use proxy_core::{Family, Mode, interfaces};
 use tracing::warn;
 use vipline_iptables::{Client, Error, Family as IptablesFamily};
 
 use crate::failure::{Failure, chain};
-use crate::interfaces;
 
 /// An empty section. It changes nothing, but fails if the kernel lacks the
 /// table.

@@ -10,8 +10,7 @@
 //! - [`run`], [`oneshot`], [`render`], [`diff`]: the commands;
 //! - [`flows`], [`rejections`], [`rejectedz`], [`refused`]: reports about stale
 //!   flows, rejected objects and refused addresses;
-//! - [`node`], [`interfaces`], [`addresses`], [`families`]: the node, its
-//!   addresses and its IP families;
+//! - [`node`], [`families`]: the node and its IP families;
 //! - [`process`], [`sysctl`], [`cleanup`]: preparation of the node, and removal
 //!   of all rules;
 //! - [`failure`], [`logging`], [`output`], [`signals`], [`wait`], [`duration`],
@@ -28,11 +27,7 @@ pub mod settings;
 
 pub mod tasks;
 
-pub mod interfaces;
-
 pub mod families;
-
-pub mod addresses;
 
 pub mod node;
 
@@ -131,7 +126,7 @@ fn run_command(cli: &Cli, effective: Effective) -> Result<ExitCode, Failure> {
         info!(file = %path.display(), "wrote the configuration");
         return Ok(ExitCode::SUCCESS);
     }
-    let settings = Settings::new(&cli.flags, effective, &interfaces::hostname())?;
+    let settings = Settings::new(&cli.flags, effective, &node::hostname())?;
     for warning in &settings.warnings {
         warn!("{warning}");
     }

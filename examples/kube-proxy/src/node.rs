@@ -1,9 +1,25 @@
-//! The Node object of this node: a substitute if it is missing, and the address
-//! set by flags.
+//! This node: host name, kernel release, and the Node object with a substitute if it is
+//! missing, and the address set by flags.
 
 use std::net::IpAddr;
 
 use vipline_service_model::{Event, api};
+
+/// Returns the host name.
+pub fn hostname() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Returns the release of the kernel.
+pub fn release() -> String {
+    rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned()
+}
 
 /// Name and flags of this node.
 #[derive(Clone, Debug, Default)]
@@ -70,6 +86,11 @@ mod tests {
             .iter()
             .map(ToString::to_string)
             .collect()
+    }
+
+    #[test]
+    fn the_machine_has_a_host_name() {
+        assert!(!hostname().is_empty());
     }
 
     #[test]

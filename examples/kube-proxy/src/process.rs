@@ -5,6 +5,7 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 use proxy_core::backend::nftables::Planner;
+use proxy_core::interfaces;
 use proxy_core::{Context, Family, Mode, Planner as _};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
@@ -19,7 +20,7 @@ use vipline_service_model::NodeView;
 
 use crate::config::Ipvs;
 use crate::failure::{Failure, chain};
-use crate::interfaces;
+use crate::node;
 use crate::settings::Settings;
 use crate::sysctl;
 
@@ -110,7 +111,7 @@ pub fn prepare_mode(settings: &Settings) -> Result<(), Failure> {
         }
         Mode::Ipvs => {
             let ipvs = &settings.configuration.ipvs;
-            sysctl::set(&sysctl::ipvs(&interfaces::release(), ipvs.strict_arp))?;
+            sysctl::set(&sysctl::ipvs(&node::release(), ipvs.strict_arp))?;
             set_timeouts(&timeouts(ipvs));
             Ok(())
         }

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use proxy_core::interfaces::{self, AddressWatch, Scope};
 use proxy_core::{Config, Engine, Event};
 use tracing::{debug, error, info, warn};
 use vipline_kube_source::WatchMode;
@@ -16,11 +17,9 @@ use vipline_kube_source::manifests::fault::Key;
 use vipline_kube_source::manifests::source::Update;
 use vipline_service_model::{DetectLocal, Kind, api};
 
-use crate::addresses::Addresses;
 use crate::config::check_families;
 use crate::failure::{Failure, chain};
 use crate::families;
-use crate::interfaces::{self, Scope};
 use crate::node::ThisNode;
 use crate::refused::RefusedAddresses;
 use crate::settings::{Settings, Source};
@@ -59,7 +58,7 @@ pub struct Setup {
     node: ThisNode,
     refused: RefusedAddresses,
     /// Monitor of interface addresses, unless the engine only plans.
-    addresses: Option<Addresses>,
+    addresses: Option<AddressWatch>,
     start: Instant,
 }
 
@@ -117,7 +116,7 @@ impl Setup {
             Engine::open(config).map_err(|error| Failure::machine(chain(&error)))
         })?;
         setup.engine.set_flow_cleanup_clock(stopwatch);
-        setup.addresses = Some(Addresses::default());
+        setup.addresses = Some(AddressWatch::default());
         setup.poll_addresses();
         Ok(setup)
     }
@@ -234,7 +233,7 @@ impl Setup {
         };
         if !holds_node {
             let addresses = interfaces::addresses(Scope::Global).unwrap_or_else(|error| {
-                warn!("{error:#}");
+                warn!("{}", chain(&error));
                 Vec::new()
             });
             self.apply(self.node.without_object(&addresses));
@@ -343,7 +342,7 @@ impl Setup {
             Objects::Manifests(manifests) => manifests.readable(),
             Objects::Api { .. } => None,
         };
-        let addresses = self.addresses.iter().filter_map(Addresses::readable);
+        let addresses = self.addresses.iter().filter_map(AddressWatch::readable);
         let tasks = self.tasks.iter().map(AsFd::as_fd);
         files.into_iter().chain(addresses).chain(tasks)
     }
@@ -351,13 +350,13 @@ impl Setup {
     /// Passes changed interface addresses to the engine. Returns whether they
     /// changed.
     fn poll_addresses(&mut self) -> bool {
-        match self.addresses.as_mut().map(Addresses::poll) {
+        match self.addresses.as_mut().map(AddressWatch::poll) {
             Some(Ok(Some(addresses))) => {
                 self.engine.set_addresses(addresses);
                 true
             }
             Some(Err(error)) => {
-                warn!("{error:#}; using the former addresses");
+                warn!("{}; using the former addresses", chain(&error));
                 false
             }
             Some(Ok(None)) | None => false,

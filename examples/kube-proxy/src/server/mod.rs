@@ -8,13 +8,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use proxy_core::interfaces::{self, Scope};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{info, warn};
 use vipline_service_model::ObjectName;
 
-use crate::interfaces::{self, Scope};
 use crate::settings::Settings;
 use crate::telemetry::{ProxyHealth, Telemetry};
 use http::{Connections, Request, Response, Timeouts, Wildcard, listen, serve};
@@ -183,7 +183,7 @@ pub fn start(
             None => ProxyHealth::Assumed,
         },
         addresses: settings.config.node_port_addresses.clone(),
-        interfaces: || interfaces::addresses(Scope::Host),
+        interfaces: || Ok(interfaces::addresses(Scope::Host)?),
         retry: RETRY,
         connections: Connections::new(limits.idle, limits.services),
         max_listeners: limits.listeners,

@@ -4,7 +4,7 @@ use std::fs;
 
 use clap::Parser;
 use kube_proxy::cli::Cli;
-use kube_proxy::interfaces::{self, Scope};
+use proxy_core::interfaces::{self, Scope};
 use testkit::netns::Netns;
 use testkit::scoped::Directory;
 

@@ -23,7 +23,7 @@ pub(in crate::backend) const MAX_SET_NAME: usize = 31;
 
 /// Returns the name of the link with the addresses of Services.
 pub(in crate::backend) fn link() -> rtnl::Name {
-    rtnl::Name::new("kube-ipvs0").expect("the name is valid")
+    crate::interfaces::ipvs_link()
 }
 
 /// A set, one per family.

@@ -1,51 +1,96 @@
-//! Monitoring of the interface addresses of this node.
+//! Reading of interface addresses and IP families from the kernel.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "IO file"
+)]
 
+use std::fs;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use anyhow::{Context, Result};
-use vipline_netlink::{Listener, Protocol};
+use vipline_netlink::{Dump, Listener, Protocol};
+use vipline_rtnl::Client;
+use vipline_service_model::Family;
 
-use crate::interfaces::{self, Scope};
+use super::{Error, Scope, ipvs_link};
 
 /// `RTNLGRP_IPV4_IFADDR` and `RTNLGRP_IPV6_IFADDR` of linux/rtnetlink.h.
 const GROUPS: [u32; 2] = [5, 9];
+
+/// Returns the addresses of the interfaces in the network namespace of the calling
+/// thread, in the order of the interfaces.
+///
+/// Addresses on `kube-ipvs0` are left out: mode ipvs added them for Services. Blocks
+/// until the kernel has replied.
+///
+/// # Errors
+///
+/// The rtnetlink request fails.
+pub fn addresses(scope: Scope) -> Result<Vec<IpAddr>, Error> {
+    let read = || {
+        let mut client = Client::open()?;
+        let ipvs_link = client.link(&ipvs_link())?.map(|link| link.index);
+        Ok((ipvs_link, client.dump_addresses()?))
+    };
+    let (ipvs_link, dump) = read().map_err(Error::of::<vipline_rtnl::Error>(
+        "list the addresses of the interfaces",
+    ))?;
+    // Addresses that change all the time are better than none.
+    let (Dump::Complete(mut all) | Dump::Interrupted(mut all)) = dump;
+    all.retain(|found| scope.includes(found) && Some(found.index) != ipvs_link);
+    all.sort_by_key(|found| found.index);
+    Ok(all.into_iter().map(|found| found.net.addr()).collect())
+}
+
+/// Returns the IP families that the kernel supports. IPv6 may be absent or disabled.
+pub fn families() -> Vec<Family> {
+    let is_disabled = fs::read_to_string("/proc/sys/net/ipv6/conf/all/disable_ipv6")
+        .is_ok_and(|text| text.trim() == "1");
+    let is_absent = fs::metadata("/proc/net/if_inet6").is_err();
+    match is_disabled || is_absent {
+        true => vec![Family::V4],
+        false => Family::ALL.to_vec(),
+    }
+}
 
 /// The addresses of the node's interfaces, read again after rtnetlink
 /// notifications.
 ///
 /// Without a notification the kernel is not asked.
 #[derive(Debug, Default)]
-pub struct Addresses {
+pub struct AddressWatch {
     /// Notification socket. `None` before the first poll and after an error.
     listener: Option<Listener>,
     /// Whether the addresses are unchanged since the last read.
     is_known: bool,
 }
 
-impl Addresses {
-    /// Returns the addresses if they changed, or may have changed, since the
-    /// last call.
+impl AddressWatch {
+    /// Returns all addresses if they changed, or may have changed, since the last call.
+    /// Does not wait for changes.
+    ///
+    /// The first call subscribes in the network namespace of the calling thread.
     ///
     /// # Errors
     ///
     /// The notification socket or the dump failed. The next poll tries again.
-    pub fn poll(&mut self) -> Result<Option<Vec<IpAddr>>> {
+    pub fn poll(&mut self) -> Result<Option<Vec<IpAddr>>, Error> {
         // Listening before reading misses no change.
         let mut listener = match self.listener.take() {
             Some(listener) => listener,
-            None => listen().context("subscribe to address changes of interfaces")?,
+            None => listen().map_err(Error::of("subscribe to address changes of interfaces"))?,
         };
         let is_known = &mut self.is_known;
         if let Err(error) = listener.read(|_| *is_known = false) {
             *is_known = false;
-            return Err(error).context("receive address changes of interfaces");
+            return Err(Error::of("receive address changes of interfaces")(error));
         }
         self.listener = Some(listener);
         if self.is_known {
             return Ok(None);
         }
-        let addresses = interfaces::addresses(Scope::All)?;
+        let addresses = addresses(Scope::All)?;
         self.is_known = true;
         Ok(Some(addresses))
     }
@@ -69,10 +114,10 @@ mod tests {
     use std::process::Command;
     use std::time::Duration;
 
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use testkit::netns::Netns;
 
     use super::*;
-    use crate::wait;
 
     /// Runs `ip` with the arguments in `line`.
     fn ip(line: &str) {
@@ -81,9 +126,15 @@ mod tests {
     }
 
     /// Returns whether a notification arrives within a time.
-    fn is_notified(addresses: &Addresses, within: Duration) -> bool {
+    fn is_notified(addresses: &AddressWatch, within: Duration) -> bool {
         let fd = addresses.readable().unwrap();
-        wait::readable(fd, &[], Some(within)).unwrap()
+        let timeout = Timespec::try_from(within).unwrap();
+        poll(
+            &mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)],
+            Some(&timeout),
+        )
+        .unwrap()
+            > 0
     }
 
     fn parsed(texts: &[&str]) -> Vec<IpAddr> {
@@ -96,7 +147,7 @@ mod tests {
     #[test]
     fn addresses_are_read_once_and_after_each_change() {
         Netns::new().unwrap().run(|| {
-            let mut addresses = Addresses::default();
+            let mut addresses = AddressWatch::default();
             let loopback = ["127.0.0.1", "::1"];
             assert_eq!(addresses.poll().unwrap(), Some(parsed(&loopback)));
             assert_eq!(addresses.poll().unwrap(), None);
@@ -134,7 +185,7 @@ mod tests {
     fn link_local_addresses_are_included() {
         Netns::new().unwrap().run(|| {
             ip("address add 169.254.7.7/16 dev lo");
-            let read = Addresses::default().poll().unwrap().unwrap();
+            let read = AddressWatch::default().poll().unwrap().unwrap();
             assert!(read.contains(&IpAddr::from([169, 254, 7, 7])), "{read:?}");
         });
     }
@@ -146,7 +197,7 @@ mod tests {
             ip("link add kube-ipvs0 type veth peer name other");
             ip("address add 10.96.0.20/32 dev kube-ipvs0");
             ip("address add 192.0.2.7/32 dev other");
-            let read = Addresses::default().poll().unwrap().unwrap();
+            let read = AddressWatch::default().poll().unwrap().unwrap();
             assert_eq!(read, parsed(&["127.0.0.1", "::1", "192.0.2.7"]));
         });
     }
@@ -154,7 +205,7 @@ mod tests {
     #[test]
     fn addresses_are_read_again_after_lost_notifications() {
         Netns::new().unwrap().run(|| {
-            let mut addresses = Addresses::default();
+            let mut addresses = AddressWatch::default();
             addresses.poll().unwrap();
             let listener = addresses.listener.as_ref().unwrap();
             listener.set_recv_buffer_size(1).unwrap();
@@ -169,5 +220,13 @@ mod tests {
             assert_eq!(read.len(), 202, "all addresses are read: {read:?}");
             assert_eq!(addresses.poll().unwrap(), None);
         });
+    }
+
+    #[test]
+    fn the_machine_has_ipv4() {
+        let own = IpAddr::from([127, 0, 0, 1]);
+        assert!(addresses(Scope::Host).unwrap().contains(&own));
+        assert!(!addresses(Scope::Global).unwrap().contains(&own));
+        assert_eq!(families().first(), Some(&Family::V4));
     }
 }
