@@ -5,10 +5,9 @@ use testworld::validation::text::canonical_address;
 use testworld::{Proposal, violations};
 use vipline_service_model::Kind as Validated;
 
-use crate::kind::Kind;
+use crate::key::Key;
+use crate::kind::{Kind, Part};
 use crate::status::StatusError;
-use crate::store::Key;
-use crate::write::Part;
 
 /// Longest note of an Event, in bytes.
 const NOTE_LIMIT: usize = 1024;

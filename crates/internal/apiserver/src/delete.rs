@@ -5,11 +5,11 @@ use std::time::SystemTime;
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use crate::key::Key;
 use crate::kind::Kind;
 use crate::metadata::timestamp;
 use crate::state::State;
 use crate::status::{StatusError, json as json_answer};
-use crate::store::Key;
 use crate::write::{Outcome, has_finalizers, whole};
 
 pub(crate) fn delete(state: &State, kind: Kind, key: &Key, body: &[u8]) -> Outcome {

@@ -4,6 +4,15 @@
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Kind(usize);
 
+/// Part of an object that a request writes; the other part is kept.
+///
+/// Objects without the subresource `status` have one part.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Part {
+    Status,
+    Rest,
+}
+
 struct Names {
     api_version: &'static str,
     plural: &'static str,

@@ -40,7 +40,9 @@
 mod chaos;
 mod check;
 mod delete;
+mod event;
 mod faults;
+mod key;
 mod kind;
 mod kubeconfig;
 mod link;

@@ -2,7 +2,7 @@
 
 use std::net::{Shutdown, TcpStream as Socket};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use std::{io, mem};
@@ -11,7 +11,6 @@ use rustix::net::sockopt::set_socket_linger;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::faults::{CutAfter, Disconnect, Layer};
-use crate::state::lock;
 
 /// Handle to a connection for fault injection.
 #[derive(Debug)]
@@ -170,4 +169,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
         ready!(self.link.poll_open(cx))?;
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
+}
+
+/// Locks a mutex, even if another thread panicked with the lock.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,11 +3,12 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use crate::key::Key;
 use crate::kind::Kind;
 use crate::query::Query;
 use crate::selector::Selector;
 use crate::status::StatusError;
-use crate::store::{Key, Object, Store};
+use crate::store::{Object, Store};
 
 /// Objects selected by a list or watch.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value, json};
 
-use crate::store::Key;
+use crate::key::Key;
 
 const SECONDS_OF_DAY: u64 = 86_400;
 

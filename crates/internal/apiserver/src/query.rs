@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::key::Key;
 use crate::kind::Kind;
 use crate::status::StatusError;
-use crate::store::Key;
 
 /// Target of a path.
 #[derive(Clone, Debug)]

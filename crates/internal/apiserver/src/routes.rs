@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::delete::delete;
 use crate::faults::{CutAfter, Disconnect, Layer};
-use crate::kind::Kind;
+use crate::kind::{Kind, Part};
 use crate::list::{Scope, Shown, list};
 use crate::listener::Peer;
 use crate::query::{Query, Target};
@@ -21,7 +21,7 @@ use crate::requests::Request;
 use crate::state::State;
 use crate::status::{StatusError, json as json_answer};
 use crate::watch::watch;
-use crate::write::{self, Part};
+use crate::write;
 
 /// Largest request body, in bytes.
 const BODY_LIMIT: usize = 3 << 20;

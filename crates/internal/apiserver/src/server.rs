@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
 use crate::faults::{Disconnect, Faults};
+use crate::key::Key;
 use crate::kind::Kind;
 use crate::kubeconfig;
 use crate::listener::{self, Listen, Order, Peer};
@@ -23,7 +24,7 @@ use crate::random::Random;
 use crate::requests::Request;
 use crate::routes;
 use crate::state::State;
-use crate::store::{Key, Store};
+use crate::store::Store;
 use crate::tls::Certificates;
 use crate::tls_terminator::TlsTerminator;
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
 use crate::faults::{Disconnect, Faults};
 use crate::kind::Kind;
-use crate::link::Link;
+use crate::link::{Link, lock};
 use crate::random::Random;
 use crate::requests::Request;
 use crate::store::Store;
@@ -250,9 +250,4 @@ impl Drop for Watching {
     fn drop(&mut self) {
         self.state.count(self.kind, |count| count - 1);
     }
-}
-
-/// Locks a mutex, even if another thread panicked with the lock.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use serde_json::{Map, Value};
 
+use crate::key::Key;
 use crate::kind::Kind;
 use crate::metadata;
 
@@ -14,13 +15,6 @@ use crate::metadata;
 const FIRST: u64 = 1000;
 /// Default limit of the history of each kind.
 const KEEP: usize = 20_000;
-
-/// Namespace and name of an object. The namespace is empty for cluster-scoped kinds.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) struct Key {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-}
 
 /// One version of an object, in serialized form.
 #[derive(Debug)]
@@ -64,31 +58,6 @@ pub(crate) struct Table {
     /// All changes after `oldest`, in order.
     log: VecDeque<Arc<Change>>,
     oldest: u64,
-}
-
-impl Key {
-    #[cfg(test)]
-    pub(crate) fn new(namespace: &str, name: &str) -> Self {
-        Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        }
-    }
-
-    /// Returns the key of an object, or [`None`] if the object has no name.
-    pub(crate) fn of(kind: Kind, object: &Map<String, Value>) -> Option<Self> {
-        let metadata = object.get("metadata")?;
-        let name = metadata["name"].as_str().filter(|name| !name.is_empty())?;
-        let namespace = if kind.namespaced() {
-            metadata["namespace"].as_str().unwrap_or("default")
-        } else {
-            ""
-        };
-        Some(Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        })
-    }
 }
 
 impl Object {

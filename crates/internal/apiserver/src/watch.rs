@@ -1,6 +1,5 @@
 //! Watches.
 
-use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,33 +11,19 @@ use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::faults::{Faults, Order, WatchListFailure, duplicate};
+use crate::event::{Event, Type, duplicate, keep_last, reorder};
+use crate::faults::{Faults, Order, WatchListFailure};
 use crate::kind::Kind;
 use crate::list::{Scope, Version};
 use crate::query::Query;
 use crate::state::{State, Watching};
 use crate::status::StatusError;
-use crate::store::{Change, Gone, Object, Store};
+use crate::store::{Gone, Store};
 
 /// Default timeout of a watch, in seconds.
 const TIMEOUT: u64 = 1800;
 /// Time to collect events before they are shuffled.
 const SHUFFLE_WINDOW: Duration = Duration::from_millis(20);
-
-/// A watch event.
-#[derive(Clone, Debug)]
-pub(crate) struct Event {
-    pub(crate) kind: Type,
-    pub(crate) object: Arc<Object>,
-}
-
-/// Type of a watch event.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Type {
-    Added,
-    Modified,
-    Deleted,
-}
 
 /// State of a watch.
 #[derive(Debug)]
@@ -202,7 +187,7 @@ impl Watch {
                     .record_shuffled(self.scope.kind, start, self.sent);
             }
             let events = self.state.with_random(|random| {
-                faults.order.apply(&mut events, random);
+                reorder(&mut events, faults.order, random);
                 duplicate(events, faults.duplicates, random)
             });
             let mut text = Vec::new();
@@ -240,33 +225,6 @@ impl Watch {
     }
 }
 
-impl Event {
-    /// Converts a change to an event for a watch of `scope`.
-    fn of(change: &Change, scope: &Scope) -> Option<Self> {
-        let seen = |object: &&Arc<Object>| scope.matches(object);
-        let before = change.before.as_ref().filter(seen);
-        let after = change.after.as_ref().filter(seen);
-        let (kind, object) = match (before, after) {
-            (None, Some(after)) => (Type::Added, Arc::clone(after)),
-            (Some(_), Some(after)) => (Type::Modified, Arc::clone(after)),
-            (Some(before), None) => (Type::Deleted, Arc::new(before.at(change.version))),
-            (None, None) => return None,
-        };
-        Some(Self { kind, object })
-    }
-
-    fn push(&self, text: &mut Vec<u8>) {
-        let kind = match self.kind {
-            Type::Added => "ADDED",
-            Type::Modified => "MODIFIED",
-            Type::Deleted => "DELETED",
-        };
-        text.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
-        self.object.push_whole(text);
-        text.extend_from_slice(b"}\n");
-    }
-}
-
 /// Returns the error of a server whose etcd does not support progress notifications.
 fn no_progress() -> Vec<u8> {
     let message = "a watch stream was requested by the client but the required storage feature \
@@ -275,14 +233,6 @@ fn no_progress() -> Vec<u8> {
         "ERROR",
         StatusError::new(500, "InternalError", message).status(),
     )
-}
-
-/// Keeps the last event of each object.
-fn keep_last(events: &mut Vec<Event>) {
-    let mut seen = BTreeSet::new();
-    events.reverse();
-    events.retain(|event| seen.insert(event.object.key.clone()));
-    events.reverse();
 }
 
 fn bookmark(kind: Kind, version: u64, annotations: Value) -> Vec<u8> {

@@ -7,22 +7,14 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 
 use crate::check::check;
-use crate::kind::Kind;
+use crate::key::Key;
+use crate::kind::{Kind, Part};
 use crate::state::State;
 use crate::status::{StatusError, json as json_answer};
-use crate::store::{Key, Object, Store};
+use crate::store::{Object, Store};
 
 /// Response to a request.
 pub(crate) type Outcome = Result<Response, StatusError>;
-
-/// Part of an object that a request writes; the other part is kept.
-///
-/// Objects without the subresource `status` have one part.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Part {
-    Status,
-    Rest,
-}
 
 pub(crate) fn get(state: &State, kind: Kind, key: &Key) -> Outcome {
     let store = state.store();
