@@ -4,15 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use vipline_service_model::Kind;
-use vipline_service_model::arbitrary::Dice;
 
 use crate::allocation::Allocation;
 use crate::json::{at, list, remove, text};
 use crate::validation::{self, Strictness};
-use crate::{Change, Id, Proposal, Verb, defaults, generate};
-
-/// Number of rejected proposals after which a step fails.
-const ATTEMPTS: usize = 100;
+use crate::{Change, Id, Proposal, Verb, defaults};
 
 /// A cluster's objects, as an API server stores them.
 #[derive(Clone, Debug, Default)]
@@ -54,21 +50,6 @@ impl Cluster {
     /// Stores an object without validation.
     pub fn store(&mut self, kind: Kind, object: Value) {
         self.objects.insert(Id::of(kind, &object), object);
-    }
-
-    /// Proposes changes until one is admitted, and returns its watch event.
-    ///
-    /// # Panics
-    ///
-    /// If the generator proposes no valid change.
-    pub fn step(&mut self, dice: &mut Dice) -> Change {
-        for _ in 0..ATTEMPTS {
-            let proposal = generate::proposal(self, dice);
-            if let Ok(Some(change)) = self.admit(proposal) {
-                return change;
-            }
-        }
-        panic!("none of {ATTEMPTS} proposals is valid");
     }
 
     /// Applies a valid request and returns its watch event, or [`None`] if the request

@@ -14,7 +14,7 @@ fn histories(strictness: Strictness) -> Vec<Change> {
     let history = |seed| {
         let mut dice = Dice::from_seed(seed);
         let mut cluster = Cluster::new(strictness);
-        let steps = (0..30).map(|_| cluster.step(&mut dice));
+        let steps = (0..30).map(|_| generate::step(&mut cluster, &mut dice));
         steps.collect::<Vec<_>>()
     };
     (0..200).flat_map(history).collect()
@@ -98,7 +98,7 @@ fn a_stored_object_stays_valid_when_written_back() {
         let mut dice = Dice::from_seed(seed);
         let mut cluster = Cluster::new(Strictness::Legacy);
         for step in 0..20 {
-            cluster.step(&mut dice);
+            generate::step(&mut cluster, &mut dice);
             if step == 10 {
                 cluster.set_strictness(Strictness::Strict);
             }

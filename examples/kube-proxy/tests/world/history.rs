@@ -33,7 +33,7 @@ pub(crate) fn history(seed: u64, longest: u8, giants: u8) -> Vec<Change> {
         if step > length / 2 {
             cluster.set_strictness(Strictness::Strict);
         }
-        changes.push(cluster.step(&mut dice));
+        changes.push(generate::step(&mut cluster, &mut dice));
         if dice.once_in(giants) {
             let giant = generate::giant(&cluster, &mut dice);
             changes.extend(cluster.admit(giant).ok().flatten());

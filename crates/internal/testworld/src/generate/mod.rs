@@ -15,7 +15,25 @@ use serde_json::{Value, json};
 use vipline_service_model::Kind;
 use vipline_service_model::arbitrary::Dice;
 
-use crate::{Cluster, Id, Proposal};
+use crate::{Change, Cluster, Id, Proposal};
+
+/// Number of rejected proposals after which a step fails.
+const ATTEMPTS: usize = 100;
+
+/// Proposes changes of a cluster until one is admitted, and returns its watch event.
+///
+/// # Panics
+///
+/// If none of 100 proposals is valid.
+pub fn step(cluster: &mut Cluster, dice: &mut Dice) -> Change {
+    for _ in 0..ATTEMPTS {
+        let proposal = proposal(cluster, dice);
+        if let Ok(Some(change)) = cluster.admit(proposal) {
+            return change;
+        }
+    }
+    panic!("none of {ATTEMPTS} proposals is valid");
+}
 
 /// Proposes a change of a cluster.
 pub fn proposal(cluster: &Cluster, dice: &mut Dice) -> Proposal {
