@@ -19,6 +19,7 @@ use exposition::Page;
 use metrics::{Metrics, Sync};
 
 pub use exposition::CONTENT_TYPE;
+pub use metrics::Probe;
 
 mod exposition;
 
@@ -55,15 +56,6 @@ struct State {
     contacts: BTreeMap<Kind, Contact>,
     node: Arc<NodeView>,
     rejected: Vec<(Family, Arc<RejectedObject>)>,
-}
-
-/// A health probe.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Probe {
-    /// `/healthz`, for load balancers.
-    Healthz,
-    /// `/livez`, for liveness probes.
-    Livez,
 }
 
 /// Whether health checks of Services include the health of the proxy.

@@ -11,7 +11,6 @@ use std::time::Duration;
 use proxy_core::{Family, FamilyReport, Mode, RuleCount};
 use vipline_service_model::{Counts, Kind, NoLocalEndpoints, Store, Timestamp};
 
-use super::Probe;
 use super::exposition::{Page, float};
 use super::histogram::Histogram;
 use requests::Requests;
@@ -44,6 +43,15 @@ const KINDS: [Kind; 4] = [
 
 /// Maximum number of trigger times that are kept while syncs fail.
 const MAX_TRIGGERS: usize = 4096;
+
+/// A health probe.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Probe {
+    /// `/healthz`, for load balancers.
+    Healthz,
+    /// `/livez`, for liveness probes.
+    Livez,
+}
 
 /// The values of all metrics.
 #[derive(Debug)]
