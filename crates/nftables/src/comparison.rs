@@ -139,14 +139,11 @@ impl Expression {
     }
 
     fn bytes_of(&self, value: &Value, order: ByteOrder) -> (Bytes, Bytes) {
-        let field = Field {
-            datatype: self.datatype(),
-            bytes: self.bytes(),
-            expression: None,
-        };
         let written = |end| {
             let mut out = Bytes::new();
-            value.write(&field, order, end, &mut out).then_some(out)
+            value
+                .write(self.bytes(), order, end, &mut out)
+                .then_some(out)
         };
         if let (Some(first), Some(last)) = (written(End::First), written(End::Last)) {
             return (first, last);
@@ -157,7 +154,7 @@ impl Expression {
             Value::Prefix(IpNet::V4(net)) => Bytes::from(net.network().octets()),
             Value::Prefix(IpNet::V6(net)) => Bytes::from(net.network().octets()),
             Value::Bytes(bytes) | Value::Text(bytes) => bytes.clone(),
-            _ => Bytes::repeat(0xff, usize::from(field.bytes)),
+            _ => Bytes::repeat(0xff, usize::from(self.bytes())),
         };
         (bytes.clone(), bytes)
     }

@@ -7,10 +7,9 @@ use std::time::Duration;
 use bitflags::bitflags;
 
 use crate::datatype::ByteOrder;
-use crate::element::{Element, KeyPrefix};
 use crate::expression::Expression;
 use crate::value::End;
-use crate::{Bytes, Comment, Datatype, InvalidElement, Name, TableId, Value};
+use crate::{Bytes, Comment, Datatype, Name, TableId, Value};
 
 bitflags! {
     /// Set flags: `enum nft_set_flags` of `linux/netfilter/nf_tables.h`.
@@ -208,28 +207,6 @@ impl Set {
         self
     }
 
-    /// Creates an element with this key, one value per field.
-    ///
-    /// An element of a map also needs data: [`Element::with_data`] or
-    /// [`Element::with_verdict`].
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidElement`] if the number, type or size of the values does not match
-    /// the key fields, or if the key is an interval and the set has no intervals.
-    pub fn element(&self, key: &[Value]) -> Result<Element, InvalidElement> {
-        self.key_prefix(&[])?.element(key)
-    }
-
-    /// Creates a key prefix: values of the first fields, shared by many elements.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidElement`] if the values do not match the first fields of the key.
-    pub fn key_prefix(&self, values: &[Value]) -> Result<KeyPrefix<'_>, InvalidElement> {
-        KeyPrefix::new(self, values)
-    }
-
     /// Returns whether the key has more than one field.
     pub fn is_concatenated(&self) -> bool {
         self.key.len() > 1
@@ -388,7 +365,7 @@ pub(crate) fn join(
     let joined = |start: &Bytes, end| {
         let mut out = start.clone();
         for (field, value) in fields.iter().zip(values) {
-            if !value.write(field, order(field), end, &mut out) {
+            if !value.write(field.bytes, order(field), end, &mut out) {
                 return None;
             }
             if padded {

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
+use crate::Bytes;
 use crate::datatype::ByteOrder;
-use crate::{Bytes, Field};
 
 /// A value of one field.
 ///
@@ -56,23 +56,23 @@ impl Value {
     /// Appends the encoding of one end of the value. Both ends are equal unless the
     /// value is an interval.
     ///
-    /// Returns false if the value does not fit the field.
-    pub(crate) fn write(&self, field: &Field, order: ByteOrder, end: End, out: &mut Bytes) -> bool {
+    /// Returns false if the value does not fit into `bytes` bytes.
+    pub(crate) fn write(&self, bytes: u16, order: ByteOrder, end: End, out: &mut Bytes) -> bool {
         match (self, end) {
             (Self::Prefix(net), End::First) => {
-                Self::Addr(net.network()).write_one(field, order, out)
+                Self::Addr(net.network()).write_one(bytes, order, out)
             }
             (Self::Prefix(net), End::Last) => {
-                Self::Addr(net.broadcast()).write_one(field, order, out)
+                Self::Addr(net.broadcast()).write_one(bytes, order, out)
             }
-            (Self::Range(ends), End::First) => ends.0.write_one(field, order, out),
-            (Self::Range(ends), End::Last) => ends.1.write_one(field, order, out),
-            (single, _) => single.write_one(field, order, out),
+            (Self::Range(ends), End::First) => ends.0.write_one(bytes, order, out),
+            (Self::Range(ends), End::Last) => ends.1.write_one(bytes, order, out),
+            (single, _) => single.write_one(bytes, order, out),
         }
     }
 
-    fn write_one(&self, field: &Field, order: ByteOrder, out: &mut Bytes) -> bool {
-        let bytes = usize::from(field.bytes);
+    fn write_one(&self, bytes: u16, order: ByteOrder, out: &mut Bytes) -> bool {
+        let bytes = usize::from(bytes);
         match self {
             Self::Addr(IpAddr::V4(addr)) if bytes == 4 => out.extend(&addr.octets()),
             Self::Addr(IpAddr::V6(addr)) if bytes == 16 => out.extend(&addr.octets()),
@@ -154,7 +154,7 @@ mod tests {
         let end = |end| {
             let mut out = Bytes::new();
             value
-                .write(&field.into(), order, end, &mut out)
+                .write(field.bytes(), order, end, &mut out)
                 .then_some(out)
         };
         Some([end(End::First)?, end(End::Last)?])

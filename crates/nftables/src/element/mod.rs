@@ -73,6 +73,30 @@ pub struct InvalidElement {
     pub set: Name,
 }
 
+impl Set {
+    /// Creates an element with this key, one value per field.
+    ///
+    /// An element of a map also needs data: [`Element::with_data`] or
+    /// [`Element::with_verdict`].
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidElement`] if the number, type or size of the values does not match
+    /// the key fields, or if the key is an interval and the set has no intervals.
+    pub fn element(&self, key: &[Value]) -> Result<Element, InvalidElement> {
+        self.key_prefix(&[])?.element(key)
+    }
+
+    /// Creates a key prefix: values of the first fields, shared by many elements.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidElement`] if the values do not match the first fields of the key.
+    pub fn key_prefix(&self, values: &[Value]) -> Result<KeyPrefix<'_>, InvalidElement> {
+        KeyPrefix::new(self, values)
+    }
+}
+
 impl Element {
     #[inline]
     fn from_storage(set: &Set, storage: Storage) -> Self {
