@@ -66,15 +66,15 @@ pub(super) fn check_root(files: &[Text]) -> Vec<String> {
 }
 
 /// A `name = value` entry of a manifest.
-struct Entry {
+pub(crate) struct Entry {
     line: usize,
-    section: String,
-    name: String,
-    value: String,
+    pub(crate) section: String,
+    pub(crate) name: String,
+    pub(crate) value: String,
 }
 
 /// Returns all entries. A value may span several lines.
-fn entries(text: &str) -> Vec<Entry> {
+pub(crate) fn entries(text: &str) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     let (mut section, mut open) = (String::new(), 0);
     for (number, line) in (1..).zip(text.lines()) {

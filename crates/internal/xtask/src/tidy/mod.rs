@@ -4,12 +4,12 @@
 //! format `file:line: sentence`.
 //! The checks run as a task and as a test of this crate.
 
-use std::fs;
-use std::path::Path;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::cargo::root;
+use text::{Text, read};
+
+mod circles;
 
 mod layout;
 
@@ -18,6 +18,8 @@ mod source;
 mod manifest;
 
 mod prose;
+
+mod text;
 
 /// Runs the task.
 ///
@@ -45,15 +47,6 @@ pub(crate) fn run(list_prose: bool) -> Result<()> {
     }
 }
 
-/// A file of the workspace.
-#[derive(Debug)]
-struct Text {
-    /// Path from the root of the workspace.
-    path: String,
-    /// Content.
-    text: String,
-}
-
 fn check(files: &[Text]) -> Vec<String> {
     let mut findings = layout::check(files);
     for file in files {
@@ -65,38 +58,9 @@ fn check(files: &[Text]) -> Vec<String> {
         }
     }
     findings.extend(manifest::check_root(files));
+    findings.extend(circles::check(files));
     findings.sort();
     findings
-}
-
-/// Reads all text files except hidden files, build artifacts and fuzzing inputs.
-fn read(root: &Path) -> Result<Vec<Text>> {
-    let mut files = Vec::new();
-    let mut folders = vec![root.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder)? {
-            let path = entry?.path();
-            let relative = path.strip_prefix(root)?.to_string_lossy().into_owned();
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if name.starts_with('.') || ["target", "corpus", "artifacts"].contains(&&*name) {
-                continue;
-            }
-            if path.is_dir() {
-                folders.push(path);
-            } else if [".rs", ".toml", ".md", ".yaml"]
-                .iter()
-                .any(|end| name.ends_with(end))
-            {
-                let text = fs::read_to_string(&path).with_context(|| relative.clone())?;
-                files.push(Text {
-                    path: relative,
-                    text,
-                });
-            }
-        }
-    }
-    files.sort_by(|one, other| one.path.cmp(&other.path));
-    Ok(files)
 }
 
 #[cfg(test)]
