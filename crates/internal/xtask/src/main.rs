@@ -1,4 +1,5 @@
-//! Tasks of the Vipline workspace: demo, test, ci, vm, etcd, bench, fuzz, tidy, publish, image, bless.
+//! Tasks of the Vipline workspace: demo, test, ci, vm, etcd, bench, fuzz, tidy, dependencies,
+//! publish, image, bless.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program prints")]
 
@@ -27,6 +28,8 @@ mod bench;
 mod bless;
 
 mod tidy;
+
+mod dependencies;
 
 mod steps;
 
@@ -96,6 +99,8 @@ enum Task {
         #[arg(long)]
         prose: bool,
     },
+    /// Checks dependencies: licenses, sources, duplicate versions, and use.
+    Dependencies,
     /// Packages all published crates and builds the packages.
     Publish {
         /// Uploads nothing.
@@ -122,6 +127,7 @@ fn main() -> ExitCode {
         Task::Bench { filter } => bench::run(&filter),
         Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Tidy { prose } => tidy::run(prose),
+        Task::Dependencies => dependencies::run(),
         Task::Publish { dry_run, no_verify } => publish::run(dry_run, !no_verify),
         Task::Image(options) => image::run(&options),
         Task::Bless => bless::run(),

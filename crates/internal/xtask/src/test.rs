@@ -14,7 +14,7 @@ use crate::passed::Passed;
 use crate::process::execute;
 use crate::steps::Steps;
 use crate::vm::Guests;
-use crate::{etcd, fuzz, publish, tidy, tools};
+use crate::{dependencies, etcd, fuzz, publish, tidy, tools};
 
 /// Time to run each fuzz target, in seconds.
 const FUZZ_SECONDS: u64 = 5;
@@ -71,6 +71,7 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
         execute(&mut cargo(["fmt", "--all", "--check"]))
     })?;
     steps.step("tidy", || tidy::run(false))?;
+    steps.step("dependencies", dependencies::run)?;
     steps.step("lints", || {
         // `--all-targets` excludes the tests named `vm`, which run only in guests.
         for targets in [&["--all-targets"][..], &["--test", "vm"]] {

@@ -9,6 +9,9 @@ use anyhow::{Result, bail};
 use crate::cargo::root;
 use text::{Text, read};
 
+pub(crate) use manifest::entries;
+pub(crate) use source::{before_tests, has_word};
+
 mod circles;
 
 mod layout;
