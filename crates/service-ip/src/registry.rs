@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::counters::Outcome;
+use crate::counters::{Outcome, Requests};
 use crate::{
-    AllocationError, CommitError, Counters, Draft, Pool, Random, RepairReason, ServiceRef,
+    AllocationError, Change, CommitError, Counters, Draft, Pool, Random, RepairReason, ServiceRef,
     Snapshot, Store, StoreError,
 };
 
@@ -183,7 +183,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
         // Whether the snapshot was read during this call.
         let mut is_fresh = false;
         for attempts in 1..=ATTEMPTS {
-            let mut snapshot = match self.last.take() {
+            let snapshot = match self.last.take() {
                 Some(snapshot) => snapshot,
                 None => {
                     is_fresh = true;
@@ -197,57 +197,72 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
                 }
                 continue;
             }
-            let mut draft = Draft::new(&mut snapshot);
-            let planned = plan(&mut draft);
-            if planned.is_err() {
-                draft.undo();
-            }
-            let (change, asked) = draft.into_change();
-            let is_unchanged = change.is_empty() && snapshot.repair_reason.is_none();
-            if planned.is_err() || is_unchanged {
-                // The snapshot may be outdated: decide on a fresh one only.
-                if is_fresh {
-                    let outcome = if planned.is_ok() {
-                        Outcome::Committed
-                    } else {
-                        Outcome::Rejected
-                    };
-                    asked.count(outcome, &mut self.counters);
-                    self.last = Some(snapshot);
-                    return Ok(planned?);
+            let planned = Planned::new(snapshot, &mut plan);
+            if planned.requires_commit() {
+                match self.commit(planned)? {
+                    Commit::Applied(value) => return Ok(value),
+                    Commit::Conflict { has_newer } => is_fresh = has_newer,
                 }
-                continue;
+                self.wait(attempts);
+            } else if is_fresh {
+                return self.conclude(planned);
             }
-            let committed = self.store.commit(snapshot.version, &change, &snapshot);
-            let outcome = if committed.is_ok() {
-                Outcome::Committed
-            } else {
-                Outcome::Failed
-            };
-            asked.count(outcome, &mut self.counters);
-            match committed {
-                Ok(version) => {
-                    snapshot.version = version;
-                    snapshot.repair_reason = None;
-                    self.last = Some(snapshot);
-                    return Ok(planned?);
-                }
-                Err(CommitError::Conflict { now }) => {
-                    // A snapshot of the same version has not been read from the store.
-                    let is_newer = |now: &Snapshot<P>| now.version != snapshot.version;
-                    is_fresh = now.as_deref().is_some_and(is_newer);
-                    self.last = now.map(|now| *now);
-                    if let Some(backoff) = &mut self.backoff {
-                        (backoff.0)(attempts);
-                        // The snapshot is outdated after the wait.
-                        self.last = None;
-                    }
-                }
-                Err(CommitError::Failed(error)) => return Err(error.into()),
-                Err(CommitError::Unknown(error)) => return Err(Error::Unknown(error)),
-            }
+            // Otherwise the snapshot may be outdated: decide on a fresh one only.
         }
         Err(Error::Contended { attempts: ATTEMPTS })
+    }
+
+    /// Commits a planned change, and keeps the latest snapshot.
+    fn commit<T>(&mut self, planned: Planned<P, T>) -> Result<Commit<T>, Error> {
+        let Planned {
+            mut snapshot,
+            change,
+            requests,
+            result,
+        } = planned;
+        let committed = self.store.commit(snapshot.version, &change, &snapshot);
+        let outcome = match committed {
+            Ok(_) => Outcome::Committed,
+            Err(_) => Outcome::Failed,
+        };
+        requests.count(outcome, &mut self.counters);
+        match committed {
+            Ok(version) => {
+                snapshot.version = version;
+                snapshot.repair_reason = None;
+                self.last = Some(snapshot);
+                Ok(Commit::Applied(result?))
+            }
+            Err(CommitError::Conflict { now }) => {
+                // A snapshot of the same version has not been read from the store.
+                let is_newer = |now: &Snapshot<P>| now.version != snapshot.version;
+                let has_newer = now.as_deref().is_some_and(is_newer);
+                self.last = now.map(|now| *now);
+                Ok(Commit::Conflict { has_newer })
+            }
+            Err(CommitError::Failed(error)) => Err(error.into()),
+            Err(CommitError::Unknown(error)) => Err(Error::Unknown(error)),
+        }
+    }
+
+    /// Waits after a conflict, if the registry has a backoff.
+    fn wait(&mut self, attempts: usize) {
+        if let Some(backoff) = &mut self.backoff {
+            (backoff.0)(attempts);
+            // The snapshot is outdated after the wait.
+            self.last = None;
+        }
+    }
+
+    /// Ends a change that edits nothing.
+    fn conclude<T>(&mut self, planned: Planned<P, T>) -> Result<T, Error> {
+        let outcome = match planned.result {
+            Ok(_) => Outcome::Committed,
+            Err(_) => Outcome::Rejected,
+        };
+        planned.requests.count(outcome, &mut self.counters);
+        self.last = Some(planned.snapshot);
+        Ok(planned.result?)
     }
 
     /// Runs `plan` on the current state of the store without a change.
@@ -279,6 +294,54 @@ enum By {
     Repair,
 }
 
+/// A change that was planned on a snapshot.
+struct Planned<P: Pool, T> {
+    /// Snapshot with the change, or without it if the plan failed.
+    snapshot: Snapshot<P>,
+    change: Change<P::Item>,
+    requests: Requests,
+    /// Result of the plan.
+    result: Result<T, AllocationError>,
+}
+
+/// Result of a commit that did not fail.
+enum Commit<T> {
+    /// The store applied the change.
+    Applied(T),
+    /// Another process changed the store before.
+    Conflict {
+        /// Whether the store returned a snapshot of another version.
+        has_newer: bool,
+    },
+}
+
+impl<P: Pool, T> Planned<P, T> {
+    /// Plans a change on a snapshot.
+    fn new(
+        mut snapshot: Snapshot<P>,
+        plan: impl FnOnce(&mut Draft<'_, P>) -> Result<T, AllocationError>,
+    ) -> Self {
+        let mut draft = Draft::new(&mut snapshot);
+        let result = plan(&mut draft);
+        if result.is_err() {
+            draft.undo();
+        }
+        let (change, requests) = draft.into_change();
+        Self {
+            snapshot,
+            change,
+            requests,
+            result,
+        }
+    }
+
+    /// Returns whether the store has to change: also after a repair without edits.
+    fn requires_commit(&self) -> bool {
+        let is_unchanged = self.change.is_empty() && self.snapshot.repair_reason.is_none();
+        self.result.is_ok() && !is_unchanged
+    }
+}
+
 /// Returns the reason why the caller must not change the store before a repair pass.
 fn repair_required<P: Pool>(by: By, snapshot: &Snapshot<P>) -> Option<RepairReason> {
     snapshot.repair_reason.clone().filter(|_| by != By::Repair)
@@ -295,7 +358,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::{AddressRange, Allocator, Change, Memory, Version};
+    use crate::{AddressRange, Allocator, Memory, Version};
 
     type Addresses = Allocator<AddressRange>;
 
