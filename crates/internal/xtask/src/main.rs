@@ -101,13 +101,15 @@ enum Task {
     },
     /// Checks dependencies: licenses, sources, duplicate versions, and use.
     Dependencies,
-    /// Packages all published crates and builds the packages.
+    /// Packages all published crates, builds the packages, and uploads them to crates.io.
+    ///
+    /// An upload requires a clean work tree and a token of crates.io (`cargo login`).
     Publish {
-        /// Uploads nothing.
+        /// Uploads nothing. The work tree may have changes.
         #[arg(long)]
         dry_run: bool,
-        /// Does not build the packages.
-        #[arg(long)]
+        /// Does not build the packages; only with `--dry-run`.
+        #[arg(long, requires = "dry_run")]
         no_verify: bool,
     },
     /// Writes an OCI image of kube-proxy, without a container engine.
