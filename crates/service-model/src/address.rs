@@ -29,6 +29,14 @@ impl Family {
     pub fn of_network(network: IpNet) -> Self {
         Self::of(network.network())
     }
+
+    /// Returns the network of loopback addresses: 127.0.0.0/8 or ::1/128.
+    pub const fn loopback(self) -> IpNet {
+        match self {
+            Self::V4 => IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),
+            Self::V6 => IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128)),
+        }
+    }
 }
 
 impl fmt::Display for Family {

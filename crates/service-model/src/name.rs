@@ -53,6 +53,15 @@ pub enum Protocol {
 impl Protocol {
     /// All protocols.
     pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Sctp];
+
+    /// Returns the IP protocol number: `IPPROTO_*` of `linux/in.h`.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+            Self::Sctp => 132,
+        }
+    }
 }
 
 /// Displays the API's name, in upper case.

@@ -1,8 +1,8 @@
 //! Node addresses that accept node port traffic (`--nodeport-addresses`).
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 
 use crate::Family;
 
@@ -91,16 +91,13 @@ impl NodePortFilter {
 
     /// Returns whether the configured networks overlap with 127.0.0.0/8.
     pub fn contains_ipv4_loopback(&self) -> bool {
-        let loopback = Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8);
+        let loopback = Family::V4.loopback();
         let Some(within) = &self.within else {
             return self.family == Family::V4;
         };
-        within.iter().any(|network| match network {
-            IpNet::V4(network) => {
-                loopback.contains(network) || network.contains(&loopback.network())
-            }
-            IpNet::V6(_) => false,
-        })
+        within
+            .iter()
+            .any(|network| loopback.contains(network) || network.contains(&loopback))
     }
 
     /// Returns the interface addresses that serve node ports.

@@ -92,6 +92,13 @@ pub enum Route {
     Reject,
 }
 
+impl Route {
+    /// Returns whether the route leads to endpoints.
+    pub const fn has_endpoints(self) -> bool {
+        matches!(self, Self::Cluster | Self::Local)
+    }
+}
+
 /// Address and port of an endpoint.
 ///
 /// Ordered by address, then port, both numerically.
@@ -138,6 +145,81 @@ impl PortChange {
 }
 
 impl ServicePort {
+    /// Creates a service port with a cluster IP only. It has no endpoints and rejects all
+    /// traffic.
+    ///
+    /// The family is that of the cluster IP, and the protocol that of the name.
+    pub fn new(name: Arc<PortName>, cluster_ip: IpAddr, port: u16) -> Self {
+        Self {
+            family: Family::of(cluster_ip),
+            protocol: name.protocol,
+            name,
+            cluster_ip,
+            port,
+            node_port: None,
+            external_ips: Arc::default(),
+            load_balancer_ips: Arc::default(),
+            source_ranges: Arc::default(),
+            affinity: None,
+            scheduler: None,
+            internal: Route::Reject,
+            external: Route::Reject,
+            internal_policy_local: false,
+            external_policy_local: false,
+            is_exposed: false,
+            health_check_node_port: None,
+            cluster: Arc::default(),
+            local: Arc::default(),
+            serving: Arc::default(),
+            serving_terminating: Arc::default(),
+            endpoint_count: 0,
+        }
+    }
+
+    /// Returns the endpoints of a route. [`Route::Drop`] and [`Route::Reject`] have none.
+    pub fn endpoints(&self, route: Route) -> &[Endpoint] {
+        match route {
+            Route::Cluster => &self.cluster,
+            Route::Local => &self.local,
+            Route::Drop | Route::Reject => &[],
+        }
+    }
+
+    /// Returns whether an endpoint is usable, on this node or on another one.
+    pub fn has_usable_endpoints(&self) -> bool {
+        self.internal != Route::Reject
+    }
+
+    /// Returns whether pods and processes of this node use the `cluster` list for
+    /// external addresses and the node port although the policy is Local.
+    ///
+    /// Policy Local applies to clients outside the cluster only.
+    pub fn has_short_circuit(&self) -> bool {
+        self.external_policy_local && !self.cluster.is_empty()
+    }
+
+    /// Returns whether traffic to external addresses and the node port is masqueraded.
+    ///
+    /// An endpoint on another node must reply by way of this node. Policy Local preserves
+    /// the source address instead.
+    pub fn masquerades_external(&self) -> bool {
+        !self.external_policy_local
+    }
+
+    /// Returns whether `spec.loadBalancerSourceRanges` restricts the load balancer IPs.
+    pub fn restricts_sources(&self) -> bool {
+        !self.load_balancer_ips.is_empty() && !self.source_ranges.is_empty()
+    }
+
+    /// Returns whether the source ranges contain the node's address, if it is known.
+    ///
+    /// If so, processes of the node may use the load balancer IPs. The kernel may select
+    /// the load balancer IP itself as the source of their connections, so modes also
+    /// allow this source.
+    pub fn allows_node(&self, node: Option<IpAddr>) -> bool {
+        node.is_some_and(|node| self.source_ranges.iter().any(|range| range.contains(&node)))
+    }
+
     /// Returns the endpoints of `cluster` and `local`, sorted and without duplicates.
     ///
     /// With hints for other zones, the local list may contain endpoints that the
@@ -209,6 +291,65 @@ mod tests {
                 "[fd00::1]:80"
             ]
         );
+    }
+
+    /// Returns a service port with one endpoint on this node and one on another node.
+    fn web() -> ServicePort {
+        let endpoint = |last, is_local| Endpoint {
+            addr: [10, 1, 0, last].into(),
+            port: 8080,
+            is_local,
+        };
+        let name = PortName {
+            namespace: "default".into(),
+            service: "web".into(),
+            port: "".into(),
+            protocol: Protocol::Tcp,
+            created: None,
+        };
+        ServicePort {
+            cluster: Arc::new([endpoint(1, true), endpoint(2, false)]),
+            local: Arc::new([endpoint(1, true)]),
+            ..ServicePort::new(Arc::new(name), [10, 96, 0, 10].into(), 80)
+        }
+    }
+
+    #[test]
+    fn only_the_routes_cluster_and_local_have_endpoints() {
+        let web = web();
+        for (route, count) in [
+            (Route::Cluster, 2),
+            (Route::Local, 1),
+            (Route::Drop, 0),
+            (Route::Reject, 0),
+        ] {
+            assert_eq!(web.endpoints(route).len(), count, "{route:?}");
+            assert_eq!(route.has_endpoints(), count > 0, "{route:?}");
+        }
+    }
+
+    #[test]
+    fn external_policy_local_short_circuits_instead_of_masquerading() {
+        let mut web = web();
+        assert!(web.masquerades_external() && !web.has_short_circuit());
+        web.external_policy_local = true;
+        assert!(!web.masquerades_external() && web.has_short_circuit());
+        web.cluster = Arc::default();
+        assert!(!web.masquerades_external() && !web.has_short_circuit());
+    }
+
+    #[test]
+    fn source_ranges_apply_to_load_balancer_ips_and_to_the_node() {
+        let mut web = web();
+        web.source_ranges = Arc::new(["192.168.0.0/16".parse().unwrap()]);
+        assert!(!web.restricts_sources());
+        web.load_balancer_ips = Arc::new([[203, 0, 113, 9].into()]);
+        assert!(web.restricts_sources());
+        let node = |text: &str| text.parse().ok();
+        assert!(web.allows_node(node("192.168.0.1")));
+        for outside in [None, node("10.0.0.1"), node("fd00::1")] {
+            assert!(!web.allows_node(outside), "{outside:?}");
+        }
     }
 
     #[test]
