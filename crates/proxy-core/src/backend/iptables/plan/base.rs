@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
 use vipline_iptables::matches::{AddrType, AddressTypes, Conntrack, CtState, Mark, Nfacct};
 use vipline_iptables::targets::{Mark as SetMark, Masquerade, Target};
 use vipline_iptables::{Chain, Contents, Object, Position, Rule};
@@ -200,8 +199,8 @@ fn firewall(cx: &Context) -> Object {
     }
     let accepted = CtState::RELATED | CtState::ESTABLISHED | CtState::DNAT;
     let rule = Rule::new()
-        .not_source(loopback(Family::V4))
-        .destination(loopback(Family::V4))
+        .not_source(Family::V4.loopback())
+        .destination(Family::V4.loopback())
         .comment("block incoming localnet connections")
         .matching(Conntrack::not_state(accepted))
         .target(Target::Drop);
@@ -263,7 +262,7 @@ fn to_node_ports(cx: &Context) -> Vec<Object> {
             let local = base().matching(AddrType::destination(AddressTypes::LOCAL));
             vec![match cx.serves_localhost {
                 true => local,
-                false => local.not_destination(loopback(cx.family)),
+                false => local.not_destination(cx.family.loopback()),
             }]
         }
         NodePortMatch::Only(addresses) => {
@@ -277,13 +276,4 @@ fn to_node_ports(cx: &Context) -> Vec<Object> {
         entry(cx.family, NAT, names::SERVICES, Position::Tail, rule)
     };
     rules.into_iter().map(last).collect()
-}
-
-/// Returns the loopback network of a family.
-pub(in crate::backend) fn loopback(family: Family) -> IpNet {
-    let text = match family {
-        Family::V4 => "127.0.0.0/8",
-        Family::V6 => "::1/128",
-    };
-    text.parse().expect("the network is valid")
 }

@@ -10,9 +10,7 @@ use vipline_service_model::Family;
 use super::Object;
 use super::names::{self, FILTER, NAT, Set};
 use crate::Context;
-use crate::backend::iptables::plan::base::{
-    forwarding, loopback, mark_for_masquerading, masquerading,
-};
+use crate::backend::iptables::plan::base::{forwarding, mark_for_masquerading, masquerading};
 use crate::backend::iptables::plan::rules::{chain, entry, not_from_pods, shared};
 
 /// `maxelem` of the sets of upstream.
@@ -224,7 +222,7 @@ fn not_from_local() -> AddrType {
 /// Marks traffic to Services for masquerading if endpoints must not see its source.
 /// Accepts it at the end, so that no later rule changes its destination.
 fn services(cx: &Context) -> vipline_iptables::Object {
-    let from_loopback = Rule::new().source(loopback(cx.family));
+    let from_loopback = Rule::new().source(cx.family.loopback());
     let mut rules = vec![
         from_loopback.target(Target::Return),
         about(cx, &names::LOAD_BALANCER, dst_dst()).jump(names::chain(names::KUBE_LOAD_BALANCER)),

@@ -67,12 +67,8 @@ impl Port<'_> {
     /// rejects connections.
     fn cluster_ip(&mut self) {
         let of = self.of;
-        let endpoints: &[Endpoint] = match of.internal {
-            Route::Cluster => &of.cluster,
-            Route::Local => &of.local,
-            Route::Drop | Route::Reject => &[],
-        };
         let kind = AddressKind::ClusterIp;
+        let endpoints = of.endpoints(of.internal);
         self.virtual_server(kind, of.cluster_ip, of.port, endpoints);
         self.bind(of.cluster_ip);
         self.list(kind, &names::CLUSTER_IP, of.cluster_ip);
@@ -85,9 +81,9 @@ impl Port<'_> {
     ///
     /// Adds an external IP to one of the sets, depending on the external traffic policy.
     fn external_ip(&mut self, addr: IpAddr) {
-        let set = match self.of.external_policy_local {
-            true => &names::EXTERNAL_IP_LOCAL,
-            false => &names::EXTERNAL_IP,
+        let set = match self.of.masquerades_external() {
+            true => &names::EXTERNAL_IP,
+            false => &names::EXTERNAL_IP_LOCAL,
         };
         let kind = AddressKind::ExternalIp;
         if self.external_server(kind, addr, self.of.port) {
@@ -109,10 +105,10 @@ impl Port<'_> {
             self.bind_elsewhere(addr);
         }
         self.list(kind, &names::LOAD_BALANCER, addr);
-        if self.of.external_policy_local {
+        if !self.of.masquerades_external() {
             self.list(kind, &names::LOAD_BALANCER_LOCAL, addr);
         }
-        if !self.of.source_ranges.is_empty() {
+        if self.of.restricts_sources() {
             self.source_ranges(addr);
         }
     }
@@ -133,8 +129,7 @@ impl Port<'_> {
             let entry = self.entry(&names::LOAD_BALANCER_SOURCE_CIDR, member);
             self.claim(kind, self.address(addr, of.port), entry);
         }
-        let holds = |node: IpAddr| of.source_ranges.iter().any(|range| range.contains(&node));
-        let object = if self.cx.node_address.is_some_and(holds) {
+        let object = if of.allows_node(self.cx.node_address) {
             let member = Member::IpPortIp(addr, at, addr);
             self.entry(&names::LOAD_BALANCER_SOURCE_IP, member)
         } else {
@@ -149,7 +144,7 @@ impl Port<'_> {
     ///
     /// Drops traffic of local processes to an address that they may not use.
     fn drop_local_traffic(&self, addr: IpAddr) -> Object {
-        let protocol = ip_protocol(self.of.protocol);
+        let protocol = self.of.protocol.number();
         let port = self.of.port;
         let words = format!("-m ipvs --vproto {protocol} --vaddr {addr} --vport {port}");
         let rule = Rule::new()
@@ -174,7 +169,7 @@ impl Port<'_> {
             Protocol::Udp => (&names::NODE_PORT_UDP, &names::NODE_PORT_LOCAL_UDP),
             Protocol::Sctp => (&names::NODE_PORT_SCTP, &names::NODE_PORT_LOCAL_SCTP),
         };
-        let kept = of.external_policy_local.then_some(local);
+        let kept = (!of.masquerades_external()).then_some(local);
         let sets = || [all].into_iter().chain(kept);
         let kind = AddressKind::NodePort;
         for addr in self.cx.node_port_ips() {
@@ -200,11 +195,11 @@ impl Port<'_> {
     /// it uses all endpoints of the cluster, for pods and processes of this node.
     fn external_server(&mut self, kind: AddressKind, addr: IpAddr, number: u16) -> bool {
         let of = self.of;
-        let endpoints = match of.external {
-            Route::Local => &of.local,
-            Route::Cluster | Route::Drop | Route::Reject => &of.cluster,
+        let route = match of.external {
+            Route::Local => Route::Local,
+            Route::Cluster | Route::Drop | Route::Reject => Route::Cluster,
         };
-        self.virtual_server(kind, addr, number, endpoints)
+        self.virtual_server(kind, addr, number, of.endpoints(route))
     }
 
     /// ```ipvsadm
@@ -290,16 +285,7 @@ impl Port<'_> {
 
 /// Returns a port in the type of set entries.
 pub(super) fn set_port(protocol: Protocol, number: u16) -> ipset::Port {
-    ipset::Port::new(ip_protocol(protocol), number)
-}
-
-/// Returns the IP protocol number.
-fn ip_protocol(protocol: Protocol) -> u8 {
-    match protocol {
-        Protocol::Tcp => 6,
-        Protocol::Udp => 17,
-        Protocol::Sctp => 132,
-    }
+    ipset::Port::new(protocol.number(), number)
 }
 
 /// Returns the flags of a scheduler.

@@ -3,7 +3,7 @@
 use vipline_nftables::{Object, Value};
 use vipline_service_model::{Endpoint, ServicePort};
 
-use super::port::{Front, element, protocol};
+use super::port::{Front, element};
 use super::table::{LookupPath, Table};
 
 /// ```nft
@@ -36,7 +36,7 @@ const FIT: &str = "addresses of a service port are of one family";
 ///
 /// Only endpoints on this node can connect to themselves through this node.
 pub(super) fn hairpin(table: &Table, port: &ServicePort, out: &mut Vec<Object>) {
-    let proto = protocol(port.protocol);
+    let proto = port.protocol.number();
     let here = port.reachable_local().into_iter();
     out.extend(here.map(|Endpoint { addr, port, .. }| {
         let key = [addr.into(), addr.into(), proto.into(), port.into()];

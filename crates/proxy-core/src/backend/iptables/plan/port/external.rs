@@ -8,7 +8,6 @@ use vipline_iptables::{ChainName, Object, Rule};
 use vipline_service_model::Family;
 
 use super::{Fragment, Port, verdict};
-use crate::backend::iptables::plan::base::loopback;
 use crate::backend::iptables::plan::names::{self, FILTER, NAT};
 use crate::backend::iptables::plan::rules::from_pods;
 use crate::{Address, AddressKind};
@@ -16,9 +15,9 @@ use crate::{Address, AddressKind};
 /// Adds the objects for external addresses, node port and health check node port.
 pub(super) fn add(port: &Port<'_>, out: &mut Fragment) {
     let of = port.of;
-    if port.has_endpoints() && of.is_exposed {
+    if port.of.has_usable_endpoints() && of.is_exposed {
         out.own.push(external(port));
-        if is_guarded(port) {
+        if of.restricts_sources() {
             out.own.push(source_ranges(port));
         }
     }
@@ -36,11 +35,6 @@ pub(super) fn add(port: &Port<'_>, out: &mut Fragment) {
     }
 }
 
-/// Returns whether `spec.loadBalancerSourceRanges` restricts the load balancer IPs.
-fn is_guarded(port: &Port<'_>) -> bool {
-    !port.of.load_balancer_ips.is_empty() && !port.of.source_ranges.is_empty()
-}
-
 /// ```iptables
 /// -t nat -A KUBE-SERVICES -d 192.0.2.7/32 -p tcp -m comment --comment "shop/web:http external IP" -m tcp --dport 80 -j KUBE-EXT-67NZLRHBNDSAWJRO
 /// ```
@@ -49,7 +43,7 @@ fn is_guarded(port: &Port<'_>) -> bool {
 fn external_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
     let kind = AddressKind::ExternalIp;
     let address = Address::Ip(addr, port.of.protocol, port.of.port);
-    if port.has_endpoints() {
+    if port.of.has_usable_endpoints() {
         let rule = port.at(addr, port.comment("external IP"));
         let rule = rule.jump(port.names.external());
         out.claim(kind, address, port.entry(NAT, names::SERVICES, rule));
@@ -68,14 +62,14 @@ fn external_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
 fn load_balancer_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
     let kind = AddressKind::LoadBalancerIp;
     let address = Address::Ip(addr, port.of.protocol, port.of.port);
-    if port.has_endpoints() {
-        let to = match is_guarded(port) {
+    if port.of.has_usable_endpoints() {
+        let to = match port.of.restricts_sources() {
             true => port.names.firewall(),
             false => port.names.external(),
         };
         let rule = port.at(addr, port.comment("loadbalancer IP")).jump(to);
         out.claim(kind, address, port.entry(NAT, names::SERVICES, rule));
-        if is_guarded(port) {
+        if port.of.restricts_sources() {
             let comment = port.comment(&format!("traffic not accepted by {to}"));
             let rule = port.at(addr, comment).target(Target::Drop);
             out.claim(
@@ -98,7 +92,7 @@ fn load_balancer_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
 fn node_port(port: &Port<'_>, number: u16, out: &mut Fragment) {
     let kind = AddressKind::NodePort;
     let address = Address::NodePort(port.of.protocol, number);
-    if port.has_endpoints() {
+    if port.of.has_usable_endpoints() {
         let rule = || {
             Rule::new()
                 .protocol(port.transport())
@@ -108,7 +102,7 @@ fn node_port(port: &Port<'_>, number: u16, out: &mut Fragment) {
         let to = port.names.external();
         if port.cx.serves_localhost && port.cx.iptables.nfacct {
             let counted = rule()
-                .destination(loopback(Family::V4))
+                .destination(Family::V4.loopback())
                 .matching(Nfacct::new(names::LOCALHOST_ACCEPTED));
             out.claim(
                 kind,
@@ -174,13 +168,12 @@ fn health_check(port: &Port<'_>, number: u16) -> Object {
 
 /// Returns the chain for traffic to external addresses and node ports.
 fn external(port: &Port<'_>) -> Object {
-    let mut rules = match port.of.external_policy_local {
-        true => short_circuit(port),
-        false => vec![masquerade(port)],
+    let mut rules = match port.of.masquerades_external() {
+        true => vec![masquerade(port)],
+        false => short_circuit(port),
     };
-    if verdict(port.of.external).is_none() {
-        rules.push(Rule::new().jump(port.of_policy(port.of.external_policy_local)));
-    }
+    let to = port.chain_of(port.of.external);
+    rules.extend(to.map(|to| Rule::new().jump(to)));
     port.chain(port.names.external(), rules)
 }
 
@@ -238,8 +231,7 @@ fn source_ranges(port: &Port<'_>) -> Object {
         .iter()
         .map(|&range| base().source(range).jump(to))
         .collect();
-    let node = port.cx.node_address;
-    if node.is_some_and(|node| of.source_ranges.iter().any(|range| range.contains(&node))) {
+    if of.allows_node(port.cx.node_address) {
         let addresses = of.load_balancer_ips.iter();
         rules.extend(addresses.map(|&addr| base().source(addr).jump(to)));
     }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use vipline_iptables::matches::{Match, Probability, Recent, Statistic};
 use vipline_iptables::targets::{Reject, Target};
 use vipline_iptables::{ChainName, Object, Position, Rule, Transport};
-use vipline_service_model::{Endpoint, Protocol, Route, ServicePort};
+use vipline_service_model::{Protocol, Route, ServicePort};
 
 use super::endpoint::{self, EndpointChain};
 use super::names::{self, FILTER, NAT, Names};
@@ -29,18 +29,9 @@ pub(super) fn objects(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
         .iter()
         .map(|endpoint_chain| endpoint::destination(&port, endpoint_chain));
     fragment.own.extend(chains);
-    fragment.own.extend(endpoints(
-        &port,
-        port.names.cluster(),
-        &endpoint_chains,
-        &of.cluster,
-    ));
-    fragment.own.extend(endpoints(
-        &port,
-        port.names.local(),
-        &endpoint_chains,
-        &of.local,
-    ));
+    let routes = [Route::Cluster, Route::Local].into_iter();
+    let chains = routes.filter_map(|route| endpoints(&port, route, &endpoint_chains));
+    fragment.own.extend(chains);
     cluster_ip(&port, &mut fragment);
     external::add(&port, &mut fragment);
     fragment.into()
@@ -55,11 +46,6 @@ pub(super) struct Port<'a> {
 }
 
 impl Port<'_> {
-    /// Returns whether the service port has usable endpoints for any traffic.
-    fn has_endpoints(&self) -> bool {
-        self.of.internal != Route::Reject
-    }
-
     /// Returns the protocol as a type of the iptables crate.
     pub(super) fn transport(&self) -> Transport {
         match self.of.protocol {
@@ -96,11 +82,12 @@ impl Port<'_> {
         }
     }
 
-    /// Returns the chain that selects endpoints for a traffic policy.
-    fn of_policy(&self, is_local: bool) -> ChainName {
-        match is_local {
-            true => self.names.local(),
-            false => self.names.cluster(),
+    /// Returns the chain that selects one of the endpoints of a route.
+    fn chain_of(&self, route: Route) -> Option<ChainName> {
+        match route {
+            Route::Cluster => Some(self.names.cluster()),
+            Route::Local => Some(self.names.local()),
+            Route::Drop | Route::Reject => None,
         }
     }
 
@@ -161,19 +148,18 @@ impl From<Fragment> for PortObjects<Object> {
 fn cluster_ip(port: &Port<'_>, out: &mut Fragment) {
     let of = port.of;
     let rule = |comment| port.at(of.cluster_ip, comment);
-    let object = match verdict(of.internal) {
-        None => {
-            let to = port.of_policy(of.internal_policy_local);
-            let rule = rule(port.comment("cluster IP")).jump(to);
-            port.entry(NAT, names::SERVICES, rule)
-        }
-        Some((words, target)) => {
-            let rule = rule(port.comment(words)).target(target);
-            port.entry(FILTER, names::SERVICES, rule)
-        }
-    };
+    let jump = port.chain_of(of.internal).map(|to| {
+        let rule = rule(port.comment("cluster IP")).jump(to);
+        port.entry(NAT, names::SERVICES, rule)
+    });
+    let refusal = verdict(of.internal).map(|(words, target)| {
+        let rule = rule(port.comment(words)).target(target);
+        port.entry(FILTER, names::SERVICES, rule)
+    });
     let address = Address::Ip(of.cluster_ip, of.protocol, of.port);
-    out.claim(AddressKind::ClusterIp, address, object);
+    for object in jump.into_iter().chain(refusal) {
+        out.claim(AddressKind::ClusterIp, address, object);
+    }
 }
 
 /// ```iptables
@@ -207,21 +193,18 @@ fn masquerade<'a>(port: &Port<'_>) -> Option<Rule<'a>> {
     Some(rule.jump(names::chain(names::MARK_MASQ)))
 }
 
-/// Returns the chain that selects one of the endpoints, or `None` without endpoints.
-fn endpoints(
-    port: &Port<'_>,
-    name: ChainName,
-    endpoint_chains: &[EndpointChain],
-    endpoints: &[Endpoint],
-) -> Option<Object> {
+/// Returns the chain that selects one of the endpoints of a route, or `None` without
+/// endpoints.
+fn endpoints(port: &Port<'_>, route: Route, endpoint_chains: &[EndpointChain]) -> Option<Object> {
+    let name = port.chain_of(route)?;
+    let endpoints = port.of.endpoints(route);
     if endpoints.is_empty() {
         return None;
     }
     let is_chosen =
         |endpoint_chain: &&EndpointChain| endpoints.binary_search(&endpoint_chain.endpoint).is_ok();
     let chosen: Vec<_> = endpoint_chains.iter().filter(is_chosen).collect();
-    let is_internal = verdict(port.of.internal).is_none()
-        && name == port.of_policy(port.of.internal_policy_local);
+    let is_internal = port.of.internal == route;
     let masquerade = is_internal.then(|| masquerade(port)).flatten();
     let rules = masquerade.into_iter();
     let rules = rules.chain(affinity(port, &chosen));

@@ -7,7 +7,6 @@ use vipline_nftables::{Chain, Rule, Value};
 use vipline_service_model::Protocol;
 
 use crate::backend::nftables::plan::names;
-use crate::backend::nftables::plan::port::protocol;
 use crate::backend::nftables::plan::table::Table;
 
 /// Returns the chain that sends new connections to the recording chains.
@@ -45,7 +44,7 @@ fn original_destination(first: Vec<Expression>) -> Expression {
 
 /// Returns the protocol match that nft requires before `proto-dst`.
 fn has_ports() -> Statement {
-    let protocols = Protocol::ALL.map(|it| [Value::from(protocol(it))]);
+    let protocols = Protocol::ALL.map(|it| [Value::from(it.number())]);
     l4proto()
         .is_one_of(protocols)
         .expect("the values have the type of the field")

@@ -1,12 +1,9 @@
 //! Rules that look up the Service of a packet and its load-balancing chain.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-use ipnet::IpNet;
 use vipline_nftables::expr::{AddrType, CmpOp};
 use vipline_nftables::expression::{daddr, fib_daddr_type, fib_saddr_type, iifname, mark, saddr};
 use vipline_nftables::statement::{Statement, goto, jump};
-use vipline_nftables::{Chain, Family, Rule, Set};
+use vipline_nftables::{Chain, Rule, Set};
 use vipline_service_model::LocalTraffic;
 
 use super::masquerading::masquerade_cluster_ips;
@@ -177,13 +174,7 @@ pub(super) fn to_node(cx: &Context, table: &Table) -> Vec<Statement> {
         .into_iter()
         .collect();
     tests.push(fib_daddr_type().is(AddrType::Local));
-    tests.push(match family {
-        Family::Ip6 => daddr(family).is_not(IpAddr::from(Ipv6Addr::LOCALHOST)),
-        _ => {
-            let localhost = IpNet::new_assert(Ipv4Addr::new(127, 0, 0, 0).into(), 8);
-            daddr(family).is_not(localhost)
-        }
-    });
+    tests.push(daddr(family).is_not(cx.family.loopback()));
     tests
 }
 

@@ -7,7 +7,7 @@ use vipline_nftables::statement::{dnat, goto, update_map};
 use vipline_nftables::{Chain, Name, Object, Rule, Value, Verdict};
 use vipline_service_model::{Endpoint, Protocol, Route, ServicePort};
 
-use super::{Front, allowed, element, protocol};
+use super::{Front, element};
 use crate::backend::nftables::plan::affinity::Pool;
 use crate::backend::nftables::plan::names::{self, Lists};
 use crate::backend::nftables::plan::table::{LookupPath, Table};
@@ -28,9 +28,8 @@ impl Affinity {
     pub(super) fn of(port: &ServicePort) -> Option<Self> {
         let seconds = port.affinity?;
         let leads = |route| port.internal == route || port.external == route;
-        let has_short_circuit = port.external_policy_local && !port.cluster.is_empty();
         let lists = match (
-            leads(Route::Cluster) || has_short_circuit,
+            leads(Route::Cluster) || port.has_short_circuit(),
             leads(Route::Local),
         ) {
             (true, true) => Lists::Both,
@@ -66,7 +65,7 @@ impl Affinity {
             } else {
                 Route::Cluster
             };
-            let endpoints = allowed(route, port).iter();
+            let endpoints = port.endpoints(route).iter();
             out.extend(endpoints.map(|endpoint| allowed_endpoint(&pool, endpoint)));
         }
     }
@@ -137,7 +136,7 @@ pub(super) fn sticky(
     let rules = [
         // nft loads a map of ports only after a protocol match.
         vec![
-            l4proto().is(protocol(of_port)),
+            l4proto().is(of_port.number()),
             dnat(saddr(family).map(&pool.clients)),
         ],
         vec![goto(&names::lb(path.infix, slots))],

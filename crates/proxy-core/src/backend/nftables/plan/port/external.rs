@@ -69,7 +69,7 @@ fn external_ip(
         no_local_endpoints: &table.no_local_endpoints,
     };
     let mut objects = Vec::new();
-    if kind == AddressKind::LoadBalancerIp {
+    if kind == AddressKind::LoadBalancerIp && port.restricts_sources() {
         source_ranges(cx, table, front, addr, &mut objects);
     }
     route(sets, front, &mut objects);
@@ -109,20 +109,21 @@ fn node_port(table: &Table, front: &Front<'_>, number: u16) -> Claim<Object> {
 fn route(sets: Sets<'_>, front: &Front<'_>, out: &mut Vec<Object>) {
     let port = front.port;
     match port.external {
-        Route::Cluster => {
-            balance(sets.path, front, Route::Cluster, out);
-            out.push(masquerade(sets.masquerade, front));
+        Route::Cluster | Route::Local => {
+            balance(sets.path, front, port.external, out);
+            if port.masquerades_external() {
+                out.push(masquerade(sets.masquerade, front));
+            }
         }
-        Route::Local => balance(sets.path, front, Route::Local, out),
         Route::Drop => out.push(no_local_endpoints(sets.no_local_endpoints, front)),
         Route::Reject => out.push(no_endpoints(sets.no_endpoints, front)),
     }
-    let is_short = port.external_policy_local && !port.cluster.is_empty();
+    let is_short = port.has_short_circuit();
     if is_short {
         balance(sets.short, front, Route::Cluster, out);
         out.push(short_circuit(sets.local_policy, front));
     }
-    let leads = is_short || matches!(port.external, Route::Cluster | Route::Local);
+    let leads = is_short || port.external.has_endpoints();
     if let Some(affinity) = front.affinity.filter(|_| leads) {
         affinity.record(sets.path, front, out);
     }
@@ -164,14 +165,9 @@ fn source_ranges(
     addr: IpAddr,
     out: &mut Vec<Object>,
 ) {
-    let ranges = &*front.port.source_ranges;
-    if ranges.is_empty() {
-        return;
-    }
     out.push(element(&table.restricted_ips, &front.key));
-    let mut allowed = ranges.to_vec();
-    let node = cx.node_address;
-    if node.is_some_and(|node| ranges.iter().any(|range| range.contains(&node))) {
+    let mut allowed = front.port.source_ranges.to_vec();
+    if front.port.allows_node(cx.node_address) {
         allowed.push(addr.into());
     }
     // The kernel rejects overlapping networks.

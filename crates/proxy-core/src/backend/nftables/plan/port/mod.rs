@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use vipline_nftables::expression::numgen_random;
 use vipline_nftables::statement::dnat;
 use vipline_nftables::{Chain, Name, Object, Rule, Set, TableId, Value, Verdict};
-use vipline_service_model::{Endpoint, Protocol, Route, ServicePort};
+use vipline_service_model::{Protocol, Route, ServicePort};
 
 use self::affinity::Affinity;
 use super::names::OnDemand;
@@ -44,7 +44,7 @@ pub(super) struct Front<'a> {
 
 impl<'a> Front<'a> {
     fn ip(addr: IpAddr, port: &'a ServicePort, affinity: Option<&'a Affinity>) -> Self {
-        let protocol = protocol(port.protocol);
+        let protocol = port.protocol.number();
         let key = vec![addr.into(), protocol.into(), port.port.into()];
         Self {
             key,
@@ -54,7 +54,7 @@ impl<'a> Front<'a> {
     }
 
     fn nodeport(number: u16, port: &'a ServicePort, affinity: Option<&'a Affinity>) -> Self {
-        let key = vec![protocol(port.protocol).into(), number.into()];
+        let key = vec![port.protocol.number().into(), number.into()];
         Self {
             key,
             port,
@@ -103,15 +103,6 @@ fn cluster_ip(table: &Table, port: &ServicePort, affinity: Option<&Affinity>) ->
     }
 }
 
-/// Returns the endpoints of a route.
-fn allowed(route: Route, port: &ServicePort) -> &[Endpoint] {
-    match route {
-        Route::Cluster => &port.cluster,
-        Route::Local => &port.local,
-        Route::Drop | Route::Reject => &[],
-    }
-}
-
 /// ```nft
 /// add element ip kube-proxy slots-2 { 10.96.0.10 . tcp . 80 }
 /// add element ip kube-proxy dispatch-nodeports { tcp . 30080 : goto lb-nodeport-2 }
@@ -121,7 +112,7 @@ fn allowed(route: Route, port: &ServicePort) -> &[Endpoint] {
 /// Sends the address to the chain for its number of endpoints. With affinity, sends it to
 /// a chain that prefers the recorded endpoint of the client.
 fn balance(path: &LookupPath, front: &Front<'_>, route: Route, out: &mut Vec<Object>) {
-    let endpoints = allowed(route, front.port);
+    let endpoints = front.port.endpoints(route);
     let slots = u32::try_from(endpoints.len()).expect("the number of endpoints fits in 32 bits");
     endpoint::backends(path, front, endpoints, out);
     let slot_set = path.slot_set(slots);
@@ -198,15 +189,6 @@ pub(super) fn element(set: &Set, key: &[Value]) -> Object {
     element
         .expect("the values have the types of the set")
         .into()
-}
-
-/// Returns the number of a protocol: `IPPROTO_*` of `linux/in.h`.
-pub(super) fn protocol(protocol: Protocol) -> u8 {
-    match protocol {
-        Protocol::Tcp => 6,
-        Protocol::Udp => 17,
-        Protocol::Sctp => 132,
-    }
 }
 
 #[cfg(test)]
