@@ -29,7 +29,8 @@ pub struct Context {
     pub masquerade_all: bool,
     /// How to detect traffic of pods of this node. `None` if no such traffic is detected.
     ///
-    /// Invariant: a network belongs to the family, and an interface name is valid.
+    /// Invariant: a network belongs to the family and is not the network of all addresses,
+    /// and an interface name is valid.
     pub local: Option<LocalTraffic>,
     /// Networks of the node addresses on which node ports are served. `None` if node
     /// ports are served on all addresses.
@@ -58,6 +59,22 @@ pub struct Context {
     ///
     /// Invariant: the networks belong to the family, are sorted and do not overlap.
     pub service_cidrs: Vec<IpNet>,
+}
+
+/// Clients whose traffic to cluster IPs is masqueraded, so that endpoints reply by way of
+/// this node.
+#[cfg_attr(
+    not(any(feature = "iptables", feature = "nftables")),
+    allow(dead_code, reason = "no mode is built in")
+)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum MasqueradedClients<'a> {
+    /// All clients (`--masquerade-all`).
+    All,
+    /// All clients except the pods of this node.
+    Outside(&'a LocalTraffic),
+    /// No clients, because pods of this node are not detected.
+    None,
 }
 
 impl Context {
@@ -110,6 +127,19 @@ impl Context {
         self
     }
 
+    /// Returns the clients whose traffic to cluster IPs is masqueraded.
+    #[cfg_attr(
+        not(any(feature = "iptables", feature = "nftables")),
+        allow(dead_code, reason = "no mode is built in")
+    )]
+    pub(crate) fn masqueraded_clients(&self) -> MasqueradedClients<'_> {
+        match (&self.local, self.masquerade_all) {
+            (_, true) => MasqueradedClients::All,
+            (Some(pods), false) => MasqueradedClients::Outside(pods),
+            (None, false) => MasqueradedClients::None,
+        }
+    }
+
     /// Returns the addresses on which node ports are served, without loopback and IPv6
     /// link-local addresses, for modes whose rules list every address.
     ///
@@ -137,11 +167,15 @@ impl Context {
 
 /// Returns whether other hosts can reach an address of the family.
 fn is_reached(addr: IpAddr, family: Family) -> bool {
-    let is_local = match addr {
+    Family::of(addr) == family && !is_of_one_link(addr)
+}
+
+/// Returns whether an address is valid on one link only: loopback or IPv6 link-local.
+pub(crate) fn is_of_one_link(addr: IpAddr) -> bool {
+    match addr {
         IpAddr::V4(addr) => addr.is_loopback(),
         IpAddr::V6(addr) => addr.is_loopback() || addr.is_unicast_link_local(),
-    };
-    Family::of(addr) == family && !is_local
+    }
 }
 
 /// Returns the filter of addresses on which node ports are served.

@@ -12,6 +12,7 @@ use super::names::{self, FILTER, NAT, Set};
 use crate::Context;
 use crate::backend::iptables::plan::base::{forwarding, mark_for_masquerading, masquerading};
 use crate::backend::iptables::plan::rules::{chain, entry, not_from_pods, shared};
+use crate::context::MasqueradedClients;
 
 /// `maxelem` of the sets of upstream.
 pub(in crate::backend) const DEFAULT_MAXELEM: u32 = 1 << 16;
@@ -253,14 +254,14 @@ fn services(cx: &Context) -> vipline_iptables::Object {
 /// of the node to itself, whose source is the cluster IP.
 fn masquerade(cx: &Context) -> Rule<'static> {
     let set = &names::CLUSTER_IP;
-    let rule = match (&cx.local, cx.masquerade_all) {
-        (None, false) => about(
+    let rule = match cx.masqueraded_clients() {
+        MasqueradedClients::All => about(cx, set, dst_dst()),
+        MasqueradedClients::Outside(pods) => not_from_pods(about(cx, set, dst_dst()), pods),
+        MasqueradedClients::None => about(
             cx,
             set,
             directions([Direction::Source, Direction::Destination]),
         ),
-        (_, true) => about(cx, set, dst_dst()),
-        (Some(local), false) => not_from_pods(about(cx, set, dst_dst()), local),
     };
     to_mark_masq(rule)
 }

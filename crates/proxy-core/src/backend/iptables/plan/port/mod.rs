@@ -14,6 +14,7 @@ use super::endpoint::{self, EndpointChain};
 use super::names::{self, FILTER, NAT, Names};
 use super::rules::{chain, entry, not_from_pods};
 use crate::claim::Claims;
+use crate::context::MasqueradedClients;
 use crate::{Address, AddressKind, Context, PortObjects};
 
 /// Returns the objects of a service port.
@@ -185,10 +186,10 @@ fn verdict(route: Route) -> Option<(&'static str, Target<'static>)> {
 /// reply by way of this node.
 fn masquerade<'a>(port: &Port<'_>) -> Option<Rule<'a>> {
     let rule = port.at(port.of.cluster_ip, port.comment("cluster IP"));
-    let rule = match (&port.cx.local, port.cx.masquerade_all) {
-        (_, true) => rule,
-        (Some(local), false) => not_from_pods(rule, local),
-        (None, false) => return None,
+    let rule = match port.cx.masqueraded_clients() {
+        MasqueradedClients::All => rule,
+        MasqueradedClients::Outside(pods) => not_from_pods(rule, pods),
+        MasqueradedClients::None => return None,
     };
     Some(rule.jump(names::chain(names::MARK_MASQ)))
 }

@@ -89,12 +89,8 @@ fn to_short_circuit_nodeports(table: &Table) -> Rule {
 fn short_circuit(cx: &Context, table: &Table, path: &LookupPath) -> Vec<Rule> {
     let from_node = || fib_saddr_type().is(AddrType::Local);
     let dispatch = || path.key().vmap(&path.dispatch);
-    let from_pods = cx.local.as_ref().map(|local| {
-        let rule = table.rule(
-            local_test(CmpOp::Eq, local, table)
-                .into_iter()
-                .chain([dispatch()]),
-        );
+    let from_pods = cx.local.as_ref().map(|pods| {
+        let rule = table.rule([local_test(CmpOp::Eq, pods, table), dispatch()]);
         rule.with_comment(comment("short-circuit pod traffic"))
     });
     let rules = [
@@ -109,15 +105,12 @@ fn short_circuit(cx: &Context, table: &Table, path: &LookupPath) -> Vec<Rule> {
 }
 
 /// Returns a match for traffic of local pods, or with `!=` for all other traffic.
-///
-/// `None` if the match is the network of all addresses.
-pub(super) fn local_test(op: CmpOp, local: &LocalTraffic, table: &Table) -> Option<Statement> {
-    Some(match local {
-        LocalTraffic::Cidr(network) if network.prefix_len() == 0 => return None,
+pub(super) fn local_test(op: CmpOp, local: &LocalTraffic, table: &Table) -> Statement {
+    match local {
         LocalTraffic::Cidr(network) => saddr(table.family()).compares(op, *network),
         LocalTraffic::Interface(name) => iifname().compares(op, &**name),
         LocalTraffic::InterfacePrefix(prefix) => iifname().compares(op, &*format!("{prefix}*")),
-    })
+    }
 }
 
 /// ```nft

@@ -9,6 +9,7 @@ use super::dispatch::{local_test, mark_to_masquerade};
 use crate::Context;
 use crate::backend::nftables::plan::names::{self, comment};
 use crate::backend::nftables::plan::table::Table;
+use crate::context::MasqueradedClients;
 
 /// Returns the chain that masquerades connections.
 pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
@@ -28,13 +29,18 @@ pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
 pub(super) fn masquerade_cluster_ips(cx: &Context, table: &Table) -> Option<Rule> {
     let to_cluster_ip = daddr(table.family()).in_set(&table.cluster_ips);
     let mark = mark_to_masquerade(cx);
-    if cx.masquerade_all {
-        let rule = table.rule([to_cluster_ip, mark]);
-        return Some(rule.with_comment(comment("masquerade all clusterIP traffic")));
+    match cx.masqueraded_clients() {
+        MasqueradedClients::All => {
+            let rule = table.rule([to_cluster_ip, mark]);
+            Some(rule.with_comment(comment("masquerade all clusterIP traffic")))
+        }
+        MasqueradedClients::Outside(pods) => {
+            let not_from_pods = local_test(CmpOp::Ne, pods, table);
+            let rule = table.rule([to_cluster_ip, not_from_pods, mark]);
+            Some(rule.with_comment(comment("masquerade clusterIP traffic from outside cluster")))
+        }
+        MasqueradedClients::None => None,
     }
-    let from_elsewhere = local_test(CmpOp::Ne, cx.local.as_ref()?, table)?;
-    let rule = table.rule([to_cluster_ip, from_elsewhere, mark]);
-    Some(rule.with_comment(comment("masquerade clusterIP traffic from outside cluster")))
 }
 
 /// ```nft
