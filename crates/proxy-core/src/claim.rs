@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::iter;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use vipline_service_model::{ObjectName, PortName, Protocol};
+use vipline_service_model::{ObjectName, PortName, Protocol, ServicePort};
 
 /// Desired objects of one service port.
 #[derive(Clone, Debug)]
@@ -52,37 +53,39 @@ impl<T> PortObjects<T> {
     }
 }
 
-/// Collects the claims of one service port during planning.
+/// Collects the objects of one service port during planning, and groups them by claimed
+/// address.
 #[cfg_attr(
-    not(feature = "iptables"),
-    allow(
-        dead_code,
-        reason = "the planner of mode nftables visits each address once"
-    )
+    not(any(feature = "iptables", feature = "nftables")),
+    allow(dead_code, reason = "no mode is built in")
 )]
 #[derive(Debug)]
-pub(crate) struct Claims<T> {
+pub(crate) struct Fragment<T> {
+    /// Objects that do not depend on a claim.
+    pub(crate) own: Vec<T>,
     claims: Vec<Claim<T>>,
     /// Position of each address in `claims`.
     places: HashMap<Address, usize>,
 }
 
-impl<T> Default for Claims<T> {
+impl<T> Default for Fragment<T> {
     fn default() -> Self {
-        let (claims, places) = (Vec::new(), HashMap::new());
-        Self { claims, places }
+        Self {
+            own: Vec::new(),
+            claims: Vec::new(),
+            places: HashMap::new(),
+        }
     }
 }
 
 #[cfg_attr(
-    not(feature = "iptables"),
-    allow(
-        dead_code,
-        reason = "the planner of mode nftables visits each address once"
-    )
+    not(any(feature = "iptables", feature = "nftables")),
+    allow(dead_code, reason = "no mode is built in")
 )]
-impl<T> Claims<T> {
-    /// Returns the objects of an address, which may be of several kinds.
+impl<T> Fragment<T> {
+    /// Returns the objects that the service port gets if its claim to an address wins.
+    ///
+    /// An address may be of several kinds. Its claim has the first of them.
     pub(crate) fn at(&mut self, kind: AddressKind, address: Address) -> &mut Vec<T> {
         let next = self.claims.len();
         let place = *self.places.entry(address).or_insert(next);
@@ -98,11 +101,40 @@ impl<T> Claims<T> {
         claim.kind = claim.kind.min(kind);
         &mut claim.objects
     }
+}
 
-    /// Returns the claims in the order in which addresses were first used.
-    pub(crate) fn into_vec(self) -> Vec<Claim<T>> {
-        self.claims
+impl<T> From<Fragment<T>> for PortObjects<T> {
+    /// Returns the claims in the order in which their addresses were first used.
+    fn from(fragment: Fragment<T>) -> Self {
+        let Fragment { own, claims, .. } = fragment;
+        Self { own, claims }
     }
+}
+
+/// Returns the external IPs and load balancer IPs of a service port, in the order of the
+/// Service.
+///
+/// An external address that equals the cluster IP counts as cluster IP and is left out.
+pub(crate) fn external_ips(port: &ServicePort) -> impl Iterator<Item = (IpAddr, AddressKind)> {
+    let of_kind = |ips, kind| <[IpAddr]>::iter(ips).map(move |&addr| (addr, kind));
+    of_kind(&port.external_ips, AddressKind::ExternalIp)
+        .chain(of_kind(
+            &port.load_balancer_ips,
+            AddressKind::LoadBalancerIp,
+        ))
+        .filter(|(addr, _)| *addr != port.cluster_ip)
+}
+
+/// Returns the addresses of a service port and their kinds. An external address may be of
+/// both external kinds.
+pub(crate) fn addresses(port: &ServicePort) -> impl Iterator<Item = (Address, AddressKind)> {
+    let ips = iter::once((port.cluster_ip, AddressKind::ClusterIp)).chain(external_ips(port));
+    let ips = ips.map(|(addr, kind)| (Address::ip(port, addr), kind));
+    let node_port = port.node_port.map(|number| {
+        let address = Address::NodePort(port.protocol, number);
+        (address, AddressKind::NodePort)
+    });
+    ips.chain(node_port)
 }
 
 /// An address that clients connect to.
@@ -112,6 +144,13 @@ pub enum Address {
     Ip(IpAddr, Protocol, u16),
     /// A node port.
     NodePort(Protocol, u16),
+}
+
+impl Address {
+    /// Returns the port of a service port at one of its IP addresses.
+    pub(crate) fn ip(port: &ServicePort, addr: IpAddr) -> Self {
+        Self::Ip(addr, port.protocol, port.port)
+    }
 }
 
 /// Hashes the address as one integer, because lookups are frequent.

@@ -6,14 +6,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
-use std::slice;
 use std::sync::Arc;
 
 use vipline_conntrack::{Flow, Protocol, Status};
 use vipline_reconcile::{Edit, Keyed, Ledger, Pending};
 use vipline_service_model::{self as service_model, Endpoint, Family, PortName, ServicePort};
 
-use crate::AddressKind;
+use crate::claim::addresses;
+use crate::context::is_of_one_link;
+use crate::{Address, AddressKind};
 
 /// The frontends and their service ports.
 #[derive(Debug, Default)]
@@ -199,14 +200,6 @@ impl Frontend {
     }
 }
 
-/// Returns whether an address is valid on one link only: loopback or link-local.
-fn is_of_one_link(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => address.is_loopback(),
-        IpAddr::V6(address) => address.is_loopback() || address.is_unicast_link_local(),
-    }
-}
-
 /// Returns whether an endpoint of a service port has this address.
 fn is_served(port: &ServicePort, server: SocketAddr) -> bool {
     let place = |endpoint: &Endpoint| (endpoint.addr, endpoint.port);
@@ -216,21 +209,13 @@ fn is_served(port: &ServicePort, server: SocketAddr) -> bool {
 
 /// Returns the frontends of a service port, with their kinds.
 fn frontends(port: &ServicePort) -> impl Iterator<Item = (AddressKind, Frontend)> {
-    let protocol = protocol(port.protocol);
-    let ips = [
-        (AddressKind::ClusterIp, slice::from_ref(&port.cluster_ip)),
-        (AddressKind::LoadBalancerIp, &port.load_balancer_ips),
-        (AddressKind::ExternalIp, &port.external_ips),
-    ];
-    let ips = ips.into_iter().flat_map(move |(kind, ips)| {
-        let frontend = move |&ip| (kind, Frontend::Address(protocol, ip, port.port));
-        ips.iter().map(frontend)
-    });
-    let node_port = port.node_port.into_iter();
-    ips.chain(node_port.map(move |number| {
-        let frontend = Frontend::NodePort(protocol, port.family, number);
-        (AddressKind::NodePort, frontend)
-    }))
+    addresses(port).map(|(address, kind)| {
+        let frontend = match address {
+            Address::Ip(ip, of, number) => Frontend::Address(protocol(of), ip, number),
+            Address::NodePort(of, number) => Frontend::NodePort(protocol(of), port.family, number),
+        };
+        (kind, frontend)
+    })
 }
 
 fn protocol(protocol: service_model::Protocol) -> Protocol {

@@ -15,7 +15,7 @@ use super::Object;
 use super::endpoint::{hairpin, real_server};
 use super::names::{self, FILTER, Set};
 use crate::backend::iptables::plan::rules::entry;
-use crate::claim::Claims;
+use crate::claim::{Fragment, external_ips};
 use crate::{Address, AddressKind, Context, PortObjects};
 
 /// Returns the objects of a service port.
@@ -23,39 +23,33 @@ pub(super) fn objects(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
     let mut port = Port {
         cx,
         of,
-        own: Vec::new(),
-        claims: Claims::default(),
+        out: Fragment::default(),
     };
     for endpoint in of.reachable_local() {
-        port.own.push(hairpin(of, &endpoint));
+        port.out.own.push(hairpin(of, &endpoint));
     }
     port.cluster_ip();
-    // An external address that equals the cluster IP counts as cluster IP.
-    let is_other = |addr: &&IpAddr| **addr != of.cluster_ip;
-    for &addr in of.external_ips.iter().filter(is_other) {
-        port.external_ip(addr);
-    }
-    for &addr in of.load_balancer_ips.iter().filter(is_other) {
-        port.load_balancer_ip(addr);
+    for (addr, kind) in external_ips(of) {
+        match kind {
+            AddressKind::LoadBalancerIp => port.load_balancer_ip(addr),
+            _ => port.external_ip(addr),
+        }
     }
     if let Some(number) = of.node_port {
         port.node_port(number);
     }
     if let Some(number) = of.health_check_node_port {
         let entry = port.entry(&names::HEALTH_CHECK_NODE_PORT, Member::Port(number));
-        port.own.push(entry);
+        port.out.own.push(entry);
     }
-    let Port { own, claims, .. } = port;
-    let claims = claims.into_vec();
-    PortObjects { own, claims }
+    port.out.into()
 }
 
 /// Collects the objects of a service port.
 struct Port<'a> {
     cx: &'a Context,
     of: &'a ServicePort,
-    own: Vec<Object>,
-    claims: Claims<Object>,
+    out: Fragment<Object>,
 }
 
 impl Port<'_> {
@@ -217,7 +211,7 @@ impl Port<'_> {
         endpoints: &[Endpoint],
     ) -> bool {
         let of = self.of;
-        let objects = self.claims.at(kind, self.address(addr, number));
+        let objects = self.out.at(kind, self.address(addr, number));
         if !objects.is_empty() {
             return false;
         }
@@ -249,9 +243,9 @@ impl Port<'_> {
     /// Adds the address to the node, so that packets to it reach IPVS.
     fn bind(&mut self, addr: IpAddr) {
         let address = rtnl::Address::new(names::link(), IpNet::from(addr));
-        self.own.push(rtnl::Object::from(address).into());
-        self.own
-            .push(self.entry(&names::IPVS_IPS, Member::Ip(addr)));
+        let entry = self.entry(&names::IPVS_IPS, Member::Ip(addr));
+        let address = rtnl::Object::from(address).into();
+        self.out.own.extend([address, entry]);
     }
 
     /// Binds an address unless another interface of the node has it.
@@ -279,7 +273,7 @@ impl Port<'_> {
 
     /// Adds an object that the port has only if its claim to the address wins.
     fn claim(&mut self, kind: AddressKind, address: Address, object: Object) {
-        self.claims.at(kind, address).push(object);
+        self.out.at(kind, address).push(object);
     }
 }
 

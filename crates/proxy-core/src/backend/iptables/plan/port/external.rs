@@ -7,13 +7,14 @@ use vipline_iptables::targets::Target;
 use vipline_iptables::{ChainName, Object, Rule};
 use vipline_service_model::Family;
 
-use super::{Fragment, Port, verdict};
+use super::{Port, verdict};
 use crate::backend::iptables::plan::names::{self, FILTER, NAT};
 use crate::backend::iptables::plan::rules::from_pods;
+use crate::claim::Fragment;
 use crate::{Address, AddressKind};
 
 /// Adds the objects for external addresses, node port and health check node port.
-pub(super) fn add(port: &Port<'_>, out: &mut Fragment) {
+pub(super) fn add(port: &Port<'_>, out: &mut Fragment<Object>) {
     let of = port.of;
     if port.of.has_usable_endpoints() && of.is_exposed {
         out.own.push(external(port));
@@ -40,9 +41,9 @@ pub(super) fn add(port: &Port<'_>, out: &mut Fragment) {
 /// ```
 ///
 /// Routes an external IP by the external traffic policy.
-fn external_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
+fn external_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment<Object>) {
     let kind = AddressKind::ExternalIp;
-    let address = Address::Ip(addr, port.of.protocol, port.of.port);
+    let address = Address::ip(port.of, addr);
     if port.of.has_usable_endpoints() {
         let rule = port.at(addr, port.comment("external IP"));
         let rule = rule.jump(port.names.external());
@@ -59,9 +60,9 @@ fn external_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
 /// Routes a load balancer IP by the external traffic policy, for clients in the source
 /// ranges. Packets of other clients keep their destination, and the second rule drops
 /// them.
-fn load_balancer_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
+fn load_balancer_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment<Object>) {
     let kind = AddressKind::LoadBalancerIp;
-    let address = Address::Ip(addr, port.of.protocol, port.of.port);
+    let address = Address::ip(port.of, addr);
     if port.of.has_usable_endpoints() {
         let to = match port.of.restricts_sources() {
             true => port.names.firewall(),
@@ -89,7 +90,7 @@ fn load_balancer_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
 ///
 /// Routes a node port by the external traffic policy. Connections to loopback addresses
 /// are counted, because upstream plans to remove this feature.
-fn node_port(port: &Port<'_>, number: u16, out: &mut Fragment) {
+fn node_port(port: &Port<'_>, number: u16, out: &mut Fragment<Object>) {
     let kind = AddressKind::NodePort;
     let address = Address::NodePort(port.of.protocol, number);
     if port.of.has_usable_endpoints() {
@@ -125,7 +126,7 @@ fn node_port(port: &Port<'_>, number: u16, out: &mut Fragment) {
     });
 }
 
-impl Fragment {
+impl Fragment<Object> {
     /// ```iptables
     /// -t filter -A KUBE-EXTERNAL-SERVICES -d 192.0.2.7/32 -p tcp -m comment --comment "shop/web:http has no local endpoints" -m tcp --dport 80 -j DROP
     /// -t filter -A KUBE-EXTERNAL-SERVICES -d 203.0.113.9/32 -p tcp -m comment --comment "shop/web:http has no local endpoints" -m tcp --dport 80 -j DROP

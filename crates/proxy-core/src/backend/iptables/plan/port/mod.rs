@@ -13,7 +13,7 @@ use vipline_service_model::{Protocol, Route, ServicePort};
 use super::endpoint::{self, EndpointChain};
 use super::names::{self, FILTER, NAT, Names};
 use super::rules::{chain, entry, not_from_pods};
-use crate::claim::Claims;
+use crate::claim::Fragment;
 use crate::context::MasqueradedClients;
 use crate::{Address, AddressKind, Context, PortObjects};
 
@@ -109,17 +109,10 @@ impl Port<'_> {
     }
 }
 
-/// Collects the objects of a service port.
-#[derive(Debug, Default)]
-struct Fragment {
-    own: Vec<Object>,
-    claims: Claims<Object>,
-}
-
-impl Fragment {
+impl Fragment<Object> {
     /// Adds an object that the service port has only if its claim to the address wins.
     fn claim(&mut self, kind: AddressKind, address: Address, mut object: Object) {
-        let claimed = self.claims.at(kind, address);
+        let claimed = self.at(kind, address);
         if let Object::SharedRule(entry) = &mut object {
             // An external IP may equal a load balancer IP.
             let is_copy = |held: &&Object| {
@@ -133,20 +126,12 @@ impl Fragment {
     }
 }
 
-impl From<Fragment> for PortObjects<Object> {
-    fn from(fragment: Fragment) -> Self {
-        let Fragment { own, claims } = fragment;
-        let claims = claims.into_vec();
-        Self { own, claims }
-    }
-}
-
 /// ```iptables
 /// -t nat -A KUBE-SERVICES -d 10.96.0.20/32 -p tcp -m comment --comment "shop/web:http cluster IP" -m tcp --dport 80 -j KUBE-SVC-67NZLRHBNDSAWJRO
 /// ```
 ///
 /// Routes the cluster IP by the internal traffic policy.
-fn cluster_ip(port: &Port<'_>, out: &mut Fragment) {
+fn cluster_ip(port: &Port<'_>, out: &mut Fragment<Object>) {
     let of = port.of;
     let rule = |comment| port.at(of.cluster_ip, comment);
     let jump = port.chain_of(of.internal).map(|to| {
@@ -157,7 +142,7 @@ fn cluster_ip(port: &Port<'_>, out: &mut Fragment) {
         let rule = rule(port.comment(words)).target(target);
         port.entry(FILTER, names::SERVICES, rule)
     });
-    let address = Address::Ip(of.cluster_ip, of.protocol, of.port);
+    let address = Address::ip(of, of.cluster_ip);
     for object in jump.into_iter().chain(refusal) {
         out.claim(AddressKind::ClusterIp, address, object);
     }

@@ -9,31 +9,34 @@ use vipline_service_model::{Route, ServicePort};
 use super::affinity::Affinity;
 use super::{Front, balance, element, no_endpoints, no_local_endpoints};
 use crate::backend::nftables::plan::table::{LookupPath, Table};
-use crate::{Address, AddressKind, Claim, Context};
+use crate::claim::{Fragment, external_ips};
+use crate::{Address, AddressKind, Context};
 
-/// Adds the claims of a service port to external addresses and its node port.
-pub(super) fn claims(
+/// Adds the objects of external addresses and the node port.
+pub(super) fn add(
     cx: &Context,
     table: &Table,
     port: &ServicePort,
     affinity: Option<&Affinity>,
-    claims: &mut Vec<Claim<Object>>,
+    out: &mut Fragment<Object>,
 ) {
-    let of_kind = |ips, kind| <[IpAddr]>::iter(ips).map(move |&addr| (addr, kind));
-    let mut ips: Vec<_> = of_kind(&port.load_balancer_ips, AddressKind::LoadBalancerIp)
-        .chain(of_kind(&port.external_ips, AddressKind::ExternalIp))
-        // An external IP may equal the cluster IP, which has precedence.
-        .filter(|(addr, _)| *addr != port.cluster_ip)
-        .collect();
+    // An address of both kinds is a load balancer IP, which has precedence.
+    let mut ips: Vec<_> = external_ips(port).collect();
     ips.sort_unstable();
     ips.dedup_by_key(|(addr, _)| *addr);
-    claims.extend(ips.into_iter().map(|(addr, kind)| {
+    for (addr, kind) in ips {
         let front = Front::ip(addr, port, affinity);
-        external_ip(cx, table, &front, addr, kind)
-    }));
-    let front = |number| (number, Front::nodeport(number, port, affinity));
-    let node_ports = port.node_port.map(front).into_iter();
-    claims.extend(node_ports.map(|(number, front)| node_port(table, &front, number)));
+        let objects = out.at(kind, Address::ip(port, addr));
+        if kind == AddressKind::LoadBalancerIp && port.restricts_sources() {
+            source_ranges(cx, table, &front, addr, objects);
+        }
+        external_ip(table, &front, objects);
+    }
+    if let Some(number) = port.node_port {
+        let front = Front::nodeport(number, port, affinity);
+        let address = Address::NodePort(port.protocol, number);
+        node_port(table, &front, out.at(AddressKind::NodePort, address));
+    }
 }
 
 /// The sets and maps of one kind of external address.
@@ -52,14 +55,7 @@ struct Sets<'a> {
 /// ```
 ///
 /// Routes an external IP or load balancer IP by the external traffic policy.
-fn external_ip(
-    cx: &Context,
-    table: &Table,
-    front: &Front<'_>,
-    addr: IpAddr,
-    kind: AddressKind,
-) -> Claim<Object> {
-    let port = front.port;
+fn external_ip(table: &Table, front: &Front<'_>, out: &mut Vec<Object>) {
     let sets = Sets {
         path: &table.ips,
         short: &table.short_ips,
@@ -68,17 +64,7 @@ fn external_ip(
         no_endpoints: &table.no_endpoints,
         no_local_endpoints: &table.no_local_endpoints,
     };
-    let mut objects = Vec::new();
-    if kind == AddressKind::LoadBalancerIp && port.restricts_sources() {
-        source_ranges(cx, table, front, addr, &mut objects);
-    }
-    route(sets, front, &mut objects);
-    let address = Address::Ip(addr, port.protocol, port.port);
-    Claim {
-        address,
-        kind,
-        objects,
-    }
+    route(sets, front, out);
 }
 
 /// ```nft
@@ -86,7 +72,7 @@ fn external_ip(
 /// ```
 ///
 /// Routes a node port by the external traffic policy.
-fn node_port(table: &Table, front: &Front<'_>, number: u16) -> Claim<Object> {
+fn node_port(table: &Table, front: &Front<'_>, out: &mut Vec<Object>) {
     let sets = Sets {
         path: &table.nodeports,
         short: &table.short_nodeports,
@@ -95,14 +81,7 @@ fn node_port(table: &Table, front: &Front<'_>, number: u16) -> Claim<Object> {
         no_endpoints: &table.no_endpoints_nodeports,
         no_local_endpoints: &table.no_local_endpoints_nodeports,
     };
-    let mut objects = Vec::new();
-    route(sets, front, &mut objects);
-    let address = Address::NodePort(front.port.protocol, number);
-    Claim {
-        address,
-        kind: AddressKind::NodePort,
-        objects,
-    }
+    route(sets, front, out);
 }
 
 /// Adds the objects for the external traffic policy.

@@ -15,22 +15,24 @@ use self::affinity::Affinity;
 use super::names::OnDemand;
 use super::table::{LookupPath, Table};
 use super::{endpoint, names};
-use crate::{Address, AddressKind, Claim, Context, PortObjects};
+use crate::claim::Fragment;
+use crate::{Address, AddressKind, Context, PortObjects};
 
 /// Returns the objects of a service port.
 pub(super) fn objects(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
     let table = Table::of(cx.family);
+    let mut out = Fragment::default();
     // Must come first: batches detect the start of a Service by it.
-    let mut own = vec![active(table, port)];
-    endpoint::hairpin(table, port, &mut own);
+    out.own.push(active(table, port));
+    endpoint::hairpin(table, port, &mut out.own);
     let affinity = Affinity::of(port);
     if let Some(affinity) = &affinity {
-        affinity.pools(table, port, &mut own);
+        affinity.pools(table, port, &mut out.own);
     }
     let affinity = affinity.as_ref();
-    let mut claims = vec![cluster_ip(table, port, affinity)];
-    external::claims(cx, table, port, affinity, &mut claims);
-    PortObjects { own, claims }
+    cluster_ip(table, port, affinity, &mut out);
+    external::add(cx, table, port, affinity, &mut out);
+    out.into()
 }
 
 /// An address or node port that clients connect to.
@@ -82,24 +84,25 @@ fn active(table: &Table, port: &ServicePort) -> Object {
 /// ```
 ///
 /// Routes the cluster IP by the internal traffic policy.
-fn cluster_ip(table: &Table, port: &ServicePort, affinity: Option<&Affinity>) -> Claim<Object> {
+fn cluster_ip(
+    table: &Table,
+    port: &ServicePort,
+    affinity: Option<&Affinity>,
+    out: &mut Fragment<Object>,
+) {
     let front = Front::ip(port.cluster_ip, port, affinity);
-    let mut objects = Vec::with_capacity(1 + port.cluster.len());
+    let address = Address::ip(port, port.cluster_ip);
+    let objects = out.at(AddressKind::ClusterIp, address);
+    objects.reserve_exact(1 + port.cluster.len());
     match port.internal {
         Route::Cluster | Route::Local => {
-            balance(&table.ips, &front, port.internal, &mut objects);
+            balance(&table.ips, &front, port.internal, objects);
             if let Some(affinity) = affinity {
-                affinity.record(&table.ips, &front, &mut objects);
+                affinity.record(&table.ips, &front, objects);
             }
         }
         Route::Drop => objects.push(no_local_endpoints(&table.no_local_endpoints, &front)),
         Route::Reject => objects.push(no_endpoints(&table.no_endpoints, &front)),
-    }
-    let address = Address::Ip(port.cluster_ip, port.protocol, port.port);
-    Claim {
-        address,
-        kind: AddressKind::ClusterIp,
-        objects,
     }
 }
 
@@ -193,7 +196,7 @@ pub(super) fn element(set: &Set, key: &[Value]) -> Object {
 
 #[cfg(test)]
 mod tests {
-    use vipline_service_model::{DetectLocal, Family};
+    use vipline_service_model::{DetectLocal, Endpoint, Family};
 
     use super::super::tests::{assert_documented, commands, cx, planned, service_port};
     use super::*;
