@@ -5,9 +5,10 @@
 //! - [`cli`]: upstream's flags; [`config`]: configuration file, defaults and
 //!   validation;
 //! - [`settings`]: the configuration in the types of the other modules;
-//! - [`setup`]: engine and object source ([`vipline_kube_source`]); [`tasks`]: background tasks;
+//! - [`setup`]: engine and object source ([`vipline_kube_source`]); [`tasks`]: background
+//!   tasks;
 //! - [`telemetry`]: health and metrics; [`server`]: both over HTTP;
-//! - [`run`], [`oneshot`], [`render`], [`diff`]: the commands;
+//! - [`run`], [`oneshot`], [`diff`]: the commands;
 //! - [`flows`], [`rejections`], [`rejectedz`], [`refused`]: reports about stale
 //!   flows, rejected objects and refused addresses;
 //! - [`node`], [`families`]: the node and its IP families;
@@ -51,8 +52,6 @@ pub mod wait;
 
 pub mod oneshot;
 
-pub mod render;
-
 pub mod diff;
 
 pub mod process;
@@ -79,6 +78,7 @@ use cli::{Cli, Command};
 use config::{Effective, Logging};
 use failure::Failure;
 use settings::Settings;
+use setup::Setup;
 
 /// Runs the command line and returns the exit code.
 pub fn start(cli: &Cli) -> ExitCode {
@@ -139,9 +139,15 @@ fn run_command(cli: &Cli, effective: Effective) -> Result<ExitCode, Failure> {
         return process::init_only(&settings).map(|()| ExitCode::SUCCESS);
     }
     match cli.command {
-        Some(Command::Render) => render::render(&settings).map(|()| ExitCode::SUCCESS),
+        Some(Command::Render) => render(&settings).map(|()| ExitCode::SUCCESS),
         Some(Command::Diff) => diff::diff(settings),
         None if cli.oneshot => oneshot::oneshot(settings, cli.output),
         None => run::run(settings).map(|()| ExitCode::SUCCESS),
     }
+}
+
+/// `render`: prints the plan for both IP families, regardless of this machine's kernel.
+fn render(settings: &Settings) -> Result<(), Failure> {
+    let mut setup = Setup::plan_only(settings)?;
+    output::print(&setup.engine.desired())
 }

@@ -1,9 +1,10 @@
 //! `--oneshot`: one sync, then a comparison of the kernel with the plan.
 
+use std::collections::HashSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use proxy_core::FamilyReport;
+use proxy_core::{Engine, FamilyReport};
 use serde::Serialize;
 use vipline_kube_source::WatchMode;
 
@@ -13,7 +14,7 @@ use crate::flows;
 use crate::output::print;
 use crate::process;
 use crate::settings::Settings;
-use crate::setup::{Counts, Setup};
+use crate::setup::Setup;
 
 /// Report of `--oneshot`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -85,7 +86,7 @@ pub fn oneshot(settings: Settings, output: Output) -> Result<ExitCode, Failure> 
         services,
         ports,
         endpoints,
-    } = setup.counts();
+    } = Counts::of(&setup.engine);
     let edits = families.iter().map(|family| family.edits).sum();
     let summary = Summary {
         mode,
@@ -104,6 +105,31 @@ pub fn oneshot(settings: Settings, output: Output) -> Result<ExitCode, Failure> 
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Numbers of served objects.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct Counts {
+    /// Served Services.
+    services: usize,
+    /// Their ports, once per family.
+    ports: usize,
+    /// Endpoints of the ports.
+    endpoints: usize,
+}
+
+impl Counts {
+    fn of(engine: &Engine) -> Self {
+        let mut counts = Self::default();
+        let mut services = HashSet::new();
+        for port in engine.store().ports() {
+            services.insert(port.name.service_name());
+            counts.ports += 1;
+            counts.endpoints += port.reachable().len();
+        }
+        counts.services = services.len();
+        counts
+    }
 }
 
 /// Compares the kernel with the plan.

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use proxy_core::health::{Health, HttpResponse, LocalEndpoints};
 use proxy_core::{Engine, Family, Mode, RejectedObject, Report, Trigger};
 use tokio::sync::watch;
-use vipline_kube_source::api::Contact;
+use tracing::{debug, info, warn};
+use vipline_kube_source::api::{self, Contact, Observer, RequestEvent, Severity};
 use vipline_service_model::{Kind, NodeView, ObjectName, Timestamp};
 
 use crate::config::Gates;
@@ -30,8 +31,6 @@ mod metrics;
 mod process;
 
 mod counters;
-
-mod source;
 
 /// Number of sync periods that a change may be pending before the proxy is
 /// unhealthy.
@@ -288,6 +287,28 @@ pub fn clock() -> Timestamp {
     Timestamp {
         seconds: i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX),
         nanos: since_epoch.subsec_nanos(),
+    }
+}
+
+/// Metrics and log lines of the API source.
+impl Observer for Telemetry {
+    fn request(&self, host: &str, method: &str, event: RequestEvent) {
+        self.state().metrics.requests.record(host, method, event);
+    }
+
+    fn contact(&self, kind: Kind, contact: Contact) {
+        self.state().contacts.insert(kind, contact);
+    }
+
+    fn report(&self, report: &api::Report) {
+        if let Some(kind) = report.object_problem() {
+            self.object_problem(kind);
+        }
+        match report.severity() {
+            Severity::Warning => warn!("{report}"),
+            Severity::Info => info!("{report}"),
+            Severity::Debug => debug!("{report}"),
+        }
     }
 }
 

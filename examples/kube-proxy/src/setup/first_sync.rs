@@ -1,0 +1,113 @@
+//! Conditions of the first sync: all objects are listed, and the node fits the
+//! configuration.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use proxy_core::Event;
+use proxy_core::interfaces::{self, Scope};
+use tracing::{info, warn};
+use vipline_kube_source::api::first_sync::Readiness;
+use vipline_kube_source::manifests::fault::Key;
+use vipline_kube_source::manifests::source::Update;
+use vipline_service_model::{DetectLocal, Kind};
+
+use super::{Objects, Purpose, Setup};
+use crate::config::check_families;
+use crate::failure::{Failure, chain};
+use crate::wait;
+
+impl Setup {
+    /// Applies all manifests for the first time.
+    pub(super) fn apply_all(mut self, update: Update) -> Result<Self, Failure> {
+        let name = &self.node.name;
+        let holds_node = match &self.objects {
+            Objects::Manifests(manifests) => manifests.holds(&Key::new(Kind::Node, "", name)),
+            Objects::Api { .. } => true,
+        };
+        if !holds_node {
+            let addresses = interfaces::addresses(Scope::Global).unwrap_or_else(|error| {
+                warn!("{}", chain(&error));
+                Vec::new()
+            });
+            self.apply(self.node.without_object(&addresses));
+        }
+        self.apply_update(update);
+        let node = self.engine.store().node();
+        let detect_local = &self.settings.config.detect_local;
+        if *detect_local == DetectLocal::NodeCidr && node.pod_cidrs.is_empty() {
+            let needs = "--detect-local-mode=NodeCIDR needs the podCIDRs of this node";
+            return Err(Failure::input(format_args!(
+                "{needs}, but Node {} has none",
+                self.node.name
+            )));
+        }
+        self.check_families()?;
+        self.apply(Event::Synced);
+        self.telemetry.applied(&self.engine, Instant::now());
+        Ok(self)
+    }
+
+    /// Checks the configuration against the IP families of this node, before
+    /// the first sync.
+    pub(super) fn check_families(&self) -> Result<(), Failure> {
+        if self.purpose == Purpose::Plan {
+            return Ok(());
+        }
+        let (config, node) = (&self.settings.config, self.engine.store().node());
+        let problems = check_families(
+            &self.settings.configuration,
+            &config.node_port_addresses,
+            &node,
+            &config.families,
+        );
+        if self.purpose == Purpose::Program {
+            problems.warnings.iter().for_each(|it| warn!("{it}"));
+        }
+        match problems.errors.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::machine(problems.errors.join("; "))),
+        }
+    }
+
+    /// Waits until all objects of the API are listed.
+    pub(super) fn wait(&mut self) -> Result<(), Failure> {
+        while !self.engine.store().is_synced() {
+            let now = self.now();
+            let timeout = self.next_deadline().map(|next| next.saturating_sub(now));
+            if let Some(tasks) = &self.tasks {
+                wait::readable(tasks.as_fd(), &[], timeout).map_err(Failure::machine)?;
+            }
+            self.poll()?;
+        }
+        Ok(())
+    }
+
+    /// Permits the first sync when its conditions are met.
+    pub(super) fn poll_gate(&mut self, now: Duration) -> Result<(), Failure> {
+        let Objects::Api { gate, is_waiting } = &mut self.objects else {
+            return Ok(());
+        };
+        let name = &self.node.name;
+        match gate.poll(now).map_err(Failure::Machine)? {
+            Readiness::Waiting => {
+                if gate.next_deadline().is_some() && !std::mem::replace(is_waiting, true) {
+                    info!(
+                        "all objects are listed; waiting for addresses or podCIDRs of node {name:?}"
+                    );
+                }
+                return Ok(());
+            }
+            Readiness::Ready => {}
+            Readiness::ReadyWithoutAddresses => {
+                warn!("node {name:?} has no address; continuing without one");
+                if let Some(event) = self.node.substitute().filter(|_| !gate.has_node()) {
+                    self.apply(event);
+                }
+            }
+        }
+        self.check_families()?;
+        self.apply(Event::Synced);
+        Ok(())
+    }
+}

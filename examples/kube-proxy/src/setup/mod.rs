@@ -1,0 +1,236 @@
+//! The engine and its source of objects: construction.
+//!
+//! [`first_sync`] applies objects until the first sync may begin, and [`polling`] applies
+//! all changes afterwards.
+
+mod first_sync;
+
+mod polling;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use proxy_core::interfaces::AddressWatch;
+use proxy_core::{Config, Engine};
+use vipline_kube_source::WatchMode;
+use vipline_kube_source::api::events::Recorder;
+use vipline_kube_source::api::first_sync::FirstSyncGate;
+use vipline_kube_source::api::{Access, Api};
+use vipline_kube_source::manifests::Manifests;
+
+use crate::failure::{Failure, chain};
+use crate::families;
+use crate::node::ThisNode;
+use crate::refused::RefusedAddresses;
+use crate::settings::{Settings, Source};
+use crate::sysctl;
+use crate::tasks::Tasks;
+use crate::telemetry::{Telemetry, stopwatch};
+
+/// Name of this controller in Events.
+const CONTROLLER: &str = "kube-proxy";
+
+/// Purpose of an engine.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Purpose {
+    /// Planning without a kernel.
+    Plan,
+    /// Comparing the kernel with the plan.
+    Compare,
+    /// Programming the kernel.
+    Program,
+}
+
+/// An engine with its source of objects.
+pub struct Setup {
+    /// The engine.
+    pub engine: Engine,
+    /// Health and metrics.
+    pub telemetry: Telemetry,
+    /// Creator of Events.
+    pub recorder: Recorder,
+    /// Background tasks, if any.
+    pub tasks: Option<Tasks>,
+    purpose: Purpose,
+    settings: Settings,
+    objects: Objects,
+    node: ThisNode,
+    refused: RefusedAddresses,
+    /// Monitor of interface addresses, unless the engine only plans.
+    addresses: Option<AddressWatch>,
+    start: Instant,
+}
+
+/// Source of the objects.
+enum Objects {
+    /// Files.
+    Manifests(Manifests),
+    /// An API server.
+    Api {
+        gate: FirstSyncGate,
+        /// Whether the wait for the Node was logged.
+        is_waiting: bool,
+    },
+}
+
+impl Setup {
+    /// Creates an engine that programs the kernel, for the IP families that
+    /// this node supports.
+    ///
+    /// Sets the conntrack sysctls first, because a rule depends on `nf_conntrack_tcp_be_liberal`.
+    /// On return, all objects of files are read. With [`WatchMode::ListOnly`], all
+    /// objects of an API are read, too.
+    ///
+    /// # Errors
+    ///
+    /// - Manifests or credentials are invalid. Nothing is written then.
+    /// - A privilege or kernel feature is missing.
+    /// - The API server rejects a request.
+    pub fn open(settings: Settings, watch_mode: WatchMode) -> Result<Self, Failure> {
+        Self::with_kernel(settings, Purpose::Program, watch_mode)
+    }
+
+    /// Creates an engine that only compares the kernel with the plan.
+    ///
+    /// # Errors
+    ///
+    /// See [`open`](Self::open).
+    pub fn compare(settings: Settings) -> Result<Self, Failure> {
+        Self::with_kernel(settings, Purpose::Compare, WatchMode::ListOnly)
+    }
+
+    fn with_kernel(
+        mut settings: Settings,
+        purpose: Purpose,
+        watch_mode: WatchMode,
+    ) -> Result<Self, Failure> {
+        settings.config.families = families::supported(settings.config.mode)?;
+        let conntrack = &settings.configuration.conntrack;
+        let mut setup = Self::new(&settings, purpose, watch_mode, |mut config| {
+            if purpose == Purpose::Program {
+                sysctl::conntrack::set(conntrack);
+            }
+            let will_be_liberal = purpose == Purpose::Compare && conntrack.tcp_be_liberal;
+            config.iptables.drop_invalid = !(will_be_liberal || sysctl::is_liberal());
+            Engine::open(config).map_err(|error| Failure::machine(chain(&error)))
+        })?;
+        setup.engine.set_flow_cleanup_clock(stopwatch);
+        setup.addresses = Some(AddressWatch::default());
+        setup.poll_addresses();
+        Ok(setup)
+    }
+
+    /// Creates an engine that only plans, for both IP families.
+    ///
+    /// # Errors
+    ///
+    /// The objects are invalid.
+    pub fn plan_only(settings: &Settings) -> Result<Self, Failure> {
+        Self::new(settings, Purpose::Plan, WatchMode::ListOnly, |config| {
+            Engine::plan_only(config).map_err(Failure::input)
+        })
+    }
+
+    fn new(
+        settings: &Settings,
+        purpose: Purpose,
+        watch_mode: WatchMode,
+        open: impl FnOnce(Config) -> Result<Engine, Failure>,
+    ) -> Result<Self, Failure> {
+        match &settings.source {
+            Source::Manifests(path) => {
+                let read = match watch_mode {
+                    WatchMode::ListOnly => Manifests::load(path),
+                    WatchMode::ListAndWatch => Manifests::watch(path),
+                };
+                let named = |error| Failure::input(format_args!("{}: {error}", path.display()));
+                let (manifests, update) = read.map_err(named)?;
+                if !update.errors.is_empty() {
+                    let errors = update.errors.iter().map(ToString::to_string);
+                    return Err(Failure::Input(errors.collect()));
+                }
+                let tasks = match watch_mode {
+                    WatchMode::ListOnly => None,
+                    WatchMode::ListAndWatch => Some(Tasks::start()?),
+                };
+                let engine = open(settings.config.clone())?;
+                let objects = Objects::Manifests(manifests);
+                let mut setup = Self::with(engine, objects, tasks, settings, telemetry(settings));
+                setup.purpose = purpose;
+                setup.apply_all(update)
+            }
+            Source::Api(access) => Self::from_api(settings, access, purpose, watch_mode, open),
+        }
+    }
+
+    fn from_api(
+        settings: &Settings,
+        access: &Access,
+        purpose: Purpose,
+        watch_mode: WatchMode,
+        open: impl FnOnce(Config) -> Result<Engine, Failure>,
+    ) -> Result<Self, Failure> {
+        let config = &settings.config;
+        let tasks = Tasks::start()?;
+        let telemetry = telemetry(settings);
+        let (node, runtime) = (config.node_name.clone(), tasks.handle().clone());
+        let observer = Arc::new(telemetry.clone());
+        let api = Api::open(access, node, runtime, observer, tasks.plugin().clone());
+        let api = api.map_err(Failure::input)?;
+        let engine = open(config.clone())?;
+        let waits_for_node = watch_mode == WatchMode::ListAndWatch;
+        let gate = FirstSyncGate::new(
+            config.node_name.clone(),
+            &config.detect_local,
+            waits_for_node,
+        );
+        let objects = Objects::Api {
+            gate,
+            is_waiting: false,
+        };
+        api.watch(watch_mode, tasks.sender());
+        let mut setup = Self::with(engine, objects, Some(tasks), settings, telemetry);
+        setup.purpose = purpose;
+        match watch_mode {
+            WatchMode::ListAndWatch => setup.recorder = api.recorder(CONTROLLER),
+            WatchMode::ListOnly => setup.wait()?,
+        }
+        Ok(setup)
+    }
+
+    fn with(
+        engine: Engine,
+        objects: Objects,
+        tasks: Option<Tasks>,
+        settings: &Settings,
+        telemetry: Telemetry,
+    ) -> Self {
+        Self {
+            engine,
+            telemetry,
+            recorder: Recorder::disabled(),
+            tasks,
+            purpose: Purpose::Plan,
+            settings: settings.clone(),
+            objects,
+            node: ThisNode {
+                name: settings.config.node_name.to_string(),
+                bind_address: settings.bind_address,
+            },
+            refused: RefusedAddresses::default(),
+            addresses: None,
+            start: Instant::now(),
+        }
+    }
+
+    /// Returns the settings, limited to the IP families that this node
+    /// supports.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+}
+
+fn telemetry(settings: &Settings) -> Telemetry {
+    let config = &settings.config;
+    Telemetry::new(config.mode, &config.families, settings.sync_period)
+}
