@@ -1,7 +1,7 @@
 //! Decodes arbitrary messages as replies and commands of IPVS, and parses arbitrary text
 //! as a script of ipvsadm.
 
-use vipline_ipvs::wire::Answer;
+use vipline_ipvs::wire::Reply;
 use vipline_ipvs::{Command, Commands, Family, Object, Table};
 use vipline_netlink::message::Messages;
 
@@ -31,7 +31,7 @@ pub(crate) fn run(input: &[u8]) {
     for message in Messages::new(input).flatten() {
         check_command(message.payload);
         for family in [Family::V4, Family::V6] {
-            if let Ok(Answer::Server(server, _)) = Answer::decode(family, message.payload) {
+            if let Ok(Reply::Server(server, _)) = Reply::decode(family, message.payload) {
                 objects.push(Object::VirtualServer(server));
             }
         }

@@ -19,6 +19,8 @@ use crate::{CpuStatistics, Error, Expectation, Filter, Flow, Key, Update, Usage}
 const ATTEMPTS: usize = 3;
 
 /// Result of deleting several flows.
+///
+/// Exhaustive: a flow is deleted or missing.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Deleted {
     /// Number of deleted flows.
@@ -28,6 +30,8 @@ pub struct Deleted {
 }
 
 /// Result of a flush.
+///
+/// Exhaustive: the kernel deletes the flows, or the client deletes each.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Flushed {
     /// The client dumped and deleted the flows, because the kernel cannot apply the

@@ -61,6 +61,8 @@ pub struct Extension {
 }
 
 /// Packet and byte counters of one direction.
+///
+/// Exhaustive: the kernel counts packets and bytes.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Counters {
     /// Number of packets.
@@ -70,6 +72,8 @@ pub struct Counters {
 }
 
 /// Start and end time of a flow, in nanoseconds since the Unix epoch.
+///
+/// Exhaustive: these are the attributes of the kernel.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Timestamps {
     /// Start time.
@@ -79,6 +83,8 @@ pub struct Timestamps {
 }
 
 /// Adjustment of TCP sequence numbers (`CTA_SEQADJ_*`).
+///
+/// Exhaustive: these are the attributes of the kernel.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct SeqAdj {
     /// Sequence number from which `offset_after` applies.
@@ -90,6 +96,8 @@ pub struct SeqAdj {
 }
 
 /// SYNPROXY data of a flow (`CTA_SYNPROXY_*`).
+///
+/// Exhaustive: these are the attributes of the kernel.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Synproxy {
     /// Initial sequence number.
@@ -101,6 +109,8 @@ pub struct Synproxy {
 }
 
 /// Labels of a flow: a bit set as the kernel stores it, in words of host byte order.
+///
+/// Exhaustive: a connection has 128 labels.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Labels(pub Vec<u8>);
 
@@ -121,6 +131,8 @@ impl Labels {
 }
 
 /// An unknown attribute.
+///
+/// Exhaustive: an attribute is a type and a value.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Other {
     /// Type without flags.

@@ -9,6 +9,8 @@ use crate::{Flow, Tuple};
 /// With an ID, a deletion does not affect another flow with the same tuple.
 /// The kernel derives the ID from the tuple and the memory address of the flow. A new
 /// flow with the same tuple at the same address therefore has the same ID.
+///
+/// Exhaustive: the fields identify a flow.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Key {
     /// Tuple of the original direction.
@@ -51,6 +53,7 @@ impl fmt::Display for Key {
 
 /// An update of a flow; fields without a value stay unchanged.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[non_exhaustive]
 pub struct Update {
     /// New timeout, in seconds.
     pub timeout: Option<u32>,

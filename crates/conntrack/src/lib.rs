@@ -38,7 +38,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Requires the kernel module `nf_conntrack_netlink` and `CAP_NET_ADMIN`.
+//! Requires Linux 5.13 or later with the module `nf_conntrack_netlink`, and
+//! `CAP_NET_ADMIN`.
 #![forbid(unsafe_code)]
 
 mod protocol;
@@ -86,4 +87,10 @@ pub use state::{Sctp, SctpState, State, Tcp, TcpDirection, TcpFlags, TcpState};
 pub use statistics::{CpuStatistics, Usage};
 pub use status::Status;
 pub use tuple::{Layer4, Tuple};
+pub use vipline_netlink as netlink;
 pub use vipline_netlink::{Dump, Family};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -3,6 +3,8 @@
 use std::fmt;
 
 /// An IP protocol number.
+///
+/// Exhaustive: a protocol is one number.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Protocol(pub u8);
 

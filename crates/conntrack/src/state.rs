@@ -39,6 +39,8 @@ pub enum State {
 }
 
 /// Tracked data of a TCP connection (`CTA_PROTOINFO_TCP`).
+///
+/// Exhaustive: these are the attributes of the kernel.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Tcp {
     /// State.
@@ -50,6 +52,8 @@ pub struct Tcp {
 }
 
 /// Data of one direction of a TCP connection.
+///
+/// Exhaustive: these are the attributes of the kernel.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct TcpDirection {
     /// Window scale, in bits.
@@ -59,6 +63,8 @@ pub struct TcpDirection {
 }
 
 /// Tracking flags of one direction (`IP_CT_TCP_FLAG_*`).
+///
+/// Exhaustive: flags and mask are the whole attribute.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct TcpFlags {
     /// Flags.
@@ -68,6 +74,8 @@ pub struct TcpFlags {
 }
 
 /// State of a TCP connection (`enum tcp_conntrack`).
+///
+/// Exhaustive: a state is one number.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct TcpState(pub u8);
 
@@ -112,6 +120,8 @@ impl TcpState {
 }
 
 /// Tracked data of an SCTP association (`CTA_PROTOINFO_SCTP`).
+///
+/// Exhaustive: these are the attributes of the kernel.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Sctp {
     /// State.
@@ -123,6 +133,8 @@ pub struct Sctp {
 }
 
 /// State of an SCTP association (`enum sctp_conntrack`).
+///
+/// Exhaustive: a state is one number.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct SctpState(pub u8);
 

@@ -28,6 +28,8 @@ const ICMP: [u16; 3] = [4, 5, 6];
 const ICMPV6: [u16; 3] = [7, 8, 9];
 
 /// Addresses, protocol and ports of the packets of one direction.
+///
+/// Exhaustive: the fields identify one direction of a flow.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Tuple {
     /// Source address.

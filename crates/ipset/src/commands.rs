@@ -8,6 +8,8 @@ use crate::wire::{self, Request};
 use crate::{Entry, Name, Object, Set, SetType};
 
 /// Behavior if an object already exists, or is already missing.
+///
+/// Exhaustive: a command rejects an existing or missing object, or ignores it.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Strictness {
     /// Creating or adding an existing object, and deleting a missing one, are errors.

@@ -33,6 +33,8 @@ const COMMENT: u16 = 26;
 /// For ICMP, the number is the type in the upper byte and the code in the lower
 /// byte.
 /// For protocols without ports, the number is 0.
+///
+/// Exhaustive: protocol and number identify a port.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Port {
     /// Protocol number, `IPPROTO_*`.
@@ -101,6 +103,8 @@ bitflags! {
 }
 
 /// Counters of the packets that matched an entry.
+///
+/// Exhaustive: ip_set counts packets and bytes.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Counters {
     /// Number of packets.

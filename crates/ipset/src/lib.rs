@@ -36,7 +36,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Requires Linux 3.18 or later and `CAP_NET_ADMIN`.
+//! Requires Linux 5.13 or later and `CAP_NET_ADMIN`.
 #![forbid(unsafe_code)]
 
 mod set_type;
@@ -65,10 +65,18 @@ pub use client::Client;
 pub use commands::{Command, Commands, Strictness};
 pub use entry::{Counters, Entry, EntryFlags, Member, Port};
 pub use error::{Error, RejectedCommand};
+pub use ipnet;
 pub use name::{Comment, InvalidName, Name};
 pub use object::{Key, Object, SetDump, Sets};
 pub use reason::Reason;
 pub use set::{Range, Set, SetFlags, Usage};
 pub use set_type::{SetFamily, SetType};
 pub use text::ParseError;
+pub use vipline_netlink as netlink;
+pub use vipline_reconcile::{Edit, Keyed, diff};
 pub use wire::{DumpDecoder, Request};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -85,6 +85,7 @@ impl TryFrom<&str> for Name {
 #[error(
     "invalid name or comment of {len} bytes: empty, too long, or with a character that ipset cannot read"
 )]
+#[non_exhaustive]
 pub struct InvalidName {
     /// Length of the text in bytes.
     pub len: usize,

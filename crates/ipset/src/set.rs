@@ -54,6 +54,7 @@ bitflags! {
 
 /// The range of a bitmap set, both ends included.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
 pub enum Range {
     /// An address range.
     Addrs(Ipv4Addr, Ipv4Addr),

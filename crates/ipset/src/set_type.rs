@@ -113,6 +113,8 @@ impl fmt::Display for SetType {
 /// The address family of a set.
 ///
 /// The numbers are `NFPROTO_*` of `linux/netfilter.h`.
+///
+/// Exhaustive: `Other` holds all other values.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum SetFamily {
     /// No addresses: the elements are ports or sets.

@@ -15,7 +15,7 @@ use vipline_netlink::{Counters, DecodeError, Errno, Protocol, Socket};
 use crate::destination::Destination;
 use crate::stats::Stats;
 use crate::sync_daemon::{Role, SyncDaemon};
-use crate::wire::{self, Answer, Info, Request, Timeouts};
+use crate::wire::{self, Info, Reply, Request, Timeouts};
 use crate::{Commands, Error, Family, ServiceKey, Table, VirtualServer};
 
 /// Number of attempts to complete a dump.
@@ -116,15 +116,10 @@ impl Client {
     /// [`Error::Kernel`] or [`Error::Denied`] if the kernel rejected the request; any
     /// other [`Error`] except [`Error::Rejected`] if the reply was lost or malformed.
     pub fn servers(&mut self) -> Result<Vec<(VirtualServer, Stats)>, Error> {
-        self.list(
-            &Request::Servers,
-            "list",
-            &"servers",
-            |answer| match answer {
-                Answer::Server(server, stats) => Some((server, stats)),
-                _ => None,
-            },
-        )
+        self.list(&Request::Servers, "list", &"servers", |reply| match reply {
+            Reply::Server(server, stats) => Some((server, stats)),
+            _ => None,
+        })
     }
 
     /// Returns the virtual server of a service with its statistics.
@@ -135,8 +130,8 @@ impl Client {
     /// not exist.
     pub fn server(&mut self, service: &ServiceKey) -> Result<(VirtualServer, Stats), Error> {
         let mut found = None;
-        self.request(&Request::Server(service), "list", service, |answer| {
-            if let Answer::Server(server, stats) = answer {
+        self.request(&Request::Server(service), "list", service, |reply| {
+            if let Reply::Server(server, stats) = reply {
                 found = Some((server, stats));
             }
         })?;
@@ -156,8 +151,8 @@ impl Client {
             &Request::Destinations(service),
             what,
             service,
-            |answer| match answer {
-                Answer::Destination(real) => Some(real),
+            |reply| match reply {
+                Reply::Destination(real) => Some(real),
                 _ => None,
             },
         )
@@ -195,8 +190,8 @@ impl Client {
     /// other [`Error`] except [`Error::Rejected`] if the reply was lost or malformed.
     pub fn timeouts(&mut self) -> Result<Timeouts, Error> {
         let mut found = None;
-        self.request(&Request::Timeouts, "list", &"timeouts", |answer| {
-            if let Answer::Timeouts(timeouts) = answer {
+        self.request(&Request::Timeouts, "list", &"timeouts", |reply| {
+            if let Reply::Timeouts(timeouts) = reply {
                 found = Some(timeouts);
             }
         })?;
@@ -220,8 +215,8 @@ impl Client {
     /// other [`Error`] except [`Error::Rejected`] if the reply was lost or malformed.
     pub fn info(&mut self) -> Result<Info, Error> {
         let mut found = None;
-        self.request(&Request::Info, "list", &"version", |answer| {
-            if let Answer::Info(info) = answer {
+        self.request(&Request::Info, "list", &"version", |reply| {
+            if let Reply::Info(info) = reply {
                 found = Some(info);
             }
         })?;
@@ -235,15 +230,10 @@ impl Client {
     /// [`Error::Kernel`] or [`Error::Denied`] if the kernel rejected the request; any
     /// other [`Error`] except [`Error::Rejected`] if the reply was lost or malformed.
     pub fn sync_daemons(&mut self) -> Result<Vec<SyncDaemon>, Error> {
-        self.list(
-            &Request::Daemons,
-            "list",
-            &"daemons",
-            |answer| match answer {
-                Answer::SyncDaemon(daemon) => Some(daemon),
-                _ => None,
-            },
-        )
+        self.list(&Request::Daemons, "list", &"daemons", |reply| match reply {
+            Reply::SyncDaemon(daemon) => Some(daemon),
+            _ => None,
+        })
     }
 
     /// Starts a sync daemon.
@@ -305,13 +295,13 @@ impl Client {
         request: &Request<'_>,
         operation: &'static str,
         object: &dyn fmt::Display,
-        mut each: impl FnMut(Answer),
+        mut each: impl FnMut(Reply),
     ) -> Result<(), Error> {
         self.payload.clear();
         request.encode(&mut self.payload);
         self.socket
             .request(self.family, 0, &self.payload, |message| {
-                each(answer(request, message)?);
+                each(reply(request, message)?);
                 Ok(())
             })
             .map_err(|error| Error::from_netlink(operation, object, error))
@@ -323,7 +313,7 @@ impl Client {
         request: &Request<'_>,
         operation: &'static str,
         object: &dyn fmt::Display,
-        pick: impl Fn(Answer) -> Option<T>,
+        pick: impl Fn(Reply) -> Option<T>,
     ) -> Result<Vec<T>, Error> {
         self.payload.clear();
         request.encode(&mut self.payload);
@@ -335,7 +325,7 @@ impl Client {
                 ATTEMPTS,
                 Vec::new,
                 |all, message| {
-                    all.extend(pick(answer(request, message)?));
+                    all.extend(pick(reply(request, message)?));
                     Ok::<(), vipline_netlink::Error>(())
                 },
             )
@@ -352,10 +342,10 @@ impl AsFd for Client {
 }
 
 /// Decodes the reply to a request.
-fn answer(request: &Request<'_>, message: Message<'_>) -> Result<Answer, DecodeError> {
+fn reply(request: &Request<'_>, message: Message<'_>) -> Result<Reply, DecodeError> {
     let family = match request {
         Request::Destinations(service) => service.family(),
         _ => Family::V4,
     };
-    Answer::decode(family, message.payload)
+    Reply::decode(family, message.payload)
 }

@@ -23,6 +23,8 @@ const DEL_DEST: u8 = 7;
 /// A change that is sent as one message.
 ///
 /// `Display` prints a line of `ipvsadm` arguments, without a newline.
+///
+/// Exhaustive: virtual and real servers are added, edited and removed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Command {
     /// `-A`: adds a virtual server.

@@ -35,6 +35,8 @@ const METHOD_MASK: u32 = 0x7;
 /// `Display` prints the `ipvsadm -Sn` line from `-r` on, with thresholds.
 /// `ipvsadm -R` parses thresholds, but `ipvsadm -S` does not print them.
 /// Local delivery and unknown methods have no option and are printed as `-g`.
+///
+/// Exhaustive: callers build real servers as literals.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct RealServer {
     /// Address. With tunnel forwarding, its family can differ from that of the
@@ -145,6 +147,8 @@ impl RealServer {
 }
 
 /// A dumped real server with its connection counts and statistics.
+///
+/// Exhaustive: programs build dumped entries as literals in their tests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Destination {
     /// The real server.
@@ -156,6 +160,8 @@ pub struct Destination {
 }
 
 /// Connection counts of a real server.
+///
+/// Exhaustive: a real server counts three kinds of connections.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Connections {
     /// Established connections.

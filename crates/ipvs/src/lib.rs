@@ -18,8 +18,7 @@
 //! It does not load kernel modules and does not resolve names.
 //!
 //! ```
-//! use vipline_ipvs::{Commands, Object, Table};
-//! use vipline_reconcile::diff;
+//! use vipline_ipvs::{Commands, Object, Table, diff};
 //!
 //! let installed: Table = "-A -t 10.0.0.1:80 -s rr\n".parse()?;
 //! let wanted: Table = "\
@@ -36,8 +35,7 @@
 //! # Ok::<(), vipline_ipvs::ParseError>(())
 //! ```
 //!
-//! Requires the kernel module `ip_vs` and `CAP_NET_ADMIN`.
-//! GUE and GRE tunnels require Linux 5.3, 64-bit statistics Linux 4.1.
+//! Requires Linux 5.13 or later with the module `ip_vs`, and `CAP_NET_ADMIN`.
 #![forbid(unsafe_code)]
 
 mod name;
@@ -81,5 +79,12 @@ pub use service::{Protocol, ServiceKey};
 pub use stats::Stats;
 pub use sync_daemon::{Role, SyncDaemon};
 pub use text::ParseError;
+pub use vipline_netlink as netlink;
 pub use vipline_netlink::Family;
+pub use vipline_reconcile::{Edit, Keyed, diff};
 pub use wire::{Info, Timeouts};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

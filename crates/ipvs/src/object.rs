@@ -9,6 +9,8 @@ use vipline_reconcile::Keyed;
 use crate::{RealServer, ServiceKey, VirtualServer};
 
 /// An entry of the IPVS table.
+///
+/// Exhaustive: IPVS has virtual and real servers.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Object {
     /// A virtual server without its real servers.
@@ -18,6 +20,8 @@ pub enum Object {
 }
 
 /// The key of an object.
+///
+/// Exhaustive: IPVS has virtual and real servers.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Key {
     /// A virtual server: its service.

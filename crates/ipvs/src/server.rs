@@ -22,6 +22,8 @@ const STATS_64: u16 = 12;
 /// A virtual server without its real servers.
 ///
 /// `Display` prints the `ipvsadm -Sn` line from the service on.
+///
+/// Exhaustive: callers build virtual servers as literals.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct VirtualServer {
     /// The service that identifies the virtual server.
@@ -125,6 +127,8 @@ fn first_u32(attr: &Attr<'_>) -> Result<u32, DecodeError> {
 
 /// Persistence of a virtual server: connections of a client go to the same real
 /// server.
+///
+/// Exhaustive: these are the attributes of the kernel.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Persistence {
     /// Timeout after the last connection, in seconds.
@@ -147,6 +151,8 @@ impl Persistence {
 }
 
 /// Mask that is applied to client addresses.
+///
+/// Exhaustive: there are two IP families.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Netmask {
     /// IPv4 netmask.

@@ -48,6 +48,8 @@ pub(crate) fn put_address(out: &mut Vec<u8>, kind: u16, address: IpAddr) {
 }
 
 /// The transport protocol of a virtual server.
+///
+/// Exhaustive: IPVS balances three protocols.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Protocol {
     /// TCP.
@@ -76,6 +78,8 @@ impl Protocol {
 ///
 /// `Display` prints the `ipvsadm` options that identify the service, such as
 /// `-t 10.0.0.1:80` or `-f 7 -6`.
+///
+/// Exhaustive: a service is an address with a port, or a mark.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum ServiceKey {
     /// A protocol, an address and a port.

@@ -8,6 +8,7 @@ use vipline_netlink::attr::{Attr, Attrs};
 /// Linux 4.1 and later use 64-bit counters. On older kernels all except the byte
 /// counters wrap at 32 bits.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Scheduled connections.
     pub connections: u64,

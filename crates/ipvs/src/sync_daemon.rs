@@ -16,6 +16,8 @@ const PORT: u16 = 7;
 const TTL: u16 = 8;
 
 /// Role of a sync daemon: `IP_VS_STATE_*` of `linux/ip_vs.h`.
+///
+/// Exhaustive: the kernel has two roles.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Role {
     /// Sends connection state.
@@ -34,6 +36,8 @@ impl Role {
 }
 
 /// A sync daemon. At most one runs per role.
+///
+/// Exhaustive: callers build sync daemons as literals.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SyncDaemon {
     /// Role.

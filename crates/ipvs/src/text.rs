@@ -17,6 +17,7 @@ use crate::{
 /// A line that could not be parsed.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("line {line}: {reason}: {text}")]
+#[non_exhaustive]
 pub struct ParseError {
     /// Line number, from 1.
     pub line: usize,

@@ -43,6 +43,8 @@ const SET_INFO: u8 = 14;
 ///
 /// [`Client::set_timeouts`](crate::Client::set_timeouts) leaves a timeout of zero
 /// unchanged.
+///
+/// Exhaustive: the kernel has three timeouts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Timeouts {
     /// Established TCP connections.
@@ -55,6 +57,7 @@ pub struct Timeouts {
 
 /// Version and connection table size of IPVS.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Info {
     /// Version: major, minor, patch.
     pub version: [u8; 3],
@@ -138,7 +141,7 @@ fn seconds(duration: Duration) -> u32 {
 /// A reply.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Answer {
+pub enum Reply {
     /// A virtual server with its statistics.
     Server(VirtualServer, Stats),
     /// A real server with its connection counts and statistics.
@@ -153,7 +156,7 @@ pub enum Answer {
     Other,
 }
 
-impl Answer {
+impl Reply {
     /// Decodes the payload of a reply.
     ///
     /// `family` is the family of the service. Old kernels do not report the family of

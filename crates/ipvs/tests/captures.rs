@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use vipline_ipvs::wire::{Answer, Request};
+use vipline_ipvs::wire::{Reply, Request};
 use vipline_ipvs::{Command, Commands, Family, Role, ServiceKey, SyncDaemon, Timeouts};
 use vipline_netlink::attr::Attrs;
 
@@ -112,8 +112,8 @@ fn start_requests_decode_to_the_sync_daemon() {
     let (master, backup) = daemons();
     for daemon in [master, backup] {
         let payload = encoded(&Request::StartDaemon(&daemon));
-        let answer = Answer::decode(Family::V4, &payload).unwrap();
-        assert_eq!(answer, Answer::SyncDaemon(daemon));
+        let answer = Reply::decode(Family::V4, &payload).unwrap();
+        assert_eq!(answer, Reply::SyncDaemon(daemon));
     }
 }
 
@@ -146,12 +146,12 @@ fn replies_of_the_kernel_decode_to_the_added_servers() {
         }
     }
     for (_, payload) in captures(include_str!("captures/answers.hex")) {
-        match Answer::decode(Family::V4, &payload).unwrap() {
-            Answer::Server(server, stats) => {
+        match Reply::decode(Family::V4, &payload).unwrap() {
+            Reply::Server(server, stats) => {
                 assert_eq!(stats.connections, 0);
                 dumped.push(Command::Add(server).to_string());
             }
-            Answer::Destination(entry) => {
+            Reply::Destination(entry) => {
                 let service = made.iter().find_map(|made| match made {
                     Command::AddDestination(service, real) if *real == entry.server => {
                         Some(*service)
@@ -161,8 +161,8 @@ fn replies_of_the_kernel_decode_to_the_added_servers() {
                 let service: ServiceKey = service.unwrap();
                 dumped.push(Command::AddDestination(service, entry.server).to_string());
             }
-            Answer::Timeouts(found) => timeouts = Some(found.tcp_fin),
-            Answer::Info(found) => info = Some(found),
+            Reply::Timeouts(found) => timeouts = Some(found.tcp_fin),
+            Reply::Info(found) => info = Some(found),
             answer => panic!("{answer:?}"),
         }
     }

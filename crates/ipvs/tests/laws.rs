@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use vipline_ipvs::wire::Answer;
+use vipline_ipvs::wire::Reply;
 use vipline_ipvs::{Command, Commands, Family, Object, RealServer, ServiceKey, Table};
 use vipline_reconcile::{Edit, diff};
 
@@ -120,7 +120,7 @@ proptest! {
     fn no_bytes_make_a_decoder_panic(command in 0..20_u8, mut payload in vec(any::<u8>(), 0..200)) {
         payload.splice(0..0, [command, 1, 0, 0]);
         let _ = Command::decode(&payload);
-        let _ = Answer::decode(Family::V6, &payload);
+        let _ = Reply::decode(Family::V6, &payload);
     }
 
     #[test]
@@ -134,7 +134,7 @@ proptest! {
         let at = at.index(out.len());
         let _ = Command::decode(&out[..at]);
         out[at] = with;
-        let _ = Answer::decode(Family::V4, &out);
+        let _ = Reply::decode(Family::V4, &out);
         if let Ok(command) = Command::decode(&out) {
             let _ = command.to_string();
         }

@@ -119,6 +119,8 @@ impl<'a> Iterator for Attrs<'a> {
 ///
 /// The methods that return a number require a value of exactly that size, and
 /// [`str`](Self::str) requires UTF-8. Otherwise they return a [`DecodeError`].
+///
+/// Exhaustive: an attribute is a type and a value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Attr<'a> {
     /// Type without flags.

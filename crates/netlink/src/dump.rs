@@ -1,6 +1,8 @@
 //! Results of dumps, and their repetition.
 
 /// Result of a dump.
+///
+/// Exhaustive: a dump is complete or interrupted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use = "an interrupted dump may lack objects or contain duplicates"]
 pub enum Dump<T> {

@@ -105,6 +105,8 @@ impl fmt::Display for KernelError {
 /// An error number of Linux.
 ///
 /// Displays as the message of `strerror` with a lower-case first letter.
+///
+/// Exhaustive: an error number is one number.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Errno(pub i32);
 

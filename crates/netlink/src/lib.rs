@@ -49,7 +49,7 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! Extended ACKs need Linux 4.12; on older kernels, errors have only an error number.
+//! Requires Linux 5.13 or later.
 #![forbid(unsafe_code)]
 
 pub mod attr;
@@ -87,3 +87,8 @@ pub use outcome::Outcome;
 pub use protocol::Protocol;
 pub use rejected::{Rejected, RejectedList, RejectedRequest};
 pub use socket::Socket;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -108,6 +108,8 @@ impl<'a> Iterator for Messages<'a> {
 }
 
 /// A message.
+///
+/// Exhaustive: these are the fields of `struct nlmsghdr` and the payload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Message<'a> {
     /// Message type, defined by the family.

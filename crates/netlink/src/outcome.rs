@@ -3,6 +3,8 @@
 use crate::{DecodeError, Errno, Error, KernelError, message};
 
 /// Result of sending an atomic batch.
+///
+/// Exhaustive: a batch is committed, rejected or of unknown effect.
 #[derive(Debug)]
 #[must_use = "a batch that was sent is not necessarily committed"]
 pub enum Outcome {

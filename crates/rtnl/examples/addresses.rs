@@ -9,7 +9,7 @@ use std::error::Error;
 
 use testkit::netns::Netns;
 use vipline_reconcile::diff;
-use vipline_rtnl::{Address, Addresses, Client, Commands, Name, Object};
+use vipline_rtnl::{Address, Client, Commands, Name, Object, Snapshot};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -42,7 +42,7 @@ fn change() -> Result<()> {
 }
 
 /// Prints all links that have addresses.
-fn print(all: &Addresses) {
+fn print(all: &Snapshot) {
     for link in all.links() {
         let state = if link.is_up() { "up" } else { "down" };
         for address in all.of(&link.name) {

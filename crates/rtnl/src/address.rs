@@ -11,6 +11,8 @@ use crate::Name;
 /// An address on an interface.
 ///
 /// Displays as arguments of `ip address add`.
+///
+/// Exhaustive: callers build addresses as literals.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Address {
     /// Name of the interface.
@@ -96,6 +98,8 @@ impl fmt::Display for Place<'_> {
 }
 
 /// Scope of an address (`RT_SCOPE_*` of `linux/rtnetlink.h`).
+///
+/// Exhaustive: `Other` holds all other values.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Scope {
     /// Valid everywhere.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use vipline_netlink::{Counters, Dump, Errno, Protocol, Rejected, Socket};
 
 use crate::wire::{IndexedAddress, Reply, Request};
-use crate::{Addresses, Command, Commands, Error, Link, Name, RejectedCommand};
+use crate::{Command, Commands, Error, Link, Name, RejectedCommand, Snapshot};
 
 /// Maximum number of attempts of a dump.
 const ATTEMPTS: usize = 10;
@@ -57,7 +57,7 @@ impl Client {
     /// - [`Error::Interrupted`]: links or addresses changed during every attempt.
     /// - [`Error::Kernel`]: the kernel rejected a request.
     /// - Any other [`Error`] except [`Error::Rejected`]: a reply was lost or malformed.
-    pub fn dump(&mut self) -> Result<Addresses, Error> {
+    pub fn dump(&mut self) -> Result<Snapshot, Error> {
         let links = self.list(&Request::Links, "links", |answer| match answer {
             Reply::Link(link) => Some(link),
             _ => None,
@@ -65,7 +65,7 @@ impl Client {
         let mut links: BTreeMap<u32, Link> =
             links.into_iter().map(|link| (link.index, link)).collect();
         let found = self.addresses(&Request::Addresses)?;
-        let mut all = Addresses::default();
+        let mut all = Snapshot::default();
         for address in found {
             // The link was created after the dump of links.
             if !links.contains_key(&address.index) {
@@ -89,8 +89,8 @@ impl Client {
     /// # Errors
     ///
     /// The errors of [`dump`](Self::dump).
-    pub fn dump_link(&mut self, name: &Name) -> Result<Addresses, Error> {
-        let mut all = Addresses::default();
+    pub fn dump_link(&mut self, name: &Name) -> Result<Snapshot, Error> {
+        let mut all = Snapshot::default();
         let Some(link) = self.link(name)? else {
             return Ok(all);
         };

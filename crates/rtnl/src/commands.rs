@@ -12,6 +12,8 @@ use crate::{Address, AddressFlags, Link, Name, Object};
 /// A change that is sent as one message.
 ///
 /// Displays as a line of input of `ip -batch`, without a newline.
+///
+/// Exhaustive: links and addresses are added and removed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Command {
     /// `link add`: creates a link, which must not exist.

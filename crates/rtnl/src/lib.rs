@@ -6,7 +6,7 @@
 //! any link, without running `ip`.
 //!
 //! - [`Link`] and [`Address`]: plain values, identified by the [`Name`] of the interface.
-//! - [`Object`]: a link or an address as a keyed object; [`Addresses`]: all objects.
+//! - [`Object`]: a link or an address as a keyed object; [`Snapshot`]: all objects.
 //! - [`Commands`]: edits in an order that the kernel accepts; displays as input of
 //!   `ip -batch`.
 //! - [`Client`]: dumps all objects, one link with its addresses, or all addresses, and
@@ -17,11 +17,10 @@
 //! The crate does not support routes, neighbors or properties of links.
 //!
 //! ```
-//! use vipline_reconcile::diff;
-//! use vipline_rtnl::{Address, Addresses, Commands, Link, Name, Object};
+//! use vipline_rtnl::{Address, Commands, Link, Name, Object, Snapshot, diff};
 //!
 //! let name = Name::new("services0")?;
-//! let mut installed = Addresses::default();
+//! let mut installed = Snapshot::default();
 //! installed.insert_link(Link::dummy(name));
 //! installed.insert(Address::new(name, "10.96.0.1/32".parse()?));
 //!
@@ -38,6 +37,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Requires Linux 5.13 or later.
 //! Changes require `CAP_NET_ADMIN` in the user namespace of the network namespace; dumps
 //! require no capability.
 #![forbid(unsafe_code)]
@@ -62,6 +62,14 @@ pub use address::{Address, AddressFlags, Scope};
 pub use client::Client;
 pub use commands::{Command, Commands};
 pub use error::{Error, RejectedCommand};
+pub use ipnet;
 pub use link::{Kind, Link, LinkFlags};
 pub use name::{InvalidName, Name};
-pub use object::{Addresses, Key, Object};
+pub use object::{Key, Object, Snapshot};
+pub use vipline_netlink as netlink;
+pub use vipline_reconcile::{Edit, Keyed, diff};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -18,6 +18,8 @@ const INFO: u16 = 18;
 const INFO_KIND: u16 = 1;
 
 /// A link: a network interface.
+///
+/// Exhaustive: callers build links as literals.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Link {
     /// Name.
@@ -111,6 +113,8 @@ impl fmt::Display for Link {
 }
 
 /// Type of a link.
+///
+/// Exhaustive: `Other` holds all other values.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Kind {
     /// `dummy`: drops all packets sent through the link.

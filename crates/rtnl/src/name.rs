@@ -97,6 +97,7 @@ impl FromStr for Name {
     "invalid interface name {text:?}: \
      must have 1 to 15 bytes without white space, slashes and colons"
 )]
+#[non_exhaustive]
 pub struct InvalidName {
     /// Invalid text.
     pub text: Box<str>,

@@ -9,6 +9,8 @@ use vipline_reconcile::Keyed;
 use crate::{Address, Link, Name};
 
 /// A link or an address.
+///
+/// Exhaustive: the objects of this crate are links and addresses.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Object {
     /// A link, without its addresses.
@@ -18,6 +20,8 @@ pub enum Object {
 }
 
 /// Identity of an object.
+///
+/// Exhaustive: the objects of this crate are links and addresses.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Key {
     /// Name of a link.
@@ -69,12 +73,12 @@ impl From<Address> for Object {
 
 /// Links and their addresses.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Addresses {
+pub struct Snapshot {
     links: BTreeMap<Name, Link>,
     addresses: BTreeMap<Name, BTreeMap<(IpNet, Option<IpAddr>), Address>>,
 }
 
-impl Addresses {
+impl Snapshot {
     /// Inserts a link, replacing a link with the same name.
     pub fn insert_link(&mut self, link: Link) {
         self.links.insert(link.name, link);
@@ -119,7 +123,7 @@ impl Addresses {
     }
 }
 
-impl Extend<Object> for Addresses {
+impl Extend<Object> for Snapshot {
     fn extend<I: IntoIterator<Item = Object>>(&mut self, objects: I) {
         for object in objects {
             match object {
@@ -130,7 +134,7 @@ impl Extend<Object> for Addresses {
     }
 }
 
-impl FromIterator<Object> for Addresses {
+impl FromIterator<Object> for Snapshot {
     fn from_iter<I: IntoIterator<Item = Object>>(objects: I) -> Self {
         let mut all = Self::default();
         all.extend(objects);

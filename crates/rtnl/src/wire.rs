@@ -44,6 +44,7 @@ const V6: u8 = 10;
 
 /// A request for links or addresses.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Request {
     /// Dumps all links.
     Links,

@@ -7,7 +7,7 @@
 
 use vipline_netlink::message::{ACK, Message, Messages, REQUEST, begin, end};
 use vipline_rtnl::wire::Reply;
-use vipline_rtnl::{Address, AddressFlags, Addresses, Command, Kind, Link, LinkFlags, Name, Scope};
+use vipline_rtnl::{Address, AddressFlags, Command, Kind, Link, LinkFlags, Name, Scope, Snapshot};
 
 /// Index of the link in the messages.
 const INDEX: u32 = 2;
@@ -114,7 +114,7 @@ fn commands_have_the_bytes_and_the_text_of_ip() {
 
 #[test]
 fn replies_of_the_kernel_decode_to_the_created_link_and_addresses() {
-    let mut links = Addresses::default();
+    let mut links = Snapshot::default();
     let mut numbered = Vec::new();
     for (line, bytes) in captures(include_str!("captures/answers.hex")) {
         let message = message(&bytes);
@@ -147,8 +147,8 @@ fn replies_of_the_kernel_decode_to_the_created_link_and_addresses() {
     let mut made = addresses().to_vec();
     made.push(Address::new(lo, "127.0.0.1/8".parse().unwrap()));
     made.push(Address::new(lo, "::1/128".parse().unwrap()));
-    let mut expected = Addresses::default();
-    let mut found = Addresses::default();
+    let mut expected = Snapshot::default();
+    let mut found = Snapshot::default();
     for mut address in made {
         address.flags |= AddressFlags::PERMANENT;
         if address.interface == lo {

@@ -12,7 +12,7 @@ use vipline_netlink::attr::put_u32;
 use vipline_reconcile::{Edit, Keyed, diff};
 use vipline_rtnl::wire::Reply;
 use vipline_rtnl::{
-    Address, AddressFlags, Addresses, Command, Commands, Key, Kind, Link, Name, Object, Scope,
+    Address, AddressFlags, Command, Commands, Key, Kind, Link, Name, Object, Scope, Snapshot,
 };
 
 /// All configurable flags with which the kernel accepts an address.
@@ -91,10 +91,10 @@ fn command() -> impl Strategy<Value = Command> {
 }
 
 /// Generates links, each name with a fixed kind, and their addresses.
-fn state() -> impl Strategy<Value = Addresses> {
+fn state() -> impl Strategy<Value = Snapshot> {
     (vec(name(), 0..4), vec(address(), 0..12)).prop_map(|(names, addresses)| {
         let links: BTreeSet<Name> = names.into_iter().collect();
-        let mut state = Addresses::default();
+        let mut state = Snapshot::default();
         for address in addresses {
             if links.contains(&address.interface) {
                 state.insert(address);
@@ -110,7 +110,7 @@ fn state() -> impl Strategy<Value = Addresses> {
 /// A model of the links and addresses of the kernel.
 type Model = BTreeMap<Key, Object>;
 
-fn model(state: Addresses) -> Model {
+fn model(state: Snapshot) -> Model {
     let objects = state.into_objects();
     objects.map(|object| (object.key(), object)).collect()
 }
@@ -178,7 +178,7 @@ proptest! {
         let listed: usize = state.links().map(|link| state.of(&link.name).count()).sum();
         prop_assert_eq!(listed, state.addresses().count());
         prop_assert_eq!(listed + state.links().count(), objects.len());
-        prop_assert_eq!(objects.into_iter().collect::<Addresses>(), state);
+        prop_assert_eq!(objects.into_iter().collect::<Snapshot>(), state);
     }
 
     #[test]

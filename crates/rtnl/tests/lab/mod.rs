@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use testkit::netns::Netns;
 use vipline_reconcile::{Edit, diff};
-use vipline_rtnl::{Address, Addresses, Client, Commands, Error, Link, Name, Object};
+use vipline_rtnl::{Address, Client, Commands, Error, Link, Name, Object, Snapshot};
 
 /// A network namespace and a client in it.
 pub(crate) struct Lab {
@@ -42,8 +42,8 @@ impl Lab {
     }
 
     /// Dumps some links.
-    pub(crate) fn dump_links(&mut self, names: &[Name]) -> Addresses {
-        let mut all = Addresses::default();
+    pub(crate) fn dump_links(&mut self, names: &[Name]) -> Snapshot {
+        let mut all = Snapshot::default();
         for name in names {
             all.extend(self.client.dump_link(name).unwrap().into_objects());
         }
