@@ -86,11 +86,11 @@ fn services(count: u32, addresses: u32, claims: Claims) -> Vec<Event> {
 
 /// Returns the processor time from the events to the rendered plan, in seconds.
 fn rendered(mode: Mode, events: Vec<Event>) -> Outcome<f64> {
-    let mut engine = Engine::plan_only(Config {
-        mode,
-        families: vec![Family::V4],
-        ..Config::default()
-    })?;
+    let mut engine = Engine::plan_only(
+        Config::default()
+            .with_mode(mode)
+            .with_families(vec![Family::V4]),
+    )?;
     let (time, text) = Time::of(|| {
         for event in events {
             engine.apply(event);

@@ -52,11 +52,9 @@ fn figures() -> Outcome<usize> {
 }
 
 fn config(families: &[Family]) -> Config {
-    Config {
-        mode: Mode::Ipvs,
-        families: families.to_vec(),
-        ..Config::default()
-    }
+    Config::default()
+        .with_mode(Mode::Ipvs)
+        .with_families(families.to_vec())
 }
 
 /// Applies all events except [`Event::Synced`].

@@ -93,10 +93,7 @@ fn load(variant: Variant, figures: &mut Figures) -> Outcome<()> {
 }
 
 fn engine(kernel: &Watched) -> Engine {
-    let mut config = Config {
-        families: vec![Family::V4],
-        ..Config::default()
-    };
+    let mut config = Config::default().with_families(vec![Family::V4]);
     // The creator of an engine also creates the counters.
     config.iptables.nfacct = false;
     Engine::with_kernels::<Planner, _>(config, |_| kernel.clone())

@@ -66,10 +66,7 @@ pub fn config() -> Config {
         max: Duration::MAX,
         ..Intervals::default()
     };
-    Config {
-        intervals,
-        ..Config::default()
-    }
+    Config::default().with_intervals(intervals)
 }
 
 /// An engine with kernels of both families, in the namespace of the thread.

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use vipline_service_model::{ObjectName, PortName, Protocol, ServicePort};
 
 /// Desired objects of one service port.
+///
+/// Exhaustive: a planner fills in every field.
 #[derive(Clone, Debug)]
 pub struct PortObjects<T> {
     /// Objects that do not depend on a claim.
@@ -20,6 +22,8 @@ pub struct PortObjects<T> {
 }
 
 /// Objects of one service port for one of its addresses.
+///
+/// Exhaustive: a planner fills in every field.
 #[derive(Clone, Debug)]
 pub struct Claim<T> {
     /// The address.
@@ -138,6 +142,8 @@ pub(crate) fn addresses(port: &ServicePort) -> impl Iterator<Item = (Address, Ad
 }
 
 /// An address that clients connect to.
+///
+/// Exhaustive: Services claim these two kinds of addresses.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Address {
     /// A cluster IP, external IP or load balancer IP, with a port.
@@ -182,6 +188,8 @@ impl fmt::Display for Address {
 /// If several service ports claim one address and port, the claim with the first kind
 /// wins. Among claims of one kind the oldest Service wins. So a user-set field never
 /// takes over a cluster IP, which the control plane assigns.
+///
+/// Exhaustive: the precedence of addresses covers these kinds.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum AddressKind {
     /// An address of `spec.clusterIPs`.
@@ -223,10 +231,10 @@ pub struct ContestedAddress {
     /// The address.
     pub address: Address,
     /// The service port that gets the address.
-    pub winner: Arc<PortName>,
-    /// The kind of the winner's claim.
+    pub owner: Arc<PortName>,
+    /// The kind of the owner's claim.
     pub kind: AddressKind,
-    /// Number of service ports that claim the address, including the winner.
+    /// Number of service ports that claim the address, including the owner.
     pub claim_count: usize,
 }
 
@@ -235,14 +243,14 @@ impl fmt::Display for ContestedAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             address,
-            winner,
+            owner,
             kind,
             claim_count,
         } = self;
         let words = "service ports claim this address";
         write!(
             f,
-            "{address}: {claim_count} {words}; {winner} gets it as its {kind}"
+            "{address}: {claim_count} {words}; {owner} gets it as its {kind}"
         )
     }
 }
@@ -256,8 +264,8 @@ pub struct LostAddresses {
     /// The first of the addresses.
     pub first: Address,
     /// The service port that gets the first address.
-    pub winner: Arc<PortName>,
-    /// The kind of the winner's claim.
+    pub owner: Arc<PortName>,
+    /// The kind of the owner's claim.
     pub kind: AddressKind,
     /// Number of addresses besides the first.
     pub others: usize,
@@ -269,13 +277,13 @@ impl fmt::Display for LostAddresses {
         let Self {
             service,
             first,
-            winner,
+            owner,
             kind,
             others,
         } = self;
         write!(
             f,
-            "{service} does not get {first}: {winner} has it as its {kind}"
+            "{service} does not get {first}: {owner} has it as its {kind}"
         )?;
         match others {
             0 => Ok(()),

@@ -14,7 +14,17 @@ use crate::{Error, Intervals, Mode};
 /// The default equals kube-proxy with `--proxy-mode nftables`, except for the empty node
 /// name. The default mode of kube-proxy itself is iptables, in which node ports are
 /// served on all addresses.
+///
+/// ```
+/// use proxy_core::{Config, Family, Mode};
+///
+/// let config = Config::new("node-1")
+///     .with_mode(Mode::Iptables)
+///     .with_families([Family::V4]);
+/// assert_eq!(config.masquerade_mark.value(), 0x4000);
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Config {
     /// The proxy mode.
     pub mode: Mode,
@@ -41,7 +51,7 @@ pub struct Config {
     /// Intervals between syncs.
     pub intervals: Intervals,
     /// Start time of the process. Latencies of changes before this time are not measured.
-    pub started: Option<Timestamp>,
+    pub start_time: Option<Timestamp>,
 }
 
 impl Default for Config {
@@ -58,12 +68,101 @@ impl Default for Config {
             ipvs: Ipvs::default(),
             external_ips: ExternalIps::default(),
             intervals: Intervals::default(),
-            started: None,
+            start_time: None,
         }
     }
 }
 
 impl Config {
+    /// Returns the default configuration for a node.
+    pub fn new(node_name: impl Into<Arc<str>>) -> Self {
+        Self::default().with_node_name(node_name)
+    }
+
+    /// Sets the proxy mode.
+    #[must_use]
+    pub fn with_mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Sets the IP families to program.
+    #[must_use]
+    pub fn with_families(mut self, families: impl Into<Vec<Family>>) -> Self {
+        self.families = families.into();
+        self
+    }
+
+    /// Sets the name of this node.
+    #[must_use]
+    pub fn with_node_name(mut self, node_name: impl Into<Arc<str>>) -> Self {
+        self.node_name = node_name.into();
+        self
+    }
+
+    /// Sets the packet mark of connections to masquerade.
+    #[must_use]
+    pub fn with_masquerade_mark(mut self, masquerade_mark: Mark) -> Self {
+        self.masquerade_mark = masquerade_mark;
+        self
+    }
+
+    /// Sets whether all traffic to cluster IPs is masqueraded.
+    #[must_use]
+    pub fn with_masquerade_all(mut self, masquerade_all: bool) -> Self {
+        self.masquerade_all = masquerade_all;
+        self
+    }
+
+    /// Sets how to detect traffic of pods of this node.
+    #[must_use]
+    pub fn with_detect_local(mut self, detect_local: DetectLocal) -> Self {
+        self.detect_local = detect_local;
+        self
+    }
+
+    /// Sets the node addresses on which node ports are served.
+    #[must_use]
+    pub fn with_node_port_addresses(mut self, node_port_addresses: NodePortAddresses) -> Self {
+        self.node_port_addresses = node_port_addresses;
+        self
+    }
+
+    /// Sets the settings of mode iptables.
+    #[must_use]
+    pub fn with_iptables(mut self, iptables: Iptables) -> Self {
+        self.iptables = iptables;
+        self
+    }
+
+    /// Sets the settings of mode ipvs.
+    #[must_use]
+    pub fn with_ipvs(mut self, ipvs: Ipvs) -> Self {
+        self.ipvs = ipvs;
+        self
+    }
+
+    /// Sets whether external IPs of Services are served.
+    #[must_use]
+    pub fn with_external_ips(mut self, external_ips: ExternalIps) -> Self {
+        self.external_ips = external_ips;
+        self
+    }
+
+    /// Sets the intervals between syncs.
+    #[must_use]
+    pub fn with_intervals(mut self, intervals: Intervals) -> Self {
+        self.intervals = intervals;
+        self
+    }
+
+    /// Sets the start time of the process.
+    #[must_use]
+    pub fn with_start_time(mut self, start_time: Timestamp) -> Self {
+        self.start_time = Some(start_time);
+        self
+    }
+
     /// Returns whether node ports are served on IPv4 loopback addresses. Only mode
     /// iptables supports this.
     ///
@@ -84,6 +183,7 @@ impl Config {
 ///
 /// The default equals kube-proxy without flags.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Iptables {
     /// Whether node ports are also served on IPv4 loopback addresses.
     /// [`Config::node_port_addresses`] must include loopback addresses, too.
@@ -114,6 +214,7 @@ impl Default for Iptables {
 ///
 /// The default equals kube-proxy without flags.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Ipvs {
     /// Scheduler of Services that do not select one themselves.
     pub scheduler: Scheduler,

@@ -20,6 +20,7 @@ const MANY_ENDPOINTS: usize = 1000;
 /// The context changes if the node or the ServiceCIDRs change, or if the cluster becomes
 /// large.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Context {
     /// The family.
     pub family: Family,

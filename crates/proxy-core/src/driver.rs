@@ -85,7 +85,7 @@ pub(crate) trait Drive: Send {
     fn desired(&self) -> String;
 
     /// Removes and returns contested addresses that are new since the last call or have a
-    /// new winner.
+    /// new owner.
     fn take_contested(&mut self) -> Vec<ContestedAddress>;
 
     /// Removes and returns the addresses lost since the last call, by Service.

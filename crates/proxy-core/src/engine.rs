@@ -109,7 +109,7 @@ impl Engine {
     fn new(config: Config, drivers: Vec<Box<dyn Drive>>) -> Self {
         let mut model = service_model::Config::new(config.node_name.clone());
         model.external_ips = config.external_ips;
-        model.start_time = config.started;
+        model.start_time = config.start_time;
         let store = Store::new(model);
         Self {
             schedule: Schedule::new(config.intervals),

@@ -38,6 +38,8 @@ struct State {
 }
 
 /// Local endpoints of a Service in one family, as reported to load balancers.
+///
+/// Exhaustive: these are the facts that a health check reports.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LocalEndpoints {
     /// The health check node port.
@@ -47,6 +49,8 @@ pub struct LocalEndpoints {
 }
 
 /// An HTTP response.
+///
+/// Exhaustive: a response has three parts.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HttpResponse {
     /// Status code.

@@ -26,10 +26,10 @@
 //! ```
 //! use std::time::Duration;
 //! use proxy_core::backend::nftables::Planner;
+//! use proxy_core::reconcile::Memory;
 //! use proxy_core::{Config, Engine, Event};
-//! use vipline_reconcile::Memory;
 //!
-//! let config = Config { node_name: "node-1".into(), ..Config::default() };
+//! let config = Config::new("node-1");
 //! let mut engine = Engine::with_kernels::<Planner, _>(config, |_| Memory::new());
 //! assert!(engine.poll(Duration::ZERO).is_none());
 //!
@@ -88,4 +88,19 @@ pub use error::Error;
 pub use rejected::{KnownRejections, RejectedObject};
 pub use report::{Difference, Drift, FamilyReport, Outcome, Report, RuleCount};
 pub use schedule::{Intervals, Schedule, Trigger};
+#[cfg(feature = "iptables")]
+pub use vipline_iptables as iptables;
+#[cfg(feature = "nftables")]
+pub use vipline_nftables as nftables;
 pub use vipline_service_model::{Event, Family, Warning};
+pub use {
+    ipnet, vipline_conntrack as conntrack, vipline_netlink as netlink,
+    vipline_reconcile as reconcile, vipline_service_model as service_model,
+};
+#[cfg(feature = "ipvs")]
+pub use {vipline_ipset as ipset, vipline_ipvs as ipvs, vipline_rtnl as rtnl};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

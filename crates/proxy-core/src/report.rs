@@ -18,7 +18,7 @@ pub struct Report {
     pub ports: usize,
     /// Results by family, in the order of [`Config::families`](crate::Config::families).
     pub families: Vec<FamilyReport>,
-    /// Contested addresses that are new since the last sync or have a new winner.
+    /// Contested addresses that are new since the last sync or have a new owner.
     pub contested: Vec<ContestedAddress>,
     /// Services that lost an address since the last sync, one entry per Service.
     pub lost_addresses: Vec<LostAddresses>,
@@ -86,6 +86,7 @@ pub struct Outcome {
 
 /// Number of installed rules of a table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct RuleCount {
     /// Name of the table.
     pub table: &'static str,
@@ -97,6 +98,7 @@ pub struct RuleCount {
 
 /// Difference between kernel and plan. Displays as the script.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Difference {
     /// Number of edits; 0 if the kernel equals the plan.
     pub edits: usize,

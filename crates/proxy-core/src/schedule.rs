@@ -7,6 +7,8 @@ use std::time::Duration;
 const URGENT: Duration = Duration::from_millis(20);
 
 /// Intervals between syncs.
+///
+/// Exhaustive: the schedule has three intervals.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Intervals {
     /// Minimum pause between the end of a sync and the start of the next. Default: 1 s.
@@ -31,6 +33,7 @@ impl Default for Intervals {
 
 /// Reason for a sync.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
 pub enum Trigger {
     /// Services, endpoints or the node changed, or the caller requested a sync.
     Change,

@@ -22,10 +22,7 @@ use vipline_service_model::api;
 
 /// Returns the configuration of an IPv4-only engine.
 fn v4() -> Config {
-    Config {
-        families: vec![Family::V4],
-        ..config()
-    }
+    config().with_families(vec![Family::V4])
 }
 
 /// Returns the events of `services` Services with `endpoints` endpoints each.

@@ -26,13 +26,10 @@ static ALLOCATOR: Counting = Counting;
 /// Returns the configuration of an engine that syncs on every poll.
 fn config() -> Config {
     let min = Duration::ZERO;
-    Config {
-        intervals: Intervals {
-            min,
-            ..Intervals::default()
-        },
-        ..fixtures::config()
-    }
+    fixtures::config().with_intervals(Intervals {
+        min,
+        ..Intervals::default()
+    })
 }
 
 /// A planner whose objects record the service port that owns an address.
@@ -458,7 +455,7 @@ fn a_contest_is_reported_when_the_owner_changes_or_a_service_loses_the_address()
         let report = engine.poll(now).expect("a change is due");
         let service = |name: &PortName| name.service.to_string();
         let contested = report.contested.iter();
-        let contested = contested.map(|it| (service(&it.winner), it.claim_count));
+        let contested = contested.map(|it| (service(&it.owner), it.claim_count));
         let lost = report
             .lost_addresses
             .iter()

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fixtures::{OTHER_NODE, apply, config, web, with_endpoints};
-use proxy_core::{Config, Engine, Event, Family, FamilyReport, Intervals, Report, Trigger};
+use proxy_core::{Engine, Event, Family, FamilyReport, Intervals, Report, Trigger};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
 use testkit::generate::ServiceBuilder;
@@ -62,13 +62,10 @@ impl Proxy {
 
     /// Starts an engine without a watch.
     fn start_without_watch(events: impl IntoIterator<Item = Event>, pause: Duration) -> Self {
-        let config = Config {
-            intervals: Intervals {
-                min: pause,
-                ..Intervals::default()
-            },
-            ..config()
-        };
+        let config = config().with_intervals(Intervals {
+            min: pause,
+            ..Intervals::default()
+        });
         let mut engine = Engine::open(config).expect("the kernel has nf_tables");
         apply(&mut engine, events);
         engine.apply(Event::Synced);

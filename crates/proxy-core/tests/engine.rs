@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use fixtures::{Kernels, apply, config, service_cidr, web, with_endpoints};
-use proxy_core::{Config, Context, Engine, Event, Family, Planner, PortObjects, Report, Trigger};
+use proxy_core::{Context, Engine, Event, Family, Planner, PortObjects, Report, Trigger};
 use testkit::generate::ServiceBuilder;
 use vipline_nftables::Object;
 use vipline_reconcile::{Edit, Keyed, Memory};
@@ -160,10 +160,7 @@ impl Planner for Show {
 #[test]
 fn ports_are_replanned_when_their_context_changes() {
     let families = vec![Family::V4];
-    let config = Config {
-        families,
-        ..config()
-    };
+    let config = config().with_families(families);
     let mut engine = Engine::with_kernels::<Show, _>(config, |_| Memory::new());
     apply(&mut engine, web("10.96.0.10").events());
     engine.apply(Event::Synced);
@@ -223,10 +220,8 @@ fn ipv6_link_local_addresses_trigger_a_sync_only_if_a_node_port_network_contains
         (NodePortAddresses::All, false),
         (NodePortAddresses::Within(vec![network]), true),
     ] {
-        let mut engine = Kernels::default().engine(Config {
-            node_port_addresses,
-            ..config()
-        });
+        let mut engine =
+            Kernels::default().engine(config().with_node_port_addresses(node_port_addresses));
         engine.set_addresses(parsed(&["192.0.2.1", "2001:db8::1"]));
         engine.apply(Event::Synced);
         engine.poll(secs(100));

@@ -5,13 +5,10 @@ mod fixtures;
 
 use std::path::Path;
 
-use proxy_core::{Config, Engine, Event, Mode};
+use proxy_core::{Engine, Event, Mode};
 
 fn rendered(fixture: &fixtures::Fixture, mode: Mode) -> String {
-    let config = Config {
-        mode,
-        ..fixture.config.clone()
-    };
+    let config = fixture.config.clone().with_mode(mode);
     let mut engine = Engine::plan_only(config).expect("the mode is built in");
     fixtures::apply(&mut engine, fixture.events.iter().cloned());
     engine.apply(Event::Synced);

@@ -13,7 +13,7 @@ mod upstream_sets;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use proxy_core::{Config, Engine, Event, Family, Mode};
+use proxy_core::{Engine, Event, Family, Mode};
 use testkit::netns::Netns;
 
 /// Creates the sets and entries of a plan.
@@ -44,11 +44,11 @@ fn upstream_accepts_existing_sets_and_changes_none() {
     let fixture = fixtures::all().into_iter().find(|it| it.name == "overall");
     let fixture = fixture.expect("the fixture exists");
     for family in Family::ALL {
-        let config = Config {
-            mode: Mode::Ipvs,
-            families: vec![family],
-            ..fixture.config.clone()
-        };
+        let config = fixture
+            .config
+            .clone()
+            .with_mode(Mode::Ipvs)
+            .with_families(vec![family]);
         let mut engine = Engine::plan_only(config).expect("the mode is built in");
         fixtures::apply(&mut engine, fixture.events.iter().cloned());
         engine.apply(Event::Synced);

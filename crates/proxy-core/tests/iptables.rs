@@ -120,13 +120,10 @@ fn assert_restart_writes_nothing(config: &Config, variant: Variant, events: &[Ev
 /// Returns a random configuration for random events.
 fn random_config(dice: &mut Dice) -> Config {
     let pods = ["10.0.0.0/8", "fd00::/16"].map(|text| text.parse().expect("a network"));
-    let mut config = Config {
-        node_name: arbitrary::NODE.into(),
-        detect_local: DetectLocal::ClusterCidr(pods.to_vec()),
-        node_port_addresses: dice.pick(&[NodePortAddresses::All, NodePortAddresses::Primary]),
-        masquerade_all: dice.once_in(4),
-        ..Config::default()
-    };
+    let mut config = Config::new(arbitrary::NODE)
+        .with_detect_local(DetectLocal::ClusterCidr(pods.to_vec()))
+        .with_node_port_addresses(dice.pick(&[NodePortAddresses::All, NodePortAddresses::Primary]))
+        .with_masquerade_all(dice.once_in(4));
     config.iptables.nfacct = false;
     config.iptables.localhost_node_ports = dice.once_in(2);
     config
@@ -279,10 +276,7 @@ fn rules_written_by_upstream_are_adopted_unchanged() {
             let mut client =
                 Client::open_variant(iptables::Family::V4, variant).expect("both are installed");
             client.restore(&upstream).expect("the document is valid");
-            let config = Config {
-                families: vec![Family::V4],
-                ..config.clone()
-            };
+            let config = config.clone().with_families(vec![Family::V4]);
             let before = save(variant, Family::V4);
             let mut proxy = Proxy::start(config, variant, events.clone());
             let difference = proxy.engine.difference().expect("a dump");

@@ -73,10 +73,7 @@ fn synced(family: Family, variant: Variant) -> Engine {
 fn overall(family: Family) -> (Config, Vec<Event>) {
     let fixture = fixtures::all().into_iter().find(|it| it.name == "overall");
     let Fixture { config, events, .. } = fixture.expect("the fixture exists");
-    let mut config = Config {
-        families: vec![family],
-        ..config
-    };
+    let mut config = config.with_families(vec![family]);
     // The simulated upstream uses no nfacct counters.
     config.iptables.nfacct = false;
     let dual_stack = fixtures::all()

@@ -21,15 +21,12 @@ use vipline_service_model::{DetectLocal, api};
 /// Returns the configuration of an engine that syncs on every poll.
 fn config() -> Config {
     let min = Duration::ZERO;
-    Config {
-        node_name: arbitrary::NODE.into(),
-        detect_local: DetectLocal::NodeCidr,
-        intervals: Intervals {
+    Config::new(arbitrary::NODE)
+        .with_detect_local(DetectLocal::NodeCidr)
+        .with_intervals(Intervals {
             min,
             ..Intervals::default()
-        },
-        ..Config::default()
-    }
+        })
 }
 
 #[test]

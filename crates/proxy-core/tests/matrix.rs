@@ -147,27 +147,19 @@ fn each_packet_reaches_the_expected_destination(rules: Rules) {
 
 fn each_packet_reaches_the_expected_destination_without_local_traffic_detection(rules: Rules) {
     let detect_local = DetectLocal::ClusterCidr(Vec::new());
-    let config = Config {
-        detect_local,
-        ..config(rules)
-    };
+    let config = config(rules).with_detect_local(detect_local);
     assert_matrix(rules, config, &NO_DETECTOR);
 }
 
 fn each_packet_reaches_the_expected_destination_with_masquerade_all(rules: Rules) {
-    let config = Config {
-        masquerade_all: true,
-        ..config(rules)
-    };
+    let config = config(rules).with_masquerade_all(true);
     assert_matrix(rules, config, &MASQUERADE_ALL);
 }
 
 fn each_packet_reaches_the_expected_destination_with_masquerade_all_and_no_detection(rules: Rules) {
-    let config = Config {
-        detect_local: DetectLocal::ClusterCidr(Vec::new()),
-        masquerade_all: true,
-        ..config(rules)
-    };
+    let config = config(rules)
+        .with_detect_local(DetectLocal::ClusterCidr(Vec::new()))
+        .with_masquerade_all(true);
     assert_matrix(rules, config, &NO_DETECTOR_AND_MASQUERADE_ALL);
 }
 
@@ -345,10 +337,7 @@ fn node_ports_are_served_on_the_configured_addresses(rules: Rules) {
         ),
         (NodePortAddresses::All, "all M", "all M", "localhost"),
     ] {
-        let config = Config {
-            node_port_addresses,
-            ..config(rules)
-        };
+        let config = config(rules).with_node_port_addresses(node_port_addresses);
         let mut stage = Stage::new(rules, config);
         stage.sync(Web::new(1, [stage.near(), stage.far()]).events());
         compare_service(&stage, 1, &[(Localhost, NodePort, localhost)]);
@@ -387,10 +376,7 @@ fn node_ports_are_served_on_the_configured_loopback_addresses(rules: Rules) {
         ),
         (false, NodePortAddresses::All, "node", "all M"),
     ] {
-        let mut config = Config {
-            node_port_addresses,
-            ..config(rules)
-        };
+        let mut config = config(rules).with_node_port_addresses(node_port_addresses);
         config.iptables.localhost_node_ports = is_wanted;
         let mut stage = Stage::new(rules, config);
         stage.sync(Web::new(1, [stage.near(), stage.far()]).events());

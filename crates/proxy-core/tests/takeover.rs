@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use fixtures::{apply, config, service_cidr};
-use proxy_core::{Config, Engine, Event, Family, Outcome};
+use proxy_core::{Engine, Event, Family, Outcome};
 use testkit::generate::{ServiceBuilder, Stack, cluster};
 use testkit::lab::Lab;
 use testkit::netns::Netns;
@@ -80,10 +80,7 @@ fn parts([family, name]: [&str; 2]) -> Vec<String> {
 
 /// Returns an engine of one family in the namespace of the calling thread.
 fn engine(family: Family, events: impl IntoIterator<Item = Event>) -> Engine {
-    let config = Config {
-        families: vec![family],
-        ..config()
-    };
+    let config = config().with_families(vec![family]);
     let mut engine = Engine::open(config).expect("the kernel has nf_tables");
     apply(&mut engine, events);
     engine.apply(Event::Synced);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fixtures::{Kernels, apply, config, with_endpoints};
 use proxy_core::backend::nftables::{self, Planner};
-use proxy_core::{Config, Engine, Event, Family, Intervals, Report, Trigger};
+use proxy_core::{Engine, Event, Family, Intervals, Report, Trigger};
 use testkit::generate::ServiceBuilder;
 use testkit::netns::Netns;
 use vipline_netlink::Counters;
@@ -92,11 +92,9 @@ impl Proxy {
             max: Duration::MAX,
             ..Intervals::default()
         };
-        let config = Config {
-            intervals,
-            families: vec![Family::V4],
-            ..config()
-        };
+        let config = config()
+            .with_intervals(intervals)
+            .with_families(vec![Family::V4]);
         let kernel = Counted::open();
         let engine = Engine::with_kernels::<Planner, _>(config, |_| kernel.clone());
         let mut proxy = Self {
@@ -240,10 +238,7 @@ fn unused_chains_are_removed_within_a_minute_while_changes_wait_longer() {
         retry: secs(30),
         max: Duration::MAX,
     };
-    let config = Config {
-        intervals,
-        ..config()
-    };
+    let config = config().with_intervals(intervals);
     let installed = || on_demand(kernels.v4.get().memory.objects());
     let mut engine = kernels.engine(config);
     apply(&mut engine, service(1, Some(USUAL), &ENDPOINTS));

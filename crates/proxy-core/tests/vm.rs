@@ -58,10 +58,7 @@ rules::tests_of_rules! {
 }
 
 fn open(config: &Config) -> Engine {
-    let config = Config {
-        mode: Mode::Ipvs,
-        ..config.clone()
-    };
+    let config = config.clone().with_mode(Mode::Ipvs);
     Engine::open(config).expect("the kernel has IPVS")
 }
 

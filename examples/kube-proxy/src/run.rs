@@ -31,7 +31,7 @@ use crate::wait;
 /// Objects or credentials are invalid at the start, a privilege or kernel
 /// feature is missing, or a change requires a restart.
 pub fn run(mut settings: Settings) -> Result<(), Failure> {
-    settings.config.started = Some(telemetry::clock());
+    settings.config.start_time = Some(telemetry::clock());
     let signals = Signals::listen().map_err(Failure::machine)?;
     Signals::limit_shutdown().map_err(Failure::machine)?;
     process::adjust_oom_score(settings.oom_score_adj);

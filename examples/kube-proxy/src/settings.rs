@@ -141,28 +141,24 @@ fn config(
     else {
         return Err(reasons);
     };
-    Ok(Config {
-        mode,
-        node_name,
-        masquerade_mark: mark(configuration),
-        masquerade_all: configuration.masquerade_all(),
-        detect_local,
-        node_port_addresses: node_port_addresses(&configuration.node_port_addresses),
-        iptables: Iptables {
-            localhost_node_ports: configuration.iptables.localhost_node_ports,
-            ..Iptables::default()
-        },
-        ipvs: Ipvs {
-            scheduler,
-            excluded: excluded(configuration),
-        },
-        external_ips: match gates.is_enabled(Gate::AllowServiceExternalIPs) {
+    let mut iptables = Iptables::default();
+    iptables.localhost_node_ports = configuration.iptables.localhost_node_ports;
+    let mut ipvs = Ipvs::default();
+    ipvs.scheduler = scheduler;
+    ipvs.excluded = excluded(configuration);
+    Ok(Config::new(node_name)
+        .with_mode(mode)
+        .with_masquerade_mark(mark(configuration))
+        .with_masquerade_all(configuration.masquerade_all())
+        .with_detect_local(detect_local)
+        .with_node_port_addresses(node_port_addresses(&configuration.node_port_addresses))
+        .with_iptables(iptables)
+        .with_ipvs(ipvs)
+        .with_external_ips(match gates.is_enabled(Gate::AllowServiceExternalIPs) {
             true => ExternalIps::Serve,
             false => ExternalIps::Ignore,
-        },
-        intervals: intervals(configuration),
-        ..Config::default()
-    })
+        })
+        .with_intervals(intervals(configuration)))
 }
 
 /// Returns the intervals between syncs.

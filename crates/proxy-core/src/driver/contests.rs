@@ -11,15 +11,15 @@ use super::{Driver, Owner};
 use crate::entry::Key;
 use crate::{Address, AddressKind, ContestedAddress, LostAddresses, Planner};
 
-/// Contested addresses of a family, and unreported changes of their winners.
+/// Contested addresses of a family, and unreported changes of their owners.
 ///
 /// The cost of a change is proportional to the service port's own addresses, regardless
 /// of the number of claims to each.
 #[derive(Debug, Default)]
 pub(super) struct Contests {
     /// Winners by contested address.
-    winners: BTreeMap<Address, Arc<PortName>>,
-    /// Addresses with a new winner since the last report.
+    owners: BTreeMap<Address, Arc<PortName>>,
+    /// Addresses with a new owner since the last report.
     changed: BTreeSet<Address>,
     /// Service ports that lost an address since the last report.
     losers: BTreeSet<Arc<PortName>>,
@@ -27,18 +27,18 @@ pub(super) struct Contests {
 
 impl Contests {
     pub(super) fn is_empty(&self) -> bool {
-        self.winners.is_empty()
+        self.owners.is_empty()
     }
 
     /// Returns the number of contested addresses.
     pub(super) fn len(&self) -> usize {
-        self.winners.len()
+        self.owners.len()
     }
 
-    /// Returns the former winner of an address if the address was contested.
-    fn set_winner(&mut self, address: Address, winner: &Arc<PortName>) -> Option<Arc<PortName>> {
-        let former = self.winners.insert(address, Arc::clone(winner));
-        if former.as_ref() != Some(winner) {
+    /// Returns the former owner of an address if the address was contested.
+    fn set_owner(&mut self, address: Address, owner: &Arc<PortName>) -> Option<Arc<PortName>> {
+        let former = self.owners.insert(address, Arc::clone(owner));
+        if former.as_ref() != Some(owner) {
             self.changed.insert(address);
         }
         former
@@ -94,17 +94,17 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     /// Updates the contest of an address that a service port claims. Returns whether
     /// the service port lost the address.
     fn note_contest(&mut self, name: &Arc<PortName>, address: Address, was_claimed: bool) -> bool {
-        let [Some((_, winner)), Some((_, second))] = self.claims(address) else {
-            self.contests.winners.remove(&address);
+        let [Some((_, owner)), Some((_, second))] = self.claims(address) else {
+            self.contests.owners.remove(&address);
             return false;
         };
-        let former = self.contests.set_winner(address, &winner);
-        if winner != *name {
+        let former = self.contests.set_owner(address, &owner);
+        if owner != *name {
             let lost_before = was_claimed && former.is_some_and(|former| former != *name);
             return !lost_before;
         }
         if former.as_ref() != Some(name) {
-            // Only this port changed, so the former winner is second now.
+            // Only this port changed, so the former owner is second now.
             self.contests.losers.insert(second);
         }
         false
@@ -113,22 +113,22 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     /// Updates the contest of an address that a service port does not claim anymore.
     fn note_withdrawal(&mut self, address: Address) {
         match self.claims(address) {
-            [Some((_, winner)), Some(_)] => drop(self.contests.set_winner(address, &winner)),
-            _ => drop(self.contests.winners.remove(&address)),
+            [Some((_, owner)), Some(_)] => drop(self.contests.set_owner(address, &owner)),
+            _ => drop(self.contests.owners.remove(&address)),
         }
     }
 
-    /// Removes and returns contested addresses with a new winner.
+    /// Removes and returns contested addresses with a new owner.
     pub(super) fn newly_contested(&mut self) -> Vec<ContestedAddress> {
         let changed = mem::take(&mut self.contests.changed);
         let contested = changed.into_iter().filter_map(|address| {
             let claim_count = self.ledger.claim_count(&Key::Address(address));
-            let [Some((kind, winner)), Some(_)] = self.claims(address) else {
+            let [Some((kind, owner)), Some(_)] = self.claims(address) else {
                 return None;
             };
             Some(ContestedAddress {
                 address,
-                winner,
+                owner,
                 kind,
                 claim_count,
             })
@@ -142,8 +142,8 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         let mut by_service: BTreeMap<ObjectName, LostAddresses> = BTreeMap::new();
         for loser in losers {
             for address in self.addresses(&loser) {
-                let [winner, _] = self.claims(address);
-                let Some((kind, winner)) = winner.filter(|(_, name)| *name != loser) else {
+                let [owner, _] = self.claims(address);
+                let Some((kind, owner)) = owner.filter(|(_, name)| *name != loser) else {
                     continue;
                 };
                 let service = loser.service_name();
@@ -152,7 +152,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
                 entry.and_modify(others).or_insert_with(|| LostAddresses {
                     service,
                     first: address,
-                    winner,
+                    owner,
                     kind,
                     others: 0,
                 });

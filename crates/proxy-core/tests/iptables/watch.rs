@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use proxy_core::{Config, Engine, Event, Family, Mode, Report};
+use proxy_core::{Engine, Event, Family, Mode, Report};
 use testkit::netns::Netns;
 use vipline_iptables::{self as iptables, Variant};
 
@@ -14,10 +14,7 @@ use super::run;
 /// Returns a watching engine after its first sync, with the iptables variant of the
 /// machine.
 fn watching_engine() -> (Engine, Duration) {
-    let config = Config {
-        mode: Mode::Iptables,
-        ..fixtures::config()
-    };
+    let config = fixtures::config().with_mode(Mode::Iptables);
     let mut engine = Engine::open(config).expect("iptables is installed");
     apply(&mut engine, web_with("10.96.0.10", 3).events());
     engine.apply(Event::Synced);

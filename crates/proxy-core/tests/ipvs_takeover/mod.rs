@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use proxy_core::{Config, Engine, Event, Family};
+use proxy_core::{Engine, Event, Family};
 use testkit::netns::Netns;
 
 use crate::fixtures::{self, Fixture, apply, sync};
@@ -29,10 +29,7 @@ fn upstream(family: Family) -> Upstream {
 fn synced(family: Family) -> Engine {
     let fixture = fixtures::all().into_iter().find(|it| it.name == "overall");
     let Fixture { config, events, .. } = fixture.expect("the fixture exists");
-    let config = Config {
-        families: vec![family],
-        ..config
-    };
+    let config = config.with_families(vec![family]);
     let dual_stack = fixtures::all()
         .into_iter()
         .find(|it| it.name == "dual-stack");

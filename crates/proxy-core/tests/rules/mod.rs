@@ -43,14 +43,13 @@ impl Rules {
             Self::Nftables => NodePortAddresses::Primary,
             Self::Iptables(_) | Self::Ipvs => NodePortAddresses::All,
         };
-        Config {
-            mode: match self {
-                Self::Ipvs => Mode::Ipvs,
-                _ => config.mode,
-            },
-            node_port_addresses,
-            ..config
-        }
+        let mode = match self {
+            Self::Ipvs => Mode::Ipvs,
+            _ => config.mode,
+        };
+        config
+            .with_mode(mode)
+            .with_node_port_addresses(node_port_addresses)
     }
 
     /// Opens an engine in the namespace of the calling thread.

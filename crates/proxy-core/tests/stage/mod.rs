@@ -99,10 +99,9 @@ pub(crate) struct Stage {
 pub(crate) fn config(rules: Rules) -> Config {
     let networks = Lab::POD_NETWORKS.split(',');
     let networks = networks.map(|text| text.parse().expect("a network"));
-    rules.configured(Config {
-        detect_local: DetectLocal::ClusterCidr(networks.collect()),
-        ..fixtures::config()
-    })
+    rules.configured(
+        fixtures::config().with_detect_local(DetectLocal::ClusterCidr(networks.collect())),
+    )
 }
 
 /// Addresses of the node on its link to host `world`.

@@ -70,11 +70,7 @@ impl Stage {
         P: Planner + 'static,
         P::Object: Send + std::marker::Sync,
     {
-        let config = Config {
-            mode,
-            node_name: NODE.into(),
-            ..Config::default()
-        };
+        let config = Config::new(NODE).with_mode(mode);
         let telemetry = Telemetry::new(config.mode, &config.families, period);
         let refuses = Arc::new(AtomicBool::new(false));
         let engine = Engine::with_kernels::<P, _>(config, |family| Refusing {
@@ -234,11 +230,7 @@ fn rejected_objects_are_counted_and_do_not_affect_health() {
     let object: backend::ipvs::Object = vipline_ipvs::Object::Destination(service, real).into();
     let mut memory = Memory::new();
     memory.reject(object, 22);
-    let config = Config {
-        mode: Mode::Ipvs,
-        node_name: NODE.into(),
-        ..Config::default()
-    };
+    let config = Config::new(NODE).with_mode(Mode::Ipvs);
     let mut engine = Engine::with_kernels::<backend::ipvs::Planner, _>(config, |_| memory.clone());
     std::mem::swap(&mut stage.engine, &mut engine);
     stage.node(json!({}));

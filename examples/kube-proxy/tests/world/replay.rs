@@ -14,15 +14,12 @@ use crate::history::{Verdict, deletions};
 /// Returns the configuration of an engine that syncs on every poll.
 pub(crate) fn config() -> Config {
     let min = Duration::ZERO;
-    Config {
-        node_name: NODE.into(),
-        detect_local: DetectLocal::NodeCidr,
-        intervals: Intervals {
+    Config::new(NODE)
+        .with_detect_local(DetectLocal::NodeCidr)
+        .with_intervals(Intervals {
             min,
             ..Intervals::default()
-        },
-        ..Config::default()
-    }
+        })
 }
 
 /// Applies a history and then deletes every object. After each sync a dump must equal

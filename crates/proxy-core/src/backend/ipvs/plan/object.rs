@@ -9,6 +9,8 @@ use {
 };
 
 /// An object of one of the four kernel subsystems.
+///
+/// Exhaustive: these are the kinds of objects that mode ipvs programs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Object {
     /// A set or a set entry.
@@ -22,6 +24,8 @@ pub enum Object {
 }
 
 /// Key of an [`Object`], with the key of its subsystem.
+///
+/// Exhaustive: each kind of object has one key.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Key<'a> {
     /// A set or a set entry.
