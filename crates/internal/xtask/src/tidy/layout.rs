@@ -57,6 +57,11 @@ pub(super) fn check(files: &[Text]) -> Vec<String> {
         }
     }
     findings.extend(files.iter().flat_map(misplaced_io));
+    findings.extend(
+        files
+            .iter()
+            .filter_map(|file| beside_its_folder(file, files)),
+    );
     findings
 }
 
@@ -73,6 +78,17 @@ fn misplaced_io(file: &Text) -> Vec<String> {
         format!("{path}:{number}: only files below `apply/` of a mode may do IO")
     };
     lines.map(find).collect()
+}
+
+/// Returns a finding if a file `x.rs` and files in a folder `x` are one module.
+fn beside_its_folder(file: &Text, files: &[Text]) -> Option<String> {
+    let folder = format!("{}/", file.path.strip_suffix(".rs")?);
+    let has_files = |folder| {
+        let mut paths = files.iter().map(|file| &file.path);
+        paths.any(|path| path.starts_with(folder) && path.ends_with(".rs"))
+    };
+    (file.path.contains("/src/") && has_files(&*folder))
+        .then(|| format!("{}: a module with a folder is {folder}mod.rs", file.path))
 }
 
 fn banned(file: &Text) -> Option<String> {
@@ -134,5 +150,21 @@ mod tests {
         let findings = check(&files);
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert!(findings[0].contains("plan/tables.rs:1:"));
+    }
+
+    #[test]
+    fn a_file_beside_the_folder_of_its_module_is_found() {
+        let tests = file("crates/a/tests/b.rs");
+        let mut files = vec![
+            file("crates/a/src/b.rs"),
+            tests,
+            file("crates/a/tests/b/c.rs"),
+        ];
+        assert_eq!(check(&files), Vec::<String>::new());
+        files.push(file("crates/a/src/b/c.rs"));
+        let expected = "crates/a/src/b.rs: a module with a folder is crates/a/src/b/mod.rs";
+        assert_eq!(check(&files), [expected]);
+        files[0] = file("crates/a/src/b/mod.rs");
+        assert_eq!(check(&files), Vec::<String>::new());
     }
 }
