@@ -12,6 +12,7 @@
 //!
 //! A circle is a finding if its files are in different folders. A `mod.rs` is in the
 //! folder that it describes: it may use the files beside it, and they may use its items.
+//! A `mod.rs` beside tests only is in the folder above.
 //! The check does not parse Rust and does not see paths that macros build.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -105,8 +106,9 @@ struct Use<'a> {
 
 /// Returns the shortest circle that contains files of different folders.
 fn circle<'a>(graph: &Graph<'a>) -> Option<Vec<Use<'a>>> {
+    let files: BTreeSet<&str> = uses(graph).flat_map(|(user, used)| [user, used]).collect();
     let circles = uses(graph)
-        .filter(|(user, used)| folder(user) != folder(used))
+        .filter(|(user, used)| folder(user, &files) != folder(used, &files))
         .filter_map(|(user, used)| {
             let mut files = route(graph, used, user)?;
             files.push(used);
@@ -150,8 +152,15 @@ fn route<'a>(graph: &Graph<'a>, from: &'a str, to: &str) -> Option<Vec<&'a str>>
     None
 }
 
-fn folder(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+/// Returns the folder of a file. `files` are all files that use others or are used.
+fn folder<'a>(path: &'a str, files: &BTreeSet<&str>) -> &'a str {
+    let above = |path: &'a str| path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let folder = above(path);
+    let is_beside = |file: &&&str| **file != path && file.starts_with(&format!("{folder}/"));
+    match path.ends_with("/mod.rs") && !files.iter().any(|file| is_beside(&file)) {
+        true => above(folder),
+        false => folder,
+    }
 }
 
 fn sentence(circle: &[Use<'_>]) -> String {
@@ -250,6 +259,19 @@ mod tests {
             ("b/e.rs", "pub struct E(super::B, super::d::D);\n"),
         ];
         assert_eq!(findings(&files, &[]), [""; 0]);
+    }
+
+    #[test]
+    fn a_module_with_a_folder_for_tests_is_in_the_folder_above() {
+        let d = (
+            "d/mod.rs",
+            "#[cfg(test)]\nmod tests;\npub struct D(crate::e::E);\n",
+        );
+        let e = ("e.rs", "pub struct E(crate::d::D);\n");
+        assert_eq!(
+            findings(&[("lib.rs", "mod d;\nmod e;\n"), d, e], &[]),
+            [""; 0]
+        );
     }
 
     #[test]
