@@ -109,9 +109,11 @@ fn match_errors<T>(
 
 #[cfg(test)]
 mod tests {
+    use testkit::netns::Netns;
+
     use super::*;
-    use crate::Errno;
     use crate::message::{Ack, CREATE, Messages};
+    use crate::{Errno, Protocol};
 
     fn errors(seqs: &[u32]) -> Vec<KernelError> {
         let error = |seq: &u32| KernelError::new(*seq, Errno::EXIST, Ack::default());
@@ -155,5 +157,52 @@ mod tests {
     fn errors_of_other_messages_are_dropped() {
         assert_eq!(rejected(10, &[9, 13]), []);
         assert_eq!(rejected(10, &[11, 11]), ['b']);
+    }
+
+    /// A socket in a new network namespace.
+    fn open() -> Socket {
+        let netns = Netns::new().unwrap();
+        netns.run(|| Socket::open(Protocol::Route)).unwrap()
+    }
+
+    /// Encodes a change of the link with this index: `RTM_NEWLINK`, `struct ifinfomsg`.
+    fn change_link(index: &i32, payload: &mut Vec<u8>) -> (u16, u16) {
+        payload.extend_from_slice(&[0; 4]);
+        payload.extend_from_slice(&index.to_ne_bytes());
+        payload.extend_from_slice(&[0; 8]);
+        (16, 0)
+    }
+
+    #[test]
+    fn three_hundred_requests_are_three_sends() {
+        let mut socket = open();
+        let mut rejected = 0;
+        let accepted = socket.request_many([1; 300], change_link, |_| {
+            rejected += 1;
+            Ok::<(), Error>(())
+        });
+        assert_eq!((accepted.unwrap(), rejected), (300, 0));
+        let counters = socket.counters();
+        assert_eq!((counters.sends, counters.messages), (3, 300));
+        let none = socket.request_many([], change_link, |_| Ok::<(), Error>(()));
+        assert_eq!((none.unwrap(), socket.counters().sends), (0, 3));
+    }
+
+    #[test]
+    fn an_error_of_the_caller_ends_the_requests_after_one_datagram() {
+        let mut socket = open();
+        let missing = [999; 300];
+        let ended = socket.request_many(missing, change_link, |one| {
+            Err(Error::from(
+                errors(&[u32::from(one.errno == Errno::NODEV)]).remove(0),
+            ))
+        });
+        let Err(Error::Kernel(error)) = ended else {
+            panic!("{ended:?}");
+        };
+        assert_eq!(error.seq, 1);
+        assert_eq!(socket.counters().messages, 128);
+        let next = socket.request_many([1], change_link, |_| Ok::<(), Error>(()));
+        assert_eq!(next.unwrap(), 1);
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use rustix::net::{SendFlags, send, sockopt};
 use testkit::netns::Netns;
 use vipline_netlink::attr::{Attrs, put, put_str};
-use vipline_netlink::message::{ACK, Ack, CREATE, DUMP, REQUEST, begin, end};
+use vipline_netlink::message::{ACK, CREATE, DUMP, REQUEST, begin, end};
 use vipline_netlink::{Dump, Errno, Error, KernelError, Outcome, Protocol, Socket};
 
 const RTM_GETLINK: u16 = 18;
@@ -285,45 +285,4 @@ fn put_ifinfomsg(out: &mut Vec<u8>, index: i32) {
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&index.to_ne_bytes());
     out.extend_from_slice(&[0; 8]);
-}
-
-#[test]
-fn three_hundred_independent_requests_are_three_sends() {
-    let mut socket = open(Protocol::Route);
-    let encode = |index: &i32, payload: &mut Vec<u8>| {
-        put_ifinfomsg(payload, *index);
-        (NEW_LINK, 0)
-    };
-    let mut rejected = 0;
-    let accepted = socket.request_many(std::iter::repeat_n(1, 300), encode, |_| {
-        rejected += 1;
-        Ok::<(), Error>(())
-    });
-    assert_eq!((accepted.unwrap(), rejected), (300, 0));
-    let counters = socket.counters();
-    assert_eq!((counters.sends, counters.messages), (3, 300));
-    let nothing = socket.request_many([], encode, |_| Ok::<(), Error>(()));
-    assert_eq!((nothing.unwrap(), socket.counters().sends), (0, 3));
-}
-
-#[test]
-fn an_error_of_the_caller_ends_the_requests_after_one_datagram() {
-    let mut socket = open(Protocol::Route);
-    let ended = socket.request_many(
-        [999; 300],
-        |index, payload| {
-            put_ifinfomsg(payload, *index);
-            (NEW_LINK, 0)
-        },
-        |one| {
-            Err(Error::Kernel(KernelError::new(
-                0,
-                one.errno,
-                Ack::default(),
-            )))
-        },
-    );
-    assert_eq!(ended.unwrap_err().errno(), Some(Errno::NODEV));
-    assert_eq!(socket.counters().messages, 128);
-    assert!(links(&mut socket).contains(&"lo".to_owned()));
 }

@@ -381,6 +381,7 @@ fn rejected_operations(
 
 #[cfg(test)]
 mod tests {
+    use testkit::netns::Netns;
     use vipline_netlink::message::Ack;
     use vipline_reconcile::Edit;
 
@@ -419,5 +420,13 @@ mod tests {
             commit_error(FIRST + 1, Errno::OPNOTSUPP).to_string(),
             "add table ip filter: operation not supported"
         );
+    }
+
+    #[test]
+    fn a_reply_timeout_of_zero_is_rejected() {
+        let client = Netns::new().unwrap().run(Client::open).unwrap();
+        client.set_timeout(Duration::from_secs(1)).unwrap();
+        let zero = client.set_timeout(Duration::ZERO).unwrap_err();
+        assert!(matches!(zero, Error::Netlink(_)), "{zero:?}");
     }
 }

@@ -155,3 +155,18 @@ impl AsFd for Client {
         self.socket.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use testkit::netns::Netns;
+
+    use super::*;
+
+    #[test]
+    fn a_reply_timeout_of_zero_is_rejected() {
+        let client = Netns::new().unwrap().run(Client::open).unwrap();
+        client.set_timeout(Duration::from_secs(1)).unwrap();
+        let zero = client.set_timeout(Duration::ZERO).unwrap_err();
+        assert!(matches!(zero, Error::Netlink(_)), "{zero:?}");
+    }
+}
