@@ -27,6 +27,8 @@ mod bench;
 
 mod bless;
 
+mod pictures;
+
 mod tidy;
 
 mod dependencies;
@@ -114,7 +116,7 @@ enum Task {
     },
     /// Writes an OCI image of kube-proxy, without a container engine.
     Image(image::Options),
-    /// Rewrites the golden files; review the diff before you commit it.
+    /// Rewrites golden files and pictures; review the diff before you commit it.
     Bless,
 }
 
