@@ -7,6 +7,7 @@ use vipline_iptables::targets::{Mark as SetMark, Masquerade, Target};
 use vipline_iptables::{Chain, Contents, Object, Position, Rule};
 use vipline_service_model::{Family, NodePortMatch};
 
+use super::jump::{self, Jump};
 use super::names::{self, FILTER, MANGLE, NAT};
 use super::rules::{chain, entry, shared};
 use crate::Context;
@@ -33,49 +34,6 @@ pub(super) fn objects(cx: &Context) -> Vec<Object> {
     objects.extend(jumps(cx.family));
     objects.extend(to_node_ports(cx));
     objects
-}
-
-/// A jump from a built-in chain.
-struct Jump {
-    table: &'static str,
-    from: &'static str,
-    to: &'static str,
-    /// Whether the jump matches packets of new connections only.
-    is_for_new: bool,
-    comment: Option<&'static str>,
-}
-
-impl Jump {
-    const fn new(table: &'static str, from: &'static str, to: &'static str) -> Self {
-        Self {
-            table,
-            from,
-            to,
-            is_for_new: false,
-            comment: None,
-        }
-    }
-
-    const fn of_new(mut self) -> Self {
-        self.is_for_new = true;
-        self
-    }
-
-    const fn with_comment(mut self, comment: &'static str) -> Self {
-        self.comment = Some(comment);
-        self
-    }
-
-    fn rule(&self) -> Rule<'static> {
-        let mut rule = Rule::new();
-        if self.is_for_new {
-            rule = rule.matching(Conntrack::state(CtState::NEW));
-        }
-        if let Some(comment) = self.comment {
-            rule = rule.comment(comment);
-        }
-        rule.jump(names::chain(self.to))
-    }
 }
 
 /// The jumps, in the order in which they are inserted at the head of their chains.
@@ -133,15 +91,12 @@ const JUMPS: [Jump; 14] = [
 /// Inserts the jumps at the head, so that packets reach our chains first. Existing jumps
 /// stay in place.
 fn jumps(family: Family) -> impl Iterator<Item = Object> {
-    let jump = move |jump: &Jump| entry(family, jump.table, jump.from, Position::Head, jump.rule());
-    JUMPS.iter().map(jump)
+    jump::objects(&JUMPS, family)
 }
 
 /// Returns the index of a jump by its table, chain and rule.
 pub(super) fn place_of_jump(table: &str, from: &str, rule: &str) -> Option<usize> {
-    JUMPS.iter().position(|jump| {
-        (jump.table, jump.from) == (table, from) && jump.rule().to_string() == rule
-    })
+    jump::place(&JUMPS, table, from, rule)
 }
 
 /// Returns an empty chain that serves as a canary: if it is missing, another process

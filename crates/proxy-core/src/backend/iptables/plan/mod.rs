@@ -5,6 +5,8 @@ pub(in crate::backend) mod names;
 
 pub(in crate::backend) mod rules;
 
+pub(in crate::backend) mod jump;
+
 pub(in crate::backend) mod base;
 
 pub(in crate::backend) mod layout;

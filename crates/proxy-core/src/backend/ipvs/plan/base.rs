@@ -3,7 +3,7 @@
 use vipline_ipset::{self as ipset, Range, SetType};
 use vipline_iptables::matches::{self, AddrType, AddressTypes, Conntrack, CtState, Physdev};
 use vipline_iptables::targets::{Masquerade, Reject, Target};
-use vipline_iptables::{Direction, Negatable, Position, Protocol, Rule, SetDirections};
+use vipline_iptables::{Direction, Negatable, Protocol, Rule, SetDirections};
 use vipline_rtnl::{self as rtnl, Link};
 use vipline_service_model::Family;
 
@@ -11,7 +11,8 @@ use super::Object;
 use super::names::{self, FILTER, NAT, Set};
 use crate::Context;
 use crate::backend::iptables::plan::base::{forwarding, mark_for_masquerading, masquerading};
-use crate::backend::iptables::plan::rules::{chain, entry, not_from_pods, shared};
+use crate::backend::iptables::plan::jump::{self, Jump};
+use crate::backend::iptables::plan::rules::{chain, not_from_pods, shared};
 use crate::context::MasqueradedClients;
 
 /// `maxelem` of the sets of upstream.
@@ -71,70 +72,25 @@ fn chain_of<'a>(
     chain(cx.family, table, names::chain(name), rules)
 }
 
-/// A jump from a built-in chain: table, chain, target chain, comment.
-type Jump = (&'static str, &'static str, &'static str, &'static str);
-
 /// The jumps, in the order in which they are inserted at the head of their chains.
 const JUMPS: [Jump; 9] = [
-    (
-        NAT,
-        names::OUTPUT,
-        names::SERVICES,
-        "kubernetes service portals",
-    ),
-    (
-        NAT,
-        names::PREROUTING,
-        names::SERVICES,
-        "kubernetes service portals",
-    ),
-    (
-        NAT,
-        names::POSTROUTING,
-        names::KUBE_POSTROUTING,
-        "kubernetes postrouting rules",
-    ),
-    (
-        FILTER,
-        names::FORWARD,
-        names::KUBE_FORWARD,
-        "kubernetes forwarding rules",
-    ),
-    (
-        FILTER,
-        names::INPUT,
-        names::KUBE_NODE_PORT,
-        "kubernetes health check rules",
-    ),
-    (
-        FILTER,
-        names::INPUT,
-        names::PROXY_FIREWALL,
-        "kube-proxy firewall rules",
-    ),
-    (
-        FILTER,
-        names::FORWARD,
-        names::PROXY_FIREWALL,
-        "kube-proxy firewall rules",
-    ),
-    (
-        FILTER,
-        names::INPUT,
-        names::IPVS_FILTER,
-        "kubernetes ipvs access filter",
-    ),
-    (
-        FILTER,
-        names::OUTPUT,
-        names::IPVS_OUT_FILTER,
-        "kubernetes ipvs access filter",
-    ),
+    Jump::new(NAT, names::OUTPUT, names::SERVICES).with_comment("kubernetes service portals"),
+    Jump::new(NAT, names::PREROUTING, names::SERVICES).with_comment("kubernetes service portals"),
+    Jump::new(NAT, names::POSTROUTING, names::KUBE_POSTROUTING)
+        .with_comment("kubernetes postrouting rules"),
+    Jump::new(FILTER, names::FORWARD, names::KUBE_FORWARD)
+        .with_comment("kubernetes forwarding rules"),
+    Jump::new(FILTER, names::INPUT, names::KUBE_NODE_PORT)
+        .with_comment("kubernetes health check rules"),
+    Jump::new(FILTER, names::INPUT, names::PROXY_FIREWALL)
+        .with_comment("kube-proxy firewall rules"),
+    Jump::new(FILTER, names::FORWARD, names::PROXY_FIREWALL)
+        .with_comment("kube-proxy firewall rules"),
+    Jump::new(FILTER, names::INPUT, names::IPVS_FILTER)
+        .with_comment("kubernetes ipvs access filter"),
+    Jump::new(FILTER, names::OUTPUT, names::IPVS_OUT_FILTER)
+        .with_comment("kubernetes ipvs access filter"),
 ];
-
-fn jump(to: &str, comment: &'static str) -> Rule<'static> {
-    Rule::new().comment(comment).jump(names::chain(to))
-}
 
 /// ```iptables
 /// -t nat -I OUTPUT -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
@@ -151,16 +107,12 @@ fn jump(to: &str, comment: &'static str) -> Rule<'static> {
 /// Inserts the jumps at the head, so that packets reach our chains first. Existing jumps
 /// stay in place.
 fn jumps(family: Family) -> impl Iterator<Item = Object> {
-    JUMPS.iter().map(move |(table, from, to, comment)| {
-        entry(family, table, from, Position::Head, jump(to, comment)).into()
-    })
+    jump::objects(&JUMPS, family).map(Object::from)
 }
 
 /// Returns the index of a jump by its table, chain and rule.
 pub(super) fn place_of_jump(table: &str, from: &str, rule: &str) -> Option<usize> {
-    JUMPS.iter().position(|(of, at, to, comment)| {
-        (*of, *at) == (table, from) && jump(to, comment).to_string() == rule
-    })
+    jump::place(&JUMPS, table, from, rule)
 }
 
 /// Returns a rule that matches the entries of a set, with the comment of the set.
