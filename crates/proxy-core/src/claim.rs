@@ -292,3 +292,61 @@ impl fmt::Display for LostAddresses {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLUSTER_IP: [u8; 4] = [10, 96, 0, 10];
+    const VIP: [u8; 4] = [203, 0, 113, 9];
+
+    fn web() -> ServicePort {
+        let name = PortName {
+            namespace: "default".into(),
+            service: "web".into(),
+            port: "".into(),
+            protocol: Protocol::Tcp,
+            created: None,
+        };
+        ServicePort {
+            node_port: Some(30_080),
+            external_ips: Arc::new([VIP.into(), CLUSTER_IP.into()]),
+            load_balancer_ips: Arc::new([VIP.into()]),
+            ..ServicePort::new(Arc::new(name), CLUSTER_IP.into(), 80)
+        }
+    }
+
+    #[test]
+    fn an_external_address_that_equals_the_cluster_ip_counts_as_cluster_ip() {
+        let text = |(address, kind): (Address, AddressKind)| format!("{kind} {address}");
+        let addresses: Vec<_> = addresses(&web()).map(text).collect();
+        assert_eq!(
+            addresses,
+            [
+                "cluster IP 10.96.0.10:80/TCP",
+                "external IP 203.0.113.9:80/TCP",
+                "load balancer IP 203.0.113.9:80/TCP",
+                "node port node port 30080/TCP",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_address_of_several_kinds_is_one_claim_of_the_first_kind() {
+        let port = web();
+        let mut fragment = Fragment::default();
+        for (number, (address, kind)) in addresses(&port).enumerate() {
+            fragment.at(kind, address).push(number);
+        }
+        let claims = PortObjects::from(fragment).claims.into_iter();
+        let claims: Vec<_> = claims.map(|claim| (claim.kind, claim.objects)).collect();
+        assert_eq!(
+            claims,
+            [
+                (AddressKind::ClusterIp, vec![0]),
+                (AddressKind::LoadBalancerIp, vec![1, 2]),
+                (AddressKind::NodePort, vec![3]),
+            ]
+        );
+    }
+}

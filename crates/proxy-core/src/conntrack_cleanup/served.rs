@@ -253,29 +253,16 @@ mod tests {
             port: 5353,
             is_local: false,
         };
+        let name = name(service);
         ServicePort {
-            name: name(service),
-            family: Family::V4,
-            protocol: ServiceProtocol::Udp,
-            cluster_ip: [10, 96, 0, 10].into(),
-            port: 53,
             node_port: Some(30053),
             external_ips: Arc::new([[203, 0, 113, 1].into()]),
             load_balancer_ips: Arc::new([[203, 0, 113, 2].into()]),
-            source_ranges: Arc::default(),
-            affinity: None,
-            scheduler: None,
             internal: Route::Cluster,
             external: Route::Cluster,
-            internal_policy_local: false,
-            external_policy_local: false,
             is_exposed: true,
-            health_check_node_port: None,
-            cluster: Arc::default(),
-            local: Arc::default(),
             serving: serving.iter().map(endpoint).collect(),
-            serving_terminating: Arc::default(),
-            endpoint_count: 0,
+            ..ServicePort::new(name, [10, 96, 0, 10].into(), 53)
         }
     }
 

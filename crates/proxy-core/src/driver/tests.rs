@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use vipline_reconcile::Memory;
-use vipline_service_model::{NodeView, Protocol, Route, Timestamp};
+use vipline_service_model::{NodeView, Protocol, Timestamp};
 
 use super::*;
 use crate::{Address, Claim, Config};
@@ -82,36 +82,14 @@ fn context(masquerade_all: bool) -> Context {
 }
 
 fn port(service: &str, port: u16) -> ServicePort {
-    ServicePort {
-        name: Arc::new(PortName {
-            namespace: "default".into(),
-            service: service.into(),
-            port: "".into(),
-            protocol: Protocol::Tcp,
-            created: None,
-        }),
-        family: Family::V4,
+    let name = Arc::new(PortName {
+        namespace: "default".into(),
+        service: service.into(),
+        port: "".into(),
         protocol: Protocol::Tcp,
-        cluster_ip: IpAddr::from([10, 96, 0, 1]),
-        port,
-        node_port: None,
-        external_ips: Arc::new([]),
-        load_balancer_ips: Arc::new([]),
-        source_ranges: Arc::new([]),
-        affinity: None,
-        scheduler: None,
-        internal: Route::Reject,
-        external: Route::Reject,
-        internal_policy_local: false,
-        external_policy_local: false,
-        is_exposed: false,
-        health_check_node_port: None,
-        cluster: Arc::new([]),
-        local: Arc::new([]),
-        serving: Arc::new([]),
-        serving_terminating: Arc::new([]),
-        endpoint_count: 0,
-    }
+        created: None,
+    });
+    ServicePort::new(name, IpAddr::from([10, 96, 0, 1]), port)
 }
 
 #[test]

@@ -86,30 +86,18 @@ fn web(route: Route) -> ServicePort {
         endpoint([10, 2, 0, 7], false),
     ];
     let has_endpoints = route != Route::Reject;
-    ServicePort {
-        name: Arc::new(PortName {
-            namespace: "shop".into(),
-            service: "web".into(),
-            port: "http".into(),
-            protocol: Protocol::Tcp,
-            created: None,
-        }),
-        family: Family::V4,
+    let name = Arc::new(PortName {
+        namespace: "shop".into(),
+        service: "web".into(),
+        port: "http".into(),
         protocol: Protocol::Tcp,
-        cluster_ip: [10, 96, 0, 20].into(),
-        port: 80,
-        node_port: None,
-        external_ips: Arc::new([]),
-        load_balancer_ips: Arc::new([]),
-        source_ranges: Arc::new([]),
-        affinity: None,
-        scheduler: None,
+        created: None,
+    });
+    ServicePort {
         internal: route,
         external: route,
         internal_policy_local: matches!(route, Route::Local | Route::Drop),
         external_policy_local: matches!(route, Route::Local | Route::Drop),
-        is_exposed: false,
-        health_check_node_port: None,
         cluster: if has_endpoints {
             Arc::new(both)
         } else {
@@ -120,9 +108,8 @@ fn web(route: Route) -> ServicePort {
         } else {
             Arc::new([])
         },
-        serving: Arc::new([]),
-        serving_terminating: Arc::new([]),
         endpoint_count: 2,
+        ..ServicePort::new(name, [10, 96, 0, 20].into(), 80)
     }
 }
 

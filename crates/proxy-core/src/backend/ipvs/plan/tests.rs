@@ -75,35 +75,25 @@ fn web() -> ServicePort {
         endpoint([10, 1, 0, 5], true),
         endpoint([10, 2, 0, 7], false),
     ];
-    ServicePort {
-        name: Arc::new(PortName {
-            namespace: "shop".into(),
-            service: "web".into(),
-            port: "http".into(),
-            protocol: Protocol::Tcp,
-            created: None,
-        }),
-        family: Family::V4,
+    let name = Arc::new(PortName {
+        namespace: "shop".into(),
+        service: "web".into(),
+        port: "http".into(),
         protocol: Protocol::Tcp,
-        cluster_ip: [10, 96, 0, 20].into(),
-        port: 80,
+        created: None,
+    });
+    ServicePort {
         node_port: Some(30080),
         external_ips: Arc::new([[192, 0, 2, 7].into()]),
         load_balancer_ips: Arc::new([[203, 0, 113, 9].into()]),
         source_ranges: Arc::new(["198.51.100.0/24".parse().unwrap()]),
-        affinity: None,
-        scheduler: None,
         internal: Route::Cluster,
         external: Route::Cluster,
-        internal_policy_local: false,
-        external_policy_local: false,
         is_exposed: true,
-        health_check_node_port: None,
         cluster: Arc::new(both),
         local: Arc::new([both[0]]),
-        serving: Arc::new([]),
-        serving_terminating: Arc::new([]),
         endpoint_count: 2,
+        ..ServicePort::new(name, [10, 96, 0, 20].into(), 80)
     }
 }
 

@@ -80,34 +80,17 @@ pub(super) fn service_port(route: Route) -> ServicePort {
             Arc::from([])
         }
     };
-    ServicePort {
-        name: Arc::new(PortName {
-            namespace: "default".into(),
-            service: "web".into(),
-            port: "".into(),
-            protocol: Protocol::Tcp,
-            created: None,
-        }),
-        family: Family::V4,
+    let name = Arc::new(PortName {
+        namespace: "default".into(),
+        service: "web".into(),
+        port: "".into(),
         protocol: Protocol::Tcp,
-        cluster_ip: [10, 96, 0, 10].into(),
-        port: 80,
-        node_port: None,
-        external_ips: Arc::new([]),
-        load_balancer_ips: Arc::new([]),
-        source_ranges: Arc::new([]),
-        affinity: None,
-        scheduler: None,
+        created: None,
+    });
+    ServicePort {
         internal: route,
-        external: Route::Reject,
-        internal_policy_local: false,
-        external_policy_local: false,
-        is_exposed: false,
-        health_check_node_port: None,
         cluster: listed(Route::Cluster),
         local: listed(Route::Local),
-        serving: Arc::new([]),
-        serving_terminating: Arc::new([]),
-        endpoint_count: 0,
+        ..ServicePort::new(name, [10, 96, 0, 10].into(), 80)
     }
 }
