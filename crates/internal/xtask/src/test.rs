@@ -14,7 +14,7 @@ use crate::passed::Passed;
 use crate::process::execute;
 use crate::steps::Steps;
 use crate::vm::Guests;
-use crate::{dependencies, etcd, fuzz, publish, tidy, tools};
+use crate::{dependencies, etcd, fuzz, image, publish, tidy, tools};
 
 /// Time to run each fuzz target, in seconds.
 const FUZZ_SECONDS: u64 = 5;
@@ -110,6 +110,7 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
         Ok(())
     })?;
     become_root().context("kernel tests need root or a user namespace")?;
+    steps.step("image", image::check)?;
     let programs = Programs {
         kube_proxy: metadata.target_directory.join("debug/kube-proxy"),
         etcd,
