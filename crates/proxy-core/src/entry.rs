@@ -1,12 +1,30 @@
-//! Entries of a driver's ledger.
+//! Entries of a driver's ledger and their owners.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::slice;
+use std::sync::Arc;
 
 use vipline_reconcile::{Edit, Keyed, diff};
+use vipline_service_model::PortName;
 
-use crate::Address;
+use crate::driver::Id;
+use crate::{Address, AddressKind};
+
+/// Owner of objects, in order of precedence.
+///
+/// All owners of an object want the same contents. Claims to one address compare by kind,
+/// then by the age of the Service.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Owner {
+    /// Objects that do not depend on Services.
+    Base,
+    /// Objects of a service port for its addresses of one kind. Objects without an
+    /// address belong to the first kind.
+    Port(AddressKind, Arc<PortName>),
+    /// An object that several service ports use. It outlives its last user for a while.
+    OnDemand(Id),
+}
 
 /// A ledger entry.
 ///

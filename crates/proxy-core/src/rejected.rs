@@ -9,8 +9,7 @@ use std::sync::Arc;
 use vipline_reconcile::{Cause, Edit, Keyed, Ledger, Reason, Reconciler, Rejected, Target};
 use vipline_service_model::{Family, ObjectName, PortName};
 
-use crate::driver::Owner;
-use crate::entry::{Entry, Key};
+use crate::entry::{Entry, Key, Owner};
 use crate::{AddressKind, Planner};
 
 /// An object that the kernel rejected. All other objects were installed.

@@ -21,8 +21,9 @@ use vipline_service_model::{Family, PortName, ServicePort};
 
 use self::contests::Contests;
 use self::counts::Counts;
-use self::on_demand::{Id, OnDemand};
-use crate::entry::{Entry, edits};
+pub(crate) use self::on_demand::Id;
+use self::on_demand::OnDemand;
+use crate::entry::{Entry, Owner, edits};
 use crate::rejected::{FormerOwners, KnownRejections, Registry, RejectedObject};
 use crate::{
     AddressKind, ContestedAddress, Context, Difference, Error, LostAddresses, Outcome, Planner,
@@ -100,21 +101,6 @@ pub(crate) trait Drive: Send {
 pub(crate) enum Replan {
     All,
     Nothing,
-}
-
-/// Owner of objects, in order of precedence.
-///
-/// All owners of an object want the same contents. Claims to one address compare by kind,
-/// then by the age of the Service.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub(crate) enum Owner {
-    /// Objects that do not depend on Services.
-    Base,
-    /// Objects of a service port for its addresses of one kind. Objects without an
-    /// address belong to the first kind.
-    Port(AddressKind, Arc<PortName>),
-    /// An object that several service ports use. It outlives its last user for a while.
-    OnDemand(Id),
 }
 
 /// Creates a driver without desired objects, over a kernel in any state.

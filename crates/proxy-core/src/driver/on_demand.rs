@@ -19,7 +19,7 @@ const REMOVAL_DELAY: Duration = Duration::from_secs(30);
 const MAX_UNUSED: usize = 64;
 
 /// ID of an object. IDs are never reused.
-pub(super) type Id = u64;
+pub(crate) type Id = u64;
 
 /// Objects that several service ports use, with the number of users.
 #[derive(Debug)]
