@@ -5,8 +5,8 @@
 //! displays as the shell command that does the same. [`Removal::apply`] removes the
 //! objects step by step. A failed step does not stop the others.
 //!
-//! Only objects of modes that are built in are found. Each mode owns the
-//! names of its objects, the selection and the removal. Objects that rules of other programs use stay.
+//! Only objects of modes that are built in are found. Each mode owns the names of its
+//! objects, the selection and the removal. Objects that rules of other programs use stay.
 //!
 //! Rules of iptables are read and removed by the iptables programs, all other objects
 //! by netlink. If a program is missing although the kernel shows traces of rules, an
@@ -30,12 +30,9 @@ use std::fmt;
 use ipnet::IpNet;
 
 use crate::Mode;
+use crate::backend::Backend;
 #[cfg(feature = "iptables")]
-use crate::backend::iptables::{self, Names};
-#[cfg(feature = "ipvs")]
-use crate::backend::ipvs;
-#[cfg(feature = "nftables")]
-use crate::backend::nftables;
+use crate::backend::iptables::Names;
 
 /// The modes whose objects are removed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -128,7 +125,7 @@ impl Removal {
     /// the kernel supports it. All other errors are in [`unchecked`](Self::unchecked).
     pub fn find(scope: Scope, excluded: &[IpNet]) -> Result<Self, crate::Error> {
         let mut search = Search::new(scope);
-        for mode in MODES {
+        for mode in leftovers() {
             (mode.find)(&mut search)?;
         }
         let mut removal = plan(&search.found, excluded);
@@ -161,15 +158,11 @@ pub(crate) struct Leftovers {
     pub(crate) find: fn(&mut Search) -> Result<(), crate::Error>,
 }
 
-/// The modes that are built in, in the order of the removal.
-const MODES: &[Leftovers] = &[
-    #[cfg(feature = "nftables")]
-    nftables::LEFTOVERS,
-    #[cfg(feature = "iptables")]
-    iptables::LEFTOVERS,
-    #[cfg(feature = "ipvs")]
-    ipvs::LEFTOVERS,
-];
+/// Returns what the modes that are built in contribute, in the order of the removal.
+fn leftovers() -> impl Iterator<Item = Leftovers> {
+    let backends = Mode::BUILT_IN.iter().filter_map(|mode| mode.backend().ok());
+    backends.map(Backend::leftovers)
+}
 
 /// Objects of one mode that were found on the node.
 pub(crate) trait Found {
@@ -220,7 +213,7 @@ impl Search {
 /// Returns the names of iptables objects of all modes in a scope.
 #[cfg(feature = "iptables")]
 pub(crate) fn iptables_names(scope: Scope) -> Vec<&'static Names> {
-    let all = MODES.iter().flat_map(|mode| mode.iptables);
+    let all = leftovers().flat_map(|mode| mode.iptables);
     all.filter(|names| scope.includes(names.modes)).collect()
 }
 

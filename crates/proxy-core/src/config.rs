@@ -1,6 +1,7 @@
 //! Configuration of the engine, fixed at start.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use vipline_service_model::{
@@ -221,6 +222,17 @@ pub struct Ipvs {
     /// Networks whose virtual servers the proxy does not touch, except at the addresses
     /// of Services.
     pub excluded: Vec<IpNet>,
+    /// Whether the kernel restricts ARP replies to addresses of the receiving interface.
+    /// Default: `false`. See [`Mode::sysctls`].
+    pub strict_arp: bool,
+    /// Timeout of established TCP connections. Zero, the default, leaves it unchanged.
+    /// See [`Mode::prepare`].
+    pub tcp_timeout: Duration,
+    /// Timeout of TCP connections in state FIN_WAIT. Zero, the default, leaves it
+    /// unchanged.
+    pub tcp_fin_timeout: Duration,
+    /// Timeout of UDP connections. Zero, the default, leaves it unchanged.
+    pub udp_timeout: Duration,
 }
 
 /// One bit of the packet mark.

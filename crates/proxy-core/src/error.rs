@@ -1,6 +1,7 @@
 //! Errors of the engine.
 
 use vipline_reconcile::{MemoryError, Reason};
+use vipline_service_model::Family;
 
 use crate::Mode;
 
@@ -29,6 +30,19 @@ pub enum Error {
         /// Reason for the rejection.
         reason: Reason,
     },
+    /// The kernel does not support the objects that a mode needs regardless of Services.
+    #[error("the kernel does not support mode {mode} for {family}: {reasons}")]
+    Unsupported {
+        /// The mode.
+        mode: Mode,
+        /// The family.
+        family: Family,
+        /// The rejected operations with their reasons, separated by semicolons.
+        reasons: String,
+    },
+    /// The kernel accepted an invalid table, so [`Mode::probe`] cannot check the kernel.
+    #[error("the kernel accepted an invalid table; the check is not possible")]
+    ProbeAccepted,
     /// A conntrack request failed.
     #[error(transparent)]
     Conntrack(#[from] vipline_conntrack::Error),
@@ -44,6 +58,10 @@ pub enum Error {
     #[cfg(feature = "ipvs")]
     #[error(transparent)]
     Ipvs(#[from] vipline_ipvs::Error),
+    /// The timeouts of IPVS cannot be set.
+    #[cfg(feature = "ipvs")]
+    #[error("IPVS timeouts cannot be set and stay unchanged")]
+    IpvsTimeouts(#[source] vipline_ipvs::Error),
     /// A rtnetlink request about a link or an address failed.
     #[cfg(feature = "ipvs")]
     #[error(transparent)]

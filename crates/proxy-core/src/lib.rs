@@ -13,7 +13,8 @@
 //!   Services that rules depend on.
 //! - [`Schedule`]: when to sync, as pure arithmetic of times.
 //! - [`Report`]: result of a sync; [`health`]: responses of the health endpoints.
-//! - [`backend`]: the proxy modes; [`Planner`] is the trait of a mode.
+//! - [`Mode`]: the list of modes, and what the node needs for a mode; [`Sysctl`].
+//! - [`backend`]: the proxy modes; [`Planner`] is the pure part of a mode.
 //! - [`interfaces`]: addresses of the node.
 //! - `cleanup`: removal of everything that a kube-proxy programmed.
 //!
@@ -71,6 +72,8 @@ mod driver;
 
 mod entry;
 
+mod sysctl;
+
 mod conntrack_cleanup;
 
 pub mod backend;
@@ -88,6 +91,7 @@ pub use error::Error;
 pub use rejected::{KnownRejections, RejectedObject};
 pub use report::{Difference, Drift, FamilyReport, Outcome, Report, RuleCount};
 pub use schedule::{Intervals, Schedule, Trigger};
+pub use sysctl::Sysctl;
 #[cfg(feature = "iptables")]
 pub use vipline_iptables as iptables;
 #[cfg(feature = "nftables")]

@@ -1,30 +1,21 @@
 //! The IP families that a mode can program on this node.
 
-use proxy_core::{Family, Mode, interfaces};
+use proxy_core::{Error, Family, Mode, interfaces};
 use tracing::warn;
-use vipline_iptables::{Client, Error, Family as IptablesFamily};
 
 use crate::failure::{Failure, chain};
 
-/// An empty section. It changes nothing, but fails if the kernel lacks the
-/// table.
-const NAT: &str = "*nat\nCOMMIT\n";
-
 /// Returns the IP families that a mode can program on this node.
 ///
-/// A family that the kernel lacks is left out. Modes iptables and ipvs also
-/// leave out a family without iptables programs or without table `nat`, with a
-/// warning.
+/// A family that the kernel lacks is left out. A family for which the node lacks
+/// something else that the mode requires is left out with a warning.
 ///
 /// # Errors
 ///
 /// No family is left. The message has the reason for the first family.
 pub fn supported(mode: Mode) -> Result<Vec<Family>, Failure> {
-    let families = interfaces::families();
-    if mode == Mode::Nftables {
-        return Ok(families);
-    }
-    let checked = families.into_iter().map(|family| (family, check(family)));
+    let families = interfaces::families().into_iter();
+    let checked = families.map(|family| (family, mode.check_family(family)));
     choose(checked.collect())
 }
 
@@ -33,8 +24,8 @@ fn choose(checked: Vec<(Family, Result<(), Error>)>) -> Result<Vec<Family>, Fail
     let (mut supported, mut missing) = (Vec::new(), Vec::new());
     for (family, result) in checked {
         match result {
-            Err(error) if is_lasting(&error) => missing.push((family, error)),
-            _ => supported.push(family),
+            Err(error) => missing.push((family, error)),
+            Ok(()) => supported.push(family),
         }
     }
     if let ([], Some((_, error))) = (&*supported, missing.first()) {
@@ -47,44 +38,15 @@ fn choose(checked: Vec<(Family, Result<(), Error>)>) -> Result<Vec<Family>, Fail
     Ok(supported)
 }
 
-/// Finds the iptables programs and makes them open table `nat`.
-fn check(family: Family) -> Result<(), Error> {
-    let family = match family {
-        Family::V4 => IptablesFamily::V4,
-        Family::V6 => IptablesFamily::V6,
-    };
-    Client::open(family)?.test(&NAT)
-}
-
-/// Returns whether an error is permanent. After other errors the family is
-/// served and syncs are retried.
-fn is_lasting(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::NotFound { .. }
-            | Error::Outdated { .. }
-            | Error::Unsupported { .. }
-            | Error::Denied { .. }
-            | Error::Rejected { .. }
-            | Error::Spawn { .. }
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn missing(program: &str) -> Error {
-        Error::NotFound {
+        vipline_iptables::Error::NotFound {
             program: program.into(),
         }
-    }
-
-    fn locked() -> Error {
-        Error::Locked {
-            wait: 5,
-            message: "held".into(),
-        }
+        .into()
     }
 
     #[test]
@@ -93,7 +55,6 @@ mod tests {
             (Ok(()), Ok(()), Some(&Family::ALL[..])),
             (Ok(()), Err(missing("ip6tables-save")), Some(&[Family::V4])),
             (Err(missing("iptables-save")), Ok(()), Some(&[Family::V6])),
-            (Ok(()), Err(locked()), Some(&Family::ALL)),
             (
                 Err(missing("iptables-save")),
                 Err(missing("ip6tables-save")),

@@ -1,19 +1,20 @@
 //! The proxy modes, one folder each.
 //!
-//! To add a mode, add a folder with the same files, a variant of [`Mode`] and its match
-//! arms in this file.
+//! Each folder contains a unit struct that implements [`Backend`] (`mod.rs`), planning
+//! without IO (`plan/`) and IO (`apply/`). To add a mode, add a folder, a feature of its
+//! name, the folder's `mod` line and a line in the list of modes in this file.
 
 use std::fmt;
 use std::str::FromStr;
 
 use vipline_reconcile::{Edit, Keyed};
-use vipline_service_model::{Family, ServicePort};
+use vipline_service_model::{Family, NodeView, ServicePort};
 
-use crate::driver::Drive;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
-use crate::driver::{Absent, driver};
+use crate::cleanup::Leftovers;
+use crate::driver::Drive;
 use crate::watch::Watch;
-use crate::{Config, Context, Error, PortObjects};
+use crate::{Config, Context, Error, PortObjects, Sysctl};
 
 #[cfg(feature = "iptables")]
 pub mod iptables;
@@ -93,108 +94,166 @@ pub trait Planner {
 /// The drivers of all families, and the watch of the mode.
 pub(crate) type Opened = (Vec<Box<dyn Drive>>, Box<dyn Watch>);
 
-/// A proxy mode.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-#[non_exhaustive]
-pub enum Mode {
-    /// One nf_tables table per family with constant rules.
-    #[default]
-    Nftables,
-    /// iptables chains per Service and endpoint, as upstream kube-proxy writes them.
-    Iptables,
-    /// IPVS virtual servers with ipset sets and iptables rules.
-    Ipvs,
-}
+/// Everything that differs between modes, except for the plan.
+///
+/// Each mode implements this trait in its `mod.rs`. [`Planner`] is the pure part.
+pub(crate) trait Backend {
+    /// Checks whether the kernel has the features that the mode requires. Default: it
+    /// has.
+    ///
+    /// See [`Mode::check_kernel`].
+    fn check_kernel(&self) -> Result<(), Error> {
+        Ok(())
+    }
 
-impl Mode {
-    /// All modes that are built in.
-    pub const BUILT_IN: &[Self] = &[
-        #[cfg(feature = "nftables")]
-        Self::Nftables,
-        #[cfg(feature = "iptables")]
-        Self::Iptables,
-        #[cfg(feature = "ipvs")]
-        Self::Ipvs,
-    ];
+    /// Checks whether the mode can program a family. Default: it can.
+    ///
+    /// See [`Mode::check_family`].
+    fn check_family(&self, _family: Family) -> Result<(), Error> {
+        Ok(())
+    }
 
-    /// Returns the name of the mode, as in the flag `--proxy-mode`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Nftables => "nftables",
-            Self::Iptables => "iptables",
-            Self::Ipvs => "ipvs",
-        }
+    /// Checks whether the kernel accepts the objects that do not depend on Services.
+    /// Returns whether the mode has such a check. Default: `false`.
+    ///
+    /// See [`Mode::probe`].
+    fn probe(&self, _cx: &Context) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    /// Returns the sysctls that the mode requires. Default: none.
+    ///
+    /// See [`Mode::sysctls`].
+    fn sysctls(&self, _config: &Config, _release: &str) -> Vec<Sysctl> {
+        Vec::new()
+    }
+
+    /// Applies settings of the node that are no sysctls. Default: there are none.
+    ///
+    /// See [`Mode::prepare`].
+    fn prepare(&self, _config: &Config) -> Result<(), Error> {
+        Ok(())
     }
 
     /// Opens the kernel of each family. Returns the drivers and the watch.
     ///
     /// Clears settings in `config` that the kernel does not support.
-    #[cfg_attr(
-        not(feature = "iptables"),
-        allow(
-            unused_variables,
-            clippy::needless_pass_by_ref_mut,
-            reason = "not all modes are built in"
-        )
-    )]
-    pub(crate) fn open(self, config: &mut Config) -> Result<Opened, Error> {
-        match self {
-            #[cfg(feature = "nftables")]
-            Self::Nftables => {
-                let mut watch = nftables::Watch::default();
-                let drivers = config.families.iter().map(|&family| {
-                    let kernel = watch.open(family)?;
-                    Ok(driver::<nftables::Planner, _>(family, kernel))
-                });
-                let drivers = drivers.collect::<Result<_, Error>>()?;
-                Ok((drivers, Box::new(watch)))
-            }
-            #[cfg(feature = "iptables")]
-            Self::Iptables => {
-                let mut watch = iptables::Watch::new(config.intervals.retry);
-                let mut drivers = Vec::new();
-                for &family in &config.families {
-                    let kernel = watch.open(family)?;
-                    let version = kernel.client().version();
-                    config.iptables.random_fully &= version.has_random_fully();
-                    drivers.push(driver::<iptables::Planner, _>(family, kernel));
-                }
-                config.iptables.nfacct &= iptables::make_counters();
-                Ok((drivers, Box::new(watch)))
-            }
-            #[cfg(feature = "ipvs")]
-            Self::Ipvs => {
-                let mut watch = ipvs::Watch::new(config.intervals.retry)?;
-                let mut drivers = Vec::new();
-                for &family in &config.families {
-                    let kernel = watch.open(family, &config.ipvs)?;
-                    config.iptables.random_fully &= kernel.has_random_fully();
-                    drivers.push(driver::<ipvs::Planner, _>(family, kernel));
-                }
-                watch.listen_to_links()?;
-                Ok((drivers, Box::new(watch)))
-            }
-            #[allow(unreachable_patterns, reason = "a mode may not be built in")]
-            _ => Err(Error::NoSuchMode(self.name().into())),
-        }
-    }
+    fn open(&self, config: &mut Config) -> Result<Opened, Error>;
 
     /// Creates the driver of a family without a kernel.
-    #[cfg_attr(
-        not(any(feature = "iptables", feature = "nftables")),
-        allow(unused_variables, reason = "no mode is built in")
-    )]
-    pub(crate) fn plan_only(self, family: Family) -> Result<Box<dyn Drive>, Error> {
-        match self {
-            #[cfg(feature = "nftables")]
-            Self::Nftables => Ok(driver::<nftables::Planner, _>(family, Absent::default())),
-            #[cfg(feature = "iptables")]
-            Self::Iptables => Ok(driver::<iptables::Planner, _>(family, Absent::default())),
-            #[cfg(feature = "ipvs")]
-            Self::Ipvs => Ok(driver::<ipvs::Planner, _>(family, Absent::default())),
-            #[allow(unreachable_patterns, reason = "a mode may not be built in")]
-            _ => Err(Error::NoSuchMode(self.name().into())),
+    fn plan_only(&self, family: Family) -> Box<dyn Drive>;
+
+    /// Returns the names of the mode's objects in iptables, and the search for all other
+    /// objects that a kube-proxy in this mode programmed.
+    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    fn leftovers(&self) -> Leftovers;
+}
+
+/// Defines [`Mode`]. The name of a mode is also the name of its feature.
+macro_rules! modes {
+    ($($(#[$attribute:meta])* $mode:ident: $name:literal = $module:ident,)+) => {
+        /// A proxy mode.
+        #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+        #[non_exhaustive]
+        pub enum Mode {
+            $($(#[$attribute])* $mode,)+
         }
+
+        impl Mode {
+            /// All modes that are built in.
+            pub const BUILT_IN: &[Self] = &[$(#[cfg(feature = $name)] Self::$mode,)+];
+
+            /// Returns the name of the mode, as in the flag `--proxy-mode`.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$mode => $name,)+
+                }
+            }
+
+            /// Returns the implementation of the mode.
+            pub(crate) fn backend(self) -> Result<&'static dyn Backend, Error> {
+                match self {
+                    $(#[cfg(feature = $name)] Self::$mode => Ok(&$module::$mode),)+
+                    #[allow(unreachable_patterns, reason = "a mode may not be built in")]
+                    _ => Err(Error::NoSuchMode(self.name().into())),
+                }
+            }
+        }
+    };
+}
+
+modes! {
+    /// One nf_tables table per family with constant rules.
+    #[default]
+    Nftables: "nftables" = nftables,
+    /// iptables chains per Service and endpoint, as upstream kube-proxy writes them.
+    Iptables: "iptables" = iptables,
+    /// IPVS virtual servers with ipset sets and iptables rules.
+    Ipvs: "ipvs" = ipvs,
+}
+
+impl Mode {
+    /// Checks whether the kernel has the features that the mode requires, and makes the
+    /// kernel load their modules.
+    ///
+    /// Only mode ipvs has such a check. The caller may use another mode after an error.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Ipvs`] or [`Error::Ipset`] if the kernel lacks IPVS or ip_set. Other
+    ///   failures are reported when the engine opens.
+    /// - [`Error::NoSuchMode`] if the mode is not built in.
+    pub fn check_kernel(self) -> Result<(), Error> {
+        self.backend()?.check_kernel()
+    }
+
+    /// Checks whether the mode can program a family, which the kernel supports.
+    ///
+    /// Modes iptables and ipvs require the iptables programs and the table `nat`.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Iptables`] if a retry cannot succeed. Other failures are reported when
+    ///   the engine syncs.
+    /// - [`Error::NoSuchMode`] if the mode is not built in.
+    pub fn check_family(self, family: Family) -> Result<(), Error> {
+        self.backend()?.check_family(family)
+    }
+
+    /// Checks whether the kernel accepts all objects that do not depend on Services, and
+    /// makes the kernel load the modules that the objects require. Changes nothing.
+    ///
+    /// Returns whether the mode has such a check: only mode nftables has one.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Unsupported`] if the kernel rejects an object.
+    /// - [`Error::ProbeAccepted`] if the kernel cannot be checked.
+    /// - [`Error::Nftables`] if a request fails.
+    /// - [`Error::NoSuchMode`] if the mode is not built in.
+    pub fn probe(self, config: &Config, family: Family) -> Result<bool, Error> {
+        let cx = Context::new(config, &NodeView::default(), [], family);
+        self.backend()?.probe(&cx)
+    }
+
+    /// Returns the sysctls that the mode requires, in the order in which to set them.
+    ///
+    /// `release` is the release of the kernel as in uname(2), such as `6.1.0-13-amd64`.
+    /// The result is empty if the mode is not built in.
+    pub fn sysctls(self, config: &Config, release: &str) -> Vec<Sysctl> {
+        let backend = self.backend();
+        backend.map_or_else(|_| Vec::new(), |it| it.sysctls(config, release))
+    }
+
+    /// Applies settings of the node that are no sysctls: in mode ipvs the timeouts of
+    /// IPVS. The rules work without these settings.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::IpvsTimeouts`] if the timeouts cannot be set.
+    /// - [`Error::NoSuchMode`] if the mode is not built in.
+    pub fn prepare(self, config: &Config) -> Result<(), Error> {
+        self.backend()?.prepare(config)
     }
 }
 

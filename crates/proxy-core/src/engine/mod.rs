@@ -66,7 +66,7 @@ impl Engine {
     /// In modes nftables and iptables, the first sync reports a kernel without support
     /// for the mode and a missing CAP_NET_ADMIN.
     pub fn open(mut config: Config) -> Result<Self, Error> {
-        let (drivers, watch) = config.mode.open(&mut config)?;
+        let (drivers, watch) = config.mode.backend()?.open(&mut config)?;
         let mut engine = Self::new(config, drivers);
         engine.watch = Some(watch);
         engine.enable_flow_cleanup()?;
@@ -81,10 +81,9 @@ impl Engine {
     ///
     /// [`Error::NoSuchMode`] if the mode is not built in.
     pub fn plan_only(config: Config) -> Result<Self, Error> {
+        let backend = config.mode.backend()?;
         let families = config.families.iter();
-        let drivers = families
-            .map(|&family| config.mode.plan_only(family))
-            .collect::<Result<_, _>>()?;
+        let drivers = families.map(|&family| backend.plan_only(family)).collect();
         Ok(Self::new(config, drivers))
     }
 

@@ -146,6 +146,10 @@ fn config(
     let mut ipvs = Ipvs::default();
     ipvs.scheduler = scheduler;
     ipvs.excluded = excluded(configuration);
+    ipvs.strict_arp = configuration.ipvs.strict_arp;
+    ipvs.tcp_timeout = configuration.ipvs.tcp_timeout.positive();
+    ipvs.tcp_fin_timeout = configuration.ipvs.tcp_fin_timeout.positive();
+    ipvs.udp_timeout = configuration.ipvs.udp_timeout.positive();
     Ok(Config::new(node_name)
         .with_mode(mode)
         .with_masquerade_mark(mark(configuration))

@@ -1,7 +1,9 @@
-//! Sysctls that the modes read and set.
+//! Reading and writing of sysctls.
 
 use std::path::Path;
 use std::{fs, io};
+
+use proxy_core::Sysctl;
 
 use crate::failure::Failure;
 
@@ -14,85 +16,6 @@ const ROOT: &str = "/proc/sys";
 /// Whether conntrack accepts out-of-window TCP packets as part of their
 /// connection.
 const TCP_BE_LIBERAL: &str = "net/netfilter/nf_conntrack_tcp_be_liberal";
-
-/// A required value of a sysctl.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Sysctl {
-    name: &'static str,
-    value: &'static str,
-    /// The reason, for error messages.
-    reason: &'static str,
-    /// A flag that removes the requirement, if any.
-    disable_flag: Option<&'static str>,
-}
-
-/// Routes packets from and to loopback addresses.
-pub const ROUTE_LOCALNET: Sysctl = Sysctl {
-    name: "net/ipv4/conf/all/route_localnet",
-    value: "1",
-    reason: "as required by node ports on 127.0.0.0/8",
-    disable_flag: Some("--iptables-localhost-nodeports=false"),
-};
-
-/// Sysctls that mode ipvs always needs.
-const IPVS: [Sysctl; 4] = [
-    // Makes packets of virtual servers visible to conntrack, for masquerading.
-    for_ipvs("net/ipv4/vs/conntrack", "1"),
-    // Ends connections together with their real server.
-    for_ipvs("net/ipv4/vs/expire_nodest_conn", "1"),
-    // Ends persistence together with the real server.
-    for_ipvs("net/ipv4/vs/expire_quiescent_template", "1"),
-    for_ipvs("net/ipv4/ip_forward", "1"),
-];
-
-/// From this kernel version on, [`CONN_REUSE`] may stay on. Earlier kernels
-/// lose packets of connections that reuse a port.
-const CONN_REUSE_FIXED: (u32, u32) = (5, 9);
-/// Kernels before this version do not have [`CONN_REUSE`].
-const CONN_REUSE_ADDED: (u32, u32) = (4, 1);
-/// Keeps a connection that reuses a source port on its former real server.
-const CONN_REUSE: Sysctl = for_ipvs("net/ipv4/vs/conn_reuse_mode", "0");
-
-/// Restricts ARP replies to addresses of the receiving interface.
-const STRICT_ARP: [Sysctl; 2] = [
-    strict_arp("net/ipv4/conf/all/arp_ignore", "1"),
-    strict_arp("net/ipv4/conf/all/arp_announce", "2"),
-];
-
-const fn for_ipvs(name: &'static str, value: &'static str) -> Sysctl {
-    Sysctl {
-        name,
-        value,
-        reason: "as required by mode ipvs",
-        disable_flag: None,
-    }
-}
-
-const fn strict_arp(name: &'static str, value: &'static str) -> Sysctl {
-    Sysctl {
-        name,
-        value,
-        reason: "as required by --ipvs-strict-arp",
-        disable_flag: Some("--ipvs-strict-arp=false"),
-    }
-}
-
-/// Returns the sysctls that mode ipvs needs on a kernel release such as
-/// `6.1.0-13-amd64`.
-pub fn ipvs(release: &str, strict_arp: bool) -> Vec<Sysctl> {
-    let needs_conn_reuse = version(release)
-        .is_some_and(|version| (CONN_REUSE_ADDED..CONN_REUSE_FIXED).contains(&version));
-    let mut sysctls = IPVS.to_vec();
-    sysctls.extend(needs_conn_reuse.then_some(CONN_REUSE));
-    sysctls.extend(STRICT_ARP.iter().filter(|_| strict_arp));
-    sysctls
-}
-
-/// Parses the first two numbers of a kernel release.
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-}
 
 /// Returns whether conntrack accepts out-of-window TCP packets. Otherwise rules
 /// drop packets in state INVALID.
@@ -107,7 +30,7 @@ pub fn is_liberal() -> bool {
 /// Names the first sysctl that cannot be written, and the remedy.
 pub fn set(sysctls: &[Sysctl]) -> Result<(), Failure> {
     let root = Path::new(ROOT);
-    sysctls.iter().try_for_each(|sysctl| sysctl.set(root))
+    sysctls.iter().try_for_each(|sysctl| require(sysctl, root))
 }
 
 fn is_set(root: &Path) -> bool {
@@ -124,26 +47,19 @@ fn write(root: &Path, name: &str, value: &str) -> io::Result<()> {
     }
 }
 
-impl Sysctl {
-    fn set(&self, root: &Path) -> Result<(), Failure> {
-        let Self {
-            name,
-            value,
-            reason,
-            disable_flag,
-        } = self;
-        write(root, name, value).map_err(|error| {
-            let path = root.join(name);
-            let path = path.display();
-            let or = disable_flag.map_or_else(String::new, |flag| {
-                format!(", or disable the feature with {flag}")
-            });
-            Failure::machine(format_args!(
-                "{path} cannot be set to {value}, {reason}: {error}; run kube-proxy --init-only \
-                 first, with the privilege to write sysctls{or}"
-            ))
-        })
-    }
+/// Sets a sysctl below `root`.
+fn require(sysctl: &Sysctl, root: &Path) -> Result<(), Failure> {
+    write(root, sysctl.name, sysctl.value).map_err(|error| {
+        let path = root.join(sysctl.name);
+        let (path, value, reason) = (path.display(), sysctl.value, sysctl.reason);
+        let or = sysctl.disable_flag.map_or_else(String::new, |flag| {
+            format!(", or disable the feature with {flag}")
+        });
+        Failure::machine(format_args!(
+            "{path} cannot be set to {value}, {reason}: {error}; run kube-proxy --init-only \
+             first, with the privilege to write sysctls{or}"
+        ))
+    })
 }
 
 #[cfg(test)]
@@ -154,7 +70,26 @@ mod tests {
     use testkit::netns::Netns;
     use testkit::scoped::Directory;
 
+    use proxy_core::{Config, Ipvs, Mode};
+    use vipline_service_model::NodePortAddresses;
+
     use super::*;
+
+    /// Returns the sysctl of mode iptables.
+    fn route_localnet() -> Sysctl {
+        let config = Config::default().with_node_port_addresses(NodePortAddresses::All);
+        let [sysctl] = *Mode::Iptables.sysctls(&config, "6.1.0") else {
+            panic!("mode iptables requires one sysctl");
+        };
+        sysctl
+    }
+
+    /// Returns the sysctls of mode ipvs on a kernel that requires all of them.
+    fn ipvs() -> Vec<Sysctl> {
+        let mut ipvs = Ipvs::default();
+        ipvs.strict_arp = true;
+        Mode::Ipvs.sysctls(&Config::default().with_ipvs(ipvs), "5.4.0")
+    }
 
     /// Creates a directory like `/proc/sys` with one sysctl.
     fn folder(name: &str, value: &str) -> (Directory, PathBuf) {
@@ -167,12 +102,12 @@ mod tests {
 
     #[test]
     fn route_localnet_is_set_in_the_current_network_namespace() {
-        let path = Path::new(ROOT).join(ROUTE_LOCALNET.name);
+        let path = Path::new(ROOT).join(route_localnet().name);
         let value = || fs::read_to_string(&path).unwrap();
         let (one, other) = (Netns::new().unwrap(), Netns::new().unwrap());
         assert_eq!(one.run(value), "0\n");
         for _ in 0..2 {
-            one.run(|| set(&[ROUTE_LOCALNET])).unwrap();
+            one.run(|| set(&[route_localnet()])).unwrap();
             assert_eq!(one.run(value), "1\n");
         }
         assert_eq!(other.run(value), "0\n");
@@ -180,14 +115,14 @@ mod tests {
 
     #[test]
     fn an_equal_value_is_not_written() {
-        let (folder, file) = folder(ROUTE_LOCALNET.name, "1\n");
+        let (folder, file) = folder(route_localnet().name, "1\n");
         fs::File::options()
             .append(true)
             .open(&file)
             .unwrap()
             .set_modified(SystemTime::UNIX_EPOCH)
             .unwrap();
-        ROUTE_LOCALNET.set(folder.path()).unwrap();
+        require(&route_localnet(), folder.path()).unwrap();
         let written = fs::metadata(&file).unwrap().modified().unwrap();
         assert_eq!(written, SystemTime::UNIX_EPOCH);
         assert_eq!(fs::read_to_string(&file).unwrap(), "1\n");
@@ -196,7 +131,9 @@ mod tests {
     #[test]
     fn an_error_names_the_sysctl_and_the_remedy() {
         let folder = Directory::new().unwrap();
-        let error = ROUTE_LOCALNET.set(folder.path()).unwrap_err().to_string();
+        let error = require(&route_localnet(), folder.path())
+            .unwrap_err()
+            .to_string();
         for words in [
             "net/ipv4/conf/all/route_localnet cannot be set to 1",
             "os error 2",
@@ -206,7 +143,10 @@ mod tests {
             assert!(error.contains(words), "{words}: {error}");
         }
         assert_eq!(error.lines().count(), 1, "{error}");
-        let error = CONN_REUSE.set(folder.path()).unwrap_err().to_string();
+        let ipvs = ipvs();
+        let conn_reuse = ipvs.iter().find(|it| it.name.ends_with("conn_reuse_mode"));
+        let error = require(conn_reuse.unwrap(), folder.path());
+        let error = error.unwrap_err().to_string();
         let words = "conn_reuse_mode cannot be set to 0, as required by mode ipvs: ";
         assert!(error.contains(words), "{error}");
         assert!(
@@ -217,43 +157,10 @@ mod tests {
 
     #[test]
     fn a_different_value_is_written() {
-        for sysctl in ipvs("5.4.0", true) {
+        for sysctl in ipvs() {
             let (folder, file) = folder(sysctl.name, "7\n");
-            sysctl.set(folder.path()).unwrap();
+            require(&sysctl, folder.path()).unwrap();
             assert_eq!(fs::read_to_string(&file).unwrap(), sysctl.value);
-        }
-    }
-
-    #[test]
-    fn mode_ipvs_needs_more_sysctls_on_some_kernels_and_with_strict_arp() {
-        let shown = |release, strict_arp| {
-            let sysctls = ipvs(release, strict_arp).into_iter();
-            let lines = sysctls.map(|sysctl| format!("{}={}", sysctl.name, sysctl.value));
-            lines.collect::<Vec<_>>()
-        };
-        let always = [
-            "net/ipv4/vs/conntrack=1",
-            "net/ipv4/vs/expire_nodest_conn=1",
-            "net/ipv4/vs/expire_quiescent_template=1",
-            "net/ipv4/ip_forward=1",
-        ];
-        let arp = [
-            "net/ipv4/conf/all/arp_ignore=1",
-            "net/ipv4/conf/all/arp_announce=2",
-        ];
-        for release in [
-            "6.18.0",
-            "5.10.0-8-amd64",
-            "5.9",
-            "4.0.9",
-            "3.10.0-957.el7",
-            "x",
-        ] {
-            assert_eq!(shown(release, false), always, "{release}");
-        }
-        for release in ["4.1.0", "4.19.0-21-amd64", "5.8.18+"] {
-            let all = [&always[..], &["net/ipv4/vs/conn_reuse_mode=0"], &arp].concat();
-            assert_eq!(shown(release, true), all, "{release}");
         }
     }
 

@@ -40,11 +40,62 @@
 
 pub(in crate::backend) mod plan;
 
-mod apply;
+pub(in crate::backend) mod apply;
 
-pub(crate) use apply::cleanup::LEFTOVERS;
-pub use apply::kernel::Kernel;
-pub(crate) use apply::kernel::make_counters;
-pub(crate) use apply::watch::Watch;
-pub use plan::Planner;
-pub(crate) use plan::cleanup::names::Names;
+use vipline_service_model::Family;
+
+use self::apply::cleanup::LEFTOVERS;
+pub use self::apply::kernel::Kernel;
+use self::apply::kernel::make_counters;
+use self::apply::support::check_family;
+use self::apply::watch::Watch;
+pub use self::plan::Planner;
+pub(crate) use self::plan::cleanup::names::Names;
+use super::{Backend, Opened};
+use crate::cleanup::Leftovers;
+use crate::driver::{Absent, Drive, driver};
+use crate::{Config, Error, Sysctl};
+
+/// Makes the kernel route packets from and to loopback addresses.
+const ROUTE_LOCALNET: Sysctl = Sysctl::new(
+    "net/ipv4/conf/all/route_localnet",
+    "1",
+    "as required by node ports on 127.0.0.0/8",
+)
+.unless("--iptables-localhost-nodeports=false");
+
+/// Mode iptables.
+pub(super) struct Iptables;
+
+impl Backend for Iptables {
+    fn check_family(&self, family: Family) -> Result<(), Error> {
+        Ok(check_family(family)?)
+    }
+
+    fn sysctls(&self, config: &Config, _release: &str) -> Vec<Sysctl> {
+        match config.families.contains(&Family::V4) && config.serves_localhost() {
+            true => vec![ROUTE_LOCALNET],
+            false => Vec::new(),
+        }
+    }
+
+    fn open(&self, config: &mut Config) -> Result<Opened, Error> {
+        let mut watch = Watch::new(config.intervals.retry);
+        let mut drivers = Vec::new();
+        for &family in &config.families {
+            let kernel = watch.open(family)?;
+            config.iptables.random_fully &= kernel.has_random_fully();
+            drivers.push(driver::<Planner, _>(family, kernel));
+        }
+        config.iptables.nfacct &= make_counters();
+        Ok((drivers, Box::new(watch)))
+    }
+
+    fn plan_only(&self, family: Family) -> Box<dyn Drive> {
+        driver::<Planner, _>(family, Absent::default())
+    }
+
+    fn leftovers(&self) -> Leftovers {
+        LEFTOVERS
+    }
+}

@@ -34,8 +34,58 @@ mod plan;
 
 mod apply;
 
-pub(crate) use apply::cleanup::LEFTOVERS;
-pub use apply::kernel::Kernel;
-pub(crate) use apply::watch::Watch;
-pub use plan::Planner;
-pub use plan::object::{Key, Object};
+use vipline_service_model::Family;
+
+use self::apply::cleanup::LEFTOVERS;
+pub use self::apply::kernel::Kernel;
+use self::apply::prepare::{check_kernel, set_timeouts};
+use self::apply::watch::Watch;
+pub use self::plan::Planner;
+pub use self::plan::object::{Key, Object};
+use self::plan::sysctls::sysctls;
+use super::iptables::apply::support::check_family;
+use super::{Backend, Opened};
+use crate::cleanup::Leftovers;
+use crate::driver::{Absent, Drive, driver};
+use crate::{Config, Error, Sysctl};
+
+/// Mode ipvs.
+pub(super) struct Ipvs;
+
+impl Backend for Ipvs {
+    fn check_kernel(&self) -> Result<(), Error> {
+        check_kernel()
+    }
+
+    fn check_family(&self, family: Family) -> Result<(), Error> {
+        Ok(check_family(family)?)
+    }
+
+    fn sysctls(&self, config: &Config, release: &str) -> Vec<Sysctl> {
+        sysctls(release, config.ipvs.strict_arp)
+    }
+
+    fn prepare(&self, config: &Config) -> Result<(), Error> {
+        set_timeouts(&config.ipvs)
+    }
+
+    fn open(&self, config: &mut Config) -> Result<Opened, Error> {
+        let mut watch = Watch::new(config.intervals.retry)?;
+        let mut drivers = Vec::new();
+        for &family in &config.families {
+            let kernel = watch.open(family, &config.ipvs)?;
+            config.iptables.random_fully &= kernel.has_random_fully();
+            drivers.push(driver::<Planner, _>(family, kernel));
+        }
+        watch.listen_to_links()?;
+        Ok((drivers, Box::new(watch)))
+    }
+
+    fn plan_only(&self, family: Family) -> Box<dyn Drive> {
+        driver::<Planner, _>(family, Absent::default())
+    }
+
+    fn leftovers(&self) -> Leftovers {
+        LEFTOVERS
+    }
+}

@@ -97,9 +97,43 @@ mod plan;
 
 mod apply;
 
-pub(crate) use apply::cleanup::LEFTOVERS;
-pub use apply::kernel::Kernel;
-pub(crate) use apply::kernel::Watch;
-pub use plan::Planner;
-pub use plan::batches::transactions;
-pub use plan::names::TABLE;
+use vipline_service_model::Family;
+
+use self::apply::cleanup::LEFTOVERS;
+pub use self::apply::kernel::Kernel;
+use self::apply::probe::probe;
+use self::apply::watch::Watch;
+pub use self::plan::Planner;
+pub use self::plan::batches::transactions;
+pub use self::plan::names::TABLE;
+use super::{Backend, Opened};
+use crate::cleanup::Leftovers;
+use crate::driver::{Absent, Drive, driver};
+use crate::{Config, Context, Error};
+
+/// Mode nftables.
+pub(super) struct Nftables;
+
+impl Backend for Nftables {
+    fn probe(&self, cx: &Context) -> Result<bool, Error> {
+        probe(cx).map(|()| true)
+    }
+
+    fn open(&self, config: &mut Config) -> Result<Opened, Error> {
+        let mut watch = Watch::default();
+        let drivers = config.families.iter().map(|&family| {
+            let kernel = watch.open(family)?;
+            Ok(driver::<Planner, _>(family, kernel))
+        });
+        let drivers = drivers.collect::<Result<_, Error>>()?;
+        Ok((drivers, Box::new(watch)))
+    }
+
+    fn plan_only(&self, family: Family) -> Box<dyn Drive> {
+        driver::<Planner, _>(family, Absent::default())
+    }
+
+    fn leftovers(&self) -> Leftovers {
+        LEFTOVERS
+    }
+}

@@ -17,7 +17,7 @@ use crate::backend::iptables::plan::cleanup::{Document, Saved, SavedRules};
 use crate::cleanup::{Error, Leftovers, Remove, Search};
 
 /// The mode's part of a removal.
-pub(crate) const LEFTOVERS: Leftovers = Leftovers {
+pub(in crate::backend) const LEFTOVERS: Leftovers = Leftovers {
     iptables: names::IPTABLES,
     find,
 };

@@ -87,6 +87,11 @@ impl Kernel {
         &self.client
     }
 
+    /// Returns whether iptables supports `--random-fully`.
+    pub(in crate::backend) fn has_random_fully(&self) -> bool {
+        self.client.version().has_random_fully()
+    }
+
     /// Returns the maximum size of a section of a document.
     ///
     /// The nft variant searches each name in the whole section. The legacy variant reads

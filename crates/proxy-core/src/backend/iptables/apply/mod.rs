@@ -1,8 +1,11 @@
-//! IO of mode iptables: the kernel of a family, the watch, and the removal of rules.
+//! IO of mode iptables: the kernel of a family, the watch, the check of the node and the
+//! removal of rules.
 
-pub(super) mod kernel;
+pub(in crate::backend) mod kernel;
 
-pub(super) mod watch;
+pub(in crate::backend) mod watch;
+
+pub(in crate::backend) mod support;
 
 pub(super) mod cleanup;
 

@@ -20,7 +20,7 @@ use crate::backend::ipvs::plan::names::link as link_name;
 use crate::cleanup::{Error, Leftovers, Remove, Search};
 
 /// The mode's part of a removal.
-pub(crate) const LEFTOVERS: Leftovers = Leftovers {
+pub(in crate::backend) const LEFTOVERS: Leftovers = Leftovers {
     iptables: names::IPTABLES,
     find,
 };

@@ -98,7 +98,7 @@ impl Kernel {
 
     /// Returns whether iptables supports `--random-fully`.
     pub(crate) fn has_random_fully(&self) -> bool {
-        self.rules.client().version().has_random_fully()
+        self.rules.has_random_fully()
     }
 
     /// Returns the netlink port ID of the socket that changes addresses.

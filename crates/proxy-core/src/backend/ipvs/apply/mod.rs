@@ -1,11 +1,13 @@
-//! IO of mode ipvs: the kernel of a family with its state, the watch, and the removal of
-//! objects.
+//! IO of mode ipvs: the kernel of a family with its state, the watch, the preparation of
+//! the node and the removal of objects.
 
 pub(super) mod kernel;
 
 pub(super) mod watch;
 
 pub(super) mod cleanup;
+
+pub(super) mod prepare;
 
 mod capacity;
 

@@ -13,7 +13,7 @@ use super::installed::Installed;
 use super::kernel::Kernel;
 use super::links::{Links, Removed};
 use super::schedulers::Missing;
-use crate::backend::iptables;
+use crate::backend::iptables::apply::watch::Watch as RulesWatch;
 use crate::backend::ipvs::plan::layout::LAYOUT;
 use crate::{Drift, Error, Ipvs, watch};
 
@@ -24,7 +24,7 @@ use crate::{Drift, Error, Ipvs, watch};
 /// some at intervals.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    rules: iptables::Watch,
+    rules: RulesWatch,
     sets: ipset::Client,
     servers: ipvs::Client,
     watched: Vec<Watched>,
@@ -56,7 +56,7 @@ impl Watch {
     /// [`Error::Ipvs`] or [`Error::Ipset`] if the kernel lacks IPVS or ipset.
     pub(crate) fn new(period: Duration) -> Result<Self, Error> {
         Ok(Self {
-            rules: iptables::Watch::of_layout(LAYOUT, period),
+            rules: RulesWatch::of_layout(LAYOUT, period),
             sets: ipset::Client::open()?,
             servers: ipvs::Client::open()?,
             watched: Vec::new(),

@@ -15,6 +15,8 @@ pub(super) mod layout;
 
 pub(super) mod steps;
 
+pub(super) mod sysctls;
+
 pub(super) mod cleanup;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::Mode;
 use crate::cleanup::{self, Found, Leftovers, Removal, Remove, Search, Step};
 
 /// The mode's part of a removal.
-pub(crate) const LEFTOVERS: Leftovers = Leftovers {
+pub(in crate::backend) const LEFTOVERS: Leftovers = Leftovers {
     #[cfg(feature = "iptables")]
     iptables: &[],
     find,

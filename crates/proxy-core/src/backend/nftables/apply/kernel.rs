@@ -8,8 +8,8 @@ use std::slice;
 
 use vipline_netlink::{Counters, Errno};
 use vipline_nftables::{
-    Action, Client, Encoder, Error, Monitor, Name, Object, Operation, RejectedOperation, Subject,
-    TableId, Transaction,
+    Action, Client, Encoder, Error, Name, Object, Operation, RejectedOperation, Subject,
+    Transaction,
 };
 use vipline_reconcile::{
     self as reconcile, Atomic, Attempt, Edit, MAX_REJECTED_BATCHES, Reason, Rejection, isolate,
@@ -17,13 +17,12 @@ use vipline_reconcile::{
 use vipline_service_model::Family;
 
 use super::rejections;
-use crate::backend::apply::foreign_commits::{self, CommitCounter};
+use crate::backend::apply::foreign_commits::CommitCounter;
 use crate::backend::nftables::plan::affinity::{self, Pool};
 use crate::backend::nftables::plan::batches::parts_of;
 use crate::backend::nftables::plan::names;
 use crate::backend::nftables::plan::table::Table;
 use crate::backend::nftables::plan::takeover::{are_incomplete, completed, is_takeover};
-use crate::{Drift, watch};
 
 /// Maximum number of clients that one transaction removes.
 const CLIENTS: usize = 1024;
@@ -35,8 +34,8 @@ const CLIENTS: usize = 1024;
 /// removed, their clients are removed as well.
 #[derive(Debug)]
 pub struct Kernel {
-    client: Client,
-    table: &'static Table,
+    pub(super) client: Client,
+    pub(super) table: &'static Table,
     commit_counter: CommitCounter,
     /// Client maps in the last dump, which may contain endpoints that were removed
     /// before.
@@ -61,7 +60,11 @@ impl Kernel {
         Self::with_commit_counter(family, CommitCounter::default())
     }
 
-    fn with_commit_counter(family: Family, commit_counter: CommitCounter) -> Result<Self, Error> {
+    /// Opens a client that counts its commits with a counter of the caller.
+    pub(super) fn with_commit_counter(
+        family: Family,
+        commit_counter: CommitCounter,
+    ) -> Result<Self, Error> {
         Ok(Self {
             client: Client::open_with(ENCODER)?,
             table: Table::of(family),
@@ -249,76 +252,6 @@ fn rejected_part(edit: &Edit<Object>, reason: &Reason) -> Error {
     Error::Rejected {
         rejected: vec![refused],
         more: 0,
-    }
-}
-
-/// Watches our tables for changes by other processes.
-#[derive(Debug, Default)]
-pub(crate) struct Watch {
-    watched: Vec<Watched>,
-    commit_counter: CommitCounter,
-    /// `None` if the watch is not active.
-    monitor: Option<Monitor>,
-}
-
-/// The table of a kernel.
-#[derive(Debug)]
-struct Watched {
-    family: Family,
-    table: TableId,
-    /// Netlink port ID of the kernel's socket.
-    port_id: u32,
-    commit_counter: CommitCounter,
-}
-
-impl Watch {
-    /// Opens a kernel and adds it to the watch.
-    pub(crate) fn open(&mut self, family: Family) -> Result<Kernel, Error> {
-        let commit_counter = self.commit_counter.sibling();
-        let kernel = Kernel::with_commit_counter(family, commit_counter.clone())?;
-        self.watched.push(Watched {
-            family,
-            table: kernel.table.id.clone(),
-            port_id: kernel.client.port_id(),
-            commit_counter,
-        });
-        Ok(kernel)
-    }
-}
-
-impl watch::Watch for Watch {
-    fn start(&mut self) -> Result<Vec<Family>, crate::Error> {
-        let tables: Vec<_> = self.watched.iter().map(|each| each.table.clone()).collect();
-        let port_ids: Vec<_> = self.watched.iter().map(|each| each.port_id).collect();
-        let monitor = Monitor::open(&tables, &port_ids)?;
-        // The monitor reports later changes; now check for changes since the dump.
-        let others = self
-            .commit_counter
-            .foreign_at(Client::open()?.generation()?);
-        self.monitor = Some(monitor);
-        let missed = |each: &&Watched| each.commit_counter.missed(others);
-        let watched = self.watched.iter().filter(missed);
-        Ok(watched.map(|each| each.family).collect())
-    }
-
-    fn is_listening(&self) -> bool {
-        self.monitor.is_some()
-    }
-
-    fn fds(&self) -> Vec<BorrowedFd<'_>> {
-        self.monitor.iter().map(AsFd::as_fd).collect()
-    }
-
-    fn read(&mut self) -> Vec<(Family, Drift)> {
-        let Some(notification) = foreign_commits::read(&mut self.monitor) else {
-            return Vec::new();
-        };
-        let watched = self.watched.iter();
-        let drift = watched.filter_map(|each| {
-            let drift = foreign_commits::drift(&notification, |table| *table == each.table)?;
-            Some((each.family, drift))
-        });
-        drift.collect()
     }
 }
 
