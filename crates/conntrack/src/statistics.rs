@@ -87,7 +87,7 @@ impl CpuStatistics {
 pub struct Usage {
     /// Number of flows.
     pub entries: u32,
-    /// Maximum number of flows; `None` before Linux 4.18.
+    /// Maximum number of flows; `None` if the kernel does not report it.
     pub max_entries: Option<u32>,
 }
 

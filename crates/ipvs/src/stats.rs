@@ -5,8 +5,7 @@ use vipline_netlink::attr::{Attr, Attrs};
 
 /// Traffic counters and rates of a virtual or real server.
 ///
-/// Linux 4.1 and later use 64-bit counters. On older kernels all except the byte
-/// counters wrap at 32 bits.
+/// All counters have 64 bits and do not wrap.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {

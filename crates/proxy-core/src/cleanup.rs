@@ -36,6 +36,7 @@ use crate::backend::iptables::Names;
 
 /// The modes whose objects are removed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Scope {
     /// All modes.
     AllModes,

@@ -94,15 +94,15 @@ pub use schedule::{Intervals, Schedule, Trigger};
 pub use sysctl::Sysctl;
 #[cfg(feature = "iptables")]
 pub use vipline_iptables as iptables;
-#[cfg(feature = "nftables")]
+#[cfg(any(feature = "iptables", feature = "nftables"))]
 pub use vipline_nftables as nftables;
 pub use vipline_service_model::{Event, Family, Warning};
 pub use {
     ipnet, vipline_conntrack as conntrack, vipline_netlink as netlink,
-    vipline_reconcile as reconcile, vipline_service_model as service_model,
+    vipline_reconcile as reconcile, vipline_rtnl as rtnl, vipline_service_model as service_model,
 };
 #[cfg(feature = "ipvs")]
-pub use {vipline_ipset as ipset, vipline_ipvs as ipvs, vipline_rtnl as rtnl};
+pub use {vipline_ipset as ipset, vipline_ipvs as ipvs};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -105,7 +105,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the kernel is older than Linux 4.20.
+    /// [`Error::Io`] if the kernel rejects the socket option.
     pub fn set_strict_check(&mut self) -> Result<(), Error> {
         self.inner
             .set_netlink_get_strict_chk(true)

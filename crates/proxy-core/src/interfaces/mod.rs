@@ -22,6 +22,7 @@ pub(crate) fn ipvs_link() -> Name {
 
 /// The interface addresses to list.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Scope {
     /// Addresses that other hosts can reach: of scope universe, and neither
     /// loopback nor link-local.
