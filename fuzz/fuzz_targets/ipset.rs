@@ -1,7 +1,7 @@
 //! Decodes arbitrary messages as a dump of sets, and formats and encodes the objects.
 //! Parses arbitrary text as a document of `ipset restore`.
 
-use vipline_ipset::{DumpDecoder, Command, Commands, Object, Sets};
+use vipline_ipset::{Command, Commands, DumpDecoder, Object, Sets};
 use vipline_netlink::message::Messages;
 use vipline_reconcile::{Edit, Keyed};
 

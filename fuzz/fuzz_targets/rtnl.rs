@@ -3,7 +3,7 @@
 use vipline_netlink::message::Messages;
 use vipline_reconcile::{Edit, diff};
 use vipline_rtnl::wire::{IndexedAddress, Reply};
-use vipline_rtnl::{Addresses, Command, Commands, Name, Object};
+use vipline_rtnl::{Command, Commands, Name, Object, Snapshot};
 
 /// Checks that a decoded address survives a round trip, except attributes that only the
 /// kernel sets.
@@ -30,7 +30,7 @@ fn again(command: &Command, index: u32) -> IndexedAddress {
 
 /// Checks one input.
 pub(crate) fn run(input: &[u8]) {
-    let mut all = Addresses::default();
+    let mut all = Snapshot::default();
     let mut name = Name::new("lo").expect("a good name");
     for message in Messages::new(input).flatten() {
         match Reply::decode(message.ty, message.payload) {

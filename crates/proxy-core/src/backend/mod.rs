@@ -1,6 +1,6 @@
 //! The proxy modes, one folder each.
 //!
-//! Each folder contains a unit struct that implements [`Backend`] (`mod.rs`), planning
+//! Each folder contains a unit struct that implements `Backend` (`mod.rs`), planning
 //! without IO (`plan/`) and IO (`apply/`). To add a mode, add a folder, a feature of its
 //! name, the folder's `mod` line and a line in the list of modes in this file.
 

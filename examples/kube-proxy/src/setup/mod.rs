@@ -1,6 +1,6 @@
 //! The engine and its source of objects: construction.
 //!
-//! [`first_sync`] applies objects until the first sync may begin, and [`polling`] applies
+//! `first_sync` applies objects until the first sync may begin, and `polling` applies
 //! all changes afterwards.
 
 mod first_sync;
