@@ -17,6 +17,8 @@ mod jobs;
 
 mod passed;
 
+mod msrv;
+
 mod vm;
 
 mod etcd;

@@ -14,7 +14,7 @@ use crate::passed::Passed;
 use crate::process::execute;
 use crate::steps::Steps;
 use crate::vm::Guests;
-use crate::{dependencies, etcd, fuzz, image, publish, tidy, tools};
+use crate::{dependencies, etcd, fuzz, image, msrv, publish, tidy, tools};
 
 /// Time to run each fuzz target, in seconds.
 const FUZZ_SECONDS: u64 = 5;
@@ -33,7 +33,6 @@ const SLOW: &[&str] = &[
     "crates/internal/xtask api",
     "crates/proxy-core kernel",
     "crates/proxy-core laws",
-    "crates/internal/apiserver client",
     "crates/nftables kernel",
     "crates/conntrack kernel",
     "crates/proxy-core stale_flows",
@@ -85,6 +84,7 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
         Ok(())
     })?;
     steps.step("features", || features(&metadata))?;
+    steps.step("minimum version of Rust", || msrv::run(&metadata))?;
     steps.step("documentation", || {
         let mut doc = cargo(["doc", "--workspace", "--no-deps"]);
         execute(doc.env("RUSTDOCFLAGS", "--deny=warnings"))
@@ -129,8 +129,8 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
         const SKIPPED: &[&str] = &["--skip=iptables_nft::", "--skip=iptables_legacy::"];
         programs.job(format!("nftnl {}", test.title()), test, SKIPPED)
     }));
-    // Tests wait for timeouts about half of the time.
-    let workers = thread::available_parallelism()?.get() + 1;
+    // Guests and fuzz targets have a low priority, and tests wait half of the time.
+    let workers = thread::available_parallelism()?.get() + 2;
     steps.jobs("tests", jobs, workers)
 }
 
