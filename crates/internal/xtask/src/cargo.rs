@@ -1,7 +1,6 @@
 //! Workspace metadata and cargo commands.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, str};
@@ -9,7 +8,7 @@ use std::{env, str};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use crate::process::{display, execute, in_background};
+use crate::process::{display, execute};
 
 /// Returns the folder of the workspace.
 pub(crate) fn root() -> &'static Path {
@@ -21,19 +20,8 @@ pub(crate) fn root() -> &'static Path {
 
 /// Creates a cargo command that runs in the root of the workspace.
 pub(crate) fn cargo(arguments: impl IntoIterator<Item = impl AsRef<str>>) -> Command {
-    in_root(Command::new(program()), arguments)
-}
-
-/// Like [`cargo`], but with a lower priority than that of tests.
-pub(crate) fn cargo_in_background(arguments: impl IntoIterator<Item = impl AsRef<str>>) -> Command {
-    in_root(in_background(program()), arguments)
-}
-
-fn program() -> OsString {
-    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
-}
-
-fn in_root(mut command: Command, arguments: impl IntoIterator<Item = impl AsRef<str>>) -> Command {
+    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
     for argument in arguments {
         command.arg(argument.as_ref());
     }

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::cargo::{Metadata, cargo_in_background, metadata, root};
+use crate::cargo::{Metadata, cargo, metadata, root};
 use crate::jobs::{Job, Output};
 use crate::passed::Passed;
-use crate::process::{LIMIT, execute, execute_within, in_background};
+use crate::process::{LIMIT, execute, execute_within};
 use crate::steps::{Steps, Tally};
 use crate::tools;
 
@@ -93,7 +93,7 @@ fn replay_and_run(
 
 /// Builds the binary of all targets with the instrumentation of libFuzzer.
 fn build(folder: &Path, target: &Path) -> Result<PathBuf> {
-    let mut build = cargo_in_background(["build", "--release", "--target", TRIPLE]);
+    let mut build = cargo(["build", "--release", "--target", TRIPLE]);
     build.arg("--manifest-path").arg(folder.join("Cargo.toml"));
     build.arg("--target-dir").arg(target);
     execute(build.env("RUSTFLAGS", INSTRUMENTATION.join(" ")))?;
@@ -102,7 +102,7 @@ fn build(folder: &Path, target: &Path) -> Result<PathBuf> {
 
 /// Returns the command that runs a target in a folder for the inputs it fails on.
 fn fuzz(program: &Path, target: &str) -> Command {
-    let mut command = in_background(program);
+    let mut command = Command::new(program);
     command
         .env("FUZZ_TARGET", target)
         .current_dir(program.parent().unwrap_or(program))

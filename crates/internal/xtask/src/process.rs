@@ -1,7 +1,6 @@
 //! Runs commands with a time limit.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -80,13 +79,6 @@ pub(crate) fn execute_with_output(
             return running.check(status);
         }
     }
-}
-
-/// Creates a command with a lower priority than that of tests, which have deadlines.
-pub(crate) fn in_background(program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new("nice");
-    command.args(["-n", "5"]).arg(program);
-    command
 }
 
 /// Formats a command as in a shell, without quotes.

@@ -19,8 +19,11 @@ use crate::{dependencies, etcd, fuzz, image, msrv, publish, tidy, tools};
 /// Time to run each fuzz target, in seconds.
 const FUZZ_SECONDS: u64 = 5;
 
-/// Tests of one binary that run at the same time.
+/// Tests of one binary that run at the same time: they wait most of the time.
 const TEST_THREADS: &str = "4";
+
+/// The same for tests that measure how fast a proxy exits.
+const TIMED_TEST_THREADS: (&str, &str) = ("crates/internal/xtask api", "2");
 
 /// Packages with tests that run kube-proxy.
 const USERS_OF_KUBE_PROXY: [&str; 2] = ["crates/internal/xtask", "examples/kube-proxy"];
@@ -116,22 +119,23 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
         etcd,
         passed: Passed::open(&metadata.target_directory, repeats_all)?,
     };
-    let mut jobs = vec![fuzz::job(&metadata, &programs.passed, FUZZ_SECONDS)];
-    jobs.extend(guests.jobs());
-    jobs.extend(
-        tests
-            .iter()
-            .map(|test| programs.job(test.title(), test, &[])),
-    );
+    let mut jobs: Vec<_> = tests
+        .iter()
+        .map(|test| programs.job(test.title(), test, &[]))
+        .collect();
     jobs.push(Job::command("doc", cargo(["test", "--workspace", "--doc"])));
     jobs.extend(with_nftnl.iter().map(|test| {
         // Mode iptables does not use libnftnl.
         const SKIPPED: &[&str] = &["--skip=iptables_nft::", "--skip=iptables_legacy::"];
         programs.job(format!("nftnl {}", test.title()), test, SKIPPED)
     }));
-    // Guests and fuzz targets have a low priority, and tests wait half of the time.
-    let workers = thread::available_parallelism()?.get() + 2;
-    steps.jobs("tests", jobs, workers)
+    let processors = thread::available_parallelism()?.get();
+    steps.jobs("tests", jobs, processors)?;
+    // Not beside the tests, which have deadlines: each of these jobs keeps a CPU busy.
+    let mut jobs = vec![fuzz::job(&metadata, &programs.passed, FUZZ_SECONDS)];
+    jobs.extend(guests.jobs());
+    let count = jobs.len();
+    steps.jobs("guests and fuzz targets", jobs, count)
 }
 
 /// Runs all steps and prints their table.
@@ -152,11 +156,15 @@ impl Programs {
     /// Returns the job that runs a test binary.
     fn job<'a>(&'a self, title: String, test: &'a TestBinary, arguments: &'a [&str]) -> Job<'a> {
         Job::new(title.clone(), move |output| {
+            let threads = match TIMED_TEST_THREADS {
+                (timed, threads) if timed == title => threads,
+                _ => TEST_THREADS,
+            };
             let mut command = Command::new(&test.path);
             command
                 .args(arguments)
                 .current_dir(&test.folder)
-                .env("RUST_TEST_THREADS", TEST_THREADS)
+                .env("RUST_TEST_THREADS", threads)
                 .env("KUBE_PROXY", &self.kube_proxy)
                 .env("ETCD", &self.etcd);
             // The unit tests of this task read the sources of all crates.

@@ -13,7 +13,7 @@ use super::archive::Archive;
 use super::kernels::Kernel;
 use super::modules::Modules;
 use super::results::{MARK, Results};
-use crate::process::{execute, execute_with_output, in_background};
+use crate::process::{execute, execute_with_output};
 use crate::tools;
 
 /// Time limit of a guest: 20 minutes. An idle host needs five.
@@ -108,7 +108,7 @@ pub(super) fn run(
     initramfs: &Path,
     mut on_line: impl FnMut(&str),
 ) -> Result<Results> {
-    let mut command = in_background("qemu-system-x86_64");
+    let mut command = Command::new("qemu-system-x86_64");
     command
         // With one thread per virtual processor, a processor may execute an `int3` that
         // another has just replaced (text patching), and the kernel panics.
