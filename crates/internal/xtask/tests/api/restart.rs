@@ -14,8 +14,8 @@ const TIMES: usize = 4;
 /// Time limit for the proxy to exit, on an idle host.
 const EXIT_LIMIT: Duration = Duration::from_millis(100);
 
-/// Time limit for the proxy to exit on a busy host.
-const MAX_EXIT_LIMIT: Duration = Duration::from_secs(5);
+/// Time limit for the proxy to exit, on any host.
+const MAX_EXIT_LIMIT: Duration = Duration::from_secs(1);
 
 /// Time without a commit after which a sync is complete.
 const QUIET: Duration = Duration::from_millis(200);
