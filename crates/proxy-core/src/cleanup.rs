@@ -239,7 +239,7 @@ pub enum Error {
     /// An operation failed.
     #[error("{operation}")]
     Operation {
-        /// The operation: a shell command, or what was to be listed.
+        /// The operation: a shell command, or a list.
         operation: String,
         /// The error.
         source: crate::Error,

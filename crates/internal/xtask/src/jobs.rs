@@ -17,6 +17,7 @@ pub(crate) struct Job<'a> {
     work: Work<'a>,
 }
 
+/// The work of a job. Returns the number of tests.
 type Work<'a> = Box<dyn FnOnce(&Output) -> Result<Tally> + Send + 'a>;
 
 /// Prints the output of a job.

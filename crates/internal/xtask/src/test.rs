@@ -131,7 +131,7 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
     }));
     let processors = thread::available_parallelism()?.get();
     steps.jobs("tests", jobs, processors)?;
-    // Not beside the tests, which have deadlines: each of these jobs keeps a CPU busy.
+    // These jobs keep CPUs busy, and the tests have deadlines. So these jobs run last.
     let mut jobs = vec![fuzz::job(&metadata, &programs.passed, FUZZ_SECONDS)];
     jobs.extend(guests.jobs());
     let count = jobs.len();
