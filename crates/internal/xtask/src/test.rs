@@ -22,8 +22,11 @@ const FUZZ_SECONDS: u64 = 5;
 /// Tests of one binary that run at the same time: they wait most of the time.
 const TEST_THREADS: &str = "4";
 
-/// The same for tests that measure how fast a proxy exits.
-const TIMED_TEST_THREADS: (&str, &str) = ("crates/internal/xtask api", "2");
+/// Title of the tests that measure how fast a proxy exits. No other job runs beside them.
+const TIMED: &str = "crates/internal/xtask api";
+
+/// The same as [`TEST_THREADS`] for the [`TIMED`] tests.
+const TIMED_TEST_THREADS: &str = "2";
 
 /// Packages with tests that run kube-proxy.
 const USERS_OF_KUBE_PROXY: [&str; 2] = ["crates/internal/xtask", "examples/kube-proxy"];
@@ -33,7 +36,6 @@ const SLOW: &[&str] = &[
     "examples/kube-proxy world",
     "examples/kube-proxy binary",
     "crates/service-ip etcd",
-    "crates/internal/xtask api",
     "crates/proxy-core kernel",
     "crates/proxy-core laws",
     "crates/nftables kernel",
@@ -119,10 +121,10 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
         etcd,
         passed: Passed::open(&metadata.target_directory, repeats_all)?,
     };
-    let mut jobs: Vec<_> = tests
-        .iter()
-        .map(|test| programs.job(test.title(), test, &[]))
-        .collect();
+    let (timed, others): (Vec<_>, Vec<_>) = tests.iter().partition(|it| it.title() == TIMED);
+    let job = |test| programs.job(TestBinary::title(test), test, &[]);
+    steps.jobs("timed tests", timed.into_iter().map(job).collect(), 1)?;
+    let mut jobs: Vec<_> = others.into_iter().map(job).collect();
     jobs.push(Job::command("doc", cargo(["test", "--workspace", "--doc"])));
     jobs.extend(with_nftnl.iter().map(|test| {
         // Mode iptables does not use libnftnl.
@@ -156,9 +158,9 @@ impl Programs {
     /// Returns the job that runs a test binary.
     fn job<'a>(&'a self, title: String, test: &'a TestBinary, arguments: &'a [&str]) -> Job<'a> {
         Job::new(title.clone(), move |output| {
-            let threads = match TIMED_TEST_THREADS {
-                (timed, threads) if timed == title => threads,
-                _ => TEST_THREADS,
+            let threads = match title == TIMED {
+                true => TIMED_TEST_THREADS,
+                false => TEST_THREADS,
             };
             let mut command = Command::new(&test.path);
             command
