@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::expr::Counter;
 use crate::{Comment, Name, Rule, TableId};
 
 /// A chain with its rules.
@@ -54,9 +55,19 @@ impl Chain {
         self
     }
 
+    /// Returns whether both are regular chains, or base chains that the kernel treats
+    /// alike.
+    pub(crate) fn has_equivalent_base(&self, other: &Self) -> bool {
+        match (&self.base, &other.base) {
+            (Some(one), Some(other)) => one.is_equivalent(other),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
     /// Returns whether the kernel treats both chains of the same name alike.
     pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
-        self.base == other.base
+        self.has_equivalent_base(other)
             && (Arc::ptr_eq(&self.rules, &other.rules)
                 || self.rules.len() == other.rules.len()
                     && self
@@ -81,6 +92,10 @@ pub struct BaseChain {
     pub policy: Policy,
     /// Device; only for family `netdev` and for `inet` with hook `ingress`.
     pub device: Option<Name>,
+    /// Counter of packets that reach the end of the chain.
+    ///
+    /// `None`: the kernel does not count them. Comparisons ignore counters.
+    pub counter: Option<Counter>,
 }
 
 impl BaseChain {
@@ -92,6 +107,7 @@ impl BaseChain {
             priority,
             policy: Policy::Accept,
             device: None,
+            counter: None,
         }
     }
 
@@ -100,6 +116,26 @@ impl BaseChain {
     pub fn with_policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
+    }
+
+    /// Counts the packets that reach the end of the chain, from zero.
+    #[must_use]
+    pub fn with_counter(mut self) -> Self {
+        self.counter = Some(Counter::default());
+        self
+    }
+
+    /// Returns the base chain without its counter.
+    fn without_counter(&self) -> Self {
+        Self {
+            counter: None,
+            ..self.clone()
+        }
+    }
+
+    /// Returns whether the kernel treats packets alike in both.
+    pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
+        self.without_counter() == other.without_counter()
     }
 
     /// Sets the device.

@@ -37,7 +37,8 @@
 //! - Matches of adjacent header fields are not merged; nft merges them.
 //! - Unknown kernel expressions are kept as raw attributes
 //!   ([`expr::Expr::Other`]) and written back unchanged. Their text is
-//!   `/* name hex */`, which `nft -f` does not load.
+//!   `/* name hex */`, which `nft -f` does not load. The same holds for matches and
+//!   targets of xtables ([`expr::Match`], [`expr::Target`]).
 //!
 //! # Kernel interface
 //!
@@ -130,7 +131,7 @@ pub use monitor::{Change, ChangeCounts, Commit, Monitor, Notification, Notificat
 pub use name::{Comment, InvalidName, Name};
 pub use object::{Key, Object, SetKey};
 pub use operation::{Action, Operation, Subject};
-pub use rule::Rule;
+pub use rule::{Compat, Rule};
 pub use ruleset::{Objects, Ruleset};
 pub use set::{DataKind, Field, Set, SetFlags, SetSpec};
 pub use statement::Statement;

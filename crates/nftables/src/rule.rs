@@ -28,6 +28,23 @@ pub struct Rule {
     pub exprs: Vec<Expr>,
     /// Comment, listed by `nft`.
     pub comment: Option<Comment>,
+    /// Protocol for matches and targets of xtables. Dumps never contain it.
+    pub compat: Option<Compat>,
+}
+
+/// The protocol that matches and targets of xtables see as the one of the rule:
+/// `NFTA_RULE_COMPAT`.
+///
+/// Some of them require a protocol: match `tcp` requires protocol 6. The kernel
+/// checks this when it adds the rule; packets are not compared with it.
+///
+/// Exhaustive: the kernel knows one flag.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Compat {
+    /// IP protocol.
+    pub protocol: u8,
+    /// Whether the rule matches all other protocols: `NFT_RULE_COMPAT_F_INV`.
+    pub invert: bool,
 }
 
 impl Rule {
@@ -62,6 +79,7 @@ impl Rule {
         Self {
             exprs,
             comment: None,
+            compat: None,
         }
     }
 
@@ -70,7 +88,15 @@ impl Rule {
         Self {
             exprs: exprs.into(),
             comment: None,
+            compat: None,
         }
+    }
+
+    /// Sets the protocol for matches and targets of xtables.
+    #[must_use]
+    pub fn with_compat(mut self, compat: Compat) -> Self {
+        self.compat = Some(compat);
+        self
     }
 
     /// Sets the comment.
@@ -80,7 +106,8 @@ impl Rule {
         self
     }
 
-    /// Returns whether the kernel treats both rules alike. Ignores counts and comments.
+    /// Returns whether the kernel treats both rules alike. Ignores counts, comments
+    /// and [`Rule::compat`].
     pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         let counts = |expr: &Expr| matches!(expr, Expr::Counter(_) | Expr::Quota(_));
         let same = |one: &Expr, other: &Expr| {
@@ -162,6 +189,7 @@ mod tests {
             Rule {
                 exprs,
                 comment: None,
+                compat: None,
             }
         };
         let plain = rule(&[]);

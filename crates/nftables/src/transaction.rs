@@ -136,7 +136,7 @@ impl Order {
 
     fn change(&mut self, old: &Object, new: &Object) {
         match (old, new) {
-            (Object::Chain(old), Object::Chain(new)) if old.base == new.base => {
+            (Object::Chain(old), Object::Chain(new)) if old.has_equivalent_base(new) => {
                 self.flush_chains.push(Step::FlushChain(Chain::clone(old)));
                 self.add_rules(new);
             }

@@ -358,8 +358,10 @@ fn a_captured_rule_has_no_unknown_expression() {
 }
 
 #[test]
-fn every_expression_has_a_capture() {
+fn every_expression_of_nft_has_a_capture() {
     let recorded: BTreeSet<&str> = RULES.into_iter().map(|(expr, _)| expr).collect();
-    let known: BTreeSet<&str> = Expr::NAMES.iter().copied().collect();
+    let mut known: BTreeSet<&str> = Expr::NAMES.iter().copied().collect();
+    // nft does not write them; `xt.rs` compares them with those of iptables-nft.
+    known.retain(|name| !["match", "target"].contains(name));
     assert_eq!(recorded, known);
 }

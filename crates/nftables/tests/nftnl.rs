@@ -245,6 +245,9 @@ fn both_encoders_agree_on_every_expression() {
     ])));
 }
 
+/// Expressions that nft does not write.
+const NOT_OF_NFT: [&str; 2] = ["match", "target"];
+
 /// nft recorded these messages with libnftnl.
 #[test]
 fn both_encoders_agree_on_captured_expressions() {
@@ -262,9 +265,11 @@ fn both_encoders_agree_on_captured_expressions() {
         }
     }
     assert!(
-        seen.iter()
-            .map(String::as_str)
-            .eq(Expr::NAMES.iter().copied().collect::<BTreeSet<_>>())
+        seen.iter().map(String::as_str).eq(Expr::NAMES
+            .iter()
+            .copied()
+            .filter(|name| !NOT_OF_NFT.contains(name))
+            .collect::<BTreeSet<_>>())
     );
 }
 
@@ -281,10 +286,15 @@ fn expressions(message: &[u8]) -> Vec<Expr> {
         .collect()
 }
 
+/// Returns whether the libnftnl encoder supports an expression.
+fn is_supported(expr: &Expr) -> bool {
+    !matches!(expr, Expr::Other { .. } | Expr::Match(_) | Expr::Target(_))
+}
+
 proptest! {
     #[test]
     fn both_encoders_agree_on_arbitrary_expressions(expr in arbitrary::expr()) {
-        let is_known = !matches!(expr, Expr::Other { .. });
+        let is_known = is_supported(&expr);
         let transaction = adding(chain(vec![expr]));
         match is_known {
             true => assert_agreed(&transaction),
@@ -294,7 +304,7 @@ proptest! {
 
     #[test]
     fn both_encoders_agree_on_arbitrary_objects(objects in arbitrary::objects()) {
-        let known = |expr: &Expr| !matches!(expr, Expr::Other { .. });
+        let known = is_supported;
         let objects: Vec<Object> = objects.into_iter().map(|object| match object {
             Object::Chain(mut chain) => {
                 let mut rules = chain.rules.to_vec();

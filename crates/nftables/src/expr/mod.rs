@@ -60,6 +60,8 @@ mod reject;
 
 mod flow_offload;
 
+mod xt;
+
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, nest, put, put_str};
 
@@ -92,6 +94,7 @@ pub use register::{Access, Register};
 pub use reject::{Reject, RejectType};
 pub use set_ref::{AnonymousSet, SetRef};
 pub use tproxy::Tproxy;
+pub use xt::{Match, Target};
 
 // enum nft_expr_attributes
 const NFTA_EXPR_NAME: u16 = 1;
@@ -218,6 +221,10 @@ expressions! {
     Notrack,
     /// Adds the connection to a flowtable.
     FlowOffload,
+    /// Runs a match of xtables.
+    Match,
+    /// Runs a target of xtables.
+    Target,
 }
 
 impl Expr {

@@ -5,7 +5,7 @@ use super::attributes::*;
 use super::objects::records;
 use super::{AnyExpr, Object, unsupported};
 use crate::expr::*;
-use crate::wire::{element, userdata};
+use crate::wire::{NFT_RULE_COMPAT_F_INV, element, userdata};
 use crate::{Chain, Data, Error, Rule};
 
 // enum nft_lookup_flags, nft_dynset_flags, nft_limit_flags, nft_quota_flags
@@ -38,6 +38,15 @@ pub(super) fn rule(
             }
             expr => self::expr(expr)?,
         });
+    }
+    if let Some(compat) = rule.compat {
+        let flags = if compat.invert {
+            NFT_RULE_COMPAT_F_INV
+        } else {
+            0
+        };
+        object.number(NFTNL_RULE_COMPAT_PROTO, compat.protocol.into());
+        object.number(NFTNL_RULE_COMPAT_FLAGS, flags);
     }
     if let Some(comment) = &rule.comment {
         let records = records(|out| userdata::put_comment(out, comment));
@@ -74,6 +83,9 @@ pub(super) fn expr(expr: &Expr) -> Result<AnyExpr, Error> {
         Expr::Reject(expr) => reject(expr),
         Expr::Notrack(_) => Builder::<Notrack>::new()?.done(),
         Expr::FlowOffload(expr) => flow_offload(expr),
+        // libnftnl would free a structure that it did not allocate.
+        Expr::Match(expr) => Err(unsupported(format_args!("match {}", expr.name))),
+        Expr::Target(expr) => Err(unsupported(format_args!("target {}", expr.name))),
         Expr::Other { name, .. } => Err(unsupported(format_args!("the raw attributes of {name}"))),
     }
 }

@@ -8,9 +8,9 @@
 //! libnftnl is licensed under the GPL, version 2 or later, which applies to a
 //! program linked with it.
 //!
-//! libnftnl does not support raw expressions
-//! ([`Expr::Other`](crate::expr::Expr::Other)), values of more than 64 bytes,
-//! and interval sets with more than 15 fields.
+//! This encoder does not support raw expressions
+//! ([`Expr::Other`](crate::expr::Expr::Other)), matches and targets of xtables,
+//! values of more than 64 bytes, and interval sets with more than 15 fields.
 //! Such a transaction is rejected before anything is sent.
 #![allow(
     clippy::disallowed_methods,

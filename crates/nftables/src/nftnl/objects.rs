@@ -40,6 +40,10 @@ pub(super) fn chain(chain: &Chain) -> Object<super::Chain> {
         if let Some(device) = &base.device {
             object.text(NFTNL_CHAIN_DEV, device.as_str());
         }
+        if let Some(counter) = base.counter {
+            object.number(NFTNL_CHAIN_PACKETS, counter.packets);
+            object.number(NFTNL_CHAIN_BYTES, counter.bytes);
+        }
     }
     if let Some(comment) = &chain.comment {
         let records = records(|out| userdata::put_comment(out, comment));

@@ -4,9 +4,9 @@ use super::display::Span;
 use super::listing::Listing;
 use crate::expr::{
     Access, Bitwise, BitwiseOp, Byteorder, Cmp, CmpOp, Counter, Ct, Dynset, DynsetOp, Expr, Fib,
-    FlowOffload, Hash, HashType, Immediate, Limit, Log, LogFlags, Lookup, Masq, Meta, Nat, NatType,
-    Notrack, Numgen, Objref, ObjrefSource, Payload, PayloadAccess, Quota, Range, Redir, Register,
-    Reject, RejectType, Tproxy, object_kind,
+    FlowOffload, Hash, HashType, Immediate, Limit, Log, LogFlags, Lookup, Masq, Match, Meta, Nat,
+    NatType, Notrack, Numgen, Objref, ObjrefSource, Payload, PayloadAccess, Quota, Range, Redir,
+    Register, Reject, RejectType, Target, Tproxy, object_kind,
 };
 use crate::expression::Expression;
 use crate::{Data, Family};
@@ -45,8 +45,24 @@ impl Listing {
             Expr::Reject(expr) => expr.list(self),
             Expr::Notrack(expr) => expr.list(self),
             Expr::FlowOffload(expr) => expr.list(self),
+            Expr::Match(expr) => expr.list(self),
+            Expr::Target(expr) => expr.list(self),
             Expr::Other { name, bytes } => self.unknown(name.as_str(), bytes),
         }
+    }
+}
+
+impl List for Match {
+    fn list(&self, listing: &mut Listing) {
+        let (name, revision) = (&self.name, self.revision);
+        listing.unknown(&format!("match {name} {revision}"), &self.info);
+    }
+}
+
+impl List for Target {
+    fn list(&self, listing: &mut Listing) {
+        let (name, revision) = (&self.name, self.revision);
+        listing.unknown(&format!("target {name} {revision}"), &self.info);
     }
 }
 

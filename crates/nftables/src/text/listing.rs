@@ -405,7 +405,7 @@ fn names_protocol(expression: &mut Expression, proto: u8) -> bool {
 mod tests {
     use super::*;
     use crate::Name;
-    use crate::expr::{CtStatus, FibFlags, FibResult};
+    use crate::expr::{CtStatus, FibFlags, FibResult, Match, Target};
     use crate::expression::{ct_status, fib, icmp_type, ip_daddr, l4proto, tcp_flags, th_dport};
     use crate::statement::drop;
     use crate::{Rule, Statement};
@@ -448,8 +448,29 @@ mod tests {
         let rule = Rule {
             exprs: vec![Expr::Other { name, bytes }],
             comment: None,
+            compat: None,
         };
         assert_eq!(rule.to_string(), "/* synproxy 01ab */");
+        let (name, info) = (Name::new("mark").unwrap(), Bytes::from([1, 0xab]));
+        let revision = 1;
+        let rule = Rule::from_exprs([
+            Match {
+                name: name.clone(),
+                revision,
+                info: info.clone(),
+            }
+            .into(),
+            Target {
+                name,
+                revision,
+                info,
+            }
+            .into(),
+        ]);
+        assert_eq!(
+            rule.to_string(),
+            "/* match mark 1 01ab */ /* target mark 1 01ab */"
+        );
     }
 
     #[test]

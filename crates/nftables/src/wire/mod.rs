@@ -18,11 +18,12 @@ pub(crate) mod set;
 pub(crate) mod userdata;
 
 use vipline_netlink::DecodeError;
-use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be32, put_str};
+use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be32, put_be64, put_str};
 
-use crate::expr::{Expr, Lookup, SetRef};
+use crate::expr::{Counter, Expr, ExprType, Lookup, SetRef};
 use crate::{
-    BaseChain, Chain, ChainType, Family, Hook, Name, Policy, Rule, Set, Table, TableFlags, TableId,
+    BaseChain, Chain, ChainType, Compat, Family, Hook, Name, Policy, Rule, Set, Table, TableFlags,
+    TableId,
 };
 
 pub use assembler::Assembler;
@@ -74,7 +75,11 @@ pub(crate) const NFTA_CHAIN_NAME: u16 = 3;
 const NFTA_CHAIN_HOOK: u16 = 4;
 const NFTA_CHAIN_POLICY: u16 = 5;
 const NFTA_CHAIN_TYPE: u16 = 7;
+const NFTA_CHAIN_COUNTERS: u16 = 8;
 const NFTA_CHAIN_USERDATA: u16 = 12;
+// enum nft_counter_attributes
+const NFTA_COUNTER_BYTES: u16 = 1;
+const NFTA_COUNTER_PACKETS: u16 = 2;
 // enum nft_hook_attributes
 const NFTA_HOOK_HOOKNUM: u16 = 1;
 const NFTA_HOOK_PRIORITY: u16 = 2;
@@ -86,7 +91,13 @@ const NFTA_DEVICE_NAME: u16 = 1;
 const NFTA_RULE_TABLE: u16 = 1;
 pub(crate) const NFTA_RULE_CHAIN: u16 = 2;
 const NFTA_RULE_EXPRESSIONS: u16 = 4;
+const NFTA_RULE_COMPAT: u16 = 5;
 const NFTA_RULE_USERDATA: u16 = 7;
+// enum nft_rule_compat_attributes
+const NFTA_RULE_COMPAT_PROTO: u16 = 1;
+const NFTA_RULE_COMPAT_FLAGS: u16 = 2;
+/// Flag: the rule matches all other protocols.
+pub(crate) const NFT_RULE_COMPAT_F_INV: u32 = 1 << 1;
 // enum nft_list_attributes
 const NFTA_LIST_ELEM: u16 = 1;
 // enum nft_expr_attributes
@@ -170,6 +181,12 @@ pub(crate) fn put_chain(out: &mut Vec<u8>, chain: &Chain) {
                 put_str(out, NFTA_HOOK_DEV, device.as_str());
             }
         });
+        if let Some(counter) = base.counter {
+            nest(out, NFTA_CHAIN_COUNTERS, |out| {
+                put_be64(out, NFTA_COUNTER_BYTES, counter.bytes);
+                put_be64(out, NFTA_COUNTER_PACKETS, counter.packets);
+            });
+        }
     }
     if let Some(comment) = &chain.comment {
         put_userdata(out, NFTA_CHAIN_USERDATA, |out| {
@@ -217,7 +234,7 @@ fn hook(family: Family, number: u32) -> Option<Hook> {
 /// Decodes a chain, without its rules.
 pub(crate) fn chain(family: Family, attrs: Attrs<'_>) -> Result<Chain, DecodeError> {
     let (mut table, mut found, mut kind, mut place) = (None, None, None, None);
-    let (mut policy, mut comment) = (Policy::Accept, None);
+    let (mut policy, mut counter, mut comment) = (Policy::Accept, None, None);
     for attr in attrs {
         let attr = attr?;
         match attr.kind {
@@ -232,6 +249,7 @@ pub(crate) fn chain(family: Family, attrs: Attrs<'_>) -> Result<Chain, DecodeErr
                 });
             }
             NFTA_CHAIN_POLICY if attr.be32()? == 0 => policy = Policy::Drop,
+            NFTA_CHAIN_COUNTERS => counter = Counter::decode(attr.attrs())?,
             NFTA_CHAIN_HOOK => place = Some(hook_attrs(family, &attr)?),
             NFTA_CHAIN_USERDATA => comment = userdata::comment(attr.value),
             _ => {}
@@ -247,6 +265,7 @@ pub(crate) fn chain(family: Family, attrs: Attrs<'_>) -> Result<Chain, DecodeErr
             priority,
             policy,
             device,
+            counter,
         }),
         _ => None,
     };
@@ -307,6 +326,13 @@ pub(crate) fn put_rule(out: &mut Vec<u8>, chain: &Chain, rule: &Rule, anonymous:
             });
         }
     });
+    if let Some(Compat { protocol, invert }) = rule.compat {
+        nest(out, NFTA_RULE_COMPAT, |out| {
+            put_be32(out, NFTA_RULE_COMPAT_PROTO, protocol.into());
+            let flags = if invert { NFT_RULE_COMPAT_F_INV } else { 0 };
+            put_be32(out, NFTA_RULE_COMPAT_FLAGS, flags);
+        });
+    }
     if let Some(comment) = &rule.comment {
         put_userdata(out, NFTA_RULE_USERDATA, |out| {
             userdata::put_comment(out, comment)
@@ -340,7 +366,9 @@ pub(crate) fn rule(attrs: Attrs<'_>) -> Result<(Name, Name, Rule), DecodeError> 
     let (Some(table), Some(chain)) = (table, chain) else {
         return Err(missing(NFTA_RULE_CHAIN, "chain of a rule"));
     };
-    Ok((table, chain, Rule { exprs, comment }))
+    let mut rule = Rule::from_exprs(exprs);
+    rule.comment = comment;
+    Ok((table, chain, rule))
 }
 
 /// A request. [`Assembler`] decodes the replies.

@@ -289,6 +289,18 @@ fn rewrites() -> impl Strategy<Value = Expr> {
             flags
         }
         .into()),
+        (name(), 0..4_u32, bytes()).prop_map(|(name, revision, info)| Match {
+            name,
+            revision,
+            info
+        }
+        .into()),
+        (name(), 0..4_u32, bytes()).prop_map(|(name, revision, info)| Target {
+            name,
+            revision,
+            info
+        }
+        .into()),
         (port(), port()).prop_map(|(addr, port)| {
             Tproxy {
                 family: Some(Family::Ip),
