@@ -6,6 +6,7 @@
 //! - [`floor`]: replay of encoded batches.
 //! - [`time`]: elapsed time and processor time.
 //! - [`figure`]: figures and their limits.
+//! - [`datapath`]: cost of forwarded packets.
 #![forbid(unsafe_code)]
 
 pub mod cluster;
@@ -19,3 +20,5 @@ pub mod floor;
 pub mod time;
 
 pub mod figure;
+
+pub mod datapath;

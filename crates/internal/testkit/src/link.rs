@@ -25,6 +25,7 @@ const NLM_F_CREATE: u16 = 0x400;
 const RTM_NEWLINK: u16 = 16;
 const RTM_NEWADDR: u16 = 20;
 const RTM_NEWROUTE: u16 = 24;
+const RTM_NEWNEIGH: u16 = 28;
 
 /// Next hop of a route.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -117,6 +118,35 @@ pub fn add_route(destination: IpNet, hop: Hop, name: &str) -> io::Result<()> {
     put(&mut body, RTA_OIF, &index(name)?.to_ne_bytes());
     request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, &mut body)
         .map_err(|error| named(&error, &format!("add route {destination} through"), name))
+}
+
+/// Adds a permanent neighbor with a link-layer address.
+pub fn add_neighbor(name: &str, address: IpAddr, link_address: [u8; 6]) -> io::Result<()> {
+    const NDA_DST: u16 = 1;
+    const NDA_LLADDR: u16 = 2;
+    const NUD_PERMANENT: u16 = 0x80;
+
+    // A `struct ndmsg`: family, index, state, flags, type.
+    let mut body = vec![family(address), 0, 0, 0];
+    body.extend(index(name)?.to_ne_bytes());
+    body.extend(NUD_PERMANENT.to_ne_bytes());
+    body.extend([0, 0]);
+    put(&mut body, NDA_DST, &octets(address));
+    put(&mut body, NDA_LLADDR, &link_address);
+    request(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_EXCL, &mut body)
+        .map_err(|error| named(&error, &format!("add neighbor {address} to link"), name))
+}
+
+/// Returns the number of packets that a link received.
+pub fn received(name: &str) -> io::Result<u64> {
+    const FILE: &str = "/proc/thread-self/net/dev";
+    let links = fs::read_to_string(FILE)?;
+    let line = links
+        .lines()
+        .find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'));
+    // Bytes, packets, …
+    let packets = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+    packets.ok_or_else(|| io::Error::other(format!("{FILE} has no packets of {name}")))
 }
 
 /// Sets a value under `/proc/sys/net`, such as `ipv4/ip_forward`.
