@@ -48,6 +48,8 @@
 
 mod engine;
 
+mod mode;
+
 mod config;
 
 mod context;
@@ -81,13 +83,14 @@ pub mod backend;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 pub mod cleanup;
 
-pub use backend::{Mode, Planner};
+pub use backend::Planner;
 pub use claim::{Address, AddressKind, Claim, ContestedAddress, LostAddresses, PortObjects};
 pub use config::{Config, Iptables, Ipvs, Mark};
 pub use conntrack_cleanup::CleanupReport;
 pub use context::Context;
 pub use engine::Engine;
 pub use error::Error;
+pub use mode::Mode;
 pub use rejected::{KnownRejections, RejectedObject};
 pub use report::{Difference, Drift, FamilyReport, Outcome, Report, RuleCount};
 pub use schedule::{Intervals, Schedule, Trigger};

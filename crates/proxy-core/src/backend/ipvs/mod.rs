@@ -44,7 +44,7 @@ pub use self::plan::Planner;
 pub use self::plan::object::{Key, Object};
 use self::plan::sysctls::sysctls;
 use super::iptables::apply::support::check_family;
-use super::{Backend, Opened};
+use super::operations::{Backend, Opened};
 use crate::cleanup::Leftovers;
 use crate::driver::{Absent, Drive, driver};
 use crate::{Config, Error, Sysctl};

@@ -106,7 +106,7 @@ use self::apply::watch::Watch;
 pub use self::plan::Planner;
 pub use self::plan::batches::transactions;
 pub use self::plan::names::TABLE;
-use super::{Backend, Opened};
+use super::operations::{Backend, Opened};
 use crate::cleanup::Leftovers;
 use crate::driver::{Absent, Drive, driver};
 use crate::{Config, Context, Error};

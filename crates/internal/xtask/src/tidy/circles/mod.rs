@@ -37,35 +37,15 @@ struct Allowed {
 
 /// Uses that circles may contain.
 const ALLOWED: &[Allowed] = &[
-    // The types are recursive: an expression may contain an anonymous set, the set contains
-    // elements, and an element contains expressions.
+    // The types are recursive: an expression may contain an anonymous set with its elements.
+    // A set has a key of expressions, and an element contains expressions.
     Allowed {
         user: "crates/nftables/src/expr/set_ref.rs",
-        used: "crates/nftables/src/",
-    },
-    // Every mode reads the configuration, which contains the mode.
-    Allowed {
-        user: "crates/proxy-core/src/",
-        used: "crates/proxy-core/src/backend/mod.rs",
-    },
-    // Cleanup lists the leftovers of all modes, and each mode defines its own.
-    Allowed {
-        user: "crates/proxy-core/src/cleanup.rs",
-        used: "crates/proxy-core/src/backend/",
-    },
-    // A service port contains the objects of its endpoints, which have the key of the port.
-    Allowed {
-        user: "crates/proxy-core/src/backend/iptables/plan/endpoint.rs",
-        used: "crates/proxy-core/src/backend/iptables/plan/port/mod.rs",
+        used: "crates/nftables/src/set.rs",
     },
     Allowed {
-        user: "crates/proxy-core/src/backend/nftables/plan/endpoint.rs",
-        used: "crates/proxy-core/src/backend/nftables/plan/port/mod.rs",
-    },
-    // A lookup path keeps the chains that service ports share.
-    Allowed {
-        user: "crates/proxy-core/src/backend/nftables/plan/table.rs",
-        used: "crates/proxy-core/src/backend/nftables/plan/port/mod.rs",
+        user: "crates/nftables/src/expr/set_ref.rs",
+        used: "crates/nftables/src/element/mod.rs",
     },
 ];
 

@@ -12,8 +12,9 @@ use std::path::PathBuf;
 use vipline_iptables::{Client, Family, TableName, Variant};
 use vipline_nftables as nftables;
 
-use crate::backend::iptables::plan::cleanup::names::{self, Names};
+use crate::backend::iptables::plan::cleanup::names;
 use crate::backend::iptables::plan::cleanup::{Document, Saved, SavedRules};
+use crate::cleanup::names::{Names, is_chain};
 use crate::cleanup::{Error, Leftovers, Remove, Search};
 
 /// The mode's part of a removal.
@@ -205,7 +206,7 @@ impl NftRules {
             nftables::Object::Chain(chain) => {
                 let mut tables = TABLES.into_iter();
                 let table = tables.find(|table| *table == chain.table.name.as_str())?;
-                names::is_chain(names, table, chain.name.as_str()).then_some(table)
+                is_chain(names, table, chain.name.as_str()).then_some(table)
             }
             _ => None,
         };

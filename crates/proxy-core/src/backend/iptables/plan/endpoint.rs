@@ -6,8 +6,8 @@ use vipline_iptables::{ChainName, Object, Rule};
 use vipline_service_model::Endpoint;
 
 use super::names::{self, NAT};
-use super::port::Port;
 use super::rules::chain;
+use super::service_port::Port;
 
 /// An endpoint and its chain.
 #[derive(Debug)]

@@ -11,6 +11,8 @@ pub(in crate::backend) mod base;
 
 pub(in crate::backend) mod layout;
 
+mod service_port;
+
 mod port;
 
 mod endpoint;

@@ -3,22 +3,21 @@
 use vipline_nftables::{Object, Value};
 use vipline_service_model::{Endpoint, ServicePort};
 
-use super::port::{Front, element};
-use super::table::{LookupPath, Table};
+use super::table::{LookupPath, Table, element};
 
 /// ```nft
 /// add element ip kube-proxy backends { 10.96.0.10 . tcp . 80 . 0 : 10.1.0.1 . 8080 }
 /// ```
 ///
-/// Slots are the positions of the endpoints in the list of the address. They depend on
+/// `key` is the lookup key of the address. Slots are the positions of the endpoints in the list of the address. They depend on
 /// the current list only.
 pub(super) fn backends(
     path: &LookupPath,
-    front: &Front<'_>,
+    key: &[Value],
     endpoints: &[Endpoint],
     out: &mut Vec<Object>,
 ) {
-    let keys = path.backends.key_prefix(&front.key);
+    let keys = path.backends.key_prefix(key);
     let keys = keys.expect(FIT);
     for (slot, endpoint) in (0_u32..).zip(endpoints) {
         let target: [Value; 2] = [endpoint.addr.into(), endpoint.port.into()];

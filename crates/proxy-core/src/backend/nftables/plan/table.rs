@@ -5,11 +5,13 @@ use std::sync::{LazyLock, OnceLock};
 use vipline_nftables::expression::{
     Expression, concat, daddr, l4proto, numgen_random, saddr, th_dport,
 };
-use vipline_nftables::{Chain, Datatype, Family, Field, Object, Set, SetFlags, TableId};
+use vipline_nftables::statement::dnat;
+use vipline_nftables::{
+    Chain, Datatype, Family, Field, Object, Rule, Set, SetFlags, TableId, Value,
+};
 use vipline_service_model as service_model;
 
 use super::names::{self, comment, name};
-use super::port;
 
 /// Maximum number of slots for which a set of addresses exists.
 ///
@@ -286,7 +288,7 @@ impl LookupPath {
 
     /// Returns the chain that selects one of `slots` slots.
     pub(super) fn lb(&self, slots: u32) -> Chain {
-        let make = || port::lb(self, slots);
+        let make = || lb(self, slots);
         match self.lbs.get(slots as usize) {
             Some(lb) => lb.get_or_init(make).clone(),
             None => make(),
@@ -310,6 +312,26 @@ impl LookupPath {
     }
 }
 
+/// ```nft
+/// dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 2 map @backends
+/// ```
+///
+/// Selects a random slot and maps it to an endpoint. All addresses with the same number
+/// of endpoints share the chain.
+fn lb(path: &LookupPath, slots: u32) -> Chain {
+    let slot = path.key_and(numgen_random(slots));
+    let rule = Rule::new(path.id.family, [dnat(slot.map(&path.backends))]);
+    Chain::new(path.id.clone(), names::lb(path.infix, slots)).with_rules([rule])
+}
+
+/// Returns an element with this key.
+pub(super) fn element(set: &Set, key: &[Value]) -> Object {
+    let element = set.element(key);
+    element
+        .expect("the values have the types of the set")
+        .into()
+}
+
 pub(super) fn fields(types: &[Datatype]) -> Vec<Field> {
     types.iter().map(|&datatype| datatype.into()).collect()
 }
@@ -328,4 +350,17 @@ fn vip_port(family: Family) -> [Expression; 3] {
 /// Returns the lookup key of node ports: `meta l4proto . th dport`.
 fn nodeport() -> [Expression; 2] {
     [l4proto(), th_dport()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::assert_documented;
+    use super::*;
+
+    #[test]
+    fn a_load_balancing_chain_matches_its_documentation() {
+        let lb = Table::of(service_model::Family::V4).ips.lb(2);
+        let rules = lb.rules.iter().map(Rule::to_string).collect();
+        assert_documented(include_str!("table.rs"), &[("lb", rules)]);
+    }
 }

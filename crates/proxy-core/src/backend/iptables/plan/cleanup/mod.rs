@@ -14,7 +14,7 @@ use vipline_iptables::{
 };
 use vipline_reconcile::Edit;
 
-use self::names::Names;
+use crate::cleanup::names::{Names, is_chain, jumps};
 use crate::cleanup::{Found, Removal, Step};
 
 /// The rules of the node, and the names of the chains and jumps to remove.
@@ -110,7 +110,7 @@ fn plan(names: &[&'static Names], saved: &Saved) -> (Vec<Document>, Vec<String>)
         let chains = table
             .chains()
             .filter_map(|chain| ChainName::new(chain.name()).ok());
-        let chains = chains.filter(|chain| names::is_chain(names, table.name(), chain.as_str()));
+        let chains = chains.filter(|chain| is_chain(names, table.name(), chain.as_str()));
         let mut chains: HashSet<ChainName> = chains.collect();
         while let Some((chain, rule)) = used(&chains, &others) {
             chains.remove(&chain);
@@ -195,7 +195,7 @@ impl<'a> JumpRule<'a> {
 
 /// Returns whether a rule is one of upstream's jumps.
 fn is_jump(names: &[&'static Names], table: &str, chain: &str, rule: &Rule<'_>) -> bool {
-    let mut jumps = names::jumps(names).filter(|jump| (jump.table, jump.from) == (table, chain));
+    let mut jumps = jumps(names).filter(|jump| (jump.table, jump.from) == (table, chain));
     jumps.any(|jump| {
         let to = ChainName::new(jump.to).expect("a valid name");
         let all = Rule::new().comment(jump.comment).jump(to);

@@ -7,9 +7,10 @@ use vipline_iptables::targets::Target;
 use vipline_iptables::{ChainName, Object, Rule};
 use vipline_service_model::Family;
 
-use super::{Port, verdict};
+use super::verdict;
 use crate::backend::iptables::plan::names::{self, FILTER, NAT};
 use crate::backend::iptables::plan::rules::from_pods;
+use crate::backend::iptables::plan::service_port::Port;
 use crate::claim::Fragment;
 use crate::{Address, AddressKind};
 

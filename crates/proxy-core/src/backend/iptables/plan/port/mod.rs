@@ -2,17 +2,15 @@
 
 mod external;
 
-use std::borrow::Cow;
-use std::net::IpAddr;
-
-use vipline_iptables::matches::{Match, Probability, Recent, Statistic};
+use vipline_iptables::matches::{Probability, Recent, Statistic};
 use vipline_iptables::targets::{Reject, Target};
-use vipline_iptables::{ChainName, Object, Position, Rule, Transport};
-use vipline_service_model::{Protocol, Route, ServicePort};
+use vipline_iptables::{Object, Rule};
+use vipline_service_model::{Route, ServicePort};
 
 use super::endpoint::{self, EndpointChain};
 use super::names::{self, FILTER, NAT, Names};
-use super::rules::{chain, entry, not_from_pods};
+use super::rules::not_from_pods;
+use super::service_port::Port;
 use crate::claim::Fragment;
 use crate::context::MasqueradedClients;
 use crate::{Address, AddressKind, Context, PortObjects};
@@ -36,77 +34,6 @@ pub(super) fn objects(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
     cluster_ip(&port, &mut fragment);
     external::add(&port, &mut fragment);
     fragment.into()
-}
-
-/// A service port with the inputs of its rules.
-#[derive(Debug)]
-pub(super) struct Port<'a> {
-    pub(super) cx: &'a Context,
-    pub(super) of: &'a ServicePort,
-    pub(super) names: Names,
-}
-
-impl Port<'_> {
-    /// Returns the protocol as a type of the iptables crate.
-    pub(super) fn transport(&self) -> Transport {
-        match self.of.protocol {
-            Protocol::Tcp => Transport::Tcp,
-            Protocol::Udp => Transport::Udp,
-            Protocol::Sctp => Transport::Sctp,
-        }
-    }
-
-    /// Returns the match for a destination port.
-    fn dport(&self, number: u16) -> Match<'static> {
-        self.transport().dport(number)
-    }
-
-    /// Returns a comment with the name of the service port.
-    fn comment(&self, words: &str) -> String {
-        format!("{} {words}", self.names.port)
-    }
-
-    /// Returns a rule for traffic to the service port at an address.
-    fn at<'a>(&self, addr: IpAddr, comment: impl Into<Cow<'a, str>>) -> Rule<'a> {
-        Rule::new()
-            .destination(addr)
-            .protocol(self.transport())
-            .comment(comment)
-            .matching(self.dport(self.of.port))
-    }
-
-    /// Adds a comment, except in large clusters.
-    pub(super) fn remark<'a>(&self, rule: Rule<'a>, comment: impl Fn() -> String) -> Rule<'a> {
-        match self.cx.is_large {
-            true => rule,
-            false => rule.comment(comment()),
-        }
-    }
-
-    /// Returns the chain that selects one of the endpoints of a route.
-    fn chain_of(&self, route: Route) -> Option<ChainName> {
-        match route {
-            Route::Cluster => Some(self.names.cluster()),
-            Route::Local => Some(self.names.local()),
-            Route::Drop | Route::Reject => None,
-        }
-    }
-
-    /// Returns a chain of the service port.
-    fn chain<'a>(&self, name: ChainName, rules: impl IntoIterator<Item = Rule<'a>>) -> Object {
-        chain(self.cx.family, NAT, name, rules)
-    }
-
-    /// Returns a rule of a chain that several service ports share.
-    fn entry(&self, table: &str, chain: &str, rule: Rule<'_>) -> Object {
-        entry(self.cx.family, table, chain, Position::Head, rule)
-    }
-
-    /// Returns a rule of a shared chain that must follow the other rules of the service
-    /// port.
-    fn last_entry(&self, table: &str, chain: &str, rule: Rule<'_>) -> Object {
-        entry(self.cx.family, table, chain, Position::Tail, rule)
-    }
 }
 
 impl Fragment<Object> {

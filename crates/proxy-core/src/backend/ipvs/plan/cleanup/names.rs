@@ -6,8 +6,8 @@
 use vipline_service_model::Family;
 
 use crate::Mode;
-use crate::backend::iptables::plan::cleanup::names::{Names, chain, jump};
 use crate::backend::ipvs::plan::names::{SETS, Set, name_for_v6};
+use crate::cleanup::names::{Names, chain, jump};
 
 /// Chains and jumps in iptables of mode ipvs alone.
 pub(in crate::backend::ipvs) const IPTABLES: &[Names] = &[Names {

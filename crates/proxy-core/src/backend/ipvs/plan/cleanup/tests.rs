@@ -5,8 +5,8 @@ use vipline_ipset::{Command, Commands, SetDump};
 use super::servers::tests::services;
 use super::*;
 use crate::Mode;
-use crate::backend::iptables::plan::cleanup::names::{is_chain, jumps};
 use crate::backend::iptables::plan::cleanup::{Saved, SavedRules};
+use crate::cleanup::names::{is_chain, jumps};
 use crate::cleanup::{Scope, iptables_names, plan};
 
 /// Output of `ipset save`, ipset 7.17.

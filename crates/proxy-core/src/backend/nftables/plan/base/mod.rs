@@ -15,8 +15,7 @@ use vipline_nftables::statement::{Statement, jump};
 use vipline_nftables::{BaseChain, Chain, ChainType, Hook, Object, Rule, Set, Value};
 
 use super::names::{self, name};
-use super::port;
-use super::table::{MAX_SLOT_SETS, Table};
+use super::table::{self, MAX_SLOT_SETS, Table};
 use crate::Context;
 
 /// Returns the objects that do not depend on Services.
@@ -60,7 +59,7 @@ fn nodeport_networks(cx: &Context, table: &Table) -> Vec<Object> {
 }
 
 fn networks(set: &Set, networks: &[IpNet]) -> Vec<Object> {
-    let element = |&network| port::element(set, &[Value::from(network)]);
+    let element = |&network| table::element(set, &[Value::from(network)]);
     networks.iter().map(element).collect()
 }
 

@@ -7,10 +7,10 @@ use vipline_nftables::statement::{dnat, goto, update_map};
 use vipline_nftables::{Chain, Name, Object, Rule, Value, Verdict};
 use vipline_service_model::{Endpoint, Protocol, Route, ServicePort};
 
-use super::{Front, element};
+use super::Front;
 use crate::backend::nftables::plan::affinity::Pool;
 use crate::backend::nftables::plan::names::{self, Lists};
-use crate::backend::nftables::plan::table::{LookupPath, Table};
+use crate::backend::nftables::plan::table::{LookupPath, Table, element};
 
 /// The session affinity of a service port.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use vipline_nftables::{Object, Set, Value};
 use vipline_service_model::{Route, ServicePort};
 
 use super::affinity::Affinity;
-use super::{Front, balance, element, no_endpoints, no_local_endpoints};
-use crate::backend::nftables::plan::table::{LookupPath, Table};
+use super::{Front, balance, no_endpoints, no_local_endpoints};
+use crate::backend::nftables::plan::table::{LookupPath, Table, element};
 use crate::claim::{Fragment, external_ips};
 use crate::{Address, AddressKind, Context};
 

@@ -6,14 +6,12 @@ mod external;
 
 use std::net::IpAddr;
 
-use vipline_nftables::expression::numgen_random;
-use vipline_nftables::statement::dnat;
-use vipline_nftables::{Chain, Name, Object, Rule, Set, TableId, Value, Verdict};
+use vipline_nftables::{Chain, Name, Object, Set, TableId, Value, Verdict};
 use vipline_service_model::{Protocol, Route, ServicePort};
 
 use self::affinity::Affinity;
 use super::names::OnDemand;
-use super::table::{LookupPath, Table};
+use super::table::{LookupPath, Table, element};
 use super::{endpoint, names};
 use crate::claim::Fragment;
 use crate::{Address, AddressKind, Context, PortObjects};
@@ -37,10 +35,10 @@ pub(super) fn objects(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
 
 /// An address or node port that clients connect to.
 #[derive(Clone, Debug)]
-pub(super) struct Front<'a> {
+struct Front<'a> {
     /// The lookup key: `10.96.0.10 . tcp . 80` or `tcp . 30080`.
-    pub(super) key: Vec<Value>,
-    pub(super) port: &'a ServicePort,
+    key: Vec<Value>,
+    port: &'a ServicePort,
     affinity: Option<&'a Affinity>,
 }
 
@@ -65,7 +63,7 @@ impl<'a> Front<'a> {
     }
 
     /// Returns the lookup key, followed by other fields.
-    pub(super) fn key_and<const N: usize>(&self, fields: [Value; N]) -> Vec<Value> {
+    fn key_and<const N: usize>(&self, fields: [Value; N]) -> Vec<Value> {
         self.key.iter().cloned().chain(fields).collect()
     }
 }
@@ -117,7 +115,7 @@ fn cluster_ip(
 fn balance(path: &LookupPath, front: &Front<'_>, route: Route, out: &mut Vec<Object>) {
     let endpoints = front.port.endpoints(route);
     let slots = u32::try_from(endpoints.len()).expect("the number of endpoints fits in 32 bits");
-    endpoint::backends(path, front, endpoints, out);
+    endpoint::backends(path, &front.key, endpoints, out);
     let slot_set = path.slot_set(slots);
     if slot_set.is_none() {
         out.push(path.lb(slots).into());
@@ -139,18 +137,6 @@ fn dispatch(path: &LookupPath, front: &Front<'_>, chain: Name) -> Object {
     element
         .expect("the verdict of an address fits the map")
         .into()
-}
-
-/// ```nft
-/// dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 2 map @backends
-/// ```
-///
-/// Selects a random slot and maps it to an endpoint. All addresses with the same number
-/// of endpoints share the chain.
-pub(super) fn lb(path: &LookupPath, slots: u32) -> Chain {
-    let slot = path.key_and(numgen_random(slots));
-    let rule = Rule::new(path.id.family, [dnat(slot.map(&path.backends))]);
-    Chain::new(path.id.clone(), names::lb(path.infix, slots)).with_rules([rule])
 }
 
 /// Returns the on-demand chain with this name.
@@ -186,14 +172,6 @@ fn no_local_endpoints(set: &Set, front: &Front<'_>) -> Object {
     element(set, &front.key)
 }
 
-/// Returns an element with this key.
-pub(super) fn element(set: &Set, key: &[Value]) -> Object {
-    let element = set.element(key);
-    element
-        .expect("the values have the types of the set")
-        .into()
-}
-
 #[cfg(test)]
 mod tests {
     use vipline_service_model::{DetectLocal, Endpoint, Family};
@@ -219,14 +197,12 @@ mod tests {
         port.node_port = None;
         let sticky = planned(&cx(Family::V4, DetectLocal::NodeCidr), &port);
         let dispatched = [dispatched, commands(&sticky, names::DISPATCH_IPS)].concat();
-        let lb = lb(&Table::of(Family::V4).ips, 2);
         assert_documented(
             include_str!("mod.rs"),
             &[
                 ("active", commands(&served, names::ACTIVE_CLUSTER_IPS)),
                 ("cluster_ip", commands(&served, names::slots(2).as_str())),
                 ("balance", dispatched),
-                ("lb", lb.rules.iter().map(Rule::to_string).collect()),
                 (
                     "no_endpoints",
                     commands(&of_route(Route::Reject), names::NO_ENDPOINTS),

@@ -1,0 +1,68 @@
+//! The operations of a mode besides planning.
+
+use vipline_service_model::Family;
+
+#[cfg(any(feature = "iptables", feature = "nftables"))]
+use crate::cleanup::Leftovers;
+use crate::driver::Drive;
+use crate::watch::Watch;
+use crate::{Config, Context, Error, Sysctl};
+
+/// The drivers of all families, and the watch of the mode.
+pub(crate) type Opened = (Vec<Box<dyn Drive>>, Box<dyn Watch>);
+
+/// Everything that differs between modes, except for the plan.
+///
+/// Each mode implements this trait in its `mod.rs`. [`Planner`](super::Planner) is the
+/// pure part.
+pub(crate) trait Backend {
+    /// Checks whether the kernel has the features that the mode requires. Default: it
+    /// has.
+    ///
+    /// See [`Mode::check_kernel`](crate::Mode::check_kernel).
+    fn check_kernel(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Checks whether the mode can program a family. Default: it can.
+    ///
+    /// See [`Mode::check_family`](crate::Mode::check_family).
+    fn check_family(&self, _family: Family) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Checks whether the kernel accepts the objects that do not depend on Services.
+    /// Returns whether the mode has such a check. Default: `false`.
+    ///
+    /// See [`Mode::probe`](crate::Mode::probe).
+    fn probe(&self, _cx: &Context) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    /// Returns the sysctls that the mode requires. Default: none.
+    ///
+    /// See [`Mode::sysctls`](crate::Mode::sysctls).
+    fn sysctls(&self, _config: &Config, _release: &str) -> Vec<Sysctl> {
+        Vec::new()
+    }
+
+    /// Applies settings of the node that are no sysctls. Default: there are none.
+    ///
+    /// See [`Mode::prepare`](crate::Mode::prepare).
+    fn prepare(&self, _config: &Config) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Opens the kernel of each family. Returns the drivers and the watch.
+    ///
+    /// Clears settings in `config` that the kernel does not support.
+    fn open(&self, config: &mut Config) -> Result<Opened, Error>;
+
+    /// Creates the driver of a family without a kernel.
+    fn plan_only(&self, family: Family) -> Box<dyn Drive>;
+
+    /// Returns the names of the mode's objects in iptables, and the search for all other
+    /// objects that a kube-proxy in this mode programmed.
+    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    fn leftovers(&self) -> Leftovers;
+}

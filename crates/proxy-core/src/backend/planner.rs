@@ -1,0 +1,69 @@
+//! The pure part of a mode.
+
+use vipline_reconcile::{Edit, Keyed};
+use vipline_service_model::{Family, ServicePort};
+
+use crate::{Context, PortObjects};
+
+/// The planner of a mode: translates Services to objects of the kernel.
+///
+/// A planner has no state and cannot fail.
+pub trait Planner {
+    /// A kernel object that the mode programs.
+    type Object: Keyed;
+
+    /// Returns the objects that do not depend on Services.
+    fn base(cx: &Context) -> Vec<Self::Object>;
+
+    /// Returns whether a change of context changes the objects of service ports, so that
+    /// all ports must be planned again.
+    fn requires_replan(before: &Context, after: &Context) -> bool;
+
+    /// Returns the objects of one service port.
+    fn port(cx: &Context, port: &ServicePort) -> PortObjects<Self::Object>;
+
+    /// Returns whether an object stays installed for 30 s after its last use. Default:
+    /// `false`.
+    ///
+    /// Several service ports may use such an object. It has no effect while unused, and
+    /// objects with equal keys are equal. At most 64 unused objects stay.
+    fn is_removal_delayed(_object: &Self::Object) -> bool {
+        false
+    }
+
+    /// Returns whether an unused object may stay installed without counting as a
+    /// difference to the plan. Default: `false`.
+    fn tolerates_unused(_object: &Self::Object) -> bool {
+        false
+    }
+
+    /// Returns the table of an object and its number of rules, in modes with rules per
+    /// Service. Default: `None`.
+    fn rule_count(_object: &Self::Object) -> Option<(&'static str, usize)> {
+        None
+    }
+
+    /// Returns an object as the mode's native tool names it.
+    fn text(object: &Self::Object) -> String {
+        format!("{:?}", object.key())
+    }
+
+    /// Returns edits in the format that the mode's native tool applies.
+    ///
+    /// The edits lead to the `desired` state. If the tool cannot apply the edits one by
+    /// one, the script replaces the whole state.
+    fn script<'a>(
+        family: Family,
+        edits: Vec<Edit<Self::Object>>,
+        desired: impl Iterator<Item = &'a Self::Object>,
+    ) -> String
+    where
+        Self::Object: 'a;
+
+    /// Returns a whole state in the format that the mode's native tool loads.
+    ///
+    /// Equal states give equal text, regardless of the order of objects.
+    fn listing<'a>(family: Family, objects: impl Iterator<Item = &'a Self::Object>) -> String
+    where
+        Self::Object: 'a;
+}

@@ -1,0 +1,88 @@
+//! Names of chains and jumps in iptables.
+
+use crate::Mode;
+
+/// Chains and jumps that exactly these modes create.
+#[derive(Debug)]
+pub(crate) struct Names {
+    /// The modes.
+    pub(crate) modes: &'static [Mode],
+    /// Chains with constant names.
+    pub(crate) chains: &'static [Chain],
+    /// Prefixes of the names of per-Service and per-endpoint chains in table `nat`.
+    pub(crate) service_chain_prefixes: &'static [&'static str],
+    /// The jumps, each with or without a match of state NEW.
+    pub(crate) jumps: &'static [Jump],
+}
+
+/// A chain of upstream.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Chain {
+    /// The table.
+    pub(crate) table: &'static str,
+    /// The name.
+    pub(crate) name: &'static str,
+}
+
+/// A rule of upstream that jumps to one of its chains.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Jump {
+    /// The table.
+    pub(crate) table: &'static str,
+    /// The chain that contains the rule.
+    pub(crate) from: &'static str,
+    /// The target chain.
+    pub(crate) to: &'static str,
+    /// The comment of the rule.
+    pub(crate) comment: &'static str,
+}
+
+pub(crate) const fn chain(table: &'static str, name: &'static str) -> Chain {
+    Chain { table, name }
+}
+
+pub(crate) const fn jump(
+    table: &'static str,
+    from: &'static str,
+    to: &'static str,
+    comment: &'static str,
+) -> Jump {
+    Jump {
+        table,
+        from,
+        to,
+        comment,
+    }
+}
+
+/// Length of the hash after a prefix of [`Names::service_chain_prefixes`].
+const HASH_LENGTH: usize = 16;
+
+impl Names {
+    /// Returns whether a chain is one of these.
+    pub(crate) fn has_chain(&self, table: &str, name: &str) -> bool {
+        let of_service = |prefix: &&str| {
+            name.strip_prefix(*prefix)
+                .is_some_and(|hash| hash.len() == HASH_LENGTH && hash.bytes().all(is_base32))
+        };
+        (table == "nat" && self.service_chain_prefixes.iter().any(of_service))
+            || self
+                .chains
+                .iter()
+                .any(|chain| (chain.table, chain.name) == (table, name))
+    }
+}
+
+fn is_base32(byte: u8) -> bool {
+    matches!(byte, b'A'..=b'Z' | b'2'..=b'7')
+}
+
+/// Returns whether a chain is one of those in `names`.
+pub(crate) fn is_chain(names: &[&Names], table: &str, name: &str) -> bool {
+    names.iter().any(|names| names.has_chain(table, name))
+}
+
+/// Returns all jumps in `names`.
+pub(crate) fn jumps<'a>(names: &'a [&'static Names]) -> impl Iterator<Item = &'static Jump> + 'a {
+    names.iter().flat_map(|names| names.jumps)
+}

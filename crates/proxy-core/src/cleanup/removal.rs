@@ -1,0 +1,138 @@
+//! Planned removals and their steps.
+
+use std::fmt;
+
+use ipnet::IpNet;
+
+/// An object to remove, or several that are removed atomically.
+///
+/// Displays as the shell command that does the same.
+#[derive(Debug)]
+pub struct Step(Box<dyn Remove>);
+
+impl Step {
+    pub(crate) fn new(removal: impl Remove + 'static) -> Self {
+        Self(Box::new(removal))
+    }
+
+    /// Removes the object. Blocks until the kernel or the program has replied.
+    ///
+    /// Requires CAP_NET_ADMIN, and CAP_NET_RAW for legacy iptables.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Operation`], [`Error::Rejected`] or [`Error::Other`]: the removal
+    ///   failed.
+    /// - [`Error::NotInstalled`]: the iptables program is missing.
+    pub fn apply(&self) -> Result<(), Error> {
+        self.0.remove()
+    }
+
+    /// Returns a summary of one line, for a log.
+    pub fn summary(&self) -> String {
+        self.0.summary()
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An object of a mode that can be removed. Displays as a shell command.
+pub(crate) trait Remove: fmt::Debug + fmt::Display + Send + Sync {
+    /// Removes the object.
+    fn remove(&self) -> Result<(), Error>;
+
+    /// Returns a summary of one line. Default: the shell command.
+    fn summary(&self) -> String {
+        format!("`{self}`")
+    }
+}
+
+/// A planned removal.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Removal {
+    /// The steps, in order. Rules are removed before the sets that they use.
+    pub steps: Vec<Step>,
+    /// Messages about objects that stay, with the reason.
+    pub stays: Vec<String>,
+    /// Errors of checks. The objects that they concern stay.
+    pub unchecked: Vec<Error>,
+}
+
+impl Removal {
+    /// Applies all steps, each when the iterator reaches it. Returns each step with its
+    /// result.
+    pub fn apply(&self) -> impl Iterator<Item = (&Step, Result<(), Error>)> {
+        self.steps.iter().map(|step| (step, step.apply()))
+    }
+}
+
+/// Objects of one mode that were found on the node.
+pub(crate) trait Found {
+    /// Adds the steps that remove the objects, and messages about objects that stay.
+    fn plan(&self, excluded: &[IpNet], removal: &mut Removal);
+}
+
+/// Plans the removal of the objects found. The result is pure: nothing is read.
+pub(crate) fn plan(found: &[Box<dyn Found>], excluded: &[IpNet]) -> Removal {
+    let mut removal = Removal::default();
+    for found in found {
+        found.plan(excluded, &mut removal);
+    }
+    removal
+}
+
+/// An error of a check or a step.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A program is missing.
+    #[error("{name} is not installed")]
+    NotInstalled {
+        /// Name of the program, without the suffixes `-save` and `-restore`.
+        name: String,
+    },
+    /// Objects are visible in the kernel, but the program that reads them is missing.
+    #[error("{objects}: not checked: {program} is not installed")]
+    NotChecked {
+        /// The objects.
+        objects: String,
+        /// Name of the program.
+        program: String,
+    },
+    /// An operation failed.
+    #[error("{operation}")]
+    Operation {
+        /// The operation: a shell command, or a list.
+        operation: String,
+        /// The error.
+        source: crate::Error,
+    },
+    /// Any other error. Its text names the object.
+    #[error(transparent)]
+    Other(crate::Error),
+    /// The kernel rejected a step.
+    #[error("{step}: {reason}")]
+    Rejected {
+        /// The step, as a shell command.
+        step: String,
+        /// The reason.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// Adds an operation to an error.
+    pub(crate) fn operation<E: Into<crate::Error>>(
+        operation: impl fmt::Display,
+    ) -> impl FnOnce(E) -> Self {
+        move |error| Self::Operation {
+            operation: operation.to_string(),
+            source: error.into(),
+        }
+    }
+}
