@@ -47,6 +47,7 @@ pub(crate) fn execute(command: &mut Command) -> Result<()> {
 
 /// Runs a command and waits for its exit; kills it after `limit`.
 pub(crate) fn execute_within(limit: Duration, command: &mut Command) -> Result<()> {
+    announce(command);
     let mut running = Running::start(limit, command)?;
     loop {
         if let Some(status) = running.ended()? {
@@ -63,6 +64,21 @@ pub(crate) fn execute_with_output(
     command: &mut Command,
     mut on_line: impl FnMut(&str),
 ) -> Result<()> {
+    announce(command);
+    observe(limit, command, |line| {
+        if let Some(line) = line {
+            on_line(line);
+        }
+    })
+}
+
+/// Runs a command as [`execute_with_output`] does, without printing the command. Calls
+/// `on_line` with `None` after each [`PERIOD`] without output.
+pub(crate) fn observe(
+    limit: Duration,
+    command: &mut Command,
+    mut on_line: impl FnMut(Option<&str>),
+) -> Result<()> {
     let mut running = Running::start(limit, command.stdout(Stdio::piped()))?;
     let mut lines = Lines {
         pipe: running.child.stdout.take(),
@@ -70,13 +86,16 @@ pub(crate) fn execute_with_output(
     };
     loop {
         let ended = running.ended()?;
-        let more = lines.read(&mut on_line)?;
+        let more = lines.read(&mut |line| on_line(Some(line)))?;
         // Does not wait for the end of the pipe: a descendant may keep it open.
         if let (Some(status), false) = (ended, more) {
             if !lines.rest.is_empty() {
-                on_line(&String::from_utf8_lossy(&lines.rest));
+                on_line(Some(&String::from_utf8_lossy(&lines.rest)));
             }
             return running.check(status);
+        }
+        if !more {
+            on_line(None);
         }
     }
 }
@@ -92,10 +111,14 @@ pub(crate) fn display(command: &Command) -> String {
         })
 }
 
+/// Prints a command that is about to run.
+fn announce(command: &Command) {
+    eprintln!("$ {}", display(command));
+}
+
 impl Running {
     fn start(limit: Duration, command: &mut Command) -> Result<Self> {
         let text = display(command);
-        eprintln!("$ {text}");
         Ok(Self {
             child: command.spawn().with_context(|| text.clone())?,
             text,
@@ -236,6 +259,22 @@ mod tests {
         assert_eq!((lines.join("|"), result), ("one||two|three".into(), Ok(())));
         let long = "a".repeat(10_000);
         assert_eq!(run(60, &format!("echo {long}")).0, [long]);
+    }
+
+    #[test]
+    fn waiting_for_output_is_reported() {
+        let mut waits = 0;
+        let mut command = Command::new("sh");
+        observe(
+            Duration::from_secs(60),
+            command.args(["-c", "sleep 0.2; echo end"]),
+            |line| match line {
+                Some(line) => assert_eq!(line, "end"),
+                None => waits += 1,
+            },
+        )
+        .unwrap();
+        assert!(waits > 0);
     }
 
     #[test]
