@@ -72,7 +72,133 @@ pub enum Error {
     Nftables(#[from] vipline_nftables::Error),
 }
 
+impl Error {
+    /// Returns whether a retry cannot succeed, because a privilege, a program or a kernel
+    /// feature is missing, or an argument is invalid.
+    ///
+    /// `false` for all other errors, also if their cause is unknown. A caller may exit
+    /// after a permanent error of the first sync. Later syncs do not find out more.
+    ///
+    /// ```
+    /// use proxy_core::{Error, Mark, nftables};
+    ///
+    /// assert!(Error::from(nftables::Error::Denied).is_permanent());
+    /// assert!(Mark::from_bit(32).unwrap_err().is_permanent());
+    /// assert!(!Error::from(nftables::Error::Overrun).is_permanent());
+    /// ```
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::NoKernel
+            | Self::NoSuchBit(_)
+            | Self::NoSuchMode(_)
+            | Self::Unsupported { .. } => true,
+            Self::Memory(_) | Self::Rejected { .. } | Self::ProbeAccepted => false,
+            Self::Conntrack(error) => {
+                use vipline_conntrack::Error::{Denied, Unsupported};
+                matches!(error, Denied | Unsupported { .. })
+            }
+            #[cfg(feature = "iptables")]
+            Self::Iptables(error) => {
+                use vipline_iptables::Error::{Denied, NotFound, Outdated, Unsupported};
+                matches!(
+                    error,
+                    Denied { .. } | NotFound { .. } | Outdated { .. } | Unsupported { .. }
+                )
+            }
+            #[cfg(feature = "ipvs")]
+            Self::Ipset(error) => {
+                use vipline_ipset::Error::{Denied, Unsupported};
+                matches!(error, Denied | Unsupported { .. })
+            }
+            #[cfg(feature = "ipvs")]
+            Self::Ipvs(error) | Self::IpvsTimeouts(error) => {
+                use vipline_ipvs::Error::{Denied, Unsupported};
+                matches!(error, Denied | Unsupported { .. })
+            }
+            #[cfg(feature = "ipvs")]
+            Self::Rtnl(error) => {
+                matches!(error, vipline_rtnl::Error::Denied) || error.is_unsupported()
+            }
+            #[cfg(any(feature = "iptables", feature = "nftables"))]
+            Self::Nftables(error) => {
+                use vipline_nftables::Error::{Denied, Unsupported};
+                matches!(error, Denied | Unsupported { .. })
+            }
+        }
+    }
+}
+
 fn built_in() -> String {
     let names: Vec<_> = Mode::BUILT_IN.iter().map(|mode| mode.name()).collect();
     names.join(", ")
+}
+
+#[cfg(all(test, feature = "ipvs", feature = "nftables"))]
+mod tests {
+    use vipline_netlink::{Errno, Error as Netlink};
+
+    use super::*;
+
+    #[test]
+    fn missing_privileges_programs_and_kernel_features_are_permanent() {
+        use vipline_iptables::Error as Iptables;
+        let (program, message) = (|| Box::from("iptables-restore"), || Box::from("no"));
+        let module = "ip_vs";
+        let errors: [Error; 16] = [
+            vipline_conntrack::Error::Denied.into(),
+            vipline_conntrack::Error::Unsupported { module }.into(),
+            vipline_ipset::Error::Denied.into(),
+            vipline_ipset::Error::Unsupported { errno: None }.into(),
+            vipline_ipvs::Error::Denied.into(),
+            vipline_ipvs::Error::Unsupported { module }.into(),
+            Error::IpvsTimeouts(vipline_ipvs::Error::Denied),
+            vipline_rtnl::Error::Denied.into(),
+            vipline_nftables::Error::Denied.into(),
+            vipline_nftables::Error::Unsupported {
+                option: "CONFIG_NF_TABLES",
+                errno: Errno::OPNOTSUPP,
+            }
+            .into(),
+            Iptables::Denied {
+                program: program(),
+                message: message(),
+            }
+            .into(),
+            Iptables::NotFound { program: program() }.into(),
+            Iptables::Outdated {
+                program: program(),
+                answer: message(),
+            }
+            .into(),
+            Iptables::Unsupported {
+                program: program(),
+                message: message(),
+            }
+            .into(),
+            Error::NoSuchMode("userspace".into()),
+            Error::NoKernel,
+        ];
+        for error in errors {
+            assert!(error.is_permanent(), "{error}");
+        }
+    }
+
+    #[test]
+    fn errors_that_may_pass_are_not_permanent() {
+        let locked = vipline_iptables::Error::Locked {
+            wait: 5,
+            message: "held".into(),
+        };
+        let errors: [Error; 6] = [
+            vipline_nftables::Error::from(Netlink::Timeout).into(),
+            vipline_ipvs::Error::from(Netlink::Timeout).into(),
+            vipline_rtnl::Error::from(Netlink::Overrun).into(),
+            vipline_conntrack::Error::from(Netlink::Overrun).into(),
+            locked.into(),
+            Error::ProbeAccepted,
+        ];
+        for error in errors {
+            assert!(!error.is_permanent(), "{error}");
+        }
+    }
 }

@@ -22,9 +22,25 @@ pub struct Report {
     pub contested: Vec<ContestedAddress>,
     /// Services that lost an address since the last sync, one entry per Service.
     pub lost_addresses: Vec<LostAddresses>,
-    /// Schedulers that the kernel does not have. Services that request one get the
-    /// default scheduler. Each scheduler is reported once.
-    pub missing_schedulers: Vec<Box<str>>,
+    /// Features that Services request and the kernel does not have. Each feature is
+    /// reported once.
+    pub missing_features: Vec<MissingFeature>,
+}
+
+/// A feature that a Service requests and the kernel does not have. The mode replaces it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum MissingFeature {
+    /// The IPVS scheduler of this name. Its Services use the default scheduler.
+    Scheduler(Box<str>),
+}
+
+impl fmt::Display for MissingFeature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scheduler(name) => write!(f, "IPVS scheduler {name}"),
+        }
+    }
 }
 
 /// Result of a sync in one family.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use vipline_service_model::Family;
 
-use crate::{Drift, Error};
+use crate::{Drift, Error, MissingFeature};
 
 /// Detects changes by other processes. Each mode implements this trait.
 pub(crate) trait Watch: Send {
@@ -35,8 +35,8 @@ pub(crate) trait Watch: Send {
         Vec::new()
     }
 
-    /// Removes and returns schedulers that commits needed and the kernel does not have.
-    fn take_missing_schedulers(&mut self) -> Vec<Box<str>> {
+    /// Removes and returns features that commits needed and the kernel does not have.
+    fn take_missing_features(&mut self) -> Vec<MissingFeature> {
         Vec::new()
     }
 }

@@ -124,7 +124,7 @@ fn an_unavailable_scheduler_is_replaced_and_does_not_block_other_services() {
         assert!(report.is_success(), "{report}");
         let servers = lines("ipvsadm", &["-Sn"]);
         let has_twos = servers.contains("-A -t 10.96.0.10:80 -s twos");
-        assert_eq!(report.missing_schedulers.is_empty(), has_twos);
+        assert_eq!(report.missing_features.is_empty(), has_twos);
         let mh = "-A -t 10.96.0.11:80 -s mh -b mh-port";
         assert!(servers.len() == 2 && servers.contains(mh), "{servers:?}");
         assert_eq!(engine.difference().unwrap().script, "");

@@ -3,12 +3,6 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use vipline_ipset::Error as IpsetError;
-use vipline_iptables::Error as IptablesError;
-use vipline_ipvs::Error as IpvsError;
-use vipline_nftables::Error as NftablesError;
-use vipline_rtnl::Error as RtnlError;
-
 /// A fatal error.
 #[derive(Debug)]
 pub enum Failure {
@@ -49,28 +43,9 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Returns the failure if a retry cannot succeed: a privilege, program or
-/// kernel feature is missing.
+/// Returns the failure if a retry cannot succeed.
 pub fn permanent_failure(error: &proxy_core::Error) -> Option<Failure> {
-    use proxy_core::Error::{Ipset, Iptables, Ipvs, Nftables, Rtnl};
-    let is_permanent = match error {
-        Ipset(error) => matches!(error, IpsetError::Denied | IpsetError::Unsupported { .. }),
-        Ipvs(error) => matches!(error, IpvsError::Denied | IpvsError::Unsupported { .. }),
-        Rtnl(error) => matches!(error, RtnlError::Denied) || error.is_unsupported(),
-        Nftables(error) => matches!(
-            error,
-            NftablesError::Denied | NftablesError::Unsupported { .. }
-        ),
-        Iptables(error) => matches!(
-            error,
-            IptablesError::Denied { .. }
-                | IptablesError::NotFound { .. }
-                | IptablesError::Outdated { .. }
-                | IptablesError::Unsupported { .. }
-        ),
-        _ => false,
-    };
-    is_permanent.then(|| Failure::machine(error))
+    error.is_permanent().then(|| Failure::machine(error))
 }
 
 /// Formats an error with all its causes in one line.
@@ -83,7 +58,9 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 mod tests {
     use std::process::ExitCode;
 
-    use vipline_netlink::{Errno, Error as Netlink};
+    use proxy_core::iptables::Error as IptablesError;
+    use proxy_core::netlink::{Errno, Error as Netlink};
+    use proxy_core::nftables::Error as NftablesError;
 
     use super::*;
 
@@ -108,19 +85,6 @@ mod tests {
         let denied = IptablesError::Denied { program, message };
         let failure = permanent_failure(&denied.into()).unwrap().to_string();
         assert!(failure.contains("CAP_NET_RAW"), "{failure}");
-        for error in [
-            IpvsError::Unsupported { module: "ip_vs" }.into(),
-            IpsetError::Denied.into(),
-            RtnlError::Denied.into(),
-        ] {
-            assert!(permanent_failure(&error).is_some(), "{error}");
-        }
-        assert!(permanent_failure(&IpvsError::from(Netlink::Timeout).into()).is_none());
-        let locked = IptablesError::Locked {
-            wait: 5,
-            message: "held".into(),
-        };
-        assert!(permanent_failure(&locked.into()).is_none());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use proxy_core::{Report, Trigger};
+use proxy_core::{MissingFeature, Report, Trigger};
 use tracing::{debug, info, warn};
 use vipline_kube_source::WatchMode;
 use vipline_kube_source::api::events::{EventType, NewEvent, Regarding};
@@ -155,8 +155,13 @@ fn report_sync(setup: &Setup, report: &Report, took: Duration) {
             text: lost.to_string(),
         });
     }
-    for scheduler in &report.missing_schedulers {
-        warn!(%scheduler, "IPVS scheduler not available in the kernel; its Services use the default scheduler");
+    for feature in &report.missing_features {
+        match feature {
+            MissingFeature::Scheduler(scheduler) => {
+                warn!(%scheduler, "IPVS scheduler not available in the kernel; its Services use the default scheduler");
+            }
+            _ => warn!(%feature, "feature not available in the kernel"),
+        }
     }
     for done in &report.families {
         rejections::log(done);

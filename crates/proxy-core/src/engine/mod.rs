@@ -321,7 +321,7 @@ impl Engine {
             families,
             contested,
             lost_addresses,
-            missing_schedulers: watch.map_or_else(Vec::new, |it| it.take_missing_schedulers()),
+            missing_features: watch.map_or_else(Vec::new, |it| it.take_missing_features()),
         }
     }
 

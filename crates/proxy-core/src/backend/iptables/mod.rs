@@ -68,7 +68,7 @@ pub(super) struct Iptables;
 
 impl Backend for Iptables {
     fn check_family(&self, family: Family) -> Result<(), Error> {
-        Ok(check_family(family)?)
+        check_family(family)
     }
 
     fn sysctls(&self, config: &Config, _release: &str) -> Vec<Sysctl> {

@@ -58,7 +58,7 @@ impl Backend for Ipvs {
     }
 
     fn check_family(&self, family: Family) -> Result<(), Error> {
-        Ok(check_family(family)?)
+        check_family(family)
     }
 
     fn sysctls(&self, config: &Config, release: &str) -> Vec<Sysctl> {

@@ -1,8 +1,9 @@
 //! Check of the iptables programs and of the kernel's support for them.
 
-use vipline_iptables::{Client, Error};
+use vipline_iptables::{self as tool, Client};
 use vipline_service_model::Family;
 
+use crate::Error;
 use crate::backend::iptables::plan::rules::iptables_family;
 
 /// An empty section. It changes nothing, but fails if the kernel lacks the table.
@@ -13,24 +14,20 @@ const NAT: &str = "*nat\nCOMMIT\n";
 /// Fails only if a retry cannot succeed.
 pub(in crate::backend) fn check_family(family: Family) -> Result<(), Error> {
     let tested = Client::open(iptables_family(family)).and_then(|mut it| it.test(&NAT));
-    tested.or_else(|error| match is_permanent(&error) {
-        true => Err(error),
-        false => Ok(()),
-    })
+    match tested.map_err(Error::from) {
+        Err(error) if is_unsupported(&error) => Err(error),
+        _ => Ok(()),
+    }
 }
 
-/// Returns whether an error is permanent. After other errors the family is served and
-/// syncs are retried.
-fn is_permanent(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::NotFound { .. }
-            | Error::Outdated { .. }
-            | Error::Unsupported { .. }
-            | Error::Denied { .. }
-            | Error::Rejected { .. }
-            | Error::Spawn { .. }
-    )
+/// Returns whether an empty section cannot be restored. After other errors the family is
+/// served and syncs are retried.
+fn is_unsupported(error: &Error) -> bool {
+    error.is_permanent()
+        || matches!(
+            error,
+            Error::Iptables(tool::Error::Rejected { .. } | tool::Error::Spawn { .. })
+        )
 }
 
 #[cfg(test)]
@@ -39,14 +36,14 @@ mod tests {
 
     #[test]
     fn a_family_whose_tables_are_locked_is_served() {
-        let locked = Error::Locked {
+        let locked = tool::Error::Locked {
             wait: 5,
             message: "held".into(),
         };
-        assert!(!is_permanent(&locked));
-        let missing = Error::NotFound {
+        assert!(!is_unsupported(&locked.into()));
+        let missing = tool::Error::NotFound {
             program: "ip6tables-save".into(),
         };
-        assert!(is_permanent(&missing));
+        assert!(is_unsupported(&missing.into()));
     }
 }

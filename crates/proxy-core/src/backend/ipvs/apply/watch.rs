@@ -15,7 +15,7 @@ use super::links::{Links, Removed};
 use super::schedulers::Missing;
 use crate::backend::iptables::apply::watch::Watch as RulesWatch;
 use crate::backend::ipvs::plan::layout::LAYOUT;
-use crate::{Drift, Error, Ipvs, watch};
+use crate::{Drift, Error, Ipvs, MissingFeature, watch};
 
 /// Watches rules and addresses for changes by other processes, and removes drained real
 /// servers.
@@ -204,8 +204,8 @@ impl watch::Watch for Watch {
         found
     }
 
-    fn take_missing_schedulers(&mut self) -> Vec<Box<str>> {
+    fn take_missing_features(&mut self) -> Vec<MissingFeature> {
         let missing = std::mem::take(&mut *self.missing.lock());
-        missing.into_iter().collect()
+        missing.into_iter().map(MissingFeature::Scheduler).collect()
     }
 }
