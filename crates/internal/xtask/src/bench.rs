@@ -2,11 +2,13 @@
 //!
 //! A benchmark writes its figures to `target/bench/NAME.json`, one [`Figure`] per
 //! line.
-//! The task fails if a figure exceeds its limit.
+//! All benchmarks run to their end. The task fails afterwards if a figure exceeds its
+//! limit, or if a benchmark failed.
 //! Benchmarks that need another kernel than the host's run in a guest.
 
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use std::{fmt, fs};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -40,42 +42,130 @@ const PROGRAM_BENCH: &str = "api";
 const GUEST_BENCHES: [&str; 1] = ["ipvs"];
 
 /// Runs the benchmarks whose names contain `filter`.
-pub(crate) fn run(filter: &str) -> Result<()> {
-    let target = metadata()?.target_directory;
-    let folder = target.join("bench");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
+///
+/// `services` is the number of Services of benchmarks that support another size.
+pub(crate) fn run(filter: &str, services: Option<u32>) -> Result<()> {
+    let runner = Runner::new(filter, services)?;
+    let names = names()?.into_iter().filter(|name| name.contains(filter));
+    let names: Vec<_> = names.collect();
+    ensure!(!names.is_empty(), "no benchmark is named *{filter}*");
+    let mut failures = Vec::new();
+    for name in names {
+        let start = Instant::now();
+        failures.extend(runner.run(&name));
+        eprintln!("{name}: {} s", start.elapsed().as_secs());
     }
-    fs::create_dir_all(&folder)?;
-    let chosen = format!("*{filter}*");
-    let mut bench = cargo(["bench", "--package", "benches", "--bench", &chosen]);
-    bench.env("BENCH_FIGURES", &folder);
-    if PROGRAM_BENCH.contains(filter) {
-        bench.env("KUBE_PROXY", release_build()?);
-    }
-    execute(&mut bench)?;
-    for name in GUEST_BENCHES
-        .into_iter()
-        .filter(|name| name.contains(filter))
-    {
-        let figures = vm::bench(name, &target)?;
-        ensure!(!figures.is_empty(), "{name} wrote no figures in the guest");
-        fs::write(folder.join(format!("{name}.json")), figures)?;
-    }
-    let figures = figures(&folder)?;
-    let file = target.join("bench.json");
-    fs::write(&file, serde_json::to_string_pretty(&figures)?)?;
+    let figures = figures(&runner.folder)?;
+    fs::write(&runner.file, serde_json::to_string_pretty(&figures)?)?;
     print!("{}", table(&figures));
-    println!("written to {}", file.display());
-    match figures.iter().filter(|figure| figure.exceeds()).count() {
-        0 => Ok(()),
-        count => bail!("{count} of {} figures exceed their limit", figures.len()),
+    println!("written to {}", runner.file.display());
+    conclude(&figures, &failures)
+}
+
+/// Returns the names of all benchmarks, in alphabetical order.
+fn names() -> Result<Vec<String>> {
+    let packages = metadata()?.packages.into_iter();
+    let packages = packages.filter(|package| package.name == "benches");
+    let mut names: Vec<_> = packages.flat_map(|package| package.benches()).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Returns an error with all exceeded limits and all failures, if there are any.
+fn conclude(figures: &[Figure], failures: &[String]) -> Result<()> {
+    let exceeded = figures.iter().filter(|figure| figure.exceeds());
+    let lines: Vec<_> = exceeded
+        .map(Figure::to_string)
+        .chain(failures.iter().cloned())
+        .collect();
+    match lines.is_empty() {
+        true => Ok(()),
+        false => bail!(
+            "{} of {} figures exceed their limit, {} benchmarks failed:\n  {}",
+            lines.len() - failures.len(),
+            figures.len(),
+            failures.len(),
+            lines.join("\n  ")
+        ),
+    }
+}
+
+/// Settings of all benchmarks of a run.
+struct Runner {
+    /// Folder for the figures.
+    folder: PathBuf,
+    /// File with all figures.
+    file: PathBuf,
+    /// Target directory of the workspace.
+    target: PathBuf,
+    /// Environment of the benchmarks.
+    variables: Vec<(&'static str, PathBuf)>,
+}
+
+impl Runner {
+    /// Builds the benchmarks and empties the folder for their figures.
+    fn new(filter: &str, services: Option<u32>) -> Result<Self> {
+        let target = metadata()?.target_directory;
+        let folder = target.join("bench");
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        let chosen = format!("*{filter}*");
+        let mut build = cargo(["bench", "--package", "benches", "--no-run"]);
+        execute(build.args(["--bench", &chosen]))?;
+        let mut variables = vec![("BENCH_FIGURES", folder.clone())];
+        if PROGRAM_BENCH.contains(filter) {
+            variables.push(("KUBE_PROXY", release_build()?));
+        }
+        let services = services.map(|services| services.to_string().into());
+        variables.extend(services.map(|services| ("BENCH_SERVICES", services)));
+        Ok(Self {
+            file: target.join("bench.json"),
+            folder,
+            target,
+            variables,
+        })
+    }
+
+    /// Runs a benchmark, and returns a description of its failure.
+    ///
+    /// An exceeded limit is no failure.
+    fn run(&self, name: &str) -> Option<String> {
+        let file = self.folder.join(format!("{name}.json"));
+        let done = match GUEST_BENCHES.contains(&name) {
+            true => vm::bench(name, &self.target)
+                .and_then(|figures| fs::write(&file, figures).map_err(Into::into)),
+            false => {
+                let mut bench = cargo(["bench", "--package", "benches", "--bench", name]);
+                execute(bench.envs(self.variables.iter().cloned()))
+            }
+        };
+        // A benchmark writes its figures at its end.
+        done.err()
+            .filter(|_| !file.exists())
+            .map(|error| format!("{name}: {error:#}"))
     }
 }
 
 impl Figure {
     fn exceeds(&self) -> bool {
         self.limit.is_some_and(|limit| self.value > limit)
+    }
+}
+
+/// Formats as `load, 10 x 5: 1.600 x floor, limit 1.5`.
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.measure)?;
+        if !self.size.is_empty() {
+            write!(f, ", {}", self.size)?;
+        }
+        write!(f, ": {:.3} {}", self.value, self.unit)?;
+        match self.limit {
+            Some(limit) => write!(f, ", limit {limit}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -135,6 +225,34 @@ mod tests {
         let table = table(&figures);
         assert!(table.lines().nth(2).unwrap().starts_with("load"));
         assert!(table.lines().nth(3).unwrap().ends_with("EXCEEDED"));
+    }
+
+    #[test]
+    fn the_error_of_a_run_lists_exceeded_limits_and_failures() {
+        let figure = |value| Figure {
+            measure: "load".into(),
+            size: "10 x 5".into(),
+            value,
+            unit: "x floor".into(),
+            limit: Some(1.5),
+        };
+        let figures = [figure(1.6), figure(1.4)];
+        let error = conclude(&figures, &["sets: exit status: 1".into()]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "1 of 2 figures exceed their limit, 1 benchmarks failed:\n  \
+             load, 10 x 5: 1.600 x floor, limit 1.5\n  \
+             sets: exit status: 1"
+        );
+        assert!(conclude(&figures[1..], &[]).is_ok());
+    }
+
+    #[test]
+    fn every_benchmark_has_a_name() {
+        let names = names().unwrap();
+        for name in GUEST_BENCHES.into_iter().chain([PROGRAM_BENCH]) {
+            assert!(names.iter().any(|each| each == name), "{names:?}");
+        }
     }
 
     #[test]

@@ -58,14 +58,30 @@ pub(crate) struct Package {
     pub(crate) rust_version: Option<String>,
     /// Features, with the features and dependencies that each enables.
     pub(crate) features: BTreeMap<String, Vec<String>>,
+    /// Libraries, programs, tests and benchmarks.
+    targets: Vec<Target>,
     /// Registries to publish to: none, or any if absent.
     publish: Option<Vec<String>>,
+}
+
+/// A library, program, test or benchmark.
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
 }
 
 impl Package {
     /// Returns whether the package may be published.
     pub(crate) fn is_published(&self) -> bool {
         self.publish.as_ref().is_none_or(|to| !to.is_empty())
+    }
+
+    /// Returns the names of the benchmarks.
+    pub(crate) fn benches(&self) -> Vec<String> {
+        let targets = self.targets.iter();
+        let benches = targets.filter(|target| target.kind.iter().any(|kind| kind == "bench"));
+        benches.map(|target| target.name.clone()).collect()
     }
 }
 

@@ -85,11 +85,16 @@ enum Task {
     },
     /// Prints the path of etcd for tests; downloads etcd if it is not in PATH.
     Etcd,
-    /// Runs all benchmarks and writes their figures to target/bench.json.
+    /// Runs all benchmarks to their end and writes their figures to target/bench.json.
+    ///
+    /// Fails at the end if a figure exceeds its limit.
     Bench {
         /// Runs only benchmarks whose names contain this text, such as `ipvs`.
         #[arg(default_value = "")]
         filter: String,
+        /// Number of Services in benchmark `datapath`. Default: 10,000.
+        #[arg(long)]
+        services: Option<u32>,
     },
     /// Builds all fuzz targets, replays their corpora, and runs each target.
     Fuzz {
@@ -130,7 +135,7 @@ fn main() -> ExitCode {
         Task::Vm { filter, list: true } => vm::list(&filter),
         Task::Vm { filter, .. } => vm::run(&filter),
         Task::Etcd => etcd::run(),
-        Task::Bench { filter } => bench::run(&filter),
+        Task::Bench { filter, services } => bench::run(&filter, services),
         Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Tidy { prose } => tidy::run(prose),
         Task::Dependencies => dependencies::run(),
