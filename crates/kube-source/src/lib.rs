@@ -18,6 +18,6 @@ pub enum WatchMode {
     ListAndWatch,
 }
 
-pub use vipline_service_model as service_model;
 #[cfg(feature = "api")]
-pub use {kube, tokio};
+pub use tokio;
+pub use vipline_service_model as service_model;

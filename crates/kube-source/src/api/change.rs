@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use kube::core::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::objects::Object;
 use super::parsed::{Identity, Parsed, Unreadable};
 use super::request::Error;
+use super::status::Status;
 
 /// The annotation of the bookmark that ends the list at the beginning of a watch.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -51,7 +51,7 @@ impl<O: Object> Change<O> {
     pub fn parse(text: &str) -> Result<Self, Error> {
         let line: Line<'_> = match serde_json::from_str(text) {
             Ok(line) => line,
-            Err(error) => return Err(status(text).unwrap_or_else(|| error.into())),
+            Err(error) => return Err(rejection(text).unwrap_or_else(|| error.into())),
         };
         let object = line.object.get();
         match &*line.kind {
@@ -61,7 +61,7 @@ impl<O: Object> Change<O> {
             }),
             "DELETED" => Ok(Self::Deleted(Identity::parse(object)?)),
             "BOOKMARK" => Ok(bookmark(object)?),
-            "ERROR" => Err(status(object).unwrap_or_else(|| {
+            "ERROR" => Err(rejection(object).unwrap_or_else(|| {
                 Error::InvalidResponse(format!("an error without a Status: {object}"))
             })),
             other => Err(Error::InvalidResponse(format!(
@@ -93,10 +93,9 @@ fn bookmark<O>(text: &str) -> serde_json::Result<Change<O>> {
     })
 }
 
-/// Parses a Status. Returns `None` for other objects, which have no code.
-fn status(text: &str) -> Option<Error> {
-    let status: Status = serde_json::from_str(text).ok()?;
-    (status.code != 0).then(|| Box::new(status).into())
+/// Parses the Status with which the server ends a watch.
+fn rejection(text: &str) -> Option<Error> {
+    Status::parse(text).map(|status| Error::Rejected(Box::new(status)))
 }
 
 #[cfg(test)]

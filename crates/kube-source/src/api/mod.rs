@@ -41,6 +41,8 @@ pub mod change;
 
 mod request;
 
+mod status;
+
 mod store;
 
 mod backoff;
@@ -70,6 +72,7 @@ use watch::Watcher;
 pub use access::{Access, AccessError};
 pub use observer::{Contact, Observer, Report, RequestEvent, Severity};
 pub use request::Error as RequestError;
+pub use status::Status;
 
 /// A client of the API server.
 #[derive(Clone)]

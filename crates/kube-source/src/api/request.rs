@@ -8,13 +8,14 @@ use futures_util::stream::unfold;
 use futures_util::{AsyncBufRead, AsyncBufReadExt, Stream};
 use kube::Client;
 use kube::api::{ListParams, PostParams, WatchParams};
-use kube::core::{Request, Status};
+use kube::core::Request;
 use serde::Serialize;
 use tokio::time::timeout;
 
 use super::access::error_chain;
 use super::change::Change;
 use super::objects::Object;
+use super::status::Status;
 
 /// Maximum time until a watch begins or a page is complete.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -49,12 +50,10 @@ impl Error {
     /// Returns the delay that the server requests before the next attempt: zero
     /// by default, 60 s at most.
     pub fn retry_after(&self) -> Duration {
-        let Self::Rejected(status) = self else {
-            return Duration::ZERO;
-        };
-        let details = status.details.as_ref();
-        let seconds = details.map_or(0, |details| details.retry_after_seconds);
-        Duration::from_secs(seconds.into()).min(MAX_RETRY_AFTER)
+        match self {
+            Self::Rejected(status) => status.retry_after.min(MAX_RETRY_AFTER),
+            _ => Duration::ZERO,
+        }
     }
 
     /// Returns whether the server does not understand the request: 400.
@@ -84,19 +83,27 @@ impl Error {
         let Self::Rejected(status) = self else {
             return false;
         };
-        let causes = status.details.iter().flat_map(|details| &details.causes);
-        let mut causes = causes.map(|cause| &*cause.reason);
+        let mut causes = status.causes.iter();
         matches!(status.code, 400 | 410) || causes.any(|reason| reason == "ResourceVersionTooLarge")
+    }
+
+    fn from_client(error: kube::Error) -> Self {
+        match error {
+            // kube reports a response that it cannot decode as an empty Status.
+            kube::Error::Api(status) if status.code == 0 && status.status.is_none() => {
+                Self::InvalidResponse("it is neither the requested object nor a Status".to_owned())
+            }
+            kube::Error::Api(status) => Self::Rejected(Box::new(Status::new(*status))),
+            kube::Error::SerdeError(error) => error.into(),
+            error => Self::Unreachable(error_chain(&error)),
+        }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rejected(status) => match &*status.message {
-                "" => write!(f, "rejected with code {} {}", status.code, status.reason),
-                message => write!(f, "{} (code {})", message.trim_end(), status.code),
-            },
+            Self::Rejected(status) => status.fmt(f),
             Self::Timeout => f.write_str("the server did not respond in time"),
             Self::InvalidResponse(error) => write!(f, "invalid response: {error}"),
             Self::Unreachable(reason) => f.write_str(reason),
@@ -104,29 +111,11 @@ impl fmt::Display for Error {
     }
 }
 
-impl From<kube::Error> for Error {
-    fn from(error: kube::Error) -> Self {
-        match error {
-            // kube reports a response that it cannot decode as an empty Status.
-            kube::Error::Api(status) if status.code == 0 && status.status.is_none() => {
-                Self::InvalidResponse("it is neither the requested object nor a Status".to_owned())
-            }
-            kube::Error::Api(status) => Self::Rejected(status),
-            kube::Error::SerdeError(error) => error.into(),
-            error => Self::Unreachable(error_chain(&error)),
-        }
-    }
-}
+impl std::error::Error for Error {}
 
 impl From<serde_json::Error> for Error {
     fn from(error: serde_json::Error) -> Self {
         Self::InvalidResponse(error.to_string())
-    }
-}
-
-impl From<Box<Status>> for Error {
-    fn from(status: Box<Status>) -> Self {
-        Self::Rejected(status)
     }
 }
 
@@ -174,9 +163,8 @@ pub(crate) async fn page<O: Object>(
         ..ListParams::default()
     };
     let request = Request::new(O::PATH).list(&params);
-    let request = request.map_err(kube::Error::BuildRequest)?;
-    let response = timeout(REQUEST_TIMEOUT, client.request_text(request)).await;
-    Ok(response.map_err(|_| Error::Timeout)??)
+    let request = request.map_err(invalid_request)?;
+    within_timeout(client.request_text(request)).await
 }
 
 /// Starts a watch that the server ends after `seconds`.
@@ -203,9 +191,8 @@ pub(crate) async fn watch<O: Object>(
         ..WatchParams::default()
     };
     let request = Request::new(O::PATH).watch(&params, version);
-    let request = request.map_err(kube::Error::BuildRequest)?;
-    let response = timeout(REQUEST_TIMEOUT, client.request_stream(request)).await;
-    let lines = Box::pin(response.map_err(|_| Error::Timeout)??);
+    let request = request.map_err(invalid_request)?;
+    let lines = Box::pin(within_timeout(client.request_stream(request)).await?);
     Ok(unfold((lines, Vec::new()), |(mut lines, mut line)| async {
         let change = next_change(&mut lines, &mut line).await.transpose()?;
         Some((change, (lines, line)))
@@ -243,10 +230,19 @@ pub(crate) async fn create(
 ) -> Result<(), Error> {
     let text = serde_json::to_vec(object)?;
     let request = Request::new(path).create(&PostParams::default(), text);
-    let request = request.map_err(kube::Error::BuildRequest)?;
-    let response = timeout(REQUEST_TIMEOUT, client.request_text(request)).await;
-    response.map_err(|_| Error::Timeout)??;
-    Ok(())
+    let request = request.map_err(invalid_request)?;
+    within_timeout(client.request_text(request)).await.map(drop)
+}
+
+/// Waits for a response, for up to [`REQUEST_TIMEOUT`].
+async fn within_timeout<T>(response: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
+    let response = timeout(REQUEST_TIMEOUT, response).await;
+    let response = response.map_err(|_| Error::Timeout)?;
+    response.map_err(Error::from_client)
+}
+
+fn invalid_request(error: kube::core::request::Error) -> Error {
+    Error::from_client(kube::Error::BuildRequest(error))
 }
 
 #[cfg(test)]
@@ -254,7 +250,7 @@ mod tests {
     use super::*;
 
     fn refused(text: &str) -> Error {
-        Error::Rejected(serde_json::from_str(text).unwrap())
+        Error::Rejected(Box::new(Status::parse(text).unwrap()))
     }
 
     #[test]
