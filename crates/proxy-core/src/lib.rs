@@ -13,9 +13,9 @@
 //!   Services that rules depend on.
 //! - [`Schedule`]: when to sync, as pure arithmetic of times.
 //! - [`Report`]: result of a sync; [`health`]: responses of the health endpoints.
-//! - [`Mode`]: the list of modes, and what the node needs for a mode; [`Sysctl`].
+//! - [`Mode`]: the list of modes, and what the node needs for a mode.
 //! - [`backend`]: the proxy modes; [`Planner`] is the pure part of a mode.
-//! - [`interfaces`]: addresses of the node.
+//! - [`interfaces`]: addresses of the node; [`sysctl`]: reads and writes sysctls.
 //! - `cleanup`: removal of everything that a kube-proxy programmed.
 //!
 //! A change costs only as much as the change itself: the engine compares one fragment of
@@ -74,7 +74,7 @@ mod driver;
 
 mod entry;
 
-mod sysctl;
+pub mod sysctl;
 
 mod conntrack_cleanup;
 

@@ -78,7 +78,10 @@ pub fn choose(mut settings: Settings) -> Settings {
 /// A sysctl cannot be set. Other settings that cannot be set are warnings.
 pub fn prepare_mode(settings: &Settings) -> Result<(), Failure> {
     let config = &settings.config;
-    sysctl::set(&config.mode.sysctls(config, &node::release()))?;
+    for sysctl in config.mode.sysctls(config, &node::release()) {
+        let applied = sysctl.apply();
+        applied.map_err(|error| Failure::machine(sysctl::with_remedy(&error)))?;
+    }
     if let Err(error) = config.mode.prepare(config) {
         warn!("{}", chain(&error));
     }
@@ -97,7 +100,7 @@ pub fn prepare_mode(settings: &Settings) -> Result<(), Failure> {
 /// A sysctl cannot be set, or the kernel does not support the mode.
 pub fn init_only(settings: &Settings) -> Result<(), Failure> {
     let mode = settings.config.mode;
-    sysctl::conntrack::set(&settings.configuration.conntrack);
+    sysctl::set_conntrack(&settings.configuration.conntrack);
     prepare_mode(settings)?;
     let mut is_checked = false;
     for family in interfaces::families() {

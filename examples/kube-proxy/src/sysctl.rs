@@ -1,17 +1,23 @@
-//! Conntrack sysctls of the configuration.
+//! Conntrack sysctls of the configuration, and remedies for sysctls that cannot be set.
 
 use std::path::Path;
 use std::{fs, thread};
 
+use proxy_core::Sysctl;
+use proxy_core::sysctl::{Error, read_in};
 use tracing::warn;
 
-use super::{ROOT, TCP_BE_LIBERAL, write};
 use crate::config::Conntrack;
+use crate::failure::chain;
+
+/// Root of the sysctls. Those below `net` belong to the network namespace of the process.
+const ROOT: &str = "/proc/sys";
 
 const MAX: &str = "net/netfilter/nf_conntrack_max";
 const BUCKETS: &str = "net/netfilter/nf_conntrack_buckets";
 const TCP_ESTABLISHED: &str = "net/netfilter/nf_conntrack_tcp_timeout_established";
 const TCP_CLOSE_WAIT: &str = "net/netfilter/nf_conntrack_tcp_timeout_close_wait";
+const TCP_BE_LIBERAL: &str = "net/netfilter/nf_conntrack_tcp_be_liberal";
 const UDP: &str = "net/netfilter/nf_conntrack_udp_timeout";
 const UDP_STREAM: &str = "net/netfilter/nf_conntrack_udp_timeout_stream";
 
@@ -23,16 +29,24 @@ const MAX_BY_CPUS: u64 = 1 << 20;
 /// Tracked connections per hash bucket.
 const CONNECTIONS_PER_BUCKET: u64 = 4;
 
-/// Sets the configured sysctls. Logs a warning for each sysctl that cannot be
-/// set.
-pub fn set(conntrack: &Conntrack) {
-    for reason in set_in(Path::new(ROOT), conntrack, cpus()) {
-        warn!("{reason}; run kube-proxy --init-only first, with the privilege to write sysctls");
+/// Formats an error with the remedy, in one line.
+pub fn with_remedy(error: &Error) -> String {
+    let or = error.sysctl.disable_flag.map_or_else(String::new, |flag| {
+        format!(", or disable the feature with {flag}")
+    });
+    let reason = chain(error);
+    format!("{reason}; run kube-proxy --init-only first, with the privilege to write sysctls{or}")
+}
+
+/// Sets the configured conntrack sysctls. Logs a warning for each sysctl that cannot be set.
+pub fn set_conntrack(conntrack: &Conntrack) {
+    for error in set_in(Path::new(ROOT), conntrack, cpus()) {
+        warn!("{}", with_remedy(&error));
     }
 }
 
 /// Sets the configured sysctls and returns an error for each failure.
-fn set_in(root: &Path, conntrack: &Conntrack, cpus: u64) -> Vec<String> {
+fn set_in(root: &Path, conntrack: &Conntrack, cpus: u64) -> Vec<Error> {
     let seconds = |name, value: crate::duration::GoDuration| (name, value.positive().as_secs());
     let max = max(conntrack, cpus);
     let wanted = [
@@ -46,15 +60,11 @@ fn set_in(root: &Path, conntrack: &Conntrack, cpus: u64) -> Vec<String> {
     ];
     // Zero leaves a sysctl unchanged.
     let wanted = wanted.into_iter().filter(|(_, value)| *value > 0);
-    let set = wanted.filter_map(|(name, value)| {
-        let error = write(root, name, &value.to_string()).err()?;
-        let path = root.join(name);
-        let path = path.display();
-        Some(format!(
-            "{path} cannot be set to {value}, as configured: {error}"
-        ))
+    let failed = wanted.filter_map(|(name, value)| {
+        let sysctl = Sysctl::new(name, value.to_string(), "as configured");
+        sysctl.apply_in(root).err()
     });
-    set.collect()
+    failed.collect()
 }
 
 /// Returns the configured `nf_conntrack_max`; 0 leaves it unchanged.
@@ -74,10 +84,9 @@ fn max(conntrack: &Conntrack, cpus: u64) -> u64 {
 /// large enough.
 fn buckets(root: &Path, max: u64) -> u64 {
     let wanted = max / CONNECTIONS_PER_BUCKET;
-    let present = fs::read_to_string(root.join(BUCKETS));
-    let present: Option<u64> = present.ok().and_then(|text| text.trim().parse().ok());
+    let present = read_in(root, BUCKETS).and_then(|text| text.parse().ok());
     match present {
-        Some(present) if present < wanted => wanted,
+        Some(present) if wanted > present => wanted,
         _ => 0,
     }
 }
@@ -105,8 +114,10 @@ fn count(ranges: &str) -> Option<u64> {
 mod tests {
     use std::time::SystemTime;
 
+    use proxy_core::{Config, Ipvs, Mode};
     use testkit::netns::Netns;
     use testkit::scoped::Directory;
+    use vipline_service_model::NodePortAddresses;
 
     use super::*;
     use crate::duration::GoDuration;
@@ -142,7 +153,7 @@ mod tests {
     fn only_configured_sysctls_are_set() {
         let folder = folder([1, 1, 432_000, 60, 0, 30, 120]);
         let usual = Conntrack::default();
-        assert_eq!(set_in(folder.path(), &usual, 2), Vec::<String>::new());
+        assert!(set_in(folder.path(), &usual, 2).is_empty());
         let expected = [131_072, 32_768, 86_400, 3600, 0, 30, 120];
         assert_eq!(values(&folder), expected);
 
@@ -154,7 +165,7 @@ mod tests {
             udp_stream_timeout: GoDuration::from_secs(50),
             ..usual.clone()
         };
-        assert_eq!(set_in(folder.path(), &other, 2), Vec::<String>::new());
+        assert!(set_in(folder.path(), &other, 2).is_empty());
         let expected = [131_072, 32_768, 86_400, 3600, 1, 10, 50];
         assert_eq!(values(&folder), expected);
         // The liberal setting is never unset.
@@ -226,13 +237,40 @@ mod tests {
             min: i32::try_from(more).unwrap(),
             ..Conntrack::default()
         };
-        let error = Netns::new().unwrap().run(|| {
-            let error = set_in(Path::new(ROOT), &conntrack, 1);
+        let error: Vec<_> = Netns::new().unwrap().run(|| {
+            let errors = set_in(Path::new(ROOT), &conntrack, 1);
             assert_eq!(read(TCP_ESTABLISHED), "86400\n");
-            error
+            errors.iter().map(with_remedy).collect()
         });
         let expected = format!("{MAX} cannot be set to {more}, as configured: ");
         assert!(error[0].contains(&expected), "{error:?}");
         assert!(error.len() <= 2, "{error:?}");
+    }
+
+    #[test]
+    fn an_error_names_the_sysctl_and_the_remedy() {
+        let folder = Directory::new().unwrap();
+        let config = Config::default().with_node_port_addresses(NodePortAddresses::All);
+        let route_localnet = Mode::Iptables.sysctls(&config, "6.1.0").remove(0);
+        let error = with_remedy(&route_localnet.apply_in(folder.path()).unwrap_err());
+        for words in [
+            "net/ipv4/conf/all/route_localnet cannot be set to 1",
+            "os error 2",
+            "--init-only",
+            "--iptables-localhost-nodeports=false",
+        ] {
+            assert!(error.contains(words), "{words}: {error}");
+        }
+        assert_eq!(error.lines().count(), 1, "{error}");
+        let config = Config::default().with_ipvs(Ipvs::default());
+        let ipvs = Mode::Ipvs.sysctls(&config, "5.4.0");
+        let conn_reuse = ipvs.iter().find(|it| it.name.ends_with("conn_reuse_mode"));
+        let error = with_remedy(&conn_reuse.unwrap().apply_in(folder.path()).unwrap_err());
+        let words = "conn_reuse_mode cannot be set to 0, as required by mode ipvs: ";
+        assert!(error.contains(words), "{error}");
+        assert!(
+            error.ends_with("with the privilege to write sysctls"),
+            "{error}"
+        );
     }
 }

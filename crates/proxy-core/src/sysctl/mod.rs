@@ -1,15 +1,28 @@
-//! Sysctls that modes require.
+//! Sysctls that modes and configurations require.
+//!
+//! The engine neither reads nor writes sysctls. A caller applies those of
+//! [`Mode::sysctls`](crate::Mode::sysctls) before the first sync.
+//!
+//! Sysctls below `net` belong to the network namespace of the calling thread. Writing
+//! requires root, or CAP_NET_ADMIN for sysctls of a network namespace, and a writable
+//! `/proc/sys`. Reading requires nothing.
 
-/// A sysctl and the value that a mode requires.
-///
-/// The engine neither reads nor writes sysctls.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+use std::borrow::Cow;
+use std::io;
+use std::path::PathBuf;
+
+mod kernel;
+
+pub use self::kernel::{is_conntrack_liberal, read, read_in};
+
+/// A sysctl and its required value.
+#[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Sysctl {
     /// Path below `/proc/sys`, such as `net/ipv4/ip_forward`.
     pub name: &'static str,
     /// Required value.
-    pub value: &'static str,
+    pub value: Cow<'static, str>,
     /// Reason of the requirement, to follow "must be 1,": such as "as required by mode
     /// ipvs".
     pub reason: &'static str,
@@ -17,16 +30,32 @@ pub struct Sysctl {
     pub disable_flag: Option<&'static str>,
 }
 
+impl Sysctl {
+    /// Creates a requirement that no flag removes.
+    pub fn new(name: &'static str, value: String, reason: &'static str) -> Self {
+        Self {
+            name,
+            value: Cow::Owned(value),
+            reason,
+            disable_flag: None,
+        }
+    }
+}
+
 #[cfg_attr(
     not(feature = "iptables"),
     allow(dead_code, reason = "mode nftables requires no sysctls")
 )]
 impl Sysctl {
-    /// Creates a requirement that no flag removes.
-    pub(crate) const fn new(name: &'static str, value: &'static str, reason: &'static str) -> Self {
+    /// Creates a requirement of a mode that no flag removes.
+    pub(crate) const fn constant(
+        name: &'static str,
+        value: &'static str,
+        reason: &'static str,
+    ) -> Self {
         Self {
             name,
-            value,
+            value: Cow::Borrowed(value),
             reason,
             disable_flag: None,
         }
@@ -37,4 +66,17 @@ impl Sysctl {
         self.disable_flag = Some(disable_flag);
         self
     }
+}
+
+/// A sysctl that cannot be set.
+#[derive(Debug, thiserror::Error)]
+#[error("{} cannot be set to {}, {}", path.display(), sysctl.value, sysctl.reason)]
+#[non_exhaustive]
+pub struct Error {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// The sysctl.
+    pub sysctl: Sysctl,
+    /// The error of the write. If the kernel lacks the sysctl, the file does not exist.
+    pub source: io::Error,
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use proxy_core::interfaces::AddressWatch;
+use proxy_core::sysctl::is_conntrack_liberal;
 use proxy_core::{Config, Engine};
 use vipline_kube_source::WatchMode;
 use vipline_kube_source::api::events::Recorder;
@@ -108,10 +109,10 @@ impl Setup {
         let conntrack = &settings.configuration.conntrack;
         let mut setup = Self::new(&settings, purpose, watch_mode, |mut config| {
             if purpose == Purpose::Program {
-                sysctl::conntrack::set(conntrack);
+                sysctl::set_conntrack(conntrack);
             }
             let will_be_liberal = purpose == Purpose::Compare && conntrack.tcp_be_liberal;
-            config.iptables.drop_invalid = !(will_be_liberal || sysctl::is_liberal());
+            config.iptables.drop_invalid = !(will_be_liberal || is_conntrack_liberal());
             Engine::open(config).map_err(|error| Failure::machine(chain(&error)))
         })?;
         setup.engine.set_flow_cleanup_clock(stopwatch);

@@ -56,7 +56,7 @@ use crate::driver::{Absent, Drive, driver};
 use crate::{Config, Error, Sysctl};
 
 /// Makes the kernel route packets from and to loopback addresses.
-const ROUTE_LOCALNET: Sysctl = Sysctl::new(
+const ROUTE_LOCALNET: Sysctl = Sysctl::constant(
     "net/ipv4/conf/all/route_localnet",
     "1",
     "as required by node ports on 127.0.0.0/8",

@@ -28,11 +28,12 @@ const STRICT_ARP: [Sysctl; 2] = [
 ];
 
 const fn for_ipvs(name: &'static str, value: &'static str) -> Sysctl {
-    Sysctl::new(name, value, "as required by mode ipvs")
+    Sysctl::constant(name, value, "as required by mode ipvs")
 }
 
 const fn strict_arp(name: &'static str, value: &'static str) -> Sysctl {
-    Sysctl::new(name, value, "as required by --ipvs-strict-arp").unless("--ipvs-strict-arp=false")
+    Sysctl::constant(name, value, "as required by --ipvs-strict-arp")
+        .unless("--ipvs-strict-arp=false")
 }
 
 /// Returns the sysctls that mode ipvs needs on a kernel release such as `6.1.0-13-amd64`.
@@ -41,7 +42,7 @@ pub(in crate::backend) fn sysctls(release: &str, strict_arp: bool) -> Vec<Sysctl
         .is_some_and(|version| (CONN_REUSE_ADDED..CONN_REUSE_FIXED).contains(&version));
     let mut sysctls = ALWAYS.to_vec();
     sysctls.extend(needs_conn_reuse.then_some(CONN_REUSE));
-    sysctls.extend(STRICT_ARP.iter().filter(|_| strict_arp));
+    sysctls.extend(STRICT_ARP.into_iter().filter(|_| strict_arp));
     sysctls
 }
 
