@@ -9,8 +9,14 @@
     reason = "IO file"
 )]
 
+#[path = "kernel/lab.rs"]
+mod lab;
+
 #[path = "kernel/client.rs"]
 mod client;
+
+#[path = "kernel/programs.rs"]
+mod programs;
 
 #[path = "kernel/nfacct.rs"]
 mod nfacct;

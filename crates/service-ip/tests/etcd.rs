@@ -37,5 +37,5 @@ mod linearizability;
 mod shell;
 
 #[allow(dead_code, reason = "the tests do not call the main function")]
-#[path = "../../service-ip-kube/examples/ipam.rs"]
+#[path = "../../service-ip-kube/examples/ipam/main.rs"]
 mod ipam;

@@ -12,7 +12,7 @@ mod cluster;
     dead_code,
     reason = "an example is run by its `main`, which no test is"
 )]
-#[path = "../../examples/ipam.rs"]
+#[path = "../../examples/ipam/main.rs"]
 mod ipam;
 mod many;
 mod mishaps;
