@@ -1,4 +1,4 @@
-//! Several Services that claim one address: the winner, the reports and the cost.
+//! Several Services that claim one address: the owner, the reports and the cost.
 #![cfg(all(feature = "ipvs", feature = "nftables"))]
 
 mod fixtures;
@@ -105,7 +105,7 @@ impl Planner for Addresses {
 }
 
 /// Returns the owner of each address, computed directly from the definition.
-fn winners(services: &BTreeMap<String, api::Service>) -> String {
+fn owners(services: &BTreeMap<String, api::Service>) -> String {
     let mut claims = Vec::new();
     for service in services.values() {
         let name = service.metadata.object_name();
@@ -220,7 +220,7 @@ proptest! {
         let mut dice = Dice::from_seed(seed);
         let events = history(&mut dice);
         let mut engine = engine_after::<Addresses>(&events, &mut dice);
-        prop_assert_eq!(engine.desired(), winners(&remaining(&events)));
+        prop_assert_eq!(engine.desired(), owners(&remaining(&events)));
     }
 }
 

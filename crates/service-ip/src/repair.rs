@@ -382,8 +382,8 @@ fn grant<P: Pool>(
     let by_record = owners
         .iter()
         .position(|owner| recorded.as_ref() == Some(owner));
-    let winner = by_record.unwrap_or_default();
-    let owner = owners[winner].clone();
+    let owner_index = by_record.unwrap_or_default();
+    let owner = owners[owner_index].clone();
     let is_missing = !draft.pool().contains(item);
     let granted = match is_missing {
         true => draft.reserve_uncounted(item, &owner),
@@ -410,8 +410,8 @@ fn grant<P: Pool>(
             recorded,
         });
     }
-    for (place, other) in owners.iter().enumerate() {
-        if place != winner {
+    for (index, other) in owners.iter().enumerate() {
+        if index != owner_index {
             findings.push(Finding::Duplicate {
                 owner: (*other).clone(),
                 item,
