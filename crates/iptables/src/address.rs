@@ -70,6 +70,16 @@ impl Network {
         matches!(self.0, Kind::Prefix(network) if network.prefix_len() == 0)
     }
 
+    /// Returns address and mask.
+    #[cfg(feature = "nft")]
+    pub(crate) fn parts(&self) -> (IpAddr, IpAddr) {
+        match self.0 {
+            Kind::Prefix(network) => (network.addr(), network.netmask()),
+            Kind::V4(address, mask) => (address.into(), mask.into()),
+            Kind::V6(address, mask) => (address.into(), mask.into()),
+        }
+    }
+
     /// Parses an address with an optional prefix length or mask.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if let Some(network) = parse_prefix(text) {

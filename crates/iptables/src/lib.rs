@@ -13,6 +13,11 @@
 //!
 //! Only [`Client`] and [`nfacct::Client`] do IO.
 //!
+//! # Features
+//!
+//! - `nft`: rules in the form in which the nft variant stores them in nf_tables
+//!   (module `nft`), with vipline-nftables.
+//!
 //! ```
 //! use vipline_iptables::targets::Target;
 //! use vipline_iptables::{ChainName, Restore, Rule, TableName, Tables, Transport, diff};
@@ -91,6 +96,9 @@ mod process;
 mod client;
 
 pub mod nfacct;
+
+#[cfg(feature = "nft")]
+pub mod nft;
 
 mod error;
 

@@ -29,3 +29,7 @@ mod states;
 
 #[path = "kernel/rules.rs"]
 mod rules;
+
+#[cfg(feature = "nft")]
+#[path = "kernel/nft.rs"]
+mod nft;

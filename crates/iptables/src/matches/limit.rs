@@ -77,6 +77,19 @@ impl Rate {
         (parts / self.period, unit, parts)
     }
 
+    /// Returns the count and the length of its unit in seconds.
+    #[cfg(feature = "nft")]
+    pub(crate) fn per_seconds(self) -> (u32, u32) {
+        let (count, _, parts) = self.words();
+        (count, parts / SCALE)
+    }
+
+    /// Creates a rate from a count and the length of its unit in seconds.
+    #[cfg(feature = "nft")]
+    pub(crate) fn from_seconds(count: u32, seconds: u32) -> Option<Self> {
+        Self::new(count, seconds.checked_mul(SCALE)?)
+    }
+
     /// Parses `5/min`, with any prefix of `second`, `minute`, `hour`, `day`.
     fn parse(text: &str) -> Option<Self> {
         let (count, unit) = text.split_once('/').unwrap_or((text, "second"));

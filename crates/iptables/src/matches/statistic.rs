@@ -54,6 +54,18 @@ impl Probability {
         Self(u32::try_from(parts).expect("at most 2³¹"))
     }
 
+    /// Returns the multiple of 2⁻³¹.
+    #[cfg(feature = "nft")]
+    pub(crate) fn parts(self) -> u32 {
+        self.0
+    }
+
+    /// Returns a multiple of 2⁻³¹. Returns `None` above 1.
+    #[cfg(feature = "nft")]
+    pub(crate) fn from_parts(parts: u32) -> Option<Self> {
+        Some(Self(parts)).filter(|probability| *probability <= Self::ALWAYS)
+    }
+
     /// Parses a decimal like iptables.
     fn parse(text: &str) -> Option<Self> {
         // Rust also parses `inf` and `nan`.

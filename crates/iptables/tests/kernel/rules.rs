@@ -6,10 +6,10 @@
 //! - `-j CT --timeout NAME`: creating the timeout object requires programs that are not installed.
 
 #[path = "rules/canonical.rs"]
-mod canonical;
+pub(crate) mod canonical;
 
 #[path = "rules/loose.rs"]
-mod loose;
+pub(crate) mod loose;
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -22,13 +22,13 @@ use vipline_iptables::{Client, Family, Rule, TableName, Variant};
 use vipline_netlink::{Error, Protocol, Socket, attr, message};
 
 /// A table and rules for it.
-type Rules = (&'static str, &'static [&'static str]);
+pub(crate) type Rules = (&'static str, &'static [&'static str]);
 
 /// The chain of the rules.
 const CHAIN: &str = "RULES";
 
 /// Creates the sets and nfacct objects that rules refer to.
-fn prepare() {
+pub(crate) fn prepare() {
     let sets = [
         ["addresses", "hash:ip", "inet"],
         ["services", "hash:ip,port", "inet"],
@@ -43,7 +43,11 @@ fn prepare() {
             .status();
         assert!(ipset.unwrap().success(), "{name}");
     }
-    for name in ["hits", "a b"] {
+    let kube_proxy = [
+        "ct_state_invalid_dropped_pkts",
+        "localhost_nps_accepted_pkts",
+    ];
+    for name in ["hits", "a b"].into_iter().chain(kube_proxy) {
         // NFNL_MSG_ACCT_NEW with NFACCT_NAME, after `struct nfgenmsg`.
         let mut payload = vec![0; 4];
         attr::put_str(&mut payload, 1, name);

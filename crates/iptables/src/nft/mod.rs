@@ -1,0 +1,341 @@
+//! Rules in the form in which the nft variant stores them.
+//!
+//! `iptables-nft-restore` writes rules as expressions of nf_tables. Addresses,
+//! interfaces, protocols, ports, packet marks and rate limits have expressions of their
+//! own. All other matches and targets are structures of xtables, which the kernel
+//! evaluates with `CONFIG_NFT_COMPAT`.
+//! [`encode`] returns the same expressions, and [`decode`] reads them, without a
+//! process. `iptables-nft-save` prints encoded rules like those of
+//! `iptables-nft-restore`.
+//!
+//! ```
+//! use vipline_iptables::{Family, Rule, nft};
+//!
+//! let text = "-p tcp -m comment --comment web -m tcp --dport 80 -j ACCEPT";
+//! let rule = Rule::parse(text)?;
+//! let encoded = nft::encode(&rule, Family::V4)?;
+//! assert_eq!(nft::decode(&encoded, Family::V4).unwrap().to_string(), text);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Kernel interface
+//!
+//! Structures of `linux/netfilter/xt_*.h` and `linux/netfilter_ipv4/ipt_*.h`. The
+//! revisions are those of iptables 1.8.9; newer versions print them, too.
+//!
+//! # Limitations
+//!
+//! - Supported matches: addrtype, comment, conntrack, icmp, icmp6, limit, mark,
+//!   multiport, nfacct, physdev, recent, sctp without chunk types, state, statistic, tcp
+//!   and udp.
+//! - Supported targets: ACCEPT, DNAT, DROP, LOG, MARK, MASQUERADE, REDIRECT, REJECT,
+//!   RETURN, SNAT, jump and goto.
+//! - `--sport` and `--dport` that are both negated become two comparisons.
+//!   iptables 1.8.9 compares both at once, which also matches packets with one of the
+//!   two ports.
+
+mod conntrack;
+
+mod matches;
+
+mod native;
+
+mod structure;
+
+mod tables;
+
+mod targets;
+
+use std::borrow::Cow;
+
+use vipline_nftables as nftables;
+use vipline_nftables::expr::{self, Counter, Expr, Immediate, MetaKey};
+use vipline_nftables::{Compat, Data, Name};
+
+use self::native::Condition;
+use crate::address::Network;
+use crate::matches::{Match, Tcp, Udp};
+use crate::negatable::Negatable;
+use crate::protocol::Protocol;
+use crate::targets::Target;
+use crate::{Family, Rule};
+
+pub use tables::{base_chains, table_id};
+
+/// Error: a part of the rule has no encoding here.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("no nf_tables encoding of {0:?}")]
+pub struct Unsupported(Box<str>);
+
+impl Unsupported {
+    fn new(part: impl ToString) -> Self {
+        Self(part.to_string().into())
+    }
+}
+
+/// Encodes a rule, with a counter that starts at zero.
+///
+/// Unset values of the rule get the defaults of the family.
+///
+/// # Errors
+///
+/// [`Unsupported`] if a match, a target or a value has no encoding.
+pub fn encode(rule: &Rule<'_>, family: Family) -> Result<nftables::Rule, Unsupported> {
+    let mut exprs = Vec::with_capacity(8);
+    head(rule, family, &mut exprs).ok_or_else(|| Unsupported::new(rule))?;
+    for one in &rule.matches {
+        put_match(one, &mut exprs).ok_or_else(|| Unsupported::new(one))?;
+    }
+    exprs.push(Counter::default().into());
+    if let Some(target) = &rule.target {
+        let expr = target_expr(target, family).ok_or_else(|| Unsupported::new(target))?;
+        exprs.push(expr);
+    }
+    let (protocol, invert) = match rule.protocol {
+        Some(protocol) => (protocol.value().0, protocol.is_negated()),
+        None => (0, false),
+    };
+    Ok(nftables::Rule::from_exprs(exprs).with_compat(Compat { protocol, invert }))
+}
+
+/// Offsets of source and destination address in the network header.
+fn address_offsets(family: Family) -> (u32, u32) {
+    match family {
+        Family::V4 => (12, 16),
+        Family::V6 => (8, 24),
+    }
+}
+
+/// Appends the conditions outside of matches.
+fn head(rule: &Rule<'_>, family: Family, out: &mut native::Exprs) -> Option<()> {
+    if let Some(name) = &rule.in_interface {
+        native::interface(out, MetaKey::Iifname, name)?;
+    }
+    if let Some(name) = &rule.out_interface {
+        native::interface(out, MetaKey::Oifname, name)?;
+    }
+    match rule.protocol {
+        Some(Negatable::Is(Protocol(0))) | None => {}
+        Some(Negatable::Not(Protocol(0))) => return None,
+        Some(protocol) => native::protocol(out, protocol),
+    }
+    let (source, destination) = address_offsets(family);
+    for (offset, network) in [(source, &rule.source), (destination, &rule.destination)] {
+        let Some(network) = network else { continue };
+        let (address, _) = network.value().parts();
+        if address.is_ipv4() != (family == Family::V4) {
+            return None;
+        }
+        native::address(out, offset, network)?;
+    }
+    match rule.fragment {
+        Some(_) if family == Family::V6 => return None,
+        Some(fragment) => native::fragment(out, fragment),
+        None => {}
+    }
+    Some(())
+}
+
+fn put_match(one: &Match<'_>, out: &mut native::Exprs) -> Option<()> {
+    match one {
+        Match::Limit(limit) => native::limit(out, limit),
+        Match::Mark(mark) => native::mark(out, mark),
+        // A match without options, or with the number of a TCP option, is a structure.
+        Match::Tcp(tcp) if tcp.option.is_none() && *tcp != Tcp::new() => {
+            if let Some(flags) = &tcp.flags {
+                native::flags(out, flags);
+            }
+            native::ports(out, &tcp.sport, &tcp.dport);
+        }
+        Match::Udp(udp) if *udp != Udp::new() => native::ports(out, &udp.sport, &udp.dport),
+        one => {
+            let (name, revision, info) = matches::encode(one)?;
+            let name = Name::new(name).ok()?;
+            out.push(
+                expr::Match {
+                    name,
+                    revision,
+                    info,
+                }
+                .into(),
+            );
+        }
+    }
+    Some(())
+}
+
+fn target_expr(target: &Target<'_>, family: Family) -> Option<Expr> {
+    if let Some(verdict) = targets::verdict(target) {
+        return Some(Immediate::from(verdict).into());
+    }
+    let (name, revision, info) = targets::encode(target, family)?;
+    let name = Name::new(name).ok()?;
+    Some(
+        expr::Target {
+            name,
+            revision,
+            info,
+        }
+        .into(),
+    )
+}
+
+/// Decodes a rule. Counters are ignored.
+///
+/// Returns `None` if [`encode`] does not return the same expressions: the rule has
+/// unknown parts, or another program wrote it in another form.
+pub fn decode(rule: &nftables::Rule, family: Family) -> Option<Rule<'static>> {
+    let decoded = Decoder::new(family).decode(&rule.exprs)?;
+    let encoded = encode(&decoded, family).ok()?;
+    let counters = |expr: &&Expr| !matches!(expr, Expr::Counter(_));
+    let has_counter = rule.exprs.iter().filter(|expr| !counters(expr)).count() == 1;
+    let mut same = rule.exprs.iter().filter(counters);
+    let is_same = encoded
+        .exprs
+        .iter()
+        .filter(counters)
+        .all(|expr| same.next() == Some(expr));
+    (has_counter && is_same && same.next().is_none()).then_some(decoded)
+}
+
+/// Decoder of a rule.
+struct Decoder {
+    rule: Rule<'static>,
+    family: Family,
+    /// Whether the last match was read from expressions of nf_tables.
+    is_native: bool,
+}
+
+impl Decoder {
+    fn new(family: Family) -> Self {
+        Self {
+            rule: Rule::new(),
+            family,
+            is_native: false,
+        }
+    }
+
+    fn decode(mut self, mut exprs: &[Expr]) -> Option<Rule<'static>> {
+        while let [first, rest @ ..] = exprs {
+            exprs = match first {
+                Expr::Counter(_) => rest,
+                Expr::Match(one) => {
+                    let (name, revision) = (one.name.as_str(), one.revision);
+                    let one = matches::decode(name, revision, &one.info, self.family)?;
+                    self.push(one, false);
+                    rest
+                }
+                Expr::Target(target) => {
+                    let (name, revision) = (target.name.as_str(), target.revision);
+                    let target = targets::decode(name, revision, &target.info, self.family)?;
+                    self.rule.target = Some(target);
+                    rest
+                }
+                Expr::Immediate(immediate) => {
+                    let Data::Verdict(verdict) = &immediate.data else {
+                        return None;
+                    };
+                    self.rule.target = Some(targets::from_verdict(verdict)?);
+                    rest
+                }
+                _ => {
+                    let (condition, rest) = native::read(exprs)?;
+                    self.condition(condition)?;
+                    rest
+                }
+            };
+        }
+        Some(self.rule)
+    }
+
+    fn push(&mut self, one: Match<'static>, is_native: bool) {
+        self.rule.matches.push(one);
+        self.is_native = is_native;
+    }
+
+    fn condition(&mut self, condition: Condition) -> Option<()> {
+        match condition {
+            Condition::Interface(key, name) => {
+                let place = match key {
+                    MetaKey::Iifname => &mut self.rule.in_interface,
+                    _ => &mut self.rule.out_interface,
+                };
+                *place = Some(name.map(Cow::from));
+            }
+            Condition::Protocol(protocol) => self.rule.protocol = Some(protocol),
+            Condition::Address(offset, mask, value) => {
+                let network = network(self.family, mask.as_deref(), value.value())?;
+                let (source, destination) = address_offsets(self.family);
+                let place = match offset {
+                    offset if offset == source => &mut self.rule.source,
+                    offset if offset == destination => &mut self.rule.destination,
+                    _ => return None,
+                };
+                *place = Some(value.map(|_| network));
+            }
+            Condition::Fragment(fragment) => self.rule.fragment = Some(fragment),
+            Condition::Mark(mark) => self.push(mark.into(), true),
+            Condition::Limit(limit) => self.push(limit.into(), true),
+            Condition::Flags(flags) => {
+                let tcp = Tcp {
+                    flags: Some(flags),
+                    ..Tcp::new()
+                };
+                self.push(tcp.into(), true);
+            }
+            Condition::BothPorts(sport, dport) => {
+                self.port(0, Negatable::Is(sport.into()))?;
+                self.port(2, Negatable::Is(dport.into()))?;
+            }
+            Condition::Ports(offset, ports) => self.port(offset, ports)?,
+        }
+        Some(())
+    }
+
+    /// Adds a condition on ports to the last match, or to a new one.
+    fn port(&mut self, offset: u32, ports: Negatable<crate::Ports>) -> Option<()> {
+        let protocol = self.rule.protocol;
+        let fits = |one: &Match<'_>| match (one, offset) {
+            (Match::Tcp(Tcp { sport, dport, .. }) | Match::Udp(Udp { sport, dport }), 0) => {
+                sport.is_none() && dport.is_none()
+            }
+            (Match::Tcp(Tcp { dport, .. }) | Match::Udp(Udp { dport, .. }), 2) => dport.is_none(),
+            _ => false,
+        };
+        if !self.is_native || !self.rule.matches.last().is_some_and(fits) {
+            let empty = match protocol {
+                Some(Negatable::Is(Protocol::TCP)) => Tcp::new().into(),
+                Some(Negatable::Is(Protocol::UDP)) => Udp::new().into(),
+                _ => return None,
+            };
+            self.push(empty, true);
+        }
+        let (Match::Tcp(Tcp { sport, dport, .. }) | Match::Udp(Udp { sport, dport })) =
+            self.rule.matches.last_mut()?
+        else {
+            return None;
+        };
+        let place = match offset {
+            0 => sport,
+            2 => dport,
+            _ => return None,
+        };
+        *place = Some(ports);
+        Some(())
+    }
+}
+
+/// Returns the network of a mask, if any, and the compared bytes of an address.
+fn network(family: Family, mask: Option<&[u8]>, value: &[u8]) -> Option<Network> {
+    let padded = |bytes: &[u8]| -> Option<std::net::IpAddr> {
+        let mut all = [0; 16];
+        all.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(conntrack::address_of(all, family))
+    };
+    let ones = [0xff; 16];
+    let mask = match mask {
+        Some(mask) => mask,
+        None => ones.get(..value.len())?,
+    };
+    Network::masked(padded(value)?, padded(mask)?)
+}

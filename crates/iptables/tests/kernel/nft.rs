@@ -1,0 +1,233 @@
+//! Encoded rules equal the rules that `iptables-nft-restore` writes.
+
+use std::collections::BTreeMap;
+
+use testkit::iptables::Programs;
+use testkit::netns::Netns;
+use vipline_iptables::{Client, Family, Line, Policy, Rule, TableName, Tables, nft};
+use vipline_nftables as nftables;
+use vipline_nftables::{Edit, Name, Object, Table, TableId, Transaction};
+
+use super::rules::{canonical, loose, prepare};
+
+/// Matches and targets without an encoding.
+const UNSUPPORTED: &[&str] = &[
+    "-m owner",
+    "-m set",
+    "--chunk-types",
+    "-j CONNMARK",
+    "-j CT",
+    "-j NOTRACK",
+    "-j SET",
+    "-j TPROXY",
+];
+
+fn is_unsupported(rule: &str) -> bool {
+    UNSUPPORTED.iter().any(|part| rule.contains(part))
+}
+
+/// A network namespace with the programs of the nft variant.
+struct Lab {
+    netns: Netns,
+    client: Client,
+    nftables: nftables::Client,
+    family: Family,
+    _programs: Programs,
+}
+
+impl Lab {
+    fn new(family: Family) -> Self {
+        let programs = Programs::new().unwrap();
+        let [save, restore] = programs.variant(&format!("{family}-nft")).unwrap();
+        let netns = Netns::new().unwrap();
+        netns.run(prepare);
+        let nftables = netns.run(nftables::Client::open).unwrap();
+        Self {
+            netns,
+            client: Client::open_at(save, restore).unwrap(),
+            nftables,
+            family,
+            _programs: programs,
+        }
+    }
+
+    fn restore(&mut self, document: &str) {
+        let (netns, client) = (&self.netns, &mut self.client);
+        netns.run(|| client.restore(&document)).unwrap();
+    }
+
+    /// Returns the saved lines of a table, except comments.
+    fn save(&mut self, table: TableName) -> Vec<String> {
+        let (netns, client) = (&self.netns, &mut self.client);
+        let text = netns.run(|| client.save(table)).unwrap();
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines.map(str::to_owned).collect()
+    }
+
+    fn table(&self, table: TableName) -> TableId {
+        nft::table_id(self.family, table)
+    }
+
+    /// Returns the chains of a table.
+    fn chains(&mut self, table: TableName) -> BTreeMap<String, nftables::Chain> {
+        let table = self.table(table);
+        let dump = self.nftables.dump(&[table]).unwrap();
+        let chains = dump.into_objects().filter_map(|object| match object {
+            Object::Chain(chain) => Some((chain.name.to_string(), *chain)),
+            _ => None,
+        });
+        chains.collect()
+    }
+
+    /// Commits the encoded chains and rules of a document's table.
+    fn commit(&mut self, table: &vipline_iptables::Table<'_>) {
+        let name = TableName::new(table.name()).unwrap();
+        let id = self.table(name);
+        let mut chains: BTreeMap<String, nftables::Chain> = BTreeMap::new();
+        for (name, base) in nft::base_chains(name) {
+            let chain = nftables::Chain::new(id.clone(), name.clone()).with_base(base);
+            chains.insert(name.to_string(), chain);
+        }
+        let mut rules: BTreeMap<String, Vec<nftables::Rule>> = BTreeMap::new();
+        for line in table.lines() {
+            match line {
+                Line::Chain(line) => {
+                    let name = Name::new(line.name()).unwrap();
+                    let made = || nftables::Chain::new(id.clone(), name.clone());
+                    let chain = chains.entry(name.to_string()).or_insert_with(made);
+                    if let (Some(base), Some(Policy::Drop)) = (&mut chain.base, line.policy()) {
+                        base.policy = nftables::Policy::Drop;
+                    }
+                }
+                Line::Rule(line) => {
+                    let rule = nft::encode(&line.rule().unwrap(), self.family).unwrap();
+                    rules.entry(line.chain().to_owned()).or_default().push(rule);
+                }
+                _ => {}
+            }
+        }
+        for (name, rules) in rules {
+            let chain = chains.get_mut(&name).unwrap();
+            *chain = chain.clone().with_rules(rules);
+        }
+        let mut edits = vec![Edit::Add(Table::new(id).into())];
+        edits.extend(chains.into_values().map(Object::from).map(Edit::Add));
+        let result = self.nftables.commit(&Transaction::from_edits(&edits));
+        result.unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+/// Returns a document with the built-in chains of a table and rules of one chain.
+fn document<'a>(table: &str, rules: impl Iterator<Item = &'a &'a str>) -> String {
+    let mut document = format!("*{table}\n");
+    for (name, _) in nft::base_chains(TableName::new(table).unwrap()) {
+        document += &format!(":{name} ACCEPT [0:0]\n");
+    }
+    document += ":RULES - [0:0]\n:OTHER - [0:0]\n";
+    for rule in rules {
+        document += &format!("-A RULES {rule}\n");
+    }
+    document + "COMMIT\n"
+}
+
+/// Rules with parts without effect, which the program encodes and this crate drops.
+const WITHOUT_EFFECT: [&str; 2] = [
+    "-i + -o lo -p all -j ACCEPT",
+    "-p icmp -m icmp --icmp-type 255/3",
+];
+
+/// Compares each rule with the expressions that the program writes.
+fn assert_encoded(family: Family, tables: &[super::rules::Rules]) {
+    let mut wrong = Vec::new();
+    for (table, rules) in tables {
+        let name = TableName::new(table).unwrap();
+        let mut lab = Lab::new(family);
+        lab.restore(&document(table, rules.iter()));
+        let chains = lab.chains(name);
+        let installed = chains["RULES"].rules.iter();
+        assert_eq!(installed.len(), rules.len());
+        for (installed, text) in installed.zip(*rules) {
+            let rule = Rule::parse(text).unwrap();
+            let encoded = nft::encode(&rule, family);
+            let decoded = nft::decode(installed, family);
+            if is_unsupported(text) {
+                assert!(encoded.is_err(), "{text}");
+                assert_eq!(decoded, None, "{text}");
+                continue;
+            }
+            if WITHOUT_EFFECT.contains(text) {
+                continue;
+            }
+            let wanted = rule.for_family(family);
+            if decoded.map(|rule| rule.for_family(family)).as_ref() != Some(&wanted) {
+                wrong.push(format!("{text}\n{:?}\n{encoded:?}", installed.exprs));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{family}\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn encoded_rules_have_the_expressions_of_iptables_nft() {
+    for family in Family::ALL {
+        assert_encoded(family, canonical::BOTH);
+        assert_encoded(family, loose::BOTH);
+    }
+    assert_encoded(Family::V4, canonical::V4);
+    assert_encoded(Family::V4, loose::V4);
+    assert_encoded(Family::V6, canonical::V6);
+    assert_encoded(Family::V6, loose::V6);
+}
+
+/// Compares a table that the program restores with the one that this crate commits.
+fn assert_committed(family: Family, document: &str) {
+    let mut theirs = Lab::new(family);
+    theirs.restore(document);
+    for table in Tables::parse(document).unwrap().iter() {
+        let name = TableName::new(table.name()).unwrap();
+        let saved = theirs.save(name);
+        let mut ours = Lab::new(family);
+        ours.commit(table);
+        assert_eq!(ours.save(name), saved, "{family} {name}");
+        assert_eq!(ours.chains(name), theirs.chains(name), "{family} {name}");
+    }
+}
+
+#[test]
+fn committed_rules_are_saved_like_restored_ones() {
+    let tables = |family| match family {
+        Family::V4 => [canonical::BOTH, canonical::V4],
+        Family::V6 => [canonical::BOTH, canonical::V6],
+    };
+    for family in Family::ALL {
+        for (table, rules) in tables(family).into_iter().flatten() {
+            let rules = rules.iter().filter(|rule| !is_unsupported(rule));
+            assert_committed(family, &document(table, rules));
+        }
+    }
+}
+
+#[test]
+fn a_committed_policy_is_saved() {
+    let text = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n";
+    for family in Family::ALL {
+        assert_committed(family, text);
+    }
+}
+
+#[test]
+fn captures_of_kube_proxy_are_committed_as_they_were_saved() {
+    let captures = [
+        (
+            Family::V4,
+            include_str!("../captures/kube-proxy-nft-v4.save"),
+        ),
+        (
+            Family::V6,
+            include_str!("../captures/kube-proxy-nft-v6.save"),
+        ),
+    ];
+    for (family, capture) in captures {
+        assert_committed(family, capture);
+    }
+}
