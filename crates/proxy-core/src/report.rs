@@ -60,8 +60,9 @@ pub struct FamilyReport {
     /// All other objects are installed. A rejected object is retried with a backoff, and
     /// when its Service changes.
     pub rejected: Vec<Arc<RejectedObject>>,
-    /// Result of the search for stale flows. `None` if no search was made, because
-    /// nothing changed or the sync failed.
+    /// Result of the search for stale flows. `None` if no search was made: no flow can be
+    /// stale, the sync failed, or the caller runs
+    /// [searches](crate::Engine::defer_flow_searches).
     ///
     /// After an error the search is retried.
     pub cleanup: Option<Result<CleanupReport, Error>>,

@@ -1,6 +1,6 @@
 //! Log lines and comments about stale conntrack flows.
 
-use proxy_core::{Difference, Engine, FamilyReport};
+use proxy_core::{CleanupReport, Difference, Engine, Error, Family};
 use tracing::{debug, info, warn};
 
 use crate::failure::chain;
@@ -15,12 +15,10 @@ pub fn warn_if_unreadable(engine: &Engine) {
     }
 }
 
-/// Logs the result of the search for stale flows after a sync of a family.
-pub fn log_search(done: &FamilyReport) {
-    let family = done.family;
-    match &done.cleanup {
-        None => {}
-        Some(Ok(cleaned)) => {
+/// Logs the result of a search for stale flows in a family.
+pub fn log_search(family: Family, result: &Result<CleanupReport, Error>) {
+    match result {
+        Ok(cleaned) => {
             let (deleted, took) = (cleaned.deleted, cleaned.duration.unwrap_or_default());
             match deleted {
                 0 => debug!(%family, duration = ?took, "no stale flows"),
@@ -31,7 +29,7 @@ pub fn log_search(done: &FamilyReport) {
                 warn!(%family, "{message}");
             }
         }
-        Some(Err(error)) => {
+        Err(error) => {
             let message = "search for stale flows failed; retrying";
             warn!(%family, "{message}: {}", chain(error));
         }

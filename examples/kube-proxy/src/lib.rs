@@ -9,6 +9,7 @@
 //!   tasks;
 //! - [`telemetry`]: health and metrics; [`server`]: both over HTTP;
 //! - [`run`], [`oneshot`], [`diff`]: the commands;
+//! - [`flow_search`]: the thread that searches for stale flows;
 //! - [`flows`], [`rejections`], [`rejectedz`], [`refused`]: reports about stale
 //!   flows, rejected objects and refused addresses;
 //! - [`node`], [`families`]: the node and its IP families;
@@ -41,6 +42,8 @@ pub mod setup;
 pub mod run;
 
 pub mod flows;
+
+pub mod flow_search;
 
 pub mod telemetry;
 

@@ -78,7 +78,11 @@ pub fn oneshot(settings: Settings, output: Output) -> Result<ExitCode, Failure> 
     {
         return Err(failure);
     }
-    done.iter().for_each(flows::log_search);
+    for done in done {
+        if let Some(result) = &done.cleanup {
+            flows::log_search(done.family, result);
+        }
+    }
     let mut families: Vec<_> = done.iter().map(FamilySummary::new).collect();
     let is_success = report.as_ref().is_some_and(proxy_core::Report::is_success);
     let in_sync = is_success && equals(&mut setup, &mut families);

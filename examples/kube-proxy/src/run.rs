@@ -1,4 +1,5 @@
-//! The main loop: one thread that waits for events and syncs.
+//! The main loop: one thread that waits for events and syncs. Searches for stale flows
+//! run on another thread.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use vipline_kube_source::api::events::{EventType, NewEvent, Regarding};
 use crate::cleanup;
 use crate::config::watch::{CHANGED, ConfigWatch};
 use crate::failure::{Failure, chain, permanent_failure};
+use crate::flow_search::FlowSearcher;
 use crate::flows;
 use crate::process;
 use crate::rejections;
@@ -44,6 +46,8 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     };
     let (mode, node) = (settings.config.mode, settings.config.node_name.clone());
     let mut setup = Setup::open(settings.clone(), WatchMode::ListAndWatch)?;
+    setup.engine.defer_flow_searches();
+    let mut searcher = FlowSearcher::start()?;
     process::prepare_mode(setup.settings())?;
     info!(%mode, %node, "started");
     flows::warn_if_unreadable(&setup.engine);
@@ -75,14 +79,17 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
             }
             report_sync(&setup, &report, ended - began);
         }
+        searcher.poll(&mut setup)?;
         let deadlines = [setup.engine.next_deadline(), setup.next_deadline()];
         let next = deadlines.into_iter().flatten().min();
         let timeout = next.map(|next| next.saturating_sub(setup.now()));
         let mut others = setup.engine.fds();
         others.extend(setup.readable());
+        others.push(searcher.as_fd());
         others.extend(config.as_ref().map(AsFd::as_fd));
         let readable = wait::readable(signals.as_fd(), &others, timeout);
         if readable.map_err(Failure::machine)? {
+            searcher.finish(&mut setup);
             info!("stopped; the rules stay");
             return Ok(());
         }
@@ -190,6 +197,5 @@ fn report_sync(setup: &Setup, report: &Report, took: Duration) {
                 warn!(%family, "sync failed; retrying: {}", chain(error));
             }
         }
-        flows::log_search(done);
     }
 }

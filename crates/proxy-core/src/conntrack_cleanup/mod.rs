@@ -1,22 +1,34 @@
 //! Deletion of stale conntrack entries after a sync.
 //!
-//! Stale flows are determined from the current state only, so the next search makes up
-//! for a missed or failed one.
+//! A change that can make flows stale records which: those of a frontend, or those of an
+//! endpoint that left. A search after the commit dumps only these flows. A failed search
+//! is repeated with the same flows.
 
 mod served;
 
+mod targets;
+
+mod pace;
+
+mod search;
+
 mod kernel;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
-use vipline_conntrack::Flow;
+use vipline_conntrack::{Filter, Flow, Key};
 use vipline_service_model::{Family, PortChange};
 
 use crate::{Context, Error};
 
 pub(crate) use kernel::Kernel;
+use pace::Pace;
+use search::SharedFlows;
+pub use search::{FinishedFlowSearch, FlowSearch};
 use served::Served;
+use targets::Targets;
 
 /// Result of a search for stale flows in one family.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -24,6 +36,10 @@ use served::Served;
 pub struct CleanupReport {
     /// Number of deleted flows.
     pub deleted: usize,
+    /// Number of dumps of the conntrack table.
+    pub dumps: usize,
+    /// Number of flows that the dumps returned.
+    pub checked: usize,
     /// Whether all flows were checked. If not, the search is repeated.
     pub is_complete: bool,
     /// Duration of the search, if a [clock](crate::Engine::set_flow_cleanup_clock) is
@@ -33,39 +49,47 @@ pub struct CleanupReport {
 
 /// Access to tracked flows.
 pub(crate) trait Flows: Send {
-    /// Finds the stale flows of a family.
-    fn find(&mut self, family: Family, served: &Served) -> Result<Found, Error>;
+    /// Returns the number of tracked flows.
+    fn count(&mut self) -> Result<usize, Error>;
+
+    /// Calls `each` for every flow that matches the filter. Returns whether the dump was
+    /// complete.
+    fn dump(&mut self, filter: &Filter, each: &mut dyn FnMut(Flow)) -> Result<bool, Error>;
 
     /// Deletes flows and returns the number of deleted flows. Flows that have already
     /// ended do not count.
-    fn delete(&mut self, flows: &[Flow]) -> Result<usize, Error>;
+    fn delete(&mut self, keys: &[Key]) -> Result<usize, Error>;
 }
 
-/// Stale flows.
-#[derive(Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) flows: Vec<Flow>,
-    /// Whether all flows were checked.
-    pub(crate) is_complete: bool,
-}
-
-/// Schedules and runs searches for stale flows.
+/// Schedules searches for stale flows.
 pub(crate) struct Cleanup {
-    served: Served,
-    /// Families with changes since the last search.
-    due: BTreeSet<Family>,
-    flows: Box<dyn Flows>,
+    /// Shared with the search, which compares flows with the current endpoints.
+    served: Arc<RwLock<Served>>,
+    flows: SharedFlows,
+    families: BTreeMap<Family, Searches>,
     clock: Option<fn() -> Duration>,
+    /// When the caller runs a search; `None` if each sync runs its own.
+    pace: Option<Pace>,
+}
+
+/// Searches of one family.
+#[derive(Debug, Default)]
+struct Searches {
+    /// Flows to search next.
+    due: Targets,
+    /// Flows of the search that runs.
+    running: Targets,
 }
 
 impl Cleanup {
     /// Creates a cleanup of tracked flows.
     pub(crate) fn new(flows: impl Flows + 'static) -> Self {
         Self {
-            served: Served::default(),
-            due: BTreeSet::new(),
-            flows: Box::new(flows),
+            served: Arc::default(),
+            flows: Arc::new(Mutex::new(Box::new(flows))),
+            families: BTreeMap::new(),
             clock: None,
+            pace: None,
         }
     }
 
@@ -74,51 +98,139 @@ impl Cleanup {
         self.clock = Some(clock);
     }
 
+    /// Leaves searches to the caller.
+    pub(crate) fn defer(&mut self) {
+        self.pace.get_or_insert_default();
+    }
+
     /// Records a changed service port.
-    pub(crate) fn plan(&mut self, change: &PortChange) {
+    pub(crate) fn plan(&self, change: &PortChange) {
+        let mut served = self.served();
         match &change.port {
-            Some(port) => self.served.set(port),
-            None => self.served.remove(&change.name, change.family),
+            Some(port) => served.set(port),
+            None => served.remove(&change.name, change.family),
         }
-        self.due.insert(change.family);
     }
 
     /// Sets the addresses on which node ports are served.
-    pub(crate) fn set_context(&mut self, cx: &Context) {
-        if self.served.set_node(cx.family, cx.node_port_ips()) {
-            self.due.insert(cx.family);
+    pub(crate) fn set_context(&self, cx: &Context) {
+        self.served().set_node(cx.family, cx.node_port_ips());
+    }
+
+    /// Records that the kernel has all changes of a family.
+    ///
+    /// Unless the caller runs searches, deletes the stale flows of the family. Returns
+    /// `None` if no flow can be stale.
+    pub(crate) fn committed(
+        &mut self,
+        family: Family,
+        now: Duration,
+    ) -> Option<Result<CleanupReport, Error>> {
+        let changed = self.served().take_changed(family);
+        let searches = self.families.entry(family).or_default();
+        let is_new = !changed.is_empty();
+        searches.due.extend(changed);
+        if let Some(pace) = &mut self.pace {
+            if is_new {
+                pace.request(now);
+            }
+            return None;
         }
+        let search = self.search(Some(family))?;
+        self.finish(search.run()).pop().map(|(_, cleaned)| cleaned)
     }
 
-    /// Deletes the stale flows of a family after a successful sync. `None` if nothing
-    /// changed since the last search.
-    pub(crate) fn run(&mut self, family: Family) -> Option<Result<CleanupReport, Error>> {
-        self.due.contains(&family).then(|| self.clean(family))
+    /// Returns whether the next sync must repeat a search.
+    pub(crate) fn needs_sync(&self) -> bool {
+        let mut searches = self.families.values();
+        self.pace.is_none() && searches.any(|searches| !searches.due.is_empty())
     }
 
-    /// Returns whether a search is due.
-    pub(crate) fn is_due(&self) -> bool {
-        !self.due.is_empty()
-    }
-
-    /// Returns the stale flows of a family.
-    pub(crate) fn find(&mut self, family: Family) -> Result<Vec<Flow>, Error> {
-        Ok(self.flows.find(family, &self.served)?.flows)
-    }
-
-    fn clean(&mut self, family: Family) -> Result<CleanupReport, Error> {
-        let began = self.clock.map(|clock| clock());
-        let found = self.flows.find(family, &self.served)?;
-        let deleted = self.flows.delete(&found.flows)?;
-        if found.is_complete {
-            self.due.remove(&family);
-            self.served.forget_removed(family);
+    /// Returns a search that the caller must run, if one is due.
+    pub(crate) fn take(&mut self, now: Duration) -> Option<FlowSearch> {
+        let begins = self.pace.as_mut()?.begin(now);
+        let search = begins.then(|| self.search(None))?;
+        if let (None, Some(pace)) = (&search, &mut self.pace) {
+            pace.end(now);
         }
-        Ok(CleanupReport {
-            deleted,
-            is_complete: found.is_complete,
-            duration: self.clock.zip(began).map(|(clock, began)| clock() - began),
+        search
+    }
+
+    /// Records the end of a search that the caller has run, and returns its results.
+    /// A failed search is repeated after `retry`.
+    pub(crate) fn finish_taken(
+        &mut self,
+        finished: FinishedFlowSearch,
+        now: Duration,
+        retry: Duration,
+    ) -> Vec<(Family, Result<CleanupReport, Error>)> {
+        let results = self.finish(finished);
+        if let Some(pace) = &mut self.pace {
+            pace.end(now);
+            for (_, result) in &results {
+                match result {
+                    Ok(report) if report.is_complete => {}
+                    Ok(_) => pace.request(now),
+                    Err(_) => pace.retry(now.saturating_add(retry)),
+                }
+            }
+        }
+        results
+    }
+
+    /// Returns the time at which the caller must take the next search.
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
+        self.pace.and_then(|pace| pace.next_deadline())
+    }
+
+    /// Returns all stale flows of a family. Waits for a running search.
+    pub(crate) fn find(&self, family: Family) -> Result<Vec<Flow>, Error> {
+        let mut found = Vec::new();
+        let mut flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
+        let each = |flow| found.push(flow);
+        search::find(family, &Targets::all(), &self.served, &mut **flows, each)?;
+        Ok(found)
+    }
+
+    /// Returns a search of all flows that are due in a family, or in all.
+    fn search(&mut self, of: Option<Family>) -> Option<FlowSearch> {
+        let mut targets = Vec::new();
+        for (&family, searches) in &mut self.families {
+            if of.is_none_or(|of| of == family) && !searches.due.is_empty() {
+                searches.running = std::mem::take(&mut searches.due);
+                targets.push((family, searches.running.clone()));
+            }
+        }
+        (!targets.is_empty()).then(|| FlowSearch {
+            targets,
+            served: Arc::clone(&self.served),
+            flows: Arc::clone(&self.flows),
+            clock: self.clock,
         })
+    }
+
+    /// Records the results of a search. Flows that were not all checked are due again.
+    fn finish(
+        &mut self,
+        finished: FinishedFlowSearch,
+    ) -> Vec<(Family, Result<CleanupReport, Error>)> {
+        for (family, result) in &finished.families {
+            let Some(searches) = self.families.get_mut(family) else {
+                continue;
+            };
+            let searched = std::mem::take(&mut searches.running);
+            if result.as_ref().is_ok_and(|report| report.is_complete) {
+                let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
+                served.forget_removed(&searched, &searches.due);
+            } else {
+                searches.due.extend(searched);
+            }
+        }
+        finished.families
+    }
+
+    fn served(&self) -> RwLockWriteGuard<'_, Served> {
+        self.served.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The engine: takes in events and programs the kernel.
 
+mod flow_cleanup;
+
 mod planning;
 
 use std::collections::BTreeMap;
@@ -15,7 +17,7 @@ use vipline_service_model::{
     Warning,
 };
 
-use crate::conntrack_cleanup::{self, Cleanup};
+use crate::conntrack_cleanup::Cleanup;
 use crate::driver::{Drive, driver};
 use crate::report::FamilyReport;
 use crate::watch::Watch;
@@ -120,37 +122,6 @@ impl Engine {
             drift: BTreeMap::new(),
             cleanup: None,
         }
-    }
-
-    /// Enables the deletion of stale conntrack entries after each sync that changes
-    /// something. A flow is stale if it leads to an endpoint that no longer serves.
-    ///
-    /// The cleanup covers the network namespace of the calling thread.
-    /// [`open`](Self::open) enables it. An engine with kernels of the caller deletes no
-    /// flows unless this function is called before the first event. Returns whether the
-    /// kernel supports the conntrack dumps that the cleanup needs; without them stale
-    /// flows stay.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Conntrack`] if the netlink socket cannot be opened.
-    pub fn enable_flow_cleanup(&mut self) -> Result<bool, Error> {
-        self.cleanup = conntrack_cleanup::Kernel::open()?.map(Cleanup::new);
-        Ok(self.cleanup.is_some())
-    }
-
-    /// Sets the clock that measures how long each search for stale flows takes. The clock
-    /// must never go back. Without a clock
-    /// [`CleanupReport::duration`](crate::CleanupReport::duration) is `None`.
-    pub fn set_flow_cleanup_clock(&mut self, clock: fn() -> Duration) {
-        if let Some(cleanup) = &mut self.cleanup {
-            cleanup.set_clock(clock);
-        }
-    }
-
-    /// Returns whether stale flows are deleted.
-    pub fn is_flow_cleanup_enabled(&self) -> bool {
-        self.cleanup.is_some()
     }
 
     /// Starts to watch for changes that other processes make to programmed objects.
@@ -272,7 +243,7 @@ impl Engine {
         }
         let ports = self.plan();
         let report = self.reconcile(trigger, ports, now);
-        if report.is_success() && !self.cleanup.as_ref().is_some_and(Cleanup::is_due) {
+        if report.is_success() && !self.cleanup.as_ref().is_some_and(Cleanup::needs_sync) {
             self.schedule.succeeded();
         } else {
             self.schedule.failed();
@@ -310,7 +281,7 @@ impl Engine {
                 was_state_known,
                 outcome,
                 rejected: driver.take_rejected(),
-                cleanup: cleanup.and_then(|cleanup| cleanup.run(family)),
+                cleanup: cleanup.and_then(|cleanup| cleanup.committed(family, now)),
             }
         });
         let families = families.collect();
@@ -325,8 +296,9 @@ impl Engine {
         }
     }
 
-    /// Returns the time at which the caller must [`poll`](Self::poll) next. The time may
-    /// have passed.
+    /// Returns the time at which the caller must [`poll`](Self::poll) next, and then
+    /// [take](Self::take_flow_search) a search if it runs searches. The time may have
+    /// passed.
     ///
     /// `None` if nothing is due before the next event.
     pub fn next_deadline(&self) -> Option<Duration> {
@@ -337,10 +309,17 @@ impl Engine {
         // A requested sync retries rejected objects anyway.
         let retry = self.next_retry();
         let retry = retry.filter(|_| !self.schedule.is_requested());
-        [self.schedule.next_deadline(), poll, retry, self.expires()]
-            .into_iter()
-            .flatten()
-            .min()
+        let schedule = self.schedule.next_deadline();
+        [
+            schedule,
+            poll,
+            retry,
+            self.expires(),
+            self.next_flow_search(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Returns whether a sync has been requested and has not started.
@@ -413,7 +392,7 @@ impl Engine {
             sum.edits += difference.edits;
             sum.rejected += difference.rejected;
             sum.script += &difference.script;
-            if let Some(cleanup) = &mut self.cleanup {
+            if let Some(cleanup) = &self.cleanup {
                 sum.stale_flows.extend(cleanup.find(driver.family())?);
             }
         }

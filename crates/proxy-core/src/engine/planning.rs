@@ -17,7 +17,7 @@ impl Engine {
             let cx = Context::new(&self.config, &node, service_cidrs, family)
                 .with_addresses(&self.config, &node, &self.addresses)
                 .with_endpoints(self.store.endpoints(family));
-            if let Some(cleanup) = &mut self.cleanup {
+            if let Some(cleanup) = &self.cleanup {
                 cleanup.set_context(&cx);
                 let own = changes.iter().filter(|each| each.family == family);
                 own.for_each(|change| cleanup.plan(change));

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use proxy_core::health::{Health, HttpResponse, LocalEndpoints};
-use proxy_core::{Engine, Family, Mode, RejectedObject, Report, Trigger};
+use proxy_core::{CleanupReport, Engine, Error, Family, Mode, RejectedObject, Report, Trigger};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 use vipline_kube_source::api::{self, Contact, Observer, RequestEvent, Severity};
@@ -153,6 +153,15 @@ impl Telemetry {
         metrics.counts = engine.store().counts();
         metrics.contested = engine.contested_count();
         self.0.syncs.send_modify(|syncs| *syncs += 1);
+    }
+
+    /// Records a search for stale flows that no sync has run.
+    pub fn searched(&self, family: Family, result: &Result<CleanupReport, Error>) {
+        if let (Ok(report), Some(metrics)) =
+            (result, self.state().metrics.families.get_mut(&family))
+        {
+            metrics.searched(report);
+        }
     }
 
     /// Counts an object of which a part cannot be used.

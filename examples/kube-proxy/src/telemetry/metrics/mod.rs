@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use proxy_core::{Family, FamilyReport, Mode, RuleCount};
+use proxy_core::{CleanupReport, Family, FamilyReport, Mode, RuleCount};
 use vipline_service_model::{Counts, Kind, NoLocalEndpoints, Store, Timestamp};
 
 use super::exposition::{Page, float};
@@ -236,12 +236,16 @@ impl FamilyMetrics {
         if let Some(drift) = &done.drift {
             self.drift += drift.changes.max(1) as u64;
         }
-        // As in upstream, failed searches are not counted.
         if let Some(Ok(cleaned)) = &done.cleanup {
-            self.searches
-                .observe_time(cleaned.duration.unwrap_or_default());
-            self.stale_flows += cleaned.deleted as u64;
+            self.searched(cleaned);
         }
+    }
+
+    /// Records a search for stale flows. As in upstream, failed searches are not counted.
+    pub(super) fn searched(&mut self, cleaned: &CleanupReport) {
+        self.searches
+            .observe_time(cleaned.duration.unwrap_or_default());
+        self.stale_flows += cleaned.deleted as u64;
     }
 }
 

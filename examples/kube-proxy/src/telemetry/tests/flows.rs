@@ -59,4 +59,14 @@ fn searches_and_deleted_flows_are_counted_by_family() {
         (&*of(DELETED, "IPv6"), 0.0),
         (&*of(&count, "IPv6"), 3.0),
     ]);
+    // Searches of the other thread count alike.
+    for result in [Ok(cleaned(4, true, 3)), Err(Error::NoKernel)] {
+        stage.telemetry.searched(Family::V4, &result);
+    }
+    stage.expect(&[
+        (&*of(DELETED, "IPv4"), 9.0),
+        (&*of(&count, "IPv4"), 3.0),
+        (&*of(&sum, "IPv4"), 0.011),
+        (&*of(DELETED, "IPv6"), 0.0),
+    ]);
 }

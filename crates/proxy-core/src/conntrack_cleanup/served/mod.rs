@@ -1,0 +1,294 @@
+//! The current endpoints of frontends, to decide whether a flow is stale.
+//!
+//! The kernel selects an endpoint for the first packet of a flow and keeps it while
+//! packets arrive. A client that reuses its port would stay with a removed endpoint. So
+//! the flows that a change may make stale are compared with the current endpoints.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use vipline_conntrack::{Flow, Protocol, Status};
+use vipline_reconcile::{Edit, Keyed, Ledger, Pending};
+use vipline_service_model::{self as service_model, Endpoint, Family, PortName, ServicePort};
+
+use super::targets::{Server, Targets};
+use crate::claim::addresses;
+use crate::context::is_of_one_link;
+use crate::{Address, AddressKind};
+
+/// The frontends and their service ports.
+#[derive(Debug, Default)]
+pub(crate) struct Served {
+    /// The service port that owns each frontend, by the precedence of the rules. Flows of
+    /// a frontend to endpoints of other service ports are stale.
+    frontends: Ledger<Claimant, Claim>,
+    /// Reused buffer for edits while a service port is replaced.
+    edits: Pending<Claim>,
+    /// Frontends that lost their last service port. All their flows are stale.
+    removed: HashSet<Frontend>,
+    /// Number of frontends by family and protocol, including removed ones.
+    counts: HashMap<(Family, Protocol), usize>,
+    /// Node addresses on which node ports are served.
+    node: HashMap<Family, HashSet<IpAddr>>,
+    /// Flows that changes may have made stale since the last
+    /// [`take_changed`](Self::take_changed).
+    changed: HashMap<Family, Targets>,
+}
+
+/// Owner of claims in the ledger, in order of precedence.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+struct Claimant {
+    kind: AddressKind,
+    name: Arc<PortName>,
+    family: Family,
+}
+
+/// Claim of a service port to a frontend.
+#[derive(Clone, Debug)]
+struct Claim {
+    frontend: Frontend,
+    port: Arc<ServicePort>,
+}
+
+impl Keyed for Claim {
+    type Key<'a> = Frontend;
+
+    fn key(&self) -> Frontend {
+        self.frontend
+    }
+
+    fn is_equivalent(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.port, &other.port)
+    }
+}
+
+/// Destination that clients send to.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(super) enum Frontend {
+    Address(Protocol, IpAddr, u16),
+    /// All node addresses on which node ports are served.
+    NodePort(Protocol, Family, u16),
+}
+
+impl Served {
+    /// Adds or replaces a service port.
+    pub(super) fn set(&mut self, port: &Arc<ServicePort>) {
+        let mut by_kind: [Vec<Claim>; AddressKind::ALL.len()] = Default::default();
+        for (kind, frontend) in frontends(port) {
+            let port = Arc::clone(port);
+            by_kind[kind as usize].push(Claim { frontend, port });
+        }
+        self.replace(&port.name, port.family, by_kind);
+    }
+
+    /// Removes a service port.
+    pub(super) fn remove(&mut self, name: &Arc<PortName>, family: Family) {
+        self.replace(name, family, Default::default());
+    }
+
+    fn replace(
+        &mut self,
+        name: &Arc<PortName>,
+        family: Family,
+        by_kind: [Vec<Claim>; AddressKind::ALL.len()],
+    ) {
+        for (kind, claims) in AddressKind::ALL.into_iter().zip(by_kind) {
+            let name = Arc::clone(name);
+            let owner = Claimant { kind, name, family };
+            let edits = Some(&mut self.edits);
+            self.frontends.replace(owner, claims, edits);
+        }
+        let changed = self.changed.entry(family).or_default();
+        let mut replaced = Vec::new();
+        for edit in self.edits.take() {
+            match edit {
+                Edit::Add(Claim { frontend, .. }) => {
+                    // A flow may be older than its Service.
+                    changed.frontends.insert(frontend);
+                    if !self.removed.remove(&frontend) {
+                        *self.counts.entry(frontend.kind()).or_default() += 1;
+                    }
+                }
+                Edit::Remove(Claim { frontend, .. }) => {
+                    changed.frontends.insert(frontend);
+                    self.removed.insert(frontend);
+                }
+                Edit::Change { old, new } => replaced.push((old, new)),
+            }
+        }
+        add_replaced(changed, &replaced);
+    }
+
+    /// Sets the node addresses on which node ports of a family are served.
+    ///
+    /// Flows of node ports at a new address may be older than the address.
+    pub(super) fn set_node(&mut self, family: Family, addresses: impl IntoIterator<Item = IpAddr>) {
+        let addresses: HashSet<_> = addresses.into_iter().collect();
+        let before = self.node.entry(family).or_default();
+        let is_new = !addresses.is_subset(before);
+        *before = addresses;
+        let mut frontends = self.frontends.objects().map(|claim| claim.frontend);
+        let is_own = |it| matches!(it, Frontend::NodePort(_, of, _) if of == family);
+        if is_new && frontends.any(is_own) {
+            self.changed.entry(family).or_default().all = true;
+        }
+    }
+
+    /// Removes and returns the flows of a family that changes may have made stale.
+    pub(super) fn take_changed(&mut self, family: Family) -> Targets {
+        self.changed.remove(&family).unwrap_or_default()
+    }
+
+    /// Returns the protocols of current and removed frontends.
+    pub(super) fn protocols(&self, family: Family) -> HashSet<Protocol> {
+        let counts = self.counts.iter().filter(|(_, count)| **count > 0);
+        let kinds = counts.map(|(kind, _)| *kind);
+        let of_family = kinds.filter(|(of, _)| *of == family);
+        of_family.map(|(_, protocol)| protocol).collect()
+    }
+
+    /// Drops removed frontends after all their flows were deleted.
+    ///
+    /// `targets` are the flows of a family that were searched. Frontends in `later` were
+    /// removed after the search began, and stay.
+    pub(super) fn forget_removed(&mut self, targets: &Targets, later: &Targets) {
+        for frontend in targets.frontends.difference(&later.frontends) {
+            let changed = self.changed.get(&frontend.kind().0);
+            if changed.is_some_and(|changed| changed.frontends.contains(frontend)) {
+                continue;
+            }
+            if self.removed.remove(frontend)
+                && let Some(count) = self.counts.get_mut(&frontend.kind())
+            {
+                *count -= 1;
+            }
+        }
+    }
+
+    /// Returns whether a flow leads to an endpoint that no longer serves.
+    ///
+    /// A flow that is older than its Service leads to the address of the Service itself,
+    /// so it is stale.
+    ///
+    /// Flows of TCP and SCTP are stale only without a reply; established connections may
+    /// drain. Flows of other conntrack zones are ignored, because the rules use the
+    /// default zone.
+    pub(super) fn is_stale(&self, flow: &Flow) -> bool {
+        let protocol = flow.original.protocol;
+        let is_answered = flow.status.contains(Status::SEEN_REPLY);
+        if flow.zone_id() != 0 || (protocol != Protocol::UDP && is_answered) {
+            return false;
+        }
+        let (Some(port), Some(server_port)) =
+            (flow.original.destination_port(), flow.reply.source_port())
+        else {
+            return false;
+        };
+        let (address, server) = (flow.original.destination, flow.reply.source);
+        let server = SocketAddr::new(server, server_port);
+        let own = self.serving(Frontend::Address(protocol, address, port));
+        // For an address of one link, another program may use the port number. A
+        // translated flow is a flow of the node port, because packets to such addresses
+        // are never forwarded.
+        let is_node = || match is_of_one_link(address) {
+            true => flow.is_translated(),
+            false => self.is_node(address),
+        };
+        let node_port = Frontend::NodePort(protocol, Family::of(address), port);
+        let node_port = || self.serving(node_port).filter(|_| is_node());
+        let serving = own.or_else(node_port);
+        serving.is_some_and(|port| !port.is_some_and(|port| is_served(port, server)))
+    }
+
+    /// Returns the service port that owns a frontend, `Some(None)` for a removed
+    /// frontend, and `None` for a frontend that was never ours.
+    fn serving(&self, frontend: Frontend) -> Option<Option<&ServicePort>> {
+        let claim = self.frontends.get(&frontend);
+        let port = claim.map(|claim| Some(&*claim.port));
+        let is_removed = || self.removed.contains(&frontend);
+        port.or_else(|| is_removed().then_some(None))
+    }
+
+    /// Returns whether node ports are served on an address.
+    fn is_node(&self, address: IpAddr) -> bool {
+        let addresses = self.node.get(&Family::of(address));
+        addresses.is_some_and(|addresses| addresses.contains(&address))
+    }
+}
+
+impl Frontend {
+    /// Returns family and protocol of the frontend.
+    pub(super) fn kind(&self) -> (Family, Protocol) {
+        match *self {
+            Self::Address(protocol, address, _) => (Family::of(address), protocol),
+            Self::NodePort(protocol, family, _) => (family, protocol),
+        }
+    }
+}
+
+/// Adds the flows that other service ports of the same frontends may have made stale.
+///
+/// Endpoints without a predecessor make flows stale only in UDP, and only if the frontend
+/// had none: flows without translation then bypass the new endpoints.
+fn add_replaced(changed: &mut Targets, replaced: &[(Claim, Claim)]) {
+    let is_same = |one: &(Claim, Claim), next: &(Claim, Claim)| {
+        Arc::ptr_eq(&one.0.port, &next.0.port) && Arc::ptr_eq(&one.1.port, &next.1.port)
+    };
+    for alike in replaced.chunk_by(is_same) {
+        let Some((old, new)) = alike.first() else {
+            continue;
+        };
+        let protocol = old.frontend.kind().1;
+        let left: Vec<_> = left(&old.port, &new.port)
+            .map(|endpoint| Server::new(protocol, endpoint.addr, endpoint.port))
+            .collect();
+        let is_first = old.port.serving.is_empty() && !new.port.serving.is_empty();
+        if (is_first && protocol == Protocol::UDP) || left.len() > alike.len() {
+            let frontends = alike.iter().map(|(_, new)| new.frontend);
+            changed.frontends.extend(frontends);
+        } else {
+            changed.servers.extend(left);
+        }
+    }
+}
+
+/// Returns the endpoints that serve in `old` and not in `new`.
+fn left<'a>(old: &'a ServicePort, new: &'a ServicePort) -> impl Iterator<Item = &'a Endpoint> {
+    let former = match Arc::ptr_eq(&old.serving, &new.serving) {
+        true => &[][..],
+        false => &old.serving,
+    };
+    former
+        .iter()
+        .filter(|it| !is_served(new, SocketAddr::new(it.addr, it.port)))
+}
+
+/// Returns whether an endpoint of a service port has this address.
+fn is_served(port: &ServicePort, server: SocketAddr) -> bool {
+    let place = |endpoint: &Endpoint| (endpoint.addr, endpoint.port);
+    let wanted = (server.ip(), server.port());
+    port.serving.binary_search_by_key(&wanted, place).is_ok()
+}
+
+/// Returns the frontends of a service port, with their kinds.
+fn frontends(port: &ServicePort) -> impl Iterator<Item = (AddressKind, Frontend)> {
+    addresses(port).map(|(address, kind)| {
+        let frontend = match address {
+            Address::Ip(ip, of, number) => Frontend::Address(protocol(of), ip, number),
+            Address::NodePort(of, number) => Frontend::NodePort(protocol(of), port.family, number),
+        };
+        (kind, frontend)
+    })
+}
+
+fn protocol(protocol: service_model::Protocol) -> Protocol {
+    match protocol {
+        service_model::Protocol::Tcp => Protocol::TCP,
+        service_model::Protocol::Udp => Protocol::UDP,
+        service_model::Protocol::Sctp => Protocol::SCTP,
+    }
+}
+
+#[cfg(test)]
+mod tests;
