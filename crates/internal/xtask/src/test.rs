@@ -22,11 +22,11 @@ const FUZZ_SECONDS: u64 = 5;
 /// Tests of one binary that run at the same time: they wait most of the time.
 const TEST_THREADS: &str = "4";
 
-/// Title of the tests that measure how fast a proxy exits. No other job runs beside them.
+/// Title of the test binary whose tests [`TIMED_TESTS`] measure how fast a proxy exits.
 const TIMED: &str = "crates/internal/xtask api";
 
-/// The same as [`TEST_THREADS`] for the [`TIMED`] tests.
-const TIMED_TEST_THREADS: &str = "2";
+/// Prefix of the names of the tests beside which no other job runs.
+const TIMED_TESTS: &str = "restart::";
 
 /// Packages with tests that run kube-proxy.
 const USERS_OF_KUBE_PROXY: [&str; 2] = ["crates/internal/xtask", "examples/kube-proxy"];
@@ -36,6 +36,7 @@ const SLOW: &[&str] = &[
     "examples/kube-proxy world",
     "examples/kube-proxy binary",
     "crates/service-ip etcd",
+    TIMED,
     "crates/proxy-core kernel",
     "crates/proxy-core laws",
     "crates/nftables kernel",
@@ -121,10 +122,8 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
         etcd,
         passed: Passed::open(&metadata.target_directory, repeats_all)?,
     };
-    let (timed, others): (Vec<_>, Vec<_>) = tests.iter().partition(|it| it.title() == TIMED);
-    let job = |test| programs.job(TestBinary::title(test), test, &[]);
-    steps.jobs("timed tests", timed.into_iter().map(job).collect(), 1)?;
-    let mut jobs: Vec<_> = others.into_iter().map(job).collect();
+    let (timed, mut jobs) = programs.jobs(&tests);
+    steps.jobs("timed tests", timed, 1)?;
     jobs.push(Job::command("doc", cargo(["test", "--workspace", "--doc"])));
     jobs.extend(with_nftnl.iter().map(|test| {
         // Mode iptables does not use libnftnl.
@@ -155,18 +154,30 @@ struct Programs {
 }
 
 impl Programs {
+    /// Returns the jobs of timed tests, and those of all other tests.
+    fn jobs<'a>(&'a self, tests: &'a [TestBinary]) -> (Vec<Job<'a>>, Vec<Job<'a>>) {
+        let (mut timed, mut others) = (Vec::new(), Vec::new());
+        for test in tests {
+            let title = test.title();
+            if title == TIMED {
+                let restarts = format!("{title}: restarts");
+                timed.push(self.job(restarts, test, &[TIMED_TESTS]));
+                others.push(self.job(title, test, &["--skip", TIMED_TESTS]));
+            } else {
+                others.push(self.job(title, test, &[]));
+            }
+        }
+        (timed, others)
+    }
+
     /// Returns the job that runs a test binary.
     fn job<'a>(&'a self, title: String, test: &'a TestBinary, arguments: &'a [&str]) -> Job<'a> {
         Job::new(title.clone(), move |output| {
-            let threads = match title == TIMED {
-                true => TIMED_TEST_THREADS,
-                false => TEST_THREADS,
-            };
             let mut command = Command::new(&test.path);
             command
                 .args(arguments)
                 .current_dir(&test.folder)
-                .env("RUST_TEST_THREADS", threads)
+                .env("RUST_TEST_THREADS", TEST_THREADS)
                 .env("KUBE_PROXY", &self.kube_proxy)
                 .env("ETCD", &self.etcd);
             // The unit tests of this task read the sources of all crates.

@@ -179,7 +179,7 @@ fn created(service: &str, day: u8, serving: &[u8]) -> ServicePort {
 }
 
 #[test]
-fn flows_of_a_contested_address_are_stale_unless_they_lead_to_its_winner() {
+fn flows_of_a_contested_address_are_stale_unless_they_lead_to_its_owner() {
     let older = Arc::new(created("older", 1, &[1]));
     let younger = Arc::new(created("younger", 2, &[2]));
     for ports in [[&older, &younger], [&younger, &older]] {
