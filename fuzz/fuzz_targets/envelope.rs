@@ -8,7 +8,9 @@ fn check<R: Range>(allocation: &RangeAllocation, range: R) {
         return;
     };
     let written = RangeAllocation::of(&allocator).expect("a decoded allocation is valid");
-    let again = written.allocator(range).expect("an encoded allocation is valid");
+    let again = written
+        .allocator(range)
+        .expect("an encoded allocation is valid");
     assert_eq!(again.used(), allocator.used());
     let zeros = allocation.data.len() - written.data.len();
     assert!(allocation.data.ends_with(&written.data));
@@ -30,7 +32,8 @@ pub(crate) fn run(input: &[u8]) {
         range: "30000-32767".into(),
         data: input.to_vec(),
     };
-    let (_, found) = Envelope::decode(&envelope.encode(&other)).expect("an encoded allocation is valid");
+    let (_, found) =
+        Envelope::decode(&envelope.encode(&other)).expect("an encoded allocation is valid");
     assert_eq!(found, other);
 
     if let Ok(network) = allocation.range.parse::<AddressRange>() {

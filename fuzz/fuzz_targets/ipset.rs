@@ -20,7 +20,9 @@ fn check_sets(sets: Sets) {
     let mut decoded = DumpDecoder::new();
     for request in commands.requests(7) {
         assert!(request.payload.len() < 2 * LONGEST);
-        decoded.push(&request.payload).expect("an encoded message is valid");
+        decoded
+            .push(&request.payload)
+            .expect("an encoded message is valid");
     }
     let decoded = decoded.finish();
     assert_eq!(decoded.len(), sets.len());

@@ -10,7 +10,9 @@ fn visit(attr: Attr<'_>, depth: usize) {
     let _ = (attr.u8(), attr.u16(), attr.u32(), attr.u64());
     let _ = (attr.be16(), attr.be32(), attr.be64(), attr.str());
     if depth > 0 {
-        attr.attrs().flatten().for_each(|inner| visit(inner, depth - 1));
+        attr.attrs()
+            .flatten()
+            .for_each(|inner| visit(inner, depth - 1));
     }
 }
 
@@ -18,6 +20,8 @@ fn visit(attr: Attr<'_>, depth: usize) {
 pub(crate) fn run(datagram: &[u8]) {
     for message in Messages::new(datagram).flatten() {
         let _ = (message.is_interrupted(), message.content());
-        Attrs::new(message.payload).flatten().for_each(|attr| visit(attr, DEPTH));
+        Attrs::new(message.payload)
+            .flatten()
+            .for_each(|attr| visit(attr, DEPTH));
     }
 }

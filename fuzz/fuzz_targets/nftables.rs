@@ -16,7 +16,12 @@ pub(crate) fn run(dump: &[u8]) {
     for message in Messages::new(dump).flatten() {
         let _ = assembler.push(message.ty, message.payload);
         if let Ok(Some(commit)) = notifications.push(message) {
-            assert!(commit.changes.iter().all(|(table, _)| tables.contains(table)));
+            assert!(
+                commit
+                    .changes
+                    .iter()
+                    .all(|(table, _)| tables.contains(table))
+            );
         }
     }
     let ruleset = assembler.finish();
@@ -32,5 +37,8 @@ pub(crate) fn run(dump: &[u8]) {
     let transaction = Transaction::from_edits(&edits);
     let _ = transaction.to_string();
     let batch = transaction.encode(1, None);
-    assert_eq!(Messages::new(batch.bytes()).filter(Result::is_err).count(), 0);
+    assert_eq!(
+        Messages::new(batch.bytes()).filter(Result::is_err).count(),
+        0
+    );
 }

@@ -12,7 +12,8 @@ const EVENTS: usize = 64;
 /// Checks one input.
 pub(crate) fn run(bytes: &[u8]) {
     let mut dice = Dice::from_bytes(bytes);
-    let (mut stepwise, mut at_once) = (Store::new(Config::new(NODE)), Store::new(Config::new(NODE)));
+    let (mut stepwise, mut at_once) =
+        (Store::new(Config::new(NODE)), Store::new(Config::new(NODE)));
     stepwise.apply(Event::Synced);
     let mut ports = BTreeMap::new();
     for _ in 0..EVENTS {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::binaries::Artifacts;
 use crate::cargo::{Metadata, cargo, metadata, root};
 use crate::jobs::{Job, Output};
 use crate::passed::Passed;
@@ -20,19 +21,16 @@ const INPUT_TIMEOUT: &str = "-timeout=10";
 /// Limit of the memory of a target: 2,048 MB.
 const INPUT_MEMORY: &str = "-rss_limit_mb=2048";
 
-/// The platform of the targets. It is named so that build scripts are not instrumented.
-const TRIPLE: &str = "x86_64-unknown-linux-gnu";
-
-/// Coverage counters for libFuzzer (`SanitizerCoverage` of LLVM).
-const INSTRUMENTATION: [&str; 8] = [
-    "--cfg fuzzing",
-    "-Cpasses=sancov-module",
-    "-Cllvm-args=-sanitizer-coverage-level=4",
-    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
-    "-Cllvm-args=-sanitizer-coverage-pc-table",
-    "-Cllvm-args=-sanitizer-coverage-trace-compares",
-    "-Cllvm-args=-sanitizer-coverage-stack-depth",
-    "-Cforce-frame-pointers",
+/// The build of the targets.
+///
+/// Like the build of the tests, it selects the whole workspace and a test. So the
+/// dependencies have the same features in both builds and are compiled once.
+const BUILD: [&str; 5] = [
+    "build",
+    "--workspace",
+    "--test=fuzz",
+    "--features=fuzz/libfuzzer",
+    "--config=fuzz/config.toml",
 ];
 
 /// Suppresses all output except findings and final statistics.
@@ -52,36 +50,39 @@ pub(crate) fn run(seconds: u64) -> Result<()> {
 pub(crate) fn job<'a>(metadata: &'a Metadata, passed: &'a Passed, seconds: u64) -> Job<'a> {
     Job::new("fuzz", move |output| {
         tools::install(tools::FUZZ_TOOLS)?;
-        let program = build(
-            &root().join("fuzz"),
-            &metadata.target_directory.join("fuzz"),
-        )?;
-        let run = || replay_and_run(metadata, &program, seconds, output);
+        let program = build(&root().join("fuzz"))?;
+        let found = metadata.target_directory.join("fuzz-found");
+        let run = || replay_and_run(&program, &found, seconds, output);
         passed.run("fuzz", &[&program], output, run)
     })
 }
 
 /// Replays the corpora of all targets, and then runs each for a while.
-fn replay_and_run(
-    metadata: &Metadata,
-    program: &Path,
-    seconds: u64,
-    output: &Output,
-) -> Result<Tally> {
+///
+/// libFuzzer writes inputs to the folder `found`: those that fail, and in a folder of each
+/// target those that increase coverage.
+fn replay_and_run(program: &Path, found: &Path, seconds: u64, output: &Output) -> Result<Tally> {
     let folder = root().join("fuzz");
     let targets = targets(&folder)?;
+    fs::create_dir_all(found)?;
+    let fuzz = |target: &str| {
+        let mut command = Command::new(program);
+        command.env("FUZZ_TARGET", target).current_dir(found);
+        command.stdin(Stdio::null());
+        command
+    };
     for target in &targets {
         output.line(&format!("{target}: replay"));
         let corpus = corpus(&folder, target)?;
-        let mut run = fuzz(program, target);
+        let mut run = fuzz(target);
         execute(run.args(["-runs=0", INPUT_TIMEOUT, QUIET]).arg(&corpus))?;
     }
     for target in &targets {
         output.line(&format!("{target}: run for {seconds} s"));
-        // libFuzzer writes new inputs to the first folder and only reads the others.
-        let found = metadata.target_directory.join("fuzz-found").join(target);
+        // libFuzzer writes to the first folder and only reads the others.
+        let found = found.join(target);
         fs::create_dir_all(&found)?;
-        let mut run = fuzz(program, target);
+        let mut run = fuzz(target);
         run.arg(format!("-max_total_time={seconds}"))
             .args([INPUT_TIMEOUT, INPUT_MEMORY, QUIET, "-print_final_stats=1"])
             .arg(found)
@@ -91,36 +92,26 @@ fn replay_and_run(
     Ok(Tally::default())
 }
 
-/// Builds the binary of all targets with the instrumentation of libFuzzer.
-fn build(folder: &Path, target: &Path) -> Result<PathBuf> {
-    let mut build = cargo(["build", "--release", "--target", TRIPLE]);
-    build.arg("--manifest-path").arg(folder.join("Cargo.toml"));
-    build.arg("--target-dir").arg(target);
-    execute(build.env("RUSTFLAGS", INSTRUMENTATION.join(" ")))?;
-    Ok(target.join(TRIPLE).join("release/fuzz"))
+/// Builds the program of all targets.
+fn build(folder: &Path) -> Result<PathBuf> {
+    let artifacts = Artifacts::build(&mut cargo(BUILD))?;
+    let program = artifacts.find(folder, "test", "fuzz");
+    program.context("cargo did not build the fuzz targets")
 }
 
-/// Returns the command that runs a target in a folder for the inputs it fails on.
-fn fuzz(program: &Path, target: &str) -> Command {
-    let mut command = Command::new(program);
-    command
-        .env("FUZZ_TARGET", target)
-        .current_dir(program.parent().unwrap_or(program))
-        .stdin(Stdio::null());
-    command
-}
-
-/// Returns the names of all targets. An empty list is an error.
+/// Returns the names of all targets: the modules of the library. An empty list is an error.
 fn targets(folder: &Path) -> Result<Vec<String>> {
     let folder = folder.join("fuzz_targets");
     let files = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
     let mut names = Vec::new();
     for file in files {
         let path = file?.path();
-        if path.extension() == Some(OsStr::new("rs"))
-            && path.file_stem() != Some(OsStr::new("main"))
-        {
-            names.extend(path.file_stem().and_then(OsStr::to_str).map(str::to_owned));
+        let stem = path.file_stem().and_then(OsStr::to_str);
+        if path.extension() == Some(OsStr::new("rs")) {
+            names.extend(
+                stem.filter(|stem| !["lib", "main"].contains(stem))
+                    .map(str::to_owned),
+            );
         }
     }
     names.sort();

@@ -19,35 +19,26 @@ mod rules;
 
 mod unused;
 
-/// Manifests of the two workspaces.
-const MANIFESTS: [&str; 2] = ["Cargo.toml", "fuzz/Cargo.toml"];
-
 /// Platform whose dependencies are checked; `deny.toml` names the same.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
 /// Runs the task.
 pub(crate) fn run() -> Result<()> {
     let rules = Rules::parse(&fs::read_to_string(root().join("deny.toml"))?)?;
-    let graphs = MANIFESTS
-        .into_iter()
-        .map(metadata)
-        .collect::<Result<Vec<Metadata>>>()?;
-    let mut findings = rules.check(&graphs);
-    for graph in &graphs {
-        findings.extend(unused::check(graph)?);
-    }
+    let graph = metadata()?;
+    let mut findings = rules.check(&graph);
+    findings.extend(unused::check(&graph)?);
     for finding in &findings {
         eprintln!("{finding}");
     }
-    let count: usize = graphs.iter().map(|graph| graph.packages.len()).sum();
-    eprintln!("{count} packages in {} workspaces", graphs.len());
+    eprintln!("{} packages", graph.packages.len());
     match findings.len() {
         0 => Ok(()),
         count => bail!("{count} findings"),
     }
 }
 
-/// Packages of a workspace and all its dependencies.
+/// Packages of the workspace and all their dependencies.
 #[derive(Debug, Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
@@ -84,7 +75,7 @@ struct Target {
     src_path: PathBuf,
 }
 
-fn metadata(manifest: &str) -> Result<Metadata> {
+fn metadata() -> Result<Metadata> {
     let mut command = cargo([
         "metadata",
         "--format-version=1",
@@ -92,8 +83,6 @@ fn metadata(manifest: &str) -> Result<Metadata> {
         "--all-features",
         "--filter-platform",
         PLATFORM,
-        "--manifest-path",
-        manifest,
     ]);
     let output = command.stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
@@ -107,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_dependencies_of_both_workspaces_obey_the_rules() {
+    fn the_dependencies_of_the_workspace_obey_the_rules() {
         run().unwrap();
     }
 }

@@ -51,17 +51,15 @@ impl Rules {
         })
     }
 
-    /// Returns the violations in all workspaces.
-    pub(super) fn check(&self, graphs: &[Metadata]) -> BTreeSet<String> {
-        let packages = graphs.iter().flat_map(|graph| &graph.packages);
+    /// Returns the violations.
+    pub(super) fn check(&self, graph: &Metadata) -> BTreeSet<String> {
+        let packages = graph.packages.iter();
         let mut findings: BTreeSet<String> = packages
             .flat_map(|package| [self.license(package), self.source(package)])
             .flatten()
             .collect();
         let mut skipped = BTreeSet::new();
-        for graph in graphs {
-            findings.extend(self.duplicates(graph, &mut skipped));
-        }
+        findings.extend(self.duplicates(graph, &mut skipped));
         let unused = self.skip.difference(&skipped);
         findings.extend(unused.map(|(name, version)| {
             format!("deny.toml: bans.skip: no other version of {name} than {version} is used")
@@ -154,7 +152,7 @@ mod tests {
 
     fn check(packages: Vec<Package>) -> Vec<String> {
         let rules = Rules::parse(RULES).unwrap();
-        rules.check(&[Metadata { packages }]).into_iter().collect()
+        rules.check(&Metadata { packages }).into_iter().collect()
     }
 
     /// Returns packages whose duplicate versions use the skip entry.

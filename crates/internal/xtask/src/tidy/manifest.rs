@@ -42,7 +42,7 @@ pub(super) fn check_root(files: &[Text]) -> Vec<String> {
     };
     let members = files
         .iter()
-        .filter(|file| file.path.ends_with("/Cargo.toml") && !file.path.starts_with("fuzz/"));
+        .filter(|file| file.path.ends_with("/Cargo.toml"));
     let used: Vec<String> = members
         .flat_map(|file| entries(&file.text))
         .filter(|entry| entry.section.ends_with("dependencies"))

@@ -56,7 +56,7 @@ fn check(files: &[Text]) -> Vec<String> {
         if file.path.ends_with(".rs") {
             source::check(file, &mut findings);
         }
-        if file.path.ends_with("Cargo.toml") && !file.path.starts_with("fuzz/") {
+        if file.path.ends_with("Cargo.toml") {
             manifest::check(file, &mut findings);
         }
     }

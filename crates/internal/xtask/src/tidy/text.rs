@@ -23,7 +23,7 @@ pub(super) fn read(root: &Path) -> Result<Vec<Text>> {
             let path = entry?.path();
             let relative = path.strip_prefix(root)?.to_string_lossy().into_owned();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if name.starts_with('.') || ["target", "corpus", "artifacts"].contains(&&*name) {
+            if name.starts_with('.') || ["target", "corpus"].contains(&&*name) {
                 continue;
             }
             if path.is_dir() {
