@@ -61,6 +61,7 @@ const NFTNL_TESTS: [&str; 7] = [
 const FEATURES: &[(&str, &[&str])] = &[
     ("proxy-core", &["", "nftables", "iptables", "ipvs"]),
     ("vipline-kube-source", &["", "manifests"]),
+    ("vipline-iptables", &[""]),
     ("vipline-nftables", &[""]),
     ("vipline-service-ip", &[""]),
     ("vipline-service-model", &["", "serde", "test-util"]),
