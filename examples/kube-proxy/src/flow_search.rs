@@ -68,7 +68,7 @@ impl FlowSearcher {
     ///
     /// The thread has ended.
     pub fn poll(&mut self, setup: &mut Setup) -> Result<(), Failure> {
-        // The result follows the byte, so a result without its byte is taken at once.
+        // Each byte follows its result, so no result waits after its byte is read.
         while matches!(self.readable.read(&mut [0; 16]), Ok(1..)) {}
         match self.finished.try_recv() {
             Ok(finished) => self.record(setup, finished),

@@ -66,19 +66,11 @@ pub(crate) struct Cleanup {
     /// Shared with the search, which compares flows with the current endpoints.
     served: Arc<RwLock<Served>>,
     flows: SharedFlows,
-    families: BTreeMap<Family, Searches>,
+    /// Flows to search next.
+    due: BTreeMap<Family, Targets>,
     clock: Option<fn() -> Duration>,
     /// When the caller runs a search; `None` if each sync runs its own.
     pace: Option<Pace>,
-}
-
-/// Searches of one family.
-#[derive(Debug, Default)]
-struct Searches {
-    /// Flows to search next.
-    due: Targets,
-    /// Flows of the search that runs.
-    running: Targets,
 }
 
 impl Cleanup {
@@ -87,7 +79,7 @@ impl Cleanup {
         Self {
             served: Arc::default(),
             flows: Arc::new(Mutex::new(Box::new(flows))),
-            families: BTreeMap::new(),
+            due: BTreeMap::new(),
             clock: None,
             pace: None,
         }
@@ -127,29 +119,33 @@ impl Cleanup {
         now: Duration,
     ) -> Option<Result<CleanupReport, Error>> {
         let changed = self.served().take_changed(family);
-        let searches = self.families.entry(family).or_default();
         let is_new = !changed.is_empty();
-        searches.due.extend(changed);
+        let due = self.due.entry(family).or_default();
+        due.extend(changed);
         if let Some(pace) = &mut self.pace {
             if is_new {
                 pace.request(now);
             }
             return None;
         }
-        let search = self.search(Some(family))?;
+        let targets = std::mem::take(due);
+        let search = self.search(vec![(family, targets)])?;
         self.finish(search.run()).pop().map(|(_, cleaned)| cleaned)
     }
 
     /// Returns whether the next sync must repeat a search.
     pub(crate) fn needs_sync(&self) -> bool {
-        let mut searches = self.families.values();
-        self.pace.is_none() && searches.any(|searches| !searches.due.is_empty())
+        self.pace.is_none() && self.due.values().any(|due| !due.is_empty())
     }
 
     /// Returns a search that the caller must run, if one is due.
     pub(crate) fn take(&mut self, now: Duration) -> Option<FlowSearch> {
         let begins = self.pace.as_mut()?.begin(now);
-        let search = begins.then(|| self.search(None))?;
+        if !begins {
+            return None;
+        }
+        let due = std::mem::take(&mut self.due);
+        let search = self.search(due.into_iter().collect());
         if let (None, Some(pace)) = (&search, &mut self.pace) {
             pace.end(now);
         }
@@ -192,15 +188,9 @@ impl Cleanup {
         Ok(found)
     }
 
-    /// Returns a search of all flows that are due in a family, or in all.
-    fn search(&mut self, of: Option<Family>) -> Option<FlowSearch> {
-        let mut targets = Vec::new();
-        for (&family, searches) in &mut self.families {
-            if of.is_none_or(|of| of == family) && !searches.due.is_empty() {
-                searches.running = std::mem::take(&mut searches.due);
-                targets.push((family, searches.running.clone()));
-            }
-        }
+    /// Returns a search of these flows; `None` if there are none.
+    fn search(&self, mut targets: Vec<(Family, Targets)>) -> Option<FlowSearch> {
+        targets.retain(|(_, targets)| !targets.is_empty());
         (!targets.is_empty()).then(|| FlowSearch {
             targets,
             served: Arc::clone(&self.served),
@@ -214,19 +204,18 @@ impl Cleanup {
         &mut self,
         finished: FinishedFlowSearch,
     ) -> Vec<(Family, Result<CleanupReport, Error>)> {
-        for (family, result) in &finished.families {
-            let Some(searches) = self.families.get_mut(family) else {
-                continue;
-            };
-            let searched = std::mem::take(&mut searches.running);
+        let mut results = Vec::new();
+        for (family, searched, result) in finished.families {
+            let due = self.due.entry(family).or_default();
             if result.as_ref().is_ok_and(|report| report.is_complete) {
                 let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
-                served.forget_removed(&searched, &searches.due);
+                served.forget_removed(&searched, due);
             } else {
-                searches.due.extend(searched);
+                due.extend(searched);
             }
+            results.push((family, result));
         }
-        finished.families
+        results
     }
 
     fn served(&self) -> RwLockWriteGuard<'_, Served> {

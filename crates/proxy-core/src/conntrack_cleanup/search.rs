@@ -32,20 +32,19 @@ pub struct FlowSearch {
 #[derive(Debug)]
 #[must_use = "the engine creates no other search before it has the result"]
 pub struct FinishedFlowSearch {
-    pub(super) families: Vec<(Family, Result<CleanupReport, Error>)>,
+    pub(super) families: Vec<(Family, Targets, Result<CleanupReport, Error>)>,
 }
 
 impl FlowSearch {
     /// Finds and deletes stale flows. Blocks until the kernel has replied.
     pub fn run(self) -> FinishedFlowSearch {
         let mut flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
-        let targets = self.targets.iter();
-        let families = targets.map(|(family, targets)| {
+        let families = self.targets.into_iter().map(|(family, targets)| {
             let began = self.clock.map(|clock| clock());
-            let cleaned = clean(*family, targets, &self.served, &mut **flows);
+            let cleaned = clean(family, &targets, &self.served, &mut **flows);
             let duration = self.clock.zip(began).map(|(clock, began)| clock() - began);
             let cleaned = cleaned.map(|report| CleanupReport { duration, ..report });
-            (*family, cleaned)
+            (family, targets, cleaned)
         });
         FinishedFlowSearch {
             families: families.collect(),
