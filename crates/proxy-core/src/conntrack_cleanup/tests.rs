@@ -6,7 +6,7 @@ use std::thread;
 
 use vipline_conntrack::{Protocol, Tuple};
 use vipline_reconcile::Memory;
-use vipline_service_model::{Event, api};
+use vipline_service_model::{Event, ObjectName, api};
 
 use super::*;
 use crate::backend::nftables::Planner;
@@ -200,6 +200,27 @@ fn a_failed_or_interrupted_search_is_repeated() {
     assert!(done.is_complete);
     assert!(stage.after(1).is_none() && stage.after(30).is_none());
     assert_eq!(stage.deleted(), 2);
+}
+
+#[test]
+fn flows_of_a_deleted_service_are_foreign_after_a_complete_search() {
+    let mut stage = Stage::new(&[Fate::Fine, Fate::Interrupted, Fate::Fine, Fate::Fine]);
+    stage.change();
+    stage.sync();
+    let dns = ObjectName {
+        namespace: "default".into(),
+        name: "dns".into(),
+    };
+    stage.engine.apply(Event::ServiceDeleted(dns));
+    let done = cleaned(Some(stage.sync())).unwrap().unwrap();
+    assert!(!done.is_complete);
+    let found = |stage: &Stage| stage.engine.cleanup.as_ref().unwrap().find(Family::V4);
+    assert_eq!(found(&stage).unwrap().len(), 1);
+    assert!(stage.after(1).is_none());
+    let done = cleaned(stage.after(30)).unwrap().unwrap();
+    assert!(done.is_complete);
+    // Another program may use the address now.
+    assert_eq!(found(&stage).unwrap().len(), 0);
 }
 
 #[test]
