@@ -84,10 +84,12 @@ impl Rate {
         (count, parts / SCALE)
     }
 
-    /// Creates a rate from a count and the length of its unit in seconds.
+    /// Creates a rate from a count and the length of its unit in seconds. Returns `None`
+    /// if iptables has no such unit.
     #[cfg(feature = "nft")]
     pub(crate) fn from_seconds(count: u32, seconds: u32) -> Option<Self> {
-        Self::new(count, seconds.checked_mul(SCALE)?)
+        let mut units = UNITS.iter().map(|(_, parts)| *parts);
+        Self::new(count, units.find(|parts| parts / SCALE == seconds)?)
     }
 
     /// Parses `5/min`, with any prefix of `second`, `minute`, `hour`, `day`.
