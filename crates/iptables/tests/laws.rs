@@ -8,6 +8,10 @@ mod document;
 #[path = "laws/rules.rs"]
 mod rules;
 
+#[cfg(feature = "nft")]
+#[path = "laws/nft.rs"]
+mod nft;
+
 use document::{document, line, lines, soup};
 use proptest::prelude::*;
 use vipline_iptables::{Line, RuleLine, Tables};

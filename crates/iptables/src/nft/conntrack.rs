@@ -1,7 +1,5 @@
 //! Matches `conntrack` and `state`: `linux/netfilter/xt_conntrack.h`, revision 3.
 
-use std::net::IpAddr;
-
 use ipnet::IpNet;
 use vipline_nftables::Bytes;
 
@@ -49,31 +47,36 @@ struct Info {
 }
 
 impl Info {
-    /// Marks a field as used, and returns its value.
-    fn take<T: Copy>(&mut self, flag: u16, value: &Option<Negatable<T>>) -> Option<T> {
-        let value = value.as_ref()?;
+    /// Sets the flags of a condition, and returns its value.
+    fn set_flags<T: Copy>(&mut self, flag: u16, condition: Option<Negatable<T>>) -> Option<T> {
+        let condition = condition?;
         self.flags |= flag;
-        if value.is_negated() {
+        if condition.is_negated() {
             self.inverted |= flag;
         }
-        Some(*value.value())
+        Some(*condition.value())
     }
 
-    /// Returns the condition on a field, if it is used.
-    fn give<T>(&self, flag: u16, value: Option<T>) -> Option<Negatable<T>> {
+    /// Returns the condition on a field, if its flag is set.
+    fn condition<T>(&self, flag: u16, value: Option<T>) -> Option<Negatable<T>> {
         let value = value.filter(|_| self.flags & flag != 0)?;
         Some(Negatable::new(self.inverted & flag != 0, value))
     }
 
-    fn encode(&self) -> Bytes {
+    /// Returns `None` if an address is not of the family.
+    fn encode(&self, family: Family) -> Option<Bytes> {
         let mut out = Writer::default();
         for network in self.networks {
             out = match network {
                 // iptables sets all bits if the rule has no mask.
                 Some(network) if network.prefix_len() == network.max_prefix_len() => {
-                    put_address(out, network.addr()).bytes(&[u8::MAX; 16])
+                    let out = out.address(network.addr(), family)?;
+                    out.bytes(&[u8::MAX; 16])
                 }
-                Some(network) => put_address(put_address(out, network.addr()), network.netmask()),
+                Some(network) => {
+                    let out = out.address(network.addr(), family)?;
+                    out.address(network.netmask(), family)?
+                }
                 None => out.zeros(32),
             };
         }
@@ -96,15 +99,14 @@ impl Info {
         for ports in ports {
             out = out.u16(ports.last);
         }
-        out.zeros(2).finish()
+        Some(out.zeros(2).finish())
     }
 
     fn decode(bytes: &[u8], family: Family) -> Option<Self> {
         let mut reader = Reader::new(bytes);
         let mut info = Self::default();
         for network in &mut info.networks {
-            let (address, mask) = (reader.array()?, reader.array()?);
-            let [address, mask] = [address, mask].map(|bytes| address_of(bytes, family));
+            let (address, mask) = (reader.address(family)?, reader.address(family)?);
             *network = IpNet::with_netmask(address, mask).ok();
         }
         let (first, last) = (reader.u32()?, reader.u32()?);
@@ -124,88 +126,70 @@ impl Info {
     }
 }
 
-/// Appends `union nf_inet_addr`.
-pub(super) fn put_address(out: Writer, address: IpAddr) -> Writer {
-    match address {
-        IpAddr::V4(address) => out.bytes(&address.octets()).zeros(12),
-        IpAddr::V6(address) => out.bytes(&address.octets()),
-    }
-}
-
-/// Returns the address in `union nf_inet_addr`.
-pub(super) fn address_of(bytes: [u8; 16], family: Family) -> IpAddr {
-    match family {
-        Family::V4 => {
-            let [a, b, c, d, ..] = bytes;
-            [a, b, c, d].into()
-        }
-        Family::V6 => bytes.into(),
-    }
-}
-
-fn states(state: CtState) -> u16 {
+/// Returns `state_mask`.
+fn state_mask(state: CtState) -> u16 {
     let set = STATES.iter().filter(|(flag, _)| state.contains(*flag));
     set.fold(0, |all, (_, bit)| all | bit)
 }
 
-fn state(states: u16) -> CtState {
-    let set = STATES.iter().filter(|(_, bit)| states & bit != 0);
+/// Returns the states of `state_mask`.
+fn states(mask: u16) -> CtState {
+    let set = STATES.iter().filter(|(_, bit)| mask & bit != 0);
     set.fold(CtState::empty(), |all, (flag, _)| all | *flag)
 }
 
 /// Returns the structure of `-m state`.
-pub(super) fn encode_state(State(wanted): &State) -> Bytes {
-    let mut info = Info::default();
-    let wanted = info.take(STATE, &Some(*wanted));
-    info.states = states(wanted.unwrap_or(CtState::empty()));
+pub(super) fn encode_state(State(state): &State, family: Family) -> Option<Bytes> {
+    let mut info = Info {
+        states: state_mask(*state.value()),
+        ..Info::default()
+    };
+    info.set_flags(STATE, Some(*state));
     info.flags |= STATE_ALIAS;
-    info.encode()
+    info.encode(family)
 }
 
 /// Returns the structure of `-m conntrack`.
-pub(super) fn encode(conntrack: &Conntrack) -> Bytes {
+pub(super) fn encode(conntrack: &Conntrack, family: Family) -> Option<Bytes> {
     let mut info = Info::default();
-    if let Some(state) = info.take(STATE, &conntrack.state) {
-        info.states = states(state);
+    if let Some(state) = info.set_flags(STATE, conntrack.state) {
+        info.states = state_mask(state);
     }
-    if let Some(status) = info.take(STATUS, &conntrack.status) {
+    if let Some(status) = info.set_flags(STATUS, conntrack.status) {
         info.status = status.bits().into();
     }
-    info.expires = info.take(EXPIRES, &conntrack.expire);
-    if let Some(direction) = conntrack.direction {
-        info.flags |= DIRECTION;
-        if direction == CtDirection::Reply {
-            info.inverted |= DIRECTION;
-        }
-    }
+    info.expires = info.set_flags(EXPIRES, conntrack.expire);
+    let is_reply = |direction| Negatable::new(direction == CtDirection::Reply, ());
+    info.set_flags(DIRECTION, conntrack.direction.map(is_reply));
     if let Some(connection) = &conntrack.connection {
-        if let Some(Protocol(number)) = info.take(PROTO, &connection.protocol) {
+        if let Some(Protocol(number)) = info.set_flags(PROTO, connection.protocol) {
             info.protocol = number;
         }
         let networks = [
-            &connection.original_source,
-            &connection.original_destination,
-            &connection.reply_source,
-            &connection.reply_destination,
+            connection.original_source,
+            connection.original_destination,
+            connection.reply_source,
+            connection.reply_destination,
         ];
-        info.networks = pairs(ADDRESSES, networks).map(|(flag, network)| info.take(flag, network));
+        info.networks =
+            pairs(ADDRESSES, networks).map(|(flag, network)| info.set_flags(flag, network));
         let ports = [
-            &connection.original_sport,
-            &connection.original_dport,
-            &connection.reply_sport,
-            &connection.reply_dport,
+            connection.original_sport,
+            connection.original_dport,
+            connection.reply_sport,
+            connection.reply_dport,
         ];
-        info.ports = pairs(PORTS, ports).map(|(flag, ports)| info.take(flag, ports));
+        info.ports = pairs(PORTS, ports).map(|(flag, ports)| info.set_flags(flag, ports));
     }
-    info.encode()
+    info.encode(family)
 }
 
 /// Returns the match of a structure.
 pub(super) fn decode(bytes: &[u8], family: Family) -> Option<Match<'static>> {
     let info = Info::decode(bytes, family)?;
-    let wanted = info.give(STATE, Some(state(info.states)));
+    let state = info.condition(STATE, Some(states(info.states)));
     if info.flags & STATE_ALIAS != 0 {
-        return Some(State(wanted?).into());
+        return Some(State(state?).into());
     }
     let status = CtStatus::from_bits(info.status.try_into().ok()?)?;
     let [
@@ -213,11 +197,11 @@ pub(super) fn decode(bytes: &[u8], family: Family) -> Option<Match<'static>> {
         original_destination,
         reply_source,
         reply_destination,
-    ] = pairs(ADDRESSES, info.networks).map(|(flag, network)| info.give(flag, network));
+    ] = pairs(ADDRESSES, info.networks).map(|(flag, network)| info.condition(flag, network));
     let [original_sport, original_dport, reply_sport, reply_dport] =
-        pairs(PORTS, info.ports).map(|(flag, ports)| info.give(flag, ports));
+        pairs(PORTS, info.ports).map(|(flag, ports)| info.condition(flag, ports));
     let connection = Connection {
-        protocol: info.give(PROTO, Some(Protocol(info.protocol))),
+        protocol: info.condition(PROTO, Some(Protocol(info.protocol))),
         original_source,
         original_destination,
         reply_source,
@@ -227,16 +211,16 @@ pub(super) fn decode(bytes: &[u8], family: Family) -> Option<Match<'static>> {
         reply_sport,
         reply_dport,
     };
-    let direction = info.give(DIRECTION, Some(()));
+    let direction = info.condition(DIRECTION, Some(()));
     let direction = direction.map(|direction| match direction {
         Negatable::Is(()) => CtDirection::Original,
         Negatable::Not(()) => CtDirection::Reply,
     });
     let conntrack = Conntrack {
-        state: wanted,
+        state,
         connection: (connection != Connection::default()).then(|| connection.into()),
-        status: info.give(STATUS, Some(status)),
-        expire: info.give(EXPIRES, info.expires),
+        status: info.condition(STATUS, Some(status)),
+        expire: info.condition(EXPIRES, info.expires),
         direction,
     };
     Some(conntrack.into())

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use vipline_nftables::Bytes;
 
-use super::conntrack::{self, address_of, put_address};
-use super::structure::{Reader, Writer};
+use super::conntrack;
+use super::structure::{Reader, Writer, address_of};
 use crate::Family;
 use crate::direction::Direction;
 use crate::matches::{
@@ -30,24 +30,22 @@ const INTERFACE: usize = 16;
 const PORTS: usize = 15;
 /// Chunk type of an unused entry of `flag_info`.
 const NO_CHUNK: [u8; 3] = [0xff, 0, 0];
-/// Type that `-m icmp` uses for any type.
-const ANY_TYPE: u8 = 255;
 
 /// Returns the structure of a match. Returns `None` if it is not supported.
-pub(super) fn encode(one: &Match<'_>) -> Option<Structure> {
+pub(super) fn encode(one: &Match<'_>, family: Family) -> Option<Structure> {
     let out = Writer::default();
     Some(match one {
         Match::AddrType(it) => ("addrtype", 1, addrtype(it)),
         Match::Comment(Comment(text)) => ("comment", 0, out.text(text, COMMENT)?.finish()),
-        Match::Conntrack(it) => ("conntrack", 3, conntrack::encode(it)),
-        Match::State(it) => ("conntrack", 3, conntrack::encode_state(it)),
+        Match::Conntrack(it) => ("conntrack", 3, conntrack::encode(it, family)?),
+        Match::State(it) => ("conntrack", 3, conntrack::encode_state(it, family)?),
         Match::Icmp(Icmp(it)) => ("icmp", 0, icmp(it)),
         Match::Icmp6(Icmp6(it)) => ("icmp6", 0, icmp(it)),
         Match::Multiport(it) => ("multiport", 1, multiport(it)?),
         // The kernel stores a pointer after the name.
         Match::Nfacct(it) => ("nfacct", 1, out.text(&it.name, COUNTER)?.zeros(8).finish()),
         Match::Physdev(it) => ("physdev", 0, physdev(it)?),
-        Match::Recent(it) => ("recent", 1, recent(it)?),
+        Match::Recent(it) => ("recent", 1, recent(it, family)?),
         Match::Sctp(it) => ("sctp", 0, sctp(it)?),
         Match::Statistic(it) => ("statistic", 0, statistic(it)?),
         Match::Tcp(it) => ("tcp", 0, tcp(it)),
@@ -68,7 +66,15 @@ pub(super) fn decode(
         ("addrtype", 1) => read_addrtype(&mut reader)?.into(),
         ("comment", 0) => Comment::new(reader.text(COMMENT)?.to_owned()).into(),
         ("conntrack", 3) => return conntrack::decode(bytes, family),
-        ("icmp", 0) => Icmp(read_icmp(&mut reader)?).into(),
+        ("icmp", 0) => {
+            let wanted = read_icmp(&mut reader)?;
+            let IcmpType { ty, code } = wanted.value();
+            // The kernel ignores the code of `any`.
+            if *ty == Icmp::ANY.ty && code.is_some() {
+                return None;
+            }
+            Icmp(wanted).into()
+        }
         ("icmp6", 0) => Icmp6(read_icmp(&mut reader)?).into(),
         ("multiport", 1) => read_multiport(&mut reader)?.into(),
         ("nfacct", 1) => Nfacct::new(reader.text(COUNTER)?.to_owned()).into(),
@@ -138,7 +144,7 @@ fn read_icmp(reader: &mut Reader<'_>) -> Option<Negatable<IcmpType>> {
     let [ty, first, last, invert] = reader.array()?;
     let code = match (first, last) {
         (0, u8::MAX) => None,
-        (first, last) if first == last && ty != ANY_TYPE => Some(first),
+        (first, last) if first == last => Some(first),
         _ => return None,
     };
     Some(Negatable::new(invert != 0, IcmpType { ty, code }))
@@ -263,7 +269,7 @@ fn list_name(name: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn recent(it: &Recent<'_>) -> Option<Bytes> {
+fn recent(it: &Recent<'_>, family: Family) -> Option<Bytes> {
     let action = it.action?;
     let (_, bit) = ACTIONS.iter().find(|(known, _)| known == action.value())?;
     let flags = bit | if it.rttl { TTL } else { 0 } | if it.reap { REAP } else { 0 };
@@ -276,7 +282,7 @@ fn recent(it: &Recent<'_>) -> Option<Bytes> {
         .u8((it.direction == Direction::Destination).into())
         .zeros(1);
     let out = match it.mask {
-        Some(mask) => put_address(out, mask),
+        Some(mask) => out.address(mask, family)?,
         None => out.bytes(&[u8::MAX; 16]),
     };
     Some(out.finish())

@@ -84,7 +84,7 @@ pub fn encode(rule: &Rule<'_>, family: Family) -> Result<nftables::Rule, Unsuppo
     let mut exprs = Vec::with_capacity(8);
     head(rule, family, &mut exprs).ok_or_else(|| Unsupported::new(rule))?;
     for one in &rule.matches {
-        put_match(one, &mut exprs).ok_or_else(|| Unsupported::new(one))?;
+        put_match(one, family, &mut exprs).ok_or_else(|| Unsupported::new(one))?;
     }
     exprs.push(Counter::default().into());
     if let Some(target) = &rule.target {
@@ -136,7 +136,7 @@ fn head(rule: &Rule<'_>, family: Family, out: &mut native::Exprs) -> Option<()> 
     Some(())
 }
 
-fn put_match(one: &Match<'_>, out: &mut native::Exprs) -> Option<()> {
+fn put_match(one: &Match<'_>, family: Family, out: &mut native::Exprs) -> Option<()> {
     match one {
         Match::Limit(limit) => native::limit(out, limit),
         Match::Mark(mark) => native::mark(out, mark),
@@ -149,7 +149,7 @@ fn put_match(one: &Match<'_>, out: &mut native::Exprs) -> Option<()> {
         }
         Match::Udp(udp) if *udp != Udp::new() => native::ports(out, &udp.sport, &udp.dport),
         one => {
-            let (name, revision, info) = matches::encode(one)?;
+            let (name, revision, info) = matches::encode(one, family)?;
             let name = Name::new(name).ok()?;
             out.push(
                 expr::Match {
@@ -180,22 +180,20 @@ fn target_expr(target: &Target<'_>, family: Family) -> Option<Expr> {
     )
 }
 
-/// Decodes a rule. Counters are ignored.
+/// Decodes a rule. Counts are ignored.
 ///
 /// Returns `None` if [`encode`] does not return the same expressions: the rule has
 /// unknown parts, or another program wrote it in another form.
 pub fn decode(rule: &nftables::Rule, family: Family) -> Option<Rule<'static>> {
     let decoded = Decoder::new(family).decode(&rule.exprs)?;
     let encoded = encode(&decoded, family).ok()?;
-    let counters = |expr: &&Expr| !matches!(expr, Expr::Counter(_));
-    let has_counter = rule.exprs.iter().filter(|expr| !counters(expr)).count() == 1;
-    let mut same = rule.exprs.iter().filter(counters);
-    let is_same = encoded
-        .exprs
-        .iter()
-        .filter(counters)
-        .all(|expr| same.next() == Some(expr));
-    (has_counter && is_same && same.next().is_none()).then_some(decoded)
+    let same = |pair: (&Expr, &Expr)| match pair {
+        (Expr::Counter(_), Expr::Counter(_)) => true,
+        (one, other) => one == other,
+    };
+    let is_same =
+        encoded.exprs.len() == rule.exprs.len() && encoded.exprs.iter().zip(&rule.exprs).all(same);
+    is_same.then_some(decoded)
 }
 
 /// Decoder of a rule.
@@ -330,7 +328,7 @@ fn network(family: Family, mask: Option<&[u8]>, value: &[u8]) -> Option<Network>
     let padded = |bytes: &[u8]| -> Option<std::net::IpAddr> {
         let mut all = [0; 16];
         all.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        Some(conntrack::address_of(all, family))
+        Some(structure::address_of(all, family))
     };
     let ones = [0xff; 16];
     let mask = match mask {

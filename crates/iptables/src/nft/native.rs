@@ -101,19 +101,19 @@ pub(super) fn protocol(out: &mut Exprs, protocol: Negatable<Protocol>) {
 pub(super) fn address(out: &mut Exprs, offset: u32, network: &Negatable<Network>) -> Option<()> {
     let (address, netmask) = network.value().parts();
     let (address, netmask) = (octets(address), octets(netmask));
-    let ones: u32 = netmask.iter().map(|byte| byte.count_ones()).sum();
-    if ones == 0 {
-        return (!network.is_negated()).then_some(());
-    }
-    let whole = netmask.iter().take_while(|byte| **byte == 0xff).count();
-    if whole * 8 == ones as usize {
+    match network.value().prefix().map(|prefix| prefix.prefix_len()) {
+        Some(0) => return (!network.is_negated()).then_some(()),
         // A prefix of whole bytes needs no mask.
-        load(out, PayloadBase::Network, offset, whole);
-        compare(out, network.is_negated(), address.get(..whole)?);
-    } else {
-        load(out, PayloadBase::Network, offset, address.len());
-        mask(out, &netmask);
-        compare(out, network.is_negated(), &address);
+        Some(bits) if bits % 8 == 0 => {
+            let len = usize::from(bits / 8);
+            load(out, PayloadBase::Network, offset, len);
+            compare(out, network.is_negated(), address.get(..len)?);
+        }
+        _ => {
+            load(out, PayloadBase::Network, offset, address.len());
+            mask(out, &netmask);
+            compare(out, network.is_negated(), &address);
+        }
     }
     Some(())
 }

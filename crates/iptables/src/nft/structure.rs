@@ -1,6 +1,10 @@
 //! Structures of xtables: fields in order, in host byte order unless stated.
 
+use std::net::IpAddr;
+
 use vipline_nftables::Bytes;
+
+use crate::Family;
 
 /// Alignment of structures: `XT_ALIGN`.
 const ALIGN: usize = 8;
@@ -29,9 +33,9 @@ impl Writer {
     }
 
     /// Appends a string with at least one NUL byte in `len` bytes. Returns `None` if
-    /// the string is longer.
+    /// the string is longer or contains a NUL byte.
     pub(super) fn text(self, text: &str, len: usize) -> Option<Self> {
-        if text.len() >= len {
+        if text.len() >= len || text.contains('\0') {
             return None;
         }
         self.padded(text.as_bytes(), len)
@@ -55,6 +59,15 @@ impl Writer {
     /// Appends four bytes in host byte order.
     pub(super) fn u32(self, value: u32) -> Self {
         self.bytes(&value.to_ne_bytes())
+    }
+
+    /// Appends `union nf_inet_addr`. Returns `None` for an address of another family.
+    pub(super) fn address(self, address: IpAddr, family: Family) -> Option<Self> {
+        match (address, family) {
+            (IpAddr::V4(address), Family::V4) => Some(self.bytes(&address.octets()).zeros(12)),
+            (IpAddr::V6(address), Family::V6) => Some(self.bytes(&address.octets())),
+            _ => None,
+        }
     }
 
     /// Returns the structure, padded to the alignment.
@@ -107,6 +120,22 @@ impl<'a> Reader<'a> {
     pub(super) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_ne_bytes)
     }
+
+    /// Reads `union nf_inet_addr`.
+    pub(super) fn address(&mut self, family: Family) -> Option<IpAddr> {
+        Some(address_of(self.array()?, family))
+    }
+}
+
+/// Returns the address in `union nf_inet_addr`.
+pub(super) fn address_of(bytes: [u8; 16], family: Family) -> IpAddr {
+    match family {
+        Family::V4 => {
+            let [a, b, c, d, ..] = bytes;
+            [a, b, c, d].into()
+        }
+        Family::V6 => bytes.into(),
+    }
 }
 
 #[cfg(test)]
@@ -129,6 +158,7 @@ mod tests {
     #[test]
     fn a_string_has_a_final_nul_byte() {
         assert!(Writer::default().text("abcd", 4).is_none());
+        assert!(Writer::default().text("a\0b", 4).is_none());
         let bytes = Writer::default().text("abc", 4).unwrap().finish();
         assert_eq!(&*bytes, b"abc\0\0\0\0\0");
         assert_eq!(Reader::new(&bytes).text(4), Some("abc"));

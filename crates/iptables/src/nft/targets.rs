@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use vipline_nftables::{Bytes, Name, Verdict};
 
-use super::conntrack::{address_of, put_address};
 use super::matches::Structure;
 use super::structure::{Reader, Writer};
 use crate::number::{Masked, Ports};
@@ -60,12 +59,9 @@ pub(super) fn encode(target: &Target<'_>, family: Family) -> Option<Structure> {
                     | flag(it.persistent, PERSISTENT)
                     | flag(it.base_port.is_some(), PROTO_OFFSET),
             };
-            let out = range.put(Writer::default());
-            (
-                "DNAT",
-                2,
-                out.be16(it.base_port.unwrap_or(0)).zeros(2).finish(),
-            )
+            let out = range.put(Writer::default(), family)?;
+            let out = out.be16(it.base_port.unwrap_or(0)).zeros(2);
+            ("DNAT", 2, out.finish())
         }
         Target::Snat(it) => {
             let range = Range {
@@ -203,10 +199,11 @@ impl Range {
             .map_or(Ports { first: 0, last: 0 }, |NatPorts(ports)| ports)
     }
 
-    /// Returns the structure of a target of one family.
+    /// Returns the structure of a target of one family. Returns `None` if an address is not
+    /// of the family.
     fn encode(&self, family: Family) -> Option<Bytes> {
         if family == Family::V6 {
-            return Some(self.put(Writer::default()).finish());
+            return Some(self.put(Writer::default(), family)?.finish());
         }
         // struct nf_nat_ipv4_multi_range_compat, with one range
         let out = Writer::default().u32(1).u32(self.all_flags());
@@ -222,15 +219,17 @@ impl Range {
         Some(out.be16(first).be16(last).finish())
     }
 
-    /// Appends `struct nf_nat_range`.
-    fn put(&self, out: Writer) -> Writer {
+    /// Appends `struct nf_nat_range`. Returns `None` if an address is not of the family.
+    fn put(&self, out: Writer, family: Family) -> Option<Writer> {
         let out = out.u32(self.all_flags());
         let out = match self.addresses {
-            Some(AddressRange { first, last }) => put_address(put_address(out, first), last),
+            Some(AddressRange { first, last }) => {
+                out.address(first, family)?.address(last, family)?
+            }
             None => out.zeros(32),
         };
         let Ports { first, last } = self.ports();
-        out.be16(first).be16(last)
+        Some(out.be16(first).be16(last))
     }
 
     /// Reads the structure of a target of one family.
@@ -250,8 +249,7 @@ impl Range {
     /// Reads `struct nf_nat_range`.
     fn read(reader: &mut Reader<'_>, family: Family) -> Option<Self> {
         let flags = reader.u32()?;
-        let addresses = [reader.array()?, reader.array()?];
-        let addresses = addresses.map(|address| address_of(address, family));
+        let addresses = [reader.address(family)?, reader.address(family)?];
         Some(Self::of(flags, addresses, reader.be16()?, reader.be16()?))
     }
 

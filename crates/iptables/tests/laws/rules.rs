@@ -1,7 +1,7 @@
 //! Property tests of rules: a printed rule parses to the same rule.
 
 #[path = "rules/arbitrary.rs"]
-mod arbitrary;
+pub(crate) mod arbitrary;
 
 #[path = "rules/targets.rs"]
 mod targets;
