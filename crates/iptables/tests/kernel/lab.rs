@@ -61,9 +61,14 @@ impl Lab {
         self.netns.run(|| self.client.save(table))
     }
 
-    /// Returns the rules of `filter` without comments, which contain the time.
+    /// Returns the rules of `filter`.
     pub(crate) fn rules(&mut self) -> String {
-        let text = self.save("filter").unwrap();
+        self.rules_of("filter")
+    }
+
+    /// Returns the saved lines of a table without comments, which contain the time.
+    pub(crate) fn rules_of(&mut self, table: &str) -> String {
+        let text = self.save(table).unwrap();
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         lines.map(|line| format!("{line}\n")).collect()
     }

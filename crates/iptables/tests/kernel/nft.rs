@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use testkit::iptables::Programs;
-use testkit::netns::Netns;
-use vipline_iptables::{Client, Family, Line, Policy, Rule, TableName, Tables, nft};
+use vipline_iptables::{Family, Line, Policy, Rule, TableName, Tables, Variant, nft};
 use vipline_nftables as nftables;
 use vipline_nftables::{Edit, Name, Object, Table, TableId, Transaction};
 
-use super::rules::{canonical, loose, prepare};
+use crate::lab::Lab;
+use crate::rules::{Rules, canonical, loose, prepare};
 
 /// Matches and targets without an encoding.
 const UNSUPPORTED: &[&str] = &[
@@ -26,46 +25,22 @@ fn is_unsupported(rule: &str) -> bool {
     UNSUPPORTED.iter().any(|part| rule.contains(part))
 }
 
-/// A network namespace with the programs of the nft variant.
-struct Lab {
-    netns: Netns,
-    client: Client,
+/// A network namespace with the programs of the nft variant and a client of nf_tables.
+struct NftLab {
+    lab: Lab,
     nftables: nftables::Client,
-    family: Family,
-    _programs: Programs,
 }
 
-impl Lab {
+impl NftLab {
     fn new(family: Family) -> Self {
-        let programs = Programs::new().unwrap();
-        let [save, restore] = programs.variant(&format!("{family}-nft")).unwrap();
-        let netns = Netns::new().unwrap();
-        netns.run(prepare);
-        let nftables = netns.run(nftables::Client::open).unwrap();
-        Self {
-            netns,
-            client: Client::open_at(save, restore).unwrap(),
-            nftables,
-            family,
-            _programs: programs,
-        }
-    }
-
-    fn restore(&mut self, document: &str) {
-        let (netns, client) = (&self.netns, &mut self.client);
-        netns.run(|| client.restore(&document)).unwrap();
-    }
-
-    /// Returns the saved lines of a table, except comments.
-    fn save(&mut self, table: TableName) -> Vec<String> {
-        let (netns, client) = (&self.netns, &mut self.client);
-        let text = netns.run(|| client.save(table)).unwrap();
-        let lines = text.lines().filter(|line| !line.starts_with('#'));
-        lines.map(str::to_owned).collect()
+        let lab = Lab::new(family, Variant::Nft);
+        lab.netns.run(prepare);
+        let nftables = lab.netns.run(nftables::Client::open).unwrap();
+        Self { lab, nftables }
     }
 
     fn table(&self, table: TableName) -> TableId {
-        nft::table_id(self.family, table)
+        nft::table_id(self.lab.family, table)
     }
 
     /// Returns the chains of a table.
@@ -100,7 +75,7 @@ impl Lab {
                     }
                 }
                 Line::Rule(line) => {
-                    let rule = nft::encode(&line.rule().unwrap(), self.family).unwrap();
+                    let rule = nft::encode(&line.rule().unwrap(), self.lab.family).unwrap();
                     rules.entry(line.chain().to_owned()).or_default().push(rule);
                 }
                 _ => {}
@@ -137,12 +112,12 @@ const WITHOUT_EFFECT: [&str; 2] = [
 ];
 
 /// Compares each rule with the expressions that the program writes.
-fn assert_encoded(family: Family, tables: &[super::rules::Rules]) {
+fn assert_encoded(family: Family, tables: &[Rules]) {
     let mut wrong = Vec::new();
     for (table, rules) in tables {
         let name = TableName::new(table).unwrap();
-        let mut lab = Lab::new(family);
-        lab.restore(&document(table, rules.iter()));
+        let mut lab = NftLab::new(family);
+        lab.lab.restore(document(table, rules.iter())).unwrap();
         let chains = lab.chains(name);
         let installed = chains["RULES"].rules.iter();
         assert_eq!(installed.len(), rules.len());
@@ -158,8 +133,9 @@ fn assert_encoded(family: Family, tables: &[super::rules::Rules]) {
             if WITHOUT_EFFECT.contains(text) {
                 continue;
             }
-            let wanted = rule.for_family(family);
-            if decoded.map(|rule| rule.for_family(family)).as_ref() != Some(&wanted) {
+            let decoded = decoded.map(|rule| rule.for_family(family));
+            let is_decoded = decoded == Some(rule.for_family(family));
+            if !is_decoded || encoded.as_ref().map(|rule| &rule.exprs) != Ok(&installed.exprs) {
                 wrong.push(format!("{text}\n{:?}\n{encoded:?}", installed.exprs));
             }
         }
@@ -181,14 +157,14 @@ fn encoded_rules_have_the_expressions_of_iptables_nft() {
 
 /// Compares a table that the program restores with the one that this crate commits.
 fn assert_committed(family: Family, document: &str) {
-    let mut theirs = Lab::new(family);
-    theirs.restore(document);
+    let mut theirs = NftLab::new(family);
+    theirs.lab.restore(document).unwrap();
     for table in Tables::parse(document).unwrap().iter() {
         let name = TableName::new(table.name()).unwrap();
-        let saved = theirs.save(name);
-        let mut ours = Lab::new(family);
+        let saved = theirs.lab.rules_of(table.name());
+        let mut ours = NftLab::new(family);
         ours.commit(table);
-        assert_eq!(ours.save(name), saved, "{family} {name}");
+        assert_eq!(ours.lab.rules_of(table.name()), saved, "{family} {name}");
         assert_eq!(ours.chains(name), theirs.chains(name), "{family} {name}");
     }
 }
