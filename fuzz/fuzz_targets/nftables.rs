@@ -1,11 +1,24 @@
 //! Decodes arbitrary messages as a dump of a table, and formats and encodes the objects.
-//! Decodes the same messages as notifications.
+//! Decodes the same messages as notifications, and the rules as those of iptables-nft.
 
 use std::collections::HashSet;
 
+use vipline_iptables::nft;
 use vipline_netlink::message::Messages;
-use vipline_nftables::{Assembler, Family, Name, Notifications, TableId, Transaction};
+use vipline_nftables::{
+    Assembler, Family, Name, Notifications, Object, Rule, TableId, Transaction,
+};
 use vipline_reconcile::{Edit, Keyed, diff};
+
+/// Checks that a rule of iptables-nft has an encoding.
+fn check_xtables(rule: &Rule) {
+    for family in vipline_iptables::Family::ALL {
+        if let Some(decoded) = nft::decode(rule, family) {
+            let encoded = nft::encode(&decoded, family).expect("a decoded rule has an encoding");
+            assert_eq!(nft::decode(&encoded, family), Some(decoded));
+        }
+    }
+}
 
 /// Checks one input.
 pub(crate) fn run(dump: &[u8]) {
@@ -28,6 +41,11 @@ pub(crate) fn run(dump: &[u8]) {
     let text = ruleset.to_string();
     let objects: Vec<_> = ruleset.into_objects().collect();
     assert_eq!(text.is_empty(), objects.is_empty());
+    for object in &objects {
+        if let Object::Chain(chain) = object {
+            chain.rules.iter().for_each(check_xtables);
+        }
+    }
     let keys: HashSet<_> = objects.iter().map(Keyed::key).collect();
     // A dump may contain an element twice if the kernel resizes the set during the dump.
     if keys.len() == objects.len() {
