@@ -125,17 +125,14 @@ impl BaseChain {
         self
     }
 
-    /// Returns the base chain without its counter.
-    fn without_counter(&self) -> Self {
-        Self {
-            counter: None,
-            ..self.clone()
-        }
-    }
-
     /// Returns whether the kernel treats packets alike in both.
     pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
-        self.without_counter() == other.without_counter()
+        let counter = other.counter;
+        let one = Self {
+            counter,
+            ..self.clone()
+        };
+        one == *other
     }
 
     /// Sets the device.

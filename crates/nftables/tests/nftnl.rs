@@ -34,10 +34,10 @@ use kernel::samples;
 use proptest::prelude::*;
 use vipline_netlink::message::Messages;
 use vipline_nftables::expr::{Bitwise, BitwiseOp, Cmp, CmpOp, Dynset, DynsetOp, Expr, Register};
-use vipline_nftables::expr::{Counter, Limit, Lookup, SetRef};
+use vipline_nftables::expr::{Counter, Limit, Lookup, Match, SetRef, Target};
 use vipline_nftables::{
-    BaseChain, Bytes, Chain, ChainType, Committed, Datatype, Encoder, Error, Family, Field, Hook,
-    Name, Object, Rule, Set, SetFlags, Table, TableFlags, TableId, Transaction, nftnl,
+    BaseChain, Bytes, Chain, ChainType, Committed, Compat, Datatype, Encoder, Error, Family, Field,
+    Hook, Name, Object, Rule, Set, SetFlags, Table, TableFlags, TableId, Transaction, nftnl,
 };
 use vipline_reconcile::Edit;
 
@@ -194,6 +194,16 @@ fn both_encoders_agree_on_every_kind_of_object() {
     let base = BaseChain::new(ChainType::Filter, Hook::Ingress, -7).with_device(name("eth0"));
     let ingress = Chain::new(table(), name("i")).with_base(base);
     assert_agreed_on(&[owned.into(), ingress.into()]);
+    for (packets, bytes) in [(0, 0), (5, 300)] {
+        let mut base = BaseChain::new(ChainType::Filter, Hook::Input, 0);
+        base.counter = Some(Counter { packets, bytes });
+        let rules = [false, true].map(|invert| {
+            let protocol = 6;
+            Rule::from_exprs([]).with_compat(Compat { protocol, invert })
+        });
+        let chain = Chain::new(table(), name("c")).with_base(base);
+        assert_agreed_on(&[chain.with_rules(rules).into()]);
+    }
 }
 
 #[test]
@@ -304,11 +314,10 @@ proptest! {
 
     #[test]
     fn both_encoders_agree_on_arbitrary_objects(objects in arbitrary::objects()) {
-        let known = is_supported;
         let objects: Vec<Object> = objects.into_iter().map(|object| match object {
             Object::Chain(mut chain) => {
                 let mut rules = chain.rules.to_vec();
-                rules.iter_mut().for_each(|rule| rule.exprs.retain(known));
+                rules.iter_mut().for_each(|rule| rule.exprs.retain(is_supported));
                 chain.rules = rules.into();
                 Object::Chain(chain)
             }
@@ -371,6 +380,27 @@ fn unsupported_features_are_reported() {
     assert_eq!(
         words,
         "libnftnl does not support the raw attributes of synproxy"
+    );
+    let (info, revision) = (Bytes::from([0; 8]), 0);
+    let (one, target) = (
+        Match {
+            name: name("udp"),
+            revision,
+            info: info.clone(),
+        },
+        Target {
+            name: name("LOG"),
+            revision,
+            info,
+        },
+    );
+    let words = [one.into(), target.into()].map(|expr| unsupported(chain(vec![expr])));
+    assert_eq!(
+        words,
+        [
+            "libnftnl does not support match udp",
+            "libnftnl does not support target LOG"
+        ]
     );
     let long = |len| {
         let (source, op) = (Register::word(0), CmpOp::Eq);

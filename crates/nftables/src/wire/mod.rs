@@ -182,6 +182,7 @@ pub(crate) fn put_chain(out: &mut Vec<u8>, chain: &Chain) {
             }
         });
         if let Some(counter) = base.counter {
+            // Unlike in expressions, the kernel requires both, even if they are zero.
             nest(out, NFTA_CHAIN_COUNTERS, |out| {
                 put_be64(out, NFTA_COUNTER_BYTES, counter.bytes);
                 put_be64(out, NFTA_COUNTER_PACKETS, counter.packets);
