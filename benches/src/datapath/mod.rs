@@ -14,7 +14,8 @@
 //! - [`path`]: the namespaces.
 //! - [`packet`]: TCP packets of flows.
 //! - [`generator`]: transmission of many packets.
-//! - [`upstream`]: the ruleset of upstream kube-proxy.
+//! - [`upstream`]: the ruleset of upstream kube-proxy in mode nftables.
+//! - [`upstream_iptables`]: the same in mode iptables.
 //! - [`ruleset`]: the compared rulesets.
 //! - [`lane`]: a path with a ruleset, and flows through it.
 
@@ -27,6 +28,8 @@ pub mod packet;
 pub mod generator;
 
 pub mod upstream;
+
+pub mod upstream_iptables;
 
 pub mod ruleset;
 
