@@ -41,7 +41,16 @@ const BASE: &str = "\
 /// The kernel walks the whole transaction for each map.
 const PER_DOCUMENT: usize = 1000;
 
+/// Highest number of Services with chains of their own.
+///
+/// The kernel walks all sets of a table for each new set, and does nothing else on the
+/// processor meanwhile. More Services share the chains of the first, which makes the
+/// ruleset faster than that of upstream.
+const CHAINS: u32 = 10_000;
+
 /// Returns the ruleset with all Services, as several documents.
+///
+/// Elements exist for all Services, chains for at most 10,000.
 ///
 /// # Errors
 ///
@@ -64,7 +73,9 @@ add element ip kube-proxy nodeport-ips {{ {NODE} }}
 "
     );
     let mut documents = vec![base];
-    for services in services.as_slice().chunks(PER_DOCUMENT) {
+    let all = services.as_slice();
+    let own = &all[..all.len().min(CHAINS as usize)];
+    for services in own.chunks(PER_DOCUMENT) {
         let mut text = "table ip kube-proxy {\n".to_owned();
         for service in services {
             chains(&mut text, service)?;
@@ -78,7 +89,8 @@ add element ip kube-proxy nodeport-ips {{ {NODE} }}
 
 /// Returns the part of the name that the chains of a Service share.
 fn name(service: &Service) -> String {
-    let number = service.number;
+    // The kinds of Services repeat, so both Services have the same kind.
+    let number = service.number % CHAINS;
     format!("{number:08}-default/service-{number}/tcp/tcp-{PORT}")
 }
 
@@ -174,4 +186,33 @@ fn elements(services: &Services) -> Result<String, fmt::Error> {
         });
     add("hairpin-connections", local.collect())?;
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_that_share_chains_have_the_same_kind() {
+        let services = Services::mixed(2 * CHAINS);
+        let (own, others) = services.as_slice().split_at(CHAINS as usize);
+        for (own, other) in own.iter().zip(others) {
+            assert_eq!(own.kind, other.kind);
+            assert_eq!(name(own), name(other));
+        }
+    }
+
+    #[test]
+    fn a_ruleset_has_chains_and_elements_of_all_services() {
+        let documents = ruleset(&Services::mixed(50)).unwrap();
+        let [base, chains, elements] = &documents[..] else {
+            panic!("{} documents", documents.len());
+        };
+        assert!(base.contains("chain services {"));
+        assert_eq!(chains.matches("chain service-").count(), 50);
+        assert_eq!(chains.matches("chain external-").count(), 3);
+        assert_eq!(chains.matches("set affinity-").count(), 5);
+        assert_eq!(elements.matches(": goto service-").count(), 50);
+        assert_eq!(elements.matches(": goto external-").count(), 3);
+    }
 }
