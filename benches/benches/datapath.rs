@@ -20,7 +20,7 @@ use benches::datapath::lane::{Flow, Lane, flows, packets};
 use benches::datapath::packet::Segment;
 use benches::datapath::ruleset::{Mode, Ruleset};
 use benches::datapath::services::{Kind, Services, TARGET_PORT};
-use benches::figure::{Figures, conclude};
+use benches::figure::{Figures, conclude, percentile};
 use rustix::process::{getpriority_process, setpriority_process};
 use vipline_iptables::Variant;
 
@@ -240,12 +240,6 @@ impl Samples {
         let values: Vec<f64> = pairs.map(|(one, other)| of(*one, *other)).collect();
         percentile(&values, 50)
     }
-}
-
-fn percentile(values: &[f64], percent: usize) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
 }
 
 /// Measures a case with all rulesets in turn.

@@ -131,10 +131,10 @@ pub fn conclude(missed: Result<usize, impl fmt::Display>) -> ExitCode {
 ///
 /// # Panics
 ///
-/// If `samples` is empty.
-pub fn percentile(samples: &[Duration], percent: usize) -> Duration {
+/// If `samples` is empty or contains a NaN.
+pub fn percentile<T: Copy + PartialOrd>(samples: &[T], percent: usize) -> T {
     let mut sorted = samples.to_vec();
-    sorted.sort_unstable();
+    sorted.sort_unstable_by(|a, b| a.partial_cmp(b).expect("no sample is NaN"));
     let last = sorted.len().checked_sub(1).expect("at least one sample");
     sorted[(sorted.len() * percent / 100).min(last)]
 }
@@ -155,6 +155,8 @@ mod tests {
         assert_eq!(percentile(&samples, 50), Duration::from_millis(51));
         assert_eq!(percentile(&samples, 99), Duration::from_millis(100));
         assert_eq!(percentile(&samples, 100), Duration::from_millis(100));
+        let median: f64 = percentile(&[1.5, 3.0, -2.0], 50);
+        assert!((median - 1.5).abs() < f64::EPSILON);
     }
 
     #[test]
