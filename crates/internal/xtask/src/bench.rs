@@ -134,18 +134,25 @@ impl Runner {
     fn run(&self, name: &str) -> Option<String> {
         let file = self.folder.join(format!("{name}.json"));
         let done = match GUEST_BENCHES.contains(&name) {
-            true => vm::bench(name, &self.target)
-                .and_then(|figures| fs::write(&file, figures).map_err(Into::into)),
+            true => vm::bench(name, &self.target).and_then(|figures| {
+                ensure!(!figures.is_empty(), "no figures of the guest");
+                Ok(fs::write(&file, figures)?)
+            }),
             false => {
                 let mut bench = cargo(["bench", "--package", "benches", "--bench", name]);
                 execute(bench.envs(self.variables.iter().cloned()))
             }
         };
-        // A benchmark writes its figures at its end.
-        done.err()
-            .filter(|_| !file.exists())
-            .map(|error| format!("{name}: {error:#}"))
+        let error = done.err().filter(|_| !exceeds_limits(&file))?;
+        Some(format!("{name}: {error:#}"))
     }
+}
+
+/// Returns whether a figure in the file of a benchmark exceeds its limit.
+///
+/// A benchmark writes its figures at its end, and then fails because of such a figure.
+fn exceeds_limits(file: &Path) -> bool {
+    read(file).is_ok_and(|figures| figures.iter().any(Figure::exceeds))
 }
 
 impl Figure {
@@ -175,15 +182,19 @@ fn figures(folder: &Path) -> Result<Vec<Figure>> {
         .map(|file| file.map(|file| file.path()))
         .collect::<Result<_, _>>()?;
     files.sort();
-    let mut figures = Vec::new();
-    for file in files {
-        let text = fs::read_to_string(&file)?;
-        for (number, line) in (1..).zip(text.lines()) {
-            let place = || format!("{}:{number}", file.display());
-            figures.push(serde_json::from_str(line).with_context(place)?);
-        }
-    }
-    Ok(figures)
+    let figures: Result<Vec<_>> = files.iter().map(|file| read(file)).collect();
+    Ok(figures?.into_iter().flatten().collect())
+}
+
+/// Reads the file of a benchmark.
+fn read(file: &Path) -> Result<Vec<Figure>> {
+    let text = fs::read_to_string(file)?;
+    let lines = (1..).zip(text.lines());
+    let figures = lines.map(|(number, line)| {
+        let place = || format!("{}:{number}", file.display());
+        serde_json::from_str(line).with_context(place)
+    });
+    figures.collect()
 }
 
 fn table(figures: &[Figure]) -> String {
@@ -245,6 +256,19 @@ mod tests {
              sets: exit status: 1"
         );
         assert!(conclude(&figures[1..], &[]).is_ok());
+    }
+
+    #[test]
+    fn only_a_figure_above_its_limit_explains_a_failure() {
+        let directory = Directory::new().unwrap();
+        let exceeds = |value| {
+            let line = format!(r#"{{"measure":"a","value":{value},"unit":"x","limit":1}}"#);
+            directory.write("a.json", &line).unwrap();
+            exceeds_limits(&directory.path().join("a.json"))
+        };
+        assert!(exceeds(1.1));
+        assert!(!exceeds(1.0));
+        assert!(!exceeds_limits(&directory.path().join("none.json")));
     }
 
     #[test]
