@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use testkit::privilege::become_root;
 
 use crate::binaries::{Artifacts, TestBinary};
@@ -147,7 +147,7 @@ pub(crate) fn run(repeats_all: bool) -> Result<()> {
     steps.finish()
 }
 
-/// What test binaries run with.
+/// Programs that tests start, and the record of jobs that passed.
 struct Programs {
     kube_proxy: PathBuf,
     etcd: PathBuf,
@@ -192,8 +192,17 @@ impl Programs {
             {
                 inputs.push(&self.kube_proxy);
             }
-            let run = || output.run(&mut command);
-            self.passed.run(&title, &inputs, output, run)
+            let run = || {
+                let tally = output.run(&mut command)?;
+                // A renamed test could drop out of a selection without notice.
+                ensure!(
+                    tally.passed > 0 || arguments.is_empty(),
+                    "{arguments:?} selects no test"
+                );
+                Ok(tally)
+            };
+            let record = [&[&*title], arguments].concat().join(" ");
+            self.passed.run(&record, &inputs, output, run)
         })
     }
 }
@@ -259,4 +268,40 @@ fn features(metadata: &Metadata) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+
+    use testkit::scoped::Directory;
+
+    use super::*;
+    use crate::jobs;
+
+    #[test]
+    fn a_selection_without_tests_is_an_error() {
+        let folder = Directory::new().unwrap();
+        let programs = Programs {
+            kube_proxy: PathBuf::new(),
+            etcd: PathBuf::new(),
+            passed: Passed::open(folder.path(), false).unwrap(),
+        };
+        let test = TestBinary {
+            folder: folder.path().to_owned(),
+            target: "any".to_owned(),
+            path: env::current_exe().unwrap(),
+        };
+        let run = |selection| {
+            let job = programs.job("any".to_owned(), &test, selection);
+            jobs::run(vec![job], 1).remove(0).result
+        };
+        assert_eq!(run(&["figures_are_collected"]).unwrap().passed, 1);
+        let error = run(&["no_test_has_this_name"]).unwrap_err();
+        assert!(error.to_string().contains("any"), "{error:#}");
+        assert!(
+            format!("{error:#}").contains("selects no test"),
+            "{error:#}"
+        );
+    }
 }
