@@ -1,8 +1,9 @@
-//! Links, addresses and routes of the calling thread's network namespace.
+//! Links, addresses, routes and neighbors of the calling thread's network namespace.
 //!
 //! Contains a minimal rtnetlink client, so that labs depend neither on programs nor on
 //! the crates under test.
-//! Constants are from `linux/rtnetlink.h`, `if_link.h`, `if_addr.h` and `veth.h`.
+//! Constants are from `linux/rtnetlink.h`, `if_link.h`, `if_addr.h`, `neighbour.h` and
+//! `veth.h`.
 
 use std::fs;
 use std::io;
@@ -247,7 +248,7 @@ fn named(error: &io::Error, action: &str, name: &str) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::os::fd::AsFd;
 
     use super::*;
@@ -277,6 +278,30 @@ mod tests {
             let target = listener.local_addr().unwrap();
             assert!(left.run(|| TcpStream::connect(target)).is_ok(), "{target}");
         }
+    }
+
+    #[test]
+    fn packets_to_a_permanent_neighbor_are_received_without_address_resolution() {
+        let (left, right) = (Netns::new().unwrap(), Netns::new().unwrap());
+        for netns in [&left, &right] {
+            netns
+                .run(|| set_sysctl("ipv6/conf/default/disable_ipv6", "1"))
+                .unwrap();
+        }
+        left.run(|| add_pair("left", "right", right.as_fd()))
+            .unwrap();
+        right.run(|| up("right")).unwrap();
+        let target: IpAddr = "192.0.2.2".parse().unwrap();
+        left.run(|| {
+            up("left")?;
+            add_address("left", "192.0.2.1/24".parse().unwrap())?;
+            add_neighbor("left", target, [2, 0, 0, 0, 0, 1])?;
+            let socket = UdpSocket::bind("192.0.2.1:0")?;
+            (0..3).try_for_each(|_| socket.send_to(b"a", (target, 9)).map(|_| ()))
+        })
+        .unwrap();
+        assert_eq!(right.run(|| received("right")).unwrap(), 3);
+        assert!(right.run(|| received("righ")).is_err());
     }
 
     #[test]
