@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use vipline_ipset::{self as ipset, Member};
+use vipline_ipset as ipset;
 use vipline_iptables as iptables;
 use vipline_ipvs::{self as ipvs, Command, Scheduler, ServiceKey, VirtualServer};
 use vipline_netlink::Counters;
@@ -23,6 +23,7 @@ use crate::backend::iptables as rules;
 use crate::backend::ipvs::plan::layout::LAYOUT;
 use crate::backend::ipvs::plan::names;
 use crate::backend::ipvs::plan::object::Object;
+use crate::backend::ipvs::plan::ownership::{Ownership, is_excluded};
 use crate::backend::ipvs::plan::port::scheduler;
 use crate::backend::ipvs::plan::steps::Steps;
 use crate::{Error, Ipvs};
@@ -118,12 +119,12 @@ impl Kernel {
 
     /// Reads our virtual servers with their real servers, except for those that are
     /// draining.
-    fn dump_servers(&mut self, ours: &Ours) -> Result<Vec<ipvs::Object>, Error> {
+    fn dump_servers(&mut self, ours: &Ownership) -> Result<Vec<ipvs::Object>, Error> {
         let mut found = Vec::new();
         for (server, _) in self.servers.servers()? {
             let service = server.service;
             let is_ours = self.claimed.contains(&service)
-                || ours.has(&service) && !self.is_excluded(&service);
+                || ours.owns(&service) && !is_excluded(&service, &self.excluded);
             // The kernel lists both families, and both have the same node ports.
             if service.family() != ipvs_family(self.family) || !is_ours {
                 continue;
@@ -133,15 +134,6 @@ impl Kernel {
             found.extend(reals.map(|real| ipvs::Object::Destination(service, real.server)));
         }
         Ok(self.drain.lock().without(found))
-    }
-
-    fn is_excluded(&self, service: &ServiceKey) -> bool {
-        match service {
-            ServiceKey::Address { address, .. } => {
-                self.excluded.iter().any(|net| net.contains(address))
-            }
-            ServiceKey::Mark { .. } => true,
-        }
     }
 
     fn commit_sets(
@@ -283,7 +275,11 @@ impl vipline_reconcile::Target for Kernel {
             .into_objects()
             .filter(|object| is_of(family, object))
             .collect();
-        let ours = Ours::new(family, &sets, &addresses);
+        let ips = addresses.iter().filter_map(|object| match object {
+            rtnl::Object::Address(address) => Some(address.ip()),
+            rtnl::Object::Link(_) => None,
+        });
+        let ours = Ownership::new(&sets, ips);
         let servers = self.dump_servers(&ours)?;
         self.installed.lock().found(&sets, &servers);
         let servers = servers.into_iter().map(|object| match object {
@@ -326,72 +322,5 @@ fn is_of(family: Family, object: &rtnl::Object) -> bool {
             IpAddr::V4(_) => family == Family::V4,
             IpAddr::V6(ip) => family == Family::V6 && !ip.is_unicast_link_local(),
         },
-    }
-}
-
-/// Criteria for virtual servers that are ours.
-#[derive(Debug, Default)]
-struct Ours {
-    addresses: HashSet<IpAddr>,
-    endpoints: HashSet<(IpAddr, ipset::Port)>,
-    node_ports: HashSet<ipset::Port>,
-}
-
-impl Ours {
-    fn new(family: Family, sets: &ipset::Sets, addresses: &[rtnl::Object]) -> Self {
-        let mut ours = Self::default();
-        for object in addresses {
-            if let rtnl::Object::Address(address) = object {
-                ours.addresses.insert(address.ip());
-            }
-        }
-        let ports = [
-            (
-                &names::NODE_PORT_TCP,
-                ipset::Port::tcp as fn(u16) -> ipset::Port,
-            ),
-            (&names::NODE_PORT_UDP, ipset::Port::udp),
-        ];
-        for (set, port) in ports {
-            let listed = sets.get(set.name(family).as_str());
-            let members = listed.into_iter().flat_map(|listed| &listed.entries);
-            ours.node_ports
-                .extend(members.filter_map(|entry| match entry.member {
-                    Member::Port(number) => Some(port(number)),
-                    _ => None,
-                }));
-        }
-        for listed in names::SETS
-            .iter()
-            .filter_map(|set| sets.get(set.name(family).as_str()))
-        {
-            for entry in &listed.entries {
-                match entry.member {
-                    Member::Ip(ip) => drop(ours.addresses.insert(ip)),
-                    Member::IpPort(ip, port) => drop(ours.endpoints.insert((ip, port))),
-                    _ => {}
-                }
-            }
-        }
-        ours
-    }
-
-    fn has(&self, service: &ServiceKey) -> bool {
-        let ServiceKey::Address {
-            protocol,
-            address,
-            port,
-        } = *service
-        else {
-            return false;
-        };
-        let port = match protocol {
-            ipvs::Protocol::Tcp => ipset::Port::tcp(port),
-            ipvs::Protocol::Udp => ipset::Port::udp(port),
-            ipvs::Protocol::Sctp => ipset::Port::sctp(port),
-        };
-        self.addresses.contains(&address)
-            || self.endpoints.contains(&(address, port))
-            || self.node_ports.contains(&port)
     }
 }

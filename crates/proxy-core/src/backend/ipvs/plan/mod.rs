@@ -17,6 +17,8 @@ pub(super) mod steps;
 
 pub(super) mod sysctls;
 
+pub(super) mod ownership;
+
 pub(super) mod cleanup;
 
 #[cfg(test)]

@@ -1,86 +1,15 @@
-//! Selection of the virtual servers of kube-proxy.
+//! Selection of the virtual servers to remove.
 //!
-//! Upstream removes all virtual servers. Here a virtual server belongs to kube-proxy if
-//! its address is on the link of mode ipvs, or its address and port are in an ipset of the
-//! mode. Others stay.
+//! Upstream removes all virtual servers. Here those stay that do not belong to
+//! kube-proxy.
 
-use std::collections::HashSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use vipline_ipset::{Member, Port, SetDump, Sets};
-use vipline_ipvs::{Family, Protocol, ServiceKey};
+use vipline_ipset::Sets;
+use vipline_ipvs::ServiceKey;
 
-/// Criteria for virtual servers of kube-proxy.
-struct Ownership {
-    addresses: HashSet<IpAddr>,
-    endpoints: HashSet<(IpAddr, Port)>,
-    node_ports: HashSet<(Family, Port)>,
-}
-
-impl Ownership {
-    fn new(sets: &Sets, link: &[IpAddr]) -> Self {
-        let mut owned = Self {
-            addresses: link.iter().copied().collect(),
-            endpoints: HashSet::new(),
-            node_ports: HashSet::new(),
-        };
-        for listed in sets.iter() {
-            let ports = node_ports(listed);
-            for entry in &listed.entries {
-                match (&entry.member, ports) {
-                    (Member::Ip(ip), _) => drop(owned.addresses.insert(*ip)),
-                    (Member::IpPort(ip, port), _) => drop(owned.endpoints.insert((*ip, *port))),
-                    (Member::Port(number), Some((family, port))) => {
-                        owned.node_ports.insert((family, port(*number)));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        owned
-    }
-
-    fn owns(&self, service: &ServiceKey) -> bool {
-        let ServiceKey::Address {
-            protocol,
-            address,
-            port,
-        } = *service
-        else {
-            return false;
-        };
-        let port = match protocol {
-            Protocol::Tcp => Port::tcp(port),
-            Protocol::Udp => Port::udp(port),
-            Protocol::Sctp => Port::sctp(port),
-        };
-        self.addresses.contains(&address)
-            || self.endpoints.contains(&(address, port))
-            || self.node_ports.contains(&(Family::of(address), port))
-    }
-}
-
-/// Creates a port of a protocol from its number.
-type PortFromNumber = fn(u16) -> Port;
-
-/// Returns family and protocol of the ports in a set, if it is a set of node
-/// ports.
-fn node_ports(listed: &SetDump) -> Option<(Family, PortFromNumber)> {
-    let name = listed.set.name.as_str();
-    let family = match name.starts_with("KUBE-6-") {
-        true => Family::V6,
-        false => Family::V4,
-    };
-    let protocols: [(&str, PortFromNumber); 3] = [
-        ("-TCP", Port::tcp),
-        ("-UDP", Port::udp),
-        ("-SCTP", Port::sctp),
-    ];
-    let mut protocols = protocols.into_iter();
-    let found = protocols.find(|(end, _)| name.ends_with(end));
-    found.map(|(_, port)| (family, port))
-}
+use crate::backend::ipvs::plan::ownership::{Ownership, is_excluded};
 
 /// Returns the virtual servers to remove, and messages about those that stay.
 ///
@@ -92,12 +21,9 @@ pub(super) fn plan(
     link: &[IpAddr],
     excluded: &[IpNet],
 ) -> (Vec<ServiceKey>, Vec<String>) {
-    let owned = Ownership::new(sets, link);
-    let is_excluded = |service: &&ServiceKey| match service {
-        ServiceKey::Address { address, .. } => excluded.iter().any(|net| net.contains(address)),
-        ServiceKey::Mark { .. } => false,
-    };
-    let servers = servers.iter().filter(|service| !is_excluded(service));
+    let owned = Ownership::new(sets, link.iter().copied());
+    let servers = servers.iter();
+    let servers = servers.filter(|service| !is_excluded(service, excluded));
     let (owned, others): (Vec<_>, Vec<_>) = servers.partition(|service| owned.owns(service));
     let stays = others
         .iter()
