@@ -4,20 +4,16 @@ use std::path::Path;
 use std::{fs, thread};
 
 use proxy_core::Sysctl;
-use proxy_core::sysctl::{Error, read_in};
+use proxy_core::sysctl::{CONNTRACK_TCP_BE_LIBERAL, Error, ROOT, read_in};
 use tracing::warn;
 
 use crate::config::Conntrack;
 use crate::failure::chain;
 
-/// Root of the sysctls. Those below `net` belong to the network namespace of the process.
-const ROOT: &str = "/proc/sys";
-
 const MAX: &str = "net/netfilter/nf_conntrack_max";
 const BUCKETS: &str = "net/netfilter/nf_conntrack_buckets";
 const TCP_ESTABLISHED: &str = "net/netfilter/nf_conntrack_tcp_timeout_established";
 const TCP_CLOSE_WAIT: &str = "net/netfilter/nf_conntrack_tcp_timeout_close_wait";
-const TCP_BE_LIBERAL: &str = "net/netfilter/nf_conntrack_tcp_be_liberal";
 const UDP: &str = "net/netfilter/nf_conntrack_udp_timeout";
 const UDP_STREAM: &str = "net/netfilter/nf_conntrack_udp_timeout_stream";
 
@@ -54,14 +50,14 @@ fn set_in(root: &Path, conntrack: &Conntrack, cpus: u64) -> Vec<Error> {
         (BUCKETS, buckets(root, max)),
         seconds(TCP_ESTABLISHED, conntrack.tcp_established_timeout),
         seconds(TCP_CLOSE_WAIT, conntrack.tcp_close_wait_timeout),
-        (TCP_BE_LIBERAL, conntrack.tcp_be_liberal.into()),
+        (CONNTRACK_TCP_BE_LIBERAL, conntrack.tcp_be_liberal.into()),
         seconds(UDP, conntrack.udp_timeout),
         seconds(UDP_STREAM, conntrack.udp_stream_timeout),
     ];
     // Zero leaves a sysctl unchanged.
     let wanted = wanted.into_iter().filter(|(_, value)| *value > 0);
     let failed = wanted.filter_map(|(name, value)| {
-        let sysctl = Sysctl::new(name, value.to_string(), "as configured");
+        let sysctl = Sysctl::new(name, value.to_string().into(), "as configured");
         sysctl.apply_in(root).err()
     });
     failed.collect()
@@ -127,7 +123,7 @@ mod tests {
         BUCKETS,
         TCP_ESTABLISHED,
         TCP_CLOSE_WAIT,
-        TCP_BE_LIBERAL,
+        CONNTRACK_TCP_BE_LIBERAL,
         UDP,
         UDP_STREAM,
     ];

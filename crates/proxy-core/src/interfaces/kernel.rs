@@ -14,6 +14,7 @@ use vipline_rtnl::Client;
 use vipline_service_model::Family;
 
 use super::{Error, Scope, ipvs_link};
+use crate::sysctl;
 
 /// `RTNLGRP_IPV4_IFADDR` and `RTNLGRP_IPV6_IFADDR` of linux/rtnetlink.h.
 const GROUPS: [u32; 2] = [5, 9];
@@ -45,8 +46,7 @@ pub fn addresses(scope: Scope) -> Result<Vec<IpAddr>, Error> {
 
 /// Returns the IP families that the kernel supports. IPv6 may be absent or disabled.
 pub fn families() -> Vec<Family> {
-    let is_disabled = fs::read_to_string("/proc/sys/net/ipv6/conf/all/disable_ipv6")
-        .is_ok_and(|text| text.trim() == "1");
+    let is_disabled = sysctl::read("net/ipv6/conf/all/disable_ipv6").as_deref() == Some("1");
     let is_absent = fs::metadata("/proc/net/if_inet6").is_err();
     match is_disabled || is_absent {
         true => vec![Family::V4],

@@ -11,10 +11,11 @@ use std::path::Path;
 use super::{Error, Sysctl};
 
 /// Directory of the sysctls.
-const ROOT: &str = "/proc/sys";
+pub const ROOT: &str = "/proc/sys";
 
-/// Whether conntrack accepts out-of-window TCP packets as part of their connection.
-const TCP_BE_LIBERAL: &str = "net/netfilter/nf_conntrack_tcp_be_liberal";
+/// Name of the sysctl that makes conntrack accept out-of-window TCP packets as part of
+/// their connection.
+pub const CONNTRACK_TCP_BE_LIBERAL: &str = "net/netfilter/nf_conntrack_tcp_be_liberal";
 
 impl Sysctl {
     /// Sets the sysctl, unless it has the value already. Returns whether it was written.
@@ -27,7 +28,7 @@ impl Sysctl {
         self.apply_in(Path::new(ROOT))
     }
 
-    /// Sets the sysctl below `root`, as [`apply`](Self::apply) does below `/proc/sys`.
+    /// Sets the sysctl below `root`, as [`apply`](Self::apply) does below [`ROOT`].
     ///
     /// # Errors
     ///
@@ -56,7 +57,7 @@ pub fn read(name: &str) -> Option<String> {
     read_in(Path::new(ROOT), name)
 }
 
-/// Returns the value of a sysctl below `root`, as [`read`] does below `/proc/sys`.
+/// Returns the value of a sysctl below `root`, as [`read`] does below [`ROOT`].
 pub fn read_in(root: &Path, name: &str) -> Option<String> {
     let value = fs::read_to_string(root.join(name)).ok()?;
     Some(value.trim().to_owned())
@@ -65,14 +66,14 @@ pub fn read_in(root: &Path, name: &str) -> Option<String> {
 /// Returns whether conntrack accepts out-of-window TCP packets
 /// (`nf_conntrack_tcp_be_liberal`). `false` without conntrack.
 ///
-/// If it does not, rules of mode iptables must drop packets in state INVALID:
-/// [`Iptables::drop_invalid`](crate::Iptables::drop_invalid).
+/// If conntrack does not accept them, rules of mode iptables must drop packets in state
+/// INVALID: [`Iptables::drop_invalid`](crate::Iptables::drop_invalid).
 pub fn is_conntrack_liberal() -> bool {
     is_conntrack_liberal_in(Path::new(ROOT))
 }
 
 fn is_conntrack_liberal_in(root: &Path) -> bool {
-    read_in(root, TCP_BE_LIBERAL).is_some_and(|value| value != "0")
+    read_in(root, CONNTRACK_TCP_BE_LIBERAL).is_some_and(|value| value != "0")
 }
 
 #[cfg(all(test, feature = "ipvs"))]
@@ -95,7 +96,7 @@ mod tests {
         sysctls[0].clone()
     }
 
-    /// Returns the sysctls of mode ipvs on a kernel that requires all of them.
+    /// Returns all sysctls of mode ipvs. Kernel 5.4 requires each.
     fn ipvs() -> Vec<Sysctl> {
         let ipvs = Ipvs {
             strict_arp: true,
@@ -168,7 +169,7 @@ mod tests {
     #[test]
     fn conntrack_is_liberal_if_its_sysctl_is_set() {
         for (value, expected) in [("0\n", false), ("1\n", true), ("2\n", true)] {
-            let (folder, _) = folder(TCP_BE_LIBERAL, value);
+            let (folder, _) = folder(CONNTRACK_TCP_BE_LIBERAL, value);
             assert_eq!(
                 is_conntrack_liberal_in(folder.path()),
                 expected,
@@ -183,7 +184,7 @@ mod tests {
     #[test]
     fn the_sysctl_is_read_in_the_current_network_namespace() {
         let netns = Netns::new().unwrap();
-        let path = Path::new(ROOT).join(TCP_BE_LIBERAL);
+        let path = Path::new(ROOT).join(CONNTRACK_TCP_BE_LIBERAL);
         let (before, after) = netns.run(|| {
             let before = is_conntrack_liberal();
             fs::write(&path, "1").unwrap();

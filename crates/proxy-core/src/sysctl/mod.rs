@@ -5,7 +5,7 @@
 //!
 //! Sysctls below `net` belong to the network namespace of the calling thread. Writing
 //! requires root, or CAP_NET_ADMIN for sysctls of a network namespace, and a writable
-//! `/proc/sys`. Reading requires nothing.
+//! `/proc/sys`. Reading requires no privilege.
 
 use std::borrow::Cow;
 use std::io;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 mod kernel;
 
-pub use self::kernel::{is_conntrack_liberal, read, read_in};
+pub use self::kernel::{CONNTRACK_TCP_BE_LIBERAL, ROOT, is_conntrack_liberal, read, read_in};
 
 /// A sysctl and its required value.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -32,36 +32,17 @@ pub struct Sysctl {
 
 impl Sysctl {
     /// Creates a requirement that no flag removes.
-    pub fn new(name: &'static str, value: String, reason: &'static str) -> Self {
+    pub const fn new(name: &'static str, value: Cow<'static, str>, reason: &'static str) -> Self {
         Self {
             name,
-            value: Cow::Owned(value),
-            reason,
-            disable_flag: None,
-        }
-    }
-}
-
-#[cfg_attr(
-    not(feature = "iptables"),
-    allow(dead_code, reason = "mode nftables requires no sysctls")
-)]
-impl Sysctl {
-    /// Creates a requirement of a mode that no flag removes.
-    pub(crate) const fn constant(
-        name: &'static str,
-        value: &'static str,
-        reason: &'static str,
-    ) -> Self {
-        Self {
-            name,
-            value: Cow::Borrowed(value),
+            value,
             reason,
             disable_flag: None,
         }
     }
 
     /// Sets the flag that removes the requirement.
+    #[cfg(feature = "iptables")]
     pub(crate) const fn unless(mut self, disable_flag: &'static str) -> Self {
         self.disable_flag = Some(disable_flag);
         self

@@ -42,6 +42,8 @@ pub(in crate::backend) mod plan;
 
 pub(in crate::backend) mod apply;
 
+use std::borrow::Cow;
+
 use vipline_service_model::Family;
 
 use self::apply::cleanup::LEFTOVERS;
@@ -56,9 +58,9 @@ use crate::driver::{Absent, Drive, driver};
 use crate::{Config, Error, Sysctl};
 
 /// Makes the kernel route packets from and to loopback addresses.
-const ROUTE_LOCALNET: Sysctl = Sysctl::constant(
+const ROUTE_LOCALNET: Sysctl = Sysctl::new(
     "net/ipv4/conf/all/route_localnet",
-    "1",
+    Cow::Borrowed("1"),
     "as required by node ports on 127.0.0.0/8",
 )
 .unless("--iptables-localhost-nodeports=false");

@@ -1,5 +1,7 @@
 //! Sysctls that mode ipvs requires.
 
+use std::borrow::Cow;
+
 use crate::Sysctl;
 
 /// Sysctls that mode ipvs always needs.
@@ -28,12 +30,16 @@ const STRICT_ARP: [Sysctl; 2] = [
 ];
 
 const fn for_ipvs(name: &'static str, value: &'static str) -> Sysctl {
-    Sysctl::constant(name, value, "as required by mode ipvs")
+    Sysctl::new(name, Cow::Borrowed(value), "as required by mode ipvs")
 }
 
 const fn strict_arp(name: &'static str, value: &'static str) -> Sysctl {
-    Sysctl::constant(name, value, "as required by --ipvs-strict-arp")
-        .unless("--ipvs-strict-arp=false")
+    Sysctl::new(
+        name,
+        Cow::Borrowed(value),
+        "as required by --ipvs-strict-arp",
+    )
+    .unless("--ipvs-strict-arp=false")
 }
 
 /// Returns the sysctls that mode ipvs needs on a kernel release such as `6.1.0-13-amd64`.
