@@ -1,4 +1,5 @@
 //! Tests of when searches run, of their dumps, and of failed searches.
+#![cfg(feature = "nftables")]
 
 use std::collections::VecDeque;
 use std::sync::mpsc;
