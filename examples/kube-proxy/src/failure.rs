@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use proxy_core::Report;
+
 /// A fatal error.
 #[derive(Debug)]
 pub enum Failure {
@@ -43,8 +45,20 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// Fails if an error of the first sync is permanent.
+///
+/// # Errors
+///
+/// The first error of which a retry cannot succeed.
+pub fn check_first_sync(report: &Report) -> Result<(), Failure> {
+    let mut failures = report
+        .errors()
+        .filter_map(|(_, error)| permanent_failure(error));
+    failures.next().map_or(Ok(()), Err)
+}
+
 /// Returns the failure if a retry cannot succeed.
-pub fn permanent_failure(error: &proxy_core::Error) -> Option<Failure> {
+fn permanent_failure(error: &proxy_core::Error) -> Option<Failure> {
     error.is_permanent().then(|| Failure::machine(error))
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use vipline_kube_source::WatchMode;
 
 use crate::cli::Output;
-use crate::failure::{Failure, chain, permanent_failure};
+use crate::failure::{Failure, chain, check_first_sync};
 use crate::flows;
 use crate::output::print;
 use crate::process;
@@ -71,13 +71,8 @@ pub fn oneshot(settings: Settings, output: Output) -> Result<ExitCode, Failure> 
     let start = Instant::now();
     let report = setup.engine.poll(Duration::ZERO);
     let seconds = start.elapsed().as_secs_f64();
+    report.as_ref().map_or(Ok(()), check_first_sync)?;
     let done = report.as_ref().map_or(&[][..], |report| &report.families);
-    if let Some(failure) = done
-        .iter()
-        .find_map(|done| permanent_failure(done.outcome.as_ref().err()?))
-    {
-        return Err(failure);
-    }
     for done in done {
         if let Some(result) = &done.cleanup {
             flows::log_search(done.family, result);

@@ -13,7 +13,7 @@ use vipline_kube_source::api::events::{EventType, NewEvent, Regarding};
 
 use crate::cleanup;
 use crate::config::watch::{CHANGED, ConfigWatch};
-use crate::failure::{Failure, chain, permanent_failure};
+use crate::failure::{Failure, chain, check_first_sync};
 use crate::flow_search::FlowSearcher;
 use crate::flows;
 use crate::process;
@@ -129,14 +129,6 @@ fn serve(setup: &Setup, settings: &Settings) -> Result<Option<Servers>, Failure>
     let on_failure = Arc::new(on_failure);
     let servers = server::start(settings, &setup.telemetry, descriptors, on_failure);
     servers.map(Some).map_err(Failure::machine)
-}
-
-/// Fails if an error of the first sync is permanent.
-fn check_first_sync(report: &Report) -> Result<(), Failure> {
-    report
-        .errors()
-        .find_map(|(_, error)| permanent_failure(error))
-        .map_or(Ok(()), Err)
 }
 
 /// Subscribes to changes of the rules by other programs.
