@@ -76,8 +76,8 @@ impl Error {
     /// Returns whether a retry cannot succeed, because a privilege, a program or a kernel
     /// feature is missing, or an argument is invalid.
     ///
-    /// `false` for all other errors, also if their cause is unknown. A caller may exit
-    /// after a permanent error of the first sync. Later syncs do not find out more.
+    /// `false` for all other errors, also if their cause is unknown. A caller may exit if
+    /// the first sync fails with a permanent error, because later syncs fail, too.
     ///
     /// ```
     /// use proxy_core::{Error, Mark, nftables};

@@ -25,8 +25,8 @@ pub struct Status {
 }
 
 impl Status {
-    /// Converts a status of the HTTP client. A conversion as a trait would make the
-    /// version of the client a part of the public API.
+    /// Converts a status of the HTTP client. Not an implementation of `From`, which would
+    /// make the types of the client a part of the public API.
     pub(super) fn new(status: core::Status) -> Self {
         let (seconds, causes) = status.details.map_or((0, Vec::new()), |details| {
             (details.retry_after_seconds, details.causes)

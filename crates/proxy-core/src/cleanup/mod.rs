@@ -63,7 +63,7 @@ impl Removal {
     }
 }
 
-/// Returns what the modes that are built in contribute, in the order of the removal.
+/// Returns the parts of the modes that are built in, in the order of the removal.
 fn leftovers() -> impl Iterator<Item = Leftovers> {
     let backends = Mode::BUILT_IN.iter().filter_map(|mode| mode.backend().ok());
     backends.map(Backend::leftovers)

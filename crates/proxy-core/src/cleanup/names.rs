@@ -59,7 +59,7 @@ pub(crate) const fn jump(
 const HASH_LENGTH: usize = 16;
 
 impl Names {
-    /// Returns whether a chain is one of these.
+    /// Returns whether the chains include one of this table and name.
     pub(crate) fn has_chain(&self, table: &str, name: &str) -> bool {
         let of_service = |prefix: &&str| {
             name.strip_prefix(*prefix)
@@ -77,7 +77,7 @@ fn is_base32(byte: u8) -> bool {
     matches!(byte, b'A'..=b'Z' | b'2'..=b'7')
 }
 
-/// Returns whether a chain is one of those in `names`.
+/// Returns whether `names` include a chain.
 pub(crate) fn is_chain(names: &[&Names], table: &str, name: &str) -> bool {
     names.iter().any(|names| names.has_chain(table, name))
 }

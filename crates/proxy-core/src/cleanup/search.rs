@@ -27,7 +27,7 @@ impl Scope {
     }
 }
 
-/// What a mode contributes to the removal.
+/// The part of a removal that one mode defines.
 pub(crate) struct Leftovers {
     /// Chains and jumps that the mode creates in iptables.
     #[cfg(feature = "iptables")]

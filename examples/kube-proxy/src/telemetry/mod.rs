@@ -155,7 +155,7 @@ impl Telemetry {
         self.0.syncs.send_modify(|syncs| *syncs += 1);
     }
 
-    /// Records a search for stale flows that no sync has run.
+    /// Records a search for stale flows that ran outside of a sync.
     pub fn searched(&self, family: Family, result: &Result<CleanupReport, Error>) {
         if let (Ok(report), Some(metrics)) =
             (result, self.state().metrics.families.get_mut(&family))

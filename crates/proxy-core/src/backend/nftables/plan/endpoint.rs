@@ -9,8 +9,8 @@ use super::table::{LookupPath, Table, element};
 /// add element ip kube-proxy backends { 10.96.0.10 . tcp . 80 . 0 : 10.1.0.1 . 8080 }
 /// ```
 ///
-/// `key` is the lookup key of the address. Slots are the positions of the endpoints in the list of the address. They depend on
-/// the current list only.
+/// `key` is the lookup key of the address. Slots are the positions of the endpoints in
+/// the list of the address. They depend on the current list only.
 pub(super) fn backends(
     path: &LookupPath,
     key: &[Value],
