@@ -115,6 +115,7 @@ mod tests {
     use std::time::Duration;
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use testkit::link::set_sysctl;
     use testkit::netns::Netns;
 
     use super::*;
@@ -228,5 +229,17 @@ mod tests {
         assert!(addresses(Scope::Host).unwrap().contains(&own));
         assert!(!addresses(Scope::Global).unwrap().contains(&own));
         assert_eq!(families().first(), Some(&Family::V4));
+    }
+
+    #[test]
+    fn disabled_ipv6_is_not_supported() {
+        Netns::new().unwrap().run(|| {
+            let families_with = |is_disabled| {
+                set_sysctl("ipv6/conf/all/disable_ipv6", is_disabled).unwrap();
+                families()
+            };
+            assert_eq!(families_with("1"), [Family::V4]);
+            assert_eq!(families_with("0"), Family::ALL);
+        });
     }
 }
