@@ -268,6 +268,15 @@ mod tests {
     }
 
     #[test]
+    fn an_error_that_is_no_status_is_an_invalid_response() {
+        let error = Error::from_client(kube::Error::Api(Box::default()));
+        assert!(matches!(error, Error::InvalidResponse(_)), "{error}");
+        let status = kube::core::Status::failure("busy", "Timeout").with_code(504);
+        let error = Error::from_client(kube::Error::Api(Box::new(status)));
+        assert_eq!(error.to_string(), "busy (code 504)");
+    }
+
+    #[test]
     fn a_server_delays_the_next_request_with_retry_after() {
         let busy = refused(r#"{"code": 429, "details": {"retryAfterSeconds": 7}}"#);
         assert_eq!(busy.retry_after(), Duration::from_secs(7));
