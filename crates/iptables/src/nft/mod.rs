@@ -79,12 +79,13 @@ impl Unsupported {
 ///
 /// # Errors
 ///
-/// [`Unsupported`] if a match, a target or a value has no encoding.
+/// [`Unsupported`] if a match, a target or a value has no encoding, if an address is not
+/// of the family, or if a match `tcp` or `udp` is not in a rule of its protocol.
 pub fn encode(rule: &Rule<'_>, family: Family) -> Result<nftables::Rule, Unsupported> {
     let mut exprs = Vec::with_capacity(8);
     head(rule, family, &mut exprs).ok_or_else(|| Unsupported::new(rule))?;
     for one in &rule.matches {
-        put_match(one, family, &mut exprs).ok_or_else(|| Unsupported::new(one))?;
+        put_match(rule, one, family, &mut exprs).ok_or_else(|| Unsupported::new(one))?;
     }
     exprs.push(Counter::default().into());
     if let Some(target) = &rule.target {
@@ -136,18 +137,29 @@ fn head(rule: &Rule<'_>, family: Family, out: &mut native::Exprs) -> Option<()> 
     Some(())
 }
 
-fn put_match(one: &Match<'_>, family: Family, out: &mut native::Exprs) -> Option<()> {
+fn put_match(
+    rule: &Rule<'_>,
+    one: &Match<'_>,
+    family: Family,
+    out: &mut native::Exprs,
+) -> Option<()> {
+    // Expressions compare bytes of any transport protocol, so iptables requires the option.
+    let requires = |protocol| (rule.protocol == Some(Negatable::Is(protocol))).then_some(());
     match one {
         Match::Limit(limit) => native::limit(out, limit),
         Match::Mark(mark) => native::mark(out, mark),
         // A match without options, or with the number of a TCP option, is a structure.
         Match::Tcp(tcp) if tcp.option.is_none() && *tcp != Tcp::new() => {
+            requires(Protocol::TCP)?;
             if let Some(flags) = &tcp.flags {
                 native::flags(out, flags);
             }
             native::ports(out, &tcp.sport, &tcp.dport);
         }
-        Match::Udp(udp) if *udp != Udp::new() => native::ports(out, &udp.sport, &udp.dport),
+        Match::Udp(udp) if *udp != Udp::new() => {
+            requires(Protocol::UDP)?;
+            native::ports(out, &udp.sport, &udp.dport);
+        }
         one => {
             let (name, revision, info) = matches::encode(one, family)?;
             let name = Name::new(name).ok()?;
