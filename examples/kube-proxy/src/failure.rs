@@ -71,10 +71,12 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use std::process::ExitCode;
+    use std::time::Duration;
 
     use proxy_core::iptables::Error as IptablesError;
     use proxy_core::netlink::{Errno, Error as Netlink};
     use proxy_core::nftables::Error as NftablesError;
+    use proxy_core::{Config, Engine, Event};
 
     use super::*;
 
@@ -99,6 +101,19 @@ mod tests {
         let denied = IptablesError::Denied { program, message };
         let failure = permanent_failure(&denied.into()).unwrap().to_string();
         assert!(failure.contains("CAP_NET_RAW"), "{failure}");
+    }
+
+    #[test]
+    fn only_permanent_errors_of_the_first_sync_are_fatal() {
+        let mut engine = Engine::plan_only(Config::default()).unwrap();
+        engine.apply(Event::Synced);
+        let mut report = engine.poll(Duration::ZERO).unwrap();
+        let failure = check_first_sync(&report).unwrap_err();
+        assert_eq!(failure.to_string(), "no kernel: this engine only plans");
+        for done in &mut report.families {
+            done.outcome = Err(NftablesError::from(Netlink::Timeout).into());
+        }
+        check_first_sync(&report).unwrap();
     }
 
     #[test]
