@@ -13,4 +13,8 @@ pub(super) mod installed;
 
 mod own_commits;
 
+mod programs;
+
 mod rejections;
+
+mod tables;

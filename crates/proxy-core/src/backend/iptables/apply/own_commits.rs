@@ -12,9 +12,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vipline_nftables::{Commit, Generation};
 
+use crate::backend::apply::foreign_commits::CommitCounter;
+
 /// Number of recorded runs. Notifications about a run arrive before the next poll, and
 /// one poll starts only a few programs.
 const RUNS: usize = 64;
+
+/// Commits of this process to nf_tables.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trace {
+    pub(super) commit_counter: CommitCounter,
+    pub(super) own: OwnCommits,
+}
+
+impl Trace {
+    /// Returns the trace of another kernel in the same network namespace.
+    pub(super) fn sibling(&self) -> Self {
+        Self {
+            commit_counter: self.commit_counter.sibling(),
+            own: self.own.clone(),
+        }
+    }
+}
 
 /// A run of a restore program.
 #[derive(Clone, Copy, Debug)]

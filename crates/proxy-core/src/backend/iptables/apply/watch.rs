@@ -3,17 +3,17 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use vipline_iptables::{Client, Error, Variant};
 use vipline_nftables as nftables;
 use vipline_nftables::{Monitor, Name, Notifications, TableId};
 use vipline_service_model::Family;
 
-use super::kernel::{Kernel, Trace};
+use super::kernel::Kernel;
+use super::own_commits::Trace;
+use super::tables::Tables;
 use crate::backend::apply::foreign_commits;
 use crate::backend::iptables::plan::layout::Layout;
 use crate::backend::iptables::plan::names;
-use crate::backend::iptables::plan::rules::iptables_family;
-use crate::{Drift, watch};
+use crate::{Drift, Error, watch};
 
 /// Time after a missing canary during which the watch polls more often, because a flush
 /// may be in progress: it clears one table after the other.
@@ -41,7 +41,7 @@ pub(crate) struct Watch {
 struct Watched {
     family: Family,
     trace: Trace,
-    client: Client,
+    tables: Tables,
     /// Whether the canary was missing at the last poll.
     is_flushed: bool,
 }
@@ -72,7 +72,7 @@ impl Watch {
         self.watched.push(Watched {
             family,
             trace: kernel.trace.clone(),
-            client: Client::open(iptables_family(family))?,
+            tables: Tables::open(family)?,
             is_flushed: false,
         });
         Ok(kernel)
@@ -80,13 +80,12 @@ impl Watch {
 
     /// Returns whether the kernel sends notifications for all watched kernels.
     fn can_listen(&self) -> bool {
-        let mut variants = self.watched.iter().map(|it| it.client.variant());
-        variants.all(|variant| variant == Variant::Nft)
+        self.watched.iter().all(|it| it.tables.has_notifications())
     }
 }
 
 impl watch::Watch for Watch {
-    fn start(&mut self) -> Result<Vec<Family>, crate::Error> {
+    fn start(&mut self) -> Result<Vec<Family>, Error> {
         // Without a monitor the engine calls this function after each sync. A poll that
         // is already scheduled keeps its time.
         self.next.get_or_insert(Duration::ZERO);
@@ -142,7 +141,7 @@ impl watch::Watch for Watch {
         let mut found = Vec::new();
         for watched in &mut self.watched {
             let was_flushed = watched.is_flushed;
-            watched.is_flushed = is_canary_gone(&mut watched.client, self.layout);
+            watched.is_flushed = is_canary_gone(&mut watched.tables, self.layout);
             if watched.is_flushed || was_flushed {
                 let drift = Drift {
                     is_incomplete: true,
@@ -162,16 +161,10 @@ impl watch::Watch for Watch {
     }
 }
 
-/// Returns whether the canary is missing. A failed `iptables-save` counts as present.
-fn is_canary_gone(client: &mut Client, layout: Layout) -> bool {
+/// Returns whether the canary is missing. A failed read counts as present.
+fn is_canary_gone(tables: &mut Tables, layout: Layout) -> bool {
     let (table, chain) = layout.canary;
-    let declared = format!(":{chain} ");
-    let mut is_present = false;
-    let saved = client.save_lines(names::table(table), |line| {
-        is_present |= line.starts_with(&declared);
-        Ok::<_, Error>(())
-    });
-    saved.is_ok() && !is_present
+    matches!(tables.has_chain(names::table(table), chain), Ok(false))
 }
 
 /// Returns the nf_tables tables that contain our chains.
@@ -198,7 +191,7 @@ fn is_of(table: &TableId, family: Family) -> bool {
 #[cfg(test)]
 mod tests {
     use testkit::netns::Netns;
-    use vipline_iptables::{Object, Restore};
+    use vipline_iptables::{Client, Object, Restore, Variant};
     use vipline_netlink::message::Message;
     use vipline_reconcile::{Edit, Target as _};
 
@@ -227,7 +220,7 @@ mod tests {
         watch.watched.push(Watched {
             family: Family::V4,
             trace: Trace::default(),
-            client: open(),
+            tables: Tables::Programs(open()),
             is_flushed: false,
         });
         (watch, Kernel::with_client(open(), Family::V4))
