@@ -78,6 +78,8 @@ mod store;
 
 mod entries;
 
+mod shared_names;
+
 mod changes;
 
 mod frontend;

@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::api::MetadataKey;
+use crate::shared_names::SharedNames;
 use crate::slice_ports::SlicePorts;
 use crate::warning::{Field, Problem, Warnings};
 use crate::{Endpoint, Family, NodeView, ObjectName, Protocol, SpecialAddress, api, parse_address};
@@ -30,7 +31,7 @@ pub(crate) struct Slice {
 struct Entry {
     addr: IpAddr,
     condition: Condition,
-    node: Option<Box<str>>,
+    node: Option<Arc<str>>,
     hints: Option<Box<Hints>>,
 }
 
@@ -59,10 +60,11 @@ pub(crate) struct Candidate<'a> {
 
 impl Slice {
     /// Parses a slice and the name of its Service. Returns `None` if this proxy does not
-    /// use the slice.
+    /// use the slice. `names` are those of nodes.
     pub(crate) fn read(
         slice: api::EndpointSlice,
         name: &ObjectName,
+        names: &mut SharedNames,
         warnings: &mut Warnings<'_>,
     ) -> Option<(ObjectName, Self)> {
         let metadata = &slice.metadata;
@@ -90,7 +92,7 @@ impl Slice {
             name: Arc::clone(&name.name),
             family,
             ports: SlicePorts::read(slice.ports, warnings),
-            endpoints: entries(slice.endpoints, family, warnings),
+            endpoints: entries(slice.endpoints, family, names, warnings),
         };
         Some((service, slice))
     }
@@ -178,6 +180,7 @@ impl Entry {
 fn entries(
     endpoints: Vec<api::Endpoint>,
     family: Family,
+    names: &mut SharedNames,
     warnings: &mut Warnings<'_>,
 ) -> Box<[Entry]> {
     let mut entries = Vec::with_capacity(endpoints.len());
@@ -191,7 +194,7 @@ fn entries(
             Some(addr) => match SpecialAddress::of(addr) {
                 Some(special) => Problem::SpecialAddress(addr, special),
                 None => {
-                    entries.push(Entry::read(addr, endpoint));
+                    entries.push(Entry::read(addr, endpoint, names));
                     continue;
                 }
             },
@@ -202,7 +205,7 @@ fn entries(
 }
 
 impl Entry {
-    fn read(addr: IpAddr, endpoint: api::Endpoint) -> Self {
+    fn read(addr: IpAddr, endpoint: api::Endpoint, shared: &mut SharedNames) -> Self {
         let condition = Condition {
             ready: endpoint.conditions.ready.unwrap_or(true),
             serving: endpoint.conditions.serving.unwrap_or(true),
@@ -216,7 +219,7 @@ impl Entry {
         Self {
             addr,
             condition,
-            node: endpoint.node_name.map(Into::into),
+            node: endpoint.node_name.map(|node| shared.share(&node)),
             hints: hints
                 .filter(|hints| *hints != Hints::default())
                 .map(Box::new),

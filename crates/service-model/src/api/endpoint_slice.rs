@@ -7,7 +7,7 @@ use super::string_enum::string_enum;
 use super::{MetadataKey, ObjectMeta, Protocol};
 
 /// An EndpointSlice: endpoints of a Service in one family.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(
     feature = "serde",
     derive(Deserialize, Serialize),
@@ -47,7 +47,7 @@ string_enum! {
 }
 
 /// A port of the endpoints of a slice.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct EndpointPort {
     /// Name of the Service port. The API's default is the empty name. A port with `None`
@@ -82,7 +82,7 @@ impl Default for EndpointPort {
 }
 
 /// One endpoint of a slice.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(
     feature = "serde",
     derive(Deserialize, Serialize),
@@ -116,7 +116,7 @@ pub struct Endpoint {
 }
 
 /// Conditions of an endpoint, independent of each other.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct Conditions {
     /// Whether the endpoint accepts new connections. Absent means true.
@@ -140,7 +140,7 @@ pub struct Conditions {
 }
 
 /// Topology hints of an endpoint.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(
     feature = "serde",
     derive(Deserialize, Serialize),
@@ -164,7 +164,7 @@ pub struct Hints {
 }
 
 /// Zone or node of a topology hint.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct NamedHint {
     /// Name of the zone or node.

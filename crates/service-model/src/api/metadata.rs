@@ -9,7 +9,7 @@ use super::MetadataKey;
 use crate::ObjectName;
 
 /// Metadata of an object.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(
     feature = "serde",
     derive(Deserialize, Serialize),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{MetadataKey, ObjectMeta};
 
 /// A Node.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct Node {
     /// Metadata. A label names the zone.
@@ -35,7 +35,7 @@ impl Node {
 }
 
 /// Specification of a Node.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct NodeSpec {
     /// Pod network.
@@ -64,7 +64,7 @@ pub struct NodeSpec {
 }
 
 /// Taint of a Node.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct Taint {
     /// The key.
@@ -72,7 +72,7 @@ pub struct Taint {
 }
 
 /// Status of a Node.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct NodeStatus {
     /// Addresses.
@@ -85,7 +85,7 @@ pub struct NodeStatus {
 }
 
 /// Address or host name of a Node.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct NodeAddress {
     /// Type: `InternalIP`, `ExternalIP`, `Hostname`, …

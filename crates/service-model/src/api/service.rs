@@ -7,7 +7,7 @@ use super::ObjectMeta;
 use super::string_enum::string_enum;
 
 /// A Service.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct Service {
     /// Name and labels.
@@ -34,7 +34,7 @@ impl Service {
 }
 
 /// Specification of a Service.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(
     feature = "serde",
     derive(Deserialize, Serialize),
@@ -131,7 +131,7 @@ fn is_zero(number: &u16) -> bool {
 }
 
 /// A port of a Service.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(
     feature = "serde",
     derive(Deserialize, Serialize),
@@ -199,7 +199,7 @@ string_enum! {
 }
 
 /// Session affinity configuration.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct SessionAffinityConfig {
     /// Configuration of affinity by client IP.
@@ -212,7 +212,7 @@ pub struct SessionAffinityConfig {
 }
 
 /// Configuration of affinity by client IP.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(
     feature = "serde",
     derive(Deserialize, Serialize),
@@ -228,7 +228,7 @@ pub struct ClientIpConfig {
 }
 
 /// Status of a Service.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(
     feature = "serde",
     derive(Deserialize, Serialize),
@@ -244,7 +244,7 @@ pub struct ServiceStatus {
 }
 
 /// Status of a load balancer.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct LoadBalancerStatus {
     /// The addresses.
@@ -257,7 +257,7 @@ pub struct LoadBalancerStatus {
 }
 
 /// Ingress point of a load balancer.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(
     feature = "serde",
     derive(Deserialize, Serialize),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::ObjectMeta;
 
 /// A ServiceCIDR: networks that cluster IPs are allocated from.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct ServiceCidr {
     /// The name.
@@ -27,7 +27,7 @@ impl ServiceCidr {
 }
 
 /// Specification of a ServiceCIDR.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct ServiceCidrSpec {
     /// The networks, at most one per family.

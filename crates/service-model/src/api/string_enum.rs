@@ -13,8 +13,8 @@ macro_rules! string_enum {
         #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
         #[cfg_attr(
             feature = "serde",
-            derive(serde::Deserialize, serde::Serialize),
-            serde(from = "String", into = "String")
+            derive(serde::Serialize),
+            serde(into = "String")
         )]
         pub enum $name {
             #[doc = concat!("`", $first_word, "`, the default.")]
@@ -52,6 +52,28 @@ macro_rules! string_enum {
         impl From<String> for $name {
             fn from(word: String) -> Self {
                 Self::from(&*word)
+            }
+        }
+
+        /// Deserializes a string without a copy of a known value.
+        #[cfg(feature = "serde")]
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct WordVisitor;
+
+                impl serde::de::Visitor<'_> for WordVisitor {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str("a string")
+                    }
+
+                    fn visit_str<E>(self, word: &str) -> Result<$name, E> {
+                        Ok(word.into())
+                    }
+                }
+
+                deserializer.deserialize_str(WordVisitor)
             }
         }
 

@@ -10,6 +10,7 @@ use crate::api::MetadataKey;
 use crate::changes::{BothFamilies, Changes, Counts, HealthCheck, NoLocalEndpoints};
 use crate::entries::{Entries, Entry, Place, Put};
 use crate::frontend::{ExternalIps, Frontend};
+use crate::shared_names::SharedNames;
 use crate::slices::{self, Slice};
 use crate::warning::{Field, Kind, Problem, Warnings};
 use crate::{
@@ -57,6 +58,8 @@ pub struct Store {
     ///
     /// Invariant: holds exactly the slices in the entries.
     owners: HashMap<ObjectName, Place>,
+    /// Names of namespaces and nodes.
+    names: SharedNames,
     node: Arc<NodeView>,
     /// Node of the last resolve.
     resolved_for: Option<NodeView>,
@@ -209,7 +212,7 @@ impl Store {
     }
 
     fn apply_service(&mut self, service: &api::Service) -> Vec<Warning> {
-        let name = self.shared_name(service.metadata.object_name());
+        let name = self.shared_name(&service.metadata);
         let mut warnings = Warnings::about(Kind::Service, &name);
         let frontend =
             Frontend::read(service, &name, self.config.external_ips, &mut warnings).map(Arc::new);
@@ -218,8 +221,10 @@ impl Store {
         warnings
     }
 
-    /// Returns the stored copy of an equal name, to share its memory.
-    fn shared_name(&self, name: ObjectName) -> ObjectName {
+    /// Returns the name of a Service, and shares the memory of its parts.
+    fn shared_name(&mut self, metadata: &api::ObjectMeta) -> ObjectName {
+        let namespace = self.names.share(&metadata.namespace);
+        let name = ObjectName::new(namespace, &*metadata.name);
         match self.entries.find(&name) {
             Some(place) => self.entries.at(place).name().clone(),
             None => name,
@@ -253,14 +258,15 @@ impl Store {
     }
 
     fn apply_slice(&mut self, slice: api::EndpointSlice) -> Vec<Warning> {
-        let name = slice.metadata.object_name();
+        let namespace = self.names.share(&slice.metadata.namespace);
+        let name = ObjectName::new(namespace, &*slice.metadata.name);
         let trigger = slice
             .metadata
             .annotation(MetadataKey::LastChangeTriggerTime);
         let trigger = trigger.and_then(Timestamp::parse);
         let trigger = trigger.filter(|&at| self.config.start_time.is_none_or(|start| at > start));
         let mut warnings = Warnings::about(Kind::EndpointSlice, &name);
-        let read = Slice::read(slice, &name, &mut warnings);
+        let read = Slice::read(slice, &name, &mut self.names, &mut warnings);
         let warnings = warnings.into_found();
         let Some((service, slice)) = read else {
             self.remove_slice(&name);
@@ -271,8 +277,7 @@ impl Store {
         if self.owners.get(&name).is_some_and(|&held| held != place) {
             self.remove_slice(&name);
         }
-        let namespace = Arc::clone(&self.entries.at(place).name().namespace);
-        self.owners.insert(ObjectName { namespace, ..name }, place);
+        self.owners.insert(name, place);
         self.put_slice(place, slice, trigger);
         warnings
     }
