@@ -90,9 +90,9 @@ impl<'de> Deserialize<'de> for UsedMetadata {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<UsedMetadata, A::Error> {
                 let mut kept = UsedMetadata::default();
-                while let Some(key) = map.next_key::<String>()? {
-                    if api::MetadataKey::from_name(&key).is_some() {
-                        kept.0.insert(key, map.next_value()?);
+                while let Some(UsedKey(key)) = map.next_key()? {
+                    if let Some(key) = key {
+                        kept.0.insert(key.as_str().to_owned(), map.next_value()?);
                     } else {
                         map.next_value::<IgnoredAny>()?;
                     }
@@ -102,6 +102,29 @@ impl<'de> Deserialize<'de> for UsedMetadata {
         }
 
         deserializer.deserialize_map(StringMapVisitor)
+    }
+}
+
+/// A key of labels or annotations, if the model uses the key.
+struct UsedKey(Option<api::MetadataKey>);
+
+impl<'de> Deserialize<'de> for UsedKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KeyVisitor;
+
+        impl Visitor<'_> for KeyVisitor {
+            type Value = UsedKey;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<UsedKey, E> {
+                Ok(UsedKey(api::MetadataKey::from_name(name)))
+            }
+        }
+
+        deserializer.deserialize_str(KeyVisitor)
     }
 }
 

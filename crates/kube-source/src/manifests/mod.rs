@@ -3,6 +3,7 @@
 //! - [`Manifests`]: the files at a path; [`source::Update`]: events and errors of a change;
 //! - [`parse`]: converts the text of a file into objects and faults, with [`tree`] for
 //!   YAML and JSON, and [`typed`] for the types of the model;
+//!   Plain JSON is decoded directly (`json`, `strict`);
 //! - [`object`], [`fault`]: objects, and errors with their positions;
 //! - [`source`]: merges all files and emits events after changes.
 //!
@@ -18,6 +19,10 @@ pub mod fault;
 pub mod tree;
 
 pub mod typed;
+
+mod json;
+
+mod strict;
 
 mod validate;
 

@@ -7,7 +7,7 @@ use super::fault::Key;
 /// An object of a kind that this crate reads.
 ///
 /// Exhaustive: there is one variant for each kind.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[allow(
     clippy::large_enum_variant,
     reason = "Services and slices are almost all there is"
@@ -31,6 +31,16 @@ impl Object {
             Self::Slice(slice) => slice.into(),
             Self::Node(node) => node.into(),
             Self::ServiceCidr(cidr) => cidr.into(),
+        }
+    }
+
+    /// Returns the metadata.
+    pub fn metadata(&self) -> &api::ObjectMeta {
+        match self {
+            Self::Service(service) => &service.metadata,
+            Self::Slice(slice) => &slice.metadata,
+            Self::Node(node) => &node.metadata,
+            Self::ServiceCidr(cidr) => &cidr.metadata,
         }
     }
 

@@ -3,6 +3,7 @@
 use vipline_service_model::{Kind, api};
 
 use super::fault::{Fault, Key, Place};
+use super::json::{self, Json};
 use super::object::Object;
 use super::tree::{Node, Value};
 use super::{tree, typed, validate};
@@ -28,7 +29,17 @@ pub struct ValidObject {
     /// Start of the object.
     pub place: Place,
     /// The object.
-    pub object: Object,
+    pub object: Box<Object>,
+}
+
+impl ValidObject {
+    fn new(kind: Kind, place: Place, mut object: Object) -> Self {
+        let metadata = object.metadata_mut();
+        let key = Key::new(kind, &metadata.namespace, &metadata.name);
+        metadata.namespace = key.name.namespace.as_ref().into();
+        let object = Box::new(object);
+        Self { key, place, object }
+    }
 }
 
 /// An invalid object.
@@ -56,11 +67,27 @@ pub struct IgnoredObject {
 /// Parses a manifest: YAML or JSON documents, each an object or a list of
 /// objects.
 ///
+/// A file of plain JSON takes less time and memory than the same file in YAML.
+///
 /// # Errors
 ///
 /// The text is neither YAML nor JSON. Then no object is known.
 pub fn parse(text: &str) -> Result<Manifest, Fault> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let Some(documents) = json::documents(text) else {
+        return parse_trees(text);
+    };
+    let numbers = Documents::new(text);
+    let mut manifest = Manifest::default();
+    for document in documents {
+        let number = numbers.number(document.at.line);
+        manifest.read_json(&document, number, Inherited::default());
+    }
+    Ok(manifest)
+}
+
+/// Parses a manifest of YAML or JSON documents.
+pub(super) fn parse_trees(text: &str) -> Result<Manifest, Fault> {
     let numbers = Documents::new(text);
     let mut manifest = Manifest::default();
     for document in &tree::read(text)? {
@@ -110,6 +137,61 @@ struct Inherited<'a> {
 }
 
 impl Manifest {
+    /// Reads an object. An object with a fault is read as a tree, which has the
+    /// positions.
+    fn read_json(&mut self, json: &Json<'_>, document: usize, inherited: Inherited<'_>) {
+        if json.is_null() || self.try_json(json, document, inherited).is_some() {
+            return;
+        }
+        match json.tree() {
+            Ok(node) => self.read(&node, document, inherited),
+            Err(fault) => self.invalid.push(InvalidObject {
+                key: None,
+                place: Place {
+                    document,
+                    at: json.at,
+                },
+                faults: vec![fault],
+            }),
+        }
+    }
+
+    /// Reads an object that has no fault. Returns `None`, and reads nothing, otherwise.
+    fn try_json(
+        &mut self,
+        json: &Json<'_>,
+        document: usize,
+        inherited: Inherited<'_>,
+    ) -> Option<()> {
+        let header = json.header()?;
+        let version = header.api_version().or(inherited.version)?;
+        let kind = header.kind().or(inherited.kind)?;
+        let place = Place {
+            document,
+            at: json.at,
+        };
+        match Handling::of(version, kind) {
+            Handling::List(inherited) => {
+                for item in json.items(&header)? {
+                    self.read_json(&item, document, inherited);
+                }
+            }
+            Handling::Object(kind) => {
+                let object = decode_kind(json, kind)?;
+                if !validate::is_valid(&object) {
+                    return None;
+                }
+                self.objects.push(ValidObject::new(kind, place, object));
+            }
+            Handling::Version(_) => return None,
+            Handling::Ignored => self.ignored.push(IgnoredObject {
+                kind: format!("{version} {kind}"),
+                place,
+            }),
+        }
+        Some(())
+    }
+
     fn read(&mut self, node: &Node<'_>, document: usize, inherited: Inherited<'_>) {
         let place = Place {
             document,
@@ -183,11 +265,10 @@ impl Manifest {
             .map(|text| Key::new(kind, name("namespace").unwrap_or_default(), text));
         let faults = match read_kind(node, kind) {
             Err(fault) => vec![fault],
-            Ok(mut object) => {
+            Ok(object) => {
                 let faults = validate::faults(&object, node);
-                if let (true, Some(key)) = (faults.is_empty(), key.clone()) {
-                    object.metadata_mut().namespace = key.name.namespace.as_ref().into();
-                    return self.objects.push(ValidObject { key, place, object });
+                if faults.is_empty() {
+                    return self.objects.push(ValidObject::new(kind, place, object));
                 }
                 faults
             }
@@ -202,6 +283,15 @@ fn read_kind(node: &Node<'_>, kind: Kind) -> Result<Object, Fault> {
         Kind::EndpointSlice => Object::Slice(typed::read(node)?),
         Kind::Node => Object::Node(typed::read(node)?),
         Kind::ServiceCidr => Object::ServiceCidr(typed::read(node)?),
+    })
+}
+
+fn decode_kind(json: &Json<'_>, kind: Kind) -> Option<Object> {
+    Some(match kind {
+        Kind::Service => Object::Service(json.decode()?),
+        Kind::EndpointSlice => Object::Slice(json.decode()?),
+        Kind::Node => Object::Node(json.decode()?),
+        Kind::ServiceCidr => Object::ServiceCidr(json.decode()?),
     })
 }
 
@@ -298,7 +388,7 @@ mod tests {
         ];
         assert_eq!(keys(&manifest), expected);
         assert_eq!(faults(&manifest), [""; 0]);
-        let Object::Service(service) = &manifest.objects[0].object else {
+        let Object::Service(service) = &*manifest.objects[0].object else {
             panic!()
         };
         assert_eq!(service.metadata.namespace, "default");

@@ -5,6 +5,7 @@
 //! of its objects.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ use super::object::Object;
 use super::parse::{IgnoredObject, InvalidObject, Manifest, ValidObject, document_number, parse};
 
 /// The objects of all files.
+///
+/// Keeps names and hashes of objects. The objects themselves are in the events.
 #[derive(Debug, Default)]
 pub struct Source {
     files: BTreeMap<Arc<Path>, File>,
@@ -34,7 +37,24 @@ struct File {
 struct Claim {
     file: Arc<Path>,
     place: Place,
-    object: Arc<Object>,
+    digest: Digest,
+    /// The object until its event.
+    ///
+    /// Invariant: present in all claims except the first one.
+    object: Option<Box<Object>>,
+}
+
+/// Hash of an object. Equal objects have equal hashes, and a changed object has another
+/// hash, except with a probability of 2^-64.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Digest(u64);
+
+impl Digest {
+    fn of(object: &Object) -> Self {
+        let mut hasher = DefaultHasher::new();
+        object.hash(&mut hasher);
+        Self(hasher.finish())
+    }
 }
 
 /// Content of a file.
@@ -84,7 +104,7 @@ impl Source {
             };
             self.report(&file, errors, &mut update);
         }
-        update.events = changed.events(&self.claims);
+        update.events = changed.events(&mut self.claims);
         update
     }
 
@@ -165,17 +185,21 @@ impl Source {
         for ValidObject { key, place, object } in objects.objects {
             let claims = self.claims.entry(key.clone()).or_default();
             changed.record(&key, claims.first());
+            let digest = Digest::of(&object);
             if let Some(claim) = claims.iter_mut().find(|claim| claim.file == *file) {
                 claim.place = place;
-                if *claim.object != object {
-                    claim.object = Arc::new(object);
+                if claim.digest != digest {
+                    claim.digest = digest;
+                    claim.object = Some(object);
                 }
             } else {
-                let object = Arc::new(object);
+                // Most objects have a single claim.
+                claims.reserve_exact(1);
                 claims.push(Claim {
                     file: Arc::clone(file),
                     place,
-                    object,
+                    digest,
+                    object: Some(object),
                 });
                 self.files
                     .entry(Arc::clone(file))
@@ -339,29 +363,32 @@ fn duplicate(
 #[derive(Default)]
 struct ChangedKeys {
     order: Vec<Key>,
-    before: HashMap<Key, Option<Arc<Object>>>,
+    before: HashMap<Key, Option<Digest>>,
 }
 
 impl ChangedKeys {
     fn record(&mut self, key: &Key, holder: Option<&Claim>) {
         if !self.before.contains_key(key) {
-            let object = holder.map(|claim| Arc::clone(&claim.object));
-            self.before.insert(key.clone(), object);
+            let digest = holder.map(|claim| claim.digest);
+            self.before.insert(key.clone(), digest);
             self.order.push(key.clone());
         }
     }
 
     /// Returns the events that lead from the former to the current objects.
-    fn events(mut self, claims: &HashMap<Key, Vec<Claim>>) -> Vec<Event> {
+    fn events(mut self, claims: &mut HashMap<Key, Vec<Claim>>) -> Vec<Event> {
         let mut events = Vec::new();
         for key in self.order {
             let before = self.before.remove(&key).flatten();
-            let after = claims.get(&key).and_then(|claims| claims.first());
-            match (before, after.map(|claim| &claim.object)) {
-                (Some(before), Some(after)) if before == *after => {}
-                (_, Some(after)) => events.push(Object::clone(after).applied()),
-                (Some(_), None) => events.push(key.deleted()),
-                (None, None) => {}
+            let after = claims.get_mut(&key).and_then(|claims| claims.first_mut());
+            match after {
+                Some(claim) => {
+                    let object = claim.object.take();
+                    let changed = object.filter(|_| before != Some(claim.digest));
+                    events.extend(changed.map(|object| object.applied()));
+                }
+                None if before.is_some() => events.push(key.deleted()),
+                None => {}
             }
         }
         events

@@ -14,9 +14,18 @@ use std::net::IpAddr;
 
 use vipline_service_model::{SpecialAddress, parse_address, parse_network};
 
-use super::fault::Fault;
+use super::fault::{Fault, Position};
 use super::object::Object;
-use super::tree::Node;
+use super::tree::{Node, Value};
+
+/// Returns whether an object has no faults.
+pub(crate) fn is_valid(object: &Object) -> bool {
+    let unplaced = Node {
+        at: Position::default(),
+        value: Value::Null,
+    };
+    faults(object, &unplaced).is_empty()
+}
 
 /// Returns the faults of an object that was read from `node`.
 pub(crate) fn faults(object: &Object, node: &Node<'_>) -> Vec<Fault> {
@@ -30,11 +39,7 @@ pub(crate) fn faults(object: &Object, node: &Node<'_>) -> Vec<Fault> {
         Object::Node(object) => node::check_node(object, &mut checks),
         Object::ServiceCidr(cidr) => node::check_service_cidr(cidr, &mut checks),
     }
-    if node
-        .get("metadata")
-        .and_then(|metadata| metadata.get("name")?.text())
-        == Some("")
-    {
+    if object.metadata().name.is_empty() {
         checks.fault("metadata.name", "missing");
     }
     checks.faults
