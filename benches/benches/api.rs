@@ -33,10 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Time between the start of the last watch and the measurement of memory.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// Value of `MALLOC_TRIM_THRESHOLD_`, as in deploy/daemonset.yaml. The allocator
-/// returns free memory to the system.
-const TRIM: (&str, &str) = ("MALLOC_TRIM_THRESHOLD_", "131072");
-
 fn main() -> ExitCode {
     conclude(figures())
 }
@@ -143,7 +139,7 @@ impl Start {
     ) -> Outcome<Self> {
         let mut command = Command::new(program);
         command
-            .env(TRIM.0, TRIM.1)
+            .env_remove("MALLOC_TRIM_THRESHOLD_")
             .args(["--proxy-mode", "nftables", "--hostname-override", "node-1"])
             .args(["--cluster-cidr", "10.128.0.0/9"])
             .args(source);

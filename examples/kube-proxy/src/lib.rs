@@ -16,8 +16,10 @@
 //! - [`process`], [`sysctl`], [`cleanup`]: preparation of the node, and removal
 //!   of all rules;
 //! - [`failure`], [`logging`], [`output`], [`signals`], [`wait`], [`duration`],
-//!   [`version`]: exit codes, log, stdout and smaller parts.
-#![forbid(unsafe_code)]
+//!   [`version`]: exit codes, log, stdout and smaller parts; [`allocator`]: return of
+//!   free memory.
+
+pub mod allocator;
 
 pub mod cli;
 
@@ -85,6 +87,7 @@ use setup::Setup;
 
 /// Runs the command line and returns the exit code.
 pub fn start(cli: &Cli) -> ExitCode {
+    allocator::limit_free_memory();
     if let Some(text) = cli.version.apply() {
         return match output::print(&text) {
             Ok(()) => ExitCode::SUCCESS,

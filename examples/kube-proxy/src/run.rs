@@ -11,6 +11,7 @@ use tracing::{debug, info, warn};
 use vipline_kube_source::WatchMode;
 use vipline_kube_source::api::events::{EventType, NewEvent, Regarding};
 
+use crate::allocator;
 use crate::cleanup;
 use crate::config::watch::{CHANGED, ConfigWatch};
 use crate::failure::{Failure, chain, check_first_sync};
@@ -24,6 +25,9 @@ use crate::setup::Setup;
 use crate::signals::Signals;
 use crate::telemetry;
 use crate::wait;
+
+/// Number of edits of a sync after which free memory is returned to the system.
+const LARGE_SYNC: usize = 10_000;
 
 /// Keeps the kernel in sync with all objects until SIGTERM or SIGINT. The rules
 /// stay afterwards.
@@ -78,6 +82,10 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
                 subscribe(&mut setup);
             }
             report_sync(&setup, &report, ended - began);
+            if edits(&report) >= LARGE_SYNC {
+                drop(report);
+                allocator::return_free_memory();
+            }
         }
         searcher.poll(&mut setup)?;
         let deadlines = [setup.engine.next_deadline(), setup.next_deadline()];
@@ -129,6 +137,12 @@ fn serve(setup: &Setup, settings: &Settings) -> Result<Option<Servers>, Failure>
     let on_failure = Arc::new(on_failure);
     let servers = server::start(settings, &setup.telemetry, descriptors, on_failure);
     servers.map(Some).map_err(Failure::machine)
+}
+
+/// Returns the number of committed edits of all families.
+fn edits(report: &Report) -> usize {
+    let outcomes = report.families.iter().flat_map(|done| &done.outcome);
+    outcomes.map(|outcome| outcome.edits).sum()
 }
 
 /// Subscribes to changes of the rules by other programs.

@@ -150,6 +150,7 @@ fn all_mounts(mounts: &[Mount<'_>]) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::pod::Variable;
     use crate::image::settings::Settings;
 
     fn example(edit: impl FnOnce(&mut Pod)) -> Result<Value> {
@@ -174,7 +175,11 @@ mod tests {
 
     #[test]
     fn the_restrictions_are_those_of_the_daemon_set() {
-        let config = example(|_| ()).unwrap();
+        let variable = Variable {
+            name: "RUST_BACKTRACE".to_owned(),
+            value: Some("1".to_owned()),
+        };
+        let config = example(|pod| pod.containers[0].env.push(variable)).unwrap();
         let process = &config["process"];
         assert_eq!(process["args"], json!(["/kube-proxy", "--v=4"]));
         assert_eq!(process["user"], json!({ "uid": 65532, "gid": 65532 }));
@@ -185,7 +190,7 @@ mod tests {
         }
         assert_eq!(process["noNewPrivileges"], true);
         let variables = process["env"].as_array().unwrap();
-        assert!(variables.contains(&json!("MALLOC_TRIM_THRESHOLD_=131072")));
+        assert!(variables.contains(&json!("RUST_BACKTRACE=1")));
         assert_eq!(
             config["root"],
             json!({ "path": "/tmp/root", "readonly": true })
