@@ -363,6 +363,24 @@ impl Expression {
         self.with_bits(mask, none)
     }
 
+    /// Returns the first `len` bits of an address, followed by zeros:
+    /// `ip daddr & 255.255.240.0`.
+    ///
+    /// A `len` of at least the size of the expression changes nothing. The value must be
+    /// in network byte order.
+    #[must_use]
+    pub fn prefix(self, len: u8) -> Self {
+        let (mut mask, mut left) = (Bytes::new(), u32::from(len));
+        for _ in 0..self.bytes() {
+            let bits = left.min(8);
+            left -= bits;
+            let ones = u8::MAX.checked_shr(bits).unwrap_or(0);
+            mask.extend(&[!ones]);
+        }
+        let none = Bytes::repeat(0, mask.len());
+        self.with_bits(mask, none)
+    }
+
     /// Returns the bitwise OR: `meta mark | 0x1`.
     #[must_use]
     pub fn or(self, bits: u32) -> Self {
@@ -437,4 +455,25 @@ pub(crate) fn zip(one: &[u8], other: &[u8], join: impl Fn(u8, u8) -> u8) -> Byte
         joined.extend(&[join(*a, *b)]);
     }
     joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_keeps_the_first_bits() {
+        for (of, len, expected) in [
+            (ip_daddr(), 20, "ip daddr & 255.255.240.0"),
+            (ip_daddr(), 0, "ip daddr & 0.0.0.0"),
+            (ip_daddr(), 200, "ip daddr & 255.255.255.255"),
+            (
+                ip6_daddr(),
+                116,
+                "ip6 daddr & ffff:ffff:ffff:ffff:ffff:ffff:ffff:f000",
+            ),
+        ] {
+            assert_eq!(of.prefix(len).to_string(), expected);
+        }
+    }
 }

@@ -260,7 +260,11 @@ impl Listing {
 
     /// Appends `expression @set` or `expression != @set`.
     pub(crate) fn is_member(&mut self, key: Expression, invert: bool, set: &SetRef) {
-        let sign = if invert { "!= " } else { "" };
+        let sign = match &key.0 {
+            _ if invert => "!= ",
+            Term::Bits { .. } => "== ",
+            _ => "",
+        };
         self.push_with_left(key, format!("{sign}{set}"), PartKind::Plain);
     }
 

@@ -300,6 +300,10 @@ impl Samples {
             Family::Ip6 => Ipv6Addr::LOCALHOST.into(),
             _ => Ipv4Addr::LOCALHOST.into(),
         };
+        let (bits, mask) = match family {
+            Family::Ip6 => (116, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:f000"),
+            _ => (20, "255.255.240.0"),
+        };
         let (first, last) = (self.addr(1), self.addr(5));
         let guarded = concat(self.destination().into_iter().chain([saddr(family)]));
         vec![
@@ -312,6 +316,11 @@ impl Samples {
                 Hook::Forward,
                 "ct state established,related accept",
                 [ct_state().is(CtState::ESTABLISHED | CtState::RELATED), accept()],
+            ),
+            self.case(
+                Hook::Forward,
+                &format!("IP daddr & {mask} == @cluster-ips accept"),
+                [daddr(family).prefix(bits).in_set(&self.cluster_ips), accept()],
             ),
             self.case(
                 Hook::Forward,

@@ -24,6 +24,7 @@ pub(super) const SHORT_NODEPORTS: &str = "short-nodeports";
 
 // Sets of addresses and ports.
 pub(super) const ACTIVE_CLUSTER_IPS: &str = "active-cluster-ips";
+pub(super) const EXTERNAL_NETWORKS: &str = "external-networks";
 pub(super) const RESTRICTED_IPS: &str = "restricted-ips";
 pub(super) const HAIRPIN_ENDPOINTS: &str = "hairpin-endpoints";
 pub(super) const LOCAL_POLICY_IPS: &str = "local-policy-ips";
@@ -36,7 +37,9 @@ pub(super) const NO_ENDPOINTS_NODEPORTS: &str = "no-endpoints-nodeports";
 pub(super) const NO_LOCAL_ENDPOINTS: &str = "no-local-endpoints";
 pub(super) const NO_LOCAL_ENDPOINTS_NODEPORTS: &str = "no-local-endpoints-nodeports";
 pub(super) const SERVICE_CIDRS: &str = "service-cidrs";
+pub(super) const SERVICE_NETWORKS: &str = "service-networks";
 pub(super) const SOURCE_RANGES: &str = "source-ranges";
+pub(super) const STICKY_PROTOCOLS: &str = "sticky-protocols";
 
 // Maps of addresses with session affinity.
 pub(super) const STICKY_IPS: &str = "sticky-ips";
@@ -55,12 +58,14 @@ pub(super) const NAT_POSTROUTING: &str = "nat-postrouting";
 // Regular chains.
 pub(super) const AFFINITY_LEARNING: &str = "affinity-learning";
 pub(super) const CLUSTER_IPS_CHECK: &str = "cluster-ips-check";
+pub(super) const EXTERNAL_IPS: &str = "external-ips";
 pub(super) const FIREWALL_CHECK: &str = "firewall-check";
 pub(super) const MASQUERADING: &str = "masquerading";
 pub(super) const NODEPORTS: &str = "nodeports";
 pub(super) const NODEPORT_ENDPOINTS_CHECK: &str = "nodeport-endpoints-check";
 pub(super) const SERVICES: &str = "services";
 pub(super) const SERVICE_ENDPOINTS_CHECK: &str = "service-endpoints-check";
+pub(super) const SERVICE_IPS_CHECK: &str = "service-ips-check";
 pub(super) const SHORT_CIRCUIT: &str = "short-circuit";
 pub(super) const SHORT_CIRCUIT_NODEPORTS: &str = "short-circuit-nodeports";
 
@@ -85,6 +90,11 @@ pub(super) const UPSTREAM: [&str; 8] = [
 pub(super) fn is_upstream(name: &Name) -> bool {
     let name = name.as_str();
     UPSTREAM.contains(&name) || name.starts_with("affinity-")
+}
+
+/// Returns whether several Services share the elements of a set.
+pub(super) fn is_shared(name: &Name) -> bool {
+    [EXTERNAL_NETWORKS, SERVICE_NETWORKS, STICKY_PROTOCOLS].contains(&name.as_str())
 }
 
 /// Prefix of sets of addresses with a given number of slots.

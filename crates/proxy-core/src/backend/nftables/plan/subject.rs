@@ -11,6 +11,8 @@ pub(super) enum Subject<'a> {
     Node,
     /// An endpoint: `{ address . address … }`.
     Endpoint,
+    /// A network or protocol that several Services share.
+    Shared,
     /// An address or node port of a Service: `{ address . protocol … }` or
     /// `{ protocol . port … }`, and a cluster IP.
     Frontend(&'a [u8]),
@@ -31,6 +33,7 @@ impl<'a> Subject<'a> {
         }
         let bytes = match &*set.key {
             [_] if set.name.as_str() == names::ACTIVE_CLUSTER_IPS => return Self::Frontend(key),
+            [_] if names::is_shared(&set.name) => return Self::Shared,
             [addr, other, ..] if is_addr(addr) && is_addr(other) => return Self::Endpoint,
             [addr, _, ..] if is_addr(addr) => padded_size(addr),
             [protocol, port, ..] => padded_size(protocol) + padded_size(port),

@@ -1,11 +1,13 @@
 //! The nf_tables table and its sets.
 
+use std::net::IpAddr;
 use std::sync::{LazyLock, OnceLock};
 
+use ipnet::IpNet;
 use vipline_nftables::expression::{
     Expression, concat, daddr, l4proto, numgen_random, saddr, th_dport,
 };
-use vipline_nftables::statement::dnat;
+use vipline_nftables::statement::{Statement, dnat};
 use vipline_nftables::{
     Chain, Datatype, Family, Field, Object, Rule, Set, SetFlags, TableId, Value,
 };
@@ -19,6 +21,9 @@ use super::names::{self, comment, name};
 /// change of the number of endpoints does not make the kernel validate a verdict map. Few
 /// addresses have more slots.
 pub(super) const MAX_SLOT_SETS: u32 = 8;
+
+/// Number of bits of an address that its network does not contain.
+const HOST_BITS: u8 = 12;
 
 /// The table of a family and its sets. Created once and shared.
 #[derive(Debug)]
@@ -49,6 +54,12 @@ pub(in crate::backend) struct Table {
     pub(super) local_policy_ips: Set,
     /// `protocol . port` with external traffic policy Local.
     pub(super) local_policy_nodeports: Set,
+    /// Networks of the addresses of Services, see [`Table::network`].
+    pub(super) service_networks: Set,
+    /// Networks of the external addresses of Services, see [`Table::network`].
+    pub(super) external_networks: Set,
+    /// Protocols of service ports with session affinity.
+    pub(super) sticky_protocols: Set,
     /// Cluster IPs in use.
     pub(super) cluster_ips: Set,
     /// Networks from which cluster IPs are allocated.
@@ -152,6 +163,17 @@ impl Table {
             masquerade_nodeports: set(names::MASQUERADE_NODEPORTS, &nodeport, masquerade),
             local_policy_ips: set(names::LOCAL_POLICY_IPS, &vip, local),
             local_policy_nodeports: set(names::LOCAL_POLICY_NODEPORTS, &nodeport, local),
+            service_networks: set(names::SERVICE_NETWORKS, &[addr], "networks with Services"),
+            external_networks: set(
+                names::EXTERNAL_NETWORKS,
+                &[addr],
+                "networks with external addresses of Services",
+            ),
+            sticky_protocols: set(
+                names::STICKY_PROTOCOLS,
+                &[Datatype::InetProto],
+                "protocols with session affinity",
+            ),
             cluster_ips: set(names::ACTIVE_CLUSTER_IPS, &[addr], "Active ClusterIPs"),
             service_cidrs: set(names::SERVICE_CIDRS, &[addr], "networks of ClusterIPs")
                 .with_flags(SetFlags::INTERVAL),
@@ -209,6 +231,9 @@ impl Table {
             &self.masquerade_nodeports,
             &self.local_policy_ips,
             &self.local_policy_nodeports,
+            &self.service_networks,
+            &self.external_networks,
+            &self.sticky_protocols,
             &self.cluster_ips,
             &self.service_cidrs,
             &self.nodeport_networks,
@@ -224,6 +249,31 @@ impl Table {
 
     pub(super) fn family(&self) -> Family {
         self.id.family
+    }
+
+    /// Returns the network of an address by which packets are preselected.
+    ///
+    /// A network has 4,096 addresses. Service addresses are close to each other, so they
+    /// have few networks. The networks of most other packets contain no Service.
+    pub(super) fn network(addr: IpAddr) -> IpAddr {
+        let width = if addr.is_ipv4() { 32 } else { 128 };
+        let network = IpNet::new(addr, width - HOST_BITS);
+        network
+            .expect("the length is that of an address")
+            .trunc()
+            .addr()
+    }
+
+    /// Returns the match for destinations in one of the `networks`:
+    /// `ip daddr & 255.255.240.0 == @service-networks`.
+    pub(super) fn to_network(&self, networks: &Set) -> Statement {
+        let daddr = daddr(self.family());
+        let width = if self.family() == Family::Ip6 {
+            128
+        } else {
+            32
+        };
+        daddr.prefix(width - HOST_BITS).in_set(networks)
     }
 
     /// Returns the data type of addresses.

@@ -1,10 +1,10 @@
 //! Rules that reject or drop connections.
 
 use vipline_nftables::expression::{daddr, saddr};
-use vipline_nftables::statement::{drop, reject};
+use vipline_nftables::statement::{drop, jump, reject};
 use vipline_nftables::{Chain, Rule, Set};
 
-use crate::backend::nftables::plan::names::{self, comment};
+use crate::backend::nftables::plan::names::{self, comment, name};
 use crate::backend::nftables::plan::table::{LookupPath, Table};
 
 /// Returns the chains that reject or drop connections.
@@ -28,7 +28,11 @@ pub(super) fn chains(table: &Table) -> Vec<Chain> {
         ),
         table.chain(
             names::CLUSTER_IPS_CHECK,
-            [unused_ports(table), unused_cluster_ips(table)],
+            [to_service_ips_check(table), unused_cluster_ips(table)],
+        ),
+        table.chain(
+            names::SERVICE_IPS_CHECK,
+            [endpoints_of_service_ips(table), unused_ports(table)],
         ),
     ]
 }
@@ -68,6 +72,27 @@ fn no_endpoints(table: &Table, path: &LookupPath, set: &Set) -> Rule {
 /// The client may retry by way of another node.
 fn no_local_endpoints(table: &Table, path: &LookupPath, set: &Set) -> Rule {
     table.rule([path.key().in_set(set), drop()])
+}
+
+/// ```nft
+/// ip daddr & 255.255.240.0 == @service-networks jump service-ips-check
+/// ```
+///
+/// Skips the lookups of Services for endpoints and all other destinations.
+fn to_service_ips_check(table: &Table) -> Rule {
+    table.rule([
+        table.to_network(&table.service_networks),
+        jump(&name(names::SERVICE_IPS_CHECK)),
+    ])
+}
+
+/// ```nft
+/// jump service-endpoints-check
+/// ```
+///
+/// Precedes the check of ports, which is less specific for the same address.
+fn endpoints_of_service_ips(table: &Table) -> Rule {
+    table.rule([jump(&name(names::SERVICE_ENDPOINTS_CHECK))])
 }
 
 /// ```nft
@@ -121,6 +146,11 @@ mod tests {
                         no_local_endpoints(table, ips, &table.no_local_endpoints),
                         no_local_endpoints(table, nodeports, &table.no_local_endpoints_nodeports),
                     ]),
+                ),
+                ("to_service_ips_check", text(&[to_service_ips_check(table)])),
+                (
+                    "endpoints_of_service_ips",
+                    text(&[endpoints_of_service_ips(table)]),
                 ),
                 ("unused_ports", text(&[unused_ports(table)])),
                 ("unused_cluster_ips", text(&[unused_cluster_ips(table)])),

@@ -15,12 +15,12 @@ use crate::backend::nftables::plan::table::{LookupPath, Table};
 pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
     let services = masquerade_cluster_ips(cx, table)
         .into_iter()
-        .chain([
-            masquerade_external(cx, table, &table.ips, &table.masquerade_ips),
-            to_short_circuit(table),
-        ])
-        .chain(slot_sets(table))
-        .chain([dispatch(table, &table.ips), to_nodeports(cx, table)]);
+        .chain([to_external_ips(table), dispatch(table, &table.ips)])
+        .chain(slot_sets(table));
+    let external_ips = [
+        masquerade_external(cx, table, &table.ips, &table.masquerade_ips),
+        to_short_circuit(table),
+    ];
     let nodeports = [
         masquerade_external(cx, table, &table.nodeports, &table.masquerade_nodeports),
         to_short_circuit_nodeports(table),
@@ -28,6 +28,7 @@ pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
     ];
     vec![
         table.chain(names::SERVICES, services),
+        table.chain(names::EXTERNAL_IPS, external_ips),
         table.chain(
             names::SHORT_CIRCUIT,
             short_circuit(cx, table, &table.short_ips),
@@ -38,6 +39,32 @@ pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
             short_circuit(cx, table, &table.short_nodeports),
         ),
     ]
+}
+
+/// ```nft
+/// ip daddr & 255.255.240.0 == @service-networks jump services
+/// ```
+///
+/// Selects the endpoint before routing. Packets to networks without Services skip all
+/// lookups of Services: a lookup in a large set is expensive, because it is rarely in a
+/// cache of the processor.
+pub(super) fn to_services(table: &Table) -> Rule {
+    table.rule([
+        table.to_network(&table.service_networks),
+        jump(&name(names::SERVICES)),
+    ])
+}
+
+/// ```nft
+/// ip daddr & 255.255.240.0 == @external-networks jump external-ips
+/// ```
+///
+/// Handles external addresses, before the lookup of the endpoint.
+fn to_external_ips(table: &Table) -> Rule {
+    table.rule([
+        table.to_network(&table.external_networks),
+        jump(&name(names::EXTERNAL_IPS)),
+    ])
 }
 
 /// ```nft
@@ -124,7 +151,7 @@ pub(super) fn local_test(op: CmpOp, local: &LocalTraffic, table: &Table) -> Stat
 /// ip daddr . meta l4proto . th dport @slots-8 goto lb-8
 /// ```
 ///
-/// Finds Services with few endpoints in sets. If an element of a verdict map changes, the
+/// Finds Services with few endpoints in sets. Each Service is in one of them. If an element of a verdict map changes, the
 /// kernel validates the whole map; a set needs no validation.
 fn slot_sets(table: &Table) -> Vec<Rule> {
     let rule = |(slots, set): (u32, &Set)| {
@@ -141,19 +168,21 @@ fn slot_sets(table: &Table) -> Vec<Rule> {
 /// meta l4proto . th dport vmap @dispatch-nodeports
 /// ```
 ///
-/// Finds the Service and its load-balancing chain with one lookup.
+/// Finds the Service and its load-balancing chain with one lookup. Comes before the
+/// sets: the map has few elements, and its Services skip eight lookups.
 fn dispatch(table: &Table, path: &LookupPath) -> Rule {
     table.rule([path.key().vmap(&path.dispatch)])
 }
 
 /// ```nft
 /// fib daddr type local ip daddr != 127.0.0.0/8 jump nodeports
+/// ip daddr 192.168.0.1 fib daddr type local ip daddr != 127.0.0.0/8 jump nodeports
 /// ip daddr @nodeport-networks fib daddr type local ip daddr != 127.0.0.0/8 jump nodeports
 /// ```
 ///
 /// Excludes loopback addresses: connections to them are rejected locally instead of being
 /// routed without success.
-fn to_nodeports(cx: &Context, table: &Table) -> Rule {
+pub(super) fn to_nodeports(cx: &Context, table: &Table) -> Rule {
     let to_nodeports = [jump(&name(names::NODEPORTS))];
     table.rule(to_node(cx, table).into_iter().chain(to_nodeports))
 }
@@ -161,11 +190,13 @@ fn to_nodeports(cx: &Context, table: &Table) -> Rule {
 /// Returns the matches for addresses on which node ports are served.
 pub(super) fn to_node(cx: &Context, table: &Table) -> Vec<Statement> {
     let family = table.family();
-    let limited = cx.nodeport_networks.as_ref();
-    let mut tests: Vec<_> = limited
-        .map(|_| daddr(family).in_set(&table.nodeport_networks))
-        .into_iter()
-        .collect();
+    let limited = cx.nodeport_networks.as_deref();
+    let limited = limited.map(|networks| match networks {
+        // The default. A comparison is cheaper than a lookup.
+        [network] => daddr(family).is(*network),
+        _ => daddr(family).in_set(&table.nodeport_networks),
+    });
+    let mut tests = Vec::from_iter(limited);
     tests.push(fib_daddr_type().is(AddrType::Local));
     tests.push(daddr(family).is_not(cx.family.loopback()));
     tests
@@ -191,10 +222,12 @@ mod tests {
     fn rules_match_their_documentation() {
         let pods = DetectLocal::ClusterCidr(vec!["10.0.0.0/8".parse().unwrap()]);
         let cx = cx(Family::V4, pods);
-        let limited = Context {
-            nodeport_networks: Some(Vec::new()),
+        let limited = |networks: &[&str]| Context {
+            nodeport_networks: Some(networks.iter().map(|it| it.parse().unwrap()).collect()),
             ..cx.clone()
         };
+        let one = limited(&["192.168.0.1/32"]);
+        let several = limited(&["192.168.0.1/32", "198.51.100.0/24"]);
         let table = Table::of(Family::V4);
         let paths = [
             (&table.ips, &table.masquerade_ips),
@@ -205,6 +238,8 @@ mod tests {
         assert_documented(
             include_str!("dispatch.rs"),
             &[
+                ("to_services", text(vec![to_services(table)])),
+                ("to_external_ips", text(vec![to_external_ips(table)])),
                 ("masquerade_external", text(marks.into())),
                 ("to_short_circuit", text(vec![to_short_circuit(table)])),
                 (
@@ -219,7 +254,11 @@ mod tests {
                 ("dispatch", text(dispatches.into())),
                 (
                     "to_nodeports",
-                    text([&cx, &limited].map(|cx| to_nodeports(cx, table)).into()),
+                    text(
+                        [&cx, &one, &several]
+                            .map(|cx| to_nodeports(cx, table))
+                            .into(),
+                    ),
                 ),
             ],
         );

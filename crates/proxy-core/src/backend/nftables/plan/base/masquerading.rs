@@ -19,13 +19,14 @@ pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
 
 /// ```nft
 /// ip daddr @active-cluster-ips meta mark set meta mark | 0x00004000 comment "masquerade all clusterIP traffic"
-/// ip daddr @active-cluster-ips ip saddr != 10.0.0.0/8 meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
-/// ip daddr @active-cluster-ips iifname != "cni0" meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
-/// ip daddr @active-cluster-ips iifname != "veth*" meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
+/// ip saddr != 10.0.0.0/8 ip daddr @active-cluster-ips meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
+/// iifname != "cni0" ip daddr @active-cluster-ips meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
+/// iifname != "veth*" ip daddr @active-cluster-ips meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
 /// ```
 ///
 /// Marks traffic from outside the cluster for masquerading, or all traffic with
-/// `--masquerade-all`. Otherwise endpoints may have no return route.
+/// `--masquerade-all`. Otherwise endpoints may have no return route. The comparison comes
+/// first, so that packets of pods skip the lookup.
 pub(super) fn masquerade_cluster_ips(cx: &Context, table: &Table) -> Option<Rule> {
     let to_cluster_ip = daddr(table.family()).in_set(&table.cluster_ips);
     let mark = mark_to_masquerade(cx);
@@ -36,7 +37,7 @@ pub(super) fn masquerade_cluster_ips(cx: &Context, table: &Table) -> Option<Rule
         }
         MasqueradedClients::Outside(pods) => {
             let not_from_pods = local_test(CmpOp::Ne, pods, table);
-            let rule = table.rule([to_cluster_ip, not_from_pods, mark]);
+            let rule = table.rule([not_from_pods, to_cluster_ip, mark]);
             Some(rule.with_comment(comment("masquerade clusterIP traffic from outside cluster")))
         }
         MasqueradedClients::None => None,

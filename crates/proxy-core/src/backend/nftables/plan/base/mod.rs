@@ -10,10 +10,11 @@ mod masquerading;
 
 use ipnet::IpNet;
 use vipline_nftables::expr::{CtState, CtStatus, Direction};
-use vipline_nftables::expression::{ct_direction, ct_state, ct_status};
+use vipline_nftables::expression::{ct_direction, ct_state, ct_status, l4proto};
 use vipline_nftables::statement::{Statement, jump};
 use vipline_nftables::{BaseChain, Chain, ChainType, Hook, Object, Rule, Set, Value};
 
+use self::dispatch::{to_nodeports, to_services};
 use super::names::{self, name};
 use super::table::{self, MAX_SLOT_SETS, Table};
 use crate::Context;
@@ -77,6 +78,7 @@ fn base_chains(cx: &Context, table: &Table) -> [Chain; 8] {
             .chain(text, [])
             .with_base(BaseChain::new(kind, hook, priority))
     };
+    let to_endpoints = || [to_services(table), to_nodeports(cx, table)];
     [
         chain(
             names::FILTER_PREROUTING_PRE_DNAT,
@@ -87,23 +89,17 @@ fn base_chains(cx: &Context, table: &Table) -> [Chain; 8] {
         .with_rules([to_firewall_check(table)]),
         chain(names::FILTER_OUTPUT_PRE_DNAT, Filter, Output, before_dnat)
             .with_rules([to_firewall_check(table)]),
-        chain(names::NAT_PREROUTING, Nat, Prerouting, dnat).with_rules([to_services(table)]),
-        chain(names::NAT_OUTPUT, Nat, Output, dnat).with_rules([to_services(table)]),
+        chain(names::NAT_PREROUTING, Nat, Prerouting, dnat).with_rules(to_endpoints()),
+        chain(names::NAT_OUTPUT, Nat, Output, dnat).with_rules(to_endpoints()),
         chain(names::FILTER_INPUT, Filter, Input, filter).with_rules([
             to_nodeport_endpoints_check(cx, table),
             to_service_endpoints_check(table),
             to_affinity_learning(table),
         ]),
-        chain(names::FILTER_FORWARD, Filter, Forward, filter).with_rules([
-            to_service_endpoints_check(table),
-            to_cluster_ips_check(table),
-            to_affinity_learning(table),
-        ]),
-        chain(names::FILTER_OUTPUT, Filter, Output, filter).with_rules([
-            to_service_endpoints_check(table),
-            to_cluster_ips_check(table),
-            to_affinity_learning(table),
-        ]),
+        chain(names::FILTER_FORWARD, Filter, Forward, filter)
+            .with_rules([to_cluster_ips_check(table), to_affinity_learning(table)]),
+        chain(names::FILTER_OUTPUT, Filter, Output, filter)
+            .with_rules([to_cluster_ips_check(table), to_affinity_learning(table)]),
         chain(names::NAT_POSTROUTING, Nat, Postrouting, snat).with_rules([to_masquerading(table)]),
     ]
 }
@@ -119,21 +115,16 @@ impl Table {
 }
 
 /// ```nft
-/// ct state new jump firewall-check
+/// ct state new ip daddr & 255.255.240.0 == @external-networks jump firewall-check
 /// ```
 ///
 /// Checks source ranges before DNAT changes the destination.
 fn to_firewall_check(table: &Table) -> Rule {
-    of_new_connections(table, names::FIREWALL_CHECK)
-}
-
-/// ```nft
-/// jump services
-/// ```
-///
-/// Selects the endpoint before routing.
-fn to_services(table: &Table) -> Rule {
-    table.rule([jump(&name(names::SERVICES))])
+    table.rule([
+        ct_state().is(CtState::NEW),
+        table.to_network(&table.external_networks),
+        jump(&name(names::FIREWALL_CHECK)),
+    ])
 }
 
 /// ```nft
@@ -157,25 +148,30 @@ fn to_nodeport_endpoints_check(cx: &Context, table: &Table) -> Rule {
 }
 
 /// ```nft
-/// ct state new jump service-endpoints-check
+/// ct state new ip daddr & 255.255.240.0 == @service-networks jump service-endpoints-check
 /// ```
 ///
 /// Checks new connections only: established connections keep their endpoint.
 fn to_service_endpoints_check(table: &Table) -> Rule {
-    of_new_connections(table, names::SERVICE_ENDPOINTS_CHECK)
+    table.rule([
+        ct_state().is(CtState::NEW),
+        table.to_network(&table.service_networks),
+        jump(&name(names::SERVICE_ENDPOINTS_CHECK)),
+    ])
 }
 
 /// ```nft
 /// ct state new jump cluster-ips-check
 /// ```
 ///
-/// Follows the check of endpoints, which is more specific for the same address.
+/// Checks new connections that are not delivered to this node.
 fn to_cluster_ips_check(table: &Table) -> Rule {
-    of_new_connections(table, names::CLUSTER_IPS_CHECK)
+    let is_new = ct_state().is(CtState::NEW);
+    table.rule([is_new, jump(&name(names::CLUSTER_IPS_CHECK))])
 }
 
 /// ```nft
-/// ct state new ct direction original ct status dnat jump affinity-learning
+/// ct state new ct direction original ct status dnat meta l4proto @sticky-protocols jump affinity-learning
 /// ```
 ///
 /// Records the endpoint of a client after DNAT: in `forward`, in `output` for a client on
@@ -185,12 +181,9 @@ fn to_affinity_learning(table: &Table) -> Rule {
         ct_state().is(CtState::NEW),
         ct_direction().is(Direction::Original),
         ct_status().is(CtStatus::DNAT),
+        l4proto().in_set(&table.sticky_protocols),
         jump(&name(names::AFFINITY_LEARNING)),
     ])
-}
-
-fn of_new_connections(table: &Table, chain: &'static str) -> Rule {
-    table.rule([ct_state().is(CtState::NEW), jump(&name(chain))])
 }
 
 #[cfg(test)]
@@ -219,7 +212,6 @@ mod tests {
                 ("service_cidrs", elements(service_cidrs(&cx, table))),
                 ("nodeport_networks", elements(nodeport_networks(&cx, table))),
                 ("to_firewall_check", one(to_firewall_check(table))),
-                ("to_services", one(to_services(table))),
                 ("to_masquerading", one(to_masquerading(table))),
                 (
                     "to_nodeport_endpoints_check",

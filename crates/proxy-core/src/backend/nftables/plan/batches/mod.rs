@@ -31,11 +31,12 @@ pub(super) enum Stage {
     /// Sets and chains of one service port, which are not referenced yet. Sets come
     /// first, because chains refer to them.
     OfPorts,
-    /// Endpoints that are not referenced yet.
+    /// Endpoints that are not referenced yet, and networks and protocols of Services.
     Endpoints,
     /// All elements of one address or node port of a Service at a time.
     Services,
-    /// Endpoints that are no longer referenced.
+    /// Endpoints that are no longer referenced, and networks and protocols without
+    /// Services.
     FormerEndpoints,
     /// Unreferenced chains, and sets that only these chains use, in separate
     /// transactions. Kernels before 6.2 do not see within a transaction that a chain
@@ -57,8 +58,8 @@ impl Subject<'_> {
     fn stage(self, edit: &Edit<Object>) -> Stage {
         match (self, edit) {
             (Self::Node, _) => Stage::Frame,
-            (Self::Endpoint, Edit::Remove(_)) => Stage::FormerEndpoints,
-            (Self::Endpoint, _) => Stage::Endpoints,
+            (Self::Endpoint | Self::Shared, Edit::Remove(_)) => Stage::FormerEndpoints,
+            (Self::Endpoint | Self::Shared, _) => Stage::Endpoints,
             (Self::Frontend(_), _) => Stage::Services,
         }
     }
@@ -88,7 +89,7 @@ impl<'a> Units<'a> {
                 let subject = Subject::of(element);
                 let unit = match subject {
                     Subject::Frontend(key) => self.number(key),
-                    Subject::Endpoint | Subject::Node => 0,
+                    Subject::Endpoint | Subject::Shared | Subject::Node => 0,
                 };
                 (subject.stage(edit), unit)
             }

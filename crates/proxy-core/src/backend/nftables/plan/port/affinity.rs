@@ -56,6 +56,7 @@ impl Affinity {
 
     /// Adds the client pools and the endpoints that may be recorded.
     pub(super) fn pools(&self, table: &Table, port: &ServicePort, out: &mut Vec<Object>) {
+        out.push(protocol(table, self.protocol));
         for name in self.lists.pools(&self.id) {
             let pool = Pool::new(table, name);
             out.push(pool.clients.clone().into());
@@ -90,6 +91,16 @@ impl Affinity {
         out.push(learn(path, &self.id, self.lists, self.seconds).into());
         out.push(learner(self, path, front));
     }
+}
+
+/// ```nft
+/// add element ip kube-proxy sticky-protocols { tcp }
+/// ```
+///
+/// Records clients of this protocol. Without session affinity packets skip the lookup of
+/// their original destination.
+fn protocol(table: &Table, protocol: Protocol) -> Object {
+    element(&table.sticky_protocols, &[protocol.number().into()])
 }
 
 /// ```nft
@@ -191,6 +202,7 @@ mod tests {
         assert_documented(
             include_str!("affinity.rs"),
             &[
+                ("protocol", commands(&planned, names::STICKY_PROTOCOLS)),
                 ("learner", commands(&planned, names::STICKY_IPS)),
                 ("allowed_endpoint", endpoints[..1].to_vec()),
                 (

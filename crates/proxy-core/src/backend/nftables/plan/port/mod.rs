@@ -4,6 +4,7 @@ mod affinity;
 
 mod external;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use vipline_nftables::{Chain, Name, Object, Set, TableId, Value, Verdict};
@@ -13,7 +14,7 @@ use self::affinity::Affinity;
 use super::names::OnDemand;
 use super::table::{LookupPath, Table, element};
 use super::{endpoint, names};
-use crate::claim::Fragment;
+use crate::claim::{Fragment, external_ips};
 use crate::{Address, AddressKind, Context, PortObjects};
 
 /// Returns the objects of a service port.
@@ -22,6 +23,7 @@ pub(super) fn objects(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
     let mut out = Fragment::default();
     // Must come first: batches detect the start of a Service by it.
     out.own.push(active(table, port));
+    networks(table, port, &mut out.own);
     endpoint::hairpin(table, port, &mut out.own);
     let affinity = Affinity::of(port);
     if let Some(affinity) = &affinity {
@@ -75,6 +77,28 @@ impl<'a> Front<'a> {
 /// Marks the cluster IP as in use. Several ports may share the element.
 fn active(table: &Table, port: &ServicePort) -> Object {
     element(&table.cluster_ips, &[port.cluster_ip.into()])
+}
+
+/// ```nft
+/// add element ip kube-proxy service-networks { 10.96.0.0 }
+/// add element ip kube-proxy service-networks { 203.0.112.0 }
+/// add element ip kube-proxy external-networks { 203.0.112.0 }
+/// ```
+///
+/// Preselects packets to the addresses, so that other packets skip all other lookups.
+/// Many Services share the elements.
+fn networks(table: &Table, port: &ServicePort, out: &mut Vec<Object>) {
+    let networks = external_ips(port).map(|(addr, _)| Table::network(addr));
+    let external: BTreeSet<_> = networks.collect();
+    let of_set = |set, network: IpAddr| element(set, &[network.into()]);
+    let cluster_ip = Table::network(port.cluster_ip);
+    out.push(of_set(&table.service_networks, cluster_ip));
+    for network in external {
+        if network != cluster_ip {
+            out.push(of_set(&table.service_networks, network));
+        }
+        out.push(of_set(&table.external_networks, network));
+    }
 }
 
 /// ```nft
@@ -197,10 +221,19 @@ mod tests {
         port.node_port = None;
         let sticky = planned(&cx(Family::V4, DetectLocal::NodeCidr), &port);
         let dispatched = [dispatched, commands(&sticky, names::DISPATCH_IPS)].concat();
+        let mut exposed = service_port(Route::Cluster);
+        exposed.load_balancer_ips = [[203, 0, 113, 9], [203, 0, 113, 10]]
+            .map(IpAddr::from)
+            .into();
+        let exposed = planned(&cx(Family::V4, DetectLocal::NodeCidr), &exposed);
+        let networks = [names::SERVICE_NETWORKS, names::EXTERNAL_NETWORKS]
+            .map(|set| commands(&exposed, set))
+            .concat();
         assert_documented(
             include_str!("mod.rs"),
             &[
                 ("active", commands(&served, names::ACTIVE_CLUSTER_IPS)),
+                ("networks", networks),
                 ("cluster_ip", commands(&served, names::slots(2).as_str())),
                 ("balance", dispatched),
                 (
