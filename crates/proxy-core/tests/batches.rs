@@ -105,6 +105,8 @@ fn frontend(element: &Element) -> Option<String> {
         // Endpoints that affinity records of a Service may refer to.
         (set, _) if set.starts_with("endpoints-") => None,
         ("hairpin-endpoints" | "service-cidrs" | "nodeport-networks", _) => None,
+        // Several Services share these elements.
+        ("service-networks" | "external-networks" | "sticky-protocols", _) => None,
         (_, [protocol @ ("tcp" | "udp"), port, ..]) => Some(format!("{protocol} . {port}")),
         (_, [address, ..]) => Some((*address).to_owned()),
         _ => None,

@@ -8,17 +8,18 @@
 //!
 //! ```text
 //! from outside ─► filter-prerouting-pre-dnat     filter-output-pre-dnat ◄─ from a process of this node
-//!                   └────────► firewall-check ◄────────┘                        new connections only
+//!                   └ @external-networks ─► firewall-check ◄─┘               new connections only
 //!                                @restricted-ips … != @source-ranges drop      source_ranges
 //!                 nat-prerouting ─┐                    ┌─ nat-output
-//!                                 ▼                    ▼
-//!                              services
-//!                                 │ mark for masquerading           masquerade_cluster_ips, masquerade_external
-//!                                 ├─► short-circuit, for @local-policy-ips       to_short_circuit
-//!                                 │     from pods: vmap @short-ips               short_circuit
-//!                                 │     from the node: mark, vmap @short-ips ──► lb-short-N
-//!                                 │ @slots-N goto lb-N, for N up to 8           slot_sets
-//!                                 │ vmap @dispatch-ips                           dispatch
+//!                                 ├─► services, for @service-networks            to_services
+//!                                 │     mark for masquerading               masquerade_cluster_ips
+//!                                 │     ├─► external-ips, for @external-networks   to_external_ips
+//!                                 │     │     mark for masquerading         masquerade_external
+//!                                 │     │     └─► short-circuit, for @local-policy-ips   to_short_circuit
+//!                                 │     │           from pods: vmap @short-ips         short_circuit
+//!                                 │     │           from the node: mark, vmap @short-ips ──► lb-short-N
+//!                                 │     │ vmap @dispatch-ips                     dispatch
+//!                                 │     │ @slots-N goto lb-N, for N up to 8      slot_sets
 //!                                 └─► nodeports, for addresses of the node       to_nodeports
 //!                                       the same, by port only ──► lb-nodeport-N, lb-short-nodeport-N
 //!                                 ▼
@@ -34,16 +35,18 @@
 //!        ├► nodeport-endpoints-check (for addresses of the node)
 //!        │    @no-endpoints-nodeports reject             no_endpoints
 //!        │    @no-local-endpoints-nodeports drop         no_local_endpoints
-//!        └─► service-endpoints-check ◄────────────────────┘
-//!              @no-endpoints reject                no_endpoints
-//!              @no-local-endpoints drop            no_local_endpoints
-//!                                 │
-//!                 cluster-ips-check (forward and output)
-//!                   @active-cluster-ips reject     unused_ports
-//!                   @service-cidrs drop            unused_cluster_ips
-//!                                 │
-//!                 affinity-learning (input, forward and output)   learners
-//!                   learn-S-T: update @clients-S                  learn
+//!        ├► service-endpoints-check, for @service-networks
+//!        │                        │
+//!        │        cluster-ips-check (forward and output)
+//!        │          ├► service-ips-check, for @service-networks
+//!        │          │    ├► service-endpoints-check
+//!        │          │    │    @no-endpoints reject          no_endpoints
+//!        │          │    │    @no-local-endpoints drop      no_local_endpoints
+//!        │          │    @active-cluster-ips reject         unused_ports
+//!        │          @service-cidrs drop                     unused_cluster_ips
+//!        │                        │
+//!        └─────► affinity-learning, for @sticky-protocols   learners
+//!                   learn-S-T: update @clients-S            learn
 //!                                 ▼
 //!                    nat-postrouting ─► masquerading
 //!                                         marked: masquerade          masquerade_marked
@@ -59,6 +62,8 @@
 //! | | by the internal traffic policy | `cluster_ip` |
 //! | external IP, load balancer IP | like the cluster IP, by the external traffic policy | `external_ip` |
 //! | node port | `dispatch-nodeports { proto . port : goto lb-nodeport-N }` | `node_port` |
+//! | each address | `service-networks { network }` | `networks` |
+//! | external IP, load balancer IP | `external-networks { network }` | `networks` |
 //! | each endpoint | `backends { V . slot : endpoint . port }` | `backends` |
 //! | number of endpoints | `slots-N { V }`, or `dispatch-ips { V : goto lb-N }` | `balance` |
 //! | external policy Cluster | `masquerade-ips { V }` | `masquerade` |
@@ -66,6 +71,7 @@
 //! | source ranges | `restricted-ips { V }`, `source-ranges { V . network }` | `source_ranges` |
 //! | session affinity | `dispatch-ips { V : goto sticky-S-N }` | `balance` |
 //! | | `endpoints-S { endpoint . port }` | `allowed_endpoint` |
+//! | | `sticky-protocols { proto }` | `protocol` |
 //! | | `sticky-ips { V : goto learn-S-T }` | `learner` |
 //! | each local endpoint | `hairpin-endpoints { ip . ip . proto . port }` | `hairpin` |
 //! | no endpoints | `no-endpoints { V }` | `no_endpoints` |
@@ -74,6 +80,12 @@
 //! S identifies a service port with session affinity. All its addresses and its node port
 //! share the clients in `clients-S`; addresses that use local endpoints only share
 //! `clients-S-local`. No other service port uses these maps.
+//!
+//! The expensive part of the path is a lookup in a large set, which is rarely in a cache of
+//! the processor. So packets are preselected by small sets: a network in
+//! `service-networks` has 4,096 addresses, and contains an address of a Service. Packets
+//! to other networks skip all lookups of Services. The elements belong to the Services,
+//! so the sets are complete regardless of the ServiceCIDRs.
 //!
 //! `goto` elements are expensive, because the kernel validates their whole map. So most
 //! Services are in plain sets.

@@ -126,6 +126,9 @@ impl Table {
         let no_local_endpoints = "services without endpoints that their policy allows";
         let masquerade = "traffic that gets the address of the node";
         let local = "traffic from outside that stays on the node";
+        let external = "networks with external addresses of Services";
+        let sticky = "protocols with session affinity";
+        let restricted = "destinations that are subject to LoadBalancerSourceRanges";
         let of_ips = learners(&id, names::STICKY_IPS, &vip);
         let of_nodeports = learners(&id, names::STICKY_NODEPORTS, &nodeport);
         Self {
@@ -164,16 +167,8 @@ impl Table {
             local_policy_ips: set(names::LOCAL_POLICY_IPS, &vip, local),
             local_policy_nodeports: set(names::LOCAL_POLICY_NODEPORTS, &nodeport, local),
             service_networks: set(names::SERVICE_NETWORKS, &[addr], "networks with Services"),
-            external_networks: set(
-                names::EXTERNAL_NETWORKS,
-                &[addr],
-                "networks with external addresses of Services",
-            ),
-            sticky_protocols: set(
-                names::STICKY_PROTOCOLS,
-                &[Datatype::InetProto],
-                "protocols with session affinity",
-            ),
+            external_networks: set(names::EXTERNAL_NETWORKS, &[addr], external),
+            sticky_protocols: set(names::STICKY_PROTOCOLS, &[Datatype::InetProto], sticky),
             cluster_ips: set(names::ACTIVE_CLUSTER_IPS, &[addr], "Active ClusterIPs"),
             service_cidrs: set(names::SERVICE_CIDRS, &[addr], "networks of ClusterIPs")
                 .with_flags(SetFlags::INTERVAL),
@@ -188,11 +183,7 @@ impl Table {
                 &[addr, addr, Datatype::InetProto, Datatype::InetService],
                 "service hairpin connections",
             ),
-            restricted_ips: set(
-                names::RESTRICTED_IPS,
-                &vip,
-                "destinations that are subject to LoadBalancerSourceRanges",
-            ),
+            restricted_ips: set(names::RESTRICTED_IPS, &vip, restricted),
             source_ranges: set(
                 names::SOURCE_RANGES,
                 &[addr, Datatype::InetProto, Datatype::InetService, addr],

@@ -151,8 +151,9 @@ pub(super) fn local_test(op: CmpOp, local: &LocalTraffic, table: &Table) -> Stat
 /// ip daddr . meta l4proto . th dport @slots-8 goto lb-8
 /// ```
 ///
-/// Finds Services with few endpoints in sets. Each Service is in one of them. If an element of a verdict map changes, the
-/// kernel validates the whole map; a set needs no validation.
+/// Finds Services with few endpoints. Each of these Services is in exactly one set. If an
+/// element of a verdict map changes, the kernel validates the whole map; a set needs no
+/// validation.
 fn slot_sets(table: &Table) -> Vec<Rule> {
     let rule = |(slots, set): (u32, &Set)| {
         table.rule([

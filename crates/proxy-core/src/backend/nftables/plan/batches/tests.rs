@@ -10,6 +10,7 @@ use vipline_reconcile::{Keyed, Memory, Target, diff};
 use vipline_service_model::{DetectLocal, Family, PortName, Route, ServicePort};
 
 use super::super::Planner;
+use super::super::table::Table;
 use super::super::tests::{cx, service_port};
 use super::*;
 
@@ -65,7 +66,10 @@ fn assert_sound(memory: &Memory<Object>) {
             );
         }
     }
+    let networks = lines(memory, names::SERVICE_NETWORKS);
     for addr in lines(memory, names::ACTIVE_CLUSTER_IPS) {
+        let network = Table::network(addr.parse().unwrap());
+        assert!(networks.contains(&network.to_string()), "{addr}");
         let port = format!("{addr} . tcp . 80");
         assert!(
             rejected.contains(&port) || services.iter().any(|it| it.starts_with(&port)),
