@@ -188,6 +188,9 @@ fn connections_survive_a_takeover_from_upstream() {
 /// The listing of fixture `overall` in the layout of the previous version.
 const PREVIOUS_LAYOUT: &str = include_str!("upstream/previous-layout.nft");
 
+/// The listing of the same fixture in a layout that looks up all packets in all sets.
+const LAYOUT_WITHOUT_NETWORKS: &str = include_str!("upstream/layout-without-networks.nft");
+
 /// Returns an engine after its first sync, with additional Services.
 fn synced(family: Family) -> Engine {
     let (_, events) = upstream_and_events(16, family);
@@ -297,6 +300,24 @@ fn the_previous_layout_is_replaced_in_one_transaction() {
         nft::succeeds(&["-f", "-"], PREVIOUS_LAYOUT);
         let (outcome, transactions) = start(Family::V4, events.clone());
         assert!(outcome.took_over, "{outcome}");
+        assert_eq!(transactions, 1);
+        assert_eq!(parts(["ip", "kube-proxy"]), fresh);
+        assert_restart_writes_nothing(Family::V4, events);
+    });
+}
+
+#[test]
+fn a_layout_without_networks_is_changed_in_one_transaction() {
+    let fixture = fixtures::all().into_iter().find(|it| it.name == "overall");
+    let events = fixture.expect("the fixture exists").events;
+    let fresh = Netns::new().unwrap().run(|| {
+        start(Family::V4, events.clone());
+        parts(["ip", "kube-proxy"])
+    });
+    Netns::new().unwrap().run(|| {
+        nft::succeeds(&["-f", "-"], LAYOUT_WITHOUT_NETWORKS);
+        let (outcome, transactions) = start(Family::V4, events.clone());
+        assert!(!outcome.took_over, "{outcome}");
         assert_eq!(transactions, 1);
         assert_eq!(parts(["ip", "kube-proxy"]), fresh);
         assert_restart_writes_nothing(Family::V4, events);
