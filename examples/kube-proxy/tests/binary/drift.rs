@@ -26,7 +26,7 @@ fn foreign_changes_are_repaired_within_100_milliseconds() {
     let commits = CommitMonitor::open(&stage.netns).unwrap();
     for (words, changes) in [
         ("delete table ip kube-proxy", None),
-        ("flush chain ip kube-proxy nat-prerouting", Some(1)),
+        ("flush chain ip kube-proxy nat-prerouting", Some(2)),
         (
             "delete element ip kube-proxy active-cluster-ips { 10.96.0.10 }",
             Some(1),
