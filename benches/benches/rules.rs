@@ -136,15 +136,15 @@ impl Watched {
 
 impl Target for Watched {
     type Object = Object;
-    type Error = iptables::Error;
+    type Error = proxy_core::Error;
 
-    fn dump(&mut self) -> Result<Vec<Object>, iptables::Error> {
+    fn dump(&mut self) -> Result<Vec<Object>, proxy_core::Error> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Inner { netns, kernel, .. } = &mut *inner;
         netns.run(|| kernel.dump())
     }
 
-    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, iptables::Error> {
+    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, proxy_core::Error> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Inner {
             netns,
