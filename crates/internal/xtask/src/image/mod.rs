@@ -62,7 +62,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "VARIANT")]
     iptables: Option<Variant>,
     /// Cargo profile of the program.
-    #[arg(long, default_value = "release")]
+    #[arg(long, default_value = "image")]
     profile: String,
     /// Runs the DaemonSets of the repository with images of a debug build, and writes no
     /// image.

@@ -39,7 +39,7 @@ pub(super) fn build(metadata: &Metadata, profile: &str) -> Result<Vec<u8>> {
 /// Compiles no other crate after the tests were built.
 pub(super) fn link(metadata: &Metadata) -> Result<Vec<u8>> {
     let library = library()?;
-    let folder = metadata.target_directory.join("image");
+    let folder = metadata.target_directory.join("image/check");
     fs::create_dir_all(&folder)?;
     let program = folder.join("kube-proxy");
     let mut dependencies = library.clone();
