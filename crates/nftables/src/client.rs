@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use vipline_netlink::message::Message;
-use vipline_netlink::{Counters, Dump, Errno, KernelError, Outcome, Protocol, Rejected, Socket};
+use vipline_netlink::{Counters, Dump, KernelError, Outcome, Protocol, Rejected, Socket};
 
 #[cfg(feature = "nftnl")]
 use crate::nftnl;
@@ -158,7 +158,7 @@ impl Client {
         match self.send(batch.bytes())? {
             Outcome::Committed => Ok(()),
             Outcome::Rejected { errors, omitted } => {
-                Err(rejected_operations(&batch, first, errors, omitted))
+                Err(rejected_operations(&batch, errors, omitted))
             }
             Outcome::Unknown(error) => Err(error.into()),
         }
@@ -172,6 +172,16 @@ impl Client {
         Ok(transaction.encode(first, None))
     }
 
+    /// Returns the sequence number of the next request.
+    pub(crate) fn sequence(&self) -> u32 {
+        self.socket.sequence()
+    }
+
+    /// Sends a batch that this crate encoded.
+    pub(crate) fn send_batch(&mut self, batch: &[u8]) -> Result<Outcome, Error> {
+        Ok(self.socket.batch(batch)?)
+    }
+
     fn send(&mut self, batch: &[u8]) -> Result<Outcome, Error> {
         #[cfg(feature = "nftnl")]
         if let Some(sender) = &self.sender {
@@ -179,7 +189,7 @@ impl Client {
                 .socket
                 .batch_with(batch, |_, batch| sender.send(batch))?);
         }
-        Ok(self.socket.batch(batch)?)
+        self.send_batch(batch)
     }
 
     /// Returns the current generation of the ruleset.
@@ -278,7 +288,7 @@ impl Client {
     }
 
     /// Sends a request for a single object.
-    fn request(
+    pub(crate) fn request(
         &mut self,
         query: Query<'_>,
         each: impl FnMut(Message<'_>) -> Result<(), vipline_netlink::Error>,
@@ -292,20 +302,25 @@ impl Client {
 
     /// Sends a dump request. Returns false if the dump was interrupted.
     fn dump_query(&mut self, query: Query<'_>, assembler: &mut Assembler) -> Result<bool, Error> {
+        let dump = self.dump_messages(query, |message| {
+            Ok(assembler.push(message.ty, message.payload)?)
+        })?;
+        Ok(matches!(dump, Dump::Complete(())))
+    }
+
+    /// Sends a dump request, and calls `each` for every message of the reply.
+    pub(crate) fn dump_messages(
+        &mut self,
+        query: Query<'_>,
+        mut each: impl FnMut(Message<'_>) -> Result<(), vipline_netlink::Error>,
+    ) -> Result<Dump<()>, Error> {
         self.payload.clear();
         query.encode(&mut self.payload);
-        let dump: Result<_, vipline_netlink::Error> = self.socket.dump(
-            query.message_type(),
-            &self.payload,
-            1,
-            || (),
-            |(), message| Ok(assembler.push(message.ty, message.payload)?),
-        );
-        match dump {
-            Ok(Dump::Complete(())) => Ok(true),
-            Ok(Dump::Interrupted(())) => Ok(false),
-            Err(error) => Err(request_error(&query, error)),
-        }
+        let (ty, start) = (query.message_type(), || ());
+        let dump = self
+            .socket
+            .dump(ty, &self.payload, 1, start, |(), message| each(message));
+        dump.map_err(|error| request_error(&query, error))
     }
 }
 
@@ -338,8 +353,10 @@ fn has_no_duplicates(ruleset: &Ruleset) -> bool {
 fn describe(query: &Query<'_>) -> (&'static str, String) {
     match query {
         Query::Table(table) => ("list table", table.to_string()),
+        Query::Chain(table, chain) => ("list chain", format!("{table} {chain}")),
         Query::Chains(family) => ("list chains", family.to_string()),
         Query::Rules(table) => ("list rules of table", table.to_string()),
+        Query::RulesOf(table, chain) => ("list rules of chain", format!("{table} {chain}")),
         Query::Sets(table) => ("list sets of table", table.to_string()),
         Query::Elements(set) => ("list set", format!("{} {}", set.table, set.name)),
         Query::Generation => ("get the generation of", "the ruleset".to_owned()),
@@ -353,21 +370,7 @@ fn request_error(query: &Query<'_>, error: vipline_netlink::Error) -> Error {
 }
 
 /// Maps rejected messages to the operations of the batch.
-fn rejected_operations(
-    batch: &Batch<'_>,
-    first: u32,
-    errors: Vec<KernelError>,
-    more: usize,
-) -> Error {
-    if let [whole] = &*errors {
-        match whole.errno {
-            Errno::PERM if whole.seq == first => return Error::Denied,
-            errno @ (Errno::INVAL | Errno::OPNOTSUPP) if whole.seq == first => {
-                return Error::unsupported(errno);
-            }
-            _ => {}
-        }
-    }
+fn rejected_operations(batch: &Batch<'_>, errors: Vec<KernelError>, more: usize) -> Error {
     let whole = || Operation::new(Action::Commit, Subject::Transaction);
     let rejected = errors
         .into_iter()
@@ -376,12 +379,13 @@ fn rejected_operations(
             Rejected::from_kernel(operation.unwrap_or_else(whole), error)
         })
         .collect();
-    Error::Rejected { rejected, more }
+    Error::from_rejected(rejected, more)
 }
 
 #[cfg(test)]
 mod tests {
     use testkit::netns::Netns;
+    use vipline_netlink::Errno;
     use vipline_netlink::message::Ack;
     use vipline_reconcile::Edit;
 
@@ -396,7 +400,7 @@ mod tests {
         let transaction = Transaction::from_edits(&[Edit::Add(Table::new(table).into())]);
         let batch = transaction.encode(FIRST, None);
         let error = KernelError::new(seq, errno, Ack::default());
-        rejected_operations(&batch, FIRST, vec![error], 0)
+        rejected_operations(&batch, vec![error], 0)
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 use thiserror::Error;
 use vipline_netlink::{Errno, KernelError, Rejected, RejectedList, RejectedRequest};
 
-use crate::Operation;
+use crate::{Operation, Subject};
 
 /// An error of a dump, a commit or a monitor.
 ///
@@ -122,6 +122,29 @@ impl Error {
         }
     }
 
+    /// Returns whether the ruleset has another generation than the batch requires:
+    /// `ERESTART`. Another process committed meanwhile.
+    pub fn is_outdated(&self) -> bool {
+        self.is_only(Errno::RESTART)
+    }
+
+    /// Returns the error of rejected operations.
+    ///
+    /// The kernel reports a missing capability and missing nf_tables for the batch as a
+    /// whole.
+    pub(crate) fn from_rejected(rejected: Vec<RejectedOperation>, more: usize) -> Self {
+        if let [whole] = &*rejected
+            && whole.request.subject == Subject::Transaction
+        {
+            match whole.errno {
+                Errno::PERM => return Self::Denied,
+                errno @ (Errno::INVAL | Errno::OPNOTSUPP) => return Self::unsupported(errno),
+                _ => {}
+            }
+        }
+        Self::Rejected { rejected, more }
+    }
+
     /// Adds operation and object to the error of a request.
     pub(crate) fn from_request(
         operation: &'static str,
@@ -205,7 +228,7 @@ mod tests {
     use vipline_netlink::message::Ack;
 
     use super::*;
-    use crate::{Action, Subject};
+    use crate::Action;
 
     fn kernel(errno: Errno) -> Netlink {
         KernelError::new(1, errno, Ack::default()).into()

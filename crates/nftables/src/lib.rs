@@ -111,6 +111,8 @@ mod ruleset;
 
 mod client;
 
+mod rules;
+
 #[cfg(feature = "nftnl")]
 pub mod nftnl;
 
@@ -132,6 +134,7 @@ pub use name::{Comment, InvalidName, Name};
 pub use object::{Key, Object, SetKey};
 pub use operation::{Action, Operation, Subject};
 pub use rule::{Compat, Rule};
+pub use rules::{BatchBuilder, InstalledRule, Operations, RuleHandle, RulePosition};
 pub use ruleset::{Objects, Ruleset};
 pub use set::{DataKind, Field, Set, SetFlags, SetSpec};
 pub use statement::Statement;

@@ -50,6 +50,8 @@ pub enum Subject {
         /// Number of elements.
         count: usize,
     },
+    /// The operation of a [`BatchBuilder`](crate::BatchBuilder) with this index, from 0.
+    Index(usize),
     /// The whole transaction.
     Transaction,
 }

@@ -55,6 +55,7 @@ impl fmt::Display for Operation {
                     set.table, set.name
                 )
             }
+            Subject::Index(index) => write!(f, "{action} operation {index}"),
             Subject::Transaction => write!(f, "{action} transaction"),
         }
     }

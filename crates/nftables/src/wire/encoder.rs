@@ -14,9 +14,9 @@ use crate::transaction::Step;
 use crate::{Batch, Chain, Element, Rule, SetFlags, TableId, Transaction, wire};
 
 /// `NFNL_MSG_BATCH_BEGIN` of `linux/netfilter/nfnetlink.h`.
-pub(super) const BATCH_BEGIN: u16 = 0x10;
+pub(crate) const BATCH_BEGIN: u16 = 0x10;
 /// `NFNL_MSG_BATCH_END`
-pub(super) const BATCH_END: u16 = 0x11;
+pub(crate) const BATCH_END: u16 = 0x11;
 /// `NFNL_BATCH_GENID`
 pub(crate) const BATCH_GENERATION: u16 = 1;
 /// Length at which an element list is split: attribute lengths have 16 bits.
@@ -41,6 +41,38 @@ impl Transaction {
         encoder.acknowledge_last();
         encoder.batch_message(BATCH_END, None);
         Batch::from_parts(self, encoder.out, sequence, encoder.messages)
+    }
+}
+
+/// Appends one message.
+pub(crate) fn put_message(
+    out: &mut Vec<u8>,
+    ty: u16,
+    flags: u16,
+    sequence: u32,
+    body: impl FnOnce(&mut Vec<u8>),
+) {
+    let start = begin(out, ty, REQUEST | flags, sequence);
+    body(out);
+    end(out, start);
+}
+
+/// Appends the begin or end message of a batch.
+pub(crate) fn put_batch_message(
+    out: &mut Vec<u8>,
+    ty: u16,
+    sequence: u32,
+    generation: Option<u32>,
+) {
+    put_message(out, ty, 0, sequence, |out| {
+        put_batch_body(out, generation);
+    });
+}
+
+fn put_batch_body(out: &mut Vec<u8>, generation: Option<u32>) {
+    wire::put_header(out, 0, SUBSYSTEM.into());
+    if let Some(generation) = generation {
+        put_be32(out, BATCH_GENERATION, generation);
     }
 }
 
@@ -89,18 +121,14 @@ impl Encoder {
             step,
             elements,
         });
-        let start = begin(&mut self.out, ty, REQUEST | flags, seq);
-        body(&mut self.out, &mut self.scratch);
-        end(&mut self.out, start);
+        let scratch = &mut self.scratch;
+        put_message(&mut self.out, ty, flags, seq, |out| body(out, scratch));
     }
 
     /// Appends the begin or end message of the batch.
     fn batch_message(&mut self, ty: u16, generation: Option<u32>) {
         self.message(ty, 0, (None, (0, 0)), |out, _| {
-            wire::put_header(out, 0, SUBSYSTEM.into());
-            if let Some(generation) = generation {
-                put_be32(out, BATCH_GENERATION, generation);
-            }
+            put_batch_body(out, generation);
         });
     }
 
@@ -144,10 +172,10 @@ impl Encoder {
                 wire::put_chain(out, chain);
             }),
             Step::FlushChain(chain) => self.simple(Kind::DelRule, 0, at, &chain.table, |out| {
-                wire::put_rules_of(out, chain);
+                wire::put_chain_of_rules(out, &chain.table, &chain.name);
             }),
             Step::DeleteChain(chain) => self.simple(Kind::DelChain, 0, at, &chain.table, |out| {
-                wire::put_chain_name(out, chain);
+                wire::put_chain_id(out, &chain.table, &chain.name);
             }),
             Step::AddRule(chain, place) => {
                 if let Some(rule) = chain.rules.get(*place) {
@@ -178,7 +206,8 @@ impl Encoder {
             }
         }
         self.simple(Kind::NewRule, CREATE | APPEND, at, &chain.table, |out| {
-            wire::put_rule(out, chain, rule, &ids);
+            wire::put_chain_of_rules(out, &chain.table, &chain.name);
+            wire::put_rule_body(out, rule, &ids);
         });
     }
 

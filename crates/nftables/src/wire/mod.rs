@@ -90,8 +90,10 @@ const NFTA_DEVICE_NAME: u16 = 1;
 // enum nft_rule_attributes
 const NFTA_RULE_TABLE: u16 = 1;
 pub(crate) const NFTA_RULE_CHAIN: u16 = 2;
+const NFTA_RULE_HANDLE: u16 = 3;
 const NFTA_RULE_EXPRESSIONS: u16 = 4;
 const NFTA_RULE_COMPAT: u16 = 5;
+const NFTA_RULE_POSITION: u16 = 6;
 const NFTA_RULE_USERDATA: u16 = 7;
 // enum nft_rule_compat_attributes
 const NFTA_RULE_COMPAT_PROTO: u16 = 1;
@@ -164,8 +166,7 @@ pub(crate) fn table(family: Family, attrs: Attrs<'_>) -> Result<Table, DecodeErr
 
 /// Appends the attributes of a new chain.
 pub(crate) fn put_chain(out: &mut Vec<u8>, chain: &Chain) {
-    put_str(out, NFTA_CHAIN_TABLE, chain.table.name.as_str());
-    put_str(out, NFTA_CHAIN_NAME, chain.name.as_str());
+    put_chain_id(out, &chain.table, &chain.name);
     if let Some(base) = &chain.base {
         put_be32(
             out,
@@ -197,9 +198,9 @@ pub(crate) fn put_chain(out: &mut Vec<u8>, chain: &Chain) {
 }
 
 /// Appends the attributes that name a chain.
-pub(crate) fn put_chain_name(out: &mut Vec<u8>, chain: &Chain) {
-    put_str(out, NFTA_CHAIN_TABLE, chain.table.name.as_str());
-    put_str(out, NFTA_CHAIN_NAME, chain.name.as_str());
+pub(crate) fn put_chain_id(out: &mut Vec<u8>, table: &TableId, chain: &Name) {
+    put_str(out, NFTA_CHAIN_TABLE, table.name.as_str());
+    put_str(out, NFTA_CHAIN_NAME, chain.as_str());
 }
 
 /// Returns the number of a hook: `enum nf_inet_hooks` or `enum nf_dev_hooks`.
@@ -301,12 +302,10 @@ fn hook_attrs(family: Family, attr: &Attr<'_>) -> Result<(Hook, i32, Option<Name
     Ok((hook, priority, device))
 }
 
-/// Appends the attributes of a new rule.
+/// Appends the attributes of a new rule, after those that name its chain.
 ///
 /// `anonymous` are the IDs of the rule's anonymous sets, in order.
-pub(crate) fn put_rule(out: &mut Vec<u8>, chain: &Chain, rule: &Rule, anonymous: &[u32]) {
-    put_str(out, NFTA_RULE_TABLE, chain.table.name.as_str());
-    put_str(out, NFTA_RULE_CHAIN, chain.name.as_str());
+pub(crate) fn put_rule_body(out: &mut Vec<u8>, rule: &Rule, anonymous: &[u32]) {
     let mut anonymous = anonymous.iter();
     nest(out, NFTA_RULE_EXPRESSIONS, |out| {
         for expr in &rule.exprs {
@@ -341,10 +340,53 @@ pub(crate) fn put_rule(out: &mut Vec<u8>, chain: &Chain, rule: &Rule, anonymous:
     }
 }
 
-/// Appends the attributes that name all rules of a chain.
-pub(crate) fn put_rules_of(out: &mut Vec<u8>, chain: &Chain) {
-    put_str(out, NFTA_RULE_TABLE, chain.table.name.as_str());
-    put_str(out, NFTA_RULE_CHAIN, chain.name.as_str());
+/// Appends the attributes that name the chain of rules.
+pub(crate) fn put_chain_of_rules(out: &mut Vec<u8>, table: &TableId, chain: &Name) {
+    put_str(out, NFTA_RULE_TABLE, table.name.as_str());
+    put_str(out, NFTA_RULE_CHAIN, chain.as_str());
+}
+
+/// Appends the handle of a rule.
+pub(crate) fn put_rule_handle(out: &mut Vec<u8>, handle: u64) {
+    put_be64(out, NFTA_RULE_HANDLE, handle);
+}
+
+/// Appends the handle of the rule next to which a rule is added.
+pub(crate) fn put_rule_position(out: &mut Vec<u8>, handle: u64) {
+    put_be64(out, NFTA_RULE_POSITION, handle);
+}
+
+/// Decodes the names of table and chain and the handle of a rule.
+pub(crate) fn rule_id(payload: &[u8]) -> Result<(&str, &str, u64), DecodeError> {
+    let (_, attrs) = split_header(payload)?;
+    let (mut table, mut chain) = (None, None);
+    for attr in attrs {
+        let attr = attr?;
+        match attr.kind {
+            NFTA_RULE_TABLE => table = Some(attr.str()?),
+            NFTA_RULE_CHAIN => chain = Some(attr.str()?),
+            NFTA_RULE_HANDLE => {
+                let (Some(table), Some(chain)) = (table, chain) else {
+                    break;
+                };
+                return Ok((table, chain, attr.be64()?));
+            }
+            _ => {}
+        }
+    }
+    Err(missing(NFTA_RULE_HANDLE, "chain and handle of a rule"))
+}
+
+/// Returns the list of encoded expressions of a rule.
+pub(crate) fn rule_expressions(payload: &[u8]) -> Result<Attrs<'_>, DecodeError> {
+    let (_, attrs) = split_header(payload)?;
+    for attr in attrs {
+        let attr = attr?;
+        if attr.kind == NFTA_RULE_EXPRESSIONS {
+            return Ok(attr.attrs());
+        }
+    }
+    Ok(Attrs::new(&[]))
 }
 
 /// Decodes a rule and the names of its table and chain.
@@ -378,10 +420,14 @@ pub(crate) fn rule(attrs: Attrs<'_>) -> Result<(Name, Name, Rule), DecodeError> 
 pub enum Query<'a> {
     /// A table. Not a dump request.
     Table(&'a TableId),
+    /// A chain, without its rules. Not a dump request.
+    Chain(&'a TableId, &'a Name),
     /// The chains of a family.
     Chains(Family),
     /// The rules of a table.
     Rules(&'a TableId),
+    /// The rules of a chain.
+    RulesOf(&'a TableId, &'a Name),
     /// The sets and maps of a table.
     Sets(&'a TableId),
     /// The elements of a set or map.
@@ -395,8 +441,8 @@ impl Query<'_> {
     pub fn message_type(&self) -> u16 {
         match self {
             Self::Table(_) => Kind::GetTable,
-            Self::Chains(_) => Kind::GetChain,
-            Self::Rules(_) => Kind::GetRule,
+            Self::Chain(..) | Self::Chains(_) => Kind::GetChain,
+            Self::Rules(_) | Self::RulesOf(..) => Kind::GetRule,
             Self::Sets(_) => Kind::GetSet,
             Self::Elements(_) => Kind::GetSetElem,
             Self::Generation => Kind::GetGen,
@@ -407,7 +453,11 @@ impl Query<'_> {
     /// Appends the payload: the message without the netlink header.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let family = match self {
-            Self::Table(id) | Self::Rules(id) | Self::Sets(id) => id.family.number(),
+            Self::Table(id)
+            | Self::Chain(id, _)
+            | Self::Rules(id)
+            | Self::RulesOf(id, _)
+            | Self::Sets(id) => id.family.number(),
             Self::Chains(family) => family.number(),
             Self::Elements(set) => set.table.family.number(),
             Self::Generation => 0,
@@ -415,7 +465,9 @@ impl Query<'_> {
         put_header(out, family, 0);
         match self {
             Self::Table(id) => put_table_name(out, id),
+            Self::Chain(id, chain) => put_chain_id(out, id, chain),
             Self::Rules(id) => put_str(out, NFTA_RULE_TABLE, id.name.as_str()),
+            Self::RulesOf(id, chain) => put_chain_of_rules(out, id, chain),
             Self::Sets(id) => put_str(out, set::NFTA_SET_TABLE, id.name.as_str()),
             Self::Elements(set) => put_set_name(out, &set.table, &set.name),
             Self::Chains(_) | Self::Generation => {}

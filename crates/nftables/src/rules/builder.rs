@@ -1,0 +1,252 @@
+//! Batches of single operations.
+
+use vipline_netlink::message::{APPEND, CREATE, REPLACE};
+
+use super::{RuleHandle, RulePosition};
+use crate::wire::encoder::{BATCH_BEGIN, BATCH_END, put_batch_message, put_message};
+use crate::wire::{self, Kind, batch};
+use crate::{Action, Chain, Generation, Name, Operation, Rule, Subject, TableId};
+
+/// An atomic batch of single operations, in the order of the calls.
+///
+/// Each operation is encoded at once and not kept, so a batch of many rules takes only
+/// the memory of its messages. [`Transaction`](crate::Transaction) orders edits and
+/// reports rejected ones by their objects; a builder does neither.
+/// [`Client::commit_batch`](crate::Client::commit_batch) applies the batch.
+///
+/// Rules cannot contain anonymous sets.
+///
+/// ```no_run
+/// use vipline_nftables::statement::{accept, counter};
+/// use vipline_nftables::{Client, Family, Name, Rule, RulePosition, TableId};
+///
+/// let (table, chain) = (TableId::new(Family::Ip, Name::new("filter")?), Name::new("input")?);
+/// let mut client = Client::open()?;
+/// let mut batch = client.batch(None);
+/// let rule = Rule::new(table.family, [counter(), accept()]);
+/// batch.add_rule(&table, &chain, RulePosition::Head, &rule);
+/// client.commit_batch(batch)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct BatchBuilder {
+    out: Vec<u8>,
+    /// Sequence number of the begin message.
+    first: u32,
+    /// Action of each operation.
+    actions: Vec<Action>,
+    /// Offset of the last message.
+    last: usize,
+}
+
+impl BatchBuilder {
+    /// Creates an empty batch. Sequence numbers start at `sequence`.
+    ///
+    /// With a `generation` the kernel rejects the batch unless that is the current
+    /// generation.
+    pub fn new(sequence: u32, generation: Option<Generation>) -> Self {
+        let mut out = Vec::new();
+        let generation = generation.map(|generation| generation.0);
+        put_batch_message(&mut out, BATCH_BEGIN, sequence, generation);
+        Self {
+            out,
+            first: sequence,
+            actions: Vec::new(),
+            last: 0,
+        }
+    }
+
+    /// Returns the number of operations.
+    pub fn len(&self) -> usize {
+        self.actions.len()
+    }
+
+    /// Returns whether there are no operations.
+    pub fn is_empty(&self) -> bool {
+        self.actions.is_empty()
+    }
+
+    /// Adds a table without flags. An existing table remains as it is.
+    pub fn add_table(&mut self, table: &TableId) {
+        self.push(Action::Add, Kind::NewTable, CREATE, table, |out| {
+            wire::put_table_name(out, table);
+        });
+    }
+
+    /// Adds a chain, without its rules.
+    ///
+    /// An existing regular chain remains as it is. An existing base chain gets the policy
+    /// and the counter.
+    pub fn add_chain(&mut self, chain: &Chain) {
+        self.push(Action::Add, Kind::NewChain, CREATE, &chain.table, |out| {
+            wire::put_chain(out, chain);
+        });
+    }
+
+    /// Adds a regular chain. An existing chain remains as it is.
+    pub fn add_regular_chain(&mut self, table: &TableId, chain: &Name) {
+        self.push(Action::Add, Kind::NewChain, CREATE, table, |out| {
+            wire::put_chain_id(out, table, chain);
+        });
+    }
+
+    /// Deletes all rules of a chain.
+    pub fn flush_chain(&mut self, table: &TableId, chain: &Name) {
+        self.push(Action::Flush, Kind::DelRule, 0, table, |out| {
+            wire::put_chain_of_rules(out, table, chain);
+        });
+    }
+
+    /// Deletes a chain. The kernel rejects the operation while rules jump to the chain,
+    /// and on some versions while the chain has rules.
+    pub fn delete_chain(&mut self, table: &TableId, chain: &Name) {
+        self.push(Action::Delete, Kind::DelChain, 0, table, |out| {
+            wire::put_chain_id(out, table, chain);
+        });
+    }
+
+    /// Adds a rule at a position of a chain.
+    pub fn add_rule(&mut self, table: &TableId, chain: &Name, position: RulePosition, rule: &Rule) {
+        let (flags, near) = match position {
+            RulePosition::Head => (CREATE, None),
+            RulePosition::Tail => (CREATE | APPEND, None),
+            RulePosition::Before(handle) => (CREATE, Some(handle)),
+            RulePosition::After(handle) => (CREATE | APPEND, Some(handle)),
+        };
+        self.push(Action::Add, Kind::NewRule, flags, table, |out| {
+            wire::put_chain_of_rules(out, table, chain);
+            if let Some(RuleHandle(handle)) = near {
+                wire::put_rule_position(out, handle);
+            }
+            wire::put_rule_body(out, rule, &[]);
+        });
+    }
+
+    /// Replaces a rule at its position.
+    pub fn replace_rule(&mut self, table: &TableId, chain: &Name, old: RuleHandle, rule: &Rule) {
+        self.push(Action::Add, Kind::NewRule, REPLACE, table, |out| {
+            wire::put_chain_of_rules(out, table, chain);
+            wire::put_rule_handle(out, old.0);
+            wire::put_rule_body(out, rule, &[]);
+        });
+    }
+
+    /// Deletes a rule.
+    pub fn delete_rule(&mut self, table: &TableId, chain: &Name, rule: RuleHandle) {
+        self.push(Action::Delete, Kind::DelRule, 0, table, |out| {
+            wire::put_chain_of_rules(out, table, chain);
+            wire::put_rule_handle(out, rule.0);
+        });
+    }
+
+    fn push(
+        &mut self,
+        action: Action,
+        kind: Kind,
+        flags: u16,
+        table: &TableId,
+        body: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.actions.push(action);
+        self.last = self.out.len();
+        let sequence = self.next_sequence();
+        put_message(&mut self.out, kind.message_type(), flags, sequence, |out| {
+            wire::put_header(out, table.family.number(), 0);
+            body(out);
+        });
+    }
+
+    /// Returns the sequence number of the operation that was added last; after the last
+    /// operation of the batch, one less than that of the end message.
+    fn next_sequence(&self) -> u32 {
+        let len = u32::try_from(self.actions.len()).unwrap_or(u32::MAX);
+        self.first.wrapping_add(len)
+    }
+
+    /// Returns the netlink messages, including the begin and end messages.
+    ///
+    /// Only the last operation requests an ACK; the kernel reports errors of all.
+    pub fn finish(mut self) -> (Vec<u8>, Operations) {
+        batch::acknowledge(&mut self.out, self.last);
+        let sequence = self.next_sequence().wrapping_add(1);
+        put_batch_message(&mut self.out, BATCH_END, sequence, None);
+        let operations = Operations {
+            first: self.first,
+            actions: self.actions,
+        };
+        (self.out, operations)
+    }
+}
+
+/// The operations of a batch, to report errors.
+#[derive(Debug)]
+pub struct Operations {
+    first: u32,
+    actions: Vec<Action>,
+}
+
+impl Operations {
+    /// Returns the operation of the message with this sequence number, with its index as
+    /// subject.
+    pub fn operation(&self, sequence: u32) -> Operation {
+        let index = usize::try_from(sequence.wrapping_sub(self.first)).unwrap_or(usize::MAX);
+        let index = index.wrapping_sub(1);
+        match self.actions.get(index) {
+            Some(action) => Operation::new(*action, Subject::Index(index)),
+            None => Operation::new(Action::Commit, Subject::Transaction),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vipline_netlink::message::{ACK, Messages};
+
+    use super::*;
+    use crate::statement::accept;
+    use crate::{Family, Transaction};
+    use vipline_reconcile::Edit;
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    #[test]
+    fn rules_at_the_tail_are_encoded_like_those_of_a_transaction() {
+        let table = TableId::new(Family::Ip, name("t"));
+        let rule = Rule::new(Family::Ip, [accept()]);
+        let chain = Chain::new(table.clone(), name("c")).with_rules([rule.clone()]);
+        let edits = [Edit::Add(chain.clone().into())];
+        let transaction = Transaction::from_edits(&edits);
+        let mut builder = BatchBuilder::new(5, Some(Generation(9)));
+        builder.add_regular_chain(&table, &chain.name);
+        builder.add_rule(&table, &chain.name, RulePosition::Tail, &rule);
+        assert_eq!((builder.len(), builder.is_empty()), (2, false));
+        let (bytes, operations) = builder.finish();
+        assert_eq!(bytes, transaction.encode(5, Some(9)).bytes());
+        let text = |sequence| operations.operation(sequence).to_string();
+        let expected = ["commit transaction", "add operation 0", "add operation 1"];
+        assert_eq!([text(5), text(6), text(7)], expected);
+        assert_eq!([text(4), text(8)], ["commit transaction"; 2]);
+    }
+
+    #[test]
+    fn only_the_last_operation_requests_an_ack() {
+        let table = TableId::new(Family::Ip6, name("t"));
+        let mut builder = BatchBuilder::new(u32::MAX, None);
+        builder.add_table(&table);
+        builder.flush_chain(&table, &name("c"));
+        builder.delete_rule(&table, &name("c"), RuleHandle(7));
+        let (bytes, _) = builder.finish();
+        let messages = Messages::new(&bytes).map(Result::unwrap);
+        let acks: Vec<_> = messages.map(|it| (it.seq, it.flags & ACK != 0)).collect();
+        let expected = [
+            (u32::MAX, false),
+            (0, false),
+            (1, false),
+            (2, true),
+            (3, false),
+        ];
+        assert_eq!(acks, expected);
+    }
+}

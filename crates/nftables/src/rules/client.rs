@@ -1,0 +1,136 @@
+//! Dumps of single tables, chains and rules, and commits of batches.
+
+use vipline_netlink::{Dump, Outcome, Rejected};
+
+use super::{BatchBuilder, InstalledRule};
+use crate::wire::{self, Query};
+use crate::{Chain, Client, Error, Family, Generation, Name, Table, TableId};
+
+impl Client {
+    /// Returns a table. Returns `None` if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Denied`], [`Error::Unsupported`], [`Error::Kernel`] and others: the request
+    /// failed.
+    pub fn table(&mut self, table: &TableId) -> Result<Option<Table>, Error> {
+        let mut found = None;
+        let query = Query::Table(table);
+        let reply = self.request(query, |message| {
+            let (_, attrs) = wire::split_header(message.payload)?;
+            found = Some(wire::table(table.family, attrs)?);
+            Ok(())
+        });
+        found_unless_missing(reply, || found)
+    }
+
+    /// Returns a chain without its rules. Returns `None` if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// As [`table`](Self::table).
+    pub fn chain(&mut self, table: &TableId, chain: &Name) -> Result<Option<Chain>, Error> {
+        let mut found = None;
+        let reply = self.request(Query::Chain(table, chain), |message| {
+            let (_, attrs) = wire::split_header(message.payload)?;
+            found = Some(wire::chain(table.family, attrs)?);
+            Ok(())
+        });
+        found_unless_missing(reply, || found)
+    }
+
+    /// Dumps all chains of a family without their rules, and calls `each` for every
+    /// chain.
+    ///
+    /// The dump is a snapshot only if the [generation](Self::generation) is the same
+    /// before and after it.
+    ///
+    /// # Errors
+    ///
+    /// As [`table`](Self::table).
+    pub fn chains(
+        &mut self,
+        family: Family,
+        mut each: impl FnMut(Chain),
+    ) -> Result<Dump<()>, Error> {
+        self.dump_messages(Query::Chains(family), |message| {
+            let (_, attrs) = wire::split_header(message.payload)?;
+            each(wire::chain(family, attrs)?);
+            Ok(())
+        })
+    }
+
+    /// Dumps the rules of a table or of one of its chains, and calls `each` for every
+    /// rule. Rules of a chain come in order.
+    ///
+    /// The dump is a snapshot only if the [generation](Self::generation) is the same
+    /// before and after it. A missing table or chain has no rules.
+    ///
+    /// # Errors
+    ///
+    /// As [`table`](Self::table).
+    pub fn rules(
+        &mut self,
+        table: &TableId,
+        chain: Option<&Name>,
+        mut each: impl FnMut(InstalledRule<'_>),
+    ) -> Result<Dump<()>, Error> {
+        let query = match chain {
+            Some(chain) => Query::RulesOf(table, chain),
+            None => Query::Rules(table),
+        };
+        let dump = self.dump_messages(query, |message| {
+            each(InstalledRule::read(message.payload)?);
+            Ok(())
+        });
+        match dump {
+            Err(error) if error.is_not_found() => Ok(Dump::Complete(())),
+            dump => dump,
+        }
+    }
+
+    /// Returns an empty batch for [`commit_batch`](Self::commit_batch).
+    ///
+    /// With a `generation` the kernel rejects the batch unless that is the current
+    /// generation ([`Error::is_outdated`]).
+    pub fn batch(&self, generation: Option<Generation>) -> BatchBuilder {
+        BatchBuilder::new(self.sequence(), generation)
+    }
+
+    /// Applies a batch atomically, with a single system call.
+    ///
+    /// An empty batch is not sent.
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](Self::commit). [`Error::Rejected`] names operations by their index
+    /// ([`Subject::Index`](crate::Subject::Index)).
+    pub fn commit_batch(&mut self, batch: BatchBuilder) -> Result<(), Error> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let (bytes, operations) = batch.finish();
+        match self.send_batch(&bytes)? {
+            Outcome::Committed => Ok(()),
+            Outcome::Rejected { errors, omitted } => {
+                let rejected = errors
+                    .into_iter()
+                    .map(|error| Rejected::from_kernel(operations.operation(error.seq), error));
+                Err(Error::from_rejected(rejected.collect(), omitted))
+            }
+            Outcome::Unknown(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Returns the object of a reply, or `None` if the kernel has no such object.
+fn found_unless_missing<T>(
+    reply: Result<(), Error>,
+    found: impl FnOnce() -> Option<T>,
+) -> Result<Option<T>, Error> {
+    match reply {
+        Ok(()) => Ok(found()),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.into_unsupported()),
+    }
+}
