@@ -11,7 +11,7 @@
 //! - [`Client`]: runs the programs. [`Error`] has the cause of a failure. [`nfacct`]
 //!   manages the counters for `-m nfacct`.
 //!
-//! Only [`Client`] and [`nfacct::Client`] do IO.
+//! Only the clients do IO.
 //!
 //! # Features
 //!

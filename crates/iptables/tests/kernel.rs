@@ -33,3 +33,11 @@ mod rules;
 #[cfg(feature = "nft")]
 #[path = "kernel/nft.rs"]
 mod nft;
+
+#[cfg(feature = "nft")]
+#[path = "kernel/nft_client.rs"]
+mod nft_client;
+
+#[cfg(feature = "nft")]
+#[path = "kernel/twins.rs"]
+mod twins;

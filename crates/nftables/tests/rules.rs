@@ -141,7 +141,8 @@ fn a_rule_is_deleted_and_replaced_by_its_handle() {
 #[test]
 fn rules_with_unknown_expressions_stay_byte_for_byte() {
     let mut lab = Lab::new();
-    lab.nft("table ip t { chain c { ip saddr 10.0.0.1 socket transparent 1 accept; synproxy mss 1460; } }");
+    let rules = "ip saddr 10.0.0.1 socket transparent 1 accept\nsocket mark 1 drop\n";
+    lab.nft(&format!("table ip t {{\nchain c {{\n{rules}}}\n}}\n"));
     let before = lab.bytes();
     assert_eq!(before.len(), 2);
     lab.add(RulePosition::Head, 1);

@@ -6,7 +6,7 @@
 //! evaluates with `CONFIG_NFT_COMPAT`.
 //! [`encode`] returns the same expressions, and [`decode`] reads them, without a
 //! process. `iptables-nft-save` prints encoded rules like those of
-//! `iptables-nft-restore`.
+//! `iptables-nft-restore`. [`Client`] reads the tables and commits edits of them.
 //!
 //! ```
 //! use vipline_iptables::{Family, Rule, nft};
@@ -26,19 +26,33 @@
 //! # Limitations
 //!
 //! - Supported matches: addrtype, comment, conntrack, icmp, icmp6, limit, mark,
-//!   multiport, nfacct, physdev, recent, sctp without chunk types, state, statistic, tcp
-//!   and udp.
+//!   multiport, nfacct, physdev, recent, sctp without chunk types, set ([`Client`] only),
+//!   state, statistic, tcp and udp.
 //! - Supported targets: ACCEPT, DNAT, DROP, LOG, MARK, MASQUERADE, REDIRECT, REJECT,
 //!   RETURN, SNAT, jump and goto.
 //! - `--sport` and `--dport` that are both negated become two comparisons.
 //!   iptables 1.8.9 compares both at once, which also matches packets with one of the
 //!   two ports.
 
+mod batch;
+
+mod client;
+
+mod compat;
+
 mod conntrack;
+
+mod deletions;
+
+mod error;
 
 mod matches;
 
 mod native;
+
+mod saved;
+
+mod sets;
 
 mod structure;
 
@@ -53,6 +67,7 @@ use vipline_nftables::expr::{self, Counter, Expr, Immediate, MetaKey};
 use vipline_nftables::{Compat, Data, Name};
 
 use self::native::Condition;
+use self::sets::SetIndexes;
 use crate::address::Network;
 use crate::matches::{Match, Tcp, Udp};
 use crate::negatable::Negatable;
@@ -60,6 +75,9 @@ use crate::protocol::Protocol;
 use crate::targets::Target;
 use crate::{Family, Rule};
 
+pub use client::Client;
+pub use error::{Error, Operation, RejectedOperation};
+pub use saved::{Saved, SavedChain, SavedRule};
 pub use tables::{base_chains, table_id};
 
 /// Error: a part of the rule has no encoding here.
@@ -81,11 +99,21 @@ impl Unsupported {
 ///
 /// [`Unsupported`] if a match, a target or a value has no encoding, if an address is not
 /// of the family, or if a match `tcp` or `udp` is not in a rule of its protocol.
+/// Match `set` contains the index of its set, which only [`Client`] can read.
 pub fn encode(rule: &Rule<'_>, family: Family) -> Result<nftables::Rule, Unsupported> {
+    encode_with(rule, family, &SetIndexes::default())
+}
+
+/// Encodes a rule. `sets` has the IP sets of match `set`.
+fn encode_with(
+    rule: &Rule<'_>,
+    family: Family,
+    sets: &SetIndexes,
+) -> Result<nftables::Rule, Unsupported> {
     let mut exprs = Vec::with_capacity(8);
     head(rule, family, &mut exprs).ok_or_else(|| Unsupported::new(rule))?;
     for one in &rule.matches {
-        put_match(rule, one, family, &mut exprs).ok_or_else(|| Unsupported::new(one))?;
+        put_match(rule, one, (family, sets), &mut exprs).ok_or_else(|| Unsupported::new(one))?;
     }
     exprs.push(Counter::default().into());
     if let Some(target) = &rule.target {
@@ -140,7 +168,7 @@ fn head(rule: &Rule<'_>, family: Family, out: &mut native::Exprs) -> Option<()> 
 fn put_match(
     rule: &Rule<'_>,
     one: &Match<'_>,
-    family: Family,
+    (family, sets): (Family, &SetIndexes),
     out: &mut native::Exprs,
 ) -> Option<()> {
     // Expressions compare bytes of any transport protocol, so iptables requires the option.
@@ -161,7 +189,10 @@ fn put_match(
             native::ports(out, &udp.sport, &udp.dport);
         }
         one => {
-            let (name, revision, info) = matches::encode(one, family)?;
+            let (name, revision, info) = match one {
+                Match::Set(set) => sets.encode(set)?,
+                one => matches::encode(one, family)?,
+            };
             let name = Name::new(name).ok()?;
             out.push(
                 expr::Match {
@@ -197,8 +228,13 @@ fn target_expr(target: &Target<'_>, family: Family) -> Option<Expr> {
 /// Returns `None` if [`encode`] does not return the same expressions: the rule has
 /// unknown parts, or another program wrote it in another form.
 pub fn decode(rule: &nftables::Rule, family: Family) -> Option<Rule<'static>> {
-    let decoded = Decoder::new(family).decode(&rule.exprs)?;
-    let encoded = encode(&decoded, family).ok()?;
+    decode_with(rule, family, &SetIndexes::default())
+}
+
+/// Decodes a rule. `sets` has the IP sets of match `set`.
+fn decode_with(rule: &nftables::Rule, family: Family, sets: &SetIndexes) -> Option<Rule<'static>> {
+    let decoded = Decoder::new(family, sets).decode(&rule.exprs)?;
+    let encoded = encode_with(&decoded, family, sets).ok()?;
     let same = |pair: (&Expr, &Expr)| match pair {
         (Expr::Counter(_), Expr::Counter(_)) => true,
         (one, other) => one == other,
@@ -209,18 +245,20 @@ pub fn decode(rule: &nftables::Rule, family: Family) -> Option<Rule<'static>> {
 }
 
 /// Decoder of a rule.
-struct Decoder {
+struct Decoder<'s> {
     rule: Rule<'static>,
     family: Family,
+    sets: &'s SetIndexes,
     /// Whether the last match was read from expressions of nf_tables.
     is_native: bool,
 }
 
-impl Decoder {
-    fn new(family: Family) -> Self {
+impl<'s> Decoder<'s> {
+    fn new(family: Family, sets: &'s SetIndexes) -> Self {
         Self {
             rule: Rule::new(),
             family,
+            sets,
             is_native: false,
         }
     }
@@ -231,7 +269,10 @@ impl Decoder {
                 Expr::Counter(_) => rest,
                 Expr::Match(one) => {
                     let (name, revision) = (one.name.as_str(), one.revision);
-                    let one = matches::decode(name, revision, &one.info, self.family)?;
+                    let one = match name {
+                        "set" => self.sets.decode(revision, &one.info)?.into(),
+                        _ => matches::decode(name, revision, &one.info, self.family)?,
+                    };
                     self.push(one, false);
                     rest
                 }

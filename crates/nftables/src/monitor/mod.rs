@@ -170,7 +170,7 @@ impl Notifications {
         let is = |other: Kind| kind == other as u8;
         let attribute = match kind {
             _ if is(Kind::NewChain) || is(Kind::DelChain) => wire::NFTA_CHAIN_NAME,
-            _ if is(Kind::NewRule) || is(Kind::DelRule) => wire::NFTA_RULE_CHAIN,
+            _ if is(Kind::NewRule) || is(Kind::DelRule) => wire::rule::NFTA_RULE_CHAIN,
             _ => return Ok(true),
         };
         let (_, attrs) = wire::split_header(payload)?;
@@ -285,7 +285,7 @@ mod tests {
         let (ty, mut payload) = message_about(kind as u8, "ours");
         let attribute = match kind {
             Kind::NewChain | Kind::DelChain => wire::NFTA_CHAIN_NAME,
-            _ => wire::NFTA_RULE_CHAIN,
+            _ => wire::rule::NFTA_RULE_CHAIN,
         };
         put_str(&mut payload, attribute, chain);
         (ty, payload)

@@ -5,7 +5,8 @@ use super::attributes::*;
 use super::objects::records;
 use super::{AnyExpr, Object, unsupported};
 use crate::expr::*;
-use crate::wire::{NFT_RULE_COMPAT_F_INV, element, userdata};
+use crate::wire::rule::NFT_RULE_COMPAT_F_INV;
+use crate::wire::{element, userdata};
 use crate::{Chain, Data, Error, Rule};
 
 // enum nft_lookup_flags, nft_dynset_flags, nft_limit_flags, nft_quota_flags

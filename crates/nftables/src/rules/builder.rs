@@ -93,7 +93,7 @@ impl BatchBuilder {
     /// Deletes all rules of a chain.
     pub fn flush_chain(&mut self, table: &TableId, chain: &Name) {
         self.push(Action::Flush, Kind::DelRule, 0, table, |out| {
-            wire::put_chain_of_rules(out, table, chain);
+            wire::rule::put_chain(out, table, chain);
         });
     }
 
@@ -114,28 +114,28 @@ impl BatchBuilder {
             RulePosition::After(handle) => (CREATE | APPEND, Some(handle)),
         };
         self.push(Action::Add, Kind::NewRule, flags, table, |out| {
-            wire::put_chain_of_rules(out, table, chain);
+            wire::rule::put_chain(out, table, chain);
             if let Some(RuleHandle(handle)) = near {
-                wire::put_rule_position(out, handle);
+                wire::rule::put_position(out, handle);
             }
-            wire::put_rule_body(out, rule, &[]);
+            wire::rule::put_body(out, rule, &[]);
         });
     }
 
     /// Replaces a rule at its position.
     pub fn replace_rule(&mut self, table: &TableId, chain: &Name, old: RuleHandle, rule: &Rule) {
         self.push(Action::Add, Kind::NewRule, REPLACE, table, |out| {
-            wire::put_chain_of_rules(out, table, chain);
-            wire::put_rule_handle(out, old.0);
-            wire::put_rule_body(out, rule, &[]);
+            wire::rule::put_chain(out, table, chain);
+            wire::rule::put_handle(out, old.0);
+            wire::rule::put_body(out, rule, &[]);
         });
     }
 
     /// Deletes a rule.
     pub fn delete_rule(&mut self, table: &TableId, chain: &Name, rule: RuleHandle) {
         self.push(Action::Delete, Kind::DelRule, 0, table, |out| {
-            wire::put_chain_of_rules(out, table, chain);
-            wire::put_rule_handle(out, rule.0);
+            wire::rule::put_chain(out, table, chain);
+            wire::rule::put_handle(out, rule.0);
         });
     }
 

@@ -61,7 +61,7 @@ impl<'a> InstalledRule<'a> {
     ///
     /// [`DecodeError`] if the payload is malformed, or if a name or the handle is missing.
     pub fn read(payload: &'a [u8]) -> Result<Self, DecodeError> {
-        let (table, chain, handle) = wire::rule_id(payload)?;
+        let (table, chain, handle) = wire::rule::id(payload)?;
         Ok(Self {
             table,
             chain,
@@ -77,7 +77,7 @@ impl<'a> InstalledRule<'a> {
     /// [`DecodeError`] if an expression is malformed.
     pub fn decode(&self) -> Result<Rule, DecodeError> {
         let (_, attrs) = wire::split_header(self.payload)?;
-        Ok(wire::rule(attrs)?.2)
+        Ok(wire::rule::decode(attrs)?.2)
     }
 
     /// Returns the encoded expressions: a list of attributes (`NFTA_RULE_EXPRESSIONS`).
@@ -86,6 +86,6 @@ impl<'a> InstalledRule<'a> {
     ///
     /// [`DecodeError`] if the payload is malformed.
     pub fn expressions(&self) -> Result<Attrs<'a>, DecodeError> {
-        wire::rule_expressions(self.payload)
+        wire::rule::expressions(self.payload)
     }
 }

@@ -73,7 +73,7 @@ impl Assembler {
                 self.ruleset.extend([chain.into()]);
             }
         } else if is(Kind::NewRule) {
-            let (table, chain, rule) = super::rule(attrs)?;
+            let (table, chain, rule) = super::rule::decode(attrs)?;
             let table = TableId::new(family, table);
             if self.is_wanted(&table) {
                 self.rules.push((table, chain, rule));

@@ -172,7 +172,7 @@ impl Encoder {
                 wire::put_chain(out, chain);
             }),
             Step::FlushChain(chain) => self.simple(Kind::DelRule, 0, at, &chain.table, |out| {
-                wire::put_chain_of_rules(out, &chain.table, &chain.name);
+                wire::rule::put_chain(out, &chain.table, &chain.name);
             }),
             Step::DeleteChain(chain) => self.simple(Kind::DelChain, 0, at, &chain.table, |out| {
                 wire::put_chain_id(out, &chain.table, &chain.name);
@@ -206,8 +206,8 @@ impl Encoder {
             }
         }
         self.simple(Kind::NewRule, CREATE | APPEND, at, &chain.table, |out| {
-            wire::put_chain_of_rules(out, &chain.table, &chain.name);
-            wire::put_rule_body(out, rule, &ids);
+            wire::rule::put_chain(out, &chain.table, &chain.name);
+            wire::rule::put_body(out, rule, &ids);
         });
     }
 
