@@ -88,7 +88,7 @@ impl<T: Keyed> KeyedMap<T> {
         self.objects.into_iter()
     }
 
-    fn find<'a>(&'a self, hash: u64, key: &T::Key<'a>) -> Option<usize> {
+    fn find<'a>(&'a self, hash: u32, key: &T::Key<'a>) -> Option<usize> {
         self.keys
             .find(hash, |place| self.objects[place].key() == *key)
     }

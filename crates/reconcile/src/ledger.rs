@@ -179,7 +179,7 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
     }
 
     /// Adds an owner, and returns the index of its fragment.
-    fn insert_owner(&mut self, hash: u64, owner: O) -> usize {
+    fn insert_owner(&mut self, hash: u32, owner: O) -> usize {
         let places = Vec::new();
         let place = self.fragments.insert(Fragment { owner, places });
         self.owners.insert(hash, place);
@@ -241,12 +241,12 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
         false
     }
 
-    fn find<'a>(&'a self, hash: u64, key: &T::Key<'a>) -> Option<usize> {
+    fn find<'a>(&'a self, hash: u32, key: &T::Key<'a>) -> Option<usize> {
         let has_key = |place: usize| self.slots[place].claims.holder().key() == *key;
         self.keys.find(hash, has_key)
     }
 
-    fn find_owner(&self, hash: u64, owner: &O) -> Option<usize> {
+    fn find_owner(&self, hash: u32, owner: &O) -> Option<usize> {
         self.owners
             .find(hash, |at| self.fragments[at].owner == *owner)
     }

@@ -59,7 +59,7 @@ impl<T: Keyed> Pending<T> {
         }
     }
 
-    fn find<'a>(&'a self, hash: u64, key: &T::Key<'a>) -> Option<usize> {
+    fn find<'a>(&'a self, hash: u32, key: &T::Key<'a>) -> Option<usize> {
         let edit = |place: usize| self.edits[place].as_ref();
         let has_key = |place| edit(place).is_some_and(|edit| edit.key() == *key);
         self.keys.find(hash, has_key)
