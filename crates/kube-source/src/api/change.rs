@@ -13,6 +13,12 @@ use super::status::Status;
 /// The annotation of the bookmark that ends the list at the beginning of a watch.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
+/// The start of a line with a created or changed object, in the format of kube-apiserver.
+const APPLIED: [&str; 2] = [
+    r#"{"type":"ADDED","object":"#,
+    r#"{"type":"MODIFIED","object":"#,
+];
+
 /// A notification of a watch.
 ///
 /// Exhaustive: a caller that skips a notification misses a change.
@@ -49,6 +55,9 @@ impl<O: Object> Change<O> {
     /// - [`Error::Rejected`]: the server ends the watch.
     /// - [`Error::InvalidResponse`]: the line is not a notification.
     pub fn parse(text: &str) -> Result<Self, Error> {
+        if let Some(parsed) = applied(text) {
+            return Ok(Self::Applied(parsed));
+        }
         let line: Line<'_> = match serde_json::from_str(text) {
             Ok(line) => line,
             Err(error) => return Err(rejection(text).unwrap_or_else(|| error.into())),
@@ -69,6 +78,15 @@ impl<O: Object> Change<O> {
             ))),
         }
     }
+}
+
+/// Parses a line with a created or changed object in one pass.
+///
+/// Returns `None` for any other line, and for an object that is not fully readable.
+fn applied<O: Object>(text: &str) -> Option<Parsed<O>> {
+    let mut starts = APPLIED.iter();
+    let object = starts.find_map(|start| text.strip_prefix(start))?;
+    Parsed::parse_whole(object.trim_ascii_end().strip_suffix('}')?)
 }
 
 fn bookmark<O>(text: &str) -> serde_json::Result<Change<O>> {
@@ -131,6 +149,30 @@ mod tests {
         assert!(dropped.starts_with("ports: "), "{dropped}");
         let nameless = r#"{"type": "ADDED", "object": {"ports": []}}"#;
         assert!(matches!(parse(nameless), Ok(Change::Unreadable(_))));
+    }
+
+    #[test]
+    fn compact_lines_are_read_like_lines_with_whitespace() {
+        let object = r#"{"metadata":{"name":"web-1","namespace":"shop"},"addressType":"IPv4"}"#;
+        let compact =
+            |object: &str, end: &str| format!(r#"{{"type":"ADDED","object":{object}{end}"#);
+        let unreadable = object.replace("\"IPv4\"", "7");
+        for (object, end) in [
+            (object, "}"),
+            (object, "}\n"),
+            (object, r#","more":[1]}"#),
+            (&*unreadable, "}"),
+            (r#"{"metadata":{}}"#, "}"),
+            ("[]", "}"),
+            (object, ""),
+            (object, "}}"),
+            (object, r#","type":"DELETED"}"#),
+        ] {
+            let text = compact(object, end);
+            let spaced = text.replacen("{\"type", "{ \"type", 1);
+            let shown = |text: &str| parse(text).map(|change| format!("{change:?}")).ok();
+            assert_eq!(shown(&text), shown(&spaced), "{text}");
+        }
     }
 
     #[test]

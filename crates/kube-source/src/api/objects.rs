@@ -60,6 +60,13 @@ pub struct Metadata {
     deletion_timestamp: Option<String>,
 }
 
+impl Metadata {
+    /// Returns the name. Empty if the object has none.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 impl From<Metadata> for api::ObjectMeta {
     fn from(metadata: Metadata) -> Self {
         Self {

@@ -87,23 +87,33 @@ impl<O: Object> Parsed<O> {
     ///
     /// The text is not a JSON object, or the object has no name.
     pub fn parse(text: &str) -> Result<Self, Unreadable> {
-        let parsed = serde_json::from_str(text).map_or_else(
-            |error| Self::salvage(text, &error),
-            |object| {
-                Ok(Self {
-                    object,
-                    dropped: None,
-                    size: text.len(),
-                })
-            },
-        );
+        let parsed = Self::decode(text).or_else(|error| Self::salvage(text, &error));
         let reason = match parsed {
-            Ok(parsed) if !parsed.object.name().name.is_empty() => return Ok(parsed),
+            Ok(parsed) if parsed.has_name() => return Ok(parsed),
             Ok(_) => "it has no name".to_owned(),
             Err(error) => error.to_string(),
         };
         let identity = Identity::parse(text).unwrap_or_default();
         Err(Unreadable { identity, reason })
+    }
+
+    /// Parses an object from JSON. Returns `None` if a part is unreadable, or if the object
+    /// has no name.
+    pub(crate) fn parse_whole(text: &str) -> Option<Self> {
+        let parsed = Self::decode(text).ok()?;
+        parsed.has_name().then_some(parsed)
+    }
+
+    fn decode(text: &str) -> serde_json::Result<Self> {
+        Ok(Self {
+            object: serde_json::from_str(text)?,
+            dropped: None,
+            size: text.len(),
+        })
+    }
+
+    fn has_name(&self) -> bool {
+        !self.object.metadata().name().is_empty()
     }
 
     /// Parses an object without its unreadable parts.

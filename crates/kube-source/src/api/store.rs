@@ -1,45 +1,53 @@
 //! Names of the listed objects of a kind, to find objects that vanished between
 //! two lists.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::mem;
 
 use vipline_service_model::ObjectName;
 
 /// Names of the objects that the API server has.
 ///
 /// Names are compared, not resource versions: after a restore of etcd the same
-/// version may stand for other content.
+/// version may stand for other content. Names are kept as text, which takes a third of
+/// the memory.
 #[derive(Debug, Default)]
 pub(crate) struct NameStore {
-    /// The list in which each object appeared last. Keys are names as text,
-    /// which take a third of the memory.
-    objects: HashMap<Box<str>, u32>,
-    generation: u32,
+    /// Names of the current list, if one began, and of later notifications.
+    current: HashSet<Box<str>>,
+    /// Names that the current list has not contained yet. Empty after a complete list.
+    former: HashSet<Box<str>>,
 }
 
 impl NameStore {
     /// Begins a list. Objects that it lacks are returned by
     /// [`finish_list`](Self::finish_list).
     pub(crate) fn begin_list(&mut self) {
-        self.generation = self.generation.wrapping_add(1);
+        // The last list may have failed.
+        let unseen = mem::take(&mut self.former);
+        self.former = mem::take(&mut self.current);
+        self.former.extend(unseen);
     }
 
     /// Inserts an object of the current list, or of a watch.
     pub(crate) fn insert(&mut self, name: &ObjectName) {
-        self.objects
-            .insert(name.to_string().into(), self.generation);
+        let text: Box<str> = name.to_string().into();
+        // Moves the text: most objects are in both lists.
+        let text = self.former.take(&text).unwrap_or(text);
+        self.current.insert(text);
     }
 
     /// Removes a deleted object.
     pub(crate) fn remove(&mut self, name: &ObjectName) {
-        self.objects.remove(&*name.to_string());
+        let text = name.to_string();
+        self.current.remove(&*text);
+        self.former.remove(&*text);
     }
 
     /// Ends a list. Removes and returns the objects that it lacked.
     pub(crate) fn finish_list(&mut self) -> Vec<ObjectName> {
-        let generation = self.generation;
-        let removed = self.objects.extract_if(|_, seen| *seen != generation);
-        let mut removed: Vec<_> = removed.map(|(name, _)| read(&name)).collect();
+        let removed = mem::take(&mut self.former);
+        let mut removed: Vec<_> = removed.iter().map(|name| read(name)).collect();
         removed.sort_unstable();
         removed
     }
