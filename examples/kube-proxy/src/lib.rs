@@ -16,10 +16,12 @@
 //! - [`process`], [`sysctl`], [`cleanup`]: preparation of the node, and removal
 //!   of all rules;
 //! - [`failure`], [`logging`], [`output`], [`signals`], [`wait`], [`duration`],
-//!   [`version`]: exit codes, log, stdout and smaller parts; [`allocator`]: return of
-//!   free memory.
+//!   [`version`]: exit codes, log, stdout and smaller parts; [`allocator`],
+//!   [`free_memory`]: return of free memory.
 
 pub mod allocator;
+
+pub mod free_memory;
 
 pub mod cli;
 

@@ -17,6 +17,7 @@ use crate::config::watch::{CHANGED, ConfigWatch};
 use crate::failure::{Failure, chain, check_first_sync};
 use crate::flow_search::FlowSearcher;
 use crate::flows;
+use crate::free_memory::FreeMemory;
 use crate::process;
 use crate::rejections;
 use crate::server::{self, ListenFailure, Servers};
@@ -25,9 +26,6 @@ use crate::setup::Setup;
 use crate::signals::Signals;
 use crate::telemetry;
 use crate::wait;
-
-/// Number of edits of a sync after which free memory is returned to the system.
-const LARGE_SYNC: usize = 10_000;
 
 /// Keeps the kernel in sync with all objects until SIGTERM or SIGINT. The rules
 /// stay afterwards.
@@ -52,6 +50,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     let mut setup = Setup::open(settings.clone(), WatchMode::ListAndWatch)?;
     setup.engine.defer_flow_searches();
     let mut searcher = FlowSearcher::start()?;
+    let mut free_memory = FreeMemory::default();
     process::prepare_mode(setup.settings())?;
     info!(%mode, %node, "started");
     flows::warn_if_unreadable(&setup.engine);
@@ -82,13 +81,17 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
                 subscribe(&mut setup);
             }
             report_sync(&setup, &report, ended - began);
-            if edits(&report) >= LARGE_SYNC {
-                drop(report);
-                allocator::return_free_memory();
-            }
+            free_memory.synced(&report, setup.now());
         }
         searcher.poll(&mut setup)?;
-        let deadlines = [setup.engine.next_deadline(), setup.next_deadline()];
+        if free_memory.is_due(setup.now()) {
+            allocator::return_free_memory();
+        }
+        let deadlines = [
+            setup.engine.next_deadline(),
+            setup.next_deadline(),
+            free_memory.next_deadline(),
+        ];
         let next = deadlines.into_iter().flatten().min();
         let timeout = next.map(|next| next.saturating_sub(setup.now()));
         let mut others = setup.engine.fds();
@@ -137,12 +140,6 @@ fn serve(setup: &Setup, settings: &Settings) -> Result<Option<Servers>, Failure>
     let on_failure = Arc::new(on_failure);
     let servers = server::start(settings, &setup.telemetry, descriptors, on_failure);
     servers.map(Some).map_err(Failure::machine)
-}
-
-/// Returns the number of committed edits of all families.
-fn edits(report: &Report) -> usize {
-    let outcomes = report.families.iter().flat_map(|done| &done.outcome);
-    outcomes.map(|outcome| outcome.edits).sum()
 }
 
 /// Subscribes to changes of the rules by other programs.
