@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 use testkit::allocation::{Counting, allocated};
+use vipline_kube_source::manifests::object::Object;
 use vipline_kube_source::manifests::parse::parse;
 
 #[global_allocator]
@@ -83,6 +84,27 @@ fn a_list_of_indented_json_is_parsed_without_trees() {
     let items: Vec<_> = objects().collect();
     let list = json!({"apiVersion": "v1", "items": items, "kind": "List"});
     assert_frugal(&serde_json::to_string_pretty(&list).unwrap());
+}
+
+#[test]
+fn lists_of_objects_have_no_spare_capacity() {
+    let text: String = objects().map(|object| format!("{object}\n---\n")).collect();
+    for object in parse(&text).unwrap().objects {
+        let spare = match *object.object {
+            Object::Service(service) => {
+                let spec = service.spec;
+                spec.ports.capacity() - spec.ports.len() + spec.cluster_ips.capacity()
+                    - spec.cluster_ips.len()
+            }
+            Object::Slice(slice) => {
+                let endpoints = slice.endpoints;
+                let addresses = endpoints.iter().map(|it| it.addresses.capacity() - 1);
+                addresses.sum::<usize>() + endpoints.capacity() - endpoints.len()
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(spare, 0, "{:?}", object.key);
+    }
 }
 
 #[test]

@@ -44,6 +44,28 @@ impl Object {
         }
     }
 
+    /// Frees the spare capacity of lists, which decoding grows in powers of two.
+    ///
+    /// All objects of a file are in memory at once, and short lists take most of it.
+    pub(crate) fn shrink(&mut self) {
+        match self {
+            Self::Service(service) => {
+                let spec = &mut service.spec;
+                spec.cluster_ips.shrink_to_fit();
+                spec.ip_families.shrink_to_fit();
+                spec.ports.shrink_to_fit();
+            }
+            Self::Slice(slice) => {
+                for endpoint in &mut slice.endpoints {
+                    endpoint.addresses.shrink_to_fit();
+                }
+                slice.endpoints.shrink_to_fit();
+                slice.ports.shrink_to_fit();
+            }
+            Self::Node(_) | Self::ServiceCidr(_) => {}
+        }
+    }
+
     /// Returns the metadata.
     pub fn metadata_mut(&mut self) -> &mut api::ObjectMeta {
         match self {

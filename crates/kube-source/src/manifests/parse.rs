@@ -37,6 +37,7 @@ impl ValidObject {
         let metadata = object.metadata_mut();
         let key = Key::new(kind, &metadata.namespace, &metadata.name);
         metadata.namespace = key.name.namespace.as_ref().into();
+        object.shrink();
         let object = Box::new(object);
         Self { key, place, object }
     }
