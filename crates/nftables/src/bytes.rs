@@ -136,6 +136,16 @@ impl From<&[u8]> for Bytes {
     }
 }
 
+impl From<Vec<u8>> for Bytes {
+    /// Keeps the allocation of bytes that are not stored inline.
+    fn from(bytes: Vec<u8>) -> Self {
+        match bytes.len() {
+            0..=INLINE_LEN => Self::from(&*bytes),
+            _ => Self(Repr::Heap(bytes)),
+        }
+    }
+}
+
 impl<const N: usize> From<[u8; N]> for Bytes {
     fn from(bytes: [u8; N]) -> Self {
         Self::from(&bytes[..])
@@ -153,6 +163,14 @@ mod tests {
         assert_eq!(&*bytes, [1, 2, 3, 4, 5, 0, 0, 0]);
         bytes.pad();
         assert_eq!(bytes.len(), 8);
+    }
+
+    #[test]
+    fn a_vector_becomes_the_same_string_as_its_slice() {
+        for len in [0, 1, INLINE_LEN, INLINE_LEN + 1, 300] {
+            let bytes = vec![7; len];
+            assert_eq!(Bytes::from(bytes.clone()), Bytes::from(&*bytes));
+        }
     }
 
     #[test]

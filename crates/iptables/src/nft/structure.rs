@@ -27,8 +27,9 @@ impl Writer {
     }
 
     /// Appends bytes and zeros up to a length. Returns `None` if the bytes are longer.
-    pub(super) fn padded(self, bytes: &[u8], len: usize) -> Option<Self> {
+    pub(super) fn padded(mut self, bytes: &[u8], len: usize) -> Option<Self> {
         let rest = len.checked_sub(bytes.len())?;
+        self.0.reserve(len);
         Some(self.bytes(bytes).zeros(rest))
     }
 
@@ -73,7 +74,7 @@ impl Writer {
     /// Returns the structure, padded to the alignment.
     pub(super) fn finish(mut self) -> Bytes {
         self.0.resize(self.0.len().next_multiple_of(ALIGN), 0);
-        Bytes::from(&*self.0)
+        Bytes::from(self.0)
     }
 }
 

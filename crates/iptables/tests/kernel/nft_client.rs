@@ -284,6 +284,20 @@ fn many_rules_are_one_batch() {
 }
 
 #[test]
+fn a_dump_sends_one_request_per_chain() {
+    let mut twins = Twins::new(Family::V4);
+    let chains = (0..100).map(|number| chain("nat", &format!("C{number}"), &["-j RETURN"]));
+    twins.client.commit(&add(chains)).unwrap();
+    let before = twins.client.counters();
+    let lines = twins.read();
+    let chains = lines.iter().filter(|line| line.starts_with(':')).count();
+    let after = twins.client.counters();
+    // The generation before and after, and the chains.
+    let requests = u64::try_from(chains + 3).unwrap();
+    assert_eq!(after.sends - before.sends, requests);
+}
+
+#[test]
 fn support_and_chains_are_detected() {
     for family in Family::ALL {
         let mut twins = Twins::new(family);

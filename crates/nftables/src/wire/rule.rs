@@ -111,9 +111,13 @@ pub(crate) fn expressions(payload: &[u8]) -> Result<Attrs<'_>, DecodeError> {
     Ok(Attrs::new(&[]))
 }
 
+/// Number of expressions for which a rule has room at first.
+const TYPICAL_EXPRS: usize = 8;
+
 /// Decodes a rule and the names of its table and chain.
 pub(crate) fn decode(attrs: Attrs<'_>) -> Result<(Name, Name, Rule), DecodeError> {
-    let (mut table, mut chain, mut exprs, mut comment) = (None, None, Vec::new(), None);
+    let (mut table, mut chain, mut comment) = (None, None, None);
+    let mut exprs = Vec::with_capacity(TYPICAL_EXPRS);
     for attr in attrs {
         let attr = attr?;
         match attr.kind {
