@@ -46,10 +46,17 @@ pub(crate) fn run(seconds: u64) -> Result<()> {
     Ok(())
 }
 
+/// Returns the job that only builds all targets.
+pub(crate) fn build_job<'a>() -> Job<'a> {
+    Job::new("fuzz: build", |_| {
+        build(&root().join("fuzz"))?;
+        Ok(Tally::default())
+    })
+}
+
 /// Returns the job that builds, replays and runs all targets.
 pub(crate) fn job<'a>(metadata: &'a Metadata, passed: &'a Passed, seconds: u64) -> Job<'a> {
     Job::new("fuzz", move |output| {
-        tools::install(tools::FUZZ_TOOLS)?;
         let program = build(&root().join("fuzz"))?;
         let found = metadata.target_directory.join("fuzz-found");
         let run = || replay_and_run(&program, &found, seconds, output);
@@ -94,6 +101,7 @@ fn replay_and_run(program: &Path, found: &Path, seconds: u64, output: &Output) -
 
 /// Builds the program of all targets.
 fn build(folder: &Path) -> Result<PathBuf> {
+    tools::install(tools::FUZZ_TOOLS)?;
     let artifacts = Artifacts::build(&mut cargo(BUILD))?;
     let program = artifacts.find(folder, "test", "fuzz");
     program.context("cargo did not build the fuzz targets")

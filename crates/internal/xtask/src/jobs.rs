@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rustix::process::nice;
 
 use crate::process::{LIMIT, execute_with_output};
 use crate::steps::{Slow, Tally};
@@ -15,6 +16,7 @@ pub(crate) struct Job<'a> {
     /// Title, which each line of output begins with.
     title: String,
     work: Work<'a>,
+    is_background: bool,
 }
 
 /// The work of a job. Returns the number of tests.
@@ -46,7 +48,16 @@ impl<'a> Job<'a> {
         Self {
             title: title.into(),
             work: Box::new(work),
+            is_background: false,
         }
+    }
+
+    /// Makes the job run beside all others, at the lowest priority.
+    ///
+    /// It uses the time in which the others wait.
+    pub(crate) fn in_background(mut self) -> Self {
+        self.is_background = true;
+        self
     }
 
     /// Creates a job that runs a command and counts its tests.
@@ -57,6 +68,11 @@ impl<'a> Job<'a> {
     fn run(self) -> Outcome {
         let start = Instant::now();
         let output = Output::new(&self.title);
+        if self.is_background {
+            // On Linux this is the priority of the thread and of its later children. A job
+            // with a higher priority is only slower for others.
+            let _ = nice(19);
+        }
         let result = (self.work)(&output).with_context(|| output.title.clone());
         let time = start.elapsed();
         let word = if result.is_ok() { "ended" } else { "FAILED" };
@@ -102,24 +118,29 @@ impl Output {
     }
 }
 
-/// Runs jobs in their order, at most `workers` at a time. Returns their results in the
-/// order in which they end.
+/// Runs jobs in their order, at most `workers` at a time. Each job in the background has
+/// a thread of its own. Returns their results in the order in which they end.
 ///
 /// A failing job does not stop the others.
 pub(crate) fn run(jobs: Vec<Job<'_>>, workers: usize) -> Vec<Outcome> {
+    let (background, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.is_background);
     let (jobs, outcomes) = (Mutex::new(jobs.into_iter()), Mutex::new(Vec::new()));
     let next = || jobs.lock().expect("no thread panics here").next();
+    let run = |job: Job<'_>| {
+        let outcome = job.run();
+        let mut outcomes = outcomes.lock().expect("no thread panics here");
+        outcomes.push(outcome);
+    };
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(job) = next() {
-                    let outcome = job.run();
-                    outcomes
-                        .lock()
-                        .expect("no thread panics here")
-                        .push(outcome);
+                    run(job);
                 }
             });
+        }
+        for job in background {
+            scope.spawn(|| run(job));
         }
     });
     outcomes.into_inner().expect("no thread panics here")
@@ -174,6 +195,25 @@ mod tests {
         let jobs = (0..9).map(|number| Job::new(number.to_string(), work));
         assert_eq!(run(jobs.collect(), 2).len(), 9);
         assert_eq!(most.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn a_job_in_the_background_has_the_lowest_priority_and_a_thread_of_its_own() {
+        let priorities = Mutex::new(Vec::new());
+        let work = |_: &Output| {
+            priorities.lock().unwrap().push(nice(0)?);
+            Ok(Tally::default())
+        };
+        let before = nice(0).unwrap();
+        let background = Job::new("background", work).in_background();
+        let done = run(vec![background, Job::new("other", work)], 1);
+        assert!(
+            done.iter().all(|outcome| outcome.result.is_ok()),
+            "{done:?}"
+        );
+        let mut priorities = priorities.into_inner().unwrap();
+        priorities.sort_unstable();
+        assert_eq!(priorities, [before, (before + 19).min(19)]);
     }
 
     #[test]

@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail, ensure};
 use testkit::privilege::become_root;
 
 use crate::binaries::{Artifacts, TestBinary};
-use crate::cargo::{Metadata, cargo, metadata};
+use crate::cargo::{Metadata, cargo, metadata, root};
 use crate::jobs::Job;
 use crate::passed::Passed;
 use crate::process::execute;
-use crate::steps::Steps;
+use crate::steps::{Steps, Tally};
 use crate::vm::Guests;
 use crate::{dependencies, etcd, fuzz, image, msrv, publish, tidy, tools};
 
@@ -73,35 +73,29 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
     steps.step("tools", || {
         tools::install(&[tools::KERNEL_TOOLS, tools::NFTNL, tools::VM_TOOLS].concat())
     })?;
+    let checks = vec![
+        check("lints", lints),
+        check("tidy", || tidy::run(false)),
+        check("dependencies", dependencies::run),
+        // Packages are not built here: the other steps build the same code.
+        check("packages", || publish::run(true, false)),
+        check("minimum version of Rust", || msrv::run(&metadata)),
+    ];
     steps.step("format", || {
         execute(&mut cargo(["fmt", "--all", "--check"]))
     })?;
-    steps.step("tidy", || tidy::run(false))?;
-    steps.step("dependencies", dependencies::run)?;
-    steps.step("lints", || {
-        // `--all-targets` excludes the tests named `vm`, which run only in guests.
-        for targets in [&["--all-targets"][..], &["--test", "vm"]] {
-            let arguments = [
-                &["clippy", "--workspace"],
-                targets,
-                &["--", "--deny=warnings"],
-            ];
-            execute(&mut cargo(arguments.concat()))?;
-        }
-        Ok(())
-    })?;
+    steps.jobs("checks", checks, 2)?;
     steps.step("features", || features(&metadata))?;
-    steps.step("minimum version of Rust", || msrv::run(&metadata))?;
     steps.step("documentation", || {
-        let mut doc = cargo(["doc", "--workspace", "--no-deps"]);
+        // Without the test targets, which would need other features of dependencies.
+        let targets = ["--lib", "--bins", "--examples"];
+        let mut doc = cargo([&["doc", "--workspace", "--no-deps"], &targets[..]].concat());
         execute(doc.env("RUSTDOCFLAGS", "--deny=warnings"))
     })?;
-    // Packages are not built here: the other steps build the same code.
-    steps.step("packages", || publish::run(true, false))?;
     let mut tests = Vec::new();
     steps.step("build", || {
-        // One set of features for programs, tests, benchmarks and examples.
-        let targets = ["test", "--workspace", "--all-targets", "--no-run"];
+        // One set of features for programs and tests. The lints cover other targets.
+        let targets = ["test", "--workspace", "--tests", "--no-run"];
         tests = ordered(Artifacts::build(&mut cargo(targets))?.tests());
         Ok(())
     })?;
@@ -125,12 +119,16 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
     };
     let (timed, mut jobs) = programs.jobs(&tests);
     steps.jobs("timed tests", timed, 1)?;
-    jobs.push(Job::command("doc", cargo(["test", "--workspace", "--doc"])));
+    let doc = Job::command("doc", cargo(["test", "--workspace", "--doc"]));
+    // It is first, because later the build in the background would delay it.
+    jobs.insert(0, doc);
     jobs.extend(with_nftnl.iter().map(|test| {
         // Mode iptables does not use libnftnl.
         const SKIPPED: &[&str] = &["--skip=iptables_nft::", "--skip=iptables_legacy::"];
         programs.job(format!("nftnl {}", test.title()), test, SKIPPED)
     }));
+    // Tests wait a part of their time.
+    jobs.push(fuzz::build_job().in_background());
     let processors = thread::available_parallelism()?.get();
     steps.jobs("tests", jobs, processors)?;
     // These jobs keep CPUs busy, and the tests have deadlines. So these jobs run last.
@@ -208,33 +206,22 @@ impl Programs {
 }
 
 /// Lints and builds the feature `nftnl`. All other steps run without the feature.
+///
+/// The commands select the whole workspace, as those of the other steps do. So the
+/// dependencies have the same features and are not compiled again.
 fn nftnl() -> Result<Vec<TestBinary>> {
-    let features = [
-        "--package=vipline-nftables",
-        "--features=vipline-nftables/nftnl",
-    ];
-    let lints = [
-        &["clippy", "--tests"],
-        &features[..],
-        &["--", "--deny=warnings"],
-    ]
-    .concat();
-    execute(&mut cargo(lints))?;
-    let own = [
-        &["test", "--no-run", "--lib", "--test=nftnl"],
-        &features[..],
-    ]
-    .concat();
-    let mut tests: Vec<TestBinary> = Artifacts::build(&mut cargo(own))?.tests().collect();
-    let mut engine = cargo([
-        "test",
-        "--no-run",
-        "--package=proxy-core",
-        "--features=nftnl",
-    ]);
-    engine.args(NFTNL_TESTS.map(|name| format!("--test={name}")));
-    tests.extend(Artifacts::build(&mut engine)?.tests());
-    Ok(tests)
+    let features = "--features=vipline-nftables/nftnl,proxy-core/nftnl";
+    let clippy = ["clippy", "--workspace", "--test=nftnl", features];
+    execute(&mut cargo(
+        [&clippy[..], &["--", "--deny=warnings"]].concat(),
+    ))?;
+    let mut build = cargo(["test", "--workspace", "--no-run", "--test=nftnl", features]);
+    build.args(NFTNL_TESTS.map(|name| format!("--test={name}")));
+    let artifacts = Artifacts::build(&mut build)?;
+    // Tests of other crates have the same names.
+    let folders = ["crates/nftables", "crates/proxy-core"].map(|folder| root().join(folder));
+    let is_ours = |test: &TestBinary| folders.contains(&test.folder);
+    Ok(artifacts.tests().filter(is_ours).collect())
 }
 
 /// Returns test binaries, [slow ones](SLOW) first.
@@ -243,6 +230,25 @@ fn ordered(tests: impl Iterator<Item = TestBinary>) -> Vec<TestBinary> {
     let rank = |title: &str| SLOW.iter().position(|slow| *slow == title);
     tests.sort_by_key(|test| rank(&test.title()).unwrap_or(SLOW.len()));
     tests
+}
+
+/// Returns the job of a check without tests.
+fn check<'a>(title: &str, work: impl FnOnce() -> Result<()> + Send + 'a) -> Job<'a> {
+    Job::new(title, move |_| work().map(|()| Tally::default()))
+}
+
+/// Lints all targets.
+fn lints() -> Result<()> {
+    // `--all-targets` excludes the tests named `vm`, which run only in guests.
+    for targets in [&["--all-targets"][..], &["--test", "vm"]] {
+        let arguments = [
+            &["clippy", "--workspace"],
+            targets,
+            &["--", "--deny=warnings"],
+        ];
+        execute(&mut cargo(arguments.concat()))?;
+    }
+    Ok(())
 }
 
 /// Lints published packages with parts of their features.
