@@ -62,25 +62,29 @@ impl FlowSearcher {
         })
     }
 
-    /// Passes results to the engine, and starts the search that is due.
+    /// Passes results to the engine, and starts the search that is due. Returns whether a
+    /// search has finished.
     ///
     /// # Errors
     ///
     /// The thread has ended.
-    pub fn poll(&mut self, setup: &mut Setup) -> Result<(), Failure> {
+    pub fn poll(&mut self, setup: &mut Setup) -> Result<bool, Failure> {
         // Each byte follows its result, so no result waits after its byte is read.
         while matches!(self.readable.read(&mut [0; 16]), Ok(1..)) {}
-        match self.finished.try_recv() {
-            Ok(finished) => self.record(setup, finished),
-            Err(TryRecvError::Empty) => {}
+        let has_finished = match self.finished.try_recv() {
+            Ok(finished) => {
+                self.record(setup, finished);
+                true
+            }
+            Err(TryRecvError::Empty) => false,
             Err(TryRecvError::Disconnected) => {
                 let message = "the thread that searches for stale flows ended unexpectedly";
                 return Err(Failure::machine(message));
             }
-        }
+        };
         let now = setup.now();
         self.begin(setup, now);
-        Ok(())
+        Ok(has_finished)
     }
 
     /// Waits for the running search and for the one that is due next, for a limited time.

@@ -83,7 +83,9 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
             report_sync(&setup, &report, ended - began);
             free_memory.synced(&report, setup.now());
         }
-        searcher.poll(&mut setup)?;
+        if searcher.poll(&mut setup)? {
+            free_memory.searched(setup.now());
+        }
         if free_memory.is_due(setup.now()) {
             allocator::return_free_memory();
         }
