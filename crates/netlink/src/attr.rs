@@ -8,7 +8,7 @@
 //! The length has 16 bits: the caller must ensure that no value, including nested
 //! attributes, is longer than [`MAX_VALUE`] bytes.
 
-use netlink_packet_core::{NLA_F_NESTED, NLA_HEADER_SIZE, NlaBuffer, NlasIterator};
+use netlink_packet_core::{NLA_ALIGNTO, NLA_F_NESTED, NLA_HEADER_SIZE, NLA_TYPE_MASK};
 
 use crate::DecodeError;
 
@@ -89,29 +89,27 @@ pub fn nest(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
 /// After a malformed attribute the iterator returns an error, then ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Attrs<'a> {
-    attrs: NlasIterator<&'a [u8]>,
+    rest: &'a [u8],
 }
 
 impl<'a> Attrs<'a> {
     /// Creates an iterator of all attributes in `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self {
-            attrs: NlasIterator::new(bytes),
-        }
+        Self { rest: bytes }
     }
 }
 
 impl<'a> Iterator for Attrs<'a> {
     type Item = Result<Attr<'a>, DecodeError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let attr = self
-            .attrs
-            .next()?
-            .ok()
-            .and_then(Attr::from_checked)
-            .ok_or_else(|| DecodeError::new("attribute header", 0, 0));
-        Some(attr)
+        if self.rest.is_empty() {
+            return None;
+        }
+        let (attr, rest) = Attr::split_first(self.rest).unzip();
+        self.rest = rest.unwrap_or_default();
+        Some(attr.ok_or_else(|| DecodeError::new("attribute header", 0, 0)))
     }
 }
 
@@ -130,11 +128,16 @@ pub struct Attr<'a> {
 }
 
 impl<'a> Attr<'a> {
-    /// Converts an attribute with a valid header.
-    fn from_checked(checked: NlaBuffer<&'a [u8]>) -> Option<Self> {
-        let (kind, length) = (checked.kind(), usize::from(checked.length()));
-        let value = checked.into_inner().get(NLA_HEADER_SIZE..length)?;
-        Some(Self { kind, value })
+    /// Returns the first attribute and the bytes after its padding. Returns `None` if the
+    /// length in its header is invalid.
+    #[inline]
+    fn split_first(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let [first, second, kind @ ..]: [u8; NLA_HEADER_SIZE] = *bytes.first_chunk()?;
+        let length = usize::from(u16::from_ne_bytes([first, second]));
+        let value = bytes.get(NLA_HEADER_SIZE..length)?;
+        let kind = u16::from_ne_bytes(kind) & NLA_TYPE_MASK;
+        let rest = bytes.get(length.next_multiple_of(NLA_ALIGNTO)..);
+        Some((Self { kind, value }, rest.unwrap_or_default()))
     }
 
     /// Returns the value as a `u8`.
@@ -279,6 +282,22 @@ mod tests {
         let mut attrs = Attrs::new(&out);
         assert!(attrs.next().unwrap().is_ok());
         assert!(attrs.next().unwrap().is_err());
+        assert!(attrs.next().is_none());
+    }
+
+    #[test]
+    fn a_truncated_header_and_a_length_shorter_than_the_header_are_errors() {
+        for bytes in [&[4, 0, 1][..], &[3, 0, 1, 0], &[0, 0, 0, 0]] {
+            let mut attrs = Attrs::new(bytes);
+            assert!(attrs.next().unwrap().is_err(), "{bytes:?}");
+            assert!(attrs.next().is_none());
+        }
+    }
+
+    #[test]
+    fn the_last_attribute_needs_no_padding() {
+        let mut attrs = Attrs::new(&[5, 0, 1, 0, 7]);
+        assert_eq!(attrs.next().unwrap().unwrap().u8(), Ok(7));
         assert!(attrs.next().is_none());
     }
 

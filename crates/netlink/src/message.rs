@@ -3,9 +3,7 @@
 //! A datagram contains one or more messages. A message is a `struct nlmsghdr` of
 //! `linux/netlink.h` and a payload, padded to four bytes.
 
-use netlink_packet_core::{
-    Emitable, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP_INTR, NetlinkBuffer, NetlinkHeader,
-};
+use netlink_packet_core::{NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP_INTR};
 
 use crate::attr::Attrs;
 use crate::{DecodeError, Errno};
@@ -47,13 +45,12 @@ const HEADER: usize = 16;
 /// ```
 pub fn begin(out: &mut Vec<u8>, ty: u16, flags: u16, seq: u32) -> Start {
     let start = Start(out.len());
-    let mut header = NetlinkHeader::default();
-    header.message_type = ty;
-    header.flags = flags;
-    header.sequence_number = seq;
-    let mut bytes = [0; HEADER];
-    header.emit(&mut bytes);
-    out.extend_from_slice(&bytes);
+    // `end` writes the length. The kernel fills in the port ID.
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&ty.to_ne_bytes());
+    out.extend_from_slice(&flags.to_ne_bytes());
+    out.extend_from_slice(&seq.to_ne_bytes());
+    out.extend_from_slice(&[0; 4]);
     start
 }
 
@@ -160,13 +157,17 @@ pub struct Ack<'a> {
 impl<'a> Message<'a> {
     /// Returns the first message and its length.
     fn first(datagram: &'a [u8]) -> Option<(Self, usize)> {
-        let checked = NetlinkBuffer::new_checked(datagram).ok()?;
-        let length = usize::try_from(checked.length()).ok()?;
+        let (length, rest) = datagram.split_first_chunk()?;
+        let (ty, rest) = rest.split_first_chunk()?;
+        let (flags, rest) = rest.split_first_chunk()?;
+        let (seq, rest) = rest.split_first_chunk()?;
+        let (port_id, _) = rest.split_first_chunk()?;
+        let length = usize::try_from(u32::from_ne_bytes(*length)).ok()?;
         let message = Self {
-            ty: checked.message_type(),
-            flags: checked.flags(),
-            seq: checked.sequence_number(),
-            port_id: checked.port_number(),
+            ty: u16::from_ne_bytes(*ty),
+            flags: u16::from_ne_bytes(*flags),
+            seq: u32::from_ne_bytes(*seq),
+            port_id: u32::from_ne_bytes(*port_id),
             payload: datagram.get(HEADER..length)?,
         };
         Some((message, length))

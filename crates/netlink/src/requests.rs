@@ -56,13 +56,14 @@ impl Socket {
         mut rejected: impl FnMut(Rejected<T>) -> Result<(), E>,
     ) -> Result<usize, E> {
         let (mut requests, mut accepted) = (requests.into_iter(), 0);
+        let mut datagram = Vec::new();
         loop {
             let sent: Vec<T> = requests.by_ref().take(Self::MAX_REQUESTS).collect();
             if sent.is_empty() {
                 return Ok(accepted);
             }
             let (first, count) = (self.sequence(), sent.len());
-            let datagram = encode_all(&sent, first, &mut encode);
+            encode_all(&sent, first, &mut encode, &mut datagram);
             let errors = self.send_independent(&datagram)?;
             accepted += count - errors.len().min(count);
             for one in match_errors(sent, first, errors) {
@@ -72,24 +73,26 @@ impl Socket {
     }
 }
 
-/// Encodes requests with consecutive sequence numbers. The last one has `NLM_F_ACK`.
+/// Replaces `out` by requests with consecutive sequence numbers. The last one has
+/// `NLM_F_ACK`.
 fn encode_all<T>(
     requests: &[T],
     first: u32,
     encode: &mut impl FnMut(&T, &mut Vec<u8>) -> (u16, u16),
-) -> Vec<u8> {
-    let (mut out, mut payload, mut seq) = (Vec::new(), Vec::new(), first);
+    out: &mut Vec<u8>,
+) {
+    out.clear();
+    let (mut payload, mut seq) = (Vec::new(), first);
     for (index, request) in requests.iter().enumerate() {
         payload.clear();
         let (ty, flags) = encode(request, &mut payload);
         let is_last = index + 1 == requests.len();
         let ack = if is_last { ACK } else { 0 };
-        let start = begin(&mut out, ty, REQUEST | flags | ack, seq);
+        let start = begin(out, ty, REQUEST | flags | ack, seq);
         out.extend_from_slice(&payload);
-        end(&mut out, start);
+        end(out, start);
         seq = seq.wrapping_add(1);
     }
-    out
 }
 
 /// Returns the requests that have errors. The sequence number `first` is that of the
@@ -133,7 +136,8 @@ mod tests {
             payload.extend_from_slice(&request.to_be_bytes());
             (*request, CREATE)
         };
-        let datagram = encode_all(&[5, 6, 7], u32::MAX, &mut encode);
+        let mut datagram = vec![1];
+        encode_all(&[5, 6, 7], u32::MAX, &mut encode, &mut datagram);
         let messages: Vec<_> = Messages::new(&datagram).map(Result::unwrap).collect();
         let headers: Vec<_> = messages
             .iter()
