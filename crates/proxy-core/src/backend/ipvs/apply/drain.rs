@@ -23,6 +23,12 @@ pub(in crate::backend) struct Drain {
 }
 
 impl Drain {
+    /// Returns whether [`start`](Self::start) would return these edits unchanged: all
+    /// are additions, and no real server is draining.
+    pub(super) fn is_unaffected(&self, edits: &[Edit<Object>]) -> bool {
+        self.servers.is_empty() && edits.iter().all(|edit| matches!(edit, Edit::Add(_)))
+    }
+
     /// Replaces removals of real servers by changes to weight 0.
     ///
     /// A draining real server that is added again gets its weight back. Real servers of a
@@ -250,6 +256,18 @@ mod tests {
         let (old, new) = (object(TCP, 1, 0), object(TCP, 1, 1));
         assert_eq!(edits, [Edit::Change { old, new }]);
         assert_eq!(drain.next_poll(), None);
+    }
+
+    #[test]
+    fn additions_are_unaffected_while_nothing_drains() {
+        let mut drain = Drain::default();
+        let added = vec![Edit::Add(object(TCP, 2, 1)), Edit::Add(object(TCP, 3, 1))];
+        assert!(drain.is_unaffected(&added));
+        assert_eq!(drain.start(added.clone()), added);
+        let removed = vec![Edit::Remove(object(TCP, 1, 1))];
+        assert!(!drain.is_unaffected(&removed));
+        drain.start(removed);
+        assert!(!drain.is_unaffected(&added));
     }
 
     #[test]

@@ -202,8 +202,12 @@ impl Kernel {
             _ => None,
         });
         self.claimed.extend(added);
-        let drained = self.drain.lock().start(edits.clone());
-        let commands = ipvs::Commands::from_edits(&drained);
+        let mut drain = self.drain.lock();
+        let commands = match drain.is_unaffected(&edits) {
+            true => ipvs::Commands::from_edits(&edits),
+            false => ipvs::Commands::from_edits(&drain.start(edits.clone())),
+        };
+        drop(drain);
         if !commands.is_empty() {
             match self.servers.commit(&commands) {
                 Err(ipvs::Error::Rejected { rejected }) => to.add_servers(rejected),
@@ -212,7 +216,7 @@ impl Kernel {
         }
         let accepted = to.accepted(&edits);
         self.installed.lock().record_servers(&accepted);
-        for edit in &accepted {
+        for edit in &*accepted {
             if let Edit::Remove(ipvs::Object::VirtualServer(server)) = edit {
                 self.claimed.remove(&server.service);
             }

@@ -1,5 +1,6 @@
 //! Mapping of rejected commands to objects.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use vipline_netlink::Errno;
@@ -95,12 +96,12 @@ impl Rejections {
     }
 
     /// Returns the edits whose objects were not rejected.
-    pub(super) fn accepted<T: Keyed>(&self, edits: &[Edit<T>]) -> Vec<Edit<T>>
+    pub(super) fn accepted<'a, T: Keyed>(&self, edits: &'a [Edit<T>]) -> Cow<'a, [Edit<T>]>
     where
         Object: From<T>,
     {
         if self.0.is_empty() {
-            return edits.to_vec();
+            return Cow::Borrowed(edits);
         }
         let objects = edits.iter().map(|edit| Object::from(edit.object().clone()));
         let objects: Vec<_> = objects.collect();
