@@ -7,17 +7,21 @@ use std::time::Duration;
 /// A packet that passed the former rules may not have its entry in the table yet.
 const DELAY: Duration = Duration::from_millis(20);
 
-/// Pause between two searches. Changes within the pause share the next search.
-///
-/// A flow is stale for at most one search, the pause and another search. With a million
-/// flows a filtered dump takes 0.3 s, so this is less than one second. A dump of a million
-/// UDP flows takes 2 s, so many changes of UDP Services at once take longer there.
+/// Longest pause between two searches. Changes within the pause share the next search.
 const PAUSE: Duration = Duration::from_millis(250);
+
+/// Time for which a flow may be stale, if searches take at most half of it.
+///
+/// A flow is stale for at most the running search, the pause and another search. After a
+/// search of more than 365 ms, the pause is shorter. Searches that take more than 490 ms
+/// exceed the limit, but still pause for [`DELAY`].
+const LIMIT: Duration = Duration::from_secs(1);
 
 /// Determines when the next search begins. Times are durations since any fixed point.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    is_running: bool,
+    /// Time at which the running search began.
+    running: Option<Duration>,
     /// End of the pause after the last search.
     earliest: Duration,
     /// Time of the next search.
@@ -39,25 +43,31 @@ impl Pace {
 
     /// Returns whether a search begins now.
     pub(super) fn begin(&mut self, now: Duration) -> bool {
-        let begins = !self.is_running && self.due.is_some_and(|due| due <= now);
+        let begins = self.running.is_none() && self.due.is_some_and(|due| due <= now);
         if begins {
-            (self.is_running, self.due) = (true, None);
+            (self.running, self.due) = (Some(now), None);
         }
         begins
     }
 
     /// Records the end of a search.
     pub(super) fn end(&mut self, now: Duration) {
-        self.is_running = false;
-        self.earliest = now.saturating_add(PAUSE);
+        let began = self.running.take().unwrap_or(now);
+        self.earliest = now.saturating_add(pause(now.saturating_sub(began)));
         self.due = self.due.map(|due| due.max(self.earliest));
     }
 
     /// Returns the time at which the next search begins. `None` during a search, and if
     /// no search was requested.
     pub(super) fn next_deadline(&self) -> Option<Duration> {
-        self.due.filter(|_| !self.is_running)
+        self.due.filter(|_| self.running.is_none())
     }
+}
+
+/// Returns the pause after a search.
+fn pause(search: Duration) -> Duration {
+    let rest = LIMIT.saturating_sub(search.saturating_mul(2).saturating_add(DELAY));
+    rest.clamp(DELAY, PAUSE)
 }
 
 #[cfg(test)]
@@ -90,10 +100,18 @@ mod tests {
         pace.request(millis(30));
         assert_eq!(pace.next_deadline(), None, "a search is running");
         assert!(!pace.begin(millis(500)));
-        pace.end(millis(400));
-        assert_eq!(pace.next_deadline(), Some(millis(650)));
+        pace.end(millis(380));
+        assert_eq!(pace.next_deadline(), Some(millis(630)));
         pace.request(millis(500));
-        assert_eq!(pace.next_deadline(), Some(millis(650)));
+        assert_eq!(pace.next_deadline(), Some(millis(630)));
+    }
+
+    #[test]
+    fn two_long_searches_and_their_pause_take_at_most_a_second() {
+        for (search, expected) in [(0, 250), (365, 250), (400, 180), (480, 20), (2000, 20)] {
+            assert_eq!(pause(millis(search)), millis(expected), "{search}");
+        }
+        assert_eq!(pause(Duration::MAX), DELAY);
     }
 
     #[test]

@@ -56,9 +56,10 @@ impl Engine {
 
     /// Returns a search for stale flows if one is due, and the last one is finished.
     ///
-    /// A search is due 20 ms after the commit of a change that may have made flows stale,
-    /// and at the earliest 250 ms after the last search ended. All changes until then
-    /// share the search. Always `None` unless the caller has
+    /// A search is due 20 ms after the commit of a change that may have made flows stale.
+    /// Before the next search is a pause of 250 ms. After a search of more than 365 ms the
+    /// pause is shorter, so that no flow is stale longer than 1 s, but at least 20 ms. All
+    /// changes until then share the search. Always `None` unless the caller has
     /// [deferred](Self::defer_flow_searches) searches.
     pub fn take_flow_search(&mut self, now: Duration) -> Option<FlowSearch> {
         self.cleanup.as_mut()?.take(now)
@@ -67,7 +68,7 @@ impl Engine {
     /// Records the result of a search, and returns the results by family.
     ///
     /// A search is repeated after [`Intervals::retry`](crate::Intervals::retry) if it
-    /// failed, and after 250 ms if a dump was interrupted. A later change repeats it
+    /// failed, and after the pause if a dump was interrupted. A later change repeats it
     /// sooner.
     pub fn finish_flow_search(
         &mut self,
