@@ -15,21 +15,20 @@ const MAX_FILTERED: usize = 4;
 /// all flows.
 ///
 /// The kernel walks its whole table in each dump, which takes 19 ns per bucket and 0.16
-/// to 0.3 µs per flow. Each returned flow takes another 1.6 µs. On Linux 6.18 with 262,144
-/// buckets and UDP flows only, one dump of all flows costs as much as this number of
-/// filtered dumps:
+/// to 0.3 µs per flow. Each returned flow takes another 1 µs, nearly all of it in the
+/// kernel. On Linux 6.18 with 262,144 buckets and UDP flows only, one dump of all flows
+/// costs as much processor time as this number of filtered dumps:
 ///
 /// | Flows | Filtered dump | Dump of all | Filtered dumps |
 /// |---|---|---|---|
-/// | 1,000 | 5.0 ms | 6.1 ms | 1.2 |
-/// | 3,000 | 5.2 ms | 9.4 ms | 1.8 |
-/// | 10,000 | 5.6 ms | 22 ms | 3.9 |
-/// | 30,000 | 9.1 ms | 57 ms | 6.2 |
-/// | 100,000 | 21 ms | 182 ms | 8.5 |
-/// | 250,000 | 45 ms | 455 ms | 10 |
-/// | 1,000,000 | 317 ms | 2,086 ms | 6.6 |
+/// | 3,000 | 4.7 ms | 7.3 ms | 1.6 |
+/// | 10,000 | 5.6 ms | 14 ms | 2.5 |
+/// | 30,000 | 9.1 ms | 39 ms | 4.3 |
+/// | 100,000 | 21 ms | 120 ms | 5.7 |
+/// | 250,000 | 47 ms | 298 ms | 6.3 |
+/// | 1,000,000 | 317 ms | 1,250 ms | 3.9 |
 ///
-/// The limits are about half of that, because not all flows are UDP flows.
+/// The limits are lower in most rows, because not all flows are UDP flows.
 const FLOWS_PER_FILTERED: usize = 5_000;
 
 /// Flows of one family that may be stale.
