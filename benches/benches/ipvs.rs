@@ -1,5 +1,5 @@
-//! Figures of mode ipvs: loads compared with the programs `ipset`, `ipvsadm` and `ip`,
-//! and the cost of changes.
+//! Figures of mode ipvs: loads compared with a replay of their netlink messages and with
+//! the programs `ipset`, `ipvsadm` and `ip`, and the cost of changes.
 //!
 //! Runs in network namespaces, and needs root and a kernel with IPVS. `cargo xtask
 //! bench` runs it in a guest with such a kernel.
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use benches::cluster::{self, Size};
 use benches::figure::{Figures, conclude, ms, percentile};
+use benches::ipvs_floor::{Load, Replayed};
 use benches::time::Time;
 use proxy_core::backend::ipvs::{Kernel as Ipvs, Object, Planner};
 use proxy_core::{Config, Engine, Event, Family, Mode};
@@ -22,16 +23,29 @@ use vipline_reconcile::{Edit, Rejection, Target};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
+/// Returns the time of one subsystem.
+type TimeOf = fn(&Replayed) -> Duration;
+
 const TYPICAL: Size = Size::new(10_000, 5);
 
-/// Number of loads by the engine and by the programs.
+/// Number of loads by the programs.
 const ROUNDS: usize = 3;
+
+/// Number of loads by the engine and by the replay per round, alternating.
+const PAIRS: usize = 2;
 
 /// Number of measured changes.
 const CHANGES: usize = 20;
 
-/// Programs of the floor. Rules are excluded.
+/// Programs of a load. Rules are excluded.
 const PROGRAMS: [&str; 3] = ["ipset", "ipvsadm", "ip"];
+
+/// Kernel subsystems of a replay.
+const SUBSYSTEMS: [(&str, TimeOf); 3] = [
+    ("set messages", |replayed| replayed.sets),
+    ("server messages", |replayed| replayed.servers),
+    ("address messages", |replayed| replayed.addresses),
+];
 
 fn main() -> ExitCode {
     match vipline_ipvs::Client::open() {
@@ -85,21 +99,36 @@ fn first_sync(engine: &mut Engine) -> Outcome<Duration> {
     }
 }
 
-/// Times to load the same state, each in a separate namespace.
-struct Round {
+/// Times of a load by the engine and of its replay, each in a separate namespace.
+struct Pair {
     ours: Duration,
-    /// Time of each program in [`PROGRAMS`].
-    theirs: [Duration; 3],
-    /// Time of the iptables programs, which both loads need.
-    rules: Duration,
+    replayed: Replayed,
 }
 
-impl Round {
-    fn run(parts: &[Part]) -> Outcome<Self> {
+impl Pair {
+    fn run(load: &Load) -> Outcome<Self> {
         let ours = in_namespace(|| {
             let mut engine = with_objects(Engine::open(config(&Family::ALL))?);
             first_sync(&mut engine)
         })?;
+        let replayed = in_namespace(|| load.replay())?;
+        Ok(Self { ours, replayed })
+    }
+}
+
+/// Times to load the same state, each in a separate namespace.
+struct Round {
+    pairs: Vec<Pair>,
+    /// Time of each program in [`PROGRAMS`].
+    theirs: [Duration; 3],
+    /// Time of the iptables programs, which all loads need.
+    rules: Duration,
+}
+
+impl Round {
+    fn run(parts: &[Part], load: &Load) -> Outcome<Self> {
+        let pairs = (0..PAIRS).map(|_| Pair::run(load));
+        let pairs = pairs.collect::<Outcome<_>>()?;
         in_namespace(|| {
             let (mut theirs, mut rules) = ([Duration::ZERO; 3], Duration::ZERO);
             for part in parts {
@@ -112,7 +141,7 @@ impl Round {
             let mut engine = complete(Engine::open(config(&Family::ALL))?);
             match engine.difference()?.edits {
                 0 => Ok(Self {
-                    ours,
+                    pairs,
                     theirs,
                     rules,
                 }),
@@ -121,12 +150,15 @@ impl Round {
         })
     }
 
-    fn floor(&self) -> Duration {
+    fn programs(&self) -> Duration {
         self.theirs.iter().sum()
     }
 
-    fn ratio(&self) -> f64 {
-        self.ours.as_secs_f64() / self.floor().as_secs_f64()
+    /// Returns the times of loads, each with the time of its replay and of
+    /// `iptables-restore`.
+    fn loads(&self) -> impl Iterator<Item = (Duration, Duration)> {
+        let pairs = self.pairs.iter();
+        pairs.map(|pair| (pair.ours, pair.replayed.total() + self.rules))
     }
 }
 
@@ -203,47 +235,79 @@ fn run(program: &str, arguments: &[&str], input: Option<File>) -> Outcome<()> {
 fn load(figures: &mut Figures) -> Outcome<()> {
     let folder = Directory::new()?;
     let parts = Part::all(&folder)?;
-    let rounds = (0..ROUNDS).map(|_| Round::run(&parts));
+    let load = recorded()?;
+    let rounds = (0..ROUNDS).map(|_| Round::run(&parts, &load));
     let rounds: Vec<Round> = rounds.collect::<Outcome<_>>()?;
-    let median = |of: &dyn Fn(&Round) -> Duration| {
-        let times: Vec<Duration> = rounds.iter().map(of).collect();
-        percentile(&times, 50).as_secs_f64()
-    };
+    let loads: Vec<_> = rounds.iter().flat_map(Round::loads).collect();
+    let ours: Vec<_> = loads.iter().map(|(ours, _)| *ours).collect();
+    let floor: Vec<_> = loads.iter().map(|(_, floor)| *floor).collect();
     let mut push = |value, unit: &str, limit: Option<f64>| {
         figures.push("ipvs: full load", TYPICAL, (value, unit), limit)
     };
-    push(median(&|round| round.ours), "s", None)?;
-    push(median(&Round::floor), "s, programs", None)?;
-    for (place, program) in PROGRAMS.iter().enumerate() {
-        push(
-            median(&|round| round.theirs[place]),
-            &format!("s, {program}"),
-            None,
-        )?;
+    push(median(&ours), "s", None)?;
+    push(median(&floor), "s, floor", None)?;
+    for (subsystem, of) in SUBSYSTEMS {
+        let pairs = rounds.iter().flat_map(|round| &round.pairs);
+        let times: Vec<_> = pairs.map(|pair| of(&pair.replayed)).collect();
+        push(median(&times), &format!("s, {subsystem}"), None)?;
     }
-    push(median(&|round| round.rules), "s, iptables", None)?;
-    let mut ratios: Vec<f64> = rounds.iter().map(Round::ratio).collect();
-    ratios.sort_by(f64::total_cmp);
-    Ok(push(ratios[ROUNDS / 2], "x programs", Some(1.2))?)
+    let by_round = |of: &dyn Fn(&Round) -> Duration| {
+        let times: Vec<_> = rounds.iter().map(of).collect();
+        median(&times)
+    };
+    push(by_round(&|round| round.rules), "s, iptables", None)?;
+    push(by_round(&Round::programs), "s, programs", None)?;
+    for (place, program) in PROGRAMS.iter().enumerate() {
+        let time = by_round(&|round| round.theirs[place]);
+        push(time, &format!("s, {program}"), None)?;
+    }
+    let ratios = loads.iter().map(|(ours, floor)| ratio(*ours, *floor));
+    let ratios: Vec<_> = ratios.collect();
+    push(percentile(&ratios, 50), "x floor", Some(1.3))?;
+    let ratios = rounds.iter().flat_map(|round| {
+        let pairs = round.pairs.iter();
+        pairs.map(|pair| ratio(pair.ours, round.programs()))
+    });
+    let ratios: Vec<_> = ratios.collect();
+    Ok(push(percentile(&ratios, 50), "x programs", Some(1.2))?)
+}
+
+/// Returns the median of times in seconds.
+fn median(times: &[Duration]) -> f64 {
+    percentile(times, 50).as_secs_f64()
+}
+
+fn ratio(time: Duration, floor: Duration) -> f64 {
+    time.as_secs_f64() / floor.as_secs_f64()
+}
+
+/// Loads all objects, and returns the commands of the load.
+fn recorded() -> Outcome<Load> {
+    in_namespace(|| {
+        let kernels = Watched::open_all()?;
+        first_sync(&mut with_objects(Watched::engine(&kernels)))?;
+        let mut load = Load::default();
+        for kernel in kernels {
+            let edits = std::mem::take(&mut kernel.state().committed);
+            edits.iter().for_each(|edits| load.add(edits));
+        }
+        Ok(load)
+    })
 }
 
 /// Measures a start on existing state, and replacements of single endpoints.
 fn change(figures: &mut Figures) -> Outcome<()> {
     let seen = Netns::new()?.run(|| {
         first_sync(&mut with_objects(Engine::open(config(&Family::ALL))?))?;
-        let kernels = [Watched::open(Family::V4)?, Watched::open(Family::V6)?];
-        let mut engine = Engine::with_kernels::<Planner, _>(config(&Family::ALL), |family| {
-            kernels[usize::from(family == Family::V6)].clone()
-        });
-        engine = with_objects(engine);
-        Seen::of(engine, &kernels)
+        let kernels = Watched::open_all()?;
+        Seen::of(with_objects(Watched::engine(&kernels)), &kernels)
     })?;
     let restart = "ipvs: restart with nothing changed";
     figures.push(restart, TYPICAL, (seen.restart.as_secs_f64(), "s"), None)?;
     figures.push(restart, TYPICAL, (seen.commits, "commits"), 0.0)?;
     let replaced = "ipvs: one endpoint replaced";
-    let median = ms(percentile(&seen.times, 50));
-    figures.push(replaced, TYPICAL, (median, "ms, median"), None)?;
+    let time = ms(percentile(&seen.times, 50));
+    figures.push(replaced, TYPICAL, (time, "ms, median"), None)?;
     figures.push(replaced, TYPICAL, (seen.sends, "sends"), 1.0)?;
     figures.push(replaced, TYPICAL, (seen.messages, "messages"), 2.0)?;
     Ok(figures.push(replaced, TYPICAL, (seen.dumps, "dumps"), 0.0)?)
@@ -268,7 +332,7 @@ impl Seen {
     fn of(mut engine: Engine, kernels: &[Watched]) -> Outcome<Self> {
         let mut seen = Self {
             restart: first_sync(&mut engine)?,
-            commits: sum(kernels, |state| state.commits),
+            commits: sum(kernels, |state| state.committed.len() as u64),
             ..Self::default()
         };
         let mut now = Duration::ZERO;
@@ -303,22 +367,32 @@ fn sum(kernels: &[Watched], of: fn(&State) -> u64) -> f64 {
     counts.sum::<u64>() as f64
 }
 
-/// The counting kernel of one family. Clones share their state.
+/// The recording kernel of one family. Clones share their state.
 #[derive(Clone)]
 struct Watched(Arc<Mutex<State>>);
 
 struct State {
     kernel: Ipvs,
     dumps: u64,
-    commits: u64,
+    committed: Vec<Vec<Edit<Object>>>,
 }
 
 impl Watched {
+    fn open_all() -> Outcome<[Self; 2]> {
+        Ok([Self::open(Family::V4)?, Self::open(Family::V6)?])
+    }
+
+    fn engine(kernels: &[Self; 2]) -> Engine {
+        Engine::with_kernels::<Planner, _>(config(&Family::ALL), |family| {
+            kernels[usize::from(family == Family::V6)].clone()
+        })
+    }
+
     fn open(family: Family) -> Outcome<Self> {
         Ok(Self(Arc::new(Mutex::new(State {
             kernel: Ipvs::open(family, &config(&[family]).ipvs)?,
             dumps: 0,
-            commits: 0,
+            committed: Vec::new(),
         }))))
     }
 
@@ -339,7 +413,7 @@ impl Target for Watched {
 
     fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, proxy_core::Error> {
         let mut state = self.state();
-        state.commits += 1;
+        state.committed.push(edits.to_vec());
         state.kernel.commit(edits)
     }
 }
