@@ -37,12 +37,12 @@ const CLUSTER: Size = Size::new(10_000, 5);
 const SERVICES: u32 = 100;
 const ENDPOINTS: u32 = 5;
 
-/// Number of replaced endpoints, and the time between two of them.
+/// Number of replaced endpoints, and the time between two replacements.
 const REPLACED: u32 = 10;
 const PERIOD: Duration = Duration::from_millis(700);
 
-/// Number of endpoints that are added after each replacement, while the kernel searches,
-/// and the time between two of them.
+/// Number of endpoints that are added after each replacement, during the search, and the
+/// time between two additions.
 const ADDED: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
