@@ -30,8 +30,11 @@ const LARGE: Size = Size::new(100_000, 1);
 /// Time limit of a start.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Time between the start of the last watch and the measurement of memory.
+/// Time without a change of more than 1 MiB, after which memory counts as settled.
 const SETTLING: Duration = Duration::from_secs(2);
+
+/// Number of EndpointSlices that change before the second measurement of memory.
+const CHANGES: usize = 5000;
 
 fn main() -> ExitCode {
     conclude(figures())
@@ -39,12 +42,39 @@ fn main() -> ExitCode {
 
 /// Measures all figures, and returns the number of exceeded limits.
 fn figures() -> Outcome<usize> {
-    let words = "KUBE_PROXY must be the path of the program to be measured, built for release";
+    let words = "KUBE_PROXY must be the path of the program, built with the profile `image`";
     let program = PathBuf::from(env::var_os("KUBE_PROXY").ok_or(words)?);
     let mut figures = Figures::new()?;
-    start(&mut figures, &program, TYPICAL, 5, 60.0)?;
-    start(&mut figures, &program, LARGE, 1, 250.0)?;
+    let megabytes = fs::metadata(&program)?.len() as f64 / 1e6;
+    figures.push(
+        "kube-proxy: size of the program",
+        "",
+        (megabytes, "MB"),
+        15.0,
+    )?;
+    let limits = Limits {
+        milliseconds: Some(700.0),
+        memory: 45.0,
+        memory_of_manifests: Some(60.0),
+    };
+    start(&mut figures, &program, TYPICAL, 5, limits)?;
+    let limits = Limits {
+        milliseconds: None,
+        memory: 200.0,
+        memory_of_manifests: None,
+    };
+    start(&mut figures, &program, LARGE, 1, limits)?;
     Ok(figures.finish("api")?)
+}
+
+/// Limits of the figures of a start.
+struct Limits {
+    /// Time from the start of the process with the API to the first sync.
+    milliseconds: Option<f64>,
+    /// Resident memory with the API, in MiB.
+    memory: f64,
+    /// Resident memory with manifests, in MiB.
+    memory_of_manifests: Option<f64>,
 }
 
 /// Starts the program with objects from the API server and from a file, in turn.
@@ -53,7 +83,7 @@ fn start(
     program: &Path,
     size: Size,
     rounds: usize,
-    memory: f64,
+    limits: Limits,
 ) -> Outcome<()> {
     let objects = objects(size);
     let folder = Directory::new()?;
@@ -79,20 +109,22 @@ fn start(
     let [api, files] = [&from_api, &from_files].map(|starts| quickest(starts, |it| it.time));
     let ratio = api.as_secs_f64() / files.as_secs_f64();
     row("start: API", (ratio, "x manifests"), Some(3.0))?;
-    row("start: API, to first sync", (ms(api), "ms"), None)?;
+    row(
+        "start: API, to first sync",
+        (ms(api), "ms"),
+        limits.milliseconds,
+    )?;
     row("start: manifests, to first sync", (ms(files), "ms"), None)?;
     let server = quickest(&from_api, |it| it.beside);
     row("start: API, work of the server", (ms(server), "ms"), None)?;
     let resident = peak(&from_api, |it| it.resident);
-    row(
-        "start: API, memory, resident",
-        (resident, "MiB"),
-        Some(memory),
-    )?;
+    let name = "start: API, memory, resident";
+    row(name, (resident, "MiB"), Some(limits.memory))?;
     let name = "start: API, memory, peak";
     row(name, (peak(&from_api, |it| it.peak), "MiB"), None)?;
     let name = "start: manifests, memory, resident";
-    row(name, (peak(&from_files, |it| it.resident), "MiB"), None)?;
+    let resident = peak(&from_files, |it| it.resident);
+    row(name, (resident, "MiB"), limits.memory_of_manifests)?;
     let name = "start: manifests, memory, peak";
     row(name, (peak(&from_files, |it| it.peak), "MiB"), None)?;
     Ok(())
@@ -104,7 +136,7 @@ struct Start {
     time: Duration,
     /// Processor time of this process, which contains the API server.
     beside: Duration,
-    /// Memory after the start, in MiB.
+    /// Memory after the start, and after changes of the API, in MiB.
     resident: f64,
     /// Peak memory, in MiB.
     peak: f64,
@@ -114,7 +146,7 @@ impl Start {
     fn with_manifests(program: &Path, manifests: &Path) -> Outcome<Self> {
         let netns = Netns::new()?;
         let source = ["--manifests".into(), manifests.display().to_string()];
-        Self::of(program, &source, &netns, || true)
+        Self::of(program, &source, &netns, || true, || ())
     }
 
     fn with_api(program: &Path, objects: &[Value], folder: &Directory) -> Outcome<Self> {
@@ -128,14 +160,18 @@ impl Start {
             let kinds = ["services", "endpointslices", "nodes", "servicecidrs"];
             kinds.iter().all(|kind| server.watchers(kind) > 0)
         };
-        Self::of(program, &source, &netns, is_watched)
+        let change = || {
+            server.apply_all(changed(objects));
+        };
+        Self::of(program, &source, &netns, is_watched, change)
     }
 
     fn of(
         program: &Path,
         source: &[String],
         netns: &Netns,
-        is_settled: impl Fn() -> bool,
+        is_watched: impl Fn() -> bool,
+        change: impl Fn(),
     ) -> Outcome<Self> {
         let mut command = Command::new(program);
         command
@@ -147,13 +183,15 @@ impl Start {
         let process = Process::start(netns, &mut command)?;
         wait(&process, || process.output().contains("synced"))?;
         let (time, beside) = (began.elapsed(), self::processor() - processor);
-        wait(&process, is_settled)?;
-        thread::sleep(SETTLING);
+        wait(&process, is_watched)?;
+        let after_start = settled(&process)?;
+        change();
+        let after_changes = settled(&process)?;
         let status = fs::read_to_string(format!("/proc/{}/status", process.pid()))?;
         let start = Self {
             time,
             beside,
-            resident: mib(&status, "VmRSS:")?,
+            resident: after_start.max(after_changes),
             peak: mib(&status, "VmHWM:")?,
         };
         let output = process.output();
@@ -162,6 +200,24 @@ impl Start {
             false => Err(output.into()),
         }
     }
+}
+
+/// Waits until the memory of the process is settled, and returns it in MiB.
+fn settled(process: &Process) -> Outcome<f64> {
+    let path = format!("/proc/{}/status", process.pid());
+    let began = Instant::now();
+    let (mut since, mut memory) = (began, f64::MAX);
+    while since.elapsed() < SETTLING {
+        if began.elapsed() > PATIENCE {
+            return Err("the memory does not settle".into());
+        }
+        let now = mib(&fs::read_to_string(&path)?, "VmRSS:")?;
+        if f64::abs(now - memory) > 1.0 {
+            (since, memory) = (Instant::now(), now);
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(memory)
 }
 
 /// Waits until a condition holds.
@@ -204,6 +260,18 @@ fn objects(size: Size) -> Vec<Value> {
         objects.extend(slices.iter().map(|slice| object(version, kind, slice)));
     }
     objects
+}
+
+/// Returns some EndpointSlices with another address of their first endpoint.
+fn changed(objects: &[Value]) -> impl Iterator<Item = Value> {
+    let slices = objects.iter();
+    let slices = slices.filter(|object| object["kind"] == api::EndpointSlice::KIND);
+    slices.take(CHANGES).enumerate().map(|(number, slice)| {
+        let mut slice = slice.clone();
+        let address = format!("10.250.{}.{}", number / 250, number % 250 + 1);
+        slice["endpoints"][0]["addresses"] = json!([address]);
+        slice
+    })
 }
 
 fn object(version: &str, kind: &str, object: &impl Serialize) -> Value {

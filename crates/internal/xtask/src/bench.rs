@@ -13,7 +13,7 @@ use std::{fmt, fs};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::cargo::{cargo, metadata, release_build};
+use crate::cargo::{cargo, image_build, metadata};
 use crate::process::execute;
 use crate::vm;
 
@@ -35,7 +35,8 @@ struct Figure {
     limit: Option<f64>,
 }
 
-/// The benchmark that starts kube-proxy; `KUBE_PROXY` is the path of its release build.
+/// The benchmark that starts kube-proxy; `KUBE_PROXY` is the path of the program,
+/// built as for images.
 const PROGRAM_BENCH: &str = "api";
 
 /// Benchmarks that run in a guest; on the host they do nothing.
@@ -116,7 +117,7 @@ impl Runner {
         execute(build.args(["--bench", &chosen]))?;
         let mut variables = vec![("BENCH_FIGURES", folder.clone())];
         if PROGRAM_BENCH.contains(filter) {
-            variables.push(("KUBE_PROXY", release_build()?));
+            variables.push(("KUBE_PROXY", image_build()?));
         }
         let services = services.map(|services| services.to_string().into());
         variables.extend(services.map(|services| ("BENCH_SERVICES", services)));

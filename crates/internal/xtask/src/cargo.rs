@@ -95,15 +95,11 @@ pub(crate) fn metadata() -> Result<Metadata> {
     serde_json::from_slice(&output.stdout).context("parse the output of cargo metadata")
 }
 
-/// Builds kube-proxy with the release profile and returns its path.
-pub(crate) fn release_build() -> Result<PathBuf> {
-    execute(&mut cargo([
-        "build",
-        "--release",
-        "--package",
-        "kube-proxy",
-    ]))?;
-    Ok(metadata()?.target_directory.join("release/kube-proxy"))
+/// Builds kube-proxy with the profile of images and returns its path.
+pub(crate) fn image_build() -> Result<PathBuf> {
+    let profile = ["--profile", "image"];
+    execute(cargo(["build", "--package", "kube-proxy"]).args(profile))?;
+    Ok(metadata()?.target_directory.join("image/kube-proxy"))
 }
 
 #[cfg(test)]
