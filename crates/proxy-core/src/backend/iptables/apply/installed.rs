@@ -1,21 +1,16 @@
-//! Parser of installed chains from the output of `iptables-save`.
+//! Installed chains of ours and the jumps to them.
 
 use std::collections::HashMap;
 
 use vipline_iptables::targets::Target;
-use vipline_iptables::{
-    Chain, ChainName, Contents, Line, Object, Position, Rule, SharedRule, TableName,
-};
-use vipline_service_model::Family;
+use vipline_iptables::{Chain, ChainName, Contents, Object, Position, Rule, SharedRule, TableName};
 
 use crate::backend::iptables::plan::layout::Layout;
 use crate::backend::iptables::plan::names::{self, Kind, NAT};
-use crate::backend::iptables::plan::rules::iptables_family;
 
-/// Our chains and the jumps to them, collected line by line.
+/// Our chains and the jumps to them, collected one by one.
 #[derive(Debug)]
 pub(in crate::backend) struct Installed {
-    family: Family,
     layout: Layout,
     chains: Vec<Found>,
     /// Index of each chain in `chains`.
@@ -31,12 +26,16 @@ struct Found {
     kind: Kind,
     /// Rules in our own notation.
     rules: Vec<String>,
+    /// Whether a rule is unknown.
+    is_unknown: bool,
 }
 
+/// Stands for an unknown rule. Equals no planned rule.
+const UNKNOWN: &str = "-j ?";
+
 impl Installed {
-    pub(in crate::backend) fn new(family: Family, layout: Layout) -> Self {
+    pub(in crate::backend) fn new(layout: Layout) -> Self {
         Self {
-            family,
             layout,
             chains: Vec::new(),
             places: HashMap::new(),
@@ -44,17 +43,8 @@ impl Installed {
         }
     }
 
-    /// Parses a line of a table. Ignores lines that cannot be parsed.
-    pub(in crate::backend) fn take<E>(&mut self, table: TableName, line: &str) -> Result<(), E> {
-        match Line::parse(line) {
-            Ok(Line::Chain(chain)) => self.declare(table, chain.name()),
-            Ok(Line::Rule(rule)) => self.add(table, rule.chain(), rule.spec()),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn declare(&mut self, table: TableName, name: &str) {
+    /// Adds a chain if it is one of ours.
+    pub(in crate::backend) fn declare(&mut self, table: TableName, name: &str) {
         let kind = (self.layout.kind)(table.as_str(), name);
         let Ok(name) = ChainName::new(name) else {
             return;
@@ -66,47 +56,47 @@ impl Installed {
                 name,
                 kind,
                 rules: Vec::new(),
+                is_unknown: false,
             });
         }
     }
 
-    fn add(&mut self, table: TableName, chain: &str, spec: &str) {
+    /// Adds a rule of one of our chains, or a jump of ours. `rule` returns the rule in our
+    /// own notation, or `None` if the rule is unknown.
+    pub(in crate::backend) fn add(
+        &mut self,
+        table: TableName,
+        chain: &str,
+        rule: impl FnOnce() -> Option<String>,
+    ) {
         let Ok(name) = ChainName::new(chain) else {
             return;
         };
         if let Some(&place) = self.places.get(&(table, name)) {
-            let rule = self.normalized(spec);
-            self.chains[place].rules.push(rule);
-        } else if (self.layout.kind)(table.as_str(), chain) == Kind::System {
-            self.add_jump(table, name, spec);
+            let found = &mut self.chains[place];
+            let rule = rule();
+            found.is_unknown |= rule.is_none();
+            found.rules.push(rule.unwrap_or_else(|| UNKNOWN.into()));
+        } else if (self.layout.kind)(table.as_str(), chain) == Kind::System
+            && let Some(rule) = rule()
+        {
+            self.add_jump(table, name, &rule);
         }
     }
 
     /// Adds a jump of ours, once. Other jumps to our chains belong to other programs.
-    fn add_jump(&mut self, table: TableName, chain: ChainName, spec: &str) {
-        if !spec.contains("KUBE-") {
-            return;
-        }
-        let rule = self.normalized(spec);
+    fn add_jump(&mut self, table: TableName, chain: ChainName, rule: &str) {
         let entry = Object::from(SharedRule {
             table,
             chain,
             position: Position::Head,
             occurrence: 0,
-            rule: rule.as_str().into(),
+            rule: rule.into(),
         });
-        let place = (self.layout.place_of_jump)(table.as_str(), chain.as_str(), &rule);
+        let place = (self.layout.place_of_jump)(table.as_str(), chain.as_str(), rule);
         let is_ours = place.is_some();
         if is_ours && !self.jumps.contains(&entry) {
             self.jumps.push(entry);
-        }
-    }
-
-    /// Converts a rule to our own notation.
-    fn normalized(&self, spec: &str) -> String {
-        match Rule::parse(spec) {
-            Ok(rule) => rule.for_family(iptables_family(self.family)).to_string(),
-            Err(_) => spec.to_owned(),
         }
     }
 
@@ -135,6 +125,10 @@ impl Found {
         if kind == Kind::Whole {
             let rules = self.rules.iter().collect();
             out.push(Chain::new(table, name, rules).into());
+            return;
+        }
+        // An unknown rule cannot be deleted. The next commit rewrites the whole chain.
+        if self.is_unknown {
             return;
         }
         out.push(Chain::with(table, name, Contents::SharedRules).into());
@@ -173,4 +167,48 @@ fn is_tail(table: TableName, chain: ChainName, rule: &str) -> bool {
         target == Some(Target::Jump(names::chain(names::NODEPORTS)))
     };
     (table.as_str(), chain.as_str()) == (NAT, names::SERVICES) && goes_to_node_ports()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use vipline_iptables::Keyed as _;
+
+    use super::*;
+
+    /// Returns the chains and rules that a table with these rules contains.
+    fn objects(rules: &[(&str, Option<&str>)]) -> Vec<Object> {
+        let mut installed = Installed::new(Layout::IPTABLES);
+        let nat = names::table(NAT);
+        let chains: BTreeSet<_> = rules.iter().map(|(chain, _)| chain).collect();
+        for chain in chains {
+            installed.declare(nat, chain);
+        }
+        for (chain, rule) in rules {
+            installed.add(nat, chain, || rule.map(str::to_owned));
+        }
+        installed.into_objects()
+    }
+
+    #[test]
+    fn a_chain_with_an_unknown_rule_differs_from_each_plan() {
+        let planned = objects(&[(names::MARK_MASQ, Some("-j MARK --set-xmark 0x4000/0x4000"))]);
+        let found = objects(&[(names::MARK_MASQ, None)]);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].key(), planned[0].key());
+        assert!(!found[0].is_equivalent(&planned[0]));
+    }
+
+    #[test]
+    fn a_shared_chain_with_an_unknown_rule_is_rewritten() {
+        let known = ("KUBE-SERVICES", Some("-d 10.96.0.1/32 -j KUBE-SVC-A"));
+        assert_eq!(objects(&[known]).len(), 2);
+        assert_eq!(objects(&[known, ("KUBE-SERVICES", None)]), []);
+    }
+
+    #[test]
+    fn unknown_rules_of_other_programs_are_ignored() {
+        assert_eq!(objects(&[("OUTPUT", None), ("DOCKER", None)]), []);
+    }
 }

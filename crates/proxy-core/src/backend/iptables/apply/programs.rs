@@ -2,25 +2,47 @@
 
 use std::borrow::Cow;
 
-use vipline_iptables::{Client, Error, Object, Restore, TableName, Variant};
+use vipline_iptables::{Client, Error, Line, Object, Restore, Rule, TableName, Variant};
 use vipline_nftables::{self as nftables, Generation};
 use vipline_reconcile::{Attempt, Edit};
+use vipline_service_model::Family;
 
 use super::installed::Installed;
 use super::own_commits::{Run, Trace};
 use super::rejections;
+use crate::backend::iptables::plan::rules::iptables_family;
 
 /// Maximum number of chains and entries in a section of a document for the nft variant,
 /// whose time per object grows with the size of the section.
 const SECTION: usize = 150;
 
-/// Reads the chains and jumps of a layout from a table.
+/// Reads our chains and the jumps to them from a table. Ignores lines that cannot be
+/// parsed.
 pub(super) fn read(
     client: &mut Client,
+    family: Family,
     table: TableName,
     installed: &mut Installed,
 ) -> Result<(), Error> {
-    client.save_lines(table, |line| installed.take::<Error>(table, line))
+    client.save_lines(table, |line| {
+        match Line::parse(line) {
+            Ok(Line::Chain(chain)) => installed.declare(table, chain.name()),
+            Ok(Line::Rule(rule)) => {
+                let spec = rule.spec();
+                installed.add(table, rule.chain(), || Some(normalized(family, spec)));
+            }
+            _ => {}
+        }
+        Ok::<_, Error>(())
+    })
+}
+
+/// Converts a rule to our own notation.
+fn normalized(family: Family, spec: &str) -> String {
+    match Rule::parse(spec) {
+        Ok(rule) => rule.for_family(iptables_family(family)).to_string(),
+        Err(_) => spec.to_owned(),
+    }
 }
 
 /// Returns whether a table has a chain.
@@ -52,10 +74,7 @@ pub(super) fn attempt(
     edits: &[Edit<Object>],
     batch: &[usize],
 ) -> Result<Attempt, Error> {
-    let part = match batch.len() == edits.len() {
-        true => Cow::Borrowed(edits),
-        false => Cow::Owned(batch.iter().map(|&index| edits[index].clone()).collect()),
-    };
+    let part = select(edits, batch);
     let restore = Restore::in_sections(&part, section(client));
     let sections = u32::try_from(restore.sections()).unwrap_or(u32::MAX);
     let before = generation(client);
@@ -76,6 +95,14 @@ pub(super) fn attempt(
     let commits = u32::try_from(commits).unwrap_or(u32::MAX);
     trace.commit_counter.committed(commits);
     attempt
+}
+
+/// Returns the edits that the indices in `batch` select.
+pub(super) fn select<'a>(edits: &'a [Edit<Object>], batch: &[usize]) -> Cow<'a, [Edit<Object>]> {
+    match batch.len() == edits.len() {
+        true => Cow::Borrowed(edits),
+        false => Cow::Owned(batch.iter().map(|&index| edits[index].clone()).collect()),
+    }
 }
 
 /// Returns the maximum size of a section of a document.

@@ -51,10 +51,10 @@ impl Tables {
 
     /// Reads the chains of a layout and the jumps to them.
     pub(super) fn read(&mut self, family: Family, layout: Layout) -> Result<Installed, Error> {
-        let mut installed = Installed::new(family, layout);
+        let mut installed = Installed::new(layout);
         for table in layout.tables.iter().map(|name| names::table(name)) {
             match self {
-                Self::Programs(client) => programs::read(client, table, &mut installed)?,
+                Self::Programs(client) => programs::read(client, family, table, &mut installed)?,
             }
         }
         Ok(installed)

@@ -330,12 +330,11 @@ fn the_counting_rule_of_a_node_port_precedes_its_jump() {
         other(&counts.rule),
         other(&leads.rule),
     ];
-    let mut installed = Installed::new(Family::V4, layout::Layout::IPTABLES);
-    let lines = rules.map(|rule| format!("-A {} {rule}", names::NODEPORTS));
-    let chain = format!(":{} - [0:0]", names::NODEPORTS);
-    for line in [chain].iter().chain(&lines) {
-        let taken: Result<(), ()> = installed.take(names::table(names::NAT), line);
-        assert_eq!(taken, Ok(()));
+    let mut installed = Installed::new(layout::Layout::IPTABLES);
+    let nat = names::table(names::NAT);
+    installed.declare(nat, names::NODEPORTS);
+    for rule in rules {
+        installed.add(nat, names::NODEPORTS, || Some(rule));
     }
     let found = installed.into_objects();
     assert!(

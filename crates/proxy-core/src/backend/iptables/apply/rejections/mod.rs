@@ -1,6 +1,7 @@
 //! Mapping of rejected lines of a document to edits.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 
 use vipline_iptables::{Chain, Contents, Key, Object, SharedRule, jump_target};
 use vipline_reconcile::{Attempt, Cause, Edit, Reason};
@@ -27,7 +28,11 @@ const EEXIST: i32 = 17;
 /// Returns the reason of a rejection from the message of the program.
 pub(super) fn reason(message: &str) -> Reason {
     let known = ERRNOS.iter().find(|(words, _)| message.contains(words));
-    let errno = known.map(|(_, errno)| *errno);
+    reason_of(known.map(|(_, errno)| *errno), message)
+}
+
+/// Returns the reason of a rejection from its error number, if known, and its message.
+pub(super) fn reason_of(errno: Option<i32>, message: impl fmt::Display) -> Reason {
     let cause = match errno {
         Some(ENOENT | EEXIST) => Cause::Conflict,
         _ => Cause::Rejected,
@@ -67,21 +72,32 @@ pub(super) fn attempt(
     line: Option<&str>,
     reason: Reason,
 ) -> Option<Attempt> {
-    let mut named = Vec::new();
     let is_applied: HashSet<_> = applied.iter().copied().collect();
-    for &index in batch.iter().filter(|index| !is_applied.contains(index)) {
-        if line.is_some_and(|line| is_about(line, &edits[index])) {
-            if !is_isolatable(&edits[index]) {
-                return None;
-            }
-            named.push((index, reason.clone()));
-        }
-    }
-    Some(Attempt::Rejected {
-        applied,
-        named,
-        reason,
-    })
+    let others = batch.iter().filter(|index| !is_applied.contains(index));
+    let is_named = |index: &&usize| line.is_some_and(|line| is_about(line, &edits[**index]));
+    let named = others
+        .filter(is_named)
+        .map(|&index| (index, reason.clone()));
+    rejected(edits, applied, named.collect(), reason)
+}
+
+/// Returns a rejection of the `named` edits.
+///
+/// Returns `None` if the rules of all Services need one of their objects.
+pub(super) fn rejected(
+    edits: &[Edit<Object>],
+    applied: Vec<usize>,
+    named: Vec<(usize, Reason)>,
+    reason: Reason,
+) -> Option<Attempt> {
+    let mut indexes = named.iter().map(|(index, _)| *index);
+    indexes
+        .all(|index| is_isolatable(&edits[index]))
+        .then_some(Attempt::Rejected {
+            applied,
+            named,
+            reason,
+        })
 }
 
 /// Returns whether a line of a document is part of an edit.
