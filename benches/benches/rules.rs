@@ -1,5 +1,5 @@
-//! Figures of mode iptables: loads compared with the iptables programs, and the cost of
-//! changes.
+//! Figures of mode iptables: loads compared with the iptables programs or with a replay of
+//! the same rules, and the cost of changes.
 //!
 //! Runs in network namespaces, and needs root and both variants of iptables.
 
@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use benches::cluster::{self, Size};
 use benches::figure::{Figures, conclude, ms, percentile};
+use benches::floor;
 use benches::time::Time;
 use proxy_core::backend::iptables::{Kernel as Iptables, Planner};
-use proxy_core::{Config, Engine, Event, Family};
+use proxy_core::{Config, Engine, Event, Family, IptablesBackend};
 use testkit::netns::Netns;
-use vipline_iptables::{self as iptables, Client, Object, Restore, Variant};
+use vipline_iptables::{self as iptables, Client, Object, Restore, Rule, Variant, nft};
+use vipline_nftables::{self as nftables, Transaction};
 use vipline_reconcile::{Edit, Rejection, Target};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -37,6 +39,7 @@ fn figures() -> Outcome<usize> {
     for variant in [Variant::Legacy, Variant::Nft] {
         load(variant, &mut figures)?;
     }
+    over_netlink(&mut figures)?;
     Ok(figures.finish("rules")?)
 }
 
@@ -92,6 +95,144 @@ fn load(variant: Variant, figures: &mut Figures) -> Outcome<()> {
     Ok(())
 }
 
+/// Number of loads over netlink.
+const ROUNDS: usize = 3;
+
+/// Measures loads, restarts and changes over netlink, and replays of their batches.
+fn over_netlink(figures: &mut Figures) -> Outcome<()> {
+    let rounds: Vec<_> = (0..ROUNDS).map(|_| Round::run()).collect::<Outcome<_>>()?;
+    let median = |value: fn(&Round) -> Duration| {
+        let values: Vec<_> = rounds.iter().map(value).collect();
+        percentile(&values, 50)
+    };
+    let ratio = |value: fn(&Round) -> [Duration; 2]| {
+        let ratio = |round: &Round| {
+            let [ours, floor] = value(round);
+            ours.as_secs_f64() / floor.as_secs_f64()
+        };
+        let mut ratios: Vec<_> = rounds.iter().map(ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios[ROUNDS / 2]
+    };
+    let mut row = |what: &str, figure, limit| {
+        let name = format!("iptables over netlink: {what}");
+        figures.push(&name, TYPICAL, figure, limit)
+    };
+    let load = "full load";
+    row(load, (median(|it| it.load).as_secs_f64(), "s"), None)?;
+    row(
+        load,
+        (ratio(|it| [it.load, it.load_floor]), "x replay"),
+        Some(1.5),
+    )?;
+    let restart = median(|it| it.restart).as_secs_f64();
+    row("restart with nothing changed", (restart, "s"), Some(1.2))?;
+    let edits = rounds.iter().map(|it| it.restart_edits).max();
+    #[allow(clippy::cast_precision_loss, reason = "edits are few")]
+    let edits = edits.unwrap_or_default() as f64;
+    row("restart with nothing changed", (edits, "edits"), Some(0.0))?;
+    let replaced = "one endpoint replaced";
+    row(replaced, (ms(median(|it| it.change)), "ms, median"), None)?;
+    let ratio = ratio(|it| [it.change, it.change_floor]);
+    row(replaced, (ratio, "x replay"), Some(1.15))?;
+    Ok(())
+}
+
+/// Times of a load over netlink, and of replays of its batches. Times of changes are
+/// medians.
+struct Round {
+    load: Duration,
+    load_floor: Duration,
+    restart: Duration,
+    restart_edits: usize,
+    change: Duration,
+    change_floor: Duration,
+}
+
+impl Round {
+    fn run() -> Outcome<Self> {
+        let kernel = Watched::over_netlink()?;
+        let (mut engine, load, _) = Self::start(&kernel)?;
+        let mut batches = vec![kernel.installed()?];
+        let (restarted, restart, restart_edits) = Self::start(&kernel)?;
+        drop(restarted);
+        let (mut now, mut times) = (Duration::ZERO, Vec::new());
+        for (number, mut slice) in (0..).zip(TYPICAL.slices(CHANGES)) {
+            cluster::replace(&mut slice, 2, number);
+            engine.poll(now);
+            now += Duration::from_secs(10);
+            engine.apply(slice.into());
+            let (time, report) = Time::of(|| engine.poll(now));
+            if !report.is_some_and(|report| report.is_success()) {
+                return Err("a change failed".into());
+            }
+            // Copying the edits is no part of a change.
+            times.push(time.wall.saturating_sub(kernel.seen().copied));
+            batches.push(kernel.last_batch()?);
+        }
+        let floors = Netns::new()?.run(|| floor::replay(&batches))?;
+        let floors: Vec<_> = floors.iter().map(|time| time.wall).collect();
+        Ok(Self {
+            load,
+            load_floor: floors[0],
+            restart,
+            restart_edits,
+            change: percentile(&times, 50),
+            change_floor: percentile(&floors[1..], 50),
+        })
+    }
+
+    /// Syncs a new engine. Returns the time and the number of edits.
+    fn start(kernel: &Watched) -> Outcome<(Engine, Duration, usize)> {
+        let mut engine = engine(kernel);
+        TYPICAL.events().for_each(|event| {
+            engine.apply(event);
+        });
+        engine.apply(Event::Synced);
+        let (time, report) = Time::of(|| engine.poll(Duration::ZERO));
+        let report = report.ok_or("a first sync is due")?;
+        if !report.is_success() {
+            return Err(report.to_string().into());
+        }
+        let outcomes = report.families.iter().flat_map(|family| &family.outcome);
+        let edits = outcomes.map(|outcome| outcome.edits).sum();
+        let time = time.wall.saturating_sub(kernel.seen().copied);
+        Ok((engine, time, edits))
+    }
+}
+
+/// Encodes edits of chains as nf_tables transaction.
+fn batch(edits: &[Edit<Object>]) -> Outcome<Vec<u8>> {
+    let edits = edits.iter().map(|edit| {
+        Ok(match edit {
+            Edit::Add(new) => Edit::Add(nft_chain(new)?),
+            Edit::Change { old, new } => Edit::Change {
+                old: nft_chain(old)?,
+                new: nft_chain(new)?,
+            },
+            Edit::Remove(old) => Edit::Remove(nft_chain(old)?),
+        })
+    });
+    let edits: Vec<_> = edits.collect::<Outcome<_>>()?;
+    Ok(Transaction::from_edits(&edits)
+        .encode(1, None)
+        .bytes()
+        .to_vec())
+}
+
+/// Converts a chain to the form of the nft variant.
+fn nft_chain(object: &Object) -> Outcome<nftables::Object> {
+    let Object::Chain(chain) = object else {
+        return Err("one endpoint changes no shared rule".into());
+    };
+    let family = iptables::Family::V4;
+    let encode = |text| -> Outcome<_> { Ok(nft::encode(&Rule::parse(text)?, family)?) };
+    let rules = chain.rules().map(encode).collect::<Outcome<Vec<_>>>()?;
+    let name = nftables::Name::new(chain.name.as_str())?;
+    let table = nft::table_id(family, chain.table);
+    Ok(nftables::Chain::new(table, name).with_rules(rules).into())
+}
+
 fn engine(kernel: &Watched) -> Engine {
     let mut config = Config::default().with_families(vec![Family::V4]);
     // The creator of an engine also creates the counters.
@@ -107,6 +248,8 @@ struct Inner {
     netns: Netns,
     kernel: Iptables,
     seen: Seen,
+    /// Edits of the last commit.
+    last: Vec<Edit<Object>>,
 }
 
 /// Measurements of the last commit.
@@ -115,6 +258,8 @@ struct Seen {
     /// Time of the program for the document alone.
     restored: Duration,
     chains: usize,
+    /// Time of work for the benchmark.
+    copied: Duration,
 }
 
 impl Watched {
@@ -125,8 +270,45 @@ impl Watched {
             netns,
             kernel: Iptables::with_client(client, Family::V4),
             seen: Seen::default(),
+            last: Vec::new(),
         };
         Ok(Self(Arc::new(Mutex::new(inner))))
+    }
+
+    fn over_netlink() -> Outcome<Self> {
+        let netns = Netns::new()?;
+        let kernel = netns.run(|| Iptables::open_with(Family::V4, IptablesBackend::Netlink))?;
+        let inner = Inner {
+            netns,
+            kernel,
+            seen: Seen::default(),
+            last: Vec::new(),
+        };
+        Ok(Self(Arc::new(Mutex::new(inner))))
+    }
+
+    /// Returns the installed rules as one batch.
+    fn installed(&self) -> Outcome<Vec<u8>> {
+        let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let tables = ["filter", "mangle", "nat"].map(|name| {
+            let name = nftables::Name::new(name).expect("a valid name");
+            nftables::TableId::new(nftables::Family::Ip, name)
+        });
+        let ruleset = inner.netns.run(|| {
+            let mut client = nftables::Client::open()?;
+            client.dump(&tables)
+        })?;
+        let edits: Vec<_> = ruleset.into_objects().map(Edit::Add).collect();
+        Ok(Transaction::from_edits(&edits)
+            .encode(1, None)
+            .bytes()
+            .to_vec())
+    }
+
+    /// Returns the batch of the last commit.
+    fn last_batch(&self) -> Outcome<Vec<u8>> {
+        let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        batch(&inner.last)
     }
 
     fn seen(&self) -> Seen {
@@ -140,7 +322,13 @@ impl Target for Watched {
 
     fn dump(&mut self) -> Result<Vec<Object>, proxy_core::Error> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Inner { netns, kernel, .. } = &mut *inner;
+        let Inner {
+            netns,
+            kernel,
+            seen,
+            ..
+        } = &mut *inner;
+        seen.copied = Duration::ZERO;
         netns.run(|| kernel.dump())
     }
 
@@ -150,12 +338,15 @@ impl Target for Watched {
             netns,
             kernel,
             seen,
+            last,
         } = &mut *inner;
         let (time, done) = Time::of(|| netns.run(|| kernel.commit(edits)));
         let (printed, chains) = Time::of(|| {
             let restore = Restore::from_edits(edits);
             (restore.to_string().len(), restore.chains())
         });
+        let (copied, ()) = Time::of(|| *last = edits.to_vec());
+        seen.copied = printed.wall + copied.wall;
         // The document is printed while the program reads it.
         seen.restored = time.wall.saturating_sub(printed.wall);
         seen.chains = chains.1;

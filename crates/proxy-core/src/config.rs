@@ -1,5 +1,6 @@
 //! Configuration of the engine, fixed at start.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -198,6 +199,62 @@ pub struct Iptables {
     /// Whether masqueraded connections get random source ports. Cleared on open if
     /// iptables does not support `--random-fully`.
     pub random_fully: bool,
+    /// How tables are read and written. Mode ipvs always runs the programs.
+    pub backend: IptablesBackend,
+}
+
+/// How the tables of iptables are read and written.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum IptablesBackend {
+    /// Over netlink if the nft variant is in use and the kernel supports its rules,
+    /// otherwise by the programs. See [`Mode::choose_iptables_backend`].
+    #[default]
+    Auto,
+    /// By `iptables-save` and `iptables-restore`, of the variant that is installed under
+    /// these names.
+    Programs,
+    /// By requests to nf_tables, in the form of the nft variant. Starts no process.
+    Netlink,
+}
+
+impl IptablesBackend {
+    /// All values.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Programs, Self::Netlink];
+
+    /// Returns the value of flag `--iptables-backend`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Programs => "programs",
+            Self::Netlink => "netlink",
+        }
+    }
+}
+
+impl fmt::Display for IptablesBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A chosen backend of iptables, which is not [`IptablesBackend::Auto`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct IptablesChoice {
+    /// The backend.
+    pub backend: IptablesBackend,
+    /// The reason, for a log.
+    pub reason: Box<str>,
+}
+
+#[cfg(feature = "iptables")]
+impl IptablesChoice {
+    /// Creates a choice.
+    pub(crate) fn new(backend: IptablesBackend, reason: impl Into<Box<str>>) -> Self {
+        let reason = reason.into();
+        Self { backend, reason }
+    }
 }
 
 impl Default for Iptables {
@@ -207,6 +264,7 @@ impl Default for Iptables {
             drop_invalid: true,
             nfacct: true,
             random_fully: true,
+            backend: IptablesBackend::default(),
         }
     }
 }

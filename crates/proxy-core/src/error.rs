@@ -50,6 +50,10 @@ pub enum Error {
     #[cfg(feature = "iptables")]
     #[error(transparent)]
     Iptables(#[from] vipline_iptables::Error),
+    /// A request about the tables of iptables in nf_tables failed.
+    #[cfg(feature = "iptables")]
+    #[error(transparent)]
+    IptablesNft(#[from] vipline_iptables::nft::Error),
     /// An ipset request failed.
     #[cfg(feature = "ipvs")]
     #[error(transparent)]
@@ -105,6 +109,13 @@ impl Error {
                     Denied { .. } | NotFound { .. } | Outdated { .. } | Unsupported { .. }
                 )
             }
+            #[cfg(feature = "iptables")]
+            Self::IptablesNft(vipline_iptables::nft::Error::Nftables(error)) => {
+                use vipline_nftables::Error::{Denied, Unsupported};
+                matches!(error, Denied | Unsupported { .. })
+            }
+            #[cfg(feature = "iptables")]
+            Self::IptablesNft(_) => false,
             #[cfg(feature = "ipvs")]
             Self::Ipset(error) => {
                 use vipline_ipset::Error::{Denied, Unsupported};

@@ -85,7 +85,7 @@ pub mod cleanup;
 
 pub use backend::Planner;
 pub use claim::{Address, AddressKind, Claim, ContestedAddress, LostAddresses, PortObjects};
-pub use config::{Config, Iptables, Ipvs, Mark};
+pub use config::{Config, Iptables, IptablesBackend, IptablesChoice, Ipvs, Mark};
 pub use conntrack_cleanup::{CleanupReport, FinishedFlowSearch, FlowSearch};
 pub use context::Context;
 pub use engine::Engine;

@@ -14,6 +14,9 @@ mod chains;
 #[path = "iptables/faults.rs"]
 mod faults;
 
+#[path = "iptables/netlink.rs"]
+mod netlink;
+
 #[path = "iptables/watch.rs"]
 mod watch;
 
@@ -23,13 +26,56 @@ use std::time::Duration;
 use chains::{assert_programmed, chains, save, sorted};
 use fixtures::{Fixture, apply, sync, web_with};
 use proxy_core::backend::iptables::{Kernel, Planner};
-use proxy_core::{Config, Engine, Event, Family, Report};
+use proxy_core::{Config, Engine, Event, Family, IptablesBackend, Report};
 use testkit::netns::Netns;
 use vipline_iptables::{self as iptables, Client, Variant};
 use vipline_service_model::arbitrary::{self, Dice};
 use vipline_service_model::{DetectLocal, NodePortAddresses, api};
 
 const VARIANTS: [Variant; 2] = [Variant::Nft, Variant::Legacy];
+
+/// How an engine accesses the tables.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Access {
+    Programs(Variant),
+    Netlink,
+}
+
+impl Access {
+    const ALL: [Self; 3] = [
+        Self::Programs(Variant::Nft),
+        Self::Programs(Variant::Legacy),
+        Self::Netlink,
+    ];
+
+    /// Returns the variant whose programs show the rules.
+    fn variant(self) -> Variant {
+        match self {
+            Self::Programs(variant) => variant,
+            Self::Netlink => Variant::Nft,
+        }
+    }
+
+    fn kernel(self, family: Family) -> Kernel {
+        match self {
+            Self::Programs(variant) => {
+                let client = Client::open_variant(of_tool(family), variant);
+                let client = client.expect("both are installed");
+                Kernel::with_client(client, family)
+            }
+            Self::Netlink => Kernel::open_with(family, IptablesBackend::Netlink)
+                .expect("the kernel has nfnetlink"),
+        }
+    }
+}
+
+/// Converts a family to the type of the iptables crate.
+fn of_tool(family: Family) -> iptables::Family {
+    match family {
+        Family::V4 => iptables::Family::V4,
+        Family::V6 => iptables::Family::V6,
+    }
+}
 
 /// An engine of one variant in the namespace of the calling thread.
 struct Proxy {
@@ -38,24 +84,16 @@ struct Proxy {
 }
 
 impl Proxy {
-    fn start(config: Config, variant: Variant, events: impl IntoIterator<Item = Event>) -> Self {
-        Self::start_with_clients(config, events, |family| {
-            Client::open_variant(family, variant).expect("both are installed")
-        })
+    fn start(config: Config, access: Access, events: impl IntoIterator<Item = Event>) -> Self {
+        Self::start_with_kernels(config, events, |family| access.kernel(family))
     }
 
-    fn start_with_clients(
+    fn start_with_kernels(
         config: Config,
         events: impl IntoIterator<Item = Event>,
-        client: impl Fn(iptables::Family) -> Client,
+        kernel: impl Fn(Family) -> Kernel,
     ) -> Self {
-        let mut engine = Engine::with_kernels::<Planner, _>(config, |family| {
-            let named = match family {
-                Family::V4 => iptables::Family::V4,
-                Family::V6 => iptables::Family::V6,
-            };
-            Kernel::with_client(client(named), family)
-        });
+        let mut engine = Engine::with_kernels::<Planner, _>(config, kernel);
         apply(&mut engine, events);
         engine.apply(Event::Synced);
         let now = Duration::ZERO;
@@ -87,7 +125,8 @@ fn without_nfacct(mut fixture: Fixture) -> Fixture {
 
 #[test]
 fn saved_rules_match_the_plan() {
-    for variant in VARIANTS {
+    for access in Access::ALL {
+        let variant = access.variant();
         for fixture in fixtures::all().into_iter().map(without_nfacct) {
             let Fixture {
                 name,
@@ -95,14 +134,14 @@ fn saved_rules_match_the_plan() {
                 events,
             } = fixture;
             Netns::new().expect("a network namespace").run(|| {
-                let mut proxy = Proxy::start(config.clone(), variant, events.clone());
+                let mut proxy = Proxy::start(config.clone(), access, events.clone());
                 proxy.sync();
                 assert_programmed(&mut proxy.engine, variant, name);
-                let mut restarted = Proxy::start(config, variant, events);
+                let mut restarted = Proxy::start(config, access, events);
                 let report = restarted.sync();
                 for done in &report.families {
                     let outcome = done.outcome.as_ref().expect("the sync succeeds");
-                    assert_eq!(outcome.edits, 0, "{name} {variant}: {report}");
+                    assert_eq!(outcome.edits, 0, "{name} {access:?}: {report}");
                 }
             });
         }
@@ -111,10 +150,10 @@ fn saved_rules_match_the_plan() {
 
 /// Asserts that a new engine finds no difference.
 #[track_caller]
-fn assert_restart_writes_nothing(config: &Config, variant: Variant, events: &[Event]) {
-    let mut proxy = Proxy::start(config.clone(), variant, events.iter().cloned());
+fn assert_restart_writes_nothing(config: &Config, access: Access, events: &[Event]) {
+    let mut proxy = Proxy::start(config.clone(), access, events.iter().cloned());
     let difference = proxy.engine.difference().expect("a dump");
-    assert_eq!(difference.edits, 0, "{variant}: {}", difference.script);
+    assert_eq!(difference.edits, 0, "{access:?}: {}", difference.script);
 }
 
 /// Returns a random configuration for random events.
@@ -131,13 +170,14 @@ fn random_config(dice: &mut Dice) -> Config {
 
 #[test]
 fn each_step_of_a_random_history_is_programmed() {
-    for variant in VARIANTS {
+    for access in Access::ALL {
+        let variant = access.variant();
         for seed in 0..3 {
             let mut dice = Dice::from_seed(seed);
             let config = random_config(&mut dice);
             Netns::new().expect("a network namespace").run(|| {
                 let mut events = Vec::new();
-                let mut proxy = Proxy::start(config.clone(), variant, []);
+                let mut proxy = Proxy::start(config.clone(), access, []);
                 proxy.sync();
                 for step in 0..12 {
                     let mut new_events: Vec<_> = (0..=dice.roll(6)).map(|_| dice.event()).collect();
@@ -146,13 +186,16 @@ fn each_step_of_a_random_history_is_programmed() {
                     }
                     events.extend(new_events.iter().cloned());
                     if let Some(report) = proxy.change(new_events) {
-                        assert!(report.is_success(), "seed {seed}, step {step}: {report}");
+                        assert!(
+                            report.is_success(),
+                            "{access:?}, seed {seed}, step {step}: {report}"
+                        );
                         let dumped = |done: &proxy_core::FamilyReport| done.was_state_known;
                         assert!(report.families.iter().all(dumped), "{report}");
                     }
                     assert_programmed(&mut proxy.engine, variant, &format!("{seed} {step}"));
                 }
-                assert_restart_writes_nothing(&config, variant, &events);
+                assert_restart_writes_nothing(&config, access, &events);
             });
         }
     }
@@ -173,15 +216,16 @@ fn an_address_that_is_both_external_ip_and_load_balancer_ip_has_the_rules_of_bot
     let events: Vec<_> = [service.into()].into_iter().chain(slices).collect();
     let mut config = fixtures::config();
     config.iptables.nfacct = false;
-    for variant in VARIANTS {
+    for access in Access::ALL {
+        let variant = access.variant();
         Netns::new().expect("a network namespace").run(|| {
-            let mut proxy = Proxy::start(config.clone(), variant, events.clone());
+            let mut proxy = Proxy::start(config.clone(), access, events.clone());
             proxy.sync();
             let saved = save(variant, Family::V4);
             let is_drop =
                 |line: &&str| line.contains("-d 203.0.113.9/32") && line.ends_with("DROP");
             assert_eq!(saved.lines().filter(is_drop).count(), 2, "{saved}");
-            assert_restart_writes_nothing(&config, variant, &events);
+            assert_restart_writes_nothing(&config, access, &events);
         });
     }
 }
@@ -200,7 +244,8 @@ fn run(variant: Variant, command: &str) {
 
 #[test]
 fn damaged_rules_are_repaired_and_foreign_rules_are_kept() {
-    for variant in VARIANTS {
+    for access in Access::ALL {
+        let variant = access.variant();
         for fixture in fixtures::all().into_iter().map(without_nfacct).step_by(3) {
             let Fixture {
                 name,
@@ -216,7 +261,7 @@ fn damaged_rules_are_repaired_and_foreign_rules_are_kept() {
                     // A foreign rule that jumps to one of our chains.
                     "-t nat -A OUTPUT -d 10.9.0.1 -j KUBE-MARK-MASQ",
                 ];
-                let mut proxy = Proxy::start(config.clone(), variant, events.clone());
+                let mut proxy = Proxy::start(config.clone(), access, events.clone());
                 proxy.sync();
                 foreign.iter().for_each(|command| run(variant, command));
                 let before = save(variant, Family::V4);
@@ -243,13 +288,13 @@ fn damaged_rules_are_repaired_and_foreign_rules_are_kept() {
                         .expect("the sync succeeds");
                     assert!(
                         outcome.edits > 0 && outcome.dumped,
-                        "{name} {damage}: {report}"
+                        "{name} {access:?} {damage}: {report}"
                     );
                     let after = save(variant, Family::V4);
                     assert_eq!(
                         sorted(chains(&after)),
                         sorted(chains(&before)),
-                        "{name} {damage}"
+                        "{name} {access:?} {damage}"
                     );
                 }
             });
@@ -262,7 +307,8 @@ fn rules_written_by_upstream_are_adopted_unchanged() {
     let upstream = include_str!("iptables/upstream.restore");
     let overall = fixtures::all().into_iter().find(|it| it.name == "overall");
     let Fixture { config, events, .. } = overall.map(without_nfacct).expect("the fixture exists");
-    for variant in VARIANTS {
+    for access in Access::ALL {
+        let variant = access.variant();
         Netns::new().expect("a network namespace").run(|| {
             for jump in include_str!("iptables/upstream.jumps").lines() {
                 let words: Vec<&str> = jump.split('|').collect();
@@ -278,14 +324,14 @@ fn rules_written_by_upstream_are_adopted_unchanged() {
             client.restore(&upstream).expect("the document is valid");
             let config = config.clone().with_families(vec![Family::V4]);
             let before = save(variant, Family::V4);
-            let mut proxy = Proxy::start(config, variant, events.clone());
+            let mut proxy = Proxy::start(config, access, events.clone());
             let difference = proxy.engine.difference().expect("a dump");
             // The canary chains, which upstream creates separately.
-            assert_eq!(difference.edits, 3, "{variant}: {}", difference.script);
+            assert_eq!(difference.edits, 3, "{access:?}: {}", difference.script);
             proxy.sync();
             let mut after = chains(&save(variant, Family::V4));
             after.retain(|(_, chain), _| chain != "KUBE-PROXY-CANARY");
-            assert_eq!(after, chains(&before), "{variant}");
+            assert_eq!(after, chains(&before), "{access:?}");
         });
     }
 }

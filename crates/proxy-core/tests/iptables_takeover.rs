@@ -17,12 +17,15 @@ use std::time::Duration;
 
 use fixtures::{Fixture, apply, sync};
 use proxy_core::backend::iptables::{Kernel, Planner};
-use proxy_core::{Config, Engine, Event, Family};
+use proxy_core::{Config, Engine, Event, Family, IptablesBackend};
 use testkit::netns::Netns;
 use upstream_iptables::{Service, Upstream};
 use vipline_iptables::{self as iptables, Client, Variant};
 
-const VARIANTS: [Variant; 2] = [Variant::Nft, Variant::Legacy];
+/// The variant whose programs the engine runs; `None` for the nft variant over netlink.
+type Access = Option<Variant>;
+
+const ACCESSES: [Access; 3] = [Some(Variant::Nft), Some(Variant::Legacy), None];
 
 fn upstream(family: Family, variant: Variant) -> Upstream {
     let [vip, endpoints] = match family {
@@ -52,12 +55,16 @@ fn upstream(family: Family, variant: Variant) -> Upstream {
 }
 
 /// Returns an engine of one family after its first sync, with Services of all kinds.
-fn synced(family: Family, variant: Variant) -> Engine {
+fn synced(family: Family, access: Access) -> Engine {
     let (config, events) = overall(family);
     let mut engine = Engine::with_kernels::<Planner, _>(config, |_| {
         let named = match family {
             Family::V4 => iptables::Family::V4,
             Family::V6 => iptables::Family::V6,
+        };
+        let Some(variant) = access else {
+            let kernel = Kernel::open_with(family, IptablesBackend::Netlink);
+            return kernel.expect("the kernel has nfnetlink");
         };
         let client = Client::open_variant(named, variant).expect("both are installed");
         Kernel::with_client(client, family)
@@ -114,56 +121,56 @@ fn chains(upstream: &Upstream) -> Chains {
     chains
 }
 
-/// Runs a test with each variant and family.
-fn for_each_upstream(test: impl Fn(Upstream)) {
-    for variant in VARIANTS {
+/// Runs a test with each family, variant and access.
+fn for_each_upstream(test: impl Fn(Upstream, Access)) {
+    for access in ACCESSES {
         for family in Family::ALL {
-            test(upstream(family, variant));
+            test(upstream(family, access.unwrap_or(Variant::Nft)), access);
         }
     }
 }
 
 #[test]
 fn upstream_takes_over_with_its_first_sync_and_removes_all_our_rules() {
-    for_each_upstream(|upstream| {
+    for_each_upstream(|upstream, access| {
         let alone = Netns::new().expect("a network namespace").run(|| {
             upstream.sync();
             chains(&upstream)
         });
         Netns::new().expect("a network namespace").run(|| {
-            synced(upstream.family, upstream.variant);
+            synced(upstream.family, access);
             let ours = chains(&upstream);
             assert!(ours.keys().any(|chain| !alone.contains_key(chain)));
             upstream.sync();
-            assert_eq!(chains(&upstream), alone, "{}", upstream.variant);
+            assert_eq!(chains(&upstream), alone, "{access:?}");
         });
     });
 }
 
 #[test]
 fn the_first_sync_takes_over_from_upstream_and_removes_all_its_rules() {
-    for_each_upstream(|upstream| {
-        let (family, variant) = (upstream.family, upstream.variant);
+    for_each_upstream(|upstream, access| {
+        let family = upstream.family;
         let alone = Netns::new().expect("a network namespace").run(|| {
-            synced(family, variant);
+            synced(family, access);
             chains(&upstream)
         });
         Netns::new().expect("a network namespace").run(|| {
             upstream.sync();
-            synced(family, variant);
-            assert_eq!(chains(&upstream), alone, "{variant}");
-            let mut again = synced(family, variant);
+            synced(family, access);
+            assert_eq!(chains(&upstream), alone, "{access:?}");
+            let mut again = synced(family, access);
             let difference = again.difference().expect("a dump");
-            assert_eq!(difference.edits, 0, "{variant}: {}", difference.script);
+            assert_eq!(difference.edits, 0, "{access:?}: {}", difference.script);
         });
     });
 }
 
 #[test]
 fn upstream_in_mode_nftables_removes_all_rules_except_those_of_the_kubelet() {
-    for_each_upstream(|upstream| {
+    for_each_upstream(|upstream, access| {
         Netns::new().expect("a network namespace").run(|| {
-            synced(upstream.family, upstream.variant);
+            synced(upstream.family, access);
             upstream.cleanup();
             let mut left = chains(&upstream);
             // Upstream leaves this chain and the two jumps to it, because the kubelet
@@ -172,7 +179,7 @@ fn upstream_in_mode_nftables_removes_all_rules_except_those_of_the_kubelet() {
             let jumps = vec!["-j KUBE-FIREWALL".to_owned()];
             let expected =
                 ["INPUT", "OUTPUT"].map(|chain| (("filter", chain.to_owned()), jumps.clone()));
-            assert_eq!(left, Chains::from(expected), "{}", upstream.variant);
+            assert_eq!(left, Chains::from(expected), "{access:?}");
         });
     });
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use fixtures::apply;
 use good_and_bad::{config, plan, service};
 use proxy_core::backend::{iptables, nftables};
-use proxy_core::{Context, Engine, Event, Family, Planner, PortObjects};
+use proxy_core::{Context, Engine, Event, Family, IptablesBackend, Planner, PortObjects};
 use testkit::generate::ServiceBuilder;
 use testkit::netns::Netns;
 use vipline_iptables::{Chain, Client, Contents, Object as Rule, Variant};
@@ -159,8 +159,24 @@ impl Spoil for InLoops {
     }
 }
 
-/// Programs two good Services and a bad one with an iptables variant.
-fn assert_only_the_bad_service_is_missing(variant: Variant) {
+/// The variant whose programs a kernel runs; `None` for the nft variant over netlink.
+type Access = Option<Variant>;
+
+fn kernel(access: Access, family: Family) -> iptables::Kernel {
+    let named = match family {
+        Family::V4 => vipline_iptables::Family::V4,
+        Family::V6 => vipline_iptables::Family::V6,
+    };
+    match access {
+        Some(variant) => {
+            iptables::Kernel::with_client(Client::open_variant(named, variant).unwrap(), family)
+        }
+        None => iptables::Kernel::open_with(family, IptablesBackend::Netlink).unwrap(),
+    }
+}
+
+/// Programs two good Services and a bad one of mode iptables.
+fn assert_only_the_bad_service_is_missing(access: Access) {
     let netns = Netns::new().unwrap();
     netns.run(|| {
         let names = ["good-1", "bad", "good-3"];
@@ -168,13 +184,7 @@ fn assert_only_the_bad_service_is_missing(variant: Variant) {
             .zip(names)
             .map(|(last, name)| service(name, last, 2))
             .collect();
-        let kernel = |family| {
-            let named = match family {
-                Family::V4 => vipline_iptables::Family::V4,
-                Family::V6 => vipline_iptables::Family::V6,
-            };
-            iptables::Kernel::with_client(Client::open_variant(named, variant).unwrap(), family)
-        };
+        let kernel = |family| kernel(access, family);
         let mut engine = Engine::with_kernels::<Spoiled<InLoops>, _>(config(), kernel);
         apply(
             &mut engine,
@@ -182,9 +192,9 @@ fn assert_only_the_bad_service_is_missing(variant: Variant) {
         );
         engine.apply(Event::Synced);
         let report = engine.poll(Duration::ZERO).unwrap();
-        assert!(report.is_success(), "{variant}: {report}");
+        assert!(report.is_success(), "{access:?}: {report}");
         let rejected = &report.families[0].rejected;
-        assert!(!rejected.is_empty(), "{variant}");
+        assert!(!rejected.is_empty(), "{access:?}");
         for it in rejected {
             assert_eq!(&*it.owner.as_ref().unwrap().service, "bad", "{it}");
         }
@@ -197,7 +207,7 @@ fn assert_only_the_bad_service_is_missing(variant: Variant) {
         ));
         engine.poll(Duration::ZERO);
         let report = engine.poll(Duration::from_secs(30)).unwrap();
-        assert!(report.is_success(), "{variant}: {report}");
+        assert!(report.is_success(), "{access:?}: {report}");
         assert_eq!(
             (
                 engine.rejected_count(Family::V4),
@@ -210,26 +220,21 @@ fn assert_only_the_bad_service_is_missing(variant: Variant) {
 
 #[test]
 fn iptables_programs_all_services_except_those_with_rejected_rules() {
-    for variant in [Variant::Nft, Variant::Legacy] {
-        assert_only_the_bad_service_is_missing(variant);
+    for access in [Some(Variant::Nft), Some(Variant::Legacy), None] {
+        assert_only_the_bad_service_is_missing(access);
     }
 }
 
 #[test]
 fn a_chain_that_a_foreign_rule_jumps_to_stays_and_everything_else_is_removed() {
-    for (variant, program) in [
-        (Variant::Nft, "iptables-nft"),
-        (Variant::Legacy, "iptables-legacy"),
+    for (access, program) in [
+        (Some(Variant::Nft), "iptables-nft"),
+        (Some(Variant::Legacy), "iptables-legacy"),
+        (None, "iptables-nft"),
     ] {
         let netns = Netns::new().unwrap();
         netns.run(|| {
-            let kernel = |family| {
-                let named = match family {
-                    Family::V4 => vipline_iptables::Family::V4,
-                    Family::V6 => vipline_iptables::Family::V6,
-                };
-                iptables::Kernel::with_client(Client::open_variant(named, variant).unwrap(), family)
-            };
+            let kernel = |family| kernel(access, family);
             let mut engine = Engine::with_kernels::<iptables::Planner, _>(config(), kernel);
             let both = [
                 service("good", 1, 2).events(),
@@ -262,7 +267,7 @@ fn a_chain_that_a_foreign_rule_jumps_to_stays_and_everything_else_is_removed() {
             engine.poll(Duration::ZERO);
             let now = Duration::from_secs(10);
             let report = engine.poll(now).unwrap();
-            assert!(report.is_success(), "{variant}: {report}");
+            assert!(report.is_success(), "{access:?}: {report}");
             let rejected = &report.families[0].rejected;
             assert!(rejected.iter().all(|it| it.is_removal), "{rejected:?}");
             assert!(
@@ -277,7 +282,7 @@ fn a_chain_that_a_foreign_rule_jumps_to_stays_and_everything_else_is_removed() {
             run(&["-t", "nat", "-F", "THEIRS"]);
             engine.poll(now);
             let report = engine.poll(Duration::from_secs(600)).unwrap();
-            assert!(report.is_success(), "{variant}: {report}");
+            assert!(report.is_success(), "{access:?}: {report}");
             assert_eq!(
                 (
                     engine.rejected_count(Family::V4),

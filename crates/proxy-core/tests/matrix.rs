@@ -63,6 +63,14 @@ rules::tests_of_rules! {
         node_port_connections_to_a_loopback_address_are_counted
         neighboring_hosts_cannot_reach_loopback_listeners
     }
+    netlink {
+        each_packet_reaches_the_expected_destination
+        services_without_usable_endpoints_are_rejected_or_dropped
+        only_sources_in_the_ranges_reach_a_load_balancer
+        node_ports_are_served_on_the_configured_loopback_addresses
+        node_port_connections_to_a_loopback_address_are_counted
+        neighboring_hosts_cannot_reach_loopback_listeners
+    }
 }
 
 /// Three Services: traffic policies Cluster, external policy Local, internal policy

@@ -50,6 +50,12 @@ rules::tests_of_rules! {
         addresses_without_endpoints_are_rejected_or_dropped
     }
     iptables {}
+    netlink {
+        connections_to_a_cluster_ip_reach_each_endpoint
+        a_connection_of_an_endpoint_to_itself_through_its_service_is_masqueraded
+        datagrams_to_a_cluster_ip_are_answered_from_the_cluster_ip
+        addresses_without_endpoints_are_rejected_or_dropped
+    }
 }
 
 /// Creates a network namespace as the module documentation describes.
@@ -183,7 +189,7 @@ fn addresses_without_endpoints_are_rejected_or_dropped(rules: Rules) {
         // Mode iptables has rules only for the ports of Services.
         let (undefined, unserved) = match rules {
             Rules::Nftables => (refused, dropped),
-            Rules::Iptables(_) | Rules::Ipvs => (dropped, Ok(())),
+            Rules::Iptables(_) | Rules::IptablesNetlink | Rules::Ipvs => (dropped, Ok(())),
         };
         for to in ["10.96.0.10:81", "[fd00:96::10]:81"] {
             assert_eq!(connect(to, REJECT_TIMEOUT).map(drop), undefined, "{to}");

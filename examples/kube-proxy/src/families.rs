@@ -1,21 +1,21 @@
 //! The IP families that a mode can program on this node.
 
-use proxy_core::{Error, Family, Mode, interfaces};
+use proxy_core::{Config, Error, Family};
 use tracing::warn;
 
 use crate::failure::{Failure, chain};
 
-/// Returns the IP families that a mode can program on this node.
+/// Returns those families of a configuration that its mode can program on this node.
 ///
-/// A family that the kernel lacks is left out. A family for which the node lacks
-/// something else that the mode requires is left out with a warning.
+/// A family for which the node lacks something that the mode requires is left out with a
+/// warning.
 ///
 /// # Errors
 ///
 /// No family is left. The message has the reason for the first family.
-pub fn supported(mode: Mode) -> Result<Vec<Family>, Failure> {
-    let families = interfaces::families().into_iter();
-    let checked = families.map(|family| (family, mode.check_family(family)));
+pub fn supported(config: &Config) -> Result<Vec<Family>, Failure> {
+    let families = config.families.iter();
+    let checked = families.map(|&family| (family, config.mode.check_family(config, family)));
     choose(checked.collect())
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use proxy_core::{MissingFeature, Report, Trigger};
+use proxy_core::{IptablesChoice, MissingFeature, Report, Trigger};
 use tracing::{debug, info, warn};
 use vipline_kube_source::WatchMode;
 use vipline_kube_source::api::events::{EventType, NewEvent, Regarding};
@@ -53,6 +53,12 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     let mut free_memory = FreeMemory::default();
     process::prepare_mode(setup.settings())?;
     info!(%mode, %node, "started");
+    if let Some(IptablesChoice {
+        backend, reason, ..
+    }) = &setup.iptables
+    {
+        info!(%backend, %reason, "iptables backend");
+    }
     flows::warn_if_unreadable(&setup.engine);
     let _servers = serve(&setup, &settings)?;
     setup.recorder.record(NewEvent {

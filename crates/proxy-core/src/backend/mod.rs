@@ -9,7 +9,7 @@ use vipline_service_model::{Family, NodeView};
 pub(crate) use self::operations::Backend;
 pub use self::planner::Planner;
 use crate::mode::modes;
-use crate::{Config, Context, Error, Mode, Sysctl};
+use crate::{Config, Context, Error, IptablesChoice, Mode, Sysctl};
 
 mod operations;
 
@@ -62,15 +62,30 @@ impl Mode {
 
     /// Checks whether the mode can program a family, which the kernel supports.
     ///
-    /// Modes iptables and ipvs require the iptables programs and the table `nat`.
+    /// Modes iptables and ipvs require table `nat` of iptables, and the programs or a
+    /// kernel with `CONFIG_NFT_COMPAT`, depending on the backend.
     ///
     /// # Errors
     ///
-    /// - [`Error::Iptables`] if a retry cannot succeed. Other failures are reported when
-    ///   the engine syncs.
+    /// - [`Error::Iptables`] or [`Error::Unsupported`] if a retry cannot succeed. Other
+    ///   failures are reported when the engine syncs.
     /// - [`Error::NoSuchMode`] if the mode is not built in.
-    pub fn check_family(self, family: Family) -> Result<(), Error> {
-        self.backend()?.check_family(family)
+    pub fn check_family(self, config: &Config, family: Family) -> Result<(), Error> {
+        self.backend()?.check_family(config, family)
+    }
+
+    /// Chooses how the mode reads and writes the tables of iptables on this node.
+    ///
+    /// [`IptablesBackend::Auto`](crate::IptablesBackend::Auto) in `config` becomes
+    /// `Netlink` if the nft variant of iptables is in use and the kernel supports its
+    /// rules, otherwise `Programs`. As in the detection of upstream, the nft variant is in
+    /// use if nf_tables has a chain of the kubelet, otherwise if it is the variant of the
+    /// installed programs. May run `iptables-restore --version`. Mode ipvs always uses
+    /// `Programs`.
+    ///
+    /// Returns `None` if the mode writes no rules of iptables.
+    pub fn choose_iptables_backend(self, config: &Config) -> Option<IptablesChoice> {
+        self.backend().ok()?.choose_iptables_backend(config)
     }
 
     /// Checks whether the kernel accepts all objects that do not depend on Services, and

@@ -6,7 +6,7 @@ use vipline_service_model::Family;
 use crate::cleanup::Leftovers;
 use crate::driver::Drive;
 use crate::watch::Watch;
-use crate::{Config, Context, Error, Sysctl};
+use crate::{Config, Context, Error, IptablesChoice, Sysctl};
 
 /// The drivers of all families, and the watch of the mode.
 pub(crate) type Opened = (Vec<Box<dyn Drive>>, Box<dyn Watch>);
@@ -27,8 +27,16 @@ pub(crate) trait Backend {
     /// Checks whether the mode can program a family. Default: it can.
     ///
     /// See [`Mode::check_family`](crate::Mode::check_family).
-    fn check_family(&self, _family: Family) -> Result<(), Error> {
+    fn check_family(&self, _config: &Config, _family: Family) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// Returns the backend of iptables, if the mode writes rules of iptables. Default: it
+    /// does not.
+    ///
+    /// See [`Mode::choose_iptables_backend`](crate::Mode::choose_iptables_backend).
+    fn choose_iptables_backend(&self, _config: &Config) -> Option<IptablesChoice> {
+        None
     }
 
     /// Checks whether the kernel accepts the objects that do not depend on Services.

@@ -8,9 +8,10 @@
 //! Only objects of modes that are built in are found. Each mode owns the names of its
 //! objects, the selection and the removal. Objects that rules of other programs use stay.
 //!
-//! Rules of iptables are read and removed by the iptables programs, all other objects
-//! by netlink. If a program is missing although the kernel shows traces of rules, an
-//! [error](Removal::unchecked) says so.
+//! Rules of the legacy variant of iptables are read and removed by the iptables programs,
+//! all other objects by netlink. Without `CONFIG_NFT_COMPAT` the programs also remove the
+//! rules of the nft variant. If a program is missing although the kernel shows traces of
+//! rules, an [error](Removal::unchecked) says so.
 //!
 //! ```no_run
 //! use proxy_core::cleanup::{Removal, Scope};

@@ -58,7 +58,9 @@ fn expected(rules: Rules, family: usize, cell: &'static str) -> &'static str {
         // Mode ipvs has its own matrix.
         (None, _) | (_, Rules::Ipvs) => cell,
         (Some((_, [nftables, ..], _)), Rules::Nftables) => nftables,
-        (Some((_, [_, iptables @ ..], _)), Rules::Iptables(_)) => iptables[family],
+        (Some((_, [_, iptables @ ..], _)), Rules::Iptables(_) | Rules::IptablesNetlink) => {
+            iptables[family]
+        }
     }
 }
 

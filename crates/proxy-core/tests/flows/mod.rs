@@ -109,7 +109,7 @@ fn clients(stage: &Stage) -> Vec<Client> {
 fn change_duration(rules: Rules) -> Duration {
     let default = match rules {
         Rules::Nftables => 10,
-        Rules::Iptables(_) | Rules::Ipvs => 2,
+        Rules::Iptables(_) | Rules::IptablesNetlink | Rules::Ipvs => 2,
     };
     let asked = env::var("CHURN_SECONDS").map(|text| text.parse().expect("a number"));
     Duration::from_secs(asked.unwrap_or(default))

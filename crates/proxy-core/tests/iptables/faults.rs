@@ -1,6 +1,7 @@
 //! Restore programs that fail, time out, or reject deletions.
 
-use proxy_core::Event;
+use proxy_core::backend::iptables::Kernel;
+use proxy_core::{Event, Family};
 use testkit::iptables::Programs;
 use testkit::netns::Netns;
 use testkit::scoped::Directory;
@@ -8,7 +9,7 @@ use vipline_iptables::{self as iptables, Client, Variant};
 
 use super::chains::assert_programmed;
 use super::fixtures::{self, web_with};
-use super::{Proxy, VARIANTS, assert_restart_writes_nothing};
+use super::{Access, Proxy, VARIANTS, assert_restart_writes_nothing, of_tool};
 
 /// Wrappers of the programs of a variant. The restore program can be made to fail.
 struct FaultyPrograms {
@@ -41,6 +42,11 @@ impl FaultyPrograms {
         let restore = programs.script(&format!("faulty-{name}"), &script);
         Client::open_at(save, restore.expect("the directory is writable"))
             .expect("the program prints its version")
+    }
+
+    /// Returns a kernel that runs the wrappers of a family.
+    fn kernel(&self, family: Family) -> Kernel {
+        Kernel::with_client(self.client(of_tool(family)), family)
     }
 
     /// Makes the restore program run a shell fragment first.
@@ -76,8 +82,8 @@ fn a_failed_restore_is_repaired_by_the_next_sync() {
             let mut config = fixtures::config();
             config.iptables.nfacct = false;
             Netns::new().expect("a network namespace").run(|| {
-                let client = |family| faulty.client(family);
-                let mut proxy = Proxy::start_with_clients(config.clone(), [], client);
+                let kernel = |family| faulty.kernel(family);
+                let mut proxy = Proxy::start_with_kernels(config.clone(), [], kernel);
                 proxy.sync();
                 faulty.begin(fault);
                 let report = proxy.change(builder.events()).expect("a change is due");
@@ -94,7 +100,11 @@ fn a_failed_restore_is_repaired_by_the_next_sync() {
                     .expect("the sync succeeds");
                 assert!(outcome.dumped, "{report}");
                 assert_programmed(&mut proxy.engine, variant, fault);
-                assert_restart_writes_nothing(&config, variant, &builder.events());
+                assert_restart_writes_nothing(
+                    &config,
+                    Access::Programs(variant),
+                    &builder.events(),
+                );
             });
         }
     }
@@ -107,12 +117,12 @@ fn a_change_that_times_out_on_the_xtables_lock_is_applied_later() {
     let mut config = fixtures::config();
     config.iptables.nfacct = false;
     Netns::new().expect("a network namespace").run(|| {
-        let client = |family| {
-            let mut client = faulty.client(family);
+        let kernel = |family| {
+            let mut client = faulty.client(of_tool(family));
             client.set_wait(1);
-            client
+            Kernel::with_client(client, family)
         };
-        let mut proxy = Proxy::start_with_clients(config.clone(), [], client);
+        let mut proxy = Proxy::start_with_kernels(config.clone(), [], kernel);
         proxy.sync();
         let lock = std::fs::File::open(faulty.programs.lock()).expect("the object exists");
         let operation = rustix::fs::FlockOperation::LockExclusive;
@@ -137,8 +147,8 @@ fn chains_that_cannot_be_edited_are_rewritten() {
         let mut config = fixtures::config();
         config.iptables.nfacct = false;
         Netns::new().expect("a network namespace").run(|| {
-            let client = |family| faulty.client(family);
-            let mut proxy = Proxy::start_with_clients(config.clone(), builder.events(), client);
+            let kernel = |family| faulty.kernel(family);
+            let mut proxy = Proxy::start_with_kernels(config.clone(), builder.events(), kernel);
             proxy.sync();
             faulty.begin(fault);
             let gone = Event::ServiceDeleted(builder.service().metadata.object_name());

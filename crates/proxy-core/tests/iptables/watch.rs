@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use proxy_core::{Engine, Event, Family, Mode, Report};
+use proxy_core::{Engine, Event, Family, IptablesBackend, Mode, Report};
 use testkit::netns::Netns;
 use vipline_iptables::{self as iptables, Variant};
 
@@ -12,9 +12,10 @@ use super::fixtures::{self, apply, sync, web_with};
 use super::run;
 
 /// Returns a watching engine after its first sync, with the iptables variant of the
-/// machine.
-fn watching_engine() -> (Engine, Duration) {
-    let config = fixtures::config().with_mode(Mode::Iptables);
+/// machine or over netlink.
+fn watching_engine(backend: IptablesBackend) -> (Engine, Duration) {
+    let mut config = fixtures::config().with_mode(Mode::Iptables);
+    config.iptables.backend = backend;
     let mut engine = Engine::open(config).expect("iptables is installed");
     apply(&mut engine, web_with("10.96.0.10", 3).events());
     engine.apply(Event::Synced);
@@ -64,8 +65,14 @@ fn assert_counters_are_used() {
 
 #[test]
 fn foreign_changes_to_our_chains_are_detected_and_repaired_at_once() {
+    for backend in [IptablesBackend::Programs, IptablesBackend::Netlink] {
+        assert_changes_are_repaired(backend);
+    }
+}
+
+fn assert_changes_are_repaired(backend: IptablesBackend) {
     Netns::new().expect("a network namespace").run(|| {
-        let (mut engine, mut now) = watching_engine();
+        let (mut engine, mut now) = watching_engine(backend);
         assert_counters_are_used();
         assert!(
             next_report(&mut engine, &mut now).is_none(),

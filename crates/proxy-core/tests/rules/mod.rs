@@ -6,7 +6,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use proxy_core::backend::iptables::{Kernel, Planner};
-use proxy_core::{Config, Engine, Family, Mode};
+use proxy_core::{Config, Engine, Family, IptablesBackend, Mode};
 use testkit::iptables::Programs;
 use vipline_iptables::{Client, Variant, nfacct};
 use vipline_service_model::NodePortAddresses;
@@ -22,6 +22,8 @@ pub(crate) const LOCALHOST_ACCEPTED: &str = "localhost_nps_accepted_pkts";
 pub(crate) enum Rules {
     Nftables,
     Iptables(Variant),
+    /// The rules of the nft variant, written over netlink.
+    IptablesNetlink,
     /// Requires a kernel with IPVS.
     Ipvs,
 }
@@ -41,7 +43,7 @@ impl Rules {
     pub(crate) fn configured(self, config: Config) -> Config {
         let node_port_addresses = match self {
             Self::Nftables => NodePortAddresses::Primary,
-            Self::Iptables(_) | Self::Ipvs => NodePortAddresses::All,
+            Self::Iptables(_) | Self::IptablesNetlink | Self::Ipvs => NodePortAddresses::All,
         };
         let mode = match self {
             Self::Ipvs => Mode::Ipvs,
@@ -55,6 +57,10 @@ impl Rules {
     /// Opens an engine in the namespace of the calling thread.
     pub(crate) fn open(self, mut config: Config) -> Opened {
         let Self::Iptables(variant) = self else {
+            if self == Self::IptablesNetlink {
+                config.mode = Mode::Iptables;
+                config.iptables.backend = IptablesBackend::Netlink;
+            }
             let engine = Engine::open(config).expect("the kernel has what the mode needs");
             return Opened {
                 engine,
@@ -86,6 +92,11 @@ impl Rules {
         }
     }
 
+    /// Returns whether the mode is iptables.
+    pub(crate) fn is_iptables(self) -> bool {
+        matches!(self, Self::Iptables(_) | Self::IptablesNetlink)
+    }
+
     /// Restores an iptables document in both families, in the namespace of the calling
     /// thread.
     ///
@@ -93,7 +104,7 @@ impl Rules {
     /// find them in iptables-nft tables.
     pub(crate) fn restore(self, document: &str) {
         let variant = match self {
-            Self::Nftables | Self::Ipvs => Variant::Nft,
+            Self::Nftables | Self::IptablesNetlink | Self::Ipvs => Variant::Nft,
             Self::Iptables(variant) => variant,
         };
         for base in ["iptables", "ip6tables"] {
@@ -122,11 +133,21 @@ fn create_counters() {
     }
 }
 
-/// Creates a test for each named function and rule backend: functions in `all` for all
-/// backends, functions in `iptables` for both iptables variants.
+/// Creates a test for each named function and rule backend: functions in `all` for mode
+/// nftables and both iptables variants, functions in `iptables` for both iptables
+/// variants, and functions in `netlink` for mode iptables over netlink.
 ///
 /// The module of a test names its backend.
 macro_rules! tests_of_rules {
+    (all { $($all:ident)* } iptables { $($own:ident)* } netlink { $($netlink:ident)* }) => {
+        $crate::rules::tests_of_rules! {
+            all { $($all)* } iptables { $($own)* }
+        }
+
+        $crate::rules::tests_of_rules! {
+            iptables_netlink: $crate::rules::Rules::IptablesNetlink; $($netlink)*
+        }
+    };
     (all { $($all:ident)* } iptables { $($own:ident)* }) => {
         $crate::rules::tests_of_rules! {
             nftables: $crate::rules::Rules::Nftables; $($all)*

@@ -126,7 +126,7 @@ impl Stage {
     pub(crate) fn with_backends(count: usize, rules: Rules, config: Config) -> Self {
         let lab = Lab::with_backends(count).expect("network namespaces");
         let opened = lab.node.netns.run(|| {
-            if matches!(rules, Rules::Iptables(_)) && config.serves_localhost() {
+            if rules.is_iptables() && config.serves_localhost() {
                 link::set_sysctl("ipv4/conf/all/route_localnet", "1").expect("the sysctl exists");
             }
             let opened = rules.open(config.clone());

@@ -134,6 +134,7 @@ fn dashed(argument: OsString) -> OsString {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use proxy_core::IptablesBackend;
 
     use super::*;
 
@@ -185,12 +186,15 @@ mod tests {
         let off = parse("--masquerade-all=F").unwrap().flags;
         assert_eq!(off.masquerade_all, Some(false));
         assert_eq!(parse("-v 4").unwrap().flags.log.v, Some(4));
+        let netlink = parse("--iptables-backend=netlink").unwrap().flags;
+        assert_eq!(netlink.iptables_backend, Some(IptablesBackend::Netlink));
         for wrong in [
             "--masquerade-all=yes",
             "--iptables-sync-period 30",
             "--bind-address here",
             "--healthz-bind-address 1.2.3.4:http",
             "--feature-gates A",
+            "--iptables-backend=nft",
             "--dry-run",
             "--version=1.36.2",
             "--version=v1.35.0",

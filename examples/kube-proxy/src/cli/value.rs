@@ -1,5 +1,6 @@
 //! Parsers of flag values.
 
+use proxy_core::IptablesBackend;
 use vipline_service_model::parse_address;
 
 use crate::config::Vmodule;
@@ -62,6 +63,13 @@ pub(super) fn gate(text: &str) -> Result<(String, bool), String> {
         .split_once('=')
         .ok_or("must be NAME=true or NAME=false")?;
     Ok((name.trim().to_owned(), switch(value.trim())?))
+}
+
+/// Parses the value of `--iptables-backend`.
+pub(super) fn iptables_backend(text: &str) -> Result<IptablesBackend, String> {
+    let mut all = IptablesBackend::ALL.into_iter();
+    let found = all.find(|backend| backend.name() == text);
+    found.ok_or_else(|| "must be auto, programs or netlink".to_owned())
 }
 
 /// Parses `PATTERN=LEVEL`.

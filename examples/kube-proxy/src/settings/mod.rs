@@ -103,7 +103,9 @@ impl Settings {
         hostname: &str,
     ) -> Result<Self, Failure> {
         let mut warnings = Vec::new();
-        let config = config(&configuration, &gates, hostname).map_err(Failure::Input)?;
+        let mut config = config(&configuration, &gates, hostname).map_err(Failure::Input)?;
+        // The configuration file of upstream has no field for this.
+        config.iptables.backend = flags.iptables_backend.unwrap_or_default();
         let bind_address = parse_address(&configuration.bind_address);
         Ok(Self {
             source: source(flags, &configuration, &mut warnings),

@@ -10,9 +10,9 @@ mod polling;
 use std::sync::Arc;
 use std::time::Instant;
 
-use proxy_core::interfaces::AddressWatch;
+use proxy_core::interfaces::{self, AddressWatch};
 use proxy_core::sysctl::is_conntrack_liberal;
-use proxy_core::{Config, Engine};
+use proxy_core::{Config, Engine, IptablesChoice};
 use vipline_kube_source::WatchMode;
 use vipline_kube_source::api::events::Recorder;
 use vipline_kube_source::api::first_sync::FirstSyncGate;
@@ -52,6 +52,8 @@ pub struct Setup {
     pub recorder: Recorder,
     /// Background tasks, if any.
     pub tasks: Option<Tasks>,
+    /// Backend of iptables, unless the engine only plans or the mode has none.
+    pub iptables: Option<IptablesChoice>,
     purpose: Purpose,
     settings: Settings,
     objects: Objects,
@@ -105,7 +107,13 @@ impl Setup {
         purpose: Purpose,
         watch_mode: WatchMode,
     ) -> Result<Self, Failure> {
-        settings.config.families = families::supported(settings.config.mode)?;
+        let config = &mut settings.config;
+        config.families = interfaces::families();
+        let iptables = config.mode.choose_iptables_backend(config);
+        if let Some(choice) = &iptables {
+            config.iptables.backend = choice.backend;
+        }
+        config.families = families::supported(config)?;
         let conntrack = &settings.configuration.conntrack;
         let mut setup = Self::new(&settings, purpose, watch_mode, |mut config| {
             if purpose == Purpose::Program {
@@ -115,6 +123,7 @@ impl Setup {
             config.iptables.drop_invalid = !(will_be_liberal || is_conntrack_liberal());
             Engine::open(config).map_err(|error| Failure::machine(chain(&error)))
         })?;
+        setup.iptables = iptables;
         setup.engine.set_flow_cleanup_clock(stopwatch);
         setup.addresses = Some(AddressWatch::default());
         setup.poll_addresses();
@@ -211,6 +220,7 @@ impl Setup {
             telemetry,
             recorder: Recorder::disabled(),
             tasks,
+            iptables: None,
             purpose: Purpose::Plan,
             settings: settings.clone(),
             objects,

@@ -22,6 +22,8 @@ pub(crate) struct Stage {
     mode: &'static str,
     /// Value of `PATH`, if it differs from that of the test.
     path: Option<String>,
+    /// Flags of all commands.
+    flags: &'static str,
 }
 
 /// Exit code and output of a command.
@@ -39,6 +41,7 @@ impl Stage {
             folder: Directory::new().unwrap(),
             mode: "nftables",
             path: None,
+            flags: "",
         };
         fs::create_dir(stage.manifests()).unwrap();
         stage
@@ -48,6 +51,12 @@ impl Stage {
     pub(crate) fn in_mode(mut self, mode: &'static str, path: String) -> Self {
         self.mode = mode;
         self.path = Some(path);
+        self
+    }
+
+    /// Returns the stage with more flags of all commands.
+    pub(crate) fn with_flags(mut self, flags: &'static str) -> Self {
+        self.flags = flags;
         self
     }
 
@@ -73,6 +82,7 @@ impl Stage {
         let words = line
             .split_whitespace()
             .chain(["--proxy-mode", self.mode])
+            .chain(self.flags.split_whitespace())
             .chain(common_flags.split_whitespace())
             .map(str::to_owned);
         words

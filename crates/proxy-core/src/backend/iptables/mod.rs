@@ -46,6 +46,7 @@ use std::borrow::Cow;
 
 use vipline_service_model::Family;
 
+use self::apply::choice::choose;
 use self::apply::cleanup::LEFTOVERS;
 pub use self::apply::kernel::Kernel;
 use self::apply::kernel::make_counters;
@@ -55,7 +56,7 @@ pub use self::plan::Planner;
 use super::operations::{Backend, Opened};
 use crate::cleanup::Leftovers;
 use crate::driver::{Absent, Drive, driver};
-use crate::{Config, Error, Sysctl};
+use crate::{Config, Error, IptablesChoice, Sysctl};
 
 /// Makes the kernel route packets from and to loopback addresses.
 const ROUTE_LOCALNET: Sysctl = Sysctl::new(
@@ -69,8 +70,12 @@ const ROUTE_LOCALNET: Sysctl = Sysctl::new(
 pub(super) struct Iptables;
 
 impl Backend for Iptables {
-    fn check_family(&self, family: Family) -> Result<(), Error> {
-        check_family(family)
+    fn check_family(&self, config: &Config, family: Family) -> Result<(), Error> {
+        check_family(config, family)
+    }
+
+    fn choose_iptables_backend(&self, config: &Config) -> Option<IptablesChoice> {
+        Some(choose(config))
     }
 
     fn sysctls(&self, config: &Config, _release: &str) -> Vec<Sysctl> {
@@ -81,10 +86,11 @@ impl Backend for Iptables {
     }
 
     fn open(&self, config: &mut Config) -> Result<Opened, Error> {
+        let backend = choose(config).backend;
         let mut watch = Watch::new(config.intervals.retry);
         let mut drivers = Vec::new();
         for &family in &config.families {
-            let kernel = watch.open(family)?;
+            let kernel = watch.open(family, backend)?;
             config.iptables.random_fully &= kernel.has_random_fully();
             drivers.push(driver::<Planner, _>(family, kernel));
         }

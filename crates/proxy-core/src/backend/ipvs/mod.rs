@@ -43,11 +43,12 @@ use self::apply::watch::Watch;
 pub use self::plan::Planner;
 pub use self::plan::object::{Key, Object};
 use self::plan::sysctls::sysctls;
+use super::iptables::apply::choice::choose;
 use super::iptables::apply::support::check_family;
 use super::operations::{Backend, Opened};
 use crate::cleanup::Leftovers;
 use crate::driver::{Absent, Drive, driver};
-use crate::{Config, Error, Sysctl};
+use crate::{Config, Error, IptablesChoice, Sysctl};
 
 /// Mode ipvs.
 pub(super) struct Ipvs;
@@ -57,8 +58,12 @@ impl Backend for Ipvs {
         check_kernel()
     }
 
-    fn check_family(&self, family: Family) -> Result<(), Error> {
-        check_family(family)
+    fn check_family(&self, config: &Config, family: Family) -> Result<(), Error> {
+        check_family(config, family)
+    }
+
+    fn choose_iptables_backend(&self, config: &Config) -> Option<IptablesChoice> {
+        Some(choose(config))
     }
 
     fn sysctls(&self, config: &Config, release: &str) -> Vec<Sysctl> {
@@ -70,10 +75,11 @@ impl Backend for Ipvs {
     }
 
     fn open(&self, config: &mut Config) -> Result<Opened, Error> {
+        let backend = choose(config).backend;
         let mut watch = Watch::new(config.intervals.retry)?;
         let mut drivers = Vec::new();
         for &family in &config.families {
-            let kernel = watch.open(family, &config.ipvs)?;
+            let kernel = watch.open(family, backend, &config.ipvs)?;
             config.iptables.random_fully &= kernel.has_random_fully();
             drivers.push(driver::<Planner, _>(family, kernel));
         }

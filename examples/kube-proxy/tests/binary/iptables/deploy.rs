@@ -37,7 +37,13 @@ fn confined(node: &Node, line: &str) -> Command {
 
 #[test]
 fn the_confined_program_follows_changes_and_repairs_drift() {
-    let node = Node::web("nft");
+    for backend in ["nft", "netlink"] {
+        assert_works_in_confinement(backend);
+    }
+}
+
+fn assert_works_in_confinement(backend: &'static str) {
+    let node = Node::web(backend);
     let line = "--oom-score-adj 0 --nodeport-addresses 192.0.2.0/24";
     let proxy = Process::start(node.netns(), &mut confined(&node, line)).unwrap();
     wait_until("the first sync", || proxy.output().contains("synced"));

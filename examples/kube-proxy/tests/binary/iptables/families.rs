@@ -49,6 +49,7 @@ fn with_programs_of(program: &str, cluster_cidr: &str) -> (Stage, [String; 6]) {
         programs.display()
     );
     let stage = stage.in_mode("iptables", std::env::var("PATH").unwrap());
+    let stage = stage.with_flags("--iptables-backend=programs");
     let shell = ["unshare", "--mount", "sh", "-c", &hidden, "sh"].map(str::to_owned);
     (stage, shell)
 }

@@ -10,6 +10,8 @@ mod families;
 
 mod flows;
 
+mod netlink;
+
 mod node;
 
 mod pid_namespace;
@@ -32,15 +34,24 @@ use crate::stage::{Outcome, Stage, service, slice};
 /// The variants of iptables.
 const VARIANTS: [&str; 2] = ["legacy", "nft"];
 
-/// A stage of mode iptables whose `iptables` programs are those of one variant.
+/// The variants of iptables, and the nft variant over netlink.
+const BACKENDS: [&str; 3] = ["legacy", "nft", "netlink"];
+
+/// A stage of mode iptables whose `iptables` programs are those of one variant. The proxy
+/// runs the programs, except with backend `netlink`.
 struct Node {
     stage: Stage,
     variant: &'static str,
 }
 
 impl Node {
-    fn with(variant: &'static str, files: &[(&str, &str)]) -> Self {
-        let stage = Stage::with(files);
+    fn with(backend: &'static str, files: &[(&str, &str)]) -> Self {
+        let (variant, flags) = match backend {
+            "netlink" => ("nft", "--iptables-backend=netlink"),
+            "auto" => ("nft", "--iptables-backend=auto"),
+            variant => (variant, "--iptables-backend=programs"),
+        };
+        let stage = Stage::with(files).with_flags(flags);
         let programs = stage.folder.path().join("programs");
         fs::create_dir(&programs).unwrap();
         for family in ["iptables", "ip6tables"] {
@@ -55,8 +66,8 @@ impl Node {
     }
 
     /// Creates a node with a Service of three endpoints.
-    fn web(variant: &'static str) -> Self {
-        Self::with(variant, &[("web.yaml", &web(3))])
+    fn web(backend: &'static str) -> Self {
+        Self::with(backend, &[("web.yaml", &web(3))])
     }
 
     fn netns(&self) -> &Netns {

@@ -64,7 +64,8 @@ impl Site {
 
     fn arguments(&self) -> Vec<String> {
         let flags = "--proxy-mode iptables --hostname-override node-1 --cluster-cidr 10.244.0.0/16 \
-                     --iptables-min-sync-period 0s --iptables-sync-period 2s --kubeconfig";
+                     --iptables-min-sync-period 0s --iptables-sync-period 2s \
+                     --iptables-backend programs --kubeconfig";
         let flags = flags.split_whitespace().map(str::to_owned);
         flags.chain([self.path("kubeconfig")]).collect()
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Node, VARIANTS, lines, web};
+use super::{BACKENDS, Node, VARIANTS, lines, web};
 use crate::stage::{service, slice, wait_until};
 
 /// The match that counts packets with conntrack state INVALID.
@@ -10,7 +10,7 @@ const COUNTED: &str = " -m nfacct --nfacct-name  ct_state_invalid_dropped_pkts";
 
 #[test]
 fn rules_follow_changes_and_stay_after_the_exit() {
-    for variant in VARIANTS {
+    for variant in BACKENDS {
         let node = Node::web(variant);
         let proxy = node.stage.start();
         assert!(!node.rules().contains("10.244.1.4:8080"), "{variant}");
@@ -69,7 +69,7 @@ fn a_restart_writes_nothing_and_a_change_is_written_once() {
 
 #[test]
 fn the_difference_is_empty_after_it_is_applied() {
-    for variant in VARIANTS {
+    for variant in BACKENDS {
         let node = Node::web(variant);
         for round in 0..2 {
             let outcome = node.stage.run("diff");
@@ -92,7 +92,7 @@ fn the_difference_is_empty_after_it_is_applied() {
 
 #[test]
 fn rendered_rules_match_the_programmed_rules() {
-    for variant in VARIANTS {
+    for variant in BACKENDS {
         let (rendered, programmed) = (Node::web(variant), Node::web(variant));
         let outcome = rendered.stage.run("render");
         assert_eq!((outcome.code, &*outcome.stderr), (0, ""), "{outcome:?}");
@@ -112,7 +112,7 @@ fn rendered_rules_match_the_programmed_rules() {
 
 #[test]
 fn foreign_changes_are_repaired() {
-    for variant in VARIANTS {
+    for variant in BACKENDS {
         let node = Node::web(variant);
         let proxy = node.stage.start_with("--iptables-sync-period 1s");
         let all = node.sorted_rules();
@@ -129,7 +129,7 @@ fn foreign_changes_are_repaired() {
 
 #[test]
 fn cleanup_keeps_foreign_rules() {
-    for variant in VARIANTS {
+    for variant in BACKENDS {
         let node = Node::web(variant);
         let mine = "*nat\n:MINE - [0:0]\n-A OUTPUT -d 192.0.2.1/32 -j MINE\nCOMMIT\n\
                     *filter\n-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT\nCOMMIT\n";

@@ -1,4 +1,4 @@
-//! Removal of chains and jumps of all modes, by the iptables programs.
+//! Removal of chains and jumps of all modes: over netlink, or by the iptables programs.
 //!
 //! A host may have rules of both variants of iptables, so both are checked: the legacy
 //! tables of xtables, and those in nf_tables.
@@ -9,11 +9,15 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use vipline_iptables::{Client, Family, TableName, Variant};
+use vipline_iptables::{Client, TableName, Variant, nft};
 use vipline_nftables as nftables;
+use vipline_service_model::Family;
 
+use super::choice::has_compat;
+use super::netlink;
 use crate::backend::iptables::plan::cleanup::names;
 use crate::backend::iptables::plan::cleanup::{Document, Saved, SavedRules};
+use crate::backend::iptables::plan::rules::iptables_family;
 use crate::cleanup::names::{Names, is_chain};
 use crate::cleanup::{Error, Leftovers, Remove, Search};
 
@@ -48,7 +52,7 @@ fn find(search: &mut Search) -> Result<(), crate::Error> {
     Ok(())
 }
 
-/// Returns the output of the iptables-save programs. Adds an error for each failed check.
+/// Returns the tables of both families and variants. Adds an error for each failed check.
 fn read(names: &[&'static Names], unchecked: &mut Vec<Error>) -> Vec<Saved> {
     let mut found = Vec::new();
     let mut nft = NftRules::open();
@@ -65,12 +69,25 @@ fn read(names: &[&'static Names], unchecked: &mut Vec<Error>) -> Vec<Saved> {
                 Trace::Rules(tables, what) => (tables, Some(what)),
                 _ => (TABLES.to_vec(), None),
             };
+            if variant == Variant::Nft && matches!(has_compat(family), Ok(true)) {
+                let saved = netlink::save(family, &tables);
+                let saved = saved.map_err(Error::operation(format_args!("read {family} tables")));
+                match saved {
+                    Ok(text) => found.push(Saved {
+                        restore: format!("{}-nft-restore", iptables_family(family)),
+                        text,
+                        over_netlink: Some(family),
+                    }),
+                    Err(error) => unchecked.push(error),
+                }
+                continue;
+            }
             match (programs(family, variant), what) {
                 (Ok(Some((name, mut client))), _) => {
                     found.push(save(&name, &mut client, &tables, unchecked));
                 }
                 (Ok(None), Some(objects)) => {
-                    let program = format!("{family}-{variant}-save");
+                    let program = format!("{}-{variant}-save", iptables_family(family));
                     unchecked.push(Error::NotChecked { objects, program });
                 }
                 (Ok(None), None) => {}
@@ -93,12 +110,18 @@ fn save(name: &str, client: &mut Client, tables: &[&str], unchecked: &mut Vec<Er
     Saved {
         restore: format!("{name}-restore"),
         text,
+        over_netlink: None,
     }
 }
 
 impl Remove for Document {
-    /// Applies the removals. If the program fails, nothing is removed.
+    /// Applies the removals. After an error nothing is removed.
     fn remove(&self) -> Result<(), Error> {
+        if let Some(family) = self.over_netlink() {
+            let done = nft::Client::open(iptables_family(family))
+                .and_then(|mut client| client.commit(self.edits()));
+            return done.map(drop).map_err(|error| Error::Other(error.into()));
+        }
         let name = self.program();
         let client = open(name).map_err(Error::Other)?;
         let mut client = client.ok_or_else(|| Error::NotInstalled { name: name.into() })?;
@@ -116,6 +139,7 @@ impl Remove for Document {
 /// If only one variant is installed, its programs may have names without the
 /// variant.
 fn programs(family: Family, variant: Variant) -> Result<Option<(String, Client)>, crate::Error> {
+    let family = iptables_family(family);
     let own = format!("{family}-{variant}");
     if let Some(client) = open(&own)? {
         return Ok(Some((own, client)));

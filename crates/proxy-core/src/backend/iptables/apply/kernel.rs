@@ -7,9 +7,9 @@ use vipline_service_model::Family;
 use super::own_commits::Trace;
 use super::rejections::Groups;
 use super::tables::Tables;
-use crate::Error;
 use crate::backend::iptables::plan::layout::Layout;
 use crate::backend::iptables::plan::names;
+use crate::{Error, IptablesBackend};
 
 /// Maximum number of rejected batches in a commit.
 const ATTEMPTS: usize = 24;
@@ -35,7 +35,17 @@ impl Kernel {
     ///
     /// [`Error::Iptables`] if no programs are found, or if their version is too old.
     pub fn open(family: Family) -> Result<Self, Error> {
-        Ok(Self::with_tables(Tables::open(family)?, family))
+        Self::open_with(family, IptablesBackend::Programs)
+    }
+
+    /// Opens a kernel with a backend. [`IptablesBackend::Auto`] counts as the programs.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`open`](Self::open). [`Error::Nftables`] or [`Error::IptablesNft`] if
+    /// a netlink socket cannot be opened.
+    pub fn open_with(family: Family, backend: IptablesBackend) -> Result<Self, Error> {
+        Ok(Self::with_tables(Tables::open(family, backend)?, family))
     }
 
     /// Creates a kernel with a client of the caller.
@@ -58,6 +68,11 @@ impl Kernel {
     pub(in crate::backend) fn of_layout(mut self, layout: Layout) -> Self {
         self.layout = layout;
         self
+    }
+
+    /// Returns the netlink port ID of the socket that commits, if there is one.
+    pub(super) fn port_id(&self) -> Option<u32> {
+        self.tables.port_id()
     }
 
     /// Returns whether iptables supports `--random-fully`.

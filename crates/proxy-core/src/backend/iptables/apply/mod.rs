@@ -7,9 +7,13 @@ pub(in crate::backend) mod watch;
 
 pub(in crate::backend) mod support;
 
+pub(in crate::backend) mod choice;
+
 pub(super) mod cleanup;
 
 pub(super) mod installed;
+
+mod netlink;
 
 mod own_commits;
 

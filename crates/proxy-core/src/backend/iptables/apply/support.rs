@@ -1,18 +1,40 @@
-//! Check of the iptables programs and of the kernel's support for them.
+//! Check of the kernel's support for the rules of a family.
 
 use vipline_iptables::{self as tool, Client};
 use vipline_service_model::Family;
 
-use crate::Error;
+use super::choice::{COMPAT, choose, has_compat};
 use crate::backend::iptables::plan::rules::iptables_family;
+use crate::{Config, Error, IptablesBackend};
 
 /// An empty section. It changes nothing, but fails if the kernel lacks the table.
 const NAT: &str = "*nat\nCOMMIT\n";
 
-/// Finds the iptables programs of a family and makes them open table `nat`.
+/// Checks whether the kernel has what the backend of iptables needs for a family.
 ///
 /// Fails only if a retry cannot succeed.
-pub(in crate::backend) fn check_family(family: Family) -> Result<(), Error> {
+pub(in crate::backend) fn check_family(config: &Config, family: Family) -> Result<(), Error> {
+    match choose(config).backend {
+        IptablesBackend::Netlink => check_netlink(config, family),
+        _ => check_programs(family),
+    }
+}
+
+/// Checks whether the kernel evaluates the rules of the nft variant.
+fn check_netlink(config: &Config, family: Family) -> Result<(), Error> {
+    match has_compat(family) {
+        Ok(false) => Err(Error::Unsupported {
+            mode: config.mode,
+            family,
+            reasons: format!("--iptables-backend=netlink requires {COMPAT}"),
+        }),
+        Err(error) if error.is_permanent() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Finds the iptables programs of a family and makes them open table `nat`.
+fn check_programs(family: Family) -> Result<(), Error> {
     let tested = Client::open(iptables_family(family)).and_then(|mut it| it.test(&NAT));
     match tested.map_err(Error::from) {
         Err(error) if is_unsupported(&error) => Err(error),

@@ -1,35 +1,50 @@
 //! Access to the tables of iptables of one family.
 
-use vipline_iptables::{Client, Object, TableName, Variant};
+use vipline_iptables::{Client, Object, TableName, Variant, nft};
 use vipline_nftables::Generation;
 use vipline_reconcile::{Attempt, Edit};
 use vipline_service_model::Family;
 
 use super::installed::Installed;
 use super::own_commits::Trace;
-use super::programs;
-use crate::Error;
+use super::{netlink, programs};
 use crate::backend::iptables::plan::layout::Layout;
 use crate::backend::iptables::plan::names;
 use crate::backend::iptables::plan::rules::iptables_family;
+use crate::{Error, IptablesBackend};
 
 /// Access to the tables of one family.
 #[derive(Debug)]
 pub(super) enum Tables {
     /// The programs of iptables.
     Programs(Client),
+    /// nf_tables, without programs.
+    Netlink(Box<nft::Client>),
 }
 
 impl Tables {
     /// Opens the tables in the network namespace of the calling thread.
-    pub(super) fn open(family: Family) -> Result<Self, Error> {
-        Ok(Self::Programs(Client::open(iptables_family(family))?))
+    pub(super) fn open(family: Family, backend: IptablesBackend) -> Result<Self, Error> {
+        let family = iptables_family(family);
+        Ok(match backend {
+            IptablesBackend::Netlink => Self::Netlink(Box::new(nft::Client::open(family)?)),
+            _ => Self::Programs(Client::open(family)?),
+        })
+    }
+
+    /// Returns the netlink port ID of the socket that commits, if there is one.
+    pub(super) fn port_id(&self) -> Option<u32> {
+        match self {
+            Self::Programs(_) => None,
+            Self::Netlink(client) => Some(client.port_id()),
+        }
     }
 
     /// Returns whether the kernel sends notifications about changes.
     pub(super) fn has_notifications(&self) -> bool {
         match self {
             Self::Programs(client) => client.variant() == Variant::Nft,
+            Self::Netlink(_) => true,
         }
     }
 
@@ -37,6 +52,7 @@ impl Tables {
     pub(super) fn has_random_fully(&self) -> bool {
         match self {
             Self::Programs(client) => client.version().has_random_fully(),
+            Self::Netlink(_) => true,
         }
     }
 
@@ -46,24 +62,33 @@ impl Tables {
     pub(super) fn generation(&mut self) -> Option<Generation> {
         match self {
             Self::Programs(client) => programs::generation(client),
+            Self::Netlink(client) => client.generation().ok(),
         }
     }
 
     /// Reads the chains of a layout and the jumps to them.
     pub(super) fn read(&mut self, family: Family, layout: Layout) -> Result<Installed, Error> {
-        let mut installed = Installed::new(layout);
-        for table in layout.tables.iter().map(|name| names::table(name)) {
-            match self {
-                Self::Programs(client) => programs::read(client, family, table, &mut installed)?,
+        let tables = layout.tables.iter().map(|name| names::table(name));
+        match self {
+            Self::Programs(client) => {
+                let mut installed = Installed::new(layout);
+                for table in tables {
+                    programs::read(client, family, table, &mut installed)?;
+                }
+                Ok(installed)
+            }
+            Self::Netlink(client) => {
+                let tables: Vec<_> = tables.collect();
+                Ok(netlink::read(client, family, layout, &tables)?)
             }
         }
-        Ok(installed)
     }
 
     /// Returns whether a table has a chain.
     pub(super) fn has_chain(&mut self, table: TableName, chain: &str) -> Result<bool, Error> {
         match self {
             Self::Programs(client) => Ok(programs::has_chain(client, table, chain)?),
+            Self::Netlink(client) => Ok(client.has_chain(table, names::chain(chain))?),
         }
     }
 
@@ -76,6 +101,7 @@ impl Tables {
     ) -> Result<Attempt, Error> {
         match self {
             Self::Programs(client) => Ok(programs::attempt(client, trace, edits, batch)?),
+            Self::Netlink(client) => Ok(netlink::attempt(client, trace, edits, batch)?),
         }
     }
 }

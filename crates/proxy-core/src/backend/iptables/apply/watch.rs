@@ -13,7 +13,7 @@ use super::tables::Tables;
 use crate::backend::apply::foreign_commits;
 use crate::backend::iptables::plan::layout::Layout;
 use crate::backend::iptables::plan::names;
-use crate::{Drift, Error, watch};
+use crate::{Drift, Error, IptablesBackend, watch};
 
 /// Time after a missing canary during which the watch polls more often, because a flush
 /// may be in progress: it clears one table after the other.
@@ -41,6 +41,8 @@ pub(crate) struct Watch {
 struct Watched {
     family: Family,
     trace: Trace,
+    /// Netlink port ID of the kernel's socket, without the programs.
+    port_id: Option<u32>,
     tables: Tables,
     /// Whether the canary was missing at the last poll.
     is_flushed: bool,
@@ -66,13 +68,18 @@ impl Watch {
     }
 
     /// Opens a kernel and adds it to the watch.
-    pub(crate) fn open(&mut self, family: Family) -> Result<Kernel, Error> {
-        let mut kernel = Kernel::open(family)?.of_layout(self.layout);
+    pub(crate) fn open(
+        &mut self,
+        family: Family,
+        backend: IptablesBackend,
+    ) -> Result<Kernel, Error> {
+        let mut kernel = Kernel::open_with(family, backend)?.of_layout(self.layout);
         kernel.trace = self.trace.sibling();
         self.watched.push(Watched {
             family,
             trace: kernel.trace.clone(),
-            tables: Tables::open(family)?,
+            port_id: kernel.port_id(),
+            tables: Tables::open(family, backend)?,
             is_flushed: false,
         });
         Ok(kernel)
@@ -93,7 +100,8 @@ impl watch::Watch for Watch {
             return Ok(Vec::new());
         }
         let notices = Notifications::new(&tables(self.layout)).with_filter(self.layout.is_about_us);
-        let monitor = Monitor::open_with(notices, &[])?;
+        let port_ids: Vec<_> = self.watched.iter().filter_map(|it| it.port_id).collect();
+        let monitor = Monitor::open_with(notices, &port_ids)?;
         // The monitor reports later changes; now check for changes since the dump.
         let generation = nftables::Client::open()?.generation()?;
         self.monitor = Some(monitor);
@@ -220,6 +228,7 @@ mod tests {
         watch.watched.push(Watched {
             family: Family::V4,
             trace: Trace::default(),
+            port_id: None,
             tables: Tables::Programs(open()),
             is_flushed: false,
         });

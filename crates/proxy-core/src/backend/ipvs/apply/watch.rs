@@ -15,7 +15,7 @@ use super::links::{Links, Removed};
 use super::schedulers::Missing;
 use crate::backend::iptables::apply::watch::Watch as RulesWatch;
 use crate::backend::ipvs::plan::layout::LAYOUT;
-use crate::{Drift, Error, Ipvs, MissingFeature, watch};
+use crate::{Drift, Error, IptablesBackend, Ipvs, MissingFeature, watch};
 
 /// Watches rules and addresses for changes by other processes, and removes drained real
 /// servers.
@@ -70,8 +70,13 @@ impl Watch {
     }
 
     /// Opens a kernel and adds it to the watch.
-    pub(crate) fn open(&mut self, family: Family, config: &Ipvs) -> Result<Kernel, Error> {
-        let rules = self.rules.open(family)?;
+    pub(crate) fn open(
+        &mut self,
+        family: Family,
+        backend: IptablesBackend,
+        config: &Ipvs,
+    ) -> Result<Kernel, Error> {
+        let rules = self.rules.open(family, backend)?;
         let (removed, missing) = (self.removed.clone(), self.missing.clone());
         let kernel = Kernel::with(family, rules, config, removed, missing)?;
         self.watched.push(Watched {

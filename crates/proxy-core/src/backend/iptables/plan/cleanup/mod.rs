@@ -13,6 +13,7 @@ use vipline_iptables::{
     TableName, Tables,
 };
 use vipline_reconcile::Edit;
+use vipline_service_model::Family;
 
 use crate::cleanup::names::{Names, is_chain, jumps};
 use crate::cleanup::{Found, Removal, Step};
@@ -35,19 +36,22 @@ impl Found for SavedRules {
     }
 }
 
-/// Output of one `iptables-save` program for one family.
+/// Tables of one family and variant, as `iptables-save` prints them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Saved {
     /// The restore program of the same variant and family.
     pub(crate) restore: String,
     /// The output.
     pub(crate) text: String,
+    /// Family, if the tables are read and changed over netlink instead of by programs.
+    pub(crate) over_netlink: Option<Family>,
 }
 
 /// Removals in one table, applied atomically.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(in crate::backend::iptables) struct Document {
     restore: String,
+    over_netlink: Option<Family>,
     table: TableName,
     /// Jumps to the chains, and the chains.
     removals: Vec<Edit<Object>>,
@@ -67,6 +71,16 @@ impl Document {
     /// are deleted.
     pub(in crate::backend::iptables) fn text(&self) -> Restore<'_> {
         Restore::from_edits(&self.removals)
+    }
+
+    /// Returns the removals.
+    pub(in crate::backend::iptables) fn edits(&self) -> &[Edit<Object>] {
+        &self.removals
+    }
+
+    /// Returns the family, if the table is changed over netlink.
+    pub(in crate::backend::iptables) fn over_netlink(&self) -> Option<Family> {
+        self.over_netlink
     }
 
     /// Returns the numbers of chains and jumps, for a log.
@@ -123,6 +137,7 @@ fn plan(names: &[&'static Names], saved: &Saved) -> (Vec<Document>, Vec<String>)
         if !removals.is_empty() {
             documents.push(Document {
                 restore: saved.restore.clone(),
+                over_netlink: saved.over_netlink,
                 table: name,
                 removals,
             });
@@ -219,6 +234,7 @@ mod tests {
         Saved {
             restore: "iptables-legacy-restore".to_owned(),
             text: text.to_owned(),
+            over_netlink: None,
         }
     }
 

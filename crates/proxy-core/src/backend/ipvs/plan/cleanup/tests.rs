@@ -61,6 +61,7 @@ fn rules_are_removed_before_the_sets_that_they_use() {
     let rules = vec![Saved {
         restore: "iptables-nft-restore".to_owned(),
         text: "*filter\n:KUBE-IPVS-FILTER - [0:0]\nCOMMIT\n".to_owned(),
+        over_netlink: None,
     }];
     let ipvs = Found {
         servers: services("-A -t 10.96.0.20:80 -s rr\n-A -t 10.96.0.30:80 -s rr\n"),

@@ -1,0 +1,101 @@
+//! Choice between the programs of iptables and netlink.
+#![allow(clippy::disallowed_methods, reason = "IO file")]
+
+use std::fs;
+
+use vipline_iptables::{self as tool, Client, Variant, nft};
+use vipline_service_model::Family;
+
+use crate::backend::iptables::plan::names::{self, MANGLE};
+use crate::backend::iptables::plan::rules::iptables_family;
+use crate::{Config, Error, IptablesBackend, IptablesChoice, Mode};
+
+/// Kernel option that the rules of the nft variant require.
+pub(super) const COMPAT: &str = "CONFIG_NFT_COMPAT";
+
+/// Chains of the kubelet in table `mangle`, for the detection of the variant. The second
+/// one is that of kubelets before 1.24.
+const KUBELET_CHAINS: [&str; 2] = ["KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY"];
+
+/// Chooses the backend for this node.
+///
+/// Mode ipvs always runs the programs, because its rules contain matches that have no
+/// encoding here.
+pub(in crate::backend) fn choose(config: &Config) -> IptablesChoice {
+    if config.mode == Mode::Ipvs {
+        let reason = "mode ipvs has rules that only the programs write";
+        return IptablesChoice::new(IptablesBackend::Programs, reason);
+    }
+    match config.iptables.backend {
+        IptablesBackend::Auto => detect(&config.families),
+        backend => IptablesChoice::new(backend, "set by --iptables-backend"),
+    }
+}
+
+/// Chooses netlink if the nft variant is in use and the kernel supports its rules.
+fn detect(families: &[Family]) -> IptablesChoice {
+    let by_programs = |reason| IptablesChoice::new(IptablesBackend::Programs, reason);
+    let reason = match nft_variant(families) {
+        Ok(reason) => reason,
+        Err(reason) => return by_programs(reason),
+    };
+    for &family in families {
+        match has_compat(family) {
+            Ok(true) => {}
+            Ok(false) => return by_programs(format!("the kernel lacks {COMPAT} for {family}")),
+            Err(error) => return by_programs(format!("nf_tables cannot be used: {error}")),
+        }
+    }
+    IptablesChoice::new(IptablesBackend::Netlink, reason)
+}
+
+/// Returns why the nft variant is in use, or why it is not.
+///
+/// The chain of the kubelet decides, otherwise the variant of the installed programs.
+fn nft_variant(families: &[Family]) -> Result<String, String> {
+    if let Some(chain) = kubelet_chain(families) {
+        return Ok(format!("nf_tables has chain {chain} of the kubelet"));
+    }
+    let family = families.first().copied().unwrap_or(Family::V4);
+    match Client::open(iptables_family(family)) {
+        Ok(client) => match client.variant() {
+            Variant::Nft => Ok("the installed iptables is of the nft variant".into()),
+            variant => Err(format!(
+                "the installed iptables is of the {variant} variant"
+            )),
+        },
+        Err(tool::Error::NotFound { .. }) if !has_legacy_tables() => {
+            Ok("no iptables is installed".into())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Returns the chain by which the kubelet shows that it uses the nft variant.
+fn kubelet_chain(families: &[Family]) -> Option<&'static str> {
+    let clients = families.iter().map(|&family| iptables_family(family));
+    let mut clients: Vec<_> = clients
+        .filter_map(|it| nft::Client::open(it).ok())
+        .collect();
+    let mut has_chain = |name| {
+        let (table, chain) = (names::table(MANGLE), names::chain(name));
+        let mut found = clients.iter_mut().map(|it| it.has_chain(table, chain));
+        found.any(|found| matches!(found, Ok(true)))
+    };
+    KUBELET_CHAINS.into_iter().find(|name| has_chain(name))
+}
+
+/// Returns whether the kernel evaluates the rules of the nft variant in a family.
+pub(super) fn has_compat(family: Family) -> Result<bool, Error> {
+    let mut client = nft::Client::open(iptables_family(family))?;
+    Ok(client.has_compat()?)
+}
+
+/// Returns whether the legacy variant has tables in this network namespace.
+fn has_legacy_tables() -> bool {
+    let files = ["ip_tables_names", "ip6_tables_names"];
+    files.into_iter().any(|file| {
+        let text = fs::read_to_string(format!("/proc/thread-self/net/{file}"));
+        text.is_ok_and(|text| !text.is_empty())
+    })
+}
