@@ -60,11 +60,12 @@ fn the_oldest_service_that_claims_an_address_gets_it() {
     }
     assert_eq!(plans[0], plans[1]);
     let elements = |set: &str| {
-        let listed = plans[0].split(&format!("set {set} {{")).nth(1);
+        let listed = plans[0].split(&format!("map {set} {{")).nth(1);
         let listed = listed.and_then(|rest| rest.split("\n\t}").next());
-        listed.is_some_and(|listed| listed.contains("10.96.0.10 . tcp . 80"))
+        listed.is_some_and(|listed| listed.contains("10.96.0.10 . tcp . 80 . 0 : "))
     };
-    assert!(elements("slots-2") && !elements("slots-3"), "{}", plans[0]);
+    assert!(elements("backends-2"), "{}", plans[0]);
+    assert!(!elements("backends-3"), "{}", plans[0]);
     assert!(plans[0].contains("10.96.0.10 . tcp . 80 . 0 : 10.1.0.1 . 8080"));
     assert!(!plans[0].contains("10.2.0.1"));
 }

@@ -19,11 +19,11 @@
 //!                                 │     │           from pods: vmap @short-ips         short_circuit
 //!                                 │     │           from the node: mark, vmap @short-ips ──► lb-short-N
 //!                                 │     │ vmap @dispatch-ips                     dispatch
-//!                                 │     │ @slots-N goto lb-N, for N up to 8      slot_sets
+//!                                 │     │ dnat to … map @backends-N, N up to 6     direct
 //!                                 └─► nodeports, for addresses of the node       to_nodeports
 //!                                       the same, by port only ──► lb-nodeport-N, lb-short-nodeport-N
 //!                                 ▼
-//!                               lb-N      one chain per number of slots
+//!                               lb-N      one chain per higher number of slots
 //!                                 │ dnat to … numgen random mod N map @backends      lb
 //!                                 │ (sticky-S-N: first dnat to … map @clients-S     sticky)
 //!                                 ▼
@@ -64,12 +64,12 @@
 //! | node port | `dispatch-nodeports { proto . port : goto lb-nodeport-N }` | `node_port` |
 //! | each address | `service-networks { network }` | `networks` |
 //! | external IP, load balancer IP | `external-networks { network }` | `networks` |
-//! | each endpoint | `backends { V . slot : endpoint . port }` | `backends` |
-//! | number of endpoints | `slots-N { V }`, or `dispatch-ips { V : goto lb-N }` | `balance` |
+//! | each of N endpoints | `backends-N { V . slot : endpoint . port }` | `backends` |
+//! | more than 6 endpoints | `dispatch-ips { V : goto lb-N }`, `backends` for `backends-N` | `balance` |
 //! | external policy Cluster | `masquerade-ips { V }` | `masquerade` |
 //! | external policy Local | `local-policy-ips { V }`, `short-ips`, `short-backends` | `short_circuit` |
 //! | source ranges | `restricted-ips { V }`, `source-ranges { V . network }` | `source_ranges` |
-//! | session affinity | `dispatch-ips { V : goto sticky-S-N }` | `balance` |
+//! | session affinity | `dispatch-ips { V : goto sticky-S-N }`, `backends` for `backends-N` | `balance` |
 //! | | `endpoints-S { endpoint . port }` | `allowed_endpoint` |
 //! | | `sticky-protocols { proto }` | `protocol` |
 //! | | `sticky-ips { V : goto learn-S-T }` | `learner` |
@@ -88,7 +88,8 @@
 //! so the sets are complete regardless of the ServiceCIDRs.
 //!
 //! `goto` elements are expensive, because the kernel validates their whole map. So most
-//! Services are in plain sets.
+//! Services are in maps of endpoints only. A packet to a Service with few endpoints
+//! needs one lookup that finds an element.
 //!
 //! If several Services claim one address, the claim with the highest precedence gets all
 //! elements of the address.

@@ -1,23 +1,23 @@
 //! Objects of one endpoint of a service port.
 
-use vipline_nftables::{Object, Value};
+use vipline_nftables::{Object, Set, Value};
 use vipline_service_model::{Endpoint, ServicePort};
 
-use super::table::{LookupPath, Table, element};
+use super::table::{Table, element};
 
 /// ```nft
-/// add element ip kube-proxy backends { 10.96.0.10 . tcp . 80 . 0 : 10.1.0.1 . 8080 }
+/// add element ip kube-proxy backends-2 { 10.96.0.10 . tcp . 80 . 0 : 10.1.0.1 . 8080 }
 /// ```
 ///
 /// `key` is the lookup key of the address. Slots are the positions of the endpoints in
 /// the list of the address. They depend on the current list only.
 pub(super) fn backends(
-    path: &LookupPath,
+    map: &Set,
     key: &[Value],
     endpoints: &[Endpoint],
     out: &mut Vec<Object>,
 ) {
-    let keys = path.backends.key_prefix(key);
+    let keys = map.key_prefix(key);
     let keys = keys.expect(FIT);
     for (slot, endpoint) in (0_u32..).zip(endpoints) {
         let target: [Value; 2] = [endpoint.addr.into(), endpoint.port.into()];
@@ -54,11 +54,11 @@ mod tests {
     fn elements_match_their_documentation() {
         let cx = cx(Family::V4, DetectLocal::NodeCidr);
         let planned = planned(&cx, &service_port(Route::Local));
-        let first = |set| commands(&planned, set).into_iter().take(1).collect();
+        let first = |set: &str| commands(&planned, set).into_iter().take(1).collect();
         assert_documented(
             include_str!("endpoint.rs"),
             &[
-                ("backends", first(names::BACKENDS)),
+                ("backends", first(names::direct(2).as_str())),
                 ("hairpin", first(names::HAIRPIN_ENDPOINTS)),
             ],
         );
@@ -77,6 +77,6 @@ mod tests {
             .collect();
         let planned = planned(&cx(Family::V4, DetectLocal::NodeCidr), &port);
         assert_eq!(commands(&planned, names::HAIRPIN_ENDPOINTS).len(), 0);
-        assert_eq!(commands(&planned, names::BACKENDS).len(), 2);
+        assert_eq!(commands(&planned, names::direct(2).as_str()).len(), 2);
     }
 }

@@ -97,8 +97,8 @@ pub(super) fn is_shared(name: &Name) -> bool {
     [EXTERNAL_NETWORKS, SERVICE_NETWORKS, STICKY_PROTOCOLS].contains(&name.as_str())
 }
 
-/// Prefix of sets of addresses with a given number of slots.
-const SLOTS: &str = "slots-";
+/// Prefix of maps of addresses with a given number of slots.
+const DIRECT: &str = "backends-";
 /// Prefix of load-balancing chains.
 const LB: &str = "lb-";
 /// Prefix of chains that record the endpoints of clients.
@@ -203,9 +203,9 @@ impl Lists {
     }
 }
 
-/// Returns the name of the set of addresses with `slots` slots: `slots-3`.
-pub(super) fn slots(slots: u32) -> Name {
-    numbered(format_args!("{SLOTS}{slots}"))
+/// Returns the name of the map of addresses with `slots` slots: `backends-3`.
+pub(super) fn direct(slots: u32) -> Name {
+    numbered(format_args!("{DIRECT}{slots}"))
 }
 
 /// Returns the name of a load-balancing chain: `lb-short-3`.

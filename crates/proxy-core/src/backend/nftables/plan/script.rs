@@ -3,7 +3,7 @@
 use vipline_nftables::{Object, Ruleset, TableId, Transaction};
 use vipline_reconcile::Edit;
 
-use super::Planner;
+use super::{Planner, names};
 use super::batches::{Stage, name, stage};
 use super::takeover::{adds_backends, is_set_exchanged, is_takeover};
 use crate::backend::Planner as _;
@@ -34,9 +34,10 @@ pub(super) fn listing<'a>(objects: impl Iterator<Item = &'a Object>) -> String {
 /// reports "conflicting protocols" for the type of the map. A table of another program is
 /// also replaced as a whole.
 fn unsupported_by_nft(edits: &[Edit<Object>]) -> Option<&TableId> {
-    let names_backends = |edit: &Edit<Object>| match edit {
-        Edit::Remove(_) => false,
-        _ => Planner::is_removal_delayed(edit.object()),
+    let names_backends = |edit: &Edit<Object>| match (edit, edit.object()) {
+        (Edit::Remove(_), _) => false,
+        (_, Object::Chain(chain)) if chain.name.as_str() == names::SERVICES => true,
+        (_, object) => Planner::is_removal_delayed(object),
     };
     let is_named_anew = edits.iter().any(names_backends) && !edits.iter().any(adds_backends);
     let edit = edits.first()?;

@@ -9,18 +9,19 @@ use vipline_nftables::expression::{
 };
 use vipline_nftables::statement::{Statement, dnat};
 use vipline_nftables::{
-    Chain, Datatype, Family, Field, Object, Rule, Set, SetFlags, TableId, Value,
+    Chain, Datatype, Family, Field, Name, Object, Rule, Set, SetFlags, TableId, Value,
 };
 use vipline_service_model as service_model;
 
 use super::names::{self, comment, name};
 
-/// Maximum number of slots for which a set of addresses exists.
+/// Maximum number of slots of an address whose endpoints are found directly, in a map for
+/// its number of slots. Other addresses have more slots.
 ///
-/// Packets to such an address cost lookups in the sets for fewer slots. In return, a
-/// change of the number of endpoints does not make the kernel validate a verdict map. Few
-/// addresses have more slots.
-pub(super) const MAX_SLOT_SETS: u32 = 8;
+/// Packets to such an address cost lookups in the maps for fewer slots. In return, they
+/// need no lookup in a verdict map, and a change of the number of endpoints does not make
+/// the kernel validate one. Few addresses have more slots.
+pub(super) const MAX_DIRECT: u32 = 6;
 
 /// Number of bits of an address that its network does not contain.
 const HOST_BITS: u8 = 12;
@@ -83,13 +84,13 @@ pub(super) struct LookupPath {
     pub(super) infix: &'static str,
     /// Fields by which Services are looked up.
     pub(super) key: Vec<Expression>,
-    /// Map of key and slot to endpoint and port.
+    /// Map of key and slot to endpoint and port, for keys in `dispatch`.
     pub(super) backends: Set,
     /// Verdict map of the key to the chain for its number of slots.
     pub(super) dispatch: Set,
-    /// Sets of the keys with one slot, two slots, and so on. These keys are not in
-    /// `dispatch`.
-    pub(super) slot_sets: Vec<Set>,
+    /// Maps of key and slot to endpoint and port, for keys with one slot, two slots, and
+    /// so on. These keys are not in `dispatch`.
+    pub(super) direct: Vec<Set>,
     /// Verdict map of the key to the chain that records the endpoints of clients.
     pub(super) learners: Set,
     /// Load-balancing chains by number of slots, created on first use.
@@ -120,8 +121,6 @@ impl Table {
         let set = |text, key: &[Datatype], words| {
             Set::set(id.clone(), name(text), fields(key)).with_comment(comment(words))
         };
-        let slot_sets = (1..=MAX_SLOT_SETS)
-            .map(|slots| Set::set(id.clone(), names::slots(slots), fields(&vip)));
         let no_endpoints = "services without endpoints";
         let no_local_endpoints = "services without endpoints that their policy allows";
         let masquerade = "traffic that gets the address of the node";
@@ -132,10 +131,8 @@ impl Table {
         let of_ips = learners(&id, names::STICKY_IPS, &vip);
         let of_nodeports = learners(&id, names::STICKY_NODEPORTS, &nodeport);
         Self {
-            ips: LookupPath {
-                slot_sets: slot_sets.collect(),
-                ..LookupPath::of_ips(&id, "", [names::BACKENDS, names::DISPATCH_IPS], &of_ips)
-            },
+            ips: LookupPath::of_ips(&id, "", [names::BACKENDS, names::DISPATCH_IPS], &of_ips)
+                .with_direct(),
             short_ips: LookupPath::of_ips(
                 &id,
                 "short-",
@@ -232,7 +229,7 @@ impl Table {
             &self.restricted_ips,
             &self.source_ranges,
         ];
-        let sets = self.ips.slot_sets.iter().chain(of_paths);
+        let sets = self.ips.direct.iter().chain(of_paths);
         let sets = sets.chain(learners).chain(plain);
         let sets: Vec<_> = sets.cloned().map(Object::from).collect();
         [Object::from(table)].into_iter().chain(sets)
@@ -299,27 +296,30 @@ impl LookupPath {
         learners: &Set,
     ) -> Self {
         let types: Vec<_> = key.iter().map(Expression::datatype).collect();
-        let slot = key.iter().cloned().chain([numgen_random(2)]);
-        let slot: Vec<_> = slot.map(Field::from).collect();
-        let endpoint = [daddr(id.family), th_dport()].map(Field::from);
         Self {
             id: id.clone(),
             infix,
-            backends: Set::map(id.clone(), name(backends), slot, endpoint)
-                .with_comment(comment("endpoints by slot")),
+            backends: slots_of(id, name(backends), &key),
             dispatch: Set::verdict_map(id.clone(), name(dispatch), fields(&types))
                 .with_comment(comment("how to choose among so many endpoints")),
             learners: learners.clone(),
-            slot_sets: Vec::new(),
+            direct: Vec::new(),
             lbs: [const { OnceLock::new() }; 128],
             key,
         }
     }
 
-    /// Returns the set of addresses with `slots` slots, if it exists.
-    pub(super) fn slot_set(&self, slots: u32) -> Option<&Set> {
+    /// Adds the maps of keys that are not in `dispatch`.
+    fn with_direct(mut self) -> Self {
+        let maps = (1..=MAX_DIRECT).map(|slots| slots_of(&self.id, names::direct(slots), &self.key));
+        self.direct = maps.collect();
+        self
+    }
+
+    /// Returns the map of keys with `slots` slots that are not in `dispatch`, if it exists.
+    pub(super) fn direct(&self, slots: u32) -> Option<&Set> {
         let place = slots.checked_sub(1)?;
-        self.slot_sets.get(usize::try_from(place).ok()?)
+        self.direct.get(usize::try_from(place).ok()?)
     }
 
     /// Returns the table of the lookup path.
@@ -360,9 +360,23 @@ impl LookupPath {
 /// Selects a random slot and maps it to an endpoint. All addresses with the same number
 /// of endpoints share the chain.
 fn lb(path: &LookupPath, slots: u32) -> Chain {
-    let slot = path.key_and(numgen_random(slots));
-    let rule = Rule::new(path.id.family, [dnat(slot.map(&path.backends))]);
+    let rule = to_slot(path, slots, &path.backends);
     Chain::new(path.id.clone(), names::lb(path.infix, slots)).with_rules([rule])
+}
+
+/// Returns the rule that sends a key in the map `backends` to one of its `slots` slots.
+/// Other keys continue with the next rule.
+pub(super) fn to_slot(path: &LookupPath, slots: u32, backends: &Set) -> Rule {
+    let slot = path.key_and(numgen_random(slots));
+    Rule::new(path.id.family, [dnat(slot.map(backends))])
+}
+
+/// Returns a map of a key and slot to an endpoint and its port.
+fn slots_of(id: &TableId, name: Name, key: &[Expression]) -> Set {
+    let slot = key.iter().cloned().chain([numgen_random(2)]);
+    let slot: Vec<_> = slot.map(Field::from).collect();
+    let endpoint = [daddr(id.family), th_dport()].map(Field::from);
+    Set::map(id.clone(), name, slot, endpoint).with_comment(comment("endpoints by slot"))
 }
 
 /// Returns an element with this key.

@@ -2,21 +2,21 @@
 
 use vipline_nftables::expr::{AddrType, CmpOp};
 use vipline_nftables::expression::{daddr, fib_daddr_type, fib_saddr_type, iifname, mark, saddr};
-use vipline_nftables::statement::{Statement, goto, jump};
+use vipline_nftables::statement::{Statement, jump};
 use vipline_nftables::{Chain, Rule, Set};
 use vipline_service_model::LocalTraffic;
 
 use super::masquerading::masquerade_cluster_ips;
 use crate::Context;
 use crate::backend::nftables::plan::names::{self, comment, name};
-use crate::backend::nftables::plan::table::{LookupPath, Table};
+use crate::backend::nftables::plan::table::{LookupPath, Table, to_slot};
 
 /// Returns the chains that look up Services.
 pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
     let services = masquerade_cluster_ips(cx, table)
         .into_iter()
         .chain([to_external_ips(table), dispatch(table, &table.ips)])
-        .chain(slot_sets(table));
+        .chain(direct(table));
     let external_ips = [
         masquerade_external(cx, table, &table.ips, &table.masquerade_ips),
         to_short_circuit(table),
@@ -141,27 +141,20 @@ pub(super) fn local_test(op: CmpOp, local: &LocalTraffic, table: &Table) -> Stat
 }
 
 /// ```nft
-/// ip daddr . meta l4proto . th dport @slots-1 goto lb-1
-/// ip daddr . meta l4proto . th dport @slots-2 goto lb-2
-/// ip daddr . meta l4proto . th dport @slots-3 goto lb-3
-/// ip daddr . meta l4proto . th dport @slots-4 goto lb-4
-/// ip daddr . meta l4proto . th dport @slots-5 goto lb-5
-/// ip daddr . meta l4proto . th dport @slots-6 goto lb-6
-/// ip daddr . meta l4proto . th dport @slots-7 goto lb-7
-/// ip daddr . meta l4proto . th dport @slots-8 goto lb-8
+/// dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 1 map @backends-1
+/// dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 2 map @backends-2
+/// dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 3 map @backends-3
+/// dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 4 map @backends-4
+/// dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 5 map @backends-5
+/// dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 6 map @backends-6
 /// ```
 ///
-/// Finds Services with few endpoints. Each of these Services is in exactly one set. If an
-/// element of a verdict map changes, the kernel validates the whole map; a set needs no
-/// validation.
-fn slot_sets(table: &Table) -> Vec<Rule> {
-    let rule = |(slots, set): (u32, &Set)| {
-        table.rule([
-            table.ips.key().in_set(set),
-            goto(&names::lb(table.ips.infix, slots)),
-        ])
-    };
-    (1..).zip(&table.ips.slot_sets).map(rule).collect()
+/// Sends addresses with few endpoints to one of them. An address with N endpoints is in
+/// map `backends-N` only. Maps of endpoints are cheap to change: if an element of a verdict
+/// map changes, the kernel validates the whole map.
+fn direct(table: &Table) -> Vec<Rule> {
+    let rule = |(slots, backends): (u32, &Set)| to_slot(&table.ips, slots, backends);
+    (1..).zip(&table.ips.direct).map(rule).collect()
 }
 
 /// ```nft
@@ -170,7 +163,7 @@ fn slot_sets(table: &Table) -> Vec<Rule> {
 /// ```
 ///
 /// Finds the Service and its load-balancing chain with one lookup. Comes before the
-/// sets: the map has few elements, and its Services skip eight lookups.
+/// maps of endpoints: it has few elements, and its Services skip all of them.
 fn dispatch(table: &Table, path: &LookupPath) -> Rule {
     table.rule([path.key().vmap(&path.dispatch)])
 }
@@ -251,7 +244,7 @@ mod tests {
                     "short_circuit",
                     text(short_circuit(&cx, table, &table.short_ips)),
                 ),
-                ("slot_sets", text(slot_sets(table))),
+                ("direct", text(direct(table))),
                 ("dispatch", text(dispatches.into())),
                 (
                     "to_nodeports",

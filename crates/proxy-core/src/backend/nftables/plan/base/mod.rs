@@ -16,7 +16,7 @@ use vipline_nftables::{BaseChain, Chain, ChainType, Hook, Object, Rule, Set, Val
 
 use self::dispatch::{to_nodeports, to_services};
 use super::names::{self, name};
-use super::table::{self, MAX_SLOT_SETS, Table};
+use super::table::{self, Table};
 use crate::Context;
 
 /// Returns the objects that do not depend on Services.
@@ -24,8 +24,6 @@ pub(super) fn objects(cx: &Context) -> Vec<Object> {
     let table = Table::of(cx.family);
     let mut objects: Vec<_> = table.objects().collect();
     objects.extend(base_chains(cx, table).map(Object::from));
-    let lbs = (1..=MAX_SLOT_SETS).map(|slots| table.ips.lb(slots));
-    objects.extend(lbs.map(Object::from));
     let parts = [
         dispatch::chains(cx, table),
         masquerading::chains(cx, table),

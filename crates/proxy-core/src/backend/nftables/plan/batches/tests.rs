@@ -48,31 +48,40 @@ fn lines(memory: &Memory<Object>, set: &str) -> BTreeSet<String> {
 
 /// Panics if packets would reach missing or wrong objects.
 fn assert_sound(memory: &Memory<Object>) {
-    let backends = lines(memory, names::BACKENDS);
-    let slot_sets = (1..=8).flat_map(|slots| {
-        let vips = lines(memory, names::slots(slots).as_str()).into_iter();
-        vips.map(move |vip| format!("{vip} : goto lb-{slots}"))
-    });
-    let many = lines(memory, names::DISPATCH_IPS);
-    let services: BTreeSet<_> = slot_sets.chain(many).collect();
-    let rejected = lines(memory, names::NO_ENDPOINTS);
-    for service in &services {
-        let (vip, slots) = service.split_once(" : goto lb-").unwrap();
-        for slot in 0..slots.parse().unwrap() {
+    let vip_of = |slot: String| slot.rsplit_once(" : ").unwrap().0.rsplit_once(" . ").unwrap().0.to_owned();
+    let direct = (1..=6).map(|slots| (slots, lines(memory, names::direct(slots).as_str())));
+    let mut services = BTreeSet::new();
+    let complete = |service: &str, vip: &str, slots: u32, backends: &BTreeSet<String>| {
+        for slot in 0..slots {
             let slot = format!("{vip} . {slot} : ");
             assert!(
                 backends.iter().any(|it| it.starts_with(&slot)),
                 "{service}: {slot}"
             );
         }
+    };
+    for (slots, backends) in direct {
+        let vips: BTreeSet<_> = backends.iter().cloned().map(vip_of).collect();
+        assert_eq!(backends.len(), vips.len() * slots as usize);
+        for vip in vips {
+            complete(&vip, &vip, slots, &backends);
+            assert!(services.insert(vip.clone()), "{vip} is in several maps");
+        }
     }
+    let backends = lines(memory, names::BACKENDS);
+    for service in lines(memory, names::DISPATCH_IPS) {
+        let (vip, slots) = service.split_once(" : goto lb-").unwrap();
+        complete(&service, vip, slots.parse().unwrap(), &backends);
+        assert!(services.insert(vip.to_owned()), "{vip} is in several maps");
+    }
+    let rejected = lines(memory, names::NO_ENDPOINTS);
     let networks = lines(memory, names::SERVICE_NETWORKS);
     for addr in lines(memory, names::ACTIVE_CLUSTER_IPS) {
         let network = Table::network(addr.parse().unwrap());
         assert!(networks.contains(&network.to_string()), "{addr}");
         let port = format!("{addr} . tcp . 80");
         assert!(
-            rejected.contains(&port) || services.iter().any(|it| it.starts_with(&port)),
+            rejected.contains(&port) || services.contains(&port),
             "{addr}"
         );
     }
@@ -167,7 +176,7 @@ fn node_ports_are_units_and_stay_with_their_service() {
         ));
         let fields = [Ipv4Addr, InetProto, InetService];
         let key = [vip(service), tcp.clone(), port(80)];
-        edits.extend(elements("slots-2", &fields, &[&key]));
+        edits.extend(elements("masquerade-ips", &fields, &[&key]));
         let slot = [InetProto, InetService, Datatype::Integer];
         let slots = [0_u32, 1].map(|slot| [tcp.clone(), number.clone(), slot.into()]);
         edits.extend(elements(

@@ -218,7 +218,7 @@ mod tests {
             ],
         );
         assert_eq!(endpoints.len(), 2);
-        assert_eq!(commands(&planned, "slots-2").len(), 0);
+        assert_eq!(commands(&planned, "backends-2").len(), 0);
         assert_eq!(text(&learn(path, id, Lists::Local, 1)).len(), 1);
     }
 

@@ -51,7 +51,8 @@ struct Sets<'a> {
 }
 
 /// ```nft
-/// add element ip kube-proxy slots-2 { 203.0.113.9 . tcp . 80 }
+/// add element ip kube-proxy backends-2 { 203.0.113.9 . tcp . 80 . 0 : 10.1.0.1 . 8080 }
+/// add element ip kube-proxy backends-2 { 203.0.113.9 . tcp . 80 . 1 : 10.1.0.2 . 8080 }
 /// ```
 ///
 /// Routes an external IP or load balancer IP by the external traffic policy.
@@ -196,7 +197,7 @@ mod tests {
                 .filter(|line| line.contains("203.0.113.9 . tcp"))
                 .collect()
         };
-        let ips = commands(&of_cluster, "slots-2");
+        let ips = commands(&of_cluster, "backends-2");
         let node_ports = commands(&of_cluster, names::DISPATCH_NODEPORTS);
         let marked = commands(&of_cluster, names::MASQUERADE_IPS);
         open.source_ranges = Arc::new(["192.168.0.0/16".parse().unwrap()]);

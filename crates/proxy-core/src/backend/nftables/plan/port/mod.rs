@@ -102,7 +102,8 @@ fn networks(table: &Table, port: &ServicePort, out: &mut Vec<Object>) {
 }
 
 /// ```nft
-/// add element ip kube-proxy slots-2 { 10.96.0.10 . tcp . 80 }
+/// add element ip kube-proxy backends-2 { 10.96.0.10 . tcp . 80 . 0 : 10.1.0.1 . 8080 }
+/// add element ip kube-proxy backends-2 { 10.96.0.10 . tcp . 80 . 1 : 10.1.0.2 . 8080 }
 /// ```
 ///
 /// Routes the cluster IP by the internal traffic policy.
@@ -115,7 +116,7 @@ fn cluster_ip(
     let front = Front::ip(port.cluster_ip, port, affinity);
     let address = Address::ip(port, port.cluster_ip);
     let objects = out.at(AddressKind::ClusterIp, address);
-    objects.reserve_exact(1 + port.cluster.len());
+    objects.reserve_exact(port.cluster.len());
     match port.internal {
         Route::Cluster | Route::Local => {
             balance(&table.ips, &front, port.internal, objects);
@@ -129,29 +130,27 @@ fn cluster_ip(
 }
 
 /// ```nft
-/// add element ip kube-proxy slots-2 { 10.96.0.10 . tcp . 80 }
 /// add element ip kube-proxy dispatch-nodeports { tcp . 30080 : goto lb-nodeport-2 }
 /// add element ip kube-proxy dispatch-ips { 10.96.0.11 . tcp . 80 : goto sticky-NEN34NKV7KVWB727-2 }
 /// ```
 ///
 /// Sends the address to the chain for its number of endpoints. With affinity, sends it to
-/// a chain that prefers the recorded endpoint of the client.
+/// a chain that prefers the recorded endpoint of the client. An address with few
+/// endpoints and without affinity has no chain: rules find its endpoints directly.
 fn balance(path: &LookupPath, front: &Front<'_>, route: Route, out: &mut Vec<Object>) {
     let endpoints = front.port.endpoints(route);
     let slots = u32::try_from(endpoints.len()).expect("the number of endpoints fits in 32 bits");
-    endpoint::backends(path, &front.key, endpoints, out);
-    let slot_set = path.slot_set(slots);
-    if slot_set.is_none() {
-        out.push(path.lb(slots).into());
+    let direct = path.direct(slots).filter(|_| front.affinity.is_none());
+    if let Some(backends) = direct {
+        return endpoint::backends(backends, &front.key, endpoints, out);
     }
-    match (front.affinity, slot_set) {
-        (Some(affinity), _) => {
-            let chain = affinity.balance(path, route, slots, out);
-            out.push(dispatch(path, front, chain));
-        }
-        (None, Some(set)) => out.push(element(set, &front.key)),
-        (None, None) => out.push(dispatch(path, front, names::lb(path.infix, slots))),
-    }
+    endpoint::backends(&path.backends, &front.key, endpoints, out);
+    out.push(path.lb(slots).into());
+    let chain = match front.affinity {
+        Some(affinity) => affinity.balance(path, route, slots, out),
+        None => names::lb(path.infix, slots),
+    };
+    out.push(dispatch(path, front, chain));
 }
 
 /// Returns the element that sends an address to a chain.
@@ -213,9 +212,7 @@ mod tests {
         port.node_port = Some(30080);
         port.external = Route::Cluster;
         let served = planned(&cx(Family::V4, DetectLocal::NodeCidr), &port);
-        let dispatched = [names::slots(2).as_str(), names::DISPATCH_NODEPORTS]
-            .map(|set| commands(&served, set))
-            .concat();
+        let dispatched = commands(&served, names::DISPATCH_NODEPORTS);
         port.affinity = Some(10_800);
         port.cluster_ip = [10, 96, 0, 11].into();
         port.node_port = None;
@@ -234,7 +231,7 @@ mod tests {
             &[
                 ("active", commands(&served, names::ACTIVE_CLUSTER_IPS)),
                 ("networks", networks),
-                ("cluster_ip", commands(&served, names::slots(2).as_str())),
+                ("cluster_ip", commands(&served, names::direct(2).as_str())),
                 ("balance", dispatched),
                 (
                     "no_endpoints",
@@ -252,15 +249,15 @@ mod tests {
     fn each_route_has_exactly_one_target() {
         for route in [Route::Cluster, Route::Local, Route::Drop, Route::Reject] {
             let planned = of_route(route);
-            let places = ["slots-2", names::NO_ENDPOINTS, names::NO_LOCAL_ENDPOINTS];
+            let places = ["backends-2", names::NO_ENDPOINTS, names::NO_LOCAL_ENDPOINTS];
             let counts = places.map(|set| commands(&planned, set).len());
             let expected = match route {
-                Route::Cluster | Route::Local => [1, 0, 0],
+                Route::Cluster | Route::Local => [2, 0, 0],
                 Route::Reject => [0, 1, 0],
                 Route::Drop => [0, 0, 1],
             };
             assert_eq!(counts, expected, "{route:?}");
-            assert_eq!(commands(&planned, names::BACKENDS).len(), 2 * counts[0]);
+            assert_eq!(commands(&planned, names::BACKENDS).len(), 0);
             assert_eq!(commands(&planned, names::ACTIVE_CLUSTER_IPS).len(), 1);
         }
     }
