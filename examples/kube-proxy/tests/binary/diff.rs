@@ -31,7 +31,11 @@ fn changes_by_other_processes_are_the_difference() {
     stage.load("flush chain ip kube-proxy masquerading\n");
     let outcome = stage.run("diff");
     assert_eq!(outcome.code, 1, "{outcome:?}");
-    assert!(outcome.stdout.contains("masquerading"), "{}", outcome.stdout);
+    assert!(
+        outcome.stdout.contains("masquerading"),
+        "{}",
+        outcome.stdout
+    );
     assert!(
         !outcome.stdout.contains("10.244.1.1"),
         "unchanged objects are not part of the difference: {}",

@@ -11,12 +11,7 @@ use super::table::{Table, element};
 ///
 /// `key` is the lookup key of the address. Slots are the positions of the endpoints in
 /// the list of the address. They depend on the current list only.
-pub(super) fn backends(
-    map: &Set,
-    key: &[Value],
-    endpoints: &[Endpoint],
-    out: &mut Vec<Object>,
-) {
+pub(super) fn backends(map: &Set, key: &[Value], endpoints: &[Endpoint], out: &mut Vec<Object>) {
     let keys = map.key_prefix(key);
     let keys = keys.expect(FIT);
     for (slot, endpoint) in (0_u32..).zip(endpoints) {

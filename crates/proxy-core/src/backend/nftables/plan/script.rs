@@ -3,9 +3,9 @@
 use vipline_nftables::{Object, Ruleset, TableId, Transaction};
 use vipline_reconcile::Edit;
 
-use super::{Planner, names};
 use super::batches::{Stage, name, stage};
 use super::takeover::{adds_backends, is_set_exchanged, is_takeover};
+use super::{Planner, names};
 use crate::backend::Planner as _;
 
 /// Returns edits that lead to the desired state as a script.

@@ -311,7 +311,8 @@ impl LookupPath {
 
     /// Adds the maps of keys that are not in `dispatch`.
     fn with_direct(mut self) -> Self {
-        let maps = (1..=MAX_DIRECT).map(|slots| slots_of(&self.id, names::direct(slots), &self.key));
+        let maps =
+            (1..=MAX_DIRECT).map(|slots| slots_of(&self.id, names::direct(slots), &self.key));
         self.direct = maps.collect();
         self
     }

@@ -48,7 +48,15 @@ fn lines(memory: &Memory<Object>, set: &str) -> BTreeSet<String> {
 
 /// Panics if packets would reach missing or wrong objects.
 fn assert_sound(memory: &Memory<Object>) {
-    let vip_of = |slot: String| slot.rsplit_once(" : ").unwrap().0.rsplit_once(" . ").unwrap().0.to_owned();
+    let vip_of = |slot: String| {
+        slot.rsplit_once(" : ")
+            .unwrap()
+            .0
+            .rsplit_once(" . ")
+            .unwrap()
+            .0
+            .to_owned()
+    };
     let direct = (1..=6).map(|slots| (slots, lines(memory, names::direct(slots).as_str())));
     let mut services = BTreeSet::new();
     let complete = |service: &str, vip: &str, slots: u32, backends: &BTreeSet<String>| {
