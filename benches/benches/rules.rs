@@ -220,6 +220,20 @@ fn batch(edits: &[Edit<Object>]) -> Outcome<Vec<u8>> {
         .to_vec())
 }
 
+/// Adds the protocols of rules, which a dump lacks and some targets require.
+fn with_compat(object: nftables::Object) -> nftables::Object {
+    let nftables::Object::Chain(chain) = &object else {
+        return object;
+    };
+    let family = iptables::Family::V4;
+    let encode = |rule: &nftables::Rule| {
+        let decoded = nft::decode(rule, family).expect("a rule of the engine");
+        nft::encode(&decoded, family).expect("a rule of the engine")
+    };
+    let rules: Vec<_> = chain.rules.iter().map(encode).collect();
+    nftables::Chain::clone(chain).with_rules(rules).into()
+}
+
 /// Converts a chain to the form of the nft variant.
 fn nft_chain(object: &Object) -> Outcome<nftables::Object> {
     let Object::Chain(chain) = object else {
@@ -298,7 +312,8 @@ impl Watched {
             let mut client = nftables::Client::open()?;
             client.dump(&tables)
         })?;
-        let edits: Vec<_> = ruleset.into_objects().map(Edit::Add).collect();
+        let objects = ruleset.into_objects().map(with_compat);
+        let edits: Vec<_> = objects.map(Edit::Add).collect();
         Ok(Transaction::from_edits(&edits)
             .encode(1, None)
             .bytes()
