@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use proxy_core::{IptablesChoice, MissingFeature, Report, Trigger};
+use proxy_core::{MissingFeature, Report, Trigger};
 use tracing::{debug, info, warn};
 use vipline_kube_source::WatchMode;
 use vipline_kube_source::api::events::{EventType, NewEvent, Regarding};
@@ -39,13 +39,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     let signals = Signals::listen().map_err(Failure::machine)?;
     Signals::limit_shutdown().map_err(Failure::machine)?;
     process::adjust_oom_score(settings.oom_score_adj);
-    let mut config = match &settings.config_file {
-        Some(path) => Some(ConfigWatch::open(path).map_err(|error| {
-            let file = path.display();
-            Failure::input(format_args!("{file}: cannot be watched: {error}"))
-        })?),
-        None => None,
-    };
+    let mut config = watch_config(&settings)?;
     let (mode, node) = (settings.config.mode, settings.config.node_name.clone());
     let mut setup = Setup::open(settings.clone(), WatchMode::ListAndWatch)?;
     setup.engine.defer_flow_searches();
@@ -53,11 +47,8 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     let mut free_memory = FreeMemory::default();
     process::prepare_mode(setup.settings())?;
     info!(%mode, %node, "started");
-    if let Some(IptablesChoice {
-        backend, reason, ..
-    }) = &setup.iptables
-    {
-        info!(%backend, %reason, "iptables backend");
+    if let Some(chosen) = &setup.iptables {
+        info!(backend = %chosen.backend, reason = %chosen.reason, "iptables backend");
     }
     flows::warn_if_unreadable(&setup.engine);
     let _servers = serve(&setup, &settings)?;
@@ -116,6 +107,18 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
             return Err(Failure::machine(CHANGED));
         }
     }
+}
+
+/// Watches the configuration file, if there is one.
+fn watch_config(settings: &Settings) -> Result<Option<ConfigWatch>, Failure> {
+    let Some(path) = &settings.config_file else {
+        return Ok(None);
+    };
+    let watch = ConfigWatch::open(path).map_err(|error| {
+        let file = path.display();
+        Failure::input(format_args!("{file}: cannot be watched: {error}"))
+    })?;
+    Ok(Some(watch))
 }
 
 /// Starts the health and metrics servers.
