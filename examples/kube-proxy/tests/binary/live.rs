@@ -117,7 +117,8 @@ fn an_idle_proxy_sleeps() {
     };
     let mut before = switches();
     wait_until("rest", || {
-        thread::sleep(Duration::from_millis(50));
+        // A proxy returns free memory 1 s after its first sync.
+        thread::sleep(Duration::from_millis(1_200));
         std::mem::replace(&mut before, switches()) == before
     });
     thread::sleep(SECOND);

@@ -16,7 +16,8 @@ use crate::cluster::until;
 /// Interval of reading the output of `nft monitor`.
 const TICK: Duration = Duration::from_millis(2);
 
-/// Names of the maps from Services to endpoints.
+/// Names of the maps from Services to endpoints, without the number of endpoints that may
+/// follow.
 const BACKENDS: [&str; 2] = ["backends", "nodeport-backends"];
 
 /// Prefix of the names of marker tables, which mark a point in time.
@@ -130,7 +131,9 @@ impl Observed {
                 });
             }
             let (service, _slot) = key.rsplit_once(" . ")?;
-            BACKENDS.contains(&&**set).then(|| Fact {
+            let digits = |letter: char| letter.is_ascii_digit() || letter == '-';
+            let name = set.trim_end_matches(digits);
+            BACKENDS.contains(&name).then(|| Fact {
                 service: service.to_owned(),
                 endpoint: value.clone(),
             })
