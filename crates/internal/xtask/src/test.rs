@@ -74,7 +74,7 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
         tools::install(&[tools::KERNEL_TOOLS, tools::NFTNL, tools::VM_TOOLS].concat())
     })?;
     let checks = vec![
-        check("lints", lints),
+        check("features", || features(&metadata)),
         check("tidy", || tidy::run(false)),
         check("dependencies", dependencies::run),
         // Packages are not built here: the other steps build the same code.
@@ -84,8 +84,9 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
     steps.step("format", || {
         execute(&mut cargo(["fmt", "--all", "--check"]))
     })?;
+    steps.step("lints", lints)?;
+    // The first one is a sequence of short commands, which leave a processor idle.
     steps.jobs("checks", checks, 2)?;
-    steps.step("features", || features(&metadata))?;
     steps.step("documentation", || {
         // Without the test targets, which would need other features of dependencies.
         let targets = ["--lib", "--bins", "--examples"];

@@ -163,7 +163,7 @@ fn check_minimal<T: Keyed>(family: Family, edits: &[Edit<T>]) -> Verdict {
 /// Applies a history change by change and checks all laws.
 fn check_laws<P: Mode>(seed: u64, changes: &[Change]) -> Verdict
 where
-    P::Object: Send + Sync + 'static,
+    P::Object: PartialEq + Send + Sync + 'static,
 {
     let mut run = Run::<P>::start_with(&[])?;
     let empty = run.kernels.installed::<P>();
@@ -177,7 +177,7 @@ where
         shuffled.kernels.installed::<P>(),
     );
     if one != other {
-        let difference = first_difference(&one, &other);
+        let difference = first_difference(&one.text::<P>(), &other.text::<P>());
         return Err(format!(
             "another order leads to another state: {difference}"
         ));
@@ -195,7 +195,7 @@ where
     };
     let left = run.kernels.installed::<P>();
     if left != expected {
-        let difference = first_difference(&left, &expected);
+        let difference = first_difference(&left.text::<P>(), &expected.text::<P>());
         return Err(format!("deleted objects leave state: {difference}"));
     }
     Ok(())

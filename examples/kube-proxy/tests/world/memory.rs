@@ -1,5 +1,6 @@
 //! In-memory kernels that record commits.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use proxy_core::{Config, Engine, Family, Planner};
@@ -78,16 +79,41 @@ impl<T: Keyed + Send + Sync + 'static> Kernels<T> {
         Engine::with_kernels::<P, _>(config, |family| self.of(family).clone())
     }
 
-    /// Returns the objects whose removal is not delayed, as text.
-    pub(crate) fn installed<P: Planner<Object = T>>(&self) -> String {
-        let listing = |family| {
+    /// Returns the objects whose removal is not delayed.
+    pub(crate) fn installed<P: Planner<Object = T>>(&self) -> Installed<T> {
+        Installed(Family::ALL.map(|family| {
             let kernel = self.of(family).get();
-            let objects = kernel
-                .memory
-                .objects()
-                .filter(|object| !P::is_removal_delayed(object));
-            P::listing(family, objects)
-        };
-        Family::ALL.into_iter().map(listing).collect()
+            let objects = kernel.memory.objects();
+            let counts = |object: &&T| !P::is_removal_delayed(object);
+            objects.filter(counts).cloned().collect()
+        }))
     }
+}
+
+/// The objects of both families at one time.
+#[derive(Clone, Debug)]
+pub(crate) struct Installed<T>([Vec<T>; 2]);
+
+impl<T: Keyed> Installed<T> {
+    /// Returns the state as text.
+    pub(crate) fn text<P: Planner<Object = T>>(&self) -> String {
+        let families = Family::ALL.into_iter().zip(&self.0);
+        families
+            .map(|(family, objects)| P::listing(family, objects.iter()))
+            .collect()
+    }
+}
+
+impl<T: Keyed + PartialEq> PartialEq for Installed<T> {
+    /// Compares objects, which takes less time than printing them.
+    fn eq(&self, other: &Self) -> bool {
+        let mut pairs = self.0.iter().zip(&other.0);
+        pairs.all(|(one, other)| are_equal(one, other))
+    }
+}
+
+/// Returns whether two states have the same objects, regardless of their order.
+fn are_equal<'a, T: Keyed + PartialEq>(one: &'a [T], other: &'a [T]) -> bool {
+    let other: HashMap<_, &T> = other.iter().map(|each| (each.key(), each)).collect();
+    one.len() == other.len() && one.iter().all(|each| other.get(&each.key()) == Some(&each))
 }

@@ -243,7 +243,7 @@ fn check_history<P: Mode>(
     atomicity: Atomicity,
 ) -> Result<bool, String>
 where
-    P::Object: Send + Sync + 'static,
+    P::Object: PartialEq + Send + Sync + 'static,
 {
     let mut dice = Dice::from_seed(seed);
     let rejected = choose(&edited::<P>(changes)?, &mut dice);
