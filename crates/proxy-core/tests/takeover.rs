@@ -290,36 +290,28 @@ fn a_table_taken_over_by_upstream_is_replaced_in_one_transaction() {
 
 #[test]
 fn the_previous_layout_is_replaced_in_one_transaction() {
-    let fixture = fixtures::all().into_iter().find(|it| it.name == "overall");
-    let events = fixture.expect("the fixture exists").events;
-    let fresh = Netns::new().unwrap().run(|| {
-        start(Family::V4, events.clone());
-        parts(["ip", "kube-proxy"])
-    });
-    Netns::new().unwrap().run(|| {
-        nft::succeeds(&["-f", "-"], PREVIOUS_LAYOUT);
-        let (outcome, transactions) = start(Family::V4, events.clone());
-        assert!(outcome.took_over, "{outcome}");
-        assert_eq!(transactions, 1);
-        assert_eq!(parts(["ip", "kube-proxy"]), fresh);
-        assert_restart_writes_nothing(Family::V4, events);
-    });
+    assert_replaced(PREVIOUS_LAYOUT, true, 1);
 }
 
 #[test]
 fn a_layout_without_networks_is_changed_in_one_transaction_except_unused_chains() {
+    // The second transaction removes load-balancing chains that are not used anymore.
+    assert_replaced(LAYOUT_WITHOUT_NETWORKS, false, 2);
+}
+
+/// Checks that a start on an older layout ends in the state of a start on an empty kernel.
+fn assert_replaced(layout: &str, took_over: bool, transactions: u32) {
     let fixture = fixtures::all().into_iter().find(|it| it.name == "overall");
     let events = fixture.expect("the fixture exists").events;
-    let fresh = Netns::new().unwrap().run(|| {
+    let fresh = Netns::new().expect("a namespace").run(|| {
         start(Family::V4, events.clone());
         parts(["ip", "kube-proxy"])
     });
-    Netns::new().unwrap().run(|| {
-        nft::succeeds(&["-f", "-"], LAYOUT_WITHOUT_NETWORKS);
-        let (outcome, transactions) = start(Family::V4, events.clone());
-        assert!(!outcome.took_over, "{outcome}");
-        // The second transaction removes load-balancing chains that are not used anymore.
-        assert_eq!(transactions, 2);
+    Netns::new().expect("a namespace").run(|| {
+        nft::succeeds(&["-f", "-"], layout);
+        let (outcome, commits) = start(Family::V4, events.clone());
+        assert_eq!(outcome.took_over, took_over, "{outcome}");
+        assert_eq!(commits, transactions);
         assert_eq!(parts(["ip", "kube-proxy"]), fresh);
         assert_restart_writes_nothing(Family::V4, events);
     });

@@ -69,8 +69,8 @@ impl<'a> Job<'a> {
         let start = Instant::now();
         let output = Output::new(&self.title);
         if self.is_background {
-            // On Linux this is the priority of the thread and of its later children. A job
-            // with a higher priority is only slower for others.
+            // On Linux this is the priority of the thread and of its later children. After
+            // a failure the job only slows the others down.
             let _ = nice(19);
         }
         let result = (self.work)(&output).with_context(|| output.title.clone());

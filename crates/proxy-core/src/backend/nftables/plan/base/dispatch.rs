@@ -149,9 +149,9 @@ pub(super) fn local_test(op: CmpOp, local: &LocalTraffic, table: &Table) -> Stat
 /// dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 6 map @backends-6
 /// ```
 ///
-/// Sends addresses with few endpoints to one of them. An address with N endpoints is in
-/// map `backends-N` only. Maps of endpoints are cheap to change: if an element of a verdict
-/// map changes, the kernel validates the whole map.
+/// Selects an endpoint of an address with one to six endpoints. An address with N
+/// endpoints is in map `backends-N` only. Maps of endpoints are cheap to change: if an
+/// element of a verdict map changes, the kernel validates the whole map.
 fn direct(table: &Table) -> Vec<Rule> {
     let rule = |(slots, backends): (u32, &Set)| to_slot(&table.ips, slots, backends);
     (1..).zip(&table.ips.direct).map(rule).collect()
@@ -162,8 +162,8 @@ fn direct(table: &Table) -> Vec<Rule> {
 /// meta l4proto . th dport vmap @dispatch-nodeports
 /// ```
 ///
-/// Finds the Service and its load-balancing chain with one lookup. Comes before the
-/// maps of endpoints: it has few elements, and its Services skip all of them.
+/// Finds the Service and its load-balancing chain with one lookup. This map comes before
+/// the maps of endpoints, because it has few elements. A match ends the search.
 fn dispatch(table: &Table, path: &LookupPath) -> Rule {
     table.rule([path.key().vmap(&path.dispatch)])
 }
