@@ -38,21 +38,27 @@ const SLOW: &[&str] = &[
     "crates/service-ip etcd",
     TIMED,
     "crates/proxy-core kernel",
-    "crates/proxy-core laws",
+    "crates/proxy-core memory",
     "crates/nftables kernel",
     "crates/conntrack kernel",
-    "crates/proxy-core stale_flows",
 ];
 
-/// Test binaries of proxy-core that also run with libnftnl.
-const NFTNL_TESTS: [&str; 7] = [
-    "affinity",
-    "affinity_traffic",
-    "kernel",
-    "matrix",
-    "rollout",
-    "takeover",
-    "traffic",
+/// Folders of the packages with the feature `nftnl`.
+const NFTABLES: &str = "crates/nftables";
+const PROXY_CORE: &str = "crates/proxy-core";
+
+/// Arguments for the kernel tests of proxy-core that also run with libnftnl, which only
+/// mode nftables uses.
+const NFTNL_TESTS: &[&str] = &[
+    "affinity::",
+    "affinity_traffic::",
+    "matrix::nftables::",
+    "nftables_sync::",
+    "rollout::nftables::",
+    "takeover::",
+    "traffic::nftables::",
+    "--skip=ipset_takeover::",
+    "--skip=iptables_takeover::",
 ];
 
 /// Feature sets to lint, for each published package with features.
@@ -124,9 +130,9 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
     // It is first, because later the build in the background would delay it.
     jobs.insert(0, doc);
     jobs.extend(with_nftnl.iter().map(|test| {
-        // Mode iptables does not use libnftnl.
-        const SKIPPED: &[&str] = &["--skip=iptables_nft::", "--skip=iptables_legacy::"];
-        programs.job(format!("nftnl {}", test.title()), test, SKIPPED)
+        let all = test.folder.ends_with(NFTABLES);
+        let tests = if all { &[] } else { NFTNL_TESTS };
+        programs.job(format!("nftnl {}", test.title()), test, tests)
     }));
     // Tests wait a part of their time.
     jobs.push(fuzz::build_job().in_background());
@@ -216,11 +222,11 @@ fn nftnl() -> Result<Vec<TestBinary>> {
     execute(&mut cargo(
         [&clippy[..], &["--", "--deny=warnings"]].concat(),
     ))?;
-    let mut build = cargo(["test", "--workspace", "--no-run", "--test=nftnl", features]);
-    build.args(NFTNL_TESTS.map(|name| format!("--test={name}")));
-    let artifacts = Artifacts::build(&mut build)?;
+    let targets = ["--test=nftnl", "--test=kernel"];
+    let build = [&["test", "--workspace", "--no-run", features], &targets[..]].concat();
+    let artifacts = Artifacts::build(&mut cargo(build))?;
     // Tests of other crates have the same names.
-    let folders = ["crates/nftables", "crates/proxy-core"].map(|folder| root().join(folder));
+    let folders = [NFTABLES, PROXY_CORE].map(|folder| root().join(folder));
     let is_ours = |test: &TestBinary| folders.contains(&test.folder);
     Ok(artifacts.tests().filter(is_ours).collect())
 }

@@ -1,0 +1,84 @@
+//! Duration of a change among many Services, with a margin for slow machines.
+//!
+//! The benches assert the exact limits. The limits here are ten times as large.
+
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use proxy_core::{Engine, Event};
+use testkit::generate::{Stack, cluster};
+use testkit::netns::Netns;
+
+use crate::fixtures::{apply, config, web, with_endpoints};
+
+/// Ten times the maximum duration of a change from event to commit.
+const DEADLINE: Duration = Duration::from_millis(10);
+
+/// Changes in a series, and series until one must meet the deadline, because other
+/// processes use the machine.
+const CHANGES: usize = 100;
+const ATTEMPTS: usize = 3;
+
+#[test]
+fn a_change_among_ten_thousand_services_meets_its_deadline() {
+    let events: Vec<_> = cluster(10_000, 5, Stack::V4)
+        .flat_map(|builder| builder.events())
+        .collect();
+    Netns::new().expect("a network namespace").run(|| {
+        let mut engine = Engine::open(config()).expect("the kernel has nf_tables");
+        engine.set_flow_cleanup_clock(clock);
+        apply(&mut engine, events);
+        engine.apply(Event::Synced);
+        let mut now = Duration::ZERO;
+        assert!(engine.poll(now).expect("the first sync").is_success());
+        let mut assert_deadline = |name: &str, endpoints: fn(usize) -> Vec<String>| {
+            let mut series = || -> Duration {
+                let mut times: Vec<_> = (0..CHANGES)
+                    .map(|number| change(&mut engine, &mut now, &endpoints(number)))
+                    .collect();
+                times.sort_unstable();
+                times[CHANGES - 2]
+            };
+            let best = (0..ATTEMPTS).map(|_| series()).min();
+            assert!(
+                best.is_some_and(|best| best <= DEADLINE),
+                "{name}: {best:?}"
+            );
+        };
+        assert_deadline("one endpoint replaced", |number| addresses(5, number));
+        assert_deadline("endpoints 5 to 6 to 5", |number| {
+            addresses(5 + number % 2, 0)
+        });
+    });
+}
+
+/// Returns `count` addresses, the last of which depends on `number`.
+fn addresses(count: usize, number: usize) -> Vec<String> {
+    let last = |n| if n + 1 == count { number % 200 } else { 0 };
+    (0..count)
+        .map(|n| format!("10.200.{}.{}", n + 1, last(n) + 1))
+        .collect()
+}
+
+/// Replaces the endpoints of a Service. Returns the time from the event to the commit,
+/// without the search for stale flows that follows.
+fn change(engine: &mut Engine, now: &mut Duration, addresses: &[String]) -> Duration {
+    let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
+    let events = with_endpoints(web("10.250.0.1"), &addresses).events();
+    assert!(engine.poll(*now).is_none(), "nothing is due yet");
+    *now += Duration::from_secs(5);
+    let start = Instant::now();
+    apply(engine, events);
+    let report = engine.poll(*now).expect("a change is due");
+    let time = start.elapsed();
+    assert!(report.is_success(), "{report}");
+    let searches = report.families.into_iter().filter_map(|done| done.cleanup);
+    let searches = searches.map(|cleaned| cleaned.expect("conntrack can be searched"));
+    time.saturating_sub(searches.filter_map(|cleaned| cleaned.duration).sum())
+}
+
+/// Returns the time since the first call.
+fn clock() -> Duration {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed()
+}
