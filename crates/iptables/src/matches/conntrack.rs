@@ -109,6 +109,27 @@ pub enum CtDirection {
     Reply,
 }
 
+impl CtDirection {
+    /// Parses a name of any case.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut all = [Self::Original, Self::Reply].into_iter();
+        all.find(|direction| direction.name().eq_ignore_ascii_case(text))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Original => "ORIGINAL",
+            Self::Reply => "REPLY",
+        }
+    }
+}
+
+impl fmt::Display for CtDirection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 impl Conntrack {
     /// Matches if the packet has one of the states.
     pub fn state(state: CtState) -> Self {
@@ -141,7 +162,7 @@ impl<'a> Extension<'a> for Conntrack {
                 values.negatable(|text| Range::parse(text, ':', Range::<u32>::ALL))?,
             ),
             "--ctdir" => {
-                let direction = values.parse(direction)?;
+                let direction = values.parse(CtDirection::parse)?;
                 set_once(&mut self.direction, direction)
             }
             _ if option.starts_with("--ct") => self
@@ -151,14 +172,6 @@ impl<'a> Extension<'a> for Conntrack {
             _ => Ok(false),
         }
     }
-}
-
-fn direction(text: &str) -> Option<CtDirection> {
-    if text.eq_ignore_ascii_case("ORIGINAL") {
-        return Some(CtDirection::Original);
-    }
-    text.eq_ignore_ascii_case("REPLY")
-        .then_some(CtDirection::Reply)
 }
 
 fn status(text: &str) -> Option<CtStatus> {
@@ -218,8 +231,7 @@ impl fmt::Display for Conntrack {
             expire.write(f, "--ctexpire")?;
         }
         match self.direction {
-            Some(CtDirection::Original) => f.write_str(" --ctdir ORIGINAL"),
-            Some(CtDirection::Reply) => f.write_str(" --ctdir REPLY"),
+            Some(direction) => write!(f, " --ctdir {direction}"),
             None => Ok(()),
         }
     }

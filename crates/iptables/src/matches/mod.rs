@@ -11,6 +11,8 @@ mod conntrack;
 
 mod icmp;
 
+mod ipvs;
+
 mod limit;
 
 mod mark;
@@ -49,6 +51,7 @@ pub use addrtype::{AddrType, AddressTypes};
 pub use comment::Comment;
 pub use conntrack::{Connection, Conntrack, CtDirection, CtState, CtStatus};
 pub use icmp::{Icmp, Icmp6, IcmpType};
+pub use ipvs::{Ipvs, IpvsMethod};
 pub use limit::{Limit, Rate};
 pub use mark::Mark;
 pub use multiport::{Multiport, MultiportKind};
@@ -132,6 +135,8 @@ matches! {
     Icmp(Icmp) = "icmp",
     /// ICMPv6 type.
     Icmp6(Icmp6) = "icmp6" | "icmpv6" | "ipv6-icmp",
+    /// IPVS connection.
+    Ipvs(Ipvs) = "ipvs",
     /// Rate limit.
     Limit(Limit) = "limit",
     /// Packet mark.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use vipline_nftables::Bytes;
 
-use super::conntrack;
+use super::{conntrack, ipvs};
 use super::structure::{Reader, Writer, address_of};
 use crate::Family;
 use crate::direction::Direction;
@@ -41,6 +41,7 @@ pub(super) fn encode(one: &Match<'_>, family: Family) -> Option<Structure> {
         Match::State(it) => ("conntrack", 3, conntrack::encode_state(it, family)?),
         Match::Icmp(Icmp(it)) => ("icmp", 0, icmp(it)),
         Match::Icmp6(Icmp6(it)) => ("icmp6", 0, icmp(it)),
+        Match::Ipvs(it) => ("ipvs", 0, ipvs::encode(it, family)?),
         Match::Multiport(it) => ("multiport", 1, multiport(it)?),
         // The kernel stores a pointer after the name.
         Match::Nfacct(it) => ("nfacct", 1, out.text(&it.name, COUNTER)?.zeros(8).finish()),
@@ -76,6 +77,7 @@ pub(super) fn decode(
             Icmp(wanted).into()
         }
         ("icmp6", 0) => Icmp6(read_icmp(&mut reader)?).into(),
+        ("ipvs", 0) => ipvs::decode(bytes, family)?.into(),
         ("multiport", 1) => read_multiport(&mut reader)?.into(),
         ("nfacct", 1) => Nfacct::new(reader.text(COUNTER)?.to_owned()).into(),
         ("physdev", 0) => read_physdev(&mut reader)?.into(),

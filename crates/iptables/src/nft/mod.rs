@@ -25,7 +25,7 @@
 //!
 //! # Limitations
 //!
-//! - Supported matches: addrtype, comment, conntrack, icmp, icmp6, limit, mark,
+//! - Supported matches: addrtype, comment, conntrack, icmp, icmp6, ipvs, limit, mark,
 //!   multiport, nfacct, physdev, recent, sctp without chunk types, set ([`Client`] only),
 //!   state, statistic, tcp and udp.
 //! - Supported targets: ACCEPT, DNAT, DROP, LOG, MARK, MASQUERADE, REDIRECT, REJECT,
@@ -45,6 +45,8 @@ mod conntrack;
 mod deletions;
 
 mod error;
+
+mod ipvs;
 
 mod matches;
 

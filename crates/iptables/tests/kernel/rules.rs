@@ -1,12 +1,15 @@
 //! Printed rules equal the rules that both variants save.
 //!
 //! The lists contain every option of every typed match and target. The kernel of the
-//! host must have all modules.
+//! host must have all modules, except xt_ipvs.
 //!
 //! - `-j CT --timeout NAME`: creating the timeout object requires programs that are not installed.
 
 #[path = "rules/canonical.rs"]
 pub(crate) mod canonical;
+
+#[path = "rules/ipvs.rs"]
+mod ipvs;
 
 #[path = "rules/loose.rs"]
 pub(crate) mod loose;
@@ -134,6 +137,8 @@ fn canonical_rules_are_saved_as_they_are_printed() {
 fn every_match_and_target_has_a_canonical_rule() {
     let lists = [canonical::BOTH, canonical::V4, canonical::V6];
     let rules = lists.into_iter().flatten().flat_map(|(_, rules)| *rules);
+    let of_ipvs = [ipvs::BOTH, ipvs::V4, ipvs::V6].into_iter().flatten();
+    let rules = rules.chain(of_ipvs);
     let words: BTreeSet<(&str, &str)> = rules
         .flat_map(|rule| rule.split(' ').zip(rule.split(' ').skip(1)))
         .collect();

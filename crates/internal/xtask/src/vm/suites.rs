@@ -32,6 +32,7 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
         4,
         &["nfacct::", "rules::canonical"],
     ),
+    ("crates/iptables", "vm", 2, &[""]),
     (
         "crates/ipset",
         "kernel",

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use vipline_iptables::matches::{
     AddrType, AddressTypes, Chunk, Chunks, ChunksMode, Comment, Connection, Conntrack,
-    CounterMatch, CtDirection, CtState, CtStatus, Flags, FlagsMatch, Icmp, Icmp6, IcmpType, Limit,
+    CounterMatch, CtDirection, CtState, CtStatus, Flags, FlagsMatch, Icmp, Icmp6, IcmpType, Ipvs, IpvsMethod, Limit,
     Mark, Match, Multiport, MultiportKind, Nfacct, Owner, Physdev, Probability, Rate, Recent,
     RecentAction, Sctp, Set, State, Statistic, Tcp, Udp,
 };
@@ -228,6 +228,33 @@ fn owner() -> BoxedStrategy<Owner> {
         .boxed()
 }
 
+fn ipvs() -> BoxedStrategy<Ipvs> {
+    let property = negatable(Just(())).prop_map(|property| Ipvs {
+        property: Some(property),
+        ..Ipvs::default()
+    });
+    let method = select(&[IpvsMethod::Gate, IpvsMethod::Ipip, IpvsMethod::Masq][..]);
+    let direction = select(&[CtDirection::Original, CtDirection::Reply][..]);
+    let server = (
+        opt(any::<u8>().prop_map(Protocol)),
+        opt(prefix().prop_map(|network| network.trunc())),
+        negatable(any::<u16>()),
+    );
+    let connection = (of(direction), opt(method), opt(any::<u16>()));
+    let others = (server, connection).prop_map(
+        |((protocol, address, port), (direction, method, control_port))| Ipvs {
+            property: None,
+            protocol,
+            address,
+            port: Some(port),
+            direction,
+            method,
+            control_port,
+        },
+    );
+    prop_oneof![1 => property, 3 => others].boxed()
+}
+
 fn physdev() -> BoxedStrategy<Physdev<'static>> {
     let flag = || opt(Just(()));
     (
@@ -372,6 +399,7 @@ fn one_match() -> BoxedStrategy<Match<'static>> {
         conntrack().prop_map(Match::from),
         negatable(icmp).prop_map(|it| Icmp(it).into()),
         negatable(icmp_type(255)).prop_map(|it| Icmp6(it).into()),
+        ipvs().prop_map(Match::from),
         (rate(), any::<u32>()).prop_map(|(rate, burst)| Limit { rate, burst }.into()),
         negatable(masked()).prop_map(|mark| Mark { mark }.into()),
         multiport().prop_map(Match::from),

@@ -1,0 +1,209 @@
+//! `-m ipvs`: IPVS connections.
+
+use std::fmt;
+
+use ipnet::IpNet;
+
+use super::CtDirection;
+use crate::address::{Bare, parse_prefix};
+use crate::negatable::Negatable;
+use crate::number;
+use crate::options::{Extension, Parsed, Unsupported, Values, set_once};
+use crate::protocol::Protocol;
+
+/// Matches packets of IPVS connections: `-m ipvs --vaddr 10.96.0.1 --vport 80`.
+///
+/// All conditions except [`property`](Self::property) match only packets that IPVS
+/// handles.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Ipvs {
+    /// Whether IPVS handles the packet. Not supported together with other conditions.
+    pub property: Option<Negatable<()>>,
+    /// Protocol of the virtual server.
+    pub protocol: Option<Negatable<Protocol>>,
+    /// Network of the virtual server's address.
+    pub address: Option<Negatable<IpNet>>,
+    /// Port of the virtual server.
+    pub port: Option<Negatable<u16>>,
+    /// Direction of the packet.
+    pub direction: Option<CtDirection>,
+    /// Forwarding method of the connection.
+    pub method: Option<Negatable<IpvsMethod>>,
+    /// Virtual port of the connection that controls this one, such as 21 for FTP.
+    pub control_port: Option<Negatable<u16>>,
+}
+
+/// Forwarding method of an IPVS connection: `IP_VS_CONN_F_*` of `linux/ip_vs.h`.
+///
+/// Exhaustive: the match has three methods.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum IpvsMethod {
+    /// Direct routing.
+    Gate,
+    /// Tunneling.
+    Ipip,
+    /// Masquerading.
+    Masq,
+}
+
+impl IpvsMethod {
+    const ALL: [Self; 3] = [Self::Gate, Self::Ipip, Self::Masq];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gate => "GATE",
+            Self::Ipip => "IPIP",
+            Self::Masq => "MASQ",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|method| method.name().eq_ignore_ascii_case(text))
+    }
+}
+
+impl fmt::Display for IpvsMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Ipvs {
+    /// Matches packets of connections to a virtual server.
+    pub fn server(protocol: Protocol, address: impl Into<IpNet>, port: u16) -> Self {
+        Self {
+            protocol: Some(Negatable::Is(protocol)),
+            address: Some(Negatable::Is(address.into())),
+            port: Some(Negatable::Is(port)),
+            ..Self::default()
+        }
+    }
+}
+
+/// Parses a network without bits outside its prefix, which iptables would print.
+fn network(text: &str) -> Option<IpNet> {
+    parse_prefix(text).filter(|network| network.trunc() == *network)
+}
+
+impl<'a> Extension<'a> for Ipvs {
+    fn open() -> Self {
+        Self::default()
+    }
+
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
+        if self.property.is_some() {
+            return Err(Unsupported);
+        }
+        match option {
+            "--ipvs" => {
+                values.expect_index(0)?;
+                set_once(&mut self.property, Negatable::new(values.negated(), ()))
+            }
+            "--vproto" => set_once(&mut self.protocol, values.negatable(Protocol::parse)?),
+            "--vaddr" => set_once(&mut self.address, values.negatable(network)?),
+            "--vport" => set_once(&mut self.port, values.negatable(number::parse_as)?),
+            "--vdir" => set_once(&mut self.direction, values.parse(CtDirection::parse)?),
+            "--vmethod" => set_once(&mut self.method, values.negatable(IpvsMethod::parse)?),
+            "--vportctl" => set_once(&mut self.control_port, values.negatable(number::parse_as)?),
+            _ => Ok(false),
+        }
+    }
+}
+
+impl fmt::Display for Ipvs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("-m ipvs")?;
+        if let Some(property) = &self.property {
+            write!(f, " {}--ipvs", property.bang())?;
+        }
+        if let Some(protocol) = self.protocol {
+            protocol.map(|protocol| protocol.0).write(f, "--vproto")?;
+        }
+        if let Some(address) = self.address {
+            address.map(Bare).write(f, "--vaddr")?;
+        }
+        if let Some(port) = &self.port {
+            port.write(f, "--vport")?;
+        }
+        if let Some(direction) = &self.direction {
+            write!(f, " --vdir {direction}")?;
+        }
+        if let Some(method) = &self.method {
+            method.write(f, "--vmethod")?;
+        }
+        if let Some(port) = &self.control_port {
+            port.write(f, "--vportctl")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn ipvs_is_parsed_and_printed() {
+        let address = |text: &str| text.parse::<std::net::IpAddr>().unwrap();
+        let all = Ipvs {
+            property: None,
+            protocol: Some(Negatable::Not(Protocol(200))),
+            address: Some(Negatable::Not("10.96.0.0/12".parse().unwrap())),
+            port: Some(Negatable::Not(80)),
+            direction: Some(CtDirection::Reply),
+            method: Some(Negatable::Not(IpvsMethod::Masq)),
+            control_port: Some(Negatable::Is(21)),
+        };
+        let property = |property| Ipvs {
+            property: Some(property),
+            ..Ipvs::default()
+        };
+        let table = [
+            ("-m ipvs --ipvs", property(Negatable::Is(()))),
+            ("-m ipvs ! --ipvs", property(Negatable::Not(()))),
+            (
+                "-m ipvs --vproto 6 --vaddr 203.0.113.9 --vport 80",
+                Ipvs::server(Protocol::TCP, address("203.0.113.9"), 80),
+            ),
+            (
+                "-m ipvs --vproto 17 --vaddr fd00::9 --vport 53",
+                Ipvs::server(Protocol::UDP, address("fd00::9"), 53),
+            ),
+            (
+                "-m ipvs ! --vproto 200 ! --vaddr 10.96.0.0/12 ! --vport 80 --vdir REPLY ! --vmethod MASQ --vportctl 21",
+                all,
+            ),
+        ];
+        for (text, ipvs) in table {
+            let rule = Rule::new().matching(ipvs);
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(Rule::parse(text), Ok(rule));
+        }
+        let loose = Rule::parse("-m ipvs --vport 80 --vproto tcp --vmethod gate --vdir original");
+        assert_eq!(
+            loose.unwrap().to_string(),
+            "-m ipvs --vproto 6 --vport 80 --vdir ORIGINAL --vmethod GATE"
+        );
+    }
+
+    #[test]
+    fn unsupported_conditions_are_preserved() {
+        for text in [
+            "-m ipvs",
+            "-m ipvs --ipvs --vport 80",
+            "-m ipvs --vport 80 --ipvs",
+            "-m ipvs --vaddr 10.1.2.3/8",
+            "-m ipvs --vaddr 10.0.3.0/255.0.255.0",
+            "-m ipvs --vport http",
+            "-m ipvs --vmethod LOCAL",
+        ] {
+            let rule = Rule::parse(text).unwrap();
+            assert_eq!(rule.to_string(), text);
+            let [super::super::Match::Other(_)] = &*rule.matches else {
+                panic!("{rule:?}");
+            };
+        }
+    }
+}
