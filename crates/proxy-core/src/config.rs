@@ -199,7 +199,7 @@ pub struct Iptables {
     /// Whether masqueraded connections get random source ports. Cleared on open if
     /// iptables does not support `--random-fully`.
     pub random_fully: bool,
-    /// How tables are read and written. Mode ipvs always runs the programs.
+    /// How tables are read and written.
     pub backend: IptablesBackend,
 }
 

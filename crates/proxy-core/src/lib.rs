@@ -42,8 +42,9 @@
 //!
 //! All modes require CAP_NET_ADMIN in the network namespace that they program. Mode
 //! `nftables` uses nf_tables over netlink and requires Linux 5.13 or later. Mode
-//! `iptables` requires the programs of iptables 1.6.2 or later, and CAP_NET_RAW for their
-//! legacy variant. Mode `ipvs` also requires IPVS, ip_set and the dummy device.
+//! `iptables` requires `CONFIG_NFT_COMPAT`, or the programs of iptables 1.6.2 or later, and
+//! CAP_NET_RAW for their legacy variant. Mode `ipvs` also requires IPVS, ip_set and the
+//! dummy device.
 #![forbid(unsafe_code)]
 
 mod engine;

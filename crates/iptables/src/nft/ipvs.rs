@@ -65,7 +65,9 @@ pub(super) fn encode(it: &Ipvs, family: Family) -> Option<Bytes> {
         direction.map(|it| Negatable::new(it == CtDirection::Reply, ())),
     );
     let number = |method| METHODS.iter().find(|(known, _)| *known == method);
-    let method = it.method.map(|it| it.map(|it| number(it).map_or(0, |it| it.1)));
+    let method = it
+        .method
+        .map(|it| it.map(|it| number(it).map_or(0, |it| it.1)));
     let method = flags.set(METHOD, method);
     let control_port = flags.set(CONTROL_PORT, it.control_port);
     if flags.used != 0 {

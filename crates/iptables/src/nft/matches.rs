@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use vipline_nftables::Bytes;
 
-use super::{conntrack, ipvs};
 use super::structure::{Reader, Writer, address_of};
+use super::{conntrack, ipvs};
 use crate::Family;
 use crate::direction::Direction;
 use crate::matches::{

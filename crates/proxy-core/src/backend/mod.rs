@@ -80,8 +80,7 @@ impl Mode {
     /// `Netlink` if the nft variant of iptables is in use and the kernel supports its
     /// rules, otherwise `Programs`. As in the detection of upstream, the nft variant is in
     /// use if nf_tables has a chain of the kubelet, otherwise if it is the variant of the
-    /// installed programs. May run `iptables-restore --version`. Mode ipvs always uses
-    /// `Programs`.
+    /// installed programs. May run `iptables-restore --version`.
     ///
     /// Returns `None` if the mode writes no rules of iptables.
     pub fn choose_iptables_backend(self, config: &Config) -> Option<IptablesChoice> {

@@ -10,7 +10,7 @@ use vipline_service_model::api;
 
 use super::fixtures::{self, apply, sync};
 use super::tools::lines;
-use super::{open, start};
+use super::{BACKENDS, open, start};
 
 /// Changes for which the kernel sends no notifications.
 const UNNOTIFIED_CHANGES: [&str; 5] = [
@@ -151,23 +151,31 @@ fn virtual_servers_in_excluded_networks_are_managed_only_for_services() {
 }
 
 #[test]
-fn an_address_removed_by_another_process_is_restored_at_once() {
-    Netns::new().unwrap().run(|| {
-        let (mut engine, mut now) = start(&fixtures::config());
-        engine.watch().unwrap();
-        now += Duration::from_secs(10);
-        assert!(engine.poll(now).is_none(), "no change happened");
-        lines(
-            "ip",
-            &["address", "delete", "10.96.0.10/32", "dev", "kube-ipvs0"],
-        );
-        now += Duration::from_secs(1);
-        let report = engine.poll(now).expect("the removal is detected");
-        assert_eq!(report.trigger, Trigger::Drift);
-        assert!(report.is_success(), "{report}");
-        assert_eq!(engine.difference().unwrap().script, "");
-        assert!(engine.poll(now).is_none(), "the repair is not drift");
-    });
+fn an_address_or_rule_removed_by_another_process_is_restored_at_once() {
+    for backend in BACKENDS {
+        let mut config = fixtures::config();
+        config.iptables.backend = backend;
+        Netns::new().unwrap().run(|| {
+            let (mut engine, mut now) = start(&config);
+            engine.watch().unwrap();
+            now += Duration::from_secs(10);
+            assert!(engine.poll(now).is_none(), "no change happened");
+            for damage in [
+                "ip address delete 10.96.0.10/32 dev kube-ipvs0",
+                "iptables -w 5 -t nat -F KUBE-SERVICES",
+                "iptables -w 5 -t filter -D INPUT 1",
+            ] {
+                let words: Vec<_> = damage.split(' ').collect();
+                lines(words[0], &words[1..]);
+                now += Duration::from_secs(1);
+                let report = engine.poll(now).expect("the removal is detected");
+                assert_eq!(report.trigger, Trigger::Drift, "{backend:?} {damage}");
+                assert!(report.is_success(), "{report}");
+                assert_eq!(engine.difference().unwrap().script, "", "{damage}");
+                assert!(engine.poll(now).is_none(), "the repair is not drift");
+            }
+        });
+    }
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod takeover;
 mod tools;
 mod upstream_ipvs;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fixtures::{OTHER_NODE, apply, sync};
@@ -42,10 +43,10 @@ use flows::{
     every_request_is_answered_while_endpoints_change,
     flows_stay_with_an_endpoint_that_is_serving_and_terminating, flows_that_are_not_stale_are_kept,
 };
-use proxy_core::{Config, Engine, Event, Family, MissingFeature, Mode};
+use proxy_core::{Config, Engine, Event, Family, IptablesBackend, MissingFeature, Mode};
 use testkit::generate::ServiceBuilder;
 use testkit::netns::Netns;
-use tools::{assert_tools_see, lines};
+use tools::{assert_tools_see, lines, saved_rules};
 use vipline_service_model::{Scheduler, api};
 
 rules::tests_of_rules! {
@@ -56,6 +57,9 @@ rules::tests_of_rules! {
     every_request_is_answered_while_endpoints_change
     attempts_to_connect_move_to_a_new_endpoint_and_connections_stay
 }
+
+/// Both backends for the rules. The programs in the guest are those of the nft variant.
+const BACKENDS: [IptablesBackend; 2] = [IptablesBackend::Programs, IptablesBackend::Netlink];
 
 fn open(config: &Config) -> Engine {
     let config = config.clone().with_mode(Mode::Ipvs);
@@ -77,21 +81,57 @@ fn system_tools_show_the_plan_and_a_restart_writes_nothing() {
     let fixtures = fixtures.iter().filter(|it| chosen.contains(&it.name));
     for fixture in fixtures {
         println!("{}", fixture.name);
-        Netns::new().unwrap().run(|| {
-            for edits in [None, Some(0)] {
-                let mut engine = open(&fixture.config);
-                apply(&mut engine, fixture.events.iter().cloned());
-                engine.apply(Event::Synced);
-                let difference = engine.difference().unwrap();
-                if edits == Some(0) {
-                    assert_eq!(difference.script, "", "{}", fixture.name);
+        let saved = BACKENDS.map(|backend| {
+            let mut config = fixture.config.clone();
+            config.iptables.backend = backend;
+            Netns::new().unwrap().run(|| {
+                for edits in [None, Some(0)] {
+                    let mut engine = open(&config);
+                    apply(&mut engine, fixture.events.iter().cloned());
+                    engine.apply(Event::Synced);
+                    let difference = engine.difference().unwrap();
+                    if edits == Some(0) {
+                        assert_eq!(difference.script, "", "{}", fixture.name);
+                    }
+                    let report = sync(&mut engine, &mut Duration::default());
+                    assert!(report.is_success(), "{}: {report}", fixture.name);
+                    assert_tools_see(&mut engine);
                 }
-                let report = sync(&mut engine, &mut Duration::default());
-                assert!(report.is_success(), "{}: {report}", fixture.name);
-                assert_tools_see(&mut engine);
-            }
+                saved_rules()
+            })
         });
+        assert_eq!(saved[0], saved[1], "{}", fixture.name);
     }
+}
+
+#[test]
+fn rules_over_netlink_are_restored_by_iptables_nft_and_found_by_the_other_backend() {
+    let fixtures = fixtures::all();
+    let overall = fixtures.iter().find(|it| it.name == "overall");
+    let overall = overall.expect("the fixture exists");
+    let start = |backend| {
+        let mut config = overall.config.clone();
+        config.iptables.backend = backend;
+        let mut engine = open(&config);
+        apply(&mut engine, overall.events.iter().cloned());
+        engine.apply(Event::Synced);
+        engine
+    };
+    Netns::new().unwrap().run(|| {
+        let mut engine = start(IptablesBackend::Netlink);
+        let report = sync(&mut engine, &mut Duration::default());
+        assert!(report.is_success(), "{report}");
+        let saved = saved_rules();
+        for program in ["iptables", "ip6tables"] {
+            let command = format!("{program}-nft-save | {program}-nft-restore");
+            assert_eq!(lines("sh", &["-c", &command]), BTreeSet::new());
+        }
+        assert_eq!(saved_rules(), saved);
+        for backend in BACKENDS {
+            let difference = start(backend).difference().unwrap();
+            assert_eq!(difference.script, "", "{backend:?}");
+        }
+    });
 }
 
 /// Returns an engine that has programmed one Service with two endpoints, and the time.

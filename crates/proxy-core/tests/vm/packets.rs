@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use proxy_core::IptablesBackend;
 use testkit::traffic::{Connection, Load, Probe, Protocol};
 use vipline_service_model::api;
 
+use super::BACKENDS;
 use super::cells::{Row, cells, cells_of_request, check_cells, compare, compare_hairpin};
 use super::fixtures::{NODE, OTHER_NODE};
 use super::rules::Rules;
@@ -119,7 +121,15 @@ fn terminating_endpoints_serve_only_without_ready_endpoints() {
 
 #[test]
 fn service_addresses_have_no_other_ports_and_respect_source_ranges() {
-    let mut stage = Stage::new(Rules::Ipvs, config(Rules::Ipvs));
+    for backend in BACKENDS {
+        assert_restricted(backend);
+    }
+}
+
+fn assert_restricted(backend: IptablesBackend) {
+    let mut config = config(Rules::Ipvs);
+    config.iptables.backend = backend;
+    let mut stage = Stage::new(Rules::Ipvs, config);
     let web = |number| Web::new(number, [stage.near(), stage.far()]);
     let services = [
         web(1).with_source_ranges(&["192.0.2.0/24", "2001:db8::/64"]),

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use proxy_core::{Engine, Event, Family};
+use proxy_core::{Engine, Event, Family, IptablesBackend};
 use testkit::netns::Netns;
 
 use crate::fixtures::{self, Fixture, apply, sync};
-use crate::open;
 use crate::tools::lines;
 use crate::upstream_ipvs::{LINK, Upstream, chains};
 use crate::upstream_sets;
 use crate::upstream_tools::succeeds;
+use crate::{BACKENDS, open};
 
 fn upstream(family: Family) -> Upstream {
     let [vip, one, other] = match family {
@@ -26,10 +26,11 @@ fn upstream(family: Family) -> Upstream {
 }
 
 /// Returns an engine of one family after its first sync, with Services of all kinds.
-fn synced(family: Family) -> Engine {
+fn synced(family: Family, backend: IptablesBackend) -> Engine {
     let fixture = fixtures::all().into_iter().find(|it| it.name == "overall");
     let Fixture { config, events, .. } = fixture.expect("the fixture exists");
-    let config = config.with_families(vec![family]);
+    let mut config = config.with_families(vec![family]);
+    config.iptables.backend = backend;
     let dual_stack = fixtures::all()
         .into_iter()
         .find(|it| it.name == "dual-stack");
@@ -88,13 +89,15 @@ fn upstream_takes_over_with_its_first_sync_and_removes_all_our_objects() {
             upstream.sync();
             State::now(&upstream)
         });
-        Netns::new().unwrap().run(|| {
-            synced(family);
-            let servers = State::now(&upstream).servers;
-            assert!(!servers.is_subset(&alone.servers), "{servers:?}");
-            upstream.sync();
-            assert_eq!(State::now(&upstream), alone);
-        });
+        for backend in BACKENDS {
+            Netns::new().unwrap().run(|| {
+                synced(family, backend);
+                let servers = State::now(&upstream).servers;
+                assert!(!servers.is_subset(&alone.servers), "{servers:?}");
+                upstream.sync();
+                assert_eq!(State::now(&upstream), alone, "{backend:?}");
+            });
+        }
     }
 }
 
@@ -103,16 +106,18 @@ fn the_first_sync_takes_over_from_upstream_and_removes_all_its_objects() {
     for family in Family::ALL {
         let upstream = upstream(family);
         let alone = Netns::new().unwrap().run(|| {
-            synced(family);
+            synced(family, IptablesBackend::Programs);
             State::now(&upstream)
         });
-        Netns::new().unwrap().run(|| {
-            upstream.sync();
-            synced(family);
-            assert_eq!(State::now(&upstream), alone);
-            let difference = synced(family).difference().expect("a dump");
-            assert_eq!(difference.edits, 0, "{}", difference.script);
-        });
+        for backend in BACKENDS {
+            Netns::new().unwrap().run(|| {
+                upstream.sync();
+                synced(family, backend);
+                assert_eq!(State::now(&upstream), alone, "{backend:?}");
+                let difference = synced(family, backend).difference().expect("a dump");
+                assert_eq!(difference.edits, 0, "{}", difference.script);
+            });
+        }
     }
 }
 
@@ -121,7 +126,7 @@ fn upstream_in_mode_nftables_removes_everything_except_the_ipv6_sets() {
     for family in Family::ALL {
         let upstream = upstream(family);
         Netns::new().unwrap().run(|| {
-            synced(family);
+            synced(family, IptablesBackend::Netlink);
             upstream.cleanup();
             let links = succeeds("ip", &["-o", "link", "show"]);
             assert!(!links.contains(LINK), "{links}");

@@ -61,6 +61,14 @@ fn assert_same(tool: &str, seen: &BTreeSet<String>, planned: &BTreeSet<String>) 
     );
 }
 
+/// Returns the lines of `iptables-nft-save` in both families, without comments.
+pub(crate) fn saved_rules() -> Vec<String> {
+    let programs = ["iptables-nft-save", "ip6tables-nft-save"];
+    let text = programs.map(|program| output_of(program, &["-c"])).concat();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(str::to_owned).collect()
+}
+
 /// Asserts that the system tools show the plan in the namespace of the calling thread.
 pub(crate) fn assert_tools_see(engine: &mut Engine) {
     let plan = engine.desired();

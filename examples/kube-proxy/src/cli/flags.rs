@@ -134,8 +134,8 @@ pub struct Flags {
     #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL")]
     pub iptables_localhost_nodeports: Option<bool>,
-    /// Access to the tables of iptables, in mode iptables: programs, netlink or
-    /// auto; not in upstream [default: auto]
+    /// Access to the tables of iptables, in modes iptables and ipvs: programs,
+    /// netlink or auto; not in upstream [default: auto]
     #[arg(long, global = true, value_name = "BACKEND", value_parser = value::iptables_backend)]
     pub iptables_backend: Option<IptablesBackend>,
     /// Retry interval of failed syncs, in mode ipvs [default: 30s]

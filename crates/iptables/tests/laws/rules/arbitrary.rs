@@ -10,9 +10,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use vipline_iptables::matches::{
     AddrType, AddressTypes, Chunk, Chunks, ChunksMode, Comment, Connection, Conntrack,
-    CounterMatch, CtDirection, CtState, CtStatus, Flags, FlagsMatch, Icmp, Icmp6, IcmpType, Ipvs, IpvsMethod, Limit,
-    Mark, Match, Multiport, MultiportKind, Nfacct, Owner, Physdev, Probability, Rate, Recent,
-    RecentAction, Sctp, Set, State, Statistic, Tcp, Udp,
+    CounterMatch, CtDirection, CtState, CtStatus, Flags, FlagsMatch, Icmp, Icmp6, IcmpType, Ipvs,
+    IpvsMethod, Limit, Mark, Match, Multiport, MultiportKind, Nfacct, Owner, Physdev, Probability,
+    Rate, Recent, RecentAction, Sctp, Set, State, Statistic, Tcp, Udp,
 };
 use vipline_iptables::{
     Direction, Masked, Negatable, Network, Ports, Protocol, Range, Rule, SetDirections,

@@ -8,7 +8,7 @@ use vipline_service_model::Family;
 
 use crate::backend::iptables::plan::names::{self, MANGLE};
 use crate::backend::iptables::plan::rules::iptables_family;
-use crate::{Config, Error, IptablesBackend, IptablesChoice, Mode};
+use crate::{Config, Error, IptablesBackend, IptablesChoice};
 
 /// Kernel option that the rules of the nft variant require.
 pub(super) const COMPAT: &str = "CONFIG_NFT_COMPAT";
@@ -18,14 +18,7 @@ pub(super) const COMPAT: &str = "CONFIG_NFT_COMPAT";
 const KUBELET_CHAINS: [&str; 2] = ["KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY"];
 
 /// Chooses the backend for this node.
-///
-/// Mode ipvs always runs the programs, because its rules contain matches that have no
-/// encoding here.
 pub(in crate::backend) fn choose(config: &Config) -> IptablesChoice {
-    if config.mode == Mode::Ipvs {
-        let reason = "mode ipvs has rules that only the programs write";
-        return IptablesChoice::new(IptablesBackend::Programs, reason);
-    }
     match config.iptables.backend {
         IptablesBackend::Auto => detect(&config.families),
         backend => IptablesChoice::new(backend, "set by --iptables-backend"),

@@ -26,7 +26,7 @@ use crate::backend::ipvs::plan::object::Object;
 use crate::backend::ipvs::plan::ownership::{Ownership, is_excluded};
 use crate::backend::ipvs::plan::port::scheduler;
 use crate::backend::ipvs::plan::steps::Steps;
-use crate::{Error, Ipvs};
+use crate::{Error, IptablesBackend, Ipvs};
 
 /// The state of mode ipvs in the kernel for one family.
 #[derive(Debug)]
@@ -50,7 +50,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Opens clients for the network namespace of the calling thread.
+    /// Opens clients for the network namespace of the calling thread. Rules are read and
+    /// written by the programs of iptables.
     ///
     /// # Errors
     ///
@@ -60,7 +61,22 @@ impl Kernel {
     /// - [`Error::Iptables`] if a program of iptables is missing or too old.
     /// - [`Error::Rtnl`] if the rtnetlink socket cannot be opened.
     pub fn open(family: Family, config: &Ipvs) -> Result<Self, Error> {
-        let rules = rules::Kernel::open(family)?.of_layout(LAYOUT);
+        Self::open_with(family, IptablesBackend::Programs, config)
+    }
+
+    /// Opens clients, with a backend for rules. [`IptablesBackend::Auto`] counts as the
+    /// programs.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`open`](Self::open). [`Error::Nftables`] or [`Error::IptablesNft`] if
+    /// a netlink socket for rules cannot be opened.
+    pub fn open_with(
+        family: Family,
+        backend: IptablesBackend,
+        config: &Ipvs,
+    ) -> Result<Self, Error> {
+        let rules = rules::Kernel::open_with(family, backend)?.of_layout(LAYOUT);
         Self::with(family, rules, config, Shared::default(), Shared::default())
     }
 

@@ -4,9 +4,8 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use vipline_ipset::{self as ipset, Member};
-use vipline_iptables::matches::Match;
 use vipline_iptables::targets::Target;
-use vipline_iptables::{Position, Rule};
+use vipline_iptables::{self as iptables, Position, Rule, matches};
 use vipline_ipvs::{self as ipvs, Flags, Persistence, Scheduler, ServiceKey, VirtualServer};
 use vipline_rtnl as rtnl;
 use vipline_service_model::{self as service_model, Endpoint, Protocol, Route, ServicePort};
@@ -138,12 +137,10 @@ impl Port<'_> {
     ///
     /// Drops traffic of local processes to an address that they may not use.
     fn drop_local_traffic(&self, addr: IpAddr) -> Object {
-        let protocol = self.of.protocol.number();
-        let port = self.of.port;
-        let words = format!("-m ipvs --vproto {protocol} --vaddr {addr} --vport {port}");
+        let protocol = iptables::Protocol(self.of.protocol.number());
         let rule = Rule::new()
             .source(IpNet::from(addr))
-            .matching(Match::Other(words.into()))
+            .matching(matches::Ipvs::server(protocol, addr, self.of.port))
             .target(Target::Drop);
         let family = self.cx.family;
         entry(family, FILTER, names::IPVS_OUT_FILTER, Position::Head, rule).into()
