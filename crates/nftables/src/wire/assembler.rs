@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use vipline_netlink::DecodeError;
 
 use super::Kind;
-use super::element::{self, Raw};
+use super::element::{self, Received};
 use crate::expr::{AnonymousSet, Expr, SetRef};
 use crate::{Family, Name, Rule, Ruleset, Set, SetFlags, TableId};
 
@@ -21,8 +21,8 @@ pub struct Assembler {
     ruleset: Ruleset,
     rules: Vec<(TableId, Name, Rule)>,
     sets: Vec<Set>,
-    /// Elements with the index of their set in `sets`.
-    elements: Vec<(usize, Raw)>,
+    /// Elements of each set in `sets`.
+    elements: Vec<Received>,
     /// Set of the previous elements: usually also that of the next.
     last: usize,
 }
@@ -40,6 +40,7 @@ impl Assembler {
     pub(crate) fn for_set(set: &Set) -> Self {
         Self {
             sets: vec![set.clone()],
+            elements: vec![Received::new(set)],
             ..Self::default()
         }
     }
@@ -81,6 +82,7 @@ impl Assembler {
         } else if is(Kind::NewSet) {
             let set = super::set(family, attrs)?;
             if self.is_wanted(&set.table) {
+                self.elements.push(Received::new(&set));
                 self.sets.push(set);
             }
         } else if is(Kind::NewSetElem) {
@@ -106,8 +108,11 @@ impl Assembler {
             };
             self.last = place;
         }
-        let (place, elements) = (self.last, &mut self.elements);
-        element::decode_list(payload, |raw| elements.push((place, raw)))
+        let set = self.sets.get(self.last);
+        let Some((set, elements)) = set.zip(self.elements.get_mut(self.last)) else {
+            return Ok(());
+        };
+        element::decode_list(payload, |raw| elements.push(set, raw))
     }
 
     /// Returns the assembled ruleset.
@@ -115,15 +120,9 @@ impl Assembler {
     /// Anonymous sets become part of their rules.
     pub fn finish(self) -> Ruleset {
         let mut ruleset = self.ruleset;
-        let mut lists: Vec<Vec<Raw>> = self.sets.iter().map(|_| Vec::new()).collect();
-        for (place, raw) in self.elements {
-            if let Some(list) = lists.get_mut(place) {
-                list.push(raw);
-            }
-        }
         let mut anonymous = BTreeMap::new();
-        for (set, raw) in self.sets.into_iter().zip(lists) {
-            let elements = element::join_intervals(&set, raw);
+        for (set, received) in self.sets.into_iter().zip(self.elements) {
+            let elements = received.into_elements(&set);
             if set.flags.contains(SetFlags::ANONYMOUS) {
                 let key = (set.table.clone(), set.name.clone());
                 let set_ref = SetRef::Anonymous(AnonymousSet { set, elements }.into());

@@ -221,38 +221,76 @@ fn decode(attrs: Attrs<'_>) -> Result<Raw, DecodeError> {
     })
 }
 
-/// Converts the dumped entries of a set to elements.
-///
-/// An interval of a set without concatenation is dumped as two entries: its first
-/// key, and the key after the last. An interval up to the highest key has no end
-/// entry.
-pub(crate) fn join_intervals(set: &Set, mut raw: Vec<Raw>) -> Vec<Element> {
-    if set.has_intervals() && !set.is_concatenated() {
-        raw.sort_by(|a, b| (&a.key, !a.is_end).cmp(&(&b.key, !b.is_end)));
-        let mut ends = None;
-        for element in raw.iter_mut().rev() {
-            if element.is_end {
-                ends = Some(element.key.clone());
-            } else if !element.extras.catch_all {
-                let mut last = ends
-                    .take()
-                    .unwrap_or_else(|| Bytes::repeat(0, element.key.len()));
-                decrement(last.as_mut_slice());
-                element.extras.key_end = Some(last).filter(|last| *last != element.key);
-            }
+/// The dumped entries of a set so far.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// Elements, one for each entry. A decoded entry takes four times the memory.
+    Elements(Vec<Element>),
+    /// Entries that are joined to intervals when all are received.
+    Intervals(Vec<Raw>),
+}
+
+impl Received {
+    /// Creates an empty list of entries of a set.
+    pub(crate) fn new(set: &Set) -> Self {
+        match is_joined(set) {
+            true => Self::Intervals(Vec::new()),
+            false => Self::Elements(Vec::new()),
         }
-        raw.retain(|element| !element.is_end);
     }
-    raw.into_iter()
-        .map(|raw| Element::raw(set, raw.key, raw.data, raw.extras))
-        .collect()
+
+    /// Adds an entry of the set.
+    pub(crate) fn push(&mut self, set: &Set, raw: Raw) {
+        match self {
+            Self::Elements(elements) => elements.push(raw.into_element(set)),
+            Self::Intervals(entries) => entries.push(raw),
+        }
+    }
+
+    /// Returns the elements of the set.
+    pub(crate) fn into_elements(self, set: &Set) -> Vec<Element> {
+        match self {
+            Self::Elements(elements) => elements,
+            Self::Intervals(entries) => join_intervals(set, entries),
+        }
+    }
+}
+
+impl Raw {
+    fn into_element(self, set: &Set) -> Element {
+        Element::raw(set, self.key, self.data, self.extras)
+    }
+}
+
+/// Returns whether a dump has two entries for each interval: its first key, and the key
+/// after the last. An interval up to the highest key has no end entry.
+fn is_joined(set: &Set) -> bool {
+    set.has_intervals() && !set.is_concatenated()
+}
+
+/// Joins the entries of a set to intervals.
+fn join_intervals(set: &Set, mut raw: Vec<Raw>) -> Vec<Element> {
+    raw.sort_by(|a, b| (&a.key, !a.is_end).cmp(&(&b.key, !b.is_end)));
+    let mut ends = None;
+    for element in raw.iter_mut().rev() {
+        if element.is_end {
+            ends = Some(element.key.clone());
+        } else if !element.extras.catch_all {
+            let mut last = ends
+                .take()
+                .unwrap_or_else(|| Bytes::repeat(0, element.key.len()));
+            decrement(last.as_mut_slice());
+            element.extras.key_end = Some(last).filter(|last| *last != element.key);
+        }
+    }
+    let starts = raw.into_iter().filter(|element| !element.is_end);
+    starts.map(|element| element.into_element(set)).collect()
 }
 
 /// Returns the number of list entries that encode an element.
 pub(crate) fn list_entries(element: &Element) -> usize {
-    let simple = element.set().has_intervals() && !element.set().is_concatenated();
     let last = element.key_end().unwrap_or_else(|| element.key_bytes());
-    if simple && !element.is_catch_all() && successor(last).is_some() {
+    if is_joined(element.set()) && !element.is_catch_all() && successor(last).is_some() {
         2
     } else {
         1
