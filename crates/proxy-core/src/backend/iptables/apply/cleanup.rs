@@ -10,6 +10,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use vipline_iptables::{Client, TableName, Variant, nft};
+use vipline_netlink::Dump;
 use vipline_nftables as nftables;
 use vipline_service_model::Family;
 
@@ -199,7 +200,11 @@ enum NftRules {
 
 impl NftRules {
     fn open() -> Self {
-        match nftables::Client::open() {
+        let opened = nftables::Client::open().and_then(|mut client| {
+            client.generation()?;
+            Ok(client)
+        });
+        match opened {
             Ok(client) => Self::Open(client),
             Err(nftables::Error::Unsupported { .. }) => Self::Unsupported,
             Err(_) => Self::Unknown,
@@ -207,6 +212,9 @@ impl NftRules {
     }
 
     /// Returns the tables that contain upstream's chains.
+    ///
+    /// Reads only chains: the time of a dump of all rules of a table is quadratic in their
+    /// number.
     fn trace(&mut self, names: &[&'static Names], family: Family) -> Trace {
         let client = match self {
             Self::Open(client) => client,
@@ -217,24 +225,17 @@ impl NftRules {
             Family::V4 => (nftables::Family::Ip, "IPv4"),
             Family::V6 => (nftables::Family::Ip6, "IPv6"),
         };
-        let table = |name| {
-            let name = nftables::Name::new(name).expect("a valid name");
-            nftables::TableId::new(family, name)
-        };
-        let ruleset = match client.dump(&TABLES.map(table)) {
-            Ok(ruleset) => ruleset,
+        let mut tables = Vec::new();
+        let dump = client.chains(family, |chain| {
+            let mut own = TABLES.into_iter();
+            let table = own.find(|table| *table == chain.table.name.as_str());
+            tables.extend(table.filter(|table| is_chain(names, table, chain.name.as_str())));
+        });
+        match dump {
+            Ok(Dump::Complete(())) => {}
             Err(nftables::Error::Unsupported { .. }) => return Trace::None,
-            Err(_) => return Trace::Unknown,
-        };
-        let table_of_chain = |object| match object {
-            nftables::Object::Chain(chain) => {
-                let mut tables = TABLES.into_iter();
-                let table = tables.find(|table| *table == chain.table.name.as_str())?;
-                is_chain(names, table, chain.name.as_str()).then_some(table)
-            }
-            _ => None,
-        };
-        let tables: Vec<_> = ruleset.objects().filter_map(table_of_chain).collect();
+            Ok(Dump::Interrupted(())) | Err(_) => return Trace::Unknown,
+        }
         let tables_with_chains = TABLES.into_iter().filter(|table| tables.contains(table));
         match tables.len() {
             0 => Trace::None,

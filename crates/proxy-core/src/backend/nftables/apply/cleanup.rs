@@ -66,8 +66,7 @@ fn tables() -> Result<Vec<TableId>, Error> {
     let mut found = Vec::new();
     for family in [Family::Ip, Family::Ip6] {
         let id = TableId::new(family, Name::new(TABLE).expect("a valid name"));
-        let ruleset = client.dump(std::slice::from_ref(&id))?;
-        if !ruleset.is_empty() {
+        if client.table(&id)?.is_some() {
             found.push(id);
         }
     }

@@ -50,7 +50,7 @@ fn edits(client: &mut Client, objects: Vec<Object>) -> Result<Vec<Edit<Object>>,
     for object in objects {
         if let Object::Table(table) = &object {
             let id = table.id.clone();
-            if !client.dump(std::slice::from_ref(&id))?.is_empty() {
+            if client.table(&id)?.is_some() {
                 edits.push(Edit::Remove(Table::new(id.clone()).into()));
             }
             let name = Name::new("kube-proxy-probe").expect("it is a name");
