@@ -47,19 +47,9 @@ fn figures() -> Outcome<usize> {
 fn load(variant: Variant, figures: &mut Figures) -> Outcome<()> {
     let named = |what: &str| format!("iptables-{variant}: {what}");
     let kernel = Watched::new(variant)?;
-    let mut engine = engine(&kernel);
-    TYPICAL.events().for_each(|event| {
-        engine.apply(event);
-    });
-    engine.apply(Event::Synced);
-    let mut now = Duration::ZERO;
-    let (whole, report) = Time::of(|| engine.poll(now));
-    let report = report.ok_or("a first sync is due")?;
-    if !report.is_success() {
-        return Err(report.to_string().into());
-    }
+    let (mut engine, whole, _) = start(&kernel)?;
     let seen = kernel.seen();
-    let ours = whole.wall.saturating_sub(seen.restored);
+    let ours = whole.saturating_sub(seen.restored);
     let ratio = ours.as_secs_f64() / seen.restored.as_secs_f64();
     let load = named("full load");
     figures.push(
@@ -71,22 +61,14 @@ fn load(variant: Variant, figures: &mut Figures) -> Outcome<()> {
     figures.push(&load, TYPICAL, (ms(ours), "ms, ours"), None)?;
     figures.push(&load, TYPICAL, (ratio, "x restore"), 0.25)?;
     if variant == Variant::Nft {
-        let whole = whole.wall.as_secs_f64();
+        let whole = whole.as_secs_f64();
         figures.push(&load, TYPICAL, (whole, "s"), UPSTREAM / 10.0)?;
     }
-    let (mut times, mut chains) = (Vec::new(), 0);
-    for (number, mut slice) in (0..).zip(TYPICAL.slices(CHANGES)) {
-        cluster::replace(&mut slice, 2, number);
-        engine.poll(now);
-        now += Duration::from_secs(10);
-        engine.apply(slice.into());
-        let (time, report) = Time::of(|| engine.poll(now));
-        if !report.is_some_and(|report| report.is_success()) {
-            return Err("a change failed".into());
-        }
-        times.push(time.wall);
+    let mut chains = 0;
+    let times = replace_endpoints(&mut engine, &kernel, || {
         chains = chains.max(kernel.seen().chains);
-    }
+        Ok(())
+    })?;
     let replaced = named("one endpoint replaced");
     let median = percentile(&times, 50);
     figures.push(&replaced, TYPICAL, (ms(median), "ms, median"), None)?;
@@ -152,24 +134,14 @@ struct Round {
 impl Round {
     fn run() -> Outcome<Self> {
         let kernel = Watched::over_netlink()?;
-        let (mut engine, load, _) = Self::start(&kernel)?;
+        let (mut engine, load, _) = start(&kernel)?;
         let mut batches = vec![kernel.installed()?];
-        let (restarted, restart, restart_edits) = Self::start(&kernel)?;
+        let (restarted, restart, restart_edits) = start(&kernel)?;
         drop(restarted);
-        let (mut now, mut times) = (Duration::ZERO, Vec::new());
-        for (number, mut slice) in (0..).zip(TYPICAL.slices(CHANGES)) {
-            cluster::replace(&mut slice, 2, number);
-            engine.poll(now);
-            now += Duration::from_secs(10);
-            engine.apply(slice.into());
-            let (time, report) = Time::of(|| engine.poll(now));
-            if !report.is_some_and(|report| report.is_success()) {
-                return Err("a change failed".into());
-            }
-            // Copying the edits is no part of a change.
-            times.push(time.wall.saturating_sub(kernel.seen().copied));
+        let times = replace_endpoints(&mut engine, &kernel, || {
             batches.push(kernel.last_batch()?);
-        }
+            Ok(())
+        })?;
         let floors = Netns::new()?.run(|| floor::replay(&batches))?;
         let floors: Vec<_> = floors.iter().map(|time| time.wall).collect();
         Ok(Self {
@@ -181,24 +153,51 @@ impl Round {
             change_floor: percentile(&floors[1..], 50),
         })
     }
+}
 
-    /// Syncs a new engine. Returns the time and the number of edits.
-    fn start(kernel: &Watched) -> Outcome<(Engine, Duration, usize)> {
-        let mut engine = engine(kernel);
-        TYPICAL.events().for_each(|event| {
-            engine.apply(event);
-        });
-        engine.apply(Event::Synced);
-        let (time, report) = Time::of(|| engine.poll(Duration::ZERO));
-        let report = report.ok_or("a first sync is due")?;
-        if !report.is_success() {
-            return Err(report.to_string().into());
-        }
-        let outcomes = report.families.iter().flat_map(|family| &family.outcome);
-        let edits = outcomes.map(|outcome| outcome.edits).sum();
-        let time = time.wall.saturating_sub(kernel.seen().copied);
-        Ok((engine, time, edits))
+/// Syncs a new engine. Returns the time and the number of edits.
+fn start(kernel: &Watched) -> Outcome<(Engine, Duration, usize)> {
+    let mut engine = engine(kernel);
+    TYPICAL.events().for_each(|event| {
+        engine.apply(event);
+    });
+    engine.apply(Event::Synced);
+    let (time, report) = Time::of(|| engine.poll(Duration::ZERO));
+    let report = report.ok_or("a first sync is due")?;
+    if !report.is_success() {
+        return Err(report.to_string().into());
     }
+    let outcomes = report.families.iter().flat_map(|family| &family.outcome);
+    let edits = outcomes.map(|outcome| outcome.edits).sum();
+    Ok((
+        engine,
+        time.wall.saturating_sub(kernel.seen().copied),
+        edits,
+    ))
+}
+
+/// Replaces an endpoint of one Service after the other, and calls `each` after each sync.
+/// Returns the times of the changes.
+fn replace_endpoints(
+    engine: &mut Engine,
+    kernel: &Watched,
+    mut each: impl FnMut() -> Outcome<()>,
+) -> Outcome<Vec<Duration>> {
+    let (mut now, mut times) = (Duration::ZERO, Vec::new());
+    for (number, mut slice) in (0..).zip(TYPICAL.slices(CHANGES)) {
+        cluster::replace(&mut slice, 2, number);
+        engine.poll(now);
+        now += Duration::from_secs(10);
+        engine.apply(slice.into());
+        let (time, report) = Time::of(|| engine.poll(now));
+        if !report.is_some_and(|report| report.is_success()) {
+            return Err("a change failed".into());
+        }
+        // Copying the edits is no part of a change.
+        times.push(time.wall.saturating_sub(kernel.seen().copied));
+        each()?;
+    }
+    Ok(times)
 }
 
 /// Encodes edits of chains as nf_tables transaction.
