@@ -7,7 +7,7 @@
 
 use std::error::Error;
 use std::hint::black_box;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -117,7 +117,8 @@ impl Pair {
             let mut taken = std::iter::repeat_with(any).filter(|any| self.plain.contains(*any));
             let number = taken.next().ok_or("numbers do not end")?;
             drop(taken);
-            self.free(&[self.plain.address(number)])?;
+            let address = self.plain.address(number);
+            self.free(&[address.ok_or("the number has an address")?])?;
         }
         Ok(())
     }
@@ -164,21 +165,19 @@ struct Plain {
     len: usize,
     /// Number of addresses in the static band.
     lower: usize,
-    first: Ipv4Addr,
+    /// Converts numbers to addresses, as ours.
+    range: AddressRange,
 }
 
 impl Plain {
     fn new(range: AddressRange) -> Outcome<Self> {
-        let Some(IpAddr::V4(first)) = range.first() else {
-            return Err("it is a range of IPv4".into());
-        };
         let len = usize::try_from(range.len())?;
         Ok(Self {
             words: vec![0; len.div_ceil(64)],
             count: 0,
             len,
             lower: usize::try_from(range.static_band())?,
-            first,
+            range,
         })
     }
 
@@ -194,7 +193,7 @@ impl Plain {
         let number = number.ok_or_else(full)?;
         self.words[number / 64] |= 1 << (number % 64);
         self.count += 1;
-        Ok(self.address(number))
+        self.address(number).ok_or_else(full)
     }
 
     fn scan(&self, from: usize, to: usize, random: &mut Random<'_>) -> Option<usize> {
@@ -205,10 +204,10 @@ impl Plain {
     }
 
     fn release(&mut self, address: IpAddr) -> bool {
-        let IpAddr::V4(address) = address else {
+        let Ok(number) = self.range.number(address) else {
             return false;
         };
-        let number = (address.to_bits() - self.first.to_bits()) as usize;
+        let number = number as usize;
         let was_taken = self.contains(number);
         self.words[number / 64] &= !(1 << (number % 64));
         self.count -= usize::from(was_taken);
@@ -219,8 +218,8 @@ impl Plain {
         self.words[number / 64] >> (number % 64) & 1 == 1
     }
 
-    fn address(&self, number: usize) -> IpAddr {
-        Ipv4Addr::from(self.first.to_bits() + number as u32).into()
+    fn address(&self, number: usize) -> Option<IpAddr> {
+        self.range.item(number as u128)
     }
 }
 

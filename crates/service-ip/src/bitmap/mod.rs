@@ -237,15 +237,33 @@ impl<W: Words> Tree<W> {
         random: &mut Random<'_>,
     ) -> Option<W::Number> {
         let start = W::Number::any(from, to, random)?;
-        let number = self.next_free(start);
-        if number < to && self.insert(number) {
-            Some(number)
-        } else {
-            self.take_first(from, start)
+        let (word, bit) = start.place();
+        let before = self.bottom.get(word);
+        let free = !before & bit.wrapping_neg();
+        let number = word.first(free);
+        if free == 0 || number >= to {
+            return self.take_later(from, start, to);
         }
+        let lowest = free & free.wrapping_neg();
+        self.bottom.put(word, before | lowest);
+        if before | lowest == u64::MAX {
+            self.note_full(word);
+        }
+        Some(number)
     }
 
+    /// Inserts the first free number after the word of `start`, otherwise from `from`.
     #[cold]
+    fn take_later(
+        &mut self,
+        from: W::Number,
+        start: W::Number,
+        to: W::Number,
+    ) -> Option<W::Number> {
+        let later = self.take_first(start, to);
+        later.or_else(|| self.take_first(from, start))
+    }
+
     fn take_first(&mut self, from: W::Number, to: W::Number) -> Option<W::Number> {
         let number = self.next_free(from);
         (number < to && self.insert(number)).then_some(number)
