@@ -33,7 +33,8 @@ pub fn growth_per_item(few: u32, many: u32, mut work: impl FnMut(u32)) -> f64 {
     per_item(many) / per_item(few)
 }
 
-fn now() -> Duration {
+/// Returns the CPU time that the calling thread has used.
+pub fn now() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
