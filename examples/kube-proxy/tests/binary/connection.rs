@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use apiserver::{ApiServer, Disconnect};
 use ipnet::IpNet;
+use testkit::link;
 use testkit::netns::Netns;
 use testkit::scoped::{Directory, Process};
 
 use crate::cluster::{Cluster, node, service_with_endpoints};
 use crate::health::get_in;
-use crate::stage::{Outcome, wait_until};
+use crate::stage::wait_until;
 
 /// An address of the API server. It is not a loopback address, because those never use
 /// an HTTP proxy.
@@ -32,11 +33,9 @@ pub(crate) fn cluster() -> Cluster {
 /// Returns a cluster whose API server listens on an address.
 pub(crate) fn cluster_at(address: IpAddr) -> Cluster {
     let netns = Netns::new().unwrap();
-    let mut command = Command::new("ip");
-    let network = IpNet::from(address).to_string();
-    command.args(["addr", "add", &network, "dev", "lo"]);
-    let outcome = Outcome::from(netns.run(|| command.output()).unwrap());
-    assert_eq!(outcome.code, 0, "{outcome:?}");
+    // Duplicate address detection takes time, and until then the server cannot bind.
+    let added = netns.run(|| link::add_address("lo", IpNet::from(address)));
+    added.unwrap();
     let server = netns.run(|| ApiServer::start_at((address, 0).into()));
     let folder = Directory::new().unwrap();
     let cluster = Cluster {
