@@ -1,7 +1,9 @@
 //! Tests of the HTTP servers, with exact responses.
 
 use std::net::TcpListener;
+use std::process;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -130,11 +132,18 @@ fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Returns a free port, or one that is held by the listener.
+/// Returns a port that the listener holds. The port stays free after the listener is
+/// dropped: the kernel selects ports of other sockets above 32,767.
 fn port() -> (TcpListener, u16) {
-    let listener = TcpListener::bind(ANY).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    (listener, port)
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let first = process::id().wrapping_mul(97);
+    loop {
+        let number = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = 20_000 + u16::try_from(number % 12_000).unwrap();
+        if let Ok(listener) = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], port))) {
+            return (listener, port);
+        }
+    }
 }
 
 #[test]
