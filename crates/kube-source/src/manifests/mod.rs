@@ -115,27 +115,21 @@ impl Manifests {
     /// poll when the [descriptor](Self::readable) is readable and at the [next
     /// deadline](Self::next_deadline).
     pub fn poll(&mut self, now: Duration) -> Update {
-        let mut update = self.collect();
+        let unreadable = self.collect();
         let waits = self.deadline.is_some_and(|deadline| now < deadline);
         if self.due.is_empty() || (waits && !self.is_notified) {
-            return update;
+            return Update::of_error(unreadable);
         }
         self.is_notified = false;
         let batch: Batch = self.due.iter().cloned().map(read).collect();
         if self.source.may_be_incomplete(&batch) && (waits || self.deadline.is_none()) {
             self.deadline = self.deadline.or_else(|| now.checked_add(GRACE));
-            return update;
+            return Update::of_error(unreadable);
         }
         self.deadline = None;
         self.due.clear();
-        let Update {
-            events,
-            errors,
-            ignored,
-        } = self.source.update(batch);
-        update.events.extend(events);
-        update.errors.extend(errors);
-        update.ignored.extend(ignored);
+        let mut update = self.source.update(batch);
+        update.errors.splice(0..0, unreadable);
         update
     }
 
@@ -144,14 +138,13 @@ impl Manifests {
         self.deadline
     }
 
-    /// Collects the files that must be read.
-    fn collect(&mut self) -> Update {
-        let Some(watch) = &mut self.watch else {
-            return Update::default();
-        };
+    /// Collects the files that must be read. Returns an error if the directory cannot be
+    /// read.
+    fn collect(&mut self) -> Option<ManifestError> {
+        let watch = self.watch.as_mut()?;
         let changes = match watch.changes(&self.directory) {
             Ok(changes) => changes,
-            Err(error) => return self.report_unreadable(&error),
+            Err(error) => return Some(self.unreadable(&error)),
         };
         let known = self.due.len();
         let file = |name: &_| self.directory.file(name);
@@ -170,24 +163,20 @@ impl Manifests {
                 Ok(files) => self
                     .due
                     .extend(files.into_iter().chain(self.source.files().cloned())),
-                Err(error) => return self.report_unreadable(&error),
+                Err(error) => return Some(self.unreadable(&error)),
             }
         }
         self.is_notified |= changes.all || !changes.changed.is_empty() || self.due.len() > known;
-        Update::default()
+        None
     }
 
-    /// Reports that the directory cannot be read. Its objects stay.
-    fn report_unreadable(&self, error: &io::Error) -> Update {
-        let error = ManifestError {
+    /// Returns the error of a directory that cannot be read. Its objects stay.
+    fn unreadable(&self, error: &io::Error) -> ManifestError {
+        ManifestError {
             file: self.directory.openable().into(),
             document: None,
             object: None,
             fault: Fault::unplaced(error.to_string()),
-        };
-        Update {
-            errors: vec![error],
-            ..Update::default()
         }
     }
 }

@@ -44,7 +44,7 @@ fn service(name: &str) -> String {
     )
 }
 
-fn lines(update: &Update) -> Vec<String> {
+fn lines(update: Update) -> Vec<String> {
     let event = |event: &Event| match event {
         Event::ServiceApplied(service) => format!("+{}", service.metadata.name),
         Event::ServiceDeleted(name) => format!("-{}", name.name),
@@ -54,12 +54,12 @@ fn lines(update: &Update) -> Vec<String> {
         .errors
         .iter()
         .map(|error| error.fault.reason.to_string());
-    update.events.iter().map(event).chain(errors).collect()
+    update.events.map(|it| event(&it)).chain(errors).collect()
 }
 
 fn watch(folder: &Folder) -> (Manifests, Vec<String>) {
     let (manifests, update) = Manifests::watch(&folder.0).unwrap();
-    (manifests, lines(&update))
+    (manifests, lines(update))
 }
 
 const START: Duration = Duration::ZERO;
@@ -81,7 +81,7 @@ fn only_manifests_of_the_directory_itself_are_read() {
     assert_eq!(watch(&folder).1, ["+a", "+b", "+c"]);
     let (_, update) = Manifests::load(&folder.0.join("d.txt")).unwrap();
     assert_eq!(
-        lines(&update),
+        lines(update),
         ["+d"],
         "a file that is named is read whatever its name"
     );
@@ -92,7 +92,7 @@ fn written_moved_linked_and_removed_files_are_detected() {
     let folder = Folder::new();
     let (mut manifests, none) = watch(&folder);
     assert_eq!(none, [""; 0]);
-    let mut poll = |now| lines(&manifests.poll(now));
+    let mut poll = |now| lines(manifests.poll(now));
     assert_eq!(poll(START), [""; 0]);
     folder.write("a.yaml", &service("a"));
     assert_eq!(poll(START), ["+a"]);
@@ -126,15 +126,15 @@ fn a_file_that_vanishes_for_a_short_time_keeps_its_objects() {
     let (mut manifests, _) = watch(&folder);
     let (file, backup) = (folder.0.join("a.yaml"), folder.0.join("a.yaml~"));
     fs::rename(&file, &backup).unwrap();
-    assert_eq!(lines(&manifests.poll(START)), [""; 0]);
+    assert_eq!(lines(manifests.poll(START)), [""; 0]);
     assert_eq!(manifests.next_deadline(), Some(GRACE));
     fs::write(&file, service("a") + "---\n" + &service("b")).unwrap();
-    assert_eq!(lines(&manifests.poll(Duration::from_millis(5))), ["+b"]);
+    assert_eq!(lines(manifests.poll(Duration::from_millis(5))), ["+b"]);
     assert_eq!(manifests.next_deadline(), None);
     fs::rename(&file, folder.0.join("z.yaml")).unwrap();
-    assert_eq!(lines(&manifests.poll(START)), [""; 0]);
+    assert_eq!(lines(manifests.poll(START)), [""; 0]);
     assert_eq!(
-        lines(&manifests.poll(LATER)),
+        lines(manifests.poll(LATER)),
         [""; 0],
         "a renamed file is no change"
     );
@@ -148,19 +148,15 @@ fn a_file_that_is_read_while_it_is_written_keeps_its_objects() {
     let (mut manifests, _) = watch(&folder);
     for half in ["", "{apiVersion: v1, kind: Serv", "{apiVersion: v1}"] {
         folder.write("a.yaml", half);
-        assert_eq!(lines(&manifests.poll(START)), [""; 0], "{half}");
+        assert_eq!(lines(manifests.poll(START)), [""; 0], "{half}");
         folder.write("a.yaml", &service("a"));
-        assert_eq!(lines(&manifests.poll(START)), [""; 0], "{half}");
+        assert_eq!(lines(manifests.poll(START)), [""; 0], "{half}");
         assert_eq!(manifests.next_deadline(), None);
     }
     folder.write("a.yaml", "{apiVersion: v1}");
-    assert_eq!(lines(&manifests.poll(START)), [""; 0]);
-    assert_eq!(lines(&manifests.poll(START)), [""; 0]);
-    assert_eq!(
-        lines(&manifests.poll(LATER)),
-        ["missing"],
-        "it stays broken"
-    );
+    assert_eq!(lines(manifests.poll(START)), [""; 0]);
+    assert_eq!(lines(manifests.poll(START)), [""; 0]);
+    assert_eq!(lines(manifests.poll(LATER)), ["missing"], "it stays broken");
 }
 
 #[test]
@@ -179,16 +175,16 @@ fn an_update_of_a_config_map_is_one_change() {
     let (mut manifests, first) = watch(&folder);
     assert_eq!(first, ["+a"]);
     symlink(version(2, &["b"]), folder.0.join("..data_tmp")).unwrap();
-    assert_eq!(lines(&manifests.poll(START)), [""; 0]);
+    assert_eq!(lines(manifests.poll(START)), [""; 0]);
     fs::rename(folder.0.join("..data_tmp"), folder.0.join("..data")).unwrap();
-    assert_eq!(lines(&manifests.poll(START)), [""; 0], "a may still come");
-    assert_eq!(lines(&manifests.poll(LATER)), ["-a", "+b"]);
+    assert_eq!(lines(manifests.poll(START)), [""; 0], "a may still come");
+    assert_eq!(lines(manifests.poll(LATER)), ["-a", "+b"]);
     let (mut single, first) = Manifests::watch(&folder.0.join("web.yaml")).unwrap();
-    assert_eq!(lines(&first), ["+b"]);
+    assert_eq!(lines(first), ["+b"]);
     symlink(version(3, &["c"]), folder.0.join("..data_tmp")).unwrap();
     fs::rename(folder.0.join("..data_tmp"), folder.0.join("..data")).unwrap();
-    assert_eq!(lines(&single.poll(START)), [""; 0]);
-    assert_eq!(lines(&single.poll(LATER)), ["-b", "+c"]);
+    assert_eq!(lines(single.poll(START)), [""; 0]);
+    assert_eq!(lines(single.poll(LATER)), ["-b", "+c"]);
 }
 
 #[test]
@@ -203,18 +199,18 @@ fn a_replaced_directory_is_read_again() {
     fs::create_dir(&new).unwrap();
     fs::write(new.join("b.yaml"), service("b")).unwrap();
     fs::rename(&folder.0, &old).unwrap();
-    let lost = lines(&manifests.poll(START));
+    let lost = lines(manifests.poll(START));
     assert_eq!(lost.len(), 1, "{lost:?}");
     assert!(lost[0].contains("No such file"), "{lost:?}");
     fs::rename(&new, &folder.0).unwrap();
     assert_eq!(
-        lines(&manifests.poll(START)),
+        lines(manifests.poll(START)),
         [""; 0],
         "a.yaml may still come"
     );
-    assert_eq!(lines(&manifests.poll(LATER)), ["-a", "+b"]);
+    assert_eq!(lines(manifests.poll(LATER)), ["-a", "+b"]);
     folder.write("c.yaml", &service("c"));
-    assert_eq!(lines(&manifests.poll(LATER)), ["+c"]);
+    assert_eq!(lines(manifests.poll(LATER)), ["+c"]);
 }
 
 #[test]
@@ -226,10 +222,10 @@ fn a_file_that_becomes_readable_is_read() {
     let file = folder.0.join("a.yaml");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(
-        lines(&manifests.poll(START)),
+        lines(manifests.poll(START)),
         [""; 0],
         "the same error is reported once"
     );
     fs::write(&file, service("a")).unwrap();
-    assert_eq!(lines(&manifests.poll(START)), ["+a"]);
+    assert_eq!(lines(manifests.poll(START)), ["+a"]);
 }

@@ -4,12 +4,16 @@
 //! place is an error without effect. Errors in a file keep the last valid state
 //! of its objects.
 
+mod events;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
-use vipline_service_model::Event;
+pub use events::Events;
+
+use events::Change;
 
 use super::fault::{Fault, Key, ManifestError, Place};
 use super::object::Object;
@@ -75,11 +79,21 @@ pub enum Content {
 #[non_exhaustive]
 pub struct Update {
     /// Events of changed objects.
-    pub events: Vec<Event>,
+    pub events: Events,
     /// New errors, not reported before.
     pub errors: Vec<ManifestError>,
     /// Objects of other kinds, as `FILE:LINE: KIND`.
     pub ignored: Vec<String>,
+}
+
+impl Update {
+    /// Creates an update without changes.
+    pub(super) fn of_error(error: Option<ManifestError>) -> Self {
+        Self {
+            errors: error.into_iter().collect(),
+            ..Self::default()
+        }
+    }
 }
 
 impl Source {
@@ -268,6 +282,7 @@ impl Batch {
             let document = document_number(&text, fault.at.line);
             Box::new(error(file, Some(document), None, fault))
         })?;
+        drop(text);
         for IgnoredObject { kind, place } in &manifest.ignored {
             self.ignored
                 .push(format!("{}:{}: {kind}", file.display(), place.at.line));
@@ -292,18 +307,12 @@ struct FileObjects {
 
 impl FileObjects {
     fn new(file: &Arc<Path>, manifest: Manifest) -> Self {
-        let mut objects = Self::default();
-        let mut places: HashMap<Key, Place> = HashMap::with_capacity(manifest.objects.len());
-        for found in manifest.objects {
-            if let Some(&place) = places.get(&found.key) {
-                objects
-                    .errors
-                    .push(duplicate(file, found.key, found.place, file, place));
-            } else {
-                places.insert(found.key.clone(), found.place);
-                objects.objects.push(found);
-            }
-        }
+        let mut objects = Self {
+            keys: HashSet::with_capacity(manifest.objects.len()),
+            objects: manifest.objects,
+            ..Self::default()
+        };
+        objects.remove_duplicates(file);
         for InvalidObject { key, place, faults } in manifest.invalid {
             let document = Some(place.document);
             let named = faults
@@ -313,9 +322,31 @@ impl FileObjects {
             objects.keep_rest |= key.is_none();
             objects.keys.extend(key);
         }
-        objects.keys.extend(places.into_keys());
         objects.errors.sort_by_key(|error| error.fault.at);
         objects
+    }
+
+    /// Collects the keys. Removes all but the first of objects with equal keys, and adds
+    /// an error for each.
+    fn remove_duplicates(&mut self, file: &Arc<Path>) {
+        let mut repeated = Vec::new();
+        self.objects.retain(|found| {
+            let is_first = self.keys.insert(found.key.clone());
+            if !is_first {
+                repeated.push((found.key.clone(), found.place));
+            }
+            is_first
+        });
+        if repeated.is_empty() {
+            return;
+        }
+        let places = self.objects.iter().map(|found| (&found.key, found.place));
+        let places: HashMap<_, _> = places.collect();
+        for (key, place) in repeated {
+            if let Some(&first) = places.get(&key) {
+                self.errors.push(duplicate(file, key, place, file, first));
+            }
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -376,7 +407,7 @@ impl ChangedKeys {
     }
 
     /// Returns the events that lead from the former to the current objects.
-    fn events(mut self, claims: &mut HashMap<Key, Vec<Claim>>) -> Vec<Event> {
+    fn events(mut self, claims: &mut HashMap<Key, Vec<Claim>>) -> Events {
         let mut events = Vec::new();
         for key in self.order {
             let before = self.before.remove(&key).flatten();
@@ -385,13 +416,13 @@ impl ChangedKeys {
                 Some(claim) => {
                     let object = claim.object.take();
                     let changed = object.filter(|_| before != Some(claim.digest));
-                    events.extend(changed.map(|object| object.applied()));
+                    events.extend(changed.map(Change::Applied));
                 }
-                None if before.is_some() => events.push(key.deleted()),
+                None if before.is_some() => events.push(Change::Deleted(key)),
                 None => {}
             }
         }
-        events
+        events.into()
     }
 }
 

@@ -1,4 +1,6 @@
 //! Tests of the conversion from files to events.
+use vipline_service_model::Event;
+
 use super::*;
 
 fn service(name: &str, ip: &str) -> String {
@@ -26,7 +28,7 @@ fn update(source: &mut Source, files: Vec<(&str, Content)>) -> (Vec<String>, Vec
         Event::ServiceDeleted(name) => format!("-{}", name.name),
         other => panic!("{other:?}"),
     };
-    let events = update.events.iter().map(event).collect();
+    let events = update.events.map(|it| event(&it)).collect();
     (
         events,
         update.errors.iter().map(ToString::to_string).collect(),
