@@ -2,18 +2,16 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::Protocol;
 use crate::netns::Netns;
-
-/// Interval of checking whether to stop.
-const TICK: Duration = Duration::from_millis(20);
 
 /// A server in a namespace. Closes its connections and its port when dropped.
 ///
@@ -24,7 +22,8 @@ const TICK: Duration = Duration::from_millis(20);
 pub struct Server {
     address: SocketAddr,
     requests: Arc<AtomicUsize>,
-    stop: Arc<AtomicBool>,
+    /// Stops the thread when closed.
+    stop: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -40,33 +39,33 @@ impl Server {
         address: SocketAddr,
         name: &str,
     ) -> io::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
+        let (stop, stopped) = UnixStream::pair()?;
         let requests = Arc::new(AtomicUsize::new(0));
-        let shared = Shared {
+        let worker = Worker {
             name: name.to_owned(),
             requests: Arc::clone(&requests),
-            stop: Arc::clone(&stop),
+            stopped,
         };
         let (address, thread) = netns.run(move || match protocol {
             Protocol::Tcp => {
                 let listener = TcpListener::bind(address)?;
                 listener.set_nonblocking(true)?;
                 let address = listener.local_addr()?;
-                let thread = thread::spawn(move || shared.serve_connections(&listener));
+                let thread = thread::spawn(move || worker.serve_connections(&listener));
                 io::Result::Ok((address, thread))
             }
             Protocol::Udp => {
                 let socket = UdpSocket::bind(address)?;
-                socket.set_read_timeout(Some(TICK))?;
+                socket.set_nonblocking(true)?;
                 let address = socket.local_addr()?;
-                let thread = thread::spawn(move || shared.serve_datagrams(&socket));
+                let thread = thread::spawn(move || worker.serve_datagrams(&socket));
                 Ok((address, thread))
             }
         })?;
         Ok(Self {
             address,
             requests,
-            stop,
+            stop: Some(stop),
             thread: Some(thread),
         })
     }
@@ -84,59 +83,66 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// State shared by the threads of a server.
-struct Shared {
+/// State of the thread of a server, which sleeps until a socket is readable.
+struct Worker {
     name: String,
     requests: Arc<AtomicUsize>,
-    stop: Arc<AtomicBool>,
+    /// At its end when the server is dropped.
+    stopped: UnixStream,
 }
 
-impl Shared {
+impl Worker {
+    /// Answers each connection and echoes its data. Ignores errors, which the client
+    /// reports.
     fn serve_connections(&self, listener: &TcpListener) {
-        thread::scope(|scope| {
-            while !self.stopped() {
-                match listener.accept() {
-                    Ok((stream, peer)) => {
-                        scope.spawn(move || self.serve_connection(stream, peer.ip()));
-                    }
-                    Err(_) => wait_readable(listener),
+        let mut streams: Vec<TcpStream> = Vec::new();
+        loop {
+            let sockets = streams.iter().map(AsFd::as_fd);
+            let Some(ready) = self.wait([listener.as_fd()].into_iter().chain(sockets)) else {
+                return;
+            };
+            let mut are_ready = ready[1..].iter();
+            streams.retain_mut(|stream| match are_ready.next() {
+                Some(true) => echo(stream).is_ok(),
+                _ => true,
+            });
+            while let Ok((mut stream, peer)) = listener.accept() {
+                if stream.write_all(&self.answer(peer.ip())).is_ok() {
+                    streams.push(stream);
                 }
-            }
-        });
-    }
-
-    /// Answers, then echoes. Ignores errors, which the client reports.
-    fn serve_connection(&self, mut stream: TcpStream, client: IpAddr) {
-        let ready = stream
-            .set_nonblocking(false)
-            .and_then(|()| stream.set_read_timeout(Some(TICK)));
-        if ready.is_err() || stream.write_all(&self.answer(client)).is_err() {
-            return;
-        }
-        let mut buffer = [0; 4096];
-        while !self.stopped() {
-            match stream.read(&mut buffer) {
-                Ok(0) => return,
-                Ok(length) if stream.write_all(&buffer[..length]).is_err() => return,
-                Err(error) if !is_timeout(&error) => return,
-                Ok(_) | Err(_) => (),
             }
         }
     }
 
     fn serve_datagrams(&self, socket: &UdpSocket) {
         let mut buffer = [0; 64];
-        while !self.stopped() {
+        while self.wait([socket.as_fd()]).is_some() {
             if let Ok((_, peer)) = socket.recv_from(&mut buffer) {
                 let _ = socket.send_to(&self.answer(peer.ip()), peer);
             }
+        }
+    }
+
+    /// Waits until a socket is readable. Returns whether each of them is, or `None` after
+    /// the server is dropped.
+    fn wait<'a>(&'a self, sockets: impl IntoIterator<Item = BorrowedFd<'a>>) -> Option<Vec<bool>> {
+        let sockets = [self.stopped.as_fd()].into_iter().chain(sockets);
+        let mut sockets: Vec<_> = sockets
+            .map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN))
+            .collect();
+        // After an error, which is an interruption, no socket is ready.
+        let _ = poll(&mut sockets, None);
+        let mut are_ready = sockets.iter().map(|socket| !socket.revents().is_empty());
+        match are_ready.next() {
+            Some(true) => None,
+            _ => Some(are_ready.collect()),
         }
     }
 
@@ -144,24 +150,13 @@ impl Shared {
         self.requests.fetch_add(1, Ordering::Relaxed);
         format!("{} {client}\n", self.name).into_bytes()
     }
+}
 
-    fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+/// Sends data of a connection back. The end of the connection is an error.
+fn echo(stream: &mut TcpStream) -> io::Result<()> {
+    let mut buffer = [0; 4096];
+    match stream.read(&mut buffer)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        length => stream.write_all(&buffer[..length]),
     }
-}
-
-/// Waits for a connection, for at most [`TICK`].
-fn wait_readable(listener: &TcpListener) {
-    let tick = Timespec {
-        tv_sec: 0,
-        tv_nsec: TICK.subsec_nanos().into(),
-    };
-    let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&tick));
-}
-
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
-    )
 }
