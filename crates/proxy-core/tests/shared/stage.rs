@@ -26,6 +26,8 @@ pub(crate) const TARGET: u16 = 8080;
 
 /// Number of requests after which both of two endpoints have answered.
 const MAX_REQUESTS: usize = 40;
+/// The same in mode ipvs, which selects endpoints in turn instead of at random.
+const MAX_REQUESTS_IN_TURN: usize = 12;
 /// Number of failures after which no more requests are sent.
 const MAX_FAILURES: usize = 2;
 /// Maximum time until a rejection. The client ignores a rejection that arrives while it
@@ -273,7 +275,11 @@ impl Stage {
     /// the name of a server, including `world` if `world` got a request.
     pub(crate) fn observe(&self, from: &Host, probe: Probe) -> String {
         let before = self.world_requests();
-        let (servers, clients) = from.netns.run(|| self.outcomes(probe, before));
+        let count = match self.rules {
+            Rules::Ipvs => MAX_REQUESTS_IN_TURN,
+            _ => MAX_REQUESTS,
+        };
+        let (servers, clients) = from.netns.run(|| self.outcomes(probe, count, before));
         // All datagrams of `world` come from one address, so they match no request.
         if self.world_requests() > before {
             return self.lab.world.name.clone();
@@ -289,13 +295,18 @@ impl Stage {
         servers + &clients.join(" or")
     }
 
-    /// Sends requests until the outcome is certain, or `world` got more than `before`
+    /// Sends `count` requests, or fewer if requests fail or `world` got more than `before`
     /// requests. Returns the servers that answered or the kinds of failure, and the
     /// client addresses that the servers saw.
-    fn outcomes(&self, probe: Probe, before: usize) -> (BTreeSet<String>, BTreeSet<String>) {
+    fn outcomes(
+        &self,
+        probe: Probe,
+        count: usize,
+        before: usize,
+    ) -> (BTreeSet<String>, BTreeSet<String>) {
         let (mut servers, mut clients) = (BTreeSet::new(), BTreeSet::new());
         let mut failures = 0;
-        for _ in 0..MAX_REQUESTS {
+        for _ in 0..count {
             let start = Instant::now();
             match probe.in_current_netns() {
                 Ok(answer) => {

@@ -1,5 +1,6 @@
 //! The running program, and the objects that stay after a kill or an exit.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use testkit::traffic::{Connection, Load, Protocol};
@@ -17,6 +18,10 @@ const FOREIGN_CHANGES: [&str; 4] = [
 
 /// Pause between two requests of a load client.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Pause between two changes while an endpoint is rejected. The proxy syncs each change at
+/// once.
+const CHANGE_PERIOD: Duration = Duration::from_secs(1);
 
 #[test]
 fn traffic_follows_the_manifests_and_foreign_changes_are_repaired() {
@@ -126,6 +131,7 @@ fn a_rejected_endpoint_does_not_affect_health_and_other_services() {
         let backend = backends.next().unwrap();
         site.set_backends(&[backend]);
         site.assert_served_by(&[backend]);
+        thread::sleep(CHANGE_PERIOD);
     }
     // The rejection is logged once and ends with the Service.
     let log = proxy.process().output();

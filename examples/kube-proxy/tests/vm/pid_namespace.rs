@@ -33,6 +33,15 @@ fn syncs(proxy: &Proxy) -> usize {
     proxy.process().output().matches(" synced ").count()
 }
 
+/// Waits until there were more than `before` syncs.
+#[track_caller]
+fn await_sync(proxy: &Proxy, before: usize) {
+    wait_until("a sync", || match syncs(proxy) {
+        count if count > before => Ok(()),
+        count => Err(count.to_string()),
+    });
+}
+
 #[test]
 fn own_commits_cause_no_dump_and_foreign_ones_are_repaired_in_a_pid_namespace() {
     let site = Site::new();
@@ -41,14 +50,13 @@ fn own_commits_cause_no_dump_and_foreign_ones_are_repaired_in_a_pid_namespace() 
     for backends in [&[1][..], &[0, 1], &[0]] {
         let before = syncs(&proxy);
         site.set_backends(backends);
-        wait_until("the change", || match syncs(&proxy) {
-            count if count > before => Ok(()),
-            count => Err(count.to_string()),
-        });
+        await_sync(&proxy, before);
         site.assert_served_by(backends);
     }
     for text in [RESTRICTED, "", RESTRICTED, ""] {
+        let before = syncs(&proxy);
         site.write("restricted.yaml", text);
+        await_sync(&proxy, before);
         wait_until("the change of the Service", || {
             let state = site.state().concat();
             // Each of the four kernel subsystems of the mode has an object of the

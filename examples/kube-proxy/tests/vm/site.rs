@@ -20,6 +20,9 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Pause between two checks of a condition. Checks of a guest run processes.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Number of requests to each address.
 const REQUESTS: usize = 4;
 
@@ -297,7 +300,7 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> Result<(), Strin
     let deadline = Instant::now() + TIMEOUT;
     while let Err(found) = holds() {
         assert!(Instant::now() < deadline, "timeout: {what}: {found}");
-        thread::sleep(Duration::from_millis(20));
+        thread::sleep(PAUSE);
     }
 }
 
