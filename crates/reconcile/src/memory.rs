@@ -100,6 +100,11 @@ impl<T: Keyed> Memory<T> {
         self.state.iter()
     }
 
+    /// Returns the object with the key of `object`.
+    pub fn get(&self, object: &T) -> Option<&T> {
+        self.state.get(object)
+    }
+
     /// Returns the number of dumps.
     pub fn dumps(&self) -> usize {
         self.dumps

@@ -70,6 +70,16 @@ impl Tracker {
     }
 }
 
+/// Returns the contexts of an engine for both families.
+pub(crate) fn contexts(engine: &Engine, config: &Config) -> [Context; 2] {
+    let store = engine.store();
+    Family::ALL.map(|family| {
+        Context::new(config, &store.node(), store.service_cidrs(family), family)
+            .with_addresses(config, &store.node(), &[])
+            .with_endpoints(store.endpoints(family))
+    })
+}
+
 /// The service ports of an engine, as last resolved, and the state on which their
 /// objects depend.
 pub(crate) struct Plan {
@@ -81,13 +91,8 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn of(engine: &Engine, config: &Config) -> Self {
         let store = engine.store();
-        let context = |family| {
-            Context::new(config, &store.node(), store.service_cidrs(family), family)
-                .with_addresses(config, &store.node(), &[])
-                .with_endpoints(store.endpoints(family))
-        };
         Self {
-            contexts: Family::ALL.map(context),
+            contexts: contexts(engine, config),
             ports: store.ports().cloned().collect(),
             node: store.node(),
         }

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use proxy_core::backend::{iptables, ipvs, nftables};
-use proxy_core::{Engine, Event, Family, Planner};
+use proxy_core::{Context, Engine, Event, Family, Planner};
 use testworld::{Change, Id, Verb};
 use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::Kind;
 
 use crate::affected::{
-    Affected, Plan, Tracker, crosses_size_limit, size, unexpected_edits, unexplained_edits,
+    Affected, Plan, Tracker, contexts, crosses_size_limit, size, unexpected_edits, unexplained_edits,
 };
 use crate::costs::{Cost, Mode};
 use crate::decode::decode;
@@ -119,6 +119,11 @@ where
         }
         self.plan = plan;
         Ok(())
+    }
+
+    /// Returns the current contexts of both families.
+    pub(crate) fn contexts(&self) -> [Context; 2] {
+        contexts(&self.engine, &config())
     }
 
     /// Returns the current base objects of both families, which belong to no Service.

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proxy_core::backend::{iptables, ipvs, nftables};
-use proxy_core::{Event, Family, Planner};
+use proxy_core::{Context, Event, Family, Planner};
 use testworld::Change;
-use vipline_reconcile::{Atomicity, Keyed, diff};
+use vipline_reconcile::{Atomicity, Edit, Keyed, diff};
 use vipline_service_model::api;
 use vipline_service_model::arbitrary::Dice;
 
@@ -34,6 +34,29 @@ const OTHER_ADDRESS: &str = "172.31.255.1";
 /// Objects that the kernel rejects and their error numbers, by family.
 type Rejected<T> = [Vec<(T, i32)>; 2];
 
+/// The keys of all base objects of a run, as text.
+#[derive(Default)]
+struct Base {
+    contexts: Option<[Context; 2]>,
+    keys: HashSet<String>,
+}
+
+impl Base {
+    /// Adds the keys of the current base objects, which depend on the contexts only.
+    fn add<P: Mode>(&mut self, run: &Run<P>)
+    where
+        P::Object: Send + Sync + 'static,
+    {
+        let contexts = Some(run.contexts());
+        if contexts != self.contexts {
+            let base = run.base();
+            let keys = base.iter().map(|object| format!("{:?}", object.key()));
+            self.keys.extend(keys);
+            self.contexts = contexts;
+        }
+    }
+}
+
 /// Applies a history. Returns all objects of Services that were edited, by family and
 /// key.
 fn edited<P: Mode>(changes: &[Change]) -> Result<[BTreeMap<String, P::Object>; 2], String>
@@ -42,21 +65,17 @@ where
 {
     let mut run = Run::<P>::start_with(&[])?;
     let mut edited = [BTreeMap::new(), BTreeMap::new()];
-    let mut base = HashSet::new();
+    let mut base = Base::default();
     for event in changes.iter().filter_map(decode) {
         run.engine.apply(event);
         run.sync()?;
-        base.extend(
-            run.base()
-                .iter()
-                .map(|object| format!("{:?}", object.key())),
-        );
+        base.add(&run);
     }
     for (family, edited) in Family::ALL.into_iter().zip(&mut edited) {
         let edits = std::mem::take(&mut run.kernels.of(family).get().edits);
         let objects = edits.iter().map(|edit| edit.object().clone());
         edited.extend(objects.map(|object| (format!("{:?}", object.key()), object)));
-        edited.retain(|key, _| !base.contains(key));
+        edited.retain(|key, _| !base.keys.contains(key));
     }
     Ok(edited)
 }
@@ -120,44 +139,84 @@ where
         self.run.engine.apply(event);
     }
 
-    /// Syncs. Everything except rejected objects must match the plan, with a limited
-    /// number of commits.
+    /// Syncs. Every edited object except rejected ones must match the plan, with a
+    /// limited number of commits.
     fn sync(&mut self) -> Verdict {
         self.plan.sync()?;
         let before = Family::ALL.map(|family| self.attempts(family));
         self.run.sync()?;
         for (family, before) in Family::ALL.into_iter().zip(before) {
-            let kernel = &mut *self.run.kernels.of(family).get();
-            let edits = std::mem::take(&mut kernel.edits).len();
-            let rejected = self.rejected[usize::from(family == Family::V6)].len();
+            let take = |run: &Run<P>| std::mem::take(&mut run.kernels.of(family).get().edits);
+            let (edits, planned) = (take(&self.run), take(&self.plan));
+            let rejected = self.rejected_of(family).len();
             // A search halves the batch for each rejected object. The search is
             // repeated if the kernel is dumped after a conflict.
-            let depth = usize::BITS - edits.leading_zeros();
+            let depth = usize::BITS - edits.len().leading_zeros();
             let most = 2 * (1 + rejected * (2 + 2 * usize::try_from(depth).unwrap()));
-            let attempts = kernel.memory.attempts() - before;
+            let attempts = self.attempts(family) - before;
             if attempts > most {
+                let edits = edits.len();
                 return Err(format!("{family}: {attempts} messages for {edits} edits"));
             }
+            self.check_edited(family, edits.iter().chain(&planned))?;
         }
-        self.check_only_rejected_objects_differ()
+        Ok(())
+    }
+
+    fn rejected_of(&self, family: Family) -> &[(P::Object, i32)] {
+        &self.rejected[usize::from(family == Family::V6)]
     }
 
     fn attempts(&self, family: Family) -> usize {
         self.run.kernels.of(family).get().memory.attempts()
     }
 
-    fn check_only_rejected_objects_differ(&self) -> Verdict {
-        for (family, rejected) in Family::ALL.into_iter().zip(&self.rejected) {
+    /// Checks that objects of these edits match the plan, except rejected ones. Objects
+    /// that no commit edits stay as they were.
+    fn check_edited<'a>(
+        &self,
+        family: Family,
+        edits: impl Iterator<Item = &'a Edit<P::Object>>,
+    ) -> Verdict {
+        let plan = self.plan.kernels.of(family).get();
+        let kernel = self.run.kernels.of(family).get();
+        for object in edits.map(Edit::object) {
+            match (kernel.memory.get(object), plan.memory.get(object)) {
+                (None, None) => {}
+                (Some(old), Some(new)) if old.is_equivalent(new) => {}
+                (old, new) => {
+                    let edit = Edit::between(old.cloned(), new.cloned());
+                    self.check_exceptions(family, edit)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that all objects match the plan, except rejected ones.
+    fn check_all(&self) -> Verdict {
+        for family in Family::ALL {
             let plan = self.plan.kernels.of(family).get();
             let desired: Vec<_> = plan.memory.objects().cloned().collect();
             let kernel = self.run.kernels.of(family).get();
             let installed = kernel.memory.objects().cloned();
-            for edit in diff(installed, &desired) {
-                let key = edit.key();
-                let is_rejected = rejected.iter().any(|(object, _)| object.key() == key);
-                if !is_rejected && !P::is_removal_delayed(edit.object()) {
-                    return Err(format!("{family}: {key:?} is not as planned"));
-                }
+            self.check_exceptions(family, diff(installed, &desired))?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the edits which would lead to the plan are of rejected objects.
+    fn check_exceptions(
+        &self,
+        family: Family,
+        edits: impl IntoIterator<Item = Edit<P::Object>>,
+    ) -> Verdict {
+        for edit in edits {
+            let key = edit.key();
+            let mut rejected = self.rejected_of(family).iter();
+            let is_rejected = rejected.any(|(object, _)| object.key() == key);
+            if !is_rejected && !P::is_removal_delayed(edit.object()) {
+                return Err(format!("{family}: {key:?} is not as planned"));
             }
         }
         Ok(())
@@ -257,7 +316,9 @@ where
         rejecting.apply(event);
         rejecting.sync()?;
     }
+    rejecting.check_all()?;
     rejecting.check_backoff()?;
+    rejecting.check_all()?;
     let has_rejected = rejecting.rejections().iter().any(|count| *count > 0);
     rejecting.accept()?;
     let RejectingRun { run, plan, .. } = rejecting;
