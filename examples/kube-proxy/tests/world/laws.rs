@@ -11,7 +11,8 @@ use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::Kind;
 
 use crate::affected::{
-    Affected, Plan, Tracker, contexts, crosses_size_limit, size, unexpected_edits, unexplained_edits,
+    Affected, Plan, Tracker, contexts, crosses_size_limit, size, unexpected_edits,
+    unexplained_edits,
 };
 use crate::costs::{Cost, Mode};
 use crate::decode::decode;
