@@ -85,6 +85,18 @@ pub fn read(text: &str) -> Result<Vec<Node<'_>>, Fault> {
 /// The text is neither YAML nor JSON. The rest of the file cannot be parsed
 /// then.
 pub fn read_with(text: &str, duplicates: Duplicates) -> Result<Vec<Node<'_>>, Fault> {
+    read_as(text, duplicates)
+}
+
+/// Parses all documents of a file like [`read_with`], as values of another type.
+///
+/// # Errors
+///
+/// The text is neither YAML nor JSON, or a document does not have the type.
+pub(super) fn read_as<'a, T: Deserialize<'a>>(
+    text: &'a str,
+    duplicates: Duplicates,
+) -> Result<Vec<T>, Fault> {
     let limits = budget! {
         max_depth: MAX_DEPTH,
         max_events: UNLIMITED,
