@@ -66,6 +66,11 @@ impl<T: Keyed> Keyed for Entry<T> {
         let same = |(one, other): (&T, &T)| one.key() == other.key() && one.is_equivalent(other);
         these.len() == others.len() && these.iter().zip(others).all(same)
     }
+
+    /// Service ports contest addresses, and share other objects.
+    fn is_common(&self) -> bool {
+        matches!(self, Self::Object(_))
+    }
 }
 
 /// Key of an entry.

@@ -1,7 +1,9 @@
 //! The claims of several owners to one key of a ledger.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
+use crate::Keyed;
+use crate::index::narrow;
 use crate::ledger::Fragment;
 use crate::slab::Slab;
 
@@ -10,7 +12,8 @@ const FEW: usize = 16;
 
 /// The claims to one key: each owner with the object that it wants there.
 ///
-/// A single claim, the common case, needs no allocation.
+/// A single claim, the usual case, needs no allocation. Many claims to a
+/// [common](Keyed::is_common) object take 5 to 10 bytes each.
 /// Adding or removing one of n claims costs O(log n).
 #[derive(Clone, Debug)]
 pub(crate) enum Claims<O, T> {
@@ -20,18 +23,30 @@ pub(crate) enum Claims<O, T> {
     ///
     /// Invariant: 2 to [`FEW`] claims, sorted by owner.
     Few(Vec<(usize, T)>),
+    /// Claims to a common object.
+    ///
+    /// Invariant: more than [`FEW`] / 2 claims.
+    Common(Box<Common<T>>),
     /// Claims by owner, as (slab index of the fragment, object).
     ///
     /// Invariant: more than [`FEW`] / 2 claims.
     Many(BTreeMap<O, (usize, T)>),
 }
 
-impl<O: Clone + Ord, T> Claims<O, T> {
-    /// Returns the object of the least owner.
+/// A common object, and the slab indexes of the fragments of its owners.
+#[derive(Clone, Debug)]
+pub(crate) struct Common<T> {
+    object: T,
+    owners: HashSet<u32>,
+}
+
+impl<O: Clone + Ord, T: Keyed> Claims<O, T> {
+    /// Returns the object of the least owner, or the common object.
     pub(crate) fn holder(&self) -> &T {
         let first = match self {
             Self::One(_, object) => Some(object),
             Self::Few(claims) => claims.first().map(|(_, object)| object),
+            Self::Common(common) => Some(&common.object),
             Self::Many(claims) => claims.values().next().map(|(_, object)| object),
         };
         first.expect("a key in the ledger has a claim")
@@ -42,16 +57,17 @@ impl<O: Clone + Ord, T> Claims<O, T> {
         match self {
             Self::One(..) => 1,
             Self::Few(claims) => claims.len(),
+            Self::Common(common) => common.owners.len(),
             Self::Many(claims) => claims.len(),
         }
     }
 
-    /// Returns whether there are two or more claims.
-    pub(crate) fn is_shared(&self) -> bool {
-        !matches!(self, Self::One(..))
+    /// Returns whether there are two or more claims, unless the object is common.
+    pub(crate) fn is_contested(&self) -> bool {
+        !matches!(self, Self::One(..)) && !self.holder().is_common()
     }
 
-    /// Returns the object that an owner claims.
+    /// Returns the object that an owner with a claim wants.
     pub(crate) fn object_of(&self, owner: usize, owners: &Slab<Fragment<O>>) -> Option<&T> {
         match self {
             Self::One(_, object) => Some(object),
@@ -59,6 +75,7 @@ impl<O: Clone + Ord, T> Claims<O, T> {
                 let claim = claims.iter().find(|(other, _)| *other == owner);
                 claim.map(|(_, object)| object)
             }
+            Self::Common(common) => Some(&common.object),
             Self::Many(claims) => {
                 let claim = claims.get(&owners[owner].owner);
                 claim.map(|(_, object)| object)
@@ -66,26 +83,27 @@ impl<O: Clone + Ord, T> Claims<O, T> {
         }
     }
 
-    /// Returns the owners in ascending order.
+    /// Returns the owners in ascending order. Many owners of a common object have no
+    /// order.
     pub(crate) fn owners<'a>(
         &'a self,
         owners: &'a Slab<Fragment<O>>,
     ) -> impl Iterator<Item = &'a O> {
-        let (one, few, many) = match self {
-            Self::One(owner, _) => (Some(*owner), &[][..], None),
-            Self::Few(claims) => (None, &claims[..], None),
-            Self::Many(claims) => (None, &[][..], Some(claims.keys())),
+        let (one, few, common, many) = match self {
+            Self::One(owner, _) => (Some(*owner), &[][..], None, None),
+            Self::Few(claims) => (None, &claims[..], None, None),
+            Self::Common(common) => (None, &[][..], Some(&common.owners), None),
+            Self::Many(claims) => (None, &[][..], None, Some(claims.keys())),
         };
         let places = one.into_iter().chain(few.iter().map(|(owner, _)| *owner));
+        let common = common.into_iter().flatten();
+        let places = places.chain(common.map(|&owner| owner as usize));
         let by_place = places.map(|place| &owners[place].owner);
         by_place.chain(many.into_iter().flatten())
     }
 
     /// Adds or replaces the claim of an owner.
-    pub(crate) fn insert(&mut self, owner: usize, object: T, owners: &Slab<Fragment<O>>)
-    where
-        T: Clone,
-    {
+    pub(crate) fn insert(&mut self, owner: usize, object: T, owners: &Slab<Fragment<O>>) {
         match self {
             Self::One(first, held) if *first == owner => *held = object,
             Self::One(first, held) => {
@@ -102,13 +120,31 @@ impl<O: Clone + Ord, T> Claims<O, T> {
                     Err(at) if claims.len() < FEW => claims.insert(at, (owner, object)),
                     Err(_) => {
                         let claims = claims.drain(..).chain([(owner, object)]);
-                        let by_owner = claims.map(|claim| (owners[claim.0].owner.clone(), claim));
-                        *self = Self::Many(by_owner.collect());
+                        *self = Self::more_than_few(claims, owners);
                     }
                 }
             }
+            Self::Common(common) => {
+                common.object = object;
+                common.owners.insert(narrow(owner));
+            }
             Self::Many(claims) => {
                 claims.insert(owners[owner].owner.clone(), (owner, object));
+            }
+        }
+    }
+
+    /// Creates the form of more than [`FEW`] claims.
+    fn more_than_few(claims: impl Iterator<Item = (usize, T)>, owners: &Slab<Fragment<O>>) -> Self {
+        let mut claims = claims.peekable();
+        match claims.peek() {
+            Some((_, first)) if first.is_common() => Self::Common(Box::new(Common {
+                object: first.clone(),
+                owners: claims.map(|(owner, _)| narrow(owner)).collect(),
+            })),
+            _ => {
+                let by_owner = claims.map(|claim| (owners[claim.0].owner.clone(), claim));
+                Self::Many(by_owner.collect())
             }
         }
     }
@@ -124,6 +160,16 @@ impl<O: Clone + Ord, T> Claims<O, T> {
                 if claims.len() == 1 {
                     let (owner, object) = claims.pop().expect("one claim is left");
                     *self = Self::One(owner, object);
+                }
+            }
+            Self::Common(common) => {
+                common.owners.remove(&narrow(owner));
+                if common.owners.len() <= FEW / 2 {
+                    let places = common.owners.iter().map(|&owner| owner as usize);
+                    let claims = places.map(|owner| (owner, common.object.clone()));
+                    let mut claims: Vec<_> = claims.collect();
+                    claims.sort_by_cached_key(|(owner, _)| owners[*owner].owner.clone());
+                    *self = Self::Few(claims);
                 }
             }
             Self::Many(claims) => {
@@ -142,24 +188,47 @@ impl<O: Clone + Ord, T> Claims<O, T> {
 mod tests {
     use super::*;
 
+    /// An object at the only key.
+    #[derive(Clone, Debug)]
+    struct Letter {
+        letter: char,
+        is_common: bool,
+    }
+
+    impl Keyed for Letter {
+        type Key<'a> = ();
+
+        fn key(&self) {}
+
+        fn is_equivalent(&self, other: &Self) -> bool {
+            self.letter == other.letter
+        }
+
+        fn is_common(&self) -> bool {
+            self.is_common
+        }
+    }
+
     /// Representation of a set of claims.
     #[derive(Debug, Eq, PartialEq)]
     enum Form {
         One,
         List(usize),
+        Common(usize),
         Tree(usize),
     }
 
-    fn form(claims: &Claims<u32, char>) -> Form {
+    fn form(claims: &Claims<u32, Letter>) -> Form {
         match claims {
             Claims::One(..) => Form::One,
             Claims::Few(list) => Form::List(list.len()),
+            Claims::Common(common) => Form::Common(common.owners.len()),
             Claims::Many(tree) => Form::Tree(tree.len()),
         }
     }
 
-    #[test]
-    fn claims_are_a_tree_above_the_limit_and_a_list_below_half_of_it() {
+    /// Asserts the form of the claims of 1,000 owners while their number grows and shrinks.
+    fn assert_forms(letter: &Letter, many: fn(usize) -> Form) {
         let mut owners = Slab::default();
         let mut insert = |owner| {
             let places = Vec::new();
@@ -167,17 +236,24 @@ mod tests {
         };
         // Slab indexes are in the opposite order of the owners.
         let mut places: Vec<_> = (0..1000).rev().map(&mut insert).collect();
-        let mut claims = Claims::One(places[0], 'a');
+        let mut claims = Claims::One(places[0], letter.clone());
         for (claimed, &place) in (1..).zip(&places) {
-            claims.insert(place, 'a', &owners);
+            for _ in 0..2 {
+                claims.insert(place, letter.clone(), &owners);
+            }
             let expected = match claimed {
                 1 => Form::One,
                 2..=FEW => Form::List(claimed),
-                _ => Form::Tree(claimed),
+                _ => many(claimed),
             };
             assert_eq!((form(&claims), claims.len()), (expected, claimed));
+            let is_contested = claimed > 1 && !letter.is_common;
+            assert_eq!(claims.is_contested(), is_contested);
         }
-        let sorted: Vec<_> = claims.owners(&owners).copied().collect();
+        let mut sorted: Vec<_> = claims.owners(&owners).copied().collect();
+        if letter.is_common {
+            sorted.sort_unstable();
+        }
         assert_eq!(sorted, (0..1000).collect::<Vec<_>>());
         while let Some(place) = places.pop() {
             let left = places.len();
@@ -185,9 +261,56 @@ mod tests {
             let expected = match left {
                 0 | 1 => Form::One,
                 _ if left <= FEW / 2 => Form::List(left),
-                _ => Form::Tree(left),
+                _ => many(left),
             };
             assert_eq!(form(&claims), expected, "{left}");
+            if left <= FEW / 2 {
+                assert!(claims.owners(&owners).is_sorted());
+            }
         }
+    }
+
+    #[test]
+    fn claims_are_a_tree_above_the_limit_and_a_list_below_half_of_it() {
+        let letter = Letter {
+            letter: 'a',
+            is_common: false,
+        };
+        assert_forms(&letter, Form::Tree);
+    }
+
+    #[test]
+    fn claims_to_a_common_object_are_a_set_above_the_limit() {
+        let letter = Letter {
+            letter: 'a',
+            is_common: true,
+        };
+        assert_forms(&letter, Form::Common);
+    }
+
+    #[test]
+    fn the_last_change_of_a_common_object_counts() {
+        let common = |letter| Letter {
+            letter,
+            is_common: true,
+        };
+        let mut owners = Slab::default();
+        let mut claims = Claims::One(0, common('a'));
+        for owner in 0..100 {
+            let places = Vec::new();
+            let place = owners.insert(Fragment { owner, places });
+            claims.insert(place, common('a'), &owners);
+        }
+        assert_eq!(
+            (form(&claims), claims.holder().letter),
+            (Form::Common(100), 'a')
+        );
+        claims.insert(50, common('b'), &owners);
+        assert_eq!(
+            (form(&claims), claims.holder().letter),
+            (Form::Common(100), 'b')
+        );
+        let of_another = claims.object_of(0, &owners).map(|object| object.letter);
+        assert_eq!(of_another, Some('b'));
     }
 }

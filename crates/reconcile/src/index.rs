@@ -74,7 +74,8 @@ impl Index {
     }
 }
 
-fn narrow(place: usize) -> u32 {
+/// Returns a position with 32 bits.
+pub(crate) fn narrow(place: usize) -> u32 {
     u32::try_from(place).expect("memory has no room for 2^32 objects")
 }
 

@@ -20,4 +20,12 @@ pub trait Keyed: Clone {
     ///
     /// Equivalent objects need no edit.
     fn is_equivalent(&self, other: &Self) -> bool;
+
+    /// Returns whether all owners of the key want equivalent objects. Default: `false`.
+    ///
+    /// The order of the owners then does not matter. For many owners, a
+    /// [`Ledger`](crate::Ledger) stores one object and an unordered set of the owners.
+    fn is_common(&self) -> bool {
+        false
+    }
 }

@@ -124,7 +124,8 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
         self.find_owner(self.owners.hash(owner), owner).is_some()
     }
 
-    /// Returns the owners that claim a key, starting with its holder.
+    /// Returns the owners that claim a key, starting with its holder. Many owners of a
+    /// [common](Keyed::is_common) object have no order.
     pub fn claimants<'a>(&'a self, key: &T::Key<'a>) -> impl Iterator<Item = &'a O> {
         let place = self.find(self.keys.hash(key), key);
         let claims = place.map(|place| self.slots[place].claims.owners(&self.fragments));
@@ -143,7 +144,8 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
     /// Only the first of several objects with equal keys counts.
     /// Without objects, the owner is removed.
     ///
-    /// Returns whether another owner claims a key of the owner's former or new objects.
+    /// Returns whether another owner claims a key of the owner's former or new objects, except
+    /// [common](Keyed::is_common) objects.
     pub fn replace(
         &mut self,
         owner: O,
@@ -162,7 +164,7 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
         let owner = existing.unwrap_or_else(|| self.insert_owner(hash, owner));
         for object in objects {
             if let Some(place) = self.claim(owner, object, pending.as_deref_mut()) {
-                is_shared |= self.slots[place].claims.is_shared();
+                is_shared |= self.slots[place].claims.is_contested();
                 places.push(place);
             }
         }
@@ -225,13 +227,14 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
 
     /// Removes the owner's claim to the key of a slot.
     ///
-    /// Returns whether claims of other owners remain.
+    /// Returns whether claims of other owners remain, unless the object is common.
     fn release(&mut self, owner: usize, place: usize, pending: Option<&mut Pending<T>>) -> bool {
         let claims = &mut self.slots[place].claims;
         let before = claims.holder().clone();
         if claims.remove(owner, &self.fragments) {
+            let is_common = before.is_common();
             push_change(before, claims.holder(), pending);
-            return true;
+            return !is_common;
         }
         self.keys.remove(self.keys.hash(&before.key()), place);
         self.slots.remove(place);

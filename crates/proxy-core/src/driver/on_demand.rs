@@ -60,6 +60,9 @@ impl<T: Keyed> OnDemand<T> {
     ///
     /// Returns the objects that did not exist.
     pub(super) fn replace(&mut self, name: &Arc<PortName>, objects: Vec<T>) -> Vec<(Id, T)> {
+        if objects.is_empty() && self.users.is_empty() {
+            return Vec::new();
+        }
         let former = self.users.remove(name).unwrap_or_default();
         let (mut used, mut created) = (Vec::with_capacity(objects.len()), Vec::new());
         for object in objects {

@@ -129,8 +129,8 @@ pub(in crate::backend) fn parts_of(
 /// repair drift in other objects than elements, stay in one transaction of any size.
 fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edit<Object>>> {
     let mut units = Units::default();
-    // A Service is typically a cluster IP, a port and a few endpoints.
-    units.numbers.reserve(edits.len() / 4);
+    // A Service typically has two units, its cluster IP and a port, and a few endpoints.
+    units.numbers.reserve(edits.len() / 3);
     let mut stages: [Vec<Placed<'_>>; 7] = Default::default();
     for edit in edits {
         let placed = units.place(edit);
