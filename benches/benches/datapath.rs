@@ -8,7 +8,9 @@
 //! `BENCH_SERVICES` is the number of Services, 10,000 by default. Arguments:
 //! `--case TEXT` measures cases whose names contain the text, such
 //! as `nftables, new flow`; `--rounds NUMBER` and
-//! `--packets NUMBER` set the length.
+//! `--packets NUMBER` set the length. `--chains NUMBER` is the number of Services with
+//! chains of their own in the ruleset of upstream, 10,000 by default; it must be a multiple
+//! of 50.
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -20,6 +22,7 @@ use benches::datapath::lane::{Flow, Lane, flows, packets};
 use benches::datapath::packet::Segment;
 use benches::datapath::ruleset::{Mode, Ruleset};
 use benches::datapath::services::{Kind, Services, TARGET_PORT};
+use benches::datapath::upstream::CHAINS;
 use benches::figure::{Figures, conclude, percentile};
 use rustix::process::{getpriority_process, setpriority_process};
 use vipline_iptables::Variant;
@@ -88,7 +91,7 @@ fn compare(
         return Ok(());
     }
     let lanes = Ruleset::all(mode).into_iter();
-    let lanes = lanes.map(|ruleset| Lane::new(ruleset, services));
+    let lanes = lanes.map(|ruleset| Lane::new(ruleset, services, options.chains));
     let mut lanes: Vec<Lane> = lanes.collect::<Outcome<_>>()?;
     // Interruptions by other processes leave cold caches behind. Loading has the usual
     // priority, because it takes long.
@@ -96,7 +99,8 @@ fn compare(
     setpriority_process(None, HIGHEST_PRIORITY)?;
     for case in cases {
         let packets = case.packets(mode, options);
-        let samples = measure(case, services, &mut lanes, options.rounds, packets)?;
+        let targets = case.targets(services, options.chains);
+        let samples = measure(case, &targets, &mut lanes, options.rounds, packets)?;
         report(figures, mode, case, services, &samples)?;
     }
     Ok(setpriority_process(None, usual)?)
@@ -105,6 +109,7 @@ fn compare(
 /// Length and selection of the measurements.
 struct Options {
     services: u32,
+    chains: u32,
     case: String,
     rounds: usize,
     packets: u32,
@@ -120,6 +125,7 @@ impl Options {
         };
         Ok(Self {
             services: number(value("--services").or(services), 10_000)?,
+            chains: number(value("--chains"), CHAINS)?,
             case: value("--case").unwrap_or_default(),
             rounds: number(value("--rounds"), 11)?,
             packets: number(value("--packets"), 20_000)?,
@@ -158,10 +164,12 @@ impl Case {
         cases.chain([Self::Established, Self::Long]).collect()
     }
 
-    /// Returns the destinations.
-    fn targets(self, services: &Services) -> Vec<SocketAddrV4> {
+    /// Returns the destinations: Services with numbers less than `chains`, which have
+    /// chains of their own in the ruleset of upstream.
+    fn targets(self, services: &Services, chains: u32) -> Vec<SocketAddrV4> {
         let targets = |kind| {
-            let chosen = services.of_kind(kind).into_iter();
+            let all = services.of_kind(kind).into_iter();
+            let chosen = all.filter(|service| service.number < chains);
             chosen.map(|service| service.target()).collect()
         };
         match self {
@@ -245,26 +253,25 @@ impl Samples {
 /// Measures a case with all rulesets in turn.
 fn measure(
     case: Case,
-    services: &Services,
+    targets: &[SocketAddrV4],
     lanes: &mut [Lane],
     rounds: usize,
     packets_per_round: u32,
 ) -> Outcome<Vec<Samples>> {
-    let targets = case.targets(services);
     let (flows, shot) = match case {
         Case::Service(_) | Case::Pod => {
-            let flows = flows(&targets, packets_per_round);
+            let flows = flows(targets, packets_per_round);
             let shot = packets(&flows, Segment::Syn);
             (flows, shot)
         }
         Case::Established => {
-            let flows = flows(&targets, ESTABLISHED);
+            let flows = flows(targets, ESTABLISHED);
             let once = packets(&flows, Segment::Data(0));
             let shot = once.iter().cycle().take(packets_per_round as usize);
             (flows, shot.cloned().collect())
         }
         Case::Long => {
-            let flows = flows(&targets, 1);
+            let flows = flows(targets, 1);
             let once = packets(&flows, Segment::Data(1460));
             let shot = once.iter().cycle().take(packets_per_round as usize);
             (flows, shot.cloned().collect())

@@ -29,14 +29,14 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Creates a path and loads a ruleset into its router.
+    /// Creates a path and [loads](Ruleset::load) a ruleset into its router.
     ///
     /// # Errors
     ///
     /// If a namespace cannot be created, or if the kernel rejects the ruleset.
-    pub fn new(ruleset: Ruleset, services: &Services) -> Outcome<Self> {
+    pub fn new(ruleset: Ruleset, services: &Services, chains: u32) -> Outcome<Self> {
         let path = Path::new()?;
-        ruleset.load(&path.router, services)?;
+        ruleset.load(&path.router, services, chains)?;
         Ok(Self {
             ruleset,
             client: Generator::open(&path.client, NODE)?,

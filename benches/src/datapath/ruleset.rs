@@ -73,17 +73,18 @@ impl Ruleset {
         }
     }
 
-    /// Loads the ruleset into a namespace.
+    /// Loads the ruleset into a namespace. In the ruleset of upstream in mode nftables,
+    /// at most `chains` Services have chains of their own.
     ///
     /// # Errors
     ///
     /// If the kernel rejects the ruleset.
-    pub fn load(self, netns: &Netns, services: &Services) -> Outcome<()> {
+    pub fn load(self, netns: &Netns, services: &Services, chains: u32) -> Outcome<()> {
         netns.run(|| match self {
             Self::Plain => Ok(()),
             Self::Hooks => load_nftables(HOOKS),
             Self::Upstream(Mode::Nftables) => {
-                let documents = upstream::ruleset(services)?;
+                let documents = upstream::ruleset(services, chains)?;
                 documents.iter().try_for_each(|text| load_nftables(text))
             }
             Self::Upstream(Mode::Iptables(variant)) => {

@@ -41,21 +41,23 @@ const BASE: &str = "\
 /// The kernel walks the whole transaction for each map.
 const PER_DOCUMENT: usize = 1000;
 
-/// Highest number of Services with chains of their own.
+/// Highest number of Services with chains of their own, by default.
 ///
 /// The kernel walks all sets of a table for each new set, and does nothing else on the
 /// processor meanwhile. More Services share the chains of the first, which makes the
 /// ruleset faster than that of upstream.
-const CHAINS: u32 = 10_000;
+pub const CHAINS: u32 = 10_000;
 
 /// Returns the ruleset with all Services, as several documents.
 ///
-/// Elements exist for all Services, chains for at most 10,000.
+/// Elements exist for all Services. Only the first `chains` Services have chains; the
+/// other Services use theirs. Services of the same kind must share chains, so `chains`
+/// must be a multiple of 50.
 ///
 /// # Errors
 ///
 /// Never, because writing to a string does not fail.
-pub fn ruleset(services: &Services) -> Result<Vec<String>, fmt::Error> {
+pub fn ruleset(services: &Services, chains: u32) -> Result<Vec<String>, fmt::Error> {
     let base = format!(
         "table ip kube-proxy {{
 {BASE}
@@ -74,29 +76,29 @@ add element ip kube-proxy nodeport-ips {{ {NODE} }}
     );
     let mut documents = vec![base];
     let all = services.as_slice();
-    let own = &all[..all.len().min(CHAINS as usize)];
+    let own = &all[..all.len().min(chains as usize)];
     for services in own.chunks(PER_DOCUMENT) {
         let mut text = "table ip kube-proxy {\n".to_owned();
         for service in services {
-            chains(&mut text, service)?;
+            service_chains(&mut text, service)?;
         }
         writeln!(text, "}}")?;
         documents.push(text);
     }
-    documents.push(elements(services)?);
+    documents.push(elements(services, chains)?);
     Ok(documents)
 }
 
 /// Returns the part of the name that the chains of a Service share.
-fn name(service: &Service) -> String {
+fn name(service: &Service, chains: u32) -> String {
     // The kinds of Services repeat, so both Services have the same kind.
-    let number = service.number % CHAINS;
+    let number = service.number % chains;
     format!("{number:08}-default/service-{number}/tcp/tcp-{PORT}")
 }
 
 /// Writes the chains of a Service.
-fn chains(text: &mut String, service: &Service) -> fmt::Result {
-    let name = name(service);
+fn service_chains(text: &mut String, service: &Service) -> fmt::Result {
+    let name = name(service, u32::MAX);
     let count = service.endpoints().len();
     let endpoints = || (0..).zip(service.endpoints().map(|endpoint| endpoint.address()));
     let endpoint_name = |address| format!("{name}__{address}/{TARGET_PORT}");
@@ -153,7 +155,7 @@ fn chains(text: &mut String, service: &Service) -> fmt::Result {
 }
 
 /// Returns a document with the elements of all Services.
-fn elements(services: &Services) -> Result<String, fmt::Error> {
+fn elements(services: &Services, chains: u32) -> Result<String, fmt::Error> {
     let mut text = String::new();
     let mut add = |set: &str, elements: Vec<String>| match elements.is_empty() {
         true => Ok(()),
@@ -169,12 +171,18 @@ fn elements(services: &Services) -> Result<String, fmt::Error> {
     add("cluster-ips", ips.collect())?;
     let ips = services.iter().map(|service| {
         let ip = service.cluster_ip();
-        format!("{ip} . tcp . {PORT} : goto service-{}", name(service))
+        format!(
+            "{ip} . tcp . {PORT} : goto service-{}",
+            name(service, chains)
+        )
     });
     add("service-ips", ips.collect())?;
     let ports = services.iter().filter_map(|service| {
         let port = service.node_port?;
-        Some(format!("tcp . {port} : goto external-{}", name(service)))
+        Some(format!(
+            "tcp . {port} : goto external-{}",
+            name(service, chains)
+        ))
     });
     add("service-nodeports", ports.collect())?;
     let local = services.iter().flat_map(Service::endpoints);
@@ -198,13 +206,13 @@ mod tests {
         let (own, others) = services.as_slice().split_at(CHAINS as usize);
         for (own, other) in own.iter().zip(others) {
             assert_eq!(own.kind, other.kind);
-            assert_eq!(name(own), name(other));
+            assert_eq!(name(own, CHAINS), name(other, CHAINS));
         }
     }
 
     #[test]
     fn a_ruleset_has_chains_and_elements_of_all_services() {
-        let documents = ruleset(&Services::mixed(50)).unwrap();
+        let documents = ruleset(&Services::mixed(50), CHAINS).unwrap();
         let [base, chains, elements] = &documents[..] else {
             panic!("{} documents", documents.len());
         };
