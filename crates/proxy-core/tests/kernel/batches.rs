@@ -99,7 +99,13 @@ fn frontend(element: &Element) -> Option<String> {
         (set, _) if set.starts_with("endpoints-") => None,
         ("hairpin-endpoints" | "service-cidrs" | "nodeport-networks", _) => None,
         // Several Services share these elements.
-        ("service-networks" | "external-networks" | "sticky-protocols", _) => None,
+        (
+            "service-networks"
+            | "external-networks"
+            | "sticky-protocols"
+            | "sticky-nodeport-protocols",
+            _,
+        ) => None,
         (_, [protocol @ ("tcp" | "udp"), port, ..]) => Some(format!("{protocol} . {port}")),
         (_, [address, ..]) => Some((*address).to_owned()),
         _ => None,

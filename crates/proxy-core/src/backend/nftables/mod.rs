@@ -37,7 +37,7 @@
 //!        │    @no-local-endpoints-nodeports drop         no_local_endpoints
 //!        ├► service-endpoints-check, for @service-networks
 //!        │                        │
-//!        │        cluster-ips-check (forward and output)
+//!        │   not translated: cluster-ips-check (forward and output)
 //!        │          ├► service-ips-check, for @service-networks
 //!        │          │    ├► service-endpoints-check
 //!        │          │    │    @no-endpoints reject          no_endpoints
@@ -45,8 +45,12 @@
 //!        │          │    @active-cluster-ips reject         unused_ports
 //!        │          @service-cidrs drop                     unused_cluster_ips
 //!        │                        │
-//!        └─────► affinity-learning, for @sticky-protocols   learners
-//!                   learn-S-T: update @clients-S            learn
+//!        │   translated: translated (forward and output)
+//!        │          ├► cluster-ips-check, for @service-cidrs   cluster_ip_endpoints
+//!        ├──────────┴► affinity-learning                    learners
+//!        │               @sticky-protocols, @sticky-nodeport-protocols
+//!        │               learn-S-T: update @clients-S       learn
+//!        └────────────────────────┐
 //!                                 ▼
 //!                    nat-postrouting ─► masquerading
 //!                                         marked: masquerade          masquerade_marked
@@ -71,7 +75,7 @@
 //! | source ranges | `restricted-ips { V }`, `source-ranges { V . network }` | `source_ranges` |
 //! | session affinity | `dispatch-ips { V : goto sticky-S-N }`, `backends` for `backends-N` | `balance` |
 //! | | `endpoints-S { endpoint . port }` | `allowed_endpoint` |
-//! | | `sticky-protocols { proto }` | `protocol` |
+//! | | `sticky-protocols { proto }`, `sticky-nodeport-protocols { proto }` | `protocol` |
 //! | | `sticky-ips { V : goto learn-S-T }` | `learner` |
 //! | each local endpoint | `hairpin-endpoints { ip . ip . proto . port }` | `hairpin` |
 //! | no endpoints | `no-endpoints { V }` | `no_endpoints` |

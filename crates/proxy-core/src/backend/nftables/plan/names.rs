@@ -39,6 +39,7 @@ pub(super) const NO_LOCAL_ENDPOINTS_NODEPORTS: &str = "no-local-endpoints-nodepo
 pub(super) const SERVICE_CIDRS: &str = "service-cidrs";
 pub(super) const SERVICE_NETWORKS: &str = "service-networks";
 pub(super) const SOURCE_RANGES: &str = "source-ranges";
+pub(super) const STICKY_NODEPORT_PROTOCOLS: &str = "sticky-nodeport-protocols";
 pub(super) const STICKY_PROTOCOLS: &str = "sticky-protocols";
 
 // Maps of addresses with session affinity.
@@ -68,6 +69,7 @@ pub(super) const SERVICE_ENDPOINTS_CHECK: &str = "service-endpoints-check";
 pub(super) const SERVICE_IPS_CHECK: &str = "service-ips-check";
 pub(super) const SHORT_CIRCUIT: &str = "short-circuit";
 pub(super) const SHORT_CIRCUIT_NODEPORTS: &str = "short-circuit-nodeports";
+pub(super) const TRANSLATED: &str = "translated";
 
 /// Names of upstream's sets and maps. The first layout of this crate used such
 /// names for sets of other types.
@@ -94,7 +96,13 @@ pub(super) fn is_upstream(name: &Name) -> bool {
 
 /// Returns whether several Services share the elements of a set.
 pub(super) fn is_shared(name: &Name) -> bool {
-    [EXTERNAL_NETWORKS, SERVICE_NETWORKS, STICKY_PROTOCOLS].contains(&name.as_str())
+    let shared = [
+        EXTERNAL_NETWORKS,
+        SERVICE_NETWORKS,
+        STICKY_NODEPORT_PROTOCOLS,
+        STICKY_PROTOCOLS,
+    ];
+    shared.contains(&name.as_str())
 }
 
 /// Prefix of maps of addresses with a given number of slots.

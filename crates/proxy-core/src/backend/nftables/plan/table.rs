@@ -61,6 +61,8 @@ pub(in crate::backend) struct Table {
     pub(super) external_networks: Set,
     /// Protocols of service ports with session affinity.
     pub(super) sticky_protocols: Set,
+    /// Protocols of node ports with session affinity.
+    pub(super) sticky_nodeport_protocols: Set,
     /// Cluster IPs in use.
     pub(super) cluster_ips: Set,
     /// Networks from which cluster IPs are allocated.
@@ -126,7 +128,9 @@ impl Table {
         let masquerade = "traffic that gets the address of the node";
         let local = "traffic from outside that stays on the node";
         let external = "networks with external addresses of Services";
+        let protocol = [Datatype::InetProto];
         let sticky = "protocols with session affinity";
+        let of_node = "protocols of node ports with session affinity";
         let restricted = "destinations that are subject to LoadBalancerSourceRanges";
         let of_ips = learners(&id, names::STICKY_IPS, &vip);
         let of_nodeports = learners(&id, names::STICKY_NODEPORTS, &nodeport);
@@ -165,7 +169,8 @@ impl Table {
             local_policy_nodeports: set(names::LOCAL_POLICY_NODEPORTS, &nodeport, local),
             service_networks: set(names::SERVICE_NETWORKS, &[addr], "networks with Services"),
             external_networks: set(names::EXTERNAL_NETWORKS, &[addr], external),
-            sticky_protocols: set(names::STICKY_PROTOCOLS, &[Datatype::InetProto], sticky),
+            sticky_protocols: set(names::STICKY_PROTOCOLS, &protocol, sticky),
+            sticky_nodeport_protocols: set(names::STICKY_NODEPORT_PROTOCOLS, &protocol, of_node),
             cluster_ips: set(names::ACTIVE_CLUSTER_IPS, &[addr], "Active ClusterIPs"),
             service_cidrs: set(names::SERVICE_CIDRS, &[addr], "networks of ClusterIPs")
                 .with_flags(SetFlags::INTERVAL),
@@ -222,6 +227,7 @@ impl Table {
             &self.service_networks,
             &self.external_networks,
             &self.sticky_protocols,
+            &self.sticky_nodeport_protocols,
             &self.cluster_ips,
             &self.service_cidrs,
             &self.nodeport_networks,

@@ -9,26 +9,28 @@ use vipline_service_model::Protocol;
 use crate::backend::nftables::plan::names;
 use crate::backend::nftables::plan::table::Table;
 
-/// Returns the chain that sends new connections to the recording chains.
+/// Returns the chain that sends translated connections to the recording chains.
 pub(super) fn chains(table: &Table) -> Vec<Chain> {
     vec![table.chain(names::AFFINITY_LEARNING, learners(table))]
 }
 
 /// ```nft
-/// meta l4proto { tcp, udp, sctp } ct original ip daddr . meta l4proto . ct original proto-dst vmap @sticky-ips
-/// meta l4proto { tcp, udp, sctp } meta l4proto . ct original proto-dst vmap @sticky-nodeports
+/// meta l4proto @sticky-protocols meta l4proto { tcp, udp, sctp } ct original ip daddr . meta l4proto . ct original proto-dst vmap @sticky-ips
+/// meta l4proto @sticky-nodeport-protocols meta l4proto { tcp, udp, sctp } meta l4proto . ct original proto-dst vmap @sticky-nodeports
 /// ```
 ///
 /// Looks up the original destination and goes to the chain that records the client's
-/// endpoint.
+/// endpoint. The small sets of protocols skip lookups that find nothing.
 fn learners(table: &Table) -> [Rule; 2] {
     let vip = [ct_original_daddr(table.family())];
     [
         table.rule([
+            l4proto().in_set(&table.sticky_protocols),
             has_ports(),
             original_destination(vip.into()).vmap(&table.ips.learners),
         ]),
         table.rule([
+            l4proto().in_set(&table.sticky_nodeport_protocols),
             has_ports(),
             original_destination(Vec::new()).vmap(&table.nodeports.learners),
         ]),

@@ -1,14 +1,15 @@
 //! Rules that reject or drop connections.
 
 use vipline_nftables::expression::{daddr, saddr};
-use vipline_nftables::statement::{drop, jump, reject};
+use vipline_nftables::statement::{Statement, drop, goto, jump, reject};
 use vipline_nftables::{Chain, Rule, Set};
 
+use crate::Context;
 use crate::backend::nftables::plan::names::{self, comment, name};
 use crate::backend::nftables::plan::table::{LookupPath, Table};
 
 /// Returns the chains that reject or drop connections.
-pub(super) fn chains(table: &Table) -> Vec<Chain> {
+pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
     let nodeports = &table.nodeports;
     vec![
         table.chain(names::FIREWALL_CHECK, [source_ranges(table)]),
@@ -28,7 +29,11 @@ pub(super) fn chains(table: &Table) -> Vec<Chain> {
         ),
         table.chain(
             names::CLUSTER_IPS_CHECK,
-            [to_service_ips_check(table), unused_cluster_ips(table)],
+            [to_service_ips_check(table), unused_cluster_ips(cx, table)],
+        ),
+        table.chain(
+            names::TRANSLATED,
+            [cluster_ip_endpoints(cx, table), to_affinity_learning(table)],
         ),
         table.chain(
             names::SERVICE_IPS_CHECK,
@@ -107,26 +112,71 @@ fn unused_ports(table: &Table) -> Rule {
 }
 
 /// ```nft
+/// ip daddr 10.96.0.0/16 drop comment "Drop traffic to unallocated ClusterIPs"
 /// ip daddr @service-cidrs drop comment "Drop traffic to unallocated ClusterIPs"
 /// ```
 ///
 /// Drops connections to unallocated cluster IPs, so that they do not leave the cluster.
-fn unused_cluster_ips(table: &Table) -> Rule {
+fn unused_cluster_ips(cx: &Context, table: &Table) -> Rule {
     table
-        .rule([daddr(table.family()).in_set(&table.service_cidrs), drop()])
+        .rule([to_service_cidrs(cx, table), drop()])
         .with_comment(comment("Drop traffic to unallocated ClusterIPs"))
+}
+
+/// ```nft
+/// ip daddr 10.96.0.0/16 jump cluster-ips-check
+/// ip daddr @service-cidrs jump cluster-ips-check
+/// ```
+///
+/// Checks connections that were translated to a cluster IP, which is no endpoint.
+fn cluster_ip_endpoints(cx: &Context, table: &Table) -> Rule {
+    table.rule([
+        to_service_cidrs(cx, table),
+        jump(&name(names::CLUSTER_IPS_CHECK)),
+    ])
+}
+
+/// ```nft
+/// goto affinity-learning
+/// ```
+///
+/// Records the endpoint of a client after DNAT.
+fn to_affinity_learning(table: &Table) -> Rule {
+    table.rule([goto(&name(names::AFFINITY_LEARNING))])
+}
+
+/// Returns the match for destinations in the networks of cluster IPs.
+fn to_service_cidrs(cx: &Context, table: &Table) -> Statement {
+    let daddr = daddr(table.family());
+    match &*cx.service_cidrs {
+        // The default. A comparison is cheaper than a lookup.
+        [network] => daddr.is(*network),
+        _ => daddr.in_set(&table.service_cidrs),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use vipline_service_model::Family;
+    use vipline_service_model::{DetectLocal, Family};
 
     use super::*;
-    use crate::backend::nftables::plan::tests::assert_documented;
+    use crate::backend::nftables::plan::tests::{assert_documented, cx};
 
     #[test]
     fn rules_match_their_documentation() {
         let table = Table::of(Family::V4);
+        let within = |networks: &[&str]| Context {
+            service_cidrs: networks.iter().map(|it| it.parse().unwrap()).collect(),
+            ..cx(Family::V4, DetectLocal::NodeCidr)
+        };
+        let contexts = [
+            within(&["10.96.0.0/16"]),
+            within(&["10.96.0.0/16", "10.97.0.0/16"]),
+        ];
+        let of_contexts = |rule: fn(&Context, &Table) -> Rule| {
+            let rules = contexts.iter().map(|cx| rule(cx, table).to_string());
+            rules.collect::<Vec<_>>()
+        };
         let text = |rules: &[Rule]| rules.iter().map(Rule::to_string).collect();
         let (ips, nodeports) = (&table.ips, &table.nodeports);
         assert_documented(
@@ -153,7 +203,9 @@ mod tests {
                     text(&[endpoints_of_service_ips(table)]),
                 ),
                 ("unused_ports", text(&[unused_ports(table)])),
-                ("unused_cluster_ips", text(&[unused_cluster_ips(table)])),
+                ("unused_cluster_ips", of_contexts(unused_cluster_ips)),
+                ("cluster_ip_endpoints", of_contexts(cluster_ip_endpoints)),
+                ("to_affinity_learning", text(&[to_affinity_learning(table)])),
             ],
         );
     }

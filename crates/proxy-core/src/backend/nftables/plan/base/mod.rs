@@ -9,9 +9,9 @@ mod dispatch;
 mod masquerading;
 
 use ipnet::IpNet;
-use vipline_nftables::expr::{CtState, CtStatus, Direction};
-use vipline_nftables::expression::{ct_direction, ct_state, ct_status, l4proto};
-use vipline_nftables::statement::{Statement, jump};
+use vipline_nftables::expr::{CtState, CtStatus};
+use vipline_nftables::expression::{ct_state, ct_status};
+use vipline_nftables::statement::{Statement, goto, jump};
 use vipline_nftables::{BaseChain, Chain, ChainType, Hook, Object, Rule, Set, Value};
 
 use self::dispatch::{to_nodeports, to_services};
@@ -27,7 +27,7 @@ pub(super) fn objects(cx: &Context) -> Vec<Object> {
     let parts = [
         dispatch::chains(cx, table),
         masquerading::chains(cx, table),
-        checks::chains(table),
+        checks::chains(cx, table),
         affinity::chains(table),
     ];
     objects.extend(parts.into_iter().flatten().map(Object::from));
@@ -95,9 +95,9 @@ fn base_chains(cx: &Context, table: &Table) -> [Chain; 8] {
             to_affinity_learning(table),
         ]),
         chain(names::FILTER_FORWARD, Filter, Forward, filter)
-            .with_rules([to_cluster_ips_check(table), to_affinity_learning(table)]),
+            .with_rules([to_translated(table), to_cluster_ips_check(table)]),
         chain(names::FILTER_OUTPUT, Filter, Output, filter)
-            .with_rules([to_cluster_ips_check(table), to_affinity_learning(table)]),
+            .with_rules([to_translated(table), to_cluster_ips_check(table)]),
         chain(names::NAT_POSTROUTING, Nat, Postrouting, snat).with_rules([to_masquerading(table)]),
     ]
 }
@@ -159,29 +159,41 @@ fn to_service_endpoints_check(table: &Table) -> Rule {
 }
 
 /// ```nft
+/// ct state new ct status dnat goto translated
+/// ```
+///
+/// Separates new connections to endpoints. They need no lookup among the networks of
+/// Services.
+fn to_translated(table: &Table) -> Rule {
+    let [is_new, is_translated] = new_and_translated();
+    table.rule([is_new, is_translated, goto(&name(names::TRANSLATED))])
+}
+
+/// ```nft
 /// ct state new jump cluster-ips-check
 /// ```
 ///
-/// Checks new connections that are not delivered to this node.
+/// Checks new connections that are neither translated nor delivered to this node.
 fn to_cluster_ips_check(table: &Table) -> Rule {
     let is_new = ct_state().is(CtState::NEW);
     table.rule([is_new, jump(&name(names::CLUSTER_IPS_CHECK))])
 }
 
 /// ```nft
-/// ct state new ct direction original ct status dnat meta l4proto @sticky-protocols jump affinity-learning
+/// ct state new ct status dnat jump affinity-learning
 /// ```
 ///
-/// Records the endpoint of a client after DNAT: in `forward`, in `output` for a client on
-/// the node, and in `input` for an endpoint on the node.
+/// Records the endpoint of a client if the endpoint is on this node. Chain `translated`
+/// does so for other endpoints, and for a client on this node.
 fn to_affinity_learning(table: &Table) -> Rule {
-    table.rule([
-        ct_state().is(CtState::NEW),
-        ct_direction().is(Direction::Original),
-        ct_status().is(CtStatus::DNAT),
-        l4proto().in_set(&table.sticky_protocols),
-        jump(&name(names::AFFINITY_LEARNING)),
-    ])
+    let [is_new, is_translated] = new_and_translated();
+    table.rule([is_new, is_translated, jump(&name(names::AFFINITY_LEARNING))])
+}
+
+/// Returns the matches for new connections whose destination was translated. A new
+/// connection has no packets in reply direction.
+fn new_and_translated() -> [Statement; 2] {
+    [ct_state().is(CtState::NEW), ct_status().is(CtStatus::DNAT)]
 }
 
 #[cfg(test)]
@@ -219,6 +231,7 @@ mod tests {
                     "to_service_endpoints_check",
                     one(to_service_endpoints_check(table)),
                 ),
+                ("to_translated", one(to_translated(table))),
                 ("to_cluster_ips_check", one(to_cluster_ips_check(table))),
                 ("to_affinity_learning", one(to_affinity_learning(table))),
             ],

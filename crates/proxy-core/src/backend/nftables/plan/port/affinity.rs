@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use vipline_nftables::expression::{concat, ct_original_saddr, daddr, l4proto, saddr, th_dport};
 use vipline_nftables::statement::{dnat, goto, update_map};
-use vipline_nftables::{Chain, Name, Object, Rule, Value, Verdict};
+use vipline_nftables::{Chain, Name, Object, Rule, Set, Value, Verdict};
 use vipline_service_model::{Endpoint, Protocol, Route, ServicePort};
 
 use super::Front;
@@ -56,7 +56,10 @@ impl Affinity {
 
     /// Adds the client pools and the endpoints that may be recorded.
     pub(super) fn pools(&self, table: &Table, port: &ServicePort, out: &mut Vec<Object>) {
-        out.push(protocol(table, self.protocol));
+        out.push(protocol(&table.sticky_protocols, self.protocol));
+        if port.node_port.is_some() {
+            out.push(protocol(&table.sticky_nodeport_protocols, self.protocol));
+        }
         for name in self.lists.pools(&self.id) {
             let pool = Pool::new(table, name);
             out.push(pool.clients.clone().into());
@@ -95,12 +98,14 @@ impl Affinity {
 
 /// ```nft
 /// add element ip kube-proxy sticky-protocols { tcp }
+/// add element ip kube-proxy sticky-nodeport-protocols { tcp }
 /// ```
 ///
-/// Records clients of this protocol. Without session affinity packets skip the lookup of
-/// their original destination.
-fn protocol(table: &Table, protocol: Protocol) -> Object {
-    element(&table.sticky_protocols, &[protocol.number().into()])
+/// Records clients of this protocol. Without session affinity packets skip the lookups of
+/// their original destination. Few node ports have session affinity, so most packets skip
+/// the lookup of node ports.
+fn protocol(set: &Set, protocol: Protocol) -> Object {
+    element(set, &[protocol.number().into()])
 }
 
 /// ```nft
@@ -194,15 +199,26 @@ mod tests {
     fn elements_and_rules_match_their_documentation() {
         let mut port = service_port(Route::Cluster);
         port.affinity = Some(10_800);
-        let planned = planned(&cx(Family::V4, DetectLocal::NodeCidr), &port);
+        let plan = |port: &ServicePort| planned(&cx(Family::V4, DetectLocal::NodeCidr), port);
+        let planned = plan(&port);
         let path = &Table::of(Family::V4).ips;
         let affinity = Affinity::of(&port).unwrap();
         let id = &*affinity.id;
+        let protocols = |planned: &[Object]| {
+            let sets = [names::STICKY_PROTOCOLS, names::STICKY_NODEPORT_PROTOCOLS];
+            sets.map(|set| commands(planned, set)).concat()
+        };
+        assert_eq!(protocols(&planned).len(), 1);
+        let exposed = ServicePort {
+            node_port: Some(30_080),
+            ..port.clone()
+        };
+        let exposed = plan(&exposed);
         let endpoints = commands(&planned, affinity.pool(Route::Cluster).endpoints().as_str());
         assert_documented(
             include_str!("affinity.rs"),
             &[
-                ("protocol", commands(&planned, names::STICKY_PROTOCOLS)),
+                ("protocol", protocols(&exposed)),
                 ("learner", commands(&planned, names::STICKY_IPS)),
                 ("allowed_endpoint", endpoints[..1].to_vec()),
                 (
