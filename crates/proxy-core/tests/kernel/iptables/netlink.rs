@@ -120,12 +120,17 @@ fn the_chain_of_the_kubelet_and_the_installed_variant_decide() {
             assert_eq!(chosen(&config), expected);
         }
         assert_eq!(Mode::Nftables.choose_iptables_backend(&config), None);
-        let config = config.with_mode(Mode::Ipvs);
-        let choice = Mode::Ipvs.choose_iptables_backend(&config);
-        assert_eq!(
-            choice.map(|choice| choice.backend),
-            cfg!(feature = "ipvs").then_some(IptablesBackend::Programs)
-        );
+        let mut config = config.with_mode(Mode::Ipvs);
+        for (backend, chosen) in [
+            (IptablesBackend::Auto, IptablesBackend::Netlink),
+            (IptablesBackend::Netlink, IptablesBackend::Netlink),
+            (IptablesBackend::Programs, IptablesBackend::Programs),
+        ] {
+            config.iptables.backend = backend;
+            let choice = Mode::Ipvs.choose_iptables_backend(&config);
+            let choice = choice.map(|choice| choice.backend);
+            assert_eq!(choice, cfg!(feature = "ipvs").then_some(chosen));
+        }
     });
 }
 
