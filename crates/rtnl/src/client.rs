@@ -7,13 +7,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use vipline_netlink::{Counters, Dump, Errno, Protocol, Rejected, Socket};
 
 use crate::wire::{IndexedAddress, Reply, Request};
-use crate::{Command, Commands, Error, Link, Name, RejectedCommand, Snapshot};
+use crate::{Command, Commands, Error, Family, Link, Name, RejectedCommand, Snapshot};
 
 /// Maximum number of attempts of a dump.
 const ATTEMPTS: usize = 10;
@@ -90,17 +91,39 @@ impl Client {
     ///
     /// The errors of [`dump`](Self::dump).
     pub fn dump_link(&mut self, name: &Name) -> Result<Snapshot, Error> {
+        self.dump_link_with(name, Request::AddressesOf, |_| true)
+    }
+
+    /// Dumps one link and its addresses of one family; the result is empty if the link
+    /// does not exist.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`dump`](Self::dump).
+    pub fn dump_link_in(&mut self, name: &Name, family: Family) -> Result<Snapshot, Error> {
+        let request = |index| Request::FamilyAddressesOf(family, index);
+        self.dump_link_with(name, request, |address| Family::of(address) == family)
+    }
+
+    /// Dumps one link and its addresses that are `wanted`. `request` returns the request
+    /// for the addresses of the link with an index.
+    fn dump_link_with(
+        &mut self,
+        name: &Name,
+        request: impl FnOnce(u32) -> Request,
+        is_wanted: impl Fn(IpAddr) -> bool,
+    ) -> Result<Snapshot, Error> {
         let mut all = Snapshot::default();
         let Some(link) = self.link(name)? else {
             return Ok(all);
         };
-        let found = match self.addresses(&Request::AddressesOf(link.index)) {
+        let found = match self.addresses(&request(link.index)) {
             // The link was deleted meanwhile.
             Err(error) if error.is_not_found() => return Ok(all),
             found => found?,
         };
         for address in found {
-            if address.index == link.index {
+            if address.index == link.index && is_wanted(address.net.addr()) {
                 all.insert(address.on(link.name));
             }
         }

@@ -44,6 +44,8 @@
 
 mod name;
 
+mod family;
+
 mod link;
 
 mod address;
@@ -62,6 +64,7 @@ pub use address::{Address, AddressFlags, Scope};
 pub use client::Client;
 pub use commands::{Command, Commands};
 pub use error::{Error, RejectedCommand};
+pub use family::Family;
 pub use ipnet;
 pub use link::{Kind, Link, LinkFlags};
 pub use name::{InvalidName, Name};

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, put, put_u32};
 
-use crate::{Address, AddressFlags, Link, Name, Scope};
+use crate::{Address, AddressFlags, Family, Link, Name, Scope};
 
 /// `RTM_NEWLINK`: creation or notification of a link.
 pub(crate) const NEW_LINK: u16 = 16;
@@ -38,9 +38,9 @@ const LOCAL: u16 = 2;
 const FLAGS: u16 = 8;
 
 /// `AF_INET`.
-const V4: u8 = 2;
+pub(crate) const V4: u8 = 2;
 /// `AF_INET6`.
-const V6: u8 = 10;
+pub(crate) const V6: u8 = 10;
 
 /// A request for links or addresses.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -59,6 +59,10 @@ pub enum Request {
     /// Without [`set_strict_check`](vipline_netlink::Socket::set_strict_check) the kernel
     /// dumps the addresses of all links.
     AddressesOf(u32),
+    /// Dumps the addresses of one family of the link with this index.
+    ///
+    /// Kernels without strict checks dump the addresses of all links.
+    FamilyAddressesOf(Family, u32),
 }
 
 impl Request {
@@ -66,7 +70,7 @@ impl Request {
     pub fn ty(&self) -> u16 {
         match self {
             Self::Links | Self::Link(_) | Self::LinkByIndex(_) => GET_LINK,
-            Self::Addresses | Self::AddressesOf(_) => GET_ADDRESS,
+            Self::Addresses | Self::AddressesOf(_) | Self::FamilyAddressesOf(..) => GET_ADDRESS,
         }
     }
 
@@ -78,6 +82,9 @@ impl Request {
             Self::LinkByIndex(index) => Link::encode_index(*index, out),
             Self::Addresses => return put_header([0; 4], 0, out),
             Self::AddressesOf(index) => return put_header([0; 4], *index, out),
+            Self::FamilyAddressesOf(family, index) => {
+                return put_header([family.number(), 0, 0, 0], *index, out);
+            }
         }
         put_u32(out, MASK, WITHOUT_STATISTICS);
     }

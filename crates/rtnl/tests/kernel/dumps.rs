@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use vipline_rtnl::{Error, Kind, LinkFlags, Scope};
+use vipline_rtnl::{Error, Family, Kind, LinkFlags, Scope};
 
 use crate::lab::{Lab, address, name};
 
@@ -73,6 +73,17 @@ fn a_dump_of_one_link_receives_only_objects_of_that_link() {
         assert_eq!(addresses, all.of(&link).collect::<Vec<_>>());
     }
     assert_eq!(all.of(&name("b0")).count(), 4000);
+    for (family, addresses) in [(Family::V4, ["10.2.0.1/32"]), (Family::V6, ["fd00::1/128"])] {
+        let part = lab.client.dump_link_in(&name("b1"), family).unwrap();
+        let found = part.addresses().map(|address| address.net.to_string());
+        assert_eq!(found.collect::<Vec<_>>(), addresses);
+        assert_eq!(part.links().count(), 1);
+    }
+    let before = lab.client.counters().receives;
+    let v6 = lab.client.dump_link_in(&name("b0"), Family::V6).unwrap();
+    assert_eq!(v6.addresses().count(), 0);
+    let receives = lab.client.counters().receives - before;
+    assert!(receives <= 3, "{receives}");
 
     let before = lab.client.counters();
     lab.client.dump_link(&name("b1")).unwrap();
