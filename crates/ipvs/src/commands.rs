@@ -156,16 +156,16 @@ impl Commands {
                 _ => None,
             })
             .collect();
-        let (mut servers, mut destinations) = (Vec::new(), Vec::new());
+        let (mut commands, mut destinations) = (Vec::new(), Vec::new());
         let (mut removed_destinations, mut removed_servers) = (Vec::new(), Vec::new());
         for edit in edits {
             match edit {
-                Edit::Add(Object::VirtualServer(server)) => servers.push(Command::Add(*server)),
+                Edit::Add(Object::VirtualServer(server)) => commands.push(Command::Add(*server)),
                 Edit::Add(Object::Destination(service, real)) => {
                     destinations.push(Command::AddDestination(*service, *real));
                 }
                 Edit::Change { new, .. } => match new {
-                    Object::VirtualServer(server) => servers.push(Command::Edit(*server)),
+                    Object::VirtualServer(server) => commands.push(Command::Edit(*server)),
                     Object::Destination(service, real) => {
                         destinations.push(Command::EditDestination(*service, *real))
                     }
@@ -181,8 +181,10 @@ impl Commands {
                 }
             }
         }
-        let all = [servers, destinations, removed_destinations, removed_servers];
-        all.into_iter().flatten().collect()
+        for part in [destinations, removed_destinations, removed_servers] {
+            commands.extend(part);
+        }
+        Self { commands }
     }
 
     /// Returns whether the list is empty.
