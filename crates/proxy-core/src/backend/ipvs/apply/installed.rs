@@ -54,6 +54,17 @@ impl Fingerprint {
             Object::Destination(_, real) => self.reals = self.reals.wrapping_sub(hash(real)),
         }
     }
+
+    fn apply(&mut self, edit: &Edit<Object>) {
+        match edit {
+            Edit::Add(new) => self.add(new),
+            Edit::Change { old, new } => {
+                self.remove(old);
+                self.add(new);
+            }
+            Edit::Remove(old) => self.remove(old),
+        }
+    }
 }
 
 /// Returns whether a set is replaced by one that may not hold all its entries.
@@ -129,17 +140,12 @@ impl Installed {
         let Some(state) = &mut self.state else {
             return;
         };
-        for edit in edits {
-            let (old, new) = match edit {
-                Edit::Add(new) => (None, Some(new)),
-                Edit::Change { old, new } => (Some(old), Some(new)),
-                Edit::Remove(old) => (Some(old), None),
-            };
-            if let Some(old) = old {
-                state.of(old).remove(old);
-            }
-            if let Some(new) = new {
-                state.of(new).add(new);
+        // Most neighbors edit the same virtual server.
+        let service = |edit: &Edit<Object>| edit.object().service();
+        for edits in edits.chunk_by(|one, next| service(one) == service(next)) {
+            if let Some(first) = edits.first() {
+                let fingerprint = state.of(first.object());
+                edits.iter().for_each(|edit| fingerprint.apply(edit));
             }
         }
         for edit in edits {
@@ -187,11 +193,7 @@ impl Installed {
 
 impl State {
     fn of(&mut self, object: &Object) -> &mut Fingerprint {
-        let service = match object {
-            Object::VirtualServer(server) => server.service,
-            Object::Destination(service, _) => *service,
-        };
-        self.servers.entry(service).or_default()
+        self.servers.entry(object.service()).or_default()
     }
 }
 

@@ -137,11 +137,15 @@ impl Kernel {
     /// draining.
     fn dump_servers(&mut self, ours: &Ownership) -> Result<Vec<ipvs::Object>, Error> {
         let mut found = Vec::new();
+        // The kernel lists the virtual servers of both families and of other programs.
+        if ours.is_empty() && self.claimed.is_empty() {
+            return Ok(self.drain.lock().without(found));
+        }
         for (server, _) in self.servers.servers()? {
             let service = server.service;
             let is_ours = self.claimed.contains(&service)
                 || ours.owns(&service) && !is_excluded(&service, &self.excluded);
-            // The kernel lists both families, and both have the same node ports.
+            // Both families have the same node ports.
             if service.family() != ipvs_family(self.family) || !is_ours {
                 continue;
             }
@@ -289,7 +293,9 @@ impl vipline_reconcile::Target for Kernel {
     fn dump(&mut self) -> Result<Vec<Object>, Error> {
         let names = names::SETS.map(|set| set.name(self.family));
         let sets = self.sets.dump(&names)?;
-        let addresses = self.links.dump_link(&names::link())?;
+        let addresses = self
+            .links
+            .dump_link_in(&names::link(), rtnl_family(self.family))?;
         let family = self.family;
         let addresses: Vec<_> = addresses
             .into_objects()
@@ -316,7 +322,7 @@ impl vipline_reconcile::Target for Kernel {
 
     fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
         let mut rejections = Rejections::default();
-        let done = self.commit_steps(Steps::of(edits.iter().cloned()), &mut rejections);
+        let done = self.commit_steps(Steps::of(edits), &mut rejections);
         if done.is_err() {
             self.installed.lock().forget();
         }
@@ -328,6 +334,13 @@ fn ipvs_family(family: Family) -> ipvs::Family {
     match family {
         Family::V4 => ipvs::Family::V4,
         Family::V6 => ipvs::Family::V6,
+    }
+}
+
+fn rtnl_family(family: Family) -> rtnl::Family {
+    match family {
+        Family::V4 => rtnl::Family::V4,
+        Family::V6 => rtnl::Family::V6,
     }
 }
 

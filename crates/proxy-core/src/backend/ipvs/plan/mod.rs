@@ -67,12 +67,12 @@ impl backend::Planner for Planner {
         edits: Vec<Edit<Object>>,
         _desired: impl Iterator<Item = &'a Object>,
     ) -> String {
-        Steps::of(edits).script(family)
+        Steps::of(&edits).script(family)
     }
 
     fn listing<'a>(family: Family, objects: impl Iterator<Item = &'a Object>) -> String {
         let mut edits: Vec<_> = objects.cloned().map(Edit::Add).collect();
         edits.sort_by_cached_key(|edit| edit.object().to_string());
-        Steps::of(edits).script(family)
+        Steps::of(&edits).script(family)
     }
 }

@@ -39,28 +39,28 @@ pub enum Key<'a> {
 }
 
 impl Object {
-    pub(super) fn set(self) -> Option<ipset::Object> {
+    pub(super) fn set(&self) -> Option<&ipset::Object> {
         match self {
             Self::Set(object) => Some(object),
             _ => None,
         }
     }
 
-    pub(super) fn rule(self) -> Option<iptables::Object> {
+    pub(super) fn rule(&self) -> Option<&iptables::Object> {
         match self {
             Self::Rule(object) => Some(object),
             _ => None,
         }
     }
 
-    pub(super) fn server(self) -> Option<ipvs::Object> {
+    pub(super) fn server(&self) -> Option<&ipvs::Object> {
         match self {
             Self::Server(object) => Some(object),
             _ => None,
         }
     }
 
-    pub(super) fn address(self) -> Option<rtnl::Object> {
+    pub(super) fn address(&self) -> Option<&rtnl::Object> {
         match self {
             Self::Address(object) => Some(object),
             _ => None,

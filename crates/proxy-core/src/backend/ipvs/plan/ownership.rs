@@ -45,6 +45,11 @@ impl Ownership {
         owned
     }
 
+    /// Returns whether no virtual server belongs to kube-proxy.
+    pub(in crate::backend::ipvs) fn is_empty(&self) -> bool {
+        self.addresses.is_empty() && self.address_ports.is_empty() && self.node_ports.is_empty()
+    }
+
     /// Returns whether a virtual server belongs to kube-proxy.
     pub(in crate::backend::ipvs) fn owns(&self, service: &ServiceKey) -> bool {
         let ServiceKey::Address {

@@ -37,7 +37,7 @@ pub(in crate::backend) struct Steps {
 
 impl Steps {
     /// Assigns edits to their steps.
-    pub(in crate::backend) fn of(edits: impl IntoIterator<Item = Edit<Object>>) -> Self {
+    pub(in crate::backend) fn of<'a>(edits: impl IntoIterator<Item = &'a Edit<Object>>) -> Self {
         let mut steps = Self::default();
         for edit in edits {
             steps.push(edit);
@@ -46,40 +46,25 @@ impl Steps {
         steps
     }
 
-    fn push(&mut self, edit: Edit<Object>) {
+    fn push(&mut self, edit: &Edit<Object>) {
         let is_lost = matches!(edit, Edit::Remove(_));
-        let (old, new) = edit.into_old_and_new();
-        // Objects with equal keys belong to the same kernel subsystem.
-        match old.as_ref().or(new.as_ref()) {
-            Some(Object::Set(_)) => {
-                let edit = Edit::between(old.and_then(Object::set), new.and_then(Object::set));
-                let step = if is_lost {
-                    &mut self.removed_sets
-                } else {
-                    &mut self.sets
+        match edit.object() {
+            Object::Set(_) => {
+                let step = match is_lost {
+                    true => &mut self.removed_sets,
+                    false => &mut self.sets,
                 };
-                step.extend(edit);
+                step.extend(edit_of(edit, Object::set));
             }
-            Some(Object::Rule(_)) => {
-                let edit = Edit::between(old.and_then(Object::rule), new.and_then(Object::rule));
-                self.rules.extend(edit);
-            }
-            Some(Object::Server(_)) => {
-                let edit =
-                    Edit::between(old.and_then(Object::server), new.and_then(Object::server));
-                self.servers.extend(edit);
-            }
-            Some(Object::Address(_)) => {
-                let edit =
-                    Edit::between(old.and_then(Object::address), new.and_then(Object::address));
-                let step = if is_lost {
-                    &mut self.removed_addresses
-                } else {
-                    &mut self.addresses
+            Object::Rule(_) => self.rules.extend(edit_of(edit, Object::rule)),
+            Object::Server(_) => self.servers.extend(edit_of(edit, Object::server)),
+            Object::Address(_) => {
+                let step = match is_lost {
+                    true => &mut self.removed_addresses,
+                    false => &mut self.addresses,
                 };
-                step.extend(edit);
+                step.extend(edit_of(edit, Object::address));
             }
-            None => {}
         }
     }
 
@@ -110,6 +95,20 @@ impl Steps {
         }
         script
     }
+}
+
+/// Returns the edit of an object of one kernel subsystem.
+///
+/// Objects with equal keys belong to the same subsystem.
+fn edit_of<T: Clone>(edit: &Edit<Object>, of: fn(&Object) -> Option<&T>) -> Option<Edit<T>> {
+    Some(match edit {
+        Edit::Add(new) => Edit::Add(of(new)?.clone()),
+        Edit::Change { old, new } => Edit::Change {
+            old: of(old)?.clone(),
+            new: of(new)?.clone(),
+        },
+        Edit::Remove(old) => Edit::Remove(of(old)?.clone()),
+    })
 }
 
 /// Returns the sort key of an iptables object. Jumps come in the order in which they must

@@ -250,7 +250,7 @@ fn one_endpoint_replaced_is_two_commands_for_each_virtual_server() {
     };
     let objects = |port: &ServicePort| port::objects(&cx, port).into_objects();
     let wanted: Vec<_> = objects(&plain(3)).collect();
-    let steps = Steps::of(diff(objects(&plain(2)), &wanted));
+    let steps = Steps::of(&diff(objects(&plain(2)), &wanted));
     assert!(steps.sets.is_empty() && steps.removed_sets.is_empty());
     assert!(steps.addresses.is_empty() && steps.removed_addresses.is_empty());
     assert!(steps.rules.is_empty());
