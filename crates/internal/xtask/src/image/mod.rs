@@ -58,7 +58,8 @@ pub(crate) struct Options {
     /// Name of the image, with a tag [default: localhost/kube-proxy:VERSION].
     #[arg(long)]
     name: Option<String>,
-    /// Adds the programs of iptables, for modes iptables and ipvs.
+    /// Adds the programs of iptables. Modes iptables and ipvs need them on nodes with the
+    /// legacy variant, or without `CONFIG_NFT_COMPAT`.
     #[arg(long, value_name = "VARIANT")]
     iptables: Option<Variant>,
     /// Cargo profile of the program.

@@ -125,8 +125,8 @@ impl Settings {
 
     fn description(&self) -> &'static str {
         match self.has_iptables {
-            true => "kube-proxy for modes nftables, iptables and ipvs",
-            false => "kube-proxy for mode nftables",
+            true => "kube-proxy with the programs of iptables",
+            false => "kube-proxy without the programs of iptables",
         }
     }
 }
