@@ -17,7 +17,7 @@ use crate::vm::Guests;
 use crate::{dependencies, etcd, fuzz, image, msrv, publish, tidy, tools};
 
 /// Time to run each fuzz target, in seconds.
-const FUZZ_SECONDS: u64 = 5;
+const FUZZ_SECONDS: u64 = 3;
 
 /// Tests of one binary that run at the same time: they wait most of the time.
 const TEST_THREADS: &str = "4";

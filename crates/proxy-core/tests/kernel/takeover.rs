@@ -61,7 +61,22 @@ fn of_family(addresses: impl IntoIterator<Item = String>, family: Family) -> Vec
 }
 
 /// Returns the sorted words of a table as nft lists it.
-fn parts([family, name]: [&str; 2]) -> Vec<String> {
+///
+/// While the kernel grows the hash table of a set, nft lists some elements twice and
+/// others not at all. So the words count only if two listings agree.
+fn parts(table: [&str; 2]) -> Vec<String> {
+    let mut last = words(table);
+    for _ in 0..20 {
+        let next = words(table);
+        if next == last {
+            return next;
+        }
+        last = next;
+    }
+    panic!("{table:?} changes all the time");
+}
+
+fn words([family, name]: [&str; 2]) -> Vec<String> {
     let listing = nft::succeeds(&["list", "table", family, name], "");
     let parts = listing.split(['{', '}', ',', '\n']).map(str::trim);
     let mut parts: Vec<_> = parts.map(str::to_owned).collect();
