@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use testkit::privilege::become_root;
 
 use crate::binaries::{Artifacts, TestBinary};
-use crate::cargo::{Metadata, cargo, metadata, root};
+use crate::cargo::{Metadata, cargo, metadata};
 use crate::jobs::Job;
 use crate::passed::Passed;
 use crate::process::execute;
@@ -43,12 +43,15 @@ const SLOW: &[&str] = &[
     "crates/conntrack kernel",
 ];
 
-/// Folders of the packages with the feature `nftnl`.
-const NFTABLES: &str = "crates/nftables";
-const PROXY_CORE: &str = "crates/proxy-core";
+/// Title of the test binary that compares the encoders, and includes the kernel tests of
+/// its package with libnftnl.
+const AGREEMENT: &str = "crates/nftables nftnl";
 
-/// Arguments for the kernel tests of proxy-core that also run with libnftnl, which only
-/// mode nftables uses.
+/// Title of the test binary of the engine that also runs with libnftnl.
+const ENGINE: &str = "crates/proxy-core kernel";
+
+/// Arguments that select the tests of [`ENGINE`] with libnftnl, which only mode nftables
+/// uses.
 const NFTNL_TESTS: &[&str] = &[
     "affinity::",
     "affinity_traffic::",
@@ -130,9 +133,9 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
     // It is first, because later the build in the background would delay it.
     jobs.insert(0, doc);
     jobs.extend(with_nftnl.iter().map(|test| {
-        let all = test.folder.ends_with(NFTABLES);
-        let tests = if all { &[] } else { NFTNL_TESTS };
-        programs.job(format!("nftnl {}", test.title()), test, tests)
+        let title = test.title();
+        let tests = if title == ENGINE { NFTNL_TESTS } else { &[] };
+        programs.job(format!("nftnl {title}"), test, tests)
     }));
     // Tests wait a part of their time.
     jobs.push(fuzz::build_job().in_background());
@@ -225,9 +228,8 @@ fn nftnl() -> Result<Vec<TestBinary>> {
     let targets = ["--test=nftnl", "--test=kernel"];
     let build = [&["test", "--workspace", "--no-run", features], &targets[..]].concat();
     let artifacts = Artifacts::build(&mut cargo(build))?;
-    // Tests of other crates have the same names.
-    let folders = [NFTABLES, PROXY_CORE].map(|folder| root().join(folder));
-    let is_ours = |test: &TestBinary| folders.contains(&test.folder);
+    // Other test binaries have the same names.
+    let is_ours = |test: &TestBinary| [AGREEMENT, ENGINE].contains(&&*test.title());
     Ok(artifacts.tests().filter(is_ours).collect())
 }
 
