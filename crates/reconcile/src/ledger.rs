@@ -159,25 +159,25 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
             return false;
         }
         self.round += 1;
-        let mut is_shared = false;
+        let mut is_contested = false;
         let mut places = Vec::with_capacity(objects.size_hint().1.unwrap_or_default());
         let owner = existing.unwrap_or_else(|| self.insert_owner(hash, owner));
         for object in objects {
             if let Some(place) = self.claim(owner, object, pending.as_deref_mut()) {
-                is_shared |= self.slots[place].claims.is_contested();
+                is_contested |= self.slots[place].claims.is_contested();
                 places.push(place);
             }
         }
         for place in mem::replace(&mut self.fragments[owner].places, places) {
             if self.slots[place].round != self.round {
-                is_shared |= self.release(owner, place, pending.as_deref_mut());
+                is_contested |= self.release(owner, place, pending.as_deref_mut());
             }
         }
         if self.fragments[owner].places.is_empty() {
             self.fragments.remove(owner);
             self.owners.remove(hash, owner);
         }
-        is_shared
+        is_contested
     }
 
     /// Adds an owner, and returns the index of its fragment.
