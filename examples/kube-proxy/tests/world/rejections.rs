@@ -171,8 +171,8 @@ where
         self.run.kernels.of(family).get().memory.attempts()
     }
 
-    /// Checks that objects of these edits match the plan, except rejected ones. Objects
-    /// that no commit edits stay as they were.
+    /// Checks that edited objects match the plan, except rejected ones. Commits do not
+    /// change other objects, and [`check_all`](Self::check_all) compares all at the end.
     fn check_edited<'a>(
         &self,
         family: Family,

@@ -1,4 +1,5 @@
 //! Tests of parsing.
+
 use super::*;
 
 fn keys(manifest: &Manifest) -> Vec<String> {
