@@ -35,7 +35,8 @@ impl fmt::Display for Quoted<'_> {
         }
         f.write_char('"')?;
         let mut rest = self.0;
-        while let Some(at) = rest.find(['"', '\\', '\'', '\n']) {
+        let is_special = |b: u8| matches!(b, b'"' | b'\\' | b'\'' | b'\n');
+        while let Some(at) = rest.bytes().position(is_special) {
             f.write_str(&rest[..at])?;
             // A newline ends the rule, even in quotes.
             f.write_str(match &rest[at..=at] {
