@@ -18,9 +18,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use proxy_core::{Address, Config, Context, Engine, Event, Family, Planner};
+use proxy_core::{Address, Config, Context, Event, Family, Planner};
 use vipline_reconcile::{Edit, Keyed};
-use vipline_service_model::{NodeView, ObjectName, ServicePort, api};
+use vipline_service_model::{NodeView, ObjectName, ServicePort, Store, api};
 
 /// Size of the base objects.
 const BASE: usize = 4;
@@ -70,18 +70,18 @@ impl Tracker {
     }
 }
 
-/// Returns the contexts of an engine for both families.
-pub(crate) fn contexts(engine: &Engine, config: &Config) -> [Context; 2] {
-    let store = engine.store();
+/// Returns the contexts of a store for both families.
+pub(crate) fn contexts(store: &Store, config: &Config) -> [Context; 2] {
+    let node = store.node();
     Family::ALL.map(|family| {
-        Context::new(config, &store.node(), store.service_cidrs(family), family)
-            .with_addresses(config, &store.node(), &[])
+        Context::new(config, &node, store.service_cidrs(family), family)
+            .with_addresses(config, &node, &[])
             .with_endpoints(store.endpoints(family))
     })
 }
 
-/// The service ports of an engine, as last resolved, and the state on which their
-/// objects depend.
+/// The service ports of a store, as last resolved, and the state on which their objects
+/// depend.
 pub(crate) struct Plan {
     contexts: [Context; 2],
     ports: Vec<Arc<ServicePort>>,
@@ -89,10 +89,9 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn of(engine: &Engine, config: &Config) -> Self {
-        let store = engine.store();
+    pub(crate) fn of(store: &Store, config: &Config) -> Self {
         Self {
-            contexts: contexts(engine, config),
+            contexts: contexts(store, config),
             ports: store.ports().cloned().collect(),
             node: store.node(),
         }
@@ -129,7 +128,7 @@ impl Plan {
     }
 
     /// Returns the base objects, which belong to no Service.
-    pub(crate) fn base<P: Planner>(&self, family: Family) -> Vec<P::Object> {
+    fn base<P: Planner>(&self, family: Family) -> Vec<P::Object> {
         P::base(self.context(family))
     }
 

@@ -14,6 +14,7 @@ use vipline_nftables::Transaction;
 use vipline_reconcile::Edit;
 use vipline_service_model::Kind;
 
+use crate::decode::decode;
 use crate::history::{Verdict, check, history};
 use crate::laws::Run;
 
@@ -133,11 +134,14 @@ fn compare_costs<P: Mode>(changes: &[Change]) -> Verdict
 where
     P::Object: Send + Sync + 'static,
 {
-    let mut alone = Run::<P>::start_with(&[])?;
-    let mut beside = Run::<P>::start_with(&others())?;
+    let mut alone = Run::<P>::start_with([])?;
+    let mut beside = Run::<P>::start_with(others().iter().filter_map(decode))?;
     for change in changes {
-        alone.step(change)?;
-        beside.step(change)?;
+        let Some(event) = decode(change) else {
+            continue;
+        };
+        alone.step(event.clone())?;
+        beside.step(event)?;
         for (alone, beside) in alone.costs.into_iter().zip(beside.costs) {
             // All node ports have objects with the addresses of the node. Other
             // Services may already use a shared object, so a change may cost less.

@@ -92,7 +92,7 @@ impl<T: Keyed + Send + Sync + 'static> Kernels<T> {
 
 /// The objects of both families at one time.
 #[derive(Clone, Debug)]
-pub(crate) struct Installed<T>([Vec<T>; 2]);
+pub(crate) struct Installed<T>(pub(crate) [Vec<T>; 2]);
 
 impl<T: Keyed> Installed<T> {
     /// Returns the state as text.

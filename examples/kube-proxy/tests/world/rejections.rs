@@ -59,15 +59,15 @@ impl Base {
 
 /// Applies a history. Returns all objects of Services that were edited, by family and
 /// key.
-fn edited<P: Mode>(changes: &[Change]) -> Result<[BTreeMap<String, P::Object>; 2], String>
+fn edited<P: Mode>(events: &[Event]) -> Result<[BTreeMap<String, P::Object>; 2], String>
 where
     P::Object: Send + Sync + 'static,
 {
-    let mut run = Run::<P>::start_with(&[])?;
+    let mut run = Run::<P>::start_with([])?;
     let mut edited = [BTreeMap::new(), BTreeMap::new()];
     let mut base = Base::default();
-    for event in changes.iter().filter_map(decode) {
-        run.engine.apply(event);
+    for event in events {
+        run.engine.apply(event.clone());
         run.sync()?;
         base.add(&run);
     }
@@ -110,12 +110,12 @@ where
     P::Object: Send + Sync + 'static,
 {
     fn start(rejected: Rejected<P::Object>, atomicity: Atomicity) -> Result<Self, String> {
-        let run = Run::<P>::start_with(&[])?;
+        let run = Run::<P>::start_with([])?;
         for family in Family::ALL {
             let mut kernel = run.kernels.of(family).get();
             kernel.memory.set_atomicity(atomicity);
         }
-        let plan = Run::<P>::start_with(&[])?;
+        let plan = Run::<P>::start_with([])?;
         Ok(Self {
             run,
             plan,
@@ -305,9 +305,9 @@ where
     P::Object: PartialEq + Send + Sync + 'static,
 {
     let mut dice = Dice::from_seed(seed);
-    let rejected = choose(&edited::<P>(changes)?, &mut dice);
-    let mut rejecting = RejectingRun::<P>::start(rejected, atomicity)?;
     let events: Vec<_> = changes.iter().filter_map(decode).collect();
+    let rejected = choose(&edited::<P>(&events)?, &mut dice);
+    let mut rejecting = RejectingRun::<P>::start(rejected, atomicity)?;
     let first = usize::from(dice.roll(u8::MAX)) % events.len().max(1);
     for (number, event) in events.into_iter().enumerate() {
         if number == first {
