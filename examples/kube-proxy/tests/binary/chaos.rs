@@ -15,8 +15,8 @@ const CHAOS_TIME: Duration = Duration::from_secs(20);
 /// Maximum time to converge afterwards: the maximum backoff of a watch, with a margin.
 const RECOVERY_TIME: Duration = Duration::from_secs(60);
 
-/// Pause between two changes.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Pause between two changes, and between two checks.
+const PAUSE: Duration = Duration::from_millis(40);
 
 #[test]
 fn rules_survive_api_failures_and_converge_afterwards() {

@@ -31,6 +31,9 @@ const BYTE: Duration = Duration::from_secs(1);
 const SERIES: usize = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// Pause between two rounds of requests during a flood.
+const ROUND_PAUSE: Duration = Duration::from_millis(100);
+
 /// Maximum growth of resident memory during a flood, in bytes.
 const MEMORY: usize = 24 << 20;
 
@@ -216,6 +219,7 @@ fn measure(stage: &Stage, proxy: &Process, flood: &Flood) -> Effect {
             let (memory, descriptors) = usage(proxy);
             let (most_memory, most_descriptors) = effect.usage;
             effect.usage = (memory.max(most_memory), descriptors.max(most_descriptors));
+            thread::sleep(ROUND_PAUSE);
         }
         let after = Sched::of_servers(proxy);
         effect.servers.ran = after.ran.saturating_sub(before.ran);

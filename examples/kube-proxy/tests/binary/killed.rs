@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::stage::{Stage, service, slice};
 
 /// Number of Services.
-const SERVICES: u8 = 110;
+const SERVICES: u8 = 40;
 
 /// Number of endpoints of each Service. All endpoints together need more than one
 /// transaction.

@@ -185,7 +185,11 @@ impl Outcome {
     }
 }
 
-/// Waits until a condition holds and returns the elapsed time.
+/// Minimum and maximum pause between two checks of [`wait_until`].
+const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(20)];
+
+/// Waits until a condition holds and returns the elapsed time. The pauses between checks
+/// grow with that time, because a check may start a program.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) -> Duration {
     let start = Instant::now();
     while !holds() {
@@ -193,7 +197,8 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) -> Duratio
             start.elapsed() < TIMEOUT,
             "timeout after {TIMEOUT:?}: {what}"
         );
-        thread::sleep(Duration::from_millis(2));
+        let [min, max] = PAUSES;
+        thread::sleep((start.elapsed() / 4).clamp(min, max));
     }
     start.elapsed()
 }
