@@ -108,7 +108,7 @@ fn clients(stage: &Stage) -> Vec<Client> {
 /// `CHURN_SECONDS` overrides the default.
 fn change_duration(rules: Rules) -> Duration {
     let default = match rules {
-        Rules::Nftables => 10,
+        Rules::Nftables => 4,
         Rules::Iptables(_) | Rules::IptablesNetlink | Rules::Ipvs => 2,
     };
     let asked = env::var("CHURN_SECONDS").map(|text| text.parse().expect("a number"));
