@@ -57,6 +57,29 @@ impl Bytes {
         }
     }
 
+    /// Appends a number of bytes that is known to the compiler, which is faster.
+    #[inline]
+    pub(crate) fn push<const N: usize>(&mut self, bytes: [u8; N]) {
+        if let Repr::Inline(len, kept) = &mut self.0
+            && let start = usize::from(*len)
+            && let Some(room) = kept.get_mut(start..start + N)
+        {
+            room.copy_from_slice(&bytes);
+            *len += N as u8;
+            return;
+        }
+        self.extend(&bytes);
+    }
+
+    /// Returns the inline storage: the length, and the bytes with zeros after them.
+    #[inline]
+    pub(crate) fn inline(&self) -> Option<(u8, &[u8; INLINE_LEN])> {
+        match &self.0 {
+            Repr::Inline(len, bytes) => Some((*len, bytes)),
+            Repr::Heap(_) => None,
+        }
+    }
+
     /// Appends zero bytes until the length is a multiple of four.
     #[inline]
     pub(crate) fn pad(&mut self) {

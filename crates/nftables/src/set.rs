@@ -359,20 +359,9 @@ pub(crate) fn join(
     values: &[Value],
     order: impl Fn(&Field) -> ByteOrder,
 ) -> Option<Joined> {
-    if fields.len() != values.len() {
-        return None;
-    }
     let joined = |start: &Bytes, end| {
         let mut out = start.clone();
-        for (field, value) in fields.iter().zip(values) {
-            if !value.write(field.bytes, order(field), end, &mut out) {
-                return None;
-            }
-            if padded {
-                out.pad();
-            }
-        }
-        Some(out)
+        append(&mut out, (fields, padded), values, &order, end).then_some(out)
     };
     let (first_start, last_start) = start;
     let first = joined(first_start, End::First)?;
@@ -383,6 +372,26 @@ pub(crate) fn join(
     };
     let last = last.filter(|last| *last != first);
     Some((first, last))
+}
+
+/// Appends one end of encoded values. Returns false if the values do not match the
+/// fields.
+#[inline]
+pub(crate) fn append(
+    out: &mut Bytes,
+    (fields, padded): (&[Field], bool),
+    values: &[Value],
+    order: impl Fn(&Field) -> ByteOrder,
+    end: End,
+) -> bool {
+    let is_written = |(field, value): (&Field, &Value)| {
+        let fits = value.write(field.bytes, order(field), end, out);
+        if padded {
+            out.pad();
+        }
+        fits
+    };
+    fields.len() == values.len() && fields.iter().zip(values).all(is_written)
 }
 
 /// First key of an interval and, if different, the last key.

@@ -57,6 +57,7 @@ impl Value {
     /// value is an interval.
     ///
     /// Returns false if the value does not fit into `bytes` bytes.
+    #[inline]
     pub(crate) fn write(&self, bytes: u16, order: ByteOrder, end: End, out: &mut Bytes) -> bool {
         match (self, end) {
             (Self::Prefix(net), End::First) => {
@@ -71,11 +72,12 @@ impl Value {
         }
     }
 
+    #[inline]
     fn write_one(&self, bytes: u16, order: ByteOrder, out: &mut Bytes) -> bool {
         let bytes = usize::from(bytes);
         match self {
-            Self::Addr(IpAddr::V4(addr)) if bytes == 4 => out.extend(&addr.octets()),
-            Self::Addr(IpAddr::V6(addr)) if bytes == 16 => out.extend(&addr.octets()),
+            Self::Addr(IpAddr::V4(addr)) if bytes == 4 => out.push(addr.octets()),
+            Self::Addr(IpAddr::V6(addr)) if bytes == 16 => out.push(addr.octets()),
             Self::Bytes(value) if value.len() == bytes => out.extend(value),
             Self::Text(text) if text.len() <= bytes => {
                 out.extend(text);
@@ -89,24 +91,19 @@ impl Value {
 }
 
 /// Appends a number of `bytes` bytes. Returns false if the number does not fit.
+#[inline]
 fn write_integer(number: u64, bytes: usize, order: ByteOrder, out: &mut Bytes) -> bool {
     let is_big = order == ByteOrder::Big;
     // Fast path for common sizes: most values of a ruleset are such integers.
-    match (
-        bytes,
-        u8::try_from(number),
-        u16::try_from(number),
-        u32::try_from(number),
-    ) {
-        (1, Ok(number), _, _) => out.extend(&[number]),
-        (2, _, Ok(number), _) if is_big => out.extend(&number.to_be_bytes()),
-        (2, _, Ok(number), _) => out.extend(&number.to_ne_bytes()),
-        (4, _, _, Ok(number)) if is_big => out.extend(&number.to_be_bytes()),
-        (4, _, _, Ok(number)) => out.extend(&number.to_ne_bytes()),
-        (1 | 2 | 4, ..) => return false,
+    match bytes {
+        1 => u8::try_from(number).map(|number| out.push([number])),
+        2 if is_big => u16::try_from(number).map(|number| out.push(number.to_be_bytes())),
+        2 => u16::try_from(number).map(|number| out.push(number.to_ne_bytes())),
+        4 if is_big => u32::try_from(number).map(|number| out.push(number.to_be_bytes())),
+        4 => u32::try_from(number).map(|number| out.push(number.to_ne_bytes())),
         _ => return write_any_size(number, bytes, is_big, out),
     }
-    true
+    .is_ok()
 }
 
 /// Appends a number of any other size. Returns false if the number does not fit.

@@ -35,6 +35,22 @@ impl Storage {
         Some(Self::Inline(key.len() as u8, data.len() as u8, bytes))
     }
 
+    /// Returns whether inline storage holds a key and data of this total length.
+    #[inline]
+    pub(super) fn fits_inline(len: usize) -> bool {
+        len <= INLINE_LEN
+    }
+
+    /// Stores a key of `key_len` bytes and the data after it inline. Returns `None` if
+    /// they do not fit.
+    #[inline]
+    pub(super) fn packed(bytes: &Bytes, key_len: usize) -> Option<Self> {
+        let (len, bytes) = bytes.inline()?;
+        let (bytes, _) = bytes.split_first_chunk()?;
+        let key = u8::try_from(key_len).ok()?;
+        Self::fits_inline(len.into()).then_some(Self::Inline(key, len - key, *bytes))
+    }
+
     pub(super) fn full(&self) -> Full {
         match self {
             Self::Inline(..) => Full {

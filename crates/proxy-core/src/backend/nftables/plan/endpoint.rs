@@ -16,8 +16,7 @@ pub(super) fn backends(map: &Set, key: &[Value], endpoints: &[Endpoint], out: &m
     let keys = keys.expect(FIT);
     for (slot, endpoint) in (0_u32..).zip(endpoints) {
         let target: [Value; 2] = [endpoint.addr.into(), endpoint.port.into()];
-        let element = keys.element(&[slot.into()]);
-        let element = element.and_then(|it| it.with_data(&target));
+        let element = keys.map_element(&[slot.into()], &target);
         out.push(element.expect(FIT).into());
     }
 }
