@@ -17,9 +17,9 @@ pub const MAX_VALUE: usize = u16::MAX as usize - NLA_HEADER_SIZE;
 
 /// Appends an attribute of the type `kind`, which may include flags (`NLA_F_*`).
 pub fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    let start = begin(out, kind);
+    put_header(out, length(NLA_HEADER_SIZE + value.len()), kind);
     out.extend_from_slice(value);
-    end(out, start);
+    pad(out);
 }
 
 /// Appends an attribute with a `u8`.
@@ -201,21 +201,37 @@ impl<'a> Attr<'a> {
 /// Appends a header without its length, and returns its position.
 fn begin(out: &mut Vec<u8>, kind: u16) -> usize {
     let start = out.len();
-    out.extend_from_slice(&[0, 0]);
-    out.extend_from_slice(&kind.to_ne_bytes());
+    put_header(out, 0, kind);
     start
 }
 
-/// Writes the length into the header at `start`, and appends padding.
+fn put_header(out: &mut Vec<u8>, length: u16, kind: u16) {
+    let ([a, b], [c, d]) = (length.to_ne_bytes(), kind.to_ne_bytes());
+    out.extend_from_slice(&[a, b, c, d]);
+}
+
+/// Returns a length for a header.
 ///
 /// A length of more than 16 bits becomes the maximum, so the kernel rejects the
 /// message.
+fn length(bytes: usize) -> u16 {
+    u16::try_from(bytes).unwrap_or(u16::MAX)
+}
+
+fn pad(out: &mut Vec<u8>) {
+    let padded = out.len().next_multiple_of(4);
+    if padded > out.len() {
+        out.resize(padded, 0);
+    }
+}
+
+/// Writes the length into the header at `start`, and appends padding.
 fn end(out: &mut Vec<u8>, start: usize) {
-    let length = u16::try_from(out.len() - start).unwrap_or(u16::MAX);
+    let length = length(out.len() - start);
     if let Some(field) = out.get_mut(start..start + 2) {
         field.copy_from_slice(&length.to_ne_bytes());
     }
-    out.resize(out.len().next_multiple_of(4), 0);
+    pad(out);
 }
 
 #[cfg(test)]
