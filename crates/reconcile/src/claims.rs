@@ -1,9 +1,10 @@
 //! The claims of several owners to one key of a ledger.
 
 use std::collections::{BTreeMap, HashSet};
+use std::hash::BuildHasherDefault;
 
 use crate::Keyed;
-use crate::index::narrow;
+use crate::index::{Spread, narrow, wide};
 use crate::ledger::Fragment;
 use crate::slab::Slab;
 
@@ -37,7 +38,7 @@ pub(crate) enum Claims<O, T> {
 #[derive(Clone, Debug)]
 pub(crate) struct Common<T> {
     object: T,
-    owners: HashSet<u32>,
+    owners: HashSet<u32, BuildHasherDefault<Spread>>,
 }
 
 impl<O: Clone + Ord, T: Keyed> Claims<O, T> {
@@ -97,7 +98,7 @@ impl<O: Clone + Ord, T: Keyed> Claims<O, T> {
         };
         let places = one.into_iter().chain(few.iter().map(|(owner, _)| *owner));
         let common = common.into_iter().flatten();
-        let places = places.chain(common.map(|&owner| owner as usize));
+        let places = places.chain(common.map(|&owner| wide(owner)));
         let by_place = places.map(|place| &owners[place].owner);
         by_place.chain(many.into_iter().flatten())
     }
@@ -165,7 +166,7 @@ impl<O: Clone + Ord, T: Keyed> Claims<O, T> {
             Self::Common(common) => {
                 common.owners.remove(&narrow(owner));
                 if common.owners.len() <= FEW / 2 {
-                    let places = common.owners.iter().map(|&owner| owner as usize);
+                    let places = common.owners.iter().map(|&owner| wide(owner));
                     let claims = places.map(|owner| (owner, common.object.clone()));
                     let mut claims: Vec<_> = claims.collect();
                     claims.sort_by_cached_key(|(owner, _)| owners[*owner].owner.clone());
@@ -231,7 +232,7 @@ mod tests {
     fn assert_forms(letter: &Letter, many: fn(usize) -> Form) {
         let mut owners = Slab::default();
         let mut insert = |owner| {
-            let places = Vec::new();
+            let places = Box::default();
             owners.insert(Fragment { owner, places })
         };
         // Slab indexes are in the opposite order of the owners.
@@ -297,7 +298,7 @@ mod tests {
         let mut owners = Slab::default();
         let mut claims = Claims::One(0, common('a'));
         for owner in 0..100 {
-            let places = Vec::new();
+            let places = Box::default();
             let place = owners.insert(Fragment { owner, places });
             claims.insert(place, common('a'), &owners);
         }

@@ -25,7 +25,7 @@ impl Index {
 
     /// Returns the position with this hash for which `matches` returns `true`.
     pub(crate) fn find(&self, hash: u32, matches: impl Fn(usize) -> bool) -> Option<usize> {
-        let first = self.places.get(&hash).map(|&place| place as usize);
+        let first = self.places.get(&hash).map(|&place| wide(place));
         first
             .filter(|&place| matches(place))
             .or_else(|| self.find_collision(hash, matches))
@@ -35,7 +35,7 @@ impl Index {
         let collisions = self.collisions.iter();
         let mut places = collisions
             .filter(|(other, _)| *other == hash)
-            .map(|&(_, place)| place as usize);
+            .map(|&(_, place)| wide(place));
         places.find(|&place| matches(place))
     }
 
@@ -79,11 +79,14 @@ pub(crate) fn narrow(place: usize) -> u32 {
     u32::try_from(place).expect("memory has no room for 2^32 objects")
 }
 
-/// A hasher of numbers that are hashes already.
-///
-/// The table takes some bits from the upper end of the result.
+/// Returns a position that was [narrowed](narrow).
+pub(crate) fn wide(place: u32) -> usize {
+    place as usize
+}
+
+/// A hasher of numbers that API users cannot choose: hashes and positions in a list.
 #[derive(Clone, Debug, Default)]
-struct Spread(u64);
+pub(crate) struct Spread(u64);
 
 impl Hasher for Spread {
     fn write(&mut self, bytes: &[u8]) {
@@ -93,7 +96,9 @@ impl Hasher for Spread {
     }
 
     fn write_u32(&mut self, hash: u32) {
-        self.0 = u64::from(hash) << 32 | u64::from(hash);
+        // The table takes bits from both ends of the result.
+        let hash = u64::from(hash);
+        self.0 = (hash << 32 | hash).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
     fn finish(&self) -> u64 {

@@ -4,7 +4,7 @@ use std::hash::Hash;
 use std::mem;
 
 use crate::claims::Claims;
-use crate::index::Index;
+use crate::index::{Index, narrow, wide};
 use crate::slab::Slab;
 use crate::{Edit, Keyed, Pending};
 
@@ -21,6 +21,8 @@ pub struct Ledger<O, T> {
     keys: Index,
     /// Number of calls to [`replace`](Self::replace).
     round: u64,
+    /// Reused buffer for the slots of an owner.
+    places: Vec<u32>,
 }
 
 /// The objects of one owner.
@@ -29,7 +31,7 @@ pub(crate) struct Fragment<O> {
     pub(crate) owner: O,
     /// Invariant: not empty; contains exactly the slots whose [`Claims`] include the
     /// owner.
-    pub(crate) places: Vec<usize>,
+    pub(crate) places: Box<[u32]>,
 }
 
 /// A claimed key.
@@ -48,6 +50,7 @@ impl<O, T> Default for Ledger<O, T> {
             slots: Slab::default(),
             keys: Index::default(),
             round: 0,
+            places: Vec::new(),
         }
     }
 }
@@ -103,8 +106,11 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
         let at = self.find_owner(self.owners.hash(owner), owner);
         let fragment = at.map(|at| (at, &self.fragments[at]));
         fragment.into_iter().flat_map(move |(at, fragment)| {
-            let object =
-                move |place: &usize| self.slots[*place].claims.object_of(at, &self.fragments);
+            let object = move |&place: &u32| {
+                self.slots[wide(place)]
+                    .claims
+                    .object_of(at, &self.fragments)
+            };
             fragment.places.iter().filter_map(object)
         })
     }
@@ -116,7 +122,7 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
         let at = self.find_owner(self.owners.hash(owner), owner);
         let places = at.map_or(&[][..], |at| &self.fragments[at].places);
         let keys = places.iter();
-        keys.map(|&place| self.slots[place].claims.holder().key())
+        keys.map(|&place| self.slots[wide(place)].claims.holder().key())
     }
 
     /// Returns whether an owner wants any object.
@@ -160,15 +166,16 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
         }
         self.round += 1;
         let mut is_contested = false;
-        let mut places = Vec::with_capacity(objects.size_hint().1.unwrap_or_default());
         let owner = existing.unwrap_or_else(|| self.insert_owner(hash, owner));
         for object in objects {
             if let Some(place) = self.claim(owner, object, pending.as_deref_mut()) {
                 is_contested |= self.slots[place].claims.is_contested();
-                places.push(place);
+                self.places.push(narrow(place));
             }
         }
+        let places = self.places.drain(..).collect();
         for place in mem::replace(&mut self.fragments[owner].places, places) {
+            let place = wide(place);
             if self.slots[place].round != self.round {
                 is_contested |= self.release(owner, place, pending.as_deref_mut());
             }
@@ -182,7 +189,7 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
 
     /// Adds an owner, and returns the index of its fragment.
     fn insert_owner(&mut self, hash: u32, owner: O) -> usize {
-        let places = Vec::new();
+        let places = Box::default();
         let place = self.fragments.insert(Fragment { owner, places });
         self.owners.insert(hash, place);
         place
