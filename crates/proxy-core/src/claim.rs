@@ -68,9 +68,12 @@ pub(crate) struct Fragment<T> {
     /// Objects that do not depend on a claim.
     pub(crate) own: Vec<T>,
     claims: Vec<Claim<T>>,
-    /// Position of each address in `claims`.
+    /// Position of each address in `claims`, if there are more than [`FEW`].
     places: HashMap<Address, usize>,
 }
+
+/// Number of claims up to which a search is faster than a lookup in a map.
+const FEW: usize = 8;
 
 impl<T> Default for Fragment<T> {
     fn default() -> Self {
@@ -92,7 +95,7 @@ impl<T> Fragment<T> {
     /// An address may be of several kinds. Its claim has the first of them.
     pub(crate) fn at(&mut self, kind: AddressKind, address: Address) -> &mut Vec<T> {
         let next = self.claims.len();
-        let place = *self.places.entry(address).or_insert(next);
+        let place = self.find(address).unwrap_or(next);
         if place == next {
             let objects = Vec::new();
             self.claims.push(Claim {
@@ -100,10 +103,31 @@ impl<T> Fragment<T> {
                 kind,
                 objects,
             });
+            self.note_last_place();
         }
         let claim = &mut self.claims[place];
         claim.kind = claim.kind.min(kind);
         &mut claim.objects
+    }
+
+    /// Returns the position of the claim to an address.
+    fn find(&self, address: Address) -> Option<usize> {
+        match self.claims.len() {
+            0..=FEW => self.claims.iter().position(|it| it.address == address),
+            _ => self.places.get(&address).copied(),
+        }
+    }
+
+    /// Adds the position of the last claim to `places`.
+    fn note_last_place(&mut self) {
+        let first = match self.claims.len() {
+            0..=FEW => return,
+            len if len == FEW + 1 => 0,
+            len => len - 1,
+        };
+        let places = (first..).zip(&self.claims[first..]);
+        self.places
+            .extend(places.map(|(place, claim)| (claim.address, place)));
     }
 }
 
@@ -348,5 +372,19 @@ mod tests {
                 (AddressKind::NodePort, vec![3]),
             ]
         );
+    }
+
+    #[test]
+    fn many_addresses_have_one_claim_each() {
+        let mut fragment = Fragment::default();
+        for round in 0..2 {
+            for number in 0..3 * FEW as u16 {
+                let address = Address::NodePort(Protocol::Tcp, number);
+                fragment.at(AddressKind::NodePort, address).push(round);
+            }
+        }
+        let claims = PortObjects::from(fragment).claims;
+        assert_eq!(claims.len(), 3 * FEW);
+        assert!(claims.iter().all(|claim| claim.objects == [0, 1]));
     }
 }

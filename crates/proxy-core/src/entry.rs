@@ -1,7 +1,8 @@
 //! Entries of a driver's ledger and their owners.
 
+use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::slice;
 use std::sync::Arc;
 
@@ -15,15 +16,75 @@ use crate::{Address, AddressKind};
 ///
 /// All owners of an object want the same contents. Claims to one address compare by kind,
 /// then by the age of the Service.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Owner {
     /// Objects that do not depend on Services.
     Base,
     /// Objects of a service port for its addresses of one kind. Objects without an
     /// address belong to the first kind.
-    Port(AddressKind, Arc<PortName>),
+    Port(AddressKind, HashedName),
     /// An object that several service ports use. It outlives its last user for a while.
     OnDemand(Id),
+}
+
+/// Hashes one number, because lookups are frequent.
+impl Hash for Owner {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(match self {
+            Self::Base => 0,
+            Self::Port(kind, name) => name.hash.wrapping_add(*kind as u64),
+            Self::OnDemand(id) => *id,
+        });
+    }
+}
+
+/// The name of a service port with its hash, which the owners of all kinds of addresses
+/// share.
+#[derive(Clone, Debug)]
+pub(crate) struct HashedName {
+    hash: u64,
+    name: Arc<PortName>,
+}
+
+impl HashedName {
+    /// Hashes a name. All names that are compared must have the same `hasher`.
+    pub(crate) fn new(name: &Arc<PortName>, hasher: &RandomState) -> Self {
+        Self {
+            hash: hasher.hash_one(name),
+            name: Arc::clone(name),
+        }
+    }
+
+    /// Returns the name.
+    pub(crate) fn name(&self) -> &Arc<PortName> {
+        &self.name
+    }
+}
+
+impl Hash for HashedName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl Eq for HashedName {}
+
+impl PartialEq for HashedName {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.name == other.name
+    }
+}
+
+impl Ord for HashedName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.name.cmp(&other.name)
+    }
+}
+
+impl PartialOrd for HashedName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// A ledger entry.

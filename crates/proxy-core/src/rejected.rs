@@ -9,7 +9,7 @@ use std::sync::Arc;
 use vipline_reconcile::{Cause, Edit, Keyed, Ledger, Reason, Reconciler, Rejected, Target};
 use vipline_service_model::{Family, ObjectName, PortName};
 
-use crate::entry::{Entry, Key, Owner};
+use crate::entry::{Entry, HashedName, Key, Owner};
 use crate::{AddressKind, Planner};
 
 /// An object that the kernel rejected. All other objects were installed.
@@ -125,18 +125,18 @@ impl<T> Registered<T> {
 #[derive(Debug, Default)]
 pub(crate) struct FormerOwners {
     hasher: RandomState,
-    ports: HashMap<u64, Arc<PortName>>,
+    ports: HashMap<u64, HashedName>,
 }
 
 impl FormerOwners {
     /// Records that a port no longer wants an object.
-    pub(crate) fn insert<T: Keyed>(&mut self, object: &T, port: &Arc<PortName>) {
+    pub(crate) fn insert<T: Keyed>(&mut self, object: &T, port: &HashedName) {
         let hash = self.hasher.hash_one(object.key());
-        self.ports.insert(hash, Arc::clone(port));
+        self.ports.insert(hash, port.clone());
     }
 
     /// Returns the port that owned an object.
-    pub(crate) fn get<T: Keyed>(&self, object: &T) -> Option<&Arc<PortName>> {
+    pub(crate) fn get<T: Keyed>(&self, object: &T) -> Option<&HashedName> {
         self.ports.get(&self.hasher.hash_one(object.key()))
     }
 
@@ -190,11 +190,11 @@ pub(crate) fn find_owners<T: Keyed>(
     ledger: &Ledger<Owner, Entry<T>>,
     former: &FormerOwners,
     rejected: &[Rejected<T>],
-    changed: Option<&[Arc<PortName>]>,
+    changed: Option<&[HashedName]>,
 ) -> Vec<Option<Owner>> {
     let former_owner = |it: &Rejected<T>| {
         let port = former.get(&it.object).filter(|_| it.is_removal)?;
-        Some(Owner::Port(AddressKind::ClusterIp, Arc::clone(port)))
+        Some(Owner::Port(AddressKind::ClusterIp, port.clone()))
     };
     let mut owners: Vec<Option<Owner>> = rejected.iter().map(former_owner).collect();
     let mut unknown = HashMap::new();
@@ -208,7 +208,7 @@ pub(crate) fn find_owners<T: Keyed>(
         }
     }
     let ports = changed.into_iter().flatten().flat_map(|name| {
-        let of_kind = |kind| Owner::Port(kind, Arc::clone(name));
+        let of_kind = |kind| Owner::Port(kind, name.clone());
         AddressKind::ALL.map(of_kind)
     });
     for owner in ports {

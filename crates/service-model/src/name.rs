@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::Timestamp;
@@ -83,7 +84,7 @@ impl fmt::Display for Protocol {
 /// again is a different Service.
 ///
 /// Exhaustive: the fields identify a service port.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PortName {
     /// Namespace of the Service.
     pub namespace: Arc<str>,
@@ -113,6 +114,16 @@ impl PortName {
 
     fn age_key(&self) -> (bool, Option<Timestamp>) {
         (self.created.is_none(), self.created)
+    }
+}
+
+impl Hash for PortName {
+    /// Leaves out the creation time: few Services with one name exist at a time.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.service.hash(state);
+        self.namespace.hash(state);
+        self.port.hash(state);
+        state.write_u8(self.protocol.number());
     }
 }
 

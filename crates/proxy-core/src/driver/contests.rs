@@ -49,8 +49,9 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     /// Returns the addresses that a service port claims, sorted.
     pub(super) fn addresses(&self, name: &Arc<PortName>) -> Vec<Address> {
         let mut addresses = Vec::new();
+        let name = self.hashed(name);
         for kind in AddressKind::ALL {
-            let owner = Owner::Port(kind, Arc::clone(name));
+            let owner = Owner::Port(kind, name.clone());
             let keys = self.ledger.keys_of(&owner);
             addresses.extend(keys.filter_map(|key| match key {
                 Key::Address(address) => Some(address),
@@ -66,7 +67,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         let key = Key::Address(address);
         let claimants = self.ledger.claimants(&key);
         let mut claims = claimants.filter_map(|owner| match owner {
-            Owner::Port(kind, name) => Some((*kind, Arc::clone(name))),
+            Owner::Port(kind, name) => Some((*kind, Arc::clone(name.name()))),
             Owner::Base | Owner::OnDemand(_) => None,
         });
         [claims.next(), claims.next()]

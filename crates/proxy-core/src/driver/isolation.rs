@@ -39,7 +39,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
                     self.reconciler.forget_rejected(object);
                     continue;
                 }
-                Some(Owner::Port(_, name)) => Some(name),
+                Some(Owner::Port(_, name)) => Some(Arc::clone(name.name())),
                 Some(Owner::OnDemand(_)) | None => None,
             };
             let described = Arc::new(RejectedObject {

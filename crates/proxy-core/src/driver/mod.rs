@@ -8,6 +8,8 @@ mod isolation;
 
 mod on_demand;
 
+use std::collections::HashSet;
+use std::hash::RandomState;
 use std::iter;
 use std::marker::PhantomData;
 use std::mem;
@@ -23,11 +25,11 @@ use self::contests::Contests;
 use self::counts::Counts;
 pub(crate) use self::on_demand::Id;
 use self::on_demand::OnDemand;
-use crate::entry::{Entry, Owner, edits};
+use crate::entry::{Entry, HashedName, Owner, edits};
 use crate::rejected::{FormerOwners, KnownRejections, Registry, RejectedObject};
 use crate::{
-    AddressKind, ContestedAddress, Context, Difference, Error, LostAddresses, Outcome, Planner,
-    PortObjects,
+    AddressKind, Claim, ContestedAddress, Context, Difference, Error, LostAddresses, Outcome,
+    Planner, PortObjects,
 };
 
 /// A driver of one family, independent of the mode.
@@ -115,6 +117,8 @@ where
         family,
         cx: None,
         ledger: Ledger::new(),
+        hasher: RandomState::new(),
+        exposed: HashSet::new(),
         counts: Counts::default(),
         entry_edits: Pending::new(),
         on_demand: OnDemand::new(),
@@ -132,6 +136,10 @@ struct Driver<P: Planner, K: Target<Object = P::Object>> {
     family: Family,
     cx: Option<Context>,
     ledger: Ledger<Owner, Entry<P::Object>>,
+    /// Hasher of the names of owners.
+    hasher: RandomState,
+    /// Service ports with entries for addresses besides the cluster IP.
+    exposed: HashSet<HashedName>,
     counts: Counts,
     /// Reused buffer for the edits of entries.
     entry_edits: Pending<Entry<P::Object>>,
@@ -139,7 +147,7 @@ struct Driver<P: Planner, K: Target<Object = P::Object>> {
     on_demand: OnDemand<P::Object>,
     contests: Contests,
     /// Service ports planned since the last sync, while the kernel's state is known.
-    changed: Vec<Arc<PortName>>,
+    changed: Vec<HashedName>,
     /// Owners of the objects that the next commit removes.
     former: FormerOwners,
     registry: Registry<P::Object>,
@@ -148,38 +156,56 @@ struct Driver<P: Planner, K: Target<Object = P::Object>> {
 }
 
 impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
+    /// Returns a name for comparison with owners.
+    fn hashed(&self, name: &Arc<PortName>) -> HashedName {
+        HashedName::new(name, &self.hasher)
+    }
+
     /// Replaces the objects of a service port. Pass no objects for a deleted port.
-    fn replace_port(
-        &mut self,
-        name: &Arc<PortName>,
-        mut planned: [PortObjects<P::Object>; AddressKind::ALL.len()],
-    ) {
+    fn replace_port(&mut self, name: &Arc<PortName>, planned: PortObjects<P::Object>) {
+        let hashed = self.hashed(name);
         if self.reconciler.is_known() {
-            self.changed.push(Arc::clone(name));
+            self.changed.push(hashed.clone());
         }
         let before = match self.contests.is_empty() {
             true => Vec::new(),
             false => self.addresses(name),
         };
         let mut is_shared = false;
-        for kind in AddressKind::ALL {
-            let owner = Owner::Port(kind, Arc::clone(name));
-            is_shared |= self.replace(owner, mem::take(&mut planned[kind as usize]));
+        let PortObjects { own, mut claims } = planned;
+        let kinds = self.kinds_of(&hashed, &claims);
+        claims.sort_by_key(|claim| claim.kind);
+        let (mut own, mut claims) = (own.into_iter(), claims.into_iter().peekable());
+        for &kind in kinds {
+            // Objects without an address belong to the first kind.
+            let own = own.by_ref().map(Entry::Object);
+            let claims = iter::from_fn(|| claims.next_if(|claim| claim.kind == kind));
+            let claims = claims.map(|claim| Entry::Address(claim.address, claim.objects.into()));
+            let owner = Owner::Port(kind, hashed.clone());
+            is_shared |= self.set_entries(owner, own.chain(claims));
         }
         if is_shared || !before.is_empty() {
             self.note_contests(name, &before);
         }
     }
 
-    /// Replaces the objects of an owner. Returns whether other owners share an object.
-    fn replace(&mut self, owner: Owner, planned: PortObjects<P::Object>) -> bool {
-        let PortObjects { own, claims } = planned;
-        let mut entries = Vec::with_capacity(own.len() + claims.len());
-        entries.extend(own.into_iter().map(Entry::Object));
-        for claim in claims {
-            entries.push(Entry::Address(claim.address, claim.objects.into()));
+    /// Returns the kinds of addresses of which a service port has or had entries. Most ports
+    /// have a cluster IP only.
+    fn kinds_of(
+        &mut self,
+        name: &HashedName,
+        claims: &[Claim<P::Object>],
+    ) -> &'static [AddressKind] {
+        const ALL: &[AddressKind] = &AddressKind::ALL;
+        let is_exposed = claims.iter().any(|it| it.kind != AddressKind::ClusterIp);
+        let was_exposed = match is_exposed {
+            true => self.exposed.replace(name.clone()).is_some(),
+            false => !self.exposed.is_empty() && self.exposed.remove(name),
+        };
+        match is_exposed || was_exposed {
+            true => ALL,
+            false => &ALL[..1],
         }
-        self.set_entries(owner, entries)
     }
 
     /// Removes from `planned` the objects that several service ports may use, and adds new
@@ -197,18 +223,22 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
             }
         }
         for (id, object) in self.on_demand.replace(name, used) {
-            self.set_entries(Owner::OnDemand(id), vec![Entry::Object(object)]);
+            self.set_entries(Owner::OnDemand(id), [Entry::Object(object)]);
         }
     }
 
     /// Adds entries to the ledger. Returns whether other owners share an object.
-    fn set_entries(&mut self, owner: Owner, entries: Vec<Entry<P::Object>>) -> bool {
+    fn set_entries(
+        &mut self,
+        owner: Owner,
+        entries: impl IntoIterator<Item = Entry<P::Object>>,
+    ) -> bool {
         let Some(pending) = self.reconciler.pending() else {
             return self.ledger.replace(owner, entries, None);
         };
         let entry_edits = &mut self.entry_edits;
         let port = match &owner {
-            Owner::Port(_, name) => Some(Arc::clone(name)),
+            Owner::Port(_, name) => Some(name.clone()),
             Owner::Base | Owner::OnDemand(_) => None,
         };
         let is_shared = self.ledger.replace(owner, entries, Some(entry_edits));
@@ -252,17 +282,6 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     }
 }
 
-/// Splits the objects of a service port by kind of address.
-fn by_kind<T>(planned: PortObjects<T>) -> [PortObjects<T>; AddressKind::ALL.len()] {
-    let PortObjects { own, claims } = planned;
-    let mut by_kind: [PortObjects<T>; AddressKind::ALL.len()] = Default::default();
-    by_kind[AddressKind::ClusterIp as usize].own = own;
-    for claim in claims {
-        by_kind[claim.kind as usize].claims.push(claim);
-    }
-    by_kind
-}
-
 impl<P, K> Drive for Driver<P, K>
 where
     P: Planner,
@@ -278,7 +297,8 @@ where
         if self.cx.as_ref() == Some(&cx) {
             return Replan::Nothing;
         }
-        self.replace(Owner::Base, P::base(&cx).into());
+        let base = P::base(&cx).into_iter().map(Entry::Object);
+        self.set_entries(Owner::Base, base);
         let before = self.cx.replace(cx);
         match (before, &self.cx) {
             (Some(before), Some(cx)) if P::requires_replan(&before, cx) => Replan::All,
@@ -298,12 +318,12 @@ where
             .expect("the context is set before ports are planned");
         let mut planned = P::port(cx, port);
         self.set_on_demand(&port.name, &mut planned);
-        self.replace_port(&port.name, by_kind(planned));
+        self.replace_port(&port.name, planned);
     }
 
     fn plan_removal(&mut self, name: &Arc<PortName>) {
         self.set_on_demand(name, &mut PortObjects::default());
-        self.replace_port(name, Default::default());
+        self.replace_port(name, PortObjects::default());
     }
 
     fn forget(&mut self) {
@@ -316,7 +336,7 @@ where
 
     fn reconcile(&mut self, now: Duration) -> Result<Outcome, Error> {
         for id in self.on_demand.expire(now) {
-            self.set_entries(Owner::OnDemand(id), Vec::new());
+            self.set_entries(Owner::OnDemand(id), []);
         }
         let (mut plan, mut done) = self.step(now)?;
         if done.is_stale {
