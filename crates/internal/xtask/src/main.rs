@@ -17,7 +17,7 @@ mod jobs;
 
 mod passed;
 
-mod msrv;
+mod features;
 
 mod vm;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use testkit::privilege::become_root;
 
 use crate::binaries::{Artifacts, TestBinary};
@@ -14,7 +14,7 @@ use crate::passed::Passed;
 use crate::process::execute;
 use crate::steps::{Steps, Tally};
 use crate::vm::Guests;
-use crate::{dependencies, etcd, fuzz, image, msrv, publish, tidy, tools};
+use crate::{dependencies, etcd, features, fuzz, image, publish, tidy, tools, vm};
 
 /// Time to run each fuzz target, in seconds.
 const FUZZ_SECONDS: u64 = 3;
@@ -64,67 +64,50 @@ const NFTNL_TESTS: &[&str] = &[
     "--skip=iptables_takeover::",
 ];
 
-/// Feature sets to lint, for each published package with features.
-///
-/// The other steps build the workspace with all features except `nftnl`, which has a step.
-const FEATURES: &[(&str, &[&str])] = &[
-    ("proxy-core", &["", "nftables", "iptables", "ipvs"]),
-    ("vipline-kube-source", &["", "manifests"]),
-    ("vipline-iptables", &[""]),
-    ("vipline-nftables", &[""]),
-    ("vipline-service-ip", &[""]),
-    ("vipline-service-model", &["", "serde", "test-util"]),
-];
-
 /// Runs the task.
 pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
     let metadata = metadata()?;
-    steps.step("tools", || {
-        tools::install(&[tools::KERNEL_TOOLS, tools::NFTNL, tools::VM_TOOLS].concat())
+    steps.step("format", || {
+        execute(&mut cargo(["fmt", "--all", "--check"]))
     })?;
+    let downloads = check("downloads", || download(&metadata));
+    steps.jobs(
+        "lints, downloads",
+        vec![check("lints", lints), downloads],
+        2,
+    )?;
+    // The first one is a sequence of short commands, which leave a processor idle. It has
+    // a target folder of its own, so cargo runs the second one at the same time.
     let checks = vec![
-        check("features", || features(&metadata)),
+        check("features, minimum version of Rust", || {
+            features::run(&metadata)
+        }),
+        check("documentation", document),
         check("tidy", || tidy::run(false)),
         check("dependencies", dependencies::run),
         // Packages are not built here: the other steps build the same code.
         check("packages", || publish::run(true, false)),
-        check("minimum version of Rust", || msrv::run(&metadata)),
     ];
-    steps.step("format", || {
-        execute(&mut cargo(["fmt", "--all", "--check"]))
-    })?;
-    steps.step("lints", lints)?;
-    // The first one is a sequence of short commands, which leave a processor idle.
     steps.jobs("checks", checks, 2)?;
-    steps.step("documentation", || {
-        // Without the test targets, which would need other features of dependencies.
-        let targets = ["--lib", "--bins", "--examples"];
-        let mut doc = cargo([&["doc", "--workspace", "--no-deps"], &targets[..]].concat());
-        execute(doc.env("RUSTDOCFLAGS", "--deny=warnings"))
-    })?;
-    let mut tests = Vec::new();
+    let mut built = None;
     steps.step("build", || {
         // One set of features for programs and tests. The lints cover other targets.
         let targets = ["test", "--workspace", "--tests", "--no-run"];
-        tests = ordered(Artifacts::build(&mut cargo(targets))?.tests());
+        built = Some(Artifacts::build(&mut cargo(targets))?);
         Ok(())
     })?;
+    let built = built.context("the step has built the tests")?;
+    let tests = ordered(built.tests());
     let mut with_nftnl = Vec::new();
     steps.step("libnftnl", || {
         with_nftnl = nftnl()?;
         Ok(())
     })?;
     let guests = Guests::build(steps, &metadata, "", repeats_all)?;
-    let mut etcd = PathBuf::new();
-    steps.step("etcd", || {
-        etcd = etcd::fetch(&metadata.target_directory)?;
-        Ok(())
-    })?;
     become_root().context("kernel tests need root or a user namespace")?;
-    steps.step("image", image::check)?;
     let programs = Programs {
         kube_proxy: metadata.target_directory.join("debug/kube-proxy"),
-        etcd,
+        etcd: etcd::fetch(&metadata.target_directory)?,
         passed: Passed::open(&metadata.target_directory, repeats_all)?,
     };
     let (timed, mut jobs) = programs.jobs(&tests);
@@ -132,6 +115,7 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
     let doc = Job::command("doc", cargo(["test", "--workspace", "--doc"]));
     // It is first, because later the build in the background would delay it.
     jobs.insert(0, doc);
+    jobs.insert(1, check("image", || image::check(&metadata, &built)));
     jobs.extend(with_nftnl.iter().map(|test| {
         let title = test.title();
         let tests = if title == ENGINE { NFTNL_TESTS } else { &[] };
@@ -246,6 +230,21 @@ fn check<'a>(title: &str, work: impl FnOnce() -> Result<()> + Send + 'a) -> Job<
     Job::new(title, move |_| work().map(|()| Tally::default()))
 }
 
+/// Downloads and installs what later steps need, while others compile.
+fn download(metadata: &Metadata) -> Result<()> {
+    // One call of apt-get for all steps: another one would wait for its lock.
+    let tools = [
+        tools::KERNEL_TOOLS,
+        tools::NFTNL,
+        tools::VM_TOOLS,
+        tools::IMAGE_TOOLS,
+        tools::FUZZ_TOOLS,
+    ];
+    tools::install(&tools.concat())?;
+    vm::download(&metadata.target_directory)?;
+    etcd::fetch(&metadata.target_directory).map(drop)
+}
+
 /// Lints all targets.
 fn lints() -> Result<()> {
     // `--all-targets` excludes the tests named `vm`, which run only in guests.
@@ -260,29 +259,12 @@ fn lints() -> Result<()> {
     Ok(())
 }
 
-/// Lints published packages with parts of their features.
-fn features(metadata: &Metadata) -> Result<()> {
-    for package in metadata.packages.iter().filter(|each| each.is_published()) {
-        let sets = FEATURES.iter().find(|(name, _)| *name == package.name);
-        let sets = match sets {
-            None if package.features.is_empty() => continue,
-            None => bail!("{}: FEATURES lacks the package", package.name),
-            Some((_, sets)) => sets,
-        };
-        for set in *sets {
-            execute(&mut cargo([
-                "clippy",
-                "--package",
-                &package.name,
-                "--no-default-features",
-                "--features",
-                set,
-                "--",
-                "--deny=warnings",
-            ]))?;
-        }
-    }
-    Ok(())
+/// Builds the documentation.
+fn document() -> Result<()> {
+    // Without the test targets, which would need other features of dependencies.
+    let targets = ["--lib", "--bins", "--examples"];
+    let mut doc = cargo([&["doc", "--workspace", "--no-deps"], &targets[..]].concat());
+    execute(doc.env("RUSTDOCFLAGS", "--deny=warnings"))
 }
 
 #[cfg(test)]

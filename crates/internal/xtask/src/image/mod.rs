@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use testkit::privilege::become_root;
 use testkit::scoped::Directory;
 
+use crate::binaries::Artifacts;
 use crate::cargo::{Metadata, metadata};
 use crate::tools;
 
@@ -74,7 +75,7 @@ pub(crate) struct Options {
 /// Runs the task.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.check {
-        return check();
+        return check(&metadata()?, &program::artifacts()?);
     }
     tools::install(tools::IMAGE_TOOLS)?;
     let metadata = metadata()?;
@@ -100,13 +101,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// Runs images with crun under the restrictions of the DaemonSets until a Service
 /// answers.
 ///
-/// The program is linked as in an image, but from the crates that the tests use.
+/// The program is linked as in an image, but from `built`: the crates that the tests use.
 /// Is skipped in a user namespace that lacks the user of the DaemonSet, except in CI.
 ///
 /// # Errors
 ///
 /// If an image cannot be built, or does not serve.
-pub(crate) fn check() -> Result<()> {
+pub(crate) fn check(metadata: &Metadata, built: &Artifacts) -> Result<()> {
     become_root().context("network namespaces need root or a user namespace")?;
     let settings = |has_iptables| {
         let (name, version) = ("localhost/kube-proxy:test", "test");
@@ -123,7 +124,7 @@ pub(crate) fn check() -> Result<()> {
         return Ok(());
     }
     tools::install(tools::IMAGE_TOOLS)?;
-    let program = program::link(&metadata()?)?;
+    let program = program::link(metadata, built)?;
     for (folder, iptables) in [("", None), ("iptables/", Some(Variant::Nft))] {
         let directory = Directory::new()?;
         let path = directory.path().join("image");

@@ -1,6 +1,6 @@
 //! Builds the statically linked program.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
@@ -34,11 +34,10 @@ pub(super) fn build(metadata: &Metadata, profile: &str) -> Result<Vec<u8>> {
     read(&metadata.target_directory.join(folder).join("kube-proxy"))
 }
 
-/// Links the program with the library that the tests use, and returns its content.
-///
-/// Compiles no other crate after the tests were built.
-pub(super) fn link(metadata: &Metadata) -> Result<Vec<u8>> {
-    let library = library()?;
+/// Links the program with the library in `built`, and returns its content.
+pub(super) fn link(metadata: &Metadata, built: &Artifacts) -> Result<Vec<u8>> {
+    let library = built.library(&root().join("examples/kube-proxy"));
+    let library = library.context("cargo built no library of kube-proxy")?;
     let folder = metadata.target_directory.join("image/check");
     fs::create_dir_all(&folder)?;
     let program = folder.join("kube-proxy");
@@ -64,12 +63,12 @@ pub(super) fn link(metadata: &Metadata) -> Result<Vec<u8>> {
     read(&program)
 }
 
-/// Returns the path of the library of kube-proxy with the features of the tests.
-fn library() -> Result<PathBuf> {
+/// Builds kube-proxy with the features of the tests.
+///
+/// Compiles nothing after the tests were built.
+pub(super) fn artifacts() -> Result<Artifacts> {
     let bins = ["test", "--workspace", "--bins", "--no-run", "--quiet"];
-    let artifacts = Artifacts::build(&mut cargo(bins))?;
-    let library = artifacts.library(&root().join("examples/kube-proxy"));
-    library.context("cargo built no library of kube-proxy")
+    Artifacts::build(&mut cargo(bins))
 }
 
 fn assignment(name: &str, path: &Path) -> String {

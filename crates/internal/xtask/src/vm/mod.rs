@@ -65,6 +65,17 @@ pub(crate) fn list(filter: &str) -> Result<()> {
     Ok(())
 }
 
+/// Downloads and unpacks the kernels, if they are missing.
+pub(crate) fn download(target_directory: &Path) -> Result<()> {
+    kernels(&target_directory.join("vm")).map(drop)
+}
+
+/// Returns the kernels. Unpacks missing ones in the folder `cache`.
+fn kernels(cache: &Path) -> Result<Vec<Kernel>> {
+    fs::create_dir_all(cache)?;
+    kernels::fetch(cache)
+}
+
 /// Guests that can boot: kernels, and the files and tests of all guests.
 #[derive(Debug)]
 pub(crate) struct Guests {
@@ -94,8 +105,7 @@ impl Guests {
             tools::install(&[tools::KERNEL_TOOLS, tools::VM_TOOLS].concat())
         })?;
         steps.step("vm: kernels", || {
-            fs::create_dir_all(&guests.cache)?;
-            guests.kernels = kernels::fetch(&guests.cache)?;
+            guests.kernels = kernels(&guests.cache)?;
             Ok(())
         })?;
         steps.step("vm: build", || {
