@@ -81,12 +81,18 @@ impl Change {
     }
 
     /// Returns the event in the format of a watch.
+    ///
+    /// # Panics
+    ///
+    /// Never: the keys of a [`Value`] are strings.
     pub fn line(&self) -> String {
         let verb = match self.verb {
             Verb::Added => "ADDED",
             Verb::Modified => "MODIFIED",
             Verb::Deleted => "DELETED",
         };
-        format!(r#"{{"type":"{verb}","object":{}}}"#, self.object)
+        // The compiler optimizes this crate, and not `Display` of the object.
+        let object = serde_json::to_string(&self.object).expect("keys are strings");
+        format!(r#"{{"type":"{verb}","object":{object}}}"#)
     }
 }

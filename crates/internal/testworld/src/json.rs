@@ -4,7 +4,16 @@ use serde_json::Value;
 
 /// Returns the member at a JSON pointer.
 pub(crate) fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
-    value.pointer(pointer).unwrap_or(&Value::Null)
+    // `Value::pointer` allocates two strings for each step of the pointer.
+    if pointer.contains('~') {
+        return value.pointer(pointer).unwrap_or(&Value::Null);
+    }
+    let mut steps = pointer.split('/').skip(1);
+    let member = steps.try_fold(value, |value, step| match value {
+        Value::Array(list) => list.get(step.parse::<usize>().ok()?),
+        _ => value.get(step),
+    });
+    member.unwrap_or(&Value::Null)
 }
 
 /// Returns a string, or an empty one if absent.

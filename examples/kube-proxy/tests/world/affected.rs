@@ -291,19 +291,21 @@ pub(crate) fn unexplained_edits<P: Planner>(
     let [networks, later] = plans.map(|plan| plan.networks(family));
     let changed = networks.symmetric_difference(&later);
     let changed: HashSet<_> = changed.map(|(_, text)| text.as_str()).collect();
-    let is_explained = |edit: &&Edit<P::Object>| {
-        let (old, new) = (*edit).clone().into_old_and_new();
+    let is_explained = |edit: &Edit<P::Object>| {
+        let (old, new) = edit.clone().into_old_and_new();
         let sides = old.into_iter().chain(new);
         let is_of_network = |text: String| words(&text).any(|word| changed.contains(word));
         let text = |side| P::text(&side) + &P::listing(family, [&side].into_iter());
         sides.map(text).any(is_of_network)
     };
-    let rest = edits.iter().filter(|edit| !is_explained(edit));
-    let mut rest: Vec<_> = rest.map(|edit| edit.object().clone()).collect();
+    let mut rest: Vec<_> = edits.iter().collect();
     if !changed.is_empty() {
+        // Edits of base objects are explained, and their texts take long to print.
         let base = plans.map(|plan| plan.base::<P>(family)).concat();
-        rest = unknown(&rest, &base).into_iter().cloned().collect();
+        let base: HashSet<_> = base.iter().map(Keyed::key).collect();
+        rest.retain(|edit| !base.contains(&edit.key()) && !is_explained(edit));
     }
+    let rest: Vec<_> = rest.iter().map(|edit| edit.object().clone()).collect();
     unexpected_edits::<P>(family, plans, &Affected::Cluster, &rest)
 }
 
