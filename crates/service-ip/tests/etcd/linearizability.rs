@@ -17,7 +17,7 @@ use crate::worker::{self, Task, now};
 /// Environment variable with the parameters of a worker process.
 const TASK: &str = "VIPLINE_TEST_WORKER";
 
-/// Environment variable with the duration of the test in seconds. The default is 30.
+/// Environment variable with the duration of the test in seconds. The default is 12.
 const SECONDS: &str = "VIPLINE_LINEARIZABILITY_SECONDS";
 
 /// Number of workers, and number of killed workers.
@@ -39,7 +39,7 @@ fn no_item_is_allocated_twice_and_repair_releases_leaked_items() {
     if let Ok(task) = env::var(TASK) {
         return worker::run(&Task::parse(&task));
     }
-    let seconds = env::var(SECONDS).map_or(30, |text| text.parse().expect(SECONDS));
+    let seconds = env::var(SECONDS).map_or(12, |text| text.parse().expect(SECONDS));
     let length = Duration::from_secs(seconds);
     let seed = SystemTime::UNIX_EPOCH.elapsed().unwrap().subsec_nanos();
     println!("{WORKERS} workers for {seconds} s, seed {seed}");
