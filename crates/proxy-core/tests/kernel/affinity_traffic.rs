@@ -31,6 +31,9 @@ const ATTEMPT_TIME: Duration = Duration::from_millis(300);
 /// Number of attempts of a random choice. With eight endpoints, all attempts fail with
 /// probability 1/8 to the power of this number.
 const ATTEMPTS: usize = 8;
+/// Number of requests that show affinity. Without affinity all of them reach one of eight
+/// endpoints with probability 1e-10.
+const REQUESTS: usize = 12;
 /// Number of the Service.
 const NUMBER: u16 = 1;
 
@@ -52,7 +55,7 @@ fn a_client_keeps_its_endpoint_and_other_clients_may_get_others(rules: Rules) {
     let stage = stage(rules);
     for (way, to) in ways() {
         let probe = stage.probe(External, to, NUMBER, way);
-        let first = sole_endpoint(&stage.lab.client, probe, 50);
+        let first = sole_endpoint(&stage.lab.client, probe, REQUESTS);
         let others = [&stage.lab.pod, &stage.lab.remote, &stage.lab.neighbor];
         let others = others.into_iter().chain(&stage.lab.backends);
         let others: Vec<String> = others
@@ -105,7 +108,7 @@ fn a_client_moves_at_once_when_its_endpoint_is_removed(rules: Rules) {
             let before = sole_endpoint(&stage.lab.client, probe, 5);
             gone.push(before);
             stage.sync(web(&stage, &gone).events());
-            let after = sole_endpoint(&stage.lab.client, probe, 50);
+            let after = sole_endpoint(&stage.lab.client, probe, REQUESTS);
             assert!(!gone.contains(&after), "{probe:?}: {after} of {gone:?}");
         }
         stage.sync(web(&stage, &[]).events());
@@ -236,7 +239,7 @@ fn a_full_affinity_map_of_one_service_does_not_affect_another_service() {
     let other = with_affinity(Web::new(NUMBER + 1, backends), TIMEOUT);
     stage.sync(other.events());
     let probe = |number| stage.probe(External, ClusterIp, number, WAYS[0]);
-    sole_endpoint(&stage.lab.client, probe(NUMBER + 1), 50);
+    sole_endpoint(&stage.lab.client, probe(NUMBER + 1), REQUESTS);
     let first = answer(&stage.lab.client, probe(NUMBER));
     let all = probe(NUMBER).times(&stage.lab.client.netns, 50);
     assert!(all.count(&first) < 50, "this Service has no room: {all}");

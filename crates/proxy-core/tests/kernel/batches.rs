@@ -187,10 +187,8 @@ fn an_interrupted_change_leaves_each_address_in_its_old_or_new_state() {
             client.commit(&transaction).unwrap();
             let installed = frontends(&dump());
             let frontends: BTreeSet<_> = old.keys().chain(new.keys()).collect();
-            let of = |state: &Frontends, frontend| state.get(frontend).cloned().unwrap_or_default();
             let in_new_state = frontends.iter().filter(|&&frontend| {
-                let words = of(&installed, frontend);
-                let [old, new] = [&old, &new].map(|state| of(state, frontend));
+                let [words, old, new] = [&installed, &old, &new].map(|state| state.get(frontend));
                 assert!(words == old || words == new, "{frontend}: {words:?}");
                 words == new
             });

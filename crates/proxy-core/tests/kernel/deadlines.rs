@@ -22,7 +22,7 @@ const ATTEMPTS: usize = 3;
 
 #[test]
 fn a_change_among_ten_thousand_services_meets_its_deadline() {
-    let events: Vec<_> = cluster(10_000, 5, Stack::V4)
+    let events: Vec<_> = cluster(10_000, 1, Stack::V4)
         .flat_map(|builder| builder.events())
         .collect();
     Netns::new().expect("a network namespace").run(|| {
@@ -40,11 +40,11 @@ fn a_change_among_ten_thousand_services_meets_its_deadline() {
                 times.sort_unstable();
                 times[CHANGES - 2]
             };
-            let best = (0..ATTEMPTS).map(|_| series()).min();
-            assert!(
-                best.is_some_and(|best| best <= DEADLINE),
-                "{name}: {best:?}"
-            );
+            let mut times = Vec::new();
+            while times.last().is_none_or(|&time| time > DEADLINE) {
+                assert!(times.len() < ATTEMPTS, "{name}: {times:?}");
+                times.push(series());
+            }
         };
         assert_deadline("one endpoint replaced", |number| addresses(5, number));
         assert_deadline("endpoints 5 to 6 to 5", |number| {

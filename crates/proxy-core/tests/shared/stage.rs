@@ -28,6 +28,8 @@ pub(crate) const TARGET: u16 = 8080;
 const MAX_REQUESTS: usize = 40;
 /// The same in mode ipvs, which selects endpoints in turn instead of at random.
 const MAX_REQUESTS_IN_TURN: usize = 12;
+/// Minimum number of requests if both endpoints have answered.
+const MIN_REQUESTS: usize = 10;
 /// Number of failures after which no more requests are sent.
 const MAX_FAILURES: usize = 2;
 /// Maximum time until a rejection. The client ignores a rejection that arrives while it
@@ -295,8 +297,8 @@ impl Stage {
         servers + &clients.join(" or")
     }
 
-    /// Sends `count` requests, or fewer if requests fail or `world` got more than `before`
-    /// requests. Returns the servers that answered or the kinds of failure, and the
+    /// Sends `count` requests, or fewer if requests fail, if both endpoints have answered,
+    /// or if `world` got more than `before` requests. Returns the servers that answered or the kinds of failure, and the
     /// client addresses that the servers saw.
     fn outcomes(
         &self,
@@ -306,7 +308,8 @@ impl Stage {
     ) -> (BTreeSet<String>, BTreeSet<String>) {
         let (mut servers, mut clients) = (BTreeSet::new(), BTreeSet::new());
         let mut failures = 0;
-        for _ in 0..count {
+        let both = [self.near(), self.far()].map(|(host, _)| &host.name);
+        for sent in 1..=count {
             let start = Instant::now();
             match probe.in_current_netns() {
                 Ok(answer) => {
@@ -324,7 +327,9 @@ impl Stage {
                     });
                 }
             }
-            if failures == MAX_FAILURES || self.world_requests() > before {
+            let have_both_answered = both.iter().all(|&name| servers.contains(name));
+            let is_certain = sent >= MIN_REQUESTS && have_both_answered;
+            if is_certain || failures == MAX_FAILURES || self.world_requests() > before {
                 break;
             }
         }

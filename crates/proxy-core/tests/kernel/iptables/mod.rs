@@ -254,7 +254,8 @@ fn damaged_rules_are_repaired_and_foreign_rules_are_kept() {
                 let mut proxy = Proxy::start(config.clone(), access, events.clone());
                 proxy.sync();
                 foreign.iter().for_each(|command| run(variant, command));
-                let before = save(variant, Family::V4);
+                let saved_chains = || sorted(chains(&save(variant, Family::V4)));
+                let before = saved_chains();
                 for damage in [
                     "-t nat -F KUBE-SERVICES",
                     "-t nat -I KUBE-SERVICES -j RETURN",
@@ -280,12 +281,7 @@ fn damaged_rules_are_repaired_and_foreign_rules_are_kept() {
                         outcome.edits > 0 && outcome.dumped,
                         "{name} {access:?} {damage}: {report}"
                     );
-                    let after = save(variant, Family::V4);
-                    assert_eq!(
-                        sorted(chains(&after)),
-                        sorted(chains(&before)),
-                        "{name} {access:?} {damage}"
-                    );
+                    assert_eq!(saved_chains(), before, "{name} {access:?} {damage}");
                 }
             });
         }
