@@ -22,7 +22,7 @@ const CONNECTIONS: usize = 2000;
 const SOON: Duration = Duration::from_secs(1);
 
 /// Duration of a flood. The flood reopens connections that the server closes.
-const FLOOD: Duration = Duration::from_secs(4);
+const FLOOD: Duration = Duration::from_secs(3);
 
 /// Time between two bytes of a connection.
 const BYTE: Duration = Duration::from_secs(1);

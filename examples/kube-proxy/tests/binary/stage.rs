@@ -186,7 +186,7 @@ impl Outcome {
 }
 
 /// Minimum and maximum pause between two checks of [`wait_until`].
-const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(20)];
+const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(50)];
 
 /// Waits until a condition holds and returns the elapsed time. The pauses between checks
 /// grow with that time, because a check may start a program.

@@ -18,7 +18,7 @@ use crate::program::program;
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Pause of clients between requests.
-pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const PAUSE: Duration = Duration::from_millis(40);
 
 /// A lab in which all backends serve `web`.
 pub(crate) struct Cluster {

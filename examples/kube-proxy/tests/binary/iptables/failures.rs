@@ -70,7 +70,7 @@ fn a_restart_after_a_kill_at_any_time_reaches_the_plan() {
         let name = format!("web-{net}");
         service(&name, &format!("10.96.0.{net}")) + &slice(&name, net, 20)
     };
-    let manifests: String = (1..=40).map(web).collect();
+    let manifests: String = (1..=20).map(web).collect();
     for variant in VARIANTS {
         let node = Node::with(variant, &[("cluster.yaml", &manifests)]);
         let begin = Instant::now();
