@@ -10,6 +10,7 @@
 //! from outside ─► filter-prerouting-pre-dnat     filter-output-pre-dnat ◄─ from a process of this node
 //!                   └ @external-networks ─► firewall-check ◄─┘               new connections only
 //!                                @restricted-ips … != @source-ranges drop      source_ranges
+//!                            (these base chains exist while a Service has source ranges)
 //!                 nat-prerouting ─┐                    ┌─ nat-output
 //!                                 ├─► services, for @service-networks            to_services
 //!                                 │     mark for masquerading               masquerade_cluster_ips
@@ -22,6 +23,7 @@
 //!                                 │     │ dnat to … map @backends-N, N up to 6     direct
 //!                                 └─► nodeports, for addresses of the node       to_nodeports
 //!                                       the same, by port only ──► lb-nodeport-N, lb-short-nodeport-N
+//!                                       mark for masquerading ───► lb-masquerade-nodeport-N
 //!                                 ▼
 //!                               lb-N      one chain per higher number of slots
 //!                                 │ dnat to … numgen random mod N map @backends      lb
@@ -65,14 +67,15 @@
 //! | cluster IP | `active-cluster-ips { VIP }` | `active` |
 //! | | by the internal traffic policy | `cluster_ip` |
 //! | external IP, load balancer IP | like the cluster IP, by the external traffic policy | `external_ip` |
-//! | node port | `dispatch-nodeports { proto . port : goto lb-nodeport-N }` | `node_port` |
+//! | node port | `dispatch-nodeports { proto . port : goto lb-masquerade-nodeport-N }` | `node_port` |
 //! | each address | `service-networks { network }` | `networks` |
 //! | external IP, load balancer IP | `external-networks { network }` | `networks` |
 //! | each of N endpoints | `backends-N { V . slot : endpoint . port }` | `backends` |
 //! | more than 6 endpoints | `dispatch-ips { V : goto lb-N }`, `backends` for `backends-N` | `balance` |
-//! | external policy Cluster | `masquerade-ips { V }` | `masquerade` |
+//! | external policy Cluster | `masquerade-ips { V }`; not for node ports | `masquerade` |
 //! | external policy Local | `local-policy-ips { V }`, `short-ips`, `short-backends` | `short_circuit` |
 //! | source ranges | `restricted-ips { V }`, `source-ranges { V . network }` | `source_ranges` |
+//! | | base chains before DNAT | `chains_before_dnat` |
 //! | session affinity | `dispatch-ips { V : goto sticky-S-N }`, `backends` for `backends-N` | `balance` |
 //! | | `endpoints-S { endpoint . port }` | `allowed_endpoint` |
 //! | | `sticky-protocols { proto }`, `sticky-nodeport-protocols { proto }` | `protocol` |
@@ -104,7 +107,9 @@
 //!
 //! Chains `lb-N` and all objects of one S exist while Services use them and for 30 s
 //! after, because kernels before 6.2 release references to a chain late. At most 64
-//! unused objects stay. A start removes unused chains after its first commit.
+//! unused objects stay. A start removes unused chains after its first commit. The same
+//! holds for the base chains before DNAT: a base chain costs every packet, even without a
+//! match.
 //!
 //! Large changes are committed in batches; the rules are consistent after each batch. The
 //! kernel walks all sets of a table for each set that is added or referenced. So sets of

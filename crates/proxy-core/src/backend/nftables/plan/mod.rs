@@ -52,7 +52,9 @@ impl backend::Planner for Planner {
 
     fn is_removal_delayed(object: &Object) -> bool {
         match object {
-            Object::Chain(chain) => names::is_chain_on_demand(&chain.name),
+            Object::Chain(chain) => {
+                names::is_chain_on_demand(&chain.name) || names::is_chain_before_dnat(&chain.name)
+            }
             Object::Set(set) => names::is_set_on_demand(&set.name),
             _ => false,
         }
@@ -70,6 +72,11 @@ impl backend::Planner for Planner {
         let table = object.table();
         let is_made = |made: Option<Object>| made.is_some_and(|made| made.is_equivalent(object));
         match object {
+            Object::Chain(chain) if names::is_chain_before_dnat(&chain.name) => {
+                let made = table::Table::of_id(table).map(base::chains_before_dnat);
+                let made = made.into_iter().flatten();
+                is_made(made.map(Object::from).find(|made| made.key() == object.key()))
+            }
             // The name does not contain the protocol of the service port.
             Object::Chain(chain) => Protocol::ALL.into_iter().any(|of_port| {
                 let made = port::chain_on_demand(table, &chain.name, of_port);

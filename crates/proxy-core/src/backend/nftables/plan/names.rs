@@ -30,7 +30,6 @@ pub(super) const HAIRPIN_ENDPOINTS: &str = "hairpin-endpoints";
 pub(super) const LOCAL_POLICY_IPS: &str = "local-policy-ips";
 pub(super) const LOCAL_POLICY_NODEPORTS: &str = "local-policy-nodeports";
 pub(super) const MASQUERADE_IPS: &str = "masquerade-ips";
-pub(super) const MASQUERADE_NODEPORTS: &str = "masquerade-nodeports";
 pub(super) const NODEPORT_NETWORKS: &str = "nodeport-networks";
 pub(super) const NO_ENDPOINTS: &str = "no-endpoints";
 pub(super) const NO_ENDPOINTS_NODEPORTS: &str = "no-endpoints-nodeports";
@@ -61,6 +60,7 @@ pub(super) const AFFINITY_LEARNING: &str = "affinity-learning";
 pub(super) const CLUSTER_IPS_CHECK: &str = "cluster-ips-check";
 pub(super) const EXTERNAL_IPS: &str = "external-ips";
 pub(super) const FIREWALL_CHECK: &str = "firewall-check";
+pub(super) const MARK_FOR_MASQUERADE: &str = "mark-for-masquerade";
 pub(super) const MASQUERADING: &str = "masquerading";
 pub(super) const NODEPORTS: &str = "nodeports";
 pub(super) const NODEPORT_ENDPOINTS_CHECK: &str = "nodeport-endpoints-check";
@@ -219,7 +219,7 @@ pub(super) fn direct(slots: u32) -> Name {
 /// Returns the name of a load-balancing chain: `lb-short-3`.
 ///
 /// `path` is the infix of the lookup path: `""`, `"short-"`, `"nodeport-"`,
-/// `"short-nodeport-"`.
+/// `"masquerade-nodeport-"`, `"short-nodeport-"`.
 pub(super) fn lb(path: &str, slots: u32) -> Name {
     numbered(format_args!("{LB}{path}{slots}"))
 }
@@ -309,6 +309,11 @@ pub(in crate::backend) fn is_chain_on_demand(name: &Name) -> bool {
         .any(|prefix| name.starts_with(prefix))
 }
 
+/// Returns whether chains of this name exist only while service ports have source ranges.
+pub(super) fn is_chain_before_dnat(name: &Name) -> bool {
+    [FILTER_PREROUTING_PRE_DNAT, FILTER_OUTPUT_PRE_DNAT].contains(&name.as_str())
+}
+
 /// Returns whether only one service port uses a chain of this name.
 pub(super) fn is_chain_of_port(name: &Name) -> bool {
     is_chain_on_demand(name) && !name.as_str().starts_with(LB)
@@ -376,6 +381,7 @@ mod tests {
             ("", 300),
             ("short-", 1),
             ("nodeport-", 2),
+            ("masquerade-nodeport-", 5),
             ("short-nodeport-", 9),
         ] {
             let name = lb(path, slots);

@@ -5,8 +5,7 @@ use vipline_reconcile::Edit;
 
 use super::batches::{Stage, name, stage};
 use super::takeover::{adds_backends, is_set_exchanged, is_takeover};
-use super::{Planner, names};
-use crate::backend::Planner as _;
+use super::names;
 
 /// Returns edits that lead to the desired state as a script.
 pub(super) fn script<'a>(
@@ -37,7 +36,9 @@ fn unsupported_by_nft(edits: &[Edit<Object>]) -> Option<&TableId> {
     let names_backends = |edit: &Edit<Object>| match (edit, edit.object()) {
         (Edit::Remove(_), _) => false,
         (_, Object::Chain(chain)) if chain.name.as_str() == names::SERVICES => true,
-        (_, object) => Planner::is_removal_delayed(object),
+        (_, Object::Chain(chain)) => names::is_chain_on_demand(&chain.name),
+        (_, Object::Set(set)) => names::is_set_on_demand(&set.name),
+        _ => false,
     };
     let is_named_anew = edits.iter().any(names_backends) && !edits.iter().any(adds_backends);
     let edit = edits.first()?;

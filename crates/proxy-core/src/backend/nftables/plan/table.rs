@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use vipline_nftables::expression::{
     Expression, concat, daddr, l4proto, numgen_random, saddr, th_dport,
 };
-use vipline_nftables::statement::{Statement, dnat};
+use vipline_nftables::statement::{Statement, dnat, jump};
 use vipline_nftables::{
     Chain, Datatype, Family, Field, Name, Object, Rule, Set, SetFlags, TableId, Value,
 };
@@ -36,6 +36,8 @@ pub(in crate::backend) struct Table {
     pub(super) short_ips: LookupPath,
     /// Same as `ips`, for node ports.
     pub(super) nodeports: LookupPath,
+    /// Same as `nodeports`, with the same sets, for traffic that is masqueraded.
+    pub(super) masquerade_nodeports: LookupPath,
     /// Same as `short_ips`, for node ports.
     pub(super) short_nodeports: LookupPath,
     /// `VIP . protocol . port` of Services without endpoints.
@@ -49,8 +51,6 @@ pub(in crate::backend) struct Table {
     pub(super) no_local_endpoints_nodeports: Set,
     /// `VIP . protocol . port` whose traffic is masqueraded.
     pub(super) masquerade_ips: Set,
-    /// `protocol . port` whose traffic is masqueraded.
-    pub(super) masquerade_nodeports: Set,
     /// `VIP . protocol . port` with external traffic policy Local.
     pub(super) local_policy_ips: Set,
     /// `protocol . port` with external traffic policy Local.
@@ -82,8 +82,10 @@ pub(in crate::backend) struct Table {
 pub(super) struct LookupPath {
     /// The table.
     pub(super) id: TableId,
-    /// Infix of chain names: `""`, `"short-"`, `"nodeport-"` or `"short-nodeport-"`.
+    /// Infix of chain names, such as `""` or `"short-nodeport-"`.
     pub(super) infix: &'static str,
+    /// Whether the chains mark packets for masquerading.
+    pub(super) marks: bool,
     /// Fields by which Services are looked up.
     pub(super) key: Vec<Expression>,
     /// Map of key and slot to endpoint and port, for keys in `dispatch`.
@@ -127,13 +129,17 @@ impl Table {
         let no_local_endpoints = "services without endpoints that their policy allows";
         let masquerade = "traffic that gets the address of the node";
         let local = "traffic from outside that stays on the node";
-        let external = "networks with external addresses of Services";
+        let networks = "networks with external addresses of Services";
         let protocol = [Datatype::InetProto];
         let sticky = "protocols with session affinity";
         let of_node = "protocols of node ports with session affinity";
         let restricted = "destinations that are subject to LoadBalancerSourceRanges";
         let of_ips = learners(&id, names::STICKY_IPS, &vip);
         let of_nodeports = learners(&id, names::STICKY_NODEPORTS, &nodeport);
+        let external = |infix| {
+            let maps = [names::NODEPORT_BACKENDS, names::DISPATCH_NODEPORTS];
+            LookupPath::of_nodeports(&id, infix, maps, &of_nodeports)
+        };
         Self {
             ips: LookupPath::of_ips(&id, "", [names::BACKENDS, names::DISPATCH_IPS], &of_ips)
                 .with_direct(),
@@ -143,12 +149,8 @@ impl Table {
                 [names::SHORT_BACKENDS, names::SHORT_IPS],
                 &of_ips,
             ),
-            nodeports: LookupPath::of_nodeports(
-                &id,
-                "nodeport-",
-                [names::NODEPORT_BACKENDS, names::DISPATCH_NODEPORTS],
-                &of_nodeports,
-            ),
+            nodeports: external("nodeport-"),
+            masquerade_nodeports: external("masquerade-nodeport-").with_marks(),
             short_nodeports: LookupPath::of_nodeports(
                 &id,
                 "short-nodeport-",
@@ -164,11 +166,10 @@ impl Table {
                 no_local_endpoints,
             ),
             masquerade_ips: set(names::MASQUERADE_IPS, &vip, masquerade),
-            masquerade_nodeports: set(names::MASQUERADE_NODEPORTS, &nodeport, masquerade),
             local_policy_ips: set(names::LOCAL_POLICY_IPS, &vip, local),
             local_policy_nodeports: set(names::LOCAL_POLICY_NODEPORTS, &nodeport, local),
             service_networks: set(names::SERVICE_NETWORKS, &[addr], "networks with Services"),
-            external_networks: set(names::EXTERNAL_NETWORKS, &[addr], external),
+            external_networks: set(names::EXTERNAL_NETWORKS, &[addr], networks),
             sticky_protocols: set(names::STICKY_PROTOCOLS, &protocol, sticky),
             sticky_nodeport_protocols: set(names::STICKY_NODEPORT_PROTOCOLS, &protocol, of_node),
             cluster_ips: set(names::ACTIVE_CLUSTER_IPS, &[addr], "Active ClusterIPs"),
@@ -197,7 +198,19 @@ impl Table {
     }
 
     /// Returns all lookup paths.
-    pub(super) fn paths(&self) -> [&LookupPath; 4] {
+    pub(super) fn paths(&self) -> [&LookupPath; 5] {
+        let [ips, short_ips, nodeports, short_nodeports] = self.paths_with_own_sets();
+        [
+            ips,
+            short_ips,
+            nodeports,
+            &self.masquerade_nodeports,
+            short_nodeports,
+        ]
+    }
+
+    /// Returns the lookup paths without those that use the sets of another path.
+    fn paths_with_own_sets(&self) -> [&LookupPath; 4] {
         [
             &self.ips,
             &self.short_ips,
@@ -211,7 +224,7 @@ impl Table {
         let table = vipline_nftables::Table::new(self.id.clone())
             .with_comment(comment("rules for kube-proxy"));
         let of_paths = self
-            .paths()
+            .paths_with_own_sets()
             .into_iter()
             .flat_map(|path| [&path.backends, &path.dispatch]);
         let learners = [&self.ips.learners, &self.nodeports.learners];
@@ -221,7 +234,6 @@ impl Table {
             &self.no_endpoints_nodeports,
             &self.no_local_endpoints_nodeports,
             &self.masquerade_ips,
-            &self.masquerade_nodeports,
             &self.local_policy_ips,
             &self.local_policy_nodeports,
             &self.service_networks,
@@ -305,6 +317,7 @@ impl LookupPath {
         Self {
             id: id.clone(),
             infix,
+            marks: false,
             backends: slots_of(id, name(backends), &key),
             dispatch: Set::verdict_map(id.clone(), name(dispatch), fields(&types))
                 .with_comment(comment("how to choose among so many endpoints")),
@@ -313,6 +326,20 @@ impl LookupPath {
             lbs: [const { OnceLock::new() }; 128],
             key,
         }
+    }
+
+    /// Makes the chains mark packets for masquerading.
+    fn with_marks(self) -> Self {
+        Self {
+            marks: true,
+            ..self
+        }
+    }
+
+    /// Returns the first rule of the path's chains, if they mark packets.
+    pub(super) fn mark(&self) -> Option<Rule> {
+        let mark = || jump(&name(names::MARK_FOR_MASQUERADE));
+        self.marks.then(|| Rule::new(self.id.family, [mark()]))
     }
 
     /// Adds the maps of keys that are not in `dispatch`.
@@ -362,13 +389,16 @@ impl LookupPath {
 
 /// ```nft
 /// dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 2 map @backends
+/// jump mark-for-masquerade
+/// dnat ip to meta l4proto . th dport . numgen random mod 2 map @nodeport-backends
 /// ```
 ///
 /// Selects a random slot and maps it to an endpoint. All addresses with the same number
-/// of endpoints share the chain.
+/// of endpoints share the chain, and all node ports that are masqueraded, and all others.
 fn lb(path: &LookupPath, slots: u32) -> Chain {
     let rule = to_slot(path, slots, &path.backends);
-    Chain::new(path.id.clone(), names::lb(path.infix, slots)).with_rules([rule])
+    let rules = path.mark().into_iter().chain([rule]);
+    Chain::new(path.id.clone(), names::lb(path.infix, slots)).with_rules(rules)
 }
 
 /// Returns the rule that sends a key in the map `backends` to one of its `slots` slots.
@@ -421,8 +451,11 @@ mod tests {
 
     #[test]
     fn a_load_balancing_chain_matches_its_documentation() {
-        let lb = Table::of(service_model::Family::V4).ips.lb(2);
-        let rules = lb.rules.iter().map(Rule::to_string).collect();
+        let table = Table::of(service_model::Family::V4);
+        let paths = [&table.ips, &table.masquerade_nodeports];
+        let chains = paths.map(|path| path.lb(2));
+        let rules = chains.iter().flat_map(|lb| lb.rules.iter());
+        let rules = rules.map(Rule::to_string).collect();
         assert_documented(include_str!("table.rs"), &[("lb", rules)]);
     }
 }

@@ -18,11 +18,10 @@ pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
         .chain([to_external_ips(table), dispatch(table, &table.ips)])
         .chain(direct(table));
     let external_ips = [
-        masquerade_external(cx, table, &table.ips, &table.masquerade_ips),
+        masquerade_external(cx, table),
         to_short_circuit(table),
     ];
     let nodeports = [
-        masquerade_external(cx, table, &table.nodeports, &table.masquerade_nodeports),
         to_short_circuit_nodeports(table),
         dispatch(table, &table.nodeports),
     ];
@@ -34,6 +33,7 @@ pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
             short_circuit(cx, table, &table.short_ips),
         ),
         table.chain(names::NODEPORTS, nodeports),
+        table.chain(names::MARK_FOR_MASQUERADE, [masquerade_nodeport(cx, table)]),
         table.chain(
             names::SHORT_CIRCUIT_NODEPORTS,
             short_circuit(cx, table, &table.short_nodeports),
@@ -69,13 +69,23 @@ fn to_external_ips(table: &Table) -> Rule {
 
 /// ```nft
 /// ip daddr . meta l4proto . th dport @masquerade-ips meta mark set meta mark | 0x00004000 comment "masquerade"
-/// meta l4proto . th dport @masquerade-nodeports meta mark set meta mark | 0x00004000 comment "masquerade"
 /// ```
 ///
 /// Marks external traffic with policy Cluster for masquerading, so that replies of
 /// endpoints on other nodes return by way of this node.
-fn masquerade_external(cx: &Context, table: &Table, path: &LookupPath, set: &Set) -> Rule {
-    let rule = table.rule([path.key().in_set(set), mark_to_masquerade(cx)]);
+fn masquerade_external(cx: &Context, table: &Table) -> Rule {
+    let is_external = table.ips.key().in_set(&table.masquerade_ips);
+    let rule = table.rule([is_external, mark_to_masquerade(cx)]);
+    rule.with_comment(comment("masquerade"))
+}
+
+/// ```nft
+/// meta mark set meta mark | 0x00004000 comment "masquerade"
+/// ```
+///
+/// The same for node ports. The load-balancing chain decides, without a lookup.
+fn masquerade_nodeport(cx: &Context, table: &Table) -> Rule {
+    let rule = table.rule([mark_to_masquerade(cx)]);
     rule.with_comment(comment("masquerade"))
 }
 
@@ -223,18 +233,20 @@ mod tests {
         let one = limited(&["192.168.0.1/32"]);
         let several = limited(&["192.168.0.1/32", "198.51.100.0/24"]);
         let table = Table::of(Family::V4);
-        let paths = [
-            (&table.ips, &table.masquerade_ips),
-            (&table.nodeports, &table.masquerade_nodeports),
-        ];
-        let marks = paths.map(|(path, set)| masquerade_external(&cx, table, path, set));
-        let dispatches = paths.map(|(path, _)| dispatch(table, path));
+        let dispatches = [&table.ips, &table.nodeports].map(|path| dispatch(table, path));
         assert_documented(
             include_str!("dispatch.rs"),
             &[
                 ("to_services", text(vec![to_services(table)])),
                 ("to_external_ips", text(vec![to_external_ips(table)])),
-                ("masquerade_external", text(marks.into())),
+                (
+                    "masquerade_external",
+                    text(vec![masquerade_external(&cx, table)]),
+                ),
+                (
+                    "masquerade_nodeport",
+                    text(vec![masquerade_nodeport(&cx, table)]),
+                ),
                 ("to_short_circuit", text(vec![to_short_circuit(table)])),
                 (
                     "to_short_circuit_nodeports",

@@ -66,27 +66,13 @@ fn networks(set: &Set, networks: &[IpNet]) -> Vec<Object> {
 ///
 /// Upstream deletes and creates its base chains at start. A base chain with another name
 /// would keep our rules active next to the rules of upstream.
-fn base_chains(cx: &Context, table: &Table) -> [Chain; 8] {
+fn base_chains(cx: &Context, table: &Table) -> [Chain; 6] {
     use ChainType::{Filter, Nat};
     use Hook::{Forward, Input, Output, Postrouting, Prerouting};
-    let before_dnat = -110;
     let [dnat, filter, snat] = [-100, 0, 100];
-    let chain = |text, kind, hook, priority| {
-        table
-            .chain(text, [])
-            .with_base(BaseChain::new(kind, hook, priority))
-    };
+    let chain = |text, kind, hook, priority| table.base_chain(text, kind, hook, priority);
     let to_endpoints = || [to_services(table), to_nodeports(cx, table)];
     [
-        chain(
-            names::FILTER_PREROUTING_PRE_DNAT,
-            Filter,
-            Prerouting,
-            before_dnat,
-        )
-        .with_rules([to_firewall_check(table)]),
-        chain(names::FILTER_OUTPUT_PRE_DNAT, Filter, Output, before_dnat)
-            .with_rules([to_firewall_check(table)]),
         chain(names::NAT_PREROUTING, Nat, Prerouting, dnat).with_rules(to_endpoints()),
         chain(names::NAT_OUTPUT, Nat, Output, dnat).with_rules(to_endpoints()),
         chain(names::FILTER_INPUT, Filter, Input, filter).with_rules([
@@ -102,7 +88,33 @@ fn base_chains(cx: &Context, table: &Table) -> [Chain; 8] {
     ]
 }
 
+/// Returns the base chains that check source ranges before DNAT.
+///
+/// They exist only while a Service has source ranges, because each base chain costs every
+/// packet. A start without such Services removes them.
+pub(super) fn chains_before_dnat(table: &Table) -> [Chain; 2] {
+    let hooks = [
+        (names::FILTER_PREROUTING_PRE_DNAT, Hook::Prerouting),
+        (names::FILTER_OUTPUT_PRE_DNAT, Hook::Output),
+    ];
+    hooks.map(|(text, hook)| {
+        let chain = table.base_chain(text, ChainType::Filter, hook, -110);
+        chain.with_rules([to_firewall_check(table)])
+    })
+}
+
 impl Table {
+    fn base_chain(
+        &self,
+        text: &'static str,
+        kind: ChainType,
+        hook: Hook,
+        priority: i32,
+    ) -> Chain {
+        let base = BaseChain::new(kind, hook, priority);
+        self.chain(text, []).with_base(base)
+    }
+
     fn rule(&self, statements: impl IntoIterator<Item = Statement>) -> Rule {
         Rule::new(self.family(), statements)
     }

@@ -157,8 +157,9 @@ pub(super) fn sticky(
         ],
         vec![goto(&names::lb(path.infix, slots))],
     ];
+    let rules = rules.into_iter().map(|rule| Rule::new(family, rule));
     Chain::new(path.id.clone(), names::sticky(name, path.infix, slots))
-        .with_rules(rules.map(|rule| Rule::new(family, rule)))
+        .with_rules(path.mark().into_iter().chain(rules))
 }
 
 /// ```nft

@@ -8,6 +8,7 @@ use vipline_service_model::{Route, ServicePort};
 
 use super::affinity::Affinity;
 use super::{Front, balance, no_endpoints, no_local_endpoints};
+use crate::backend::nftables::plan::base::chains_before_dnat;
 use crate::backend::nftables::plan::table::{LookupPath, Table, element};
 use crate::claim::{Fragment, external_ips};
 use crate::{Address, AddressKind, Context};
@@ -20,6 +21,9 @@ pub(super) fn add(
     affinity: Option<&Affinity>,
     out: &mut Fragment<Object>,
 ) {
+    if port.restricts_sources() {
+        out.own.extend(chains_before_dnat(table).map(Object::from));
+    }
     // An address of both kinds is a load balancer IP, which has precedence.
     let mut ips: Vec<_> = external_ips(port).collect();
     ips.sort_unstable();
@@ -44,7 +48,7 @@ pub(super) fn add(
 struct Sets<'a> {
     path: &'a LookupPath,
     short: &'a LookupPath,
-    masquerade: &'a Set,
+    masquerade: Option<&'a Set>,
     local_policy: &'a Set,
     no_endpoints: &'a Set,
     no_local_endpoints: &'a Set,
@@ -60,7 +64,7 @@ fn external_ip(table: &Table, front: &Front<'_>, out: &mut Vec<Object>) {
     let sets = Sets {
         path: &table.ips,
         short: &table.short_ips,
-        masquerade: &table.masquerade_ips,
+        masquerade: Some(&table.masquerade_ips),
         local_policy: &table.local_policy_ips,
         no_endpoints: &table.no_endpoints,
         no_local_endpoints: &table.no_local_endpoints,
@@ -69,15 +73,19 @@ fn external_ip(table: &Table, front: &Front<'_>, out: &mut Vec<Object>) {
 }
 
 /// ```nft
-/// add element ip kube-proxy dispatch-nodeports { tcp . 30080 : goto lb-nodeport-2 }
+/// add element ip kube-proxy dispatch-nodeports { tcp . 30080 : goto lb-masquerade-nodeport-2 }
 /// ```
 ///
 /// Routes a node port by the external traffic policy.
 fn node_port(table: &Table, front: &Front<'_>, out: &mut Vec<Object>) {
     let sets = Sets {
-        path: &table.nodeports,
+        path: match front.port.masquerades_external() {
+            true => &table.masquerade_nodeports,
+            false => &table.nodeports,
+        },
         short: &table.short_nodeports,
-        masquerade: &table.masquerade_nodeports,
+        // The chains of the path mark packets.
+        masquerade: None,
         local_policy: &table.local_policy_nodeports,
         no_endpoints: &table.no_endpoints_nodeports,
         no_local_endpoints: &table.no_local_endpoints_nodeports,
@@ -91,8 +99,8 @@ fn route(sets: Sets<'_>, front: &Front<'_>, out: &mut Vec<Object>) {
     match port.external {
         Route::Cluster | Route::Local => {
             balance(sets.path, front, port.external, out);
-            if port.masquerades_external() {
-                out.push(masquerade(sets.masquerade, front));
+            if let Some(set) = sets.masquerade.filter(|_| port.masquerades_external()) {
+                out.push(masquerade(set, front));
             }
         }
         Route::Drop => out.push(no_local_endpoints(sets.no_local_endpoints, front)),
@@ -163,7 +171,8 @@ mod tests {
     use vipline_service_model::{DetectLocal, Family};
 
     use super::*;
-    use crate::backend::nftables::plan::names;
+    use crate::backend::Planner as _;
+    use crate::backend::nftables::plan::{Planner, names};
     use crate::backend::nftables::plan::tests::{
         assert_documented, commands, cx, planned, service_port,
     };
@@ -184,6 +193,48 @@ mod tests {
         Context {
             node_address: Some([192, 168, 0, 1].into()),
             ..cx(Family::V4, DetectLocal::NodeCidr)
+        }
+    }
+
+    #[test]
+    fn base_chains_before_dnat_exist_with_source_ranges_only() {
+        let before_dnat = |port: &ServicePort| -> Vec<Object> {
+            let planned = planned(&context(), port).into_iter();
+            let is_before_dnat = |object: &Object| match object {
+                Object::Chain(chain) => names::is_chain_before_dnat(&chain.name),
+                _ => false,
+            };
+            planned.filter(is_before_dnat).collect()
+        };
+        let mut port = external(Route::Cluster);
+        assert_eq!(before_dnat(&port), []);
+        port.source_ranges = Arc::new(["192.168.0.0/16".parse().unwrap()]);
+        let chains = before_dnat(&port);
+        assert_eq!(chains.len(), 2);
+        for chain in &chains {
+            assert!(Planner::is_removal_delayed(chain), "{chain:?}");
+            assert!(Planner::tolerates_unused(chain), "{chain:?}");
+        }
+        let Object::Chain(chain) = &chains[0] else {
+            panic!("a chain: {:?}", chains[0]);
+        };
+        let other = chain.clone().with_rules([]);
+        assert!(!Planner::tolerates_unused(&other.into()));
+    }
+
+    #[test]
+    fn chains_of_node_ports_mark_packets_with_policy_cluster_only() {
+        for (route, chains) in [
+            (Route::Cluster, ["lb-masquerade-nodeport-2"].as_slice()),
+            (Route::Local, &["lb-nodeport-2", "lb-short-nodeport-2"]),
+        ] {
+            let planned = planned(&context(), &external(route));
+            let names = planned.iter().filter_map(|object| match object {
+                Object::Chain(chain) => Some(chain.name.as_str()),
+                _ => None,
+            });
+            let names: Vec<_> = names.filter(|name| name.contains("nodeport")).collect();
+            assert_eq!(names, chains, "{route:?}");
         }
     }
 

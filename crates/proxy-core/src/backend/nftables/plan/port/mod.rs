@@ -130,7 +130,7 @@ fn cluster_ip(
 }
 
 /// ```nft
-/// add element ip kube-proxy dispatch-nodeports { tcp . 30080 : goto lb-nodeport-2 }
+/// add element ip kube-proxy dispatch-nodeports { tcp . 30080 : goto lb-masquerade-nodeport-2 }
 /// add element ip kube-proxy dispatch-ips { 10.96.0.11 . tcp . 80 : goto sticky-NEN34NKV7KVWB727-2 }
 /// ```
 ///
