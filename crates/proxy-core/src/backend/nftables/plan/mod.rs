@@ -75,7 +75,10 @@ impl backend::Planner for Planner {
             Object::Chain(chain) if names::is_chain_before_dnat(&chain.name) => {
                 let made = table::Table::of_id(table).map(base::chains_before_dnat);
                 let made = made.into_iter().flatten();
-                is_made(made.map(Object::from).find(|made| made.key() == object.key()))
+                is_made(
+                    made.map(Object::from)
+                        .find(|made| made.key() == object.key()),
+                )
             }
             // The name does not contain the protocol of the service port.
             Object::Chain(chain) => Protocol::ALL.into_iter().any(|of_port| {

@@ -4,8 +4,8 @@ use vipline_nftables::{Object, Ruleset, TableId, Transaction};
 use vipline_reconcile::Edit;
 
 use super::batches::{Stage, name, stage};
-use super::takeover::{adds_backends, is_set_exchanged, is_takeover};
 use super::names;
+use super::takeover::{adds_backends, is_set_exchanged, is_takeover};
 
 /// Returns edits that lead to the desired state as a script.
 pub(super) fn script<'a>(

@@ -17,10 +17,7 @@ pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
         .into_iter()
         .chain([to_external_ips(table), dispatch(table, &table.ips)])
         .chain(direct(table));
-    let external_ips = [
-        masquerade_external(cx, table),
-        to_short_circuit(table),
-    ];
+    let external_ips = [masquerade_external(cx, table), to_short_circuit(table)];
     let nodeports = [
         to_short_circuit_nodeports(table),
         dispatch(table, &table.nodeports),

@@ -104,13 +104,7 @@ pub(super) fn chains_before_dnat(table: &Table) -> [Chain; 2] {
 }
 
 impl Table {
-    fn base_chain(
-        &self,
-        text: &'static str,
-        kind: ChainType,
-        hook: Hook,
-        priority: i32,
-    ) -> Chain {
+    fn base_chain(&self, text: &'static str, kind: ChainType, hook: Hook, priority: i32) -> Chain {
         let base = BaseChain::new(kind, hook, priority);
         self.chain(text, []).with_base(base)
     }

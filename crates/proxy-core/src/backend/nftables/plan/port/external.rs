@@ -172,10 +172,10 @@ mod tests {
 
     use super::*;
     use crate::backend::Planner as _;
-    use crate::backend::nftables::plan::{Planner, names};
     use crate::backend::nftables::plan::tests::{
         assert_documented, commands, cx, planned, service_port,
     };
+    use crate::backend::nftables::plan::{Planner, names};
 
     const VIP: [u8; 4] = [203, 0, 113, 9];
 
