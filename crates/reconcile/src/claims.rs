@@ -103,6 +103,18 @@ impl<O: Clone + Ord, T: Keyed> Claims<O, T> {
         by_place.chain(many.into_iter().flatten())
     }
 
+    /// Adds the claim of an owner if it wants the common object of many owners. Returns
+    /// whether it does.
+    pub(crate) fn share(&mut self, owner: usize, object: &T) -> bool {
+        match self {
+            Self::Common(common) if common.object.is_equivalent(object) => {
+                common.owners.insert(narrow(owner));
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Adds or replaces the claim of an owner.
     pub(crate) fn insert(&mut self, owner: usize, object: T, owners: &Slab<Fragment<O>>) {
         match self {

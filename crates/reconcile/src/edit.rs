@@ -67,7 +67,11 @@ pub fn diff<'a, T: Keyed + 'a>(
     desired: impl IntoIterator<Item = &'a T>,
 ) -> Vec<Edit<T>> {
     let mut installed: KeyedMap<T> = installed.into_iter().collect();
+    let desired = desired.into_iter();
     let mut edits = Vec::new();
+    if installed.is_empty() {
+        edits.reserve(desired.size_hint().0);
+    }
     for object in desired {
         let old = match installed.is_empty() {
             true => None,

@@ -220,6 +220,9 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
             return None;
         }
         slot.round = round;
+        if slot.claims.share(owner, &object) {
+            return Some(place);
+        }
         let before = slot.claims.holder().clone();
         // Equivalent objects of several owners share memory.
         let object = if before.is_equivalent(&object) {
