@@ -170,6 +170,34 @@ impl<'a, T: Keyed + 'a> Hash for Key<'a, T> {
     }
 }
 
+/// An iterator with a known number of items.
+#[derive(Clone, Debug)]
+pub(crate) struct Counted<I> {
+    items: I,
+    left: usize,
+}
+
+impl<I> Counted<I> {
+    /// Returns an iterator of at least `count` items.
+    pub(crate) fn new(items: I, count: usize) -> Self {
+        let left = count;
+        Self { items, left }
+    }
+}
+
+impl<I: Iterator> Iterator for Counted<I> {
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<I::Item> {
+        self.left = self.left.saturating_sub(1);
+        self.items.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, self.items.size_hint().1)
+    }
+}
+
 /// Returns the object edits that the edit of an entry consists of.
 pub(crate) fn edits<T: Keyed>(edit: Edit<Entry<T>>) -> Vec<Edit<T>> {
     let (before, after) = edit.into_old_and_new();

@@ -25,7 +25,7 @@ use self::contests::Contests;
 use self::counts::Counts;
 pub(crate) use self::on_demand::Id;
 use self::on_demand::OnDemand;
-use crate::entry::{Entry, HashedName, Owner, edits};
+use crate::entry::{Counted, Entry, HashedName, Owner, edits};
 use crate::rejected::{FormerOwners, KnownRejections, Registry, RejectedObject};
 use crate::{
     AddressKind, Claim, ContestedAddress, Context, Difference, Error, LostAddresses, Outcome,
@@ -256,7 +256,12 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     where
         Error: From<K::Error>,
     {
-        let desired = self.ledger.objects().flat_map(Entry::objects);
+        // The objects are not read if the kernel's state is known.
+        let count = match self.reconciler.is_known() {
+            true => 0,
+            false => self.ledger.objects().map(|it| it.objects().len()).sum(),
+        };
+        let desired = Counted::new(self.ledger.objects().flat_map(Entry::objects), count);
         let mut planned = Counts::default();
         let counted = desired.inspect(|object| planned.add::<P>(object));
         let mut plan = self.reconciler.plan(counted, now)?;

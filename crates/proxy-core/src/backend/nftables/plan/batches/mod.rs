@@ -132,6 +132,8 @@ fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edi
     // A Service typically has two units, its cluster IP and a port, and a few endpoints.
     units.numbers.reserve(edits.len() / 3);
     let mut stages: [Vec<Placed<'_>>; 7] = Default::default();
+    // Most edits of a large change are of this stage, and the others are added to it.
+    stages[Stage::Services as usize].reserve(edits.len());
     for edit in edits {
         let placed = units.place(edit);
         stages[placed.stage as usize].push(placed);
@@ -150,7 +152,9 @@ fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edi
     of_ports.sort_by_key(|it| (matches!(it.edit.object(), Object::Chain(_)), name(it.edit)));
     services.sort_by_key(|it| it.unit);
     chains.sort_by_key(|it| name(it.edit));
-    let order = [frame, of_ports, endpoints, services, former].concat();
+    let mut order = services;
+    order.splice(..0, [frame, of_ports, endpoints].concat());
+    order.extend(former);
     let after = [chains, table].concat();
     let divisible = order
         .iter()

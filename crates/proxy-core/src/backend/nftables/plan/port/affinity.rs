@@ -115,7 +115,7 @@ fn protocol(set: &Set, protocol: Protocol) -> Object {
 /// Records clients of the address for `timeoutSeconds` of the Service.
 fn learner(affinity: &Affinity, path: &LookupPath, front: &Front<'_>) -> Object {
     let chain = names::learn(&affinity.id, affinity.lists, affinity.seconds);
-    let element = path.learners.element(&front.key);
+    let element = path.learners.element(front.key());
     element
         .and_then(|it| it.with_verdict(Verdict::Goto(chain)))
         .expect("the verdict of an address fits the map")

@@ -124,7 +124,7 @@ fn route(sets: Sets<'_>, front: &Front<'_>, out: &mut Vec<Object>) {
 /// Masquerades external traffic, because an endpoint on another node must reply by way of
 /// this node.
 fn masquerade(set: &Set, front: &Front<'_>) -> Object {
-    element(set, &front.key)
+    element(set, front.key())
 }
 
 /// ```nft
@@ -134,7 +134,7 @@ fn masquerade(set: &Set, front: &Front<'_>) -> Object {
 /// Marks an address with policy Local, which applies to clients outside the cluster. Pods
 /// and the node use all endpoints.
 fn short_circuit(set: &Set, front: &Front<'_>) -> Object {
-    element(set, &front.key)
+    element(set, front.key())
 }
 
 /// ```nft
@@ -153,7 +153,7 @@ fn source_ranges(
     addr: IpAddr,
     out: &mut Vec<Object>,
 ) {
-    out.push(element(&table.restricted_ips, &front.key));
+    out.push(element(&table.restricted_ips, front.key()));
     let mut allowed = front.port.source_ranges.to_vec();
     if front.port.allows_node(cx.node_address) {
         allowed.push(addr.into());

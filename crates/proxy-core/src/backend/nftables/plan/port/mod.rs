@@ -38,8 +38,10 @@ pub(super) fn objects(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
 /// An address or node port that clients connect to.
 #[derive(Clone, Debug)]
 struct Front<'a> {
-    /// The lookup key: `10.96.0.10 . tcp . 80` or `tcp . 30080`.
-    key: Vec<Value>,
+    /// Fields of the lookup key.
+    fields: [Value; 3],
+    /// Number of fields.
+    len: usize,
     port: &'a ServicePort,
     affinity: Option<&'a Affinity>,
 }
@@ -47,26 +49,32 @@ struct Front<'a> {
 impl<'a> Front<'a> {
     fn ip(addr: IpAddr, port: &'a ServicePort, affinity: Option<&'a Affinity>) -> Self {
         let protocol = port.protocol.number();
-        let key = vec![addr.into(), protocol.into(), port.port.into()];
         Self {
-            key,
+            fields: [addr.into(), protocol.into(), port.port.into()],
+            len: 3,
             port,
             affinity,
         }
     }
 
     fn nodeport(number: u16, port: &'a ServicePort, affinity: Option<&'a Affinity>) -> Self {
-        let key = vec![port.protocol.number().into(), number.into()];
+        let protocol = port.protocol.number();
         Self {
-            key,
+            fields: [protocol.into(), number.into(), 0_u8.into()],
+            len: 2,
             port,
             affinity,
         }
     }
 
+    /// Returns the lookup key: `10.96.0.10 . tcp . 80` or `tcp . 30080`.
+    fn key(&self) -> &[Value] {
+        &self.fields[..self.len]
+    }
+
     /// Returns the lookup key, followed by other fields.
     fn key_and<const N: usize>(&self, fields: [Value; N]) -> Vec<Value> {
-        self.key.iter().cloned().chain(fields).collect()
+        self.key().iter().cloned().chain(fields).collect()
     }
 }
 
@@ -142,9 +150,9 @@ fn balance(path: &LookupPath, front: &Front<'_>, route: Route, out: &mut Vec<Obj
     let slots = u32::try_from(endpoints.len()).expect("the number of endpoints fits in 32 bits");
     let direct = path.direct(slots).filter(|_| front.affinity.is_none());
     if let Some(backends) = direct {
-        return endpoint::backends(backends, &front.key, endpoints, out);
+        return endpoint::backends(backends, front.key(), endpoints, out);
     }
-    endpoint::backends(&path.backends, &front.key, endpoints, out);
+    endpoint::backends(&path.backends, front.key(), endpoints, out);
     out.push(path.lb(slots).into());
     let chain = match front.affinity {
         Some(affinity) => affinity.balance(path, route, slots, out),
@@ -155,7 +163,7 @@ fn balance(path: &LookupPath, front: &Front<'_>, route: Route, out: &mut Vec<Obj
 
 /// Returns the element that sends an address to a chain.
 fn dispatch(path: &LookupPath, front: &Front<'_>, chain: Name) -> Object {
-    let element = path.dispatch.element(&front.key);
+    let element = path.dispatch.element(front.key());
     let element = element.and_then(|it| it.with_verdict(Verdict::Goto(chain)));
     element
         .expect("the verdict of an address fits the map")
@@ -183,7 +191,7 @@ pub(super) fn chain_on_demand(id: &TableId, name: &Name, of_port: Protocol) -> O
 ///
 /// Rejects connections to a Service without endpoints.
 fn no_endpoints(set: &Set, front: &Front<'_>) -> Object {
-    element(set, &front.key)
+    element(set, front.key())
 }
 
 /// ```nft
@@ -192,7 +200,7 @@ fn no_endpoints(set: &Set, front: &Front<'_>) -> Object {
 ///
 /// Drops connections to a Service whose endpoints the policy does not allow.
 fn no_local_endpoints(set: &Set, front: &Front<'_>) -> Object {
-    element(set, &front.key)
+    element(set, front.key())
 }
 
 #[cfg(test)]
