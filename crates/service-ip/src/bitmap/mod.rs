@@ -240,8 +240,11 @@ impl<W: Words> Tree<W> {
         let (word, bit) = start.place();
         let before = self.bottom.get(word);
         let free = !before & bit.wrapping_neg();
+        if free == 0 {
+            return self.take_later(from, start, to);
+        }
         let number = word.first(free);
-        if free == 0 || number >= to {
+        if number >= to {
             return self.take_later(from, start, to);
         }
         let lowest = free & free.wrapping_neg();
@@ -399,8 +402,10 @@ impl Number for usize {
     }
 
     fn any(from: Self, to: Self, random: &mut Random<'_>) -> Option<Self> {
-        let size = to.checked_sub(from).filter(|size| *size > 0)?;
-        Some(from + narrow(scale(random(), size as u64)))
+        if from >= to {
+            return None;
+        }
+        Some(from + narrow(scale(random(), (to - from) as u64)))
     }
 }
 
