@@ -22,6 +22,8 @@ use proxy_core::{Address, Config, Context, Event, Family, Planner};
 use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::{NodeView, ObjectName, ServicePort, Store, api};
 
+use crate::cached::Cached;
+
 /// Size of the base objects.
 const BASE: usize = 4;
 
@@ -128,8 +130,11 @@ impl Plan {
     }
 
     /// Returns the base objects, which belong to no Service.
-    fn base<P: Planner>(&self, family: Family) -> Vec<P::Object> {
-        P::base(self.context(family))
+    fn base<P: Planner>(&self, family: Family) -> Vec<P::Object>
+    where
+        P::Object: 'static,
+    {
+        Cached::<P>::base(self.context(family))
     }
 
     /// Returns the addresses of some Services.
@@ -177,7 +182,10 @@ pub(crate) fn unexpected_edits<P: Planner>(
     plans: [&Plan; 2],
     affected: &Affected,
     edited: &[P::Object],
-) -> Vec<String> {
+) -> Vec<String>
+where
+    P::Object: 'static,
+{
     let mut allowed = Vec::new();
     let mut addresses = HashSet::new();
     let mut related = changed_services(family, plans);
@@ -282,7 +290,10 @@ pub(crate) fn unexplained_edits<P: Planner>(
     family: Family,
     plans: [&Plan; 2],
     edits: &[Edit<P::Object>],
-) -> Vec<String> {
+) -> Vec<String>
+where
+    P::Object: 'static,
+{
     let [before, after] = plans;
     let changed_services = changed_services(family, plans);
     if !changed_services.is_empty() && before.node.zone == after.node.zone {

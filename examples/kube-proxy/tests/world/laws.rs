@@ -15,6 +15,7 @@ use crate::affected::{
     Affected, Plan, Tracker, contexts, crosses_size_limit, size, unexpected_edits,
     unexplained_edits,
 };
+use crate::cached::Cached;
 use crate::costs::{Cost, Mode};
 use crate::decode::decode;
 use crate::history::{Verdict, check, deletions, history, shuffled};
@@ -48,7 +49,7 @@ where
     pub(crate) fn start_with(events: impl IntoIterator<Item = Event>) -> Result<Self, String> {
         let kernels = Kernels::default();
         let config = config();
-        let mut engine = kernels.engine::<P>(config.clone());
+        let mut engine = kernels.engine::<Cached<P>>(config.clone());
         for event in events {
             engine.apply(event);
         }
@@ -135,7 +136,7 @@ where
     /// Returns the current base objects of both families, which belong to no Service.
     pub(crate) fn base(&self) -> Vec<P::Object> {
         let contexts = self.contexts();
-        contexts.iter().flat_map(P::base).collect()
+        contexts.iter().flat_map(Cached::<P>::base).collect()
     }
 
     /// Returns the number of commits and dumps.
@@ -213,7 +214,7 @@ fn base_of<P: Mode>(nodes: impl Iterator<Item = Event>) -> Installed<P::Object> 
     for event in nodes {
         store.apply(event);
     }
-    Installed(contexts(&store, &config()).map(|context| P::base(&context)))
+    Installed(contexts(&store, &config()).map(|context| Cached::<P>::base(&context)))
 }
 
 /// Checks that two states are equal.

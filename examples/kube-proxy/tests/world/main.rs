@@ -4,6 +4,8 @@
 //! API server: decoder, store, planner, ledger and kernel.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod cached;
+
 mod decode;
 
 mod replay;
