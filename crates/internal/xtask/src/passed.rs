@@ -55,37 +55,59 @@ impl Passed {
         output: &Output,
         work: impl FnOnce() -> Result<Tally>,
     ) -> Result<Tally> {
-        let state = self.state(inputs);
-        let file = self.folder.join(title.replace(['/', ' '], "-"));
-        if let Some(count) = self.recorded(&file, &state) {
+        let record = self.record(title, inputs);
+        if let Some(count) = record.count {
             output.line(&format!("unchanged since {count} tests passed"));
             return Ok(Tally::unchanged(count));
         }
         let tally = work()?;
         if tally.failed + tally.ignored == 0 {
-            fs::write(&file, format!("{state} {}", tally.passed))
-                .with_context(|| file.display().to_string())?;
+            record.save(tally.passed)?;
         }
         Ok(tally)
     }
 
-    /// Returns the number of tests that passed in the recorded run with the same state.
-    fn recorded(&self, file: &Path, state: &str) -> Option<usize> {
-        if self.repeats_all {
-            return None;
-        }
-        let text = fs::read_to_string(file).ok()?;
-        let (recorded, count) = text.split_once(' ')?;
-        count.parse().ok().filter(|_| recorded == state)
-    }
-
-    fn state(&self, inputs: &[&Path]) -> String {
+    /// Reads the record of a job.
+    pub(crate) fn record(&self, title: &str, inputs: &[&Path]) -> Record {
+        let file = self.folder.join(title.replace(['/', ' '], "-"));
         let mut hasher = DefaultHasher::new();
         self.environment.hash(&mut hasher);
         for input in inputs {
             add(&mut hasher, input);
         }
-        format!("{:016x}", hasher.finish())
+        let mut record = Record {
+            file,
+            state: format!("{:016x}", hasher.finish()),
+            count: None,
+        };
+        if !self.repeats_all {
+            record.count = record.read();
+        }
+        record
+    }
+}
+
+/// The record of a job, for one state of its inputs.
+#[derive(Debug)]
+pub(crate) struct Record {
+    file: PathBuf,
+    state: String,
+    /// Number of tests that passed with the same inputs. `None` if the job has to run.
+    pub(crate) count: Option<usize>,
+}
+
+impl Record {
+    /// Returns the number of tests in the file, if the file is about the same state.
+    fn read(&self) -> Option<usize> {
+        let text = fs::read_to_string(&self.file).ok()?;
+        let (state, count) = text.split_once(' ')?;
+        count.parse().ok().filter(|_| state == self.state)
+    }
+
+    /// Records that `count` tests passed.
+    pub(crate) fn save(&self, count: usize) -> Result<()> {
+        fs::write(&self.file, format!("{} {count}", self.state))
+            .with_context(|| self.file.display().to_string())
     }
 }
 

@@ -118,7 +118,11 @@ pub(super) fn base(binaries: &[&Path], cache: &Path) -> Result<Archive> {
 }
 
 /// Adds the modules of a kernel and the init script.
-pub(super) fn add(archive: &mut Archive, kernel: &Kernel, runs: &[Run]) -> Result<()> {
+pub(super) fn add<'a>(
+    archive: &mut Archive,
+    kernel: &Kernel,
+    runs: impl IntoIterator<Item = &'a Run>,
+) -> Result<()> {
     let (from, to) = (kernel.modules(), kernel.guest_modules()?);
     let dependencies = fs::read_to_string(from.join("modules.dep"))?;
     let modules = Modules::parse(&dependencies)?;
@@ -156,7 +160,7 @@ pub(super) fn run(
 }
 
 /// Returns the init script of the guest.
-fn script(busybox: &Path, modules: &[&str], runs: &[Run]) -> String {
+fn script<'a>(busybox: &Path, modules: &[&str], runs: impl IntoIterator<Item = &'a Run>) -> String {
     let busybox = busybox.display();
     let mut text = format!(
         "#!{busybox} sh\n\
@@ -171,7 +175,7 @@ fn script(busybox: &Path, modules: &[&str], runs: &[Run]) -> String {
     for module in modules {
         text += &format!("/sbin/modprobe {module} || echo '{MARK}failed: modprobe {module}'\n");
     }
-    for (number, Run { folder, command }) in runs.iter().enumerate() {
+    for (number, Run { folder, command }) in runs.into_iter().enumerate() {
         text += &format!(
             "cd {}\n\
             echo '{MARK}begin {number}'\n\

@@ -16,7 +16,7 @@ use anyhow::Result;
 
 use crate::cargo::{Metadata, metadata};
 use crate::jobs::{Job, Output};
-use crate::passed::Passed;
+use crate::passed::{Passed, Record};
 use crate::steps::{Steps, Tally};
 use crate::tools;
 
@@ -116,33 +116,54 @@ impl Guests {
         Ok(guests)
     }
 
-    /// Returns a job for each kernel, which runs all suites.
+    /// Returns a job for each kernel, which runs all suites that changed.
     pub(crate) fn jobs(&self) -> impl Iterator<Item = Job<'_>> {
         self.kernels.iter().map(move |kernel| {
             let title = format!("vm {}", kernel.series);
-            Job::new(title.clone(), move |output| {
-                let suites = self.suites.iter();
-                let mut inputs: Vec<&Path> = suites.flat_map(Suite::inputs).collect();
-                let image = kernel.image();
-                inputs.push(&image);
-                let boot = || self.boot(kernel, output);
-                self.passed.run(&title, &inputs, output, boot)
-            })
+            Job::new(title, move |output| self.run(kernel, output))
         })
     }
 
-    /// Runs the suites on a kernel.
-    fn boot(&self, kernel: &Kernel, output: &Output) -> Result<Tally> {
-        let suites = self.suites.iter();
-        let chosen: Vec<(&Suite, Vec<String>)> = suites
-            .map(|suite| (suite, suite.names_for(&kernel.series)))
-            .collect();
-        let runs = chosen.iter().enumerate();
-        let runs: Vec<Run> = runs
-            .map(|(number, (suite, names))| suite.run(number, names))
-            .collect();
+    /// Runs the suites on a kernel, except those that passed and did not change.
+    fn run(&self, kernel: &Kernel, output: &Output) -> Result<Tally> {
+        let image = kernel.image();
+        let (mut tally, mut chosen) = (Tally::default(), Vec::new());
+        for (number, suite) in self.suites.iter().enumerate() {
+            let title = format!("vm {} {}", kernel.series, suite.title());
+            let inputs: Vec<&Path> = suite.inputs().chain([&*image]).collect();
+            let record = self.passed.record(&title, &inputs);
+            let names = suite.names_for(&kernel.series);
+            // Another number of tests may be selected from the same binary.
+            if record.count == Some(names.len()) {
+                tally += Tally::unchanged(names.len());
+                continue;
+            }
+            let run = suite.run(number, &names);
+            chosen.push(Chosen {
+                suite,
+                names,
+                run,
+                record,
+            });
+        }
+        if tally.unchanged > 0 {
+            let line = format!("{} tests passed and are unchanged", tally.unchanged);
+            output.line(&line);
+        }
+        if chosen.is_empty() {
+            return Ok(tally);
+        }
+        tally += self.boot(kernel, &chosen, output)?;
+        for Chosen { names, record, .. } in &chosen {
+            record.save(names.len())?;
+        }
+        Ok(tally)
+    }
+
+    /// Runs suites on a kernel.
+    fn boot(&self, kernel: &Kernel, chosen: &[Chosen<'_>], output: &Output) -> Result<Tally> {
         let mut archive = self.base.clone();
-        guest::add(&mut archive, kernel, &runs)?;
+        guest::add(&mut archive, kernel, chosen.iter().map(|each| &each.run))?;
         let initramfs = self.cache.join(format!("{}.initramfs", kernel.release));
         fs::write(&initramfs, archive.encode())?;
         let mut tally = Tally::default();
@@ -150,13 +171,19 @@ impl Guests {
             output.line(line);
             tally.count(line);
         })?;
-        results.check(
-            chosen
-                .iter()
-                .map(|(suite, names)| (suite.title(), &**names)),
-        )?;
+        let suites = chosen.iter();
+        results.check(suites.map(|each| (each.suite.title(), &*each.names)))?;
         Ok(tally)
     }
+}
+
+/// A suite that runs in a guest.
+struct Chosen<'a> {
+    suite: &'a Suite,
+    /// Names of the tests that run.
+    names: Vec<String>,
+    run: Run,
+    record: Record,
 }
 
 /// Returns the files that the guests of all kernels share.
