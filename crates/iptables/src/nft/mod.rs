@@ -42,6 +42,8 @@ mod compat;
 
 mod conntrack;
 
+mod ct;
+
 mod deletions;
 
 mod error;

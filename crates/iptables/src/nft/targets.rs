@@ -4,11 +4,13 @@ use std::net::IpAddr;
 
 use vipline_nftables::{Bytes, Name, Verdict};
 
+use super::ct;
 use super::matches::Structure;
 use super::structure::{Reader, Writer};
 use crate::number::{Masked, Ports};
 use crate::targets::{
-    AddressRange, Dnat, Log, Mark, Masquerade, NatPorts, Redirect, Reject, Snat, Target,
+    AddressRange, Connmark, ConnmarkAction, Dnat, Log, Mark, Masks, Masquerade, NatPorts, Redirect,
+    Reject, Shift, Snat, Target, Tproxy,
 };
 use crate::{ChainName, Family};
 
@@ -100,6 +102,10 @@ pub(super) fn encode(target: &Target<'_>, family: Family) -> Option<Structure> {
         Target::Mark(Mark(Masked { value, mask })) => {
             ("MARK", 2, Writer::default().u32(*value).u32(*mask).finish())
         }
+        Target::Connmark(it) => ("CONNMARK", 2, connmark(it)?),
+        Target::Ct(it) => ("CT", 2, ct::encode(it)?),
+        Target::Notrack => ("CT", 2, ct::notrack()?),
+        Target::Tproxy(it) => ("TPROXY", 1, tproxy(it, family)?),
         Target::Reject(it) => {
             let wanted = it.for_family(family);
             let mut all = (0..).zip(replies(family));
@@ -168,6 +174,9 @@ pub(super) fn decode(
             let (value, mask) = (reader.u32()?, reader.u32()?);
             Target::Mark(Mark(Masked { value, mask }))
         }
+        ("CONNMARK", 2) => Target::Connmark(read_connmark(&mut reader)?),
+        ("CT", 2) => return ct::decode(&mut reader),
+        ("TPROXY", 1) => Target::Tproxy(read_tproxy(&mut reader, family)?),
         ("REJECT", 0) => {
             let number = usize::try_from(reader.u32()?).ok()?;
             Target::Reject((*replies(family).get(number)?)?)
@@ -294,6 +303,79 @@ fn read_log(reader: &mut Reader<'_>) -> Option<Log<'static>> {
         ip_options: flags & 4 != 0,
         uid: flags & 8 != 0,
         macdecode: flags & 32 != 0,
+    })
+}
+
+// Modes of `CONNMARK`.
+const SET: u8 = 0;
+const SAVE: u8 = 1;
+const RESTORE: u8 = 2;
+
+/// Returns `struct xt_connmark_tginfo2`.
+fn connmark(it: &Connmark) -> Option<Bytes> {
+    let all = |mode, masks: Masks| (mode, 0, masks.connection, masks.packet);
+    let (mode, value, connection, packet) = match it.action? {
+        ConnmarkAction::Set(Masked { value, mask }) => (SET, value, mask, u32::MAX),
+        ConnmarkAction::Save(masks) => all(SAVE, masks),
+        ConnmarkAction::Restore(masks) => all(RESTORE, masks),
+    };
+    let (direction, bits) = match it.shift {
+        Some(Shift::Left(bits)) => (0, bits),
+        Some(Shift::Right(bits)) => (1, bits),
+        None => (0, 0),
+    };
+    let out = Writer::default().u32(value).u32(connection).u32(packet);
+    Some(out.u8(direction).u8(bits).u8(mode).finish())
+}
+
+fn read_connmark(reader: &mut Reader<'_>) -> Option<Connmark> {
+    let (value, connection, packet) = (reader.u32()?, reader.u32()?, reader.u32()?);
+    let [direction, bits, mode] = reader.array()?;
+    let masks = Masks { packet, connection };
+    let action = match mode {
+        // iptables prints no mask of the packet mark.
+        SET if packet != u32::MAX => return None,
+        SET => ConnmarkAction::Set(Masked {
+            value,
+            mask: connection,
+        }),
+        SAVE => ConnmarkAction::Save(masks),
+        RESTORE => ConnmarkAction::Restore(masks),
+        _ => return None,
+    };
+    let shift = match (direction, bits) {
+        (_, 0) => None,
+        (0, bits) => Some(Shift::Left(bits)),
+        (1, bits) => Some(Shift::Right(bits)),
+        _ => return None,
+    };
+    Some(Connmark {
+        action: Some(action),
+        shift,
+    })
+}
+
+/// Returns `struct xt_tproxy_target_info_v1`. Returns `None` if the address is not of the
+/// family.
+fn tproxy(it: &Tproxy, family: Family) -> Option<Bytes> {
+    let Masked { value, mask } = it.mark;
+    let out = Writer::default().u32(mask).u32(value);
+    let out = match it.address {
+        Some(address) => out.address(address, family)?,
+        None => out.zeros(16),
+    };
+    Some(out.be16(it.port?).finish())
+}
+
+fn read_tproxy(reader: &mut Reader<'_>, family: Family) -> Option<Tproxy> {
+    let (mask, value) = (reader.u32()?, reader.u32()?);
+    let address = Some(reader.address(family)?);
+    let port = Some(reader.be16()?);
+    let mark = Masked { value, mask };
+    Some(Tproxy {
+        port,
+        address,
+        mark,
     })
 }
 
