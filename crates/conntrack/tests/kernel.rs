@@ -365,8 +365,8 @@ fn statistics_and_usage_equal_the_output_of_conntrack() {
     assert_eq!(ours, theirs.lines().map(words).collect::<Vec<_>>());
 }
 
-/// Number of flows of a busy node.
-const MANY: u32 = 100_000;
+/// Number of flows of a large table.
+const MANY: u32 = 20_000;
 
 /// Returns one of many flows: 1 % with port 53, 10 % of TCP, every seventh without a
 /// reply.
@@ -406,12 +406,13 @@ fn has_value(line: &str, nth: usize, word: &str) -> bool {
 fn filters_select_the_right_flows_of_a_large_table_and_many_rejections_are_one_error() {
     let mut lab = Lab::new();
     let all = || (0..MANY).map(one_of);
-    assert_eq!(lab.client.create_all(all()).unwrap(), 100_000);
+    let many = usize::try_from(MANY).unwrap();
+    assert_eq!(lab.client.create_all(all()).unwrap(), many);
     let (count, first) = rejected(lab.client.create_all(all()));
-    assert_eq!((count, first.len()), (100_000, Error::MAX_REPORTED_ERRORS));
+    assert_eq!((count, first.len()), (many, Error::MAX_REPORTED_ERRORS));
 
     let listed = lab.printed("");
-    assert_eq!(listed.len(), 100_000);
+    assert_eq!(listed.len(), many);
     let all = Filter::new();
     let udp = all.family(Family::V4).protocol(Protocol::UDP);
     let dns = udp.original(TupleFilter::new().destination_port(53));
@@ -437,7 +438,7 @@ fn filters_select_the_right_flows_of_a_large_table_and_many_rejections_are_one_e
     for (filter, is_meant) in by_hand {
         let meant = listed.iter().filter(|line| is_meant(line));
         let meant: Vec<_> = meant.cloned().collect();
-        let some = 500..20_000;
+        let some = many / 200..many / 5;
         assert!(some.contains(&meant.len()), "{filter:?}: {}", meant.len());
         // `assert_eq!` would print all flows.
         assert!(texts(&lab.flows(&filter)) == meant, "{filter:?}");
