@@ -182,8 +182,8 @@ fn a_dump_contains_only_the_requested_tables() {
 }
 
 #[test]
-fn a_hundred_thousand_elements_are_one_transaction_and_one_send() {
-    const ELEMENTS: usize = 100_000;
+fn thirty_thousand_elements_are_one_transaction_and_one_send() {
+    const ELEMENTS: usize = 30_000;
     let mut lab = Lab::new();
     let table = samples::table();
     let (set, mut objects) = samples::dispatch(&table);
