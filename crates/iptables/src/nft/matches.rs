@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use vipline_nftables::Bytes;
 
 use super::structure::{Reader, Writer, address_of};
-use super::{conntrack, ipvs};
+use super::{conntrack, ipvs, owner};
 use crate::Family;
 use crate::direction::Direction;
 use crate::matches::{
@@ -45,6 +45,7 @@ pub(super) fn encode(one: &Match<'_>, family: Family) -> Option<Structure> {
         Match::Multiport(it) => ("multiport", 1, multiport(it)?),
         // The kernel stores a pointer after the name.
         Match::Nfacct(it) => ("nfacct", 1, out.text(&it.name, COUNTER)?.zeros(8).finish()),
+        Match::Owner(it) => ("owner", 1, owner::encode(it)),
         Match::Physdev(it) => ("physdev", 0, physdev(it)?),
         Match::Recent(it) => ("recent", 1, recent(it, family)?),
         Match::Sctp(it) => ("sctp", 0, sctp(it)?),
@@ -80,6 +81,7 @@ pub(super) fn decode(
         ("ipvs", 0) => ipvs::decode(bytes, family)?.into(),
         ("multiport", 1) => read_multiport(&mut reader)?.into(),
         ("nfacct", 1) => Nfacct::new(reader.text(COUNTER)?.to_owned()).into(),
+        ("owner", 1) => owner::decode(&mut reader)?.into(),
         ("physdev", 0) => read_physdev(&mut reader)?.into(),
         ("recent", 1) => read_recent(&mut reader, family)?.into(),
         ("sctp", 0) => read_sctp(&mut reader)?.into(),

@@ -54,6 +54,8 @@ mod matches;
 
 mod native;
 
+mod owner;
+
 mod saved;
 
 mod sets;

@@ -10,7 +10,7 @@ use crate::lab::Lab;
 use crate::rules::{Rules, canonical, loose, prepare};
 
 /// Matches and targets without an encoding.
-const UNSUPPORTED: &[&str] = &["-m owner", "-m set", "--chunk-types", "-j SET"];
+const UNSUPPORTED: &[&str] = &["-m set", "--chunk-types", "-j SET"];
 
 fn is_unsupported(rule: &str) -> bool {
     UNSUPPORTED.iter().any(|part| rule.contains(part))
