@@ -131,7 +131,7 @@ fn start(events: Vec<Event>) -> usize {
 
 #[test]
 fn an_interrupted_start_leaves_complete_services_and_the_next_start_adds_the_rest() {
-    let events = events(600, 5);
+    let events = events(400, 5);
     let edits = edits(events.clone());
     let end = frontends(edits.iter().map(Edit::object));
     let services = |installed: &Frontends| {
@@ -141,7 +141,7 @@ fn an_interrupted_start_leaves_complete_services_and_the_next_start_adds_the_res
             .filter(|words| words.iter().any(is_cluster_ip))
             .count()
     };
-    assert_eq!(services(&end), 600);
+    assert_eq!(services(&end), 400);
     Netns::new().unwrap().run(|| {
         let mut client = Client::open().unwrap();
         let mut before = 0;
@@ -173,7 +173,7 @@ fn an_interrupted_start_leaves_complete_services_and_the_next_start_adds_the_res
 #[test]
 fn an_interrupted_change_leaves_each_address_in_its_old_or_new_state() {
     let [before, after] =
-        [(600, 5), (580, 9)].map(|(services, each)| edits(events(services, each)));
+        [(400, 5), (385, 9)].map(|(services, each)| edits(events(services, each)));
     let [old, new] = [&before, &after].map(|edits| frontends(edits.iter().map(Edit::object)));
     Netns::new().unwrap().run(|| {
         let mut client = Client::open().unwrap();
