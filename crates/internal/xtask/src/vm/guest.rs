@@ -140,8 +140,10 @@ pub(super) fn run(
     initramfs: &Path,
     mut on_line: impl FnMut(&str),
 ) -> Result<Results> {
-    let mut command = Command::new("qemu-system-x86_64");
+    // A guest ends with this task, even if a signal kills the task.
+    let mut command = Command::new("setpriv");
     command
+        .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
         .args(["-accel", "tcg", "-smp", "1", "-cpu", PROCESSOR])
         .args(["-m", MEMORY, "-nodefaults", "-no-user-config", "-no-reboot"])
         .args(["-display", "none", "-serial", "stdio"])
