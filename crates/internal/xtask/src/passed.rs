@@ -69,7 +69,10 @@ impl Passed {
 
     /// Reads the record of a job.
     pub(crate) fn record(&self, title: &str, inputs: &[&Path]) -> Record {
-        let file = self.folder.join(title.replace(['/', ' '], "-"));
+        // A title can be longer than the name of a file.
+        let mut name = DefaultHasher::new();
+        title.hash(&mut name);
+        let file = self.folder.join(format!("{:016x}", name.finish()));
         let mut hasher = DefaultHasher::new();
         self.environment.hash(&mut hasher);
         for input in inputs {
@@ -161,7 +164,8 @@ mod tests {
                 (tally.passed, tally.failed) = (5, failed);
                 Ok(tally)
             };
-            let tally = passed.run("a/b c", &[&input], &output, work).unwrap();
+            let title = "a/b c ".repeat(100);
+            let tally = passed.run(&title, &[&input], &output, work).unwrap();
             (runs.get(), tally.passed, tally.unchanged)
         };
         let passed = Passed::open(&folder, false).unwrap();
