@@ -124,10 +124,10 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
         let tests = if title == ENGINE { NFTNL_TESTS } else { &[] };
         programs.job(format!("nftnl {title}"), test, tests)
     }));
-    // Tests wait a part of their time.
     jobs.push(fuzz::build_job().in_background());
-    let processors = thread::available_parallelism()?.get();
-    steps.jobs("tests", jobs, processors)?;
+    // Tests wait a part of their time.
+    let workers = thread::available_parallelism()?.get() + 1;
+    steps.jobs("tests", jobs, workers)?;
     // These jobs keep CPUs busy, and the tests have deadlines. So these jobs run last.
     let mut jobs = vec![fuzz::job(&metadata, &programs.passed, FUZZ_SECONDS)];
     jobs.extend(guests.jobs());
