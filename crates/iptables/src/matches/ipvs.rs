@@ -92,10 +92,8 @@ impl<'a> Extension<'a> for Ipvs {
     }
 
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
-        if self.property.is_some() {
-            return Err(Unsupported);
-        }
-        match option {
+        let is_complete = self.property.is_some();
+        let is_ours = match option {
             "--ipvs" => {
                 values.expect_index(0)?;
                 set_once(&mut self.property, Negatable::new(values.negated(), ()))
@@ -107,6 +105,10 @@ impl<'a> Extension<'a> for Ipvs {
             "--vmethod" => set_once(&mut self.method, values.negatable(IpvsMethod::parse)?),
             "--vportctl" => set_once(&mut self.control_port, values.negatable(number::parse_as)?),
             _ => Ok(false),
+        }?;
+        match is_ours && is_complete {
+            true => Err(Unsupported),
+            false => Ok(is_ours),
         }
     }
 }
@@ -143,6 +145,7 @@ impl fmt::Display for Ipvs {
 mod tests {
     use super::*;
     use crate::Rule;
+    use crate::targets::Target;
 
     #[test]
     fn ipvs_is_parsed_and_printed() {
@@ -186,6 +189,17 @@ mod tests {
             loose.unwrap().to_string(),
             "-m ipvs --vproto 6 --vport 80 --vdir ORIGINAL --vmethod GATE"
         );
+    }
+
+    #[test]
+    fn options_of_a_target_do_not_belong_to_the_match() {
+        let rule = Rule::parse("-m ipvs --ipvs -j OTHER --a").unwrap();
+        let ipvs = Ipvs {
+            property: Some(Negatable::Is(())),
+            ..Ipvs::default()
+        };
+        assert_eq!(rule.matches, [ipvs.into()]);
+        assert_eq!(rule.target, Some(Target::Other("-j OTHER --a".into())));
     }
 
     #[test]
