@@ -83,9 +83,8 @@ impl<'a> KeyPrefix<'a> {
             return None;
         }
         let mut bytes = start.clone();
-        let (key, order) = ((self.fields, self.set.is_concatenated()), |it: &Field| {
-            self.set.order(it)
-        });
+        let key = (self.fields, self.set.is_concatenated());
+        let order = |it: &Field| self.set.order(it);
         let mut fits = append(&mut bytes, key, rest, order, End::First);
         let key_len = bytes.len();
         if let Some(values) = data {
