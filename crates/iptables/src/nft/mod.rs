@@ -6,7 +6,7 @@
 //! evaluates with `CONFIG_NFT_COMPAT`.
 //! [`encode`] returns the same expressions, and [`decode`] reads them, without a
 //! process. `iptables-nft-save` prints encoded rules like those of
-//! `iptables-nft-restore`. [`Client`] reads the tables and commits edits of them.
+//! `iptables-nft-restore`. [`Client`] reads the tables and commits their edits.
 //!
 //! ```
 //! use vipline_iptables::{Family, Rule, nft};
