@@ -22,11 +22,16 @@ const FUZZ_SECONDS: u64 = 3;
 /// Tests of one binary that run at the same time: they wait most of the time.
 const TEST_THREADS: &str = "4";
 
-/// Title of the test binary whose tests [`TIMED_TESTS`] measure how fast a proxy exits.
-const TIMED: &str = "crates/internal/xtask api";
+/// Test binaries of this package.
+const API: &str = "crates/internal/xtask api";
+const TRAFFIC: &str = "crates/internal/xtask traffic";
 
-/// Prefix of the names of the tests beside which no other job runs.
-const TIMED_TESTS: &str = "restart::";
+/// Tests beside which no other job runs, because they measure a time: what they measure,
+/// the title of their binary, and the prefix of their names.
+const TIMED: [(&str, &str, &str); 2] = [
+    ("restarts", API, "restart::"),
+    ("repair", TRAFFIC, "flushed_rules_are_restored_within"),
+];
 
 /// Packages with tests that run kube-proxy.
 const USERS_OF_KUBE_PROXY: [&str; 2] = ["crates/internal/xtask", "examples/kube-proxy"];
@@ -36,7 +41,7 @@ const SLOW: &[&str] = &[
     "examples/kube-proxy world",
     "examples/kube-proxy binary",
     "crates/service-ip etcd",
-    TIMED,
+    API,
     "crates/proxy-core kernel",
     "crates/proxy-core memory",
     "crates/nftables kernel",
@@ -121,8 +126,8 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
     jobs.insert(1, check("image", || image::check(&metadata, &built)));
     jobs.extend(with_nftnl.iter().map(|test| {
         let title = test.title();
-        let tests = if title == ENGINE { NFTNL_TESTS } else { &[] };
-        programs.job(format!("nftnl {title}"), test, tests)
+        let tests: &[&str] = if title == ENGINE { NFTNL_TESTS } else { &[] };
+        programs.job(format!("nftnl {title}"), test, tests.to_vec())
     }));
     jobs.push(fuzz::build_job().in_background());
     // Tests wait a part of their time.
@@ -155,23 +160,22 @@ impl Programs {
         let (mut timed, mut others) = (Vec::new(), Vec::new());
         for test in tests {
             let title = test.title();
-            if title == TIMED {
-                let restarts = format!("{title}: restarts");
-                timed.push(self.job(restarts, test, &[TIMED_TESTS]));
-                others.push(self.job(title, test, &["--skip", TIMED_TESTS]));
-            } else {
-                others.push(self.job(title, test, &[]));
-            }
+            let Some((what, _, prefix)) = TIMED.iter().find(|(_, of, _)| *of == title) else {
+                others.push(self.job(title, test, Vec::new()));
+                continue;
+            };
+            timed.push(self.job(format!("{title}: {what}"), test, vec![prefix]));
+            others.push(self.job(title, test, vec!["--skip", prefix]));
         }
         (timed, others)
     }
 
     /// Returns the job that runs a test binary.
-    fn job<'a>(&'a self, title: String, test: &'a TestBinary, arguments: &'a [&str]) -> Job<'a> {
+    fn job<'a>(&'a self, title: String, test: &'a TestBinary, arguments: Vec<&'a str>) -> Job<'a> {
         Job::new(title.clone(), move |output| {
             let mut command = Command::new(&test.path);
             command
-                .args(arguments)
+                .args(&arguments)
                 .current_dir(&test.folder)
                 .env("RUST_TEST_THREADS", TEST_THREADS)
                 .env("KUBE_PROXY", &self.kube_proxy)
@@ -196,7 +200,7 @@ impl Programs {
                 );
                 Ok(tally)
             };
-            let record = [&[&*title], arguments].concat().join(" ");
+            let record = [&[&*title], &*arguments].concat().join(" ");
             self.passed.run(&record, &inputs, output, run)
         })
     }
@@ -296,8 +300,8 @@ mod tests {
             let job = programs.job("any".to_owned(), &test, selection);
             jobs::run(vec![job], 1).remove(0).result
         };
-        assert_eq!(run(&["figures_are_collected"]).unwrap().passed, 1);
-        let error = run(&["no_test_has_this_name"]).unwrap_err();
+        assert_eq!(run(vec!["figures_are_collected"]).unwrap().passed, 1);
+        let error = run(vec!["no_test_has_this_name"]).unwrap_err();
         assert!(error.to_string().contains("any"), "{error:#}");
         assert!(
             format!("{error:#}").contains("selects no test"),
