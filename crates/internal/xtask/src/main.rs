@@ -73,6 +73,9 @@ enum Task {
         /// Repeats all tests.
         #[arg(long)]
         all: bool,
+        /// Leaves out guests and fuzz targets, which take as long as the other tests.
+        #[arg(long)]
+        host: bool,
     },
     /// Runs kernel tests on Debian's oldest and newest cloud kernels in QEMU.
     Vm {
@@ -131,7 +134,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Demo { full: true } => demo::run(demo::Length::Full),
         Task::Demo { full: false } => demo::run(demo::Length::Short),
-        Task::Test { all } => test::run(all),
+        Task::Test { all, host } => test::run(all, host),
         Task::Vm { filter, list: true } => vm::list(&filter),
         Task::Vm { filter, .. } => vm::run(&filter),
         Task::Etcd => etcd::run(),

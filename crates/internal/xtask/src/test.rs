@@ -73,12 +73,14 @@ const NFTNL_TESTS: &[&str] = &[
 ];
 
 /// Runs the task.
-pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
+///
+/// With `host_only`, guests and fuzz targets are left out.
+fn run_steps(steps: &mut Steps, repeats_all: bool, host_only: bool) -> Result<()> {
     let metadata = metadata()?;
     steps.step("format", || {
         execute(&mut cargo(["fmt", "--all", "--check"]))
     })?;
-    let downloads = check("downloads", || download(&metadata));
+    let downloads = check("downloads", || download(&metadata, host_only));
     steps.jobs(
         "lints, downloads",
         vec![check("lints", lints), downloads],
@@ -111,7 +113,10 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
         with_nftnl = nftnl()?;
         Ok(())
     })?;
-    let guests = Guests::build(steps, &metadata, "", repeats_all)?;
+    let guests = match host_only {
+        true => None,
+        false => Some(Guests::build(steps, &metadata, "", repeats_all)?),
+    };
     become_root().context("kernel tests need root or a user namespace")?;
     let programs = Programs {
         kube_proxy: metadata.target_directory.join("debug/kube-proxy"),
@@ -129,10 +134,15 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
         let tests: &[&str] = if title == ENGINE { NFTNL_TESTS } else { &[] };
         programs.job(format!("nftnl {title}"), test, tests.to_vec())
     }));
-    jobs.push(fuzz::build_job().in_background());
+    if !host_only {
+        jobs.push(fuzz::build_job().in_background());
+    }
     // Tests wait a part of their time.
     let workers = thread::available_parallelism()?.get() + 1;
     steps.jobs("tests", jobs, workers)?;
+    let Some(guests) = guests else {
+        return Ok(());
+    };
     // These jobs keep CPUs busy, and the tests have deadlines. So these jobs run last.
     let mut jobs = vec![fuzz::job(&metadata, &programs.passed, FUZZ_SECONDS)];
     jobs.extend(guests.jobs());
@@ -141,10 +151,14 @@ pub(crate) fn run_steps(steps: &mut Steps, repeats_all: bool) -> Result<()> {
 }
 
 /// Runs all steps and prints their table.
-pub(crate) fn run(repeats_all: bool) -> Result<()> {
+pub(crate) fn run(repeats_all: bool, host_only: bool) -> Result<()> {
     let mut steps = Steps::new();
-    run_steps(&mut steps, repeats_all)?;
-    steps.finish()
+    run_steps(&mut steps, repeats_all, host_only)?;
+    steps.finish()?;
+    if host_only {
+        println!("guests and fuzz targets did not run: see `cargo xtask vm`, `cargo xtask fuzz`");
+    }
+    Ok(())
 }
 
 /// Programs that tests start, and the record of jobs that passed.
@@ -238,17 +252,16 @@ fn check<'a>(title: &str, work: impl FnOnce() -> Result<()> + Send + 'a) -> Job<
 }
 
 /// Downloads and installs what later steps need, while others compile.
-fn download(metadata: &Metadata) -> Result<()> {
+fn download(metadata: &Metadata, host_only: bool) -> Result<()> {
+    let mut tools = [tools::KERNEL_TOOLS, tools::NFTNL, tools::IMAGE_TOOLS].concat();
+    if !host_only {
+        tools.extend([tools::VM_TOOLS, tools::FUZZ_TOOLS].concat());
+    }
     // One call of apt-get for all steps: another one would wait for its lock.
-    let tools = [
-        tools::KERNEL_TOOLS,
-        tools::NFTNL,
-        tools::VM_TOOLS,
-        tools::IMAGE_TOOLS,
-        tools::FUZZ_TOOLS,
-    ];
-    tools::install(&tools.concat())?;
-    vm::download(&metadata.target_directory)?;
+    tools::install(&tools)?;
+    if !host_only {
+        vm::download(&metadata.target_directory)?;
+    }
     etcd::fetch(&metadata.target_directory).map(drop)
 }
 
