@@ -22,7 +22,7 @@ use kube::{Config, ResourceExt};
 use serde_json::Value;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::timeout;
-use vipline_service_ip::{AddressRange, Family, ServiceRef};
+use vipline_service_ip::{AddressRange, Family, OwnerRef};
 
 use crate::error::chain;
 use crate::service_cidr::Edit;
@@ -198,10 +198,15 @@ impl Client {
         }
     }
 
-    /// Creates the IPAddress of a Service and returns its UID.
-    pub(crate) fn create_address(&self, ip: IpAddr, owner: &ServiceRef) -> Result<Box<str>, Error> {
+    /// Creates the IPAddress of an owner and returns its UID.
+    pub(crate) fn create_address(
+        &self,
+        ip: IpAddr,
+        owner: &OwnerRef,
+        manager: &str,
+    ) -> Result<Box<str>, Error> {
         let api = self.all::<IPAddress>();
-        let object = ip_address::object(ip, owner);
+        let object = ip_address::object(ip, owner, manager);
         let params = PostParams::default();
         let name = named_address(ip);
         let created = self.send("create", &name, api.create(&params, &object))?;

@@ -9,6 +9,7 @@ use vipline_service_ip::{AddressRange, parse_address};
 use crate::client::Unreadable;
 use crate::default_cidr::{self, Problem};
 use crate::finding::Finding;
+use crate::ip_address::MANAGER;
 use crate::repair::{self, Action};
 use crate::{Cause, Client, Error, Service, lifecycle};
 
@@ -150,7 +151,7 @@ impl Client {
 
     fn carry_out(&self, action: &Action) -> Result<(), Error> {
         match action {
-            Action::Create { ip, owner } => self.create_address(*ip, owner).map(drop),
+            Action::Create { ip, owner } => self.create_address(*ip, owner, MANAGER).map(drop),
             Action::Delete { ip, uid, version } => self.delete_address(*ip, uid, Some(version)),
             Action::Label { ip, version } => self.label_address(*ip, version),
             Action::Recreate {
@@ -160,7 +161,7 @@ impl Client {
                 owner,
             } => {
                 self.delete_address(*ip, uid, Some(version))?;
-                self.create_address(*ip, owner).map(drop)
+                self.create_address(*ip, owner, MANAGER).map(drop)
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use vipline_service_ip::ServiceRef;
+use vipline_service_ip::OwnerRef;
 
 use crate::Error;
 
@@ -14,7 +14,7 @@ pub struct Finding {
     /// Reason.
     pub reason: Reason,
     /// Service, if the finding is about one.
-    pub service: Option<ServiceRef>,
+    pub service: Option<OwnerRef>,
     /// Address in the form of the Service or IPAddress. For an object that cannot be
     /// parsed, its kind and name.
     pub address: Box<str>,

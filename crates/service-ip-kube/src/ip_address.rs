@@ -1,14 +1,13 @@
 //! IPAddress objects.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
 use k8s_openapi::api::networking::v1::{IPAddress, IPAddressSpec, ParentReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
-use vipline_service_ip::ServiceRef;
+use vipline_service_ip::OwnerRef;
 
 use crate::metadata::{Missing, required, time};
 use vipline_service_ip::Family;
@@ -37,25 +36,10 @@ pub struct IpAddress {
     pub family: Option<Box<str>>,
     /// Value of [`MANAGER_LABEL`].
     pub manager: Option<Box<str>>,
-    /// Object that owns the address.
-    pub parent: ParentRef,
+    /// Object that owns the address (`spec.parentRef`).
+    pub owner: OwnerRef,
     /// Creation time.
     pub created: SystemTime,
-}
-
-/// Reference to the object that owns an IPAddress (`spec.parentRef`).
-///
-/// Exhaustive: these are the fields of the API.
-#[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-pub struct ParentRef {
-    /// API group, empty for the core group.
-    pub group: Box<str>,
-    /// Resource, such as `services`.
-    pub resource: Box<str>,
-    /// Namespace, empty for cluster-scoped objects.
-    pub namespace: Box<str>,
-    /// Name.
-    pub name: Box<str>,
 }
 
 impl IpAddress {
@@ -82,82 +66,47 @@ impl IpAddress {
             version: required(metadata.resource_version, "resourceVersion")?.into(),
             family: label(FAMILY_LABEL),
             manager: label(MANAGER_LABEL),
-            parent: ParentRef::read(object.spec.parent_ref),
+            owner: owner(object.spec.parent_ref),
             created: time(metadata.creation_timestamp.as_ref())?,
         })
     }
 }
 
-impl ParentRef {
-    /// Returns a reference to a Service.
-    #[must_use]
-    pub fn service(owner: &ServiceRef) -> Self {
-        Self {
-            group: "".into(),
-            resource: "services".into(),
-            namespace: owner.namespace.clone(),
-            name: owner.name.clone(),
-        }
-    }
-
-    /// Returns the Service, if the reference is to a Service.
-    #[must_use]
-    pub fn owner(&self) -> Option<ServiceRef> {
-        let is_service = self.group.is_empty() && *self.resource == *"services";
-        is_service.then(|| ServiceRef {
-            namespace: self.namespace.clone(),
-            name: self.name.clone(),
-        })
-    }
-
-    fn read(reference: ParentReference) -> Self {
-        Self {
-            group: reference.group.unwrap_or_default().into(),
-            resource: reference.resource.into(),
-            namespace: reference.namespace.unwrap_or_default().into(),
-            name: reference.name.into(),
-        }
+fn owner(reference: ParentReference) -> OwnerRef {
+    OwnerRef {
+        group: reference.group.unwrap_or_default().into(),
+        resource: reference.resource.into(),
+        namespace: reference.namespace.unwrap_or_default().into(),
+        name: reference.name.into(),
     }
 }
 
-/// Displays as `services default/web`.
-impl fmt::Display for ParentRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let dot = if self.group.is_empty() { "" } else { "." };
-        write!(f, "{}{dot}{} ", self.resource, self.group)?;
-        if !self.namespace.is_empty() {
-            write!(f, "{}/", self.namespace)?;
-        }
-        f.write_str(&self.name)
-    }
-}
-
-/// Returns the labels of the IPAddress of a Service.
-fn labels(ip: IpAddr) -> BTreeMap<String, String> {
+fn labels(ip: IpAddr, manager: &str) -> BTreeMap<String, String> {
     BTreeMap::from([
         (FAMILY_LABEL.to_owned(), Family::of(ip).label().to_owned()),
-        (MANAGER_LABEL.to_owned(), MANAGER.to_owned()),
+        (MANAGER_LABEL.to_owned(), manager.to_owned()),
     ])
 }
 
-/// Returns the patch that sets the labels of a version of an IPAddress.
+/// Returns the patch that sets the labels of a Service's IPAddress.
 pub(crate) fn label_patch(ip: IpAddr, version: &str) -> Value {
-    json!({ "metadata": { "resourceVersion": version, "labels": labels(ip) } })
+    json!({ "metadata": { "resourceVersion": version, "labels": labels(ip, MANAGER) } })
 }
 
-/// Returns the IPAddress object of a Service.
-pub(crate) fn object(ip: IpAddr, owner: &ServiceRef) -> IPAddress {
+/// Returns the IPAddress object of an owner.
+pub(crate) fn object(ip: IpAddr, owner: &OwnerRef, manager: &str) -> IPAddress {
     IPAddress {
         metadata: ObjectMeta {
             name: Some(ip.to_string()),
-            labels: Some(labels(ip)),
+            labels: Some(labels(ip, manager)),
             ..ObjectMeta::default()
         },
         spec: IPAddressSpec {
             parent_ref: ParentReference {
-                group: Some(String::new()),
-                resource: "services".to_owned(),
-                namespace: Some(owner.namespace.to_string()),
+                group: Some(owner.group.to_string()),
+                resource: owner.resource.to_string(),
+                // A cluster-scoped object has none.
+                namespace: (!owner.namespace.is_empty()).then(|| owner.namespace.to_string()),
                 name: owner.name.to_string(),
             },
         },
@@ -171,7 +120,11 @@ mod tests {
     #[test]
     fn a_created_object_has_the_form_of_upstream() {
         for (ip, family) in [("10.0.0.1", "IPv4"), ("fd00::1", "IPv6")] {
-            let object = object(ip.parse().unwrap(), &ServiceRef::new("default", "web"));
+            let object = object(
+                ip.parse().unwrap(),
+                &OwnerRef::service("default", "web"),
+                MANAGER,
+            );
             assert_eq!(
                 serde_json::to_value(object).unwrap(),
                 json!({
@@ -215,8 +168,7 @@ mod tests {
     fn an_object_of_another_manager_is_parsed() {
         let address = read(|_| ()).unwrap();
         assert!(!address.is_managed());
-        assert_eq!(address.parent.owner(), None);
-        assert_eq!(address.parent.to_string(), "gateways.x.io g");
+        assert_eq!(address.owner, OwnerRef::new("x.io", "gateways", "", "g"));
         let labelled = read(|value| {
             value["metadata"]["labels"] = json!({ FAMILY_LABEL: "IPv6", MANAGER_LABEL: MANAGER });
         });

@@ -8,12 +8,12 @@
 //! use std::path::Path;
 //!
 //! use vipline_service_ip_kube::Kube;
-//! use vipline_service_ip_kube::service_ip::{Family, Registry, ServiceRef};
+//! use vipline_service_ip_kube::service_ip::{Family, Registry, OwnerRef};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let kubeconfig = Path::new("/etc/kubernetes/admin.conf");
 //! let mut registry = Registry::new(Kube::open(Some(kubeconfig), Family::V4)?);
-//! let web = ServiceRef::new("default", "web");
+//! let web = OwnerRef::service("default", "web");
 //! let address = registry.allocate(&web, &mut || 4)?;
 //! registry.release(address, &web)?;
 //! # Ok(())
@@ -64,7 +64,7 @@ mod controller;
 pub use client::Client;
 pub use error::{Cause, Error};
 pub use finding::{Finding, Reason};
-pub use ip_address::{IpAddress, ParentRef};
+pub use ip_address::IpAddress;
 pub use service::Service;
 pub use service_cidr::{Condition, Edit, ServiceCidr};
 pub use store::Kube;

@@ -114,8 +114,8 @@ fn is_needed(cidr: &ServiceCidr, cidrs: &[ServiceCidr], addresses: &[IpAddress])
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Condition;
     use crate::ip_address::MANAGER;
-    use crate::{Condition, ParentRef};
 
     const SOON: Duration = Duration::from_secs(3);
 
@@ -157,7 +157,7 @@ mod tests {
             version: "7".into(),
             family: Some(Family::of(ip).label().into()),
             manager: Some(manager.into()),
-            parent: ParentRef::default(),
+            owner: vipline_service_ip::OwnerRef::default(),
             created: now(),
         }
     }

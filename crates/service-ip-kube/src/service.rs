@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use k8s_openapi::api::core::v1::Service as Object;
-use vipline_service_ip::ServiceRef;
+use vipline_service_ip::OwnerRef;
 
 use crate::metadata::{Missing, required, time};
 
@@ -13,7 +13,7 @@ use crate::metadata::{Missing, required, time};
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Service {
     /// Namespace and name.
-    pub owner: ServiceRef,
+    pub owner: OwnerRef,
     /// Creation time.
     pub created: SystemTime,
     /// Whether the type is `ExternalName`, which has no address.
@@ -32,10 +32,10 @@ impl Service {
         let cluster_ips = all.unwrap_or_else(first);
         let is_address = |ip: &String| !matches!(&**ip, "" | "None");
         Ok(Self {
-            owner: ServiceRef {
-                namespace: required(metadata.namespace, "namespace")?.into(),
-                name: required(metadata.name, "name")?.into(),
-            },
+            owner: OwnerRef::service(
+                &required(metadata.namespace, "namespace")?,
+                &required(metadata.name, "name")?,
+            ),
             created: time(metadata.creation_timestamp.as_ref())?,
             is_external_name: spec.type_.as_deref() == Some("ExternalName"),
             cluster_ips: cluster_ips
@@ -65,7 +65,7 @@ mod tests {
         });
         let service = Service::read(serde_json::from_value(value).unwrap()).unwrap();
         assert!(service.is_external_name);
-        assert_eq!(service.owner, ServiceRef::new("default", "web"));
+        assert_eq!(service.owner, OwnerRef::service("default", "web"));
     }
 
     #[test]

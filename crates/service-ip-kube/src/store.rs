@@ -6,15 +6,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use vipline_service_ip::{
-    AddressRange, Change, Cidrs, CommitError, Family, Pool, ServiceRef, Snapshot, Store,
-    StoreError, Version, parse_address,
+    AddressRange, Change, Cidrs, CommitError, Family, OwnerRef, Pool, Snapshot, Store, StoreError,
+    Version, parse_address,
 };
 
 use crate::error::chain;
-use crate::{Cause, Client, Error, IpAddress};
+use crate::ip_address::MANAGER;
+use crate::{Cause, Client, Error};
 
 /// Number of consecutive conflicts after which all objects are listed again.
 const MAX_CONFLICTS: usize = 8;
+
+/// Default manager of the addresses of other objects than Services.
+const DEFAULT_MANAGER: &str = "vipline-service-ip";
 
 /// A store for the IPAddresses and ServiceCIDRs of one family.
 ///
@@ -25,6 +29,8 @@ const MAX_CONFLICTS: usize = 8;
 pub struct Kube {
     client: Arc<Client>,
     family: Family,
+    /// Manager of the addresses of other objects than Services.
+    manager: Box<str>,
     version: u64,
     /// Known IPAddresses.
     known: BTreeMap<IpAddr, Known>,
@@ -54,7 +60,7 @@ enum State {
 enum Step {
     Created(IpAddr),
     /// With the former owner.
-    Deleted(IpAddr, Option<ServiceRef>),
+    Deleted(IpAddr, Option<OwnerRef>),
 }
 
 /// Error of a step.
@@ -80,15 +86,28 @@ impl Kube {
 
     /// Returns the store of a family with a shared client.
     #[must_use]
-    pub const fn new(client: Arc<Client>, family: Family) -> Self {
+    pub fn new(client: Arc<Client>, family: Family) -> Self {
         Self {
             client,
             family,
+            manager: DEFAULT_MANAGER.into(),
             version: 0,
             known: BTreeMap::new(),
             conflicts: 0,
             unreadable: Vec::new(),
         }
+    }
+
+    /// Sets the manager of the addresses of other objects than Services, such as Gateways.
+    ///
+    /// The manager is the value of the label `ipaddress.kubernetes.io/managed-by`.
+    /// Kubernetes releases addresses of its own manager that no Service has. The store
+    /// releases addresses of this manager and of `ipallocator.k8s.io` only.
+    /// Default: `vipline-service-ip`.
+    #[must_use]
+    pub fn with_manager(mut self, manager: &str) -> Self {
+        self.manager = manager.into();
+        self
     }
 
     /// Returns the errors of the objects that the last load could not parse.
@@ -137,8 +156,13 @@ impl Kube {
         Ok(())
     }
 
-    fn create(&mut self, ip: IpAddr, owner: &ServiceRef) -> Result<(), Failure> {
-        let uid = self.client.create_address(ip, owner).map_err(|error| {
+    fn create(&mut self, ip: IpAddr, owner: &OwnerRef) -> Result<(), Failure> {
+        let manager = match owner.is_service() {
+            true => MANAGER,
+            false => &*self.manager,
+        };
+        let created = self.client.create_address(ip, owner, manager);
+        let uid = created.map_err(|error| {
             if error.is_already_exists() {
                 Failure::Taken(ip)
             } else if error.is_conflict() {
@@ -221,10 +245,9 @@ impl Store<Cidrs> for Kube {
             if pool.mark_allocated(address.ip).is_err() {
                 continue;
             }
-            if let Some(owner) = address.parent.owner() {
-                owners.insert(address.ip, owner);
-            }
-            self.known.insert(address.ip, Known::new(address));
+            owners.insert(address.ip, address.owner.clone());
+            let known = Known::new(address.uid, address.manager.as_deref(), &self.manager);
+            self.known.insert(address.ip, known);
         }
         for address in &addresses.unreadable {
             if let Some(ip) = parse_address(&address.name)
@@ -272,14 +295,14 @@ impl Store<Cidrs> for Kube {
 }
 
 impl Known {
-    fn new(address: IpAddress) -> Self {
-        Self {
-            state: match address.is_managed() {
-                true => State::Managed,
-                false => State::NotManaged,
-            },
-            uid: address.uid,
-        }
+    /// Returns the state of an address with a manager, for a store with the manager
+    /// `ours`.
+    fn new(uid: Box<str>, manager: Option<&str>, ours: &str) -> Self {
+        let state = match manager {
+            Some(manager) if manager == MANAGER || manager == ours => State::Managed,
+            _ => State::NotManaged,
+        };
+        Self { uid, state }
     }
 
     fn unreadable() -> Self {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::ServiceRef;
+use crate::OwnerRef;
 
 /// Errors of an allocation or release. Nothing has changed.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -50,7 +50,21 @@ pub enum AllocationError {
         /// The item.
         item: Box<str>,
         /// The owner.
-        owner: ServiceRef,
+        owner: Box<OwnerRef>,
+    },
+    /// The item is reserved for another owner, see [`Reservations`](crate::Reservations).
+    #[error("{item} is reserved for {owner}")]
+    Reserved {
+        /// The item.
+        item: Box<str>,
+        /// The owner of the reservation.
+        owner: Box<OwnerRef>,
+    },
+    /// The item is excluded from allocation, see [`Reservations`](crate::Reservations).
+    #[error("{item} is excluded from allocation")]
+    Excluded {
+        /// The item.
+        item: Box<str>,
     },
     /// A Service requests a port twice that it cannot share.
     #[error("{owner} requests {item} twice")]
@@ -58,7 +72,7 @@ pub enum AllocationError {
         /// The port, with its protocol if the protocol is the reason.
         item: Box<str>,
         /// The Service.
-        owner: ServiceRef,
+        owner: Box<OwnerRef>,
     },
     /// An update changes an immutable field.
     #[error("{owner}: {field} may not change once set")]
@@ -66,7 +80,7 @@ pub enum AllocationError {
         /// The field of the Service.
         field: &'static str,
         /// The Service.
-        owner: ServiceRef,
+        owner: Box<OwnerRef>,
     },
     /// The field requires another type or traffic policy of the Service.
     #[error("{owner}: {field} {item} requires {requires}")]
@@ -78,7 +92,7 @@ pub enum AllocationError {
         /// The required type and policy.
         requires: &'static str,
         /// The Service.
-        owner: ServiceRef,
+        owner: Box<OwnerRef>,
     },
 }
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::{AllocationError, Bitmap, Pool, Random, Range, Usage};
+use crate::reservations::take_unreserved;
+use crate::{AllocationError, Bitmap, Pool, Random, Range, Reservations, Usage};
 
 /// A range with its allocated items.
 #[derive(Clone, Debug)]
@@ -42,6 +43,19 @@ impl<R: Range> Allocator<R> {
         self.taken.len() - self.taken.count()
     }
 
+    /// Allocates a number that is not reserved.
+    fn take_unreserved(
+        &mut self,
+        reserved: &Reservations<R::Item>,
+        random: &mut Random<'_>,
+    ) -> Option<u128> {
+        let (band, len) = (self.range.static_band(), self.range.len());
+        let (first, last) = (self.range.item(0)?, self.range.item(len - 1)?);
+        let reserved = reserved.numbers(first, last, |item| self.range.number(item).ok());
+        let mut take = |numbers| take_unreserved(&mut self.taken, numbers, &reserved, random);
+        take(band..len).or_else(|| take(0..band))
+    }
+
     /// Allocates a number in the static band.
     #[cold]
     fn take_static(&mut self, random: &mut Random<'_>) -> Option<u128> {
@@ -67,6 +81,16 @@ impl<R: Range> Pool for Allocator<R> {
             .taken
             .take(static_band, len, random)
             .or_else(|| self.take_static(random));
+        let item = number.and_then(|number| self.range.item(number));
+        item.ok_or_else(|| AllocationError::full(&self.range))
+    }
+
+    fn allocate_unreserved(
+        &mut self,
+        reserved: &Reservations<R::Item>,
+        random: &mut Random<'_>,
+    ) -> Result<R::Item, AllocationError> {
+        let number = self.take_unreserved(reserved, random);
         let item = number.and_then(|number| self.range.item(number));
         item.ok_or_else(|| AllocationError::full(&self.range))
     }

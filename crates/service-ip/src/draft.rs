@@ -3,12 +3,15 @@
 use std::mem;
 
 use crate::counters::Requests;
-use crate::{AllocationError, Change, Pool, Random, RepairReason, Scope, ServiceRef, Snapshot};
+use crate::{
+    AllocationError, Change, OwnerRef, Pool, Random, RepairReason, Reservations, Scope, Snapshot,
+};
 
 /// A planned change on a snapshot of a store.
 #[derive(Debug)]
 pub struct Draft<'a, P: Pool> {
     snapshot: &'a mut Snapshot<P>,
+    reservations: &'a Reservations<P::Item>,
     steps: Vec<Step<P::Item>>,
     asked: Requests,
 }
@@ -16,17 +19,21 @@ pub struct Draft<'a, P: Pool> {
 /// A step that has been applied to the snapshot.
 #[derive(Debug)]
 enum Step<I> {
-    Taken(I, ServiceRef),
+    Taken(I, OwnerRef),
     /// With the former owner, if known.
-    Freed(I, Option<ServiceRef>),
+    Freed(I, Option<OwnerRef>),
     /// With the former and the new owner.
-    Reassigned(I, ServiceRef, ServiceRef),
+    Reassigned(I, OwnerRef, OwnerRef),
 }
 
 impl<'a, P: Pool> Draft<'a, P> {
-    pub(crate) fn new(snapshot: &'a mut Snapshot<P>) -> Self {
+    pub(crate) fn new(
+        snapshot: &'a mut Snapshot<P>,
+        reservations: &'a Reservations<P::Item>,
+    ) -> Self {
         Self {
             snapshot,
+            reservations,
             steps: Vec::new(),
             asked: Requests::default(),
         }
@@ -40,8 +47,14 @@ impl<'a, P: Pool> Draft<'a, P> {
 
     /// Returns the owner of an item, if known.
     #[must_use]
-    pub fn owner(&self, item: P::Item) -> Option<&ServiceRef> {
+    pub fn owner(&self, item: P::Item) -> Option<&OwnerRef> {
         self.snapshot.owners.get(&item)
+    }
+
+    /// Returns the reserved and the excluded items.
+    #[must_use]
+    pub const fn reservations(&self) -> &Reservations<P::Item> {
+        self.reservations
     }
 
     /// Returns the reason why the store requires a repair pass, if it does.
@@ -54,9 +67,12 @@ impl<'a, P: Pool> Draft<'a, P> {
     ///
     /// # Errors
     ///
-    /// As for [`Pool::reserve`].
-    pub fn reserve(&mut self, item: P::Item, owner: &ServiceRef) -> Result<(), AllocationError> {
-        let reserved = self.snapshot.pool.reserve(item);
+    /// - [`AllocationError::Reserved`]: the item is reserved for another owner.
+    /// - [`AllocationError::Excluded`]: the item is excluded from allocation.
+    /// - All errors of [`Pool::reserve`].
+    pub fn reserve(&mut self, item: P::Item, owner: &OwnerRef) -> Result<(), AllocationError> {
+        let is_allowed = self.reservations.check(item, owner);
+        let reserved = is_allowed.and_then(|()| self.snapshot.pool.reserve(item));
         let ranges = self.snapshot.pool.counted_ranges(Some(item));
         self.asked.note(ranges, Scope::Static, reserved.is_ok());
         reserved?;
@@ -71,10 +87,14 @@ impl<'a, P: Pool> Draft<'a, P> {
     /// As for [`Pool::allocate`].
     pub fn allocate(
         &mut self,
-        owner: &ServiceRef,
+        owner: &OwnerRef,
         random: &mut Random<'_>,
     ) -> Result<P::Item, AllocationError> {
-        let allocated = self.snapshot.pool.allocate(random);
+        let pool = &mut self.snapshot.pool;
+        let allocated = match self.reservations.is_empty() {
+            true => pool.allocate(random),
+            false => pool.allocate_unreserved(self.reservations, random),
+        };
         let ranges = self
             .snapshot
             .pool
@@ -90,11 +110,11 @@ impl<'a, P: Pool> Draft<'a, P> {
     /// # Errors
     ///
     /// [`AllocationError::OtherOwner`]: the item is known to belong to another Service.
-    pub fn release(&mut self, item: P::Item, owner: &ServiceRef) -> Result<bool, AllocationError> {
+    pub fn release(&mut self, item: P::Item, owner: &OwnerRef) -> Result<bool, AllocationError> {
         match self.snapshot.owners.get(&item) {
             Some(other) if other != owner => Err(AllocationError::OtherOwner {
                 item: item.to_string().into(),
-                owner: other.clone(),
+                owner: other.clone().into(),
             }),
             _ => Ok(self.free(item)),
         }
@@ -114,7 +134,7 @@ impl<'a, P: Pool> Draft<'a, P> {
     pub(crate) fn reserve_uncounted(
         &mut self,
         item: P::Item,
-        owner: &ServiceRef,
+        owner: &OwnerRef,
     ) -> Result<(), AllocationError> {
         self.snapshot.pool.reserve(item)?;
         self.take(item, owner);
@@ -122,7 +142,7 @@ impl<'a, P: Pool> Draft<'a, P> {
     }
 
     /// Changes the recorded owner of an item without releasing it.
-    pub(crate) fn reassign(&mut self, item: P::Item, owner: &ServiceRef) {
+    pub(crate) fn reassign(&mut self, item: P::Item, owner: &OwnerRef) {
         if let Some(recorded) = self.snapshot.owners.get_mut(&item) {
             let former = mem::replace(recorded, owner.clone());
             let step = Step::Reassigned(item, former, owner.clone());
@@ -130,7 +150,7 @@ impl<'a, P: Pool> Draft<'a, P> {
         }
     }
 
-    fn take(&mut self, item: P::Item, owner: &ServiceRef) {
+    fn take(&mut self, item: P::Item, owner: &OwnerRef) {
         self.snapshot.owners.insert(item, owner.clone());
         self.steps.push(Step::Taken(item, owner.clone()));
     }

@@ -30,6 +30,8 @@ mod range;
 
 mod ports;
 
+mod owner;
+
 mod pool;
 
 mod allocation_error;
@@ -50,6 +52,8 @@ mod draft;
 
 mod registry;
 
+mod reservations;
+
 mod repair;
 
 mod service;
@@ -69,11 +73,13 @@ pub use draft::Draft;
 pub use families::{AddressError, AddressPlan, AddressRequest, AddressSpec, Family, FamilyPolicy};
 pub use ipnet;
 pub use node_ports::{AssignedPorts, NodePorts};
-pub use pool::{Pool, Random, ServiceRef};
+pub use owner::OwnerRef;
+pub use pool::{Pool, Random};
 pub use ports::PortRange;
 pub use range::{AddressRange, Range, RangeError};
 pub use registry::{Error, Registry};
 pub use repair::{Finding, Repair, RepairError, ServiceItems};
+pub use reservations::{ReservationError, Reservations};
 pub use service::{AssignError, AssignedAddresses, ReleaseError, ServiceAddresses};
 pub use service_port::{Protocol, ServicePort, ServiceType};
 pub use snapshot::{RangeAllocation, SnapshotError};

@@ -1,8 +1,8 @@
-//! The trait of allocators, and references to Services.
+//! The trait of allocators.
 
 use std::fmt;
 
-use crate::{AllocationError, Usage};
+use crate::{AllocationError, Reservations, Usage};
 
 /// A source of random numbers.
 pub type Random<'a> = dyn FnMut() -> u64 + 'a;
@@ -31,6 +31,19 @@ pub trait Pool: fmt::Display {
     /// - [`AllocationError::Full`]: no item is free.
     /// - [`AllocationError::NotReady`]: no ServiceCIDR is ready.
     fn allocate(&mut self, random: &mut Random<'_>) -> Result<Self::Item, AllocationError>;
+
+    /// Allocates any item that is not reserved (dynamic allocation).
+    ///
+    /// Uses the static band only if no item of the dynamic band is left.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::allocate`].
+    fn allocate_unreserved(
+        &mut self,
+        reserved: &Reservations<Self::Item>,
+        random: &mut Random<'_>,
+    ) -> Result<Self::Item, AllocationError>;
 
     /// Releases an item. Returns whether it was allocated.
     fn release(&mut self, item: Self::Item) -> bool;
@@ -62,32 +75,4 @@ pub trait Pool: fmt::Display {
     /// Returns the ranges whose metrics count a request for a specific item, or for any
     /// item.
     fn counted_ranges(&self, item: Option<Self::Item>) -> Vec<Box<str>>;
-}
-
-/// Namespace and name of the Service that owns an item.
-///
-/// Exhaustive: namespace and name identify a Service.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct ServiceRef {
-    /// Namespace.
-    pub namespace: Box<str>,
-    /// Name.
-    pub name: Box<str>,
-}
-
-impl ServiceRef {
-    /// Returns a reference to a Service.
-    #[must_use]
-    pub fn new(namespace: &str, name: &str) -> Self {
-        Self {
-            namespace: namespace.into(),
-            name: name.into(),
-        }
-    }
-}
-
-impl fmt::Display for ServiceRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
 }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use thiserror::Error;
 
 use crate::{
-    AllocationError, Draft, Error, Pool, Registry, RepairCounters, RepairReason, ServiceRef, Store,
+    AllocationError, Draft, Error, OwnerRef, Pool, Registry, RepairCounters, RepairReason, Store,
     parse_address,
 };
 
@@ -22,7 +22,7 @@ const PASSES: u8 = 3;
 #[non_exhaustive]
 pub struct ServiceItems<I> {
     /// The Service.
-    pub owner: ServiceRef,
+    pub owner: OwnerRef,
     /// Items of the ranges to repair.
     ///
     /// With one registry per family, pass each registry the addresses of its own family.
@@ -35,7 +35,7 @@ pub struct ServiceItems<I> {
 impl<I> ServiceItems<I> {
     /// Returns the items of a Service, all of them valid.
     #[must_use]
-    pub fn new(owner: ServiceRef, items: impl IntoIterator<Item = I>) -> Self {
+    pub fn new(owner: OwnerRef, items: impl IntoIterator<Item = I>) -> Self {
         Self {
             owner,
             items: items.into_iter().collect(),
@@ -47,7 +47,7 @@ impl<I> ServiceItems<I> {
 impl ServiceItems<IpAddr> {
     /// Parses the addresses of a Service with [`parse_address`].
     #[must_use]
-    pub fn parse<'a>(owner: ServiceRef, texts: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn parse<'a>(owner: OwnerRef, texts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut claims = Self::new(owner, []);
         for text in texts {
             match parse_address(text) {
@@ -66,14 +66,14 @@ pub enum Finding<I> {
     /// The text in the Service is not an item. Recreate the Service.
     Invalid {
         /// The Service.
-        owner: ServiceRef,
+        owner: OwnerRef,
         /// The text.
         text: Box<str>,
     },
     /// The item of the Service cannot be allocated. Recreate the Service.
     Unallocatable {
         /// The Service.
-        owner: ServiceRef,
+        owner: OwnerRef,
         /// The item.
         item: I,
         /// The reason.
@@ -82,16 +82,16 @@ pub enum Finding<I> {
     /// The item occurs in two Services, or twice in one Service. Recreate the Service.
     Duplicate {
         /// The Service.
-        owner: ServiceRef,
+        owner: OwnerRef,
         /// The item.
         item: I,
         /// The Service that keeps the item.
-        other: ServiceRef,
+        other: OwnerRef,
     },
     /// The item of the Service was not allocated. Now it is.
     NotAllocated {
         /// The Service.
-        owner: ServiceRef,
+        owner: OwnerRef,
         /// The item.
         item: I,
     },
@@ -99,18 +99,27 @@ pub enum Finding<I> {
     /// The record now names the Service.
     WrongOwner {
         /// The Service.
-        owner: ServiceRef,
+        owner: OwnerRef,
         /// The item.
         item: I,
         /// The former owner by the record.
-        recorded: ServiceRef,
+        recorded: OwnerRef,
+    },
+    /// The Service has an item without a right to it. It stays allocated.
+    Reserved {
+        /// The Service.
+        owner: OwnerRef,
+        /// The item.
+        item: I,
+        /// [`AllocationError::Reserved`] or [`AllocationError::Excluded`].
+        error: AllocationError,
     },
     /// No Service has the allocated item. A Service may be about to get it.
     PossibleLeak {
         /// The item.
         item: I,
         /// The owner by the record, if known.
-        recorded: Option<ServiceRef>,
+        recorded: Option<OwnerRef>,
         /// Number of consecutive passes with this finding.
         passes: u8,
     },
@@ -124,7 +133,7 @@ pub enum Finding<I> {
         /// The item.
         item: I,
         /// The former owner by the record, if known.
-        recorded: Option<ServiceRef>,
+        recorded: Option<OwnerRef>,
     },
 }
 
@@ -143,19 +152,22 @@ impl<I> Finding<I> {
             },
             Self::Duplicate { .. } => "duplicate",
             Self::NotAllocated { .. } | Self::WrongOwner { .. } => "repair",
-            Self::PossibleLeak { .. } | Self::Rewritten { .. } => return None,
+            Self::PossibleLeak { .. } | Self::Reserved { .. } | Self::Rewritten { .. } => {
+                return None;
+            }
             Self::Leaked { .. } => "leak",
         })
     }
 
     /// Returns the Service of the finding.
     #[must_use]
-    pub const fn owner(&self) -> Option<&ServiceRef> {
+    pub const fn owner(&self) -> Option<&OwnerRef> {
         match self {
             Self::Invalid { owner, .. }
             | Self::Unallocatable { owner, .. }
             | Self::Duplicate { owner, .. }
             | Self::NotAllocated { owner, .. }
+            | Self::Reserved { owner, .. }
             | Self::WrongOwner { owner, .. } => Some(owner),
             Self::PossibleLeak { .. } | Self::Leaked { .. } | Self::Rewritten { .. } => None,
         }
@@ -181,6 +193,7 @@ impl<I: fmt::Display> fmt::Display for Finding<I> {
             Self::NotAllocated { item, .. } => {
                 write!(f, "{item}, which was not allocated: it is now")
             }
+            Self::Reserved { item, error, .. } => write!(f, "{item}: {error}"),
             Self::WrongOwner { item, recorded, .. } => {
                 write!(f, "{item}, which was recorded for {recorded}")
             }
@@ -202,7 +215,7 @@ impl<I: fmt::Display> fmt::Display for Finding<I> {
 }
 
 /// Displays the recorded owner in parentheses.
-struct Recorded<'a>(Option<&'a ServiceRef>);
+struct Recorded<'a>(Option<&'a OwnerRef>);
 
 impl fmt::Display for Recorded<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -233,7 +246,7 @@ pub struct Repair<I> {
 #[derive(Clone, Debug)]
 struct PossibleLeak {
     /// The owner by the record. If it changes, the item has been allocated again.
-    recorded: Option<ServiceRef>,
+    recorded: Option<OwnerRef>,
     /// Number of consecutive passes with this finding.
     passes: u8,
 }
@@ -326,7 +339,7 @@ impl<I: Copy + Ord> Repair<I> {
             reason: reason.clone(),
         });
         let mut findings: Vec<_> = rewritten.into_iter().collect();
-        let mut claimed: BTreeMap<I, Vec<&ServiceRef>> = BTreeMap::new();
+        let mut claimed: BTreeMap<I, Vec<&OwnerRef>> = BTreeMap::new();
         for ServiceItems {
             owner,
             items,
@@ -345,7 +358,9 @@ impl<I: Copy + Ord> Repair<I> {
             grant(*item, owners, draft, &mut findings);
         }
         let taken = draft.pool().items();
-        let without_service: Vec<I> = taken.filter(|item| !claimed.contains_key(item)).collect();
+        let without_service: Vec<I> = taken
+            .filter(|item| !claimed.contains_key(item) && may_leak(*item, draft))
+            .collect();
         let mut possible_leaks = BTreeMap::new();
         for item in without_service {
             let recorded = draft.owner(item).cloned();
@@ -371,10 +386,17 @@ impl<I: Copy + Ord> Repair<I> {
     }
 }
 
+/// Returns whether an item without a Service has leaked.
+///
+/// The item may be kept for later, or belong to another kind of object.
+fn may_leak<P: Pool>(item: P::Item, draft: &Draft<'_, P>) -> bool {
+    !draft.reservations().contains(item) && draft.owner(item).is_none_or(OwnerRef::is_service)
+}
+
 /// Ensures that an item is allocated to one of the Services that have it.
 fn grant<P: Pool>(
     item: P::Item,
-    owners: &[&ServiceRef],
+    owners: &[&OwnerRef],
     draft: &mut Draft<'_, P>,
     findings: &mut Vec<Finding<P::Item>>,
 ) {
@@ -408,6 +430,13 @@ fn grant<P: Pool>(
             owner: owner.clone(),
             item,
             recorded,
+        });
+    }
+    if let Err(error) = draft.reservations().check(item, &owner) {
+        findings.push(Finding::Reserved {
+            owner: owner.clone(),
+            item,
+            error,
         });
     }
     for (index, other) in owners.iter().enumerate() {

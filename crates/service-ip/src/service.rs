@@ -5,9 +5,7 @@ use std::net::IpAddr;
 
 use thiserror::Error;
 
-use crate::{
-    AddressPlan, AddressRequest, Error, Family, Pool, Random, Registry, ServiceRef, Store,
-};
+use crate::{AddressPlan, AddressRequest, Error, Family, OwnerRef, Pool, Random, Registry, Store};
 
 /// The registries of a cluster, one per family.
 #[derive(Debug)]
@@ -45,7 +43,7 @@ pub enum AssignError {
     #[error("{owner}: failed to allocate {wanted}")]
     Failed {
         /// The Service.
-        owner: ServiceRef,
+        owner: OwnerRef,
         /// The request: a specific address, or any address of a family.
         wanted: Box<str>,
         /// Errors of the reverted allocations. Repair releases these addresses.
@@ -90,7 +88,7 @@ impl<P: Pool<Item = IpAddr>, S: Store<P>> ServiceAddresses<P, S> {
     pub fn assign(
         &mut self,
         plan: &AddressPlan,
-        owner: &ServiceRef,
+        owner: &OwnerRef,
         random: &mut Random<'_>,
     ) -> Result<AssignedAddresses, AssignError> {
         let families = plan.addresses.iter().map(|wanted| wanted.family());
@@ -137,18 +135,18 @@ impl<P: Pool<Item = IpAddr>, S: Store<P>> ServiceAddresses<P, S> {
     /// Releases the addresses that a Service no longer has, after the Service was stored.
     ///
     /// Returns the failed releases.
-    pub fn commit(&mut self, assigned: AssignedAddresses, owner: &ServiceRef) -> Vec<ReleaseError> {
+    pub fn commit(&mut self, assigned: AssignedAddresses, owner: &OwnerRef) -> Vec<ReleaseError> {
         self.release(&assigned.released, owner)
     }
 
     /// Releases the newly allocated addresses of a Service that was not stored.
     ///
     /// Returns the failed releases.
-    pub fn revert(&mut self, assigned: AssignedAddresses, owner: &ServiceRef) -> Vec<ReleaseError> {
+    pub fn revert(&mut self, assigned: AssignedAddresses, owner: &OwnerRef) -> Vec<ReleaseError> {
         self.release(&assigned.taken, owner)
     }
 
-    fn release(&mut self, addresses: &[IpAddr], owner: &ServiceRef) -> Vec<ReleaseError> {
+    fn release(&mut self, addresses: &[IpAddr], owner: &OwnerRef) -> Vec<ReleaseError> {
         let mut errors = Vec::new();
         for address in addresses.iter().copied() {
             if let Some(registry) = self.registries.get_mut(&Family::of(address))

@@ -5,7 +5,7 @@ use std::error;
 
 use thiserror::Error;
 
-use crate::{Pool, ServiceRef, SnapshotError};
+use crate::{OwnerRef, Pool, SnapshotError};
 
 /// A store for the allocation state, for one process or several.
 ///
@@ -44,7 +44,7 @@ pub struct Snapshot<P: Pool> {
     /// Allocator.
     pub pool: P,
     /// Owners of items, as far as the store records them.
-    pub owners: BTreeMap<P::Item, ServiceRef>,
+    pub owners: BTreeMap<P::Item, OwnerRef>,
     /// Version of the store.
     pub version: Version,
     /// Reason why the store requires a repair pass before any change, if it does.
@@ -103,9 +103,9 @@ pub struct Version(pub u64);
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Change<I> {
     /// Items to release, with their former owners if known. Applied first.
-    pub freed: BTreeMap<I, Option<ServiceRef>>,
+    pub freed: BTreeMap<I, Option<OwnerRef>>,
     /// Items to allocate, with their owners.
-    pub taken: BTreeMap<I, ServiceRef>,
+    pub taken: BTreeMap<I, OwnerRef>,
 }
 
 impl<I: Ord> Change<I> {
@@ -115,12 +115,12 @@ impl<I: Ord> Change<I> {
         self.taken.is_empty() && self.freed.is_empty()
     }
 
-    pub(crate) fn take(&mut self, item: I, owner: ServiceRef) {
+    pub(crate) fn take(&mut self, item: I, owner: OwnerRef) {
         self.taken.insert(item, owner);
     }
 
     /// Releases an item. An item that this change allocates was free before.
-    pub(crate) fn free(&mut self, item: I, former: Option<ServiceRef>) {
+    pub(crate) fn free(&mut self, item: I, former: Option<OwnerRef>) {
         if self.taken.remove(&item).is_none() {
             self.freed.insert(item, former);
         }

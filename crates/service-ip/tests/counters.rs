@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use vipline_service_ip::{
-    AddressRange, Allocator, Cidrs, Family, Memory, Pool, Registry, Scope, ServiceRef, Store,
+    AddressRange, Allocator, Cidrs, Family, Memory, OwnerRef, Pool, Registry, Scope, Store,
 };
 
 use faulty::{Fault, Faulty};
@@ -30,7 +30,7 @@ fn counts<P: Pool, S: Store<P>>(registry: &Registry<P, S>, range: &str) -> [Opti
 fn allocations_and_errors_are_counted_by_scope() {
     let range: AddressRange = "10.0.0.0/30".parse().unwrap();
     let mut registry = Registry::new(Memory::new(Allocator::new(range)));
-    let web = ServiceRef::new("default", "web");
+    let web = OwnerRef::service("default", "web");
     registry.reserve(ip("10.0.0.1"), &web).unwrap();
     registry.reserve(ip("10.0.0.1"), &web).unwrap_err();
     registry.reserve(ip("10.9.0.1"), &web).unwrap_err();
@@ -61,7 +61,7 @@ fn each_attempt_with_a_conflict_counts_as_an_error() {
     ));
     store.fail([Fault::Conflict { is_told: false }; 3]);
     let mut registry = Registry::new(store);
-    let web = ServiceRef::new("default", "web");
+    let web = OwnerRef::service("default", "web");
     registry.allocate(&web, &mut || 0).unwrap();
     let expected = [None, None, Some(1), Some(3)];
     assert_eq!(counts(&registry, "10.0.0.0/24"), expected);
@@ -74,7 +74,7 @@ fn an_allocation_is_counted_for_the_range_of_its_address() {
         cidrs.insert(name, range.parse().unwrap(), true).unwrap();
     }
     let mut registry = Registry::new(Memory::new(cidrs));
-    let web = ServiceRef::new("default", "web");
+    let web = OwnerRef::service("default", "web");
     registry.reserve(ip("10.1.0.1"), &web).unwrap();
     assert_eq!(
         counts(&registry, "10.1.0.0/30"),

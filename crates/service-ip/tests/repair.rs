@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 
 use vipline_service_ip::{
-    AddressRange, Allocator, Cidrs, Error, Finding, Pool, Registry, Repair, RepairError,
-    RepairReason, ServiceItems, ServiceRef,
+    AddressRange, Allocator, Cidrs, Error, Finding, OwnerRef, Pool, Registry, Repair, RepairError,
+    RepairReason, Reservations, ServiceItems,
 };
 
 use faulty::{Fault, Faulty};
@@ -63,7 +63,10 @@ fn ip(text: &str) -> IpAddr {
 
 /// Returns a Service with addresses.
 fn service(name: &str, addresses: &[&str]) -> ServiceItems<IpAddr> {
-    ServiceItems::parse(ServiceRef::new("default", name), addresses.iter().copied())
+    ServiceItems::parse(
+        OwnerRef::service("default", name),
+        addresses.iter().copied(),
+    )
 }
 
 #[test]
@@ -102,7 +105,7 @@ fn an_address_that_its_service_has_in_another_form_stays_allocated() {
 fn a_store_that_requires_repair_rejects_changes_until_a_pass() {
     let mut cluster = Cluster::new(&["10.0.0.9"]);
     let mut other = Registry::new(cluster.store.clone());
-    let owner = ServiceRef::new("default", "new");
+    let owner = OwnerRef::service("default", "new");
     other.refresh().unwrap();
     let reason = RepairReason::Uninitialized {
         object: "the key".into(),
@@ -144,7 +147,7 @@ fn a_store_without_a_service_is_written_by_the_first_pass() {
         .store
         .meanwhile(|snapshot| snapshot.repair_reason = lost);
     let mut other = Registry::new(cluster.store.clone());
-    let owner = ServiceRef::new("default", "new");
+    let owner = OwnerRef::service("default", "new");
     other.allocate(&owner, &mut || 0).unwrap_err();
     assert_eq!(cluster.pass(&[]).len(), 1);
     assert_eq!(cluster.store.commits(), 1, "although nothing is taken");
@@ -186,8 +189,8 @@ fn an_item_allocated_again_restarts_the_count_of_passes() {
     let mut cluster = Cluster::new(&[]);
     let mut other = Registry::new(cluster.store.clone());
     let (a, b) = (
-        ServiceRef::new("default", "a"),
-        ServiceRef::new("default", "b"),
+        OwnerRef::service("default", "a"),
+        OwnerRef::service("default", "b"),
     );
     other.reserve(ip("10.0.0.9"), &a).unwrap();
     cluster.pass(&[]);
@@ -277,7 +280,7 @@ fn a_pass_with_unknown_outcome_restarts_the_count_of_passes() {
         // Another process allocates the item before it stores its Service.
         let mut other = Registry::new(cluster.store.clone());
         if is_made {
-            let b = ServiceRef::new("default", "b");
+            let b = OwnerRef::service("default", "b");
             other
                 .change(|draft| draft.reserve(ip("10.0.0.9"), &b))
                 .unwrap();
@@ -337,7 +340,7 @@ fn findings_name_the_service() {
     assert_eq!(labels, expected);
     assert_eq!(cluster.taken(), ["10.0.0.1", "10.0.0.7"]);
     let snapshot = cluster.store.look();
-    let d = ServiceRef::new("default", "d");
+    let d = OwnerRef::service("default", "d");
     assert_eq!(snapshot.owners.get(&ip("10.0.0.7")), Some(&d));
 }
 
@@ -366,7 +369,7 @@ fn addresses_outside_of_all_service_cidrs_are_reported_and_kept() {
 fn the_recorded_owner_keeps_a_duplicate_address() {
     let mut cluster = Cluster::new(&[]);
     let mut other = Registry::new(cluster.store.clone());
-    let b = ServiceRef::new("default", "b");
+    let b = OwnerRef::service("default", "b");
     other.reserve(ip("10.0.0.9"), &b).unwrap();
     let both = [service("a", &["10.0.0.9"]), service("b", &["10.0.0.9"])];
     let expected = "Service default/a has 10.0.0.9, which belongs to default/b; recreate it";
@@ -388,4 +391,42 @@ fn a_failed_pass_changes_nothing() {
     assert!(cluster.taken().is_empty());
     services.clear();
     assert!(cluster.pass(&services).is_empty());
+}
+
+#[test]
+fn repair_respects_reservations() {
+    let mut cluster = Cluster::new(&["10.0.0.10", "10.0.0.11", "10.0.0.12"]);
+    let mut reservations = Reservations::new();
+    let dns = OwnerRef::service("kube-system", "dns");
+    reservations
+        .reserve(ip("10.0.0.10")..=ip("10.0.0.10"), dns)
+        .unwrap();
+    reservations
+        .exclude(ip("10.0.0.12")..=ip("10.0.0.20"))
+        .unwrap();
+    cluster.registry.set_reservations(reservations);
+    let services = [service("a", &["10.0.0.13"]), service("b", &["10.0.0.14"])];
+    let reported = |text: &str| format!("{text} is excluded from allocation");
+    for pass in 1..=3 {
+        let findings = cluster.pass(&services);
+        for address in ["10.0.0.13", "10.0.0.14"] {
+            let reported = reported(address);
+            let found = findings.iter().any(|finding| finding.contains(&reported));
+            assert!(found, "pass {pass}: {findings:?}");
+        }
+    }
+    // 10.0.0.11 has leaked. The reserved and the excluded one are kept for later.
+    let kept = ["10.0.0.10", "10.0.0.12", "10.0.0.13", "10.0.0.14"];
+    assert_eq!(cluster.taken(), kept);
+}
+
+#[test]
+fn items_of_other_objects_are_not_released() {
+    let mut cluster = Cluster::new(&[]);
+    let gateway = OwnerRef::new("gateway.networking.k8s.io", "gateways", "default", "web");
+    let address = cluster.registry.allocate(&gateway, &mut || 0).unwrap();
+    for _ in 0..4 {
+        assert!(cluster.pass(&[]).is_empty());
+    }
+    assert!(cluster.registry.release(address, &gateway).unwrap());
 }

@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 
 use vipline_service_ip::{
-    AddressRange, AddressSpec, Allocator, AssignError, Family, FamilyPolicy, Memory, Pool,
-    Registry, ServiceAddresses, ServiceRef, ServiceType,
+    AddressRange, AddressSpec, Allocator, AssignError, Family, FamilyPolicy, Memory, OwnerRef,
+    Pool, Registry, ServiceAddresses, ServiceType,
 };
 
 type Addresses = Allocator<AddressRange>;
@@ -51,8 +51,8 @@ fn taken(cluster: &mut ServiceAddresses<Addresses, Memory<Addresses>>) -> Vec<St
 fn earlier_allocations_are_reverted_after_a_failure() {
     let (mut cluster, mut zero) = (cluster(), || 0);
     let (web, other) = (
-        ServiceRef::new("default", "web"),
-        ServiceRef::new("default", "other"),
+        OwnerRef::service("default", "web"),
+        OwnerRef::service("default", "other"),
     );
     let plan = dual(&["10.0.0.3", "fd00::2"]).plan(DUAL, None).unwrap();
     let _stored = cluster.assign(&plan, &web, &mut zero).unwrap();
@@ -78,7 +78,7 @@ fn earlier_allocations_are_reverted_after_a_failure() {
 #[test]
 fn new_addresses_are_reverted_and_former_addresses_are_released_on_commit() {
     let (mut cluster, mut zero) = (cluster(), || 0);
-    let web = ServiceRef::new("default", "web");
+    let web = OwnerRef::service("default", "web");
     let plan = dual(&[]).plan(DUAL, None).unwrap();
     let not_released = cluster.assign(&plan, &web, &mut zero).unwrap();
     assert_eq!(taken(&mut cluster).len(), 2);
@@ -119,7 +119,7 @@ fn a_missing_family_is_reported_before_any_allocation() {
         .into(),
     );
     let plan = dual(&[]).plan(DUAL, None).unwrap();
-    let error = cluster.assign(&plan, &ServiceRef::new("default", "web"), &mut || 0);
+    let error = cluster.assign(&plan, &OwnerRef::service("default", "web"), &mut || 0);
     assert!(matches!(
         error,
         Err(AssignError::NotConfigured { family: Family::V6 })

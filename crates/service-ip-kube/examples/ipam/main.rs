@@ -32,8 +32,8 @@ use std::{fs, thread};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
 use vipline_service_ip::{
-    AddressRange, Allocator, Cidrs, Etcd, EtcdCluster, EtcdTls, Family, Memory, Pool, PortRange,
-    Range, RangeError, Registry, Repair, RepairReason, ServiceRef, Store,
+    AddressRange, Allocator, Cidrs, Etcd, EtcdCluster, EtcdTls, Family, Memory, OwnerRef, Pool,
+    PortRange, Range, RangeError, Registry, Repair, RepairReason, Store,
 };
 use vipline_service_ip_kube::{Client, Kube};
 
@@ -166,7 +166,7 @@ impl FromStr for Ranges {
 
 /// A Service name.
 #[derive(Clone)]
-struct Service(ServiceRef);
+struct Service(OwnerRef);
 
 impl FromStr for Service {
     type Err = &'static str;
@@ -176,7 +176,7 @@ impl FromStr for Service {
             Some((namespace, name))
                 if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
             {
-                Ok(Self(ServiceRef::new(namespace, name)))
+                Ok(Self(OwnerRef::service(namespace, name)))
             }
             _ => Err("a Service is NAMESPACE/NAME"),
         }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use vipline_service_ip::{Range, ServiceRef, parse_address};
+use vipline_service_ip::{OwnerRef, Range, parse_address};
 
 use crate::finding::{Finding, Reason};
-use crate::{IpAddress, ParentRef, Service, ServiceCidr};
+use crate::{IpAddress, Service, ServiceCidr};
 
 /// Time for which an address may exist without its Service: the maximum duration of a
 /// create request.
@@ -38,7 +38,7 @@ pub enum Action {
         /// The address.
         ip: IpAddr,
         /// The Service.
-        owner: ServiceRef,
+        owner: OwnerRef,
     },
     /// Deletes an IPAddress.
     Delete {
@@ -65,18 +65,18 @@ pub enum Action {
         /// Resource version, as precondition.
         version: Box<str>,
         /// The Service.
-        owner: ServiceRef,
+        owner: OwnerRef,
     },
 }
 
 /// Input and partial plan.
 struct Planner<'a> {
-    services: BTreeMap<&'a ServiceRef, &'a Service>,
+    services: BTreeMap<&'a OwnerRef, &'a Service>,
     addresses: BTreeMap<IpAddr, &'a IpAddress>,
     cidrs: &'a [ServiceCidr],
     now: SystemTime,
     /// Addresses with an action, and the Service of each.
-    claimed: BTreeMap<IpAddr, &'a ServiceRef>,
+    claimed: BTreeMap<IpAddr, &'a OwnerRef>,
     plan: Plan,
 }
 
@@ -118,7 +118,7 @@ pub fn plan(
 
 impl<'a> Planner<'a> {
     /// Checks that an address of a Service is allocated to it.
-    fn check_service(&mut self, owner: &'a ServiceRef, text: &str) {
+    fn check_service(&mut self, owner: &'a OwnerRef, text: &str) {
         let Some(ip) = parse_address(text) else {
             return self.report(
                 Reason::ClusterIpNotValid,
@@ -141,7 +141,7 @@ impl<'a> Planner<'a> {
             self.claim(ip, owner, None);
             return;
         };
-        if address.parent == ParentRef::service(owner) {
+        if address.owner == *owner {
             if !address.is_labelled() {
                 self.claimed.insert(ip, owner);
                 let version = address.version.clone();
@@ -152,12 +152,11 @@ impl<'a> Planner<'a> {
         if !address.is_managed() {
             return self.report_duplicate(owner, text);
         }
-        let other = address.parent.owner();
-        match other.as_ref().map(|other| self.services.get(other)) {
-            Some(Some(other)) if has(other, ip) => self.report_duplicate(owner, text),
+        match self.services.get(&address.owner) {
+            Some(other) if has(other, ip) => self.report_duplicate(owner, text),
             // The other Service does not have the address, see `check_address`.
-            Some(Some(_)) => {}
-            None | Some(None) => {
+            Some(_) => {}
+            None => {
                 let words = "is allocated to another object; allocating it again";
                 self.report(Reason::ClusterIpNotAllocated, Some(owner), text, words);
                 self.claim(ip, owner, Some(address));
@@ -168,17 +167,18 @@ impl<'a> Planner<'a> {
     /// Checks that the Service of an address has it.
     fn check_address(&mut self, address: &IpAddress) {
         let text = address.ip.to_string();
-        let Some(owner) = address.parent.owner() else {
+        let owner = &address.owner;
+        if !owner.is_service() {
             let words = "refers to an object that is not a Service; releasing it";
             self.report(Reason::IpAddressNotAllocated, None, &text, words);
             return self.release(address);
-        };
-        let Some(&service) = self.services.get(&owner) else {
+        }
+        let Some(&service) = self.services.get(owner) else {
             if self.is_younger(address, CREATION_GRACE_PERIOD) {
                 return;
             }
             let words = "refers to a Service that does not exist; releasing it";
-            self.report(Reason::IpAddressNotAllocated, Some(&owner), &text, words);
+            self.report(Reason::IpAddressNotAllocated, Some(owner), &text, words);
             return self.release(address);
         };
         if has(service, address.ip)
@@ -188,7 +188,7 @@ impl<'a> Planner<'a> {
             return;
         }
         let words = "refers to a Service that does not have it; releasing it";
-        self.report(Reason::IpAddressWrongReference, Some(&owner), &text, words);
+        self.report(Reason::IpAddressWrongReference, Some(owner), &text, words);
         self.release(address);
     }
 
@@ -204,7 +204,7 @@ impl<'a> Planner<'a> {
         is_younger
     }
 
-    fn report_duplicate(&mut self, owner: &ServiceRef, text: &str) {
+    fn report_duplicate(&mut self, owner: &OwnerRef, text: &str) {
         let words = "belongs to another owner; recreate the Service";
         self.report(Reason::ClusterIpAlreadyAllocated, Some(owner), text, words);
     }
@@ -212,7 +212,7 @@ impl<'a> Planner<'a> {
     fn report(
         &mut self,
         reason: Reason,
-        owner: Option<&ServiceRef>,
+        owner: Option<&OwnerRef>,
         text: &str,
         words: &'static str,
     ) {
@@ -225,7 +225,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Allocates an address to a Service, in place of an existing object.
-    fn claim(&mut self, ip: IpAddr, owner: &'a ServiceRef, address: Option<&IpAddress>) {
+    fn claim(&mut self, ip: IpAddr, owner: &'a OwnerRef, address: Option<&IpAddress>) {
         self.claimed.insert(ip, owner);
         let owner = owner.clone();
         self.plan.actions.push(match address {

@@ -16,7 +16,7 @@ fn now() -> SystemTime {
 /// A Service, created an hour ago.
 fn service(name: &str, ips: &[&str]) -> Service {
     Service {
-        owner: ServiceRef::new("default", name),
+        owner: OwnerRef::service("default", name),
         created: now() - 60 * MINUTE,
         is_external_name: false,
         cluster_ips: ips.iter().map(|ip| (*ip).into()).collect(),
@@ -32,7 +32,7 @@ fn address(ip: &str, service: &str) -> IpAddress {
         version: "7".into(),
         family: Some(Family::of(ip).label().into()),
         manager: Some(MANAGER.into()),
-        parent: ParentRef::service(&ServiceRef::new("default", service)),
+        owner: OwnerRef::service("default", service),
         created: now() - 30 * MINUTE,
     }
 }
@@ -69,7 +69,7 @@ fn found(plan: &Plan) -> Vec<String> {
 fn created(address: &str, service: &str) -> Action {
     Action::Create {
         ip: ip(address),
-        owner: ServiceRef::new("default", service),
+        owner: OwnerRef::service("default", service),
     }
 }
 
@@ -86,7 +86,7 @@ fn recreated(address: &IpAddress, service: &str) -> Action {
         ip: address.ip,
         uid: address.uid.clone(),
         version: address.version.clone(),
-        owner: ServiceRef::new("default", service),
+        owner: OwnerRef::service("default", service),
     }
 }
 
@@ -160,7 +160,7 @@ fn the_older_of_two_services_gets_an_address() {
     );
     assert_eq!(
         plan.findings[1].service,
-        Some(ServiceRef::new("default", "a"))
+        Some(OwnerRef::service("default", "a"))
     );
 }
 
@@ -181,9 +181,9 @@ fn an_address_of_a_service_that_has_it_is_kept() {
 fn an_address_with_a_wrong_reference_is_recreated_for_its_service() {
     let gone = address("10.0.0.1", "gone");
     let mut odd = address("10.0.0.1", "web");
-    odd.parent.resource = "gateways".into();
+    odd.owner.resource = "gateways".into();
     let mut grouped = address("10.0.0.1", "web");
-    grouped.parent.group = "x.io".into();
+    grouped.owner.group = "x.io".into();
     for address in [gone, odd, grouped] {
         let plan = planned(&[service("web", &["10.0.0.1"])], from_ref(&address));
         assert_eq!(plan.findings[0].reason, Reason::ClusterIpNotAllocated);
@@ -195,7 +195,7 @@ fn an_address_with_a_wrong_reference_is_recreated_for_its_service() {
 #[test]
 fn an_address_of_another_manager_is_not_changed() {
     let mut gateway = address("10.0.0.1", "g");
-    gateway.parent.resource = "gateways".into();
+    gateway.owner.resource = "gateways".into();
     gateway.manager = Some("somebody-else".into());
     let mut unmanaged = address("10.0.0.1", "gone");
     unmanaged.manager = None;
@@ -229,7 +229,7 @@ fn wrong_labels_are_patched() {
 #[test]
 fn a_managed_address_that_does_not_refer_to_a_service_is_released() {
     let mut odd = address("10.0.0.1", "web");
-    odd.parent.resource = "gateways".into();
+    odd.owner.resource = "gateways".into();
     odd.created = now();
     let plan = planned(&[], &[odd.clone()]);
     assert_eq!(

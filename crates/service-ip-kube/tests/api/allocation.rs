@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 use vipline_service_ip::Family;
-use vipline_service_ip::{AllocationError, Error, Pool, Registry};
+use vipline_service_ip::{AllocationError, Error, OwnerRef, Pool, Registry};
 use vipline_service_ip_kube::Kube;
 
-use crate::cluster::{Cluster, address, chain, cidr, owner, random};
+use crate::cluster::{Cluster, address, chain, cidr, later, owner, random};
 
 #[track_caller]
 fn ip(text: &str) -> IpAddr {
@@ -67,6 +67,33 @@ fn objects_have_the_form_of_upstream() {
             })
         );
     }
+}
+
+#[test]
+fn objects_of_other_owners_have_their_reference_and_another_manager() {
+    let cluster = Cluster::with(&["10.0.0.0/16"]);
+    let store = || cluster.store().with_manager("example.com");
+    let mut allocator = Registry::new(store());
+    let gateway = OwnerRef::new("gateway.networking.k8s.io", "gateways", "default", "web");
+    allocator.reserve(ip("10.0.0.1"), &gateway).unwrap();
+    let object = cluster.server.object("IPAddress", "", "10.0.0.1").unwrap();
+    let manager = &object["metadata"]["labels"]["ipaddress.kubernetes.io/managed-by"];
+    assert_eq!(manager, "example.com");
+    let parent = json!({
+        "group": "gateway.networking.k8s.io",
+        "resource": "gateways",
+        "namespace": "default",
+        "name": "web",
+    });
+    assert_eq!(object["spec"]["parentRef"], parent);
+    // Repair releases addresses of its own manager only.
+    cluster.client().repair(later(), &mut |_| ()).unwrap();
+    // Another process with the same manager may release it, for the same owner.
+    let mut other = Registry::new(store());
+    let error = other.release(ip("10.0.0.1"), &owner("web")).unwrap_err();
+    assert!(error.to_string().contains("belongs to gateways"), "{error}");
+    assert!(other.release(ip("10.0.0.1"), &gateway).unwrap());
+    assert_eq!(cluster.addresses().len(), 0);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use apiserver::ApiServer;
 use serde_json::{Value, json};
 use testkit::scoped::Directory;
 use vipline_service_ip::Family;
-use vipline_service_ip::{Cidrs, Registry, ServiceRef};
+use vipline_service_ip::{Cidrs, OwnerRef, Registry};
 use vipline_service_ip_kube::{Client, Kube};
 
 /// Registry type of the tests.
@@ -102,8 +102,8 @@ pub(crate) fn random(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-pub(crate) fn owner(name: &str) -> ServiceRef {
-    ServiceRef::new("default", name)
+pub(crate) fn owner(name: &str) -> OwnerRef {
+    OwnerRef::service("default", name)
 }
 
 pub(crate) fn cidr(name: &str, ranges: &[&str]) -> Value {

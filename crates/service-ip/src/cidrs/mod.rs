@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::ops;
 
 use thiserror::Error;
 
 use crate::bitmap::below;
 use crate::range::{address, bits};
-use crate::{AddressRange, AllocationError, Bitmap, Family, Pool, Random, Range, Usage};
+use crate::reservations::take_unreserved;
+use crate::{
+    AddressRange, AllocationError, Bitmap, Family, Pool, Random, Range, Reservations, Usage,
+};
 
 /// An allocator for the ServiceCIDRs of one family.
 ///
@@ -244,14 +248,21 @@ impl Cidrs {
         }
     }
 
-    /// Allocates a free address of a range.
-    fn take_of(&mut self, range: AddressRange, random: &mut Random<'_>) -> Option<IpAddr> {
+    /// Allocates a free address of a range that is not reserved.
+    fn take_of(
+        &mut self,
+        range: AddressRange,
+        reserved: &Reservations<IpAddr>,
+        random: &mut Random<'_>,
+    ) -> Option<IpAddr> {
         let first = number(range.first()?)?;
         let (middle, end) = (first + range.static_band(), first + range.len());
-        let taken = self
-            .taken
-            .take(middle, end, random)
-            .or_else(|| self.taken.take(first, middle, random))?;
+        let reserved = reserved.numbers(range.first()?, range.last()?, number);
+        let mut take = |numbers: ops::Range<u128>| match &*reserved {
+            [] => self.taken.take(numbers.start, numbers.end, random),
+            _ => take_unreserved(&mut self.taken, numbers, &reserved, random),
+        };
+        let taken = take(middle..end).or_else(|| take(first..middle))?;
         address(taken + 1, self.is_ipv4)
     }
 }
@@ -279,6 +290,14 @@ impl Pool for Cidrs {
     }
 
     fn allocate(&mut self, random: &mut Random<'_>) -> Result<IpAddr, AllocationError> {
+        self.allocate_unreserved(&Reservations::new(), random)
+    }
+
+    fn allocate_unreserved(
+        &mut self,
+        reserved: &Reservations<IpAddr>,
+        random: &mut Random<'_>,
+    ) -> Result<IpAddr, AllocationError> {
         let ready = self.ranges.iter().filter(|(_, cidr)| cidr.is_ready());
         let ready: Vec<AddressRange> = ready.map(|(range, _)| *range).collect();
         if ready.is_empty() {
@@ -289,7 +308,7 @@ impl Pool for Cidrs {
         let taken = after
             .iter()
             .chain(before)
-            .find_map(|range| self.take_of(*range, random));
+            .find_map(|range| self.take_of(*range, reserved, random));
         let item = taken.ok_or_else(|| AllocationError::full(self))?;
         self.count(item, |used| used + 1);
         Ok(item)

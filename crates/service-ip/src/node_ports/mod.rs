@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    AllocationError, Draft, Pool, Protocol, Random, ServiceItems, ServicePort, ServiceRef,
+    AllocationError, Draft, OwnerRef, Pool, Protocol, Random, ServiceItems, ServicePort,
     ServiceType,
 };
 
@@ -42,12 +42,12 @@ pub struct AssignedPorts {
 
 impl AssignedPorts {
     /// Releases the node ports that the Service no longer has, after it was stored.
-    pub fn commit<P: Pool<Item = u16>>(&self, owner: &ServiceRef, draft: &mut Draft<'_, P>) {
+    pub fn commit<P: Pool<Item = u16>>(&self, owner: &OwnerRef, draft: &mut Draft<'_, P>) {
         free(&self.released, owner, draft);
     }
 
     /// Releases the newly allocated node ports of a Service that was not stored.
-    pub fn revert<P: Pool<Item = u16>>(&self, owner: &ServiceRef, draft: &mut Draft<'_, P>) {
+    pub fn revert<P: Pool<Item = u16>>(&self, owner: &OwnerRef, draft: &mut Draft<'_, P>) {
         free(&self.taken, owner, draft);
     }
 }
@@ -78,7 +78,7 @@ impl NodePorts {
     pub fn assign<P: Pool<Item = u16>>(
         &self,
         former: Option<&Self>,
-        owner: &ServiceRef,
+        owner: &OwnerRef,
         draft: &mut Draft<'_, P>,
         random: &mut Random<'_>,
     ) -> Result<AssignedPorts, AllocationError> {
@@ -123,7 +123,7 @@ impl NodePorts {
     }
 
     /// Releases the node ports of a deleted Service.
-    pub fn release<P: Pool<Item = u16>>(&self, owner: &ServiceRef, draft: &mut Draft<'_, P>) {
+    pub fn release<P: Pool<Item = u16>>(&self, owner: &OwnerRef, draft: &mut Draft<'_, P>) {
         free(&self.held(), owner, draft);
     }
 
@@ -131,7 +131,7 @@ impl NodePorts {
     ///
     /// A node port is listed once, unless two ports of the same protocol use it.
     #[must_use]
-    pub fn service_items(&self, owner: ServiceRef) -> ServiceItems<u16> {
+    pub fn service_items(&self, owner: OwnerRef) -> ServiceItems<u16> {
         let (mut numbers, mut uses) = (BTreeSet::new(), BTreeSet::new());
         let mut items = Vec::new();
         for (protocol, number) in self.uses() {
@@ -145,7 +145,7 @@ impl NodePorts {
 
     /// Returns the fields without unused values, and with stored values that an update
     /// omits.
-    fn cleared(&self, former: Option<&Self>, owner: &ServiceRef) -> Result<Self, AllocationError> {
+    fn cleared(&self, former: Option<&Self>, owner: &OwnerRef) -> Result<Self, AllocationError> {
         let mut cleared = self.clone();
         if !self.has_node_ports() {
             let before = former.map(Self::node_ports).unwrap_or_default();
@@ -169,7 +169,7 @@ impl NodePorts {
     fn kept_health_check(
         &self,
         former: Option<&Self>,
-        owner: &ServiceRef,
+        owner: &OwnerRef,
     ) -> Result<Option<u16>, AllocationError> {
         const FIELD: &str = "healthCheckNodePort";
         let before = former.and_then(|former| former.health_check_node_port);
@@ -178,7 +178,7 @@ impl NodePorts {
             (Some(number), Some(before))
                 if self.is_checked() && was_checked && number != before =>
             {
-                let (field, owner) = (FIELD, owner.clone());
+                let (field, owner) = (FIELD, owner.clone().into());
                 Err(AllocationError::Immutable { field, owner })
             }
             (number, before) if self.is_checked() => Ok(number.or(before)),
@@ -210,10 +210,10 @@ impl NodePorts {
     }
 
     /// Checks that no node port is used twice in conflicting ways.
-    fn check_shared(&self, is_new: bool, owner: &ServiceRef) -> Result<(), AllocationError> {
+    fn check_shared(&self, is_new: bool, owner: &OwnerRef) -> Result<(), AllocationError> {
         let duplicate = |item: String| AllocationError::Duplicate {
             item: item.into(),
-            owner: owner.clone(),
+            owner: owner.clone().into(),
         };
         let mut used = BTreeSet::new();
         for (protocol, number) in self.port_uses() {
@@ -310,20 +310,20 @@ fn not_used(
     field: &'static str,
     number: u16,
     requires: &'static str,
-    owner: &ServiceRef,
+    owner: &OwnerRef,
 ) -> AllocationError {
     AllocationError::NotUsed {
         field,
         item: number.to_string().into(),
         requires,
-        owner: owner.clone(),
+        owner: owner.clone().into(),
     }
 }
 
 /// Releases node ports, except those recorded for another Service.
 fn free<'a, P: Pool<Item = u16>>(
     numbers: impl IntoIterator<Item = &'a u16>,
-    owner: &ServiceRef,
+    owner: &OwnerRef,
     draft: &mut Draft<'_, P>,
 ) {
     for number in numbers {

@@ -28,7 +28,8 @@ impl Ports {
         &mut self,
         plan: impl FnOnce(&mut Draft<'_, Allocator<PortRange>>) -> Result<T, AllocationError>,
     ) -> Result<T, AllocationError> {
-        let mut draft = Draft::new(&mut self.0);
+        let none = crate::Reservations::new();
+        let mut draft = Draft::new(&mut self.0, &none);
         let planned = plan(&mut draft);
         if planned.is_err() {
             draft.undo();
@@ -43,7 +44,7 @@ impl Ports {
         former: Option<&NodePorts>,
         wanted: &NodePorts,
     ) -> Result<NodePorts, AllocationError> {
-        let owner = ServiceRef::new("default", name);
+        let owner = OwnerRef::service("default", name);
         self.change(|draft| {
             let assigned = wanted.assign(former, &owner, draft, &mut || 0)?;
             assigned.commit(&owner, draft);
@@ -391,7 +392,7 @@ fn an_unallocated_node_port_of_an_external_name_is_not_released() {
     pool.0.owners.clear();
     // kube-apiserver stores the port without allocation.
     let stored = service(ServiceType::ExternalName, &[(TCP, 80, 30_005)]);
-    let owner = ServiceRef::new("default", "a");
+    let owner = OwnerRef::service("default", "a");
     let released = pool.change(|draft| {
         stored.release(&owner, draft);
         Ok(())
@@ -408,7 +409,7 @@ fn an_unallocated_node_port_of_an_external_name_is_not_released() {
 #[test]
 fn former_node_ports_stay_allocated_until_the_commit() {
     let mut pool = Ports::new();
-    let owner = ServiceRef::new("default", "a");
+    let owner = OwnerRef::service("default", "a");
     let before = [(TCP, 80, 30_001), (TCP, 81, 30_002)];
     let before = service(ServiceType::NodePort, &before);
     let before = pool.assign("a", None, &before).unwrap();
@@ -418,7 +419,8 @@ fn former_node_ports_stay_allocated_until_the_commit() {
     assert_eq!(pool.taken(), [30_001, 30_002, 30_016]);
     for (is_stored, taken) in [(true, [30_002, 30_016]), (false, [30_001, 30_002])] {
         let mut pool = Ports(pool.0.clone());
-        let mut draft = Draft::new(&mut pool.0);
+        let none = crate::Reservations::new();
+        let mut draft = Draft::new(&mut pool.0, &none);
         match is_stored {
             true => assigned.commit(&owner, &mut draft),
             false => assigned.revert(&owner, &mut draft),
@@ -437,8 +439,8 @@ fn node_ports_recorded_for_another_service_are_not_released() {
     let assigned = pool.assign("a", None, &wanted).unwrap();
     pool.0
         .owners
-        .insert(30_002, ServiceRef::new("default", "b"));
-    let owner = ServiceRef::new("default", "a");
+        .insert(30_002, OwnerRef::service("default", "b"));
+    let owner = OwnerRef::service("default", "a");
     let released = pool.change(|draft| {
         assigned.release(&owner, draft);
         Ok(())
@@ -460,7 +462,7 @@ fn repair_gets_a_node_port_shared_by_protocols_once() {
             health_check_node_port: health_check,
             ..service(ServiceType::LoadBalancer, ports)
         };
-        let claims = ports.service_items(ServiceRef::new("default", "a"));
+        let claims = ports.service_items(OwnerRef::service("default", "a"));
         assert_eq!(claims.items, expected, "{ports:?}");
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::{
-    AllocationError, Change, CommitError, Draft, Pool, Snapshot, Store, StoreError, Version,
+    AllocationError, Change, CommitError, Draft, Pool, Reservations, Snapshot, Store, StoreError,
+    Version,
 };
 
 /// A store in the memory of this process.
@@ -59,7 +60,8 @@ impl<P: Pool + Clone> Store<P> for Memory<P> {
             let now = Some(Box::new(snapshot.clone()));
             return Err(CommitError::Conflict { now });
         }
-        let mut draft = Draft::new(&mut snapshot);
+        let none = Reservations::new();
+        let mut draft = Draft::new(&mut snapshot, &none);
         if let Err((item, error)) = make(&mut draft, change) {
             draft.undo();
             return Err(CommitError::Failed(StoreError::Unavailable {
@@ -96,7 +98,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{AddressRange, Allocator, Error, Range, Registry, ServiceRef};
+    use crate::{AddressRange, Allocator, Error, OwnerRef, Range, Registry};
 
     /// A range with a static and a dynamic band.
     const NETWORK: &str = "10.0.0.0/26";
@@ -126,7 +128,7 @@ mod tests {
             for thread in 0..4 {
                 let (store, held, done) = (store.clone(), &held, &done);
                 scope.spawn(move || {
-                    let owner = ServiceRef::new("default", &format!("service-{thread}"));
+                    let owner = OwnerRef::service("default", &format!("service-{thread}"));
                     // Without a backoff, one thread starves the others.
                     let pause = move |attempts: usize| {
                         let micros = (20 + 7 * thread) << attempts.min(8);
@@ -168,7 +170,7 @@ mod tests {
     fn the_second_change_of_a_version_conflicts() {
         let mut store = store();
         let base = store.load().unwrap();
-        let owner = ServiceRef::new("default", "web");
+        let owner = OwnerRef::service("default", "web");
         let take = |item: &str| Change {
             taken: [(item.parse().unwrap(), owner.clone())].into(),
             ..Change::default()
@@ -189,7 +191,7 @@ mod tests {
     #[test]
     fn a_failed_change_is_rolled_back() {
         let mut store = store();
-        let owner = ServiceRef::new("default", "web");
+        let owner = OwnerRef::service("default", "web");
         let mut registry = Registry::new(store.clone());
         let [first, second] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap());
         registry.reserve(first, &owner).unwrap();
@@ -197,7 +199,7 @@ mod tests {
         let before = store.load().unwrap();
         let change = Change {
             freed: [(first, None)].into(),
-            taken: [(second, ServiceRef::new("default", "other"))].into(),
+            taken: [(second, OwnerRef::service("default", "other"))].into(),
         };
         let Err(CommitError::Failed(error)) = store.commit(before.version, &change, &before) else {
             panic!("the item is allocated");

@@ -8,7 +8,7 @@ use std::{env, fs, thread};
 
 use rustix::process::Signal;
 use testkit::scoped::{Directory, Process};
-use vipline_service_ip::{Finding, Pool, Range, Repair, ServiceItems, ServiceRef};
+use vipline_service_ip::{Finding, OwnerRef, Pool, Range, Repair, ServiceItems};
 
 use crate::history::{History, Response, parse};
 use crate::server::{Addressing, Server, range};
@@ -164,7 +164,7 @@ fn repair(history: &History, registry: &mut Addressing) {
     );
     let services = || {
         let all = (KILLED..WORKERS).map(|worker| {
-            let owner = ServiceRef::new("default", &format!("service-{worker}"));
+            let owner = OwnerRef::service("default", &format!("service-{worker}"));
             ServiceItems::new(owner, history.held(worker))
         });
         Ok::<_, vipline_service_ip::Error>(all.collect())

@@ -4,9 +4,9 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 
 use vipline_service_ip::{
-    AddressRange, Allocator, Envelope, Error, Etcd, EtcdCluster, EtcdSetupError, NodePorts, Pool,
-    PortRange, Protocol, Range, RangeAllocation, RangeError, Registry, Repair, RepairReason,
-    ServiceItems, ServicePort, ServiceRef, ServiceType,
+    AddressRange, Allocator, Envelope, Error, Etcd, EtcdCluster, EtcdSetupError, NodePorts,
+    OwnerRef, Pool, PortRange, Protocol, Range, RangeAllocation, RangeError, Registry, Repair,
+    RepairReason, ServiceItems, ServicePort, ServiceType,
 };
 
 use crate::server::{KEY, Server, owner, random};
@@ -76,7 +76,7 @@ fn repair_moves_addresses_to_a_larger_range() {
     store::<AddressRange>(&server, KEY, "10.0.0.0/24", &taken);
     let range = "10.0.0.0/16".parse::<AddressRange>().unwrap();
     let mut registry = Registry::new(Etcd::new(&server.cluster(), KEY, range).unwrap());
-    let web = ServiceRef::new("default", "web");
+    let web = OwnerRef::service("default", "web");
     let services = [ServiceItems::parse(web, ["10.0.0.1", "10.0.9.9"])];
     let list = || Ok::<_, Infallible>(services.to_vec());
     server.inside(|| {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use testkit::netns::Netns;
 use testkit::scoped::{Directory, Process};
 use vipline_service_ip::{
-    AddressRange, Allocator, Etcd, EtcdCluster, EtcdTls, Registry, Repair, ServiceRef, Store,
+    AddressRange, Allocator, Etcd, EtcdCluster, EtcdTls, OwnerRef, Registry, Repair, Store,
 };
 
 /// Registry type of the tests.
@@ -217,8 +217,8 @@ pub(crate) fn range() -> AddressRange {
 }
 
 /// Returns a Service.
-pub(crate) fn owner() -> ServiceRef {
-    ServiceRef::new("default", "web")
+pub(crate) fn owner() -> OwnerRef {
+    OwnerRef::service("default", "web")
 }
 
 /// Returns random numbers derived from a seed.

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use vipline_service_ip::{Error, Etcd, EtcdCluster, Range, Registry, ServiceRef};
+use vipline_service_ip::{Error, Etcd, EtcdCluster, OwnerRef, Range, Registry};
 
 use crate::history::{Request, Response, Time};
 use crate::server::{ADDRESS, Addressing, KEY, random, range};
@@ -69,7 +69,7 @@ pub(crate) fn run(task: &Task) {
     };
     let mut worker = Worker {
         registry: Registry::new(store).with_backoff(pause),
-        owner: ServiceRef::new("default", &format!("service-{}", task.seed)),
+        owner: OwnerRef::service("default", &format!("service-{}", task.seed)),
         log: log(&task.file),
         random: Box::new(random(task.seed)),
     };
@@ -104,7 +104,7 @@ fn log(path: &Path) -> File {
 
 struct Worker {
     registry: Addressing,
-    owner: ServiceRef,
+    owner: OwnerRef,
     log: File,
     random: Box<dyn FnMut() -> u64>,
 }

@@ -6,8 +6,8 @@ use std::convert::Infallible;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vipline_service_ip::{
-    Allocator, Error, NodePorts, Pool, PortRange, Protocol, Registry, Repair, ServicePort,
-    ServiceRef, ServiceType,
+    Allocator, Error, NodePorts, OwnerRef, Pool, PortRange, Protocol, Registry, Repair,
+    ServicePort, ServiceType,
 };
 
 use crate::faulty::{Fault, Faulty};
@@ -91,12 +91,12 @@ fn step() -> impl Strategy<Value = Step> {
 struct Cluster {
     store: Faulty<Ports>,
     registry: Registry<Ports, Faulty<Ports>>,
-    services: BTreeMap<ServiceRef, NodePorts>,
+    services: BTreeMap<OwnerRef, NodePorts>,
 }
 
 impl Cluster {
     fn step(&mut self, step: Step) -> Result<(), TestCaseError> {
-        let owner = ServiceRef::new("default", &step.name.to_string());
+        let owner = OwnerRef::service("default", &step.name.to_string());
         self.store.fail(step.faults);
         let Some(wanted) = step.wanted else {
             if let Some(former) = self.services.remove(&owner) {

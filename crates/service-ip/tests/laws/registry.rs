@@ -8,7 +8,7 @@ use std::rc::Rc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vipline_service_ip::{
-    AddressRange, AllocationError, Allocator, Draft, Error, Pool, Registry, ServiceRef, Snapshot,
+    AddressRange, AllocationError, Allocator, Draft, Error, OwnerRef, Pool, Registry, Snapshot,
 };
 
 use crate::faulty::{Fault, Faulty};
@@ -19,7 +19,7 @@ const RANGE: &str = "10.0.0.0/27";
 type Addresses = Allocator<AddressRange>;
 
 /// Owners of items. `None` if unknown.
-type Model = BTreeMap<IpAddr, Option<ServiceRef>>;
+type Model = BTreeMap<IpAddr, Option<OwnerRef>>;
 
 /// A change by one of two processes that share the store.
 #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ impl ModelError {
 fn ask(
     draft: &mut Draft<'_, Addresses>,
     step: &Step,
-    owner: &ServiceRef,
+    owner: &OwnerRef,
     given: &mut Vec<IpAddr>,
 ) -> Result<(), AllocationError> {
     given.clear();
@@ -131,7 +131,7 @@ fn ask(
 fn expected(
     model: &Model,
     asks: &[Ask],
-    owner: &ServiceRef,
+    owner: &OwnerRef,
     given: &[IpAddr],
 ) -> Result<Result<Model, ModelError>, TestCaseError> {
     let (mut model, mut given) = (model.clone(), given.iter());
@@ -216,7 +216,7 @@ impl Cluster {
     }
 
     fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
-        let owner = ServiceRef::new("default", &step.owner.to_string());
+        let owner = OwnerRef::service("default", &step.owner.to_string());
         self.store.fail(step.faults.iter().copied());
         if let Some(number) = step.meanwhile.filter(|_| self.pending.is_none()) {
             let was_done = Rc::new(Cell::new(false));
@@ -308,7 +308,7 @@ fn a_change_fails_after_too_many_conflicts() {
     cluster
         .store
         .fail([Fault::Conflict { is_told: true }; 1000]);
-    let owner = ServiceRef::new("default", "a");
+    let owner = OwnerRef::service("default", "a");
     let error = cluster.registries[0].reserve(ip(1), &owner).unwrap_err();
     assert!(matches!(error, Error::Contended { .. }), "{error}");
     cluster.check_state().unwrap();

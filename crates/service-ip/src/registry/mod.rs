@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::counters::{Outcome, Requests};
 use crate::{
-    AllocationError, Change, CommitError, Counters, Draft, Pool, Random, RepairReason, ServiceRef,
-    Snapshot, Store, StoreError,
+    AllocationError, Change, CommitError, Counters, Draft, OwnerRef, Pool, Random, RepairReason,
+    Reservations, Snapshot, Store, StoreError, Usage,
 };
 
 /// Maximum number of attempts of a change after conflicts.
@@ -25,6 +25,7 @@ pub struct Registry<P: Pool, S> {
     last: Option<Snapshot<P>>,
     counters: BTreeMap<Box<str>, Counters>,
     backoff: Option<Backoff>,
+    reservations: Reservations<P::Item>,
 }
 
 /// Function to call before a change is planned again.
@@ -68,6 +69,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
             last: None,
             counters: BTreeMap::new(),
             backoff: None,
+            reservations: Reservations::new(),
         }
     }
 
@@ -87,6 +89,39 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
     pub fn with_backoff(mut self, backoff: impl FnMut(usize) + Send + 'static) -> Self {
         self.backoff = Some(Backoff(Box::new(backoff)));
         self
+    }
+
+    /// Sets the reserved and the excluded items.
+    ///
+    /// They are a rule of this registry: other processes need the same ones.
+    #[must_use]
+    pub fn with_reservations(mut self, reservations: Reservations<P::Item>) -> Self {
+        self.reservations = reservations;
+        self
+    }
+
+    /// Replaces the reserved and the excluded items. Allocated items stay allocated.
+    pub fn set_reservations(&mut self, reservations: Reservations<P::Item>) {
+        self.reservations = reservations;
+    }
+
+    /// Returns the last known state, without access to the store.
+    ///
+    /// `None` before the first access and after a failed one. [`Self::refresh`] loads the
+    /// current state.
+    #[must_use]
+    pub const fn last_known(&self) -> Option<&Snapshot<P>> {
+        self.last.as_ref()
+    }
+
+    /// Returns the usage of each range by the last known state, without access to the
+    /// store.
+    ///
+    /// Without a known state the result is empty.
+    #[must_use]
+    pub fn usage(&self) -> Vec<Usage> {
+        let last = self.last.as_ref();
+        last.map(|last| last.pool.usage()).unwrap_or_default()
     }
 
     /// Returns the counters of each range. Dry runs are not counted.
@@ -123,7 +158,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
     /// # Errors
     ///
     /// All variants of [`Error`], see [`Self::change`].
-    pub fn reserve(&mut self, item: P::Item, owner: &ServiceRef) -> Result<(), Error> {
+    pub fn reserve(&mut self, item: P::Item, owner: &OwnerRef) -> Result<(), Error> {
         self.change(|draft| draft.reserve(item, owner))
     }
 
@@ -134,7 +169,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
     /// All variants of [`Error`], see [`Self::change`].
     pub fn allocate(
         &mut self,
-        owner: &ServiceRef,
+        owner: &OwnerRef,
         random: &mut Random<'_>,
     ) -> Result<P::Item, Error> {
         self.change(|draft| draft.allocate(owner, random))
@@ -145,7 +180,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
     /// # Errors
     ///
     /// All variants of [`Error`], see [`Self::change`].
-    pub fn release(&mut self, item: P::Item, owner: &ServiceRef) -> Result<bool, Error> {
+    pub fn release(&mut self, item: P::Item, owner: &OwnerRef) -> Result<bool, Error> {
         self.change(|draft| draft.release(item, owner))
     }
 
@@ -197,7 +232,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
                 }
                 continue;
             }
-            let planned = Planned::new(snapshot, &mut plan);
+            let planned = Planned::new(snapshot, &self.reservations, &mut plan);
             if planned.requires_commit() {
                 match self.commit(planned)? {
                     Commit::Applied(value) => return Ok(value),
@@ -280,7 +315,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
         if let Some(reason) = &snapshot.repair_reason {
             return Err(Error::RepairRequired(reason.clone()));
         }
-        let mut draft = Draft::new(snapshot);
+        let mut draft = Draft::new(snapshot, &self.reservations);
         let planned = plan(&mut draft);
         draft.undo();
         Ok(planned?)
@@ -319,9 +354,10 @@ impl<P: Pool, T> Planned<P, T> {
     /// Plans a change on a snapshot.
     fn new(
         mut snapshot: Snapshot<P>,
+        reservations: &Reservations<P::Item>,
         plan: impl FnOnce(&mut Draft<'_, P>) -> Result<T, AllocationError>,
     ) -> Self {
-        let mut draft = Draft::new(&mut snapshot);
+        let mut draft = Draft::new(&mut snapshot, reservations);
         let result = plan(&mut draft);
         if result.is_err() {
             draft.undo();
@@ -354,135 +390,4 @@ impl fmt::Debug for Backoff {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use super::*;
-    use crate::{AddressRange, Allocator, Memory, Version};
-
-    type Addresses = Allocator<AddressRange>;
-
-    /// A store that another process changes before each of the first commits.
-    struct Busy {
-        store: Memory<Addresses>,
-        conflicts: usize,
-        loads: Arc<Mutex<usize>>,
-    }
-
-    impl Store<Addresses> for Busy {
-        fn load(&mut self) -> Result<Snapshot<Addresses>, StoreError> {
-            *self.loads.lock().unwrap() += 1;
-            self.store.load()
-        }
-
-        fn commit(
-            &mut self,
-            base: Version,
-            change: &Change<<Addresses as Pool>::Item>,
-            after: &Snapshot<Addresses>,
-        ) -> Result<Version, CommitError<Addresses>> {
-            if self.conflicts > 0 {
-                self.conflicts -= 1;
-                let mut other = Registry::new(self.store.clone());
-                let allocated = other.allocate(&ServiceRef::new("other", "other"), &mut || 0);
-                allocated.expect("the range is not full");
-            }
-            self.store.commit(base, change, after)
-        }
-    }
-
-    fn busy(network: &str, conflicts: usize) -> (Registry<Addresses, Busy>, Arc<Mutex<usize>>) {
-        let loads = Arc::new(Mutex::new(0));
-        let store = Busy {
-            store: Memory::new(Allocator::new(network.parse().unwrap())),
-            conflicts,
-            loads: Arc::clone(&loads),
-        };
-        (Registry::new(store), loads)
-    }
-
-    #[test]
-    fn the_snapshot_of_a_conflict_is_used_without_another_load() {
-        let owner = ServiceRef::new("default", "web");
-        let (mut registry, loads) = busy("10.0.0.0/29", 3);
-        let address = registry.allocate(&owner, &mut || 0).unwrap();
-        assert_eq!(
-            address.to_string(),
-            "10.0.0.4",
-            "other processes allocated 3"
-        );
-        assert_eq!(*loads.lock().unwrap(), 1);
-        // An exhausted range in the snapshot is final as well.
-        let (mut registry, loads) = busy("10.0.0.0/30", 0);
-        registry.refresh().unwrap();
-        registry.store.conflicts = 2;
-        let error = registry.allocate(&owner, &mut || 0).unwrap_err();
-        assert!(matches!(
-            error,
-            Error::Allocation(AllocationError::Full { .. })
-        ));
-        assert_eq!(*loads.lock().unwrap(), 1);
-    }
-
-    /// A store that returns given snapshots for the first conflicts.
-    struct Partial(Memory<Addresses>, Vec<Snapshot<Addresses>>);
-
-    impl Store<Addresses> for Partial {
-        fn load(&mut self) -> Result<Snapshot<Addresses>, StoreError> {
-            self.0.load()
-        }
-
-        fn commit(
-            &mut self,
-            base: Version,
-            change: &Change<<Addresses as Pool>::Item>,
-            after: &Snapshot<Addresses>,
-        ) -> Result<Version, CommitError<Addresses>> {
-            match self.1.pop() {
-                Some(now) => Err(CommitError::Conflict {
-                    now: Some(Box::new(now)),
-                }),
-                None => self.0.commit(base, change, after),
-            }
-        }
-    }
-
-    #[test]
-    fn a_rejection_by_an_old_snapshot_is_verified_with_a_fresh_one() {
-        let owner = ServiceRef::new("default", "web");
-        let mut store = Memory::new(Addresses::new("10.0.0.0/30".parse().unwrap()));
-        let mut known = store.load().unwrap();
-        for _ in 0..2 {
-            known.pool.allocate(&mut || 0).unwrap();
-        }
-        let mut registry = Registry::new(Partial(store, vec![known]));
-        // Both addresses were allocated, but one has been released meanwhile.
-        let address = registry.allocate(&owner, &mut || 0).unwrap();
-        assert_eq!(address.to_string(), "10.0.0.1");
-    }
-
-    #[test]
-    fn the_backoff_receives_the_number_of_attempts() {
-        let owner = ServiceRef::new("default", "web");
-        let (registry, loads) = busy("10.0.0.0/24", 3);
-        let pauses = Arc::new(Mutex::new(Vec::new()));
-        let noted = Arc::clone(&pauses);
-        let mut registry =
-            registry.with_backoff(move |attempts| noted.lock().unwrap().push(attempts));
-        registry.allocate(&owner, &mut || 0).unwrap();
-        assert_eq!(*pauses.lock().unwrap(), [1, 2, 3]);
-        // The store is read again after each wait.
-        assert_eq!(*loads.lock().unwrap(), 4);
-    }
-
-    #[test]
-    fn a_change_that_always_conflicts_fails_without_effect() {
-        let owner = ServiceRef::new("default", "web");
-        let (mut registry, _) = busy("10.0.0.0/24", usize::MAX);
-        let error = registry.allocate(&owner, &mut || 0).unwrap_err();
-        assert!(matches!(error, Error::Contended { attempts: ATTEMPTS }));
-        let snapshot = registry.refresh().unwrap();
-        assert!(!snapshot.owners.values().any(|other| *other == owner));
-        assert_eq!(snapshot.pool.used(), ATTEMPTS as u128);
-    }
-}
+mod tests;
