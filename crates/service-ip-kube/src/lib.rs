@@ -30,7 +30,7 @@
 //!
 //! # Source files, in reading order
 //!
-//! - Objects: `metadata`, [`ip_address`], [`service_cidr`], `service`.
+//! - Objects: `metadata`, [`ip_address`], [`service_cidr`], `service`, [`spec`].
 //! - Pure plans: [`lifecycle`], [`default_cidr`], `finding`, [`mod@repair`].
 //! - Requests: `error`, `client`, `store`, `controller`.
 //!
@@ -44,6 +44,8 @@ pub mod ip_address;
 pub mod service_cidr;
 
 mod service;
+
+pub mod spec;
 
 pub mod lifecycle;
 

@@ -13,7 +13,8 @@
 //!   locking.
 //! - [`AddressSpec`]: plans the families and cluster IPs of a Service.
 //! - [`ServiceAddresses`]: allocates the cluster IPs of a Service atomically.
-//! - [`NodePorts`]: allocates the node ports of a Service atomically.
+//! - [`NodePorts`], [`ServiceNodePorts`]: the node ports of a Service, allocated
+//!   atomically.
 //! - [`Counters`], [`MetricNames`]: metrics.
 //! - [`Memory`]: a store in memory. `Etcd` (feature `etcd`): a store in etcd, with the
 //!   objects of Kubernetes.
@@ -72,7 +73,7 @@ pub use counters::{Counters, DurationHistogram, MetricNames, RepairCounters, Sco
 pub use draft::Draft;
 pub use families::{AddressError, AddressPlan, AddressRequest, AddressSpec, Family, FamilyPolicy};
 pub use ipnet;
-pub use node_ports::{AssignedPorts, NodePorts};
+pub use node_ports::{AssignedPorts, NodePorts, ServiceNodePorts};
 pub use owner::OwnerRef;
 pub use pool::{Pool, Random};
 pub use ports::PortRange;

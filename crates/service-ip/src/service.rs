@@ -146,7 +146,10 @@ impl<P: Pool<Item = IpAddr>, S: Store<P>> ServiceAddresses<P, S> {
         self.release(&assigned.taken, owner)
     }
 
-    fn release(&mut self, addresses: &[IpAddr], owner: &OwnerRef) -> Vec<ReleaseError> {
+    /// Releases the addresses of a deleted Service.
+    ///
+    /// Returns the failed releases.
+    pub fn release(&mut self, addresses: &[IpAddr], owner: &OwnerRef) -> Vec<ReleaseError> {
         let mut errors = Vec::new();
         for address in addresses.iter().copied() {
             if let Some(registry) = self.registries.get_mut(&Family::of(address))

@@ -7,6 +7,10 @@ use crate::{
     ServiceType,
 };
 
+mod registry;
+
+pub use registry::ServiceNodePorts;
+
 /// The fields of a Service that determine its node ports.
 ///
 /// Exhaustive: callers copy every field of their Service and must not miss a new one.
@@ -27,8 +31,9 @@ pub struct NodePorts {
 
 /// Allocated node ports of a Service that is not stored yet.
 ///
-/// Call [`Self::commit`] after the Service was stored, or [`Self::revert`] if it was
-/// not. Otherwise new or former node ports stay allocated until a repair.
+/// Pass the value to [`ServiceNodePorts::commit`] after the Service was stored, or to
+/// [`ServiceNodePorts::revert`] if it was not. If the value is dropped, new or former node
+/// ports stay allocated until a repair.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use = "node ports are released by commit or revert only"]
 pub struct AssignedPorts {
@@ -40,25 +45,14 @@ pub struct AssignedPorts {
     released: BTreeSet<u16>,
 }
 
-impl AssignedPorts {
-    /// Releases the node ports that the Service no longer has, after it was stored.
-    pub fn commit<P: Pool<Item = u16>>(&self, owner: &OwnerRef, draft: &mut Draft<'_, P>) {
-        free(&self.released, owner, draft);
-    }
-
-    /// Releases the newly allocated node ports of a Service that was not stored.
-    pub fn revert<P: Pool<Item = u16>>(&self, owner: &OwnerRef, draft: &mut Draft<'_, P>) {
-        free(&self.taken, owner, draft);
-    }
-}
-
 impl NodePorts {
-    /// Allocates the node ports of a Service.
+    /// Allocates the node ports of a Service in a draft, such as a dry run.
+    /// [`ServiceNodePorts`] does it in a change of its own.
     ///
     /// Ports with the same number and different protocols share a node port.
     /// A port without a requested node port keeps the node port of the stored port with
     /// its name, unless another port requests it. Several ports may keep the same one.
-    /// The Service keeps its former node ports until [`AssignedPorts::commit`].
+    /// The Service keeps its former node ports until [`ServiceNodePorts::commit`].
     ///
     /// # Errors
     ///
@@ -120,11 +114,6 @@ impl NodePorts {
             taken: numbers.difference(&held).copied().collect(),
             released: held.difference(&numbers).copied().collect(),
         })
-    }
-
-    /// Releases the node ports of a deleted Service.
-    pub fn release<P: Pool<Item = u16>>(&self, owner: &OwnerRef, draft: &mut Draft<'_, P>) {
-        free(&self.held(), owner, draft);
     }
 
     /// Returns the node ports of a Service for repair.

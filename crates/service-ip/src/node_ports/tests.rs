@@ -47,7 +47,7 @@ impl Ports {
         let owner = OwnerRef::service("default", name);
         self.change(|draft| {
             let assigned = wanted.assign(former, &owner, draft, &mut || 0)?;
-            assigned.commit(&owner, draft);
+            free(&assigned.released, &owner, draft);
             Ok(assigned.ports)
         })
     }
@@ -394,7 +394,7 @@ fn an_unallocated_node_port_of_an_external_name_is_not_released() {
     let stored = service(ServiceType::ExternalName, &[(TCP, 80, 30_005)]);
     let owner = OwnerRef::service("default", "a");
     let released = pool.change(|draft| {
-        stored.release(&owner, draft);
+        free(&stored.held(), &owner, draft);
         Ok(())
     });
     assert_eq!((released, pool.taken()), (Ok(()), vec![30_005]));
@@ -422,8 +422,8 @@ fn former_node_ports_stay_allocated_until_the_commit() {
         let none = crate::Reservations::new();
         let mut draft = Draft::new(&mut pool.0, &none);
         match is_stored {
-            true => assigned.commit(&owner, &mut draft),
-            false => assigned.revert(&owner, &mut draft),
+            true => free(&assigned.released, &owner, &mut draft),
+            false => free(&assigned.taken, &owner, &mut draft),
         }
         assert_eq!(pool.taken(), taken);
     }
@@ -442,7 +442,7 @@ fn node_ports_recorded_for_another_service_are_not_released() {
         .insert(30_002, OwnerRef::service("default", "b"));
     let owner = OwnerRef::service("default", "a");
     let released = pool.change(|draft| {
-        assigned.release(&owner, draft);
+        free(&assigned.held(), &owner, draft);
         Ok(())
     });
     assert_eq!((released, pool.taken()), (Ok(()), vec![30_002]));

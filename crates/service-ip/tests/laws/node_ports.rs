@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use vipline_service_ip::{
     Allocator, Error, NodePorts, OwnerRef, Pool, PortRange, Protocol, Registry, Repair,
-    ServicePort, ServiceType,
+    ServiceNodePorts, ServicePort, ServiceType,
 };
 
 use crate::faulty::{Fault, Faulty};
@@ -90,7 +90,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// Stored Services with their registry.
 struct Cluster {
     store: Faulty<Ports>,
-    registry: Registry<Ports, Faulty<Ports>>,
+    ports: ServiceNodePorts<Ports, Faulty<Ports>>,
     services: BTreeMap<OwnerRef, NodePorts>,
 }
 
@@ -100,11 +100,7 @@ impl Cluster {
         self.store.fail(step.faults);
         let Some(wanted) = step.wanted else {
             if let Some(former) = self.services.remove(&owner) {
-                let released = self.registry.change(|draft| {
-                    former.release(&owner, draft);
-                    Ok(())
-                });
-                released.unwrap();
+                self.ports.release(&former, &owner).unwrap();
             }
             return Ok(());
         };
@@ -112,12 +108,11 @@ impl Cluster {
         let mut random = || step.seed;
         let commits = self.store.commits();
         let dry = self
-            .registry
+            .ports
+            .registry()
             .dry_run(|draft| wanted.assign(former, &owner, draft, &mut random));
         prop_assert_eq!(self.store.commits(), commits);
-        let assigned = self
-            .registry
-            .change(|draft| wanted.assign(former, &owner, draft, &mut random));
+        let assigned = self.ports.assign(&wanted, former, &owner, &mut random);
         let assigned = match (assigned, dry) {
             (Ok(assigned), Ok(dry)) => {
                 prop_assert_eq!(&assigned, &dry);
@@ -133,16 +128,13 @@ impl Cluster {
             }
         };
         check_assigned(&wanted, &assigned.ports)?;
-        let ended = self.registry.change(|draft| {
-            match step.is_stored {
-                true => assigned.commit(&owner, draft),
-                false => assigned.revert(&owner, draft),
-            }
-            Ok(())
-        });
-        ended.unwrap();
+        let ports = assigned.ports.clone();
+        match step.is_stored {
+            true => self.ports.commit(assigned, &owner).unwrap(),
+            false => self.ports.revert(assigned, &owner).unwrap(),
+        }
         if step.is_stored {
-            self.services.insert(owner, assigned.ports);
+            self.services.insert(owner, ports);
         }
         Ok(())
     }
@@ -168,7 +160,7 @@ impl Cluster {
             let claims = services.map(|(owner, service)| service.service_items(owner.clone()));
             Ok::<_, Infallible>(claims.collect())
         };
-        let findings = Repair::new().pass(&mut self.registry, list).unwrap();
+        let findings = Repair::new().pass(self.ports.registry(), list).unwrap();
         prop_assert!(findings.is_empty(), "{:?}", findings);
         Ok(())
     }
@@ -210,7 +202,7 @@ proptest! {
         let range = PortRange::new(30_000, 30_039).unwrap();
         let store = Faulty::new(Allocator::new(range));
         let mut cluster = Cluster {
-            registry: Registry::new(store.clone()),
+            ports: ServiceNodePorts::new(Registry::new(store.clone())),
             store,
             services: BTreeMap::new(),
         };
