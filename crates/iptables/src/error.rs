@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 use thiserror::Error;
 
-use crate::{TableName, Version};
+use crate::{Committed, TableName, Version};
 
 /// An error of a save or restore.
 ///
@@ -169,18 +169,6 @@ pub struct DocumentLine {
     pub text: Option<Box<str>>,
     /// Number of `COMMIT` lines before this line. Their tables are changed.
     pub commits: usize,
-}
-
-/// Effect of a failed restore.
-///
-/// Exhaustive: a document is either not applied, or its effect is unknown.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Committed {
-    /// No part of the document is applied.
-    No,
-    /// The part before each `COMMIT` is applied completely or not at all. Save the
-    /// tables to find out.
-    Unknown,
 }
 
 /// Prints the line number and text.

@@ -3,6 +3,8 @@
 //!
 //! - [`Tables`]: a losslessly parsed document that borrows from its text and prints
 //!   the same bytes. [`Line`]: a single line.
+//! - [`Command`]: a typed command of a hand-written document. [`Ruleset`]: the rules
+//!   that documents lead to, without a kernel.
 //! - [`Rule`]: a typed rule with [`matches`](mod@matches) and a
 //!   [target](mod@targets). Unknown parts are preserved as text.
 //! - [`Object`]: chains, and rules of chains that several programs share, as keyed
@@ -15,6 +17,10 @@
 //!
 //! # Features
 //!
+//! Without features, the crate parses, prints and compares, and does no IO.
+//!
+//! - `client` (default): [`Client`], which runs the programs.
+//! - `nfacct` (default): counters of nfacct over netlink.
 //! - `nft`: rules in the form in which the nft variant stores them in nf_tables
 //!   (module `nft`), with vipline-nftables.
 //!
@@ -85,28 +91,45 @@ mod document_error;
 
 mod tables;
 
+mod built_in;
+
+mod ruleset;
+
 mod version;
 
+#[cfg(any(feature = "client", feature = "nft"))]
+mod committed;
+
+#[cfg(feature = "client")]
 mod lines;
 
+#[cfg(feature = "client")]
 mod tool_error;
 
+#[cfg(feature = "client")]
 mod process;
 
+#[cfg(feature = "client")]
 mod client;
 
+#[cfg(feature = "nfacct")]
 pub mod nfacct;
 
 #[cfg(feature = "nft")]
 pub mod nft;
 
+#[cfg(feature = "client")]
 mod error;
 
 pub use address::Network;
+#[cfg(feature = "client")]
 pub use client::Client;
+#[cfg(any(feature = "client", feature = "nft"))]
+pub use committed::Committed;
 pub use direction::{Direction, SetDirections};
 pub use document_error::{Expected, LineError, ParseError};
-pub use error::{Committed, DocumentLine, Error};
+#[cfg(feature = "client")]
+pub use error::{DocumentLine, Error};
 pub use ipnet;
 pub use name::{ChainName, InvalidName, TableName};
 pub use negatable::Negatable;
@@ -116,12 +139,17 @@ pub use protocol::Protocol;
 pub use restore::{Restore, jump_target};
 pub use rule::Rule;
 pub use rule_error::RuleError;
+pub use ruleset::{
+    ChainState, Problem as RestoreProblem, RestoreError, RestoreOptions, RuleState, Ruleset,
+};
 pub use state::ObjectsError;
 pub use tables::{
-    ChainLine, CommandLine, Counters, Line, Policy, RuleLine, Table, TableLine, Tables,
+    ChainLine, Command, CommandLine, Counters, Line, Policy, RuleLine, RuleSpec, Table, TableLine,
+    Tables,
 };
 pub use transport::Transport;
 pub use version::{Family, Variant, Version};
+#[cfg(any(feature = "nfacct", feature = "nft"))]
 pub use vipline_netlink as netlink;
 pub use vipline_reconcile::{Edit, Keyed, diff};
 

@@ -1,8 +1,8 @@
-//! The error of an invalid rule.
+//! The error of an invalid rule or command.
 
 use thiserror::Error;
 
-/// The error of an invalid rule.
+/// The error of an invalid rule or command.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("{word:?} at byte {at}: {problem}")]
 pub struct RuleError {
@@ -14,10 +14,26 @@ pub struct RuleError {
 /// The problem with a word.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub(crate) enum Problem {
+    #[error("expected a chain name of 1 to 28 bytes")]
+    InvalidChain,
+    #[error("expected counters such as [0:0] or -c 0 0")]
+    InvalidCounters,
+    #[error("expected a rule number of 1 or more")]
+    InvalidNumber,
+    #[error("expected the policy ACCEPT or DROP")]
+    InvalidPolicy,
+    #[error("expected a command such as -A")]
+    NoCommand,
     #[error("missing value")]
     NoValue,
+    #[error("not allowed in a document")]
+    NotAllowed,
+    #[error("second command")]
+    SecondCommand,
     #[error("expected an option")]
     UnexpectedWord,
+    #[error("the command has no rule")]
+    UnexpectedRule,
     #[error("unclosed quote")]
     UnclosedQuote,
 }

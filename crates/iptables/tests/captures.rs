@@ -17,7 +17,8 @@ use ipnet::IpNet;
 use vipline_iptables::matches::Match;
 use vipline_iptables::targets::Target;
 use vipline_iptables::{
-    ChainName, Counters, Family, Line, Policy, Rule, RuleLine, TableName, Tables, Transport,
+    ChainName, Counters, Family, Line, Policy, Rule, RuleLine, Ruleset, Table, TableName, Tables,
+    Transport, Variant,
 };
 
 /// The captures, with their number of tables, chains and rules according to grep.
@@ -189,6 +190,26 @@ fn unsupported_parts_of_captures_are_listed() {
             "-m socket --transparent",
         ]
     );
+}
+
+#[test]
+fn rulesets_of_captures_are_printed_unchanged() {
+    for (name, ..) in CAPTURES {
+        let text = read(name);
+        let saved = Tables::parse(&text).unwrap();
+        let ruleset = Ruleset::from_save(&saved, family(name), Variant::Nft).unwrap();
+        let printed = match name.ends_with("-counters") {
+            true => ruleset.to_save_with_counters(),
+            false => ruleset.to_string(),
+        };
+        let printed = Tables::parse(&printed).unwrap();
+        for table in &saved {
+            let lines =
+                |table: &Table<'_>| table.lines().map(Line::text).collect::<Vec<_>>().join("\n");
+            let again = printed.get(table.name()).unwrap();
+            assert_eq!(lines(again), lines(table), "{name}");
+        }
+    }
 }
 
 #[test]

@@ -24,6 +24,9 @@ mod nfacct;
 #[path = "kernel/documents.rs"]
 mod documents;
 
+#[path = "kernel/hand_written.rs"]
+mod hand_written;
+
 #[path = "kernel/states.rs"]
 mod states;
 

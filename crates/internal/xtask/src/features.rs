@@ -14,7 +14,7 @@ use crate::process::execute;
 const SETS: &[(&str, &[&str])] = &[
     ("proxy-core", &["", "nftables", "iptables", "ipvs"]),
     ("vipline-kube-source", &["", "manifests"]),
-    ("vipline-iptables", &[""]),
+    ("vipline-iptables", &["", "client", "nfacct", "nft"]),
     ("vipline-nftables", &[""]),
     ("vipline-service-ip", &[""]),
     ("vipline-service-model", &["", "serde", "test-util"]),

@@ -65,13 +65,13 @@ impl<'a> Line<'a> {
             Some(b'*') => TableLine::parse(text).map(Self::Table),
             Some(b':') => ChainLine::parse(text).map(Self::Chain),
             Some(b'C') if text == "COMMIT" => Ok(Self::Commit),
-            Some(_) => Self::command(text),
+            Some(_) => Self::parse_command(text),
         };
         line.map_err(|expected| LineError::new(expected, text))
     }
 
     /// Parses a rule or another command.
-    fn command(text: &'a str) -> Result<Self, Expected> {
+    fn parse_command(text: &'a str) -> Result<Self, Expected> {
         let body = match text.as_bytes().first() {
             Some(b'[') => Counters::split(text).ok_or(Expected::Counters)?.1,
             _ => text,
@@ -194,7 +194,7 @@ impl<'a> ChainLine<'a> {
 /// `-A INPUT -j web`: a rule, with or without counters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RuleLine<'a> {
-    text: &'a str,
+    pub(super) text: &'a str,
     chain: &'a str,
     spec: &'a str,
 }
@@ -233,7 +233,7 @@ impl<'a> RuleLine<'a> {
 /// Commands whose first word is an option are included, such as `-p tcp -A INPUT`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CommandLine<'a> {
-    text: &'a str,
+    pub(super) text: &'a str,
     body: &'a str,
 }
 
@@ -292,7 +292,7 @@ impl Counters {
     }
 
     /// Parses the leading counters and returns the remaining text.
-    fn split(text: &str) -> Option<(Self, &str)> {
+    pub(super) fn split(text: &str) -> Option<(Self, &str)> {
         let (counters, rest) = text.strip_prefix('[')?.split_once(']')?;
         let (packets, bytes) = counters.split_once(':')?;
         let number = |text: &str| text.parse().ok();

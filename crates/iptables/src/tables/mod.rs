@@ -2,6 +2,10 @@
 
 mod line;
 
+mod arguments;
+
+mod command;
+
 mod index;
 
 mod parse;
@@ -11,6 +15,7 @@ use std::slice;
 
 use index::{Chain, Index};
 
+pub use command::{Command, RuleSpec};
 pub use line::{ChainLine, CommandLine, Counters, Line, Policy, RuleLine, TableLine};
 
 /// A document of `iptables-save` or for `iptables-restore`: tables with chains and
