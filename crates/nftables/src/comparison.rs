@@ -104,6 +104,9 @@ impl Expression {
     pub fn set(self, value: &Self) -> Statement {
         let mut lower = Lower::default();
         let source = lower.value(value);
+        if self.order() == ByteOrder::Big {
+            lower.convert_to_network_order(0, value);
+        }
         lower.store(&self, source);
         Statement::from_lower(lower)
     }

@@ -79,6 +79,10 @@ datatypes! {
     IcmpType = 14, 1, Big, "icmp_type";
     /// TCP flags.
     TcpFlag = 15, 1, Big, "tcp_flag";
+    /// A type of a mobility header.
+    MhType = 17, 1, Big, "mh_type";
+    /// A duration in milliseconds.
+    Time = 18, 8, Host, "time";
     /// A packet mark or a connection mark.
     Mark = 19, 4, Host, "mark";
     /// An interface index.
@@ -87,6 +91,8 @@ datatypes! {
     IfaceType = 21, 2, Host, "iface_type";
     /// A routing realm.
     Realm = 22, 4, Host, "realm";
+    /// A class of traffic control: major and minor number.
+    Classid = 23, 4, Host, "classid";
     /// A user ID.
     Uid = 24, 4, Host, "uid";
     /// A group ID.
@@ -103,14 +109,26 @@ datatypes! {
     CtLabel = 30, 16, Host, "ct_label";
     /// Destination of the frame (`meta pkttype`).
     PacketType = 31, 1, Host, "pkt_type";
+    /// A group of interfaces.
+    DevGroup = 35, 4, Host, "devgroup";
     /// A differentiated services code point.
     Dscp = 36, 1, Big, "dscp";
     /// A route type of an address (`fib … type`): local, unicast, and so on.
     FibAddrType = 38, 4, Host, "fib_addrtype";
     /// Whether a route or header exists.
     Boolean = 39, 1, Host, "boolean";
+    /// Conntrack events, one bit each.
+    CtEvent = 40, 4, Host, "ct_event";
     /// An interface name.
     Ifname = 41, 16, Host, "ifname";
+    /// A time in nanoseconds since 1970.
+    Date = 43, 8, Host, "time";
+    /// A time of day in seconds, in UTC.
+    Hour = 44, 4, Host, "hour";
+    /// A day of the week; 0 is Sunday.
+    Day = 45, 1, Host, "day";
+    /// An ID of a control group (version 2).
+    Cgroupv2 = 46, 8, Host, "cgroupsv2";
     /// A netfilter protocol family.
     NfProto = 2, 1, Host, "nf_proto";
 }

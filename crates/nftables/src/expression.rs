@@ -10,6 +10,7 @@ use crate::expr::{
     CtKey, Direction, FibFlags, FibResult, MetaKey, NumgenMode, PayloadBase, SetRef,
 };
 use crate::header::{self, HeaderField};
+use crate::load::Load;
 use crate::set::width;
 use crate::{Bytes, Datatype, Family, Field, Set};
 
@@ -29,6 +30,7 @@ pub(crate) enum Term {
     Meta(MetaKey),
     Ct(CtKey, Option<Direction>),
     Fib(FibFlags, FibResult),
+    Load(Load),
     Numgen {
         mode: NumgenMode,
         modulus: u32,
@@ -48,6 +50,11 @@ pub(crate) enum Term {
         of: Box<Expression>,
         mask: Bytes,
         xor: Bytes,
+    },
+    Shift {
+        of: Box<Expression>,
+        left: bool,
+        bits: u32,
     },
     Map {
         of: Box<Expression>,
@@ -305,11 +312,12 @@ impl Expression {
             Term::Header(field) => field.datatype,
             Term::Meta(key) => key.datatype().0,
             Term::Ct(key, _) => key.datatype().0,
+            Term::Load(load) => load.datatype().0,
             Term::Fib(flags, _) if flags.contains(FibFlags::PRESENT) => Datatype::Boolean,
             Term::Fib(_, FibResult::Oif) => Datatype::IfaceIndex,
             Term::Fib(_, FibResult::Oifname) => Datatype::Ifname,
             Term::Fib(_, FibResult::AddrType) => Datatype::FibAddrType,
-            Term::Bits { of, .. } => of.datatype(),
+            Term::Bits { of, .. } | Term::Shift { of, .. } => of.datatype(),
             Term::Map { data, .. } => data.first().map_or(Datatype::Integer, |f| f.datatype),
             Term::Concat(parts) => parts.first().map_or(Datatype::Integer, Self::datatype),
             _ => Datatype::Integer,
@@ -323,9 +331,10 @@ impl Expression {
             Term::Payload { len, .. } => u16::try_from(*len).unwrap_or(u16::MAX),
             Term::Meta(key) => key.datatype().1,
             Term::Ct(key, _) => key.datatype().1,
+            Term::Load(load) => load.datatype().1,
             Term::Fib(flags, _) if flags.contains(FibFlags::PRESENT) => 1,
             Term::Fib(_, FibResult::Oifname) => 16,
-            Term::Bits { of, .. } => of.bytes(),
+            Term::Bits { of, .. } | Term::Shift { of, .. } => of.bytes(),
             Term::Map { data, .. } => u16::try_from(width(data)).unwrap_or(u16::MAX),
             Term::Concat(parts) => parts.iter().map(|p| p.bytes().next_multiple_of(4)).sum(),
             Term::Constant(bytes) => u16::try_from(bytes.len()).unwrap_or(u16::MAX),
@@ -337,7 +346,9 @@ impl Expression {
     pub(crate) fn order(&self) -> ByteOrder {
         match &self.0 {
             Term::Header(_) | Term::Payload { .. } | Term::Constant(_) => ByteOrder::Big,
-            Term::Bits { of, .. } => of.order(),
+            Term::Meta(MetaKey::Random) | Term::Ct(CtKey::Id, _) => ByteOrder::Big,
+            Term::Load(load) => load.order(),
+            Term::Bits { of, .. } | Term::Shift { of, .. } => of.order(),
             Term::Map { data, .. } => data.first().map_or(ByteOrder::Host, |f| f.datatype.order()),
             _ => self.datatype().order(),
         }
@@ -354,74 +365,6 @@ impl Expression {
             Term::Concat(parts) => parts,
             _ => std::slice::from_ref(self),
         }
-    }
-
-    /// Returns the bitwise AND with a mask: `meta mark & 0x1`.
-    #[must_use]
-    pub fn and(self, mask: u32) -> Self {
-        let [mask, none] = [self.integer(mask), self.integer(0)];
-        self.with_bits(mask, none)
-    }
-
-    /// Returns the first `len` bits of an address, followed by zeros:
-    /// `ip daddr & 255.255.240.0`.
-    ///
-    /// A `len` of at least the size of the expression changes nothing. The value must be
-    /// in network byte order.
-    #[must_use]
-    pub fn prefix(self, len: u8) -> Self {
-        let (mut mask, mut left) = (Bytes::new(), u32::from(len));
-        for _ in 0..self.bytes() {
-            let bits = left.min(8);
-            left -= bits;
-            let ones = u8::MAX.checked_shr(bits).unwrap_or(0);
-            mask.extend(&[!ones]);
-        }
-        let none = Bytes::repeat(0, mask.len());
-        self.with_bits(mask, none)
-    }
-
-    /// Returns the bitwise OR: `meta mark | 0x1`.
-    #[must_use]
-    pub fn or(self, bits: u32) -> Self {
-        let [mask, bits] = [self.integer(!bits), self.integer(bits)];
-        self.with_bits(mask, bits)
-    }
-
-    /// Returns the bitwise XOR: `meta mark ^ 0x1`.
-    #[must_use]
-    pub fn xor(self, bits: u32) -> Self {
-        let [mask, bits] = [self.integer(u32::MAX), self.integer(bits)];
-        self.with_bits(mask, bits)
-    }
-
-    /// Encodes a number in the size and byte order of the expression. Truncates it.
-    fn integer(&self, number: u32) -> Bytes {
-        let len = usize::from(self.bytes());
-        let big = number.to_be_bytes();
-        let mut bytes = Bytes::repeat(0, len.saturating_sub(4));
-        bytes.extend(big.get(4_usize.saturating_sub(len)..).unwrap_or(&big));
-        if self.order() == ByteOrder::Host && cfg!(target_endian = "little") {
-            bytes.as_mut_slice().reverse();
-        }
-        bytes
-    }
-
-    /// Returns `value & mask ^ xor`, merged with an existing mask.
-    pub(crate) fn with_bits(self, mask: Bytes, xor: Bytes) -> Self {
-        let (of, mask, xor) = match self.0 {
-            Term::Bits {
-                of,
-                mask: old_mask,
-                xor: old_xor,
-            } => {
-                let new_mask = zip(&old_mask, &mask, |a, b| a & b);
-                let kept = zip(&old_xor, &mask, |a, b| a & b);
-                (of, new_mask, zip(&kept, &xor, |a, b| a ^ b))
-            }
-            term => (Box::new(Self(term)), mask, xor),
-        };
-        Self(Term::Bits { of, mask, xor })
     }
 
     /// Returns the data that the value maps to: `ip daddr map @m`.
@@ -445,35 +388,5 @@ impl Expression {
             set,
             data: Vec::new(),
         })
-    }
-}
-
-/// Combines two byte strings bytewise, up to the length of the shorter one.
-pub(crate) fn zip(one: &[u8], other: &[u8], join: impl Fn(u8, u8) -> u8) -> Bytes {
-    let mut joined = Bytes::new();
-    for (a, b) in one.iter().zip(other) {
-        joined.extend(&[join(*a, *b)]);
-    }
-    joined
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_prefix_keeps_the_first_bits() {
-        for (of, len, expected) in [
-            (ip_daddr(), 20, "ip daddr & 255.255.240.0"),
-            (ip_daddr(), 0, "ip daddr & 0.0.0.0"),
-            (ip_daddr(), 200, "ip daddr & 255.255.255.255"),
-            (
-                ip6_daddr(),
-                116,
-                "ip6 daddr & ffff:ffff:ffff:ffff:ffff:ffff:ffff:f000",
-            ),
-        ] {
-            assert_eq!(of.prefix(len).to_string(), expected);
-        }
     }
 }

@@ -83,9 +83,15 @@ mod element;
 
 mod header;
 
+mod extension;
+
+mod load;
+
 pub mod expression;
 
 pub mod statement;
+
+mod bits;
 
 mod comparison;
 

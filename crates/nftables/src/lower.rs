@@ -69,6 +69,7 @@ impl Lower {
                     access,
                 });
             }
+            Term::Load(load) => self.push(load.expr(destination)),
             Term::Fib(flags, result) => {
                 self.push(Fib {
                     flags: *flags,
@@ -79,20 +80,7 @@ impl Lower {
             Term::Numgen { .. } | Term::Jenkins { .. } | Term::Symmetric { .. } => {
                 self.load_number(expression, destination);
             }
-            Term::Bits { of, mask, xor } => {
-                self.load(of, at);
-                let op = BitwiseOp::MaskXor {
-                    mask: mask.clone(),
-                    xor: xor.clone(),
-                };
-                let (source, len) = (destination, of.bytes().into());
-                self.push(Bitwise {
-                    source,
-                    destination,
-                    len,
-                    op,
-                });
-            }
+            Term::Bits { .. } | Term::Shift { .. } => self.load_bits(expression, at),
             Term::Map { of, set, .. } => {
                 self.load(of, at);
                 let (set, source) = (set.clone(), destination);
@@ -121,6 +109,32 @@ impl Lower {
             }
             Term::Port(..) | Term::Unknown => {}
         }
+    }
+
+    /// Loads a value and performs a bitwise operation on it.
+    fn load_bits(&mut self, expression: &Expression, at: u8) {
+        let (of, op) = match &expression.0 {
+            Term::Bits { of, mask, xor } => {
+                let (mask, xor) = (mask.clone(), xor.clone());
+                (of, BitwiseOp::MaskXor { mask, xor })
+            }
+            Term::Shift { of, left, bits } => {
+                let by = Bytes::from(bits.to_ne_bytes());
+                let op = match left {
+                    true => BitwiseOp::ShiftLeft(by),
+                    false => BitwiseOp::ShiftRight(by),
+                };
+                (of, op)
+            }
+            _ => return,
+        };
+        self.load(of, at);
+        self.push(Bitwise {
+            source: Register::word(at),
+            destination: Register::word(at),
+            len: of.bytes().into(),
+            op,
+        });
     }
 
     /// Loads a generated number or a hash.
@@ -254,6 +268,7 @@ impl Lower {
                     access,
                 });
             }
+            Term::Load(load) => self.exprs.extend(load.store(source)),
             Term::Header(field) => {
                 self.requires = self.requires.with(expression.requires());
                 let ip = field.layer == Layer::Network(Family::Ip);
@@ -291,9 +306,10 @@ impl Expression {
                     transport: Some(proto),
                 },
             },
-            Term::Jenkins { of, .. } | Term::Bits { of, .. } | Term::Map { of, .. } => {
-                of.requires()
-            }
+            Term::Jenkins { of, .. }
+            | Term::Bits { of, .. }
+            | Term::Shift { of, .. }
+            | Term::Map { of, .. } => of.requires(),
             Term::Concat(parts) => parts.iter().fold(Protocols::default(), |known, part| {
                 known.with(part.requires())
             }),

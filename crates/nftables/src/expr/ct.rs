@@ -89,20 +89,36 @@ ct_keys! {
     Status = 2, "status", CtStatus, 4;
     /// The mark.
     Mark = 3, "mark", Mark, 4;
+    /// The security mark.
+    Secmark = 4, "secmark", Integer, 4;
+    /// The time until the entry expires, in milliseconds.
+    Expiration = 5, "expiration", Time, 4;
+    /// The name of the helper.
+    Helper = 6, "helper", String, 16;
     /// The network protocol.
     L3Proto = 7, "l3proto", NfProto, 1;
+    /// The source address in a direction: 4 or 16 bytes.
+    Src = 8, "saddr", Ipv4Addr, 4;
+    /// The destination address in a direction: 4 or 16 bytes.
+    Dst = 9, "daddr", Ipv4Addr, 4;
     /// The transport protocol.
     Protocol = 10, "protocol", InetProto, 1;
     /// The source port in a direction.
     ProtoSrc = 11, "proto-src", InetService, 2;
     /// The destination port in a direction.
     ProtoDst = 12, "proto-dst", InetService, 2;
+    /// The labels, one bit each.
+    Labels = 13, "label", CtLabel, 16;
     /// The number of packets.
     Packets = 14, "packets", Integer, 8;
     /// The number of bytes.
     Bytes = 15, "bytes", Integer, 8;
+    /// The average number of bytes per packet.
+    Avgpkt = 16, "avgpkt", Integer, 8;
     /// The zone.
     Zone = 17, "zone", Integer, 2;
+    /// The events to report; only set.
+    Eventmask = 18, "event", CtEvent, 4;
     /// The IPv4 source address in a direction.
     SrcIp = 19, "ip saddr", Ipv4Addr, 4;
     /// The IPv4 destination address in a direction.
@@ -111,6 +127,8 @@ ct_keys! {
     SrcIp6 = 21, "ip6 saddr", Ipv6Addr, 16;
     /// The IPv6 destination address in a direction.
     DstIp6 = 22, "ip6 daddr", Ipv6Addr, 16;
+    /// The ID of the entry.
+    Id = 23, "id", Integer, 4;
 }
 
 bitflags! {
@@ -246,7 +264,7 @@ mod tests {
         }
         let store = Access::Store(Register::word(1));
         assert_identity(Ct {
-            key: CtKey::Other(9),
+            key: CtKey::Other(99),
             direction: None,
             access: store,
         });

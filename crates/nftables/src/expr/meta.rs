@@ -64,7 +64,7 @@ meta_keys! {
     /// The network protocol, as an Ethernet type.
     Protocol = 1, "meta protocol", EtherType, 2;
     /// The priority.
-    Priority = 2, "meta priority", Integer, 4;
+    Priority = 2, "meta priority", Classid, 4;
     /// The packet mark.
     Mark = 3, "meta mark", Mark, 4;
     /// The index of the input interface.
@@ -85,16 +85,50 @@ meta_keys! {
     Skgid = 11, "meta skgid", Gid, 4;
     /// Whether the packet is traced.
     Nftrace = 12, "meta nftrace", Integer, 1;
+    /// The routing realm.
+    Rtclassid = 13, "meta rtclassid", Realm, 4;
+    /// The security mark.
+    Secmark = 14, "meta secmark", Integer, 4;
     /// The netfilter protocol family.
     NfProto = 15, "meta nfproto", NfProto, 1;
     /// The transport protocol.
     L4Proto = 16, "meta l4proto", InetProto, 1;
+    /// The name of the input bridge.
+    BriIifname = 17, "meta ibrname", Ifname, 16;
+    /// The name of the output bridge.
+    BriOifname = 18, "meta obrname", Ifname, 16;
     /// The destination of the frame: host, broadcast, multicast or other.
     PacketType = 19, "meta pkttype", PacketType, 1;
     /// The CPU that processes the packet.
     Cpu = 20, "meta cpu", Integer, 4;
+    /// The group of the input interface.
+    Iifgroup = 21, "iifgroup", DevGroup, 4;
+    /// The group of the output interface.
+    Oifgroup = 22, "oifgroup", DevGroup, 4;
+    /// The class ID of the control group (version 1).
+    Cgroup = 23, "meta cgroup", Integer, 4;
     /// A random number.
     Random = 24, "meta random", Integer, 4;
+    /// Whether IPsec decrypted the packet.
+    Secpath = 25, "meta ipsec", Boolean, 1;
+    /// The kind of the input interface, such as `veth`.
+    Iifkind = 26, "meta iifkind", Ifname, 16;
+    /// The kind of the output interface.
+    Oifkind = 27, "meta oifkind", Ifname, 16;
+    /// The VLAN ID of the input bridge port.
+    BriIifpvid = 28, "meta ibrpvid", Integer, 2;
+    /// The VLAN protocol of the input bridge.
+    BriIifvproto = 29, "meta ibrvproto", EtherType, 2;
+    /// The time of reception, in nanoseconds since 1970.
+    TimeNs = 30, "meta time", Date, 8;
+    /// The day of the week of reception, in UTC; 0 is Sunday.
+    TimeDay = 31, "meta day", Day, 1;
+    /// The time of day of reception, in seconds, in UTC.
+    TimeHour = 32, "meta hour", Hour, 4;
+    /// The index of the port of a virtual routing domain.
+    Sdif = 33, "meta sdif", IfaceIndex, 4;
+    /// The name of the port of a virtual routing domain.
+    Sdifname = 34, "meta sdifname", Ifname, 16;
 }
 
 impl ExprType for Meta {
@@ -141,7 +175,7 @@ mod tests {
         });
         let access = Access::Store(Register::word(1));
         assert_identity(Meta {
-            key: MetaKey::Other(29),
+            key: MetaKey::Other(99),
             access,
         });
     }

@@ -60,6 +60,26 @@ mod reject;
 
 mod flow_offload;
 
+mod exthdr;
+
+mod rt;
+
+mod socket;
+
+mod xfrm;
+
+mod osf;
+
+mod synproxy;
+
+mod dup;
+
+mod queue;
+
+mod connlimit;
+
+mod last;
+
 mod xt;
 
 use vipline_netlink::DecodeError;
@@ -70,13 +90,17 @@ use crate::{Bytes, Name};
 pub use bitwise::{Bitwise, BitwiseOp};
 pub use byteorder::{Byteorder, ByteorderOp};
 pub use cmp::{Cmp, CmpOp};
+pub use connlimit::Connlimit;
 pub use counter::Counter;
 pub use ct::{Ct, CtKey, CtState, CtStatus, Direction, Notrack};
+pub use dup::{Dup, Fwd};
 pub use dynset::{Dynset, DynsetOp};
+pub use exthdr::{Exthdr, ExthdrAccess, ExthdrOp};
 pub use fib::{AddrType, Fib, FibFlags, FibResult};
 pub use flow_offload::FlowOffload;
 pub use hash::{Hash, HashType};
 pub use immediate::Immediate;
+pub use last::Last;
 pub use limit::{Limit, LimitType};
 pub use log::{Log, LogFlags, LogLevel};
 pub use lookup::Lookup;
@@ -86,14 +110,20 @@ pub use nat::{Nat, NatFlags, NatType};
 pub use numgen::{Numgen, NumgenMode};
 pub(crate) use objref::kind_text as object_kind;
 pub use objref::{Objref, ObjrefSource};
+pub use osf::{Osf, OsfTtl};
 pub use payload::{Payload, PayloadAccess, PayloadBase};
+pub use queue::{Queue, QueueFlags, QueueTarget};
 pub use quota::Quota;
 pub use range::Range;
 pub use redir::Redir;
 pub use register::{Access, Register};
 pub use reject::{Reject, RejectType};
+pub use rt::{Rt, RtKey};
 pub use set_ref::{AnonymousSet, SetRef};
+pub use socket::{Socket, SocketKey};
+pub use synproxy::{Synproxy, SynproxyFlags};
 pub use tproxy::Tproxy;
+pub use xfrm::{Xfrm, XfrmDirection, XfrmKey};
 pub use xt::{Match, Target};
 
 // enum nft_expr_attributes
@@ -177,6 +207,16 @@ expressions! {
     Meta,
     /// Loads or sets a conntrack property.
     Ct,
+    /// Loads, writes or removes an optional header: an extension header or option.
+    Exthdr,
+    /// Loads a property of the packet's route.
+    Rt,
+    /// Loads a property of the local socket.
+    Socket,
+    /// Loads a property of an IPsec transformation.
+    Xfrm,
+    /// Loads the operating system of the sender.
+    Osf,
     /// Looks up the route of an address.
     Fib,
     /// Generates a number.
@@ -205,6 +245,10 @@ expressions! {
     Quota,
     /// Limits a rate.
     Limit,
+    /// Limits a number of connections.
+    Connlimit,
+    /// Records the time of the last match.
+    Last,
     /// Logs packets.
     Log,
     /// Translates the source or destination.
@@ -217,6 +261,14 @@ expressions! {
     Tproxy,
     /// Drops packets and replies with an error.
     Reject,
+    /// Completes TCP handshakes for a server.
+    Synproxy,
+    /// Sends a copy of the packet.
+    Dup,
+    /// Sends the packet through another interface.
+    Fwd,
+    /// Passes the packet to a program.
+    Queue,
     /// Disables connection tracking for the packet.
     Notrack,
     /// Adds the connection to a flowtable.
@@ -269,6 +321,7 @@ impl Expr {
     pub(crate) fn without_counts(&self) -> Self {
         match self {
             Self::Counter(_) => Counter::default().into(),
+            Self::Last(_) => Last::default().into(),
             Self::Quota(quota) => Quota {
                 consumed: 0,
                 ..quota.clone()
@@ -313,7 +366,7 @@ mod tests {
     fn an_unknown_expression_keeps_its_raw_attributes() {
         let mut bytes = Vec::new();
         put(&mut bytes, 9, &[1, 2, 3]);
-        let name = Name::new("synproxy").unwrap();
+        let name = Name::new("unknown").unwrap();
         assert_identity(Expr::Other {
             name,
             bytes: bytes[..].into(),

@@ -3,7 +3,7 @@
 
 use super::attributes::*;
 use super::objects::records;
-use super::{AnyExpr, Object, unsupported};
+use super::{AnyExpr, Object, actions, loads, unsupported};
 use crate::expr::*;
 use crate::wire::rule::NFT_RULE_COMPAT_F_INV;
 use crate::wire::{element, userdata};
@@ -62,6 +62,11 @@ pub(super) fn expr(expr: &Expr) -> Result<AnyExpr, Error> {
         Expr::Payload(expr) => payload(expr),
         Expr::Meta(expr) => meta(expr),
         Expr::Ct(expr) => ct(expr),
+        Expr::Exthdr(expr) => loads::exthdr(expr),
+        Expr::Rt(expr) => loads::rt(expr),
+        Expr::Socket(expr) => loads::socket(expr),
+        Expr::Xfrm(expr) => loads::xfrm(expr),
+        Expr::Osf(expr) => loads::osf(expr),
         Expr::Fib(expr) => fib(expr),
         Expr::Numgen(expr) => numgen(expr),
         Expr::Hash(expr) => hash(expr),
@@ -76,12 +81,18 @@ pub(super) fn expr(expr: &Expr) -> Result<AnyExpr, Error> {
         Expr::Counter(expr) => counter(expr),
         Expr::Quota(expr) => quota(expr),
         Expr::Limit(expr) => limit(expr),
+        Expr::Connlimit(expr) => actions::connlimit(expr),
+        Expr::Last(expr) => actions::last(expr),
         Expr::Log(expr) => log(expr),
         Expr::Nat(expr) => nat(expr),
         Expr::Masq(expr) => masq(expr),
         Expr::Redir(expr) => redir(expr),
         Expr::Tproxy(expr) => tproxy(expr),
         Expr::Reject(expr) => reject(expr),
+        Expr::Synproxy(expr) => actions::synproxy(expr),
+        Expr::Dup(expr) => actions::dup(expr),
+        Expr::Fwd(expr) => actions::fwd(expr),
+        Expr::Queue(expr) => actions::queue(expr),
         Expr::Notrack(_) => Builder::<Notrack>::new()?.done(),
         Expr::FlowOffload(expr) => flow_offload(expr),
         // libnftnl would free a structure that it did not allocate.
@@ -92,44 +103,44 @@ pub(super) fn expr(expr: &Expr) -> Result<AnyExpr, Error> {
 }
 
 /// Builder of an expression.
-struct Builder<E: ExprType>(Object<E>);
+pub(super) struct Builder<E: ExprType>(Object<E>);
 
 impl<E: ExprType> Builder<E> {
-    fn new() -> Result<Self, Error> {
+    pub(super) fn new() -> Result<Self, Error> {
         Object::<E>::new().map(Self)
     }
 
-    fn number<N: Number>(mut self, attr: Attr<E, N>, number: N) -> Self {
+    pub(super) fn number<N: Number>(mut self, attr: Attr<E, N>, number: N) -> Self {
         self.0.number(attr, number);
         self
     }
 
-    fn number_if<N: Number>(self, attr: Attr<E, N>, number: Option<N>) -> Self {
+    pub(super) fn number_if<N: Number>(self, attr: Attr<E, N>, number: Option<N>) -> Self {
         match number {
             Some(number) => self.number(attr, number),
             None => self,
         }
     }
 
-    fn register(self, attr: Attr<E, u32>, register: Register) -> Self {
+    pub(super) fn register(self, attr: Attr<E, u32>, register: Register) -> Self {
         self.number(attr, register.number())
     }
 
-    fn register_if(self, attr: Attr<E, u32>, register: Option<Register>) -> Self {
+    pub(super) fn register_if(self, attr: Attr<E, u32>, register: Option<Register>) -> Self {
         self.number_if(attr, register.map(Register::number))
     }
 
-    fn text(mut self, attr: Attr<E, str>, text: &str) -> Self {
+    pub(super) fn text(mut self, attr: Attr<E, str>, text: &str) -> Self {
         self.0.text(attr, text);
         self
     }
 
-    fn value(mut self, attr: Attr<E, Value>, value: &[u8]) -> Result<Self, Error> {
+    pub(super) fn value(mut self, attr: Attr<E, Value>, value: &[u8]) -> Result<Self, Error> {
         self.0.short(attr, value)?;
         Ok(self)
     }
 
-    fn done(self) -> Result<AnyExpr, Error> {
+    pub(super) fn done(self) -> Result<AnyExpr, Error> {
         Ok(self.0.into_any())
     }
 }

@@ -23,6 +23,10 @@ mod attributes;
 
 mod exprs;
 
+mod loads;
+
+mod actions;
+
 mod objects;
 
 mod batch;

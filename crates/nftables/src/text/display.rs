@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::listing::Listing;
 use super::literal::{Literal, is_bitmask};
 use crate::expr::{CmpOp, Direction, FibFlags, FibResult, NumgenMode, PayloadBase, SetRef};
-use crate::expression::{Expression, Term, zip};
+use crate::bits::zip;
+use crate::expression::{Expression, Term};
 use crate::set::split;
 use crate::{DataKind, Datatype, Element, ElementData, Family, Field, Rule};
 
@@ -43,6 +44,7 @@ impl fmt::Display for Expression {
                     None => write!(f, "/* key {} */", key.number()),
                 }
             }
+            Term::Load(load) => write!(f, "{load}"),
             Term::Fib(flags, result) => fmt_fib(f, *flags, *result),
             Term::Numgen {
                 mode,
@@ -73,6 +75,7 @@ impl fmt::Display for Expression {
                 fmt_offset(f, *offset)
             }
             Term::Bits { of, mask, xor } => fmt_bits(f, of, mask, xor),
+            Term::Shift { of, left, bits } => fmt_shift(f, of, *left, *bits),
             Term::Map { of, set, .. } => write!(f, "{of} map {set}"),
             Term::Concat(parts) => {
                 for (at, part) in parts.iter().enumerate() {
@@ -124,6 +127,14 @@ fn fmt_fib(f: &mut fmt::Formatter<'_>, flags: FibFlags, result: FibResult) -> fm
         FibResult::AddrType => "type",
     };
     write!(f, "fib {} {result}", words.join(" . "))
+}
+
+fn fmt_shift(f: &mut fmt::Formatter<'_>, of: &Expression, left: bool, bits: u32) -> fmt::Result {
+    let sign = if left { "<<" } else { ">>" };
+    match of.0 {
+        Term::Bits { .. } => write!(f, "({of}) {sign} {bits}"),
+        _ => write!(f, "{of} {sign} {bits}"),
+    }
 }
 
 /// Writes a bitwise operation with the fewest operators.

@@ -12,7 +12,7 @@ use crate::expression::Expression;
 use crate::{Data, Family};
 
 /// Effect of a kernel expression on the text of a rule.
-trait List {
+pub(super) trait List {
     fn list(&self, listing: &mut Listing);
 }
 
@@ -23,6 +23,11 @@ impl Listing {
             Expr::Payload(expr) => expr.list(self),
             Expr::Meta(expr) => expr.list(self),
             Expr::Ct(expr) => expr.list(self),
+            Expr::Exthdr(expr) => expr.list(self),
+            Expr::Rt(expr) => expr.list(self),
+            Expr::Socket(expr) => expr.list(self),
+            Expr::Xfrm(expr) => expr.list(self),
+            Expr::Osf(expr) => expr.list(self),
             Expr::Fib(expr) => expr.list(self),
             Expr::Numgen(expr) => expr.list(self),
             Expr::Hash(expr) => expr.list(self),
@@ -37,12 +42,18 @@ impl Listing {
             Expr::Counter(expr) => expr.list(self),
             Expr::Quota(expr) => expr.list(self),
             Expr::Limit(expr) => expr.list(self),
+            Expr::Connlimit(expr) => expr.list(self),
+            Expr::Last(expr) => expr.list(self),
             Expr::Log(expr) => expr.list(self),
             Expr::Nat(expr) => expr.list(self),
             Expr::Masq(expr) => expr.list(self),
             Expr::Redir(expr) => expr.list(self),
             Expr::Tproxy(expr) => expr.list(self),
             Expr::Reject(expr) => expr.list(self),
+            Expr::Synproxy(expr) => expr.list(self),
+            Expr::Dup(expr) => expr.list(self),
+            Expr::Fwd(expr) => expr.list(self),
+            Expr::Queue(expr) => expr.list(self),
             Expr::Notrack(expr) => expr.list(self),
             Expr::FlowOffload(expr) => expr.list(self),
             Expr::Match(expr) => expr.list(self),
@@ -136,12 +147,13 @@ impl List for Immediate {
 impl List for Bitwise {
     fn list(&self, listing: &mut Listing) {
         let of = listing.read(self.source, self.len as usize);
-        match &self.op {
-            BitwiseOp::MaskXor { mask, xor } => {
-                listing.replace(self.destination, of.with_bits(mask.clone(), xor.clone()));
-            }
-            BitwiseOp::ShiftLeft(by) | BitwiseOp::ShiftRight(by) => listing.unknown("bitwise", by),
-        }
+        let bits = |by: &[u8]| by.try_into().map_or(0, u32::from_ne_bytes);
+        let changed = match &self.op {
+            BitwiseOp::MaskXor { mask, xor } => of.with_bits(mask.clone(), xor.clone()),
+            BitwiseOp::ShiftLeft(by) => of.shift(true, bits(by)),
+            BitwiseOp::ShiftRight(by) => of.shift(false, bits(by)),
+        };
+        listing.replace(self.destination, changed);
     }
 }
 
@@ -296,7 +308,8 @@ impl List for Nat {
         let from_map = self
             .addr_min
             .is_some_and(|register| listing.holds_map(register));
-        let family = if listing.family() == Some(Family::Inet) || from_map {
+        let in_inet = listing.family() == Some(Family::Inet) && self.addr_min.is_some();
+        let family = if in_inet || from_map {
             format!(" {}", self.family)
         } else {
             String::new()
@@ -307,7 +320,9 @@ impl List for Nat {
             let addrs = listing.addr_range(self.addr_min, self.addr_max, bytes);
             let ports = listing.port_range(self.proto_min, self.proto_max);
             match (addrs, ports) {
-                (Some(addrs), Some(ports)) if bytes == 16 => format!(" to [{addrs}]:{ports}"),
+                (Some(addrs), Some(ports)) if bytes == 16 => {
+                    format!(" to [{}]:{ports}", addrs.replace('-', "]-["))
+                }
                 (Some(addrs), Some(ports)) => format!(" to {addrs}:{ports}"),
                 (Some(addrs), None) => format!(" to {addrs}"),
                 (None, Some(ports)) => format!(" to :{ports}"),

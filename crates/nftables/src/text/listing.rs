@@ -5,11 +5,11 @@
 
 use std::fmt;
 
-use super::display::{comparison, operand, prefix_len, range_text};
-use super::literal::Literal;
+use super::display::{comparison, operand, range_text};
+use crate::datatype::ByteOrder;
 use crate::expr::{CmpOp, Expr, MetaKey, PayloadBase, Register, SetRef};
 use crate::expression::{Expression, Term};
-use crate::header::{self, HeaderField, Layer, WITH_PORTS};
+use crate::header::{self, Layer, WITH_PORTS};
 use crate::{Bytes, Datatype, Family};
 
 /// Number of register words.
@@ -254,7 +254,8 @@ impl Listing {
     /// Appends `expression set value`.
     pub(crate) fn set(&mut self, expression: Expression, source: Register) {
         let value = self.read_key(source, None);
-        let value = operand(&value, expression.datatype(), false);
+        let is_big = expression.order() == ByteOrder::Big;
+        let value = operand(&value, expression.datatype(), is_big);
         self.push_with_left(expression, format!("set {value}"), PartKind::Plain);
     }
 
@@ -315,38 +316,11 @@ impl Listing {
         self.push_with_left(left, text, PartKind::Plain);
     }
 
-    /// Returns whether a register was converted to network byte order.
+    /// Returns whether a register holds a number in network byte order.
     pub(crate) fn is_swapped(&self, register: Register) -> bool {
-        self.slot(register).is_some_and(|slot| slot.swapped)
-    }
-
-    /// Returns address and prefix text if the comparison is a prefix match.
-    fn prefix(&self, left: &Expression, data: &[u8]) -> Option<(Expression, String)> {
-        match &left.0 {
-            Term::Payload { base, offset, len } => {
-                let field = HeaderField::find_addr(*base, *offset, *len, self.family)?;
-                let mut addr = Bytes::from(data);
-                addr.extend(&Bytes::repeat(
-                    0,
-                    usize::from(field.bytes).checked_sub(data.len())?,
-                ));
-                let addr = Literal::new(field.datatype, &addr, false).to_string();
-                Some((
-                    Expression(Term::Header(field)),
-                    format!("{addr}/{}", data.len() * 8),
-                ))
-            }
-            Term::Bits { of, mask, xor } => {
-                let is_addr = matches!(of.datatype(), Datatype::Ipv4Addr | Datatype::Ipv6Addr);
-                let len = prefix_len(mask)?;
-                if !is_addr || xor.iter().any(|byte| *byte != 0) {
-                    return None;
-                }
-                let addr = Literal::new(of.datatype(), data, false).to_string();
-                Some(((**of).clone(), format!("{addr}/{len}")))
-            }
-            _ => None,
-        }
+        let is_big = |slot: &Slot| slot.expression.order() == ByteOrder::Big;
+        self.slot(register)
+            .is_some_and(|slot| slot.swapped || is_big(slot))
     }
 
     /// Returns the text of the expressions of an element.

@@ -2,10 +2,15 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
+use super::display::Span;
 use crate::Datatype;
 use crate::datatype::ByteOrder;
 use crate::header::PROTOCOLS;
+
+/// Nanoseconds per second.
+const NANOSECONDS: u64 = 1_000_000_000;
 
 /// A value to be printed.
 pub(crate) struct Literal<'a> {
@@ -43,14 +48,15 @@ impl<'a> Literal<'a> {
 impl fmt::Display for Literal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.datatype, self.bytes) {
-            (Datatype::Ipv4Addr, bytes) if bytes.len() == 4 => {
+            (Datatype::Ipv4Addr | Datatype::Ipv6Addr, bytes) if bytes.len() == 4 => {
                 let octets: [u8; 4] = bytes.try_into().unwrap_or_default();
                 return write!(f, "{}", Ipv4Addr::from(octets));
             }
-            (Datatype::Ipv6Addr, bytes) if bytes.len() == 16 => {
+            (Datatype::Ipv4Addr | Datatype::Ipv6Addr, bytes) if bytes.len() == 16 => {
                 let octets: [u8; 16] = bytes.try_into().unwrap_or_default();
                 return write!(f, "{}", Ipv6Addr::from(octets));
             }
+            (Datatype::CtLabel, bytes) if bytes.len() == 16 => return fmt_labels(f, bytes),
             (Datatype::EtherAddr, bytes) => {
                 let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
                 return f.write_str(&hex.join(":"));
@@ -84,6 +90,14 @@ impl fmt::Display for Literal<'_> {
                 Some(word) => f.write_str(word),
                 None => write!(f, "{number}"),
             },
+            None if self.datatype == Datatype::Time => {
+                write!(f, "{}", Span(Duration::from_millis(number)))
+            }
+            // nft also reads seconds, which do not depend on the time zone.
+            None if self.datatype == Datatype::Date => write!(f, "{}", number / NANOSECONDS),
+            None if self.datatype == Datatype::Classid => {
+                write!(f, "{:x}:{:x}", number >> 16, number & 0xffff)
+            }
             None if self.datatype == Datatype::Mark => write!(f, "{number:#010x}"),
             None if self.datatype == Datatype::EtherType => write!(f, "{number:#06x}"),
             None => write!(f, "{number}"),
@@ -104,6 +118,31 @@ fn constants(datatype: Datatype) -> &'static [(u64, &'static str)] {
     match datatype {
         Datatype::NfProto => &[(2, "ipv4"), (10, "ipv6")],
         Datatype::CtDirection => &[(0, "original"), (1, "reply")],
+        Datatype::Classid => &[(0, "none"), (0xffff_ffff, "root")],
+        Datatype::Day => &[
+            (0, "\"Sunday\""),
+            (1, "\"Monday\""),
+            (2, "\"Tuesday\""),
+            (3, "\"Wednesday\""),
+            (4, "\"Thursday\""),
+            (5, "\"Friday\""),
+            (6, "\"Saturday\""),
+        ],
+        Datatype::MhType => &[
+            (0, "binding-refresh-request"),
+            (1, "home-test-init"),
+            (2, "careof-test-init"),
+            (3, "home-test"),
+            (4, "careof-test"),
+            (5, "binding-update"),
+            (6, "binding-acknowledgement"),
+            (7, "binding-error"),
+            (8, "fast-binding-update"),
+            (9, "fast-binding-acknowledgement"),
+            (10, "fast-binding-advertisement"),
+            (11, "experimental-mobility-header"),
+            (12, "home-agent-switch-message"),
+        ],
         Datatype::Boolean => &[(0, "missing"), (1, "exists")],
         Datatype::PacketType => &[
             (0, "host"),
@@ -163,6 +202,19 @@ fn flags(datatype: Datatype) -> Option<&'static [(u64, &'static str)]> {
             (32, "dnat"),
             (512, "dying"),
         ],
+        Datatype::CtEvent => &[
+            (1, "new"),
+            (2, "related"),
+            (4, "destroy"),
+            (8, "reply"),
+            (16, "assured"),
+            (32, "protoinfo"),
+            (64, "helper"),
+            (128, "mark"),
+            (256, "seqadj"),
+            (512, "secmark"),
+            (1024, "label"),
+        ],
         Datatype::TcpFlag => &[
             (1, "fin"),
             (2, "syn"),
@@ -179,7 +231,20 @@ fn flags(datatype: Datatype) -> Option<&'static [(u64, &'static str)]> {
 
 /// Returns whether values of a type are bitmasks.
 pub(crate) fn is_bitmask(datatype: Datatype) -> bool {
-    flags(datatype).is_some()
+    flags(datatype).is_some() || datatype == Datatype::CtLabel
+}
+
+/// Writes the numbers of the labels that are set. Each label is a bit.
+fn fmt_labels(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    let label = bytes.try_into().map_or(0, u128::from_ne_bytes);
+    let bits: Vec<String> = (0..128)
+        .filter(|bit| label >> bit & 1 != 0)
+        .map(|bit| bit.to_string())
+        .collect();
+    match &*bits {
+        [] => f.write_str("0x0"),
+        bits => f.write_str(&bits.join(",")),
+    }
 }
 
 fn write_flags(f: &mut fmt::Formatter<'_>, flags: &[(u64, &str)], number: u64) -> fmt::Result {

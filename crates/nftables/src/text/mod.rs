@@ -1,5 +1,7 @@
 //! The text of objects in nft syntax.
 
+mod action;
+
 mod display;
 
 mod expr;
@@ -8,6 +10,10 @@ mod listing;
 
 mod literal;
 
+mod load;
+
 mod operation;
+
+mod prefix;
 
 mod script;

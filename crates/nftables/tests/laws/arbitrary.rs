@@ -1,5 +1,8 @@
 //! Generators of arbitrary expressions and objects.
 
+#[path = "headers.rs"]
+mod headers;
+
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
@@ -319,7 +322,15 @@ fn rewrites() -> impl Strategy<Value = Expr> {
 }
 
 pub(crate) fn expr() -> impl Strategy<Value = Expr> {
-    prop_oneof![loads(), numbers(), tests(), actions(), rewrites()]
+    prop_oneof![
+        loads(),
+        headers::loads(),
+        numbers(),
+        tests(),
+        actions(),
+        headers::actions(),
+        rewrites()
+    ]
 }
 
 fn comment() -> impl Strategy<Value = Option<Comment>> {

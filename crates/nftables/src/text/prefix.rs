@@ -1,0 +1,52 @@
+//! The text of prefix matches of addresses.
+
+use super::display::prefix_len;
+use super::listing::Listing;
+use super::literal::Literal;
+use crate::expression::{Expression, Term};
+use crate::header::HeaderField;
+use crate::{Bytes, Datatype};
+
+impl Listing {
+    /// Returns address and prefix text if the comparison is a prefix match.
+    pub(super) fn prefix(&self, left: &Expression, data: &[u8]) -> Option<(Expression, String)> {
+        match &left.0 {
+            Term::Payload { base, offset, len } => {
+                let field = HeaderField::find_addr(*base, *offset, *len, self.family())?;
+                let mut addr = Bytes::from(data);
+                addr.extend(&Bytes::repeat(
+                    0,
+                    usize::from(field.bytes).checked_sub(data.len())?,
+                ));
+                let addr = Literal::new(field.datatype, &addr, false).to_string();
+                Some((
+                    Expression(Term::Header(field)),
+                    format!("{addr}/{}", data.len() * 8),
+                ))
+            }
+            Term::Bits { of, mask, xor } => {
+                let is_addr = matches!(of.datatype(), Datatype::Ipv4Addr | Datatype::Ipv6Addr);
+                let len = prefix_len(mask)?;
+                if !is_addr || xor.iter().any(|byte| *byte != 0) {
+                    return None;
+                }
+                let addr = Literal::new(of.datatype(), data, false).to_string();
+                Some(((**of).clone(), format!("{addr}/{len}")))
+            }
+            // A prefix of whole bytes.
+            _ => {
+                let size = match left.datatype() {
+                    Datatype::Ipv4Addr if data.len() < 4 => 4,
+                    Datatype::Ipv6Addr if data.len() < 16 => 16,
+                    // `ct original saddr` of IPv6.
+                    Datatype::Ipv4Addr if (5..16).contains(&data.len()) => 16,
+                    _ => return None,
+                };
+                let mut addr = Bytes::from(data);
+                addr.extend(&Bytes::repeat(0, size - data.len()));
+                let addr = Literal::new(left.datatype(), &addr, false);
+                Some((left.clone(), format!("{addr}/{}", data.len() * 8)))
+            }
+        }
+    }
+}
