@@ -109,7 +109,8 @@ impl Rule {
     /// Returns whether the kernel treats both rules alike. Ignores counts, comments
     /// and [`Rule::compat`].
     pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
-        let counts = |expr: &Expr| matches!(expr, Expr::Counter(_) | Expr::Quota(_) | Expr::Last(_));
+        let counts =
+            |expr: &Expr| matches!(expr, Expr::Counter(_) | Expr::Quota(_) | Expr::Last(_));
         let same = |one: &Expr, other: &Expr| {
             one == other || counts(one) && one.without_counts() == other.without_counts()
         };

@@ -58,10 +58,7 @@ const RULES: [(&str, &[&str]); 34] = [
             "ct mark set 5",
         ],
     ),
-    (
-        "dup",
-        &["dup to 10.0.0.1", "dup to 10.0.0.1 device \"lo\""],
-    ),
+    ("dup", &["dup to 10.0.0.1", "dup to 10.0.0.1 device \"lo\""]),
     (
         "dynset",
         &[
@@ -169,21 +166,17 @@ const RULES: [(&str, &[&str]); 34] = [
             "reject with icmp type host-unreachable",
         ],
     ),
-    ("rt", &["rt classid 5", "rt ip nexthop 10.0.0.1", "rt mtu 1400"]),
+    (
+        "rt",
+        &["rt classid 5", "rt ip nexthop 10.0.0.1", "rt mtu 1400"],
+    ),
     (
         "socket",
-        &[
-            "socket transparent 1",
-            "socket mark 5",
-            "socket wildcard 1",
-        ],
+        &["socket transparent 1", "socket mark 5", "socket wildcard 1"],
     ),
     (
         "synproxy",
-        &[
-            "synproxy",
-            "synproxy mss 1460 wscale 7 timestamp sack-perm",
-        ],
+        &["synproxy", "synproxy mss 1460 wscale 7 timestamp sack-perm"],
     ),
     (
         "tproxy",

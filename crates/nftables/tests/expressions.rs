@@ -70,7 +70,10 @@ struct Installed {
 
 impl Installed {
     /// Installs a ruleset. Returns stderr of `nft` on failure.
-    fn new(group: &Group, install: impl FnOnce(&mut Client) -> Result<(), String> + Send) -> Result<Self, String> {
+    fn new(
+        group: &Group,
+        install: impl FnOnce(&mut Client) -> Result<(), String> + Send,
+    ) -> Result<Self, String> {
         let netns = Netns::new().unwrap();
         netns.run(|| {
             let mut client = Client::open().unwrap();
@@ -148,7 +151,11 @@ fn problems(group: &Group) -> Vec<String> {
     let is_other = |expr: &Expr| matches!(expr, Expr::Other { .. });
     let mut problems = Vec::new();
     for (rule, chain) in group.rules.iter().zip(original.chains()) {
-        if chain.rules.iter().any(|rule| rule.exprs.iter().any(is_other)) {
+        if chain
+            .rules
+            .iter()
+            .any(|rule| rule.exprs.iter().any(is_other))
+        {
             problems.push(format!("not typed: {rule}"));
         }
     }
@@ -178,7 +185,11 @@ fn every_rule_is_typed_copied_and_written_as_text() {
     for group in Group::all() {
         if !group.name.starts_with("guest: ") {
             let of_group = self::problems(&group);
-            problems.extend(of_group.iter().map(|text| format!("{}: {text}", group.name)));
+            problems.extend(
+                of_group
+                    .iter()
+                    .map(|text| format!("{}: {text}", group.name)),
+            );
         }
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));

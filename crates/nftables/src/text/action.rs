@@ -106,7 +106,10 @@ impl List for Queue {
             flags => format!(" flags {}", flags.join(",")),
         };
         let target = match self.target {
-            QueueTarget::Numbers { first, total: 0 | 1 } => first.to_string(),
+            QueueTarget::Numbers {
+                first,
+                total: 0 | 1,
+            } => first.to_string(),
             QueueTarget::Numbers { first, total } => {
                 format!("{first}-{}", u32::from(first) + u32::from(total) - 1)
             }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::listing::Listing;
 use super::literal::{Literal, is_bitmask};
-use crate::expr::{CmpOp, Direction, FibFlags, FibResult, NumgenMode, PayloadBase, SetRef};
 use crate::bits::zip;
+use crate::expr::{CmpOp, Direction, FibFlags, FibResult, NumgenMode, PayloadBase, SetRef};
 use crate::expression::{Expression, Term};
 use crate::set::split;
 use crate::{DataKind, Datatype, Element, ElementData, Family, Field, Rule};

@@ -12,22 +12,23 @@ use super::register;
 
 fn exthdr() -> impl Strategy<Value = Expr> {
     let location = (0..256_u32, 1..64_u32);
-    let access = (location, register(), 0..4_u8).prop_map(|((offset, len), register, access)| {
-        match access {
-            present @ (0 | 1) => ExthdrAccess::Load {
-                destination: register,
-                offset,
-                len,
-                present: present == 1,
+    let access =
+        (location, register(), 0..4_u8).prop_map(
+            |((offset, len), register, access)| match access {
+                present @ (0 | 1) => ExthdrAccess::Load {
+                    destination: register,
+                    offset,
+                    len,
+                    present: present == 1,
+                },
+                2 => ExthdrAccess::Store {
+                    source: register,
+                    offset,
+                    len,
+                },
+                _ => ExthdrAccess::Reset,
             },
-            2 => ExthdrAccess::Store {
-                source: register,
-                offset,
-                len,
-            },
-            _ => ExthdrAccess::Reset,
-        }
-    });
+        );
     (0..5_u32, any::<u8>(), access).prop_map(|(op, kind, access)| {
         let op = ExthdrOp::from_number(op);
         Exthdr { op, kind, access }.into()
@@ -97,8 +98,11 @@ pub(super) fn actions() -> impl Strategy<Value = Expr> {
             let flags = SynproxyFlags::from_bits_retain(flags);
             Synproxy { mss, wscale, flags }.into()
         }),
-        (option::of(register()), option::of(register()))
-            .prop_map(|(addr, device)| Dup { addr, device }.into()),
+        (option::of(register()), option::of(register())).prop_map(|(addr, device)| Dup {
+            addr,
+            device
+        }
+        .into()),
         (register(), addr).prop_map(|(device, addr)| Fwd { device, addr }.into()),
         (target, any::<u16>()).prop_map(|(target, flags)| {
             let flags = QueueFlags::from_bits_retain(flags);
