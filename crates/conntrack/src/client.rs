@@ -64,7 +64,7 @@ impl Client {
     /// - Any other [`Error`]: the socket cannot be opened, or its first request failed.
     pub fn open() -> Result<Self, Error> {
         let mut client = Self {
-            socket: Socket::open(Protocol::Netfilter)?,
+            socket: Socket::open(Protocol::NETFILTER)?,
             payload: Vec::new(),
             can_flush_by_tuple: None,
         };

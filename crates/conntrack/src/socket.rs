@@ -46,7 +46,7 @@ impl Events {
     /// [`Error::Netlink`] if the kernel lacks nfnetlink, or the caller lacks
     /// `CAP_NET_ADMIN`.
     pub fn open(groups: Groups, ignored: &[u32]) -> Result<Self, Error> {
-        let mut listener = Listener::open(Protocol::Netfilter)?;
+        let mut listener = Listener::open(Protocol::NETFILTER)?;
         if !ignored.is_empty() {
             listener.ignore_port_ids(ignored)?;
         }

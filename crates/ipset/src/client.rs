@@ -42,7 +42,7 @@ impl Client {
     /// - Any other [`Error`] except [`Error::Rejected`]: the socket cannot be opened, or
     ///   its first request failed.
     pub fn open() -> Result<Self, Error> {
-        let mut socket = Socket::open(Protocol::Netfilter)?;
+        let mut socket = Socket::open(Protocol::NETFILTER)?;
         let request = Request::protocol();
         let mut supported = None;
         let answer = socket.request(request.ty, request.flags, &request.payload, |message| {

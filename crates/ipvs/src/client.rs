@@ -43,7 +43,7 @@ impl Client {
     /// - Any other [`Error`] except [`Error::Rejected`]: the socket cannot be opened, or
     ///   the family cannot be resolved.
     pub fn open() -> Result<Self, Error> {
-        let mut socket = Socket::open(Protocol::Generic)?;
+        let mut socket = Socket::open(Protocol::GENERIC)?;
         let family = socket
             .resolve_family(wire::FAMILY)
             .map_err(|error| Error::from_netlink("communicate with", "IPVS", error))?;

@@ -4,7 +4,9 @@ use std::{fmt, io};
 
 use thiserror::Error;
 
+use crate::message::Ack;
 use crate::rejected::Reason;
+use crate::{Errno, Policy};
 
 /// An error of a netlink socket.
 #[derive(Debug, Error)]
@@ -55,7 +57,7 @@ impl Error {
     /// Returns the error number, if the error has one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
-            Self::Io { source, .. } => source.raw_os_error().map(Errno),
+            Self::Io { source, .. } => Errno::from_io_error(source),
             Self::Kernel(error) => Some(error.errno),
             _ => None,
         }
@@ -89,75 +91,75 @@ pub struct KernelError {
     /// Offset of the invalid attribute from the message header, in bytes
     /// (`NLMSGERR_ATTR_OFFS`).
     pub offset: Option<u32>,
-    /// Type of a missing attribute (`NLMSGERR_ATTR_MISS_TYPE`).
-    pub missing_type: Option<u32>,
     /// Payload of the rejected message, if the kernel returned it.
     pub request: Box<[u8]>,
+    /// Further attributes of the extended ACK; boxed because few errors have them.
+    pub(crate) rare: Option<Box<RareAttrs>>,
+}
+
+/// Attributes of an extended ACK that few errors have.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct RareAttrs {
+    pub(crate) missing_type: Option<u32>,
+    pub(crate) missing_nest: Option<u32>,
+    pub(crate) policy: Option<Policy>,
+    pub(crate) cookie: Option<Box<[u8]>>,
+}
+
+impl RareAttrs {
+    /// Returns the attributes of an acknowledgment, or `None` if it has none.
+    fn of(ack: &Ack<'_>) -> Option<Box<Self>> {
+        let attrs = Self {
+            missing_type: ack.missing_type,
+            missing_nest: ack.missing_nest,
+            policy: ack.policy,
+            cookie: ack.cookie.map(Box::from),
+        };
+        (attrs != Self::default()).then(|| Box::new(attrs))
+    }
+}
+
+impl KernelError {
+    /// Creates an error from the acknowledgment of message `seq`.
+    pub fn new(seq: u32, errno: Errno, ack: Ack<'_>) -> Self {
+        Self {
+            seq,
+            errno,
+            message: ack.message.map(Box::from),
+            offset: ack.offset,
+            request: ack.request.into(),
+            rare: RareAttrs::of(&ack),
+        }
+    }
+
+    /// Returns the type of a missing attribute (`NLMSGERR_ATTR_MISS_TYPE`).
+    pub fn missing_type(&self) -> Option<u32> {
+        self.rare.as_ref()?.missing_type
+    }
+
+    /// Returns the offset of the nest that lacks an attribute from the message header, in
+    /// bytes (`NLMSGERR_ATTR_MISS_NEST`). Returns `None` if the message itself lacks the
+    /// attribute.
+    pub fn missing_nest(&self) -> Option<u32> {
+        self.rare.as_ref()?.missing_nest
+    }
+
+    /// Returns the policy that the invalid attribute violates (`NLMSGERR_ATTR_POLICY`).
+    pub fn policy(&self) -> Option<&Policy> {
+        self.rare.as_ref()?.policy.as_ref()
+    }
+
+    /// Returns the cookie that identifies the object (`NLMSGERR_ATTR_COOKIE`). Its
+    /// content depends on the family.
+    pub fn cookie(&self) -> Option<&[u8]> {
+        self.rare.as_ref()?.cookie.as_deref()
+    }
 }
 
 impl fmt::Display for KernelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (errno, message) = (self.errno, self.message.as_deref());
         Reason { errno, message }.fmt(f)
-    }
-}
-
-/// An error number of Linux.
-///
-/// Displays as the message of `strerror` with a lower-case first letter.
-///
-/// Exhaustive: an error number is one number.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Errno(pub i32);
-
-impl Errno {
-    /// `EPERM`: operation not permitted.
-    pub const PERM: Self = Self(1);
-    /// `ENOENT`: no such object.
-    pub const NOENT: Self = Self(2);
-    /// `ESRCH`: no such object. IPVS returns it for a missing service.
-    pub const SRCH: Self = Self(3);
-    /// `EINTR`: interrupted by a signal.
-    pub const INTR: Self = Self(4);
-    /// `EAGAIN`: try again.
-    pub const AGAIN: Self = Self(11);
-    /// `EACCES`: permission denied.
-    pub const ACCES: Self = Self(13);
-    /// `EBUSY`: the object is in use.
-    pub const BUSY: Self = Self(16);
-    /// `EEXIST`: the object exists.
-    pub const EXIST: Self = Self(17);
-    /// `ENODEV`: no such device.
-    pub const NODEV: Self = Self(19);
-    /// `EINVAL`: invalid argument.
-    pub const INVAL: Self = Self(22);
-    /// `ERANGE`: number out of range.
-    pub const RANGE: Self = Self(34);
-    /// `ERESTART`: the generation ID of the batch is out of date.
-    pub const RESTART: Self = Self(85);
-    /// `EPROTONOSUPPORT`: protocol not supported.
-    pub const PROTONOSUPPORT: Self = Self(93);
-    /// `EOPNOTSUPP`: operation not supported.
-    pub const OPNOTSUPP: Self = Self(95);
-    /// `EAFNOSUPPORT`: address family not supported.
-    pub const AFNOSUPPORT: Self = Self(97);
-    /// `EADDRNOTAVAIL`: no such address.
-    pub const ADDRNOTAVAIL: Self = Self(99);
-    /// `ENOBUFS`: buffer full, messages were lost.
-    pub const NOBUFS: Self = Self(105);
-}
-
-impl fmt::Display for Errno {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = io::Error::from_raw_os_error(self.0).to_string();
-        let words = text
-            .rsplit_once(" (os error")
-            .map_or(text.as_str(), |(words, _)| words);
-        let mut letters = words.chars();
-        match letters.next() {
-            Some(first) => write!(f, "{}{}", first.to_lowercase(), letters.as_str()),
-            None => write!(f, "error {}", self.0),
-        }
     }
 }
 
@@ -190,13 +192,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_number_displays_as_a_lower_case_message() {
-        assert_eq!(Errno::NOENT.to_string(), "no such file or directory");
-        assert_eq!(Errno::EXIST.to_string(), "file exists");
-        assert_eq!(Errno(4097).to_string(), "unknown error 4097");
-    }
-
-    #[test]
     fn only_a_failed_system_call_reports_a_missing_protocol() {
         let failed = |errno: Errno| Error::Io {
             operation: "open a netlink socket",
@@ -204,7 +199,7 @@ mod tests {
         };
         for errno in [Errno::PROTONOSUPPORT, Errno::AFNOSUPPORT] {
             assert_eq!(failed(errno).missing_protocol(), Some(errno));
-            let rejected = KernelError::new(1, errno, crate::message::Ack::default());
+            let rejected = KernelError::new(1, errno, Ack::default());
             assert_eq!(Error::from(rejected).missing_protocol(), None);
         }
         assert_eq!(failed(Errno::PERM).missing_protocol(), None);
@@ -218,8 +213,8 @@ mod tests {
             errno: Errno::INVAL,
             message: Some("chain type mismatch".into()),
             offset: None,
-            missing_type: None,
             request: Box::default(),
+            rare: None,
         };
         assert_eq!(error.to_string(), "invalid argument (chain type mismatch)");
     }

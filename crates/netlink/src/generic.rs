@@ -15,6 +15,96 @@ const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
 /// `CTRL_ATTR_FAMILY_NAME`: name of a family.
 const FAMILY_NAME: u16 = 2;
+/// `CTRL_ATTR_VERSION`: version of a family.
+const VERSION: u16 = 3;
+/// `CTRL_ATTR_HDRSIZE`: length of the header of a family.
+const HEADER_SIZE: u16 = 4;
+/// `CTRL_ATTR_MAXATTR`: maximum type of an attribute.
+const MAX_ATTR: u16 = 5;
+/// `CTRL_ATTR_MCAST_GROUPS`: multicast groups, each in a nest of its own.
+const GROUPS: u16 = 7;
+/// `CTRL_ATTR_MCAST_GRP_NAME`: name of a multicast group.
+const GROUP_NAME: u16 = 1;
+/// `CTRL_ATTR_MCAST_GRP_ID`: number of a multicast group.
+const GROUP_ID: u16 = 2;
+
+/// A generic netlink family with its multicast groups.
+///
+/// ```no_run
+/// use vipline_netlink::{Listener, Protocol, Socket};
+///
+/// let mut socket = Socket::open(Protocol::GENERIC)?;
+/// let controller = socket.generic_family("nlctrl")?.expect("part of the kernel");
+/// let notify = controller.group("notify").expect("part of the controller");
+/// let mut listener = Listener::open(Protocol::GENERIC)?;
+/// listener.join(notify)?;
+/// # Ok::<(), vipline_netlink::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct GenericFamily {
+    /// ID of the family, the type of its messages.
+    pub id: u16,
+    /// Name of the family.
+    pub name: String,
+    /// Version of the family.
+    pub version: u32,
+    /// Length of the header after `struct genlmsghdr`, in bytes.
+    pub header_size: u32,
+    /// Maximum type of an attribute.
+    pub max_attr: u32,
+    /// Names and numbers of the multicast groups.
+    pub groups: Vec<(String, u32)>,
+}
+
+impl GenericFamily {
+    /// Returns the number of a multicast group, or `None` if the family has no group of
+    /// this name.
+    pub fn group(&self, name: &str) -> Option<u32> {
+        let mut groups = self.groups.iter();
+        groups.find(|(group, _)| group == name).map(|(_, id)| *id)
+    }
+
+    /// Decodes the attributes of a family (`CTRL_CMD_NEWFAMILY`).
+    ///
+    /// # Errors
+    ///
+    /// An attribute is malformed.
+    pub fn decode(attrs: Attrs<'_>) -> Result<Self, DecodeError> {
+        let mut family = Self::default();
+        for attr in attrs {
+            let attr = attr?;
+            match attr.kind {
+                FAMILY_ID => family.id = attr.u16()?,
+                FAMILY_NAME => attr.str()?.clone_into(&mut family.name),
+                VERSION => family.version = attr.u32()?,
+                HEADER_SIZE => family.header_size = attr.u32()?,
+                MAX_ATTR => family.max_attr = attr.u32()?,
+                GROUPS => {
+                    for group in attr.attrs() {
+                        family.groups.push(decode_group(group?.attrs())?);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(family)
+    }
+}
+
+/// Decodes the name and the number of a multicast group.
+fn decode_group(attrs: Attrs<'_>) -> Result<(String, u32), DecodeError> {
+    let (mut name, mut id) = (String::new(), 0);
+    for attr in attrs {
+        let attr = attr?;
+        match attr.kind {
+            GROUP_NAME => attr.str()?.clone_into(&mut name),
+            GROUP_ID => id = attr.u32()?,
+            _ => {}
+        }
+    }
+    Ok((name, id))
+}
 
 /// Appends a `struct genlmsghdr`.
 pub fn put_header(out: &mut Vec<u8>, command: u8, version: u8) {
@@ -47,7 +137,7 @@ pub fn split(payload: &[u8]) -> Result<(u8, Attrs<'_>), DecodeError> {
 }
 
 impl Socket {
-    /// Returns the ID of a generic netlink family, or `None` if the kernel lacks it.
+    /// Returns a generic netlink family, or `None` if the kernel lacks it.
     ///
     /// The kernel loads the module of the family if the module declares the family as an
     /// alias.
@@ -55,24 +145,57 @@ impl Socket {
     /// # Errors
     ///
     /// The errors of [`request`](Self::request), except [`Error::Kernel`] with `ENOENT`.
-    pub fn resolve_family(&mut self, name: &str) -> Result<Option<u16>, Error> {
+    pub fn generic_family(&mut self, name: &str) -> Result<Option<GenericFamily>, Error> {
         let mut payload = Vec::new();
         put_header(&mut payload, GET_FAMILY, 1);
         put_str(&mut payload, FAMILY_NAME, name);
-        let mut id = None;
+        let mut family = None;
         let result = self.request(CONTROLLER, 0, &payload, |message| {
             let (_, attrs) = split(message.payload)?;
-            for attr in attrs {
-                let attr = attr?;
-                if attr.kind == FAMILY_ID {
-                    id = Some(attr.u16()?);
-                }
-            }
+            family = Some(GenericFamily::decode(attrs)?);
             Ok::<(), Error>(())
         });
         match result {
             Err(Error::Kernel(error)) if error.errno == Errno::NOENT => Ok(None),
-            result => result.map(|()| id),
+            result => result.map(|()| family),
         }
+    }
+
+    /// Returns the ID of a generic netlink family, or `None` if the kernel lacks it.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`generic_family`](Self::generic_family).
+    pub fn resolve_family(&mut self, name: &str) -> Result<Option<u16>, Error> {
+        let family = self.generic_family(name)?;
+        Ok(family.map(|family| family.id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attr::{nest, put_u16, put_u32};
+
+    #[test]
+    fn a_family_has_multicast_groups() {
+        let mut bytes = Vec::new();
+        put_str(&mut bytes, FAMILY_NAME, "nlctrl");
+        put_u16(&mut bytes, FAMILY_ID, 16);
+        put_u32(&mut bytes, VERSION, 2);
+        put_u32(&mut bytes, HEADER_SIZE, 0);
+        put_u32(&mut bytes, MAX_ATTR, 10);
+        nest(&mut bytes, GROUPS, |groups| {
+            nest(groups, 1, |group| {
+                put_u32(group, GROUP_ID, 16);
+                put_str(group, GROUP_NAME, "notify");
+            });
+        });
+        let family = GenericFamily::decode(Attrs::new(&bytes)).unwrap();
+        assert_eq!((family.id, family.version, family.max_attr), (16, 2, 10));
+        assert_eq!(family.group("notify"), Some(16));
+        assert_eq!(family.group("other"), None);
+        let short = GenericFamily::decode(Attrs::new(&bytes[..bytes.len() - 4]));
+        assert!(short.is_err());
     }
 }

@@ -1,29 +1,5 @@
 //! A synchronous netlink client: requests, batches, dumps and extended ACKs.
 //!
-//! A netlink message consists of a header, a payload defined by the family, and
-//! attributes.
-//! This crate encodes and decodes headers and attributes, and exchanges messages with
-//! the kernel. The crates that use it define the payloads.
-//!
-//! - [`attr`]: encoding and decoding of attributes.
-//! - [`message`]: encoding and decoding of messages, including extended ACKs.
-//! - [`Socket`]: a blocking socket with a reply timeout for requests, dumps and batches.
-//!   The socket checks sequence numbers and port IDs of replies, detects interrupted
-//!   dumps, and sends a batch of any length by one system call.
-//! - [`Outcome`] and [`Dump`]: results of batches and dumps.
-//! - [`Rejected`]: a rejected request with its error number and the message of the
-//!   extended ACK. [`RejectedList`] displays several.
-//! - [`Family`]: IPv4 or IPv6.
-//! - [`generic`]: generic netlink families.
-//! - [`Listener`]: a non-blocking socket that receives notifications of multicast
-//!   groups, optionally without those that the program itself caused.
-//! - [`Error`]: errors, including the messages of extended ACKs.
-//!
-//! The crate needs neither libmnl nor libnl.
-//! It starts no threads or tasks, writes no logs, and needs no async runtime: [`attr`]
-//! and [`message`] work without a socket; [`Socket`] and [`Listener`] implement
-//! [`AsFd`](std::os::fd::AsFd).
-//!
 //! ```no_run
 //! use vipline_netlink::attr::Attrs;
 //! use vipline_netlink::{Dump, Error, Protocol, Socket};
@@ -32,7 +8,7 @@
 //! const IFLA_IFNAME: u16 = 3;
 //! const IFINFOMSG: usize = 16;
 //!
-//! let mut socket = Socket::open(Protocol::Route)?;
+//! let mut socket = Socket::open(Protocol::ROUTE)?;
 //! let links = socket.dump(RTM_GETLINK, &[0; IFINFOMSG], 3, Vec::new, |names, link| {
 //!     for attr in Attrs::new(link.payload.get(IFINFOMSG..).unwrap_or_default()) {
 //!         let attr = attr?;
@@ -49,6 +25,35 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
+//! A netlink message consists of a header, a payload defined by the family, and
+//! attributes.
+//! This crate encodes and decodes headers and attributes, and exchanges messages with
+//! the kernel. The crates that use it define the payloads.
+//!
+//! - [`attr`]: encoding and decoding of attributes.
+//! - [`message`]: encoding and decoding of messages, including extended ACKs.
+//! - [`Socket`]: a blocking socket with a reply timeout for requests, dumps and batches.
+//!   The socket checks sequence numbers and port IDs of replies, detects interrupted
+//!   dumps, and sends a batch of any length by one system call.
+//! - [`SocketOption`] and [`NetworkNamespace`]: options of sockets, and sockets in another
+//!   network namespace.
+//! - [`AckTracker`] and [`ReplyTracker`]: acknowledgments and replies without IO.
+//! - [`Outcome`] and [`Dump`]: results of batches and dumps.
+//! - [`Rejected`]: a rejected request with its error number and the message of the
+//!   extended ACK. [`RejectedList`] displays several.
+//! - [`Family`]: IPv4 or IPv6.
+//! - [`generic`]: generic netlink families.
+//! - [`Listener`]: a non-blocking socket that receives notifications of multicast
+//!   groups, optionally without those that the program itself caused.
+//! - [`Error`]: errors, including the messages of extended ACKs.
+//!
+//! The crate needs neither libmnl nor libnl.
+//! It starts no threads or tasks, writes no logs, and needs no async runtime: [`attr`],
+//! [`message`] and the trackers work without a socket; [`Socket`] and [`Listener`]
+//! implement [`AsFd`](std::os::fd::AsFd) and [`AsRawFd`](std::os::fd::AsRawFd).
+//! The example `async` of the repository uses tokio's `AsyncFd` for a dump, a batch and
+//! notifications.
+//!
 //! Requires Linux 5.13 or later.
 #![forbid(unsafe_code)]
 
@@ -58,15 +63,27 @@ pub mod message;
 
 mod protocol;
 
+mod errno;
+
+mod policy;
+
 mod family;
 
 mod dump;
 
 mod outcome;
 
+mod ack_tracker;
+
+mod reply_tracker;
+
 mod rejected;
 
 mod counters;
+
+mod netns;
+
+mod descriptor;
 
 mod socket;
 
@@ -78,14 +95,20 @@ mod listener;
 
 mod error;
 
+pub use ack_tracker::AckTracker;
 pub use counters::Counters;
+pub use descriptor::SocketOption;
 pub use dump::Dump;
-pub use error::{DecodeError, Errno, Error, KernelError};
+pub use errno::Errno;
+pub use error::{DecodeError, Error, KernelError};
 pub use family::Family;
 pub use listener::{Event, Listener};
+pub use netns::NetworkNamespace;
 pub use outcome::Outcome;
+pub use policy::Policy;
 pub use protocol::Protocol;
 pub use rejected::{Rejected, RejectedList, RejectedRequest};
+pub use reply_tracker::ReplyTracker;
 pub use socket::Socket;
 
 /// Compiles the examples of the README.

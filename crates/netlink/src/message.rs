@@ -6,7 +6,7 @@
 use netlink_packet_core::{NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP_INTR};
 
 use crate::attr::Attrs;
-use crate::{DecodeError, Errno};
+use crate::{DecodeError, Errno, Policy};
 
 /// `NLM_F_REQUEST`: the message is a request.
 pub const REQUEST: u16 = netlink_packet_core::NLM_F_REQUEST;
@@ -150,6 +150,14 @@ pub struct Ack<'a> {
     pub offset: Option<u32>,
     /// Type of a missing attribute (`NLMSGERR_ATTR_MISS_TYPE`).
     pub missing_type: Option<u32>,
+    /// Offset of the nest that lacks an attribute from the header of the request, in bytes
+    /// (`NLMSGERR_ATTR_MISS_NEST`); `None` if the request itself lacks the attribute.
+    pub missing_nest: Option<u32>,
+    /// Policy that the invalid attribute violates (`NLMSGERR_ATTR_POLICY`).
+    pub policy: Option<Policy>,
+    /// Cookie that identifies the object (`NLMSGERR_ATTR_COOKIE`); its content depends on
+    /// the family. The kernel also returns cookies in acknowledgments of success.
+    pub cookie: Option<&'a [u8]>,
     /// Payload of the request, if the kernel returned it.
     pub request: &'a [u8],
 }
@@ -244,7 +252,10 @@ impl<'a> Message<'a> {
                 match attr.kind {
                     1 => ack.message = attr.str().ok(),
                     2 => ack.offset = attr.u32().ok(),
+                    3 => ack.cookie = Some(attr.value),
+                    4 => ack.policy = Policy::decode(attr.attrs()).ok(),
                     5 => ack.missing_type = attr.u32().ok(),
+                    6 => ack.missing_nest = attr.u32().ok(),
                     _ => {}
                 }
             }
@@ -258,7 +269,7 @@ mod tests {
     use netlink_packet_core::{NLMSG_DONE, NLMSG_ERROR};
 
     use super::*;
-    use crate::attr::{put_str, put_u32};
+    use crate::attr::{put, put_str, put_u32, put_u64};
 
     /// Encodes a message of the kernel.
     fn message(ty: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
@@ -273,22 +284,38 @@ mod tests {
         Messages::new(datagram).next().unwrap().unwrap().content()
     }
 
-    /// Encodes the attributes of `EXTENDED`.
+    /// Encodes the attributes of `extended`.
     fn attrs() -> Vec<u8> {
         let mut attrs = Vec::new();
         put_str(&mut attrs, 1, "Chain type mismatch");
         put_u32(&mut attrs, 2, 20);
+        put(&mut attrs, 3, &[7, 8]);
+        put(&mut attrs, 4, &policy());
         put_u32(&mut attrs, 5, 3);
+        put_u32(&mut attrs, 6, 24);
         attrs
     }
 
-    const EXTENDED: Ack<'_> = Ack {
-        errno: Some(Errno(2)),
-        message: Some("Chain type mismatch"),
-        offset: Some(20),
-        missing_type: Some(3),
-        request: &[],
-    };
+    fn extended() -> Ack<'static> {
+        Ack {
+            errno: Some(Errno(2)),
+            message: Some("Chain type mismatch"),
+            offset: Some(20),
+            missing_type: Some(3),
+            missing_nest: Some(24),
+            policy: Policy::decode(Attrs::new(&policy())).ok(),
+            cookie: Some(&[7, 8]),
+            request: &[],
+        }
+    }
+
+    /// Encodes the policy of a `u32` of at most 100.
+    fn policy() -> Vec<u8> {
+        let mut out = Vec::new();
+        put_u32(&mut out, 1, 4);
+        put_u64(&mut out, 5, 100);
+        out
+    }
 
     #[test]
     fn a_datagram_contains_several_padded_messages() {
@@ -326,7 +353,7 @@ mod tests {
         payload.extend(&message(0xa00, REQUEST, &[0; 40])[..16]);
         payload.extend(attrs());
         let datagram = message(NLMSG_ERROR, NLM_F_CAPPED | NLM_F_ACK_TLVS, &payload);
-        assert_eq!(content(&datagram), Ok(Content::Ack(EXTENDED)));
+        assert_eq!(content(&datagram), Ok(Content::Ack(extended())));
     }
 
     #[test]
@@ -337,7 +364,7 @@ mod tests {
         let datagram = message(NLMSG_ERROR, NLM_F_ACK_TLVS, &payload);
         let echoed = Ack {
             request: &[0; 41],
-            ..EXTENDED
+            ..extended()
         };
         assert_eq!(content(&datagram), Ok(Content::Ack(echoed)));
     }
@@ -362,7 +389,7 @@ mod tests {
         payload.extend(attrs());
         assert_eq!(
             content(&message(NLMSG_DONE, NLM_F_ACK_TLVS, &payload)),
-            Ok(Content::Done(EXTENDED))
+            Ok(Content::Done(extended()))
         );
     }
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::{Errno, KernelError};
+use crate::error::RareAttrs;
+use crate::{Errno, KernelError, Policy};
 
 /// A request that the kernel rejected.
 ///
@@ -20,6 +21,8 @@ pub struct Rejected<T> {
     /// Offset of the invalid attribute from the message header, in bytes
     /// (`NLMSGERR_ATTR_OFFS`).
     pub offset: Option<u32>,
+    /// Further attributes of the extended ACK.
+    rare: Option<Box<RareAttrs>>,
 }
 
 impl<T> Rejected<T> {
@@ -30,6 +33,7 @@ impl<T> Rejected<T> {
             errno,
             message: None,
             offset: None,
+            rare: None,
         }
     }
 
@@ -40,7 +44,24 @@ impl<T> Rejected<T> {
             errno: error.errno,
             message: error.message,
             offset: error.offset,
+            rare: error.rare,
         }
+    }
+
+    /// Returns the type of a missing attribute (`NLMSGERR_ATTR_MISS_TYPE`).
+    pub fn missing_type(&self) -> Option<u32> {
+        self.rare.as_ref()?.missing_type
+    }
+
+    /// Returns the offset of the nest that lacks an attribute from the message header, in
+    /// bytes (`NLMSGERR_ATTR_MISS_NEST`).
+    pub fn missing_nest(&self) -> Option<u32> {
+        self.rare.as_ref()?.missing_nest
+    }
+
+    /// Returns the policy that the invalid attribute violates (`NLMSGERR_ATTR_POLICY`).
+    pub fn policy(&self) -> Option<&Policy> {
+        self.rare.as_ref()?.policy.as_ref()
     }
 
     /// Sets the message of the extended ACK.
@@ -59,6 +80,7 @@ impl<T> Rejected<T> {
             errno: self.errno,
             message: self.message,
             offset: self.offset,
+            rare: self.rare,
         }
     }
 
@@ -185,11 +207,14 @@ mod tests {
         let ack = Ack {
             message: Some("in use by a rule"),
             offset: Some(20),
+            missing_type: Some(3),
             ..Ack::default()
         };
         let error = KernelError::new(7, Errno::BUSY, ack);
         let rejected = Rejected::from_kernel(7, error).map(Number);
         assert_eq!(rejected.offset, Some(20));
+        assert_eq!(rejected.missing_type(), Some(3));
+        assert_eq!((rejected.missing_nest(), rejected.policy()), (None, None));
         let text = "number 7: device or resource busy (in use by a rule)";
         assert_eq!(rejected.to_string(), text);
         let same = Rejected::new(Number(7), Errno::BUSY).with_message("in use by a rule");

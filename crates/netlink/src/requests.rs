@@ -24,7 +24,7 @@ impl Socket {
     ///
     /// const RTM_DELLINK: u16 = 17;
     ///
-    /// let mut socket = Socket::open(Protocol::Route)?;
+    /// let mut socket = Socket::open(Protocol::ROUTE)?;
     /// let deleted = socket.request_many(
     ///     [7_i32, 8, 9],
     ///     |index, payload| {
@@ -166,7 +166,7 @@ mod tests {
     /// A socket in a new network namespace.
     fn open() -> Socket {
         let netns = Netns::new().unwrap();
-        netns.run(|| Socket::open(Protocol::Route)).unwrap()
+        netns.run(|| Socket::open(Protocol::ROUTE)).unwrap()
     }
 
     /// Encodes a change of the link with this index: `RTM_NEWLINK`, `struct ifinfomsg`.

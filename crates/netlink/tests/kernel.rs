@@ -98,13 +98,13 @@ fn rejected(outcome: Outcome) -> Vec<KernelError> {
 
 #[test]
 fn a_dump_reads_all_objects() {
-    let mut socket = open(Protocol::Route);
+    let mut socket = open(Protocol::ROUTE);
     assert!(links(&mut socket).contains(&"lo".to_owned()));
 }
 
 #[test]
 fn a_rejected_request_returns_the_extended_ack() {
-    let mut socket = open(Protocol::Route);
+    let mut socket = open(Protocol::ROUTE);
     let mut payload = ANY_LINK.to_vec();
     payload[4] = 1; // lo has index 1 and cannot be deleted
     let rejected = socket.request(RTM_DELLINK, 0, &payload, |_| Ok::<(), Error>(()));
@@ -126,7 +126,7 @@ fn a_rejected_request_returns_the_extended_ack() {
 
 #[test]
 fn stale_replies_are_discarded() {
-    let mut socket = open(Protocol::Route);
+    let mut socket = open(Protocol::ROUTE);
     let mut stale = Vec::new();
     for seq in [900, 901] {
         let start = begin(&mut stale, RTM_GETLINK, REQUEST | ACK | DUMP, seq);
@@ -149,7 +149,7 @@ fn stale_replies_are_discarded() {
 
 #[test]
 fn an_error_of_the_callback_leaves_the_socket_usable() {
-    let mut socket = open(Protocol::Route);
+    let mut socket = open(Protocol::ROUTE);
     let broken = socket.dump(
         RTM_GETLINK,
         &ANY_LINK,
@@ -163,7 +163,7 @@ fn an_error_of_the_callback_leaves_the_socket_usable() {
 
 #[test]
 fn a_batch_takes_one_send_and_one_receive() {
-    let mut socket = open(Protocol::Netfilter);
+    let mut socket = open(Protocol::NETFILTER);
     let batch = batch(
         &socket,
         &[(NEW_TABLE, CREATE, "one"), (NEW_TABLE, CREATE | ACK, "two")],
@@ -180,7 +180,7 @@ fn a_batch_takes_one_send_and_one_receive() {
 
 #[test]
 fn every_rejected_message_of_a_batch_is_reported_and_none_is_applied() {
-    let mut socket = open(Protocol::Netfilter);
+    let mut socket = open(Protocol::NETFILTER);
     let batch = batch(
         &socket,
         &[
@@ -202,7 +202,7 @@ fn every_rejected_message_of_a_batch_is_reported_and_none_is_applied() {
 
 #[test]
 fn a_batch_of_a_million_bytes_is_one_send() {
-    let mut socket = open(Protocol::Netfilter);
+    let mut socket = open(Protocol::NETFILTER);
     let names: Vec<String> = (0..20_000).map(|number| format!("t{number}")).collect();
     let mut messages: Vec<_> = vec![(NEW_TABLE, CREATE, "t"); names.len()];
     messages.push((NEW_TABLE, CREATE | ACK, "last"));
@@ -216,7 +216,7 @@ fn a_batch_of_a_million_bytes_is_one_send() {
 
 #[test]
 fn lost_acknowledgments_make_the_outcome_of_a_committed_batch_unknown() {
-    let mut socket = open(Protocol::Netfilter);
+    let mut socket = open(Protocol::NETFILTER);
     sockopt::set_socket_recv_buffer_size(socket.as_fd(), 4096).unwrap();
     let acknowledged = batch(&socket, &[(NEW_TABLE, CREATE | ACK, "one"); 200]);
     let outcome = socket.batch(&acknowledged).unwrap();
@@ -230,7 +230,7 @@ fn lost_acknowledgments_make_the_outcome_of_a_committed_batch_unknown() {
 
 #[test]
 fn an_overrun_by_errors_still_reports_the_rejection() {
-    let mut socket = open(Protocol::Netfilter);
+    let mut socket = open(Protocol::NETFILTER);
     sockopt::set_socket_recv_buffer_size(socket.as_fd(), 4096).unwrap();
     let messages = batch(&socket, &[(DELETE_CHAIN, ACK, "none"); 200]);
     let errors = rejected(socket.batch(&messages).unwrap());
@@ -239,7 +239,7 @@ fn an_overrun_by_errors_still_reports_the_rejection() {
 
 #[test]
 fn the_reply_precedes_the_acknowledgment() {
-    let mut socket = open(Protocol::Netfilter);
+    let mut socket = open(Protocol::NETFILTER);
     let mut replies = 0;
     socket
         .request(GET_GENERATION, 0, &INET, |_| {
@@ -252,14 +252,14 @@ fn the_reply_precedes_the_acknowledgment() {
 
 #[test]
 fn a_generic_family_is_resolved_by_its_name() {
-    let mut socket = Socket::open(Protocol::Generic).unwrap();
+    let mut socket = Socket::open(Protocol::GENERIC).unwrap();
     assert_eq!(socket.resolve_family("nlctrl").unwrap(), Some(16));
     assert_eq!(socket.resolve_family("no-such-family").unwrap(), None);
 }
 
 #[test]
 fn independent_messages_after_a_rejected_one_are_applied() {
-    let mut socket = open(Protocol::Route);
+    let mut socket = open(Protocol::ROUTE);
     let first = socket.sequence();
     let mut rejected = Vec::new();
     let accepted = socket.request_many(

@@ -29,9 +29,9 @@ struct Stage {
 impl Stage {
     fn new() -> Self {
         Netns::new().unwrap().run(|| Self {
-            ours: Socket::open(Protocol::Netfilter).unwrap(),
-            foreign: Socket::open(Protocol::Netfilter).unwrap(),
-            listener: Listener::open(Protocol::Netfilter).unwrap(),
+            ours: Socket::open(Protocol::NETFILTER).unwrap(),
+            foreign: Socket::open(Protocol::NETFILTER).unwrap(),
+            listener: Listener::open(Protocol::NETFILTER).unwrap(),
         })
     }
 

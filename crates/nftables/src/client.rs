@@ -82,7 +82,7 @@ impl Client {
     /// As [`open`](Self::open). With libnftnl also [`Error::Netlink`], if the
     /// socket cannot be shared with libmnl.
     pub fn open_with(encoder: Encoder) -> Result<Self, Error> {
-        let socket = Socket::open(Protocol::Netfilter)?;
+        let socket = Socket::open(Protocol::NETFILTER)?;
         #[cfg(feature = "nftnl")]
         let sender = match encoder {
             Encoder::Native => None,

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use vipline_netlink::{Counters, Dump, Errno, Protocol, Rejected, Socket};
+use vipline_netlink::{Counters, Dump, Errno, Protocol, Rejected, Socket, SocketOption};
 
 use crate::wire::{IndexedAddress, Reply, Request};
 use crate::{Command, Commands, Error, Family, Link, Name, RejectedCommand, Snapshot};
@@ -38,9 +38,9 @@ impl Client {
     ///
     /// [`Error::Netlink`] if the socket cannot be opened.
     pub fn open() -> Result<Self, Error> {
-        let mut socket = Socket::open(Protocol::Route)?;
+        let socket = Socket::open(Protocol::ROUTE)?;
         // Kernels without this option ignore filters; the client filters, too.
-        let _ = socket.set_strict_check();
+        let _ = socket.set_option(SocketOption::StrictCheck, true);
         Ok(Self {
             socket,
             payload: Vec::new(),

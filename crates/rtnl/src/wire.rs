@@ -56,7 +56,7 @@ pub enum Request {
     Addresses,
     /// Dumps the addresses of the link with this index.
     ///
-    /// Without [`set_strict_check`](vipline_netlink::Socket::set_strict_check) the kernel
+    /// Without [`StrictCheck`](vipline_netlink::SocketOption::StrictCheck) the kernel
     /// dumps the addresses of all links.
     AddressesOf(u32),
     /// Dumps the addresses of one family of the link with this index.

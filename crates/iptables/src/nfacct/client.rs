@@ -34,7 +34,7 @@ impl Client {
     /// [`Error::Unsupported`] if the kernel does not support nfacct.
     /// [`Error::Denied`] if `CAP_NET_ADMIN` is missing.
     pub fn open() -> Result<Self, Error> {
-        let socket = Socket::open(Protocol::Netfilter)?;
+        let socket = Socket::open(Protocol::NETFILTER)?;
         let mut client = Self { socket };
         let anything = Name::new("vipline").expect("the name is valid");
         match client.get(&anything) {

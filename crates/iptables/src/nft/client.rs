@@ -84,7 +84,7 @@ impl Client {
     /// [`Error::Nftables`] and [`Error::Netlink`]: the kernel has no nfnetlink. Missing
     /// nf_tables or a missing capability is reported by the first request.
     pub fn open(family: Family) -> Result<Self, Error> {
-        let socket = Socket::open(Protocol::Netfilter)?;
+        let socket = Socket::open(Protocol::NETFILTER)?;
         Ok(Self {
             family,
             nftables: nftables::Client::open()?,

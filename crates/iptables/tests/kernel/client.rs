@@ -250,7 +250,7 @@ fn notifications_about_a_restore_carry_its_process_id_as_port_id() {
         let mut lab = Lab::new(family, Variant::Nft);
         let mut listener = lab
             .netns
-            .run(|| Listener::open(Protocol::Netfilter))
+            .run(|| Listener::open(Protocol::NETFILTER))
             .unwrap();
         listener.join(NFNLGRP_NFTABLES).unwrap();
         assert_eq!(lab.client.last_restore_pid(), None);

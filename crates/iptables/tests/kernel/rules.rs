@@ -54,7 +54,7 @@ pub(crate) fn prepare() {
         // NFNL_MSG_ACCT_NEW with NFACCT_NAME, after `struct nfgenmsg`.
         let mut payload = vec![0; 4];
         attr::put_str(&mut payload, 1, name);
-        let mut socket = Socket::open(Protocol::Netfilter).unwrap();
+        let mut socket = Socket::open(Protocol::NETFILTER).unwrap();
         let made = socket.request(7 << 8, message::CREATE, &payload, |_| Ok::<_, Error>(()));
         made.unwrap();
     }

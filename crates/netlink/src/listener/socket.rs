@@ -5,16 +5,15 @@
     reason = "IO file"
 )]
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use netlink_sys::SocketAddr;
-use rustix::net::{RecvFlags, sockopt};
+use rustix::net::RecvFlags;
 use socket2::SockRef;
 
 use super::filter;
+use crate::descriptor::{BUFFER, Descriptor, io_error, receive};
 use crate::message::{Content, Message, Messages};
-use crate::socket::{BUFFER, failed, receive};
-use crate::{Error, Protocol};
+use crate::{Error, Protocol, SocketOption};
 
 /// Maximum number of datagrams that one call of [`Listener::read`] reads.
 const MAX_DATAGRAMS: usize = 1 << 16;
@@ -42,7 +41,7 @@ pub enum Event<'a> {
 ///
 /// const RTNLGRP_LINK: u32 = 1;
 ///
-/// let mut listener = Listener::open(Protocol::Route)?;
+/// let mut listener = Listener::open(Protocol::ROUTE)?;
 /// listener.join(RTNLGRP_LINK)?;
 /// // Once the descriptor is readable:
 /// listener.read(|event| match event {
@@ -53,7 +52,7 @@ pub enum Event<'a> {
 /// ```
 #[derive(Debug)]
 pub struct Listener {
-    inner: netlink_sys::Socket,
+    descriptor: Descriptor,
     datagram: Vec<u8>,
     /// Whether an overrun has not been reported yet.
     has_overrun: bool,
@@ -67,19 +66,36 @@ impl Listener {
     ///
     /// [`Error::Io`] if the kernel lacks the protocol or memory.
     pub fn open(protocol: Protocol) -> Result<Self, Error> {
-        let io = |operation| move |source| Error::Io { operation, source };
-        let mut inner =
-            netlink_sys::Socket::new(protocol.number()).map_err(io("open a netlink socket"))?;
-        inner.bind_auto().map_err(io("bind a netlink socket"))?;
-        // A connected socket receives messages of the kernel only.
-        inner
-            .connect(&SocketAddr::new(0, 0))
-            .map_err(io("connect a netlink socket"))?;
-        Ok(Self {
-            inner,
+        Ok(Self::new(Descriptor::open(protocol)?))
+    }
+
+    /// Uses an existing descriptor of a netlink socket, with its options and memberships.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the descriptor is not a netlink socket, or a system call fails.
+    pub fn from_fd(fd: OwnedFd) -> Result<Self, Error> {
+        Descriptor::from_fd(fd).map(Self::new)
+    }
+
+    fn new(descriptor: Descriptor) -> Self {
+        Self {
+            descriptor,
             datagram: Vec::with_capacity(BUFFER),
             has_overrun: false,
-        })
+        }
+    }
+
+    /// Enables or disables an option.
+    ///
+    /// With [`SocketOption::NoEnobufs`], lost notifications are not reported.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the kernel rejects the option, or if the socket is an
+    /// [existing descriptor](Self::from_fd) (`ErrorKind::Unsupported`).
+    pub fn set_option(&self, option: SocketOption, value: bool) -> Result<(), Error> {
+        self.descriptor.set_option(option, value)
     }
 
     /// Drops notifications of changes by the sockets with the given port IDs.
@@ -93,12 +109,9 @@ impl Listener {
     ///
     /// [`Error::Io`] if the kernel has no memory for the filter.
     pub fn ignore_port_ids(&self, port_ids: &[u32]) -> Result<(), Error> {
-        SockRef::from(&self.inner)
+        SockRef::from(&self.descriptor)
             .attach_filter(&filter::exclude(port_ids))
-            .map_err(|source| Error::Io {
-                operation: "attach a filter to a netlink socket",
-                source,
-            })
+            .map_err(io_error("attach a filter to a netlink socket"))
     }
 
     /// Sets the size of the receive buffer, in bytes.
@@ -110,26 +123,32 @@ impl Listener {
     ///
     /// [`Error::Io`] if the system call fails.
     pub fn set_recv_buffer_size(&self, bytes: usize) -> Result<(), Error> {
-        // The kernel doubles the requested size, in a signed integer.
-        let half = (bytes / 2).min(i32::MAX as usize / 2);
-        sockopt::set_socket_recv_buffer_size_force(self.as_fd(), half)
-            .or_else(|_| sockopt::set_socket_recv_buffer_size(self.as_fd(), half))
-            .map_err(failed("set the receive buffer size of a netlink socket"))
+        self.descriptor.set_recv_buffer_size(bytes)
     }
 
     /// Joins a multicast group by its number.
     ///
+    /// [`Socket::generic_family`](crate::Socket::generic_family) returns the numbers of
+    /// the groups of a generic netlink family.
+    ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the group does not exist or the caller lacks the capability to
-    /// join it.
+    /// [`Error::Io`] if the group does not exist, the caller lacks the capability to
+    /// join it, or the socket is an [existing descriptor](Self::from_fd).
     pub fn join(&mut self, group: u32) -> Result<(), Error> {
-        self.inner
-            .add_membership(group)
-            .map_err(|source| Error::Io {
-                operation: "join a netlink multicast group",
-                source,
-            })
+        self.descriptor.join(group)
+    }
+
+    /// Leaves a multicast group by its number.
+    ///
+    /// Notifications that were received before remain to be [read](Self::read).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the group does not exist, or the socket is an
+    /// [existing descriptor](Self::from_fd).
+    pub fn leave(&mut self, group: u32) -> Result<(), Error> {
+        self.descriptor.leave(group)
     }
 
     /// Calls `each` for every event since the last call. Does not block.
@@ -141,7 +160,11 @@ impl Listener {
     /// [`Error::Io`] if reading fails; the listener is unusable then.
     pub fn read(&mut self, mut each: impl FnMut(Event<'_>)) -> Result<(), Error> {
         for _ in 0..MAX_DATAGRAMS {
-            match receive(self.inner.as_fd(), &mut self.datagram, RecvFlags::DONTWAIT) {
+            match receive(
+                self.descriptor.as_fd(),
+                &mut self.datagram,
+                RecvFlags::DONTWAIT,
+            ) {
                 Ok(()) => self.has_overrun |= !deliver(&self.datagram, &mut each),
                 Err(Error::Overrun | Error::Truncated { .. }) => self.has_overrun = true,
                 // After an overrun the kernel drops notifications until all are read.
@@ -160,7 +183,13 @@ impl Listener {
 
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inner.as_fd()
+        self.descriptor.as_fd()
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
     }
 }
 

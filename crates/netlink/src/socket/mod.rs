@@ -6,18 +6,16 @@
 )]
 
 use std::io::{self, IoSlice};
-use std::ops::ControlFlow;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use netlink_sys::SocketAddr;
-use rustix::buffer::spare_capacity;
-use rustix::io::Errno as SystemErrno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg, sockopt};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, sendmsg, sockopt};
 
-use crate::message::{ACK, Content, DUMP, Message, Messages, REQUEST, begin, end};
-use crate::outcome::{AckCollector, SeqRange};
-use crate::{Counters, Dump, Error, KernelError, Outcome, Protocol};
+use crate::descriptor::{BUFFER, Descriptor, MAX_INTERRUPTED_CALLS, failed, io_error, receive};
+use crate::message::{ACK, DUMP, Message, REQUEST, begin, end};
+use crate::{
+    AckTracker, Counters, Dump, Error, KernelError, Outcome, Protocol, ReplyTracker, SocketOption,
+};
 
 /// Default timeout of a reply.
 ///
@@ -25,17 +23,11 @@ use crate::{Counters, Dump, Error, KernelError, Outcome, Protocol};
 /// immediately.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Size of the receive buffer, in bytes; the kernel uses up to 32 KiB per datagram.
-pub(crate) const BUFFER: usize = 64 << 10;
-
 /// Bytes of the send buffer that the kernel reserves (`netlink_sendmsg`).
 const RESERVED: usize = 32;
 
 /// Maximum number of datagrams of a reply, more than any dump has.
 const MAX_DATAGRAMS: usize = 1 << 20;
-
-/// Maximum number of calls of a system call that signals interrupt.
-const MAX_INTERRUPTED_CALLS: usize = 64;
 
 /// A netlink socket for requests, dumps and batches.
 ///
@@ -44,8 +36,7 @@ const MAX_INTERRUPTED_CALLS: usize = 64;
 /// microseconds.
 #[derive(Debug)]
 pub struct Socket {
-    inner: netlink_sys::Socket,
-    port_id: u32,
+    descriptor: Descriptor,
     /// Sequence number of the next message.
     sequence: u32,
     /// Maximum length of a datagram to send, in bytes.
@@ -62,22 +53,31 @@ impl Socket {
     ///
     /// [`Error::Io`] if the kernel lacks the protocol or memory.
     pub fn open(protocol: Protocol) -> Result<Self, Error> {
-        let mut inner = netlink_sys::Socket::new(protocol.number())
-            .map_err(io_error("open a netlink socket"))?;
-        let address = inner
-            .bind_auto()
-            .map_err(io_error("bind a netlink socket"))?;
-        // A connected socket receives messages of the kernel only.
-        inner
-            .connect(&SocketAddr::new(0, 0))
-            .map_err(io_error("connect a netlink socket"))?;
+        let descriptor = Descriptor::open(protocol)?;
         // Without these options, errors have no attributes or include the request.
-        let _ = inner.set_ext_ack(true);
-        let _ = inner.set_cap_ack(true);
-        let limit = send_limit(inner.as_fd())?;
+        let _ = descriptor.set_option(SocketOption::ExtAck, true);
+        let _ = descriptor.set_option(SocketOption::CapAck, true);
+        Self::new(descriptor)
+    }
+
+    /// Uses an existing descriptor of a netlink socket, which a privileged process may
+    /// have opened.
+    ///
+    /// The socket keeps its options and memberships, except the reply timeout.
+    /// The owner of the descriptor should enable `NETLINK_EXT_ACK` and `NETLINK_CAP_ACK`:
+    /// [`set_option`](Self::set_option) cannot change options of an existing descriptor.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the descriptor is not a netlink socket, or a system call fails.
+    pub fn from_fd(fd: OwnedFd) -> Result<Self, Error> {
+        Self::new(Descriptor::from_fd(fd)?)
+    }
+
+    fn new(descriptor: Descriptor) -> Result<Self, Error> {
+        let limit = send_limit(descriptor.as_fd())?;
         let socket = Self {
-            inner,
-            port_id: address.port_number(),
+            descriptor,
             sequence: 1,
             limit,
             request: Vec::new(),
@@ -100,16 +100,27 @@ impl Socket {
             .map_err(failed("set the timeout of a netlink socket"))
     }
 
-    /// Enables `NETLINK_GET_STRICT_CHK`: the kernel then applies filters in rtnetlink
-    /// dump requests instead of ignoring them.
+    /// Enables or disables an option. Default: [`SocketOption::ExtAck`] and
+    /// [`SocketOption::CapAck`] are enabled.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the kernel rejects the socket option.
-    pub fn set_strict_check(&mut self) -> Result<(), Error> {
-        self.inner
-            .set_netlink_get_strict_chk(true)
-            .map_err(io_error("enable NETLINK_GET_STRICT_CHK"))
+    /// [`Error::Io`] if the kernel rejects the option, or if the socket is an
+    /// [existing descriptor](Self::from_fd) (`ErrorKind::Unsupported`).
+    pub fn set_option(&self, option: SocketOption, value: bool) -> Result<(), Error> {
+        self.descriptor.set_option(option, value)
+    }
+
+    /// Sets the size of the receive buffer, in bytes.
+    ///
+    /// Without `CAP_NET_ADMIN` in the initial user namespace, the size is silently
+    /// limited to twice `net.core.rmem_max`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the system call fails.
+    pub fn set_recv_buffer_size(&self, bytes: usize) -> Result<(), Error> {
+        self.descriptor.set_recv_buffer_size(bytes)
     }
 
     /// Returns the sequence number that the first message of the next batch must have.
@@ -121,7 +132,7 @@ impl Socket {
     ///
     /// Notifications of changes by this socket carry the port ID.
     pub fn port_id(&self) -> u32 {
-        self.port_id
+        self.descriptor.port_id()
     }
 
     /// Returns the counters of the socket.
@@ -217,7 +228,7 @@ impl Socket {
         batch: &[u8],
         send: impl FnMut(BorrowedFd<'_>, &[u8]) -> io::Result<usize>,
     ) -> Result<Outcome, Error> {
-        let mut acks = AckCollector::of_batch(SeqRange::of(batch)?);
+        let mut acks = AckTracker::of_batch(batch, self.port_id())?;
         let failure = self.send_and_collect(batch, send, &mut acks)?;
         Ok(acks.into_outcome(failure))
     }
@@ -228,7 +239,7 @@ impl Socket {
     /// Sequence numbers must start at [`sequence`](Self::sequence), and only the last
     /// message should have `NLM_F_ACK`.
     pub(crate) fn send_independent(&mut self, messages: &[u8]) -> Result<Vec<KernelError>, Error> {
-        let mut acks = AckCollector::of_messages(SeqRange::of(messages)?);
+        let mut acks = AckTracker::of_requests(messages, self.port_id())?;
         let failure = self.send_and_collect(messages, send_once, &mut acks)?;
         acks.into_errors(failure)
     }
@@ -240,11 +251,11 @@ impl Socket {
         &mut self,
         messages: &[u8],
         send: impl FnMut(BorrowedFd<'_>, &[u8]) -> io::Result<usize>,
-        acks: &mut AckCollector,
+        acks: &mut AckTracker,
     ) -> Result<Option<Error>, Error> {
         self.reserve_send_buffer(messages.len())?;
         self.send(messages, send)?;
-        self.sequence = acks.range().next();
+        self.sequence = acks.next_sequence();
         let mut failure = None;
         for _ in 0..MAX_DATAGRAMS {
             if acks.is_complete() {
@@ -268,18 +279,9 @@ impl Socket {
     }
 
     /// Receives one datagram of acknowledgments.
-    fn receive_acks(&mut self, wait: RecvFlags, acks: &mut AckCollector) -> Result<(), Error> {
+    fn receive_acks(&mut self, wait: RecvFlags, acks: &mut AckTracker) -> Result<(), Error> {
         self.receive(wait)?;
-        for message in Messages::new(&self.datagram) {
-            let message = message?;
-            if message.port_id != self.port_id {
-                continue;
-            }
-            if let Content::Ack(ack) = message.content()? {
-                acks.add(message.seq, ack);
-            }
-        }
-        Ok(())
+        Ok(acks.receive(&self.datagram)?)
     }
 
     /// Sends a request, and calls `each` for every message of the reply.
@@ -305,52 +307,24 @@ impl Socket {
         self.request = request;
         sent?;
 
-        let (mut is_interrupted, mut first_error) = (false, None);
+        let (mut reply, mut first_error) = (ReplyTracker::new(seq, self.port_id()), None);
         for _ in 0..MAX_DATAGRAMS {
-            let flow = self.receive_reply(seq, &mut is_interrupted, |message| {
-                if first_error.is_none() {
-                    first_error = each(message).err();
-                }
+            let received = self.receive(RecvFlags::empty()).and_then(|()| {
+                reply.receive(&self.datagram, |message| {
+                    if first_error.is_none() {
+                        first_error = each(message).err();
+                    }
+                })
             });
-            match flow {
-                Ok(ControlFlow::Continue(())) => {}
-                Ok(ControlFlow::Break(())) => return first_error.map_or(Ok(is_interrupted), Err),
-                Err(error) => {
-                    self.drain();
-                    return Err(error.into());
-                }
+            if let Err(error) = received {
+                self.drain();
+                return Err(error.into());
+            }
+            if reply.is_complete() {
+                return first_error.map_or(Ok(reply.is_interrupted()), Err);
             }
         }
         Err(Error::Timeout.into())
-    }
-
-    /// Receives one datagram, and returns whether it ends the reply to `seq`.
-    fn receive_reply(
-        &mut self,
-        seq: u32,
-        is_interrupted: &mut bool,
-        mut each: impl FnMut(Message<'_>),
-    ) -> Result<ControlFlow<()>, Error> {
-        self.receive(RecvFlags::empty())?;
-        for message in Messages::new(&self.datagram) {
-            let message = message?;
-            if message.port_id != self.port_id || message.seq != seq {
-                continue;
-            }
-            *is_interrupted |= message.is_interrupted();
-            match message.content()? {
-                Content::Data => each(message),
-                Content::Noop => {}
-                Content::Overrun => return Err(Error::Overrun),
-                Content::Done(ack) | Content::Ack(ack) => {
-                    return match ack.errno {
-                        None => Ok(ControlFlow::Break(())),
-                        Some(errno) => Err(KernelError::new(seq, errno, ack).into()),
-                    };
-                }
-            }
-        }
-        Ok(ControlFlow::Continue(()))
     }
 
     /// Reads and drops the rest of a reply after an error.
@@ -414,7 +388,7 @@ impl Socket {
 
     /// Receives one datagram into `self.datagram`.
     fn receive(&mut self, wait: RecvFlags) -> Result<(), Error> {
-        let received = receive(self.inner.as_fd(), &mut self.datagram, wait);
+        let received = receive(self.descriptor.as_fd(), &mut self.datagram, wait);
         if matches!(received, Ok(()) | Err(Error::Truncated { .. })) {
             self.counters.receives += 1;
         }
@@ -422,34 +396,15 @@ impl Socket {
     }
 }
 
-/// Receives one datagram into a buffer without growing the buffer.
-pub(crate) fn receive(
-    socket: BorrowedFd<'_>,
-    datagram: &mut Vec<u8>,
-    wait: RecvFlags,
-) -> Result<(), Error> {
-    let limit = datagram.capacity();
-    let mut result = Err(SystemErrno::INTR);
-    for _ in 0..MAX_INTERRUPTED_CALLS {
-        datagram.clear();
-        let room = spare_capacity(datagram);
-        result = recv(socket, room, wait | RecvFlags::TRUNC).map(|(_, bytes)| bytes);
-        if result != Err(SystemErrno::INTR) {
-            break;
-        }
-    }
-    match result {
-        Ok(bytes) if bytes > limit => Err(Error::Truncated { bytes, limit }),
-        Ok(_) => Ok(()),
-        Err(SystemErrno::AGAIN) => Err(Error::Timeout),
-        Err(SystemErrno::NOBUFS) => Err(Error::Overrun),
-        Err(errno) => Err(failed("receive from the kernel")(errno)),
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 }
 
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inner.as_fd()
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
     }
 }
 
@@ -466,19 +421,6 @@ fn send_limit(socket: BorrowedFd<'_>) -> Result<usize, Error> {
     sockopt::socket_send_buffer_size(socket)
         .map(|size| size.saturating_sub(RESERVED))
         .map_err(failed("read the send buffer size of a netlink socket"))
-}
-
-/// Returns a conversion to [`Error::Io`].
-fn io_error(operation: &'static str) -> impl Fn(io::Error) -> Error {
-    move |source| Error::Io { operation, source }
-}
-
-/// Returns a conversion to [`Error::Io`].
-pub(crate) fn failed(operation: &'static str) -> impl Fn(SystemErrno) -> Error {
-    move |errno| Error::Io {
-        operation,
-        source: errno.into(),
-    }
 }
 
 #[cfg(test)]

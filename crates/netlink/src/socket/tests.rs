@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn reception_ends_after_the_timeout() {
-    let mut socket = Socket::open(Protocol::Route).unwrap();
+    let mut socket = Socket::open(Protocol::ROUTE).unwrap();
     socket.set_timeout(Duration::from_millis(5)).unwrap();
     let nothing = socket.receive(RecvFlags::empty());
     assert!(matches!(nothing, Err(Error::Timeout)), "{nothing:?}");
@@ -17,7 +17,7 @@ fn reception_ends_after_the_timeout() {
 fn a_dump_succeeds_after_a_dump_that_failed_midway() {
     const TABLES: u16 = 3000;
     let netns = Netns::new().unwrap();
-    let mut socket = netns.run(|| Socket::open(Protocol::Netfilter)).unwrap();
+    let mut socket = netns.run(|| Socket::open(Protocol::NETFILTER)).unwrap();
     let nf_tables: &[u8] = &[0, 0, 0, 10];
     let (mut batch, mut seq) = (Vec::new(), socket.sequence());
     let mut message = |ty, flags, payload: &[u8]| {

@@ -75,7 +75,7 @@ impl Monitor {
     ///
     /// As [`open`](Self::open).
     pub fn open_with(notifications: Notifications, ignored: &[u32]) -> Result<Self, Error> {
-        let mut listener = Listener::open(Protocol::Netfilter)?;
+        let mut listener = Listener::open(Protocol::NETFILTER)?;
         listener.ignore_port_ids(ignored)?;
         listener.set_recv_buffer_size(RECV_BUFFER_SIZE)?;
         listener.join(GROUP)?;

@@ -102,7 +102,7 @@ impl AddressWatch {
 }
 
 fn listen() -> Result<Listener, vipline_netlink::Error> {
-    let mut listener = Listener::open(Protocol::Route)?;
+    let mut listener = Listener::open(Protocol::ROUTE)?;
     for group in GROUPS {
         listener.join(group)?;
     }

@@ -43,7 +43,7 @@ impl Links {
     /// Starts to watch. Ignores changes by sockets with these port IDs, and removals of
     /// the addresses in `removed`.
     pub(super) fn listen(ports: &[u32], removed: Shared<Removed>) -> Result<Self, Error> {
-        let mut listener = Listener::open(Protocol::Route)?;
+        let mut listener = Listener::open(Protocol::ROUTE)?;
         listener.ignore_port_ids(ports)?;
         for group in GROUPS {
             listener.join(group)?;

@@ -1,0 +1,174 @@
+//! A dump, a batch and notifications with tokio's `AsyncFd`.
+//!
+//! Run as root: `cargo run -p vipline-netlink --example async`. The example works in a
+//! network namespace of its own.
+//!
+//! The requests use a socket that tokio waits for, and of this crate only the codecs
+//! and the trackers. The notifications use a `Listener`, which does not block.
+#![allow(
+    deprecated,
+    reason = "`AsyncFd::new` is safe with types that own their descriptor; its successor is unsafe"
+)]
+#![allow(clippy::print_stdout, reason = "the example prints what it receives")]
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{netlink, recv, send};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use vipline_netlink::attr::{Attrs, put_str};
+use vipline_netlink::message::{ACK, CREATE, DUMP, REQUEST, begin, end};
+use vipline_netlink::{AckTracker, Event, Listener, Outcome, Protocol, ReplyTracker};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+// Messages of nf_tables, `linux/netfilter/nf_tables.h`.
+const BATCH_BEGIN: u16 = 16;
+const BATCH_END: u16 = 17;
+const NEW_TABLE: u16 = 10 << 8;
+const GET_TABLE: u16 = NEW_TABLE + 1;
+const TABLE_NAME: u16 = 1;
+/// `NFNLGRP_NFTABLES`.
+const GROUP: u32 = 7;
+/// `struct nfgenmsg` of family `inet`, and of a batch for nf_tables.
+const INET: [u8; 4] = [1, 0, 0, 0];
+const NF_TABLES: [u8; 4] = [0, 0, 0, 10];
+
+fn main() -> Result<()> {
+    testkit::netns::Netns::new()?.run(|| run(&mut io::stdout()))
+}
+
+/// Runs the example in the network namespace of the calling thread.
+pub(crate) fn run(out: &mut impl Write) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    runtime.block_on(async {
+        let mut listener = Listener::open(Protocol::NETFILTER)?;
+        listener.join(GROUP)?;
+        let mut listener = AsyncFd::with_interest(listener, Interest::READABLE)?;
+        let mut socket = Async::open()?;
+
+        let outcome = socket.batch(&["blue", "green"]).await?;
+        writeln!(out, "batch: {outcome:?}")?;
+        writeln!(out, "tables: {}", socket.tables().await?.join(", "))?;
+        for event in events(&mut listener).await? {
+            writeln!(out, "event: {event}")?;
+        }
+        Ok(())
+    })
+}
+
+/// A netlink socket that tokio waits for.
+struct Async {
+    fd: AsyncFd<OwnedFd>,
+    sequence: u32,
+}
+
+impl Async {
+    fn open() -> Result<Self> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let protocol = Some(netlink::NETFILTER);
+        let fd =
+            rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
+        rustix::net::connect(&fd, &netlink::SocketAddrNetlink::new(0, 0))?;
+        Ok(Self {
+            fd: AsyncFd::new(fd)?,
+            sequence: 1,
+        })
+    }
+
+    /// Returns the port ID, which the kernel assigned when the socket was connected.
+    fn port_id(&self) -> Result<u32> {
+        let address = rustix::net::getsockname(&self.fd)?;
+        Ok(netlink::SocketAddrNetlink::try_from(address)?.pid())
+    }
+
+    async fn send(&self, datagram: &[u8]) -> io::Result<()> {
+        let send = |fd: &OwnedFd| Ok(send(fd, datagram, SendFlags::empty())?);
+        self.fd.async_io(Interest::WRITABLE, send).await?;
+        Ok(())
+    }
+
+    async fn receive(&self) -> io::Result<Vec<u8>> {
+        let receive = |fd: &OwnedFd| {
+            let mut datagram = vec![0; 64 << 10];
+            let (bytes, _) = recv(fd, &mut datagram[..], RecvFlags::empty())?;
+            datagram.truncate(bytes);
+            Ok(datagram)
+        };
+        self.fd.async_io(Interest::READABLE, receive).await
+    }
+
+    /// Adds tables by one atomic batch.
+    async fn batch(&mut self, tables: &[&str]) -> Result<Outcome> {
+        let (mut batch, first) = (Vec::new(), self.sequence);
+        let mut message = |ty, flags, header: [u8; 4], name: Option<&str>| {
+            let start = begin(&mut batch, ty, REQUEST | flags, self.sequence);
+            self.sequence += 1;
+            batch.extend_from_slice(&header);
+            if let Some(name) = name {
+                put_str(&mut batch, TABLE_NAME, name);
+            }
+            end(&mut batch, start);
+        };
+        message(BATCH_BEGIN, 0, NF_TABLES, None);
+        for (index, table) in tables.iter().enumerate() {
+            // Only the last message before the end requests an acknowledgment.
+            let ack = if index + 1 == tables.len() { ACK } else { 0 };
+            message(NEW_TABLE, CREATE | ack, INET, Some(table));
+        }
+        message(BATCH_END, 0, NF_TABLES, None);
+
+        let mut acks = AckTracker::of_batch(&batch, self.port_id()?)?;
+        assert!(acks.next_sequence() > first, "sequence numbers increase");
+        self.send(&batch).await?;
+        while !acks.is_complete() {
+            acks.receive(&self.receive().await?)?;
+        }
+        Ok(acks.into_outcome(None))
+    }
+
+    /// Dumps the names of all tables.
+    async fn tables(&mut self) -> Result<Vec<String>> {
+        let mut request = Vec::new();
+        let start = begin(&mut request, GET_TABLE, REQUEST | DUMP, self.sequence);
+        request.extend_from_slice(&INET);
+        end(&mut request, start);
+        let mut reply = ReplyTracker::new(self.sequence, self.port_id()?);
+        self.sequence += 1;
+        self.send(&request).await?;
+        let mut names = Vec::new();
+        while !reply.is_complete() {
+            let datagram = self.receive().await?;
+            reply.receive(&datagram, |table| names.extend(name(table.payload)))?;
+        }
+        Ok(names)
+    }
+}
+
+/// Waits for notifications, and returns their texts.
+async fn events(listener: &mut AsyncFd<Listener>) -> Result<Vec<String>> {
+    let mut events = Vec::new();
+    let mut guard = listener.readable_mut().await?;
+    guard.get_inner_mut().read(|event| match event {
+        Event::Message(message) if message.ty == NEW_TABLE => {
+            events.extend(name(message.payload).map(|name| format!("table {name} added")));
+        }
+        Event::Message(_) => events.push("new generation".to_owned()),
+        _ => events.push("notifications were lost: dump again".to_owned()),
+    })?;
+    // `read` read everything, so the descriptor is not readable any more.
+    guard.clear_ready();
+    Ok(events)
+}
+
+/// Returns the name of a table.
+fn name(payload: &[u8]) -> Option<String> {
+    let mut attrs = Attrs::new(payload.get(INET.len()..)?).flatten();
+    let name = attrs.find(|attr| attr.kind == TABLE_NAME)?;
+    name.str().ok().map(str::to_owned)
+}
