@@ -62,7 +62,7 @@ impl Lab {
     /// Returns the expressions of all rules, in the order of the tables.
     pub(crate) fn expressions(&self, tables: &[Table]) -> Vec<Vec<Expression>> {
         let mut rules = self.netns.run(|| {
-            let mut socket = Socket::open(Protocol::Netfilter).unwrap();
+            let mut socket = Socket::open(Protocol::NETFILTER).unwrap();
             let sets = anonymous_sets(&mut socket);
             rules(&mut socket, &sets)
         });
