@@ -196,7 +196,7 @@ const RULES: [(&str, &[&str]); 34] = [
 ];
 
 /// Expressions that nft encodes differently, with the same meaning.
-const DIFFERENT: [(&str, &str); 7] = [
+const DIFFERENT: [(&str, &str); 6] = [
     ("bitwise", "the operation is left out of some"),
     ("dynset", "the number of a set stands beside its name"),
     ("lookup", "the number of a set stands beside its name"),
@@ -205,7 +205,6 @@ const DIFFERENT: [(&str, &str); 7] = [
         "the name of the object has no NUL byte at its end",
     ),
     ("nat", "flags tell what the registers tell, too"),
-    ("redir", "flags tell what the registers tell, too"),
     ("socket", "a level of zero is left out"),
 ];
 

@@ -25,8 +25,9 @@ impl ExprType for Masq {
     const NAME: &'static str = "masq";
 
     fn encode(&self, out: &mut Vec<u8>) {
-        if !self.flags.is_empty() {
-            put_be32(out, NFTA_MASQ_FLAGS, self.flags.bits());
+        let flags = self.flags.bits_with_port(self.proto_min);
+        if flags != 0 {
+            put_be32(out, NFTA_MASQ_FLAGS, flags);
         }
         if let Some(register) = self.proto_min {
             put_be32(out, NFTA_MASQ_REG_PROTO_MIN, register.number());

@@ -64,6 +64,8 @@ bitflags! {
     }
 }
 
+/// `NF_NAT_RANGE_PROTO_SPECIFIED`.
+const PROTO_SPECIFIED: u32 = 0x2;
 /// `NF_NAT_RANGE_MAP_IPS | NF_NAT_RANGE_PROTO_SPECIFIED`.
 const DERIVED: u32 = 0x3;
 
@@ -71,6 +73,17 @@ impl NatFlags {
     /// Decodes flags, without those that follow from the registers.
     pub(super) fn decode(bits: u32) -> Self {
         Self::from_bits_retain(bits & !DERIVED)
+    }
+
+    /// Returns the flags for an expression without addresses.
+    ///
+    /// `masq` ignores ports without the flag that follows from them, and so does `redir`
+    /// with other flags.
+    pub(crate) fn bits_with_port(self, proto_min: Option<Register>) -> u32 {
+        match proto_min {
+            Some(_) => self.bits() | PROTO_SPECIFIED,
+            None => self.bits(),
+        }
     }
 
     /// Returns the flags in nft syntax, with a leading space.

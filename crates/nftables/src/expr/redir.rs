@@ -31,8 +31,9 @@ impl ExprType for Redir {
         if let Some(register) = self.proto_max {
             put_be32(out, NFTA_REDIR_REG_PROTO_MAX, register.number());
         }
-        if !self.flags.is_empty() {
-            put_be32(out, NFTA_REDIR_FLAGS, self.flags.bits());
+        let flags = self.flags.bits_with_port(self.proto_min);
+        if flags != 0 {
+            put_be32(out, NFTA_REDIR_FLAGS, flags);
         }
     }
 

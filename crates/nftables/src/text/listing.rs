@@ -253,7 +253,8 @@ impl Listing {
 
     /// Appends `expression set value`.
     pub(crate) fn set(&mut self, expression: Expression, source: Register) {
-        let value = self.read_key(source, None);
+        let value = self.slot(source).map(|slot| slot.expression.clone());
+        let value = value.unwrap_or(Expression(Term::Unknown));
         let is_big = expression.order() == ByteOrder::Big;
         let value = operand(&value, expression.datatype(), is_big);
         self.push_with_left(expression, format!("set {value}"), PartKind::Plain);
