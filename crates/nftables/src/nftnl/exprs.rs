@@ -429,7 +429,10 @@ fn nat(nat: &Nat) -> Result<AnyExpr, Error> {
 
 fn masq(masq: &Masq) -> Result<AnyExpr, Error> {
     Builder::<Masq>::new()?
-        .number_if(NFTNL_EXPR_MASQ_FLAGS, non_zero(masq.flags.bits_with_port(masq.proto_min)))
+        .number_if(
+            NFTNL_EXPR_MASQ_FLAGS,
+            non_zero(masq.flags.bits_with_port(masq.proto_min)),
+        )
         .register_if(NFTNL_EXPR_MASQ_REG_PROTO_MIN, masq.proto_min)
         .register_if(NFTNL_EXPR_MASQ_REG_PROTO_MAX, masq.proto_max)
         .done()
@@ -439,7 +442,10 @@ fn redir(redir: &Redir) -> Result<AnyExpr, Error> {
     Builder::<Redir>::new()?
         .register_if(NFTNL_EXPR_REDIR_REG_PROTO_MIN, redir.proto_min)
         .register_if(NFTNL_EXPR_REDIR_REG_PROTO_MAX, redir.proto_max)
-        .number_if(NFTNL_EXPR_REDIR_FLAGS, non_zero(redir.flags.bits_with_port(redir.proto_min)))
+        .number_if(
+            NFTNL_EXPR_REDIR_FLAGS,
+            non_zero(redir.flags.bits_with_port(redir.proto_min)),
+        )
         .done()
 }
 
