@@ -26,12 +26,43 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub struct Client {
     save: PathBuf,
-    restore: PathBuf,
+    pub(crate) restore: PathBuf,
     variant: Variant,
     version: Version,
-    wait: u32,
-    timeout: Duration,
+    pub(crate) wait: u32,
+    pub(crate) timeout: Duration,
     last_restore_pid: Option<u32>,
+}
+
+/// What to save. Default: all tables, without counters of rules.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct SaveOptions {
+    /// The table; `None` for all tables.
+    pub table: Option<TableName>,
+    /// Whether rules have counters: `--counters`.
+    pub counters: bool,
+}
+
+impl SaveOptions {
+    /// Saves all tables without counters of rules.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Saves one table: `-t TABLE`.
+    #[must_use]
+    pub fn table(mut self, table: TableName) -> Self {
+        self.table = Some(table);
+        self
+    }
+
+    /// Saves the counters of rules: `--counters`.
+    #[must_use]
+    pub fn counters(mut self) -> Self {
+        self.counters = true;
+        self
+    }
 }
 
 impl Client {
@@ -125,8 +156,29 @@ impl Client {
     /// [`Error::Unsupported`] if the kernel lacks the table.
     /// [`Error::Denied`], [`Error::Timeout`] and others if the program fails.
     pub fn save(&mut self, table: TableName) -> Result<String, Error> {
+        self.save_with(SaveOptions::new().table(table))
+    }
+
+    /// Saves all tables or one, with or without the counters of rules.
+    ///
+    /// The tables of one save are read one after another.
+    ///
+    /// ```no_run
+    /// use vipline_iptables::{Client, Family, SaveOptions, Tables};
+    ///
+    /// let saved = Client::open(Family::V4)?.save_with(SaveOptions::new().counters())?;
+    /// for rule in Tables::parse(&saved)?.iter().flat_map(|table| table.rules()) {
+    ///     println!("{}: {:?}", rule.spec(), rule.counters());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The same as [`save`](Self::save).
+    pub fn save_with(&mut self, options: SaveOptions) -> Result<String, Error> {
         let mut text = String::new();
-        self.save_lines(table, |line| {
+        self.save_lines_with(options, |line| {
             text.push_str(line);
             text.push('\n');
             Ok::<(), Error>(())
@@ -146,6 +198,19 @@ impl Client {
     pub fn save_lines<E: From<Error>>(
         &mut self,
         table: TableName,
+        each: impl FnMut(&str) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.save_lines_with(SaveOptions::new().table(table), each)
+    }
+
+    /// Like [`save_lines`](Self::save_lines), with options.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`save_lines`](Self::save_lines).
+    pub fn save_lines_with<E: From<Error>>(
+        &mut self,
+        options: SaveOptions,
         mut each: impl FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
         let program = name_of(&self.save);
@@ -154,12 +219,14 @@ impl Client {
                 program: program.clone(),
                 line: number,
             })?;
-            if is_incompatible(line) {
+            if let Some(table) = incompatible(line).and_then(|name| TableName::new(name).ok()) {
                 return Err(Error::Incompatible { table }.into());
             }
             each(line)
         };
-        let args = ["-t", table.as_str()];
+        let table = options.table.as_ref().map(|table| ["-t", table.as_str()]);
+        let counters = options.counters.then_some("--counters");
+        let args: Vec<&str> = table.into_iter().flatten().chain(counters).collect();
         let (input, output) = (Stdio::null(), Stdio::piped());
         let mut process = Process::start(&self.save, &args, input, output, self.timeout)?;
         let mut lines = Lines::default();
@@ -295,7 +362,8 @@ fn query_version(path: &Path) -> Result<(Version, Variant), Error> {
     }
 }
 
-/// Returns whether a line reports a table that only `nft` can list.
-fn is_incompatible(line: &str) -> bool {
-    line.starts_with("# Table `") && line.ends_with("' is incompatible, use 'nft' tool.")
+/// Returns the name of a table that only `nft` can list, if a line reports one.
+fn incompatible(line: &str) -> Option<&str> {
+    line.strip_prefix("# Table `")?
+        .strip_suffix("' is incompatible, use 'nft' tool.")
 }

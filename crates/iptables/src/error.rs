@@ -150,12 +150,54 @@ impl Error {
         matches!(self, Self::Locked { .. })
     }
 
+    /// Returns the reason of a rejection that iptables reported, if it is a known one.
+    pub fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Rejected { message, .. } => Reason::of(message),
+            _ => None,
+        }
+    }
+
     /// Returns the rejected line of the document.
     pub fn line(&self) -> Option<&DocumentLine> {
         match self {
             Self::Rejected { line, .. } => line.as_ref(),
             _ => None,
         }
+    }
+}
+
+/// The reason of a rejection, by the words of iptables.
+///
+/// The programs use the same words for a few different reasons.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A chain to create or a new name exists: "Chain already exists".
+    ChainExists,
+    /// A chain does not exist, or the kernel lacks a match or target: "No
+    /// chain/target/match by that name". The nft variant also uses these words for a rule
+    /// number that is too large.
+    MissingChain,
+    /// No rule equals the rule to check or delete, or the chain does not exist: "Bad
+    /// rule".
+    MissingRule,
+    /// A rule number is too large: "Index of insertion too big".
+    NumberTooLarge,
+}
+
+impl Reason {
+    fn of(message: &str) -> Option<Self> {
+        let reasons = [
+            ("Chain already exists", Self::ChainExists),
+            ("No chain/target/match by that name", Self::MissingChain),
+            ("Bad rule (does a matching rule exist", Self::MissingRule),
+            ("Index of ", Self::NumberTooLarge),
+        ];
+        let found = reasons
+            .into_iter()
+            .find(|(words, _)| message.contains(words));
+        found.map(|(_, reason)| reason)
     }
 }
 

@@ -1,6 +1,26 @@
 //! Parser, typed rules and restore documents for `iptables-save` and
 //! `iptables-restore`, legacy and nft variants.
 //!
+//! ```no_run
+//! use vipline_iptables::targets::Target;
+//! use vipline_iptables::{ChainName, Client, Family, Rule, SaveOptions, TableName};
+//! use vipline_iptables::{Tables, Transport};
+//!
+//! let (filter, input) = (TableName::new("filter")?, ChainName::new("INPUT")?);
+//! let ssh = Rule::new()
+//!     .protocol(Transport::Tcp)
+//!     .matching(Transport::Tcp.dport(22))
+//!     .target(Target::Accept);
+//!
+//! let mut client = Client::open(Family::V4)?;
+//! client.ensure(filter, input, &ssh)?;
+//! let saved = client.save_with(SaveOptions::new().counters())?;
+//! for rule in Tables::parse(&saved)?.iter().flat_map(|table| table.rules()) {
+//!     println!("{}: {} {:?}", rule.chain(), rule.spec(), rule.counters());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! - [`Tables`]: a losslessly parsed document that borrows from its text and prints
 //!   the same bytes. [`Line`]: a single line.
 //! - [`Command`]: a typed command of a hand-written document. [`Ruleset`]: the rules
@@ -23,6 +43,8 @@
 //! - `nfacct` (default): counters of nfacct over netlink.
 //! - `nft`: rules in the form in which the nft variant stores them in nf_tables
 //!   (module `nft`), with vipline-nftables.
+//!
+//! The difference of two states as a restore document:
 //!
 //! ```
 //! use vipline_iptables::targets::Target;
@@ -112,6 +134,9 @@ mod process;
 #[cfg(feature = "client")]
 mod client;
 
+#[cfg(feature = "client")]
+mod run;
+
 #[cfg(feature = "nfacct")]
 pub mod nfacct;
 
@@ -123,13 +148,13 @@ mod error;
 
 pub use address::Network;
 #[cfg(feature = "client")]
-pub use client::Client;
+pub use client::{Client, SaveOptions};
 #[cfg(any(feature = "client", feature = "nft"))]
 pub use committed::Committed;
 pub use direction::{Direction, SetDirections};
 pub use document_error::{Expected, LineError, ParseError};
 #[cfg(feature = "client")]
-pub use error::{DocumentLine, Error};
+pub use error::{DocumentLine, Error, Reason};
 pub use ipnet;
 pub use name::{ChainName, InvalidName, TableName};
 pub use negatable::Negatable;

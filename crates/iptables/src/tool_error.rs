@@ -67,11 +67,22 @@ fn without_program(line: &str) -> &str {
     // Some lines contain the program name twice.
     for _ in 0..2 {
         let (name, rest) = line.split_once(':').unwrap_or((line, ""));
-        if name.contains("tables") && (name.contains("-restore") || name.contains("-save")) {
+        let is_program = name.contains("-restore") || name.contains("-save");
+        if name.contains("tables") && is_program || is_single(name) {
             line = rest.trim_start();
         }
     }
     line
+}
+
+/// Returns whether a name is that of a program for single commands, with or without
+/// version: `iptables`, `ip6tables v1.8.9 (nf_tables)`.
+fn is_single(name: &str) -> bool {
+    let word = name.split(' ').next().unwrap_or_default();
+    let is_name = |program: &str| word == program || word.starts_with(&format!("{program}-"));
+    let version = name.strip_prefix(word).unwrap_or_default();
+    (is_name("iptables") || is_name("ip6tables"))
+        && (version.is_empty() || version.starts_with(" v"))
 }
 
 /// Returns the line number in a parse error.

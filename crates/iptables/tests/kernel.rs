@@ -27,6 +27,9 @@ mod documents;
 #[path = "kernel/hand_written.rs"]
 mod hand_written;
 
+#[path = "kernel/single.rs"]
+mod single;
+
 #[path = "kernel/states.rs"]
 mod states;
 

@@ -40,8 +40,8 @@ impl Programs {
         Ok(path)
     }
 
-    /// Creates programs that run `PREFIX-save` and `PREFIX-restore` with the folder's lock,
-    /// and returns their paths.
+    /// Creates programs that run `PREFIX-save`, `PREFIX-restore` and `PREFIX` with the
+    /// folder's lock, and returns the paths of the first two.
     ///
     /// # Errors
     ///
@@ -55,6 +55,7 @@ impl Programs {
             );
             self.script(&name, &script)
         };
+        make(prefix.to_owned())?;
         Ok([
             make(format!("{prefix}-save"))?,
             make(format!("{prefix}-restore"))?,

@@ -21,7 +21,7 @@ use super::{compat, table_id};
 use crate::{ChainName, Family, Object, TableName};
 
 /// Maximum number of attempts while other programs change the ruleset.
-const ATTEMPTS: usize = 10;
+pub(super) const ATTEMPTS: usize = 10;
 
 /// Reads and changes the tables of one address family like `iptables-nft-save` and
 /// `iptables-nft-restore`, without a process.
@@ -40,10 +40,10 @@ const ATTEMPTS: usize = 10;
 /// ```
 #[derive(Debug)]
 pub struct Client {
-    family: Family,
-    nftables: nftables::Client,
+    pub(super) family: Family,
+    pub(super) nftables: nftables::Client,
     /// Socket for requests during a dump.
-    sets: RefCell<SetReader>,
+    pub(super) sets: RefCell<SetReader>,
 }
 
 /// The IP sets of a network namespace, read when a rule names one.
@@ -265,17 +265,23 @@ impl Client {
             return self.generation();
         }
         let plan = Plan::new(edits, self.family);
-        let sets = self.sets.get_mut();
-        sets.is_read = false;
-        if plan.uses_sets() {
-            sets.read()?;
-        }
+        self.read_sets(&plan)?;
         for _ in 0..ATTEMPTS {
             if let Some(generation) = self.commit_once(&plan)? {
                 return Ok(generation);
             }
         }
         Err(Error::Interrupted { attempts: ATTEMPTS })
+    }
+
+    /// Reads the IP sets that a plan depends on.
+    pub(super) fn read_sets(&mut self, plan: &Plan<'_>) -> Result<(), Error> {
+        let sets = self.sets.get_mut();
+        sets.is_read = false;
+        if plan.uses_sets() {
+            sets.read()?;
+        }
+        Ok(())
     }
 
     /// Commits a plan. Returns `None` if another program committed meanwhile.
@@ -295,7 +301,11 @@ impl Client {
 
     /// Reads the state of the kernel that a plan depends on. Returns `None` if it changed
     /// meanwhile.
-    fn state(&mut self, plan: &Plan<'_>, before: Generation) -> Result<Option<State>, Error> {
+    pub(super) fn state(
+        &mut self,
+        plan: &Plan<'_>,
+        before: Generation,
+    ) -> Result<Option<State>, Error> {
         let mut state = State::default();
         for (table, chain) in plan.built_in() {
             let id = table_id(self.family, table);

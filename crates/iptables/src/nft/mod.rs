@@ -56,9 +56,13 @@ mod native;
 
 mod owner;
 
+mod save;
+
 mod saved;
 
 mod sets;
+
+mod single;
 
 mod structure;
 
@@ -85,6 +89,7 @@ pub use client::Client;
 pub use error::{Error, Operation, RejectedOperation};
 pub use saved::{Saved, SavedChain, SavedRule};
 pub use tables::{base_chains, table_id};
+pub use vipline_nftables::Generation;
 
 /// Error: a part of the rule has no encoding here.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

@@ -1,0 +1,220 @@
+//! Single commands of `iptables`.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use crate::lexer::Lexer;
+use crate::process::{Process, name_of};
+use crate::{ChainName, Client, Command, Error, Reason, Rule, RuleSpec, TableName};
+
+impl Client {
+    /// Runs one command: `iptables -t TABLE COMMAND`.
+    ///
+    /// The program is the one beside the restore program: `iptables-nft` beside
+    /// `iptables-nft-restore`. Each command is a process, which a legacy variant needs
+    /// for reading and writing the whole table:
+    /// [`restore`](Self::restore) applies many commands at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rejected`] with the words of iptables; [`Error::reason`] classifies them.
+    /// [`Error::NotFound`] if there is no such program.
+    /// [`Error::Denied`], [`Error::Locked`], [`Error::Timeout`] and others if the program
+    /// fails.
+    pub fn run(&mut self, table: TableName, command: &Command<'_>) -> Result<(), Error> {
+        let wait = self.wait.to_string();
+        let text = command.to_string();
+        let mut args = vec!["-w", &wait, "-t", table.as_str()];
+        let words = words(&text);
+        args.extend(words.iter().map(String::as_str));
+        let (input, output) = (Stdio::null(), Stdio::null());
+        let path = self.single()?;
+        let mut process = Process::start(&path, &args, input, output, self.timeout)?;
+        process.finish()?;
+        process.conclude(self.wait, |_| None)
+    }
+
+    /// Returns whether a rule exists: `iptables -C`.
+    ///
+    /// A chain that does not exist has no rules.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`run`](Self::run).
+    pub fn check(
+        &mut self,
+        table: TableName,
+        chain: ChainName,
+        rule: &Rule<'_>,
+    ) -> Result<bool, Error> {
+        let (chain, spec) = (chain.as_str().into(), spec(rule));
+        match self.run(table, &Command::Check { chain, spec }) {
+            Ok(()) => Ok(true),
+            Err(error) if error.reason() == Some(Reason::MissingRule) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Appends a rule: `iptables -A`.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`run`](Self::run).
+    pub fn append(
+        &mut self,
+        table: TableName,
+        chain: ChainName,
+        rule: &Rule<'_>,
+    ) -> Result<(), Error> {
+        let (chain, spec) = (chain.as_str().into(), spec(rule));
+        self.run(table, &Command::Append { chain, spec })
+    }
+
+    /// Appends a rule unless it exists. Returns whether it was appended.
+    ///
+    /// Another program can append the same rule between check and append.
+    ///
+    /// ```no_run
+    /// use vipline_iptables::targets::Target;
+    /// use vipline_iptables::{ChainName, Client, Family, Rule, TableName, Transport};
+    ///
+    /// let ssh = Rule::new()
+    ///     .protocol(Transport::Tcp)
+    ///     .matching(Transport::Tcp.dport(22))
+    ///     .target(Target::Accept);
+    /// let (filter, input) = (TableName::new("filter")?, ChainName::new("INPUT")?);
+    /// Client::open(Family::V4)?.ensure(filter, input, &ssh)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The same as [`run`](Self::run).
+    pub fn ensure(
+        &mut self,
+        table: TableName,
+        chain: ChainName,
+        rule: &Rule<'_>,
+    ) -> Result<bool, Error> {
+        let exists = self.check(table, chain, rule)?;
+        if !exists {
+            self.append(table, chain, rule)?;
+        }
+        Ok(!exists)
+    }
+
+    /// Inserts a rule, which gets the number, from 1: `iptables -I`.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`run`](Self::run).
+    pub fn insert(
+        &mut self,
+        table: TableName,
+        chain: ChainName,
+        number: u32,
+        rule: &Rule<'_>,
+    ) -> Result<(), Error> {
+        let command = Command::Insert {
+            chain: chain.as_str().into(),
+            number: Some(number),
+            spec: spec(rule),
+        };
+        self.run(table, &command)
+    }
+
+    /// Deletes the first rule that equals a rule: `iptables -D`.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`run`](Self::run); [`Reason::MissingRule`] if no rule equals it.
+    pub fn delete(
+        &mut self,
+        table: TableName,
+        chain: ChainName,
+        rule: &Rule<'_>,
+    ) -> Result<(), Error> {
+        let (chain, spec) = (chain.as_str().into(), spec(rule));
+        self.run(table, &Command::Delete { chain, spec })
+    }
+
+    /// Creates a user-defined chain: `iptables -N`.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`run`](Self::run); [`Reason::ChainExists`] if the chain exists.
+    pub fn new_chain(&mut self, table: TableName, chain: ChainName) -> Result<(), Error> {
+        let chain = chain.as_str().into();
+        self.run(table, &Command::NewChain { chain })
+    }
+
+    /// Deletes an empty user-defined chain: `iptables -X`.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`run`](Self::run).
+    pub fn delete_chain(&mut self, table: TableName, chain: ChainName) -> Result<(), Error> {
+        let chain = Some(chain.as_str().into());
+        self.run(table, &Command::DeleteChain { chain })
+    }
+
+    /// Returns the path of the program for single commands.
+    fn single(&self) -> Result<PathBuf, Error> {
+        let restore = name_of(&self.restore);
+        match restore.strip_suffix("-restore") {
+            Some(name) => Ok(self.restore.with_file_name(name)),
+            None => Err(Error::NotFound {
+                program: format!("the program of single commands beside {restore}").into(),
+            }),
+        }
+    }
+}
+
+fn spec(rule: &Rule<'_>) -> RuleSpec<'static> {
+    RuleSpec::new(rule.to_string())
+}
+
+/// Splits a printed command into arguments. Counters become `--set-counters`.
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut rest = text;
+    if let Some((counters, after)) = text.strip_prefix('[').and_then(|it| it.split_once("] ")) {
+        let (packets, bytes) = counters.split_once(':').unwrap_or((counters, "0"));
+        words.extend(["--set-counters", packets, bytes].map(str::to_owned));
+        rest = after;
+    }
+    let mut lexer = Lexer::new(rest);
+    // A printed command has no unclosed quotes, except in a rule that is kept as text.
+    while let Ok(Some(word)) = lexer.next() {
+        words.push(word.text.into_owned());
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Family;
+
+    #[test]
+    fn printed_commands_are_split_into_arguments() {
+        let text = r#"[1:2] -A INPUT -m comment --comment "a \"b\" c" -j ACCEPT"#;
+        let command = Command::parse(text, Family::V4).unwrap().unwrap();
+        assert_eq!(
+            words(&command.to_string()),
+            [
+                "--set-counters",
+                "1",
+                "2",
+                "-A",
+                "INPUT",
+                "-m",
+                "comment",
+                "--comment",
+                "a \"b\" c",
+                "-j",
+                "ACCEPT",
+            ]
+        );
+    }
+}

@@ -1,0 +1,144 @@
+//! Single commands with the programs and over netlink.
+
+use vipline_iptables::targets::Target;
+use vipline_iptables::{
+    ChainName, Command, Error, Family, Reason, Rule, SaveOptions, TableName, Tables, Transport,
+    Variant,
+};
+
+use crate::lab::Lab;
+
+fn ssh() -> Rule<'static> {
+    Rule::new()
+        .protocol(Transport::Tcp)
+        .comment("it's \"ssh\"")
+        .matching(Transport::Tcp.dport(22))
+        .target(Target::Accept)
+}
+
+fn names() -> (TableName, ChainName) {
+    let chain = ChainName::new("WEB").unwrap();
+    (TableName::new("filter").unwrap(), chain)
+}
+
+/// Returns the rules of chain WEB with their counters.
+fn web(save: &str) -> Vec<&str> {
+    let lines = save.lines();
+    lines.filter(|line| line.contains("-A WEB")).collect()
+}
+
+#[test]
+fn the_programs_change_one_rule() {
+    let (filter, chain) = names();
+    let drop = Rule::new().target(Target::Drop);
+    for mut lab in Lab::all() {
+        let (family, variant) = (lab.family, lab.variant);
+        let Lab { netns, client, .. } = &mut lab;
+        netns.run(|| {
+            client.new_chain(filter, chain).unwrap();
+            assert!(!client.check(filter, chain, &ssh()).unwrap());
+            assert!(client.ensure(filter, chain, &ssh()).unwrap());
+            assert!(!client.ensure(filter, chain, &ssh()).unwrap());
+            client.append(filter, chain, &drop).unwrap();
+            client.insert(filter, chain, 2, &Rule::new()).unwrap();
+            let counted = Command::parse("[3:4] -A WEB -j RETURN", Family::V4).unwrap();
+            client.run(filter, &counted.unwrap()).unwrap();
+            // ip6tables-nft 1.8.9 ignores counters.
+            let last = match (family, variant) {
+                (Family::V6, Variant::Nft) => "[0:0] -A WEB -j RETURN",
+                _ => "[3:4] -A WEB -j RETURN",
+            };
+            let saved = client.save_with(SaveOptions::new().counters()).unwrap();
+            assert!(Tables::parse(&saved).unwrap().get("filter").is_some());
+            let ssh = r#"-p tcp -m comment --comment "it\'s \"ssh\"" -m tcp --dport 22 -j ACCEPT"#;
+            assert_eq!(
+                web(&saved),
+                [
+                    &*format!("[0:0] -A WEB {ssh}"),
+                    "[0:0] -A WEB",
+                    "[0:0] -A WEB -j DROP",
+                    last,
+                ]
+            );
+            for rule in [&self::ssh(), &drop, &Rule::new()] {
+                client.delete(filter, chain, rule).unwrap();
+            }
+            let reason = |result: Result<(), Error>| result.unwrap_err().reason();
+            let missing = client.delete(filter, chain, &drop).unwrap_err();
+            assert_eq!(missing.reason(), Some(Reason::MissingRule));
+            assert!(
+                missing.to_string().contains(": Bad rule (does a"),
+                "{missing}"
+            );
+            assert_eq!(
+                reason(client.new_chain(filter, chain)),
+                Some(Reason::ChainExists)
+            );
+            let none = ChainName::new("NONE").unwrap();
+            assert!(!client.check(filter, none, &drop).unwrap());
+            assert_eq!(
+                reason(client.append(filter, none, &drop)),
+                Some(Reason::MissingChain)
+            );
+            assert_eq!(
+                reason(client.insert(filter, chain, 9, &drop)),
+                Some(Reason::NumberTooLarge)
+            );
+            client
+                .run(
+                    filter,
+                    &Command::Flush {
+                        chain: Some("WEB".into()),
+                    },
+                )
+                .unwrap();
+            client.delete_chain(filter, chain).unwrap();
+        });
+        assert!(!lab.rules().contains("WEB"));
+    }
+}
+
+#[cfg(feature = "nft")]
+#[test]
+fn the_client_over_netlink_changes_one_rule() {
+    use vipline_iptables::nft;
+    use vipline_netlink::Errno;
+
+    let (filter, chain) = names();
+    let drop = Rule::new().target(Target::Drop);
+    for family in Family::ALL {
+        let mut lab = Lab::new(family, Variant::Nft);
+        lab.restore(crate::lab::BEFORE).unwrap();
+        let Lab { netns, client, .. } = &mut lab;
+        netns.run(|| {
+            let mut netlink = nft::Client::open(family).unwrap();
+            assert!(!netlink.check(filter, chain, &drop).unwrap());
+            netlink.new_chain(filter, chain).unwrap();
+            assert!(!netlink.check(filter, chain, &drop).unwrap());
+            assert!(netlink.ensure(filter, chain, &ssh()).unwrap());
+            assert!(!netlink.ensure(filter, chain, &ssh()).unwrap());
+            netlink.append(filter, chain, &drop).unwrap();
+            netlink.insert(filter, chain, 2, &Rule::new()).unwrap();
+            netlink.insert(filter, chain, 1, &Rule::new().target(Target::Return)).unwrap();
+            let theirs = client.save_with(SaveOptions::new().table(filter).counters()).unwrap();
+            let theirs: String = theirs
+                .lines()
+                .filter(|line| !line.starts_with('#'))
+                .map(|line| format!("{line}\n"))
+                .collect();
+            assert_eq!(netlink.save(&[filter]).unwrap(), theirs);
+            assert_eq!(web(&theirs).len(), 4);
+            assert!(netlink.check(filter, chain, &drop).unwrap());
+            netlink.delete(filter, chain, &drop).unwrap();
+            let missing = netlink.delete(filter, chain, &drop).unwrap_err();
+            assert_eq!(missing.errno(), Some(Errno::NOENT), "{missing}");
+            let late = netlink.insert(filter, chain, 9, &drop).unwrap_err();
+            assert_eq!(
+                late.to_string(),
+                "table filter: -I WEB 9 -j DROP: no such file or directory (the rule number is too large)"
+            );
+            netlink.delete_chain(filter, chain).unwrap();
+            assert!(!netlink.has_chain(filter, chain).unwrap());
+        });
+    }
+}
