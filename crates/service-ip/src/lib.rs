@@ -9,8 +9,8 @@
 //! - [`Allocator`]: allocation from one range.
 //! - [`Cidrs`]: allocation from several ServiceCIDRs, which may overlap.
 //! - [`Pool`]: the trait of both.
-//! - [`Store`], [`Registry`]: allocation by concurrent processes, with optimistic
-//!   locking.
+//! - [`Store`], [`AsyncStore`], [`Registry`]: allocation by concurrent processes, with
+//!   optimistic locking.
 //! - [`AddressSpec`]: plans the families and cluster IPs of a Service.
 //! - [`ServiceAddresses`]: allocates the cluster IPs of a Service atomically.
 //! - [`NodePorts`], [`ServiceNodePorts`]: the node ports of a Service, allocated
@@ -84,7 +84,9 @@ pub use reservations::{ReservationError, Reservations};
 pub use service::{AssignError, AssignedAddresses, ReleaseError, ServiceAddresses};
 pub use service_port::{Protocol, ServicePort, ServiceType};
 pub use snapshot::{RangeAllocation, SnapshotError};
-pub use store::{Change, CommitError, RepairReason, Snapshot, Store, StoreError, Version};
+pub use store::{
+    AsyncStore, Change, CommitError, RepairReason, Snapshot, Store, StoreError, Version,
+};
 pub use stored_address::parse_address;
 pub use stores::Memory;
 #[cfg(feature = "etcd")]

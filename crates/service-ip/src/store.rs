@@ -37,6 +37,40 @@ pub trait Store<P: Pool> {
     ) -> Result<Version, CommitError<P>>;
 }
 
+/// A [`Store`] for async code.
+///
+/// The methods have the contract of [`Store`].
+pub trait AsyncStore<P: Pool> {
+    /// Loads the allocation state.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Store::load`].
+    fn load(&mut self) -> impl Future<Output = Result<Snapshot<P>, StoreError>> + Send;
+
+    /// Applies a change to the version `base`. `after` is the resulting state.
+    ///
+    /// Returns the new version.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Store::commit`].
+    fn commit(
+        &mut self,
+        base: Version,
+        change: &Change<P::Item>,
+        after: &Snapshot<P>,
+    ) -> impl Future<Output = Result<Version, CommitError<P>>> + Send;
+
+    /// Waits before a change is planned again after a conflict. Default: does not wait.
+    ///
+    /// `attempts` is the number of attempts so far.
+    fn wait(&mut self, attempts: usize) -> impl Future<Output = ()> + Send {
+        let _ = attempts;
+        async {}
+    }
+}
+
 /// The allocation state of one version.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

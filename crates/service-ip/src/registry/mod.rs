@@ -4,20 +4,25 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::counters::{Outcome, Requests};
+use attempts::{Attempts, By, Step};
+
 use crate::{
-    AllocationError, Change, CommitError, Counters, Draft, OwnerRef, Pool, Random, RepairReason,
-    Reservations, Snapshot, Store, StoreError, Usage,
+    AllocationError, Counters, Draft, OwnerRef, Pool, Random, RepairReason, Reservations, Snapshot,
+    Store, StoreError, Usage,
 };
 
-/// Maximum number of attempts of a change after conflicts.
-const ATTEMPTS: usize = 100;
+mod asynchronous;
+
+mod attempts;
 
 /// A store with its last known state.
 ///
 /// A change is planned on a snapshot and committed only if the store still has the
 /// version of the snapshot. After a conflict the change is planned again, in up to 100
-/// attempts. Methods block for the requests of the store.
+/// attempts.
+///
+/// Methods block for the requests of a [`Store`]. Methods whose names end with `_async` are
+/// for an [`AsyncStore`].
 #[derive(Debug)]
 pub struct Registry<P: Pool, S> {
     store: S,
@@ -60,7 +65,7 @@ pub enum Error {
     Unknown(#[source] StoreError),
 }
 
-impl<P: Pool, S: Store<P>> Registry<P, S> {
+impl<P: Pool, S> Registry<P, S> {
     /// Returns the registry of a store. Does not access the store.
     #[must_use]
     pub const fn new(store: S) -> Self {
@@ -77,6 +82,12 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
     #[must_use]
     pub const fn store(&self) -> &S {
         &self.store
+    }
+
+    /// Returns the store, for changes of its settings.
+    #[must_use]
+    pub const fn store_mut(&mut self) -> &mut S {
+        &mut self.store
     }
 
     /// Sets a function that waits before a change is planned again after a conflict.
@@ -142,7 +153,9 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
             counters.durations.observe(took);
         }
     }
+}
 
+impl<P: Pool, S: Store<P>> Registry<P, S> {
     /// Loads the current state of the store.
     ///
     /// # Errors
@@ -215,89 +228,32 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
         by: By,
         mut plan: impl FnMut(&mut Draft<'_, P>) -> Result<T, AllocationError>,
     ) -> Result<T, Error> {
-        // Whether the snapshot was read during this call.
-        let mut is_fresh = false;
-        for attempts in 1..=ATTEMPTS {
-            let snapshot = match self.last.take() {
-                Some(snapshot) => snapshot,
-                None => {
-                    is_fresh = true;
-                    self.store.load()?
+        let mut attempts = Attempts::new(by);
+        loop {
+            match self.next_step(&mut attempts, &mut plan) {
+                Step::Load => {
+                    let snapshot = self.store.load()?;
+                    self.loaded(&mut attempts, snapshot);
                 }
-            };
-            if let Some(reason) = repair_required(by, &snapshot) {
-                // Another process may have repaired it since it was read.
-                if is_fresh {
-                    return Err(Error::RepairRequired(reason));
+                Step::Commit(planned) => {
+                    let committed = planned.commit(&mut self.store);
+                    if let Some(value) = self.committed(&mut attempts, planned, committed)? {
+                        return Ok(value);
+                    }
+                    self.wait(&attempts);
                 }
-                continue;
+                Step::End(result) => return result,
             }
-            let planned = Planned::new(snapshot, &self.reservations, &mut plan);
-            if planned.requires_commit() {
-                match self.commit(planned)? {
-                    Commit::Applied(value) => return Ok(value),
-                    Commit::Conflict { has_newer } => is_fresh = has_newer,
-                }
-                self.wait(attempts);
-            } else if is_fresh {
-                return self.conclude(planned);
-            }
-            // Otherwise the snapshot may be outdated: decide on a fresh one only.
-        }
-        Err(Error::Contended { attempts: ATTEMPTS })
-    }
-
-    /// Commits a planned change, and keeps the latest snapshot.
-    fn commit<T>(&mut self, planned: Planned<P, T>) -> Result<Commit<T>, Error> {
-        let Planned {
-            mut snapshot,
-            change,
-            requests,
-            result,
-        } = planned;
-        let committed = self.store.commit(snapshot.version, &change, &snapshot);
-        let outcome = match committed {
-            Ok(_) => Outcome::Committed,
-            Err(_) => Outcome::Failed,
-        };
-        requests.count(outcome, &mut self.counters);
-        match committed {
-            Ok(version) => {
-                snapshot.version = version;
-                snapshot.repair_reason = None;
-                self.last = Some(snapshot);
-                Ok(Commit::Applied(result?))
-            }
-            Err(CommitError::Conflict { now }) => {
-                // A snapshot of the same version has not been read from the store.
-                let is_newer = |now: &Snapshot<P>| now.version != snapshot.version;
-                let has_newer = now.as_deref().is_some_and(is_newer);
-                self.last = now.map(|now| *now);
-                Ok(Commit::Conflict { has_newer })
-            }
-            Err(CommitError::Failed(error)) => Err(error.into()),
-            Err(CommitError::Unknown(error)) => Err(Error::Unknown(error)),
         }
     }
 
     /// Waits after a conflict, if the registry has a backoff.
-    fn wait(&mut self, attempts: usize) {
+    fn wait(&mut self, attempts: &Attempts) {
         if let Some(backoff) = &mut self.backoff {
-            (backoff.0)(attempts);
+            (backoff.0)(attempts.number);
             // The snapshot is outdated after the wait.
             self.last = None;
         }
-    }
-
-    /// Ends a change that edits nothing.
-    fn conclude<T>(&mut self, planned: Planned<P, T>) -> Result<T, Error> {
-        let outcome = match planned.result {
-            Ok(_) => Outcome::Committed,
-            Err(_) => Outcome::Rejected,
-        };
-        planned.requests.count(outcome, &mut self.counters);
-        self.last = Some(planned.snapshot);
-        Ok(planned.result?)
     }
 
     /// Runs `plan` on the current state of the store without a change.
@@ -320,67 +276,6 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
         draft.undo();
         Ok(planned?)
     }
-}
-
-/// The caller of a change.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum By {
-    Anyone,
-    Repair,
-}
-
-/// A change that was planned on a snapshot.
-struct Planned<P: Pool, T> {
-    /// Snapshot with the change, or without it if the plan failed.
-    snapshot: Snapshot<P>,
-    change: Change<P::Item>,
-    requests: Requests,
-    /// Result of the plan.
-    result: Result<T, AllocationError>,
-}
-
-/// Result of a commit that did not fail.
-enum Commit<T> {
-    /// The store applied the change.
-    Applied(T),
-    /// Another process changed the store before.
-    Conflict {
-        /// Whether the store returned a snapshot of another version.
-        has_newer: bool,
-    },
-}
-
-impl<P: Pool, T> Planned<P, T> {
-    /// Plans a change on a snapshot.
-    fn new(
-        mut snapshot: Snapshot<P>,
-        reservations: &Reservations<P::Item>,
-        plan: impl FnOnce(&mut Draft<'_, P>) -> Result<T, AllocationError>,
-    ) -> Self {
-        let mut draft = Draft::new(&mut snapshot, reservations);
-        let result = plan(&mut draft);
-        if result.is_err() {
-            draft.undo();
-        }
-        let (change, requests) = draft.into_change();
-        Self {
-            snapshot,
-            change,
-            requests,
-            result,
-        }
-    }
-
-    /// Returns whether the store has to change: also after a repair without edits.
-    fn requires_commit(&self) -> bool {
-        let is_unchanged = self.change.is_empty() && self.snapshot.repair_reason.is_none();
-        self.result.is_ok() && !is_unchanged
-    }
-}
-
-/// Returns the reason why the caller must not change the store before a repair pass.
-fn repair_required<P: Pool>(by: By, snapshot: &Snapshot<P>) -> Option<RepairReason> {
-    snapshot.repair_reason.clone().filter(|_| by != By::Repair)
 }
 
 impl fmt::Debug for Backoff {

@@ -1,9 +1,12 @@
 //! Tests of conflicts and retries.
 
+use std::future;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 
 use super::*;
-use crate::{AddressRange, Allocator, Memory, Version};
+use crate::{AddressRange, Allocator, AsyncStore, Change, CommitError, Memory, Version};
 
 type Addresses = Allocator<AddressRange>;
 
@@ -33,6 +36,29 @@ impl Store<Addresses> for Busy {
             allocated.expect("the range is not full");
         }
         self.store.commit(base, change, after)
+    }
+}
+
+impl AsyncStore<Addresses> for Busy {
+    fn load(&mut self) -> impl Future<Output = Result<Snapshot<Addresses>, StoreError>> + Send {
+        future::ready(Store::load(self))
+    }
+
+    fn commit(
+        &mut self,
+        base: Version,
+        change: &Change<<Addresses as Pool>::Item>,
+        after: &Snapshot<Addresses>,
+    ) -> impl Future<Output = Result<Version, CommitError<Addresses>>> + Send {
+        future::ready(Store::commit(self, base, change, after))
+    }
+}
+
+/// Returns the result of a future that never waits.
+fn at_once<T>(future: impl Future<Output = T> + Send) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("the future waits"),
     }
 }
 
@@ -124,8 +150,23 @@ fn a_change_that_always_conflicts_fails_without_effect() {
     let owner = OwnerRef::service("default", "web");
     let (mut registry, _) = busy("10.0.0.0/24", usize::MAX);
     let error = registry.allocate(&owner, &mut || 0).unwrap_err();
-    assert!(matches!(error, Error::Contended { attempts: ATTEMPTS }));
+    assert!(matches!(error, Error::Contended { attempts: 100 }));
     let snapshot = registry.refresh().unwrap();
     assert!(!snapshot.owners.values().any(|other| *other == owner));
-    assert_eq!(snapshot.pool.used(), ATTEMPTS as u128);
+    assert_eq!(snapshot.pool.used(), 100);
+}
+
+#[test]
+fn async_changes_are_planned_again_after_conflicts() {
+    let owner = OwnerRef::service("default", "web");
+    let (mut registry, loads) = busy("10.0.0.0/29", 3);
+    let address = at_once(registry.allocate_async(&owner, || 0)).unwrap();
+    assert_eq!(address.to_string(), "10.0.0.4");
+    assert_eq!(*loads.lock().unwrap(), 1);
+    let error = at_once(registry.reserve_async(address, &owner)).unwrap_err();
+    assert_eq!(error.to_string(), "10.0.0.4 is already allocated");
+    assert_eq!(*loads.lock().unwrap(), 2, "decided on a fresh snapshot");
+    assert!(at_once(registry.release_async(address, &owner)).unwrap());
+    let snapshot = at_once(registry.refresh_async()).unwrap();
+    assert_eq!(snapshot.pool.used(), 3);
 }
