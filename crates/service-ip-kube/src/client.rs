@@ -1,15 +1,9 @@
 //! Requests to the API server.
-//!
-//! The client has its own tokio runtime, which runs in the calling thread while it
-//! waits for a response.
 #![allow(clippy::disallowed_methods, reason = "IO file")]
 
 use std::fmt::{self, Debug};
-use std::io;
 use std::net::IpAddr;
-use std::panic::resume_unwind;
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service as ServiceObject;
@@ -20,11 +14,11 @@ use kube::config::Kubeconfig;
 use kube::core::{ObjectList, Request as Resource};
 use kube::{Config, ResourceExt};
 use serde_json::Value;
-use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::timeout;
 use vipline_service_ip::{AddressRange, Family, OwnerRef};
 
 use crate::error::chain;
+use crate::metadata::MissingField;
 use crate::service_cidr::Edit;
 use crate::{
     Cause, Error, IpAddress, Service, ServiceCidr, default_cidr, ip_address, service_cidr,
@@ -77,7 +71,7 @@ pub(crate) struct Listed<T> {
 }
 
 /// An object that cannot be parsed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Unreadable {
     /// Name of the object.
     pub(crate) name: Box<str>,
@@ -86,72 +80,107 @@ pub(crate) struct Unreadable {
 }
 
 impl<T> Listed<T> {
-    fn push<K: Object>(&mut self, object: Value, read: &impl Fn(K) -> Result<T, Box<str>>) {
-        let text = |field| {
-            object["metadata"][field]
-                .as_str()
-                .unwrap_or_default()
-                .into()
-        };
-        let (namespace, name): (Box<str>, Box<str>) = (text("namespace"), text("name"));
-        let parsed = serde_json::from_value(object).map_err(|error| chain(&error));
-        match parsed.and_then(read) {
+    fn push(&mut self, parsed: Result<T, Unreadable>) {
+        match parsed {
             Ok(object) => self.objects.push(object),
-            Err(why) => {
-                let slash = if namespace.is_empty() { "" } else { "/" };
-                let object = format!("{} {namespace}{slash}{name}", K::KIND);
-                let error = unreadable(object, why);
-                self.unreadable.push(Unreadable { name, error });
-            }
+            Err(unreadable) => self.unreadable.push(unreadable),
         }
     }
 }
 
+impl<T> FromIterator<Result<T, Unreadable>> for Listed<T> {
+    fn from_iter<I: IntoIterator<Item = Result<T, Unreadable>>>(objects: I) -> Self {
+        let mut listed = Self {
+            objects: Vec::new(),
+            unreadable: Vec::new(),
+        };
+        for object in objects {
+            listed.push(object);
+        }
+        listed
+    }
+}
+
+/// Parses an object of a list.
+fn parse<K: Object, T>(object: Value) -> Result<T, Unreadable>
+where
+    T: TryFrom<K, Error = MissingField>,
+{
+    let text = |field| {
+        let text = object["metadata"][field].as_str();
+        text.unwrap_or_default().to_owned()
+    };
+    let (namespace, name) = (text("namespace"), text("name"));
+    let parsed = serde_json::from_value::<K>(object).map_err(|error| chain(&error));
+    let parsed = parsed.and_then(|object| object.try_into().map_err(|error| chain(&error)));
+    parsed.map_err(|why| Unreadable::new::<K>(&namespace, &name, why))
+}
+
+impl Unreadable {
+    pub(crate) fn new<K: k8s_openapi::Resource>(
+        namespace: &str,
+        name: &str,
+        why: Box<str>,
+    ) -> Self {
+        let slash = if namespace.is_empty() { "" } else { "/" };
+        let object = format!("{} {namespace}{slash}{name}", K::KIND);
+        Self {
+            name: name.into(),
+            error: unreadable(object, why),
+        }
+    }
+}
+
+/// Adds the errors of invalid ranges. Such a ServiceCIDR is in both lists.
+pub(crate) fn with_invalid_ranges(mut listed: Listed<ServiceCidr>) -> Listed<ServiceCidr> {
+    for cidr in &listed.objects {
+        let errors = cidr.unreadable.iter().map(|error| Unreadable {
+            name: cidr.name.clone(),
+            error: unreadable(named_cidr(&cidr.name), chain(error)),
+        });
+        listed.unreadable.extend(errors);
+    }
+    listed
+}
+
 /// A client of the API server.
 ///
-/// All methods block the thread until the server has responded.
-/// Within a tokio runtime, a method runs in an additional thread for the time of the
-/// call, but still blocks the task. Use `spawn_blocking` there.
+/// A clone shares the connections. [`blocking::Client`](crate::blocking::Client) has the
+/// same methods for threads without an async runtime.
+#[derive(Clone)]
 pub struct Client {
-    /// `None` only during drop.
-    runtime: Option<Runtime>,
     kube: kube::Client,
-    server: String,
     /// Request timeout.
     timeout: Duration,
 }
 
 impl Client {
+    /// Returns a client that uses an existing one.
+    ///
+    /// The client must not repeat requests by itself: a repeated request may have been
+    /// applied before. Set [`kube::Config::default_retry`] to false.
+    #[must_use]
+    pub const fn new(kube: kube::Client) -> Self {
+        Self {
+            kube,
+            timeout: DEFAULT_TIMEOUT,
+        }
+    }
+
     /// Returns a client for a kubeconfig, or for the Service account of the pod.
     ///
-    /// Does not send a request.
+    /// Does not send a request. Must be called within a tokio runtime.
     ///
     /// # Errors
     ///
     /// [`Cause::Configuration`]: the credentials cannot be read or used.
     pub fn open(kubeconfig: Option<&Path>) -> Result<Self, Error> {
-        let object = kubeconfig.map_or_else(
-            || "credentials of the pod".to_owned(),
-            |path| path.display().to_string(),
-        );
-        let wrong = |why| Error::new("read", &object, Cause::Configuration(why));
+        let wrong = |why| configuration_error(kubeconfig, why);
         let mut config = config(kubeconfig).map_err(wrong)?;
         config.connect_timeout = Some(CONNECT_TIMEOUT);
-        // The client must not repeat a request that may have been applied.
         config.default_retry = false;
-        let server = config.cluster_url.to_string();
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| wrong(chain(&error)))?;
-        let kube = {
-            let _guard = runtime.enter();
-            kube::Client::try_from(config).map_err(|error| wrong(chain(&error)))?
-        };
-        Ok(Self {
-            runtime: Some(runtime),
-            kube,
-            server,
-            timeout: DEFAULT_TIMEOUT,
-        })
+        let kube = kube::Client::try_from(config).map_err(|error| wrong(chain(&error)))?;
+        Ok(Self::new(kube))
     }
 
     /// Sets the request timeout. Default: 60 s.
@@ -165,33 +194,28 @@ impl Client {
 
     /// Returns all IPAddresses, or with a family those without the label of the other
     /// family. The label may be missing.
-    pub(crate) fn addresses(&self, family: Option<Family>) -> Result<Listed<IpAddress>, Error> {
+    pub(crate) async fn addresses(
+        &self,
+        family: Option<Family>,
+    ) -> Result<Listed<IpAddress>, Error> {
         let label =
             |family: Family| format!("{}!={}", ip_address::FAMILY_LABEL, family.other().label());
-        let read = |object| IpAddress::read(object).map_err(|error| chain(&error));
-        self.list(family.map(label).as_deref(), read)
+        let labels = family.map(label);
+        self.list::<IPAddress, _>(labels.as_deref()).await
     }
 
     /// Returns all ServiceCIDRs. A ServiceCIDR with an invalid range is in both lists.
-    pub(crate) fn service_cidrs(&self) -> Result<Listed<ServiceCidr>, Error> {
-        let mut listed = self.list(None, ServiceCidr::read)?;
-        for cidr in &listed.objects {
-            let errors = cidr.unreadable.iter().map(|error| Unreadable {
-                name: cidr.name.clone(),
-                error: unreadable(named_cidr(&cidr.name), chain(error)),
-            });
-            listed.unreadable.extend(errors);
-        }
-        Ok(listed)
+    pub(crate) async fn service_cidrs(&self) -> Result<Listed<ServiceCidr>, Error> {
+        let listed = self.list::<ServiceCIDR, _>(None).await;
+        listed.map(with_invalid_ranges)
     }
 
     /// Returns all Services.
     ///
     /// A Service that cannot be parsed is an error: its addresses are unknown, and must
     /// not be released.
-    pub(crate) fn services(&self) -> Result<Vec<Service>, Error> {
-        let read = |object| Service::read(object).map_err(|error| chain(&error));
-        let listed = self.list::<ServiceObject, _>(None, read)?;
+    pub(crate) async fn services(&self) -> Result<Vec<Service>, Error> {
+        let listed = self.list::<ServiceObject, _>(None).await?;
         match listed.unreadable.into_iter().next() {
             Some(unreadable) => Err(unreadable.error),
             None => Ok(listed.objects),
@@ -199,7 +223,7 @@ impl Client {
     }
 
     /// Creates the IPAddress of an owner and returns its UID.
-    pub(crate) fn create_address(
+    pub(crate) async fn create_address(
         &self,
         ip: IpAddr,
         owner: &OwnerRef,
@@ -209,14 +233,16 @@ impl Client {
         let object = ip_address::object(ip, owner, manager);
         let params = PostParams::default();
         let name = named_address(ip);
-        let created = self.send("create", &name, api.create(&params, &object))?;
+        let created = self
+            .send("create", &name, api.create(&params, &object))
+            .await?;
         let unreadable = || Cause::Unreadable("missing uid".into());
         let uid = created.metadata.uid.map(Into::into);
         uid.ok_or_else(|| Error::new("create", &name, unreadable()))
     }
 
     /// Deletes an IPAddress if UID and version match.
-    pub(crate) fn delete_address(
+    pub(crate) async fn delete_address(
         &self,
         ip: IpAddr,
         uid: &str,
@@ -228,69 +254,75 @@ impl Client {
             uid: Some(uid.into()),
         });
         let name = ip.to_string();
-        let deleted = self.send("delete", &named_address(ip), api.delete(&name, &params));
-        deleted.map(drop)
+        let deleted = api.delete(&name, &params);
+        let object = named_address(ip);
+        self.send("delete", &object, deleted).await.map(drop)
     }
 
     /// Sets the labels of an IPAddress.
-    pub(crate) fn label_address(&self, ip: IpAddr, version: &str) -> Result<(), Error> {
+    pub(crate) async fn label_address(&self, ip: IpAddr, version: &str) -> Result<(), Error> {
         let api = self.all::<IPAddress>();
         let patch = Patch::Merge(ip_address::label_patch(ip, version));
         let (name, params) = (ip.to_string(), PatchParams::default());
         let patched = api.patch(&name, &params, &patch);
-        self.send("change", &named_address(ip), patched).map(drop)
+        let object = named_address(ip);
+        self.send("change", &object, patched).await.map(drop)
     }
 
-    /// Creates the default ServiceCIDR.
-    pub(crate) fn create_default(&self, ranges: &[AddressRange]) -> Result<(), Error> {
+    /// Creates the default ServiceCIDR, see [`default_cidr::Plan::Create`].
+    ///
+    /// # Errors
+    ///
+    /// An [`Error`] with the failed request.
+    pub async fn create_default_cidr(&self, ranges: &[AddressRange]) -> Result<(), Error> {
         let api = self.all::<ServiceCIDR>();
         let object = service_cidr::object(default_cidr::NAME, ranges);
         let (name, params) = (named_cidr(default_cidr::NAME), PostParams::default());
-        self.send("create", &name, api.create(&params, &object))
-            .map(drop)
+        let created = api.create(&params, &object);
+        self.send("create", &name, created).await.map(drop)
     }
 
-    /// Patches a ServiceCIDR and then its status.
-    pub(crate) fn edit(&self, edit: &Edit) -> Result<(), Error> {
+    /// Applies an edit of a [lifecycle plan](crate::lifecycle::plan) or of
+    /// [`default_cidr::Plan::Edit`]: patches a ServiceCIDR and then its status.
+    ///
+    /// # Errors
+    ///
+    /// An [`Error`] with the failed request. After [`Error::is_conflict`], plan again.
+    pub async fn edit(&self, edit: &Edit) -> Result<(), Error> {
         let api = self.all::<ServiceCIDR>();
         let (object, params) = (named_cidr(&edit.name), PatchParams::default());
         let mut version = edit.version.to_string();
         if let Some(patch) = edit.patch().map(Patch::Merge) {
-            let patched = self.send("change", &object, api.patch(&edit.name, &params, &patch))?;
+            let patched = api.patch(&edit.name, &params, &patch);
+            let patched = self.send("change", &object, patched).await?;
             version = patched.resource_version().unwrap_or_default();
         }
         if let Some(patch) = edit.status(&version).map(Patch::<Value>::Merge) {
             let patched = api.patch_status(&edit.name, &params, &patch);
-            self.send("change the status of", &object, patched)?;
+            self.send("change the status of", &object, patched).await?;
         }
         Ok(())
     }
 
     /// Returns the objects of a kind, optionally with a label selector.
-    fn list<K, T>(
-        &self,
-        labels: Option<&str>,
-        read: impl Fn(K) -> Result<T, Box<str>>,
-    ) -> Result<Listed<T>, Error>
+    async fn list<K, T>(&self, labels: Option<&str>) -> Result<Listed<T>, Error>
     where
         K: Object,
+        T: TryFrom<K, Error = MissingField>,
     {
         let mut lists = 1..LIST_ATTEMPTS;
         loop {
-            match self.pages(labels, &read) {
+            match self.pages::<K, T>(labels).await {
                 Err(error) if error.is_expired() && lists.next().is_some() => {}
                 listed => return listed,
             }
         }
     }
 
-    fn pages<K, T>(
-        &self,
-        labels: Option<&str>,
-        read: &impl Fn(K) -> Result<T, Box<str>>,
-    ) -> Result<Listed<T>, Error>
+    async fn pages<K, T>(&self, labels: Option<&str>) -> Result<Listed<T>, Error>
     where
         K: Object,
+        T: TryFrom<K, Error = MissingField>,
     {
         let resource = Resource::new(K::url_path(&(), None));
         let mut params = ListParams::default().limit(PAGE_SIZE);
@@ -304,9 +336,9 @@ impl Client {
                 let request = resource.list(&params).map_err(kube::Error::BuildRequest)?;
                 self.kube.request::<ObjectList<Value>>(request).await
             };
-            let page = self.send("list", K::PLURAL, page)?;
+            let page = self.send("list", K::PLURAL, page).await?;
             for object in page.items {
-                listed.push::<K>(object, read);
+                listed.push(parse::<K, T>(object));
             }
             params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
             if params.continue_token.is_none() {
@@ -320,52 +352,36 @@ impl Client {
     }
 
     /// Sends a request and waits for the response.
-    fn send<T: Send>(
+    async fn send<T>(
         &self,
         operation: &'static str,
         object: &str,
         request: impl Future<Output = kube::Result<T>> + Send,
     ) -> Result<T, Error> {
-        let answered = self.wait(async { timeout(self.timeout, request).await });
-        let cause = match answered {
-            Ok(Ok(Ok(answer))) => return Ok(answer),
-            Ok(Ok(Err(error))) => Cause::of_request(error),
-            Ok(Err(_)) => Cause::NoResponse(format!("timeout after {:?}", self.timeout).into()),
-            Err(error) => Cause::NotSent(chain(&error)),
+        let cause = match timeout(self.timeout, request).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => Cause::of_request(error),
+            Err(_) => Cause::NoResponse(format!("timeout after {:?}", self.timeout).into()),
         };
         Err(Error::new(operation, object, cause))
-    }
-
-    fn wait<T: Send>(&self, future: impl Future<Output = T> + Send) -> io::Result<T> {
-        let runtime = self.runtime.as_ref();
-        let runtime = runtime.expect("the runtime exists until the client is dropped");
-        if Handle::try_current().is_err() {
-            return Ok(runtime.block_on(future));
-        }
-        // A thread cannot block on a runtime within another runtime.
-        thread::scope(|scope| {
-            let waiting =
-                thread::Builder::new().spawn_scoped(scope, || runtime.block_on(future))?;
-            Ok(waiting.join().unwrap_or_else(|panic| resume_unwind(panic)))
-        })
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        // Dropping a runtime within another runtime must not block.
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
     }
 }
 
 impl Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("server", &self.server)
+            .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns the error of credentials that cannot be read or used.
+pub(crate) fn configuration_error(kubeconfig: Option<&Path>, why: Box<str>) -> Error {
+    let object = kubeconfig.map_or_else(
+        || "credentials of the pod".to_owned(),
+        |path| path.display().to_string(),
+    );
+    Error::new("read", object, Cause::Configuration(why))
 }
 
 fn config(kubeconfig: Option<&Path>) -> Result<Config, Box<str>> {

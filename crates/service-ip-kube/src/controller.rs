@@ -37,14 +37,14 @@ impl Client {
     /// An [`Error`] with the failed request. Earlier changes are kept.
     /// [`Cause::Contended`]: every attempt failed with a conflict.
     /// [`Cause::Unreadable`]: the existing object cannot be parsed.
-    pub fn reconcile_default_cidr(
+    pub async fn reconcile_default_cidr(
         &self,
         ranges: &[AddressRange],
         now: SystemTime,
     ) -> Result<Option<Problem>, Error> {
         // Two more iterations: create or add a second range, then set `Ready`.
         for _ in 0..2 + ATTEMPTS {
-            let listed = self.service_cidrs()?;
+            let listed = self.service_cidrs().await?;
             let mut cidrs = listed.objects.iter();
             let existing = cidrs.find(|cidr| *cidr.name == *default_cidr::NAME);
             let mut unreadable = listed.unreadable.into_iter();
@@ -56,8 +56,8 @@ impl Client {
             let applied = match default_cidr::plan(existing, ranges, now) {
                 default_cidr::Plan::Nothing => return Ok(None),
                 default_cidr::Plan::Report(odd) => return Ok(Some(odd)),
-                default_cidr::Plan::Create => self.create_default(ranges),
-                default_cidr::Plan::Edit(edit) => self.edit(&edit),
+                default_cidr::Plan::Create => self.create_default_cidr(ranges).await,
+                default_cidr::Plan::Edit(edit) => self.edit(&edit).await,
             };
             execution(applied)?;
         }
@@ -78,26 +78,29 @@ impl Client {
     /// If the server rejects a change, all other changes are applied and the first
     /// rejection is returned.
     /// [`Cause::Contended`]: every attempt failed with a conflict.
-    pub fn reconcile_cidrs(
+    pub async fn reconcile_cidrs(
         &self,
         now: SystemTime,
-        report: &mut dyn FnMut(&Finding),
+        report: &mut (dyn FnMut(&Finding) + Send),
     ) -> Result<Option<SystemTime>, Error> {
         let mut reporter = Reporter::new(report);
         for _ in 0..ATTEMPTS {
-            let cidrs = self.service_cidrs()?;
+            let cidrs = self.service_cidrs().await?;
             reporter.unreadable(&cidrs.unreadable);
             let cidrs = cidrs.objects;
             // Only ServiceCIDRs with a deletion timestamp depend on addresses.
             let mut addresses = Vec::new();
             if cidrs.iter().any(|cidr| cidr.deleted.is_some()) {
-                let listed = self.addresses(None)?;
+                let listed = self.addresses(None).await?;
                 reporter.unreadable(&listed.unreadable);
                 addresses = listed.objects;
             }
             let plan = lifecycle::plan(&cidrs, &addresses, now);
-            let done = plan.edits.iter().map(|edit| self.edit(edit));
-            if execute(done)? == Execution::Complete {
+            let mut outcome = Outcome::default();
+            for edit in &plan.edits {
+                outcome.add(self.edit(edit).await)?;
+            }
+            if outcome.end()? == Execution::Complete {
                 return Ok(plan.requeue_at);
             }
         }
@@ -122,17 +125,17 @@ impl Client {
     /// [`Cause::Contended`]: every attempt failed with a conflict.
     /// A Service that cannot be parsed is [`Cause::Unreadable`], and nothing changes: its
     /// addresses would otherwise be released as leaked.
-    pub fn repair(
+    pub async fn repair(
         &self,
         now: SystemTime,
-        report: &mut dyn FnMut(&Finding),
+        report: &mut (dyn FnMut(&Finding) + Send),
     ) -> Result<Option<SystemTime>, Error> {
         let mut reporter = Reporter::new(report);
         for _ in 0..ATTEMPTS {
             // The order matters: an address is created before its Service.
-            let addresses = self.addresses(None)?;
-            let mut services = self.services()?;
-            let cidrs = self.service_cidrs()?;
+            let addresses = self.addresses(None).await?;
+            let mut services = self.services().await?;
+            let cidrs = self.service_cidrs().await?;
             reporter.unreadable(&addresses.unreadable);
             reporter.unreadable(&cidrs.unreadable);
             let names = addresses.unreadable.iter().map(|one| &*one.name);
@@ -141,27 +144,40 @@ impl Client {
             for finding in plan.findings {
                 reporter.report(finding);
             }
-            let done = plan.actions.iter().map(|action| self.carry_out(action));
-            if execute(done)? == Execution::Complete {
+            let mut outcome = Outcome::default();
+            for action in &plan.actions {
+                outcome.add(self.execute(action).await)?;
+            }
+            if outcome.end()? == Execution::Complete {
                 return Ok(plan.requeue_at);
             }
         }
         Err(contended("repair", "IPAddresses"))
     }
 
-    fn carry_out(&self, action: &Action) -> Result<(), Error> {
+    /// Applies an action of a [repair plan](repair::plan).
+    ///
+    /// # Errors
+    ///
+    /// An [`Error`] with the failed request. After [`Error::is_conflict`],
+    /// [`Error::is_already_exists`] or [`Error::is_not_found`], plan again.
+    pub async fn execute(&self, action: &Action) -> Result<(), Error> {
         match action {
-            Action::Create { ip, owner } => self.create_address(*ip, owner, MANAGER).map(drop),
-            Action::Delete { ip, uid, version } => self.delete_address(*ip, uid, Some(version)),
-            Action::Label { ip, version } => self.label_address(*ip, version),
+            Action::Create { ip, owner } => {
+                self.create_address(*ip, owner, MANAGER).await.map(drop)
+            }
+            Action::Delete { ip, uid, version } => {
+                self.delete_address(*ip, uid, Some(version)).await
+            }
+            Action::Label { ip, version } => self.label_address(*ip, version).await,
             Action::Recreate {
                 ip,
                 uid,
                 version,
                 owner,
             } => {
-                self.delete_address(*ip, uid, Some(version))?;
-                self.create_address(*ip, owner, MANAGER).map(drop)
+                self.delete_address(*ip, uid, Some(version)).await?;
+                self.create_address(*ip, owner, MANAGER).await.map(drop)
             }
         }
     }
@@ -169,12 +185,12 @@ impl Client {
 
 /// Reports each finding once.
 struct Reporter<'a> {
-    report: &'a mut dyn FnMut(&Finding),
+    report: &'a mut (dyn FnMut(&Finding) + Send),
     reported: BTreeSet<Finding>,
 }
 
 impl<'a> Reporter<'a> {
-    fn new(report: &'a mut dyn FnMut(&Finding)) -> Self {
+    fn new(report: &'a mut (dyn FnMut(&Finding) + Send)) -> Self {
         let reported = BTreeSet::new();
         Self { report, reported }
     }
@@ -201,22 +217,35 @@ fn ignore_addresses(services: &mut [Service], unknown: &BTreeSet<IpAddr>) {
     }
 }
 
-/// Applies all actions and returns whether a conflict occurred.
+/// The results of several actions.
 ///
 /// A rejected action does not prevent later actions. The first rejection is returned.
-fn execute(actions: impl Iterator<Item = Result<(), Error>>) -> Result<Execution, Error> {
-    let (mut result, mut rejected) = (Execution::Complete, None);
-    for action in actions {
-        match execution(action) {
+#[derive(Default)]
+struct Outcome {
+    has_conflict: bool,
+    rejected: Option<Error>,
+}
+
+impl Outcome {
+    fn add(&mut self, applied: Result<(), Error>) -> Result<(), Error> {
+        match execution(applied) {
             Ok(Execution::Complete) => {}
-            Ok(Execution::Conflict) => result = Execution::Conflict,
+            Ok(Execution::Conflict) => self.has_conflict = true,
             Err(error) if error.is_rejected() => {
-                rejected.get_or_insert(error);
+                self.rejected.get_or_insert(error);
             }
             Err(error) => return Err(error),
         }
+        Ok(())
     }
-    rejected.map_or(Ok(result), Err)
+
+    fn end(self) -> Result<Execution, Error> {
+        match (self.rejected, self.has_conflict) {
+            (Some(error), _) => Err(error),
+            (None, true) => Ok(Execution::Conflict),
+            (None, false) => Ok(Execution::Complete),
+        }
+    }
 }
 
 /// Distinguishes a conflict with another process from other errors.

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use vipline_service_ip::OwnerRef;
 
-use crate::metadata::{Missing, required, time};
+use crate::metadata::{MissingField, required, time};
 use vipline_service_ip::Family;
 
 /// Label with the family of an address.
@@ -54,14 +54,20 @@ impl IpAddress {
     pub fn is_labelled(&self) -> bool {
         self.is_managed() && self.family.as_deref() == Some(Family::of(self.ip).label())
     }
+}
 
-    pub(crate) fn read(object: IPAddress) -> Result<Self, Missing> {
+impl TryFrom<IPAddress> for IpAddress {
+    type Error = MissingField;
+
+    fn try_from(object: IPAddress) -> Result<Self, MissingField> {
         let metadata = object.metadata;
         let name = required(metadata.name, "name")?;
         let mut labels = metadata.labels.unwrap_or_default();
         let mut label = |key| labels.remove(key).map(Into::into);
         Ok(Self {
-            ip: name.parse().map_err(|_| Missing("an address as name"))?,
+            ip: name.parse().map_err(|_| MissingField {
+                field: "an address as name",
+            })?,
             uid: required(metadata.uid, "uid")?.into(),
             version: required(metadata.resource_version, "resourceVersion")?.into(),
             family: label(FAMILY_LABEL),
@@ -150,7 +156,7 @@ mod tests {
         }
     }
 
-    fn read(change: impl FnOnce(&mut Value)) -> Result<IpAddress, Missing> {
+    fn read(change: impl FnOnce(&mut Value)) -> Result<IpAddress, MissingField> {
         let mut value = json!({
             "metadata": {
                 "name": "10.0.0.1",
@@ -161,7 +167,8 @@ mod tests {
             "spec": { "parentRef": { "resource": "gateways", "group": "x.io", "name": "g" } },
         });
         change(&mut value);
-        IpAddress::read(serde_json::from_value(value).unwrap())
+        let object: IPAddress = serde_json::from_value(value).unwrap();
+        object.try_into()
     }
 
     #[test]

@@ -5,25 +5,31 @@
 //! API servers of Kubernetes and programs with this crate can allocate concurrently.
 //!
 //! ```no_run
-//! use std::path::Path;
+//! use vipline_service_ip_kube::service_ip::{Family, OwnerRef, Registry};
+//! use vipline_service_ip_kube::{Client, Kube};
 //!
-//! use vipline_service_ip_kube::Kube;
-//! use vipline_service_ip_kube::service_ip::{Family, Registry, OwnerRef};
-//!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let kubeconfig = Path::new("/etc/kubernetes/admin.conf");
-//! let mut registry = Registry::new(Kube::open(Some(kubeconfig), Family::V4)?);
+//! # async fn allocate(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
+//! // `client` is the kube::Client of the program.
+//! let mut registry = Registry::new(Kube::new(Client::new(client), Family::V4));
 //! let web = OwnerRef::service("default", "web");
-//! let address = registry.allocate(&web, &mut || 4)?;
-//! registry.release(address, &web)?;
+//! // The caller provides random numbers.
+//! let address = registry.allocate_async(&web, || 4).await?;
+//! registry.release_async(address, &web).await?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! The store does not watch objects. It keeps the last list and its own changes.
+//! [`blocking`] has the same client and store for threads without an async runtime.
+//!
+//! The store keeps the last list and its own changes, or the objects of the caller's
+//! watches ([`Kube::watch`]), which make lists unnecessary.
 //! If another process has allocated an address meanwhile, the API server rejects the
-//! creation and another address is chosen. Changes of ServiceCIDRs are detected by
-//! [`Registry::refresh`] only, which must be called every few seconds.
+//! creation and another address is chosen. Without watches, changes of ServiceCIDRs are
+//! detected by [`Registry::refresh_async`] only, which must be called every few seconds.
+//!
+//! A controller with informers can also use the plans directly: [`repair::plan`],
+//! [`lifecycle::plan`] and [`default_cidr::plan`] are pure functions, and
+//! [`Client::execute`], [`Client::edit`] and [`Client::create_default_cidr`] apply them.
 //!
 //! The crate does not log, create Events or read a clock. It returns
 //! [findings](Finding) and the time of the next call to the caller.
@@ -32,9 +38,9 @@
 //!
 //! - Objects: `metadata`, [`ip_address`], [`service_cidr`], `service`, [`spec`].
 //! - Pure plans: [`lifecycle`], [`default_cidr`], `finding`, [`mod@repair`].
-//! - Requests: `error`, `client`, `store`, `controller`.
+//! - Requests: `error`, `client`, `watched`, `store`, `controller`, [`blocking`].
 //!
-//! [`Registry::refresh`]: vipline_service_ip::Registry::refresh
+//! [`Registry::refresh_async`]: vipline_service_ip::Registry::refresh_async
 #![forbid(unsafe_code)]
 
 mod metadata;
@@ -59,18 +65,26 @@ mod error;
 
 mod client;
 
+mod watched;
+
 mod store;
 
 mod controller;
+
+pub mod blocking;
 
 pub use client::Client;
 pub use error::{Cause, Error};
 pub use finding::{Finding, Reason};
 pub use ip_address::IpAddress;
+pub use k8s_openapi;
+pub use kube;
+pub use metadata::MissingField;
 pub use service::Service;
 pub use service_cidr::{Condition, Edit, ServiceCidr};
 pub use store::Kube;
 pub use vipline_service_ip as service_ip;
+pub use watched::Event;
 
 /// Compiles and runs the examples of the README.
 #[cfg(doctest)]

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use k8s_openapi::api::core::v1::Service as Object;
 use vipline_service_ip::OwnerRef;
 
-use crate::metadata::{Missing, required, time};
+use crate::metadata::{MissingField, required, time};
 
 /// The fields of a Service that repair uses.
 ///
@@ -22,8 +22,10 @@ pub struct Service {
     pub cluster_ips: Vec<Box<str>>,
 }
 
-impl Service {
-    pub(crate) fn read(object: Object) -> Result<Self, Missing> {
+impl TryFrom<Object> for Service {
+    type Error = MissingField;
+
+    fn try_from(object: Object) -> Result<Self, MissingField> {
         let metadata = object.metadata;
         let spec = object.spec.unwrap_or_default();
         // Services stored before dual-stack have `clusterIP` only.
@@ -63,7 +65,7 @@ mod tests {
             },
             "spec": { "type": "ExternalName", "externalName": "example.com" },
         });
-        let service = Service::read(serde_json::from_value(value).unwrap()).unwrap();
+        let service = Service::try_from(serde_json::from_value::<Object>(value).unwrap()).unwrap();
         assert!(service.is_external_name);
         assert_eq!(service.owner, OwnerRef::service("default", "web"));
     }
@@ -88,7 +90,8 @@ mod tests {
                 },
                 "spec": spec,
             });
-            let service = Service::read(serde_json::from_value(value).unwrap()).unwrap();
+            let service =
+                Service::try_from(serde_json::from_value::<Object>(value).unwrap()).unwrap();
             assert!(!service.is_external_name);
             let read: Vec<&str> = service.cluster_ips.iter().map(|ip| &**ip).collect();
             assert_eq!(read, ips);

@@ -8,8 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use vipline_service_ip::{AddressRange, RangeError};
 
-use crate::error::chain;
-use crate::metadata::required;
+use crate::metadata::{MissingField, required};
 
 /// Finalizer of ServiceCIDRs.
 pub const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
@@ -119,10 +118,13 @@ impl ServiceCidr {
         });
         Some(conditions)
     }
+}
 
-    pub(crate) fn read(object: ServiceCIDR) -> Result<Self, Box<str>> {
+impl TryFrom<ServiceCIDR> for ServiceCidr {
+    type Error = MissingField;
+
+    fn try_from(object: ServiceCIDR) -> Result<Self, MissingField> {
         let metadata = object.metadata;
-        let missing = |error| chain(&error);
         let networks = object.spec.and_then(|spec| spec.cidrs).unwrap_or_default();
         let status = object.status.and_then(|status| status.conditions);
         let finalizers = metadata.finalizers.unwrap_or_default();
@@ -136,10 +138,8 @@ impl ServiceCidr {
             }
         }
         Ok(Self {
-            name: required(metadata.name, "name").map_err(missing)?.into(),
-            version: required(metadata.resource_version, "resourceVersion")
-                .map_err(missing)?
-                .into(),
+            name: required(metadata.name, "name")?.into(),
+            version: required(metadata.resource_version, "resourceVersion")?.into(),
             ranges,
             unreadable,
             finalizers: finalizers.into_iter().map(Into::into).collect(),

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::Path;
-use std::sync::Arc;
 
 use vipline_service_ip::{
-    AddressRange, Change, Cidrs, CommitError, Family, OwnerRef, Pool, Snapshot, Store, StoreError,
-    Version, parse_address,
+    AddressRange, AsyncStore, Change, Cidrs, CommitError, Family, OwnerRef, Pool, Snapshot,
+    StoreError, Version, parse_address,
 };
 
+use crate::client::Listed;
 use crate::error::chain;
 use crate::ip_address::MANAGER;
-use crate::{Cause, Client, Error};
+use crate::watched::Watched;
+use crate::{Cause, Client, Error, Event, IpAddress, ServiceCidr};
 
 /// Number of consecutive conflicts after which all objects are listed again.
 const MAX_CONFLICTS: usize = 8;
@@ -22,12 +22,14 @@ const DEFAULT_MANAGER: &str = "vipline-service-ip";
 
 /// A store for the IPAddresses and ServiceCIDRs of one family.
 ///
-/// One allocation is one request, which blocks the thread (see [`Client`]).
+/// One allocation is one request.
+/// [`blocking::Kube`](crate::blocking::Kube) is the same for threads without an async
+/// runtime.
 /// Other processes may allocate concurrently: the name of an IPAddress is its address,
 /// so that only one creation succeeds.
 #[derive(Debug)]
 pub struct Kube {
-    client: Arc<Client>,
+    client: Client,
     family: Family,
     /// Manager of the addresses of other objects than Services.
     manager: Box<str>,
@@ -38,6 +40,8 @@ pub struct Kube {
     conflicts: usize,
     /// Errors of the objects that the last load could not parse.
     unreadable: Vec<Error>,
+    /// Objects of the caller's watches, if it has any.
+    watched: Option<Watched>,
 }
 
 /// A known IPAddress.
@@ -76,17 +80,8 @@ enum Failure {
 
 impl Kube {
     /// Returns the store of a family. Does not send a request.
-    ///
-    /// # Errors
-    ///
-    /// [`Cause::Configuration`]: the credentials cannot be read or used.
-    pub fn open(kubeconfig: Option<&Path>, family: Family) -> Result<Self, Error> {
-        Ok(Self::new(Arc::new(Client::open(kubeconfig)?), family))
-    }
-
-    /// Returns the store of a family with a shared client.
     #[must_use]
-    pub fn new(client: Arc<Client>, family: Family) -> Self {
+    pub fn new(client: Client, family: Family) -> Self {
         Self {
             client,
             family,
@@ -95,6 +90,7 @@ impl Kube {
             known: BTreeMap::new(),
             conflicts: 0,
             unreadable: Vec::new(),
+            watched: None,
         }
     }
 
@@ -120,19 +116,39 @@ impl Kube {
         &self.unreadable
     }
 
+    /// Records an event of the caller's watches.
+    ///
+    /// After the first [`Event::Listed`] the store sends no list requests: a load returns
+    /// the watched objects and the changes of this store.
+    pub fn watch(&mut self, event: Event) {
+        // The next change must not use a ServiceCIDR that is in deletion.
+        self.version += u64::from(event.changes_ranges());
+        match (&mut self.watched, event) {
+            (watched, Event::Listed { cidrs, addresses }) => {
+                *watched = Some(Watched::new(cidrs, addresses));
+            }
+            (Some(watched), event) => watched.apply(event),
+            (None, _) => {}
+        }
+    }
+
     /// Applies a change and records the applied steps.
-    fn apply(&mut self, change: &Change<IpAddr>, applied: &mut Vec<Step>) -> Result<(), Failure> {
+    async fn apply(
+        &mut self,
+        change: &Change<IpAddr>,
+        applied: &mut Vec<Step>,
+    ) -> Result<(), Failure> {
         let is_freed = |ip: &IpAddr| change.freed.contains_key(ip);
         let new = change.taken.iter().filter(|(ip, _)| !is_freed(ip));
         for (ip, owner) in new {
-            self.create(*ip, owner)?;
+            self.create(*ip, owner).await?;
             applied.push(Step::Created(*ip));
         }
         for (ip, former) in &change.freed {
-            self.delete(*ip)?;
+            self.delete(*ip).await?;
             applied.push(Step::Deleted(*ip, former.clone()));
             if let Some(owner) = change.taken.get(ip) {
-                self.create(*ip, owner)?;
+                self.create(*ip, owner).await?;
                 applied.push(Step::Created(*ip));
             }
         }
@@ -140,15 +156,15 @@ impl Kube {
     }
 
     /// Reverts applied steps in reverse order.
-    fn roll_back(&mut self, applied: Vec<Step>) -> Result<(), Failure> {
+    async fn roll_back(&mut self, applied: Vec<Step>) -> Result<(), Failure> {
         for step in applied.into_iter().rev() {
             match step {
-                Step::Created(ip) => match self.delete(ip) {
+                Step::Created(ip) => match self.delete(ip).await {
                     // The created object no longer exists or has changed.
                     Ok(()) | Err(Failure::Changed(_)) => {}
                     Err(failure) => return Err(failure),
                 },
-                Step::Deleted(ip, Some(former)) => self.create(ip, &former)?,
+                Step::Deleted(ip, Some(former)) => self.create(ip, &former).await?,
                 // The object cannot be created again without its owner.
                 Step::Deleted(ip, None) => return Err(Failure::Changed(ip)),
             }
@@ -156,12 +172,12 @@ impl Kube {
         Ok(())
     }
 
-    fn create(&mut self, ip: IpAddr, owner: &OwnerRef) -> Result<(), Failure> {
+    async fn create(&mut self, ip: IpAddr, owner: &OwnerRef) -> Result<(), Failure> {
         let manager = match owner.is_service() {
             true => MANAGER,
             false => &*self.manager,
         };
-        let created = self.client.create_address(ip, owner, manager);
+        let created = self.client.create_address(ip, owner, manager).await;
         let uid = created.map_err(|error| {
             if error.is_already_exists() {
                 Failure::Taken(ip)
@@ -171,6 +187,9 @@ impl Kube {
                 Failure::Error(error)
             }
         })?;
+        if let Some(watched) = &mut self.watched {
+            watched.created(ip, &uid, owner, manager);
+        }
         let state = State::Managed;
         self.known.insert(ip, Known { uid, state });
         Ok(())
@@ -186,17 +205,20 @@ impl Kube {
         Some(Error::new("delete", format!("IPAddress {ip}"), cause))
     }
 
-    fn delete(&mut self, ip: IpAddr) -> Result<(), Failure> {
+    async fn delete(&mut self, ip: IpAddr) -> Result<(), Failure> {
         let Some(known) = self.known.get(&ip) else {
             return Err(Failure::Changed(ip));
         };
-        match self.client.delete_address(ip, &known.uid, None) {
+        match self.client.delete_address(ip, &known.uid, None).await {
             Ok(()) => {}
             Err(error) if error.is_not_found() => {}
             Err(error) if error.is_conflict() => return Err(Failure::Changed(ip)),
             Err(error) => return Err(Failure::Error(error)),
         }
         self.known.remove(&ip);
+        if let Some(watched) = &mut self.watched {
+            watched.deleted(ip);
+        }
         Ok(())
     }
 
@@ -221,10 +243,21 @@ impl Kube {
     }
 }
 
-impl Store<Cidrs> for Kube {
-    fn load(&mut self) -> Result<Snapshot<Cidrs>, StoreError> {
-        let cidrs = self.client.service_cidrs()?;
-        let addresses = self.client.addresses(Some(self.family))?;
+impl Kube {
+    /// Returns the watched objects, or lists them.
+    async fn objects(&self) -> Result<(Listed<ServiceCidr>, Listed<IpAddress>), Error> {
+        if let Some(watched) = &self.watched {
+            return Ok((watched.cidrs(), watched.addresses(self.family)));
+        }
+        let cidrs = self.client.service_cidrs().await?;
+        let addresses = self.client.addresses(Some(self.family)).await?;
+        Ok((cidrs, addresses))
+    }
+}
+
+impl AsyncStore<Cidrs> for Kube {
+    async fn load(&mut self) -> Result<Snapshot<Cidrs>, StoreError> {
+        let (cidrs, addresses) = self.objects().await?;
         let mut pool = Cidrs::of(self.family);
         let mut unreadable = cidrs.unreadable;
         for cidr in &cidrs.objects {
@@ -265,7 +298,7 @@ impl Store<Cidrs> for Kube {
         Ok(snapshot)
     }
 
-    fn commit(
+    async fn commit(
         &mut self,
         base: Version,
         change: &Change<IpAddr>,
@@ -282,12 +315,12 @@ impl Store<Cidrs> for Kube {
             return Err(CommitError::Failed(error.into()));
         }
         let mut applied = Vec::new();
-        let Err(failure) = self.apply(change, &mut applied) else {
+        let Err(failure) = self.apply(change, &mut applied).await else {
             self.version += 1;
             self.conflicts = 0;
             return Ok(Version(self.version));
         };
-        if let Err(failure) = self.roll_back(applied) {
+        if let Err(failure) = self.roll_back(applied).await {
             return Err(CommitError::Unknown(rollback_error(failure).into()));
         }
         Err(self.commit_error(failure, change, after))

@@ -3,6 +3,23 @@
 //! The allocation state is in the memory of one process, or in a store that several
 //! processes share.
 //!
+//! ```
+//! use vipline_service_ip::{AddressRange, Allocator, Memory, OwnerRef, Registry};
+//!
+//! let range: AddressRange = "10.96.0.0/16".parse()?;
+//! let mut registry = Registry::new(Memory::new(Allocator::new(range)));
+//! let web = OwnerRef::service("default", "web");
+//! // A specific address, then any address. The caller provides random numbers.
+//! registry.reserve("10.96.0.10".parse()?, &web)?;
+//! let address = registry.allocate(&web, &mut || 4)?;
+//! assert_eq!(registry.usage()[0].used, 2);
+//! registry.release(address, &web)?;
+//! // A second owner gets a typed error.
+//! let error = registry.reserve("10.96.0.10".parse()?, &OwnerRef::service("default", "api"));
+//! assert_eq!(error.unwrap_err().to_string(), "10.96.0.10 is already allocated");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! - [`parse_address`]: parses addresses in every form that the API has stored.
 //! - [`Range`], [`AddressRange`], [`PortRange`]: ranges with a static and a dynamic
 //!   band.

@@ -35,7 +35,7 @@ use vipline_service_ip::{
     AddressRange, Allocator, Cidrs, Etcd, EtcdCluster, EtcdTls, Family, Memory, OwnerRef, Pool,
     PortRange, Range, RangeError, Registry, Repair, RepairReason, Store,
 };
-use vipline_service_ip_kube::{Client, Kube};
+use vipline_service_ip_kube::blocking::{Client, Kube};
 
 use bands::{Bands, show};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 use vipline_service_ip::Family;
 use vipline_service_ip::{AllocationError, Error, OwnerRef, Pool, Registry};
-use vipline_service_ip_kube::Kube;
+use vipline_service_ip_kube::blocking::Kube;
 
 use crate::cluster::{Cluster, address, chain, cidr, later, owner, random};
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::scoped::Directory;
 use vipline_service_ip::Family;
 use vipline_service_ip::{Cidrs, OwnerRef, Registry};
-use vipline_service_ip_kube::{Client, Kube};
+use vipline_service_ip_kube::blocking::{Client, Kube};
 
 /// Registry type of the tests.
 pub(crate) type Allocator = Registry<Cidrs, Kube>;

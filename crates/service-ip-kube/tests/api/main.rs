@@ -6,6 +6,7 @@
 )]
 
 mod allocation;
+mod asynchronous;
 mod cidrs;
 mod cluster;
 #[expect(

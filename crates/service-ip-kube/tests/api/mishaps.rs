@@ -9,7 +9,7 @@ use apiserver::{Disconnect, ErrorResponse};
 use tokio::runtime::Runtime;
 use vipline_service_ip::Error;
 use vipline_service_ip::Family;
-use vipline_service_ip_kube::{Client, Kube};
+use vipline_service_ip_kube::blocking::{Client, Kube};
 
 use crate::cluster::{Cluster, chain, later, owner};
 

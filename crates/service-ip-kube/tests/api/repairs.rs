@@ -3,7 +3,8 @@
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
-use vipline_service_ip_kube::{Client, Reason};
+use vipline_service_ip_kube::Reason;
+use vipline_service_ip_kube::blocking::Client;
 
 use crate::cluster::{Cluster, address, cidr, later, service};
 

@@ -22,7 +22,7 @@ mod attempts;
 /// attempts.
 ///
 /// Methods block for the requests of a [`Store`]. Methods whose names end with `_async` are
-/// for an [`AsyncStore`].
+/// for an [`AsyncStore`](crate::AsyncStore).
 #[derive(Debug)]
 pub struct Registry<P: Pool, S> {
     store: S,
