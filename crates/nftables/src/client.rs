@@ -14,14 +14,15 @@ use vipline_netlink::{Counters, Dump, KernelError, Outcome, Protocol, Rejected, 
 
 #[cfg(feature = "nftnl")]
 use crate::nftnl;
+use crate::request::request_error;
 use crate::wire::{self, Query};
 use crate::{
-    Action, Assembler, Batch, Element, Error, Family, Operation, Ruleset, Set, Subject, TableId,
-    Transaction,
+    Action, Assembler, Batch, Element, Error, Family, Generation, Operation, Ruleset, Set, Subject,
+    TableId, Transaction,
 };
 
 /// Maximum number of attempts to get a consistent dump.
-const ATTEMPTS: usize = 10;
+pub(crate) const ATTEMPTS: usize = 10;
 
 /// A connection to nf_tables of one network namespace.
 ///
@@ -48,20 +49,6 @@ pub enum Encoder {
     /// libnftnl; libmnl sends the messages.
     #[cfg(feature = "nftnl")]
     Nftnl,
-}
-
-/// A ruleset generation ID. Every commit increments it.
-///
-/// Exhaustive: a generation is one number.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Generation(pub u32);
-
-impl Generation {
-    /// Returns the generation after one more commit.
-    #[must_use]
-    pub fn next(self) -> Self {
-        Self(self.0.wrapping_add(1))
-    }
 }
 
 impl Client {
@@ -104,6 +91,8 @@ impl Client {
     /// changes, up to ten times.
     /// Elements of [dynamic](Set::is_dynamic) sets are not included, because packets
     /// and timeouts change them. Use [`elements`](Self::elements).
+    /// [`Ruleset::generation`] returns the generation of the snapshot, which
+    /// [`commit_at`](Self::commit_at) can require.
     ///
     /// # Errors
     ///
@@ -150,11 +139,52 @@ impl Client {
     /// [`Error::committed`] returns for each error whether the transaction may have
     /// been applied.
     pub fn commit(&mut self, transaction: &Transaction) -> Result<(), Error> {
+        self.commit_with(transaction, None)
+    }
+
+    /// Applies a transaction if the ruleset still has this generation.
+    ///
+    /// Dump, difference and commit are then atomic: if another process changed any table
+    /// of the network namespace since the dump, the kernel applies nothing.
+    ///
+    /// ```no_run
+    /// use vipline_nftables::{Client, Error, Object, TableId, Transaction, diff};
+    ///
+    /// fn replace(client: &mut Client, table: TableId, desired: &[Object]) -> Result<(), Error> {
+    ///     loop {
+    ///         let installed = client.dump(std::slice::from_ref(&table))?;
+    ///         let generation = installed.generation();
+    ///         let transaction = Transaction::from_edits(&diff(installed, desired));
+    ///         match client.commit_at(&transaction, generation) {
+    ///             Err(Error::Outdated) => {}
+    ///             result => return result,
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Outdated`]: the ruleset has another generation. Others as
+    /// [`commit`](Self::commit).
+    pub fn commit_at(
+        &mut self,
+        transaction: &Transaction,
+        generation: Generation,
+    ) -> Result<(), Error> {
+        self.commit_with(transaction, Some(generation))
+    }
+
+    fn commit_with(
+        &mut self,
+        transaction: &Transaction,
+        generation: Option<Generation>,
+    ) -> Result<(), Error> {
         if transaction.is_empty() {
             return Ok(());
         }
         let first = self.socket.sequence();
-        let batch = self.encode(transaction, first)?;
+        let batch = self.encode(transaction, first, generation)?;
         match self.send(batch.bytes())? {
             Outcome::Committed => Ok(()),
             Outcome::Rejected { errors, omitted } => {
@@ -164,12 +194,18 @@ impl Client {
         }
     }
 
-    fn encode<'t>(&self, transaction: &'t Transaction, first: u32) -> Result<Batch<'t>, Error> {
+    fn encode<'t>(
+        &self,
+        transaction: &'t Transaction,
+        first: u32,
+        generation: Option<Generation>,
+    ) -> Result<Batch<'t>, Error> {
+        let generation = generation.map(|generation| generation.0);
         #[cfg(feature = "nftnl")]
         if self.sender.is_some() {
-            return nftnl::encode(transaction, first, None);
+            return nftnl::encode(transaction, first, generation);
         }
-        Ok(transaction.encode(first, None))
+        Ok(transaction.encode(first, generation))
     }
 
     /// Returns the sequence number of the next request.
@@ -180,6 +216,16 @@ impl Client {
     /// Sends a batch that this crate encoded.
     pub(crate) fn send_batch(&mut self, batch: &[u8]) -> Result<Outcome, Error> {
         Ok(self.socket.batch(batch)?)
+    }
+
+    /// Sends a batch that this crate encoded, and calls `each` for every notification
+    /// that a message with `NLM_F_ECHO` requested.
+    pub(crate) fn send_batch_with_echo(
+        &mut self,
+        batch: &[u8],
+        each: impl FnMut(Message<'_>),
+    ) -> Result<Outcome, Error> {
+        Ok(self.socket.batch_with_echo(batch, each)?)
     }
 
     fn send(&mut self, batch: &[u8]) -> Result<Outcome, Error> {
@@ -237,7 +283,8 @@ impl Client {
     fn try_dump(&mut self, tables: &[TableId]) -> Result<Dump<Ruleset>, Error> {
         let before = self.generation()?;
         match self.dump_parts(tables) {
-            Ok(Some(ruleset)) => {
+            Ok(Some(mut ruleset)) => {
+                ruleset.generation = before;
                 let is_current = self.generation()? == before;
                 Ok(match is_current && has_no_duplicates(&ruleset) {
                     true => Dump::Complete(ruleset),
@@ -349,26 +396,6 @@ fn has_no_duplicates(ruleset: &Ruleset) -> bool {
     })
 }
 
-/// Returns the operation and object of a request, for error messages.
-fn describe(query: &Query<'_>) -> (&'static str, String) {
-    match query {
-        Query::Table(table) => ("list table", table.to_string()),
-        Query::Chain(table, chain) => ("list chain", format!("{table} {chain}")),
-        Query::Chains(family) => ("list chains", family.to_string()),
-        Query::Rules(table) => ("list rules of table", table.to_string()),
-        Query::RulesOf(table, chain) => ("list rules of chain", format!("{table} {chain}")),
-        Query::Sets(table) => ("list sets of table", table.to_string()),
-        Query::Elements(set) => ("list set", format!("{} {}", set.table, set.name)),
-        Query::Generation => ("get the generation of", "the ruleset".to_owned()),
-    }
-}
-
-/// Adds operation and object of a request to an error.
-fn request_error(query: &Query<'_>, error: vipline_netlink::Error) -> Error {
-    let (operation, object) = describe(query);
-    Error::from_request(operation, object, error)
-}
-
 /// Maps rejected messages to the operations of the batch.
 fn rejected_operations(batch: &Batch<'_>, errors: Vec<KernelError>, more: usize) -> Error {
     let whole = || Operation::new(Action::Commit, Subject::Transaction);
@@ -408,10 +435,10 @@ mod tests {
         assert!(matches!(commit_error(FIRST, Errno::PERM), Error::Denied));
         let unsupported = commit_error(FIRST, Errno::OPNOTSUPP);
         assert!(unsupported.to_string().contains("CONFIG_NF_TABLES"));
-        assert_eq!(
-            commit_error(FIRST, Errno::RESTART).to_string(),
-            "commit transaction: interrupted system call should be restarted"
-        );
+        assert!(matches!(
+            commit_error(FIRST, Errno::RESTART),
+            Error::Outdated
+        ));
     }
 
     #[test]

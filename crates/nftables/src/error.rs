@@ -51,6 +51,10 @@ pub enum Error {
     /// The exchange of messages with the kernel failed.
     #[error(transparent)]
     Netlink(vipline_netlink::Error),
+    /// The ruleset does not have the required generation: another process changed it.
+    /// Nothing was applied.
+    #[error("nothing was committed: another process changed the ruleset since the dump")]
+    Outdated,
     /// Replies were lost because the socket's receive buffer was full.
     #[error("netlink replies were lost: the state of the kernel is unknown")]
     Overrun,
@@ -78,6 +82,7 @@ impl Error {
         match self {
             Self::BatchTooLarge { .. }
             | Self::Denied
+            | Self::Outdated
             | Self::Rejected { .. }
             | Self::Unsupported { .. } => Committed::No,
             #[cfg(feature = "nftnl")]
@@ -105,6 +110,7 @@ impl Error {
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Denied => Some(Errno::PERM),
+            Self::Outdated => Some(Errno::RESTART),
             Self::Netlink(error) => error.errno(),
             Self::Rejected { rejected, .. } => rejected.first().map(|first| first.errno),
             Self::Kernel { error, .. } => Some(error.errno),
@@ -123,9 +129,9 @@ impl Error {
     }
 
     /// Returns whether the ruleset has another generation than the batch requires:
-    /// `ERESTART`. Another process committed meanwhile.
+    /// [`Outdated`](Self::Outdated). Another process committed meanwhile.
     pub fn is_outdated(&self) -> bool {
-        self.is_only(Errno::RESTART)
+        matches!(self, Self::Outdated)
     }
 
     /// Returns the error of rejected operations.
@@ -138,6 +144,8 @@ impl Error {
         {
             match whole.errno {
                 Errno::PERM => return Self::Denied,
+                // The kernel reports ERESTART for the begin message only.
+                Errno::RESTART => return Self::Outdated,
                 errno @ (Errno::INVAL | Errno::OPNOTSUPP) => return Self::unsupported(errno),
                 _ => {}
             }

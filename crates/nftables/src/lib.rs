@@ -115,7 +115,13 @@ mod operation;
 
 mod ruleset;
 
+mod generation;
+
+mod request;
+
 mod client;
+
+mod single;
 
 mod rules;
 
@@ -128,12 +134,13 @@ mod error;
 
 pub use bytes::Bytes;
 pub use chain::{BaseChain, Chain, ChainType, Hook, Policy};
-pub use client::{Client, Encoder, Generation};
+pub use client::{Client, Encoder};
 pub use datatype::Datatype;
 pub use element::{Element, ElementData, InvalidElement, KeyPrefix};
 pub use error::{Committed, Error, RejectedOperation};
 pub use expression::Expression;
 pub use family::Family;
+pub use generation::Generation;
 pub use ipnet;
 pub use monitor::{Change, ChangeCounts, Commit, Monitor, Notification, Notifications, Process};
 pub use name::{Comment, InvalidName, Name};

@@ -1,6 +1,6 @@
 //! Operations of a transaction, for error reports.
 
-use crate::{Chain, Element, Object, Rule};
+use crate::{Chain, Element, Name, Object, Rule, RuleHandle, TableId};
 
 /// An operation of a transaction.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -27,6 +27,8 @@ pub enum Action {
     Add,
     /// Deletes the object.
     Delete,
+    /// Replaces the rule.
+    Replace,
     /// Deletes all rules of the chain.
     Flush,
     /// Begins or commits the transaction.
@@ -41,6 +43,15 @@ pub enum Subject {
     Object(Box<Object>),
     /// A rule and its chain.
     Rule(Box<Chain>, Box<Rule>),
+    /// A rule of a chain, by its handle.
+    RuleHandle {
+        /// Table.
+        table: TableId,
+        /// Name of the chain.
+        chain: Name,
+        /// Handle.
+        handle: RuleHandle,
+    },
     /// One of several elements; the kernel does not report which one.
     Elements {
         /// First element.

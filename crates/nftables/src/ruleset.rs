@@ -3,15 +3,25 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::{Chain, Element, Name, Object, Set, Table, TableId};
+use crate::{Chain, Element, Generation, Name, Object, Set, Table, TableId};
 
 /// All objects of some tables: the result of a dump.
 ///
 /// Displays like `nft list ruleset`, sorted by name and key, without the elements of
 /// dynamic sets. `nft -f` loads the text.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+/// Equal if the objects are equal, regardless of the generation.
+#[derive(Clone, Debug, Default)]
 pub struct Ruleset {
     pub(crate) tables: BTreeMap<TableId, TableContent>,
+    pub(crate) generation: Generation,
+}
+
+impl Eq for Ruleset {}
+
+impl PartialEq for Ruleset {
+    fn eq(&self, other: &Self) -> bool {
+        self.tables == other.tables
+    }
 }
 
 /// The objects of a table.
@@ -62,6 +72,13 @@ impl Ruleset {
         let sets = self.tables.into_values().map(|content| content.sets);
         sets.flat_map(BTreeMap::into_values)
             .flat_map(|(_, elements)| elements)
+    }
+
+    /// Returns the generation of the dump, for
+    /// [`Client::commit_at`](crate::Client::commit_at). The default generation if the
+    /// ruleset is not the result of a dump by [`Client`](crate::Client).
+    pub fn generation(&self) -> Generation {
+        self.generation
     }
 
     /// Returns a set and its elements, in no particular order.

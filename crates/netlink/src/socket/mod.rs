@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, sendmsg, sockopt};
 
 use crate::descriptor::{BUFFER, Descriptor, MAX_INTERRUPTED_CALLS, failed, io_error, receive};
-use crate::message::{ACK, DUMP, Message, REQUEST, begin, end};
+use crate::message::{ACK, Content, DUMP, Message, Messages, REQUEST, begin, end};
 use crate::{
     AckTracker, Counters, Dump, Error, KernelError, Outcome, Protocol, ReplyTracker, SocketOption,
 };
@@ -229,7 +229,33 @@ impl Socket {
         send: impl FnMut(BorrowedFd<'_>, &[u8]) -> io::Result<usize>,
     ) -> Result<Outcome, Error> {
         let mut acks = AckTracker::of_batch(batch, self.port_id())?;
-        let failure = self.send_and_collect(batch, send, &mut acks)?;
+        let failure = self.send_and_collect(batch, send, &mut acks, |_| {})?;
+        Ok(acks.into_outcome(failure))
+    }
+
+    /// Sends an atomic batch like [`batch`](Self::batch), and calls `each` for every
+    /// notification that a message with `NLM_F_ECHO` requested.
+    ///
+    /// Notifications arrive before the acknowledgments and share the receive buffer with
+    /// them. Request only as many as fit.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`batch`](Self::batch).
+    pub fn batch_with_echo(
+        &mut self,
+        batch: &[u8],
+        mut each: impl FnMut(Message<'_>),
+    ) -> Result<Outcome, Error> {
+        let mut acks = AckTracker::of_batch(batch, self.port_id())?;
+        let port_id = self.port_id();
+        let failure = self.send_and_collect(batch, send_once, &mut acks, |datagram| {
+            for message in Messages::new(datagram).map_while(Result::ok) {
+                if message.port_id == port_id && matches!(message.content(), Ok(Content::Data)) {
+                    each(message);
+                }
+            }
+        })?;
         Ok(acks.into_outcome(failure))
     }
 
@@ -240,11 +266,12 @@ impl Socket {
     /// message should have `NLM_F_ACK`.
     pub(crate) fn send_independent(&mut self, messages: &[u8]) -> Result<Vec<KernelError>, Error> {
         let mut acks = AckTracker::of_requests(messages, self.port_id())?;
-        let failure = self.send_and_collect(messages, send_once, &mut acks)?;
+        let failure = self.send_and_collect(messages, send_once, &mut acks, |_| {})?;
         acks.into_errors(failure)
     }
 
-    /// Sends messages and collects their acknowledgments.
+    /// Sends messages and collects their acknowledgments. Calls `each` for every received
+    /// datagram.
     ///
     /// Returns the error that ended the reception early, if any.
     fn send_and_collect(
@@ -252,6 +279,7 @@ impl Socket {
         messages: &[u8],
         send: impl FnMut(BorrowedFd<'_>, &[u8]) -> io::Result<usize>,
         acks: &mut AckTracker,
+        mut each: impl FnMut(&[u8]),
     ) -> Result<Option<Error>, Error> {
         self.reserve_send_buffer(messages.len())?;
         self.send(messages, send)?;
@@ -267,7 +295,7 @@ impl Socket {
                 Some(_) => RecvFlags::DONTWAIT,
             };
             match self.receive_acks(wait, acks) {
-                Ok(()) => {}
+                Ok(()) => each(&self.datagram),
                 Err(Error::Overrun) => failure = Some(Error::Overrun),
                 Err(error) => {
                     failure = failure.or(Some(error));

@@ -1,9 +1,12 @@
 //! Batches of single operations.
 
-use vipline_netlink::message::{APPEND, CREATE, REPLACE};
+use vipline_netlink::message::{APPEND, CREATE, ECHO, REPLACE};
 
 use super::{RuleHandle, RulePosition};
-use crate::wire::encoder::{BATCH_BEGIN, BATCH_END, put_batch_message, put_message};
+use crate::expr::{AnonymousSet, SetRef};
+use crate::wire::encoder::{
+    BATCH_BEGIN, BATCH_END, put_anonymous_set, put_batch_message, put_elements, put_message,
+};
 use crate::wire::{self, Kind, batch};
 use crate::{Action, Chain, Generation, Name, Operation, Rule, Subject, TableId};
 
@@ -13,8 +16,6 @@ use crate::{Action, Chain, Generation, Name, Operation, Rule, Subject, TableId};
 /// the memory of its messages. [`Transaction`](crate::Transaction) orders edits and
 /// reports rejected ones by their objects; a builder does neither.
 /// [`Client::commit_batch`](crate::Client::commit_batch) applies the batch.
-///
-/// Rules cannot contain anonymous sets.
 ///
 /// ```no_run
 /// use vipline_nftables::statement::{accept, counter};
@@ -35,8 +36,15 @@ pub struct BatchBuilder {
     first: u32,
     /// Action of each operation.
     actions: Vec<Action>,
+    /// Indices of the messages about anonymous sets, which belong to the operation after
+    /// them.
+    sets: Vec<u32>,
+    /// ID of the last anonymous set.
+    set_id: u32,
     /// Offset of the last message.
     last: usize,
+    /// Flags of the operations on rules.
+    flags: u16,
 }
 
 impl BatchBuilder {
@@ -52,8 +60,17 @@ impl BatchBuilder {
             out,
             first: sequence,
             actions: Vec::new(),
+            sets: Vec::new(),
+            set_id: 0,
             last: 0,
+            flags: 0,
         }
+    }
+
+    /// Requests notifications of the rules added from now on: `NLM_F_ECHO`.
+    pub(super) fn with_echo(mut self) -> Self {
+        self.flags = ECHO;
+        self
     }
 
     /// Returns the number of operations.
@@ -113,21 +130,23 @@ impl BatchBuilder {
             RulePosition::Before(handle) => (CREATE, Some(handle)),
             RulePosition::After(handle) => (CREATE | APPEND, Some(handle)),
         };
+        let (flags, sets) = (flags | self.flags, self.anonymous_sets(table, rule));
         self.push(Action::Add, Kind::NewRule, flags, table, |out| {
             wire::rule::put_chain(out, table, chain);
             if let Some(RuleHandle(handle)) = near {
                 wire::rule::put_position(out, handle);
             }
-            wire::rule::put_body(out, rule, &[]);
+            wire::rule::put_body(out, rule, &sets);
         });
     }
 
     /// Replaces a rule at its position.
     pub fn replace_rule(&mut self, table: &TableId, chain: &Name, old: RuleHandle, rule: &Rule) {
-        self.push(Action::Add, Kind::NewRule, REPLACE, table, |out| {
+        let (flags, sets) = (REPLACE | self.flags, self.anonymous_sets(table, rule));
+        self.push(Action::Replace, Kind::NewRule, flags, table, |out| {
             wire::rule::put_chain(out, table, chain);
             wire::rule::put_handle(out, old.0);
-            wire::rule::put_body(out, rule, &[]);
+            wire::rule::put_body(out, rule, &sets);
         });
     }
 
@@ -139,6 +158,39 @@ impl BatchBuilder {
         });
     }
 
+    /// Adds the anonymous sets of a rule. Returns their IDs.
+    fn anonymous_sets(&mut self, table: &TableId, rule: &Rule) -> Vec<u32> {
+        let mut ids = Vec::new();
+        for set in rule.sets() {
+            if let SetRef::Anonymous(anonymous) = set {
+                ids.push(self.anonymous_set(table, anonymous));
+            }
+        }
+        ids
+    }
+
+    fn anonymous_set(&mut self, table: &TableId, anonymous: &AnonymousSet) -> u32 {
+        self.set_id += 1;
+        let (id, mut rest) = (self.set_id, &*anonymous.elements);
+        self.message_of_set(Kind::NewSet, table, |out| {
+            put_anonymous_set(out, table, anonymous, id);
+        });
+        while !rest.is_empty() {
+            let mut count = 0;
+            self.message_of_set(Kind::NewSetElem, table, |out| {
+                count = put_elements(out, table, rest, Some(id), &mut Vec::new());
+            });
+            rest = rest.get(count..).unwrap_or(&[]);
+        }
+        id
+    }
+
+    fn message_of_set(&mut self, kind: Kind, table: &TableId, body: impl FnOnce(&mut Vec<u8>)) {
+        let index = self.next_sequence().wrapping_sub(self.first);
+        self.sets.push(index);
+        self.message(kind, CREATE, table, body);
+    }
+
     fn push(
         &mut self,
         action: Action,
@@ -148,6 +200,16 @@ impl BatchBuilder {
         body: impl FnOnce(&mut Vec<u8>),
     ) {
         self.actions.push(action);
+        self.message(kind, flags, table, body);
+    }
+
+    fn message(
+        &mut self,
+        kind: Kind,
+        flags: u16,
+        table: &TableId,
+        body: impl FnOnce(&mut Vec<u8>),
+    ) {
         self.last = self.out.len();
         let sequence = self.next_sequence();
         put_message(&mut self.out, kind.message_type(), flags, sequence, |out| {
@@ -156,11 +218,12 @@ impl BatchBuilder {
         });
     }
 
-    /// Returns the sequence number of the operation that was added last; after the last
+    /// Returns the sequence number of the message that was counted last; after the last
     /// operation of the batch, one less than that of the end message.
     fn next_sequence(&self) -> u32 {
-        let len = u32::try_from(self.actions.len()).unwrap_or(u32::MAX);
-        self.first.wrapping_add(len)
+        let len = self.actions.len() + self.sets.len();
+        self.first
+            .wrapping_add(u32::try_from(len).unwrap_or(u32::MAX))
     }
 
     /// Returns the netlink messages, including the begin and end messages.
@@ -173,6 +236,7 @@ impl BatchBuilder {
         let operations = Operations {
             first: self.first,
             actions: self.actions,
+            sets: self.sets,
         };
         (self.out, operations)
     }
@@ -183,14 +247,17 @@ impl BatchBuilder {
 pub struct Operations {
     first: u32,
     actions: Vec<Action>,
+    sets: Vec<u32>,
 }
 
 impl Operations {
     /// Returns the operation of the message with this sequence number, with its index as
     /// subject.
     pub fn operation(&self, sequence: u32) -> Operation {
-        let index = usize::try_from(sequence.wrapping_sub(self.first)).unwrap_or(usize::MAX);
-        let index = index.wrapping_sub(1);
+        let message = sequence.wrapping_sub(self.first).wrapping_sub(1);
+        let sets_before = self.sets.partition_point(|set| *set < message);
+        let message = usize::try_from(message).unwrap_or(usize::MAX);
+        let index = message.wrapping_sub(sets_before);
         match self.actions.get(index) {
             Some(action) => Operation::new(*action, Subject::Index(index)),
             None => Operation::new(Action::Commit, Subject::Transaction),

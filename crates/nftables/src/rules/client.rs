@@ -3,10 +3,37 @@
 use vipline_netlink::{Dump, Outcome, Rejected};
 
 use super::{BatchBuilder, InstalledRule};
+use crate::client::ATTEMPTS;
 use crate::wire::{self, Query};
 use crate::{Chain, Client, Error, Family, Generation, Name, Table, TableId};
 
 impl Client {
+    /// Returns the tables of all families, without their content.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`]: tables were added or deleted during every attempt.
+    /// [`Error::Denied`], [`Error::Unsupported`], [`Error::Kernel`] and others: the request
+    /// failed.
+    pub fn tables(&mut self) -> Result<Vec<Table>, Error> {
+        let dump = Dump::repeat(ATTEMPTS, || {
+            let mut tables = Vec::new();
+            let dump = self.dump_messages(Query::Tables, |message| {
+                let (family, attrs) = wire::split_header(message.payload)?;
+                if let Some(family) = family {
+                    tables.push(wire::table(family, attrs)?);
+                }
+                Ok(())
+            });
+            Ok::<_, Error>(match dump.map_err(Error::into_unsupported)? {
+                Dump::Complete(()) => Dump::Complete(tables),
+                Dump::Interrupted(()) => Dump::Interrupted(tables),
+            })
+        })?;
+        dump.complete()
+            .ok_or(Error::Interrupted { attempts: ATTEMPTS })
+    }
+
     /// Returns a table. Returns `None` if it does not exist.
     ///
     /// # Errors
@@ -79,6 +106,32 @@ impl Client {
             Some(chain) => Query::RulesOf(table, chain),
             None => Query::Rules(table),
         };
+        self.dump_rules(query, &mut each)
+    }
+
+    /// Resets the counters and quotas of the rules of a table or of one of its chains.
+    /// Calls `each` for every rule with the values before the reset.
+    ///
+    /// No packet is lost: the kernel reads and resets a value in one step.
+    /// Requires Linux 6.2. An earlier kernel returns the error `EOPNOTSUPP` or `EINVAL`.
+    ///
+    /// # Errors
+    ///
+    /// As [`table`](Self::table).
+    pub fn reset_rules(
+        &mut self,
+        table: &TableId,
+        chain: Option<&Name>,
+        mut each: impl FnMut(InstalledRule<'_>),
+    ) -> Result<Dump<()>, Error> {
+        self.dump_rules(Query::ResetRules(table, chain), &mut each)
+    }
+
+    fn dump_rules(
+        &mut self,
+        query: Query<'_>,
+        each: &mut dyn FnMut(InstalledRule<'_>),
+    ) -> Result<Dump<()>, Error> {
         let dump = self.dump_messages(query, |message| {
             each(InstalledRule::read(message.payload)?);
             Ok(())
@@ -124,7 +177,7 @@ impl Client {
 }
 
 /// Returns the object of a reply, or `None` if the kernel has no such object.
-fn found_unless_missing<T>(
+pub(crate) fn found_unless_missing<T>(
     reply: Result<(), Error>,
     found: impl FnOnce() -> Option<T>,
 ) -> Result<Option<T>, Error> {

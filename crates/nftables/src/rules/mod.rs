@@ -7,12 +7,16 @@ mod builder;
 
 mod client;
 
+mod edit;
+
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::Attrs;
 
 use crate::{Rule, wire};
 
 pub use builder::{BatchBuilder, Operations};
+
+pub(crate) use client::found_unless_missing;
 
 /// The handle of a rule: its number, unique within the table.
 ///

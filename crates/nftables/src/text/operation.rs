@@ -9,6 +9,7 @@ impl fmt::Display for Action {
         f.write_str(match self {
             Self::Add => "add",
             Self::Delete => "delete",
+            Self::Replace => "replace",
             Self::Flush => "flush",
             Self::Commit => "commit",
         })
@@ -43,6 +44,11 @@ impl fmt::Display for Operation {
                 let text = rule.text(Some(chain.table.family));
                 write!(f, "{action} rule {} {} {text}", chain.table, chain.name)
             }
+            Subject::RuleHandle {
+                table,
+                chain,
+                handle,
+            } => write!(f, "{action} rule {table} {chain} handle {}", handle.0),
             Subject::Elements { first, last, count } => {
                 let set = first.set();
                 let [first, last] = [first, last].map(|element| ElementText {
@@ -57,6 +63,16 @@ impl fmt::Display for Operation {
             }
             Subject::Index(index) => write!(f, "{action} operation {index}"),
             Subject::Transaction => write!(f, "{action} transaction"),
+        }
+    }
+}
+
+impl Element {
+    /// Returns the text of the key.
+    pub(crate) fn key_text(&self) -> impl fmt::Display {
+        ElementText {
+            element: self,
+            with_data: false,
         }
     }
 }

@@ -77,6 +77,16 @@ pub(crate) fn encode(out: &mut Vec<u8>, element: &Element, scratch: &mut Vec<u8>
     }
 }
 
+/// Appends the attributes that name the set of an element, and the element.
+pub(crate) fn put_key(out: &mut Vec<u8>, element: &Element) {
+    let set = element.set();
+    put_str(out, NFTA_SET_ELEM_LIST_TABLE, set.table.name.as_str());
+    put_str(out, NFTA_SET_ELEM_LIST_SET, set.name.as_str());
+    nest(out, NFTA_SET_ELEM_LIST_ELEMENTS, |out| {
+        encode(out, element, &mut Vec::new());
+    });
+}
+
 /// Appends the optional attributes.
 fn encode_rest(out: &mut Vec<u8>, element: &Element, is_open: bool, scratch: &mut Vec<u8>) {
     scratch.clear();

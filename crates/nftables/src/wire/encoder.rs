@@ -76,6 +76,51 @@ fn put_batch_body(out: &mut Vec<u8>, generation: Option<u32>) {
     }
 }
 
+/// Appends the attributes of the anonymous set of a rule, without its elements.
+pub(crate) fn put_anonymous_set(
+    out: &mut Vec<u8>,
+    table: &TableId,
+    anonymous: &AnonymousSet,
+    id: u32,
+) {
+    let AnonymousSet { set, elements } = anonymous;
+    let members: usize = elements.iter().map(element::list_entries).sum();
+    let size = set.flags.contains(SetFlags::CONSTANT).then_some(members);
+    let size = size.and_then(|size| u32::try_from(size).ok());
+    wire::put_set(out, table, set, id, size);
+}
+
+/// Appends the attributes of elements of one set, up to [`LIST_LIMIT`]. Returns the number
+/// of elements.
+pub(crate) fn put_elements(
+    out: &mut Vec<u8>,
+    table: &TableId,
+    elements: &[Element],
+    set_id: Option<u32>,
+    scratch: &mut Vec<u8>,
+) -> usize {
+    let Some(first) = elements.first() else {
+        return 0;
+    };
+    put_str(out, NFTA_SET_ELEM_LIST_TABLE, table.name.as_str());
+    put_str(out, NFTA_SET_ELEM_LIST_SET, first.set().name.as_str());
+    if let Some(id) = set_id {
+        put_be32(out, NFTA_SET_ELEM_LIST_SET_ID, id);
+    }
+    let mut count = 0;
+    nest(out, NFTA_SET_ELEM_LIST_ELEMENTS, |out| {
+        let limit = out.len() + LIST_LIMIT;
+        for element in elements {
+            element::encode(out, element, scratch);
+            count += 1;
+            if out.len() > limit {
+                break;
+            }
+        }
+    });
+    count
+}
+
 /// Encodes a batch.
 struct Encoder {
     out: Vec<u8>,
@@ -213,12 +258,9 @@ impl Encoder {
 
     fn anonymous(&mut self, table: &TableId, anonymous: &AnonymousSet, at: u32) -> u32 {
         let id = self.set_id();
-        let AnonymousSet { set, elements } = anonymous;
-        let members: usize = elements.iter().map(element::list_entries).sum();
-        let size = set.flags.contains(SetFlags::CONSTANT).then_some(members);
-        let size = size.and_then(|size| u32::try_from(size).ok());
+        let AnonymousSet { elements, .. } = anonymous;
         self.simple(Kind::NewSet, CREATE, at, table, |out| {
-            wire::put_set(out, table, set, id, size);
+            put_anonymous_set(out, table, anonymous, id);
         });
         self.elements(
             Kind::NewSetElem,
@@ -252,21 +294,7 @@ impl Encoder {
                 (Some(at), (0, 0)),
                 |out, scratch| {
                     wire::put_header(out, table.family.number(), 0);
-                    put_str(out, NFTA_SET_ELEM_LIST_TABLE, table.name.as_str());
-                    put_str(out, NFTA_SET_ELEM_LIST_SET, first.set().name.as_str());
-                    if let Some(id) = set_id {
-                        put_be32(out, NFTA_SET_ELEM_LIST_SET_ID, id);
-                    }
-                    nest(out, NFTA_SET_ELEM_LIST_ELEMENTS, |out| {
-                        let limit = out.len() + LIST_LIMIT;
-                        for element in rest {
-                            element::encode(out, element, scratch);
-                            done += 1;
-                            if out.len() > limit {
-                                break;
-                            }
-                        }
-                    });
+                    done += put_elements(out, table, rest, set_id, scratch);
                 },
             );
             if let Some(message) = self.messages.last_mut() {

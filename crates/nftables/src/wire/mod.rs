@@ -24,7 +24,8 @@ use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be32, put_be64, put_str}
 
 use crate::expr::{Counter, ExprType};
 use crate::{
-    BaseChain, Chain, ChainType, Family, Hook, Name, Policy, Set, Table, TableFlags, TableId,
+    BaseChain, Chain, ChainType, Element, Family, Hook, Name, Policy, Set, Table, TableFlags,
+    TableId,
 };
 
 pub use assembler::Assembler;
@@ -57,6 +58,7 @@ pub(crate) enum Kind {
     DelSetElem = 14,
     NewGen = 15,
     GetGen = 16,
+    GetRuleReset = 25,
 }
 
 impl Kind {
@@ -291,6 +293,8 @@ fn hook_attrs(family: Family, attr: &Attr<'_>) -> Result<(Hook, i32, Option<Name
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Query<'a> {
+    /// The tables of all families.
+    Tables,
     /// A table. Not a dump request.
     Table(&'a TableId),
     /// A chain, without its rules. Not a dump request.
@@ -301,10 +305,15 @@ pub enum Query<'a> {
     Rules(&'a TableId),
     /// The rules of a chain.
     RulesOf(&'a TableId, &'a Name),
+    /// The rules of a table or of one of its chains. Resets their counters and quotas.
+    /// Linux 6.2 or later.
+    ResetRules(&'a TableId, Option<&'a Name>),
     /// The sets and maps of a table.
     Sets(&'a TableId),
     /// The elements of a set or map.
     Elements(&'a Set),
+    /// The element with the key of an element. Not a dump request.
+    Element(&'a Element),
     /// The current generation. Not a dump request.
     Generation,
 }
@@ -313,11 +322,12 @@ impl Query<'_> {
     /// Returns the netlink message type.
     pub fn message_type(&self) -> u16 {
         match self {
-            Self::Table(_) => Kind::GetTable,
+            Self::Tables | Self::Table(_) => Kind::GetTable,
             Self::Chain(..) | Self::Chains(_) => Kind::GetChain,
             Self::Rules(_) | Self::RulesOf(..) => Kind::GetRule,
+            Self::ResetRules(..) => Kind::GetRuleReset,
             Self::Sets(_) => Kind::GetSet,
-            Self::Elements(_) => Kind::GetSetElem,
+            Self::Elements(_) | Self::Element(_) => Kind::GetSetElem,
             Self::Generation => Kind::GetGen,
         }
         .message_type()
@@ -330,20 +340,27 @@ impl Query<'_> {
             | Self::Chain(id, _)
             | Self::Rules(id)
             | Self::RulesOf(id, _)
+            | Self::ResetRules(id, _)
             | Self::Sets(id) => id.family.number(),
             Self::Chains(family) => family.number(),
             Self::Elements(set) => set.table.family.number(),
-            Self::Generation => 0,
+            Self::Element(element) => element.set().table.family.number(),
+            Self::Tables | Self::Generation => 0,
         };
         put_header(out, family, 0);
         match self {
             Self::Table(id) => put_table_name(out, id),
             Self::Chain(id, chain) => put_chain_id(out, id, chain),
-            Self::Rules(id) => put_str(out, rule::NFTA_RULE_TABLE, id.name.as_str()),
-            Self::RulesOf(id, chain) => rule::put_chain(out, id, chain),
+            Self::Rules(id) | Self::ResetRules(id, None) => {
+                put_str(out, rule::NFTA_RULE_TABLE, id.name.as_str())
+            }
+            Self::RulesOf(id, chain) | Self::ResetRules(id, Some(chain)) => {
+                rule::put_chain(out, id, chain)
+            }
             Self::Sets(id) => put_str(out, set::NFTA_SET_TABLE, id.name.as_str()),
             Self::Elements(set) => put_set_name(out, &set.table, &set.name),
-            Self::Chains(_) | Self::Generation => {}
+            Self::Element(element) => element::put_key(out, element),
+            Self::Tables | Self::Chains(_) | Self::Generation => {}
         }
     }
 }

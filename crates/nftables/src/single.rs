@@ -1,0 +1,49 @@
+//! Single objects: one call adds, deletes or returns one object.
+
+use crate::rules::found_unless_missing;
+use crate::wire::Query;
+use crate::{Assembler, Client, Edit, Element, Error, Object, Transaction};
+
+impl Client {
+    /// Returns an element of the kernel with the key of `element`, including its data,
+    /// its counters and its remaining lifetime.
+    ///
+    /// In a set with intervals, returns the element that contains the key. Returns `None`
+    /// if there is no such element, or no such set.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Denied`], [`Error::Kernel`] and others: the request failed.
+    pub fn element(&mut self, element: &Element) -> Result<Option<Element>, Error> {
+        let mut assembler = Assembler::for_set(element.set());
+        let reply = self.request(Query::Element(element), |message| {
+            Ok(assembler.push(message.ty, message.payload)?)
+        });
+        found_unless_missing(reply, || assembler.finish().into_elements().next())
+    }
+
+    /// Adds one object: a table, a chain with its rules, a set or an element.
+    ///
+    /// An existing table, set or element remains as it is. An existing chain gets the
+    /// policy and the rules in addition to its own. [`add_rule`](Self::add_rule) adds a
+    /// single rule.
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](Self::commit). [`Error::is_already_exists`]: an object of this name
+    /// has other properties, or an element has other data.
+    pub fn add(&mut self, object: impl Into<Object>) -> Result<(), Error> {
+        self.commit(&Transaction::from_edits(&[Edit::Add(object.into())]))
+    }
+
+    /// Deletes one object: a table with its content, a chain with its rules, a set with
+    /// its elements, or an element.
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](Self::commit). [`Error::is_not_found`]: there is no such object.
+    /// [`Error::is_busy`]: a rule uses the chain or the set.
+    pub fn delete(&mut self, object: impl Into<Object>) -> Result<(), Error> {
+        self.commit(&Transaction::from_edits(&[Edit::Remove(object.into())]))
+    }
+}
