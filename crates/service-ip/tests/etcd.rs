@@ -39,3 +39,7 @@ mod shell;
 #[allow(dead_code, reason = "the tests do not call the main function")]
 #[path = "../../service-ip-kube/examples/ipam/main.rs"]
 mod ipam;
+
+#[allow(dead_code, reason = "the tests do not call the main function")]
+#[path = "../examples/three-processes.rs"]
+mod three_processes;

@@ -1,9 +1,13 @@
-//! Tests of the example `ipam`.
+//! Tests of the examples `ipam` and `three-processes`.
+
+use std::env;
+use std::process::Command;
 
 use clap::Parser;
 
 use crate::ipam::{Arguments, run};
 use crate::server::{ADDRESS, Server, random};
+use crate::three_processes;
 
 /// Runs a command. Returns its output and its error.
 fn ipam(line: &str) -> (String, String) {
@@ -118,4 +122,29 @@ fn errors_are_reported() {
     let (output, _) = ipam("--range 10.0.0.0/28 --range 10.0.0.0/24 show");
     let bands: Vec<&str> = output.lines().skip(1).collect();
     assert_eq!(bands.len(), 3, "the smaller has one: {output}");
+}
+
+#[test]
+fn three_processes_allocate_different_addresses() {
+    /// Environment variable of a process that allocates.
+    const ENDPOINT: &str = "VIPLINE_TEST_ENDPOINT";
+    if let Ok(endpoint) = env::var(ENDPOINT) {
+        // The name of the test may be on the same line.
+        println!();
+        return three_processes::allocate(&endpoint).unwrap();
+    }
+    let server = Server::start();
+    let endpoint = format!("http://{ADDRESS}");
+    let start = || {
+        let mut command = Command::new(env::current_exe().unwrap());
+        let test = "shell::three_processes_allocate_different_addresses";
+        command.args(["--exact", test, "--nocapture"]);
+        command.env(ENDPOINT, &endpoint);
+        command
+    };
+    let summary = server.inside(|| three_processes::allocate_in_processes(&endpoint, start));
+    assert_eq!(
+        summary.unwrap(),
+        "3 processes allocated 30 addresses, 30 of them different; repair released 30"
+    );
 }
