@@ -3,6 +3,7 @@
 use crate::Bytes;
 use crate::datatype::ByteOrder;
 use crate::expression::{Expression, Term};
+use crate::load::Load;
 
 impl Expression {
     /// Returns the bitwise AND with a mask: `meta mark & 0x1`.
@@ -71,6 +72,30 @@ impl Expression {
             bytes.as_mut_slice().reverse();
         }
         bytes
+    }
+
+    /// Returns the field of a header that consists of the bits of a mask.
+    pub(crate) fn masked(&self, mask: &[u8], xor: &[u8]) -> Option<Self> {
+        match &self.0 {
+            Term::Load(load) if xor.iter().all(|byte| *byte == 0) => {
+                load.masked(mask).map(|load| Self(Term::Load(load)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Shifts a value to the right if the expression consists of bits that are not the
+    /// last bits of a byte.
+    pub(crate) fn aligned(&self, value: &[u8]) -> Bytes {
+        let mut aligned = Bytes::from(value);
+        let Term::Load(Load::ExthdrBits { shift, .. }) = self.0 else {
+            return aligned;
+        };
+        let number = value.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)) >> shift;
+        for (at, byte) in aligned.as_mut_slice().iter_mut().rev().enumerate() {
+            *byte = number.to_le_bytes().get(at).copied().unwrap_or(0);
+        }
+        aligned
     }
 
     /// Returns `value & mask ^ xor`, merged with an existing mask.

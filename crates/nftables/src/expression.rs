@@ -7,7 +7,8 @@
 
 use crate::datatype::ByteOrder;
 use crate::expr::{
-    CtKey, Direction, FibFlags, FibResult, MetaKey, NumgenMode, PayloadBase, SetRef,
+    CtKey, Direction, ExthdrOp, FibFlags, FibResult, MetaKey, NumgenMode, OsfTtl, PayloadBase,
+    RtKey, SetRef, SocketKey, XfrmDirection, XfrmKey,
 };
 use crate::header::{self, HeaderField};
 use crate::load::Load;
@@ -208,6 +209,56 @@ pub fn ct_original_daddr(family: Family) -> Expression {
     })
 }
 
+/// Whether the packet has an optional header: `exthdr frag`, `tcp option sack-perm`.
+///
+/// The value is 1 or 0. `kind` is a protocol number, an option kind or a chunk type.
+pub fn exthdr_exists(op: ExthdrOp, kind: u8) -> Expression {
+    Expression::load(Load::Exthdr {
+        op,
+        kind,
+        offset: 0,
+        len: 1,
+        present: true,
+    })
+}
+
+/// Bytes of an optional header: `frag id`, `tcp option maxseg size`.
+///
+/// Offset and length are in bytes, from the first byte of the header.
+pub fn exthdr(op: ExthdrOp, kind: u8, offset: u32, len: u32) -> Expression {
+    Expression::load(Load::Exthdr {
+        op,
+        kind,
+        offset,
+        len,
+        present: false,
+    })
+}
+
+/// The maximum segment size in the options of a TCP SYN: `tcp option maxseg size`.
+///
+/// `tcp_option_maxseg_size().set(&RtKey::Tcpmss.into())` fits it to the route.
+pub fn tcp_option_maxseg_size() -> Expression {
+    exthdr(ExthdrOp::TcpOption, 2, 2, 2)
+}
+
+/// A property of an IPsec transformation: `ipsec in spnum 1 reqid`.
+pub fn ipsec(direction: XfrmDirection, spnum: u32, key: XfrmKey) -> Expression {
+    Expression::load(Load::Xfrm {
+        key,
+        direction,
+        spnum,
+    })
+}
+
+/// The operating system of the sender, without version: `osf name`.
+pub fn osf_name(ttl: OsfTtl) -> Expression {
+    Expression::load(Load::Osf {
+        ttl,
+        version: false,
+    })
+}
+
 /// The result of a route lookup: `fib daddr . mark type`.
 pub fn fib(flags: FibFlags, result: FibResult) -> Expression {
     Expression::fib(flags, result)
@@ -256,6 +307,18 @@ impl From<MetaKey> for Expression {
     }
 }
 
+impl From<RtKey> for Expression {
+    fn from(key: RtKey) -> Self {
+        Self::load(Load::Rt(key))
+    }
+}
+
+impl From<SocketKey> for Expression {
+    fn from(key: SocketKey) -> Self {
+        Self::load(Load::Socket(key))
+    }
+}
+
 impl From<CtKey> for Expression {
     fn from(key: CtKey) -> Self {
         Self::ct(key, None)
@@ -275,6 +338,10 @@ impl Expression {
     /// Returns the expression for a conntrack property.
     pub fn ct(key: CtKey, direction: Option<Direction>) -> Self {
         Self(Term::Ct(key, direction))
+    }
+
+    pub(crate) fn load(load: Load) -> Self {
+        Self(Term::Load(load))
     }
 
     pub(crate) fn fib(flags: FibFlags, result: FibResult) -> Self {

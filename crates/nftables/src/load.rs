@@ -3,13 +3,13 @@
 
 use std::fmt;
 
-use crate::Datatype;
 use crate::datatype::ByteOrder;
 use crate::expr::{
     Expr, Exthdr, ExthdrAccess, ExthdrOp, Osf, OsfTtl, Register, Rt, RtKey, Socket, SocketKey,
     Xfrm, XfrmDirection, XfrmKey,
 };
 use crate::extension::Extension;
+use crate::{Datatype, Family};
 
 /// A value that a single kernel expression loads.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -21,6 +21,15 @@ pub(crate) enum Load {
         offset: u32,
         len: u32,
         present: bool,
+    },
+    /// Some bits of these bytes of an optional header. Only used for text: values are
+    /// shifted to the left by `shift`.
+    ExthdrBits {
+        op: ExthdrOp,
+        name: &'static str,
+        field: &'static str,
+        len: u32,
+        shift: u32,
     },
     Rt(RtKey),
     Socket(SocketKey),
@@ -54,6 +63,9 @@ impl Load {
                 let datatype = field.map_or(Datatype::Integer, |(_, field)| field.3);
                 (datatype, u16::try_from(*len).unwrap_or(u16::MAX))
             }
+            Self::ExthdrBits { len, .. } => {
+                (Datatype::Integer, u16::try_from(*len).unwrap_or(u16::MAX))
+            }
             Self::Rt(key) => key.datatype(),
             Self::Socket(key) => key.datatype(),
             Self::Xfrm { key, .. } => key.datatype(),
@@ -64,17 +76,62 @@ impl Load {
     /// Returns the byte order of the value.
     pub(crate) fn order(&self) -> ByteOrder {
         match self {
-            Self::Exthdr { present: false, .. } => ByteOrder::Big,
-            Self::Xfrm {
+            Self::Exthdr { present: false, .. }
+            | Self::ExthdrBits { .. }
+            | Self::Xfrm {
                 key: XfrmKey::Spi, ..
             } => ByteOrder::Big,
             _ => self.datatype().0.order(),
         }
     }
 
-    /// Returns the kernel expression that loads the value.
-    pub(crate) fn expr(&self, destination: Register) -> Expr {
-        match *self {
+    /// Returns the bits of a header that a mask keeps, if they are a field.
+    pub(crate) fn masked(&self, mask: &[u8]) -> Option<Self> {
+        let Self::Exthdr {
+            op,
+            kind,
+            offset,
+            len,
+            present: false,
+        } = *self
+        else {
+            return None;
+        };
+        let mut number = [0; 8];
+        number
+            .get_mut(8_usize.checked_sub(mask.len())?..)?
+            .copy_from_slice(mask);
+        let number = u64::from_be_bytes(number);
+        let (ones, shift) = (number.count_ones(), number.trailing_zeros() % 64);
+        let first = (len * 8).checked_sub(ones.checked_add(shift)?)?;
+        let (extension, field) = Extension::find_field(op, kind, offset * 8 + first, ones)?;
+        // The bits of a field are adjacent.
+        ((number >> shift).trailing_ones() == ones).then_some(())?;
+        Some(Self::ExthdrBits {
+            op,
+            name: extension.name,
+            field: field.0,
+            len,
+            shift,
+        })
+    }
+
+    /// Returns the network protocol family that the packet must have.
+    pub(crate) fn family(&self) -> Option<Family> {
+        match self {
+            Self::Exthdr {
+                op: ExthdrOp::Ipv6, ..
+            } => Some(Family::Ip6),
+            Self::Exthdr {
+                op: ExthdrOp::Ipv4, ..
+            } => Some(Family::Ip),
+            _ => None,
+        }
+    }
+
+    /// Returns the kernel expression that loads the value, if there is one.
+    pub(crate) fn expr(&self, destination: Register) -> Option<Expr> {
+        Some(match *self {
             Self::Exthdr {
                 op,
                 kind,
@@ -92,6 +149,7 @@ impl Load {
                 },
             }
             .into(),
+            Self::ExthdrBits { .. } => return None,
             Self::Rt(key) => Rt { key, destination }.into(),
             Self::Socket(key) => Socket { key, destination }.into(),
             Self::Xfrm {
@@ -111,7 +169,7 @@ impl Load {
                 destination,
             }
             .into(),
-        }
+        })
     }
 
     /// Returns the kernel expression that writes the value, if any can.
@@ -151,6 +209,9 @@ impl fmt::Display for Load {
                 len,
                 ..
             } => fmt_exthdr(f, *op, *kind, u64::from(*offset) * 8, u64::from(*len) * 8),
+            Self::ExthdrBits {
+                op, name, field, ..
+            } => write!(f, "{}{name} {field}", prefix(*op)),
             Self::Rt(key) => match key.as_str() {
                 Some(text) => f.write_str(text),
                 None => write!(f, "/* rt key {} */", key.number()),
@@ -228,5 +289,43 @@ fn fmt_exthdr(
         Some((extension, field)) => write!(f, "{}{} {}", prefix(op), extension.name, field.0),
         None if op == ExthdrOp::TcpOption => write!(f, "tcp option @{kind},{offset},{len}"),
         None => write!(f, "/* exthdr {} {kind} {offset} {len} */", op.number()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+    use crate::expression::{exthdr, exthdr_exists, osf_name};
+
+    #[test]
+    fn a_header_implies_its_network_protocol() {
+        let fragment = exthdr_exists(ExthdrOp::Ipv6, 44);
+        let id = exthdr(ExthdrOp::Ipv6, 44, 4, 4);
+        let rule = Rule::new(Family::Inet, [fragment.is(1_u8), id.is(5_u32)]);
+        let text = "meta nfproto ipv6 exthdr frag exists frag id 5";
+        assert_eq!(rule.to_string(), text);
+    }
+
+    #[test]
+    fn an_operating_system_is_a_name() {
+        let rule = Rule::new(Family::Ip, [osf_name(OsfTtl::NoCheck).is("Linux")]);
+        assert_eq!(rule.to_string(), "osf ttl skip name \"Linux\"");
+    }
+
+    #[test]
+    fn a_mask_selects_a_field_of_adjacent_bits() {
+        let load = Load::Exthdr {
+            op: ExthdrOp::Ipv6,
+            kind: 44,
+            offset: 2,
+            len: 2,
+            present: false,
+        };
+        let field = load.masked(&[0xff, 0xf8]).unwrap();
+        assert_eq!(field.to_string(), "frag frag-off");
+        for mask in [&[0xff, 0xf7][..], &[0, 0], &[0xff, 0xf8, 0, 0, 0, 0, 0, 0, 0]] {
+            assert_eq!(load.masked(mask), None);
+        }
     }
 }

@@ -69,7 +69,7 @@ impl Lower {
                     access,
                 });
             }
-            Term::Load(load) => self.push(load.expr(destination)),
+            Term::Load(load) => self.exprs.extend(load.expr(destination)),
             Term::Fib(flags, result) => {
                 self.push(Fib {
                     flags: *flags,
@@ -305,6 +305,10 @@ impl Expression {
                     network: None,
                     transport: Some(proto),
                 },
+            },
+            Term::Load(load) => Protocols {
+                network: load.family(),
+                transport: None,
             },
             Term::Jenkins { of, .. }
             | Term::Bits { of, .. }

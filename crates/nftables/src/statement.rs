@@ -5,11 +5,13 @@
 //! Registers are allocated as in nft 1.0.6.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::expr::{
-    Cmp, CmpOp, Counter, Dynset, DynsetOp, Expr, FlowOffload, Immediate, Limit, Log, Masq, MetaKey,
-    Nat, NatFlags, NatType, Notrack, Quota, Redir, Register, Reject, RejectType,
+    Cmp, CmpOp, Connlimit, Counter, Dup, Dynset, DynsetOp, Expr, FlowOffload, Fwd, Immediate, Last,
+    Limit, Log, Masq, MetaKey, Nat, NatFlags, NatType, Notrack, Queue, QueueFlags, QueueTarget,
+    Quota, Redir, Register, Reject, RejectType, Synproxy, Tproxy,
 };
 use crate::expression::{Expression, Term};
 use crate::lower::{Lower, SINGLE};
@@ -121,7 +123,7 @@ macro_rules! from_exprs {
     };
 }
 
-from_exprs! { Counter Limit Log Masq Quota Redir Reject }
+from_exprs! { Connlimit Counter Last Limit Log Masq Quota Queue Redir Reject Synproxy }
 
 impl From<Verdict> for Statement {
     fn from(verdict: Verdict) -> Self {
@@ -219,6 +221,55 @@ pub fn redirect(port: u16) -> Statement {
     Statement::from_lower(lower)
 }
 
+/// Passes the packet to a program that listens on a queue: `queue flags bypass to 5`.
+pub fn queue(number: u16, flags: QueueFlags) -> Statement {
+    let target = QueueTarget::Numbers {
+        first: number,
+        total: 1,
+    };
+    Queue { target, flags }.into()
+}
+
+/// Sends a copy of the packet to another host: `dup to 10.0.0.1`.
+pub fn dup(addr: IpAddr) -> Statement {
+    let mut lower = Lower::default();
+    let addr = Some(lower.constant(addr_bytes(addr)));
+    lower.push(Dup { addr, device: None });
+    Statement::from_lower(lower)
+}
+
+/// Sends the packet through another interface, by index: `fwd to 2`. Family `netdev` only.
+pub fn fwd(device: u32) -> Statement {
+    let mut lower = Lower::default();
+    let device = lower.constant(device.to_ne_bytes().into());
+    lower.push(Fwd { device, addr: None });
+    Statement::from_lower(lower)
+}
+
+/// Assigns the packet to the local socket with this address: `tproxy to 127.0.0.1:8080`.
+pub fn tproxy(socket: SocketAddr) -> Statement {
+    let mut lower = Lower::default();
+    let family = match socket {
+        SocketAddr::V4(_) => Family::Ip,
+        SocketAddr::V6(_) => Family::Ip6,
+    };
+    let addr = Some(lower.constant(addr_bytes(socket.ip())));
+    let port = Some(lower.constant(socket.port().to_be_bytes().into()));
+    lower.push(Tproxy {
+        family: Some(family),
+        addr,
+        port,
+    });
+    Statement::from_lower(lower)
+}
+
+fn addr_bytes(addr: IpAddr) -> Bytes {
+    match addr {
+        IpAddr::V4(addr) => addr.octets().into(),
+        IpAddr::V6(addr) => addr.octets().into(),
+    }
+}
+
 /// The new address, and optionally port, of a NAT statement.
 #[derive(Clone, Debug)]
 pub struct NatTarget(NatTargetKind);
@@ -226,7 +277,18 @@ pub struct NatTarget(NatTargetKind);
 #[derive(Clone, Debug)]
 enum NatTargetKind {
     Addr(IpAddr, Option<u16>),
+    Range(RangeInclusive<IpAddr>, Option<RangeInclusive<u16>>),
     Map(Expression),
+}
+
+impl NatTarget {
+    /// Creates a target with a range of addresses and, optionally, of ports:
+    /// `10.0.0.1-10.0.0.9:1024-65535`.
+    ///
+    /// Both addresses must have the same family; otherwise the kernel rejects the rule.
+    pub fn range(addrs: RangeInclusive<IpAddr>, ports: Option<RangeInclusive<u16>>) -> Self {
+        Self(NatTargetKind::Range(addrs, ports))
+    }
 }
 
 impl From<IpAddr> for NatTarget {
@@ -253,57 +315,95 @@ impl From<Expression> for NatTarget {
 ///
 /// The data of a map is an address, or an address and a port.
 pub fn dnat(target: impl Into<NatTarget>) -> Statement {
-    nat(NatType::Dnat, &target.into().0, NatFlags::empty())
+    dnat_with(target, NatFlags::empty())
+}
+
+/// Translates the destination with flags: `dnat to 10.0.0.1-10.0.0.9 persistent`.
+pub fn dnat_with(target: impl Into<NatTarget>, flags: NatFlags) -> Statement {
+    nat(NatType::Dnat, &target.into().0, flags)
 }
 
 /// Translates the source: `snat to 10.0.0.1`, `snat ip to ip saddr map @m`.
 pub fn snat(target: impl Into<NatTarget>) -> Statement {
-    nat(NatType::Snat, &target.into().0, NatFlags::empty())
+    snat_with(target, NatFlags::empty())
+}
+
+/// Translates the source with flags: `snat to 10.0.0.1 fully-random`.
+pub fn snat_with(target: impl Into<NatTarget>, flags: NatFlags) -> Statement {
+    nat(NatType::Snat, &target.into().0, flags)
 }
 
 fn nat(kind: NatType, target: &NatTargetKind, flags: NatFlags) -> Statement {
     let mut lower = Lower::default();
-    let register = Register::word(0);
-    let (family, proto_min) = match target {
+    let (family, registers) = match target {
         NatTargetKind::Addr(addr, port) => {
-            let (family, bytes) = match addr {
-                IpAddr::V4(addr) => (Family::Ip, Bytes::from(addr.octets())),
-                IpAddr::V6(addr) => (Family::Ip6, Bytes::from(addr.octets())),
-            };
-            lower.constant(bytes);
-            (
-                family,
-                port.map(|port| lower.constant(port.to_be_bytes().into())),
-            )
+            let ports = port.map(|port| port..=port);
+            nat_range(&mut lower, &(*addr..=*addr), ports.as_ref())
         }
-        NatTargetKind::Map(map) => {
-            // nft allocates registers for the key and one more value.
-            let key = match &map.0 {
-                Term::Map { of, .. } => of.words(),
-                _ => SINGLE,
-            };
-            lower.next = key.max(1) + SINGLE;
-            lower.load(map, 0);
-            let data = match &map.0 {
-                Term::Map { data, .. } => &data[..],
-                _ => &[],
-            };
-            let bytes = data.first().map_or(4, |field| field.bytes);
-            let family = if bytes == 16 { Family::Ip6 } else { Family::Ip };
-            let port = Register::word(u8::try_from(bytes.div_ceil(4)).unwrap_or(SINGLE));
-            (family, (data.len() > 1).then_some(port))
-        }
+        NatTargetKind::Range(addrs, ports) => nat_range(&mut lower, addrs, ports.as_ref()),
+        NatTargetKind::Map(map) => nat_map(&mut lower, map),
     };
+    let [addr_min, addr_max, proto_min, proto_max] = registers;
     lower.push(Nat {
         kind,
         family,
-        addr_min: Some(register),
-        addr_max: None,
+        addr_min,
+        addr_max,
         proto_min,
-        proto_max: None,
+        proto_max,
         flags,
     });
     Statement::from_lower(lower)
+}
+
+/// Loads the ends of ranges. Returns the registers of the addresses and of the ports.
+fn nat_range(
+    lower: &mut Lower,
+    addrs: &RangeInclusive<IpAddr>,
+    ports: Option<&RangeInclusive<u16>>,
+) -> (Family, [Option<Register>; 4]) {
+    let family = match addrs.start() {
+        IpAddr::V4(_) => Family::Ip,
+        IpAddr::V6(_) => Family::Ip6,
+    };
+    let [addr_min, addr_max] = load_ends(lower, addrs, |addr| addr_bytes(*addr));
+    let [proto_min, proto_max] = match ports {
+        Some(ports) => load_ends(lower, ports, |port| port.to_be_bytes().into()),
+        None => [None; 2],
+    };
+    (family, [addr_min, addr_max, proto_min, proto_max])
+}
+
+/// Loads the first value and, if it differs, the last value of a range.
+fn load_ends<T: PartialEq>(
+    lower: &mut Lower,
+    range: &RangeInclusive<T>,
+    bytes: impl Fn(&T) -> Bytes,
+) -> [Option<Register>; 2] {
+    let first = lower.constant(bytes(range.start()));
+    let is_range = range.start() != range.end();
+    let last = is_range.then(|| lower.constant(bytes(range.end())));
+    [Some(first), last]
+}
+
+/// Loads the data of a map. Returns the registers of the address and of the port.
+fn nat_map(lower: &mut Lower, map: &Expression) -> (Family, [Option<Register>; 4]) {
+    // nft allocates registers for the key and one more value.
+    let key = match &map.0 {
+        Term::Map { of, .. } => of.words(),
+        _ => SINGLE,
+    };
+    lower.next = key.max(1) + SINGLE;
+    lower.load(map, 0);
+    let data = match &map.0 {
+        Term::Map { data, .. } => &data[..],
+        _ => &[],
+    };
+    let bytes = data.first().map_or(4, |field| field.bytes);
+    let family = if bytes == 16 { Family::Ip6 } else { Family::Ip };
+    let port = Register::word(u8::try_from(bytes.div_ceil(4)).unwrap_or(SINGLE));
+    let port = (data.len() > 1).then_some(port);
+    (family, [Some(Register::word(0)), None, port, None])
 }
 
 /// Adds an element to a dynamic set: `add @set { key }`.

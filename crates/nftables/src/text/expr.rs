@@ -149,7 +149,10 @@ impl List for Bitwise {
         let of = listing.read(self.source, self.len as usize);
         let bits = |by: &[u8]| by.try_into().map_or(0, u32::from_ne_bytes);
         let changed = match &self.op {
-            BitwiseOp::MaskXor { mask, xor } => of.with_bits(mask.clone(), xor.clone()),
+            BitwiseOp::MaskXor { mask, xor } => match of.masked(mask, xor) {
+                Some(field) => field,
+                None => of.with_bits(mask.clone(), xor.clone()),
+            },
             BitwiseOp::ShiftLeft(by) => of.shift(true, bits(by)),
             BitwiseOp::ShiftRight(by) => of.shift(false, bits(by)),
         };

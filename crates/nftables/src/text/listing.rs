@@ -277,6 +277,7 @@ impl Listing {
 
     /// Appends a comparison. Merges `>=` and `<=` of one expression into a range.
     pub(crate) fn compare(&mut self, left: Expression, op: CmpOp, data: Bytes, swapped: bool) {
+        let data = left.aligned(&data);
         if let Some(Part {
             left: Some(of),
             kind: PartKind::AtLeast(first),
@@ -313,7 +314,8 @@ impl Listing {
         to: &[u8],
         swapped: bool,
     ) {
-        let text = format!("{}{}", op.sign(), range_text(&left, from, to, swapped));
+        let (from, to) = (left.aligned(from), left.aligned(to));
+        let text = format!("{}{}", op.sign(), range_text(&left, &from, &to, swapped));
         self.push_with_left(left, text, PartKind::Plain);
     }
 

@@ -3,18 +3,14 @@
 use super::expr::List;
 use super::listing::Listing;
 use crate::expr::{Exthdr, ExthdrAccess, Osf, Rt, Socket, Xfrm};
-use crate::expression::{Expression, Term};
+use crate::expression::Expression;
 use crate::load::{Load, fmt_present};
-
-fn expression(load: Load) -> Expression {
-    Expression(Term::Load(load))
-}
 
 impl List for Exthdr {
     fn list(&self, listing: &mut Listing) {
         let (op, kind) = (self.op, self.kind);
         let field = |offset, len, present| {
-            expression(Load::Exthdr {
+            Expression::load(Load::Exthdr {
                 op,
                 kind,
                 offset,
@@ -46,13 +42,13 @@ impl List for Exthdr {
 
 impl List for Rt {
     fn list(&self, listing: &mut Listing) {
-        listing.load(self.destination, expression(Load::Rt(self.key)));
+        listing.load(self.destination, Expression::load(Load::Rt(self.key)));
     }
 }
 
 impl List for Socket {
     fn list(&self, listing: &mut Listing) {
-        listing.load(self.destination, expression(Load::Socket(self.key)));
+        listing.load(self.destination, Expression::load(Load::Socket(self.key)));
     }
 }
 
@@ -64,13 +60,13 @@ impl List for Xfrm {
             direction,
             spnum,
         };
-        listing.load(self.destination, expression(load));
+        listing.load(self.destination, Expression::load(load));
     }
 }
 
 impl List for Osf {
     fn list(&self, listing: &mut Listing) {
         let (ttl, version) = (self.ttl, self.version);
-        listing.load(self.destination, expression(Load::Osf { ttl, version }));
+        listing.load(self.destination, Expression::load(Load::Osf { ttl, version }));
     }
 }

@@ -1,11 +1,14 @@
 //! Rules with actions.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use vipline_nftables::Hook;
-use vipline_nftables::expr::{Limit, LimitType, Log, LogLevel, Quota};
+use vipline_nftables::expr::{
+    Connlimit, ExthdrOp, Limit, LimitType, Log, LogLevel, NatFlags, Quota, RtKey,
+    SocketKey, XfrmDirection, XfrmKey,
+};
 use vipline_nftables::expression::*;
 use vipline_nftables::statement::*;
+use vipline_nftables::{Expression, Hook, Value};
 
 use crate::rules::{Case, Samples, name};
 
@@ -121,6 +124,94 @@ impl Samples {
                 [tcp_dport().is(80_u16), redirect(8080)],
             ),
             self.case(Hook::Forward, "return", [return_()]),
+        ]
+    }
+
+    /// Rules that translate to ranges, or copy and proxy packets.
+    pub(crate) fn forwards(&self) -> Vec<Case> {
+        let (addr, last) = (self.addr(1), self.addr(9));
+        let socket = SocketAddr::new(addr, 8080);
+        let (range, of_ports) = match addr {
+            IpAddr::V4(_) => (format!("{addr}-{last}"), format!("{addr}-{last}:80-90")),
+            IpAddr::V6(_) => (format!("{addr}-{last}"), format!("[{addr}]-[{last}]:80-90")),
+        };
+        let persistent = NatFlags::RANDOM | NatFlags::PERSISTENT;
+        let ports = NatTarget::range(addr..=last, Some(80..=90));
+        vec![
+            self.case(
+                Hook::Postrouting,
+                &format!("snat to {range} random,persistent"),
+                [snat_with(NatTarget::range(addr..=last, None), persistent)],
+            ),
+            self.case(
+                Hook::Prerouting,
+                &format!("tcp dport 80 dnat to {of_ports}"),
+                [tcp_dport().is(80_u16), dnat(ports)],
+            ),
+            self.case(Hook::Forward, &format!("dup to {addr}"), [dup(addr)]),
+            self.case(
+                Hook::Prerouting,
+                &format!("meta l4proto tcp tproxy to {socket}"),
+                [l4proto().is(6_u8), tproxy(socket)],
+            ),
+            self.case(
+                Hook::Forward,
+                "ct count over 5 drop",
+                [
+                    Connlimit {
+                        count: 5,
+                        over: true,
+                    }
+                    .into(),
+                    drop(),
+                ],
+            ),
+        ]
+    }
+
+    /// Rules with optional headers, routes, sockets and IPsec transformations.
+    pub(crate) fn loads(&self) -> Vec<Case> {
+        let header = |kind| exthdr_exists(ExthdrOp::TcpOption, kind);
+        let out = |key| ipsec(XfrmDirection::Out, 1, key);
+        vec![
+            self.case(
+                Hook::Forward,
+                "tcp option sack-perm exists",
+                [header(4).is(1_u8)],
+            ),
+            self.case(
+                Hook::Forward,
+                "tcp option maxseg size 1000-1500",
+                [tcp_option_maxseg_size().is(Value::integer_range(1000, 1500))],
+            ),
+            self.case(
+                Hook::Forward,
+                "tcp option maxseg size set rt mtu",
+                [tcp_option_maxseg_size().set(&RtKey::Tcpmss.into())],
+            ),
+            self.case(
+                Hook::Forward,
+                "ipsec out spnum 1 spi 7",
+                [out(XfrmKey::Spi).is(7_u32)],
+            ),
+            self.case(
+                Hook::Prerouting,
+                "socket transparent 1 meta mark set socket mark",
+                [
+                    Expression::from(SocketKey::Transparent).is(1_u8),
+                    mark().set(&SocketKey::Mark.into()),
+                ],
+            ),
+            self.case(
+                Hook::Forward,
+                "meta mark set meta mark << 8",
+                [mark().set(&mark().shift_left(8))],
+            ),
+            self.case(
+                Hook::Forward,
+                "meta mark set (meta mark & 0x0000ff00) >> 8",
+                [mark().set(&mark().and(0xff00).shift_right(8))],
+            ),
         ]
     }
 }

@@ -180,6 +180,8 @@ impl Samples {
         let mut cases = self.dispatch();
         cases.extend(self.tests());
         cases.extend(self.actions());
+        cases.extend(self.forwards());
+        cases.extend(self.loads());
         cases
     }
 
