@@ -91,7 +91,10 @@ impl Expression {
         let Term::Load(Load::ExthdrBits { shift, .. }) = self.0 else {
             return aligned;
         };
-        let number = value.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)) >> shift;
+        let number = value
+            .iter()
+            .fold(0, |all, byte| all << 8 | u64::from(*byte))
+            >> shift;
         for (at, byte) in aligned.as_mut_slice().iter_mut().rev().enumerate() {
             *byte = number.to_le_bytes().get(at).copied().unwrap_or(0);
         }

@@ -324,7 +324,11 @@ mod tests {
         };
         let field = load.masked(&[0xff, 0xf8]).unwrap();
         assert_eq!(field.to_string(), "frag frag-off");
-        for mask in [&[0xff, 0xf7][..], &[0, 0], &[0xff, 0xf8, 0, 0, 0, 0, 0, 0, 0]] {
+        for mask in [
+            &[0xff, 0xf7][..],
+            &[0, 0],
+            &[0xff, 0xf8, 0, 0, 0, 0, 0, 0, 0],
+        ] {
             assert_eq!(load.masked(mask), None);
         }
     }

@@ -67,6 +67,9 @@ impl List for Xfrm {
 impl List for Osf {
     fn list(&self, listing: &mut Listing) {
         let (ttl, version) = (self.ttl, self.version);
-        listing.load(self.destination, Expression::load(Load::Osf { ttl, version }));
+        listing.load(
+            self.destination,
+            Expression::load(Load::Osf { ttl, version }),
+        );
     }
 }

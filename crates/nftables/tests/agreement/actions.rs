@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use vipline_nftables::expr::{
-    Connlimit, ExthdrOp, Limit, LimitType, Log, LogLevel, NatFlags, Quota, RtKey,
-    SocketKey, XfrmDirection, XfrmKey,
+    Connlimit, ExthdrOp, Limit, LimitType, Log, LogLevel, NatFlags, Quota, RtKey, SocketKey,
+    XfrmDirection, XfrmKey,
 };
 use vipline_nftables::expression::*;
 use vipline_nftables::statement::*;
