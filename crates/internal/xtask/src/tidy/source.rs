@@ -89,6 +89,7 @@ fn may_do_io(path: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or(name);
     let folders = [
         "/apply/",
+        "/examples/",
         "/stores/",
         "/tests/",
         "crates/internal/testkit/",

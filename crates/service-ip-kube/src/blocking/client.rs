@@ -1,26 +1,20 @@
-//! The client and the store for threads without an async runtime.
+//! The client with a runtime of its own.
 #![allow(clippy::disallowed_methods, reason = "IO file")]
 
 use std::fmt;
 use std::io;
 use std::panic::resume_unwind;
 use std::path::Path;
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use std::net::IpAddr;
-
 use tokio::runtime::{Builder, Handle, Runtime};
-use vipline_service_ip::{
-    AddressRange, AsyncStore, Change, Cidrs, CommitError, Family, Snapshot, Store, StoreError,
-    Version,
-};
+use vipline_service_ip::AddressRange;
 
 use crate::client::configuration_error;
 use crate::default_cidr::Problem;
 use crate::error::chain;
-use crate::{Cause, Error, Event, Finding};
+use crate::{Cause, Error, Finding};
 
 /// A [`Client`](crate::Client) with a runtime of its own.
 ///
@@ -31,7 +25,7 @@ use crate::{Cause, Error, Event, Finding};
 pub struct Client {
     /// `None` only during drop.
     runtime: Option<Runtime>,
-    client: crate::Client,
+    pub(super) client: crate::Client,
 }
 
 impl Client {
@@ -104,7 +98,7 @@ impl Client {
     }
 
     /// Runs a future to its end.
-    fn wait<T: Send>(&self, future: impl Future<Output = T> + Send) -> Result<T, Error> {
+    pub(super) fn wait<T: Send>(&self, future: impl Future<Output = T> + Send) -> Result<T, Error> {
         let runtime = self.runtime.as_ref();
         let runtime = runtime.expect("the runtime exists until the client is dropped");
         if Handle::try_current().is_err() {
@@ -134,68 +128,5 @@ impl Drop for Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.client.fmt(f)
-    }
-}
-
-/// A [`Kube`](crate::Kube) for a blocking [`Registry`](vipline_service_ip::Registry).
-///
-/// One allocation is one request, which blocks the thread (see [`Client`]).
-#[derive(Debug)]
-pub struct Kube {
-    client: Arc<Client>,
-    store: crate::Kube,
-}
-
-impl Kube {
-    /// Returns the store of a family. Does not send a request.
-    ///
-    /// # Errors
-    ///
-    /// [`Cause::Configuration`]: the credentials cannot be read or used.
-    pub fn open(kubeconfig: Option<&Path>, family: Family) -> Result<Self, Error> {
-        Ok(Self::new(Arc::new(Client::open(kubeconfig)?), family))
-    }
-
-    /// Returns the store of a family with a shared client.
-    #[must_use]
-    pub fn new(client: Arc<Client>, family: Family) -> Self {
-        Self {
-            store: crate::Kube::new(client.client.clone(), family),
-            client,
-        }
-    }
-
-    /// As [`Kube::with_manager`](crate::Kube::with_manager).
-    #[must_use]
-    pub fn with_manager(mut self, manager: &str) -> Self {
-        self.store = self.store.with_manager(manager);
-        self
-    }
-
-    /// As [`Kube::unreadable`](crate::Kube::unreadable).
-    #[must_use]
-    pub fn unreadable(&self) -> &[Error] {
-        self.store.unreadable()
-    }
-
-    /// As [`Kube::watch`](crate::Kube::watch).
-    pub fn watch(&mut self, event: Event) {
-        self.store.watch(event);
-    }
-}
-
-impl Store<Cidrs> for Kube {
-    fn load(&mut self) -> Result<Snapshot<Cidrs>, StoreError> {
-        self.client.wait(self.store.load())?
-    }
-
-    fn commit(
-        &mut self,
-        base: Version,
-        change: &Change<IpAddr>,
-        after: &Snapshot<Cidrs>,
-    ) -> Result<Version, CommitError<Cidrs>> {
-        let committed = self.client.wait(self.store.commit(base, change, after));
-        committed.unwrap_or_else(|error| Err(CommitError::Failed(error.into())))
     }
 }
