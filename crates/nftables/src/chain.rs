@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bitflags::bitflags;
+
 use crate::expr::Counter;
-use crate::{Comment, Name, Rule, TableId};
+use crate::{Bytes, Comment, Name, Rule, TableId};
 
 /// A chain with its rules.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -16,10 +18,31 @@ pub struct Chain {
     pub name: Name,
     /// Hook of a base chain; `None` for a regular chain.
     pub base: Option<BaseChain>,
+    /// Flags.
+    pub flags: ChainFlags,
     /// Rules, in order; shared between clones.
     pub rules: Arc<[Rule]>,
     /// Comment, listed by `nft`.
     pub comment: Option<Comment>,
+    /// User data of a dump that this crate would write otherwise.
+    pub(crate) userdata: Option<Bytes>,
+}
+
+bitflags! {
+    /// Chain flags: `enum nft_chain_flags` of `linux/netfilter/nf_tables.h`.
+    ///
+    /// The flag of a base chain follows from [`Chain::base`].
+    #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+    pub struct ChainFlags: u32 {
+        /// The rules are offloaded to the device: `flags offload`.
+        #[doc(alias = "NFT_CHAIN_HW_OFFLOAD")]
+        const OFFLOAD = 0x2;
+        /// The chain is anonymous: it belongs to the rule that jumps to it.
+        #[doc(alias = "NFT_CHAIN_BINDING")]
+        const BINDING = 0x4;
+        /// Unknown flags are preserved.
+        const _ = !0;
+    }
 }
 
 impl Chain {
@@ -29,8 +52,10 @@ impl Chain {
             table,
             name,
             base: None,
+            flags: ChainFlags::empty(),
             rules: Arc::new([]),
             comment: None,
+            userdata: None,
         }
     }
 
@@ -38,6 +63,13 @@ impl Chain {
     #[must_use]
     pub fn with_base(mut self, base: BaseChain) -> Self {
         self.base = Some(base);
+        self
+    }
+
+    /// Adds flags.
+    #[must_use]
+    pub fn with_flags(mut self, flags: ChainFlags) -> Self {
+        self.flags |= flags;
         self
     }
 
@@ -58,11 +90,12 @@ impl Chain {
     /// Returns whether both are regular chains, or base chains that the kernel treats
     /// alike.
     pub(crate) fn has_equivalent_base(&self, other: &Self) -> bool {
-        match (&self.base, &other.base) {
+        let has_equivalent_base = match (&self.base, &other.base) {
             (Some(one), Some(other)) => one.is_equivalent(other),
             (None, None) => true,
             _ => false,
-        }
+        };
+        has_equivalent_base && self.flags == other.flags
     }
 
     /// Returns whether the kernel treats both chains of the same name alike.
@@ -90,8 +123,10 @@ pub struct BaseChain {
     pub priority: i32,
     /// Policy for packets that reach the end of the chain.
     pub policy: Policy,
-    /// Device; only for family `netdev` and for `inet` with hook `ingress`.
-    pub device: Option<Name>,
+    /// Devices; only for family `netdev` and for `inet` with hook `ingress`.
+    ///
+    /// A name that ends with `*` stands for all devices with this prefix (Linux 6.16).
+    pub devices: Vec<Name>,
     /// Counter of packets that reach the end of the chain.
     ///
     /// `None`: the kernel does not count them. Comparisons ignore counters.
@@ -106,7 +141,7 @@ impl BaseChain {
             hook,
             priority,
             policy: Policy::Accept,
-            device: None,
+            devices: Vec::new(),
             counter: None,
         }
     }
@@ -127,18 +162,19 @@ impl BaseChain {
 
     /// Returns whether the kernel treats packets alike in both.
     pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
-        let counter = other.counter;
-        let one = Self {
-            counter,
-            ..self.clone()
+        let plain = |chain: &Self| {
+            let mut chain = chain.clone();
+            chain.counter = None;
+            chain.devices.sort();
+            chain
         };
-        one == *other
+        plain(self) == plain(other)
     }
 
-    /// Sets the device.
+    /// Adds a device.
     #[must_use]
     pub fn with_device(mut self, device: Name) -> Self {
-        self.device = Some(device);
+        self.devices.push(device);
         self
     }
 }
@@ -146,8 +182,18 @@ impl BaseChain {
 impl fmt::Display for BaseChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "type {} hook {}", self.kind, self.hook)?;
-        if let Some(device) = &self.device {
-            write!(f, " device \"{device}\"")?;
+        match &*self.devices {
+            [] => {}
+            [device] => write!(f, " device \"{device}\"")?,
+            devices => {
+                // nft passes the devices to the kernel in reverse order.
+                let devices: Vec<_> = devices
+                    .iter()
+                    .rev()
+                    .map(|name| format!("\"{name}\""))
+                    .collect();
+                write!(f, " devices = {{ {} }}", devices.join(", "))?;
+            }
         }
         write!(f, " priority {}; policy {};", self.priority, self.policy)
     }

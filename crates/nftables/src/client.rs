@@ -317,9 +317,12 @@ impl Client {
         families.sort_unstable();
         families.dedup();
         let chains = families.into_iter().map(Query::Chains);
-        let parts = present
-            .into_iter()
-            .flat_map(|table| [Query::Rules(table), Query::Sets(table)]);
+        let parts = present.into_iter().flat_map(|table| {
+            let objects = [Query::Stateful(table), Query::Flowtables(table)];
+            objects
+                .into_iter()
+                .chain([Query::Rules(table), Query::Sets(table)])
+        });
         for query in chains.chain(parts) {
             if !self.dump_query(query, &mut assembler)? {
                 return Ok(None);

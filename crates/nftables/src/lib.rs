@@ -69,6 +69,10 @@ mod family;
 
 mod table;
 
+mod stateful;
+
+mod flowtable;
+
 mod bytes;
 
 mod datatype;
@@ -133,13 +137,14 @@ mod monitor;
 mod error;
 
 pub use bytes::Bytes;
-pub use chain::{BaseChain, Chain, ChainType, Hook, Policy};
+pub use chain::{BaseChain, Chain, ChainFlags, ChainType, Hook, Policy};
 pub use client::{Client, Encoder};
 pub use datatype::Datatype;
 pub use element::{Element, ElementData, InvalidElement, KeyPrefix};
 pub use error::{Committed, Error, RejectedOperation};
 pub use expression::Expression;
 pub use family::Family;
+pub use flowtable::{Flowtable, FlowtableFlags};
 pub use generation::Generation;
 pub use ipnet;
 pub use monitor::{Change, ChangeCounts, Commit, Monitor, Notification, Notifications, Process};
@@ -149,7 +154,8 @@ pub use operation::{Action, Operation, Subject};
 pub use rule::{Compat, Rule};
 pub use rules::{BatchBuilder, InstalledRule, Operations, RuleHandle, RulePosition};
 pub use ruleset::{Objects, Ruleset};
-pub use set::{DataKind, Field, Set, SetFlags, SetSpec};
+pub use set::{DataKind, Field, Set, SetFlags, SetPolicy, SetSpec};
+pub use stateful::{CtExpectation, CtHelper, CtTimeout, State, StatefulObject, Synproxy};
 pub use statement::Statement;
 pub use table::{Table, TableFlags, TableId};
 pub use transaction::Transaction;

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use vipline_reconcile::Keyed;
 
-use crate::{Chain, Element, Name, Set, Table, TableId};
+use crate::{Chain, Element, Flowtable, Name, Set, StatefulObject, Table, TableId};
 
 /// An object of a ruleset.
 ///
@@ -20,6 +20,10 @@ pub enum Object {
     Chain(Box<Chain>),
     /// An element of a set or map.
     Element(Element),
+    /// A stateful object, such as a named counter.
+    Stateful(Box<StatefulObject>),
+    /// A flowtable.
+    Flowtable(Box<Flowtable>),
 }
 
 // Almost all objects are elements, and a change edit holds two objects.
@@ -33,6 +37,8 @@ impl Object {
             Self::Set(set) => &set.table,
             Self::Chain(chain) => &chain.table,
             Self::Element(element) => &element.set().table,
+            Self::Stateful(object) => &object.table,
+            Self::Flowtable(flowtable) => &flowtable.table,
         }
     }
 }
@@ -49,13 +55,20 @@ pub enum Key<'a> {
     Chain(&'a TableId, &'a Name),
     /// An element, by its set and its key. An interval has its first key.
     Element(SetKey<'a>, &'a [u8]),
+    /// A stateful object, by table, type (`NFT_OBJECT_*`) and name.
+    Stateful(&'a TableId, u32, &'a Name),
+    /// A flowtable, by table and name.
+    Flowtable(&'a TableId, &'a Name),
 }
 
 impl Hash for Key<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {
             Self::Table(id) => id.hash(state),
-            Self::Set(table, name) | Self::Chain(table, name) => {
+            Self::Set(table, name)
+            | Self::Chain(table, name)
+            | Self::Stateful(table, _, name)
+            | Self::Flowtable(table, name) => {
                 table.hash(state);
                 name.hash(state);
             }
@@ -101,19 +114,25 @@ impl Keyed for Object {
             Self::Set(set) => Key::Set(&set.table, &set.name),
             Self::Chain(chain) => Key::Chain(&chain.table, &chain.name),
             Self::Element(element) => Key::Element(SetKey(element.set()), element.key_bytes()),
+            Self::Stateful(object) => {
+                Key::Stateful(&object.table, object.state.kind(), &object.name)
+            }
+            Self::Flowtable(flowtable) => Key::Flowtable(&flowtable.table, &flowtable.name),
         }
     }
 
     /// Returns whether the kernel treats both objects alike.
     ///
-    /// Ignores user data (comments and `typeof` expressions), counts and remaining
-    /// lifetimes, and stateful objects and expressions of elements.
+    /// Ignores user data (comments, `typeof` expressions, `auto-merge`), counts and
+    /// remaining lifetimes. An element without stateful expressions has those of its set.
     fn is_equivalent(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Table(one), Self::Table(other)) => one.flags == other.flags,
             (Self::Set(one), Self::Set(other)) => one.is_equivalent(other),
             (Self::Chain(one), Self::Chain(other)) => one.is_equivalent(other),
             (Self::Element(one), Self::Element(other)) => one.is_equivalent(other),
+            (Self::Stateful(one), Self::Stateful(other)) => one.is_equivalent(other),
+            (Self::Flowtable(one), Self::Flowtable(other)) => one.is_equivalent(other),
             _ => false,
         }
     }
@@ -129,4 +148,10 @@ macro_rules! from {
     };
 }
 
-from! { Table Set Chain Element }
+from! { Table Set Chain Element Flowtable }
+
+impl From<StatefulObject> for Object {
+    fn from(object: StatefulObject) -> Self {
+        Self::Stateful(object.into())
+    }
+}

@@ -1,8 +1,10 @@
 //! Rules.
 
-use crate::expr::{Access, Cmp, CmpOp, Expr, Meta, MetaKey, Register, Reject, SetRef};
+use crate::expr::{
+    Access, Cmp, CmpOp, Expr, Meta, MetaKey, ObjrefSource, Register, Reject, SetRef,
+};
 use crate::statement::{Protocols, Statement, Step};
-use crate::{Bytes, Comment, Family};
+use crate::{Bytes, Chain, Comment, Family};
 
 /// A rule: kernel expressions that are evaluated in order.
 ///
@@ -30,6 +32,13 @@ pub struct Rule {
     pub comment: Option<Comment>,
     /// Protocol for matches and targets of xtables. Dumps never contain it.
     pub compat: Option<Compat>,
+    /// Anonymous chains with their rules: `jump { … }`.
+    ///
+    /// A verdict of the rule jumps to the name of each. The name has a meaning only
+    /// within the rule: the kernel chooses another.
+    pub chains: Vec<Chain>,
+    /// User data of a dump that this crate would write otherwise.
+    pub(crate) userdata: Option<Bytes>,
 }
 
 /// The protocol that matches and targets of xtables see as the one of the rule:
@@ -76,11 +85,7 @@ impl Rule {
                 Step::Reject => exprs.push(Reject::port_unreachable(family).into()),
             }
         }
-        Self {
-            exprs,
-            comment: None,
-            compat: None,
-        }
+        Self::from_exprs(exprs)
     }
 
     /// Creates a rule of kernel expressions, without adding protocol matches.
@@ -89,6 +94,8 @@ impl Rule {
             exprs: exprs.into(),
             comment: None,
             compat: None,
+            chains: Vec::new(),
+            userdata: None,
         }
     }
 
@@ -118,19 +125,43 @@ impl Rule {
         let mut ones = self.exprs.iter().filter(|expr| !is_no_op(expr));
         ones.all(|one| others.next().is_some_and(|other| same(one, other)))
             && others.next().is_none()
+            && self.chains.len() == other.chains.len()
+            && self
+                .chains
+                .iter()
+                .zip(&other.chains)
+                .all(|(one, other)| one.is_equivalent(other))
     }
 
     /// Returns the sets that the rule uses for lookups or updates.
     pub fn sets(&self) -> impl Iterator<Item = &SetRef> {
-        self.exprs.iter().filter_map(|expr| match expr {
-            Expr::Lookup(lookup) => Some(&lookup.set),
-            Expr::Dynset(dynset) => Some(&dynset.set),
-            Expr::Objref(objref) => match &objref.source {
-                crate::expr::ObjrefSource::Map { set, .. } => Some(set),
-                crate::expr::ObjrefSource::Named { .. } => None,
-            },
-            _ => None,
-        })
+        self.exprs.iter().filter_map(set_of)
+    }
+}
+
+/// Returns the set that an expression uses.
+pub(crate) fn set_of(expr: &Expr) -> Option<&SetRef> {
+    match expr {
+        Expr::Lookup(lookup) => Some(&lookup.set),
+        Expr::Dynset(dynset) => Some(&dynset.set),
+        Expr::Objref(objref) => match &objref.source {
+            ObjrefSource::Map { set, .. } => Some(set),
+            ObjrefSource::Named { .. } => None,
+        },
+        _ => None,
+    }
+}
+
+/// Returns the set that an expression uses.
+pub(crate) fn set_of_mut(expr: &mut Expr) -> Option<&mut SetRef> {
+    match expr {
+        Expr::Lookup(lookup) => Some(&mut lookup.set),
+        Expr::Dynset(dynset) => Some(&mut dynset.set),
+        Expr::Objref(objref) => match &mut objref.source {
+            ObjrefSource::Map { set, .. } => Some(set),
+            ObjrefSource::Named { .. } => None,
+        },
+        _ => None,
     }
 }
 
@@ -187,11 +218,7 @@ mod tests {
         let rule = |turns: &[u32]| {
             let mut exprs = test(MetaKey::L4Proto, [6].into()).to_vec();
             exprs.extend(turns.iter().map(|len| turn(*len)));
-            Rule {
-                exprs,
-                comment: None,
-                compat: None,
-            }
+            Rule::from_exprs(exprs)
         };
         let plain = rule(&[]);
         for idle in [&[1][..], &[1, 1]] {

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::{Chain, Element, Generation, Name, Object, Set, Table, TableId};
+use crate::{
+    Chain, Element, Flowtable, Generation, Name, Object, Set, StatefulObject, Table, TableId,
+};
 
 /// All objects of some tables: the result of a dump.
 ///
-/// Displays like `nft list ruleset`, sorted by name and key, without the elements of
-/// dynamic sets. `nft -f` loads the text.
+/// Displays like `nft list ruleset`, sorted by name and key. `nft -f` loads the text.
+/// A dump has no elements of dynamic sets.
 /// Equal if the objects are equal, regardless of the generation.
 #[derive(Clone, Debug, Default)]
 pub struct Ruleset {
@@ -28,6 +30,9 @@ impl PartialEq for Ruleset {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct TableContent {
     pub(crate) table: Option<Table>,
+    /// Stateful objects by type and name.
+    pub(crate) stateful: BTreeMap<(u32, Name), StatefulObject>,
+    pub(crate) flowtables: BTreeMap<Name, Flowtable>,
     pub(crate) sets: BTreeMap<Name, (Option<Set>, Vec<Element>)>,
     pub(crate) chains: BTreeMap<Name, Chain>,
 }
@@ -38,16 +43,20 @@ impl Ruleset {
         Self::default()
     }
 
-    /// Returns the objects: each table, then its sets with their elements, then its
-    /// chains.
+    /// Returns the objects: each table, then its stateful objects and flowtables, then its
+    /// sets with their elements, then its chains.
     pub fn objects(&self) -> impl Iterator<Item = Object> {
         self.tables.values().flat_map(|content| {
             let table = content.table.iter().cloned().map(Object::from);
+            let stateful = content.stateful.values().cloned().map(Object::from);
+            let flowtables = content.flowtables.values().cloned().map(Object::from);
             let sets = content.sets.values().flat_map(|(set, elements)| {
                 let set = set.iter().cloned().map(Object::from);
                 set.chain(elements.iter().cloned().map(Object::from))
             });
             table
+                .chain(stateful)
+                .chain(flowtables)
                 .chain(sets)
                 .chain(content.chains.values().cloned().map(Object::from))
         })
@@ -57,11 +66,15 @@ impl Ruleset {
     pub fn into_objects(self) -> impl Iterator<Item = Object> {
         self.tables.into_values().flat_map(|content| {
             let table = content.table.into_iter().map(Object::from);
+            let stateful = content.stateful.into_values().map(Object::from);
+            let flowtables = content.flowtables.into_values().map(Object::from);
             let sets = content.sets.into_values().flat_map(|(set, elements)| {
                 let set = set.into_iter().map(Object::from);
                 set.chain(elements.into_iter().map(Object::from))
             });
             table
+                .chain(stateful)
+                .chain(flowtables)
                 .chain(sets)
                 .chain(content.chains.into_values().map(Object::from))
         })
@@ -132,6 +145,15 @@ impl Extend<Object> for Ruleset {
             let content = self.tables.entry(object.table().clone()).or_default();
             match object {
                 Object::Table(table) => content.table = Some(*table),
+                Object::Stateful(object) => {
+                    let key = (object.state.kind(), object.name.clone());
+                    content.stateful.insert(key, *object);
+                }
+                Object::Flowtable(flowtable) => {
+                    content
+                        .flowtables
+                        .insert(flowtable.name.clone(), *flowtable);
+                }
                 Object::Chain(chain) => {
                     content.chains.insert(chain.name.clone(), *chain);
                 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bitflags::bitflags;
 
 use crate::datatype::ByteOrder;
+use crate::expr::Expr;
 use crate::expression::Expression;
 use crate::value::End;
 use crate::{Bytes, Comment, Datatype, Name, TableId, Value};
@@ -84,6 +85,19 @@ pub enum DataKind {
     Object(u32),
 }
 
+/// The policy by which the kernel chooses the data structure of a set: `enum
+/// nft_set_policies`.
+///
+/// Exhaustive: the kernel has two policies.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum SetPolicy {
+    /// Fast lookups.
+    #[default]
+    Performance,
+    /// Little memory.
+    Memory,
+}
+
 /// The specification of a set: all properties except its elements.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -104,8 +118,19 @@ pub struct SetSpec {
     pub gc_interval: Option<Duration>,
     /// Maximum number of elements.
     pub size: Option<u32>,
+    /// Policy.
+    pub policy: SetPolicy,
+    /// Stateful expressions of each new element, such as a counter.
+    pub exprs: Vec<Expr>,
+    /// Whether `nft` merges adjacent intervals when it adds elements (`auto-merge`).
+    pub auto_merge: bool,
+    /// Whether elements map to intervals of data. The data is the first value followed
+    /// by the last value.
+    pub data_intervals: bool,
     /// Comment, listed by `nft`.
     pub comment: Option<Comment>,
+    /// User data of a dump that this crate would write otherwise.
+    pub(crate) userdata: Option<Bytes>,
 }
 
 /// A set, map or verdict map, without its elements.
@@ -171,7 +196,12 @@ impl Set {
             timeout: None,
             gc_interval: None,
             size: None,
+            policy: SetPolicy::default(),
+            exprs: Vec::new(),
+            auto_merge: false,
+            data_intervals: false,
             comment: None,
+            userdata: None,
         })
     }
 
@@ -194,6 +224,24 @@ impl Set {
     #[must_use]
     pub fn with_size(self, size: u32) -> Self {
         self.with(|spec| spec.size = Some(size))
+    }
+
+    /// Sets the policy.
+    #[must_use]
+    pub fn with_policy(self, policy: SetPolicy) -> Self {
+        self.with(|spec| spec.policy = policy)
+    }
+
+    /// Sets the stateful expressions of each new element, such as a counter.
+    #[must_use]
+    pub fn with_exprs(self, exprs: impl Into<Vec<Expr>>) -> Self {
+        self.with(|spec| spec.exprs = exprs.into())
+    }
+
+    /// Makes `nft` merge adjacent intervals when it adds elements (`auto-merge`).
+    #[must_use]
+    pub fn with_auto_merge(self) -> Self {
+        self.with(|spec| spec.auto_merge = true)
     }
 
     /// Sets the comment.
@@ -264,7 +312,19 @@ impl Set {
                 && self.flags == other.flags
                 && self.timeout == other.timeout
                 && self.gc_interval == other.gc_interval
+                && self.policy == other.policy
+                && self.data_intervals == other.data_intervals
+                && are_equivalent(&self.exprs, &other.exprs)
                 && self.effective_size() == other.effective_size()
+    }
+
+    /// Returns the length of the data of an element in bytes.
+    pub(crate) fn data_bytes(&self) -> usize {
+        match &self.data {
+            DataKind::Fields(fields) if self.data_intervals => 2 * width(fields),
+            DataKind::Fields(fields) => width(fields),
+            _ => 0,
+        }
     }
 
     /// Returns the size that the kernel applies: it gives every dynamic set one.
@@ -274,6 +334,12 @@ impl Set {
             size => size,
         }
     }
+}
+
+/// Returns whether stateful expressions are equal except for their counts.
+pub(crate) fn are_equivalent(one: &[Expr], other: &[Expr]) -> bool {
+    let plain = |exprs: &[Expr]| exprs.iter().map(Expr::without_counts).collect::<Vec<_>>();
+    one.len() == other.len() && plain(one) == plain(other)
 }
 
 /// Returns the length of concatenated fields in registers, in bytes.
@@ -399,7 +465,8 @@ pub(crate) type Joined = (Bytes, Option<Bytes>);
 
 /// Returns the fields of a key of type `ty` and length `len`.
 ///
-/// `lens` are the lengths of the fields, if the kernel reports them.
+/// `lens` are the lengths of the fields, if the kernel reports them. Otherwise the one
+/// field of a type without a fixed length has the remaining length.
 pub(crate) fn fields(ty: u32, len: u32, lens: &[u32]) -> Vec<Field> {
     let types = Datatype::fields(ty);
     let of = |bytes: u32| u16::try_from(bytes).unwrap_or(u16::MAX);
@@ -419,5 +486,11 @@ pub(crate) fn fields(ty: u32, len: u32, lens: &[u32]) -> Vec<Field> {
         },
         expression: None,
     });
-    fields.collect()
+    let mut fields: Vec<Field> = fields.collect();
+    let known = width(&fields);
+    if let Some(field) = fields.iter_mut().find(|field| field.bytes == 0) {
+        let rest = usize::try_from(len).unwrap_or(0).saturating_sub(known);
+        field.bytes = u16::try_from(rest).unwrap_or(u16::MAX);
+    }
+    fields
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bitflags::bitflags;
 
-use crate::{Comment, Family, Name};
+use crate::{Bytes, Comment, Family, Name};
 
 /// Family and name of a table.
 ///
@@ -58,6 +58,8 @@ pub struct Table {
     pub flags: TableFlags,
     /// Comment, listed by `nft`.
     pub comment: Option<Comment>,
+    /// User data of a dump that this crate would write otherwise.
+    pub(crate) userdata: Option<Bytes>,
 }
 
 impl Table {
@@ -67,6 +69,7 @@ impl Table {
             id,
             flags: TableFlags::empty(),
             comment: None,
+            userdata: None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use vipline_reconcile::Edit;
 
-use crate::{Action, Chain, Element, Object, Set, Table, TableId};
+use crate::{Action, Chain, Element, Flowtable, Object, Set, StatefulObject, Table, TableId};
 
 /// Edits in an order that the kernel accepts.
 ///
@@ -20,6 +20,10 @@ pub struct Transaction {
 pub(crate) enum Step {
     AddTable(Table),
     DeleteTable(Table),
+    AddStateful(StatefulObject),
+    DeleteStateful(StatefulObject),
+    AddFlowtable(Flowtable),
+    DeleteFlowtable(Flowtable),
     AddSet(Set),
     DeleteSet(Set),
     AddChain(Chain),
@@ -33,8 +37,9 @@ pub(crate) enum Step {
 impl Transaction {
     /// Orders edits into a transaction.
     ///
-    /// Order: delete tables, add tables; then remove rules, elements, chains, sets;
-    /// then add sets, chains, rules and elements.
+    /// Order: delete tables, add tables; then remove rules, elements, chains, sets,
+    /// stateful objects, flowtables; then add stateful objects, flowtables, sets, chains,
+    /// rules and elements.
     /// Edits of the same kind keep their order; elements are grouped by set.
     ///
     /// - A changed element is deleted and added.
@@ -42,6 +47,8 @@ impl Transaction {
     ///   policy or device) changed, the chain itself is replaced.
     /// - A changed set is deleted and added. The edits must include all its elements
     ///   and all rules that use the set.
+    /// - A changed stateful object or flowtable is deleted and added. The edits must
+    ///   include all rules and elements that use it.
     /// - Changed table flags are applied first. The kernel rejects new base chains in
     ///   the transaction that clears the flag `dormant`.
     /// - Objects of a removed table are not deleted individually. A table that is
@@ -82,11 +89,15 @@ impl Step {
         match self {
             Self::AddTable(_)
             | Self::AddSet(_)
+            | Self::AddStateful(_)
+            | Self::AddFlowtable(_)
             | Self::AddChain(_)
             | Self::AddRule(..)
             | Self::AddElements(_) => Action::Add,
             Self::DeleteTable(_)
             | Self::DeleteSet(_)
+            | Self::DeleteStateful(_)
+            | Self::DeleteFlowtable(_)
             | Self::DeleteChain(_)
             | Self::DeleteElements(_) => Action::Delete,
             Self::FlushChain(_) => Action::Flush,
@@ -109,7 +120,9 @@ struct Order {
     delete_elements: Groups,
     delete_chains: Vec<Step>,
     delete_sets: Vec<Step>,
+    delete_objects: Vec<Step>,
     delete_tables: Vec<Step>,
+    add_objects: Vec<Step>,
     add_sets: Vec<Step>,
     add_chains: Vec<Step>,
     add_rules: Vec<Step>,
@@ -122,6 +135,14 @@ impl Order {
             Object::Table(table) => self.add_tables.push(Step::AddTable(Table::clone(table))),
             Object::Set(set) => self.add_sets.push(Step::AddSet(set.clone())),
             Object::Element(element) => self.add_elements.push(element),
+            Object::Stateful(object) => {
+                let object = StatefulObject::clone(object);
+                self.add_objects.push(Step::AddStateful(object));
+            }
+            Object::Flowtable(flowtable) => {
+                let flowtable = Flowtable::clone(flowtable);
+                self.add_objects.push(Step::AddFlowtable(flowtable));
+            }
             Object::Chain(chain) => {
                 self.add_chains.push(Step::AddChain(Chain::clone(chain)));
                 self.add_rules(chain);
@@ -155,6 +176,14 @@ impl Order {
                 .push(Step::DeleteTable(Table::clone(table))),
             Object::Set(set) => self.delete_sets.push(Step::DeleteSet(set.clone())),
             Object::Element(element) => self.delete_elements.push(element),
+            Object::Stateful(object) => {
+                let object = StatefulObject::clone(object);
+                self.delete_objects.push(Step::DeleteStateful(object));
+            }
+            Object::Flowtable(flowtable) => {
+                let flowtable = Flowtable::clone(flowtable);
+                self.delete_objects.push(Step::DeleteFlowtable(flowtable));
+            }
             Object::Chain(chain) => {
                 // The rules go first: they may refer to chains that are deleted, too.
                 if !chain.rules.is_empty() {
@@ -179,6 +208,8 @@ impl Order {
         );
         steps.extend(self.delete_chains);
         steps.extend(self.delete_sets);
+        steps.extend(self.delete_objects);
+        steps.extend(self.add_objects);
         steps.extend(self.add_sets);
         steps.extend(self.add_chains);
         steps.extend(self.add_rules);

@@ -18,9 +18,10 @@ use std::process::Command;
 use testkit::netns::Netns;
 use testkit::nft;
 use vipline_netlink::Errno;
-use vipline_nftables::expr::Expr;
+use vipline_nftables::expr::{Counter, Expr};
 use vipline_nftables::{
-    Client, Committed, DataKind, Error, Object, Ruleset, Set, TableId, Transaction,
+    Client, Committed, DataKind, Error, Name, Object, Ruleset, Set, StatefulObject, TableId,
+    Transaction,
 };
 use vipline_reconcile::{Edit, diff};
 
@@ -130,7 +131,13 @@ fn every_expression_is_added_listed_and_dumped() {
     lab.load("table ip samples { counter hits { }; }");
     let objects = samples::expressions(&table);
     lab.add(&objects);
-    lab.assert_installed(&table, &objects);
+    let hits = StatefulObject::new(
+        table.clone(),
+        Name::new("hits").unwrap(),
+        Counter::default(),
+    );
+    let installed = [&objects[..], &[hits.into()]].concat();
+    lab.assert_installed(&table, &installed);
     lab.assert_listable();
 
     let used: BTreeSet<&str> = objects

@@ -6,7 +6,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::expr::Expr;
-use crate::set::{DataKind, Set, join};
+use crate::set::{DataKind, Set, are_equivalent, join};
 use crate::{Bytes, Comment, Data, Name, Value, Verdict};
 
 mod storage;
@@ -57,6 +57,12 @@ pub(crate) struct Extras {
     pub(crate) timeout: Option<Duration>,
     pub(crate) expires_in: Option<Duration>,
     pub(crate) comment: Option<Comment>,
+    /// User data of a dump that this crate would write otherwise.
+    pub(crate) userdata: Option<Bytes>,
+    /// Key of an end entry before the element that ends no interval.
+    pub(crate) leading_end: Option<Bytes>,
+    /// The interval has no end entry in the dump: the next interval follows immediately.
+    pub(crate) is_end_omitted: bool,
     pub(crate) object: Option<Name>,
     pub(crate) exprs: Vec<Expr>,
     pub(crate) catch_all: bool,
@@ -152,6 +158,12 @@ impl Element {
         Ok(self)
     }
 
+    /// Sets the user data of a dump.
+    pub(crate) fn with_userdata(mut self, userdata: Bytes) -> Self {
+        self.change(|full| full.extras.userdata = Some(userdata));
+        self
+    }
+
     fn content_mut(&mut self) -> &mut Content {
         Arc::make_mut(&mut self.0)
     }
@@ -168,6 +180,26 @@ impl Element {
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.change(|full| full.extras.timeout = Some(timeout));
+        self
+    }
+
+    /// Sets the stateful object that the key maps to.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidElement`] if the set is not an object map.
+    pub fn with_object(mut self, object: Name) -> Result<Self, InvalidElement> {
+        if !matches!(self.0.set.data, DataKind::Object(_)) {
+            return Err(invalid("data", self.set()));
+        }
+        self.change(|full| full.extras.object = Some(object));
+        Ok(self)
+    }
+
+    /// Sets the stateful expressions, such as a counter, instead of those of the set.
+    #[must_use]
+    pub fn with_exprs(mut self, exprs: impl Into<Vec<Expr>>) -> Self {
+        self.change(|full| full.extras.exprs = exprs.into());
         self
     }
 
@@ -229,6 +261,25 @@ impl Element {
         self.extras()?.comment.as_ref()
     }
 
+    /// Returns the stateful object that the key maps to.
+    pub fn object(&self) -> Option<&Name> {
+        self.extras()?.object.as_ref()
+    }
+
+    /// Returns the stateful expressions of the element, such as a counter.
+    pub fn exprs(&self) -> &[Expr] {
+        self.extras().map_or(&[], |extras| &extras.exprs)
+    }
+
+    /// Returns the stateful expressions that the kernel gives the element: its own,
+    /// otherwise those of the set.
+    fn effective_exprs(&self) -> &[Expr] {
+        match self.exprs() {
+            [] => &self.0.set.exprs,
+            exprs => exprs,
+        }
+    }
+
     /// Returns whether the kernel treats both elements of the same key alike.
     pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         self.0.set.is_equivalent(&other.0.set)
@@ -236,6 +287,8 @@ impl Element {
             && self.data() == other.data()
             && self.timeout() == other.timeout()
             && self.is_catch_all() == other.is_catch_all()
+            && self.object() == other.object()
+            && are_equivalent(self.effective_exprs(), other.effective_exprs())
     }
 
     /// Returns the optional attributes.

@@ -3,7 +3,7 @@
 
 use vipline_netlink::message::{APPEND, CREATE};
 
-use super::{Kind as ObjectKind, Message, Object, exprs, objects};
+use super::{Kind as ObjectKind, Message, Object, exprs, objects, unsupported};
 use crate::expr::{AnonymousSet, SetRef};
 use crate::transaction::Step;
 use crate::wire::Kind;
@@ -13,7 +13,7 @@ use crate::wire::element::{
     NFTA_SET_ELEM_LIST_TABLE,
 };
 use crate::wire::encoder::{BATCH_GENERATION, LIST_LIMIT};
-use crate::{Batch, Chain, Element, Error, Rule, SetFlags, TableId, Transaction};
+use crate::{Batch, Chain, Element, Error, Name, Rule, SetFlags, TableId, Transaction};
 
 /// Encodes a transaction: see [`encode`](super::encode).
 pub(super) fn encode(
@@ -107,6 +107,12 @@ impl Encoder {
                 let object = objects::table_name(&table.id);
                 self.object(Kind::DelTable, 0, at, &table.id, &object);
             }
+            Step::AddStateful(_)
+            | Step::DeleteStateful(_)
+            | Step::AddFlowtable(_)
+            | Step::DeleteFlowtable(_) => {
+                return Err(unsupported("stateful objects and flowtables"));
+            }
             Step::AddSet(set) => {
                 let object = objects::set(&set.table, set, self.set_id(), set.size)?;
                 self.object(Kind::NewSet, CREATE, at, &set.table, &object);
@@ -116,7 +122,7 @@ impl Encoder {
                 self.object(Kind::DelSet, 0, at, &set.table, &object);
             }
             Step::AddChain(chain) => {
-                let object = objects::chain(chain);
+                let object = objects::chain(chain)?;
                 self.object(Kind::NewChain, CREATE, at, &chain.table, &object);
             }
             Step::FlushChain(chain) => {
@@ -164,36 +170,43 @@ impl Encoder {
     fn anonymous(&mut self, table: &TableId, set: &AnonymousSet, at: u32) -> Result<u32, Error> {
         let id = self.set_id();
         let AnonymousSet { set, elements } = set;
-        let members: usize = elements.iter().map(element::list_entries).sum();
-        let size = set.flags.contains(SetFlags::CONSTANT).then_some(members);
-        let size = size.and_then(|size| u32::try_from(size).ok());
+        let members: usize = elements
+            .iter()
+            .zip(1..)
+            .map(|(element, next)| element::list_entries(element, elements.get(next)))
+            .sum();
+        let members = u32::try_from(members).ok();
+        let is_constant = set.flags.contains(SetFlags::CONSTANT);
+        let size = set.size.max(members.filter(|_| is_constant));
         let object = objects::set(table, set, id, size)?;
         self.object(Kind::NewSet, CREATE, at, table, &object);
-        let place = Some((table, id));
+        let place = Some((table, &set.name, id));
         self.elements(Kind::NewSetElem, CREATE, elements, place, at)?;
         Ok(id)
     }
 
     /// Appends elements of one set, split into messages at [`LIST_LIMIT`].
     ///
-    /// `place` is table and ID of an anonymous set.
+    /// `place` is table, name and ID of an anonymous set.
     fn elements(
         &mut self,
         kind: Kind,
         flags: u16,
         elements: &[Element],
-        place: Option<(&TableId, u32)>,
+        place: Option<(&TableId, &Name, u32)>,
         at: u32,
     ) -> Result<(), Error> {
         let mut done = 0;
         while let Some(first) = elements.get(done) {
-            let table = place.map_or(&first.set().table, |(table, _)| table);
+            let set = first.set();
+            let (table, name) =
+                place.map_or((&set.table, &set.name), |(table, name, _)| (table, name));
             let start = done;
             let mut message = self.begin(kind, flags, table);
             let text = |text: &str| [text.as_bytes(), &[0]].concat();
             message.put(NFTA_SET_ELEM_LIST_TABLE, &text(table.name.as_str()));
-            message.put(NFTA_SET_ELEM_LIST_SET, &text(first.set().name.as_str()));
-            if let Some((_, id)) = place {
+            message.put(NFTA_SET_ELEM_LIST_SET, &text(name.as_str()));
+            if let Some((_, _, id)) = place {
                 message.put(NFTA_SET_ELEM_LIST_SET_ID, &id.to_be_bytes());
             }
             let mut result = Ok(());

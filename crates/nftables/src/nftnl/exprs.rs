@@ -5,6 +5,7 @@ use super::attributes::*;
 use super::objects::records;
 use super::{AnyExpr, Object, actions, loads, unsupported};
 use crate::expr::*;
+use crate::rule::set_of;
 use crate::wire::rule::NFT_RULE_COMPAT_F_INV;
 use crate::wire::{element, userdata};
 use crate::{Chain, Data, Error, Rule};
@@ -30,12 +31,18 @@ pub(super) fn rule(
     rule: &Rule,
     anonymous: &[u32],
 ) -> Result<Object<super::Rule>, Error> {
+    if !rule.chains.is_empty() {
+        return Err(unsupported("anonymous chains"));
+    }
     let mut object = rules_of(chain);
     let mut anonymous = anonymous.iter().copied();
     for expr in &rule.exprs {
         object.push(match expr {
             Expr::Lookup(lookup) if matches!(lookup.set, SetRef::Anonymous(_)) => {
                 self::lookup(lookup, anonymous.next())?
+            }
+            expr if matches!(set_of(expr), Some(SetRef::Anonymous(_))) => {
+                return Err(unsupported("meters and anonymous object maps"));
             }
             expr => self::expr(expr)?,
         });

@@ -3,11 +3,13 @@
 
 use super::attributes::*;
 use super::{Element, Object, unsupported};
-use crate::set::{DataKind, width};
+use crate::set::DataKind;
 use crate::wire::element::{self, CATCH_ALL, INTERVAL_END, successor};
 use crate::wire::set::{NFT_DATA_VERDICT, NFT_SET_CONCAT, NFT_SET_MAP, NFT_SET_OBJECT};
 use crate::wire::{hook_number, userdata};
-use crate::{Chain, Datatype, ElementData, Error, Field, Name, Policy, Set, Table, TableId};
+use crate::{
+    Chain, Datatype, ElementData, Error, Field, Name, Policy, Set, SetPolicy, Table, TableId,
+};
 
 /// Returns a table with all attributes.
 pub(super) fn table(table: &Table) -> Object<super::Table> {
@@ -28,7 +30,11 @@ pub(super) fn table_name(table: &TableId) -> Object<super::Table> {
 }
 
 /// Returns a chain with all attributes.
-pub(super) fn chain(chain: &Chain) -> Object<super::Chain> {
+pub(super) fn chain(chain: &Chain) -> Result<Object<super::Chain>, Error> {
+    let devices = chain.base.as_ref().map_or(0, |base| base.devices.len());
+    if devices > 1 || !chain.flags.is_empty() {
+        return Err(unsupported("a chain with flags or several devices"));
+    }
     let mut object = chain_name(chain);
     if let Some(base) = &chain.base {
         let policy = u32::from(base.policy == Policy::Accept);
@@ -37,7 +43,7 @@ pub(super) fn chain(chain: &Chain) -> Object<super::Chain> {
         let hook = hook_number(chain.table.family, base.hook);
         object.number(NFTNL_CHAIN_HOOKNUM, hook);
         object.number(NFTNL_CHAIN_PRIO, base.priority as u32);
-        if let Some(device) = &base.device {
+        if let [device] = &*base.devices {
             object.text(NFTNL_CHAIN_DEV, device.as_str());
         }
         if let Some(counter) = base.counter {
@@ -49,7 +55,7 @@ pub(super) fn chain(chain: &Chain) -> Object<super::Chain> {
         let records = records(|out| userdata::put_comment(out, comment));
         object.opaque(NFTNL_CHAIN_USERDATA, &records);
     }
-    object
+    Ok(object)
 }
 
 /// Returns an object that names a chain.
@@ -67,6 +73,9 @@ pub(super) fn set(
     id: u32,
     size: Option<u32>,
 ) -> Result<Object<super::Set>, Error> {
+    if !set.exprs.is_empty() || set.policy != SetPolicy::Performance {
+        return Err(unsupported("a set with a policy or stateful expressions"));
+    }
     let mut object = set_name(table, &set.name);
     let kinds = |fields: &[Field]| Datatype::concat(fields.iter().map(|field| field.datatype));
     let number = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -84,7 +93,7 @@ pub(super) fn set(
         DataKind::None => {}
         DataKind::Fields(fields) => {
             object.number(NFTNL_SET_DATA_TYPE, kinds(fields));
-            object.number(NFTNL_SET_DATA_LEN, number(width(fields)));
+            object.number(NFTNL_SET_DATA_LEN, number(set.data_bytes()));
         }
         DataKind::Verdict => {
             object.number(NFTNL_SET_DATA_TYPE, NFT_DATA_VERDICT);
@@ -141,6 +150,9 @@ pub(super) fn element(
     }
     if let Some(timeout) = element.timeout() {
         object.number(NFTNL_SET_ELEM_TIMEOUT, element::milliseconds(timeout));
+    }
+    if let Some(expires_in) = element.expires_in() {
+        object.number(NFTNL_SET_ELEM_EXPIRATION, element::milliseconds(expires_in));
     }
     if is_interval && is_concatenated {
         object.short(NFTNL_SET_ELEM_KEY_END, last)?;

@@ -7,6 +7,7 @@ use crate::expr::{AnonymousSet, SetRef};
 use crate::wire::encoder::{
     BATCH_BEGIN, BATCH_END, put_anonymous_set, put_batch_message, put_elements, put_message,
 };
+use crate::wire::rule::AnonymousIds;
 use crate::wire::{self, Kind, batch};
 use crate::{Action, Chain, Generation, Name, Operation, Rule, Subject, TableId};
 
@@ -130,7 +131,7 @@ impl BatchBuilder {
             RulePosition::Before(handle) => (CREATE, Some(handle)),
             RulePosition::After(handle) => (CREATE | APPEND, Some(handle)),
         };
-        let (flags, sets) = (flags | self.flags, self.anonymous_sets(table, rule));
+        let (flags, sets) = (flags | self.flags, self.anonymous(table, rule));
         self.push(Action::Add, Kind::NewRule, flags, table, |out| {
             wire::rule::put_chain(out, table, chain);
             if let Some(RuleHandle(handle)) = near {
@@ -142,7 +143,7 @@ impl BatchBuilder {
 
     /// Replaces a rule at its position.
     pub fn replace_rule(&mut self, table: &TableId, chain: &Name, old: RuleHandle, rule: &Rule) {
-        let (flags, sets) = (REPLACE | self.flags, self.anonymous_sets(table, rule));
+        let (flags, sets) = (REPLACE | self.flags, self.anonymous(table, rule));
         self.push(Action::Replace, Kind::NewRule, flags, table, |out| {
             wire::rule::put_chain(out, table, chain);
             wire::rule::put_handle(out, old.0);
@@ -158,37 +159,65 @@ impl BatchBuilder {
         });
     }
 
-    /// Adds the anonymous sets of a rule. Returns their IDs.
-    fn anonymous_sets(&mut self, table: &TableId, rule: &Rule) -> Vec<u32> {
-        let mut ids = Vec::new();
+    /// Adds the anonymous sets and chains of a rule. Returns their IDs.
+    fn anonymous(&mut self, table: &TableId, rule: &Rule) -> AnonymousIds {
+        let mut ids = AnonymousIds::default();
         for set in rule.sets() {
             if let SetRef::Anonymous(anonymous) = set {
-                ids.push(self.anonymous_set(table, anonymous));
+                ids.sets.push(self.anonymous_set(table, anonymous));
             }
         }
+        for chain in &rule.chains {
+            let id = self.anonymous_chain(table, chain);
+            ids.chains.push((chain.name.clone(), id));
+        }
         ids
+    }
+
+    fn anonymous_chain(&mut self, table: &TableId, chain: &Chain) -> u32 {
+        self.set_id += 1;
+        let id = self.set_id;
+        self.message_of_rule(Kind::NewChain, CREATE, table, |out| {
+            wire::put_anonymous_chain(out, table, chain, id);
+        });
+        for rule in &*chain.rules {
+            let ids = self.anonymous(table, rule);
+            self.message_of_rule(Kind::NewRule, CREATE | APPEND, table, |out| {
+                wire::rule::put_chain_id(out, table, id);
+                wire::rule::put_body(out, rule, &ids);
+            });
+        }
+        id
     }
 
     fn anonymous_set(&mut self, table: &TableId, anonymous: &AnonymousSet) -> u32 {
         self.set_id += 1;
         let (id, mut rest) = (self.set_id, &*anonymous.elements);
-        self.message_of_set(Kind::NewSet, table, |out| {
+        self.message_of_rule(Kind::NewSet, CREATE, table, |out| {
             put_anonymous_set(out, table, anonymous, id);
         });
         while !rest.is_empty() {
             let mut count = 0;
-            self.message_of_set(Kind::NewSetElem, table, |out| {
-                count = put_elements(out, table, rest, Some(id), &mut Vec::new());
+            self.message_of_rule(Kind::NewSetElem, CREATE, table, |out| {
+                let place = (table, &anonymous.set.name, Some(id));
+                count = put_elements(out, place, rest, &mut Vec::new());
             });
             rest = rest.get(count..).unwrap_or(&[]);
         }
         id
     }
 
-    fn message_of_set(&mut self, kind: Kind, table: &TableId, body: impl FnOnce(&mut Vec<u8>)) {
+    /// Appends a message that belongs to the operation of a rule.
+    fn message_of_rule(
+        &mut self,
+        kind: Kind,
+        flags: u16,
+        table: &TableId,
+        body: impl FnOnce(&mut Vec<u8>),
+    ) {
         let index = self.next_sequence().wrapping_sub(self.first);
         self.sets.push(index);
-        self.message(kind, CREATE, table, body);
+        self.message(kind, flags, table, body);
     }
 
     fn push(

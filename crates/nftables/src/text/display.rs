@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::listing::Listing;
+use super::listing::{Listing, ObjectMaps};
 use super::literal::{Literal, is_bitmask};
 use crate::bits::zip;
 use crate::expr::{CmpOp, Direction, FibFlags, FibResult, NumgenMode, PayloadBase, SetRef};
@@ -184,7 +184,19 @@ impl fmt::Display for SetRef {
 impl Rule {
     /// Returns the text of the rule in a table of this family.
     pub(crate) fn text(&self, family: Option<Family>) -> String {
+        self.text_with(family, &ObjectMaps::new())
+    }
+
+    /// Returns the text of the rule in a table with these object maps.
+    pub(crate) fn text_with(&self, family: Option<Family>, maps: &ObjectMaps) -> String {
         let mut listing = Listing::new(family);
+        listing.maps.clone_from(maps);
+        for chain in &self.chains {
+            let rules = chain.rules.iter();
+            let rules = rules.map(|rule| format!("{}; ", rule.text_with(family, maps)));
+            let block = format!("{{ {}}}", rules.collect::<String>());
+            listing.blocks.push((chain.name.clone(), block));
+        }
         for expr in &self.exprs {
             listing.expr(expr);
         }
@@ -234,8 +246,15 @@ impl fmt::Display for Element {
     /// Writes the element in nft syntax: `10.0.0.1 . tcp . 80 : goto c`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fmt_key(f)?;
+        if !self.exprs().is_empty() {
+            let listing = Listing::new(Some(self.set().table.family));
+            f.write_str(&listing.inner(self.exprs()))?;
+        }
         if let Some(timeout) = self.timeout() {
             write!(f, " timeout {}", Span(timeout))?;
+        }
+        if let Some(expires_in) = self.expires_in() {
+            write!(f, " expires {}", Span(expires_in))?;
         }
         if let Some(comment) = self.comment() {
             write!(f, " {comment}")?;
@@ -244,9 +263,16 @@ impl fmt::Display for Element {
             (Some(ElementData::Verdict(verdict)), _) => write!(f, " : {verdict}"),
             (Some(ElementData::Value(bytes)), DataKind::Fields(fields)) => {
                 f.write_str(" : ")?;
-                fmt_fields(f, fields, bytes, None, false)
+                let (first, last) = match self.set().data_intervals {
+                    true => bytes.split_at(bytes.len() / 2),
+                    false => (bytes, bytes),
+                };
+                fmt_fields(f, fields, first, Some(last), false)
             }
-            _ => Ok(()),
+            _ => match self.object() {
+                Some(object) => write!(f, " : \"{object}\""),
+                None => Ok(()),
+            },
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::expr::{
     Access, Bitwise, BitwiseOp, Byteorder, Cmp, CmpOp, Counter, Ct, Dynset, DynsetOp, Expr, Fib,
     FlowOffload, Hash, HashType, Immediate, Limit, Log, LogFlags, Lookup, Masq, Match, Meta, Nat,
     NatType, Notrack, Numgen, Objref, ObjrefSource, Payload, PayloadAccess, Quota, Range, Redir,
-    Register, Reject, RejectType, Target, Tproxy, object_kind,
+    Register, Reject, RejectType, SetRef, Target, Tproxy, object_kind,
 };
 use crate::expression::Expression;
 use crate::{Data, Family};
@@ -136,7 +136,7 @@ impl List for Hash {
 impl List for Immediate {
     fn list(&self, listing: &mut Listing) {
         match &self.data {
-            Data::Verdict(verdict) => listing.push(verdict),
+            Data::Verdict(verdict) => listing.verdict(verdict),
             Data::Value(bytes) => {
                 listing.load(self.destination, Expression::constant(bytes.clone()))
             }
@@ -203,7 +203,14 @@ impl List for Dynset {
             DynsetOp::Delete => "delete",
         };
         let key = listing.read_key(self.key, self.data);
-        let mut text = format!("{op} {} {{ {key}", self.set);
+        let mut text = match &self.set {
+            SetRef::Anonymous(meter) => {
+                let size = meter.set.size.map(|size| format!(" size {size}"));
+                let name = &meter.set.name;
+                format!("meter {name}{} {{ {key}", size.unwrap_or_default())
+            }
+            SetRef::Named(_) => format!("{op} {} {{ {key}", self.set),
+        };
         if let Some(timeout) = self.timeout {
             text += &format!(" timeout {}", Span(timeout));
         }
@@ -215,20 +222,28 @@ impl List for Dynset {
     }
 }
 
+/// Returns the words before the name of a stateful object.
+fn objref_verb(kind: u32) -> Option<String> {
+    Some(match object_kind(kind)? {
+        kind @ ("counter" | "quota" | "limit" | "synproxy") => format!("{kind} name"),
+        "secmark" => "meta secmark set".to_owned(),
+        kind => format!("{kind} set"),
+    })
+}
+
 impl List for Objref {
     fn list(&self, listing: &mut Listing) {
         match &self.source {
-            ObjrefSource::Named { kind, name } => match object_kind(*kind) {
-                Some("limit") => listing.push(format_args!("limit name \"{name}\"")),
-                Some(kind @ ("counter" | "quota" | "synproxy")) => {
-                    listing.push(format_args!("{kind} name \"{name}\""));
-                }
-                Some(kind) => listing.push(format_args!("{kind} set \"{name}\"")),
+            ObjrefSource::Named { kind, name } => match objref_verb(*kind) {
+                Some(verb) => listing.push(format_args!("{verb} \"{name}\"")),
                 None => listing.unknown("objref", &kind.to_be_bytes()),
             },
             ObjrefSource::Map { set, key } => {
-                let key = listing.read_key(*key, None);
-                listing.push(format_args!("counter name {key} map {set}"));
+                let (kind, key) = (listing.object_kind(set), listing.read_key(*key, None));
+                match objref_verb(kind) {
+                    Some(verb) => listing.push(format_args!("{verb} {key} map {set}")),
+                    None => listing.unknown("objref", &kind.to_be_bytes()),
+                }
             }
         }
     }

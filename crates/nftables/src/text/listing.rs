@@ -3,6 +3,7 @@
 //! Kernel expressions are evaluated symbolically: registers hold nft expressions
 //! instead of values. This also works for rules of other programs.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::display::{comparison, operand, range_text};
@@ -10,7 +11,7 @@ use crate::datatype::ByteOrder;
 use crate::expr::{CmpOp, Expr, MetaKey, PayloadBase, Register, SetRef};
 use crate::expression::{Expression, Term};
 use crate::header::{self, Layer, WITH_PORTS};
-use crate::{Bytes, Datatype, Family};
+use crate::{Bytes, DataKind, Datatype, Family, Name, Verdict};
 
 /// Number of register words.
 const WORDS: usize = 16;
@@ -22,7 +23,14 @@ pub(crate) struct Listing {
     parts: Vec<Part>,
     /// Transport protocol that a previous statement matched.
     transport: Option<u8>,
+    /// Anonymous chains by name: `{ … }`.
+    pub(super) blocks: Vec<(Name, String)>,
+    /// Types of the objects of the table's object maps.
+    pub(super) maps: ObjectMaps,
 }
+
+/// Types of objects (`NFT_OBJECT_*`) by the name of their map.
+pub(crate) type ObjectMaps = BTreeMap<Name, u32>;
 
 /// Symbolic content of a register.
 #[derive(Clone)]
@@ -61,6 +69,8 @@ impl Listing {
             words: [const { None }; WORDS],
             parts: Vec::new(),
             transport: None,
+            blocks: Vec::new(),
+            maps: ObjectMaps::new(),
         }
     }
 
@@ -226,6 +236,30 @@ impl Listing {
         })
     }
 
+    /// Appends a verdict. A jump to an anonymous chain includes its rules.
+    pub(crate) fn verdict(&mut self, verdict: &Verdict) {
+        let block = verdict.chain().and_then(|chain| {
+            let block = self.blocks.iter().find(|(name, _)| name == chain);
+            block.map(|(_, block)| block.clone())
+        });
+        match (verdict, block) {
+            (Verdict::Goto(_), Some(block)) => self.push(format_args!("goto {block}")),
+            (_, Some(block)) => self.push(format_args!("jump {block}")),
+            (verdict, None) => self.push(verdict),
+        }
+    }
+
+    /// Returns the type of the objects that a map refers to: a counter if unknown.
+    pub(crate) fn object_kind(&self, map: &SetRef) -> u32 {
+        match map {
+            SetRef::Named(name) => self.maps.get(name).copied().unwrap_or(1),
+            SetRef::Anonymous(anonymous) => match anonymous.set.data {
+                DataKind::Object(kind) => kind,
+                _ => 1,
+            },
+        }
+    }
+
     /// Appends a statement.
     pub(crate) fn push(&mut self, text: impl fmt::Display) {
         let text = text.to_string();
@@ -385,7 +419,6 @@ fn names_protocol(expression: &mut Expression, proto: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Name;
     use crate::expr::{CtStatus, FibFlags, FibResult, Match, Target};
     use crate::expression::{ct_status, fib, icmp_type, ip_daddr, l4proto, tcp_flags, th_dport};
     use crate::statement::drop;
@@ -426,11 +459,7 @@ mod tests {
     #[test]
     fn an_expression_without_nft_syntax_is_a_comment() {
         let (name, bytes) = (Name::new("synproxy").unwrap(), Bytes::from([1, 0xab]));
-        let rule = Rule {
-            exprs: vec![Expr::Other { name, bytes }],
-            comment: None,
-            compat: None,
-        };
+        let rule = Rule::from_exprs([Expr::Other { name, bytes }]);
         assert_eq!(rule.to_string(), "/* synproxy 01ab */");
         let (name, info) = (Name::new("mark").unwrap(), Bytes::from([1, 0xab]));
         let revision = 1;

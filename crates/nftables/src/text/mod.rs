@@ -17,3 +17,5 @@ mod operation;
 mod prefix;
 
 mod script;
+
+mod stateful;

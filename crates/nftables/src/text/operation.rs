@@ -27,6 +27,14 @@ impl fmt::Display for Operation {
                     write!(f, "{action} {} {} {}", set.keyword(), set.table, set.name)
                 }
                 Object::Chain(chain) => write!(f, "{action} chain {} {}", chain.table, chain.name),
+                Object::Stateful(object) => {
+                    let kind = object.state.keyword();
+                    write!(f, "{action} {kind} {} {}", object.table, object.name)
+                }
+                Object::Flowtable(flowtable) => {
+                    let (table, name) = (&flowtable.table, &flowtable.name);
+                    write!(f, "{action} flowtable {table} {name}")
+                }
                 Object::Element(element) => {
                     let set = element.set();
                     let text = ElementText {

@@ -3,15 +3,17 @@
 use std::fmt;
 
 use super::display::Span;
+use super::listing::{Listing, ObjectMaps};
 use super::operation::ElementText;
+use crate::expr::{Expr, MetaKey, PayloadBase};
 use crate::expression::Term;
 use crate::header::Layer;
 use crate::ruleset::TableContent;
 
 use crate::transaction::Step;
 use crate::{
-    Chain, Comment, DataKind, Element, Field, Object, Ruleset, SetFlags, SetSpec, Table,
-    TableFlags, TableId, Transaction,
+    Chain, ChainFlags, Comment, DataKind, Element, Field, Flowtable, Name, Object, Rule, Ruleset,
+    SetFlags, SetPolicy, SetSpec, StatefulObject, Table, TableFlags, TableId, Transaction,
 };
 
 impl SetSpec {
@@ -24,8 +26,13 @@ impl SetSpec {
     }
 
     /// Returns the lines of the declaration.
-    fn lines(&self) -> Vec<String> {
-        let mut lines = vec![self.type_line()];
+    ///
+    /// `any_transport`: see [`fields_text`].
+    fn lines(&self, any_transport: bool) -> Vec<String> {
+        let mut lines = vec![self.type_line(any_transport)];
+        if self.policy == SetPolicy::Memory {
+            lines.push("policy memory".to_owned());
+        }
         if let Some(size) = self.size {
             lines.push(format!("size {size}"));
         }
@@ -36,6 +43,14 @@ impl SetSpec {
             (SetFlags::TIMEOUT, "timeout"),
         ];
         lines.extend(flags_line(&words, |flag| self.flags.contains(flag)));
+        if !self.exprs.is_empty() {
+            let exprs: Vec<_> = self.exprs.iter().map(Expr::without_counts).collect();
+            let text = Listing::new(Some(self.table.family)).inner(&exprs);
+            lines.push(text.trim().to_owned());
+        }
+        if self.auto_merge {
+            lines.push("auto-merge".to_owned());
+        }
         if let Some(timeout) = self.timeout {
             lines.push(format!("timeout {}", Span(timeout)));
         }
@@ -48,7 +63,7 @@ impl SetSpec {
         lines
     }
 
-    fn type_line(&self) -> String {
+    fn type_line(&self, any_transport: bool) -> String {
         let is_typeof = self.is_typeof();
         let word = if is_typeof { "typeof" } else { "type" };
         let key = fields_text(&self.key, is_typeof, false);
@@ -60,8 +75,9 @@ impl SetSpec {
                 format!("{word} {key} : {kind}")
             }
             DataKind::Fields(fields) => {
-                let data = fields_text(fields, is_typeof, self.is_of_any_transport());
-                format!("{word} {key} : {data}")
+                let data = fields_text(fields, is_typeof, any_transport);
+                let interval = if self.data_intervals { "interval " } else { "" };
+                format!("{word} {key} : {interval}{data}")
             }
         }
     }
@@ -106,6 +122,8 @@ impl fmt::Display for Object {
             Self::Table(table) => fmt_table(f, table),
             Self::Set(set) => fmt_set(f, set),
             Self::Element(element) => fmt_elements(f, "add", std::slice::from_ref(element)),
+            Self::Stateful(object) => fmt_stateful(f, object),
+            Self::Flowtable(flowtable) => fmt_flowtable(f, flowtable),
             Self::Chain(chain) => {
                 fmt_chain(f, chain)?;
                 (0..chain.rules.len()).try_for_each(|at| {
@@ -147,8 +165,26 @@ fn fmt_table(f: &mut fmt::Formatter<'_>, table: &Table) -> fmt::Result {
     }
 }
 
+fn fmt_stateful(f: &mut fmt::Formatter<'_>, object: &StatefulObject) -> fmt::Result {
+    let keyword = object.state.keyword();
+    if !object.has_syntax() {
+        return write!(f, "# {keyword} {} {}", object.table, object.name);
+    }
+    let lines = object.lines().join("; ");
+    write!(
+        f,
+        "add {keyword} {} {} {{ {lines}; }}",
+        object.table, object.name
+    )
+}
+
+fn fmt_flowtable(f: &mut fmt::Formatter<'_>, flowtable: &Flowtable) -> fmt::Result {
+    let (lines, name) = (flowtable.lines().join("; "), &flowtable.name);
+    write!(f, "add flowtable {} {name} {{ {lines}; }}", flowtable.table)
+}
+
 fn fmt_set(f: &mut fmt::Formatter<'_>, set: &SetSpec) -> fmt::Result {
-    let lines = set.lines().join("; ");
+    let lines = set.lines(set.is_of_any_transport()).join("; ");
     write!(
         f,
         "add {} {} {} {{ {lines}; }}",
@@ -166,6 +202,9 @@ fn fmt_chain(f: &mut fmt::Formatter<'_>, chain: &Chain) -> fmt::Result {
             f.write_str(" {")?;
             if let Some(base) = base {
                 write!(f, " {base}")?;
+            }
+            if chain.flags.contains(ChainFlags::OFFLOAD) {
+                f.write_str(" flags offload;")?;
             }
             if let Some(comment) = comment {
                 write!(f, " {comment};")?;
@@ -215,6 +254,15 @@ impl fmt::Display for Transaction {
             match step {
                 Step::AddTable(table) => fmt_table(f, table)?,
                 Step::DeleteTable(table) => write!(f, "delete table {}", table.id)?,
+                Step::AddStateful(object) => fmt_stateful(f, object)?,
+                Step::DeleteStateful(object) => {
+                    let (keyword, name) = (object.state.keyword(), &object.name);
+                    write!(f, "delete {keyword} {} {name}", object.table)?;
+                }
+                Step::AddFlowtable(flowtable) => fmt_flowtable(f, flowtable)?,
+                Step::DeleteFlowtable(flowtable) => {
+                    write!(f, "delete flowtable {} {}", flowtable.table, flowtable.name)?;
+                }
                 Step::AddSet(set) => fmt_set(f, set)?,
                 Step::DeleteSet(set) => {
                     write!(f, "delete {} {} {}", set.keyword(), set.table, set.name)?;
@@ -235,8 +283,7 @@ impl fmt::Display for Transaction {
 }
 
 impl fmt::Display for Ruleset {
-    /// Writes the ruleset like `nft list ruleset`, without the elements of dynamic
-    /// sets.
+    /// Writes the ruleset like `nft list ruleset`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.tables
             .iter()
@@ -246,21 +293,28 @@ impl fmt::Display for Ruleset {
 
 impl TableContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>, id: &TableId) -> fmt::Result {
+        let maps = self.object_maps();
         writeln!(f, "table {id} {{")?;
         for line in self.table.iter().flat_map(|table| table.lines()) {
             writeln!(f, "\t{line}")?;
+        }
+        for object in self.stateful.values() {
+            let (keyword, name) = (object.state.keyword(), &object.name);
+            fmt_block(f, keyword, name, &object.lines())?;
+        }
+        for flowtable in self.flowtables.values() {
+            fmt_block(f, "flowtable", &flowtable.name, &flowtable.lines())?;
         }
         for (name, (set, elements)) in &self.sets {
             let Some(set) = set.as_ref().or_else(|| elements.first().map(Element::set)) else {
                 continue;
             };
             writeln!(f, "\t{} {name} {{", set.keyword())?;
-            for line in set.lines() {
+            let any_transport = set.is_of_any_transport() && self.is_used_for_any(name);
+            for line in set.lines(any_transport) {
                 writeln!(f, "\t\t{line}")?;
             }
-            if !set.is_dynamic() {
-                fmt_listed(f, elements)?;
-            }
+            fmt_listed(f, elements)?;
             writeln!(f, "\t}}")?;
         }
         for (name, chain) in &self.chains {
@@ -269,15 +323,58 @@ impl TableContent {
                 writeln!(f, "\t\t{comment}")?;
             }
             if let Some(base) = &chain.base {
-                writeln!(f, "\t\t{base}")?;
+                let offload = match chain.flags.contains(ChainFlags::OFFLOAD) {
+                    true => " flags offload;",
+                    false => "",
+                };
+                writeln!(f, "\t\t{base}{offload}")?;
             }
             for rule in &*chain.rules {
-                writeln!(f, "\t\t{}", rule.text(Some(id.family)))?;
+                writeln!(f, "\t\t{}", rule.text_with(Some(id.family), &maps))?;
             }
             writeln!(f, "\t}}")?;
         }
         writeln!(f, "}}")
     }
+}
+
+impl TableContent {
+    /// Returns whether a rule without a match of the transport protocol uses the set.
+    fn is_used_for_any(&self, set: &Name) -> bool {
+        let rules = self.chains.values().flat_map(|chain| &*chain.rules);
+        let uses = |rule: &&Rule| rule.sets().any(|used| used.name() == set);
+        let is_l4proto = |expr: &Expr| match expr {
+            Expr::Meta(meta) => meta.key == MetaKey::L4Proto,
+            Expr::Payload(payload) => payload.base == PayloadBase::Network && payload.len == 1,
+            _ => false,
+        };
+        let mut rules = rules.filter(uses);
+        rules.any(|rule| !rule.exprs.iter().any(is_l4proto))
+    }
+
+    /// Returns the type of the objects of each object map.
+    fn object_maps(&self) -> ObjectMaps {
+        let sets = self.sets.values().filter_map(|(set, _)| set.as_ref());
+        let maps = sets.filter_map(|set| match set.data {
+            DataKind::Object(kind) => Some((set.name.clone(), kind)),
+            _ => None,
+        });
+        maps.collect()
+    }
+}
+
+/// Writes a named block of a table.
+fn fmt_block(
+    f: &mut fmt::Formatter<'_>,
+    keyword: &str,
+    name: &Name,
+    lines: &[String],
+) -> fmt::Result {
+    writeln!(f, "\t{keyword} {name} {{")?;
+    for line in lines {
+        writeln!(f, "\t\t{line}")?;
+    }
+    writeln!(f, "\t}}")
 }
 
 fn fmt_listed(f: &mut fmt::Formatter<'_>, elements: &[Element]) -> fmt::Result {

@@ -1,13 +1,17 @@
 //! Assembly of rulesets from dump replies.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use vipline_netlink::DecodeError;
 
 use super::Kind;
 use super::element::{self, Received};
-use crate::expr::{AnonymousSet, Expr, SetRef};
-use crate::{Family, Name, Rule, Ruleset, Set, SetFlags, TableId};
+use crate::expr::{AnonymousSet, Expr, Immediate, SetRef};
+use crate::rule::set_of_mut;
+use crate::{
+    Chain, ChainFlags, Data, Family, Name, Rule, Ruleset, Set, SetFlags, SetSpec, TableId, Verdict,
+};
 
 /// Assembles a [`Ruleset`] from dump replies.
 ///
@@ -85,6 +89,16 @@ impl Assembler {
                 self.elements.push(Received::new(&set));
                 self.sets.push(set);
             }
+        } else if is(Kind::NewObj) {
+            let object = super::stateful::decode(family, attrs)?;
+            if self.is_wanted(&object.table) {
+                self.ruleset.extend([object.into()]);
+            }
+        } else if is(Kind::NewFlowtable) {
+            let flowtable = super::flowtable::decode(family, attrs)?;
+            if self.is_wanted(&flowtable.table) {
+                self.ruleset.extend([flowtable.into()]);
+            }
         } else if is(Kind::NewSetElem) {
             self.take_elements(family, payload)?;
         }
@@ -122,25 +136,25 @@ impl Assembler {
         let mut ruleset = self.ruleset;
         let mut anonymous = BTreeMap::new();
         for (set, received) in self.sets.into_iter().zip(self.elements) {
-            let elements = received.into_elements(&set);
             if set.flags.contains(SetFlags::ANONYMOUS) {
                 let key = (set.table.clone(), set.name.clone());
+                let set = with_pattern(set);
+                let elements = received.into_elements(&set);
                 let set_ref = SetRef::Anonymous(AnonymousSet { set, elements }.into());
                 anonymous.insert(key, set_ref);
                 continue;
             }
+            let elements = received.into_elements(&set);
             let content = ruleset.tables.entry(set.table.clone()).or_default();
             let name = set.name.clone();
             content.sets.insert(name, (Some(set), elements));
         }
         let mut rules: BTreeMap<(TableId, Name), Vec<Rule>> = BTreeMap::new();
         for (table, chain, mut rule) in self.rules {
-            for expr in &mut rule.exprs {
-                if let Expr::Lookup(lookup) = expr {
-                    let key = (table.clone(), lookup.set.name().clone());
-                    if let Some(set_ref) = anonymous.get(&key) {
-                        lookup.set = set_ref.clone();
-                    }
+            for set in rule.exprs.iter_mut().filter_map(set_of_mut) {
+                let key = (table.clone(), set.name().clone());
+                if let Some(set_ref) = anonymous.get(&key) {
+                    *set = set_ref.clone();
                 }
             }
             rules.entry((table, chain)).or_default().push(rule);
@@ -151,6 +165,76 @@ impl Assembler {
                 chain.rules = rules.into();
             }
         }
+        for content in ruleset.tables.values_mut() {
+            let chains = std::mem::take(&mut content.chains);
+            let (anonymous, named): (BTreeMap<_, _>, BTreeMap<_, _>) = chains
+                .into_iter()
+                .partition(|(_, chain)| chain.flags.contains(ChainFlags::BINDING));
+            content.chains = named;
+            if anonymous.is_empty() {
+                continue;
+            }
+            for chain in content.chains.values_mut() {
+                chain.rules = with_chains(&chain.rules, &anonymous, NESTED_CHAINS);
+            }
+        }
         ruleset
+    }
+}
+
+/// Maximum depth of anonymous chains in anonymous chains; the kernel allows 16 jumps.
+const NESTED_CHAINS: usize = 16;
+
+/// Returns rules with the anonymous chains that they jump to.
+fn with_chains(rules: &[Rule], chains: &BTreeMap<Name, Chain>, depth: usize) -> Arc<[Rule]> {
+    let Some(depth) = depth.checked_sub(1) else {
+        return rules.into();
+    };
+    let resolve = |rule: &Rule| {
+        let mut rule = rule.clone();
+        for expr in &mut rule.exprs {
+            let Some(target) = jump_target(expr) else {
+                continue;
+            };
+            let Some(chain) = chains.get(target) else {
+                continue;
+            };
+            let mut chain = chain.clone();
+            chain.rules = with_chains(&chain.rules, chains, depth);
+            let name = format!("__chain{}", rule.chains.len());
+            if let Ok(name) = Name::new(&name) {
+                (*target, chain.name) = (name.clone(), name);
+            }
+            rule.chains.push(chain);
+        }
+        rule
+    };
+    rules.iter().map(resolve).collect()
+}
+
+/// Returns the chain that an expression jumps to.
+fn jump_target(expr: &mut Expr) -> Option<&mut Name> {
+    let Expr::Immediate(Immediate {
+        data: Data::Verdict(Verdict::Jump(chain) | Verdict::Goto(chain)),
+        ..
+    }) = expr
+    else {
+        return None;
+    };
+    Some(chain)
+}
+
+/// Replaces the number in the name of an anonymous set by `%d`, so that the kernel
+/// chooses the number again.
+fn with_pattern(set: Set) -> Set {
+    let name = set.name.as_str();
+    let pattern = name.trim_end_matches(|it: char| it.is_ascii_digit());
+    let is_numbered = ["__set", "__map", "__objmap"].contains(&pattern);
+    match Name::new(&format!("{pattern}%d")) {
+        Ok(name) if is_numbered => Set::from(SetSpec {
+            name,
+            ..(*set).clone()
+        }),
+        _ => set,
     }
 }

@@ -110,9 +110,10 @@ impl Batch<'_> {
             end += ATTR + entry.value.len().next_multiple_of(4);
             end
         });
-        let entries = elements
-            .iter()
-            .flat_map(|element| std::iter::repeat_n(element, element::list_entries(element)));
+        let entries = elements.iter().zip(1..).flat_map(|(element, next)| {
+            let count = element::list_entries(element, elements.get(next));
+            std::iter::repeat_n(element, count)
+        });
         entries
             .zip(ends)
             .find(|(_, end)| offset < *end)
@@ -124,6 +125,10 @@ impl Batch<'_> {
 fn subject(step: &Step) -> Option<Subject> {
     let object: Object = match step {
         Step::AddTable(table) | Step::DeleteTable(table) => table.clone().into(),
+        Step::AddStateful(object) | Step::DeleteStateful(object) => object.clone().into(),
+        Step::AddFlowtable(flowtable) | Step::DeleteFlowtable(flowtable) => {
+            flowtable.clone().into()
+        }
         Step::AddSet(set) | Step::DeleteSet(set) => set.clone().into(),
         Step::AddChain(chain) | Step::FlushChain(chain) | Step::DeleteChain(chain) => {
             chain.clone().into()

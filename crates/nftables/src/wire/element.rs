@@ -5,6 +5,7 @@ use std::time::Duration;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, nest, put, put_be32, put_be64, put_str};
 
+use super::set::put_exprs;
 use super::{missing, split_header, userdata};
 use crate::element::Extras;
 use crate::expr::Expr;
@@ -41,7 +42,17 @@ pub(crate) fn milliseconds(span: Duration) -> u64 {
 /// Appends an element as a list entry; an interval as two entries, start and end.
 ///
 /// `scratch` is a reusable buffer for user data.
-pub(crate) fn encode(out: &mut Vec<u8>, element: &Element, scratch: &mut Vec<u8>) {
+///
+/// `next` is the next element of the list.
+pub(crate) fn encode(
+    out: &mut Vec<u8>,
+    element: &Element,
+    next: Option<&Element>,
+    scratch: &mut Vec<u8>,
+) {
+    if let Some(end) = leading_end(element) {
+        put_end(out, end);
+    }
     let has_intervals = element.set().has_intervals();
     let simple = has_intervals && !element.set().is_concatenated();
     let last = element.key_end().unwrap_or_else(|| element.key_bytes());
@@ -53,6 +64,9 @@ pub(crate) fn encode(out: &mut Vec<u8>, element: &Element, scratch: &mut Vec<u8>
         }
         if let Some(timeout) = element.timeout() {
             put_be64(out, NFTA_SET_ELEM_TIMEOUT, milliseconds(timeout));
+        }
+        if let Some(expires_in) = element.expires_in() {
+            put_be64(out, NFTA_SET_ELEM_EXPIRATION, milliseconds(expires_in));
         }
         if !element.is_catch_all() {
             encode_value(out, NFTA_SET_ELEM_KEY, element.key_bytes());
@@ -69,11 +83,9 @@ pub(crate) fn encode(out: &mut Vec<u8>, element: &Element, scratch: &mut Vec<u8>
         }
         encode_rest(out, element, is_open, scratch);
     });
-    if let Some(end) = end.filter(|_| !element.is_catch_all()) {
-        nest(out, NFTA_LIST_ELEM, |out| {
-            put_be32(out, NFTA_SET_ELEM_FLAGS, INTERVAL_END);
-            encode_value(out, NFTA_SET_ELEM_KEY, &end);
-        });
+    let end = end.filter(|_| !element.is_catch_all());
+    if let Some(end) = end.filter(|_| !is_end_omitted(element, next)) {
+        put_end(out, &end);
     }
 }
 
@@ -83,19 +95,40 @@ pub(crate) fn put_key(out: &mut Vec<u8>, element: &Element) {
     put_str(out, NFTA_SET_ELEM_LIST_TABLE, set.table.name.as_str());
     put_str(out, NFTA_SET_ELEM_LIST_SET, set.name.as_str());
     nest(out, NFTA_SET_ELEM_LIST_ELEMENTS, |out| {
-        encode(out, element, &mut Vec::new());
+        encode(out, element, None, &mut Vec::new());
     });
+}
+
+/// Appends the entry of the end of an interval.
+fn put_end(out: &mut Vec<u8>, key: &[u8]) {
+    nest(out, NFTA_LIST_ELEM, |out| {
+        put_be32(out, NFTA_SET_ELEM_FLAGS, INTERVAL_END);
+        encode_value(out, NFTA_SET_ELEM_KEY, key);
+    });
+}
+
+/// Returns the key of an end entry before the element that ends no interval.
+fn leading_end(element: &Element) -> Option<&Bytes> {
+    let is_kept = is_joined(element.set());
+    element.extras()?.leading_end.as_ref().filter(|_| is_kept)
+}
+
+/// Returns whether the start of the next interval takes the place of the end entry, as
+/// in the dump of the element.
+fn is_end_omitted(element: &Element, next: Option<&Element>) -> bool {
+    let is_omitted = element.extras().is_some_and(|extras| extras.is_end_omitted);
+    let last = element.key_end().unwrap_or_else(|| element.key_bytes());
+    let after = successor(last);
+    is_omitted
+        && next
+            .zip(after)
+            .is_some_and(|(next, after)| next.key_bytes() == &*after)
 }
 
 /// Appends the optional attributes.
 fn encode_rest(out: &mut Vec<u8>, element: &Element, is_open: bool, scratch: &mut Vec<u8>) {
     scratch.clear();
-    if let Some(comment) = element.comment() {
-        userdata::put_comment(scratch, comment);
-    }
-    if is_open {
-        userdata::put_open(scratch);
-    }
+    put_userdata(scratch, element, is_open);
     if !scratch.is_empty() {
         put(out, NFTA_SET_ELEM_USERDATA, scratch);
     }
@@ -105,14 +138,23 @@ fn encode_rest(out: &mut Vec<u8>, element: &Element, is_open: bool, scratch: &mu
     if let Some(object) = &extras.object {
         put_str(out, NFTA_SET_ELEM_OBJREF, object.as_str());
     }
-    match &*extras.exprs {
-        [] => {}
-        [expr] => nest(out, NFTA_SET_ELEM_EXPR, |out| expr.encode(out)),
-        exprs => nest(out, NFTA_SET_ELEM_EXPRESSIONS, |out| {
-            for expr in exprs {
-                nest(out, NFTA_LIST_ELEM, |out| expr.encode(out));
-            }
-        }),
+    let (single, list) = (NFTA_SET_ELEM_EXPR, NFTA_SET_ELEM_EXPRESSIONS);
+    put_exprs(out, &extras.exprs, single, list);
+}
+
+/// Appends the user data of an element: that of a dump, unless the comment changed since.
+pub(crate) fn put_userdata(out: &mut Vec<u8>, element: &Element, is_open: bool) {
+    let raw = element.extras().and_then(|extras| extras.userdata.as_ref());
+    let is_current = |raw: &&Bytes| userdata::comment(raw).as_ref() == element.comment();
+    if let Some(raw) = raw.filter(is_current) {
+        out.extend_from_slice(raw);
+        return;
+    }
+    if let Some(comment) = element.comment() {
+        userdata::put_comment(out, comment);
+    }
+    if is_open {
+        userdata::put_open(out);
     }
 }
 
@@ -206,7 +248,10 @@ fn decode(attrs: Attrs<'_>) -> Result<Raw, DecodeError> {
             NFTA_SET_ELEM_FLAGS => flags = attr.be32()?,
             NFTA_SET_ELEM_TIMEOUT => extras.timeout = span()?,
             NFTA_SET_ELEM_EXPIRATION => extras.expires_in = span()?,
-            NFTA_SET_ELEM_USERDATA => extras.comment = userdata::comment(attr.value),
+            NFTA_SET_ELEM_USERDATA => {
+                extras.comment = userdata::comment(attr.value);
+                extras.userdata = Some(attr.value.into());
+            }
             NFTA_SET_ELEM_OBJREF => {
                 let name = Name::new(attr.str()?);
                 extras.object = Some(name.map_err(|_| attr.error("object name"))?);
@@ -267,8 +312,18 @@ impl Received {
 }
 
 impl Raw {
-    fn into_element(self, set: &Set) -> Element {
-        Element::raw(set, self.key, self.data, self.extras)
+    fn into_element(mut self, set: &Set) -> Element {
+        let userdata = self.extras.userdata.take();
+        let element = Element::raw(set, self.key, self.data, self.extras);
+        let Some(userdata) = userdata else {
+            return element;
+        };
+        let mut usual = Vec::new();
+        put_userdata(&mut usual, &element, is_open(&element));
+        match *usual == *userdata {
+            true => element,
+            false => element.with_userdata(userdata),
+        }
     }
 }
 
@@ -278,31 +333,50 @@ fn is_joined(set: &Set) -> bool {
     set.has_intervals() && !set.is_concatenated()
 }
 
+/// Returns whether the interval of an element has no end.
+fn is_open(element: &Element) -> bool {
+    let last = element.key_end().unwrap_or_else(|| element.key_bytes());
+    is_joined(element.set()) && !element.is_catch_all() && successor(last).is_none()
+}
+
 /// Joins the entries of a set to intervals.
+///
+/// An interval ends before its end entry, otherwise before the next interval.
 fn join_intervals(set: &Set, mut raw: Vec<Raw>) -> Vec<Element> {
     raw.sort_by(|a, b| (&a.key, !a.is_end).cmp(&(&b.key, !b.is_end)));
-    let mut ends = None;
+    let (mut after, mut is_start_after) = (None, false);
     for element in raw.iter_mut().rev() {
-        if element.is_end {
-            ends = Some(element.key.clone());
-        } else if !element.extras.catch_all {
-            let mut last = ends
-                .take()
-                .unwrap_or_else(|| Bytes::repeat(0, element.key.len()));
+        if element.extras.catch_all {
+            continue;
+        }
+        if !element.is_end {
+            let after: Option<Bytes> = after.take();
+            element.extras.is_end_omitted = is_start_after && after.is_some();
+            let mut last = after.unwrap_or_else(|| Bytes::repeat(0, element.key.len()));
             decrement(last.as_mut_slice());
             element.extras.key_end = Some(last).filter(|last| *last != element.key);
+        }
+        after = Some(element.key.clone());
+        is_start_after = !element.is_end;
+    }
+    let (mut in_interval, mut stray) = (false, None);
+    for element in &mut raw {
+        if element.is_end {
+            stray = Some(element.key.clone()).filter(|_| !in_interval);
+            in_interval = false;
+        } else if !element.extras.catch_all {
+            element.extras.leading_end = stray.take();
+            in_interval = true;
         }
     }
     let starts = raw.into_iter().filter(|element| !element.is_end);
     starts.map(|element| element.into_element(set)).collect()
 }
 
-/// Returns the number of list entries that encode an element.
-pub(crate) fn list_entries(element: &Element) -> usize {
+/// Returns the number of list entries that encode an element before the element `next`.
+pub(crate) fn list_entries(element: &Element, next: Option<&Element>) -> usize {
     let last = element.key_end().unwrap_or_else(|| element.key_bytes());
-    if is_joined(element.set()) && !element.is_catch_all() && successor(last).is_some() {
-        2
-    } else {
-        1
-    }
+    let has_end = is_joined(element.set()) && !element.is_catch_all();
+    let has_end = has_end && successor(last).is_some() && !is_end_omitted(element, next);
+    1 + usize::from(has_end) + usize::from(leading_end(element).is_some())
 }

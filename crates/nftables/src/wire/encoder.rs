@@ -8,10 +8,11 @@ use super::element::{
     self, NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET, NFTA_SET_ELEM_LIST_SET_ID,
     NFTA_SET_ELEM_LIST_TABLE,
 };
+use super::rule::AnonymousIds;
 use super::{Kind, SUBSYSTEM};
 use crate::expr::{AnonymousSet, SetRef};
 use crate::transaction::Step;
-use crate::{Batch, Chain, Element, Rule, SetFlags, TableId, Transaction, wire};
+use crate::{Batch, Chain, Element, Name, Rule, SetFlags, TableId, Transaction, wire};
 
 /// `NFNL_MSG_BATCH_BEGIN` of `linux/netfilter/nfnetlink.h`.
 pub(crate) const BATCH_BEGIN: u16 = 0x10;
@@ -84,34 +85,34 @@ pub(crate) fn put_anonymous_set(
     id: u32,
 ) {
     let AnonymousSet { set, elements } = anonymous;
-    let members: usize = elements.iter().map(element::list_entries).sum();
-    let size = set.flags.contains(SetFlags::CONSTANT).then_some(members);
-    let size = size.and_then(|size| u32::try_from(size).ok());
+    let members = elements.iter().zip(1..);
+    let members = members.map(|(element, next)| element::list_entries(element, elements.get(next)));
+    let members = u32::try_from(members.sum::<usize>()).ok();
+    let is_constant = set.flags.contains(SetFlags::CONSTANT);
+    let size = set.size.max(members.filter(|_| is_constant));
     wire::put_set(out, table, set, id, size);
 }
 
 /// Appends the attributes of elements of one set, up to [`LIST_LIMIT`]. Returns the number
 /// of elements.
+///
+/// `place` is the table, the name of the set, and its ID if the set is anonymous.
 pub(crate) fn put_elements(
     out: &mut Vec<u8>,
-    table: &TableId,
+    (table, set, set_id): (&TableId, &Name, Option<u32>),
     elements: &[Element],
-    set_id: Option<u32>,
     scratch: &mut Vec<u8>,
 ) -> usize {
-    let Some(first) = elements.first() else {
-        return 0;
-    };
     put_str(out, NFTA_SET_ELEM_LIST_TABLE, table.name.as_str());
-    put_str(out, NFTA_SET_ELEM_LIST_SET, first.set().name.as_str());
+    put_str(out, NFTA_SET_ELEM_LIST_SET, set.as_str());
     if let Some(id) = set_id {
         put_be32(out, NFTA_SET_ELEM_LIST_SET_ID, id);
     }
     let mut count = 0;
     nest(out, NFTA_SET_ELEM_LIST_ELEMENTS, |out| {
         let limit = out.len() + LIST_LIMIT;
-        for element in elements {
-            element::encode(out, element, scratch);
+        for (element, next) in elements.iter().zip(1..) {
+            element::encode(out, element, elements.get(next), scratch);
             count += 1;
             if out.len() > limit {
                 break;
@@ -126,7 +127,7 @@ struct Encoder {
     out: Vec<u8>,
     sequence: u32,
     messages: Vec<Message>,
-    next_set_id: u32,
+    next_id: u32,
     scratch: Vec<u8>,
 }
 
@@ -138,7 +139,7 @@ impl Encoder {
             out: Vec::with_capacity(elements * ELEMENT_LEN_ESTIMATE + (steps.len() + 2) * 64),
             sequence,
             messages: Vec::with_capacity(steps.len() + 2),
-            next_set_id: 1,
+            next_id: 1,
             scratch: Vec::new(),
         }
     }
@@ -205,7 +206,7 @@ impl Encoder {
                 wire::put_table_name(out, &table.id);
             }),
             Step::AddSet(set) => {
-                let id = self.set_id();
+                let id = self.id();
                 self.simple(Kind::NewSet, CREATE, at, &set.table, |out| {
                     wire::put_set(out, &set.table, set, id, set.size);
                 });
@@ -224,41 +225,85 @@ impl Encoder {
             }),
             Step::AddRule(chain, place) => {
                 if let Some(rule) = chain.rules.get(*place) {
-                    self.rule(chain, rule, at);
+                    self.rule(chain, None, rule, at);
                 }
             }
+            Step::AddStateful(object) => {
+                self.simple(Kind::NewObj, CREATE, at, &object.table, |out| {
+                    wire::stateful::put_object(out, object);
+                })
+            }
+            Step::DeleteStateful(object) => {
+                self.simple(Kind::DelObj, 0, at, &object.table, |out| {
+                    wire::stateful::put_id(out, object);
+                })
+            }
+            Step::AddFlowtable(flowtable) => {
+                self.simple(Kind::NewFlowtable, CREATE, at, &flowtable.table, |out| {
+                    wire::flowtable::put(out, flowtable);
+                });
+            }
+            Step::DeleteFlowtable(flowtable) => {
+                self.simple(Kind::DelFlowtable, 0, at, &flowtable.table, |out| {
+                    wire::flowtable::put_id(out, flowtable);
+                });
+            }
             Step::AddElements(elements) => {
-                self.elements(Kind::NewSetElem, CREATE, elements, None, None, at);
+                self.elements(Kind::NewSetElem, CREATE, elements, None, at);
             }
             Step::DeleteElements(elements) => {
-                self.elements(Kind::DelSetElem, 0, elements, None, None, at);
+                self.elements(Kind::DelSetElem, 0, elements, None, at);
             }
         }
     }
 
-    fn set_id(&mut self) -> u32 {
-        let id = self.next_set_id;
-        self.next_set_id += 1;
+    /// Returns an ID for a set or a chain of the transaction.
+    fn id(&mut self) -> u32 {
+        let id = self.next_id;
+        self.next_id += 1;
         id
     }
 
-    /// Appends a rule, after its anonymous sets.
-    fn rule(&mut self, chain: &Chain, rule: &Rule, at: u32) {
-        let mut ids = Vec::new();
+    /// Appends a rule, after its anonymous sets and chains.
+    ///
+    /// `chain_id` is the ID of the chain if the chain is anonymous.
+    fn rule(&mut self, chain: &Chain, chain_id: Option<u32>, rule: &Rule, at: u32) {
+        let mut ids = AnonymousIds::default();
         for set in rule.sets() {
             if let SetRef::Anonymous(anonymous) = set {
-                ids.push(self.anonymous(&chain.table, anonymous, at));
+                ids.sets.push(self.anonymous(&chain.table, anonymous, at));
             }
         }
+        for anonymous in &rule.chains {
+            let id = self.anonymous_chain(&chain.table, anonymous, at);
+            ids.chains.push((anonymous.name.clone(), id));
+        }
         self.simple(Kind::NewRule, CREATE | APPEND, at, &chain.table, |out| {
-            wire::rule::put_chain(out, &chain.table, &chain.name);
+            match chain_id {
+                None => wire::rule::put_chain(out, &chain.table, &chain.name),
+                Some(id) => wire::rule::put_chain_id(out, &chain.table, id),
+            }
             wire::rule::put_body(out, rule, &ids);
         });
     }
 
+    /// Appends an anonymous chain with its rules. Returns its ID.
+    fn anonymous_chain(&mut self, table: &TableId, chain: &Chain, at: u32) -> u32 {
+        let id = self.id();
+        self.simple(Kind::NewChain, CREATE, at, table, |out| {
+            wire::put_anonymous_chain(out, table, chain, id);
+        });
+        let mut chain = chain.clone();
+        chain.table = table.clone();
+        for rule in &*chain.rules {
+            self.rule(&chain, Some(id), rule, at);
+        }
+        id
+    }
+
     fn anonymous(&mut self, table: &TableId, anonymous: &AnonymousSet, at: u32) -> u32 {
-        let id = self.set_id();
-        let AnonymousSet { elements, .. } = anonymous;
+        let id = self.id();
+        let AnonymousSet { set, elements } = anonymous;
         self.simple(Kind::NewSet, CREATE, at, table, |out| {
             put_anonymous_set(out, table, anonymous, id);
         });
@@ -266,26 +311,28 @@ impl Encoder {
             Kind::NewSetElem,
             CREATE,
             elements,
-            Some(table),
-            Some(id),
+            Some((table, &set.name, id)),
             at,
         );
         id
     }
 
     /// Appends elements of one set, split into messages at [`LIST_LIMIT`].
+    ///
+    /// `place` is table, name and ID of an anonymous set.
     fn elements(
         &mut self,
         kind: Kind,
         flags: u16,
         elements: &[Element],
-        table: Option<&TableId>,
-        set_id: Option<u32>,
+        place: Option<(&TableId, &Name, u32)>,
         at: u32,
     ) {
         let mut done = 0;
         while let Some(first) = elements.get(done) {
-            let table = table.unwrap_or(&first.set().table);
+            let set = first.set();
+            let (table, name) =
+                place.map_or((&set.table, &set.name), |(table, name, _)| (table, name));
             let start = done;
             let rest = elements.get(done..).unwrap_or(&[]);
             self.message(
@@ -294,7 +341,8 @@ impl Encoder {
                 (Some(at), (0, 0)),
                 |out, scratch| {
                     wire::put_header(out, table.family.number(), 0);
-                    done += put_elements(out, table, rest, set_id, scratch);
+                    let place = (table, name, place.map(|(_, _, id)| id));
+                    done += put_elements(out, place, rest, scratch);
                 },
             );
             if let Some(message) = self.messages.last_mut() {

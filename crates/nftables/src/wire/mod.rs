@@ -19,13 +19,17 @@ pub(crate) mod set;
 
 pub(crate) mod userdata;
 
+pub(crate) mod stateful;
+
+pub(crate) mod flowtable;
+
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be32, put_be64, put_str};
 
 use crate::expr::{Counter, ExprType};
 use crate::{
-    BaseChain, Chain, ChainType, Element, Family, Hook, Name, Policy, Set, Table, TableFlags,
-    TableId,
+    BaseChain, Chain, ChainFlags, ChainType, Element, Family, Hook, Name, Policy, Set, Table,
+    TableFlags, TableId,
 };
 
 pub use assembler::Assembler;
@@ -58,6 +62,12 @@ pub(crate) enum Kind {
     DelSetElem = 14,
     NewGen = 15,
     GetGen = 16,
+    NewObj = 18,
+    GetObj = 19,
+    DelObj = 20,
+    NewFlowtable = 22,
+    GetFlowtable = 23,
+    DelFlowtable = 24,
     GetRuleReset = 25,
 }
 
@@ -79,7 +89,11 @@ const NFTA_CHAIN_HOOK: u16 = 4;
 const NFTA_CHAIN_POLICY: u16 = 5;
 const NFTA_CHAIN_TYPE: u16 = 7;
 const NFTA_CHAIN_COUNTERS: u16 = 8;
+const NFTA_CHAIN_FLAGS: u16 = 10;
+const NFTA_CHAIN_ID: u16 = 11;
 const NFTA_CHAIN_USERDATA: u16 = 12;
+// enum nft_chain_flags: the flag that follows from the hook
+const NFT_CHAIN_BASE: u32 = 1;
 // enum nft_counter_attributes
 const NFTA_COUNTER_BYTES: u16 = 1;
 const NFTA_COUNTER_PACKETS: u16 = 2;
@@ -90,6 +104,7 @@ const NFTA_HOOK_DEV: u16 = 3;
 const NFTA_HOOK_DEVS: u16 = 4;
 // enum nft_devices_attributes
 const NFTA_DEVICE_NAME: u16 = 1;
+const NFTA_DEVICE_PREFIX: u16 = 2;
 // enum nft_list_attributes
 const NFTA_LIST_ELEM: u16 = 1;
 
@@ -119,11 +134,9 @@ fn put_userdata(out: &mut Vec<u8>, kind: u16, write: impl FnOnce(&mut Vec<u8>)) 
 pub(crate) fn put_table(out: &mut Vec<u8>, table: &Table) {
     put_str(out, NFTA_TABLE_NAME, table.id.name.as_str());
     put_be32(out, NFTA_TABLE_FLAGS, table.flags.bits());
-    if let Some(comment) = &table.comment {
-        put_userdata(out, NFTA_TABLE_USERDATA, |out| {
-            userdata::put_comment(out, comment)
-        });
-    }
+    put_userdata(out, NFTA_TABLE_USERDATA, |out| {
+        userdata::put_plain(out, table.userdata.as_ref(), table.comment.as_ref());
+    });
 }
 
 /// Appends the attributes that name a table.
@@ -133,22 +146,21 @@ pub(crate) fn put_table_name(out: &mut Vec<u8>, table: &TableId) {
 
 /// Decodes a table.
 pub(crate) fn table(family: Family, attrs: Attrs<'_>) -> Result<Table, DecodeError> {
-    let (mut found, mut flags, mut comment) = (None, TableFlags::empty(), None);
+    let (mut found, mut flags) = (None, TableFlags::empty());
+    let (mut comment, mut raw) = (None, None);
     for attr in attrs {
         let attr = attr?;
         match attr.kind {
             NFTA_TABLE_NAME => found = Some(name(&attr)?),
             NFTA_TABLE_FLAGS => flags = TableFlags::from_bits_retain(attr.be32()?),
-            NFTA_TABLE_USERDATA => comment = userdata::comment(attr.value),
+            NFTA_TABLE_USERDATA => (comment, raw) = userdata::plain(attr.value),
             _ => {}
         }
     }
     let name = found.ok_or_else(|| missing(NFTA_TABLE_NAME, "table name"))?;
-    Ok(Table {
-        id: TableId::new(family, name),
-        flags,
-        comment,
-    })
+    let mut table = Table::new(TableId::new(family, name)).with_flags(flags);
+    (table.comment, table.userdata) = (comment, raw);
+    Ok(table)
 }
 
 /// Appends the attributes of a new chain.
@@ -165,9 +177,7 @@ pub(crate) fn put_chain(out: &mut Vec<u8>, chain: &Chain) {
             let hook = hook_number(chain.table.family, base.hook);
             put_be32(out, NFTA_HOOK_HOOKNUM, hook);
             put_be32(out, NFTA_HOOK_PRIORITY, base.priority as u32);
-            if let Some(device) = &base.device {
-                put_str(out, NFTA_HOOK_DEV, device.as_str());
-            }
+            put_devices(out, &base.devices);
         });
         if let Some(counter) = base.counter {
             // Unlike in expressions, the kernel requires both, even if they are zero.
@@ -177,11 +187,65 @@ pub(crate) fn put_chain(out: &mut Vec<u8>, chain: &Chain) {
             });
         }
     }
-    if let Some(comment) = &chain.comment {
-        put_userdata(out, NFTA_CHAIN_USERDATA, |out| {
-            userdata::put_comment(out, comment)
-        });
+    let flags = chain.flags - ChainFlags::BINDING;
+    if !flags.is_empty() {
+        put_be32(out, NFTA_CHAIN_FLAGS, flags.bits());
     }
+    put_chain_userdata(out, chain);
+}
+
+fn put_chain_userdata(out: &mut Vec<u8>, chain: &Chain) {
+    put_userdata(out, NFTA_CHAIN_USERDATA, |out| {
+        userdata::put_plain(out, chain.userdata.as_ref(), chain.comment.as_ref());
+    });
+}
+
+/// Appends the attributes of a new anonymous chain with an ID. The kernel names it.
+pub(crate) fn put_anonymous_chain(out: &mut Vec<u8>, table: &TableId, chain: &Chain, id: u32) {
+    put_str(out, NFTA_CHAIN_TABLE, table.name.as_str());
+    put_be32(out, NFTA_CHAIN_ID, id);
+    let flags = chain.flags | ChainFlags::BINDING;
+    put_be32(out, NFTA_CHAIN_FLAGS, flags.bits());
+    put_chain_userdata(out, chain);
+}
+
+/// Appends the devices of a hook: one as an attribute, more as a list.
+fn put_devices(out: &mut Vec<u8>, devices: &[Name]) {
+    let has_prefix = devices.iter().any(|device| device.as_str().ends_with('*'));
+    match devices {
+        [] => {}
+        [device] if !has_prefix => put_str(out, NFTA_HOOK_DEV, device.as_str()),
+        devices => put_device_list(out, NFTA_HOOK_DEVS, devices),
+    }
+}
+
+/// Appends a list of devices as an attribute of type `kind`.
+fn put_device_list(out: &mut Vec<u8>, kind: u16, devices: &[Name]) {
+    nest(out, kind, |out| {
+        for device in devices {
+            match device.as_str().strip_suffix('*') {
+                Some(prefix) => put_str(out, NFTA_DEVICE_PREFIX, prefix),
+                None => put_str(out, NFTA_DEVICE_NAME, device.as_str()),
+            }
+        }
+    });
+}
+
+/// Decodes a list of devices.
+fn devices(list: &Attr<'_>) -> Result<Vec<Name>, DecodeError> {
+    let mut devices = Vec::new();
+    for attr in list.attrs() {
+        let attr = attr?;
+        match attr.kind {
+            NFTA_DEVICE_NAME => devices.push(name(&attr)?),
+            NFTA_DEVICE_PREFIX => {
+                let device = Name::new(&format!("{}*", attr.str()?));
+                devices.push(device.map_err(|_| attr.error("name"))?);
+            }
+            _ => {}
+        }
+    }
+    Ok(devices)
 }
 
 /// Appends the attributes that name a chain.
@@ -223,7 +287,8 @@ fn hook(family: Family, number: u32) -> Option<Hook> {
 /// Decodes a chain, without its rules.
 pub(crate) fn chain(family: Family, attrs: Attrs<'_>) -> Result<Chain, DecodeError> {
     let (mut table, mut found, mut kind, mut place) = (None, None, None, None);
-    let (mut policy, mut counter, mut comment) = (Policy::Accept, None, None);
+    let (mut policy, mut counter, mut flags) = (Policy::Accept, None, 0);
+    let (mut comment, mut raw) = (None, None);
     for attr in attrs {
         let attr = attr?;
         match attr.kind {
@@ -240,7 +305,8 @@ pub(crate) fn chain(family: Family, attrs: Attrs<'_>) -> Result<Chain, DecodeErr
             NFTA_CHAIN_POLICY if attr.be32()? == 0 => policy = Policy::Drop,
             NFTA_CHAIN_COUNTERS => counter = Counter::decode(attr.attrs())?,
             NFTA_CHAIN_HOOK => place = Some(hook_attrs(family, &attr)?),
-            NFTA_CHAIN_USERDATA => comment = userdata::comment(attr.value),
+            NFTA_CHAIN_FLAGS => flags = attr.be32()?,
+            NFTA_CHAIN_USERDATA => (comment, raw) = userdata::plain(attr.value),
             _ => {}
         }
     }
@@ -248,23 +314,24 @@ pub(crate) fn chain(family: Family, attrs: Attrs<'_>) -> Result<Chain, DecodeErr
         return Err(missing(NFTA_CHAIN_NAME, "chain name"));
     };
     let base = match (kind, place) {
-        (Some(kind), Some((hook, priority, device))) => Some(BaseChain {
+        (Some(kind), Some((hook, priority, devices))) => Some(BaseChain {
             kind,
             hook,
             priority,
             policy,
-            device,
+            devices,
             counter,
         }),
         _ => None,
     };
     let mut chain = Chain::new(TableId::new(family, table), name);
-    (chain.base, chain.comment) = (base, comment);
+    chain.flags = ChainFlags::from_bits_retain(flags & !NFT_CHAIN_BASE);
+    (chain.base, chain.comment, chain.userdata) = (base, comment, raw);
     Ok(chain)
 }
 
-fn hook_attrs(family: Family, attr: &Attr<'_>) -> Result<(Hook, i32, Option<Name>), DecodeError> {
-    let (mut place, mut priority, mut device) = (None, 0, None);
+fn hook_attrs(family: Family, attr: &Attr<'_>) -> Result<(Hook, i32, Vec<Name>), DecodeError> {
+    let (mut place, mut priority, mut devices) = (None, 0, Vec::new());
     for attr in attr.attrs() {
         let attr = attr?;
         match attr.kind {
@@ -273,20 +340,14 @@ fn hook_attrs(family: Family, attr: &Attr<'_>) -> Result<(Hook, i32, Option<Name
                 place = Some(known.ok_or_else(|| attr.error("hook"))?);
             }
             NFTA_HOOK_PRIORITY => priority = attr.be32()? as i32,
-            NFTA_HOOK_DEV => device = Some(name(&attr)?),
-            NFTA_HOOK_DEVS => {
-                for attr in attr.attrs() {
-                    let attr = attr?;
-                    if attr.kind == NFTA_DEVICE_NAME && device.is_none() {
-                        device = Some(name(&attr)?);
-                    }
-                }
-            }
+            // The kernel also reports a single device of the list.
+            NFTA_HOOK_DEV if devices.is_empty() => devices = vec![name(&attr)?],
+            NFTA_HOOK_DEVS => devices = self::devices(&attr)?,
             _ => {}
         }
     }
     let hook = place.ok_or_else(|| attr.error("hook"))?;
-    Ok((hook, priority, device))
+    Ok((hook, priority, devices))
 }
 
 /// A request. [`Assembler`] decodes the replies.
@@ -310,6 +371,10 @@ pub enum Query<'a> {
     ResetRules(&'a TableId, Option<&'a Name>),
     /// The sets and maps of a table.
     Sets(&'a TableId),
+    /// The stateful objects of a table.
+    Stateful(&'a TableId),
+    /// The flowtables of a table.
+    Flowtables(&'a TableId),
     /// The elements of a set or map.
     Elements(&'a Set),
     /// The element with the key of an element. Not a dump request.
@@ -327,6 +392,8 @@ impl Query<'_> {
             Self::Rules(_) | Self::RulesOf(..) => Kind::GetRule,
             Self::ResetRules(..) => Kind::GetRuleReset,
             Self::Sets(_) => Kind::GetSet,
+            Self::Stateful(_) => Kind::GetObj,
+            Self::Flowtables(_) => Kind::GetFlowtable,
             Self::Elements(_) | Self::Element(_) => Kind::GetSetElem,
             Self::Generation => Kind::GetGen,
         }
@@ -341,6 +408,8 @@ impl Query<'_> {
             | Self::Rules(id)
             | Self::RulesOf(id, _)
             | Self::ResetRules(id, _)
+            | Self::Stateful(id)
+            | Self::Flowtables(id)
             | Self::Sets(id) => id.family.number(),
             Self::Chains(family) => family.number(),
             Self::Elements(set) => set.table.family.number(),
@@ -358,6 +427,8 @@ impl Query<'_> {
                 rule::put_chain(out, id, chain)
             }
             Self::Sets(id) => put_str(out, set::NFTA_SET_TABLE, id.name.as_str()),
+            Self::Stateful(id) => stateful::put_table(out, id),
+            Self::Flowtables(id) => flowtable::put_table(out, id),
             Self::Elements(set) => put_set_name(out, &set.table, &set.name),
             Self::Element(element) => element::put_key(out, element),
             Self::Tables | Self::Chains(_) | Self::Generation => {}

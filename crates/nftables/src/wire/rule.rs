@@ -4,8 +4,9 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, nest, put_be32, put_be64, put_str};
 
 use super::{NFTA_LIST_ELEM, missing, name, put_userdata, split_header, userdata};
-use crate::expr::{Expr, Lookup, SetRef};
-use crate::{Compat, Name, Rule, TableId};
+use crate::expr::{Expr, ExprType, SetRef};
+use crate::rule::set_of;
+use crate::{Compat, Data, Name, Rule, TableId};
 
 // enum nft_rule_attributes
 pub(super) const NFTA_RULE_TABLE: u16 = 1;
@@ -15,6 +16,17 @@ const NFTA_RULE_EXPRESSIONS: u16 = 4;
 const NFTA_RULE_COMPAT: u16 = 5;
 const NFTA_RULE_POSITION: u16 = 6;
 const NFTA_RULE_USERDATA: u16 = 7;
+const NFTA_RULE_CHAIN_ID: u16 = 11;
+// enum nft_dynset_attributes, enum nft_objref_attributes
+const NFTA_DYNSET_SET_ID: u16 = 2;
+const NFTA_OBJREF_SET_ID: u16 = 5;
+// enum nft_immediate_attributes
+const NFTA_IMMEDIATE_DREG: u16 = 1;
+const NFTA_IMMEDIATE_DATA: u16 = 2;
+// enum nft_data_attributes, enum nft_verdict_attributes
+const NFTA_DATA_VERDICT: u16 = 2;
+const NFTA_VERDICT_CODE: u16 = 1;
+const NFTA_VERDICT_CHAIN_ID: u16 = 3;
 // enum nft_rule_compat_attributes
 const NFTA_RULE_COMPAT_PROTO: u16 = 1;
 const NFTA_RULE_COMPAT_FLAGS: u16 = 2;
@@ -24,27 +36,27 @@ pub(crate) const NFT_RULE_COMPAT_F_INV: u32 = 1 << 1;
 const NFTA_EXPR_NAME: u16 = 1;
 const NFTA_EXPR_DATA: u16 = 2;
 
+/// IDs of the anonymous sets and chains of a rule, within a transaction.
+#[derive(Debug, Default)]
+pub(crate) struct AnonymousIds {
+    /// IDs of the sets, in the order of [`Rule::sets`].
+    pub(crate) sets: Vec<u32>,
+    /// Names and IDs of the chains.
+    pub(crate) chains: Vec<(Name, u32)>,
+}
+
 /// Appends the attributes of a new rule, after those that name its chain.
-///
-/// `anonymous` are the IDs of the rule's anonymous sets, in order.
-pub(crate) fn put_body(out: &mut Vec<u8>, rule: &Rule, anonymous: &[u32]) {
-    let mut anonymous = anonymous.iter();
+pub(crate) fn put_body(out: &mut Vec<u8>, rule: &Rule, anonymous: &AnonymousIds) {
+    let mut sets = anonymous.sets.iter();
     nest(out, NFTA_RULE_EXPRESSIONS, |out| {
         for expr in &rule.exprs {
-            nest(out, NFTA_LIST_ELEM, |out| match expr {
-                Expr::Lookup(
-                    lookup @ Lookup {
-                        set: SetRef::Anonymous(_),
-                        ..
-                    },
-                ) => {
-                    put_str(out, NFTA_EXPR_NAME, expr.name());
-                    let id = anonymous.next().copied().unwrap_or_default();
-                    nest(out, NFTA_EXPR_DATA, |out| {
-                        lookup.encode_with_set_id(out, id)
-                    });
+            nest(out, NFTA_LIST_ELEM, |out| {
+                if let Some(SetRef::Anonymous(_)) = set_of(expr) {
+                    let id = sets.next().copied().unwrap_or_default();
+                    put_with_set_id(out, expr, id);
+                } else {
+                    put_expr(out, expr, &anonymous.chains);
                 }
-                expr => expr.encode(out),
             });
         }
     });
@@ -55,11 +67,60 @@ pub(crate) fn put_body(out: &mut Vec<u8>, rule: &Rule, anonymous: &[u32]) {
             put_be32(out, NFTA_RULE_COMPAT_FLAGS, flags);
         });
     }
-    if let Some(comment) = &rule.comment {
-        put_userdata(out, NFTA_RULE_USERDATA, |out| {
-            userdata::put_comment(out, comment)
+    put_userdata(out, NFTA_RULE_USERDATA, |out| {
+        userdata::put_plain(out, rule.userdata.as_ref(), rule.comment.as_ref());
+    });
+}
+
+/// Appends an expression that uses an anonymous set, with the ID of the set.
+fn put_with_set_id(out: &mut Vec<u8>, expr: &Expr, id: u32) {
+    put_str(out, NFTA_EXPR_NAME, expr.name());
+    nest(out, NFTA_EXPR_DATA, |out| match expr {
+        Expr::Lookup(lookup) => lookup.encode_with_set_id(out, id),
+        Expr::Dynset(dynset) => {
+            dynset.encode(out);
+            put_be32(out, NFTA_DYNSET_SET_ID, id);
+        }
+        Expr::Objref(objref) => {
+            objref.encode(out);
+            put_be32(out, NFTA_OBJREF_SET_ID, id);
+        }
+        _ => {}
+    });
+}
+
+/// Appends an expression. A verdict names an anonymous chain by its ID.
+fn put_expr(out: &mut Vec<u8>, expr: &Expr, chains: &[(Name, u32)]) {
+    let target = match expr {
+        Expr::Immediate(immediate) => match &immediate.data {
+            Data::Verdict(verdict) => verdict.chain().map(|chain| (immediate, verdict, chain)),
+            Data::Value(_) => None,
+        },
+        _ => None,
+    };
+    let named = target.and_then(|(immediate, verdict, chain)| {
+        let (_, id) = chains.iter().find(|(name, _)| name == chain)?;
+        Some((immediate, verdict, *id))
+    });
+    let Some((immediate, verdict, id)) = named else {
+        return expr.encode(out);
+    };
+    put_str(out, NFTA_EXPR_NAME, expr.name());
+    nest(out, NFTA_EXPR_DATA, |out| {
+        put_be32(out, NFTA_IMMEDIATE_DREG, immediate.destination.number());
+        nest(out, NFTA_IMMEDIATE_DATA, |out| {
+            nest(out, NFTA_DATA_VERDICT, |out| {
+                put_be32(out, NFTA_VERDICT_CODE, verdict.code() as u32);
+                put_be32(out, NFTA_VERDICT_CHAIN_ID, id);
+            });
         });
-    }
+    });
+}
+
+/// Appends the attributes that name the chain of rules by its ID.
+pub(crate) fn put_chain_id(out: &mut Vec<u8>, table: &TableId, id: u32) {
+    put_str(out, NFTA_RULE_TABLE, table.name.as_str());
+    put_be32(out, NFTA_RULE_CHAIN_ID, id);
 }
 
 /// Appends the attributes that name the chain of rules.
@@ -116,7 +177,7 @@ const TYPICAL_EXPRS: usize = 8;
 
 /// Decodes a rule and the names of its table and chain.
 pub(crate) fn decode(attrs: Attrs<'_>) -> Result<(Name, Name, Rule), DecodeError> {
-    let (mut table, mut chain, mut comment) = (None, None, None);
+    let (mut table, mut chain, mut comment, mut raw) = (None, None, None, None);
     let mut exprs = Vec::with_capacity(TYPICAL_EXPRS);
     for attr in attrs {
         let attr = attr?;
@@ -128,7 +189,7 @@ pub(crate) fn decode(attrs: Attrs<'_>) -> Result<(Name, Name, Rule), DecodeError
                     exprs.push(Expr::decode(expr?.value)?);
                 }
             }
-            NFTA_RULE_USERDATA => comment = userdata::comment(attr.value),
+            NFTA_RULE_USERDATA => (comment, raw) = userdata::plain(attr.value),
             _ => {}
         }
     }
@@ -136,6 +197,6 @@ pub(crate) fn decode(attrs: Attrs<'_>) -> Result<(Name, Name, Rule), DecodeError
         return Err(missing(NFTA_RULE_CHAIN, "chain of a rule"));
     };
     let mut rule = Rule::from_exprs(exprs);
-    rule.comment = comment;
+    (rule.comment, rule.userdata) = (comment, raw);
     Ok((table, chain, rule))
 }

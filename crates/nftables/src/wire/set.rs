@@ -6,8 +6,9 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, nest, put_be32, put_be64, put_str};
 
 use super::{NFTA_LIST_ELEM, element, missing, name, put_userdata, userdata};
-use crate::set::{DataKind, Set, width};
-use crate::{Datatype, Family, Name, SetFlags, SetSpec, TableId};
+use crate::expr::Expr;
+use crate::set::{DataKind, Set};
+use crate::{Datatype, Family, Name, SetFlags, SetPolicy, SetSpec, TableId};
 
 // enum nft_set_attributes
 pub(super) const NFTA_SET_TABLE: u16 = 1;
@@ -17,21 +18,28 @@ const NFTA_SET_KEY_TYPE: u16 = 4;
 const NFTA_SET_KEY_LEN: u16 = 5;
 const NFTA_SET_DATA_TYPE: u16 = 6;
 const NFTA_SET_DATA_LEN: u16 = 7;
+const NFTA_SET_POLICY: u16 = 8;
 const NFTA_SET_DESC: u16 = 9;
 const NFTA_SET_ID: u16 = 10;
 const NFTA_SET_TIMEOUT: u16 = 11;
 const NFTA_SET_GC_INTERVAL: u16 = 12;
 const NFTA_SET_USERDATA: u16 = 13;
 const NFTA_SET_OBJ_TYPE: u16 = 15;
+const NFTA_SET_EXPR: u16 = 17;
+const NFTA_SET_EXPRESSIONS: u16 = 18;
 // enum nft_set_desc_attributes
 const NFTA_SET_DESC_SIZE: u16 = 1;
 const NFTA_SET_DESC_CONCAT: u16 = 2;
 // enum nft_set_field_attributes
 const NFTA_SET_FIELD_LEN: u16 = 1;
+// enum nft_set_policies
+const NFT_SET_POL_MEMORY: u32 = 1;
 // enum nft_set_flags: flags that follow from the fields
 pub(crate) const NFT_SET_MAP: u32 = 0x8;
 pub(crate) const NFT_SET_OBJECT: u32 = 0x40;
 pub(crate) const NFT_SET_CONCAT: u32 = 0x80;
+/// The set has more than one stateful expression.
+pub(crate) const NFT_SET_EXPR: u32 = 0x100;
 /// Data type of verdicts: `NFT_DATA_VERDICT`.
 pub(crate) const NFT_DATA_VERDICT: u32 = 0xffff_ff00;
 /// Appends the attributes of a new set.
@@ -47,6 +55,9 @@ pub(crate) fn put(out: &mut Vec<u8>, table: &TableId, set: &Set, id: u32, size: 
     }
     if fields_described {
         flags |= NFT_SET_CONCAT;
+    }
+    if set.exprs.len() > 1 {
+        flags |= NFT_SET_EXPR;
     }
     put_be32(out, NFTA_SET_FLAGS, flags);
     put_be32(
@@ -70,7 +81,7 @@ pub(crate) fn put(out: &mut Vec<u8>, table: &TableId, set: &Set, id: u32, size: 
             put_be32(
                 out,
                 NFTA_SET_DATA_LEN,
-                u32::try_from(width(fields)).unwrap_or(u32::MAX),
+                u32::try_from(set.data_bytes()).unwrap_or(u32::MAX),
             );
         }
         DataKind::Verdict => {
@@ -96,6 +107,10 @@ pub(crate) fn put(out: &mut Vec<u8>, table: &TableId, set: &Set, id: u32, size: 
             }
         });
     }
+    if set.policy == SetPolicy::Memory {
+        put_be32(out, NFTA_SET_POLICY, NFT_SET_POL_MEMORY);
+    }
+    put_exprs(out, &set.exprs, NFTA_SET_EXPR, NFTA_SET_EXPRESSIONS);
     if let Some(timeout) = set.timeout {
         put_be64(out, NFTA_SET_TIMEOUT, element::milliseconds(timeout));
     }
@@ -104,6 +119,19 @@ pub(crate) fn put(out: &mut Vec<u8>, table: &TableId, set: &Set, id: u32, size: 
         put_be32(out, NFTA_SET_GC_INTERVAL, interval);
     }
     put_userdata(out, NFTA_SET_USERDATA, |out| userdata::put_set(out, set));
+}
+
+/// Appends stateful expressions: one as an attribute of type `single`, more as a list.
+pub(super) fn put_exprs(out: &mut Vec<u8>, exprs: &[Expr], single: u16, list: u16) {
+    match exprs {
+        [] => {}
+        [expr] => nest(out, single, |out| expr.encode(out)),
+        exprs => nest(out, list, |out| {
+            for expr in exprs {
+                nest(out, NFTA_LIST_ELEM, |out| expr.encode(out));
+            }
+        }),
+    }
 }
 
 /// Appends the attributes that name a set.
@@ -127,6 +155,8 @@ struct SetAttrs<'a> {
     lens: Vec<u32>,
     timeout: Option<u64>,
     gc_interval: Option<u32>,
+    policy: SetPolicy,
+    exprs: Vec<Expr>,
     userdata: &'a [u8],
 }
 
@@ -147,6 +177,15 @@ pub(crate) fn decode(family: Family, attrs: Attrs<'_>) -> Result<Set, DecodeErro
             NFTA_SET_DESC => desc(&attr, &mut found)?,
             NFTA_SET_TIMEOUT => found.timeout = Some(attr.be64()?),
             NFTA_SET_GC_INTERVAL => found.gc_interval = Some(attr.be32()?),
+            NFTA_SET_POLICY if attr.be32()? == NFT_SET_POL_MEMORY => {
+                found.policy = SetPolicy::Memory;
+            }
+            NFTA_SET_EXPR => found.exprs.push(Expr::decode(attr.value)?),
+            NFTA_SET_EXPRESSIONS => {
+                for expr in attr.attrs() {
+                    found.exprs.push(Expr::decode(expr?.value)?);
+                }
+            }
             NFTA_SET_USERDATA => found.userdata = attr.value,
             _ => {}
         }
@@ -177,13 +216,18 @@ impl SetAttrs<'_> {
         let (Some(table), Some(name)) = (self.table, self.name) else {
             return Err(missing(NFTA_SET_NAME, "set name"));
         };
+        let data_intervals = userdata::has_data_intervals(self.userdata);
+        let data_len = self.data_len / if data_intervals { 2 } else { 1 };
         let data = match (self.data_type, self.object) {
             (Some(NFT_DATA_VERDICT), _) => DataKind::Verdict,
-            (Some(ty), _) => DataKind::Fields(crate::set::fields(ty, self.data_len, &[])),
+            (Some(ty), _) => DataKind::Fields(crate::set::fields(ty, data_len, &[])),
             (None, Some(kind)) => DataKind::Object(kind),
             (None, None) => DataKind::None,
         };
-        let derived = NFT_SET_MAP | NFT_SET_OBJECT | NFT_SET_CONCAT;
+        let mut derived = NFT_SET_MAP | NFT_SET_OBJECT | NFT_SET_CONCAT;
+        if self.exprs.len() > 1 {
+            derived |= NFT_SET_EXPR;
+        }
         let mut spec = SetSpec {
             table: TableId::new(family, table),
             name,
@@ -199,7 +243,12 @@ impl SetAttrs<'_> {
                 .filter(|ms| *ms != 0)
                 .map(|ms| Duration::from_millis(ms.into())),
             size: self.size.filter(|size| *size != 0),
+            policy: self.policy,
+            exprs: self.exprs,
+            auto_merge: false,
+            data_intervals,
             comment: None,
+            userdata: None,
         };
         userdata::read_set(self.userdata, &mut spec);
         Ok(Set::from(spec))

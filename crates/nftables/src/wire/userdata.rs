@@ -8,7 +8,7 @@ use crate::datatype::ByteOrder;
 use crate::expr::{CtKey, Direction, MetaKey, NumgenMode};
 use crate::expression::{Expression, Term};
 use crate::header;
-use crate::{Comment, DataKind, Field, SetSpec};
+use crate::{Bytes, Comment, DataKind, Datatype, Field, SetSpec};
 
 /// Comment of a table, chain, rule or element.
 const COMMENT: u8 = 0;
@@ -19,6 +19,7 @@ const ELEMENT_IS_OPEN: u32 = 1;
 // enum nftnl_udata_set_types
 const SET_KEY_ORDER: u8 = 0;
 const SET_DATA_ORDER: u8 = 1;
+const SET_MERGE_ELEMENTS: u8 = 2;
 const SET_KEY_TYPEOF: u8 = 3;
 const SET_DATA_TYPEOF: u8 = 4;
 const SET_DATA_INTERVAL: u8 = 6;
@@ -45,18 +46,61 @@ pub(crate) fn comment(bytes: &[u8]) -> Option<Comment> {
     text(Records(bytes).find(COMMENT)?)
 }
 
+/// Appends the user data of an object with a comment.
+///
+/// `raw` is the user data of a dump, used unless the comment changed since.
+pub(crate) fn put_plain(out: &mut Vec<u8>, raw: Option<&Bytes>, comment: Option<&Comment>) {
+    match (raw, comment) {
+        (Some(raw), comment) if self::comment(raw).as_ref() == comment => {
+            out.extend_from_slice(raw);
+        }
+        (_, Some(comment)) => put_comment(out, comment),
+        (_, None) => {}
+    }
+}
+
+/// Decodes the user data of an object with a comment. Also returns the user data if
+/// [`put_plain`] would not write it from the comment.
+pub(crate) fn plain(bytes: &[u8]) -> (Option<Comment>, Option<Bytes>) {
+    let (comment, mut usual) = (comment(bytes), Vec::new());
+    put_plain(&mut usual, None, comment.as_ref());
+    let raw = (usual != bytes).then(|| bytes.into());
+    (comment, raw)
+}
+
 /// Appends the record of an open-ended interval.
 pub(crate) fn put_open(out: &mut Vec<u8>) {
     put_u32(out, ELEMENT_FLAGS, ELEMENT_IS_OPEN);
 }
 
-/// Appends the records of a set.
+/// Appends the records of a set: those of a dump, unless the set changed since.
 pub(crate) fn put_set(out: &mut Vec<u8>, set: &SetSpec) {
+    match &set.userdata {
+        Some(raw) if describes(raw, set) => out.extend_from_slice(raw),
+        _ => put_typed(out, set),
+    }
+}
+
+/// Returns whether user data of a dump has the comment, the expressions and the options
+/// of a set.
+fn describes(raw: &[u8], set: &SetSpec) -> bool {
+    let mut read = set.clone();
+    read.clear_userdata();
+    read_set(raw, &mut read);
+    read.userdata.clone_from(&set.userdata);
+    has_data_intervals(raw) == set.data_intervals && read == *set
+}
+
+/// Appends the records that follow from the fields of a set.
+fn put_typed(out: &mut Vec<u8>, set: &SetSpec) {
     put_u32(out, SET_KEY_ORDER, order(&set.key));
     match &set.data {
         DataKind::None | DataKind::Object(_) => {}
         DataKind::Verdict => put_u32(out, SET_DATA_ORDER, 0),
         DataKind::Fields(fields) => put_u32(out, SET_DATA_ORDER, order(fields)),
+    }
+    if set.auto_merge {
+        put_u32(out, SET_MERGE_ELEMENTS, 1);
     }
     let data = match &set.data {
         DataKind::Fields(fields) => &fields[..],
@@ -69,16 +113,24 @@ pub(crate) fn put_set(out: &mut Vec<u8>, set: &SetSpec) {
         }
     }
     if set.data != DataKind::None {
-        put_u32(out, SET_DATA_INTERVAL, 0);
+        put_u32(out, SET_DATA_INTERVAL, set.data_intervals.into());
     }
     if let Some(comment) = &set.comment {
         put_text(out, SET_COMMENT, comment);
     }
 }
 
-/// Decodes the comment of a set and the `typeof` expressions of its fields.
+/// Returns whether the elements of a set map to intervals of data.
+pub(crate) fn has_data_intervals(bytes: &[u8]) -> bool {
+    Records(bytes).find(SET_DATA_INTERVAL).and_then(as_u32) == Some(1)
+}
+
+/// Decodes the comment of a set, the option `auto-merge`, and the `typeof` expressions
+/// of its fields. Keeps the user data if this crate would write it otherwise.
 pub(crate) fn read_set(bytes: &[u8], set: &mut SetSpec) {
     let records = Records(bytes);
+    let merge = records.find(SET_MERGE_ELEMENTS).and_then(as_u32);
+    set.auto_merge = merge.is_some_and(|merge| merge != 0);
     set.comment = records.find(SET_COMMENT).and_then(text);
     if let Some(content) = records.find(SET_KEY_TYPEOF) {
         read_typeof(content, &mut set.key);
@@ -88,6 +140,9 @@ pub(crate) fn read_set(bytes: &[u8], set: &mut SetSpec) {
     {
         read_typeof(content, fields);
     }
+    let mut usual = Vec::new();
+    put_typed(&mut usual, set);
+    set.userdata = (usual != bytes).then(|| bytes.into());
 }
 
 /// Returns nft's number for the byte order of fields.
@@ -100,6 +155,20 @@ fn order(fields: &[Field]) -> u32 {
 }
 
 impl SetSpec {
+    /// Clears the fields that [`read_set`] sets.
+    fn clear_userdata(&mut self) {
+        let data = match &mut self.data {
+            DataKind::Fields(fields) => &mut fields[..],
+            _ => &mut [],
+        };
+        for field in self.key.iter_mut().chain(data) {
+            field.expression = None;
+        }
+        self.auto_merge = false;
+        self.comment = None;
+        self.userdata = None;
+    }
+
     /// Returns whether nft can store the expressions of all fields (`typeof`).
     pub(crate) fn is_typeof(&self) -> bool {
         let known = |fields: &[Field]| {
@@ -197,6 +266,7 @@ fn put_kind(out: &mut Vec<u8>, kind: u32, numbers: &[u32]) {
 }
 
 fn read_typeof(content: &[u8], fields: &mut [Field]) {
+    let is_padded = fields.len() > 1;
     let read = |content: &[u8], field: &mut Field| {
         let record = Records(content);
         let numbers: Vec<u32> = match record.find(TYPEOF_CONTENT) {
@@ -207,7 +277,15 @@ fn read_typeof(content: &[u8], fields: &mut [Field]) {
         };
         let kind = record.find(TYPEOF_KIND).and_then(as_u32);
         let known = kind.and_then(|kind| expression(kind, &numbers));
-        field.expression = known.filter(|known| known.bytes() == field.bytes);
+        let words = |bytes: u16| bytes.div_ceil(4);
+        let fits = |known: &Expression| match is_padded && field.datatype == Datatype::Integer {
+            true => words(known.bytes()) == words(field.bytes),
+            false => known.bytes() == field.bytes,
+        };
+        field.expression = known.filter(fits);
+        if let Some(expression) = &field.expression {
+            field.bytes = expression.bytes();
+        }
     };
     if let [field] = fields {
         return read(content, field);
