@@ -20,7 +20,11 @@ fn every_rule_is_typed_copied_and_written_as_text() {
     for group in Group::all() {
         if !group.name.starts_with("guest: ") {
             let of_group = groups::problems(&group);
-            problems.extend(of_group.iter().map(|text| format!("{}: {text}", group.name)));
+            problems.extend(
+                of_group
+                    .iter()
+                    .map(|text| format!("{}: {text}", group.name)),
+            );
         }
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
