@@ -1,6 +1,10 @@
 //! Errors of the engine.
 
-use vipline_reconcile::{MemoryError, Reason};
+use std::convert::Infallible;
+use std::error::Error as StdError;
+use std::io;
+
+use vipline_reconcile::Reason;
 use vipline_service_model::Family;
 
 use crate::Mode;
@@ -9,10 +13,15 @@ use crate::Mode;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The in-memory kernel [`Memory`](vipline_reconcile::Memory) rejected a commit, as a
-    /// test requested.
-    #[error("in-memory kernel: {0}")]
-    Memory(#[from] MemoryError),
+    /// A kernel of the caller failed; see
+    /// [`Engine::with_kernels`](crate::Engine::with_kernels).
+    #[error("{source}")]
+    Custom {
+        /// The error of the kernel.
+        source: Box<dyn StdError + Send + Sync>,
+        /// Whether a retry cannot succeed.
+        is_permanent: bool,
+    },
     /// The engine was created without a kernel.
     #[error("no kernel: this engine only plans")]
     NoKernel,
@@ -77,6 +86,31 @@ pub enum Error {
 }
 
 impl Error {
+    /// Creates an error of a kernel of the caller, which a retry may resolve.
+    ///
+    /// ```
+    /// use proxy_core::Error;
+    ///
+    /// let error = Error::custom("the switch is offline");
+    /// assert_eq!(error.to_string(), "the switch is offline");
+    /// assert!(!error.is_permanent());
+    /// assert!(Error::custom_permanent("no such switch").is_permanent());
+    /// ```
+    pub fn custom(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::Custom {
+            source: source.into(),
+            is_permanent: false,
+        }
+    }
+
+    /// Creates an error of a kernel of the caller, which a retry cannot resolve.
+    pub fn custom_permanent(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::Custom {
+            source: source.into(),
+            is_permanent: true,
+        }
+    }
+
     /// Returns whether a retry cannot succeed, because a privilege, a program or a kernel
     /// feature is missing, or an argument is invalid.
     ///
@@ -96,7 +130,8 @@ impl Error {
             | Self::NoSuchBit(_)
             | Self::NoSuchMode(_)
             | Self::Unsupported { .. } => true,
-            Self::Memory(_) | Self::Rejected { .. } | Self::ProbeAccepted => false,
+            Self::Custom { is_permanent, .. } => *is_permanent,
+            Self::Rejected { .. } | Self::ProbeAccepted => false,
             Self::Conntrack(error) => {
                 use vipline_conntrack::Error::{Denied, Unsupported};
                 matches!(error, Denied | Unsupported { .. })
@@ -136,6 +171,31 @@ impl Error {
                 matches!(error, Denied | Unsupported { .. })
             }
         }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::custom(error)
+    }
+}
+
+impl From<Box<dyn StdError + Send + Sync>> for Error {
+    fn from(error: Box<dyn StdError + Send + Sync>) -> Self {
+        Self::custom(error)
+    }
+}
+
+impl From<Infallible> for Error {
+    fn from(error: Infallible) -> Self {
+        match error {}
+    }
+}
+
+#[cfg(feature = "memory")]
+impl From<vipline_reconcile::MemoryError> for Error {
+    fn from(error: vipline_reconcile::MemoryError) -> Self {
+        Self::custom(format!("in-memory kernel: {error}"))
     }
 }
 

@@ -1,5 +1,26 @@
 //! The rule-sync engine of a kube-proxy.
 //!
+//! ```
+//! use std::time::Duration;
+//! use proxy_core::backend::nftables::Planner;
+//! use proxy_core::reconcile::Memory;
+//! use proxy_core::{Config, Engine, Event};
+//!
+//! let config = Config::new("node-1");
+//! let mut engine = Engine::with_kernels::<Planner, _>(config, |_| Memory::new());
+//! assert!(engine.poll(Duration::ZERO).is_none());
+//!
+//! engine.apply(Event::Synced);
+//! let report = engine.poll(Duration::ZERO).expect("the first sync is due");
+//! assert!(report.is_success());
+//! assert!(engine.desired().contains("chain services"));
+//! ```
+//!
+//! The program needs no privileges: `Memory`, which the feature `memory` adds, is its
+//! kernel. [`Engine::open`] programs the kernel of the node instead.
+//! The example `tiny-proxy` of vipline-kube-source reads manifests and writes the rules of
+//! any mode.
+//!
 //! The engine takes in changes of Services, EndpointSlices, ServiceCIDRs and the node,
 //! and keeps the kernel's rules equal to the plan that follows from them.
 //!
@@ -23,22 +44,6 @@
 //! changes by other processes are detected and repaired at once. After a failure the
 //! kernel's state is unknown: the next sync dumps the state and commits the difference. A
 //! start does the same, so a restart without drift writes nothing.
-//!
-//! ```
-//! use std::time::Duration;
-//! use proxy_core::backend::nftables::Planner;
-//! use proxy_core::reconcile::Memory;
-//! use proxy_core::{Config, Engine, Event};
-//!
-//! let config = Config::new("node-1");
-//! let mut engine = Engine::with_kernels::<Planner, _>(config, |_| Memory::new());
-//! assert!(engine.poll(Duration::ZERO).is_none());
-//!
-//! engine.apply(Event::Synced);
-//! let report = engine.poll(Duration::ZERO).expect("the first sync is due");
-//! assert!(report.is_success());
-//! assert!(engine.desired().contains("chain services"));
-//! ```
 //!
 //! All modes require CAP_NET_ADMIN in the network namespace that they program. Mode
 //! `nftables` uses nf_tables over netlink and requires Linux 5.13 or later. Mode

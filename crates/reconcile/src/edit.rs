@@ -1,6 +1,7 @@
 //! Edits of a keyed state, and the difference between two states.
 
 use crate::Keyed;
+use crate::index::Index;
 use crate::keyed_map::KeyedMap;
 
 /// A change of the object under one key.
@@ -59,20 +60,43 @@ impl<T: Keyed> Edit<T> {
 
 /// Returns the edits from the `installed` to the `desired` state.
 ///
-/// Each key must occur at most once in each state.
 /// Additions and changes come first, in the order of `desired`; removals follow
 /// in the order of `installed`.
+///
+/// A state is a map: if several objects of one state have the same key, the first one
+/// counts, and the others are ignored. So every key has at most one edit.
+///
+/// ```
+/// use vipline_reconcile::{Edit, Keyed, diff};
+///
+/// #[derive(Clone, Debug, PartialEq)]
+/// struct Route(&'static str, &'static str);
+///
+/// impl Keyed for Route {
+///     type Key<'a> = &'a str;
+///     fn key(&self) -> &str { self.0 }
+///     fn is_equivalent(&self, other: &Self) -> bool { self == other }
+/// }
+///
+/// let [old, new, ignored] = ["eth0", "eth1", "eth2"].map(|via| Route("10.0.0.0/8", via));
+/// let installed = [old.clone(), ignored.clone()];
+/// let edits = diff(installed, &[new.clone(), ignored]);
+/// assert_eq!(edits, [Edit::Change { old, new }]);
+/// ```
 pub fn diff<'a, T: Keyed + 'a>(
     installed: impl IntoIterator<Item = T>,
     desired: impl IntoIterator<Item = &'a T>,
 ) -> Vec<Edit<T>> {
     let mut installed: KeyedMap<T> = installed.into_iter().collect();
     let desired = desired.into_iter();
-    let mut edits = Vec::new();
+    let (mut edits, mut seen) = (Vec::new(), Seen::default());
     if installed.is_empty() {
         edits.reserve(desired.size_hint().0);
     }
     for object in desired {
+        if !seen.insert(object) {
+            continue;
+        }
         let old = match installed.is_empty() {
             true => None,
             false => installed.remove(object),
@@ -88,4 +112,33 @@ pub fn diff<'a, T: Keyed + 'a>(
     }
     edits.extend(installed.into_iter().map(Edit::Remove));
     edits
+}
+
+/// The objects of a state up to now, by key.
+struct Seen<'a, T> {
+    objects: Vec<&'a T>,
+    keys: Index,
+}
+
+impl<T> Default for Seen<'_, T> {
+    fn default() -> Self {
+        Self {
+            objects: Vec::new(),
+            keys: Index::default(),
+        }
+    }
+}
+
+impl<'a, T: Keyed> Seen<'a, T> {
+    /// Adds an object. Returns whether its key is new.
+    fn insert(&mut self, object: &'a T) -> bool {
+        let hash = self.keys.hash(&object.key());
+        let is_same = |place: usize| self.objects[place].key() == object.key();
+        let is_new = self.keys.find(hash, is_same).is_none();
+        if is_new {
+            self.keys.insert(hash, self.objects.len());
+            self.objects.push(object);
+        }
+        is_new
+    }
 }

@@ -94,11 +94,16 @@ impl<T: Keyed> KeyedMap<T> {
     }
 }
 
+/// Collects the first object of each key.
 impl<T: Keyed> FromIterator<T> for KeyedMap<T> {
     fn from_iter<I: IntoIterator<Item = T>>(objects: I) -> Self {
         let mut map = Self::default();
         for object in objects {
-            map.insert(object);
+            let hash = map.keys.hash(&object.key());
+            if map.find(hash, &object.key()).is_none() {
+                let place = map.objects.insert(object);
+                map.keys.insert(hash, place);
+            }
         }
         map
     }

@@ -101,7 +101,27 @@ fn sum(wants: &BTreeMap<u8, Vec<Entry>>) -> State {
     sum
 }
 
+/// Returns the first entry of each key.
+fn first_of_each_key(entries: &[Entry]) -> Vec<Entry> {
+    let mut first: Vec<Entry> = Vec::new();
+    for entry in entries {
+        if first.iter().all(|it| it.key != entry.key) {
+            first.push(entry.clone());
+        }
+    }
+    first
+}
+
 proptest! {
+    #[test]
+    fn the_first_of_several_objects_with_one_key_counts(
+        installed in vec(entry(), 0..16),
+        desired in vec(entry(), 0..16),
+    ) {
+        let (first, wanted) = (first_of_each_key(&installed), first_of_each_key(&desired));
+        prop_assert_eq!(diff(installed, &desired), diff(first, &wanted));
+    }
+
     #[test]
     fn a_state_does_not_differ_from_itself(entries in entries()) {
         prop_assert_eq!(diff(entries.clone(), &entries), vec![]);

@@ -16,6 +16,7 @@ const SETS: &[(&str, &[&str])] = &[
     ("vipline-kube-source", &["", "manifests"]),
     ("vipline-iptables", &["", "client", "nfacct", "nft"]),
     ("vipline-nftables", &[""]),
+    ("vipline-reconcile", &[""]),
     ("vipline-service-ip", &[""]),
     ("vipline-service-model", &["", "serde", "test-util"]),
 ];

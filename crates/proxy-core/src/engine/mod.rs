@@ -91,8 +91,10 @@ impl Engine {
 
     /// Creates an engine with a planner and kernels of the caller.
     ///
-    /// With [`Memory`](vipline_reconcile::Memory) as the kernel, the engine runs without
-    /// privileges and the caller can inspect the state.
+    /// A kernel is a [`Target`] of any kind, such as a file, a remote switch, or the
+    /// `Memory` of vipline-reconcile, which needs the feature `memory`. The engine then
+    /// needs no privileges. A kernel without an error type of its own may use [`Error`]
+    /// with [`Error::custom`], `std::io::Error`, or `std::convert::Infallible`.
     pub fn with_kernels<P, K>(config: Config, mut kernel: impl FnMut(Family) -> K) -> Self
     where
         P: Planner + 'static,
