@@ -69,6 +69,8 @@ datatypes! {
     Ipv6Addr = 8, 16, Big, "ipv6_addr";
     /// An Ethernet address.
     EtherAddr = 9, 6, Big, "ether_addr";
+    /// An ARP operation.
+    ArpOp = 11, 2, Big, "arp_op";
     /// An Ethernet type.
     EtherType = 10, 2, Big, "ether_type";
     /// A transport protocol.

@@ -421,6 +421,15 @@ impl Expression {
         }
     }
 
+    /// Returns whether the value has no name, only a location in the packet.
+    pub(crate) fn is_raw(&self) -> bool {
+        match &self.0 {
+            Term::Payload { .. } => true,
+            Term::Bits { of, .. } | Term::Shift { of, .. } => of.is_raw(),
+            _ => false,
+        }
+    }
+
     /// Returns the number of 32-bit register words that the value takes.
     pub(crate) fn words(&self) -> u8 {
         u8::try_from(self.bytes().div_ceil(4)).unwrap_or(u8::MAX)

@@ -73,18 +73,31 @@ macro_rules! fields {
 
 const IP: Layer = Layer::Network(Family::Ip);
 const IP6: Layer = Layer::Network(Family::Ip6);
+const ARP: Layer = Layer::Network(Family::Arp);
+const ICMP: Layer = Layer::Transport(1);
+const IGMP: Layer = Layer::Transport(2);
 const TCP: Layer = Layer::Transport(6);
 const UDP: Layer = Layer::Transport(17);
+const DCCP: Layer = Layer::Transport(33);
+const ESP: Layer = Layer::Transport(50);
+const AH: Layer = Layer::Transport(51);
+const ICMPV6: Layer = Layer::Transport(58);
+const COMP: Layer = Layer::Transport(108);
 const SCTP: Layer = Layer::Transport(132);
+const UDPLITE: Layer = Layer::Transport(136);
 
+// Fields of whole bytes. Fields that exist only in messages of some types are left out:
+// nft adds a match of the type to each use of their names.
 fields! {
     ETHER_DADDR: "ether" "daddr", Link + 0, 6 EtherAddr, Layer::Any, (17, 1);
     ETHER_SADDR: "ether" "saddr", Link + 6, 6 EtherAddr, Layer::Any, (17, 2);
     ETHER_TYPE: "ether" "type", Link + 12, 2 EtherType, Layer::Any, (17, 3);
     IP_LENGTH: "ip" "length", Network + 2, 2 Integer, IP, (12, 5);
     IP_ID: "ip" "id", Network + 4, 2 Integer, IP, (12, 6);
+    IP_FRAG_OFF: "ip" "frag-off", Network + 6, 2 Integer, IP, (12, 7);
     IP_TTL: "ip" "ttl", Network + 8, 1 Integer, IP, (12, 8);
     IP_PROTOCOL: "ip" "protocol", Network + 9, 1 InetProto, IP, (12, 9);
+    IP_CHECKSUM: "ip" "checksum", Network + 10, 2 Integer, IP, (12, 10);
     IP_SADDR: "ip" "saddr", Network + 12, 4 Ipv4Addr, IP, (12, 11);
     IP_DADDR: "ip" "daddr", Network + 16, 4 Ipv4Addr, IP, (12, 12);
     IP6_LENGTH: "ip6" "length", Network + 4, 2 Integer, IP6, (13, 5);
@@ -92,17 +105,54 @@ fields! {
     IP6_HOPLIMIT: "ip6" "hoplimit", Network + 7, 1 Integer, IP6, (13, 7);
     IP6_SADDR: "ip6" "saddr", Network + 8, 16 Ipv6Addr, IP6, (13, 8);
     IP6_DADDR: "ip6" "daddr", Network + 24, 16 Ipv6Addr, IP6, (13, 9);
+    ARP_HTYPE: "arp" "htype", Network + 0, 2 Integer, ARP, (15, 1);
+    ARP_PTYPE: "arp" "ptype", Network + 2, 2 EtherType, ARP, (15, 2);
+    ARP_HLEN: "arp" "hlen", Network + 4, 1 Integer, ARP, (15, 3);
+    ARP_PLEN: "arp" "plen", Network + 5, 1 Integer, ARP, (15, 4);
+    ARP_OPERATION: "arp" "operation", Network + 6, 2 ArpOp, ARP, (15, 5);
+    ARP_SADDR_ETHER: "arp" "saddr ether", Network + 8, 6 EtherAddr, ARP, (15, 6);
+    ARP_SADDR_IP: "arp" "saddr ip", Network + 14, 4 Ipv4Addr, ARP, (15, 7);
+    ARP_DADDR_ETHER: "arp" "daddr ether", Network + 18, 6 EtherAddr, ARP, (15, 8);
+    ARP_DADDR_IP: "arp" "daddr ip", Network + 24, 4 Ipv4Addr, ARP, (15, 9);
     TH_SPORT: "th" "sport", Transport + 0, 2 InetService, Layer::Any, (11, 1);
     TH_DPORT: "th" "dport", Transport + 2, 2 InetService, Layer::Any, (11, 2);
     TCP_SPORT: "tcp" "sport", Transport + 0, 2 InetService, TCP, (8, 1);
     TCP_DPORT: "tcp" "dport", Transport + 2, 2 InetService, TCP, (8, 2);
+    TCP_SEQUENCE: "tcp" "sequence", Transport + 4, 4 Integer, TCP, (8, 3);
+    TCP_ACKSEQ: "tcp" "ackseq", Transport + 8, 4 Integer, TCP, (8, 4);
     TCP_FLAGS: "tcp" "flags", Transport + 13, 1 TcpFlag, TCP, (8, 7);
+    TCP_WINDOW: "tcp" "window", Transport + 14, 2 Integer, TCP, (8, 8);
+    TCP_CHECKSUM: "tcp" "checksum", Transport + 16, 2 Integer, TCP, (8, 9);
+    TCP_URGPTR: "tcp" "urgptr", Transport + 18, 2 Integer, TCP, (8, 10);
     UDP_SPORT: "udp" "sport", Transport + 0, 2 InetService, UDP, (6, 1);
     UDP_DPORT: "udp" "dport", Transport + 2, 2 InetService, UDP, (6, 2);
+    UDP_LENGTH: "udp" "length", Transport + 4, 2 Integer, UDP, (6, 3);
+    UDP_CHECKSUM: "udp" "checksum", Transport + 6, 2 Integer, UDP, (6, 4);
+    UDPLITE_SPORT: "udplite" "sport", Transport + 0, 2 InetService, UDPLITE, (7, 1);
+    UDPLITE_DPORT: "udplite" "dport", Transport + 2, 2 InetService, UDPLITE, (7, 2);
+    UDPLITE_CSUMCOV: "udplite" "csumcov", Transport + 4, 2 Integer, UDPLITE, (7, 3);
+    UDPLITE_CHECKSUM: "udplite" "checksum", Transport + 6, 2 Integer, UDPLITE, (7, 4);
     SCTP_SPORT: "sctp" "sport", Transport + 0, 2 InetService, SCTP, (10, 1);
     SCTP_DPORT: "sctp" "dport", Transport + 2, 2 InetService, SCTP, (10, 2);
-    ICMP_TYPE: "icmp" "type", Transport + 0, 1 IcmpType, Layer::Transport(1), (4, 1);
-    ICMPV6_TYPE: "icmpv6" "type", Transport + 0, 1 Icmpv6Type, Layer::Transport(58), (14, 1);
+    SCTP_VTAG: "sctp" "vtag", Transport + 4, 4 Integer, SCTP, (10, 3);
+    SCTP_CHECKSUM: "sctp" "checksum", Transport + 8, 4 Integer, SCTP, (10, 4);
+    DCCP_SPORT: "dccp" "sport", Transport + 0, 2 InetService, DCCP, (9, 1);
+    DCCP_DPORT: "dccp" "dport", Transport + 2, 2 InetService, DCCP, (9, 2);
+    ESP_SPI: "esp" "spi", Transport + 0, 4 Integer, ESP, (2, 1);
+    ESP_SEQUENCE: "esp" "sequence", Transport + 4, 4 Integer, ESP, (2, 2);
+    AH_HDRLENGTH: "ah" "hdrlength", Transport + 1, 1 Integer, AH, (1, 2);
+    AH_RESERVED: "ah" "reserved", Transport + 2, 2 Integer, AH, (1, 3);
+    AH_SPI: "ah" "spi", Transport + 4, 4 Integer, AH, (1, 4);
+    AH_SEQUENCE: "ah" "sequence", Transport + 8, 4 Integer, AH, (1, 5);
+    COMP_CPI: "comp" "cpi", Transport + 2, 2 Integer, COMP, (3, 3);
+    ICMP_TYPE: "icmp" "type", Transport + 0, 1 IcmpType, ICMP, (4, 1);
+    ICMP_CODE: "icmp" "code", Transport + 1, 1 Integer, ICMP, (4, 2);
+    ICMP_CHECKSUM: "icmp" "checksum", Transport + 2, 2 Integer, ICMP, (4, 3);
+    IGMP_CHECKSUM: "igmp" "checksum", Transport + 2, 2 Integer, IGMP, (5, 2);
+    IGMP_GROUP: "igmp" "group", Transport + 4, 4 Ipv4Addr, IGMP, (5, 4);
+    ICMPV6_TYPE: "icmpv6" "type", Transport + 0, 1 Icmpv6Type, ICMPV6, (14, 1);
+    ICMPV6_CODE: "icmpv6" "code", Transport + 1, 1 Integer, ICMPV6, (14, 2);
+    ICMPV6_CHECKSUM: "icmpv6" "checksum", Transport + 2, 2 Integer, ICMPV6, (14, 3);
 }
 
 impl HeaderField {
@@ -117,30 +167,37 @@ impl HeaderField {
             (field.base, field.offset, u32::from(field.bytes)) == (base, offset, len)
         };
         let fits = |field: &&&Self| match (field.layer, family) {
-            (Layer::Network(of), Some(table @ (Family::Ip | Family::Ip6))) => of == table,
-            (Layer::Transport(_), _) => false,
+            (Layer::Network(of), Some(table @ (Family::Ip | Family::Ip6 | Family::Arp))) => {
+                of == table
+            }
+            (Layer::Network(Family::Arp) | Layer::Transport(_), _) => false,
             _ => true,
         };
         ALL.iter().filter(here).find(fits).copied()
     }
 
-    /// Finds the address field that starts at this location and is longer than `len`.
-    pub(crate) fn find_addr(
+    /// Returns the fields at a location.
+    pub(crate) fn at(
         base: PayloadBase,
         offset: u32,
         len: u32,
-        family: Option<Family>,
-    ) -> Option<&'static Self> {
+    ) -> impl Iterator<Item = &'static Self> {
+        ALL.iter().copied().filter(move |field| {
+            (field.base, field.offset, u32::from(field.bytes)) == (base, offset, len)
+        })
+    }
+
+    /// Returns the address fields that start at a location and are longer than `len`.
+    pub(crate) fn addrs_at(
+        base: PayloadBase,
+        offset: u32,
+        len: u32,
+    ) -> impl Iterator<Item = &'static Self> {
         let is_addr = |datatype| matches!(datatype, Datatype::Ipv4Addr | Datatype::Ipv6Addr);
-        let mut addrs = ALL.iter().copied().filter(|field| {
+        ALL.iter().copied().filter(move |field| {
             is_addr(field.datatype)
                 && (field.base, field.offset) == (base, offset)
                 && len < u32::from(field.bytes)
-        });
-        addrs.find(|field| {
-            family.is_none_or(|f| {
-                !matches!(f, Family::Ip | Family::Ip6) || field.layer == Layer::Network(f)
-            })
         })
     }
 }

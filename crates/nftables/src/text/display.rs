@@ -3,9 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::anonymous::set_text;
 use super::listing::{Listing, ObjectMaps};
-use super::literal::{Literal, is_bitmask};
+use super::literal::{Literal, Style, is_bitmask};
 use crate::bits::zip;
+use crate::datatype::ByteOrder;
 use crate::expr::{CmpOp, Direction, FibFlags, FibResult, NumgenMode, PayloadBase, SetRef};
 use crate::expression::{Expression, Term};
 use crate::set::split;
@@ -76,7 +78,7 @@ impl fmt::Display for Expression {
             }
             Term::Bits { of, mask, xor } => fmt_bits(f, of, mask, xor),
             Term::Shift { of, left, bits } => fmt_shift(f, of, *left, *bits),
-            Term::Map { of, set, .. } => write!(f, "{of} map {set}"),
+            Term::Map { of, set, .. } => write!(f, "{of} map {}", set_text(set, of)),
             Term::Concat(parts) => {
                 for (at, part) in parts.iter().enumerate() {
                     let dot = if at == 0 { "" } else { " . " };
@@ -141,7 +143,7 @@ fn fmt_shift(f: &mut fmt::Formatter<'_>, of: &Expression, left: bool, bits: u32)
 fn fmt_bits(f: &mut fmt::Formatter<'_>, of: &Expression, mask: &[u8], xor: &[u8]) -> fmt::Result {
     let datatype = of.datatype();
     let text = |bytes: &[u8]| {
-        let literal = Literal::new(datatype, bytes, false);
+        let literal = literal(of, bytes, of.order() == ByteOrder::Big);
         if is_bitmask(datatype) {
             let text = literal.to_string();
             match text.contains(',') {
@@ -170,11 +172,8 @@ impl fmt::Display for SetRef {
         match self {
             Self::Named(name) => write!(f, "@{name}"),
             Self::Anonymous(anonymous) => {
-                let mut elements: Vec<String> =
-                    anonymous.elements.iter().map(ToString::to_string).collect();
-                if elements.len() > 1 {
-                    elements.dedup();
-                }
+                let elements = anonymous.elements.iter().map(ToString::to_string);
+                let elements: Vec<String> = elements.collect();
                 write!(f, "{{ {} }}", elements.join(", "))
             }
         }
@@ -259,27 +258,40 @@ impl fmt::Display for Element {
         if let Some(comment) = self.comment() {
             write!(f, " {comment}")?;
         }
-        match (self.data(), &self.set().data) {
-            (Some(ElementData::Verdict(verdict)), _) => write!(f, " : {verdict}"),
-            (Some(ElementData::Value(bytes)), DataKind::Fields(fields)) => {
-                f.write_str(" : ")?;
-                let (first, last) = match self.set().data_intervals {
-                    true => bytes.split_at(bytes.len() / 2),
-                    false => (bytes, bytes),
-                };
-                fmt_fields(f, fields, first, Some(last), false)
-            }
-            _ => match self.object() {
-                Some(object) => write!(f, " : \"{object}\""),
-                None => Ok(()),
-            },
+        fmt_data(f, self)
+    }
+}
+
+/// Writes ` : ` and the data of an element.
+pub(super) fn fmt_data(f: &mut impl fmt::Write, element: &Element) -> fmt::Result {
+    match (element.data(), &element.set().data) {
+        (Some(ElementData::Verdict(verdict)), _) => write!(f, " : {verdict}"),
+        (Some(ElementData::Value(bytes)), DataKind::Fields(fields)) => {
+            f.write_str(" : ")?;
+            let (first, last) = match element.set().data_intervals {
+                true => bytes.split_at(bytes.len() / 2),
+                false => (&**bytes, &**bytes),
+            };
+            fmt_fields(f, fields, first, Some(last), false)
         }
+        _ => match element.object() {
+            Some(object) => write!(f, " : \"{object}\""),
+            None => Ok(()),
+        },
     }
 }
 
 impl Element {
+    /// Returns the text of the key.
+    pub(super) fn key_text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.fmt_key(&mut text);
+        text
+    }
+
     /// Writes the key only.
-    pub(crate) fn fmt_key(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    pub(crate) fn fmt_key(&self, f: &mut impl fmt::Write) -> fmt::Result {
         if self.is_catch_all() {
             return f.write_str("*");
         }
@@ -296,7 +308,7 @@ impl Element {
 
 /// Writes the fields of a key or of data; as intervals if there is a last key.
 fn fmt_fields(
-    f: &mut fmt::Formatter<'_>,
+    f: &mut impl fmt::Write,
     fields: &[Field],
     first: &[u8],
     last: Option<&[u8]>,
@@ -342,15 +354,18 @@ pub(crate) fn comparison(
     if let (Term::Bits { of, mask, xor }, CmpOp::Ne) = (&left.0, op) {
         let none = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
         if is_bitmask(datatype) && none(data) && none(xor) {
-            let flags = Literal::new(datatype, mask, swapped).to_string();
+            let flags = literal(&left, mask, swapped).to_string();
             return ((**of).clone(), flags);
         }
     }
-    let value = Literal::new(datatype, data, swapped).to_string();
     if datatype == Datatype::Ifname && data.len() < usize::from(datatype.bytes()) {
-        let value = value.trim_end_matches('"');
-        return (left, format!("{}{value}*\"", op.sign()));
+        let prefix = String::from_utf8_lossy(data);
+        return (left, format!("{}\"{prefix}*\"", op.sign()));
     }
+    let value = match op {
+        CmpOp::Eq | CmpOp::Ne => literal(&left, data, swapped),
+        _ => number(&left, data, swapped),
+    };
     let needs_sign = is_bitmask(datatype) || matches!(left.0, Term::Bits { .. });
     let sign = if op == CmpOp::Eq && needs_sign {
         "== "
@@ -359,7 +374,7 @@ pub(crate) fn comparison(
     };
     let text = match &left.0 {
         Term::Concat(parts) => concatenation(parts, data),
-        _ => value,
+        _ => value.to_string(),
     };
     (left, format!("{sign}{text}"))
 }
@@ -368,14 +383,32 @@ pub(crate) fn comparison(
 fn concatenation(parts: &[Expression], data: &[u8]) -> String {
     let fields: Vec<_> = parts.iter().cloned().map(Field::from).collect();
     let values: Vec<String> = split(&fields, data)
-        .map(|(field, value)| Literal::new(field.datatype, value, false).to_string())
+        .zip(parts)
+        .map(|((_, value), part)| literal(part, value, part.order() == ByteOrder::Big).to_string())
         .collect();
     values.join(" . ")
 }
 
+/// Returns the value that an expression is compared with.
+pub(super) fn literal<'a>(left: &Expression, bytes: &'a [u8], swapped: bool) -> Literal<'a> {
+    let literal = Literal::new(left.datatype(), bytes, swapped);
+    match left.is_raw() {
+        true => literal.with_style(Style::Hex),
+        false => literal,
+    }
+}
+
+/// Returns the end of a range, or the operand of an inequality.
+pub(super) fn number<'a>(left: &Expression, bytes: &'a [u8], swapped: bool) -> Literal<'a> {
+    let literal = Literal::new(left.datatype(), bytes, swapped);
+    literal.with_style(match left.is_raw() {
+        true => Style::Hex,
+        false => Style::Numbers,
+    })
+}
+
 pub(crate) fn range_text(left: &Expression, from: &[u8], to: &[u8], swapped: bool) -> String {
-    let datatype = left.datatype();
-    let text = |bytes| Literal::new(datatype, bytes, swapped);
+    let text = |bytes| number(left, bytes, swapped);
     format!("{}-{}", text(from), text(to))
 }
 

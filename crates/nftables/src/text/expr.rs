@@ -79,7 +79,7 @@ impl List for Target {
 
 impl List for Payload {
     fn list(&self, listing: &mut Listing) {
-        let expression = listing.payload(self.base, self.offset, self.len);
+        let expression = listing.context.payload(self.base, self.offset, self.len);
         match self.access {
             PayloadAccess::Load(register) => listing.load(register, expression),
             PayloadAccess::Store { source, .. } => listing.set(expression, source),
@@ -186,10 +186,13 @@ impl List for Range {
 
 impl List for Lookup {
     fn list(&self, listing: &mut Listing) {
-        let key = listing.read_key(self.source, None);
+        let key = listing.read_set_key(self.source, &self.set);
         match self.destination {
             Some(Register::VERDICT) => listing.vmap(key, &self.set),
-            Some(register) => listing.replace(register, key.map_by(self.set.clone())),
+            Some(register) => {
+                listing.consume(self.source);
+                listing.replace(register, key.map_by(self.set.clone()));
+            }
             None => listing.is_member(key, self.invert, &self.set),
         }
     }
@@ -394,16 +397,26 @@ impl List for Tproxy {
 }
 
 impl List for Reject {
+    /// Writes the numbers of codes: nft reads them in all families.
     fn list(&self, listing: &mut Listing) {
-        match (self.kind, listing.family()) {
+        let network = listing.context.network();
+        match (self.kind, network) {
             (RejectType::TcpReset, _) => listing.push("reject with tcp reset"),
-            (RejectType::Icmpx(1), None | Some(Family::Inet | Family::Bridge))
-            | (RejectType::Icmp(3), None | Some(Family::Ip))
-            | (RejectType::Icmp(4), None | Some(Family::Ip6)) => listing.push("reject"),
+            (RejectType::Icmp(3), Some(Family::Ip)) | (RejectType::Icmp(4), Some(Family::Ip6))
+                if listing.family() == network =>
+            {
+                listing.push("reject");
+            }
+            (RejectType::Icmpx(1), None)
+                if matches!(listing.family(), None | Some(Family::Inet)) =>
+            {
+                listing.push("reject");
+            }
             (RejectType::Icmpx(code), _) => listing.push(format_args!("reject with icmpx {code}")),
             (RejectType::Icmp(code), Some(Family::Ip6)) => {
                 listing.push(format_args!("reject with icmpv6 {code}"));
             }
+            (RejectType::Icmp(3 | 4), None) if listing.family().is_none() => listing.push("reject"),
             (RejectType::Icmp(code), _) => listing.push(format_args!("reject with icmp {code}")),
         }
     }

@@ -6,11 +6,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::anonymous::set_text;
+use super::context::Context;
 use super::display::{comparison, operand, range_text};
 use crate::datatype::ByteOrder;
-use crate::expr::{CmpOp, Expr, MetaKey, PayloadBase, Register, SetRef};
+use crate::expr::{CmpOp, Expr, MetaKey, Register, SetRef};
 use crate::expression::{Expression, Term};
-use crate::header::{self, Layer, WITH_PORTS};
+use crate::header::{Layer, WITH_PORTS};
+use crate::set::width;
 use crate::{Bytes, DataKind, Datatype, Family, Name, Verdict};
 
 /// Number of register words.
@@ -18,11 +21,9 @@ const WORDS: usize = 16;
 
 /// The text of a rule under construction.
 pub(crate) struct Listing {
-    family: Option<Family>,
+    pub(super) context: Context,
     words: [Option<Slot>; WORDS],
     parts: Vec<Part>,
-    /// Transport protocol that a previous statement matched.
-    transport: Option<u8>,
     /// Anonymous chains by name: `{ … }`.
     pub(super) blocks: Vec<(Name, String)>,
     /// Types of the objects of the table's object maps.
@@ -65,10 +66,9 @@ enum PartKind {
 impl Listing {
     pub(crate) fn new(family: Option<Family>) -> Self {
         Self {
-            family,
+            context: Context::new(family),
             words: [const { None }; WORDS],
             parts: Vec::new(),
-            transport: None,
             blocks: Vec::new(),
             maps: ObjectMaps::new(),
         }
@@ -76,22 +76,7 @@ impl Listing {
 
     /// Returns the family of the table, if it is known.
     pub(crate) fn family(&self) -> Option<Family> {
-        self.family
-    }
-
-    /// Returns the expression for bytes of the packet.
-    pub(crate) fn payload(&self, base: PayloadBase, offset: u32, len: u32) -> Expression {
-        let of_protocol = self.transport.and_then(|proto| {
-            header::ALL.iter().find(|field| {
-                field.layer == Layer::Transport(proto)
-                    && (field.base, field.offset, u32::from(field.bytes)) == (base, offset, len)
-                    && !field.name.ends_with("port")
-            })
-        });
-        match of_protocol {
-            Some(field) => Expression(Term::Header(field)),
-            None => Expression::payload(base, offset, len, self.family),
-        }
+        self.context.family()
     }
 
     /// Records that a register holds the value of an expression.
@@ -159,6 +144,30 @@ impl Listing {
             _ => None,
         };
         self.gather(register, words)
+    }
+
+    /// Returns the expression of the key of a lookup.
+    pub(crate) fn read_set_key(&self, register: Register, set: &SetRef) -> Expression {
+        match set {
+            SetRef::Named(_) => self.read_key(register, None),
+            SetRef::Anonymous(anonymous) => {
+                let bytes = width(&anonymous.set.key);
+                self.gather(register, Some(bytes.div_ceil(4).max(1)))
+            }
+        }
+    }
+
+    /// Forgets the values of adjacent registers that were loaded for the same part.
+    pub(crate) fn consume(&mut self, register: Register) {
+        let Some(first) = self.slot(register).map(|slot| slot.loaded) else {
+            return;
+        };
+        let start = register.start().map_or(WORDS, usize::from);
+        for word in self.words.iter_mut().skip(start) {
+            if word.as_ref().is_some_and(|slot| slot.loaded == first) {
+                *word = None;
+            }
+        }
     }
 
     /// Concatenates adjacent registers that were loaded for the same part.
@@ -301,12 +310,14 @@ impl Listing {
             Term::Bits { .. } => "== ",
             _ => "",
         };
-        self.push_with_left(key, format!("{sign}{set}"), PartKind::Plain);
+        let text = format!("{sign}{}", set_text(set, &key));
+        self.push_with_left(key, text, PartKind::Plain);
     }
 
     /// Appends a verdict map lookup.
     pub(crate) fn vmap(&mut self, key: Expression, set: &SetRef) {
-        self.push_with_left(key, format!("vmap {set}"), PartKind::Plain);
+        let text = format!("vmap {}", set_text(set, &key));
+        self.push_with_left(key, text, PartKind::Plain);
     }
 
     /// Appends a comparison. Merges `>=` and `<=` of one expression into a range.
@@ -327,12 +338,12 @@ impl Listing {
         if let Some((left, prefix)) = self.prefix(&left, &data) {
             return self.push_with_left(left, format!("{}{prefix}", op.sign()), PartKind::Plain);
         }
+        if op == CmpOp::Eq {
+            self.context.matched(&left, &data);
+        }
         let (left, text) = comparison(left, op, &data, swapped);
         let kind = match (&left.0, op, &*data) {
-            (Term::Meta(MetaKey::L4Proto), CmpOp::Eq, [proto]) => {
-                self.transport = Some(*proto);
-                PartKind::Transport(*proto)
-            }
+            (Term::Meta(MetaKey::L4Proto), CmpOp::Eq, [proto]) => PartKind::Transport(*proto),
             (_, CmpOp::Ge, _) => PartKind::AtLeast(data),
             _ => PartKind::Plain,
         };
@@ -362,7 +373,7 @@ impl Listing {
 
     /// Returns the text of the expressions of an element.
     pub(crate) fn inner(&self, exprs: &[Expr]) -> String {
-        let mut inner = Self::new(self.family);
+        let mut inner = Self::new(self.family());
         for expr in exprs {
             inner.expr(expr);
         }

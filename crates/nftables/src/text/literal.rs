@@ -18,6 +18,18 @@ pub(crate) struct Literal<'a> {
     bytes: &'a [u8],
     /// Whether an integer of a host-order type is in network byte order.
     swapped: bool,
+    style: Style,
+}
+
+/// Notation of numbers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Style {
+    /// Symbolic constants.
+    Names,
+    /// Numbers, as the ends of ranges.
+    Numbers,
+    /// Hexadecimal numbers, as for unnamed bytes of the packet.
+    Hex,
 }
 
 impl<'a> Literal<'a> {
@@ -26,7 +38,14 @@ impl<'a> Literal<'a> {
             datatype,
             bytes,
             swapped,
+            style: Style::Names,
         }
+    }
+
+    /// Sets the notation of numbers.
+    pub(crate) fn with_style(mut self, style: Style) -> Self {
+        self.style = style;
+        self
     }
 
     /// Returns the value as an integer, or `None` if it has more than eight bytes.
@@ -67,7 +86,11 @@ impl fmt::Display for Literal<'_> {
                     .position(|byte| *byte == 0)
                     .unwrap_or(bytes.len());
                 let text = String::from_utf8_lossy(bytes.get(..end).unwrap_or(bytes));
-                return write!(f, "\"{text}\"");
+                // A plain asterisk at the end matches any suffix.
+                return match text.strip_suffix('*') {
+                    Some(text) => write!(f, "\"{text}\\*\""),
+                    None => write!(f, "\"{text}\""),
+                };
             }
             _ => {}
         }
@@ -78,15 +101,19 @@ impl fmt::Display for Literal<'_> {
                 .iter()
                 .try_for_each(|byte| write!(f, "{byte:02x}"));
         };
+        if self.style == Style::Hex {
+            return write!(f, "{number:#x}");
+        }
         if let Some(flags) = flags(self.datatype).filter(|_| number != 0) {
             return write_flags(f, flags, number);
         }
+        let named = self.style == Style::Names;
         match constants(self.datatype)
             .iter()
-            .find(|(word, _)| *word == number)
+            .find(|(word, _)| named && *word == number)
         {
             Some((_, word)) => f.write_str(word),
-            None if self.datatype == Datatype::InetProto => match protocol(number) {
+            None if self.datatype == Datatype::InetProto && named => match protocol(number) {
                 Some(word) => f.write_str(word),
                 None => write!(f, "{number}"),
             },

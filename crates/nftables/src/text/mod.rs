@@ -2,6 +2,10 @@
 
 mod action;
 
+mod anonymous;
+
+mod context;
+
 mod display;
 
 mod expr;

@@ -4,7 +4,6 @@ use super::display::prefix_len;
 use super::listing::Listing;
 use super::literal::Literal;
 use crate::expression::{Expression, Term};
-use crate::header::HeaderField;
 use crate::{Bytes, Datatype};
 
 impl Listing {
@@ -12,7 +11,7 @@ impl Listing {
     pub(super) fn prefix(&self, left: &Expression, data: &[u8]) -> Option<(Expression, String)> {
         match &left.0 {
             Term::Payload { base, offset, len } => {
-                let field = HeaderField::find_addr(*base, *offset, *len, self.family())?;
+                let field = self.context.addr(*base, *offset, *len)?;
                 let mut addr = Bytes::from(data);
                 addr.extend(&Bytes::repeat(
                     0,
