@@ -26,7 +26,7 @@ fn anonymous_text(anonymous: &AnonymousSet, key: &Expression) -> String {
 }
 
 fn element_text(element: &Element, parts: &[Expression]) -> String {
-    let mut text = key_text(element, parts).unwrap_or_else(|| element.key_text());
+    let mut text = key_text(element, parts).unwrap_or_else(|| element.key_text().to_string());
     // Writing to a string cannot fail.
     let _ = fmt_data(&mut text, element);
     text

@@ -282,14 +282,6 @@ pub(super) fn fmt_data(f: &mut impl fmt::Write, element: &Element) -> fmt::Resul
 }
 
 impl Element {
-    /// Returns the text of the key.
-    pub(super) fn key_text(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string cannot fail.
-        let _ = self.fmt_key(&mut text);
-        text
-    }
-
     /// Writes the key only.
     pub(crate) fn fmt_key(&self, f: &mut impl fmt::Write) -> fmt::Result {
         if self.is_catch_all() {
