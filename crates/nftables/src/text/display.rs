@@ -270,7 +270,7 @@ pub(super) fn fmt_data(f: &mut impl fmt::Write, element: &Element) -> fmt::Resul
             f.write_str(" : ")?;
             let (first, last) = match element.set().data_intervals {
                 true => bytes.split_at(bytes.len() / 2),
-                false => (&**bytes, &**bytes),
+                false => (bytes, bytes),
             };
             fmt_fields(f, fields, first, Some(last), false)
         }

@@ -355,8 +355,6 @@ fn join_intervals(set: &Set, mut raw: Vec<Raw>) -> Vec<Element> {
             let mut last = after.unwrap_or_else(|| Bytes::repeat(0, element.key.len()));
             decrement(last.as_mut_slice());
             element.extras.key_end = Some(last).filter(|last| *last != element.key);
-            // Also the end of an interval that has no end entry.
-            ends = Some(element.key.clone());
         }
         after = Some(element.key.clone());
         is_start_after = !element.is_end;
