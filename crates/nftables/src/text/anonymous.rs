@@ -46,7 +46,12 @@ fn key_text(element: &Element, parts: &[Expression]) -> Option<String> {
     let values = split(fields, first).zip(split(fields, last)).zip(parts);
     let values: Vec<String> = values
         .map(|(((_, first), (_, last)), part)| {
-            value_text(part, first, last, is_ordered || part.order() == ByteOrder::Big)
+            value_text(
+                part,
+                first,
+                last,
+                is_ordered || part.order() == ByteOrder::Big,
+            )
         })
         .collect();
     Some(values.join(" . "))

@@ -3,10 +3,10 @@
 //! nft adds a match of the protocol to each use of a named header field, unless a previous
 //! statement matches the protocol. A field is therefore named only after such a statement.
 
+use crate::Family;
 use crate::expr::{MetaKey, PayloadBase};
 use crate::expression::{Expression, Term};
 use crate::header::{self, HeaderField, Layer};
-use crate::Family;
 
 /// `ARPHRD_ETHER`
 const ETHERNET: [u8; 2] = 1_u16.to_ne_bytes();
@@ -78,7 +78,8 @@ impl Context {
         match (&left.0, value) {
             (Term::Meta(MetaKey::L4Proto), [proto]) => self.transport = Some(*proto),
             (Term::Header(field), [proto])
-                if field.name == "protocol" || (field.protocol, field.name) == ("ip6", "nexthdr") =>
+                if field.name == "protocol"
+                    || (field.protocol, field.name) == ("ip6", "nexthdr") =>
             {
                 self.transport = Some(*proto);
             }

@@ -23,3 +23,6 @@ mod prefix;
 mod script;
 
 mod stateful;
+
+#[cfg(test)]
+mod tests;

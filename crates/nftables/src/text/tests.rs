@@ -1,0 +1,73 @@
+//! Texts of rules.
+
+use crate::expr::{CtStatus, Expr, FibFlags, FibResult, Match, Target};
+use crate::expression::{ct_status, fib, icmp_type, ip_daddr, l4proto, tcp_flags, th_dport};
+use crate::statement::drop;
+use crate::{Bytes, Family, Name, Rule, Statement};
+
+#[track_caller]
+fn assert_text(statements: impl IntoIterator<Item = Statement>, text: &str) {
+    assert_eq!(Rule::new(Family::Ip, statements).to_string(), text);
+}
+
+#[test]
+fn a_protocol_header_implies_the_protocol_match() {
+    assert_text(
+        [icmp_type().is(8_u8), drop()],
+        "icmp type echo-request drop",
+    );
+    assert_text([tcp_flags().is(2_u8)], "tcp flags syn");
+    assert_text([l4proto().is(17_u8), th_dport().is(53_u16)], "udp dport 53");
+    assert_text(
+        [l4proto().is(99_u8), th_dport().is(53_u16)],
+        "meta l4proto 99 th dport 53",
+    );
+}
+
+#[test]
+fn several_bits_are_in_parentheses() {
+    let bits = (CtStatus::SNAT | CtStatus::DNAT).bits();
+    let status = ct_status().and(bits).is(CtStatus::DNAT);
+    assert_text([status], "ct status & (snat | dnat) == dnat");
+}
+
+#[test]
+fn a_route_exists_or_is_missing() {
+    let route = fib(FibFlags::SADDR | FibFlags::PRESENT, FibResult::Oif);
+    assert_text([route.is(0_u8), drop()], "fib saddr oif missing drop");
+}
+
+#[test]
+fn an_expression_without_nft_syntax_is_a_comment() {
+    let (name, bytes) = (Name::new("synproxy").unwrap(), Bytes::from([1, 0xab]));
+    let rule = Rule::from_exprs([Expr::Other { name, bytes }]);
+    assert_eq!(rule.to_string(), "/* synproxy 01ab */");
+    let (name, info) = (Name::new("mark").unwrap(), Bytes::from([1, 0xab]));
+    let revision = 1;
+    let rule = Rule::from_exprs([
+        Match {
+            name: name.clone(),
+            revision,
+            info: info.clone(),
+        }
+        .into(),
+        Target {
+            name,
+            revision,
+            info,
+        }
+        .into(),
+    ]);
+    assert_eq!(
+        rule.to_string(),
+        "/* match mark 1 01ab */ /* target mark 1 01ab */"
+    );
+}
+
+#[test]
+fn a_mask_with_gaps_is_not_a_prefix() {
+    assert_text(
+        [ip_daddr().and(0xff00_ff00).is(0x0a00_0100_u32)],
+        "ip daddr & 255.0.255.0 == 10.0.1.0",
+    );
+}
