@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use vipline_netlink::{Counters, Errno, KernelError, Protocol, Socket};
 
+use crate::commands::copies;
+use crate::error::{command_error, kernel_error, query_error};
 use crate::wire::{self, DumpDecoder, Request};
 use crate::{
     Command, Commands, Entry, Error, Name, Reason, RejectedCommand, Set, SetDump, SetFamily,
@@ -121,7 +123,7 @@ impl Client {
     pub fn list(&mut self, name: &Name) -> Result<SetDump, Error> {
         let sets = self.read("list", Some(name), false)?;
         let listed = sets.into_iter().next();
-        listed.ok_or_else(|| kernel_error("list", name, Reason::Missing))
+        listed.ok_or_else(|| kernel_error("list", name, Reason::Missing, None))
     }
 
     /// Returns the header of a set: name, type, family and revision only.
@@ -137,7 +139,7 @@ impl Client {
         let first = decoder.finish().into_iter().next();
         first
             .map(|listed| listed.set)
-            .ok_or_else(|| kernel_error("header of", name, Reason::Missing))
+            .ok_or_else(|| kernel_error("header of", name, Reason::Missing, None))
     }
 
     /// Returns the revisions of a set type that the kernel supports.
@@ -173,10 +175,10 @@ impl Client {
         match self.request(&request, |_| Ok(())) {
             Ok(()) => Ok(true),
             Err(vipline_netlink::Error::Kernel(rejection)) => {
-                match self.reason(&rejection, &entry.set, Some(entry), true) {
+                match self.reason(&rejection, Some(&entry.set), Some(entry), true) {
                     Err(error) => Err(error),
                     Ok(Reason::Missing) if rejection.errno != Errno::NOENT => Ok(false),
-                    Ok(reason) => Err(kernel_error("test", entry, reason)),
+                    Ok(reason) => Err(kernel_error("test", entry, reason, Some(rejection))),
                 }
             }
             Err(error) => Err(error.into()),
@@ -207,9 +209,17 @@ impl Client {
         while done < all.len() {
             match self.run(all, done) {
                 Ok(()) => break,
-                Err(Error::Rejected { index, reason, .. }) => {
+                Err(Error::Rejected {
+                    index,
+                    reason,
+                    kernel,
+                    ..
+                }) => {
                     let command = all.get(index).cloned();
-                    rejections.extend(command.map(|it| RejectedCommand::new(index, it, reason)));
+                    rejections.extend(command.map(|it| RejectedCommand {
+                        kernel,
+                        ..RejectedCommand::new(index, it, reason)
+                    }));
                     done = index + 1;
                 }
                 Err(error) => return Err(error),
@@ -230,7 +240,8 @@ impl Client {
     ///
     /// Returns the number of commands that were applied; `done` precede them.
     fn send_first(&mut self, rest: &[Command], done: usize) -> Result<usize, Error> {
-        let newest = self.newest(rest.first())?;
+        let newest = self.newest(rest.first());
+        let newest = newest.map_err(|error| command_error(error, done, rest.first()))?;
         let commands = newest.as_ref().map_or(rest, std::slice::from_ref);
         // Line numbers start at 1 in each message: the kernel takes 0 as no line.
         let (request, count) = wire::encode(commands, 1, self.protocol);
@@ -242,7 +253,7 @@ impl Client {
             }
             (None, Some(Command::Copy { from, to })) => {
                 self.copy(from, to)
-                    .map_err(|error| copy_error(error, done, rest.first()))?;
+                    .map_err(|error| command_error(error, done, rest.first()))?;
             }
             (None, _) => {}
         }
@@ -299,8 +310,9 @@ impl Client {
         Err(Error::Rejected {
             index: done + index,
             command: command.to_string().into(),
-            set: command.set().clone(),
+            set: command.set().cloned(),
             reason,
+            kernel: Some(rejection.into()),
         })
     }
 
@@ -312,7 +324,9 @@ impl Client {
     ) -> Result<Reason, Error> {
         let removes = !matches!(command, Command::Create(..) | Command::Add(..));
         let entry = match command {
-            Command::Add(entry, _) | Command::Delete(entry, _) => Some(&**entry),
+            Command::Add(entry, _) | Command::Delete(entry, _) | Command::Test(entry) => {
+                Some(&**entry)
+            }
             _ => None,
         };
         match command {
@@ -331,17 +345,16 @@ impl Client {
     fn reason(
         &mut self,
         rejection: &KernelError,
-        set: &Name,
+        set: Option<&Name>,
         entry: Option<&Entry>,
         removes: bool,
     ) -> Result<Reason, Error> {
         if rejection.errno == Errno::PERM {
             return Err(Error::Denied);
         }
-        let set = match Reason::depends_on_set(rejection.errno) {
-            true => self.header(set).ok(),
-            false => None,
-        };
+        let depends = Reason::depends_on_set(rejection.errno);
+        let set = set.filter(|_| depends);
+        let set = set.and_then(|set| self.header(set).ok());
         let reason = Reason::from_errno(
             rejection.errno,
             set.as_ref().map(|set| &set.set_type),
@@ -360,19 +373,19 @@ impl Client {
             return Ok(None);
         }
         let mut set = set.clone();
-        set.revision = Some(*self.revisions(&set.set_type, set.family)?.end());
+        let newest = *self.revisions(&set.set_type, set.family)?.end();
+        // The kernel ignores options that its revision lacks.
+        if newest < set.required_revision() {
+            return Err(kernel_error("create", set, Reason::UnknownType, None));
+        }
+        set.revision = Some(newest);
         Ok(Some(Command::Create(set, *strictness)))
     }
 
     /// Adds those entries of one set to another that the other set can hold.
     fn copy(&mut self, from: &Name, to: &Set) -> Result<(), Error> {
         let listed = self.list(from)?;
-        let admitted = listed
-            .entries
-            .into_iter()
-            .filter_map(|entry| to.admit(entry));
-        let adds = admitted.map(|entry| Command::Add(Box::new(entry), Strictness::Exist));
-        let adds: Vec<Command> = adds.collect();
+        let adds: Vec<Command> = copies(listed.entries.into_iter(), to).collect();
         self.commit(&adds.into())
     }
 
@@ -412,45 +425,5 @@ impl Client {
 impl AsFd for Client {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-/// Adds the operation and its object to an error.
-fn query_error(
-    operation: &'static str,
-    object: impl ToString,
-    error: vipline_netlink::Error,
-) -> Error {
-    match error {
-        vipline_netlink::Error::Kernel(rejection) if rejection.errno == Errno::PERM => {
-            Error::Denied
-        }
-        vipline_netlink::Error::Kernel(rejection) => kernel_error(
-            operation,
-            object,
-            Reason::from_errno(rejection.errno, None, true),
-        ),
-        other => other.into(),
-    }
-}
-
-fn kernel_error(operation: &'static str, object: impl ToString, reason: Reason) -> Error {
-    Error::Kernel {
-        operation,
-        object: object.to_string().into(),
-        reason,
-    }
-}
-
-/// Converts an error of a copy to a rejection of the copy command.
-fn copy_error(error: Error, index: usize, command: Option<&Command>) -> Error {
-    match (error.reason(), command) {
-        (Some(reason), Some(command)) => Error::Rejected {
-            index,
-            command: command.to_string().into(),
-            set: command.set().clone(),
-            reason,
-        },
-        _ => error,
     }
 }

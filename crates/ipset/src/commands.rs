@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vipline_reconcile::Edit;
 
 use crate::wire::{self, Request};
-use crate::{Entry, Name, Object, Set, SetType};
+use crate::{Entry, Name, Object, Set, SetType, Sets};
 
 /// Behavior if an object already exists, or is already missing.
 ///
@@ -28,8 +28,12 @@ pub enum Command {
     Create(Box<Set>, Strictness),
     /// Destroys a set with its entries.
     Destroy(Name, Strictness),
+    /// Destroys all sets. The kernel rejects it while a rule uses any of them.
+    DestroyAll,
     /// Removes the entries of a set.
     Flush(Name),
+    /// Removes the entries of all sets.
+    FlushAll,
     /// Renames the first set to the second name, which must be free.
     Rename(Name, Name),
     /// Swaps two sets of one type: rules that use the first set then use the second,
@@ -39,10 +43,13 @@ pub enum Command {
     Add(Box<Entry>, Strictness),
     /// Removes an entry.
     Delete(Box<Entry>, Strictness),
+    /// Tests for an entry. The kernel rejects the command if the set lacks the entry.
+    Test(Box<Entry>),
     /// Copies entries of a set to another set, except those that do not fit.
     ///
     /// The kernel has no such command: [`Client`](crate::Client) dumps the entries and
-    /// adds them with `-exist`.
+    /// adds them with `-exist`. Callers with their own socket replace it with
+    /// [`Commands::resolve_copies`].
     Copy {
         /// The set to read.
         from: Name,
@@ -91,27 +98,52 @@ impl Commands {
     /// `protocol` is the negotiated protocol version, 6 or 7.
     /// The kernel acknowledges each message. Send the next one after the
     /// acknowledgment.
-    /// [`Command::Copy`] has no message and is skipped.
+    ///
+    /// # Errors
+    ///
+    /// [`UnresolvedCopy`] if the list contains a [`Command::Copy`], which has no
+    /// message. Replace it with [`Self::resolve_copies`] first.
     ///
     /// ```
     /// use vipline_ipset::{DumpDecoder, Commands};
     ///
     /// let text = "create web hash:ip family inet\nadd web 10.0.0.1\n";
     /// let mut decoder = DumpDecoder::new();
-    /// for request in Commands::parse(text, &[])?.requests(7) {
+    /// for request in Commands::parse(text, &[])?.requests(7)? {
     ///     decoder.push(&request.payload)?;
     /// }
     /// assert_eq!(decoder.finish().to_string(), text);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn requests(&self, protocol: u8) -> Vec<Request> {
+    pub fn requests(&self, protocol: u8) -> Result<Vec<Request>, UnresolvedCopy> {
         let (mut requests, mut rest) = (Vec::new(), self.as_slice());
-        while !rest.is_empty() {
+        while let Some(first) = rest.first() {
+            if let Command::Copy { from, .. } = first {
+                return Err(UnresolvedCopy { from: from.clone() });
+            }
             let (request, count) = wire::encode(rest, 1, protocol);
             requests.extend(request);
             rest = rest.get(count..).unwrap_or_default();
         }
-        requests
+        Ok(requests)
+    }
+
+    /// Replaces each [`Command::Copy`] with additions of the entries that `installed`
+    /// has for the set.
+    ///
+    /// `installed` is the dump from which the edits were made. A set that is not in
+    /// `installed` has no entries.
+    #[must_use]
+    pub fn resolve_copies(self, installed: &Sets) -> Self {
+        let resolve = |command: Command| match command {
+            Command::Copy { from, to } => match installed.get(from.as_str()) {
+                Some(listed) => copies(listed.entries.iter().cloned(), &to).collect(),
+                None => Vec::new(),
+            },
+            other => vec![other],
+        };
+        let commands: Vec<Command> = self.commands.into_iter().flat_map(resolve).collect();
+        commands.into()
     }
 
     /// Appends a command.
@@ -145,6 +177,24 @@ impl Extend<Command> for Commands {
     fn extend<I: IntoIterator<Item = Command>>(&mut self, commands: I) {
         self.commands.extend(commands);
     }
+}
+
+/// A [`Command::Copy`] in a list of commands that are encoded to messages.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("entries of set {from} are not copied yet: resolve copies before encoding messages")]
+#[non_exhaustive]
+pub struct UnresolvedCopy {
+    /// The set whose entries are to be copied.
+    pub from: Name,
+}
+
+/// Returns additions of those entries that a set can contain.
+pub(crate) fn copies(
+    entries: impl Iterator<Item = Entry>,
+    to: &Set,
+) -> impl Iterator<Item = Command> {
+    let admitted = entries.filter_map(|entry| to.admit(entry));
+    admitted.map(|entry| Command::Add(Box::new(entry), Strictness::Exist))
 }
 
 /// Edits, grouped by the phase in which they are applied.
@@ -294,16 +344,17 @@ impl Command {
         }
     }
 
-    /// Returns the name of the set that the command applies to.
-    pub fn set(&self) -> &Name {
+    /// Returns the name of the set that the command applies to; `None` for all sets.
+    pub fn set(&self) -> Option<&Name> {
         match self {
-            Self::Create(set, _) => &set.name,
-            Self::Add(entry, _) | Self::Delete(entry, _) => &entry.set,
+            Self::Create(set, _) => Some(&set.name),
+            Self::Add(entry, _) | Self::Delete(entry, _) | Self::Test(entry) => Some(&entry.set),
             Self::Destroy(name, _)
             | Self::Flush(name)
             | Self::Rename(name, _)
             | Self::Swap(name, _)
-            | Self::Copy { from: name, .. } => name,
+            | Self::Copy { from: name, .. } => Some(name),
+            Self::DestroyAll | Self::FlushAll => None,
         }
     }
 }

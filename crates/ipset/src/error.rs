@@ -1,7 +1,7 @@
 //! ip_set errors.
 
 use thiserror::Error;
-use vipline_netlink::Errno;
+use vipline_netlink::{Errno, KernelError};
 
 use crate::{Command, Name, Reason};
 
@@ -19,7 +19,7 @@ pub enum Error {
         attempts: usize,
     },
     /// The kernel rejected a query: a request that changes nothing.
-    #[error("{operation} {object}: {reason}")]
+    #[error("{operation} {object}: {reason}{}", detail(kernel.as_deref()))]
     Kernel {
         /// The query, such as `list`.
         operation: &'static str,
@@ -27,6 +27,9 @@ pub enum Error {
         object: Box<str>,
         /// Reason for the rejection.
         reason: Reason,
+        /// The error message of the kernel: error number and extended ACK. `None` if a
+        /// reply has no object.
+        kernel: Option<Box<KernelError>>,
     },
     /// The exchange of messages with the kernel failed; commands may have been
     /// applied.
@@ -39,16 +42,21 @@ pub enum Error {
     /// The kernel rejected a command.
     ///
     /// The commands before it are applied, those after it are not.
-    #[error("command {}, {command}: {reason}", index + 1)]
+    #[error("command {}, {command}: {reason}{}", index + 1, detail(kernel.as_deref()))]
     Rejected {
         /// Index of the command, from 0.
         index: usize,
         /// The command in `ipset restore` syntax, with set and entry.
         command: Box<str>,
-        /// Name of the set.
-        set: Name,
+        /// Name of the set; `None` if the command applies to all sets.
+        set: Option<Name>,
         /// Reason for the rejection.
         reason: Reason,
+        /// The error message of the kernel: error number and extended ACK. `None` if the
+        /// error was made without one.
+        ///
+        /// [`Reason::error_name`] returns the name of the error number.
+        kernel: Option<Box<KernelError>>,
     },
     /// The kernel does not support ip_set.
     #[error(
@@ -60,7 +68,23 @@ pub enum Error {
     },
 }
 
+/// Returns the text of the extended ACK in parentheses, if the kernel sent one.
+fn detail(kernel: Option<&KernelError>) -> String {
+    match kernel.and_then(|kernel| kernel.message.as_deref()) {
+        Some(message) => format!(" ({message})"),
+        None => String::new(),
+    }
+}
+
 impl Error {
+    /// Returns the error message of the kernel: error number and extended ACK.
+    pub fn kernel_error(&self) -> Option<&KernelError> {
+        match self {
+            Self::Kernel { kernel, .. } | Self::Rejected { kernel, .. } => kernel.as_deref(),
+            _ => None,
+        }
+    }
+
     /// Returns the reason, if the kernel rejected a query or command.
     pub fn reason(&self) -> Option<Reason> {
         match self {
@@ -126,6 +150,8 @@ pub struct RejectedCommand {
     pub command: Command,
     /// Reason for the rejection.
     pub reason: Reason,
+    /// The error message of the kernel: error number and extended ACK.
+    pub kernel: Option<Box<KernelError>>,
 }
 
 impl RejectedCommand {
@@ -135,6 +161,7 @@ impl RejectedCommand {
             index,
             command,
             reason,
+            kernel: None,
         }
     }
 
@@ -149,8 +176,59 @@ impl From<RejectedCommand> for Error {
         Self::Rejected {
             index: rejected.index,
             command: rejected.command.to_string().into(),
-            set: rejected.command.set().clone(),
+            set: rejected.command.set().cloned(),
             reason: rejected.reason,
+            kernel: rejected.kernel,
         }
+    }
+}
+
+/// Adds the operation and its object to an error.
+pub(crate) fn query_error(
+    operation: &'static str,
+    object: impl ToString,
+    error: vipline_netlink::Error,
+) -> Error {
+    match error {
+        vipline_netlink::Error::Kernel(rejection) if rejection.errno == Errno::PERM => {
+            Error::Denied
+        }
+        vipline_netlink::Error::Kernel(rejection) => {
+            let reason = Reason::from_errno(rejection.errno, None, true);
+            kernel_error(operation, object, reason, Some(rejection))
+        }
+        other => other.into(),
+    }
+}
+
+/// Creates the error of a query.
+pub(crate) fn kernel_error(
+    operation: &'static str,
+    object: impl ToString,
+    reason: Reason,
+    kernel: Option<KernelError>,
+) -> Error {
+    Error::Kernel {
+        operation,
+        object: object.to_string().into(),
+        reason,
+        kernel: kernel.map(Box::new),
+    }
+}
+
+/// Converts a rejected query of a command to a rejection of the command.
+pub(crate) fn command_error(error: Error, index: usize, command: Option<&Command>) -> Error {
+    match (error, command) {
+        (
+            Error::Kernel { reason, kernel, .. } | Error::Rejected { reason, kernel, .. },
+            Some(command),
+        ) => Error::Rejected {
+            index,
+            command: command.to_string().into(),
+            set: command.set().cloned(),
+            reason,
+            kernel,
+        },
+        (error, _) => error,
     }
 }

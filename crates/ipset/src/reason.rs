@@ -68,6 +68,14 @@ pub enum Reason {
     NoSuchSet,
     /// A list set cannot contain a list set.
     Loop,
+    /// A position in a list needs the name of a set.
+    NoReference,
+    /// The set of the position in a list does not exist.
+    NoSuchReference,
+    /// The set of the position in a list is not in the list.
+    ReferenceNotListed,
+    /// A bitmask and a netmask exclude each other.
+    BitmaskAndNetmask,
     /// The kernel cannot parse the message (`IPSET_ERR_PROTOCOL`).
     Protocol,
     /// Another error number.
@@ -78,6 +86,52 @@ pub enum Reason {
 const PRIVATE: i32 = 4096;
 /// `IPSET_ERR_TYPE_SPECIFIC`: the first type-specific error number.
 const TYPE_SPECIFIC: i32 = 4352;
+
+/// `enum ipset_errno` of `linux/netfilter/ipset/ip_set.h`, from [`PRIVATE`] + 1.
+const CORE_NAMES: [&str; 19] = [
+    "IPSET_ERR_PROTOCOL",
+    "IPSET_ERR_FIND_TYPE",
+    "IPSET_ERR_MAX_SETS",
+    "IPSET_ERR_BUSY",
+    "IPSET_ERR_EXIST_SETNAME2",
+    "IPSET_ERR_TYPE_MISMATCH",
+    "IPSET_ERR_EXIST",
+    "IPSET_ERR_INVALID_CIDR",
+    "IPSET_ERR_INVALID_NETMASK",
+    "IPSET_ERR_INVALID_FAMILY",
+    "IPSET_ERR_TIMEOUT",
+    "IPSET_ERR_REFERENCED",
+    "IPSET_ERR_IPADDR_IPV4",
+    "IPSET_ERR_IPADDR_IPV6",
+    "IPSET_ERR_COUNTER",
+    "IPSET_ERR_COMMENT",
+    "IPSET_ERR_INVALID_MARKMASK",
+    "IPSET_ERR_SKBINFO",
+    "IPSET_ERR_BITMASK_NETMASK_EXCL",
+];
+
+/// Error numbers of `linux/netfilter/ipset/ip_set_hash.h`.
+const HASH_NAMES: [&str; 6] = [
+    "IPSET_ERR_HASH_FULL",
+    "IPSET_ERR_HASH_ELEM",
+    "IPSET_ERR_INVALID_PROTO",
+    "IPSET_ERR_MISSING_PROTO",
+    "IPSET_ERR_HASH_RANGE_UNSUPPORTED",
+    "IPSET_ERR_HASH_RANGE",
+];
+
+/// Error numbers of `linux/netfilter/ipset/ip_set_bitmap.h`.
+const BITMAP_NAMES: [&str; 2] = ["IPSET_ERR_BITMAP_RANGE", "IPSET_ERR_BITMAP_RANGE_SIZE"];
+
+/// Error numbers of `linux/netfilter/ipset/ip_set_list.h`.
+const LIST_NAMES: [&str; 6] = [
+    "IPSET_ERR_NAME",
+    "IPSET_ERR_LOOP",
+    "IPSET_ERR_BEFORE",
+    "IPSET_ERR_NAMEREF",
+    "IPSET_ERR_LIST_FULL",
+    "IPSET_ERR_REF_EXIST",
+];
 
 impl Reason {
     /// Converts an error number for sets of this type.
@@ -107,6 +161,7 @@ impl Reason {
             16 => Self::NoComments,
             17 => Self::InvalidMarkmask,
             18 => Self::NoSkbinfo,
+            19 => Self::BitmaskAndNetmask,
             _ => match errno {
                 Errno::EXIST => Self::Exists,
                 Errno::NOENT => Self::Missing,
@@ -119,6 +174,31 @@ impl Reason {
     /// Returns whether the meaning of a number depends on the set.
     pub(crate) fn depends_on_set(errno: Errno) -> bool {
         errno.0 >= TYPE_SPECIFIC || Self::from_errno(errno, None, false) == Self::Protocol
+    }
+
+    /// Returns the name of the error number in `linux/netfilter/ipset/`, such as
+    /// `IPSET_ERR_HASH_FULL`, for sets of this type.
+    ///
+    /// Returns `None` for error numbers of Linux, and for numbers that are unknown.
+    ///
+    /// ```
+    /// use vipline_ipset::{Reason, SetType, netlink::Errno};
+    ///
+    /// let name = Reason::error_name(Errno(4352), Some(&SetType::HashIp));
+    /// assert_eq!(name, Some("IPSET_ERR_HASH_FULL"));
+    /// ```
+    pub fn error_name(errno: Errno, set_type: Option<&SetType>) -> Option<&'static str> {
+        let (names, first): (&[&str], i32) = match (errno.0 >= TYPE_SPECIFIC, set_type) {
+            (false, _) => (&CORE_NAMES, PRIVATE + 1),
+            (true, Some(SetType::ListSet)) => (&LIST_NAMES, TYPE_SPECIFIC),
+            (true, Some(set_type)) if set_type.is_hash() => (&HASH_NAMES, TYPE_SPECIFIC),
+            (true, Some(SetType::BitmapIp | SetType::BitmapIpMac | SetType::BitmapPort)) => {
+                (&BITMAP_NAMES, TYPE_SPECIFIC)
+            }
+            (true, _) => return None,
+        };
+        let index = usize::try_from(errno.0.checked_sub(first)?).ok()?;
+        names.get(index).copied()
     }
 
     /// Refines [`Self::Protocol`] for an entry of this set: the element or family
@@ -141,12 +221,14 @@ impl Reason {
             SetType::ListSet => &[
                 Self::NoSuchSet,
                 Self::Loop,
-                Self::Missing,
-                Self::Missing,
+                Self::NoReference,
+                Self::NoSuchReference,
                 Self::Full,
-                Self::Missing,
+                Self::ReferenceNotListed,
             ],
-            SetType::BitmapIp | SetType::BitmapPort => &[Self::OutOfRange, Self::RangeTooLarge],
+            SetType::BitmapIp | SetType::BitmapIpMac | SetType::BitmapPort => {
+                &[Self::OutOfRange, Self::RangeTooLarge]
+            }
             set_type if set_type.is_hash() => &[
                 Self::Full,
                 Self::NullEntry,
@@ -193,6 +275,10 @@ impl fmt::Display for Reason {
             Self::OutOfRange => "outside the range of the set",
             Self::NoSuchSet => "the set to add does not exist",
             Self::Loop => "a list set cannot contain a list set",
+            Self::NoReference => "the position in the list has no set",
+            Self::NoSuchReference => "the set of the position does not exist",
+            Self::ReferenceNotListed => "the set of the position is not in the list",
+            Self::BitmaskAndNetmask => "bitmask and netmask exclude each other",
             Self::Protocol => "the kernel cannot parse the message",
             Self::Errno(errno) => return write!(f, "{errno}"),
         })
@@ -224,6 +310,23 @@ mod tests {
             Reason::from_errno(beyond, Some(&SetType::HashIp), false),
             Reason::Errno(beyond)
         );
+    }
+
+    #[test]
+    fn error_numbers_have_the_names_of_the_headers() {
+        let name = |number, set_type| Reason::error_name(Errno(number), set_type);
+        let list = SetType::ListSet;
+        assert_eq!(name(4103, None), Some("IPSET_ERR_EXIST"));
+        assert_eq!(name(4115, None), Some("IPSET_ERR_BITMASK_NETMASK_EXCL"));
+        assert_eq!(name(4357, Some(&list)), Some("IPSET_ERR_REF_EXIST"));
+        assert_eq!(
+            name(4353, Some(&SetType::BitmapPort)),
+            Some("IPSET_ERR_BITMAP_RANGE_SIZE")
+        );
+        for number in [i32::MIN, 0, 2, 4096, 4116, 4358, i32::MAX] {
+            assert_eq!(name(number, Some(&list)), None, "{number}");
+        }
+        assert_eq!(name(4352, None), None);
     }
 
     #[test]

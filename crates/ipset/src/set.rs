@@ -7,7 +7,7 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{put, put_u8};
 
 use crate::wire::{NET, address, put_address, put_number, put_port, put_whole, whole_attributes};
-use crate::{Entry, Name, SetFamily, SetType};
+use crate::{Entry, Name, SetFamily, SetType, SkbInfo};
 
 // `linux/netfilter/ipset/ip_set.h`, attributes of a set.
 const IP: u16 = 1;
@@ -16,6 +16,8 @@ const PORT: u16 = 4;
 const PORT_TO: u16 = 5;
 const TIMEOUT: u16 = 6;
 const CADT_FLAGS: u16 = 8;
+const MARKMASK: u16 = 11;
+const BITMASK: u16 = 12;
 const INITVAL: u16 = 17;
 const HASHSIZE: u16 = 18;
 const MAXELEM: u16 = 19;
@@ -72,10 +74,11 @@ pub struct Set {
     pub set_type: SetType,
     /// Address family.
     pub family: SetFamily,
-    /// Revision of the set type. Default: that of Linux 3.18, which supports all options
-    /// except `bucketsize` and `initval`.
+    /// Revision of the set type. Default: that of Linux 5.5, which supports all options
+    /// except `bitmask`, `bucketsize`, `initval`, and `netmask` of types other than
+    /// `hash:ip` and `bitmap:ip`.
     ///
-    /// `bucketsize` and `initval` need the newest revision that the kernel supports.
+    /// These options need the newest revision that the kernel supports.
     /// The [client](crate::Client) queries that revision. Callers with their own
     /// socket must set the revision.
     pub revision: Option<u8>,
@@ -88,8 +91,15 @@ pub struct Set {
     pub maxelem: Option<u32>,
     /// Size of a list set. Default: 8. The kernel does not enforce the size.
     pub size: Option<u32>,
-    /// Prefix length to which addresses are truncated.
+    /// Prefix length to which addresses are truncated. Types other than `hash:ip` and
+    /// `bitmap:ip` require Linux 6.2.
     pub netmask: Option<u8>,
+    /// Mask of the addresses; `None` stores whole addresses. Requires Linux 6.2.
+    ///
+    /// Exclusive with `netmask`.
+    pub bitmask: Option<IpAddr>,
+    /// Mask of the packet marks of `hash:ip,mark`; `None` for all bits.
+    pub markmask: Option<u32>,
     /// Default timeout of entries, in seconds; 0 means no timeout.
     /// `None` if the set does not support timeouts.
     pub timeout: Option<u32>,
@@ -127,6 +137,8 @@ impl Set {
             maxelem: None,
             size: None,
             netmask: None,
+            bitmask: None,
+            markmask: None,
             timeout: None,
             flags: SetFlags::empty(),
             bucketsize: None,
@@ -146,7 +158,8 @@ impl Set {
                     .is_hash()
                     .then(|| set.maxelem.unwrap_or(DEFAULT_MAXELEM)),
                 (set.set_type == SetType::ListSet).then(|| set.size.unwrap_or(DEFAULT_SIZE)),
-                set.netmask,
+                (set.netmask, set.bitmask),
+                set.markmask.filter(|mask| *mask != u32::MAX),
                 set.timeout,
                 set.flags,
             )
@@ -177,7 +190,7 @@ impl Set {
         entry.counters = entry.counters.filter(|_| keeps(SetFlags::COUNTERS));
         entry.comment = entry.comment.filter(|_| keeps(SetFlags::COMMENT));
         if !keeps(SetFlags::SKBINFO) {
-            entry.unknown_attributes = Box::default();
+            entry.skbinfo = SkbInfo::default();
         }
         Some(entry)
     }
@@ -189,7 +202,25 @@ impl Set {
 
     /// Returns whether the options need the newest revision of the type.
     pub(crate) fn needs_newest_revision(&self) -> bool {
-        self.revision.is_none() && (self.bucketsize.is_some() || self.initval.is_some())
+        let newest = [
+            self.bucketsize.is_some(),
+            self.initval.is_some(),
+            self.bitmask.is_some(),
+        ];
+        let has_netmask =
+            self.netmask.is_some() && !matches!(self.set_type, SetType::HashIp | SetType::BitmapIp);
+        self.revision.is_none() && (newest.contains(&true) || has_netmask)
+    }
+
+    /// Returns the first revision with the masks of the set.
+    pub(crate) fn required_revision(&self) -> u8 {
+        let has_mask = self.bitmask.is_some() || self.netmask.is_some();
+        match self.set_type {
+            SetType::HashIp if self.bitmask.is_some() => 6,
+            SetType::HashIpPort if has_mask => 7,
+            SetType::HashNetNet if has_mask => 4,
+            _ => 0,
+        }
     }
 
     /// Appends the attributes nested in `IPSET_ATTR_DATA`.
@@ -210,6 +241,7 @@ impl Set {
             (MAXELEM, self.maxelem),
             (SIZE, self.size),
             (TIMEOUT, self.timeout),
+            (MARKMASK, self.markmask),
             (INITVAL, self.initval),
         ];
         for (kind, number) in numbers {
@@ -221,6 +253,9 @@ impl Set {
             if let Some(byte) = byte {
                 put_u8(out, kind, byte);
             }
+        }
+        if let Some(bitmask) = self.bitmask {
+            put_address(out, BITMASK, bitmask);
         }
         if !self.flags.is_empty() {
             put(out, CADT_FLAGS | NET, &self.flags.bits().to_be_bytes());
@@ -234,8 +269,8 @@ impl Set {
         for item in whole_attributes(data) {
             let (bytes, attr) = item?;
             match attr.kind {
-                IP if self.set_type == SetType::BitmapIp => addresses[0] = Some(address(&attr)?),
-                IP_TO if self.set_type == SetType::BitmapIp => addresses[1] = Some(address(&attr)?),
+                IP if self.set_type.has_address_range() => addresses[0] = Some(address(&attr)?),
+                IP_TO if self.set_type.has_address_range() => addresses[1] = Some(address(&attr)?),
                 PORT if self.set_type == SetType::BitmapPort => ports[0] = Some(attr.be16()?),
                 PORT_TO if self.set_type == SetType::BitmapPort => ports[1] = Some(attr.be16()?),
                 TIMEOUT => self.timeout = Some(attr.be32()?),
@@ -245,6 +280,8 @@ impl Set {
                 MAXELEM => self.maxelem = Some(attr.be32()?),
                 SIZE => self.size = Some(attr.be32()?),
                 NETMASK => self.netmask = Some(attr.u8()?),
+                BITMASK => self.bitmask = Some(address(&attr)?),
+                MARKMASK => self.markmask = Some(attr.be32()?),
                 BUCKETSIZE => self.bucketsize = Some(attr.u8()?),
                 ELEMENTS => usage.entries = attr.be32()?,
                 REFERENCES => usage.references = attr.be32()?,

@@ -144,9 +144,12 @@ impl Request {
                 request.flags = strictness.flags();
                 request
             }
+            Command::DestroyAll => Self::new(3, protocol),
             Command::Flush(name) => Self::named(4, protocol, name),
+            Command::FlushAll => Self::new(4, protocol),
             Command::Rename(from, to) => Self::pair(5, protocol, from, to),
             Command::Swap(one, other) => Self::pair(6, protocol, one, other),
+            Command::Test(entry) => Self::test(protocol, entry),
             Command::Add(..) | Command::Delete(..) | Command::Copy { .. } => return None,
         })
     }

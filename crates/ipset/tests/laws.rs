@@ -9,10 +9,14 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use vipline_ipset::{
-    Command, Commands, Comment, Counters, DumpDecoder, Entry, EntryFlags, Member, Name, Object,
-    Port, Range, Set, SetFamily, SetFlags, SetType, Strictness,
+    Command, Commands, Comment, Counters, DumpDecoder, Entry, EntryFlags, Interface, ListPosition,
+    MacAddr, Member, Name, Object, Port, Range, Set, SetFamily, SetFlags, SetType, SkbInfo,
+    Strictness,
 };
 use vipline_reconcile::{Edit, diff};
+
+/// `IPSET_MAX_TIMEOUT`, in seconds.
+const MAX_TIMEOUT: u32 = 2_147_483;
 
 fn name() -> impl Strategy<Value = Name> {
     "[a-zA-Z0-9_:-]{1,31}".prop_map(|text| Name::new(&text).unwrap())
@@ -36,27 +40,65 @@ fn net(family: SetFamily) -> impl Strategy<Value = IpNet> {
     })
 }
 
-fn port() -> impl Strategy<Value = Port> {
-    (any::<u8>(), any::<u16>()).prop_map(|(protocol, number)| Port::new(protocol, number))
+/// A port as `ipset` writes it: protocols without ports have number 0.
+fn port(family: SetFamily) -> impl Strategy<Value = Port> {
+    (any::<u8>(), any::<u16>()).prop_map(move |(protocol, number)| match (protocol, family) {
+        (0, _) => Port::tcp(number),
+        (6 | 17 | 132 | 136, _) | (1, SetFamily::V4) | (58, SetFamily::V6) => {
+            Port::new(protocol, number)
+        }
+        (1 | 58, _) => Port::udp(number),
+        _ => Port::new(protocol, 0),
+    })
+}
+
+fn mac() -> impl Strategy<Value = MacAddr> {
+    any::<[u8; 6]>().prop_map(MacAddr)
+}
+
+fn interface() -> impl Strategy<Value = Interface> {
+    ("[a-z0-9.@-]{1,15}", any::<bool>()).prop_map(|(name, is_port)| match is_port {
+        true => Interface::bridge_port(&name),
+        false => Interface::new(&name),
+    })
 }
 
 fn member(set_type: &SetType, family: SetFamily) -> BoxedStrategy<Member> {
+    let (ip, net, port) = (|| ip(family), || net(family), || port(family));
     match set_type {
-        SetType::BitmapIp => ip(SetFamily::V4).prop_map(Member::Ip).boxed(),
-        SetType::HashIp => ip(family).prop_map(Member::Ip).boxed(),
+        SetType::BitmapIp | SetType::HashIp => ip().prop_map(Member::Ip).boxed(),
+        SetType::BitmapIpMac => (ip(), option::of(mac()))
+            .prop_map(|(ip, mac)| Member::IpMac(ip, mac))
+            .boxed(),
+        SetType::HashIpMac => (ip(), mac())
+            .prop_map(|(ip, mac)| Member::IpMac(ip, Some(mac)))
+            .boxed(),
+        SetType::HashIpMark => (ip(), any::<u32>())
+            .prop_map(|(ip, mark)| Member::IpMark(ip, mark))
+            .boxed(),
+        SetType::HashMac => mac().prop_map(Member::Mac).boxed(),
         SetType::BitmapPort => any::<u16>().prop_map(Member::Port).boxed(),
-        SetType::HashIpPort => (ip(family), port())
+        SetType::HashIpPort => (ip(), port())
             .prop_map(|(ip, port)| Member::IpPort(ip, port))
             .boxed(),
-        SetType::HashIpPortIp => (ip(family), port(), ip(family))
+        SetType::HashIpPortIp => (ip(), port(), ip())
             .prop_map(|(ip, port, second)| Member::IpPortIp(ip, port, second))
             .boxed(),
-        SetType::HashIpPortNet => (ip(family), port(), net(family))
+        SetType::HashIpPortNet => (ip(), port(), net())
             .prop_map(|(ip, port, net)| Member::IpPortNet(ip, port, net))
             .boxed(),
-        SetType::HashNet => net(family).prop_map(Member::Net).boxed(),
-        SetType::HashNetPort => (net(family), port())
+        SetType::HashNet => net().prop_map(Member::Net).boxed(),
+        SetType::HashNetIface => (net(), interface())
+            .prop_map(|(net, interface)| Member::NetIface(net, interface))
+            .boxed(),
+        SetType::HashNetNet => (net(), net())
+            .prop_map(|(net, second)| Member::NetNet(net, second))
+            .boxed(),
+        SetType::HashNetPort => (net(), port())
             .prop_map(|(net, port)| Member::NetPort(net, port))
+            .boxed(),
+        SetType::HashNetPortNet => (net(), port(), net())
+            .prop_map(|(net, port, second)| Member::NetPortNet(net, port, second))
             .boxed(),
         _ => name().prop_map(Member::Set).boxed(),
     }
@@ -65,11 +107,11 @@ fn member(set_type: &SetType, family: SetFamily) -> BoxedStrategy<Member> {
 /// Returns a range from an element to parts of another one, if the type supports
 /// ranges.
 fn through(first: Member, other: Member) -> (Member, Option<Member>) {
-    use Member::{Ip, IpPort, IpPortIp, IpPortNet, Net, NetPort};
+    use Member::{Ip, IpPort, IpPortIp, IpPortNet, Net, NetNet, NetPort};
     let end = |from: Port, to: Port| match from.protocol {
-        // ICMP types and codes have no ranges.
-        1 | 58 => from,
-        protocol => Port::new(protocol, to.number),
+        // Other protocols have no ranges.
+        6 | 17 | 132 | 136 => Port::new(from.protocol, to.number),
+        _ => from,
     };
     let single = |net: IpNet| IpNet::from(net.addr());
     let (first, last) = match (first, other) {
@@ -85,6 +127,10 @@ fn through(first: Member, other: Member) -> (Member, Option<Member>) {
             (IpPortNet(from, port, net), last)
         }
         (Net(from), Net(to)) if from.addr() != to.addr() => (Net(single(from)), Net(single(to))),
+        (NetNet(from, second), NetNet(to, end)) if from.addr() != to.addr() => {
+            let first = NetNet(single(from), single(second));
+            (first, NetNet(single(to), single(end)))
+        }
         (NetPort(from, port), NetPort(_, other)) => {
             (NetPort(from, port), NetPort(from, end(port, other)))
         }
@@ -97,7 +143,7 @@ fn through(first: Member, other: Member) -> (Member, Option<Member>) {
 
 fn range(set_type: &SetType) -> BoxedStrategy<Option<Range>> {
     match set_type {
-        SetType::BitmapIp => any::<(u32, u32)>()
+        SetType::BitmapIp | SetType::BitmapIpMac => any::<(u32, u32)>()
             .prop_map(|(from, to)| Some(Range::Addrs(from.into(), to.into())))
             .boxed(),
         SetType::BitmapPort => any::<(u16, u16)>()
@@ -115,23 +161,56 @@ fn set() -> impl Strategy<Value = Set> {
     let set_type = prop::sample::select(SetType::ALL.to_vec());
     let family = prop::sample::select(vec![SetFamily::V4, SetFamily::V6]);
     (name(), set_type, family).prop_flat_map(|(name, set_type, family)| {
-        let numbers = vec(option::of(any::<u32>()), 5);
+        let numbers = vec(option::of(any::<u32>()), 6);
         let bytes = vec(option::of(any::<u8>()), 2);
-        (range(&set_type), numbers, bytes, flags()).prop_map(
-            move |(range, numbers, bytes, flags)| {
+        let masks = option::of(ip(family));
+        (range(&set_type), numbers, bytes, masks, flags()).prop_map(
+            move |(range, numbers, bytes, mask, flags)| {
                 let mut set = Set::new(name.clone(), set_type.clone(), family);
                 set.range = range;
-                set.hashsize = numbers[0];
-                set.maxelem = numbers[1];
-                set.size = numbers[2];
-                set.timeout = numbers[3];
-                set.initval = numbers[4];
-                set.netmask = bytes[0];
-                set.bucketsize = bytes[1];
+                set.timeout = numbers[3].map(|seconds| seconds % (MAX_TIMEOUT + 1));
                 set.flags = flags;
+                set.size = numbers[2].filter(|_| set_type == SetType::ListSet);
+                set.markmask = numbers[5].filter(|_| set_type == SetType::HashIpMark);
+                match set_type {
+                    SetType::HashIp | SetType::HashIpPort | SetType::HashNetNet => {
+                        set.bitmask = mask;
+                        set.netmask = bytes[0].filter(|_| mask.is_none());
+                    }
+                    SetType::BitmapIp => set.netmask = bytes[0],
+                    _ => {}
+                }
+                if set_type.is_hash() {
+                    set.hashsize = numbers[0];
+                    set.maxelem = numbers[1];
+                    set.initval = numbers[4];
+                    set.bucketsize = bytes[1];
+                } else {
+                    set.flags.remove(SetFlags::FORCEADD);
+                }
                 set
             },
         )
+    })
+}
+
+fn skbinfo() -> impl Strategy<Value = SkbInfo> {
+    let parts = (
+        option::of(any::<(u32, u32)>()),
+        option::of(any::<u32>()),
+        option::of(any::<u16>()),
+    );
+    parts.prop_map(|(mark, priority, queue)| {
+        let mut info = SkbInfo::default();
+        (info.mark, info.priority, info.queue) = (mark, priority, queue);
+        info
+    })
+}
+
+fn position() -> impl Strategy<Value = ListPosition> {
+    (any::<bool>(), name()).prop_map(|(before, name)| match before {
+        true => ListPosition::Before(name),
+        false => ListPosition::After(name),
     })
 }
 
@@ -144,21 +223,29 @@ fn entry(set: &Set) -> impl Strategy<Value = Entry> + use<> {
         Some(other) => through(first, other),
         None => (first, None),
     });
+    let extensions = (option::of(0..=MAX_TIMEOUT), counters, comment, skbinfo());
+    let set_type = set.set_type.clone();
     (
         many,
-        option::of(any::<u32>()),
-        counters,
-        comment,
-        any::<bool>(),
+        extensions,
+        any::<(bool, bool)>(),
+        option::of(position()),
     )
         .prop_map(
-            move |((member, last), timeout, counters, comment, nomatch)| {
+            move |((member, last), (timeout, counters, comment, skbinfo), flags, position)| {
                 let mut entry = Entry::new(name.clone(), member);
                 entry.range_end = last;
                 entry.timeout = timeout;
                 entry.counters = counters.map(|(packets, bytes)| Counters { packets, bytes });
                 entry.comment = comment.map(|text| Comment::new(&text).unwrap());
-                entry.flags.set(EntryFlags::NOMATCH, nomatch);
+                entry.skbinfo = skbinfo;
+                entry.position = position.filter(|_| set_type == SetType::ListSet);
+                let has_nomatch = set_type.as_str().contains("net");
+                entry.flags.set(EntryFlags::NOMATCH, flags.0 && has_nomatch);
+                let has_wildcard = set_type == SetType::HashNetIface;
+                entry
+                    .flags
+                    .set(EntryFlags::WILDCARD, flags.1 && has_wildcard);
                 entry
             },
         )
@@ -185,7 +272,7 @@ proptest! {
     #[test]
     fn encoded_sets_decode_to_equal_sets((set, entries) in made()) {
         let mut decoder = DumpDecoder::new();
-        for request in commands(&set, &entries).requests(7) {
+        for request in commands(&set, &entries).requests(7).unwrap() {
             decoder.push(&request.payload).unwrap();
         }
         let sets = decoder.finish();
@@ -230,7 +317,7 @@ proptest! {
     #[test]
     fn no_cut_or_changed_message_panics((set, entries) in made(), at in any::<prop::sample::Index>(), with in any::<u8>()) {
         let mut decoder = DumpDecoder::new();
-        for request in commands(&set, &entries).requests(6) {
+        for request in commands(&set, &entries).requests(6).unwrap() {
             let mut bytes = request.payload;
             let at = at.index(bytes.len());
             let _ = DumpDecoder::new().push(&bytes[..at]);

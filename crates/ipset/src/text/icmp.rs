@@ -1,11 +1,14 @@
-//! ICMP type and code names, as `ipset save` prints them.
+//! ICMP type and code names, as `ipset` prints and parses them.
+
+use crate::SetFamily;
 
 /// A type, a code, and the name of both.
 type Row = (u8, u8, &'static str);
 
-/// ICMP names.
-const ICMP: [Row; 32] = [
+/// ICMP names. The first name of a type and code is printed.
+const ICMP: [Row; 34] = [
     (0, 0, "echo-reply"),
+    (0, 0, "pong"),
     (3, 0, "network-unreachable"),
     (3, 1, "host-unreachable"),
     (3, 2, "protocol-unreachable"),
@@ -27,6 +30,7 @@ const ICMP: [Row; 32] = [
     (5, 2, "TOS-network-redirect"),
     (5, 3, "TOS-host-redirect"),
     (8, 0, "echo-request"),
+    (8, 0, "ping"),
     (9, 0, "router-advertisement"),
     (10, 0, "router-solicitation"),
     (11, 0, "ttl-zero-during-transit"),
@@ -39,8 +43,8 @@ const ICMP: [Row; 32] = [
     (18, 0, "address-mask-reply"),
 ];
 
-/// ICMPv6 names.
-const ICMPV6: [Row; 17] = [
+/// ICMPv6 names, two of which `ipset` also accepts misspelled.
+const ICMPV6: [Row; 21] = [
     (1, 0, "no-route"),
     (1, 1, "communication-prohibited"),
     (1, 3, "address-unreachable"),
@@ -52,11 +56,15 @@ const ICMPV6: [Row; 17] = [
     (4, 1, "unknown-header-type"),
     (4, 2, "unknown-option"),
     (128, 0, "echo-request"),
+    (128, 0, "ping"),
     (129, 0, "echo-reply"),
+    (129, 0, "pong"),
     (133, 0, "router-solicitation"),
     (134, 0, "router-advertisement"),
     (135, 0, "neighbour-solicitation"),
+    (135, 0, "neigbour-solicitation"),
     (136, 0, "neighbour-advertisement"),
+    (136, 0, "neigbour-advertisement"),
     (137, 0, "redirect"),
 ];
 
@@ -68,10 +76,24 @@ pub(super) fn name(protocol: u8, ty: u8, code: u8) -> Option<&'static str> {
 }
 
 /// Returns the type and code with this name.
+///
+/// A part of a name from its start, in any case, means the first such name.
 pub(super) fn numbers(protocol: u8, name: &str) -> Option<(u8, u8)> {
-    let mut rows = rows(protocol).iter();
-    let row = rows.find(|row| row.2 == name)?;
+    let starts = |row: &&Row| {
+        let start = row.2.get(..name.len());
+        !name.is_empty() && start.is_some_and(|start| start.eq_ignore_ascii_case(name))
+    };
+    let row = rows(protocol).iter().find(starts)?;
     Some((row.0, row.1))
+}
+
+/// Returns the family in which the protocol has types and codes.
+pub(super) fn family(protocol: u8) -> Option<SetFamily> {
+    match protocol {
+        1 => Some(SetFamily::V4),
+        58 => Some(SetFamily::V6),
+        _ => None,
+    }
 }
 
 /// Returns whether the protocol has types and codes instead of ports.
@@ -96,10 +118,14 @@ mod tests {
         for protocol in [1, 58] {
             for (ty, code, name) in rows(protocol) {
                 assert_eq!(numbers(protocol, name), Some((*ty, *code)));
-                assert_eq!(super::name(protocol, *ty, *code), Some(*name));
+                let printed = super::name(protocol, *ty, *code).unwrap();
+                assert_eq!(numbers(protocol, printed), Some((*ty, *code)));
             }
         }
         assert_eq!(name(6, 8, 0), None);
         assert_eq!(numbers(1, "packet-too-big"), None);
+        assert_eq!(numbers(1, "Ping"), Some((8, 0)));
+        assert_eq!(numbers(1, "ttl-zero"), Some((11, 0)));
+        assert_eq!(numbers(1, ""), None);
     }
 }

@@ -1,35 +1,31 @@
 //! Text format of `ipset save` and `ipset restore`.
 
+mod create;
+
+mod element;
+
 mod icmp;
 
 mod parse;
 
+mod protocol;
+
+mod service;
+
+mod words;
+
 use std::fmt::{self, Display};
 use std::net::IpAddr;
 
-use ipnet::IpNet;
-
 use crate::{
-    Command, Commands, Counters, Entry, EntryFlags, Member, Port, Range, Set, SetDump, SetFlags,
-    Sets, Strictness,
+    Command, Commands, Counters, Entry, EntryFlags, Interface, ListPosition, MacAddr, Member, Port,
+    Range, Set, SetDump, SetFlags, SetType, Sets, SkbInfo, Strictness,
 };
 
 pub use parse::ParseError;
 
-/// Protocols that are printed by name; others are printed as numbers.
-const PROTOCOLS: [(u8, &str); 11] = [
-    (1, "icmp"),
-    (2, "igmp"),
-    (6, "tcp"),
-    (17, "udp"),
-    (33, "dccp"),
-    (47, "gre"),
-    (50, "esp"),
-    (51, "ah"),
-    (58, "ipv6-icmp"),
-    (132, "sctp"),
-    (136, "udplite"),
-];
+/// `IPSET_MAX_TIMEOUT`, in seconds.
+const MAX_TIMEOUT: u32 = (u32::MAX >> 1) / 1000;
 
 /// Set flags in the order of `ipset save`.
 const FLAGS: [(SetFlags, &str); 4] = [
@@ -41,11 +37,8 @@ const FLAGS: [(SetFlags, &str); 4] = [
 
 impl Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = PROTOCOLS
-            .iter()
-            .find(|(number, _)| *number == self.protocol);
-        match known {
-            Some((_, name)) => write!(f, "{name}:")?,
+        match protocol::name(self.protocol) {
+            Some(name) => write!(f, "{name}:")?,
             None => write!(f, "{}:", self.protocol)?,
         }
         let [ty, code] = self.number.to_be_bytes();
@@ -75,10 +68,18 @@ impl Display for Set {
             None if self.set_type.family().is_none() => write!(f, " family {}", self.family)?,
             None => {}
         }
+        if let Some(markmask) = self.markmask {
+            write!(f, " markmask {markmask:#010x}")?;
+        }
         option(f, "hashsize", self.hashsize)?;
         option(f, "maxelem", self.maxelem)?;
         option(f, "size", self.size)?;
-        option(f, "netmask", self.netmask)?;
+        // These types got masks later, and `ipset` prints their masks last.
+        let masks_last = matches!(self.set_type, SetType::HashIpPort | SetType::HashNetNet);
+        if !masks_last {
+            option(f, "netmask", self.netmask)?;
+            option(f, "bitmask", self.bitmask)?;
+        }
         option(f, "timeout", self.timeout)?;
         for (flag, word) in FLAGS {
             if self.flags.contains(flag) {
@@ -86,10 +87,14 @@ impl Display for Set {
             }
         }
         option(f, "bucketsize", self.bucketsize)?;
-        match self.initval {
-            Some(initval) => write!(f, " initval {initval:#010x}"),
-            None => Ok(()),
+        if let Some(initval) = self.initval {
+            write!(f, " initval {initval:#010x}")?;
         }
+        if masks_last {
+            option(f, "bitmask", self.bitmask)?;
+            option(f, "netmask", self.netmask)?;
+        }
+        Ok(())
     }
 }
 
@@ -110,73 +115,101 @@ impl Display for Member {
 impl Member {
     /// Writes the range from this element to `last`.
     fn through(&self, last: &Self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self, last) {
-            (Self::Ip(ip), Self::Ip(to)) => span(f, ip, to),
-            (Self::IpPort(ip, port), Self::IpPort(to, end)) => {
-                span(f, ip, to)?;
-                f.write_str(",")?;
-                ports(f, *port, *end)
-            }
-            (Self::IpPortIp(ip, port, second), Self::IpPortIp(to, end, second_to)) => {
-                span(f, ip, to)?;
-                f.write_str(",")?;
-                ports(f, *port, *end)?;
-                f.write_str(",")?;
-                span(f, second, second_to)
-            }
-            (Self::IpPortNet(ip, port, net), Self::IpPortNet(to, end, _)) => {
-                span(f, ip, to)?;
-                f.write_str(",")?;
-                ports(f, *port, *end)?;
-                write!(f, ",{}", Network(*net))
-            }
-            (Self::Net(net), Self::Net(to)) => nets(f, *net, *to),
-            (Self::NetPort(net, port), Self::NetPort(to, end)) => {
-                nets(f, *net, *to)?;
-                f.write_str(",")?;
-                ports(f, *port, *end)
-            }
-            (Self::Port(port), Self::Port(to)) => span(f, port, to),
-            (Self::Set(name), _) => write!(f, "{name}"),
-            (Self::Other(bytes), _) => write!(f, "({} bytes of an unknown type)", bytes.len()),
-            // Elements of different types form no range.
-            (first, _) => first.through(first, f),
+        if let Self::Other(bytes) = self {
+            return write!(f, "({} bytes of an unknown type)", bytes.len());
         }
+        let (first, last) = (self.parts(), last.parts());
+        let mut separator = "";
+        let mut next = |f: &mut fmt::Formatter<'_>| {
+            f.write_str(separator)?;
+            separator = ",";
+            Ok(())
+        };
+        if let Some(ip) = first.ip {
+            next(f)?;
+            address(f, ip, first.prefix, last.ip)?;
+        }
+        if let Some(port) = first.port {
+            next(f)?;
+            match first.protocol {
+                Some(protocol) => Port::new(protocol, port).fmt(f)?,
+                None => write!(f, "{port}")?,
+            }
+            if let Some(to) = last.port.filter(|to| *to != port) {
+                write!(f, "-{to}")?;
+            }
+        }
+        if let Some(mark) = first.mark {
+            next(f)?;
+            write!(f, "{mark:#010x}")?;
+        }
+        if let Some(mac) = first.mac {
+            next(f)?;
+            mac.fmt(f)?;
+        }
+        if let Some(ip) = first.second {
+            next(f)?;
+            address(f, ip, first.second_prefix, last.second)?;
+        }
+        if let Some(interface) = &first.interface {
+            next(f)?;
+            interface.fmt(f)?;
+        }
+        if let Some(name) = &first.name {
+            next(f)?;
+            name.fmt(f)?;
+        }
+        Ok(())
     }
 }
 
-fn span<T: Display + PartialEq>(f: &mut fmt::Formatter<'_>, from: &T, to: &T) -> fmt::Result {
-    match from == to {
-        true => write!(f, "{from}"),
-        false => write!(f, "{from}-{to}"),
+/// Writes an address, a network or a range of addresses.
+///
+/// A network of full prefix length is printed as an address.
+fn address(
+    f: &mut fmt::Formatter<'_>,
+    ip: IpAddr,
+    prefix: Option<u8>,
+    to: Option<IpAddr>,
+) -> fmt::Result {
+    let full = match ip {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    };
+    match (to.filter(|to| *to != ip), prefix) {
+        (Some(to), _) => write!(f, "{ip}-{to}"),
+        (None, Some(prefix)) if prefix != full => write!(f, "{ip}/{prefix}"),
+        (None, _) => write!(f, "{ip}"),
     }
 }
 
-fn ports(f: &mut fmt::Formatter<'_>, from: Port, to: Port) -> fmt::Result {
-    match from == to {
-        true => write!(f, "{from}"),
-        false => write!(f, "{from}-{}", to.number),
-    }
-}
-
-fn nets(f: &mut fmt::Formatter<'_>, from: IpNet, to: IpNet) -> fmt::Result {
-    match from == to {
-        true => write!(f, "{}", Network(from)),
-        false => write!(f, "{}-{}", from.addr(), to.addr()),
-    }
-}
-
-/// Prints a network, or an address if the prefix has full length.
-struct Network(IpNet);
-
-impl Display for Network {
+/// Six hexadecimal numbers with colons.
+impl Display for MacAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(net) = self;
-        match net.prefix_len() == net.max_prefix_len() {
-            true => IpAddr::fmt(&net.addr(), f),
-            false => IpNet::fmt(net, f),
-        }
+        let Self([a, b, c, d, e, g]) = self;
+        write!(f, "{a:02X}:{b:02X}:{c:02X}:{d:02X}:{e:02X}:{g:02X}")
     }
+}
+
+/// `[physdev:]NAME`.
+impl Display for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefix = if self.is_bridge_port { "physdev:" } else { "" };
+        write!(f, "{prefix}{}", self.name)
+    }
+}
+
+/// ` skbmark MARK[/MASK] skbprio MAJOR:MINOR skbqueue QUEUE`, without missing values.
+fn skbinfo(f: &mut fmt::Formatter<'_>, info: SkbInfo) -> fmt::Result {
+    match info.mark {
+        Some((mark, u32::MAX)) => write!(f, " skbmark {mark:#x}")?,
+        Some((mark, mask)) => write!(f, " skbmark {mark:#x}/{mask:#x}")?,
+        None => {}
+    }
+    if let Some(priority) = info.priority {
+        write!(f, " skbprio {:x}:{:x}", priority >> 16, priority & 0xffff)?;
+    }
+    option(f, "skbqueue", info.queue)
 }
 
 /// The arguments of `add` or `del`: the set, the element and options.
@@ -185,17 +218,27 @@ impl Display for Entry {
         write!(f, "{} ", self.set)?;
         self.member
             .through(self.range_end.as_ref().unwrap_or(&self.member), f)?;
+        match &self.position {
+            Some(ListPosition::Before(name)) => write!(f, " before {name}")?,
+            Some(ListPosition::After(name)) => write!(f, " after {name}")?,
+            None => {}
+        }
         option(f, "timeout", self.timeout)?;
-        if self.flags.contains(EntryFlags::NOMATCH) {
-            f.write_str(" nomatch")?;
+        for (flag, word) in [
+            (EntryFlags::NOMATCH, "nomatch"),
+            (EntryFlags::WILDCARD, "wildcard"),
+        ] {
+            if self.flags.contains(flag) {
+                write!(f, " {word}")?;
+            }
         }
         if let Some(Counters { packets, bytes }) = self.counters {
             write!(f, " packets {packets} bytes {bytes}")?;
         }
-        match &self.comment {
-            Some(comment) => write!(f, " {comment}"),
-            None => Ok(()),
+        if let Some(comment) = &self.comment {
+            write!(f, " {comment}")?;
         }
+        skbinfo(f, self.skbinfo)
     }
 }
 
@@ -214,11 +257,14 @@ impl Display for Command {
         match self {
             Self::Create(set, strictness) => write!(f, "{set}{strictness}"),
             Self::Destroy(name, strictness) => write!(f, "destroy {name}{strictness}"),
+            Self::DestroyAll => f.write_str("destroy"),
             Self::Flush(name) => write!(f, "flush {name}"),
+            Self::FlushAll => f.write_str("flush"),
             Self::Rename(from, to) => write!(f, "rename {from} {to}"),
             Self::Swap(one, other) => write!(f, "swap {one} {other}"),
             Self::Add(entry, strictness) => write!(f, "add {entry}{strictness}"),
             Self::Delete(entry, strictness) => write!(f, "del {entry}{strictness}"),
+            Self::Test(entry) => write!(f, "test {entry}"),
             Self::Copy { from, to } => write!(f, "# entries of {from} are added to {}", to.name),
         }
     }

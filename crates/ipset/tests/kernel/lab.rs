@@ -5,7 +5,8 @@ use std::process::{Command as Program, Output, Stdio};
 
 use testkit::netns::Netns;
 use vipline_ipset::{
-    Client, Command, Commands, Entry, Error, Member, Name, Object, Reason, Set, Strictness,
+    Client, Command, Commands, Entry, Error, Member, Name, Object, Reason, Set, SetFamily, SetType,
+    Strictness,
 };
 use vipline_reconcile::diff;
 
@@ -31,13 +32,12 @@ impl Lab {
                 .stderr(Stdio::piped())
                 .spawn()
                 .unwrap();
-            child
-                .stdin
-                .take()
-                .unwrap()
-                .write_all(input.as_bytes())
-                .unwrap();
-            child.wait_with_output().unwrap()
+            let mut stdin = child.stdin.take().unwrap();
+            // The program may wait for its output to be read.
+            std::thread::scope(|scope| {
+                scope.spawn(move || stdin.write_all(input.as_bytes()).unwrap());
+                child.wait_with_output().unwrap()
+            })
         })
     }
 
@@ -65,6 +65,18 @@ impl Lab {
     pub(crate) fn headers(&mut self) -> Vec<Set> {
         let sets = self.client.headers().unwrap();
         sets.into_iter().map(|listed| listed.set).collect()
+    }
+
+    /// Returns the set types that the kernel supports.
+    pub(crate) fn supported(&mut self) -> Vec<SetType> {
+        let mut has = |set_type: &SetType| {
+            let families = [SetFamily::V4, SetFamily::Unspecified];
+            let mut revisions = families
+                .map(|it| self.client.revisions(set_type, it))
+                .into_iter();
+            revisions.any(|revisions| revisions.is_ok())
+        };
+        SetType::ALL.into_iter().filter(|it| has(it)).collect()
     }
 
     pub(crate) fn objects(&mut self) -> Vec<Object> {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use vipline_ipset::{Command, Commands, Entry, Error, SetFamily, SetType};
 
-use crate::DOCUMENTS;
 use crate::lab::{Lab, name, sorted};
+use crate::supported_documents;
 
 /// A sequence of commands, some of which are rejected.
 const COMMANDS: &[&str] = &[
@@ -139,7 +139,7 @@ fn tested_entry(commands: &Commands) -> Entry {
 
 #[test]
 fn headers_and_usage_equal_the_listing_of_ipset() {
-    for document in DOCUMENTS {
+    for document in supported_documents() {
         let mut lab = Lab::new();
         lab.succeeds("ipset", &["restore"], document);
         let listing = lab.succeeds("ipset", &["list", "-terse"], "");
@@ -177,10 +177,10 @@ fn headers_and_usage_equal_the_listing_of_ipset() {
 
 #[test]
 fn ipset_creates_sets_with_a_supported_revision() {
-    for set_type in SetType::ALL {
+    for set_type in Lab::new().supported() {
         let mut lab = Lab::new();
         let range = match set_type {
-            SetType::BitmapIp => &["range", "10.0.0.0/24"][..],
+            SetType::BitmapIp | SetType::BitmapIpMac => &["range", "10.0.0.0/24"][..],
             SetType::BitmapPort => &["range", "0-9"],
             _ => &[],
         };

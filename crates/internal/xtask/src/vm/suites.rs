@@ -37,7 +37,7 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
     (
         "crates/ipset",
         "kernel",
-        18,
+        24,
         &[
             "a_",
             "documents_",
@@ -51,6 +51,7 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
             "ranges_",
             "rejections::",
             "sets_",
+            "suite::types_",
             "time_",
         ],
     ),
