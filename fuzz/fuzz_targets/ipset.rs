@@ -41,7 +41,13 @@ fn check_text(text: &str) {
     let again = Commands::parse(&printed, &[]).expect("a printed document is valid");
     assert_eq!(again.to_string(), printed);
     let is_set = |command: &&Command| matches!(command, Command::Create(..));
-    assert!(commands.as_slice().iter().filter(is_set).count() <= commands.requests(6).expect("parsed commands have no copy").len());
+    assert!(
+        commands.as_slice().iter().filter(is_set).count()
+            <= commands
+                .requests(6)
+                .expect("parsed commands have no copy")
+                .len()
+    );
 }
 
 /// Checks one input.
