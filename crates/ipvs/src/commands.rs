@@ -187,6 +187,71 @@ impl Commands {
         Self { commands }
     }
 
+    /// Creates an empty list.
+    ///
+    /// ```
+    /// use vipline_ipvs::{Commands, Protocol, RealServer, Scheduler, ServiceKey, VirtualServer};
+    ///
+    /// let web = ServiceKey::new(Protocol::Tcp, "10.0.0.1".parse()?, 80);
+    /// let commands = Commands::new()
+    ///     .add_service(VirtualServer::new(web, Scheduler::RoundRobin))
+    ///     .add_destination(web, RealServer::new("10.1.0.5".parse()?, 8080))
+    ///     .add_destination(web, RealServer::new("10.1.0.6".parse()?, 8080));
+    /// assert_eq!(commands.as_slice().len(), 3);
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends a command.
+    pub fn push(&mut self, command: Command) {
+        self.commands.push(command);
+    }
+
+    /// Appends a command and returns the list.
+    #[must_use]
+    fn with(mut self, command: Command) -> Self {
+        self.push(command);
+        self
+    }
+
+    /// Adds a virtual server: `-A`.
+    #[must_use]
+    pub fn add_service(self, server: VirtualServer) -> Self {
+        self.with(Command::Add(server))
+    }
+
+    /// Changes a virtual server: `-E`.
+    #[must_use]
+    pub fn edit_service(self, server: VirtualServer) -> Self {
+        self.with(Command::Edit(server))
+    }
+
+    /// Removes a virtual server with its real servers: `-D`.
+    #[must_use]
+    pub fn remove_service(self, service: ServiceKey) -> Self {
+        self.with(Command::Remove(service))
+    }
+
+    /// Adds a real server: `-a`.
+    #[must_use]
+    pub fn add_destination(self, service: ServiceKey, real: RealServer) -> Self {
+        self.with(Command::AddDestination(service, real))
+    }
+
+    /// Changes a real server: `-e`.
+    #[must_use]
+    pub fn edit_destination(self, service: ServiceKey, real: RealServer) -> Self {
+        self.with(Command::EditDestination(service, real))
+    }
+
+    /// Removes a real server: `-d`.
+    #[must_use]
+    pub fn remove_destination(self, service: ServiceKey, endpoint: SocketAddr) -> Self {
+        self.with(Command::RemoveDestination(service, endpoint))
+    }
+
     /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()
@@ -203,6 +268,18 @@ impl FromIterator<Command> for Commands {
         Self {
             commands: commands.into_iter().collect(),
         }
+    }
+}
+
+impl From<Vec<Command>> for Commands {
+    fn from(commands: Vec<Command>) -> Self {
+        Self { commands }
+    }
+}
+
+impl Extend<Command> for Commands {
+    fn extend<I: IntoIterator<Item = Command>>(&mut self, commands: I) {
+        self.commands.extend(commands);
     }
 }
 

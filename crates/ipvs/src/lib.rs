@@ -5,17 +5,39 @@
 //! This crate dumps and changes the IPVS table without `ipvsadm`, and parses and
 //! prints the text format of `ipvsadm`.
 //!
+//! ```no_run
+//! use vipline_ipvs::{Client, Commands, Protocol, RealServer, Scheduler, ServiceKey, VirtualServer};
+//!
+//! // A service with two destinations.
+//! let web = ServiceKey::new(Protocol::Tcp, "10.0.0.1".parse()?, 80);
+//! let commands = Commands::new()
+//!     .add_service(VirtualServer::new(web, Scheduler::RoundRobin))
+//!     .add_destination(web, RealServer::new("10.1.0.5".parse()?, 8080))
+//!     .add_destination(web, RealServer::new("10.1.0.6".parse()?, 8080));
+//!
+//! let mut client = Client::open()?;
+//! client.commit(&commands)?;
+//! for real in client.destinations(&web)? {
+//!     println!("{}", real.server);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! - [`VirtualServer`] and [`RealServer`]: the entries of the table. [`Scheduler`]
 //!   has all schedulers of the kernel and preserves unknown names.
 //! - [`Object`]: an entry as a keyed object. [`Table`]: all entries.
-//! - [`Commands`]: ordered commands, built from edits.
+//! - [`Commands`]: ordered commands, built one by one or from edits.
+//! - [`CommandLine`]: a command line of `ipvsadm` in any spelling, including `-C`, `-Z`,
+//!   `-L`, `-S`, `--set` and the commands of sync daemons.
 //! - [`Client`]: dumps the table and commits commands, many per system call; also
 //!   timeouts, statistics and sync daemons.
 //! - [`wire`]: message encoder and decoder, for callers with their own socket.
 //! - [`Error`]: errors. A rejection names its command.
 //!
 //! The crate removes only what a command names, except in [`Client::flush`].
-//! It does not load kernel modules and does not resolve names.
+//! It does not load kernel modules and does not resolve names of hosts.
+//!
+//! The difference of two tables as commands:
 //!
 //! ```
 //! use vipline_ipvs::{Commands, Object, Table, diff};
@@ -58,6 +80,18 @@ mod object;
 
 mod commands;
 
+mod command_line;
+
+mod port_names;
+
+mod arguments;
+
+mod endpoint;
+
+mod check;
+
+mod options;
+
 mod text;
 
 pub mod wire;
@@ -67,6 +101,7 @@ mod client;
 mod error;
 
 pub use client::Client;
+pub use command_line::{CommandLine, Listed, Listing};
 pub use commands::{Command, Commands};
 pub use destination::{Checksum, Connections, Destination, Forwarding, RealServer, Tunnel};
 pub use error::{Error, RejectedCommand};

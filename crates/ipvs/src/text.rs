@@ -1,18 +1,13 @@
 //! Parser for the text format of `ipvsadm -S` and `-R`.
 //!
-//! Names of hosts and ports are not resolved: addresses and ports are numeric.
+//! Names of hosts are not resolved.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::num::NonZeroU32;
 use std::str::FromStr;
-use std::str::SplitAsciiWhitespace;
 
 use thiserror::Error;
 
-use crate::{
-    Checksum, Command, Commands, Family, Flags, Forwarding, Netmask, Object, Persistence,
-    PersistenceEngine, Protocol, RealServer, Scheduler, ServiceKey, Table, Tunnel, VirtualServer,
-};
+use crate::options::{self, Mode};
+use crate::{Command, CommandLine, Commands, Forwarding, Object, ServiceKey, Table};
 
 /// A line that could not be parsed.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -30,14 +25,14 @@ pub struct ParseError {
 /// Maximum number of characters of a line in an error.
 const SHOWN: usize = 80;
 
-/// Result with a description of the problem.
-type Result<T> = std::result::Result<T, &'static str>;
-
 impl FromStr for Command {
     type Err = ParseError;
 
-    /// Parses one line of `ipvsadm -R` input.
-    fn from_str(line: &str) -> std::result::Result<Self, ParseError> {
+    /// Parses one line of `ipvsadm -R` input that changes a server.
+    ///
+    /// Values are not checked, so that every command prints and parses:
+    /// [`check`](Self::check) does. The port of a real server is kept.
+    fn from_str(line: &str) -> Result<Self, ParseError> {
         parse(line, 1)
     }
 }
@@ -46,7 +41,7 @@ impl FromStr for Commands {
     type Err = ParseError;
 
     /// Parses one command per line and skips blank lines.
-    fn from_str(text: &str) -> std::result::Result<Self, ParseError> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let lines = text.lines().enumerate();
         lines
             .filter(|(_, line)| !line.trim_ascii().is_empty())
@@ -60,7 +55,7 @@ impl FromStr for Table {
 
     /// Parses the output of `ipvsadm -Sn`: lines with `-A` and `-a` only, each virtual
     /// server before its real servers.
-    fn from_str(text: &str) -> std::result::Result<Self, ParseError> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let mut table = Self::default();
         for (place, line) in text.lines().enumerate() {
             if line.trim_ascii().is_empty() {
@@ -104,8 +99,41 @@ impl FromIterator<Object> for Table {
     }
 }
 
-fn parse(line: &str, number: usize) -> std::result::Result<Command, ParseError> {
-    let command = Options::read(line).and_then(Options::into_command);
+impl FromStr for CommandLine {
+    type Err = ParseError;
+
+    /// Parses a command line of `ipvsadm`.
+    fn from_str(line: &str) -> Result<Self, ParseError> {
+        let fail = |reason| error(line, 1, reason);
+        let mut parsed = options::read(line, Mode::Program).map_err(fail)?;
+        if let Self::Change(command) = &mut parsed {
+            command.replace_port();
+            command.check().map_err(fail)?;
+        }
+        Ok(parsed)
+    }
+}
+
+impl Command {
+    /// Sets the port of a real server to that of the service, except with masquerading
+    /// and firewall marks.
+    fn replace_port(&mut self) {
+        let (Self::AddDestination(service, real) | Self::EditDestination(service, real)) = self
+        else {
+            return;
+        };
+        let is_replaced = matches!(real.forwarding, Forwarding::Direct | Forwarding::Tunnel(_));
+        if let (ServiceKey::Address { port, .. }, true) = (service, is_replaced) {
+            real.port = *port;
+        }
+    }
+}
+
+fn parse(line: &str, number: usize) -> Result<Command, ParseError> {
+    let command = options::read(line, Mode::Text).and_then(|parsed| match parsed {
+        CommandLine::Change(command) => Ok(command),
+        _ => Err("the command changes no server"),
+    });
     command.map_err(|reason| error(line, number, reason))
 }
 
@@ -115,287 +143,6 @@ fn error(line: &str, number: usize, reason: &'static str) -> ParseError {
         reason,
         text: line.chars().take(SHOWN).collect::<String>().into(),
     }
-}
-
-/// The unparsed options of a line.
-#[derive(Default)]
-struct Options<'a> {
-    action: Option<Action>,
-    service: Option<(Kind, &'a str)>,
-    is_v6: bool,
-    scheduler: Option<&'a str>,
-    /// `Some` if the option is given, with its optional timeout.
-    persistent: Option<Option<&'a str>>,
-    netmask: Option<&'a str>,
-    engine: Option<&'a str>,
-    is_one_packet: bool,
-    flags: Option<&'a str>,
-    real: Option<&'a str>,
-    method: Option<Method>,
-    weight: Option<&'a str>,
-    upper: Option<&'a str>,
-    lower: Option<&'a str>,
-    tunnel: Option<&'a str>,
-    tunnel_port: Option<&'a str>,
-    checksum: Checksum,
-}
-
-#[derive(Clone, Copy)]
-enum Action {
-    Add,
-    Edit,
-    Remove,
-    AddDestination,
-    EditDestination,
-    RemoveDestination,
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Address(Protocol),
-    Mark,
-}
-
-#[derive(Clone, Copy)]
-enum Method {
-    Masquerade,
-    Tunnel,
-    Direct,
-}
-
-impl<'a> Options<'a> {
-    fn read(line: &'a str) -> Result<Self> {
-        let mut options = Self::default();
-        let mut words = line.split_ascii_whitespace();
-        while let Some(word) = words.next() {
-            if !(options.take_action(word) || options.take_switch(word, &mut words)) {
-                options.take_value(word, &mut words)?;
-            }
-        }
-        Ok(options)
-    }
-
-    /// Parses an option that selects the command.
-    fn take_action(&mut self, word: &str) -> bool {
-        self.action = Some(match word {
-            "-A" | "--add-service" => Action::Add,
-            "-E" | "--edit-service" => Action::Edit,
-            "-D" | "--delete-service" => Action::Remove,
-            "-a" | "--add-server" => Action::AddDestination,
-            "-e" | "--edit-server" => Action::EditDestination,
-            "-d" | "--delete-server" => Action::RemoveDestination,
-            _ => return false,
-        });
-        true
-    }
-
-    /// Parses an option without a value, or with an optional value.
-    fn take_switch(&mut self, word: &str, words: &mut SplitAsciiWhitespace<'a>) -> bool {
-        match word {
-            "-6" | "--ipv6" => self.is_v6 = true,
-            "-o" | "--ops" => self.is_one_packet = true,
-            "-m" | "--masquerading" => self.method = Some(Method::Masquerade),
-            "-i" | "--ipip" => self.method = Some(Method::Tunnel),
-            "-g" | "--gatewaying" => self.method = Some(Method::Direct),
-            "--tun-nocsum" => self.checksum = Checksum::None,
-            "--tun-csum" => self.checksum = Checksum::Full,
-            "--tun-remcsum" => self.checksum = Checksum::Remote,
-            "-p" | "--persistent" => {
-                let next = words.clone().next();
-                let timeout = next.filter(|next| !next.starts_with('-'));
-                if timeout.is_some() {
-                    words.next();
-                }
-                self.persistent = Some(timeout);
-            }
-            _ => return false,
-        }
-        true
-    }
-
-    /// Parses an option with a value.
-    fn take_value(&mut self, word: &str, words: &mut SplitAsciiWhitespace<'a>) -> Result<()> {
-        let known = match word {
-            "-t" | "--tcp-service" | "-u" | "--udp-service" | "--sctp-service" | "-f"
-            | "--fwmark-service" => None,
-            "-s" | "--scheduler" => Some(&mut self.scheduler),
-            "-M" | "--netmask" => Some(&mut self.netmask),
-            "--pe" => Some(&mut self.engine),
-            "-b" | "--sched-flags" => Some(&mut self.flags),
-            "-r" | "--real-server" => Some(&mut self.real),
-            "-w" | "--weight" => Some(&mut self.weight),
-            "-x" | "--u-threshold" => Some(&mut self.upper),
-            "-y" | "--l-threshold" => Some(&mut self.lower),
-            "--tun-type" => Some(&mut self.tunnel),
-            "--tun-port" => Some(&mut self.tunnel_port),
-            _ => return Err("unknown option"),
-        };
-        let value = words.next().ok_or("missing value of an option")?;
-        match known {
-            Some(option) => *option = Some(value),
-            None => {
-                let kind = match word {
-                    "-t" | "--tcp-service" => Kind::Address(Protocol::Tcp),
-                    "-u" | "--udp-service" => Kind::Address(Protocol::Udp),
-                    "--sctp-service" => Kind::Address(Protocol::Sctp),
-                    _ => Kind::Mark,
-                };
-                self.service = Some((kind, value));
-            }
-        }
-        Ok(())
-    }
-
-    fn into_command(self) -> Result<Command> {
-        let service = self.service()?;
-        match self.action.ok_or("missing command")? {
-            Action::Add => self.server(service).map(Command::Add),
-            Action::Edit => self.server(service).map(Command::Edit),
-            Action::Remove => Ok(Command::Remove(service)),
-            Action::AddDestination => Ok(Command::AddDestination(service, self.real(&service)?)),
-            Action::EditDestination => Ok(Command::EditDestination(service, self.real(&service)?)),
-            Action::RemoveDestination => Ok(Command::RemoveDestination(
-                service,
-                self.endpoint(&service)?,
-            )),
-        }
-    }
-
-    fn service(&self) -> Result<ServiceKey> {
-        let (kind, value) = self.service.ok_or("missing service")?;
-        match kind {
-            Kind::Address(protocol) => {
-                let (address, port) = split_port(value)?;
-                Ok(ServiceKey::new(protocol, address, port.unwrap_or(0)))
-            }
-            Kind::Mark => {
-                let mark: NonZeroU32 = value.parse().map_err(|_| "invalid firewall mark")?;
-                let family = match self.is_v6 {
-                    true => Family::V6,
-                    false => Family::V4,
-                };
-                Ok(ServiceKey::Mark { mark, family })
-            }
-        }
-    }
-
-    fn server(&self, service: ServiceKey) -> Result<VirtualServer> {
-        let scheduler = match self.scheduler {
-            None => Scheduler::default(),
-            Some(name) => Scheduler::new(name).ok_or("invalid scheduler name")?,
-        };
-        let persistence_engine = match self.engine {
-            None => None,
-            Some(name) => {
-                Some(PersistenceEngine::new(name).ok_or("invalid persistence engine name")?)
-            }
-        };
-        let mut flags = Flags::empty();
-        flags.set(Flags::ONE_PACKET, self.is_one_packet);
-        for name in self.flags.iter().flat_map(|flags| flags.split(',')) {
-            flags |= flag(&scheduler, name)?;
-        }
-        Ok(VirtualServer {
-            service,
-            scheduler,
-            flags,
-            persistence: self.persistence(service.family())?,
-            persistence_engine,
-        })
-    }
-
-    fn persistence(&self, family: Family) -> Result<Option<Persistence>> {
-        let Some(timeout) = self.persistent else {
-            return match self.netmask {
-                None => Ok(None),
-                Some(_) => Err("a netmask requires a persistent server"),
-            };
-        };
-        let netmask = match (family, self.netmask) {
-            (family, None) => Netmask::host(family),
-            (Family::V4, Some(mask)) => {
-                let mask: Ipv4Addr = mask.parse().map_err(|_| "invalid IPv4 netmask")?;
-                Netmask::V4(mask)
-            }
-            (Family::V6, Some(bits)) => {
-                let bits: u8 = bits.parse().map_err(|_| "invalid IPv6 prefix length")?;
-                Netmask::V6(bits)
-            }
-        };
-        Ok(Some(Persistence {
-            timeout: number(timeout, Persistence::TIMEOUT)?,
-            netmask,
-        }))
-    }
-
-    fn endpoint(&self, service: &ServiceKey) -> Result<SocketAddr> {
-        let (address, port) = split_port(self.real.ok_or("missing real server")?)?;
-        Ok(SocketAddr::new(
-            address,
-            port.unwrap_or_else(|| service.port()),
-        ))
-    }
-
-    fn real(&self, service: &ServiceKey) -> Result<RealServer> {
-        let endpoint = self.endpoint(service)?;
-        let forwarding = match self.method {
-            Some(Method::Masquerade) => Forwarding::Masquerade,
-            Some(Method::Tunnel) => Forwarding::Tunnel(self.tunnel()?),
-            Some(Method::Direct) | None => Forwarding::Direct,
-        };
-        Ok(RealServer {
-            address: endpoint.ip(),
-            port: endpoint.port(),
-            forwarding,
-            weight: number(self.weight, 1)?,
-            upper_threshold: number(self.upper, 0)?,
-            lower_threshold: number(self.lower, 0)?,
-        })
-    }
-
-    fn tunnel(&self) -> Result<Tunnel> {
-        let checksum = self.checksum;
-        match self.tunnel {
-            None | Some("ipip") => Ok(Tunnel::Ipip),
-            Some("gre") => Ok(Tunnel::Gre { checksum }),
-            Some("gue") => {
-                let port = self.tunnel_port.ok_or("missing tunnel port")?;
-                let port = port.parse().map_err(|_| "invalid tunnel port")?;
-                Ok(Tunnel::Gue { port, checksum })
-            }
-            Some(_) => Err("unknown tunnel type"),
-        }
-    }
-}
-
-/// Returns the flag with this name, or with this number.
-fn flag(scheduler: &Scheduler, name: &str) -> Result<Flags> {
-    let unnamed = Scheduler::default();
-    let mut all = scheduler.flags().iter().chain(unnamed.flags());
-    let found = all.find(|(_, known)| *known == name);
-    found.map(|(flag, _)| *flag).ok_or("unknown scheduler flag")
-}
-
-fn number(text: Option<&str>, default: u32) -> Result<u32> {
-    let number = text.map(str::parse);
-    number.unwrap_or(Ok(default)).map_err(|_| "invalid number")
-}
-
-/// Splits an address and an optional port.
-fn split_port(text: &str) -> Result<(IpAddr, Option<u16>)> {
-    if let Ok(both) = text.parse::<SocketAddr>() {
-        return match both {
-            SocketAddr::V6(v6) if v6.scope_id() != 0 => Err("an address has a zone"),
-            both => Ok((both.ip(), Some(both.port()))),
-        };
-    }
-    let bare = text
-        .strip_prefix('[')
-        .and_then(|text| text.strip_suffix(']'));
-    let address = bare.unwrap_or(text).parse();
-    address
-        .map(|address| (address, None))
-        .map_err(|_| "invalid address")
 }
 
 #[cfg(test)]
