@@ -1,12 +1,14 @@
 //! Decodes arbitrary messages as a dump of a table, and formats and encodes the objects.
-//! Decodes the same messages as notifications, and the rules as those of iptables-nft.
+//! Decodes the same messages as notifications and as single rules, and the rules as those
+//! of iptables-nft.
 
 use std::collections::HashSet;
 
 use vipline_iptables::nft;
 use vipline_netlink::message::Messages;
 use vipline_nftables::{
-    Assembler, Family, Name, Notifications, Object, Rule, TableId, Transaction,
+    Assembler, BatchBuilder, Event, Family, InstalledRule, Name, Notifications, Object, Rule,
+    RulePosition, TableId, Transaction,
 };
 use vipline_reconcile::{Edit, Keyed, diff};
 
@@ -20,14 +22,36 @@ fn check_xtables(rule: &Rule) {
     }
 }
 
+/// Checks that an event has a text.
+fn check_event(event: &Event) {
+    assert!(!event.to_string().is_empty());
+}
+
+/// Checks that a single rule is encoded as valid messages.
+fn check_single(table: &TableId, rule: &Rule) {
+    let mut batch = BatchBuilder::new(1, None);
+    batch.add_rule(table, &table.name, RulePosition::Head, rule);
+    let (bytes, _) = batch.finish();
+    assert_eq!(Messages::new(&bytes).filter(Result::is_err).count(), 0);
+}
+
 /// Checks one input.
 pub(crate) fn run(dump: &[u8]) {
     let table = |family| TableId::new(family, Name::new("t").expect("a good name"));
     let tables = [table(Family::Ip), table(Family::Ip6)];
     let mut assembler = Assembler::new(&tables);
     let mut notifications = Notifications::new(&tables);
+    let mut events = Notifications::all().with_events();
     for message in Messages::new(dump).flatten() {
         let _ = assembler.push(message.ty, message.payload);
+        if let Ok(Some(commit)) = events.push(message) {
+            commit.events.iter().for_each(check_event);
+        }
+        if let Ok(rule) = InstalledRule::read(message.payload)
+            && let Ok(rule) = rule.decode()
+        {
+            check_single(&tables[0], &rule);
+        }
         if let Ok(Some(commit)) = notifications.push(message) {
             assert!(
                 commit

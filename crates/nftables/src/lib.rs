@@ -147,7 +147,9 @@ pub use family::Family;
 pub use flowtable::{Flowtable, FlowtableFlags};
 pub use generation::Generation;
 pub use ipnet;
-pub use monitor::{Change, ChangeCounts, Commit, Monitor, Notification, Notifications, Process};
+pub use monitor::{
+    Change, ChangeCounts, Commit, Event, EventObject, Monitor, Notification, Notifications, Process,
+};
 pub use name::{Comment, InvalidName, Name};
 pub use object::{Key, Object, SetKey};
 pub use operation::{Action, Operation, Subject};

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use vipline_netlink::{Event, Listener, Protocol};
 
 use super::{Commit, Notifications};
-use crate::{Error, TableId};
+use crate::{Error, Ruleset, TableId};
 
 /// `NFNLGRP_NFTABLES` of `linux/netfilter/nfnetlink.h`.
 const GROUP: u32 = 7;
@@ -83,6 +83,28 @@ impl Monitor {
             listener,
             notifications,
         })
+    }
+
+    /// Learns the sets of a dump, to decode their elements
+    /// ([`Notifications::with_events`]). Dump after the monitor was opened.
+    ///
+    /// ```no_run
+    /// use vipline_nftables::{Client, Monitor, Notifications};
+    ///
+    /// let mut monitor = Monitor::open_with(Notifications::all().with_events(), &[])?;
+    /// let mut client = Client::open()?;
+    /// let tables: Vec<_> = client.tables()?.into_iter().map(|table| table.id).collect();
+    /// monitor.learn_sets(&client.dump(&tables)?);
+    /// // Once the descriptor is readable:
+    /// for commit in monitor.read()?.commits {
+    ///     for event in &commit.events {
+    ///         println!("{} {}: {event}", commit.generation.0, commit.process);
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn learn_sets(&mut self, installed: &Ruleset) {
+        self.notifications.learn_sets(installed);
     }
 
     /// Returns the changes since the last call. Does not block.

@@ -2,15 +2,23 @@
 
 mod client;
 
+mod decoder;
+
+mod event;
+
 use std::fmt;
+use std::sync::Arc;
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::message::Message;
 
 use crate::wire::{self, Kind, SUBSYSTEM};
-use crate::{Generation, TableId};
+use crate::{Generation, Name, Ruleset, TableId};
 
 pub use client::{Monitor, Notification};
+pub use event::{Event, EventObject};
+
+use decoder::EventDecoder;
 
 /// A commit that changed monitored tables.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -28,6 +36,9 @@ pub struct Commit {
     pub port_id: u32,
     /// Number of changes per table, in no particular order.
     pub changes: Vec<(TableId, ChangeCounts)>,
+    /// The changes, in the order of the kernel. Empty without
+    /// [`Notifications::with_events`].
+    pub events: Vec<Event>,
 }
 
 /// A process, as reported by the kernel. Displays as `name (id)`.
@@ -94,10 +105,23 @@ pub struct Change<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Notifications {
     tables: Vec<TableId>,
+    /// Whether all tables are monitored.
+    has_all_tables: bool,
     /// Filter for changes of chains and rules; `None` accepts all.
-    filter: Option<fn(Change<'_>) -> bool>,
+    filter: Option<Filter>,
     /// Changes of the commit that has not ended yet.
     changes: Vec<(TableId, ChangeCounts)>,
+    /// Decoder of events; `None`: changes are only counted.
+    decoder: Option<EventDecoder>,
+}
+
+#[derive(Clone)]
+struct Filter(Arc<dyn Fn(Change<'_>) -> bool + Send + Sync>);
+
+impl fmt::Debug for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Filter")
+    }
 }
 
 impl Notifications {
@@ -105,8 +129,35 @@ impl Notifications {
     pub fn new(tables: &[TableId]) -> Self {
         Self {
             tables: tables.to_vec(),
-            filter: None,
-            changes: Vec::new(),
+            ..Self::default()
+        }
+    }
+
+    /// Creates a decoder for all tables of all families.
+    pub fn all() -> Self {
+        Self {
+            has_all_tables: true,
+            ..Self::default()
+        }
+    }
+
+    /// Decodes the changed objects: [`Commit::events`].
+    ///
+    /// Notifications of elements do not contain the type of their set.
+    /// [`learn_sets`](Self::learn_sets) adds the types of existing sets. Sets that are added
+    /// later are learned from notifications.
+    #[must_use]
+    pub fn with_events(mut self) -> Self {
+        self.decoder = Some(EventDecoder::default());
+        self
+    }
+
+    /// Learns the sets of a dump, to decode their elements.
+    ///
+    /// Without [`with_events`](Self::with_events) the method has no effect.
+    pub fn learn_sets(&mut self, installed: &Ruleset) {
+        if let Some(decoder) = &mut self.decoder {
+            decoder.learn_sets(installed);
         }
     }
 
@@ -115,8 +166,11 @@ impl Notifications {
     /// For tables that several programs share. The filter does not apply to other
     /// changes, such as those of sets and elements.
     #[must_use]
-    pub fn with_filter(mut self, filter: fn(Change<'_>) -> bool) -> Self {
-        self.filter = Some(filter);
+    pub fn with_filter(
+        mut self,
+        filter: impl Fn(Change<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.filter = Some(Filter(Arc::new(filter)));
         self
     }
 
@@ -145,13 +199,20 @@ impl Notifications {
         }
         let name = name.str()?;
         let matches = |table: &TableId| Some(table.family) == family && table.name.as_str() == name;
-        let Some(table) = self.tables.iter().find(|table| matches(table)) else {
-            return Ok(None);
+        let table = match self.tables.iter().find(|table| matches(table)) {
+            Some(table) => table.clone(),
+            None => match (self.has_all_tables, family, Name::new(name)) {
+                (true, Some(family), Ok(name)) => TableId::new(family, name),
+                _ => return Ok(None),
+            },
         };
-        if !self.accepts(table, kind, payload)? {
+        if !self.accepts(&table, kind, payload)? {
             return Ok(None);
         }
-        let index = self.changes.iter().position(|(id, _)| id == table);
+        if let Some(decoder) = &mut self.decoder {
+            decoder.push(&table, kind, payload)?;
+        }
+        let index = self.changes.iter().position(|(id, _)| *id == table);
         let index = index.unwrap_or_else(|| {
             self.changes.push((table.clone(), ChangeCounts::default()));
             self.changes.len() - 1
@@ -164,13 +225,13 @@ impl Notifications {
 
     /// Returns whether the filter accepts a change.
     fn accepts(&self, table: &TableId, kind: u8, payload: &[u8]) -> Result<bool, DecodeError> {
-        let Some(filter) = self.filter else {
+        let Some(Filter(filter)) = &self.filter else {
             return Ok(true);
         };
-        let is = |other: Kind| kind == other as u8;
-        let attribute = match kind {
-            _ if is(Kind::NewChain) || is(Kind::DelChain) => wire::NFTA_CHAIN_NAME,
-            _ if is(Kind::NewRule) || is(Kind::DelRule) => wire::rule::NFTA_RULE_CHAIN,
+        let (new, is_removed) = object_kind(kind);
+        let attribute = match new {
+            _ if new == Kind::NewChain as u8 => wire::NFTA_CHAIN_NAME,
+            _ if new == Kind::NewRule as u8 => wire::rule::NFTA_RULE_CHAIN,
             _ => return Ok(true),
         };
         let (_, attrs) = wire::split_header(payload)?;
@@ -180,7 +241,7 @@ impl Notifications {
                 return Ok(filter(Change {
                     table,
                     chain: attr.str()?,
-                    is_removed: is(Kind::DelChain) || is(Kind::DelRule),
+                    is_removed,
                 }));
             }
         }
@@ -190,12 +251,16 @@ impl Notifications {
     /// Discards an unfinished commit whose end message was lost.
     pub fn reset(&mut self) {
         self.changes.clear();
+        if let Some(decoder) = &mut self.decoder {
+            decoder.reset();
+        }
     }
 
     /// Processes the last message of a commit.
     fn end(&mut self, message: Message<'_>) -> Result<Option<Commit>, DecodeError> {
         let payload = message.payload;
         let changes = std::mem::take(&mut self.changes);
+        let events = self.decoder.as_mut().map(EventDecoder::take).transpose()?;
         if changes.is_empty() {
             return Ok(None);
         }
@@ -208,23 +273,39 @@ impl Notifications {
             },
             port_id: message.port_id,
             changes,
+            events: events.unwrap_or_default(),
         }))
     }
+}
+
+/// Returns the message type of a new object of this kind, and whether the object was
+/// deleted.
+fn object_kind(kind: u8) -> (u8, bool) {
+    let new = match kind {
+        2 | 5 | 8 | 11 | 14 | 20 | 24 => kind - 2,
+        // NFT_MSG_DESTROYTABLE and others: deletions that may fail silently.
+        26..=30 => (kind - 26) * 3,
+        31 => 18,
+        32 => 22,
+        _ => return (kind, false),
+    };
+    (new, true)
 }
 
 impl ChangeCounts {
     /// Counts the objects of a message.
     fn add(&mut self, kind: u8, payload: &[u8]) -> Result<(), DecodeError> {
-        let is = |one: Kind, other: Kind| kind == one as u8 || kind == other as u8;
-        if is(Kind::NewSetElem, Kind::DelSetElem) {
+        let (new, _) = object_kind(kind);
+        let is = |other: Kind| new == other as u8;
+        if is(Kind::NewSetElem) {
             self.elements += wire::element::count(payload)?;
-        } else if is(Kind::NewTable, Kind::DelTable) {
+        } else if is(Kind::NewTable) {
             self.tables += 1;
-        } else if is(Kind::NewChain, Kind::DelChain) {
+        } else if is(Kind::NewChain) {
             self.chains += 1;
-        } else if is(Kind::NewRule, Kind::DelRule) {
+        } else if is(Kind::NewRule) {
             self.rules += 1;
-        } else if is(Kind::NewSet, Kind::DelSet) {
+        } else if is(Kind::NewSet) {
             self.sets += 1;
         } else {
             self.others += 1;
@@ -392,6 +473,20 @@ mod tests {
         notifications.reset();
         let (ty, payload) = end(9);
         assert_eq!(notifications.push(message(ty, &payload)), Ok(None));
+    }
+
+    #[test]
+    fn every_deletion_has_the_kind_of_its_object() {
+        let kinds = [Kind::NewTable, Kind::NewChain, Kind::NewRule, Kind::NewSet];
+        for (new, destroy) in kinds.into_iter().zip(26..) {
+            let new = new as u8;
+            assert_eq!(object_kind(new), (new, false));
+            assert_eq!(object_kind(new + 2), (new, true));
+            assert_eq!(object_kind(destroy), (new, true));
+        }
+        assert_eq!(object_kind(30), (Kind::NewSetElem as u8, true));
+        assert_eq!([20, 31].map(object_kind), [(18, true); 2]);
+        assert_eq!([24, 32].map(object_kind), [(22, true); 2]);
     }
 
     #[test]

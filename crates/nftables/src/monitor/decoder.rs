@@ -1,0 +1,237 @@
+//! Decoding of notifications to events.
+
+use std::collections::HashMap;
+
+use vipline_netlink::DecodeError;
+
+use super::{Event, EventObject, object_kind};
+use crate::expr::{AnonymousSet, Expr, SetRef};
+use crate::wire::element::{self, Received};
+use crate::wire::{self, Kind, SUBSYSTEM};
+use crate::{Assembler, InstalledRule, Name, Object, Rule, Ruleset, Set, SetFlags, TableId};
+
+/// Decodes notifications to events of one commit after another.
+#[derive(Clone, Debug, Default)]
+pub(super) struct EventDecoder {
+    /// Sets by table and name. Notifications of elements contain no type.
+    sets: HashMap<(TableId, Name), Set>,
+    /// Anonymous sets of rules that were added since the monitor was opened.
+    anonymous: HashMap<(TableId, Name), SetRef>,
+    pending: Option<Pending>,
+    events: Vec<Event>,
+}
+
+/// Consecutive notifications of elements of one set.
+///
+/// The start and the end of an interval are two notifications.
+#[derive(Clone, Debug)]
+struct Pending {
+    set: Set,
+    is_removed: bool,
+    payloads: Vec<Box<[u8]>>,
+}
+
+impl EventDecoder {
+    /// Learns the sets of a ruleset.
+    pub(super) fn learn_sets(&mut self, ruleset: &Ruleset) {
+        let tables = ruleset.tables.values();
+        for (set, _) in tables.flat_map(|content| content.sets.values()) {
+            set.iter().for_each(|set| self.learn(set));
+        }
+    }
+
+    /// Discards the events of an unfinished commit.
+    pub(super) fn reset(&mut self) {
+        self.pending = None;
+        self.events.clear();
+    }
+
+    /// Returns the events of the commit.
+    pub(super) fn take(&mut self) -> Result<Vec<Event>, DecodeError> {
+        self.flush()?;
+        Ok(std::mem::take(&mut self.events))
+    }
+
+    /// Processes a notification about an object of a table: its type within nf_tables,
+    /// and the message without the netlink header.
+    pub(super) fn push(
+        &mut self,
+        table: &TableId,
+        kind: u8,
+        payload: &[u8],
+    ) -> Result<(), DecodeError> {
+        let (new, is_removed) = object_kind(kind);
+        let is = |other: Kind| new == other as u8;
+        if is(Kind::NewSetElem) {
+            return self.elements(table, kind, payload);
+        }
+        self.flush()?;
+        let object = if is(Kind::NewRule) {
+            Some(self.rule(table, payload)?)
+        } else if is(Kind::NewSet) {
+            match self.set(table, is_removed, payload)? {
+                Some(set) if set.flags.contains(SetFlags::ANONYMOUS) => return Ok(()),
+                set => set.map(|set| EventObject::Object(set.into())),
+            }
+        } else {
+            object(table, new, is_removed, payload)?.map(EventObject::Object)
+        };
+        let object = object.unwrap_or_else(|| other(kind, payload));
+        self.event(table, is_removed, object);
+        Ok(())
+    }
+
+    fn event(&mut self, table: &TableId, is_removed: bool, object: EventObject) {
+        let table = table.clone();
+        self.events.push(Event {
+            table,
+            is_removed,
+            object,
+        });
+    }
+
+    fn learn(&mut self, set: &Set) {
+        let key = (set.table.clone(), set.name.clone());
+        self.sets.insert(key, set.clone());
+    }
+
+    /// Decodes a set. Returns `None` for a deleted set without a type.
+    fn set(
+        &mut self,
+        table: &TableId,
+        is_removed: bool,
+        payload: &[u8],
+    ) -> Result<Option<Set>, DecodeError> {
+        let (_, attrs) = wire::split_header(payload)?;
+        let set = wire::set(table.family, attrs);
+        if !is_removed {
+            let set = set?;
+            self.learn(&set);
+            return Ok(Some(set));
+        }
+        // Recent kernels report only the name of a deleted set.
+        let Ok(set) = set else {
+            return Ok(None);
+        };
+        let key = (table.clone(), set.name.clone());
+        let known = self.sets.remove(&key);
+        self.anonymous.remove(&key);
+        Ok(Some(known.unwrap_or(set)))
+    }
+
+    /// Decodes a rule with its anonymous sets.
+    fn rule(&self, table: &TableId, payload: &[u8]) -> Result<EventObject, DecodeError> {
+        let handle = InstalledRule::read(payload)?.handle;
+        let (_, attrs) = wire::split_header(payload)?;
+        let (_, chain, mut rule) = wire::rule::decode(attrs)?;
+        self.resolve(table, &mut rule);
+        Ok(EventObject::Rule {
+            chain,
+            handle,
+            rule,
+        })
+    }
+
+    /// Replaces the names of anonymous sets by the sets.
+    fn resolve(&self, table: &TableId, rule: &mut Rule) {
+        for expr in &mut rule.exprs {
+            let Expr::Lookup(lookup) = expr else {
+                continue;
+            };
+            let key = (table.clone(), lookup.set.name().clone());
+            if let Some(set) = self.anonymous.get(&key) {
+                lookup.set = set.clone();
+            }
+        }
+    }
+
+    /// Keeps elements until the last one of their set.
+    fn elements(&mut self, table: &TableId, kind: u8, payload: &[u8]) -> Result<(), DecodeError> {
+        let (_, is_removed) = object_kind(kind);
+        let (_, name) = element::list_names(payload)?;
+        if let Some(pending) = &mut self.pending
+            && (pending.is_removed, &pending.set.table) == (is_removed, table)
+            && pending.set.name.as_str() == name
+        {
+            pending.payloads.push(payload.into());
+            return Ok(());
+        }
+        self.flush()?;
+        let name = Name::new(name).ok();
+        match name.and_then(|name| self.sets.get(&(table.clone(), name))) {
+            Some(set) => {
+                self.pending = Some(Pending {
+                    set: set.clone(),
+                    is_removed,
+                    payloads: vec![payload.into()],
+                });
+            }
+            None => self.event(table, is_removed, other(kind, payload)),
+        }
+        Ok(())
+    }
+
+    /// Decodes the pending elements.
+    fn flush(&mut self) -> Result<(), DecodeError> {
+        let Some(pending) = self.pending.take() else {
+            return Ok(());
+        };
+        let Pending {
+            set,
+            is_removed,
+            payloads,
+        } = pending;
+        let mut received = Received::new(&set);
+        for payload in &payloads {
+            element::decode_list(payload, |raw| received.push(&set, raw))?;
+        }
+        let elements = received.into_elements(&set);
+        if set.flags.contains(SetFlags::ANONYMOUS) {
+            let key = (set.table.clone(), set.name.clone());
+            let anonymous = AnonymousSet { set, elements };
+            self.anonymous
+                .insert(key, SetRef::Anonymous(anonymous.into()));
+            return Ok(());
+        }
+        for element in elements {
+            let object = EventObject::Object(element.into());
+            self.event(&set.table, is_removed, object);
+        }
+        Ok(())
+    }
+}
+
+/// Decodes an object that is neither a rule, nor a set, nor an element.
+///
+/// Returns `None` for an unknown kind, and for a deleted object if the kernel reports only
+/// its name and that is not sufficient.
+fn object(
+    table: &TableId,
+    new: u8,
+    is_removed: bool,
+    payload: &[u8],
+) -> Result<Option<Object>, DecodeError> {
+    let (_, attrs) = wire::split_header(payload)?;
+    if new == Kind::NewChain as u8 {
+        return Ok(Some(wire::chain(table.family, attrs)?.into()));
+    }
+    let mut assembler = Assembler::new(std::slice::from_ref(table));
+    match assembler.push(message_type(new), payload) {
+        Err(_) if is_removed => Ok(None),
+        result => {
+            result?;
+            Ok(assembler.finish().into_objects().next())
+        }
+    }
+}
+
+fn other(kind: u8, payload: &[u8]) -> EventObject {
+    EventObject::Other {
+        message_type: message_type(kind),
+        payload: payload.into(),
+    }
+}
+
+fn message_type(kind: u8) -> u16 {
+    u16::from_be_bytes([SUBSYSTEM, kind])
+}
