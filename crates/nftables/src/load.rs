@@ -59,7 +59,8 @@ impl Load {
                 len,
                 ..
             } => {
-                let field = Extension::find_field(*op, *kind, offset * 8, len * 8);
+                let bits = [offset, len].map(|bytes| bytes.saturating_mul(8));
+                let field = Extension::find_field(*op, *kind, bits[0], bits[1]);
                 let datatype = field.map_or(Datatype::Integer, |(_, field)| field.3);
                 (datatype, u16::try_from(*len).unwrap_or(u16::MAX))
             }
@@ -103,8 +104,9 @@ impl Load {
             .copy_from_slice(mask);
         let number = u64::from_be_bytes(number);
         let (ones, shift) = (number.count_ones(), number.trailing_zeros() % 64);
-        let first = (len * 8).checked_sub(ones.checked_add(shift)?)?;
-        let (extension, field) = Extension::find_field(op, kind, offset * 8 + first, ones)?;
+        let first = len.checked_mul(8)?.checked_sub(ones.checked_add(shift)?)?;
+        let (extension, field) =
+            Extension::find_field(op, kind, offset.checked_mul(8)?.checked_add(first)?, ones)?;
         // The bits of a field are adjacent.
         ((number >> shift).trailing_ones() == ones).then_some(())?;
         Some(Self::ExthdrBits {
