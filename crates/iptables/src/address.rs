@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
+use crate::field::{Value, word_values};
 use crate::number;
+use crate::options::{Unsupported, Values};
 
 /// An address and a mask in a rule, as `10.0.0.0/8` or with a non-contiguous mask.
 ///
@@ -68,6 +70,15 @@ impl Network {
     /// Returns whether the network contains every address of its family.
     pub(crate) fn is_all(&self) -> bool {
         matches!(self.0, Kind::Prefix(network) if network.prefix_len() == 0)
+    }
+
+    /// Returns whether the network has IPv4 addresses.
+    pub(crate) fn is_ipv4(&self) -> bool {
+        match self.0 {
+            Kind::Prefix(network) => network.addr().is_ipv4(),
+            Kind::V4(..) => true,
+            Kind::V6(..) => false,
+        }
     }
 
     /// Returns address and mask.
@@ -163,6 +174,34 @@ impl fmt::Display for Address {
         }
     }
 }
+
+/// A network with its host bits, whose length is always printed.
+impl Value<'_> for IpNet {
+    fn take(_: &str, values: &mut Values<'_, '_>) -> Result<Self, Unsupported> {
+        values.parse(parse_prefix)
+    }
+
+    fn write(&self, option: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            " {option} {}/{}",
+            Address(self.addr()),
+            self.prefix_len()
+        )
+    }
+}
+
+impl Value<'_> for IpAddr {
+    fn take(_: &str, values: &mut Values<'_, '_>) -> Result<Self, Unsupported> {
+        values.parse(|text| text.parse().ok())
+    }
+
+    fn write(&self, option: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {option} {}", Address(*self))
+    }
+}
+
+word_values! { Network = Network::parse, }
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::rule_error::{Problem, RuleError};
+use crate::rule_error::{RuleError, RuleProblem};
 
 /// Splits text into words like `iptables-restore`.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl<'a> Lexer<'a> {
     fn quoted(&mut self, start: usize, quote: usize) -> Result<Word<'a>, RuleError> {
         let inner = &self.text[quote + 1..];
         let len = inner.bytes().position(|b| matches!(b, b'"' | b'\\'));
-        let unclosed = || RuleError::new(self.text, start, Problem::UnclosedQuote);
+        let unclosed = || RuleError::new(self.text, start, RuleProblem::UnclosedQuote);
         let mut text = Cow::Borrowed(&inner[..len.ok_or_else(unclosed)?]);
         let mut rest = inner[text.len()..].chars();
         if start < quote {

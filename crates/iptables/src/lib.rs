@@ -89,9 +89,13 @@ mod address;
 
 mod protocol;
 
+mod service;
+
 mod direction;
 
 mod options;
+
+mod field;
 
 pub mod matches;
 
@@ -155,15 +159,16 @@ pub use direction::{Direction, SetDirections};
 pub use document_error::{Expected, LineError, ParseError};
 #[cfg(feature = "client")]
 pub use error::{DocumentLine, Error, Reason};
+pub use field::Text;
 pub use ipnet;
 pub use name::{ChainName, InvalidName, TableName};
 pub use negatable::Negatable;
-pub use number::{Masked, Ports, Range};
+pub use number::{Masked, MaskedMatch, Ports, Range};
 pub use object::{Chain, Contents, Key, Object, Position, Rules, SharedRule};
 pub use protocol::Protocol;
 pub use restore::{Restore, jump_target};
 pub use rule::Rule;
-pub use rule_error::RuleError;
+pub use rule_error::{RuleError, RuleProblem};
 pub use ruleset::{
     ChainState, Problem as RestoreProblem, RestoreError, RestoreOptions, RuleState, Ruleset,
 };

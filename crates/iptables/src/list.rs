@@ -16,6 +16,20 @@ pub(crate) fn parse<F: Flags + Copy>(text: &str) -> Option<F> {
     Some(all)
 }
 
+/// Parses comma-separated names or their beginnings, ignoring case.
+pub(crate) fn parse_abbreviated<F: Flags + Copy>(text: &str) -> Option<F> {
+    let mut all = F::empty();
+    for name in text.split(',') {
+        let is_it = |known: &str| {
+            let start = known.get(..name.len());
+            !name.is_empty() && start.is_some_and(|start| start.eq_ignore_ascii_case(name))
+        };
+        let flag = F::FLAGS.iter().find(|flag| is_it(flag.name()))?;
+        all.insert(*flag.value());
+    }
+    Some(all)
+}
+
 /// Writes the comma-separated names, or `none` for no flags.
 pub(crate) fn write<F: Flags + Copy>(
     flags: F,

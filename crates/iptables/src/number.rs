@@ -3,6 +3,9 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use crate::field::word_values;
+use crate::service;
+
 /// Parses a decimal, hexadecimal (`0x`) or octal (`0`) number.
 pub(crate) fn parse(text: &str) -> Option<u64> {
     let bytes = text.as_bytes();
@@ -35,11 +38,17 @@ pub struct Range<T> {
     pub last: T,
 }
 
+/// Parses a port or a name of a service.
+pub(crate) fn parse_port(text: &str) -> Option<u16> {
+    parse_as(text).or_else(|| service::port(text))
+}
+
 /// A range of ports.
 pub type Ports = Range<u16>;
 
-impl<T: Copy + TryFrom<u64>> Range<T> {
-    /// Parses `1`, `1:5`, `1:` or `:5`.
+impl<T: Copy + PartialOrd + TryFrom<u64>> Range<T> {
+    /// Parses `1`, `1:5`, `1:` or `:5`. Returns `None` if the last number is less than
+    /// the first.
     ///
     /// Omitted ends are those of `all`.
     pub(crate) fn parse(text: &str, separator: char, all: Self) -> Option<Self> {
@@ -53,14 +62,35 @@ impl<T: Copy + TryFrom<u64>> Range<T> {
                 parse_as(text)
             }
         };
-        Some(Self {
+        let range = Self {
             first: end(first, all.first)?,
             last: end(last, all.last)?,
-        })
+        };
+        Some(range).filter(|range| range.first <= range.last)
     }
 }
 
 impl Ports {
+    /// Parses ports like [`Range::parse`], or a name of a service in place of a number.
+    pub(crate) fn parse_services(text: &str, separator: char) -> Option<Self> {
+        if let Some(ports) = Self::parse(text, separator, Self::ALL) {
+            return Some(ports);
+        }
+        let end = |text: &str, open| match text {
+            "" => Some(open),
+            text => parse_port(text),
+        };
+        // Names contain the separator of NAT.
+        let (first, last) = match parse_port(text) {
+            Some(port) => (port, port),
+            None => {
+                let (first, last) = text.split_once(separator)?;
+                (end(first, 0)?, end(last, u16::MAX)?)
+            }
+        };
+        (first <= last).then_some(Self { first, last })
+    }
+
     /// All ports.
     pub const ALL: Self = Self {
         first: 0,
@@ -142,6 +172,29 @@ impl fmt::Display for Masked {
     }
 }
 
+/// A value that is compared under a mask. A mask of all bits is not printed.
+///
+/// Exhaustive: value and mask are the whole condition.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct MaskedMatch(pub Masked);
+
+impl<T: Into<Masked>> From<T> for MaskedMatch {
+    fn from(value: T) -> Self {
+        Self(value.into())
+    }
+}
+
+impl fmt::Display for MaskedMatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.mask {
+            u32::MAX => write!(f, "{:#x}", self.0.value),
+            _ => self.0.fmt(f),
+        }
+    }
+}
+
+word_values! { MaskedMatch = |text| Masked::parse(text).map(Self), }
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,6 +235,10 @@ mod tests {
         }
         assert_eq!(ports("5:5"), Some(5.into()));
         assert_eq!(ports("http"), None);
+        let services = |text| Ports::parse_services(text, ':');
+        assert_eq!(services("http"), Some(80.into()));
+        assert_eq!(services("ssh:"), Some((22..=65535).into()));
+        assert_eq!(services("no-such-service"), None);
         assert_eq!(Masked::parse("5"), Some(5.into()));
         assert_eq!(
             Masked::parse("0x00004000/0x00004000").unwrap().to_string(),

@@ -22,6 +22,9 @@ pub(crate) trait Extension<'a>: fmt::Display {
     /// Returns the extension before any option is parsed.
     fn open() -> Self;
 
+    /// Returns the names of all options, for abbreviations.
+    fn options() -> &'static [&'static str];
+
     /// Returns the minimum number of options of a complete extension.
     fn min_options(&self) -> usize {
         1

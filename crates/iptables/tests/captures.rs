@@ -180,16 +180,7 @@ fn unsupported_parts_of_captures_are_listed() {
         }
     }
     let others: Vec<_> = others.iter().map(String::as_str).collect();
-    assert_eq!(
-        others,
-        [
-            "-j NFLOG --nflog-group 100",
-            "-j TCPMSS --set-mss 1440",
-            "-m pkttype --pkt-type unicast",
-            "-m rpfilter --validmark --invert",
-            "-m socket --transparent",
-        ]
-    );
+    assert_eq!(others, [""; 0], "all parts of captures are typed");
 }
 
 #[test]

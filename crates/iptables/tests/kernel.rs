@@ -36,6 +36,9 @@ mod states;
 #[path = "kernel/rules.rs"]
 mod rules;
 
+#[path = "kernel/suite.rs"]
+mod suite;
+
 #[cfg(feature = "nft")]
 #[path = "kernel/nft.rs"]
 mod nft;

@@ -81,6 +81,15 @@ impl<'a> Extension<'a> for AddrType {
         Self::default()
     }
 
+    fn options() -> &'static [&'static str] {
+        &[
+            "--src-type",
+            "--dst-type",
+            "--limit-iface-in",
+            "--limit-iface-out",
+        ]
+    }
+
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         let taken = match option {
             "--src-type" => set_once(&mut self.source, values.negatable(list::parse)?),

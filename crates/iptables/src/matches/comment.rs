@@ -24,6 +24,10 @@ impl<'a> Extension<'a> for Comment<'a> {
         Self(Cow::Borrowed(""))
     }
 
+    fn options() -> &'static [&'static str] {
+        &["--comment"]
+    }
+
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         if option != "--comment" {
             return Ok(false);

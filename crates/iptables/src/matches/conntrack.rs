@@ -153,9 +153,27 @@ impl<'a> Extension<'a> for Conntrack {
         Self::default()
     }
 
+    fn options() -> &'static [&'static str] {
+        &[
+            "--ctstate",
+            "--ctproto",
+            "--ctorigsrc",
+            "--ctorigdst",
+            "--ctreplsrc",
+            "--ctrepldst",
+            "--ctorigsrcport",
+            "--ctorigdstport",
+            "--ctreplsrcport",
+            "--ctrepldstport",
+            "--ctstatus",
+            "--ctexpire",
+            "--ctdir",
+        ]
+    }
+
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         match option {
-            "--ctstate" => set_once(&mut self.state, values.negatable(list::parse)?),
+            "--ctstate" => set_once(&mut self.state, values.negatable(list::parse_abbreviated)?),
             "--ctstatus" => set_once(&mut self.status, values.negatable(status)?),
             "--ctexpire" => set_once(
                 &mut self.expire,
@@ -184,7 +202,9 @@ fn status(text: &str) -> Option<CtStatus> {
 impl Connection {
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, '_>) -> Parsed {
         if option == "--ctproto" {
-            let protocol = values.negatable(Protocol::parse)?;
+            let is_some = |protocol: &Protocol| protocol.0 != 0;
+            let parse = |text: &str| Protocol::parse(text).filter(is_some);
+            let protocol = values.negatable(parse)?;
             return set_once(&mut self.protocol, protocol);
         }
         let networks = match option {

@@ -33,13 +33,31 @@ impl IcmpType {
                 code: *code,
             });
         }
+        if let Some((_, ty, code)) = abbreviated(text, names) {
+            return Some(Self { ty, code });
+        }
         let (ty, code) = match text.split_once('/') {
+            Some((ty, "0:255")) => (ty, None),
             Some((ty, code)) => (ty, Some(number::parse_as(code)?)),
             None => (text, None),
         };
         let ty = number::parse_as(ty)?;
         Some(Self { ty, code })
     }
+}
+
+/// Returns the only name that begins with the text.
+fn abbreviated<'n>(
+    text: &str,
+    names: &[(&'n str, u8, Option<u8>)],
+) -> Option<(&'n str, u8, Option<u8>)> {
+    let is_it = |(name, ..): &&(&str, u8, Option<u8>)| {
+        let start = name.get(..text.len());
+        !text.is_empty() && start.is_some_and(|start| start.eq_ignore_ascii_case(text))
+    };
+    let mut found = names.iter().filter(is_it);
+    let first = found.next()?;
+    found.next().is_none().then_some(*first)
 }
 
 impl From<u8> for IcmpType {
@@ -83,6 +101,10 @@ impl<'a> Extension<'a> for Icmp {
         Self::new(Self::ANY)
     }
 
+    fn options() -> &'static [&'static str] {
+        &["--icmp-type"]
+    }
+
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         if option != "--icmp-type" {
             return Ok(false);
@@ -98,6 +120,10 @@ impl<'a> Extension<'a> for Icmp {
 impl<'a> Extension<'a> for Icmp6 {
     fn open() -> Self {
         Self::new(0)
+    }
+
+    fn options() -> &'static [&'static str] {
+        &["--icmpv6-type"]
     }
 
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
@@ -194,6 +220,10 @@ const NAMES6: &[(&str, u8, Option<u8>)] = &[
     ("ping", 128, None),
     ("echo-reply", 129, None),
     ("pong", 129, None),
+    ("mld-listener-query", 130, None),
+    ("mld-listener-report", 131, None),
+    ("mld-listener-done", 132, None),
+    ("mld-listener-reduction", 132, None),
     ("router-solicitation", 133, None),
     ("router-advertisement", 134, None),
     ("neighbour-solicitation", 135, None),
@@ -211,25 +241,43 @@ mod tests {
     #[test]
     fn icmp_types_are_printed_as_numbers() {
         let table = [
-            ("-m icmp --icmp-type 8", "-m icmp --icmp-type 8"),
-            ("-m icmp --icmp-type Ping", "-m icmp --icmp-type 8"),
             (
-                "-m icmp ! --icmp-type host-unreachable",
-                "-m icmp ! --icmp-type 3/1",
+                "-p icmp -m icmp --icmp-type 8",
+                "-p icmp -m icmp --icmp-type 8",
             ),
-            ("-m icmp --icmp-type any", "-m icmp --icmp-type any"),
-            ("-m icmp --icmp-type 255/3", "-m icmp --icmp-type any"),
+            (
+                "-p icmp -m icmp --icmp-type Ping",
+                "-p icmp -m icmp --icmp-type 8",
+            ),
+            (
+                "-p icmp -m icmp ! --icmp-type host-unreachable",
+                "-p icmp -m icmp ! --icmp-type 3/1",
+            ),
+            (
+                "-p icmp -m icmp --icmp-type any",
+                "-p icmp -m icmp --icmp-type any",
+            ),
+            (
+                "-p icmp -m icmp --icmp-type 255/3",
+                "-p icmp -m icmp --icmp-type any",
+            ),
             (
                 "-p icmp --icmp-type 0x3/0x1",
                 "-p icmp -m icmp --icmp-type 3/1",
             ),
             (
-                "-m icmpv6 --icmpv6-type no-route",
-                "-m icmp6 --icmpv6-type 1/0",
+                "-p ipv6-icmp -m icmpv6 --icmpv6-type no-route",
+                "-p ipv6-icmp -m icmp6 --icmpv6-type 1/0",
             ),
-            ("-m icmp6 --icmpv6-type 255", "-m icmp6 --icmpv6-type 255"),
-            ("-m icmp", "-m icmp"),
-            ("-m icmp6 --icmpv6-type any", "-m icmp6 --icmpv6-type any"),
+            (
+                "-p ipv6-icmp -m icmp6 --icmpv6-type 255",
+                "-p ipv6-icmp -m icmp6 --icmpv6-type 255",
+            ),
+            ("-p icmp -m icmp", "-p icmp -m icmp"),
+            (
+                "-p ipv6-icmp -m icmp6 --icmpv6-type any",
+                "-p ipv6-icmp -m icmp6 --icmpv6-type any",
+            ),
         ];
         for (text, printed) in table {
             assert_eq!(Rule::parse(text).unwrap().to_string(), printed);

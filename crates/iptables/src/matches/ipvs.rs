@@ -81,14 +81,21 @@ impl Ipvs {
     }
 }
 
-/// Parses a network without bits outside its prefix, which iptables would print.
-fn network(text: &str) -> Option<IpNet> {
-    parse_prefix(text).filter(|network| network.trunc() == *network)
-}
-
 impl<'a> Extension<'a> for Ipvs {
     fn open() -> Self {
         Self::default()
+    }
+
+    fn options() -> &'static [&'static str] {
+        &[
+            "--ipvs",
+            "--vproto",
+            "--vaddr",
+            "--vport",
+            "--vdir",
+            "--vmethod",
+            "--vportctl",
+        ]
     }
 
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
@@ -99,8 +106,8 @@ impl<'a> Extension<'a> for Ipvs {
                 set_once(&mut self.property, Negatable::new(values.negated(), ()))
             }
             "--vproto" => set_once(&mut self.protocol, values.negatable(Protocol::parse)?),
-            "--vaddr" => set_once(&mut self.address, values.negatable(network)?),
-            "--vport" => set_once(&mut self.port, values.negatable(number::parse_as)?),
+            "--vaddr" => set_once(&mut self.address, values.negatable(parse_prefix)?),
+            "--vport" => set_once(&mut self.port, values.negatable(number::parse_port)?),
             "--vdir" => set_once(&mut self.direction, values.parse(CtDirection::parse)?),
             "--vmethod" => set_once(&mut self.method, values.negatable(IpvsMethod::parse)?),
             "--vportctl" => set_once(&mut self.control_port, values.negatable(number::parse_as)?),
@@ -203,14 +210,20 @@ mod tests {
     }
 
     #[test]
+    fn services_and_host_bits_are_typed() {
+        let text = "-m ipvs --vaddr 10.1.2.3/8 --vport http";
+        let rule = Rule::parse(text).unwrap();
+        assert_eq!(rule.to_string(), "-m ipvs --vaddr 10.1.2.3/8 --vport 80");
+    }
+
+    #[test]
     fn unsupported_conditions_are_preserved() {
         for text in [
             "-m ipvs",
             "-m ipvs --ipvs --vport 80",
             "-m ipvs --vport 80 --ipvs",
-            "-m ipvs --vaddr 10.1.2.3/8",
             "-m ipvs --vaddr 10.0.3.0/255.0.255.0",
-            "-m ipvs --vport http",
+            "-m ipvs --vport no-service",
             "-m ipvs --vmethod LOCAL",
         ] {
             let rule = Rule::parse(text).unwrap();

@@ -140,6 +140,10 @@ impl<'a> Extension<'a> for Limit {
         })
     }
 
+    fn options() -> &'static [&'static str] {
+        &["--limit", "--limit-burst"]
+    }
+
     fn min_options(&self) -> usize {
         0
     }

@@ -34,6 +34,10 @@ impl<'a> Extension<'a> for Mark {
         Self::is(0, u32::MAX)
     }
 
+    fn options() -> &'static [&'static str] {
+        &["--mark"]
+    }
+
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         if option != "--mark" {
             return Ok(false);

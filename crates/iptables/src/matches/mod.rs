@@ -5,15 +5,39 @@
 
 mod addrtype;
 
+mod bpf;
+
+mod cluster;
+
 mod comment;
+
+mod connection;
+
+mod connlimit;
 
 mod conntrack;
 
+mod dccp;
+
+mod dscp;
+
+mod hashlimit;
+
 mod icmp;
+
+mod iprange;
+
+mod ipsec;
+
+mod ipv6;
 
 mod ipvs;
 
+mod length;
+
 mod limit;
+
+mod link;
 
 mod mark;
 
@@ -25,6 +49,8 @@ mod owner;
 
 mod physdev;
 
+mod policy;
+
 mod ports;
 
 mod recent;
@@ -33,11 +59,21 @@ mod sctp;
 
 mod set;
 
+mod socket;
+
+mod srh;
+
 mod state;
 
 mod statistic;
 
+mod string;
+
 mod tcp;
+
+mod time;
+
+mod ttl;
 
 mod udp;
 
@@ -48,22 +84,43 @@ use crate::Family;
 use crate::options::{Extension, Parsed, Values};
 
 pub use addrtype::{AddrType, AddressTypes};
+pub use bpf::{Bpf, BpfInstruction, Bytecode, U32, U32Operation, U32Test, U32Tests};
+pub use cluster::{Cluster, ClusterNodes, HashSeed};
 pub use comment::Comment;
+pub use connection::{
+    Connbytes, ConnbytesDirection, ConnbytesMode, ConnectionLabel, Connlabel, Connmark, CountRange,
+    Helper,
+};
+pub use connlimit::Connlimit;
 pub use conntrack::{Connection, Conntrack, CtDirection, CtState, CtStatus};
+pub use dccp::{Dccp, DccpTypes};
+pub use dscp::{Dscp, DscpValue, Ecn, Tos, TosValue};
+pub use hashlimit::{Hashlimit, HashlimitMode, HashlimitRate};
 pub use icmp::{Icmp, Icmp6, IcmpType};
+pub use iprange::{AddressSpan, IpRange};
+pub use ipsec::{Ah, Esp, Ipcomp};
+pub use ipv6::{Addresses, Dst, Eui64, Frag, Hbh, HeaderOptions, Ipv6Header, Ipv6Headers, Mh, Rt};
 pub use ipvs::{Ipvs, IpvsMethod};
+pub use length::{Length, Quota, Tcpmss};
 pub use limit::{Limit, Rate};
+pub use link::{Cpu, Devgroup, Mac, MacAddress, PacketType, Pkttype, Realm};
 pub use mark::Mark;
 pub use multiport::{Multiport, MultiportKind};
 pub use nfacct::Nfacct;
 pub use owner::Owner;
 pub use physdev::Physdev;
+pub use policy::{Policy, PolicyDirection, PolicyElement, PolicyKind, PolicyMode};
 pub use recent::{Recent, RecentAction};
 pub use sctp::{Chunk, Chunks, ChunksMode, Sctp};
 pub use set::{CounterMatch, Set};
+pub use socket::{Cgroup, Osf, Rpfilter, Socket};
+pub use srh::Srh;
 pub use state::State;
 pub use statistic::{InvalidProbability, Probability, Statistic};
+pub use string::{Algorithm, Pattern, StringMatch};
 pub use tcp::{Flags, FlagsMatch, Tcp};
+pub use time::{Date, MonthDays, Time, TimeOfDay, WeekDays};
+pub use ttl::{Hl, Ttl};
 pub use udp::Udp;
 
 /// Defines [`Match`] and dispatches to its variants.
@@ -82,11 +139,27 @@ macro_rules! matches {
             /// The names of all supported matches.
             pub const NAMES: &'static [&'static str] = &[$($name),*];
 
+            /// Returns the name; `None` for text.
+            pub fn name(&self) -> Option<&'static str> {
+                match self {
+                    $(Self::$variant(_) => Some($name),)*
+                    Self::Other(_) => None,
+                }
+            }
+
             /// Returns the match with this name, before any option is parsed.
             pub(crate) fn open(name: &str) -> Option<Self> {
                 match name {
                     $($name $(| $alias)* => Some(Self::$variant(<$ty>::open())),)*
                     _ => None,
+                }
+            }
+
+            /// Returns the names of all options.
+            pub(crate) fn options(&self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$variant(_) => <$ty>::options(),)*
+                    Self::Other(_) => &[],
                 }
             }
 
@@ -127,40 +200,124 @@ macro_rules! matches {
 matches! {
     /// Address types, such as addresses of this host.
     AddrType(AddrType) = "addrtype",
+    /// Authentication header of IPsec.
+    Ah(Ah) = "ah",
+    /// BPF program.
+    Bpf(Bpf<'a>) = "bpf",
+    /// Control group of the sending socket.
+    Cgroup(Cgroup<'a>) = "cgroup",
+    /// Share of a node of a cluster.
+    Cluster(Cluster) = "cluster",
     /// Comment.
     Comment(Comment<'a>) = "comment",
+    /// Transferred bytes or packets of a connection.
+    Connbytes(Connbytes) = "connbytes",
+    /// Connection label.
+    Connlabel(Connlabel) = "connlabel",
+    /// Number of parallel connections.
+    Connlimit(Connlimit) = "connlimit",
+    /// Connection mark.
+    Connmark(Connmark) = "connmark",
     /// Connection tracking state.
     Conntrack(Conntrack) = "conntrack",
+    /// CPU that processes the packet.
+    Cpu(Cpu) = "cpu",
+    /// DCCP ports and packet types.
+    Dccp(Dccp) = "dccp",
+    /// Groups of interfaces.
+    Devgroup(Devgroup) = "devgroup",
+    /// Differentiated services code point.
+    Dscp(Dscp) = "dscp",
+    /// Destination options header of IPv6.
+    Dst(Dst) = "dst",
+    /// Explicit congestion notification.
+    Ecn(Ecn) = "ecn",
+    /// Encapsulating security payload of IPsec.
+    Esp(Esp) = "esp",
+    /// Source address of the interface of the sender.
+    Eui64(Eui64) = "eui64",
+    /// Fragment header of IPv6.
+    Frag(Frag) = "frag",
+    /// Rate limit by address and port.
+    Hashlimit(Hashlimit<'a>) = "hashlimit",
+    /// Hop-by-hop options header of IPv6.
+    Hbh(Hbh) = "hbh",
+    /// Conntrack helper.
+    Helper(Helper<'a>) = "helper",
+    /// Hop limit.
+    Hl(Hl) = "hl",
     /// ICMP type.
     Icmp(Icmp) = "icmp",
     /// ICMPv6 type.
     Icmp6(Icmp6) = "icmp6" | "icmpv6" | "ipv6-icmp",
+    /// IP payload compression.
+    Ipcomp(Ipcomp) = "ipcomp",
+    /// Ranges of addresses.
+    IpRange(IpRange) = "iprange",
+    /// Extension headers of IPv6.
+    Ipv6Header(Ipv6Header) = "ipv6header",
     /// IPVS connection.
     Ipvs(Ipvs) = "ipvs",
+    /// Packet length.
+    Length(Length) = "length",
     /// Rate limit.
     Limit(Limit) = "limit",
+    /// Source address of the Ethernet frame.
+    Mac(Mac) = "mac",
     /// Packet mark.
     Mark(Mark) = "mark",
+    /// Mobility header of IPv6.
+    Mh(Mh) = "mh",
     /// A list of ports.
     Multiport(Multiport) = "multiport",
     /// Named nfacct counter.
     Nfacct(Nfacct<'a>) = "nfacct",
+    /// Operating system of the sender.
+    Osf(Osf<'a>) = "osf",
     /// Owner of the sending socket.
     Owner(Owner) = "owner",
     /// Bridge ports.
     Physdev(Physdev<'a>) = "physdev",
+    /// Destination of the frame.
+    Pkttype(Pkttype) = "pkttype",
+    /// IPsec policy.
+    Policy(Policy) = "policy",
+    /// Number of bytes until the match ends.
+    Quota(Quota) = "quota",
+    /// Routing realm.
+    Realm(Realm) = "realm",
     /// Lists of recently seen addresses.
     Recent(Recent<'a>) = "recent",
+    /// Test of the route back to the source.
+    Rpfilter(Rpfilter) = "rpfilter",
+    /// Routing header of IPv6.
+    Rt(Rt) = "rt",
     /// SCTP ports and chunk types.
     Sctp(Sctp) = "sctp",
     /// IP set membership.
     Set(Set<'a>) = "set",
+    /// Socket of the packet on this host.
+    Socket(Socket) = "socket",
+    /// Segment routing header of IPv6.
+    Srh(Srh) = "srh",
     /// Connection state, deprecated form.
     State(State) = "state",
     /// A random or periodic sample of packets.
     Statistic(Statistic) = "statistic",
+    /// Text in the payload.
+    StringMatch(StringMatch) = "string",
     /// TCP ports, flags and options.
     Tcp(Tcp) = "tcp",
+    /// Maximum segment size of TCP.
+    Tcpmss(Tcpmss) = "tcpmss",
+    /// Time of arrival.
+    Time(Time) = "time",
+    /// Type of service.
+    Tos(Tos) = "tos",
+    /// Time to live.
+    Ttl(Ttl) = "ttl",
+    /// Numbers in the packet.
+    U32(U32) = "u32",
     /// UDP ports.
     Udp(Udp) = "udp",
 }
@@ -168,8 +325,11 @@ matches! {
 impl Match<'_> {
     /// Sets unset values to the defaults of the family.
     pub(crate) fn apply_family_defaults(&mut self, family: Family) {
-        if let Self::Recent(recent) = self {
-            recent.apply_family_defaults(family);
+        match self {
+            Self::Connlimit(connlimit) => connlimit.apply_family_defaults(family),
+            Self::Recent(recent) => recent.apply_family_defaults(family),
+            Self::Time(time) => time.apply_defaults(),
+            _ => {}
         }
     }
 }

@@ -38,14 +38,31 @@ impl Multiport {
     }
 }
 
+/// Maximum number of ports: `XT_MULTI_PORTS`.
+const MAX: usize = 15;
+
 fn parse(text: &str) -> Option<Vec<Ports>> {
-    let one = |text: &str| Ports::parse(text, ':', Ports::ALL);
-    text.split(',').map(one).collect()
+    let one = |text: &str| Ports::parse_services(text, ':');
+    let ports: Vec<_> = text.split(',').map(one).collect::<Option<_>>()?;
+    let places = ports
+        .iter()
+        .map(|ports| 1 + usize::from(ports.first < ports.last));
+    (places.sum::<usize>() <= MAX).then_some(ports)
 }
 
 impl<'a> Extension<'a> for Multiport {
     fn open() -> Self {
         Self::new(MultiportKind::Either, [])
+    }
+
+    fn options() -> &'static [&'static str] {
+        &[
+            "--source-ports",
+            "--sports",
+            "--destination-ports",
+            "--dports",
+            "--ports",
+        ]
     }
 
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
@@ -81,7 +98,7 @@ impl fmt::Display for Multiport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Rule;
+    use crate::{Rule, Transport};
 
     #[test]
     fn multiport_is_parsed_and_printed() {
@@ -91,19 +108,19 @@ mod tests {
             ..Multiport::new(MultiportKind::Source, [])
         };
         let table = [
-            ("-m multiport --dports 80,443:445", web),
-            ("-m multiport ! --sports 5", negated),
+            ("-p tcp -m multiport --dports 80,443:445", web),
+            ("-p tcp -m multiport ! --sports 5", negated),
             (
-                "-m multiport --ports 0:65535",
+                "-p tcp -m multiport --ports 0:65535",
                 Multiport::new(MultiportKind::Either, [Ports::ALL]),
             ),
         ];
         for (text, multiport) in table {
-            let rule = Rule::new().matching(multiport);
+            let rule = Rule::new().protocol(Transport::Tcp).matching(multiport);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }
-        let text = "-m multiport --dports 1 --sports 2";
+        let text = "-p tcp -m multiport --dports 1 --sports 2";
         assert_eq!(Rule::parse(text).unwrap().to_string(), text);
     }
 }

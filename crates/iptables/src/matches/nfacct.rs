@@ -27,6 +27,10 @@ impl<'a> Extension<'a> for Nfacct<'a> {
         Self::new("")
     }
 
+    fn options() -> &'static [&'static str] {
+        &["--nfacct-name"]
+    }
+
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         if option != "--nfacct-name" {
             return Ok(false);

@@ -4,11 +4,11 @@ use std::fmt;
 
 use crate::negatable::Negatable;
 use crate::number::Range;
-use crate::options::{Extension, Parsed, Values, set_flag, set_once};
+use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
 
 /// Matches the owner of the sending socket: `-m owner --uid-owner 1000`.
 ///
-/// Only numeric IDs are supported, not names of users and groups.
+/// Only numeric IDs and `root` are supported, not names of other users and groups.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Owner {
     /// Whether the packet has a socket.
@@ -40,6 +40,9 @@ impl Owner {
 }
 
 fn parse(text: &str) -> Option<Range<u32>> {
+    if text == "root" {
+        return Some(0.into());
+    }
     Range::parse(text, '-', Range::<u32>::ALL)
         .filter(|_| !text.starts_with('-') && !text.ends_with('-'))
 }
@@ -47,6 +50,15 @@ fn parse(text: &str) -> Option<Range<u32>> {
 impl<'a> Extension<'a> for Owner {
     fn open() -> Self {
         Self::default()
+    }
+
+    fn options() -> &'static [&'static str] {
+        &[
+            "--uid-owner",
+            "--gid-owner",
+            "--socket-exists",
+            "--suppl-groups",
+        ]
     }
 
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
@@ -57,6 +69,7 @@ impl<'a> Extension<'a> for Owner {
             ),
             "--uid-owner" => set_once(&mut self.uid, values.negatable(parse)?),
             "--gid-owner" => set_once(&mut self.gid, values.negatable(parse)?),
+            "--suppl-groups" if self.gid.is_none() => Err(Unsupported),
             "--suppl-groups" => set_flag(&mut self.suppl_groups),
             _ => Ok(false),
         }
@@ -111,7 +124,7 @@ mod tests {
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }
-        for text in ["-m owner --uid-owner root", "-m owner --uid-owner 5-"] {
+        for text in ["-m owner --uid-owner user", "-m owner --uid-owner 5-"] {
             assert_eq!(Rule::parse(text).unwrap().to_string(), text);
         }
     }

@@ -37,6 +37,16 @@ impl<'a> Extension<'a> for Physdev<'a> {
         Self::default()
     }
 
+    fn options() -> &'static [&'static str] {
+        &[
+            "--physdev-in",
+            "--physdev-out",
+            "--physdev-is-in",
+            "--physdev-is-out",
+            "--physdev-is-bridged",
+        ]
+    }
+
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         match option {
             "--physdev-is-in" => set_once(&mut self.is_in, Negatable::new(values.negated(), ())),

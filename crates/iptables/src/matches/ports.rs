@@ -23,7 +23,7 @@ pub(super) fn take(
     };
     set_once(
         place,
-        values.negatable(|text| Ports::parse(text, ':', Ports::ALL))?,
+        values.negatable(|text| Ports::parse_services(text, ':'))?,
     )
 }
 

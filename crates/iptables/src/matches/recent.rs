@@ -122,6 +122,23 @@ impl<'a> Extension<'a> for Recent<'a> {
         }
     }
 
+    fn options() -> &'static [&'static str] {
+        &[
+            "--set",
+            "--rcheck",
+            "--update",
+            "--remove",
+            "--seconds",
+            "--reap",
+            "--hitcount",
+            "--rttl",
+            "--name",
+            "--mask",
+            "--rsource",
+            "--rdest",
+        ]
+    }
+
     fn min_options(&self) -> usize {
         if self.action.is_some() { 1 } else { usize::MAX }
     }

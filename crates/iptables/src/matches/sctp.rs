@@ -61,7 +61,7 @@ impl ChunksMode {
 
 impl Chunk {
     /// Names of the types in printing order.
-    pub const NAMES: [&'static str; 18] = [
+    pub const NAMES: [&'static str; 22] = [
         "DATA",
         "INIT",
         "INIT_ACK",
@@ -77,9 +77,13 @@ impl Chunk {
         "ECN_ECNE",
         "ECN_CWR",
         "SHUTDOWN_COMPLETE",
+        "I_DATA",
         "ASCONF_ACK",
+        "RE_CONFIG",
+        "PAD",
         "FORWARD_TSN",
         "ASCONF",
+        "I_FORWARD_TSN",
     ];
 
     /// Parses a chunk type, such as `DATA`, or with flag letters `DATA:Be`.
@@ -113,7 +117,7 @@ impl Chunk {
     /// Returns the flag letters of the type in printing order.
     fn letters(self) -> &'static [(u8, u8)] {
         match Self::NAMES[usize::from(self.kind)] {
-            "DATA" => &[(b'I', 8), (b'U', 4), (b'B', 2), (b'E', 1)],
+            "DATA" | "I_DATA" => &[(b'I', 8), (b'U', 4), (b'B', 2), (b'E', 1)],
             "ABORT" | "SHUTDOWN_COMPLETE" => &[(b'T', 1)],
             _ => &[],
         }
@@ -202,6 +206,16 @@ impl<'a> Extension<'a> for Sctp {
         Self::default()
     }
 
+    fn options() -> &'static [&'static str] {
+        &[
+            "--source-port",
+            "--sport",
+            "--destination-port",
+            "--dport",
+            "--chunk-types",
+        ]
+    }
+
     fn min_options(&self) -> usize {
         0
     }
@@ -232,7 +246,7 @@ impl fmt::Display for Sctp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Rule;
+    use crate::{Rule, Transport};
 
     #[test]
     fn sctp_is_parsed_and_printed() {
@@ -247,24 +261,27 @@ mod tests {
         };
         let bits = [chunk("ABORT:T"), chunk("DATA:IuBe")];
         let table = [
-            ("-m sctp", Sctp::new()),
+            ("-p sctp -m sctp", Sctp::new()),
             (
-                "-m sctp --sport 1 ! --dport 2:3",
+                "-p sctp -m sctp --sport 1 ! --dport 2:3",
                 Sctp::new().sport(1).not_dport(2..=3),
             ),
-            ("-m sctp --dport 0:65535", Sctp::new().dport(Ports::ALL)),
             (
-                "-m sctp --dport 5 --chunk-types any DATA:IuBe,ABORT:T",
+                "-p sctp -m sctp --dport 0:65535",
+                Sctp::new().dport(Ports::ALL),
+            ),
+            (
+                "-p sctp -m sctp --dport 5 --chunk-types any DATA:IuBe,ABORT:T",
                 Sctp::new().dport(5).chunks(ChunksMode::Any, bits),
             ),
-            ("-m sctp ! --chunk-types only ALL", negated),
+            ("-p sctp -m sctp ! --chunk-types only ALL", negated),
             (
-                "-m sctp --chunk-types all NONE",
+                "-p sctp -m sctp --chunk-types all NONE",
                 Sctp::new().chunks(ChunksMode::All, []),
             ),
         ];
         for (text, sctp) in table {
-            let rule = Rule::new().matching(sctp);
+            let rule = Rule::new().protocol(Transport::Sctp).matching(sctp);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }
@@ -280,9 +297,12 @@ mod tests {
             ("some DATA", "some DATA"),
         ];
         for (types, printed) in table {
-            let text = format!("-m sctp --chunk-types {types}");
+            let text = format!("-p sctp -m sctp --chunk-types {types}");
             let rule = Rule::parse(&text).unwrap();
-            assert_eq!(rule.to_string(), format!("-m sctp --chunk-types {printed}"));
+            assert_eq!(
+                rule.to_string(),
+                format!("-p sctp -m sctp --chunk-types {printed}")
+            );
         }
     }
 }

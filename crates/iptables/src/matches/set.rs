@@ -72,6 +72,21 @@ impl<'a> Extension<'a> for Set<'a> {
         Self::contains("", crate::direction::Direction::Source)
     }
 
+    fn options() -> &'static [&'static str] {
+        &[
+            "--match-set",
+            "--return-nomatch",
+            "--update-counters",
+            "--update-subcounters",
+            "--packets-eq",
+            "--packets-lt",
+            "--packets-gt",
+            "--bytes-eq",
+            "--bytes-lt",
+            "--bytes-gt",
+        ]
+    }
+
     fn min_options(&self) -> usize {
         if self.name.value().is_empty() {
             usize::MAX

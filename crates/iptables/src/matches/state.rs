@@ -19,13 +19,17 @@ impl<'a> Extension<'a> for State {
         Self(Negatable::Is(CtState::empty()))
     }
 
+    fn options() -> &'static [&'static str] {
+        &["--state"]
+    }
+
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         if option != "--state" {
             return Ok(false);
         }
         values.expect_index(0)?;
         self.0 = values.negatable(|text| {
-            list::parse(text)
+            list::parse_abbreviated(text)
                 .filter(|state: &CtState| !state.intersects(CtState::SNAT | CtState::DNAT))
         })?;
         Ok(true)

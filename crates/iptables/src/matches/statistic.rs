@@ -124,6 +124,10 @@ impl<'a> Extension<'a> for Statistic {
         Self::random(Probability::ALWAYS)
     }
 
+    fn options() -> &'static [&'static str] {
+        &["--mode", "--probability", "--every", "--packet"]
+    }
+
     fn min_options(&self) -> usize {
         match self {
             Self::Random(_) => 2,

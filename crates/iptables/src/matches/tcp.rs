@@ -84,6 +84,18 @@ impl<'a> Extension<'a> for Tcp {
         Self::default()
     }
 
+    fn options() -> &'static [&'static str] {
+        &[
+            "--source-port",
+            "--sport",
+            "--destination-port",
+            "--dport",
+            "--syn",
+            "--tcp-flags",
+            "--tcp-option",
+        ]
+    }
+
     fn min_options(&self) -> usize {
         0
     }
@@ -147,24 +159,27 @@ impl fmt::Display for FlagsMatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Rule;
+    use crate::{Rule, Transport};
 
     #[test]
     fn tcp_is_parsed_and_printed() {
         let table = [
-            ("-m tcp", Tcp::new()),
-            ("-m tcp --dport 80", Tcp::new().dport(80)),
+            ("-p tcp -m tcp", Tcp::new()),
+            ("-p tcp -m tcp --dport 80", Tcp::new().dport(80)),
             (
-                "-m tcp --sport 1:2 ! --dport 3",
+                "-p tcp -m tcp --sport 1:2 ! --dport 3",
                 Tcp::new().sport(1..=2).not_dport(3),
             ),
-            ("-m tcp --tcp-flags FIN,SYN,RST,ACK SYN", Tcp::new().syn()),
             (
-                "-m tcp --tcp-flags FIN,SYN,RST,PSH,ACK,URG NONE",
+                "-p tcp -m tcp --tcp-flags FIN,SYN,RST,ACK SYN",
+                Tcp::new().syn(),
+            ),
+            (
+                "-p tcp -m tcp --tcp-flags FIN,SYN,RST,PSH,ACK,URG NONE",
                 Tcp::new().flags(Flags::all(), Flags::empty()),
             ),
             (
-                "-m tcp ! --tcp-option 7",
+                "-p tcp -m tcp ! --tcp-option 7",
                 Tcp {
                     option: Some(Negatable::Not(7)),
                     ..Tcp::new()
@@ -172,7 +187,7 @@ mod tests {
             ),
         ];
         for (text, tcp) in table {
-            let rule = Rule::new().matching(tcp);
+            let rule = Rule::new().protocol(Transport::Tcp).matching(tcp);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }
@@ -182,14 +197,17 @@ mod tests {
     fn other_forms_are_normalized() {
         let table = [
             (
-                "-m tcp --source-port :2 --destination-port=3:",
-                "-m tcp --sport 0:2 --dport 3:65535",
+                "-p tcp -m tcp --source-port :2 --destination-port=3:",
+                "-p tcp -m tcp --sport 0:2 --dport 3:65535",
             ),
-            ("-m tcp --dport 0:65535", "-m tcp"),
-            ("-m tcp ! --syn", "-m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN"),
+            ("-p tcp -m tcp --dport 0:65535", "-p tcp -m tcp"),
             (
-                "-m tcp --tcp-flags ACK,SYN SYN",
-                "-m tcp --tcp-flags SYN,ACK SYN",
+                "-p tcp -m tcp ! --syn",
+                "-p tcp -m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN",
+            ),
+            (
+                "-p tcp -m tcp --tcp-flags ACK,SYN SYN",
+                "-p tcp -m tcp --tcp-flags SYN,ACK SYN",
             ),
         ];
         for (text, printed) in table {

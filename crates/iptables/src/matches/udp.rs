@@ -25,6 +25,10 @@ impl<'a> Extension<'a> for Udp {
         Self::default()
     }
 
+    fn options() -> &'static [&'static str] {
+        &["--source-port", "--sport", "--destination-port", "--dport"]
+    }
+
     fn min_options(&self) -> usize {
         0
     }
@@ -46,24 +50,24 @@ impl fmt::Display for Udp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Rule;
+    use crate::{Rule, Transport};
 
     #[test]
     fn udp_is_parsed_and_printed() {
         let table = [
-            ("-m udp", Udp::new()),
-            ("-m udp --dport 53", Udp::new().dport(53)),
+            ("-p udp -m udp", Udp::new()),
+            ("-p udp -m udp --dport 53", Udp::new().dport(53)),
             (
-                "-m udp ! --sport 5 --dport 7:9",
+                "-p udp -m udp ! --sport 5 --dport 7:9",
                 Udp::new().not_sport(5).dport(7..=9),
             ),
         ];
         for (text, udp) in table {
-            let rule = Rule::new().matching(udp);
+            let rule = Rule::new().protocol(Transport::Udp).matching(udp);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }
-        let loose = Rule::parse("-m udp --sport 0: --destination-port 5:5").unwrap();
-        assert_eq!(loose.to_string(), "-m udp --dport 5");
+        let loose = Rule::parse("-p udp -m udp --sport 0: --destination-port 5:5").unwrap();
+        assert_eq!(loose.to_string(), "-p udp -m udp --dport 5");
     }
 }

@@ -1,5 +1,11 @@
 //! Typed rules.
 
+mod abbreviation;
+
+mod check;
+
+mod joined;
+
 mod parse;
 
 #[cfg(test)]
@@ -84,16 +90,37 @@ impl<'a> Rule<'a> {
     ///
     /// # Errors
     ///
-    /// [`RuleError`] for an unclosed quote, a word in place of an option, or a
-    /// missing value.
+    /// [`RuleError`] for an unclosed quote, a word in place of an option, a missing value,
+    /// and for typed parts that iptables refuses: a match without its protocol, an option
+    /// without another one that it requires, a long name.
     pub fn parse(text: &'a str) -> Result<Self, RuleError> {
         parse::Parser::new(text).parse()
     }
 
+    /// Checks typed parts like iptables: protocols that a match or target requires, options
+    /// that require each other, lengths of names, and the address family.
+    ///
+    /// ```
+    /// use vipline_iptables::{Family, Rule, RuleProblem, Transport};
+    ///
+    /// let rule = Rule::new().matching(Transport::Tcp.dport(80));
+    /// let error = rule.check(Family::V4).unwrap_err();
+    /// assert_eq!(error.problem(), RuleProblem::RequiresProtocol("tcp"));
+    /// assert!(rule.protocol(Transport::Tcp).check(Family::V4).is_ok());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`RuleError`] with the word in the printed rule. [`parse`](Self::parse) returns the
+    /// same errors, except those of the address family.
+    pub fn check(&self, family: Family) -> Result<(), RuleError> {
+        check::check(self, Some(family), &self.to_string())
+    }
+
     /// Sets unset values to the defaults of the family.
     ///
-    /// These are the message of REJECT, the mask of `recent` and the address of
-    /// TPROXY, which `iptables-save` always prints.
+    /// These are the message of REJECT, the masks of `recent` and `connlimit`, the address
+    /// of TPROXY and the last date of `time`, which `iptables-save` always prints.
     #[must_use]
     pub fn for_family(mut self, family: Family) -> Self {
         for one in &mut self.matches {

@@ -16,7 +16,10 @@ use crate::options::{Parsed, Unsupported, Values, set_once};
 use crate::protocol::Protocol;
 use crate::quote::is_bare;
 use crate::rule::Rule;
-use crate::rule_error::{Problem, RuleError};
+use crate::rule::abbreviation::expand;
+use crate::rule::check::check;
+use crate::rule::joined::{split, split_general};
+use crate::rule_error::{RuleError, RuleProblem};
 use crate::targets::Target;
 
 /// Number of options of a complete extension: larger than any real number.
@@ -37,6 +40,8 @@ pub(super) struct Parser<'a> {
     given: usize,
     /// Whether options are in an order that no save has.
     mixed: bool,
+    /// The value that is joined with its option: `-ptcp` or `--jump=ACCEPT`.
+    joined: Option<Cow<'a, str>>,
 }
 
 /// The part to which options belong first.
@@ -79,6 +84,7 @@ impl<'a> Parser<'a> {
             start: 0,
             given: 0,
             mixed: false,
+            joined: None,
         }
     }
 
@@ -86,7 +92,10 @@ impl<'a> Parser<'a> {
         loop {
             match self.option() {
                 Ok(true) => {}
-                Ok(false) => return Ok(self.rule),
+                Ok(false) => {
+                    check(&self.rule, None, self.words.text())?;
+                    return Ok(self.rule);
+                }
                 Err(Stop::Error(error)) => return Err(error),
                 Err(Stop::Unsupported) if self.mixed || self.open == Open::Head => {
                     return self.keep_all();
@@ -102,15 +111,31 @@ impl<'a> Parser<'a> {
             self.close()?;
             return Ok(false);
         };
+        let word = self.separate(word);
+        self.dispatch(word, negated)?;
+        Ok(true)
+    }
+
+    /// Separates a joined value from a general option.
+    fn separate(&mut self, mut word: Word<'a>) -> Word<'a> {
+        if let Cow::Borrowed(text) = word.text
+            && let Some((option, value)) = split_general(text)
+        {
+            word.text = Cow::Borrowed(option);
+            self.joined = Some(Cow::Borrowed(value));
+        }
+        word
+    }
+
+    fn dispatch(&mut self, word: Word<'a>, negated: bool) -> Result<(), Stop> {
         match &*word.text {
-            "-m" | "--match" => self.open_match(&word, negated)?,
-            "-j" | "--jump" => self.open_target(&word, negated, Target::open)?,
+            "-m" | "--match" => self.open_match(&word, negated),
+            "-j" | "--jump" => self.open_target(&word, negated, Target::open),
             "-g" | "--goto" => self.open_target(&word, negated, |name| {
                 ChainName::new(name).ok().map(Target::Goto)
-            })?,
-            _ => self.plain_option(word, negated)?,
+            }),
+            _ => self.plain_option(word, negated),
         }
-        Ok(true)
     }
 
     /// Returns the next option and whether it is negated.
@@ -123,7 +148,7 @@ impl<'a> Parser<'a> {
             word = self.value(word.start)?;
         }
         if !word.text.starts_with('-') {
-            return Err(self.error(word.start, Problem::UnexpectedWord));
+            return Err(self.error(word.start, RuleProblem::UnexpectedWord));
         }
         Ok(Some((word, negated)))
     }
@@ -132,7 +157,12 @@ impl<'a> Parser<'a> {
     fn plain_option(&mut self, word: Word<'a>, negated: bool) -> Result<(), Stop> {
         let head = self.head(&word.text, word.start, negated);
         if matches!(head, Ok(false)) {
-            return Ok(self.hand_out(word.text, negated)?);
+            if self.hand_out(&word, negated)? {
+                return Ok(());
+            }
+            let word = self.expand(word).ok_or(Unsupported)?;
+            let word = self.separate(word);
+            return self.dispatch(word, negated);
         }
         // If it is unsupported, no match or target before it can contain it.
         self.mixed |= self.rule.target.is_some() || !self.rule.matches.is_empty();
@@ -159,7 +189,7 @@ impl<'a> Parser<'a> {
                 let interface = self.interface(at, negated)?;
                 fill(&mut self.rule.out_interface, interface)?;
             }
-            "-p" | "--protocol" | "--proto" => {
+            "-p" | "--protocol" => {
                 let protocol = self.protocol(at, negated)?;
                 fill(&mut self.rule.protocol, protocol)?;
             }
@@ -279,29 +309,50 @@ impl<'a> Parser<'a> {
     }
 
     /// Passes an option to the match or target that has it.
-    fn hand_out(&mut self, word: Cow<'a, str>, negated: bool) -> Result<(), Unsupported> {
+    ///
+    /// Returns whether one has the option.
+    fn hand_out(&mut self, word: &Word<'a>, negated: bool) -> Result<bool, Unsupported> {
         let (option, inline) = split(word);
         let mut values = Values::new(&mut self.words, self.given, negated, inline);
         if parse_open(&mut self.rule, self.open, &option, &mut values)? {
             self.given += 1;
-            return values.finish();
+            return values.finish().map(|()| true);
         }
         let late = parse_late(&mut self.rule, &option, &mut values);
         // The rule may have changed even if the option was rejected.
         self.mixed |= !matches!(late, Ok(false));
         match late? {
-            true => values.finish(),
-            false => Err(Unsupported),
+            true => values.finish().map(|()| true),
+            false => Ok(false),
         }
+    }
+
+    /// Returns the option that a word abbreviates, with the value of `--option=value`.
+    fn expand(&self, mut word: Word<'a>) -> Option<Word<'a>> {
+        let implied = self.rule.protocol.as_ref().and_then(implied);
+        let (name, value) = match word.text.split_once('=') {
+            Some((name, value)) if name.starts_with("--") => (name, Some(value)),
+            _ => (&*word.text, None),
+        };
+        let option = expand(name, &self.rule, implied.as_ref())?;
+        // An exact name would have been parsed.
+        word.text = match value {
+            _ if option == name => return None,
+            Some(value) => Cow::Owned(format!("{option}={value}")),
+            None => Cow::Borrowed(option),
+        };
+        Some(word)
     }
 
     /// Preserves the open match or target as text.
     fn keep(&mut self) -> Result<(), RuleError> {
         let open = self.open;
         self.words.set_at(self.start);
-        // Skip the option and the name.
-        self.words.next()?;
-        self.words.next()?;
+        // Skip the option and the name, which may be joined.
+        let option = self.words.next()?;
+        if option.is_none_or(|word| split_general(&word.text).is_none()) {
+            self.words.next()?;
+        }
         let text = self.skip(self.start)?;
         if open == Open::Target {
             self.rule.target = Some(Target::Other(Cow::Borrowed(text)));
@@ -336,11 +387,18 @@ impl<'a> Parser<'a> {
 
     /// Returns the value of the option at a byte offset.
     fn value(&mut self, at: usize) -> Result<Word<'a>, RuleError> {
+        if let Some(text) = self.joined.take() {
+            return Ok(Word {
+                text,
+                start: at,
+                quoted: false,
+            });
+        }
         let value = self.words.next()?;
-        value.ok_or_else(|| self.error(at, Problem::NoValue))
+        value.ok_or_else(|| self.error(at, RuleProblem::NoValue))
     }
 
-    fn error(&self, at: usize, problem: Problem) -> RuleError {
+    fn error(&self, at: usize, problem: RuleProblem) -> RuleError {
         RuleError::new(self.words.text(), at, problem)
     }
 }
@@ -398,26 +456,19 @@ fn parse_late<'a>(rule: &mut Rule<'a>, option: &str, values: &mut Values<'_, 'a>
     Ok(taken)
 }
 
-/// Splits `--option=value`.
-fn split(word: Cow<'_, str>) -> (Cow<'_, str>, Option<Cow<'_, str>>) {
-    match word {
-        Cow::Borrowed(text) if text.starts_with("--") => match text.split_once('=') {
-            Some((option, value)) => (option.into(), Some(value.into())),
-            None => (word, None),
-        },
-        // Words with a quote in the middle are not split.
-        _ => (word, None),
-    }
-}
-
 /// Returns the match that the protocol implies without `-m`.
 fn implied<'a>(protocol: &Negatable<Protocol>) -> Option<Match<'a>> {
     match *protocol {
         Negatable::Is(Protocol::TCP) => Match::open("tcp"),
         Negatable::Is(Protocol::UDP) => Match::open("udp"),
         Negatable::Is(Protocol::SCTP) => Match::open("sctp"),
+        Negatable::Is(Protocol(33)) => Match::open("dccp"),
         Negatable::Is(Protocol::ICMP) => Match::open("icmp"),
         Negatable::Is(Protocol::ICMP6) => Match::open("icmp6"),
+        Negatable::Is(Protocol(50)) => Match::open("esp"),
+        Negatable::Is(Protocol(51)) => Match::open("ah"),
+        Negatable::Is(Protocol(108)) => Match::open("ipcomp"),
+        Negatable::Is(Protocol(135)) => Match::open("mh"),
         _ => None,
     }
 }

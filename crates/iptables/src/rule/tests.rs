@@ -1,6 +1,7 @@
 //! Tests of rules.
 
 use super::*;
+use crate::RuleProblem;
 use crate::Transport;
 use crate::matches::Mark;
 
@@ -44,8 +45,8 @@ fn unsupported_parts_are_preserved_beside_typed_parts() {
                 .target(Target::Other("-j MARK --set-mark".into())),
         ),
         (
-            "-j TRACE",
-            Rule::new().target(Target::Other("-j TRACE".into())),
+            "-j ULOG",
+            Rule::new().target(Target::Other("-j ULOG".into())),
         ),
     ];
     for (text, rule) in table {
@@ -87,6 +88,29 @@ fn order_and_aliases_of_options_are_normalized() {
         ),
         ("-s 0/0 -d ::/0 -i + -p all -j ACCEPT", "-j ACCEPT"),
         ("--fragment", "-f"),
+        ("-s10.0.0.1 -jACCEPT", "-s 10.0.0.1/32 -j ACCEPT"),
+        ("--jump=ACCEPT --protocol=tcp", "-p tcp -j ACCEPT"),
+        (
+            "--dest 10.0.0.1 --proto tcp --dpo 80",
+            "-d 10.0.0.1/32 -p tcp -m tcp --dport 80",
+        ),
+        (
+            "-p tcp -j DNAT --to 10.0.0.1:80",
+            "-p tcp -j DNAT --to-destination 10.0.0.1:80",
+        ),
+        (
+            "-p tcp -j DNAT --to=10.0.0.1:80",
+            "-p tcp -j DNAT --to-destination 10.0.0.1:80",
+        ),
+        ("-p tcp --dport http", "-p tcp -m tcp --dport 80"),
+        (
+            "-m state --state NEW,ESTAB",
+            "-m state --state NEW,ESTABLISHED",
+        ),
+        (
+            "-j REJECT --reject icmp-ne",
+            "-j REJECT --reject-with icmp-net-unreachable",
+        ),
     ];
     for (text, printed) in table {
         assert_eq!(Rule::parse(text).unwrap().to_string(), printed);
@@ -104,7 +128,6 @@ fn unsupported_rules_are_preserved() {
         "-j A -g B",
         "! -p all",
         "-m mark -p tcp -j ACCEPT",
-        "-s10.0.0.1",
         "-m recent --set --name \"a b\" -p tcp",
         "! -m tcp",
         "-j MARK -s -m tcp",
@@ -116,6 +139,37 @@ fn unsupported_rules_are_preserved() {
         assert_eq!(rule.to_string(), text);
         assert_eq!(rule.matches, [Match::Other(text.into())]);
     }
+}
+
+#[test]
+fn rules_that_iptables_refuses_have_errors_with_a_position() {
+    let table = [
+        ("-m tcp --dport 80", "\"tcp\" at byte 3: requires -p tcp"),
+        ("! -p tcp -m tcp", "\"tcp\" at byte 12: requires -p tcp"),
+        (
+            "-j ACCEPT -m recent --set --rttl",
+            "\"--rttl\" at byte 26: requires --rcheck or --update",
+        ),
+        (
+            "-i interface-with-long-name -j ACCEPT",
+            "\"interface-with-long-name\" at byte 3: longer than 15 bytes",
+        ),
+        (
+            "-j DNAT --to-destination 10.0.0.1:80",
+            "\"DNAT\" at byte 3: requires -p tcp, udp, sctp, dccp or icmp",
+        ),
+        (
+            "-j REJECT --reject-with tcp-reset",
+            "\"REJECT\" at byte 3: requires -p tcp",
+        ),
+    ];
+    for (text, error) in table {
+        assert_eq!(Rule::parse(text).unwrap_err().to_string(), error);
+    }
+    let rule = Rule::new().matching(crate::matches::Ttl::default());
+    assert!(rule.check(Family::V4).is_ok());
+    let error = rule.check(Family::V6).unwrap_err();
+    assert_eq!(error.problem(), RuleProblem::WrongFamily);
 }
 
 #[test]

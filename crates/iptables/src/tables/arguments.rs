@@ -7,7 +7,7 @@ use super::{Command, RuleSpec};
 use crate::Family;
 use crate::lexer::{Lexer, Word};
 use crate::name::MAX_NAME;
-use crate::rule_error::{Problem, RuleError};
+use crate::rule_error::{RuleError, RuleProblem};
 use crate::tables::{Counters, Policy};
 
 /// Minimum length of an abbreviation. Shorter ones are options of extensions, such as
@@ -72,7 +72,7 @@ pub(super) fn parse(text: &str, family: Family) -> Result<Option<Command<'_>>, R
     };
     if text.starts_with('[') {
         let (counters, rest) = Counters::split(text)
-            .ok_or_else(|| RuleError::new(text, 0, Problem::InvalidCounters))?;
+            .ok_or_else(|| RuleError::new(text, 0, RuleProblem::InvalidCounters))?;
         parser.counters = Some(counters);
         let at = text.len() - rest.len();
         parser.lexer.set_at(at);
@@ -137,7 +137,9 @@ impl<'a> Parser<'a> {
                     is_value = false;
                     self.set_counters(start, attached)?;
                 }
-                't' | 'w' | 'W' | 'h' | 'V' => return Err(self.error(start, Problem::NotAllowed)),
+                't' | 'w' | 'W' | 'h' | 'V' => {
+                    return Err(self.error(start, RuleProblem::NotAllowed));
+                }
                 letter if COMMANDS.contains(letter) => {
                     is_value = false;
                     self.take_command(letter, start, attached)?;
@@ -150,19 +152,19 @@ impl<'a> Parser<'a> {
 
     /// Parses `-c PACKETS BYTES` or `-c PACKETS,BYTES`.
     fn set_counters(&mut self, start: usize, attached: Option<String>) -> Result<(), RuleError> {
-        let invalid = self.error(start, Problem::InvalidCounters);
+        let invalid = self.error(start, RuleProblem::InvalidCounters);
         let first = match attached {
             Some(text) => text,
             None => match self.lexer.next()? {
                 Some(word) => word.text.into_owned(),
-                None => return Err(self.error(start, Problem::NoValue)),
+                None => return Err(self.error(start, RuleProblem::NoValue)),
             },
         };
         let (packets, bytes) = match first.split_once(',') {
             Some((packets, bytes)) => (packets.to_owned(), bytes.to_owned()),
             None => match self.lexer.next()? {
                 Some(word) => (first, word.text.into_owned()),
-                None => return Err(self.error(start, Problem::NoValue)),
+                None => return Err(self.error(start, RuleProblem::NoValue)),
             },
         };
         let (Ok(packets), Ok(bytes)) = (packets.parse(), bytes.parse()) else {
@@ -180,14 +182,14 @@ impl<'a> Parser<'a> {
         attached: Option<String>,
     ) -> Result<(), RuleError> {
         if self.command.is_some() {
-            return Err(self.error(start, Problem::SecondCommand));
+            return Err(self.error(start, RuleProblem::SecondCommand));
         }
         let chain = match attached {
             Some(chain) => Some(chain.into()),
             None if OPTIONAL.contains(letter) => self.argument()?.map(|word| word.text),
             None => match self.lexer.next()? {
                 Some(word) => Some(word.text),
-                None => return Err(self.error(start, Problem::NoValue)),
+                None => return Err(self.error(start, RuleProblem::NoValue)),
             },
         };
         let has_argument = match letter {
@@ -201,10 +203,10 @@ impl<'a> Parser<'a> {
             false => None,
         };
         if argument.is_none() && matches!(letter, 'E' | 'P' | 'R') {
-            return Err(self.error(start, Problem::NoValue));
+            return Err(self.error(start, RuleProblem::NoValue));
         }
         if chain.as_deref().is_some_and(|name| !is_chain(name)) {
-            return Err(self.error(start, Problem::InvalidChain));
+            return Err(self.error(start, RuleProblem::InvalidChain));
         }
         self.removed.push(start..self.lexer.at());
         self.command = Some(Given {
@@ -230,7 +232,7 @@ impl<'a> Parser<'a> {
     fn finish(mut self) -> Result<Command<'a>, RuleError> {
         let given = self.command.take();
         let Some(given) = given else {
-            return Err(self.error(0, Problem::NoCommand));
+            return Err(self.error(0, RuleProblem::NoCommand));
         };
         let spec = RuleSpec {
             text: self.rest(),
@@ -240,11 +242,11 @@ impl<'a> Parser<'a> {
         let has_rule = matches!(given.letter, 'A' | 'C' | 'I' | 'R')
             || given.letter == 'D' && given.argument.is_none();
         if !has_rule && !spec.text.is_empty() {
-            return Err(self.error(at, Problem::UnexpectedRule));
+            return Err(self.error(at, RuleProblem::UnexpectedRule));
         }
         let number = |word: &Word<'_>| match word.text.parse() {
             Ok(number) if number > 0 && i32::try_from(number).is_ok() => Ok(number),
-            _ => Err(self.error(word.start, Problem::InvalidNumber)),
+            _ => Err(self.error(word.start, RuleProblem::InvalidNumber)),
         };
         let Given {
             letter,
@@ -265,7 +267,7 @@ impl<'a> Parser<'a> {
                 chain: named,
                 name: word.text,
             },
-            ('E', Some(word)) => return Err(self.error(word.start, Problem::InvalidChain)),
+            ('E', Some(word)) => return Err(self.error(word.start, RuleProblem::InvalidChain)),
             ('F', _) => Command::Flush { chain },
             ('I', word) => Command::Insert {
                 chain: named,
@@ -281,7 +283,7 @@ impl<'a> Parser<'a> {
             ('P', Some(word)) => Command::SetPolicy {
                 chain: named,
                 policy: policy(&word.text)
-                    .ok_or_else(|| self.error(word.start, Problem::InvalidPolicy))?,
+                    .ok_or_else(|| self.error(word.start, RuleProblem::InvalidPolicy))?,
                 counters: self.counters,
             },
             ('R', Some(word)) => Command::Replace {
@@ -294,7 +296,7 @@ impl<'a> Parser<'a> {
                 chain,
                 number: word.as_ref().map(number).transpose()?,
             },
-            _ => return Err(self.error(at, Problem::NoCommand)),
+            _ => return Err(self.error(at, RuleProblem::NoCommand)),
         })
     }
 
@@ -324,7 +326,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn error(&self, at: usize, problem: Problem) -> RuleError {
+    fn error(&self, at: usize, problem: RuleProblem) -> RuleError {
         RuleError::new(self.text, at, problem)
     }
 }

@@ -95,6 +95,23 @@ impl<'a> Extension<'a> for Connmark {
         }
     }
 
+    fn options() -> &'static [&'static str] {
+        &[
+            "--set-xmark",
+            "--set-mark",
+            "--and-mark",
+            "--or-mark",
+            "--xor-mark",
+            "--save-mark",
+            "--restore-mark",
+            "--left-shift-mark",
+            "--right-shift-mark",
+            "--ctmask",
+            "--nfmask",
+            "--mask",
+        ]
+    }
+
     fn min_options(&self) -> usize {
         if self.action.is_some() { 1 } else { usize::MAX }
     }

@@ -111,6 +111,19 @@ impl<'a> Extension<'a> for Ct<'a> {
         Self::default()
     }
 
+    fn options() -> &'static [&'static str] {
+        &[
+            "--notrack",
+            "--helper",
+            "--timeout",
+            "--ctevents",
+            "--expevents",
+            "--zone",
+            "--zone-orig",
+            "--zone-reply",
+        ]
+    }
+
     fn min_options(&self) -> usize {
         0
     }

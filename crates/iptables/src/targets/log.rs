@@ -77,6 +77,18 @@ impl<'a> Extension<'a> for Log<'a> {
         Self::new()
     }
 
+    fn options() -> &'static [&'static str] {
+        &[
+            "--log-prefix",
+            "--log-level",
+            "--log-tcp-sequence",
+            "--log-tcp-options",
+            "--log-ip-options",
+            "--log-uid",
+            "--log-macdecode",
+        ]
+    }
+
     fn min_options(&self) -> usize {
         0
     }

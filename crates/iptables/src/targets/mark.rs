@@ -80,6 +80,16 @@ impl<'a> Extension<'a> for Mark {
         Self::xor(0)
     }
 
+    fn options() -> &'static [&'static str] {
+        &[
+            "--set-xmark",
+            "--set-mark",
+            "--and-mark",
+            "--or-mark",
+            "--xor-mark",
+        ]
+    }
+
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         let Some(masked) = change(option, values)? else {
             return Ok(false);

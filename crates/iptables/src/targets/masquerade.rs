@@ -35,6 +35,10 @@ impl<'a> Extension<'a> for Masquerade {
         Self::default()
     }
 
+    fn options() -> &'static [&'static str] {
+        &["--to-ports", "--random", "--random-fully"]
+    }
+
     fn min_options(&self) -> usize {
         0
     }
@@ -68,7 +72,7 @@ impl fmt::Display for Masquerade {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Rule;
+    use crate::{Rule, Transport};
 
     #[test]
     fn masquerade_is_parsed_and_printed() {
@@ -78,24 +82,24 @@ mod tests {
             random_fully: true,
         };
         let table = [
-            ("-j MASQUERADE", Masquerade::new()),
+            ("-p tcp -j MASQUERADE", Masquerade::new()),
             (
-                "-j MASQUERADE --random-fully",
+                "-p tcp -j MASQUERADE --random-fully",
                 Masquerade::new().random_fully(),
             ),
             (
-                "-j MASQUERADE --to-ports 1000-2000 --random --random-fully",
+                "-p tcp -j MASQUERADE --to-ports 1000-2000 --random --random-fully",
                 all,
             ),
         ];
         for (text, masquerade) in table {
-            let rule = Rule::new().target(masquerade);
+            let rule = Rule::new().protocol(Transport::Tcp).target(masquerade);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }
         for text in [
-            "-j MASQUERADE --to-ports 1-",
-            "-j MASQUERADE --to-source 10.0.0.1",
+            "-p tcp -j MASQUERADE --to-ports 1-",
+            "-p tcp -j MASQUERADE --to-source 10.0.0.1",
         ] {
             assert_eq!(Rule::parse(text).unwrap().to_string(), text);
         }

@@ -7,7 +7,13 @@ mod connmark;
 
 mod ct;
 
+mod header;
+
+mod hmark;
+
 mod log;
+
+mod mapping;
 
 mod mark;
 
@@ -15,11 +21,17 @@ mod masquerade;
 
 mod nat;
 
+mod queue;
+
 mod redirect;
 
 mod reject;
 
+mod security;
+
 mod set;
+
+mod tcp;
 
 mod tproxy;
 
@@ -31,46 +43,24 @@ use crate::{ChainName, Family};
 
 pub use connmark::{Connmark, ConnmarkAction, Masks, Shift};
 pub use ct::{Ct, CtEvents, Zone, ZoneDirection};
+pub use header::{Checksum, Dscp, Ecn, Hl, Tos, Ttl};
+pub use hmark::{Hex, Hmark, HmarkTuple};
 pub use log::Log;
+pub use mapping::{Dnpt, Netmap, Snpt, Tee};
 pub use mark::Mark;
 pub use masquerade::Masquerade;
 pub use nat::{AddressRange, Dnat, NatPorts, Snat};
+pub use queue::{Audit, AuditType, Nflog, Nfqueue};
 pub use redirect::Redirect;
 pub use reject::Reject;
+pub use security::{ClassId, Classify, Connsecmark, Idletimer, Led, LedDelay, LedTrigger, Secmark};
 pub use set::{Set, SetReference};
+pub use tcp::{Synproxy, TcpOptions, Tcpmss, Tcpoptstrip};
 pub use tproxy::Tproxy;
 
 /// Names of unsupported target extensions, which are preserved as text and are no
 /// chain names.
-const OTHERS: &[&str] = &[
-    "AUDIT",
-    "CHECKSUM",
-    "CLASSIFY",
-    "CLUSTERIP",
-    "CONNSECMARK",
-    "DNPT",
-    "DSCP",
-    "ECN",
-    "HL",
-    "HMARK",
-    "IDLETIMER",
-    "LED",
-    "NETMAP",
-    "NFLOG",
-    "NFQUEUE",
-    "QUEUE",
-    "RATEEST",
-    "SECMARK",
-    "SNPT",
-    "SYNPROXY",
-    "TCPMSS",
-    "TCPOPTSTRIP",
-    "TEE",
-    "TOS",
-    "TRACE",
-    "TTL",
-    "ULOG",
-];
+const OTHERS: &[&str] = &["CLUSTERIP", "QUEUE", "RATEEST", "ULOG"];
 
 /// Defines [`Target`] and dispatches to its variants.
 macro_rules! targets {
@@ -97,6 +87,15 @@ macro_rules! targets {
             /// The names of all supported targets.
             pub const NAMES: &'static [&'static str] = &[$($verdict_name,)* $($name),*];
 
+            /// Returns the name; `None` for text and chains.
+            pub fn name(&self) -> Option<&'static str> {
+                match self {
+                    $(Self::$verdict => Some($verdict_name),)*
+                    $(Self::$variant(_) => Some($name),)*
+                    _ => None,
+                }
+            }
+
             /// Returns the target with this name, before any option is parsed.
             ///
             /// Any other name is a chain name.
@@ -106,6 +105,14 @@ macro_rules! targets {
                     $($name => Some(Self::$variant(<$ty>::open())),)*
                     _ if OTHERS.contains(&name) => None,
                     _ => ChainName::new(name).ok().map(Self::Jump),
+                }
+            }
+
+            /// Returns the names of all options.
+            pub(crate) fn options(&self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$variant(_) => <$ty>::options(),)*
+                    _ => &[],
                 }
             }
 
@@ -155,29 +162,75 @@ targets! {
     Notrack = "NOTRACK",
     /// Returns to the calling chain, or applies the policy.
     Return = "RETURN",
+    /// Traces the packet through all rules.
+    Trace = "TRACE",
     ;
+    /// Creates audit records.
+    Audit(Audit) = "AUDIT",
+    /// Computes missing checksums.
+    Checksum(Checksum) = "CHECKSUM",
+    /// Sets the scheduling class.
+    Classify(Classify) = "CLASSIFY",
     /// Changes or copies the connection mark.
     Connmark(Connmark) = "CONNMARK",
+    /// Copies security marks.
+    Connsecmark(Connsecmark) = "CONNSECMARK",
     /// Sets connection tracking parameters.
     Ct(Ct<'a>) = "CT",
     /// Changes the destination.
     Dnat(Dnat) = "DNAT",
+    /// Translates the prefix of destination addresses.
+    Dnpt(Dnpt) = "DNPT",
+    /// Sets the differentiated services code point.
+    Dscp(Dscp) = "DSCP",
+    /// Removes explicit congestion notification.
+    Ecn(Ecn) = "ECN",
+    /// Changes the hop limit.
+    Hl(Hl) = "HL",
+    /// Sets the packet mark to a hash.
+    Hmark(Hmark) = "HMARK",
+    /// Notifies processes of idle interfaces.
+    Idletimer(Idletimer<'a>) = "IDLETIMER",
+    /// Switches an LED on.
+    Led(Led<'a>) = "LED",
     /// Logs to the kernel log.
     Log(Log<'a>) = "LOG",
     /// Changes the packet mark.
     Mark(Mark) = "MARK",
     /// Changes the source to an address of the outgoing interface.
     Masquerade(Masquerade) = "MASQUERADE",
+    /// Maps a network to another one.
+    Netmap(Netmap) = "NETMAP",
+    /// Logs to a netlink multicast group.
+    Nflog(Nflog<'a>) = "NFLOG",
+    /// Passes packets to a process.
+    Nfqueue(Nfqueue) = "NFQUEUE",
     /// Changes the destination to this host.
     Redirect(Redirect) = "REDIRECT",
     /// Drops the packet and notifies its sender.
     Reject(Reject) = "REJECT",
+    /// Sets the security mark.
+    Secmark(Secmark<'a>) = "SECMARK",
     /// Adds or deletes IP set entries.
     Set(Set<'a>) = "SET",
     /// Changes the source.
     Snat(Snat) = "SNAT",
+    /// Translates the prefix of source addresses.
+    Snpt(Snpt) = "SNPT",
+    /// Completes TCP handshakes.
+    Synproxy(Synproxy) = "SYNPROXY",
+    /// Changes the maximum segment size of TCP.
+    Tcpmss(Tcpmss) = "TCPMSS",
+    /// Removes TCP options.
+    Tcpoptstrip(Tcpoptstrip) = "TCPOPTSTRIP",
+    /// Sends a copy of the packet to a host.
+    Tee(Tee<'a>) = "TEE",
+    /// Changes the type of service.
+    Tos(Tos) = "TOS",
     /// Redirects the packet unchanged to a local socket.
     Tproxy(Tproxy) = "TPROXY",
+    /// Changes the time to live.
+    Ttl(Ttl) = "TTL",
 }
 
 impl Target<'_> {

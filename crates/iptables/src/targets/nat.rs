@@ -4,8 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::address::Address;
-use crate::number::{Ports, Range};
+use crate::number::{self, Ports, Range};
 use crate::options::{Extension, Parsed, Values, set_flag, set_once};
+use crate::service;
 
 /// Changes the destination: `-j DNAT --to-destination 10.0.0.1:80`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -56,7 +57,10 @@ impl NatPorts {
         if text.starts_with('-') || text.ends_with('-') {
             return None;
         }
-        Range::parse(text, '-', Ports::ALL).map(Self)
+        match service::port(text) {
+            Some(port) => Some(port.into()),
+            None => Range::parse(text, '-', Ports::ALL).map(Self),
+        }
     }
 }
 
@@ -123,7 +127,10 @@ impl Goal {
             },
         };
         let (ports, base_port) = match ports.and_then(|ports| ports.split_once('/')) {
-            Some((ports, base_port)) => (Some(ports), Some(base_port.parse().ok()?)),
+            Some((ports, base_port)) => (
+                Some(ports),
+                Some(number::parse_port(base_port).filter(|it| *it > 0)?),
+            ),
             None => (ports, None),
         };
         let ports = match ports {
@@ -200,6 +207,10 @@ impl<'a> Extension<'a> for Dnat {
         Self::default()
     }
 
+    fn options() -> &'static [&'static str] {
+        &["--to-destination", "--random", "--persistent"]
+    }
+
     fn min_options(&self) -> usize {
         // `--random` alone is incomplete.
         match (self.addresses, self.ports) {
@@ -233,6 +244,10 @@ impl<'a> Extension<'a> for Dnat {
 impl<'a> Extension<'a> for Snat {
     fn open() -> Self {
         Self::default()
+    }
+
+    fn options() -> &'static [&'static str] {
+        &["--to-source", "--random", "--random-fully", "--persistent"]
     }
 
     fn min_options(&self) -> usize {
@@ -305,8 +320,8 @@ impl fmt::Display for Snat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Rule;
     use crate::targets::Target;
+    use crate::{Rule, Transport};
 
     fn address(text: &str) -> IpAddr {
         text.parse().unwrap()
@@ -332,37 +347,37 @@ mod tests {
         };
         let table = [
             (
-                "-j DNAT --to-destination 10.0.0.1:80",
+                "-p tcp -j DNAT --to-destination 10.0.0.1:80",
                 Dnat::to(address("10.0.0.1")).ports(80).into(),
             ),
             (
-                "-j DNAT --to-destination [fd00::1]:80",
+                "-p tcp -j DNAT --to-destination [fd00::1]:80",
                 Dnat::to(address("fd00::1")).ports(80).into(),
             ),
             (
-                "-j DNAT --to-destination fd00::1",
+                "-p tcp -j DNAT --to-destination fd00::1",
                 Dnat::to(address("fd00::1")).into(),
             ),
             (
-                "-j DNAT --to-destination :80",
+                "-p tcp -j DNAT --to-destination :80",
                 Dnat::default().ports(80).into(),
             ),
             (
-                "-j DNAT --to-destination 10.0.0.1:80-90/100 --random --persistent",
+                "-p tcp -j DNAT --to-destination 10.0.0.1:80-90/100 --random --persistent",
                 all.into(),
             ),
             (
-                "-j SNAT --to-source [fd00::1-fd00::2]:1-5",
+                "-p tcp -j SNAT --to-source [fd00::1-fd00::2]:1-5",
                 Snat::to(range).ports(1..=5).into(),
             ),
             (
-                "-j SNAT --to-source 10.0.0.1 --random --random-fully --persistent",
+                "-p tcp -j SNAT --to-source 10.0.0.1 --random --random-fully --persistent",
                 random.into(),
             ),
         ];
         for (text, target) in table {
             let target: Target<'_> = target;
-            let rule = Rule::new().target(target);
+            let rule = Rule::new().protocol(Transport::Tcp).target(target);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }
@@ -377,8 +392,8 @@ mod tests {
             ),
             ("--to-destination [fd00::1]", "--to-destination fd00::1"),
             (
-                "--to-destination 10.0.0.1:http",
-                "--to-destination 10.0.0.1:http",
+                "--to-destination 10.0.0.1:no-service",
+                "--to-destination 10.0.0.1:no-service",
             ),
             (
                 "--to-destination 10.0.0.1-fd00::1",
@@ -388,9 +403,9 @@ mod tests {
             ("--random", "--random"),
         ];
         for (options, printed) in table {
-            let text = format!("-j DNAT {options}");
+            let text = format!("-p tcp -j DNAT {options}");
             let rule = Rule::parse(&text).unwrap();
-            assert_eq!(rule.to_string(), format!("-j DNAT {printed}"));
+            assert_eq!(rule.to_string(), format!("-p tcp -j DNAT {printed}"));
         }
     }
 }

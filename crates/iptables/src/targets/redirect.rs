@@ -29,6 +29,10 @@ impl<'a> Extension<'a> for Redirect {
         Self::default()
     }
 
+    fn options() -> &'static [&'static str] {
+        &["--to-ports", "--random"]
+    }
+
     fn min_options(&self) -> usize {
         0
     }
@@ -55,7 +59,7 @@ impl fmt::Display for Redirect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Rule;
+    use crate::{Rule, Transport};
 
     #[test]
     fn redirect_is_parsed_and_printed() {
@@ -64,16 +68,16 @@ mod tests {
             ..Redirect::to(80..=90)
         };
         let table = [
-            ("-j REDIRECT", Redirect::default()),
-            ("-j REDIRECT --to-ports 80", Redirect::to(80)),
-            ("-j REDIRECT --to-ports 80-90 --random", random),
+            ("-p tcp -j REDIRECT", Redirect::default()),
+            ("-p tcp -j REDIRECT --to-ports 80", Redirect::to(80)),
+            ("-p tcp -j REDIRECT --to-ports 80-90 --random", random),
         ];
         for (text, redirect) in table {
-            let rule = Rule::new().target(redirect);
+            let rule = Rule::new().protocol(Transport::Tcp).target(redirect);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }
-        let text = "-j REDIRECT --to-ports http";
+        let text = "-p tcp -j REDIRECT --to-ports no-service";
         assert_eq!(Rule::parse(text).unwrap().to_string(), text);
     }
 }

@@ -29,6 +29,12 @@ macro_rules! rejects {
                 }
             }
 
+            /// Parses the beginning of a name, like iptables.
+            fn parse_abbreviated(text: &str) -> Option<Self> {
+                let mut all = [$((Self::$variant, $name)),*].into_iter();
+                all.find(|(_, name)| !text.is_empty() && name.starts_with(text)).map(|(it, _)| it)
+            }
+
             fn parse(text: &str) -> Option<Self> {
                 match text {
                     $($name $(| $other)* => Some(Self::$variant),)*
@@ -71,6 +77,16 @@ rejects! {
 }
 
 impl Reject {
+    /// Returns the only family of the message.
+    pub(crate) fn family(self) -> Option<Family> {
+        let name = self.name()?;
+        match self {
+            Self::TcpReset => None,
+            _ if name.starts_with("icmp6-") => Some(Family::V6),
+            _ => Some(Family::V4),
+        }
+    }
+
     /// Returns the variant that iptables prints for the family.
     pub(crate) fn for_family(self, family: Family) -> Self {
         match (self, family) {
@@ -86,6 +102,10 @@ impl<'a> Extension<'a> for Reject {
         Self::Default
     }
 
+    fn options() -> &'static [&'static str] {
+        &["--reject-with"]
+    }
+
     fn min_options(&self) -> usize {
         0
     }
@@ -98,7 +118,9 @@ impl<'a> Extension<'a> for Reject {
         *self = match &*values.word()? {
             // Both families have this value.
             "port-unreach" => Self::Default,
-            name => Self::parse(name).ok_or(Unsupported)?,
+            name => Self::parse(name)
+                .or_else(|| Self::parse_abbreviated(name))
+                .ok_or(Unsupported)?,
         };
         Ok(true)
     }
@@ -117,39 +139,39 @@ impl fmt::Display for Reject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Rule;
+    use crate::{Rule, Transport};
 
     #[test]
     fn reject_is_parsed_and_printed() {
         let table = [
-            ("-j REJECT", Reject::Default, "-j REJECT"),
+            ("-p tcp -j REJECT", Reject::Default, "-p tcp -j REJECT"),
             (
-                "-j REJECT --reject-with icmp-host-prohibited",
+                "-p tcp -j REJECT --reject-with icmp-host-prohibited",
                 Reject::HostProhibited,
-                "-j REJECT --reject-with icmp-host-prohibited",
+                "-p tcp -j REJECT --reject-with icmp-host-prohibited",
             ),
             (
-                "-j REJECT --reject-with no-route",
+                "-p tcp -j REJECT --reject-with no-route",
                 Reject::Icmp6NoRoute,
-                "-j REJECT --reject-with icmp6-no-route",
+                "-p tcp -j REJECT --reject-with icmp6-no-route",
             ),
             (
-                "-j REJECT --reject-with tcp-rst",
+                "-p tcp -j REJECT --reject-with tcp-rst",
                 Reject::TcpReset,
-                "-j REJECT --reject-with tcp-reset",
+                "-p tcp -j REJECT --reject-with tcp-reset",
             ),
             (
-                "-j REJECT --reject-with port-unreach",
+                "-p tcp -j REJECT --reject-with port-unreach",
                 Reject::Default,
-                "-j REJECT",
+                "-p tcp -j REJECT",
             ),
         ];
         for (text, reject, printed) in table {
             let rule = Rule::parse(text).unwrap();
-            assert_eq!(rule, Rule::new().target(reject));
+            assert_eq!(rule, Rule::new().protocol(Transport::Tcp).target(reject));
             assert_eq!(rule.to_string(), printed);
         }
-        let text = "-j REJECT --reject-with echo-reply";
+        let text = "-p tcp -j REJECT --reject-with echo-reply";
         assert_eq!(Rule::parse(text).unwrap().to_string(), text);
     }
 

@@ -77,6 +77,19 @@ impl<'a> Extension<'a> for Set<'a> {
         Self::default()
     }
 
+    fn options() -> &'static [&'static str] {
+        &[
+            "--add-set",
+            "--del-set",
+            "--map-set",
+            "--map-mark",
+            "--map-prio",
+            "--map-queue",
+            "--timeout",
+            "--exist",
+        ]
+    }
+
     fn min_options(&self) -> usize {
         let added = self.add.is_some() || !self.exist && self.timeout.is_none();
         let maps = self.map_mark || self.map_prio || self.map_queue;

@@ -58,6 +58,10 @@ impl<'a> Extension<'a> for Tproxy {
         }
     }
 
+    fn options() -> &'static [&'static str] {
+        &["--on-port", "--on-ip", "--tproxy-mark"]
+    }
+
     fn min_options(&self) -> usize {
         if self.port.is_some() { 1 } else { usize::MAX }
     }
@@ -92,16 +96,16 @@ impl fmt::Display for Tproxy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Rule;
+    use crate::{Rule, Transport};
 
     #[test]
     fn tproxy_is_parsed_and_printed() {
-        let text = "-j TPROXY --on-port 80 --on-ip 127.0.0.1 --tproxy-mark 0x1/0x1";
+        let text = "-p tcp -j TPROXY --on-port 80 --on-ip 127.0.0.1 --tproxy-mark 0x1/0x1";
         let tproxy = Tproxy {
             address: Some(Ipv4Addr::LOCALHOST.into()),
             ..Tproxy::new(80).mark(1, 1)
         };
-        let rule = Rule::new().target(tproxy);
+        let rule = Rule::new().protocol(Transport::Tcp).target(tproxy);
         assert_eq!(rule.to_string(), text);
         assert_eq!(Rule::parse(text), Ok(rule));
     }
@@ -111,15 +115,15 @@ mod tests {
         let table = [
             (
                 Family::V4,
-                "-j TPROXY --on-port 80 --on-ip 0.0.0.0 --tproxy-mark 0x0/0x0",
+                "-p tcp -j TPROXY --on-port 80 --on-ip 0.0.0.0 --tproxy-mark 0x0/0x0",
             ),
             (
                 Family::V6,
-                "-j TPROXY --on-port 80 --on-ip :: --tproxy-mark 0x0/0x0",
+                "-p tcp -j TPROXY --on-port 80 --on-ip :: --tproxy-mark 0x0/0x0",
             ),
         ];
         for (family, printed) in table {
-            let rule = Rule::parse("-j TPROXY --on-port 80").unwrap();
+            let rule = Rule::parse("-p tcp -j TPROXY --on-port 80").unwrap();
             assert_eq!(rule.for_family(family).to_string(), printed);
         }
     }

@@ -1,6 +1,6 @@
 //! Printed rules equal the rules that both variants save.
 //!
-//! The lists contain every option of every typed match and target. The kernel of the
+//! The lists and the suite contain every option of every typed match and target. The kernel of the
 //! host must have all modules, except xt_ipvs.
 //!
 //! - `-j CT --timeout NAME`: creating the timeout object requires programs that are not installed.
@@ -23,6 +23,8 @@ use vipline_iptables::matches::Match;
 use vipline_iptables::targets::Target;
 use vipline_iptables::{Client, Family, Rule, TableName, Variant};
 use vipline_netlink::{Error, Protocol, Socket, attr, message};
+
+use crate::suite::cases::cases;
 
 /// A table and rules for it.
 pub(crate) type Rules = (&'static str, &'static [&'static str]);
@@ -61,7 +63,7 @@ pub(crate) fn prepare() {
 }
 
 /// Loads rules and returns the saved rules.
-fn saved(family: Family, variant: Variant, table: &str, rules: &[&str]) -> Vec<String> {
+pub(crate) fn saved(family: Family, variant: Variant, table: &str, rules: &[&str]) -> Vec<String> {
     let programs = Programs::new().unwrap();
     let [save, restore] = programs.variant(&format!("{family}-{variant}")).unwrap();
     let mut document = format!("*{table}\n:{CHAIN} - [0:0]\n:OTHER - [0:0]\n");
@@ -130,15 +132,23 @@ fn canonical_rules_are_saved_as_they_are_printed() {
     are_canonical(Family::V4, canonical::BOTH);
     are_canonical(Family::V6, canonical::BOTH);
     are_canonical(Family::V4, canonical::V4);
+    are_canonical(Family::V4, canonical::EXTENSIONS);
     are_canonical(Family::V6, canonical::V6);
 }
 
 #[test]
 fn every_match_and_target_has_a_canonical_rule() {
-    let lists = [canonical::BOTH, canonical::V4, canonical::V6];
+    let lists = [
+        canonical::BOTH,
+        canonical::V4,
+        canonical::V6,
+        canonical::EXTENSIONS,
+    ];
     let rules = lists.into_iter().flatten().flat_map(|(_, rules)| *rules);
     let of_ipvs = [ipvs::BOTH, ipvs::V4, ipvs::V6].into_iter().flatten();
-    let rules = rules.chain(of_ipvs);
+    let suite = cases().into_iter().filter_map(|case| case.saved);
+    let suite: Vec<_> = suite.collect();
+    let rules = rules.chain(of_ipvs).chain(&suite);
     let words: BTreeSet<(&str, &str)> = rules
         .flat_map(|rule| rule.split(' ').zip(rule.split(' ').skip(1)))
         .collect();

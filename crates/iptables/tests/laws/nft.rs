@@ -4,7 +4,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use vipline_iptables::{Family, nft};
+use vipline_iptables::{Family, Transport, nft};
 use vipline_nftables::expr::{Counter, Expr};
 use vipline_nftables::{Bytes, Rule};
 
@@ -65,9 +65,12 @@ fn a_rule_that_counts_elsewhere_decodes_to_none() {
 #[test]
 fn ports_require_the_protocol_of_their_match() {
     let can_encode = |protocol: &str, name: &str| {
-        let text = format!("{protocol} -m {name} --dport 80");
-        let rule = vipline_iptables::Rule::parse(text.trim()).unwrap();
-        nft::encode(&rule, Family::V4).is_ok()
+        let transport = match name {
+            "tcp" => Transport::Tcp,
+            _ => Transport::Udp,
+        };
+        let rule = vipline_iptables::Rule::parse(protocol).unwrap();
+        nft::encode(&rule.matching(transport.dport(80)), Family::V4).is_ok()
     };
     for name in ["tcp", "udp"] {
         for protocol in ["", "-p tcp", "-p udp", "! -p tcp", "! -p udp", "-p icmp"] {
@@ -94,8 +97,8 @@ fn an_address_of_the_other_family_has_no_encoding() {
             "-m recent --set --name a --mask ff00:: --rsource",
         ),
         (
-            "-j DNAT --to-destination 10.0.0.1:80",
-            "-j DNAT --to-destination [fd00::1]:80",
+            "-p tcp -j DNAT --to-destination 10.0.0.1:80",
+            "-p tcp -j DNAT --to-destination [fd00::1]:80",
         ),
         (
             "-j SNAT --to-source 10.0.0.1",

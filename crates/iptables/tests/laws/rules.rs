@@ -208,6 +208,28 @@ fn a_match_after_a_target_with_unknown_options_preserves_the_rule_as_text() {
     assert_eq!(Rule::parse(text).unwrap().to_string(), text);
 }
 
+/// Rules of iptables' extension tests.
+fn suite() -> Vec<&'static str> {
+    let files = [
+        include_str!("../suite/general.rules"),
+        include_str!("../suite/matches-a-h.rules"),
+        include_str!("../suite/matches-i-z.rules"),
+        include_str!("../suite/targets.rules"),
+    ];
+    let lines = files.into_iter().flat_map(str::lines);
+    let rules = lines.filter(|line| !line.starts_with('['));
+    rules
+        .map(|line| line[2..].split(" =>").next().unwrap())
+        .collect()
+}
+
+#[test]
+fn rules_of_the_suite_parse_to_stable_rules() {
+    for text in suite() {
+        is_stable(text).unwrap();
+    }
+}
+
 proptest! {
     #[test]
     fn a_printed_rule_parses_to_the_same_rule(rule in rule()) {
@@ -219,6 +241,18 @@ proptest! {
     #[test]
     fn reordered_words_parse_to_a_stable_rule(rule in rule(), from in 0..20_usize, to in 0..20_usize) {
         let text = rule.to_string();
+        let mut words: Vec<&str> = text.split(' ').collect();
+        let (from, to) = (from % words.len(), to % words.len());
+        words.swap(from, to);
+        is_stable(&words.join(" "))?;
+    }
+
+    #[test]
+    fn reordered_words_of_other_rules_parse_to_a_stable_rule(
+        text in select(suite()),
+        from in 0..20_usize,
+        to in 0..20_usize,
+    ) {
         let mut words: Vec<&str> = text.split(' ').collect();
         let (from, to) = (from % words.len(), to % words.len());
         words.swap(from, to);

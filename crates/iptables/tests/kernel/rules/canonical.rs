@@ -318,7 +318,16 @@ pub(crate) const V6: &[Rules] = &[
 ];
 
 /// IPv4 rules with unsupported matches and targets.
-pub(crate) const OTHER: &[Rules] = &[
+pub(crate) const OTHER: &[Rules] = &[(
+    "filter",
+    &[
+        "-p tcp -j RATEEST --rateest-name a --rateest-interval 250.0ms --rateest-ewmalog 500.0ms",
+        "-m mark --mark 0x1 -j RATEEST --rateest-name b --rateest-interval 500.0ms --rateest-ewmalog 1.0s",
+    ],
+)];
+
+/// IPv4 rules with extensions that have no encoding for nf_tables.
+pub(crate) const EXTENSIONS: &[Rules] = &[
     (
         "filter",
         &[
@@ -327,6 +336,8 @@ pub(crate) const OTHER: &[Rules] = &[
             "-m hashlimit --hashlimit-upto 5/sec --hashlimit-burst 5 --hashlimit-name x -j ACCEPT",
             "-m connlimit --connlimit-above 5 --connlimit-mask 32 --connlimit-saddr",
             "-m length --length 5:10 -m mark --mark 0x1",
+            "-m devgroup --src-group 0x5",
+            "-m devgroup ! --src-group 0x3/0x7",
             "-m mac --mac-source 00:11:22:33:44:55 -g OTHER",
             "-m time --timestart 01:00:00 --timestop 02:00:00 --datestop 2038-01-19T03:14:07",
             "-m u32 --u32 \"0x0>>0x16&0x3c@0x8&0xff=0x1\"",

@@ -14,8 +14,10 @@ use vipline_iptables::matches::{
     IpvsMethod, Limit, Mark, Match, Multiport, MultiportKind, Nfacct, Owner, Physdev, Probability,
     Rate, Recent, RecentAction, Sctp, Set, State, Statistic, Tcp, Udp,
 };
+use vipline_iptables::targets::Target;
 use vipline_iptables::{
-    Direction, Masked, Negatable, Network, Ports, Protocol, Range, Rule, SetDirections,
+    Direction, Family, Masked, Negatable, Network, Ports, Protocol, Range, Rule, RuleProblem,
+    SetDirections,
 };
 
 use super::targets::target;
@@ -206,7 +208,7 @@ fn multiport() -> BoxedStrategy<Multiport> {
     use MultiportKind::{Destination, Either, Source};
     (
         select(&[Destination, Either, Source][..]),
-        negatable(vec(range(), 1..15)),
+        negatable(vec(range(), 1..8)),
     )
         .prop_map(|(kind, ports)| Multiport { kind, ports })
         .boxed()
@@ -418,11 +420,27 @@ fn one_match() -> BoxedStrategy<Match<'static>> {
     .boxed()
 }
 
+/// Returns whether iptables accepts a part in a rule of a protocol.
+fn is_allowed(
+    protocol: Option<Negatable<Protocol>>,
+    add: impl FnOnce(Rule<'static>) -> Rule<'static>,
+) -> bool {
+    let rule = add(Rule {
+        protocol,
+        ..Rule::new()
+    });
+    let error = rule.check(Family::V4).err();
+    error.is_none_or(|error| error.problem() == RuleProblem::WrongFamily)
+}
+
 /// A rule that iptables would accept.
 pub(crate) fn rule() -> BoxedStrategy<Rule<'static>> {
     let networks = (opt(network()), opt(network()));
     let interfaces = (opt(interface()), opt(interface()));
-    let protocol = opt((1..=255_u8).prop_map(Protocol));
+    let protocol = prop_oneof![
+        opt((1..=255_u8).prop_map(Protocol)),
+        select(&[1, 6, 17, 58, 132][..]).prop_map(|it| Some(Negatable::Is(Protocol(it)))),
+    ];
     (
         networks,
         interfaces,
@@ -432,15 +450,21 @@ pub(crate) fn rule() -> BoxedStrategy<Rule<'static>> {
         of(target()),
     )
         .prop_map(
-            |(networks, interfaces, protocol, fragment, matches, target)| Rule {
-                source: networks.0,
-                destination: networks.1,
-                in_interface: interfaces.0,
-                out_interface: interfaces.1,
-                protocol,
-                fragment,
-                matches,
-                target,
+            |(networks, interfaces, protocol, fragment, mut matches, target)| {
+                matches.retain(|one| is_allowed(protocol, |rule| rule.matching(one.clone())));
+                let target: Option<Target<'_>> = target;
+                let target =
+                    target.filter(|it| is_allowed(protocol, |rule| rule.target(it.clone())));
+                Rule {
+                    source: networks.0,
+                    destination: networks.1,
+                    in_interface: interfaces.0,
+                    out_interface: interfaces.1,
+                    protocol,
+                    fragment,
+                    matches,
+                    target,
+                }
             },
         )
         .boxed()

@@ -90,7 +90,7 @@ fn goal() -> BoxedStrategy<(Option<AddressRange>, Option<NatPorts>)> {
 }
 
 fn dnat() -> BoxedStrategy<Dnat> {
-    (goal(), of(any::<u16>()), any::<[bool; 2]>())
+    (goal(), of(1..=u16::MAX), any::<[bool; 2]>())
         .prop_map(|((addresses, ports), base_port, flags)| Dnat {
             addresses,
             ports,

@@ -1,0 +1,53 @@
+//! Options that are joined with their value.
+
+use std::borrow::Cow;
+
+use crate::lexer::Word;
+
+/// Splits a general option and its joined value: `-ptcp` or `--protocol=tcp`.
+pub(super) fn split_general(text: &str) -> Option<(&str, &str)> {
+    const LONG: [&str; 10] = [
+        "--source",
+        "--src",
+        "--destination",
+        "--dst",
+        "--in-interface",
+        "--out-interface",
+        "--protocol",
+        "--match",
+        "--jump",
+        "--goto",
+    ];
+    match text.as_bytes() {
+        [b'-', b'-', ..] => text
+            .split_once('=')
+            .filter(|(option, _)| LONG.contains(option)),
+        [
+            b'-',
+            b's' | b'd' | b'i' | b'o' | b'p' | b'm' | b'j' | b'g',
+            _,
+            ..,
+        ] => text.split_at_checked(2),
+        _ => None,
+    }
+}
+
+/// Splits `--option=value`.
+///
+/// Words with a quote in the middle are not split.
+pub(super) fn split<'a>(word: &Word<'a>) -> (Cow<'a, str>, Option<Cow<'a, str>>) {
+    let is_owned = matches!(word.text, Cow::Owned(_));
+    if !word.text.starts_with("--") || word.quoted && is_owned {
+        return (word.text.clone(), None);
+    }
+    match &word.text {
+        Cow::Borrowed(text) => match text.split_once('=') {
+            Some((option, value)) => (option.into(), Some(value.into())),
+            None => (word.text.clone(), None),
+        },
+        Cow::Owned(text) => match text.split_once('=') {
+            Some((option, value)) => (option.to_owned().into(), Some(value.to_owned().into())),
+            None => (word.text.clone(), None),
+        },
+    }
+}
