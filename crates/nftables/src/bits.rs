@@ -57,7 +57,15 @@ impl Expression {
         self.shift(false, bits)
     }
 
-    pub(crate) fn shift(self, left: bool, bits: u32) -> Self {
+    /// Shifts the value. A field of single bits becomes a number.
+    pub(crate) fn shift(mut self, left: bool, bits: u32) -> Self {
+        if let Term::Load(Load::ExthdrBits { shift, .. }) = &mut self.0
+            && !left
+            && *shift == bits
+        {
+            *shift = 0;
+            return self;
+        }
         let of = Box::new(self);
         Self(Term::Shift { of, left, bits })
     }

@@ -5,7 +5,7 @@ use super::listing::Listing;
 use crate::expr::{
     Access, Bitwise, BitwiseOp, Byteorder, Cmp, CmpOp, Counter, Ct, Dynset, DynsetOp, Expr, Fib,
     FlowOffload, Hash, HashType, Immediate, Limit, Log, LogFlags, Lookup, Masq, Match, Meta, Nat,
-    NatType, Notrack, Numgen, Objref, ObjrefSource, Payload, PayloadAccess, Quota, Range, Redir,
+    NatFlags, NatType, Notrack, Numgen, Objref, ObjrefSource, Payload, PayloadAccess, Quota, Range, Redir,
     Register, Reject, RejectType, SetRef, Target, Tproxy, object_kind,
 };
 use crate::expression::Expression;
@@ -349,6 +349,10 @@ impl List for Nat {
                 (None, Some(ports)) => format!(" to :{ports}"),
                 (None, None) => String::new(),
             }
+        };
+        let target = match self.flags.contains(NatFlags::NETMAP) {
+            true => format!(" prefix{target}"),
+            false => target,
         };
         listing.push(format_args!("{kind}{family}{target}{}", self.flags.text()));
     }
