@@ -59,6 +59,7 @@ fn key_text(element: &Element, parts: &[Expression]) -> Option<String> {
 
 /// Returns the text of a value, a prefix or a range.
 fn value_text(of: &Expression, first: &[u8], last: &[u8], swapped: bool) -> String {
+    let (first, last) = (&*of.aligned(first), &*of.aligned(last));
     if first == last {
         return literal(of, first, swapped).to_string().replace(',', " | ");
     }
