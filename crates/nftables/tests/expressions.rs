@@ -84,7 +84,13 @@ fn expressions_that_nft_does_not_write_are_copied() {
     let copy = installed(&table, first.objects());
     let rules = |ruleset: &Ruleset| ruleset.chain(&table, "c").unwrap().rules.clone();
     assert_eq!(rules(&first), rules(&copy));
-    let names: Vec<&str> = first.chain(&table, "c").unwrap().rules.iter().map(|rule| rule.exprs[0].name()).collect();
+    let names: Vec<&str> = first
+        .chain(&table, "c")
+        .unwrap()
+        .rules
+        .iter()
+        .map(|rule| rule.exprs[0].name())
+        .collect();
     assert_eq!(names, ["last", "socket", "inner"]);
     assert!(matches!(rules(&first)[2].exprs[0], Expr::Other { .. }));
 }

@@ -5,8 +5,8 @@ use super::listing::Listing;
 use crate::expr::{
     Access, Bitwise, BitwiseOp, Byteorder, Cmp, CmpOp, Counter, Ct, Dynset, DynsetOp, Expr, Fib,
     FlowOffload, Hash, HashType, Immediate, Limit, Log, LogFlags, Lookup, Masq, Match, Meta, Nat,
-    NatFlags, NatType, Notrack, Numgen, Objref, ObjrefSource, Payload, PayloadAccess, Quota, Range, Redir,
-    Register, Reject, RejectType, SetRef, Target, Tproxy, object_kind,
+    NatFlags, NatType, Notrack, Numgen, Objref, ObjrefSource, Payload, PayloadAccess, Quota, Range,
+    Redir, Register, Reject, RejectType, SetRef, Target, Tproxy, object_kind,
 };
 use crate::expression::Expression;
 use crate::{Data, Family};
