@@ -127,6 +127,11 @@ impl Extension {
         })
     }
 
+    /// Returns the name of a field by its index.
+    pub(crate) fn field(&self, index: usize) -> Option<&'static str> {
+        self.fields.get(index).map(|field| field.0)
+    }
+
     fn all(op: ExthdrOp, kind: u8) -> impl Iterator<Item = &'static Self> {
         EXTENSIONS
             .iter()

@@ -83,6 +83,8 @@ mod verdict;
 
 mod set;
 
+mod declared;
+
 mod element;
 
 mod header;

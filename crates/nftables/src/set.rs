@@ -7,6 +7,7 @@ use std::time::Duration;
 use bitflags::bitflags;
 
 use crate::datatype::ByteOrder;
+use crate::declared::Declared;
 use crate::expr::Expr;
 use crate::expression::Expression;
 use crate::value::End;
@@ -49,6 +50,8 @@ pub struct Field {
     pub bytes: u16,
     /// Expression that the field is declared with (`typeof`).
     pub expression: Option<Expression>,
+    /// Other expression that the field is declared with, for text.
+    pub(crate) declared: Option<Declared>,
 }
 
 impl From<Datatype> for Field {
@@ -57,6 +60,7 @@ impl From<Datatype> for Field {
             datatype,
             bytes: datatype.bytes(),
             expression: None,
+            declared: None,
         }
     }
 }
@@ -67,6 +71,18 @@ impl From<Expression> for Field {
             datatype: expression.datatype(),
             bytes: expression.bytes(),
             expression: Some(expression),
+            declared: None,
+        }
+    }
+}
+
+impl Field {
+    /// Returns the byte order of the values, except in interval sets.
+    pub(crate) fn order(&self) -> ByteOrder {
+        match (&self.expression, &self.declared) {
+            (Some(expression), _) => expression.order(),
+            (None, Some(declared)) => declared.order,
+            (None, None) => self.datatype.order(),
         }
     }
 }
@@ -282,7 +298,7 @@ impl Set {
         if self.has_intervals() {
             ByteOrder::Big
         } else {
-            field.datatype.order()
+            field.order()
         }
     }
 
@@ -476,6 +492,7 @@ pub(crate) fn fields(ty: u32, len: u32, lens: &[u32]) -> Vec<Field> {
             datatype,
             bytes: of(len),
             expression: None,
+            declared: None,
         }];
     }
     let fields = types.into_iter().enumerate().map(|(at, datatype)| Field {
@@ -485,6 +502,7 @@ pub(crate) fn fields(ty: u32, len: u32, lens: &[u32]) -> Vec<Field> {
             None => datatype.bytes(),
         },
         expression: None,
+        declared: None,
     });
     let mut fields: Vec<Field> = fields.collect();
     let known = width(&fields);

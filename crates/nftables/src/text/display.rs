@@ -298,6 +298,25 @@ impl Element {
     }
 }
 
+/// Returns the text of a value in a set: flags of one element are joined by ` | `.
+fn value(field: &Field, bytes: &[u8], swapped: bool) -> String {
+    let text = Literal::new(field.datatype, bytes, swapped).to_string();
+    match is_bitmask(field.datatype) {
+        true => text.replace(',', " | "),
+        false => text,
+    }
+}
+
+/// Returns the common start if the interval contains all names that begin with it.
+fn wildcard(field: &Field, first: &[u8], last: &[u8]) -> Option<String> {
+    let len = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+    let (start, zeros) = first.split_at_checked(len)?;
+    let is_wildcard = zeros.iter().all(|byte| *byte == 0)
+        && last.iter().skip(len).all(|byte| *byte == u8::MAX)
+        && field.datatype == Datatype::Ifname;
+    is_wildcard.then(|| String::from_utf8_lossy(start).into_owned())
+}
+
 /// Writes the fields of a key or of data; as intervals if there is a last key.
 fn fmt_fields(
     f: &mut impl fmt::Write,
@@ -313,10 +332,23 @@ fn fmt_fields(
         if at != 0 {
             f.write_str(" . ")?;
         }
-        write!(f, "{}", Literal::new(field.datatype, first, swapped))?;
+        let swapped = swapped || field.order() == ByteOrder::Big;
         if first == last {
+            write!(f, "{}", value(field, first, swapped))?;
             continue;
         }
+        if let Some(prefix) = wildcard(field, first, last) {
+            write!(f, "\"{prefix}*\"")?;
+            continue;
+        }
+        let text = |bytes| match field.datatype {
+            // The ends of ranges are numbers.
+            Datatype::InetProto | Datatype::IcmpType | Datatype::Icmpv6Type => {
+                Literal::new(Datatype::Integer, bytes, true)
+            }
+            datatype => Literal::new(datatype, bytes, swapped),
+        };
+        write!(f, "{}", text(first))?;
         let is_addr = matches!(field.datatype, Datatype::Ipv4Addr | Datatype::Ipv6Addr);
         let same = zip(first, last, |a, b| !(a ^ b));
         let host = zip(first, last, |a, b| a & (a ^ b));
@@ -329,7 +361,7 @@ fn fmt_fields(
             {
                 write!(f, "/{len}")?;
             }
-            _ => write!(f, "-{}", Literal::new(field.datatype, last, swapped))?,
+            _ => write!(f, "-{}", text(last))?,
         }
     }
     Ok(())

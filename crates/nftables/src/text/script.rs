@@ -64,7 +64,7 @@ impl SetSpec {
     }
 
     fn type_line(&self, any_transport: bool) -> String {
-        let is_typeof = self.is_typeof();
+        let is_typeof = self.is_declared();
         let word = if is_typeof { "typeof" } else { "type" };
         let key = fields_text(&self.key, is_typeof, false);
         match &self.data {
@@ -109,7 +109,11 @@ fn fields_text(fields: &[Field], is_typeof: bool, any_transport: bool) -> String
             }
             _ => expression.to_string(),
         },
-        _ => field.datatype.to_string(),
+        (None, true) => match &field.declared {
+            Some(declared) => declared.text.to_string(),
+            None => field.datatype.to_string(),
+        },
+        (_, false) => field.datatype.to_string(),
     };
     let fields: Vec<String> = fields.iter().map(text).collect();
     fields.join(" . ")

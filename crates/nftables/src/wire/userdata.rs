@@ -5,6 +5,7 @@
 //! (`libnftnl/udata.h`).
 
 use crate::datatype::ByteOrder;
+use crate::declared::declared;
 use crate::expr::{CtKey, Direction, MetaKey, NumgenMode};
 use crate::expression::{Expression, Term};
 use crate::header;
@@ -155,6 +156,16 @@ fn order(fields: &[Field]) -> u32 {
 }
 
 impl SetSpec {
+    /// Returns whether nft has text for the expressions of all fields (`typeof`).
+    pub(crate) fn is_declared(&self) -> bool {
+        let has_text = |field: &Field| field.expression.is_some() || field.declared.is_some();
+        let data = match &self.data {
+            DataKind::Fields(fields) => &fields[..],
+            _ => &[],
+        };
+        self.is_typeof() || self.key.iter().chain(data).all(has_text)
+    }
+
     /// Clears the fields that [`read_set`] sets.
     fn clear_userdata(&mut self) {
         let data = match &mut self.data {
@@ -162,7 +173,7 @@ impl SetSpec {
             _ => &mut [],
         };
         for field in self.key.iter_mut().chain(data) {
-            field.expression = None;
+            (field.expression, field.declared) = (None, None);
         }
         self.auto_merge = false;
         self.comment = None;
@@ -269,12 +280,10 @@ fn read_typeof(content: &[u8], fields: &mut [Field]) {
     let is_padded = fields.len() > 1;
     let read = |content: &[u8], field: &mut Field| {
         let record = Records(content);
-        let numbers: Vec<u32> = match record.find(TYPEOF_CONTENT) {
-            Some(content) => Records(content)
-                .filter_map(|(_, number)| as_u32(number))
-                .collect(),
-            None => Vec::new(),
-        };
+        let parameters = Records(record.find(TYPEOF_CONTENT).unwrap_or_default());
+        let parameters = parameters.filter_map(|(id, number)| Some((id, as_u32(number)?)));
+        let parameters: Vec<(u8, u32)> = parameters.collect();
+        let numbers: Vec<u32> = parameters.iter().map(|(_, number)| *number).collect();
         let kind = record.find(TYPEOF_KIND).and_then(as_u32);
         let known = kind.and_then(|kind| expression(kind, &numbers));
         let words = |bytes: u16| bytes.div_ceil(4);
@@ -283,8 +292,16 @@ fn read_typeof(content: &[u8], fields: &mut [Field]) {
             false => known.bytes() == field.bytes,
         };
         field.expression = known.filter(fits);
-        if let Some(expression) = &field.expression {
-            field.bytes = expression.bytes();
+        match &field.expression {
+            Some(expression) => field.bytes = expression.bytes(),
+            None => {
+                field.declared = kind.and_then(|kind| declared(kind, &parameters));
+                let bytes = field.declared.as_ref().and_then(|declared| declared.bytes);
+                let is_shorter = |bytes: &u16| is_padded && words(*bytes) == words(field.bytes);
+                if let Some(bytes) = bytes.filter(is_shorter) {
+                    field.bytes = bytes;
+                }
+            }
         }
     };
     if let [field] = fields {
