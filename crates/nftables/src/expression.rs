@@ -10,9 +10,9 @@ use crate::expr::{
     CtKey, Direction, ExthdrOp, FibFlags, FibResult, MetaKey, NumgenMode, OsfTtl, PayloadBase,
     RtKey, SetRef, SocketKey, XfrmDirection, XfrmKey,
 };
+use crate::field::width;
 use crate::header::{self, HeaderField};
 use crate::load::Load;
-use crate::set::width;
 use crate::{Bytes, Datatype, Family, Field, Set};
 
 /// An expression: a header field, packet metadata, a number, or a concatenation.

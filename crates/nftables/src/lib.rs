@@ -85,6 +85,8 @@ mod set;
 
 mod declared;
 
+mod field;
+
 mod element;
 
 mod header;
@@ -146,6 +148,7 @@ pub use element::{Element, ElementData, InvalidElement, KeyPrefix};
 pub use error::{Committed, Error, RejectedOperation};
 pub use expression::Expression;
 pub use family::Family;
+pub use field::Field;
 pub use flowtable::{Flowtable, FlowtableFlags};
 pub use generation::Generation;
 pub use ipnet;
@@ -158,7 +161,7 @@ pub use operation::{Action, Operation, Subject};
 pub use rule::{Compat, Rule};
 pub use rules::{BatchBuilder, InstalledRule, Operations, RuleHandle, RulePosition};
 pub use ruleset::{Objects, Ruleset};
-pub use set::{DataKind, Field, Set, SetFlags, SetPolicy, SetSpec};
+pub use set::{DataKind, Set, SetFlags, SetPolicy, SetSpec};
 pub use stateful::{CtExpectation, CtHelper, CtTimeout, State, StatefulObject, Synproxy};
 pub use statement::Statement;
 pub use table::{Table, TableFlags, TableId};

@@ -6,7 +6,8 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::expr::Expr;
-use crate::set::{DataKind, Set, are_equivalent, join};
+use crate::field::join;
+use crate::set::{DataKind, Set, are_equivalent};
 use crate::{Bytes, Comment, Data, Name, Value, Verdict};
 
 mod storage;

@@ -2,7 +2,8 @@
 
 use super::storage::Storage;
 use super::{Element, Extras, InvalidElement, invalid};
-use crate::set::{DataKind, Joined, append, join, width};
+use crate::field::{Joined, append, join, width};
+use crate::set::DataKind;
 use crate::value::End;
 use crate::{Bytes, Field, Set, Value};
 

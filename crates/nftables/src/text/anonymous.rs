@@ -5,7 +5,7 @@ use crate::bits::zip;
 use crate::datatype::ByteOrder;
 use crate::expr::{AnonymousSet, SetRef};
 use crate::expression::Expression;
-use crate::set::split;
+use crate::field::split;
 use crate::{Datatype, Element};
 
 /// Returns the text of a set whose key is an expression.

@@ -10,7 +10,7 @@ use crate::bits::zip;
 use crate::datatype::ByteOrder;
 use crate::expr::{CmpOp, Direction, FibFlags, FibResult, NumgenMode, PayloadBase, SetRef};
 use crate::expression::{Expression, Term};
-use crate::set::split;
+use crate::field::split;
 use crate::{DataKind, Datatype, Element, ElementData, Family, Field, Rule};
 
 impl fmt::Display for Expression {

@@ -12,8 +12,8 @@ use super::display::{comparison, operand, range_text};
 use crate::datatype::ByteOrder;
 use crate::expr::{CmpOp, Expr, MetaKey, Register, SetRef};
 use crate::expression::{Expression, Term};
+use crate::field::width;
 use crate::header::{Layer, WITH_PORTS};
-use crate::set::width;
 use crate::{Bytes, DataKind, Datatype, Family, Name, Verdict};
 
 /// Number of register words.

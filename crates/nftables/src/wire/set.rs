@@ -220,7 +220,7 @@ impl SetAttrs<'_> {
         let data_len = self.data_len / if data_intervals { 2 } else { 1 };
         let data = match (self.data_type, self.object) {
             (Some(NFT_DATA_VERDICT), _) => DataKind::Verdict,
-            (Some(ty), _) => DataKind::Fields(crate::set::fields(ty, data_len, &[])),
+            (Some(ty), _) => DataKind::Fields(crate::field::fields(ty, data_len, &[])),
             (None, Some(kind)) => DataKind::Object(kind),
             (None, None) => DataKind::None,
         };
@@ -231,7 +231,7 @@ impl SetAttrs<'_> {
         let mut spec = SetSpec {
             table: TableId::new(family, table),
             name,
-            key: crate::set::fields(self.key_type, self.key_len, &self.lens),
+            key: crate::field::fields(self.key_type, self.key_len, &self.lens),
             data,
             flags: SetFlags::from_bits_retain(self.flags & !derived),
             timeout: self
