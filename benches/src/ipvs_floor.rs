@@ -72,8 +72,11 @@ impl Load {
     /// If the kernel rejects a message.
     pub fn replay(&self) -> Result<Replayed, Box<dyn Error + Send + Sync>> {
         let protocol = ipset::Client::open()?.protocol();
-        let sets = self.sets.iter().flat_map(|set| set.requests(protocol));
-        let sets = sets.map(|request| (request.ty, request.flags, request.payload));
+        let mut sets = Vec::new();
+        for commands in &self.sets {
+            sets.extend(commands.requests(protocol)?);
+        }
+        let sets = sets.into_iter().map(|request| (request.ty, request.flags, request.payload));
         // The kernel acknowledges each message with entries.
         let sets = replay_over(Some(netlink::NETFILTER), &datagrams(sets, 1))?;
 
