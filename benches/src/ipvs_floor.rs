@@ -76,7 +76,9 @@ impl Load {
         for commands in &self.sets {
             sets.extend(commands.requests(protocol)?);
         }
-        let sets = sets.into_iter().map(|request| (request.ty, request.flags, request.payload));
+        let sets = sets
+            .into_iter()
+            .map(|request| (request.ty, request.flags, request.payload));
         // The kernel acknowledges each message with entries.
         let sets = replay_over(Some(netlink::NETFILTER), &datagrams(sets, 1))?;
 
