@@ -86,7 +86,7 @@ impl NatFlags {
         }
     }
 
-    /// Returns the flags in nft syntax, with a leading space.
+    /// Returns the flags in nft syntax, with a leading space. Unknown flags are a comment.
     pub(crate) fn text(self) -> String {
         let words = [
             (Self::RANDOM, "random"),
@@ -98,11 +98,16 @@ impl NatFlags {
             .filter(|(flag, _)| self.contains(*flag))
             .map(|(_, word)| *word)
             .collect();
-        if set.is_empty() {
-            String::new()
-        } else {
-            format!(" {}", set.join(","))
+        let known = words.iter().fold(Self::NETMAP, |all, (flag, _)| all | *flag);
+        let mut text = match &*set {
+            [] => String::new(),
+            set => format!(" {}", set.join(",")),
+        };
+        let unknown = self.bits() & !known.bits();
+        if unknown != 0 {
+            text += &format!(" /* flags {unknown:#x} */");
         }
+        text
     }
 }
 
@@ -188,6 +193,12 @@ mod tests {
             proto_max: None,
             flags: NatFlags::PERSISTENT | NatFlags::FULLY_RANDOM,
         });
+    }
+
+    #[test]
+    fn unknown_flags_are_not_left_out() {
+        let flags = NatFlags::RANDOM | NatFlags::from_bits_retain(0x20);
+        assert_eq!(flags.text(), " random /* flags 0x20 */");
     }
 
     #[test]

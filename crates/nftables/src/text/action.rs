@@ -34,6 +34,13 @@ impl List for Last {
 
 impl List for Synproxy {
     fn list(&self, listing: &mut Listing) {
+        let known = SynproxyFlags::MSS
+            | SynproxyFlags::WSCALE
+            | SynproxyFlags::TIMESTAMP
+            | SynproxyFlags::SACK_PERM;
+        if !known.contains(self.flags) {
+            return listing.unknown("synproxy flags", &self.flags.bits().to_be_bytes());
+        }
         let mut text = String::from("synproxy");
         let has = |flag| self.flags.contains(flag);
         if has(SynproxyFlags::MSS) {
@@ -92,6 +99,9 @@ impl List for Fwd {
 
 impl List for Queue {
     fn list(&self, listing: &mut Listing) {
+        if !(QueueFlags::BYPASS | QueueFlags::FANOUT).contains(self.flags) {
+            return listing.unknown("queue flags", &self.flags.bits().to_be_bytes());
+        }
         let words = [
             (QueueFlags::BYPASS, "bypass"),
             (QueueFlags::FANOUT, "fanout"),
@@ -116,5 +126,25 @@ impl List for Queue {
             QueueTarget::Register(register) => listing.operand(register, Datatype::Integer),
         };
         listing.push(format_args!("queue{flags} to {target}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Rule;
+    use crate::expr::{Queue, QueueFlags, QueueTarget, Synproxy, SynproxyFlags};
+
+    #[test]
+    fn unknown_flags_are_not_left_out() {
+        let flags = QueueFlags::from_bits_retain(0x11);
+        let target = QueueTarget::Numbers { first: 1, total: 1 };
+        let queue = Rule::from_exprs([Queue { target, flags }.into()]);
+        assert_eq!(queue.to_string(), "/* queue flags 0011 */");
+        let synproxy = Synproxy {
+            flags: SynproxyFlags::ECN,
+            ..Synproxy::default()
+        };
+        let synproxy = Rule::from_exprs([synproxy.into()]);
+        assert_eq!(synproxy.to_string(), "/* synproxy flags 00000010 */");
     }
 }
