@@ -98,7 +98,9 @@ impl NatFlags {
             .filter(|(flag, _)| self.contains(*flag))
             .map(|(_, word)| *word)
             .collect();
-        let known = words.iter().fold(Self::NETMAP, |all, (flag, _)| all | *flag);
+        let known = words
+            .iter()
+            .fold(Self::NETMAP, |all, (flag, _)| all | *flag);
         let mut text = match &*set {
             [] => String::new(),
             set => format!(" {}", set.join(",")),
