@@ -55,12 +55,12 @@ pub enum RuleProblem {
     /// A match, target or option requires this option.
     #[error("requires {0}")]
     RequiresOption(&'static str),
-    /// An option is not allowed together with this one.
-    #[error("not allowed with {0}")]
-    Conflict(&'static str),
     /// A name has more bytes than the kernel stores.
     #[error("longer than {0} bytes")]
     TooLong(usize),
+    /// A list of addresses is negated.
+    #[error("not allowed with several addresses")]
+    NegatedList,
     /// A number is not in the allowed range.
     #[error("out of range")]
     OutOfRange,

@@ -6,6 +6,8 @@ mod check;
 
 mod joined;
 
+mod lists;
+
 mod parse;
 
 #[cfg(test)]
@@ -95,6 +97,28 @@ impl<'a> Rule<'a> {
     /// without another one that it requires, a long name.
     pub fn parse(text: &'a str) -> Result<Self, RuleError> {
         parse::Parser::new(text).parse()
+    }
+
+    /// Parses a command line, which can list several addresses: `-s 10.0.0.1,10.0.0.2`.
+    ///
+    /// Returns one rule for each pair of source and destination, in the order in which
+    /// iptables appends them. [`parse`](Self::parse) preserves such a text as one part.
+    ///
+    /// ```
+    /// use vipline_iptables::Rule;
+    ///
+    /// let rules = Rule::parse_all("-s 10.0.0.1,10.1.0.0/16 -j DROP")?;
+    /// let texts: Vec<_> = rules.iter().map(Rule::to_string).collect();
+    /// assert_eq!(texts, ["-s 10.0.0.1/32 -j DROP", "-s 10.1.0.0/16 -j DROP"]);
+    /// # Ok::<(), vipline_iptables::RuleError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`parse`](Self::parse), and [`RuleProblem::NegatedList`](crate::RuleProblem)
+    /// for a negated list.
+    pub fn parse_all(text: &'a str) -> Result<Vec<Self>, RuleError> {
+        parse::Parser::new(text).parse_all()
     }
 
     /// Checks typed parts like iptables: protocols that a match or target requires, options

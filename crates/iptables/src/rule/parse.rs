@@ -8,7 +8,6 @@
 use std::borrow::Cow;
 
 use crate::ChainName;
-use crate::address::Network;
 use crate::lexer::{Lexer, Word};
 use crate::matches::Match;
 use crate::negatable::Negatable;
@@ -19,6 +18,7 @@ use crate::rule::Rule;
 use crate::rule::abbreviation::expand;
 use crate::rule::check::check;
 use crate::rule::joined::{split, split_general};
+use crate::rule::lists::{self, Condition, Lists};
 use crate::rule_error::{RuleError, RuleProblem};
 use crate::targets::Target;
 
@@ -42,6 +42,8 @@ pub(super) struct Parser<'a> {
     mixed: bool,
     /// The value that is joined with its option: `-ptcp` or `--jump=ACCEPT`.
     joined: Option<Cow<'a, str>>,
+    /// Lists of addresses; `None` if the text must be a single rule.
+    lists: Option<Lists>,
 }
 
 /// The part to which options belong first.
@@ -85,15 +87,30 @@ impl<'a> Parser<'a> {
             given: 0,
             mixed: false,
             joined: None,
+            lists: None,
         }
     }
 
-    pub(super) fn parse(mut self) -> Result<Rule<'a>, RuleError> {
+    /// Parses one rule, or one for each pair of listed addresses.
+    pub(super) fn parse_all(mut self) -> Result<Vec<Rule<'a>>, RuleError> {
+        self.lists = Some(Lists::default());
+        let mut lists = Lists::default();
+        let rule = self.run(&mut lists)?;
+        Ok(lists.expand(&rule))
+    }
+
+    pub(super) fn parse(self) -> Result<Rule<'a>, RuleError> {
+        self.run(&mut Lists::default())
+    }
+
+    /// Parses a rule with the first address of each list, and returns the lists.
+    fn run(mut self, lists: &mut Lists) -> Result<Rule<'a>, RuleError> {
         loop {
             match self.option() {
                 Ok(true) => {}
                 Ok(false) => {
                     check(&self.rule, None, self.words.text())?;
+                    *lists = self.lists.unwrap_or_default();
                     return Ok(self.rule);
                 }
                 Err(Stop::Error(error)) => return Err(error),
@@ -174,11 +191,11 @@ impl<'a> Parser<'a> {
     fn head(&mut self, option: &str, at: usize, negated: bool) -> Result<bool, Stop> {
         match option {
             "-s" | "--source" | "--src" => {
-                let network = self.network(at, negated)?;
+                let network = self.network(at, negated, |lists| &mut lists.sources)?;
                 fill(&mut self.rule.source, network)?;
             }
             "-d" | "--destination" | "--dst" => {
-                let network = self.network(at, negated)?;
+                let network = self.network(at, negated, |lists| &mut lists.destinations)?;
                 fill(&mut self.rule.destination, network)?;
             }
             "-i" | "--in-interface" => {
@@ -201,17 +218,24 @@ impl<'a> Parser<'a> {
         Ok(true)
     }
 
-    /// Parses a network. A network of all addresses is no condition.
-    ///
-    /// Negated, it is a condition, which the legacy variant saves.
-    fn network(&mut self, at: usize, negated: bool) -> Result<Option<Negatable<Network>>, Stop> {
+    /// Parses a network, or the first one of a list.
+    fn network(
+        &mut self,
+        at: usize,
+        negated: bool,
+        list: fn(&mut Lists) -> &mut Vec<Condition>,
+    ) -> Result<Condition, Stop> {
         let text = self.value(at)?.text;
-        match Network::parse(&text) {
-            Some(network) if network.is_all() && !negated => Ok(None),
-            Some(network) => Ok(Some(Negatable::new(negated, network))),
-            None if text == "0/0" && !negated => Ok(None),
-            None => Err(Stop::Unsupported),
+        let Some((first, _)) = text.split_once(',') else {
+            return Ok(lists::network(&text, negated)?);
+        };
+        if negated {
+            return Err(self.error(at, RuleProblem::NegatedList).into());
         }
+        let lists = self.lists.as_mut().ok_or(Unsupported)?;
+        let networks = text.split(',').map(|text| lists::network(text, false));
+        *list(lists) = networks.collect::<Result<_, _>>()?;
+        Ok(lists::network(first, false)?)
     }
 
     fn interface(

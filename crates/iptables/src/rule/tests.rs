@@ -173,6 +173,26 @@ fn rules_that_iptables_refuses_have_errors_with_a_position() {
 }
 
 #[test]
+fn lists_of_addresses_are_several_rules() {
+    let rules = Rule::parse_all("-d 1.1.1.1,2.2.2.2 -s 1.2.3.4,4.4.4.4/8 -j DROP").unwrap();
+    let printed: Vec<_> = rules.iter().map(Rule::to_string).collect();
+    assert_eq!(
+        printed,
+        [
+            "-s 1.2.3.4/32 -d 1.1.1.1/32 -j DROP",
+            "-s 1.2.3.4/32 -d 2.2.2.2/32 -j DROP",
+            "-s 4.0.0.0/8 -d 1.1.1.1/32 -j DROP",
+            "-s 4.0.0.0/8 -d 2.2.2.2/32 -j DROP",
+        ]
+    );
+    let rule = Rule::parse("-s 1.2.3.4,4.4.4.4 -j DROP").unwrap();
+    assert!(matches!(&rule.matches[..], [Match::Other(_)]));
+    let error = Rule::parse_all("! -s 1.2.3.4,4.4.4.4").unwrap_err();
+    let text = "\"-s\" at byte 2: not allowed with several addresses";
+    assert_eq!(error.to_string(), text);
+}
+
+#[test]
 fn invalid_rules_have_errors_with_a_position() {
     let table = [
         ("-s", "\"-s\" at byte 0: missing value"),
