@@ -1,98 +1,126 @@
-//! A small firewall: built from values, committed, dumped and changed.
+//! A firewall with named counters and a named set.
 //!
 //! Run it as root with `cargo run -p vipline-nftables --example firewall`.
 //! The example runs in a new network namespace and does not change the host.
-#![allow(clippy::print_stdout, reason = "it shows what happens")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the example sends a packet"
+)]
 
 use std::error::Error;
+use std::io::{self, Write};
+use std::net::UdpSocket;
 
 use ipnet::IpNet;
 use testkit::netns::Netns;
-use vipline_nftables::expr::CtState;
-use vipline_nftables::expression::{ct_state, iifname, ip_saddr, tcp_dport};
-use vipline_nftables::statement::{accept, counter, drop, log};
+use vipline_nftables::expr::{Counter, CtState};
+use vipline_nftables::expression::{ct_state, ip_saddr, tcp_dport, udp_dport};
+use vipline_nftables::statement::{accept, drop};
 use vipline_nftables::{
-    BaseChain, Chain, ChainType, Client, Datatype, Family, Hook, Name, Object, Policy, Rule, Set,
-    SetFlags, Table, TableId, Transaction,
+    BaseChain, Chain, ChainType, Client, Datatype, Error as NftError, Family, Hook, Name, Object,
+    Policy, Rule, RulePosition, Set, SetFlags, StatefulObject, Table, TableId, Transaction, diff,
 };
-use vipline_reconcile::{Edit, diff};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
+/// Maximum number of attempts to install the firewall while other programs commit.
+const ATTEMPTS: usize = 10;
+
 fn main() -> Result<()> {
-    Netns::new()?.run(run)
+    Netns::new()?.run(|| run(&mut io::stdout().lock()))
 }
 
-fn run() -> Result<()> {
+/// Installs the firewall and changes it. Writes the steps to `out`.
+pub(crate) fn run(out: &mut impl Write) -> Result<()> {
     let mut client = Client::open()?;
     let firewall = Firewall::new()?;
-    let tables = [firewall.table.clone()];
+    let (table, input) = (&firewall.table, &firewall.input);
+    let tables = [table.clone()];
 
-    // The edits are the difference between the dump and the desired objects.
-    let installed = client.dump(&tables)?;
-    let wanted = firewall.objects()?;
-    let transaction = Transaction::from_edits(&diff(installed.into_objects(), &wanted));
-    println!("# Atomic transaction:\n\n{transaction}");
-    client.commit(&transaction)?;
+    // Declarative: the kernel gets the difference to what it has, in one transaction.
+    firewall.install(&mut client)?;
+    writeln!(out, "# Installed:\n\n{}", client.dump(&tables)?)?;
 
-    let installed = client.dump(&tables)?;
-    println!("# Ruleset in the kernel:\n\n{installed}");
-    assert!(
-        diff(installed.into_objects(), &wanted).is_empty(),
-        "the kernel has what was wanted"
-    );
+    // One call for one change. The other rules and all counters stay as they are.
+    client.add(firewall.ports.element(&[443_u16.into()])?)?;
+    let dns = [udp_dport().is(53_u16), firewall.dns.statement(), accept()];
+    let dns = Rule::new(table.family, dns);
+    let dns = client.add_rule(table, input, RulePosition::Head, &dns)?;
+    writeln!(out, "# With HTTPS and DNS:\n\n{}", client.dump(&tables)?)?;
 
-    // A later transaction contains only the changed objects.
-    let https = firewall.ports.element(&[443_u16.into()])?;
-    let transaction = Transaction::from_edits(&[Edit::Add(https.into())]);
-    println!("# Additional port:\n\n{transaction}");
-    client.commit(&transaction)?;
+    // The counters of one packet.
+    UdpSocket::bind("127.0.0.1:0")?.send_to(b"?", "127.0.0.1:53")?;
+    writeln!(out, "# Counters, which are then zero:\n")?;
+    for object in client.reset_objects(table)? {
+        writeln!(out, "{}", Object::from(object))?;
+    }
+    client.delete_rule(table, input, dns)?;
 
-    // An error names the rejected operation; the kernel applies nothing.
+    // An error names the object. The kernel applied nothing.
     let telnet = firewall.ports.element(&[23_u16.into()])?;
-    let refused = client.commit(&Transaction::from_edits(&[Edit::Remove(telnet.into())]));
-    if let Err(error) = refused {
-        println!("# Deletion of a missing element fails:\n\n{error}");
+    if let Err(error) = client.delete(telnet) {
+        writeln!(out, "\n# Error:\n\n{error}")?;
     }
     Ok(())
 }
 
-/// The table and the sets that rules and elements refer to.
+/// The table, the set and the counters that rules and elements refer to.
 struct Firewall {
     table: TableId,
+    /// Name of the chain for packets to the local host.
+    input: Name,
     /// Open TCP ports.
     ports: Set,
     /// Blocked source networks.
     blocked: Set,
+    /// Counter of dropped packets.
+    dropped: StatefulObject,
+    /// Counter of DNS requests.
+    dns: StatefulObject,
 }
 
 impl Firewall {
     fn new() -> Result<Self> {
         let table = TableId::new(Family::Inet, Name::new("firewall")?);
-        let ports = Set::set(
-            table.clone(),
-            Name::new("open-ports")?,
-            [Datatype::InetService.into()],
-        );
-        let blocked = Set::set(
-            table.clone(),
-            Name::new("blocked")?,
-            [Datatype::Ipv4Addr.into()],
-        );
+        let set = |name, key: Datatype| Set::set(table.clone(), name, [key.into()]);
+        let counter = |name| StatefulObject::new(table.clone(), name, Counter::default());
+        let blocked = set(Name::new("blocked")?, Datatype::Ipv4Addr);
         Ok(Self {
-            table,
-            ports,
+            input: Name::new("input")?,
+            ports: set(Name::new("open-ports")?, Datatype::InetService),
             blocked: blocked.with_flags(SetFlags::INTERVAL),
+            dropped: counter(Name::new("dropped")?),
+            dns: counter(Name::new("dns")?),
+            table: table.clone(),
         })
+    }
+
+    /// Makes the table equal to the desired objects, whatever it contains.
+    fn install(&self, client: &mut Client) -> Result<()> {
+        let desired = self.objects()?;
+        for _ in 0..ATTEMPTS {
+            let installed = client.dump(std::slice::from_ref(&self.table))?;
+            let generation = installed.generation();
+            let transaction = Transaction::from_edits(&diff(installed, &desired));
+            match client.commit_at(&transaction, generation) {
+                // Another program committed since the dump.
+                Err(NftError::Outdated) => {}
+                result => return Ok(result?),
+            }
+        }
+        Err(NftError::Outdated.into())
     }
 
     /// Returns all objects of the firewall, in any order.
     fn objects(&self) -> Result<Vec<Object>> {
         let mut objects: Vec<Object> = vec![
             Table::new(self.table.clone()).into(),
+            self.dropped.clone().into(),
+            self.dns.clone().into(),
             self.ports.clone().into(),
             self.blocked.clone().into(),
-            self.input()?.into(),
+            self.chain().into(),
         ];
         for port in [22_u16, 80] {
             objects.push(self.ports.element(&[port.into()])?.into());
@@ -104,20 +132,19 @@ impl Firewall {
         Ok(objects)
     }
 
-    /// Returns the base chain for packets to the local host.
-    fn input(&self) -> Result<Chain> {
-        let rule = |statements: Vec<_>| Rule::new(Family::Inet, statements);
-        let input = BaseChain::new(ChainType::Filter, Hook::Input, 0).with_policy(Policy::Drop);
-        let chain = Chain::new(self.table.clone(), Name::new("input")?);
-        Ok(chain.with_base(input).with_rules([
-            rule(vec![iifname().is("lo"), accept()]),
+    fn chain(&self) -> Chain {
+        let rule = |statements: Vec<_>| Rule::new(self.table.family, statements);
+        let known = CtState::ESTABLISHED | CtState::RELATED;
+        let base = BaseChain::new(ChainType::Filter, Hook::Input, 0).with_policy(Policy::Drop);
+        let chain = Chain::new(self.table.clone(), self.input.clone()).with_base(base);
+        chain.with_rules([
+            rule(vec![ct_state().is(known), accept()]),
             rule(vec![
-                ct_state().is(CtState::ESTABLISHED | CtState::RELATED),
-                accept(),
+                ip_saddr().in_set(&self.blocked),
+                self.dropped.statement(),
+                drop(),
             ]),
-            rule(vec![ip_saddr().in_set(&self.blocked), counter(), drop()]),
             rule(vec![tcp_dport().in_set(&self.ports), accept()]),
-            rule(vec![log(&Name::new("refused: ")?), counter()]),
-        ]))
+        ])
     }
 }

@@ -1,10 +1,24 @@
 //! nf_tables objects, expressions and atomic transactions over netlink.
 //!
+//! One call adds, replaces or deletes one object:
+//!
+//! ```no_run
+//! use vipline_nftables::expression::tcp_dport;
+//! use vipline_nftables::statement::accept;
+//! use vipline_nftables::{Client, Family, Name, Rule, RulePosition, TableId};
+//!
+//! let mut client = Client::open()?;
+//! let (filter, input) = (TableId::new(Family::Inet, Name::new("filter")?), Name::new("input")?);
+//! let ssh = Rule::new(filter.family, [tcp_dport().is(22_u16), accept()]);
+//! let handle = client.add_rule(&filter, &input, RulePosition::Head, &ssh)?;
+//! client.delete_rule(&filter, &input, handle)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Tables, chains with their rules, sets, maps, verdict maps and their elements
 //! are values ([`Object`]). The difference of two states is a [`Transaction`],
-//! which the kernel applies atomically.
-//! Rules are built from statements that read like nft syntax. Objects display as
-//! scripts that `nft -f` loads.
+//! which the kernel applies atomically, and only if no other program changed the
+//! ruleset since the dump:
 //!
 //! ```no_run
 //! use vipline_nftables::expr::CtState;
@@ -24,16 +38,19 @@
 //! let desired = [Table::new(id.clone()).into(), input.into()];
 //!
 //! let mut client = Client::open()?;
-//! let edits = diff(client.dump(&[id])?, &desired);
-//! client.commit(&Transaction::from_edits(&edits))?;
+//! let installed = client.dump(&[id])?;
+//! let generation = installed.generation();
+//! let edits = diff(installed, &desired);
+//! client.commit_at(&Transaction::from_edits(&edits), generation)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! Rules are built from statements that read like nft syntax. Objects display as
+//! scripts that `nft -f` loads. A [`Monitor`] reports the changes of other programs.
 //!
 //! # Limitations
 //!
 //! - No parser for nft scripts.
-//! - Flowtables and stateful objects (named counters, quotas and others) are not
-//!   objects of this crate. Rules can use existing ones.
 //! - Matches of adjacent header fields are not merged; nft merges them.
 //! - Unknown kernel expressions are kept as raw attributes
 //!   ([`expr::Expr::Other`]) and written back unchanged. Their text is

@@ -22,6 +22,7 @@ fn describe(query: &Query<'_>) -> (&'static str, String) {
         Query::ResetRules(table, Some(chain)) => {
             ("reset rules of chain", format!("{table} {chain}"))
         }
+        Query::ResetStateful(table) => ("reset objects of table", table.to_string()),
         Query::Stateful(table) => ("list stateful objects of table", table.to_string()),
         Query::Flowtables(table) => ("list flowtables of table", table.to_string()),
         Query::Elements(set) => ("list set", format!("{} {}", set.table, set.name)),

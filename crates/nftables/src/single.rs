@@ -1,8 +1,10 @@
 //! Single objects: one call adds, deletes or returns one object.
 
 use crate::rules::found_unless_missing;
-use crate::wire::Query;
-use crate::{Assembler, Client, Edit, Element, Error, Object, Transaction};
+use crate::wire::{self, Query};
+use crate::{
+    Assembler, Client, Edit, Element, Error, Object, StatefulObject, TableId, Transaction,
+};
 
 impl Client {
     /// Returns an element of the kernel with the key of `element`, including its data,
@@ -22,7 +24,28 @@ impl Client {
         found_unless_missing(reply, || assembler.finish().into_elements().next())
     }
 
-    /// Adds one object: a table, a chain with its rules, a set or an element.
+    /// Resets the named counters and quotas of a table. Returns all stateful objects of the
+    /// table with the values before the reset. A missing table has no objects.
+    ///
+    /// No packet is lost: the kernel reads and resets a value in one step.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Denied`], [`Error::Kernel`] and others: the request failed.
+    pub fn reset_objects(&mut self, table: &TableId) -> Result<Vec<StatefulObject>, Error> {
+        let mut objects = Vec::new();
+        // A repetition would return zeros. Values of an interrupted dump are correct.
+        let dump = self.dump_messages(Query::ResetStateful(table), |message| {
+            let (_, attrs) = wire::split_header(message.payload)?;
+            objects.push(wire::stateful::decode(table.family, attrs)?);
+            Ok(())
+        })?;
+        dump.into_inner();
+        Ok(objects)
+    }
+
+    /// Adds one object: a table, a chain with its rules, a set, an element, a stateful
+    /// object or a flowtable.
     ///
     /// An existing table, set or element remains as it is. An existing chain gets the
     /// policy and the rules in addition to its own. [`add_rule`](Self::add_rule) adds a
@@ -37,7 +60,7 @@ impl Client {
     }
 
     /// Deletes one object: a table with its content, a chain with its rules, a set with
-    /// its elements, or an element.
+    /// its elements, an element, a stateful object or a flowtable.
     ///
     /// # Errors
     ///

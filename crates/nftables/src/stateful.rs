@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::expr::{Counter, Expr, Limit, Quota};
-use crate::{Bytes, Comment, Name, TableId};
+use crate::expr::{Counter, Expr, Limit, Objref, ObjrefSource, Quota};
+use crate::{Bytes, Comment, Name, Statement, TableId};
 
 /// A stateful object of a table, such as a named counter.
 ///
@@ -51,6 +51,15 @@ impl StatefulObject {
     pub fn with_comment(mut self, comment: Comment) -> Self {
         self.comment = Some(comment);
         self
+    }
+
+    /// Returns the statement of a rule that uses the object: `counter name "hits"`.
+    pub fn statement(&self) -> Statement {
+        let source = ObjrefSource::Named {
+            kind: self.state.kind(),
+            name: self.name.clone(),
+        };
+        Expr::from(Objref { source }).into()
     }
 
     /// Returns whether the kernel treats both objects of the same key alike.

@@ -160,15 +160,11 @@ fn a_filter_may_be_a_closure() {
 }
 
 #[test]
-fn an_unknown_object_is_kept_as_bytes_or_decoded() {
+fn stateful_objects_are_decoded() {
     let mut lab = Lab::new(Notifications::all().with_events());
-    lab.commit("add table ip t");
-    let commit = lab.commit("add counter ip t n");
-    let [event] = &*commit.events else {
-        panic!("{commit:?}")
-    };
-    assert_eq!(
-        (event.table.to_string().as_str(), event.is_removed),
-        ("ip t", false)
-    );
+    let script = "add table ip t\nadd counter ip t n\nadd quota ip t q { over 7 bytes; }";
+    let expected = ["add table ip t", "add counter ip t n", "add quota ip t q"];
+    assert_eq!(lab.events(script), expected);
+    let deleted = lab.events("delete counter ip t n\ndelete quota ip t q");
+    assert_eq!(deleted, ["delete counter ip t n", "delete quota ip t q"]);
 }

@@ -302,6 +302,34 @@ fn a_reset_returns_the_counters_before_it() {
     assert_eq!(counts(), [(2, 0, 0)]);
 }
 
+#[test]
+fn a_reset_returns_the_named_counters_before_it() {
+    let mut lab = Lab::new();
+    lab.nft(
+        "table inet filter {\ncounter hits { packets 3 bytes 4; }\n\
+         quota traffic { over 10 bytes used 6 bytes; }\n}",
+    );
+    let mut texts = || {
+        let objects = lab.client.reset_objects(&table()).unwrap();
+        let texts = objects
+            .into_iter()
+            .map(|object| Object::from(object).to_string());
+        texts.collect::<Vec<_>>()
+    };
+    let expected = [
+        "add counter inet filter hits { packets 3 bytes 4; }",
+        "add quota inet filter traffic { over 10 bytes used 6 bytes; }",
+    ];
+    assert_eq!(texts(), expected);
+    let expected = [
+        "add counter inet filter hits { packets 0 bytes 0; }",
+        "add quota inet filter traffic { over 10 bytes; }",
+    ];
+    assert_eq!(texts(), expected);
+    let missing = TableId::new(Family::Ip, name("missing"));
+    assert!(lab.client.reset_objects(&missing).unwrap().is_empty());
+}
+
 /// The objects that a program wants: a chain with one rule.
 fn desired() -> [Object; 2] {
     let rule = Rule::new(Family::Inet, [counter(), accept()]);

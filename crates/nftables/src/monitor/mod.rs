@@ -2,6 +2,8 @@
 
 mod client;
 
+mod counts;
+
 mod decoder;
 
 mod event;
@@ -16,6 +18,7 @@ use crate::wire::{self, Kind, SUBSYSTEM};
 use crate::{Generation, Name, Ruleset, TableId};
 
 pub use client::{Monitor, Notification};
+pub use counts::ChangeCounts;
 pub use event::{Event, EventObject};
 
 use decoder::EventDecoder;
@@ -56,33 +59,6 @@ pub struct Process {
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.name, self.id)
-    }
-}
-
-/// Number of objects that were added, changed or deleted, by kind.
-///
-/// The kernel does not report elements that are deleted with their set.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct ChangeCounts {
-    /// The table itself.
-    pub tables: usize,
-    /// Chains.
-    pub chains: usize,
-    /// Rules.
-    pub rules: usize,
-    /// Sets and maps.
-    pub sets: usize,
-    /// Elements of sets and maps.
-    pub elements: usize,
-    /// Flowtables, stateful objects and others.
-    pub others: usize,
-}
-
-impl ChangeCounts {
-    /// Returns the total number of changes.
-    pub fn total(&self) -> usize {
-        self.tables + self.chains + self.rules + self.sets + self.elements + self.others
     }
 }
 
@@ -290,28 +266,6 @@ fn object_kind(kind: u8) -> (u8, bool) {
         _ => return (kind, false),
     };
     (new, true)
-}
-
-impl ChangeCounts {
-    /// Counts the objects of a message.
-    fn add(&mut self, kind: u8, payload: &[u8]) -> Result<(), DecodeError> {
-        let (new, _) = object_kind(kind);
-        let is = |other: Kind| new == other as u8;
-        if is(Kind::NewSetElem) {
-            self.elements += wire::element::count(payload)?;
-        } else if is(Kind::NewTable) {
-            self.tables += 1;
-        } else if is(Kind::NewChain) {
-            self.chains += 1;
-        } else if is(Kind::NewRule) {
-            self.rules += 1;
-        } else if is(Kind::NewSet) {
-            self.sets += 1;
-        } else {
-            self.others += 1;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -65,6 +65,7 @@ pub(crate) enum Kind {
     NewObj = 18,
     GetObj = 19,
     DelObj = 20,
+    GetObjReset = 21,
     NewFlowtable = 22,
     GetFlowtable = 23,
     DelFlowtable = 24,
@@ -373,6 +374,8 @@ pub enum Query<'a> {
     Sets(&'a TableId),
     /// The stateful objects of a table.
     Stateful(&'a TableId),
+    /// The stateful objects of a table. Resets counters and quotas.
+    ResetStateful(&'a TableId),
     /// The flowtables of a table.
     Flowtables(&'a TableId),
     /// The elements of a set or map.
@@ -393,6 +396,7 @@ impl Query<'_> {
             Self::ResetRules(..) => Kind::GetRuleReset,
             Self::Sets(_) => Kind::GetSet,
             Self::Stateful(_) => Kind::GetObj,
+            Self::ResetStateful(_) => Kind::GetObjReset,
             Self::Flowtables(_) => Kind::GetFlowtable,
             Self::Elements(_) | Self::Element(_) => Kind::GetSetElem,
             Self::Generation => Kind::GetGen,
@@ -409,6 +413,7 @@ impl Query<'_> {
             | Self::RulesOf(id, _)
             | Self::ResetRules(id, _)
             | Self::Stateful(id)
+            | Self::ResetStateful(id)
             | Self::Flowtables(id)
             | Self::Sets(id) => id.family.number(),
             Self::Chains(family) => family.number(),
@@ -427,7 +432,7 @@ impl Query<'_> {
                 rule::put_chain(out, id, chain)
             }
             Self::Sets(id) => put_str(out, set::NFTA_SET_TABLE, id.name.as_str()),
-            Self::Stateful(id) => stateful::put_table(out, id),
+            Self::Stateful(id) | Self::ResetStateful(id) => stateful::put_table(out, id),
             Self::Flowtables(id) => flowtable::put_table(out, id),
             Self::Elements(set) => put_set_name(out, &set.table, &set.name),
             Self::Element(element) => element::put_key(out, element),

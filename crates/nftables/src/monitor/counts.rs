@@ -1,0 +1,53 @@
+//! Numbers of changed objects.
+
+use vipline_netlink::DecodeError;
+
+use super::object_kind;
+use crate::wire::{self, Kind};
+
+/// Number of objects that were added, changed or deleted, by kind.
+///
+/// The kernel does not report elements that are deleted with their set.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct ChangeCounts {
+    /// The table itself.
+    pub tables: usize,
+    /// Chains.
+    pub chains: usize,
+    /// Rules.
+    pub rules: usize,
+    /// Sets and maps.
+    pub sets: usize,
+    /// Elements of sets and maps.
+    pub elements: usize,
+    /// Flowtables, stateful objects and others.
+    pub others: usize,
+}
+
+impl ChangeCounts {
+    /// Returns the total number of changes.
+    pub fn total(&self) -> usize {
+        self.tables + self.chains + self.rules + self.sets + self.elements + self.others
+    }
+
+    /// Counts the objects of a message.
+    pub(super) fn add(&mut self, kind: u8, payload: &[u8]) -> Result<(), DecodeError> {
+        let (new, _) = object_kind(kind);
+        let is = |other: Kind| new == other as u8;
+        if is(Kind::NewSetElem) {
+            self.elements += wire::element::count(payload)?;
+        } else if is(Kind::NewTable) {
+            self.tables += 1;
+        } else if is(Kind::NewChain) {
+            self.chains += 1;
+        } else if is(Kind::NewRule) {
+            self.rules += 1;
+        } else if is(Kind::NewSet) {
+            self.sets += 1;
+        } else {
+            self.others += 1;
+        }
+        Ok(())
+    }
+}

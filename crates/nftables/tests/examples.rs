@@ -1,0 +1,18 @@
+//! Runs the example and compares its output.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use testkit::netns::Netns;
+
+#[expect(dead_code, reason = "the test does not call `main`")]
+#[path = "../examples/firewall.rs"]
+mod firewall;
+
+#[test]
+fn the_firewall_has_counters_and_a_named_set() {
+    let output = Netns::new().unwrap().run(|| {
+        let mut out = Vec::new();
+        firewall::run(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    });
+    assert_eq!(output, include_str!("examples/firewall.txt"));
+}
