@@ -5,9 +5,9 @@
     reason = "IO file"
 )]
 
-use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
+use std::{fmt, fs, io};
 
 use vipline_netlink::message::Message;
 use vipline_netlink::{Counters, DecodeError, Errno, Protocol, Socket};
@@ -16,7 +16,10 @@ use crate::destination::Destination;
 use crate::stats::Stats;
 use crate::sync_daemon::{Role, SyncDaemon};
 use crate::wire::{self, Info, Reply, Request, Timeouts};
-use crate::{Commands, Error, Family, ServiceKey, Table, VirtualServer};
+use crate::{Commands, Connection, Error, Family, ServiceKey, Table, VirtualServer};
+
+/// The connection table of the calling thread's network namespace.
+const CONNECTIONS: &str = "/proc/thread-self/net/ip_vs_conn";
 
 /// Number of attempts to complete a dump.
 const ATTEMPTS: usize = 3;
@@ -264,6 +267,25 @@ impl Client {
             Role::Backup => "backup",
         };
         self.request(&Request::StopDaemon(role), "stop daemon", &name, |_| {})
+    }
+
+    /// Returns the connection table, like `ipvsadm -Lnc`.
+    ///
+    /// Unlike the other methods, reads the table of the network namespace of the calling
+    /// thread, from `/proc/thread-self/net/ip_vs_conn`. Entries that change meanwhile can
+    /// be missing or occur twice.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Unsupported`]: the kernel lacks the table.
+    /// - [`Error::Io`]: the table could not be read.
+    /// - [`Error::ConnectionTable`]: a line could not be parsed.
+    pub fn connections(&self) -> Result<Vec<Connection>, Error> {
+        let text = fs::read_to_string(CONNECTIONS).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::Unsupported { module: "ip_vs" },
+            _ => Error::Io(error),
+        })?;
+        Ok(Connection::parse_table(&text)?)
     }
 
     /// Sets the reply timeout. Default: 10 s.

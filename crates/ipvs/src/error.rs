@@ -1,19 +1,25 @@
 //! IPVS errors.
 
-use std::fmt;
+use std::{fmt, io};
 
 use thiserror::Error;
 use vipline_netlink::{Errno, Rejected, RejectedList, RejectedRequest};
 
-use crate::Command;
+use crate::{Command, ParseError};
 
 /// An IPVS error.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The connection table has a line that could not be parsed.
+    #[error("connection table: {0}")]
+    ConnectionTable(#[from] ParseError),
     /// The process lacks `CAP_NET_ADMIN`.
     #[error("operation not permitted: CAP_NET_ADMIN is missing")]
     Denied,
+    /// The connection table could not be read.
+    #[error("cannot read the connection table")]
+    Io(#[source] io::Error),
     /// The kernel rejected a request other than a command.
     #[error("{operation} {object}: {errno}")]
     Kernel {

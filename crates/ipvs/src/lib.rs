@@ -31,6 +31,7 @@
 //!   `-L`, `-S`, `--set` and the commands of sync daemons.
 //! - [`Client`]: dumps the table and commits commands, many per system call; also
 //!   timeouts, statistics and sync daemons.
+//! - [`Connection`]: an entry of the connection table.
 //! - [`wire`]: message encoder and decoder, for callers with their own socket.
 //! - [`Error`]: errors. A rejection names its command.
 //!
@@ -76,6 +77,8 @@ mod destination;
 
 mod sync_daemon;
 
+mod connection;
+
 mod object;
 
 mod commands;
@@ -103,6 +106,7 @@ mod error;
 pub use client::Client;
 pub use command_line::{CommandLine, Listed, Listing};
 pub use commands::{Command, Commands};
+pub use connection::Connection;
 pub use destination::{Checksum, Connections, Destination, Forwarding, RealServer, Tunnel};
 pub use error::{Error, RejectedCommand};
 pub use flags::Flags;

@@ -138,10 +138,16 @@ fn parse(line: &str, number: usize) -> Result<Command, ParseError> {
 }
 
 fn error(line: &str, number: usize, reason: &'static str) -> ParseError {
-    ParseError {
-        line: number,
-        reason,
-        text: line.chars().take(SHOWN).collect::<String>().into(),
+    ParseError::new(line, number, reason)
+}
+
+impl ParseError {
+    pub(crate) fn new(line: &str, number: usize, reason: &'static str) -> Self {
+        Self {
+            line: number,
+            reason,
+            text: line.chars().take(SHOWN).collect::<String>().into(),
+        }
     }
 }
 

@@ -13,6 +13,10 @@
     reason = "IO file"
 )]
 
+#[allow(dead_code, reason = "the test calls what `main` prints")]
+#[path = "../examples/ipvsadm-ln.rs"]
+mod ipvsadm_ln;
+
 #[path = "laws/tables.rs"]
 mod tables;
 

@@ -51,6 +51,20 @@ fn timeouts_version_and_statistics_equal_those_of_ipvsadm() {
         let reals = client.destinations(&service).unwrap();
         assert_eq!(reals[0].stats.connections, 1);
         assert_eq!(reals[0].connections.inactive, 1);
+        let connections = client.connections().unwrap();
+        let [connection] = &connections[..] else {
+            panic!("{connections:?}");
+        };
+        let port = socket.local_addr().unwrap().port();
+        assert_eq!(connection.client.to_string(), format!("127.0.0.1:{port}"));
+        assert_eq!(connection.service.to_string(), "127.0.0.1:53");
+        assert_eq!(connection.destination.to_string(), "127.0.0.1:9953");
+        assert_eq!(&*connection.state, "UDP");
+        let table = std::fs::read_to_string("/proc/thread-self/net/ip_vs_conn").unwrap();
+        assert!(
+            table.contains(&connection.to_string()[..46]),
+            "{table}{connection}"
+        );
         client.zero(Some(&service)).unwrap();
         assert_eq!(client.server(&service).unwrap().1.connections, 0);
         client.zero(None).unwrap();

@@ -55,6 +55,20 @@ fn ipvsadm_restores_printed_tables() {
 }
 
 #[test]
+fn the_example_prints_what_ipvsadm_prints() {
+    with_client(|client| {
+        check(client, &TABLE.parse().unwrap());
+        let lines = |text: &str| -> Vec<String> {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        let printed = crate::ipvsadm_ln::list(client).unwrap();
+        assert_eq!(lines(&printed), lines(&ipvsadm("-Ln")));
+    });
+}
+
+#[test]
 fn only_ipvsadm_replaces_the_port_without_masquerading() {
     let line = "-a -t 10.0.0.1:80 -r 10.1.0.2:8080 -g -w 1";
     let server = "-A -t 10.0.0.1:80 -s rr";

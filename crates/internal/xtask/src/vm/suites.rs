@@ -56,7 +56,7 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
         ],
     ),
     ("crates/conntrack", "kernel", 22, &[""]),
-    ("crates/ipvs", "vm", 31, &[""]),
+    ("crates/ipvs", "vm", 32, &[""]),
     ("crates/rtnl", "vm", 5, &[""]),
     ("crates/proxy-core", "vm", 22, &[""]),
     ("examples/kube-proxy", "vm", 9, &[""]),
