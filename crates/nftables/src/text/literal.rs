@@ -121,7 +121,13 @@ impl fmt::Display for Literal<'_> {
                 write!(f, "{}", Span(Duration::from_millis(number)))
             }
             // nft also reads seconds, which do not depend on the time zone.
-            None if self.datatype == Datatype::Date => write!(f, "{}", number / NANOSECONDS),
+            None if self.datatype == Datatype::Date => {
+                write!(f, "{}", number / NANOSECONDS)?;
+                match number % NANOSECONDS {
+                    0 => Ok(()),
+                    rest => write!(f, " /* and {rest} ns */"),
+                }
+            }
             None if self.datatype == Datatype::Classid => {
                 write!(f, "{:x}:{:x}", number >> 16, number & 0xffff)
             }
@@ -315,6 +321,19 @@ mod tests {
         ] {
             assert_eq!(Literal::new(datatype, bytes, false).to_string(), text);
         }
+    }
+
+    #[test]
+    fn a_time_displays_as_seconds() {
+        let date = 1_561_132_800_000_000_001_u64.to_ne_bytes();
+        let text = Literal::new(Datatype::Date, &date, false).to_string();
+        assert_eq!(text, "1561132800 /* and 1 ns */");
+        let expiration = 90_000_u32.to_ne_bytes();
+        let text = Literal::new(Datatype::Time, &expiration, false).to_string();
+        assert_eq!(text, "1m30s");
+        let class = 0x000a_0001_u32.to_ne_bytes();
+        let text = Literal::new(Datatype::Classid, &class, false).to_string();
+        assert_eq!(text, "a:1");
     }
 
     #[test]
