@@ -4,18 +4,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::{
-    Chain, Element, Flowtable, Generation, Name, Object, Set, StatefulObject, Table, TableId,
+    Chain, Element, Flowtable, Generation, Name, Object, Rule, RuleHandle, Set, StatefulObject,
+    Table, TableId,
 };
 
 /// All objects of some tables: the result of a dump.
 ///
 /// Displays like `nft list ruleset`, sorted by name and key. `nft -f` loads the text.
 /// A dump has no elements of dynamic sets.
-/// Equal if the objects are equal, regardless of the generation.
+/// Equal if the objects are equal, regardless of the generation and of rule handles.
 #[derive(Clone, Debug, Default)]
 pub struct Ruleset {
     pub(crate) tables: BTreeMap<TableId, TableContent>,
     pub(crate) generation: Generation,
+    /// Handles of the rules of each chain.
+    pub(crate) handles: BTreeMap<(TableId, Name), Vec<RuleHandle>>,
 }
 
 impl Eq for Ruleset {}
@@ -105,6 +108,35 @@ impl Ruleset {
         self.tables.get(table)?.chains.get(name)
     }
 
+    /// Returns the rules of a chain with their handles, in order.
+    ///
+    /// Only a dump has handles. Otherwise the iterator is empty.
+    ///
+    /// ```no_run
+    /// use vipline_nftables::{Client, Family, Name, TableId};
+    ///
+    /// // Deletes every rule that accepts SSH.
+    /// let (filter, input) = (TableId::new(Family::Inet, Name::new("filter")?), Name::new("input")?);
+    /// let mut client = Client::open()?;
+    /// let installed = client.dump(std::slice::from_ref(&filter))?;
+    /// for (handle, rule) in installed.rules(&filter, &input) {
+    ///     if rule.to_string() == "tcp dport 22 accept" {
+    ///         client.delete_rule(&filter, &input, handle)?;
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn rules(
+        &self,
+        table: &TableId,
+        chain: &Name,
+    ) -> impl Iterator<Item = (RuleHandle, &Rule)> {
+        let handles = self.handles.get(&(table.clone(), chain.clone()));
+        let chain = self.chain(table, chain.as_str());
+        let rules = chain.into_iter().flat_map(|chain| chain.rules.iter());
+        handles.into_iter().flatten().copied().zip(rules)
+    }
+
     /// Returns whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty()
@@ -155,6 +187,8 @@ impl Extend<Object> for Ruleset {
                         .insert(flowtable.name.clone(), *flowtable);
                 }
                 Object::Chain(chain) => {
+                    let key = (chain.table.clone(), chain.name.clone());
+                    self.handles.remove(&key);
                     content.chains.insert(chain.name.clone(), *chain);
                 }
                 Object::Set(set) => {

@@ -15,8 +15,8 @@ use vipline_nftables::expression::tcp_dport;
 use vipline_nftables::statement::{accept, counter, drop};
 use vipline_nftables::{
     BaseChain, Chain, ChainType, Client, Committed, Datatype, Error, Family, Generation, Hook,
-    Name, Object, Rule, RuleHandle, RulePosition, Set, SetFlags, Table, TableId, Transaction,
-    Value, diff,
+    Name, Object, Rule, RuleHandle, RulePosition, Ruleset, Set, SetFlags, Table, TableId,
+    Transaction, Value, diff,
 };
 
 fn name(text: &str) -> Name {
@@ -153,6 +153,39 @@ fn a_rule_with_anonymous_sets_is_added_alone() {
     );
     lab.client.delete_rule(&table(), &input, handle).unwrap();
     assert_eq!(lab.list(), lines(&[(THEIRS, RuleHandle(2))]));
+}
+
+#[test]
+fn a_dump_has_the_handles_of_rules() {
+    let mut lab = Lab::with_input();
+    let ports: Vec<_> = [22_u16, 80].map(|port| [Value::from(port)]).into();
+    let ports = tcp_dport().is_one_of(ports).unwrap();
+    let input = name("input");
+    let first = Rule::new(Family::Inet, [ports, accept()]);
+    let first = lab
+        .client
+        .add_rule(&table(), &input, RulePosition::Head, &first)
+        .unwrap();
+    let last = lab.add_rule(RulePosition::Tail, 3);
+    let installed = lab.client.dump(&[table()]).unwrap();
+    let rules: Vec<_> = installed.rules(&table(), &input).collect();
+    let handles: Vec<_> = rules.iter().map(|(handle, _)| *handle).collect();
+    assert_eq!(handles, [first, RuleHandle(2), last]);
+    // A rule of a dump can be written back: here after the last one.
+    let (handle, rule) = rules[0];
+    let client = &mut lab.client;
+    client.delete_rule(&table(), &input, handle).unwrap();
+    let moved = client
+        .add_rule(&table(), &input, RulePosition::After(last), rule)
+        .unwrap();
+    let expected = [
+        (THEIRS, RuleHandle(2)),
+        ("tcp dport 3 accept", last),
+        ("tcp dport { 22, 80 } accept", moved),
+    ];
+    assert_eq!(lab.list(), lines(&expected));
+    let none = Ruleset::from_iter(installed.into_objects());
+    assert_eq!(none.rules(&table(), &input).count(), 0);
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use vipline_netlink::DecodeError;
 
 use super::{Event, EventObject, object_kind};
-use crate::expr::{AnonymousSet, Expr, SetRef};
+use crate::expr::{AnonymousSet, SetRef};
+use crate::rule::set_of_mut;
+use crate::wire::assembler::with_pattern;
 use crate::wire::element::{self, Received};
 use crate::wire::{self, Kind, SUBSYSTEM};
 use crate::{Assembler, InstalledRule, Name, Object, Rule, Ruleset, Set, SetFlags, TableId};
@@ -134,13 +136,10 @@ impl EventDecoder {
 
     /// Replaces the names of anonymous sets by the sets.
     fn resolve(&self, table: &TableId, rule: &mut Rule) {
-        for expr in &mut rule.exprs {
-            let Expr::Lookup(lookup) = expr else {
-                continue;
-            };
-            let key = (table.clone(), lookup.set.name().clone());
-            if let Some(set) = self.anonymous.get(&key) {
-                lookup.set = set.clone();
+        for set in rule.exprs.iter_mut().filter_map(set_of_mut) {
+            let key = (table.clone(), set.name().clone());
+            if let Some(anonymous) = self.anonymous.get(&key) {
+                *set = anonymous.clone();
             }
         }
     }
@@ -185,15 +184,16 @@ impl EventDecoder {
         for payload in &payloads {
             element::decode_list(payload, |raw| received.push(&set, raw))?;
         }
-        let elements = received.into_elements(&set);
         if set.flags.contains(SetFlags::ANONYMOUS) {
             let key = (set.table.clone(), set.name.clone());
+            let set = with_pattern(set);
+            let elements = received.into_elements(&set);
             let anonymous = AnonymousSet { set, elements };
             self.anonymous
                 .insert(key, SetRef::Anonymous(anonymous.into()));
             return Ok(());
         }
-        for element in elements {
+        for element in received.into_elements(&set) {
             let object = EventObject::Object(element.into());
             self.event(&set.table, is_removed, object);
         }

@@ -10,7 +10,8 @@ use super::element::{self, Received};
 use crate::expr::{AnonymousSet, Expr, Immediate, SetRef};
 use crate::rule::set_of_mut;
 use crate::{
-    Chain, ChainFlags, Data, Family, Name, Rule, Ruleset, Set, SetFlags, SetSpec, TableId, Verdict,
+    Chain, ChainFlags, Data, Family, Name, Rule, RuleHandle, Ruleset, Set, SetFlags, SetSpec,
+    TableId, Verdict,
 };
 
 /// Assembles a [`Ruleset`] from dump replies.
@@ -23,7 +24,7 @@ use crate::{
 pub struct Assembler {
     tables: Vec<TableId>,
     ruleset: Ruleset,
-    rules: Vec<(TableId, Name, Rule)>,
+    rules: Vec<(TableId, Name, Rule, RuleHandle)>,
     sets: Vec<Set>,
     /// Elements of each set in `sets`.
     elements: Vec<Received>,
@@ -81,7 +82,8 @@ impl Assembler {
             let (table, chain, rule) = super::rule::decode(attrs)?;
             let table = TableId::new(family, table);
             if self.is_wanted(&table) {
-                self.rules.push((table, chain, rule));
+                let handle = super::rule::id(payload).map_or(0, |(_, _, handle)| handle);
+                self.rules.push((table, chain, rule, RuleHandle(handle)));
             }
         } else if is(Kind::NewSet) {
             let set = super::set(family, attrs)?;
@@ -150,14 +152,16 @@ impl Assembler {
             content.sets.insert(name, (Some(set), elements));
         }
         let mut rules: BTreeMap<(TableId, Name), Vec<Rule>> = BTreeMap::new();
-        for (table, chain, mut rule) in self.rules {
+        for (table, chain, mut rule, handle) in self.rules {
             for set in rule.exprs.iter_mut().filter_map(set_of_mut) {
                 let key = (table.clone(), set.name().clone());
                 if let Some(set_ref) = anonymous.get(&key) {
                     *set = set_ref.clone();
                 }
             }
-            rules.entry((table, chain)).or_default().push(rule);
+            let key = (table, chain);
+            ruleset.handles.entry(key.clone()).or_default().push(handle);
+            rules.entry(key).or_default().push(rule);
         }
         for ((table, chain), rules) in rules {
             let content = ruleset.tables.get_mut(&table);
@@ -226,7 +230,7 @@ fn jump_target(expr: &mut Expr) -> Option<&mut Name> {
 
 /// Replaces the number in the name of an anonymous set by `%d`, so that the kernel
 /// chooses the number again.
-fn with_pattern(set: Set) -> Set {
+pub(crate) fn with_pattern(set: Set) -> Set {
     let name = set.name.as_str();
     let pattern = name.trim_end_matches(|it: char| it.is_ascii_digit());
     let is_numbered = ["__set", "__map", "__objmap"].contains(&pattern);

@@ -5,7 +5,7 @@
 //! [`Assembler`] decodes the replies.
 //! Numbers are those of `linux/netfilter/nf_tables.h` and `nfnetlink.h`.
 
-mod assembler;
+pub(crate) mod assembler;
 
 pub(crate) mod batch;
 
