@@ -3,7 +3,6 @@
 use crate::Bytes;
 use crate::datatype::ByteOrder;
 use crate::expression::{Expression, Term};
-use crate::load::Load;
 
 impl Expression {
     /// Returns the bitwise AND with a mask: `meta mark & 0x1`.
@@ -57,15 +56,7 @@ impl Expression {
         self.shift(false, bits)
     }
 
-    /// Shifts the value. A field of single bits becomes a number.
-    pub(crate) fn shift(mut self, left: bool, bits: u32) -> Self {
-        if let Term::Load(Load::ExthdrBits { shift, .. }) = &mut self.0
-            && !left
-            && *shift == bits
-        {
-            *shift = 0;
-            return self;
-        }
+    pub(crate) fn shift(self, left: bool, bits: u32) -> Self {
         let of = Box::new(self);
         Self(Term::Shift { of, left, bits })
     }
@@ -80,33 +71,6 @@ impl Expression {
             bytes.as_mut_slice().reverse();
         }
         bytes
-    }
-
-    /// Returns the field of a header that consists of the bits of a mask.
-    pub(crate) fn masked(&self, mask: &[u8], xor: &[u8]) -> Option<Self> {
-        match &self.0 {
-            Term::Load(load) if xor.iter().all(|byte| *byte == 0) => {
-                load.masked(mask).map(|load| Self(Term::Load(load)))
-            }
-            _ => None,
-        }
-    }
-
-    /// Shifts a value to the right if the expression consists of bits that are not the
-    /// last bits of a byte.
-    pub(crate) fn aligned(&self, value: &[u8]) -> Bytes {
-        let mut aligned = Bytes::from(value);
-        let Term::Load(Load::ExthdrBits { shift, .. }) = self.0 else {
-            return aligned;
-        };
-        let number = value
-            .iter()
-            .fold(0, |all, byte| all << 8 | u64::from(*byte))
-            >> shift;
-        for (at, byte) in aligned.as_mut_slice().iter_mut().rev().enumerate() {
-            *byte = number.to_le_bytes().get(at).copied().unwrap_or(0);
-        }
-        aligned
     }
 
     /// Returns `value & mask ^ xor`, merged with an existing mask.

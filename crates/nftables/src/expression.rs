@@ -5,6 +5,7 @@
 //! ([`Expression::set`]) or concatenated ([`concat()`]).
 //! Kernel expressions, which execute a rule, are in [`expr`](crate::expr).
 
+use crate::bitfield::BitField;
 use crate::datatype::ByteOrder;
 use crate::expr::{
     CtKey, Direction, ExthdrOp, FibFlags, FibResult, MetaKey, NumgenMode, OsfTtl, PayloadBase,
@@ -62,6 +63,9 @@ pub(crate) enum Term {
         set: SetRef,
         data: Vec<Field>,
     },
+    /// Bits of a header field. The value has the place of the field in its bytes. Only
+    /// used for text.
+    BitField(BitField),
     Concat(Vec<Expression>),
     Constant(Bytes),
     /// A port of the protocol that a previous match implies. Only used for text.
@@ -377,6 +381,7 @@ impl Expression {
     pub fn datatype(&self) -> Datatype {
         match &self.0 {
             Term::Header(field) => field.datatype,
+            Term::BitField(field) => field.datatype,
             Term::Meta(key) => key.datatype().0,
             Term::Ct(key, _) => key.datatype().0,
             Term::Load(load) => load.datatype().0,
@@ -395,6 +400,7 @@ impl Expression {
     pub fn bytes(&self) -> u16 {
         match &self.0 {
             Term::Header(field) => field.bytes,
+            Term::BitField(field) => field.bytes,
             Term::Payload { len, .. } => u16::try_from(*len).unwrap_or(u16::MAX),
             Term::Meta(key) => key.datatype().1,
             Term::Ct(key, _) => key.datatype().1,
@@ -412,12 +418,22 @@ impl Expression {
     /// Returns the byte order of the value.
     pub(crate) fn order(&self) -> ByteOrder {
         match &self.0 {
-            Term::Header(_) | Term::Payload { .. } | Term::Constant(_) => ByteOrder::Big,
+            Term::Header(_) | Term::Payload { .. } | Term::BitField(_) | Term::Constant(_) => {
+                ByteOrder::Big
+            }
             Term::Meta(MetaKey::Random) | Term::Ct(CtKey::Id, _) => ByteOrder::Big,
             Term::Load(load) => load.order(),
             Term::Bits { of, .. } | Term::Shift { of, .. } => of.order(),
             Term::Map { data, .. } => data.first().map_or(ByteOrder::Host, |f| f.datatype.order()),
             _ => self.datatype().order(),
+        }
+    }
+
+    /// Returns the number of low bits that are not part of the value.
+    pub(crate) fn bits_after(&self) -> u32 {
+        match &self.0 {
+            Term::BitField(field) => field.shift,
+            _ => 0,
         }
     }
 

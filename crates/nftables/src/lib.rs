@@ -116,6 +116,8 @@ pub mod expression;
 
 pub mod statement;
 
+mod bitfield;
+
 mod bits;
 
 mod comparison;

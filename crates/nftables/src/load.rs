@@ -22,15 +22,6 @@ pub(crate) enum Load {
         len: u32,
         present: bool,
     },
-    /// Some bits of these bytes of an optional header. Only used for text: values are
-    /// shifted to the left by `shift`.
-    ExthdrBits {
-        op: ExthdrOp,
-        name: &'static str,
-        field: &'static str,
-        len: u32,
-        shift: u32,
-    },
     Rt(RtKey),
     Socket(SocketKey),
     Xfrm {
@@ -64,9 +55,6 @@ impl Load {
                 let datatype = field.map_or(Datatype::Integer, |(_, field)| field.3);
                 (datatype, u16::try_from(*len).unwrap_or(u16::MAX))
             }
-            Self::ExthdrBits { len, .. } => {
-                (Datatype::Integer, u16::try_from(*len).unwrap_or(u16::MAX))
-            }
             Self::Rt(key) => key.datatype(),
             Self::Socket(key) => key.datatype(),
             Self::Xfrm { key, .. } => key.datatype(),
@@ -78,44 +66,11 @@ impl Load {
     pub(crate) fn order(&self) -> ByteOrder {
         match self {
             Self::Exthdr { present: false, .. }
-            | Self::ExthdrBits { .. }
             | Self::Xfrm {
                 key: XfrmKey::Spi, ..
             } => ByteOrder::Big,
             _ => self.datatype().0.order(),
         }
-    }
-
-    /// Returns the bits of a header that a mask keeps, if they are a field.
-    pub(crate) fn masked(&self, mask: &[u8]) -> Option<Self> {
-        let Self::Exthdr {
-            op,
-            kind,
-            offset,
-            len,
-            present: false,
-        } = *self
-        else {
-            return None;
-        };
-        let mut number = [0; 8];
-        number
-            .get_mut(8_usize.checked_sub(mask.len())?..)?
-            .copy_from_slice(mask);
-        let number = u64::from_be_bytes(number);
-        let (ones, shift) = (number.count_ones(), number.trailing_zeros() % 64);
-        let first = len.checked_mul(8)?.checked_sub(ones.checked_add(shift)?)?;
-        let (extension, field) =
-            Extension::find_field(op, kind, offset.checked_mul(8)?.checked_add(first)?, ones)?;
-        // The bits of a field are adjacent.
-        ((number >> shift).trailing_ones() == ones).then_some(())?;
-        Some(Self::ExthdrBits {
-            op,
-            name: extension.name,
-            field: field.0,
-            len,
-            shift,
-        })
     }
 
     /// Returns the network protocol family that the packet must have.
@@ -151,7 +106,6 @@ impl Load {
                 },
             }
             .into(),
-            Self::ExthdrBits { .. } => return None,
             Self::Rt(key) => Rt { key, destination }.into(),
             Self::Socket(key) => Socket { key, destination }.into(),
             Self::Xfrm {
@@ -211,9 +165,6 @@ impl fmt::Display for Load {
                 len,
                 ..
             } => fmt_exthdr(f, *op, *kind, u64::from(*offset) * 8, u64::from(*len) * 8),
-            Self::ExthdrBits {
-                op, name, field, ..
-            } => write!(f, "{}{name} {field}", prefix(*op)),
             Self::Rt(key) => match key.as_str() {
                 Some(text) => f.write_str(text),
                 None => write!(f, "/* rt key {} */", key.number()),
@@ -255,7 +206,7 @@ impl fmt::Display for Load {
 }
 
 /// Returns nft's words before the name of an optional header.
-fn prefix(op: ExthdrOp) -> &'static str {
+pub(crate) fn prefix(op: ExthdrOp) -> &'static str {
     match op {
         ExthdrOp::TcpOption => "tcp option ",
         ExthdrOp::Ipv4 => "ip option ",
@@ -313,25 +264,5 @@ mod tests {
     fn an_operating_system_is_a_name() {
         let rule = Rule::new(Family::Ip, [osf_name(OsfTtl::NoCheck).is("Linux")]);
         assert_eq!(rule.to_string(), "osf ttl skip name \"Linux\"");
-    }
-
-    #[test]
-    fn a_mask_selects_a_field_of_adjacent_bits() {
-        let load = Load::Exthdr {
-            op: ExthdrOp::Ipv6,
-            kind: 44,
-            offset: 2,
-            len: 2,
-            present: false,
-        };
-        let field = load.masked(&[0xff, 0xf8]).unwrap();
-        assert_eq!(field.to_string(), "frag frag-off");
-        for mask in [
-            &[0xff, 0xf7][..],
-            &[0, 0],
-            &[0xff, 0xf8, 0, 0, 0, 0, 0, 0, 0],
-        ] {
-            assert_eq!(load.masked(mask), None);
-        }
     }
 }

@@ -107,7 +107,7 @@ impl Lower {
                     data: Data::Value(bytes.clone()),
                 });
             }
-            Term::Port(..) | Term::Unknown => {}
+            Term::BitField(_) | Term::Port(..) | Term::Unknown => {}
         }
     }
 

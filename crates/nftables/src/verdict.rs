@@ -108,7 +108,7 @@ impl fmt::Display for Verdict {
             Self::Return => f.write_str("return"),
             Self::Jump(chain) => write!(f, "jump {chain}"),
             Self::Goto(chain) => write!(f, "goto {chain}"),
-            Self::Other(code) => write!(f, "# verdict {code}"),
+            Self::Other(code) => write!(f, "/* verdict {code} */"),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Rules of many kinds, loaded by `nft`, printed by this crate and loaded again, and
 //! copied over netlink. The kernel must have the same expressions each time.
 //!
-//! The test counts the rules that are equal, refused and different. The rules are in
+//! The test counts the rules that are equal, refused and different, and requires that
+//! all are equal. With `SUITE_VERBOSE=1` it prints the others. The rules are in
 //! `suite/*.rules`; `suite/data.rs` describes the format.
 #![allow(
     clippy::disallowed_methods,
@@ -52,10 +53,6 @@ impl Report {
         self.count(|it| *it == Outcome::Equal)
     }
 
-    fn different(&self) -> usize {
-        self.count(|it| matches!(it, Outcome::Different(_)))
-    }
-
     /// Prints the counts, and the rules that are not equal if `SUITE_VERBOSE` is set.
     fn print(&self) {
         println!("{self}");
@@ -80,7 +77,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (all, equal) = (self.outcomes.len(), self.equal());
         let refused = self.count(|it| matches!(it, Outcome::Refused(_)));
-        let different = self.different();
+        let different = self.count(|it| matches!(it, Outcome::Different(_)));
         let kind = self.kind;
         write!(
             f,
@@ -203,4 +200,7 @@ fn rules_of_nft_keep_their_meaning_as_text_and_over_netlink() {
     let netlink = netlink_report(&tables, &rules, &mut original);
     text.print();
     netlink.print();
+    for report in [text, netlink] {
+        assert_eq!(report.equal(), rules.len(), "{report}; see SUITE_VERBOSE=1");
+    }
 }

@@ -6,7 +6,7 @@ use crate::datatype::ByteOrder;
 use crate::expr::{AnonymousSet, SetRef};
 use crate::expression::Expression;
 use crate::field::split;
-use crate::{Datatype, Element};
+use crate::{Datatype, Element, Field};
 
 /// Returns the text of a set whose key is an expression.
 ///
@@ -35,11 +35,15 @@ fn element_text(element: &Element, parts: &[Expression]) -> String {
 /// Returns the text of a key, or `None` if the expression has other fields than the set.
 fn key_text(element: &Element, parts: &[Expression]) -> Option<String> {
     let fields = &element.set().key;
-    let same = |(part, field): (&Expression, &crate::Field)| part.bytes() == field.bytes;
+    // The set may have lengths of the types instead of those of the values.
+    let words = |bytes: u16| bytes.div_ceil(4);
+    let same = |(part, field): (&Expression, &Field)| words(part.bytes()) == words(field.bytes);
     let fits = parts.len() == fields.len() && parts.iter().zip(fields).all(same);
     if !fits || element.is_catch_all() {
         return None;
     }
+    let fields: Vec<Field> = parts.iter().cloned().map(Field::from).collect();
+    let fields = &fields;
     let first = element.key_bytes();
     let last = element.key_end().unwrap_or(first);
     let is_ordered = element.set().has_intervals();
@@ -59,7 +63,6 @@ fn key_text(element: &Element, parts: &[Expression]) -> Option<String> {
 
 /// Returns the text of a value, a prefix or a range.
 fn value_text(of: &Expression, first: &[u8], last: &[u8], swapped: bool) -> String {
-    let (first, last) = (&*of.aligned(first), &*of.aligned(last));
     if first == last {
         return literal(of, first, swapped).to_string().replace(',', " | ");
     }

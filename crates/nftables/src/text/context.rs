@@ -4,6 +4,7 @@
 //! statement matches the protocol. A field is therefore named only after such a statement.
 
 use crate::Family;
+use crate::bitfield::{self, BitField};
 use crate::expr::{MetaKey, PayloadBase};
 use crate::expression::{Expression, Term};
 use crate::header::{self, HeaderField, Layer};
@@ -37,6 +38,11 @@ impl Context {
         self.family
     }
 
+    /// Returns the transport protocol that a previous statement matches.
+    pub(crate) fn transport(&self) -> Option<u8> {
+        self.transport
+    }
+
     pub(crate) fn network(&self) -> Option<Family> {
         self.network
     }
@@ -60,10 +66,103 @@ impl Context {
         HeaderField::addrs_at(base, offset, len).find(|field| self.has(field))
     }
 
+    /// Names the bits of a header field that an expression masks, if all `values` have
+    /// bits of the field only.
+    pub(crate) fn name_bits(&self, left: Expression, values: &[&[u8]]) -> Expression {
+        let field = BitField::of(&left, |layer| self.has_layer(layer));
+        match field.filter(|field| values.iter().all(|value| field.contains(value))) {
+            Some(field) => Expression(Term::BitField(field)),
+            None => left,
+        }
+    }
+
+    /// Shifts masked bits to the right, or names the field whose value that is.
+    pub(crate) fn shift_right(&self, of: Expression, bits: u32) -> Expression {
+        let field = BitField::of(&of, |layer| self.has_layer(layer));
+        match field.filter(|field| field.shift == bits) {
+            Some(field) => Expression(Term::BitField(BitField { shift: 0, ..field })),
+            None => of.shift(false, bits),
+        }
+    }
+
+    /// Splits bytes into adjacent header fields, if all have names.
+    ///
+    /// nft joins matches of such fields to one.
+    pub(crate) fn split<'a>(
+        &self,
+        base: PayloadBase,
+        offset: u32,
+        value: &'a [u8],
+    ) -> Option<Vec<(Expression, &'a [u8])>> {
+        let is_joined = base == PayloadBase::Link || value.len() <= 4;
+        let (mut context, mut parts) = (self.clone(), Vec::new());
+        let (mut at, mut rest) = (offset, value);
+        while !rest.is_empty() && is_joined {
+            let (left, here) = (1..rest.len())
+                .rev()
+                .find_map(|len| {
+                    let left = context.port_or_field(base, at, u32::try_from(len).ok()?)?;
+                    Some((left, len))
+                })
+                .or_else(|| {
+                    let len = rest.len();
+                    Some((
+                        context.port_or_field(base, at, u32::try_from(len).ok()?)?,
+                        len,
+                    ))
+                })?;
+            let (first, others) = rest.split_at_checked(here)?;
+            context.matched(&left, first);
+            at += u32::try_from(here).ok()?;
+            parts.push((left, first));
+            rest = others;
+        }
+        (parts.len() > 1).then_some(parts)
+    }
+
+    /// Returns the named field at a location.
+    fn port_or_field(&self, base: PayloadBase, offset: u32, len: u32) -> Option<Expression> {
+        let mut fields = HeaderField::at(base, offset, len);
+        let field = fields.find(|field| self.has(field) && !is_port(field))?;
+        Some(self.port(field).unwrap_or(Expression(Term::Header(field))))
+    }
+
+    /// Returns the port of the matched transport protocol for a port of any protocol.
+    pub(crate) fn port(&self, field: &'static HeaderField) -> Option<Expression> {
+        let is_port = field.layer == Layer::Any && field.base == PayloadBase::Transport;
+        let named = |(number, name): &(u8, &'static str)| {
+            (Some(*number) == self.transport).then_some(*name)
+        };
+        let name = header::WITH_PORTS.iter().find_map(named)?;
+        is_port.then_some(Expression(Term::Port(name, field.name)))
+    }
+
+    /// Returns the header field at a location, with the name of the matched protocol.
+    pub(crate) fn named(&self, base: PayloadBase, offset: u32, len: u32) -> Option<Expression> {
+        self.port_or_field(base, offset, len)
+    }
+
+    /// Returns the field of some bits of a header.
+    pub(crate) fn bits_field(&self, base: PayloadBase, start: u32, len: u32) -> Option<String> {
+        if start % 8 == 0 && len % 8 == 0 {
+            return self
+                .named(base, start / 8, len / 8)
+                .map(|field| field.to_string());
+        }
+        bitfield::at(base, start, len, |layer| self.has_layer(layer))
+    }
+
     /// Returns whether packets are known to have the header of a field.
     fn has(&self, field: &HeaderField) -> bool {
         match field.layer {
             Layer::Any => field.base != PayloadBase::Link || self.ethernet,
+            layer => self.has_layer(layer),
+        }
+    }
+
+    fn has_layer(&self, layer: Layer) -> bool {
+        match layer {
+            Layer::Any => false,
             Layer::Network(family) => match self.network {
                 Some(network) => family == network,
                 None => self.family.is_none() && family != Family::Arp,
@@ -75,6 +174,7 @@ impl Context {
     /// Records that an expression equals a value.
     pub(crate) fn matched(&mut self, left: &Expression, value: &[u8]) {
         let is_link = matches!(self.family, Some(Family::Bridge | Family::Netdev));
+        let is_frame = is_link || self.ethernet;
         match (&left.0, value) {
             (Term::Meta(MetaKey::L4Proto), [proto]) => self.transport = Some(*proto),
             (Term::Header(field), [proto])
@@ -87,7 +187,7 @@ impl Context {
                 self.network = Family::from_number(*number);
             }
             (Term::Meta(MetaKey::Protocol), _) if is_link => self.ethertype(value),
-            (Term::Header(field), _) if is_link && std::ptr::eq(*field, &header::ETHER_TYPE) => {
+            (Term::Header(field), _) if is_frame && std::ptr::eq(*field, &header::ETHER_TYPE) => {
                 self.ethertype(value);
             }
             (Term::Meta(MetaKey::Iiftype), value) if *value == ETHERNET => self.ethernet = true,

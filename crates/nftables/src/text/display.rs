@@ -13,6 +13,9 @@ use crate::expression::{Expression, Term};
 use crate::field::split;
 use crate::{DataKind, Datatype, Element, ElementData, Family, Field, Rule};
 
+/// `NFT_PAYLOAD_INNER_HEADER`
+const INNER: u32 = 3;
+
 impl fmt::Display for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -22,7 +25,10 @@ impl fmt::Display for Expression {
                     PayloadBase::Link => "ll",
                     PayloadBase::Network => "nh",
                     PayloadBase::Transport => "th",
-                    PayloadBase::Other(_) => "ih",
+                    PayloadBase::Other(INNER) => "ih",
+                    PayloadBase::Other(base) => {
+                        return write!(f, "/* payload {base} {offset} {len} */");
+                    }
                 };
                 write!(
                     f,
@@ -88,6 +94,7 @@ impl fmt::Display for Expression {
             }
             Term::Constant(bytes) => write!(f, "{}", Literal::new(Datatype::Integer, bytes, false)),
             Term::Port(protocol, name) => write!(f, "{protocol} {name}"),
+            Term::BitField(field) => write!(f, "{}{} {}", field.prefix, field.protocol, field.name),
             Term::Unknown => f.write_str("/* unknown */"),
         }
     }
@@ -415,7 +422,7 @@ fn concatenation(parts: &[Expression], data: &[u8]) -> String {
 
 /// Returns the value that an expression is compared with.
 pub(super) fn literal<'a>(left: &Expression, bytes: &'a [u8], swapped: bool) -> Literal<'a> {
-    let literal = Literal::new(left.datatype(), bytes, swapped);
+    let literal = Literal::new(left.datatype(), bytes, swapped).shifted(left.bits_after());
     match left.is_raw() {
         true => literal.with_style(Style::Hex),
         false => literal,
@@ -424,7 +431,7 @@ pub(super) fn literal<'a>(left: &Expression, bytes: &'a [u8], swapped: bool) -> 
 
 /// Returns the end of a range, or the operand of an inequality.
 pub(super) fn number<'a>(left: &Expression, bytes: &'a [u8], swapped: bool) -> Literal<'a> {
-    let literal = Literal::new(left.datatype(), bytes, swapped);
+    let literal = Literal::new(left.datatype(), bytes, swapped).shifted(left.bits_after());
     literal.with_style(match left.is_raw() {
         true => Style::Hex,
         false => Style::Numbers,

@@ -5,8 +5,8 @@ use super::listing::Listing;
 use crate::expr::{
     Access, Bitwise, BitwiseOp, Byteorder, Cmp, CmpOp, Counter, Ct, Dynset, DynsetOp, Expr, Fib,
     FlowOffload, Hash, HashType, Immediate, Limit, Log, LogFlags, Lookup, Masq, Match, Meta, Nat,
-    NatFlags, NatType, Notrack, Numgen, Objref, ObjrefSource, Payload, PayloadAccess, Quota, Range,
-    Redir, Register, Reject, RejectType, SetRef, Target, Tproxy, object_kind,
+    NatFlags, NatType, Notrack, Numgen, Objref, ObjrefSource, Quota, Range, Redir, Register, Reject,
+    RejectType, SetRef, Target, Tproxy, object_kind,
 };
 use crate::expression::Expression;
 use crate::{Data, Family};
@@ -77,16 +77,6 @@ impl List for Target {
     }
 }
 
-impl List for Payload {
-    fn list(&self, listing: &mut Listing) {
-        let expression = listing.context.payload(self.base, self.offset, self.len);
-        match self.access {
-            PayloadAccess::Load(register) => listing.load(register, expression),
-            PayloadAccess::Store { source, .. } => listing.set(expression, source),
-        }
-    }
-}
-
 impl List for Meta {
     fn list(&self, listing: &mut Listing) {
         let expression = Expression::from(self.key);
@@ -149,12 +139,9 @@ impl List for Bitwise {
         let of = listing.read(self.source, self.len as usize);
         let bits = |by: &[u8]| by.try_into().map_or(0, u32::from_ne_bytes);
         let changed = match &self.op {
-            BitwiseOp::MaskXor { mask, xor } => match of.masked(mask, xor) {
-                Some(field) => field,
-                None => of.with_bits(mask.clone(), xor.clone()),
-            },
+            BitwiseOp::MaskXor { mask, xor } => of.with_bits(mask.clone(), xor.clone()),
             BitwiseOp::ShiftLeft(by) => of.shift(true, bits(by)),
-            BitwiseOp::ShiftRight(by) => of.shift(false, bits(by)),
+            BitwiseOp::ShiftRight(by) => listing.context.shift_right(of, bits(by)),
         };
         listing.replace(self.destination, changed);
     }
@@ -191,6 +178,7 @@ impl List for Lookup {
             Some(Register::VERDICT) => listing.vmap(key, &self.set),
             Some(register) => {
                 listing.consume(self.source);
+                let key = listing.name_key(key, &self.set);
                 listing.replace(register, key.map_by(self.set.clone()));
             }
             None => listing.is_member(key, self.invert, &self.set),
@@ -335,11 +323,12 @@ impl List for Nat {
         } else {
             String::new()
         };
+        let ports = listing.port_range(self.proto_min, self.proto_max);
         let target = if from_map {
-            listing.target_of_map(self.addr_min)
+            let ports = ports.map(|ports| format!(":{ports}"));
+            listing.target_of_map(self.addr_min) + &ports.unwrap_or_default()
         } else {
             let addrs = listing.addr_range(self.addr_min, self.addr_max, bytes);
-            let ports = listing.port_range(self.proto_min, self.proto_max);
             match (addrs, ports) {
                 (Some(addrs), Some(ports)) if bytes == 16 => {
                     format!(" to [{}]:{ports}", addrs.replace('-', "]-["))
@@ -350,11 +339,12 @@ impl List for Nat {
                 (None, None) => String::new(),
             }
         };
-        let target = match self.flags.contains(NatFlags::NETMAP) {
-            true => format!(" prefix{target}"),
-            false => target,
+        let prefix = match self.flags.contains(NatFlags::NETMAP) {
+            true => " prefix",
+            false => "",
         };
-        listing.push(format_args!("{kind}{family}{target}{}", self.flags.text()));
+        let flags = self.flags.text();
+        listing.push(format_args!("{kind}{family}{prefix}{target}{flags}"));
     }
 }
 

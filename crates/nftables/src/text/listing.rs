@@ -9,6 +9,7 @@ use std::fmt;
 use super::anonymous::set_text;
 use super::context::Context;
 use super::display::{comparison, operand, range_text};
+use crate::bitfield::BitField;
 use crate::datatype::ByteOrder;
 use crate::expr::{CmpOp, Expr, MetaKey, Register, SetRef};
 use crate::expression::{Expression, Term};
@@ -296,10 +297,17 @@ impl Listing {
 
     /// Appends `expression set value`.
     pub(crate) fn set(&mut self, expression: Expression, source: Register) {
+        let typed = expression.clone();
+        self.set_as(expression, &typed, source);
+    }
+
+    /// Appends `expression set value`, with a value of the type of `typed`.
+    pub(super) fn set_as(&mut self, expression: Expression, typed: &Expression, source: Register) {
         let value = self.slot(source).map(|slot| slot.expression.clone());
         let value = value.unwrap_or(Expression(Term::Unknown));
-        let is_big = expression.order() == ByteOrder::Big;
-        let value = operand(&value, expression.datatype(), is_big);
+        let value = self.context.shift_right(value, 0);
+        let is_big = typed.order() == ByteOrder::Big;
+        let value = operand(&value, typed.datatype(), is_big);
         self.push_with_left(expression, format!("set {value}"), PartKind::Plain);
     }
 
@@ -310,19 +318,35 @@ impl Listing {
             Term::Bits { .. } => "== ",
             _ => "",
         };
+        let key = self.name_key(key, set);
         let text = format!("{sign}{}", set_text(set, &key));
         self.push_with_left(key, text, PartKind::Plain);
     }
 
+    /// Names the bits of a header field that are the key of an anonymous set.
+    pub(crate) fn name_key(&self, key: Expression, set: &SetRef) -> Expression {
+        let SetRef::Anonymous(set) = set else {
+            return key;
+        };
+        let ends = |element: &'_ crate::Element| {
+            let last = element.key_end().unwrap_or_else(|| element.key_bytes());
+            [Bytes::from(element.key_bytes()), Bytes::from(last)]
+        };
+        let values: Vec<Bytes> = set.elements.iter().flat_map(ends).collect();
+        let values: Vec<&[u8]> = values.iter().map(|value| &**value).collect();
+        self.context.name_bits(key, &values)
+    }
+
     /// Appends a verdict map lookup.
     pub(crate) fn vmap(&mut self, key: Expression, set: &SetRef) {
+        let key = self.name_key(key, set);
         let text = format!("vmap {}", set_text(set, &key));
         self.push_with_left(key, text, PartKind::Plain);
     }
 
     /// Appends a comparison. Merges `>=` and `<=` of one expression into a range.
     pub(crate) fn compare(&mut self, left: Expression, op: CmpOp, data: Bytes, swapped: bool) {
-        let data = left.aligned(&data);
+        let left = self.context.name_bits(left, &[&data]);
         if let Some(Part {
             left: Some(of),
             kind: PartKind::AtLeast(first),
@@ -335,15 +359,26 @@ impl Listing {
             self.parts.pop();
             return self.push_with_left(left, text, PartKind::Plain);
         }
+        if let (Term::Payload { base, offset, .. }, CmpOp::Eq) = (&left.0, op)
+            && let Some(parts) = self.context.split(*base, *offset, &data)
+        {
+            for (left, value) in parts {
+                self.compare(left, op, value.into(), true);
+            }
+            return;
+        }
         if let Some((left, prefix)) = self.prefix(&left, &data) {
             return self.push_with_left(left, format!("{}{prefix}", op.sign()), PartKind::Plain);
         }
+        let is_first = self.context.transport().is_none();
         if op == CmpOp::Eq {
             self.context.matched(&left, &data);
         }
         let (left, text) = comparison(left, op, &data, swapped);
         let kind = match (&left.0, op, &*data) {
-            (Term::Meta(MetaKey::L4Proto), CmpOp::Eq, [proto]) => PartKind::Transport(*proto),
+            (Term::Meta(MetaKey::L4Proto), CmpOp::Eq, [proto]) if is_first => {
+                PartKind::Transport(*proto)
+            }
             (_, CmpOp::Ge, _) => PartKind::AtLeast(data),
             _ => PartKind::Plain,
         };
@@ -359,8 +394,8 @@ impl Listing {
         to: &[u8],
         swapped: bool,
     ) {
-        let (from, to) = (left.aligned(from), left.aligned(to));
-        let text = format!("{}{}", op.sign(), range_text(&left, &from, &to, swapped));
+        let left = self.context.name_bits(left, &[from, to]);
+        let text = format!("{}{}", op.sign(), range_text(&left, from, to, swapped));
         self.push_with_left(left, text, PartKind::Plain);
     }
 
@@ -422,6 +457,9 @@ fn names_protocol(expression: &mut Expression, proto: u8) -> bool {
             true
         }
         Term::Header(field) => field.layer == Layer::Transport(proto),
+        Term::Port(protocol, _) | Term::BitField(BitField { protocol, .. }) => {
+            WITH_PORTS.contains(&(proto, *protocol))
+        }
         Term::Bits { of, .. } => names_protocol(of, proto),
         _ => false,
     }

@@ -19,6 +19,8 @@ pub(crate) struct Literal<'a> {
     /// Whether an integer of a host-order type is in network byte order.
     swapped: bool,
     style: Style,
+    /// Number of low bits that are not part of the number.
+    shift: u32,
 }
 
 /// Notation of numbers.
@@ -39,7 +41,14 @@ impl<'a> Literal<'a> {
             bytes,
             swapped,
             style: Style::Names,
+            shift: 0,
         }
+    }
+
+    /// Leaves out low bits of the number.
+    pub(crate) fn shifted(mut self, shift: u32) -> Self {
+        self.shift = shift;
+        self
     }
 
     /// Sets the notation of numbers.
@@ -60,7 +69,7 @@ impl<'a> Literal<'a> {
         {
             low.reverse();
         }
-        Some(u64::from_be_bytes(number))
+        u64::from_be_bytes(number).checked_shr(self.shift)
     }
 }
 

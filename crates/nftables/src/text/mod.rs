@@ -18,6 +18,8 @@ mod load;
 
 mod operation;
 
+mod payload;
+
 mod prefix;
 
 mod script;

@@ -26,7 +26,9 @@ impl Listing {
             Term::Bits { of, mask, xor } => {
                 let is_addr = matches!(of.datatype(), Datatype::Ipv4Addr | Datatype::Ipv6Addr);
                 let len = prefix_len(mask)?;
-                if !is_addr || xor.iter().any(|byte| *byte != 0) {
+                // nft loads only the bytes of such a prefix of a header field.
+                let is_short = len % 8 == 0 && matches!(of.0, Term::Header(_));
+                if !is_addr || is_short || xor.iter().any(|byte| *byte != 0) {
                     return None;
                 }
                 let addr = Literal::new(of.datatype(), data, false).to_string();
