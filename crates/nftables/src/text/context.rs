@@ -76,13 +76,12 @@ impl Context {
         }
     }
 
-    /// Shifts masked bits to the right, or names the field whose value that is.
-    pub(crate) fn shift_right(&self, of: Expression, bits: u32) -> Expression {
-        let field = BitField::of(&of, |layer| self.has_layer(layer));
-        match field.filter(|field| field.shift == bits) {
-            Some(field) => Expression(Term::BitField(BitField { shift: 0, ..field })),
-            None => of.shift(false, bits),
-        }
+    /// Returns the header field whose value the bits of `of` are after a shift to the
+    /// right, if it has a name.
+    pub(crate) fn shifted_field(&self, of: &Expression, bits: u32) -> Option<Expression> {
+        let field = BitField::of(of, |layer| self.has_layer(layer))?;
+        let value = Term::BitField(BitField { shift: 0, ..field });
+        (field.shift == bits).then_some(Expression(value))
     }
 
     /// Splits bytes into adjacent header fields, if all have names.
@@ -144,7 +143,7 @@ impl Context {
 
     /// Returns the field of some bits of a header.
     pub(crate) fn bits_field(&self, base: PayloadBase, start: u32, len: u32) -> Option<String> {
-        if start % 8 == 0 && len % 8 == 0 {
+        if start.is_multiple_of(8) && len.is_multiple_of(8) {
             return self
                 .named(base, start / 8, len / 8)
                 .map(|field| field.to_string());

@@ -20,23 +20,7 @@ impl fmt::Display for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Term::Header(field) => write!(f, "{} {}", field.protocol, field.name),
-            Term::Payload { base, offset, len } => {
-                let base = match base {
-                    PayloadBase::Link => "ll",
-                    PayloadBase::Network => "nh",
-                    PayloadBase::Transport => "th",
-                    PayloadBase::Other(INNER) => "ih",
-                    PayloadBase::Other(base) => {
-                        return write!(f, "/* payload {base} {offset} {len} */");
-                    }
-                };
-                write!(
-                    f,
-                    "@{base},{},{}",
-                    u64::from(*offset) * 8,
-                    u64::from(*len) * 8
-                )
-            }
+            Term::Payload { base, offset, len } => fmt_payload(f, *base, *offset, *len),
             Term::Meta(key) => match key.as_str() {
                 Some(text) => f.write_str(text),
                 None => write!(f, "/* meta key {} */", key.number()),
@@ -107,6 +91,26 @@ impl PartialEq for Term {
     fn eq(&self, other: &Self) -> bool {
         Expression(self.clone()).to_string() == Expression(other.clone()).to_string()
     }
+}
+
+/// Writes the location of bytes of the packet, in bits.
+fn fmt_payload(
+    f: &mut fmt::Formatter<'_>,
+    base: PayloadBase,
+    offset: u32,
+    len: u32,
+) -> fmt::Result {
+    let base = match base {
+        PayloadBase::Link => "ll",
+        PayloadBase::Network => "nh",
+        PayloadBase::Transport => "th",
+        PayloadBase::Other(INNER) => "ih",
+        PayloadBase::Other(base) => {
+            return write!(f, "/* payload {base} {offset} {len} */");
+        }
+    };
+    let [offset, len] = [offset, len].map(|bytes| u64::from(bytes) * 8);
+    write!(f, "@{base},{offset},{len}")
 }
 
 fn fmt_offset(f: &mut fmt::Formatter<'_>, offset: u32) -> fmt::Result {

@@ -5,8 +5,8 @@ use super::listing::Listing;
 use crate::expr::{
     Access, Bitwise, BitwiseOp, Byteorder, Cmp, CmpOp, Counter, Ct, Dynset, DynsetOp, Expr, Fib,
     FlowOffload, Hash, HashType, Immediate, Limit, Log, LogFlags, Lookup, Masq, Match, Meta, Nat,
-    NatFlags, NatType, Notrack, Numgen, Objref, ObjrefSource, Quota, Range, Redir, Register, Reject,
-    RejectType, SetRef, Target, Tproxy, object_kind,
+    NatFlags, NatType, Notrack, Numgen, Objref, ObjrefSource, Quota, Range, Redir, Register,
+    Reject, RejectType, SetRef, Target, Tproxy, object_kind,
 };
 use crate::expression::Expression;
 use crate::{Data, Family};
@@ -141,7 +141,10 @@ impl List for Bitwise {
         let changed = match &self.op {
             BitwiseOp::MaskXor { mask, xor } => of.with_bits(mask.clone(), xor.clone()),
             BitwiseOp::ShiftLeft(by) => of.shift(true, bits(by)),
-            BitwiseOp::ShiftRight(by) => listing.context.shift_right(of, bits(by)),
+            BitwiseOp::ShiftRight(by) => {
+                let field = listing.context.shifted_field(&of, bits(by));
+                field.unwrap_or_else(|| of.shift(false, bits(by)))
+            }
         };
         listing.replace(self.destination, changed);
     }

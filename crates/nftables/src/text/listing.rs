@@ -305,7 +305,7 @@ impl Listing {
     pub(super) fn set_as(&mut self, expression: Expression, typed: &Expression, source: Register) {
         let value = self.slot(source).map(|slot| slot.expression.clone());
         let value = value.unwrap_or(Expression(Term::Unknown));
-        let value = self.context.shift_right(value, 0);
+        let value = self.context.shifted_field(&value, 0).unwrap_or(value);
         let is_big = typed.order() == ByteOrder::Big;
         let value = operand(&value, typed.datatype(), is_big);
         self.push_with_left(expression, format!("set {value}"), PartKind::Plain);
