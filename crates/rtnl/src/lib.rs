@@ -1,5 +1,19 @@
 //! Dummy links and addresses over rtnetlink.
 //!
+//! ```no_run
+//! use vipline_rtnl::{Address, Client, Commands, Link, Name, Object, diff};
+//!
+//! let name = Name::new("services0")?;
+//! let desired: [Object; 2] = [
+//!     Link::dummy(name).into(),
+//!     Address::new(name, "10.96.0.1/32".parse()?).into(),
+//! ];
+//! let mut client = Client::open()?;
+//! let installed = client.dump_link(&name)?.into_objects();
+//! client.commit(&Commands::from_edits(&diff(installed, &desired)))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! A dummy link drops all packets that are sent through it, but the host accepts packets
 //! to its addresses.
 //! This crate creates and deletes dummy links, and dumps and changes the addresses of
@@ -15,6 +29,8 @@
 //! - [`Error`]: errors, including all rejected commands.
 //!
 //! The crate does not support routes, neighbors or properties of links.
+//!
+//! Planning needs no client and no privileges:
 //!
 //! ```
 //! use vipline_rtnl::{Address, Commands, Link, Name, Object, Snapshot, diff};

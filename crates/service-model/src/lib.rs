@@ -1,25 +1,5 @@
 //! Resolves Kubernetes Services into service ports with their endpoints.
 //!
-//! A [`Store`] applies [`Event`]s about Services, EndpointSlices, Nodes and
-//! ServiceCIDRs, and resolves them into the [`ServicePort`]s that changed.
-//! All policy is already applied to a service port: readiness, terminating
-//! endpoints, topology hints and traffic policies. [`Route`] holds the verdict
-//! for each kind of traffic.
-//! Each proxy mode only translates the service ports into its own rules.
-//!
-//! - The cost of an event depends on its object only. The cost of resolving
-//!   depends on the changed Services only, not on the size of the cluster.
-//! - The result is a function of the objects. It does not depend on the order
-//!   of events, and is deterministic where upstream kube-proxy is not.
-//! - No function fails. An invalid field is left out of the result, and a
-//!   [`Warning`] names object and field. Endpoints with loopback, link-local,
-//!   multicast, broadcast and unspecified addresses are rejected in this way.
-//!
-//! The crate does no IO, reads no clock and does not depend on the kernel.
-//! It does not select an endpoint for a connection, and does not watch an API
-//! server. It does not resolve conflicts between Services that claim the same
-//! address, but [`PortName`]s sort by precedence.
-//!
 //! ```
 //! use vipline_service_model::{Config, Event, Route, Store, api};
 //!
@@ -42,8 +22,29 @@
 //! assert_eq!(port.internal, Route::Reject, "there are no endpoints yet");
 //! ```
 //!
+//! A [`Store`] applies [`Event`]s about Services, EndpointSlices, Nodes and
+//! ServiceCIDRs, and resolves them into the [`ServicePort`]s that changed.
+//! All policy is already applied to a service port: readiness, terminating
+//! endpoints, topology hints and traffic policies. [`Route`] holds the verdict
+//! for each kind of traffic.
+//! Each proxy mode only translates the service ports into its own rules.
+//!
+//! - The cost of an event depends on its object only. The cost of resolving
+//!   depends on the changed Services only, not on the size of the cluster.
+//! - The result is a function of the objects. It does not depend on the order
+//!   of events, and is deterministic where upstream kube-proxy is not.
+//! - No function fails. An invalid field is left out of the result, and a
+//!   [`Warning`] names object and field. Endpoints with loopback, link-local,
+//!   multicast, broadcast and unspecified addresses are rejected in this way.
+//!
+//! The crate does no IO, reads no clock and does not depend on the kernel.
+//! It does not select an endpoint for a connection, and does not watch an API
+//! server. It does not resolve conflicts between Services that claim the same
+//! address, but [`PortName`]s sort by precedence.
+//!
 //! With the feature `serde`, the objects in [`api`] can be read from Kubernetes
-//! JSON and YAML. The feature `test-util` generates random objects and events.
+//! JSON and YAML. The feature `k8s-openapi` converts them from and to the objects of that
+//! crate. The feature `test-util` generates random objects and events.
 //!
 //! # Source files, in reading order
 //!

@@ -8,6 +8,31 @@
 //! With the feature `serde`, the objects can be read from and written as JSON or
 //! YAML. Unknown fields are ignored. An optional field that is missing, null or an
 //! empty enumeration value gets the API's default.
+//!
+//! With the feature `k8s-openapi`, the objects convert from and to those of the crate
+//! `k8s-openapi`, and so of `kube`. The version of the Kubernetes API is a feature of
+//! `k8s-openapi`, which the program enables.
+//! The conversions from `k8s-openapi` are `From` or `TryFrom`, of values and of references.
+//! They keep only the fields that the model uses.
+//!
+#![cfg_attr(feature = "k8s-openapi", doc = "```")]
+#![cfg_attr(not(feature = "k8s-openapi"), doc = "```ignore")]
+//! use k8s_openapi::api::core::v1 as k8s;
+//! use vipline_service_model::{Config, Store, api};
+//!
+//! let service = k8s::Service {
+//!     spec: Some(k8s::ServiceSpec {
+//!         cluster_ip: Some("10.96.0.10".to_owned()),
+//!         ports: Some(vec![k8s::ServicePort { port: 80, ..Default::default() }]),
+//!         ..Default::default()
+//!     }),
+//!     ..Default::default()
+//! };
+//! let mut store = Store::new(Config::new("node-1"));
+//! let warnings = store.apply(api::Service::try_from(&service)?.into());
+//! assert!(warnings.is_empty());
+//! # Ok::<(), api::ConversionError>(())
+//! ```
 
 mod metadata;
 
@@ -23,9 +48,14 @@ mod node;
 
 mod service_cidr;
 
+#[cfg(feature = "k8s-openapi")]
+mod k8s_openapi;
+
 pub use endpoint_slice::{
     AddressType, Conditions, Endpoint, EndpointPort, EndpointSlice, Hints, NamedHint,
 };
+#[cfg(feature = "k8s-openapi")]
+pub use k8s_openapi::ConversionError;
 pub use metadata::ObjectMeta;
 pub use metadata_key::MetadataKey;
 pub use node::{Node, NodeAddress, NodeSpec, NodeStatus, Taint};
