@@ -42,7 +42,7 @@ pub enum PayloadBase {
 }
 
 impl PayloadBase {
-    fn number(self) -> u32 {
+    pub(crate) fn number(self) -> u32 {
         match self {
             Self::Link => 0,
             Self::Network => 1,
@@ -51,7 +51,7 @@ impl PayloadBase {
         }
     }
 
-    fn from_number(number: u32) -> Self {
+    pub(crate) fn from_number(number: u32) -> Self {
         match number {
             0 => Self::Link,
             1 => Self::Network,

@@ -1,6 +1,6 @@
 //! The text of anonymous sets.
 
-use super::display::{fmt_data, literal, number, prefix_len};
+use super::display::{fmt_data, fmt_options, literal, number, prefix_len, wildcard};
 use crate::bits::zip;
 use crate::datatype::ByteOrder;
 use crate::expr::{AnonymousSet, SetRef};
@@ -28,7 +28,7 @@ fn anonymous_text(anonymous: &AnonymousSet, key: &Expression) -> String {
 fn element_text(element: &Element, parts: &[Expression]) -> String {
     let mut text = key_text(element, parts).unwrap_or_else(|| element.key_text().to_string());
     // Writing to a string cannot fail.
-    let _ = fmt_data(&mut text, element);
+    let _ = fmt_options(&mut text, element).and_then(|()| fmt_data(&mut text, element));
     text
 }
 
@@ -65,6 +65,9 @@ fn key_text(element: &Element, parts: &[Expression]) -> Option<String> {
 fn value_text(of: &Expression, first: &[u8], last: &[u8], swapped: bool) -> String {
     if first == last {
         return literal(of, first, swapped).to_string().replace(',', " | ");
+    }
+    if let Some(prefix) = wildcard(of.datatype(), first, last) {
+        return format!("\"{prefix}*\"");
     }
     let is_addr = matches!(of.datatype(), Datatype::Ipv4Addr | Datatype::Ipv6Addr);
     match net_len(first, last).filter(|_| is_addr) {

@@ -256,21 +256,27 @@ impl fmt::Display for Element {
     /// Writes the element in nft syntax: `10.0.0.1 . tcp . 80 : goto c`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fmt_key(f)?;
-        if !self.exprs().is_empty() {
-            let listing = Listing::new(Some(self.set().table.family));
-            f.write_str(&listing.inner(self.exprs()))?;
-        }
-        if let Some(timeout) = self.timeout() {
-            write!(f, " timeout {}", Span(timeout))?;
-        }
-        if let Some(expires_in) = self.expires_in() {
-            write!(f, " expires {}", Span(expires_in))?;
-        }
-        if let Some(comment) = self.comment() {
-            write!(f, " {comment}")?;
-        }
+        fmt_options(f, self)?;
         fmt_data(f, self)
     }
+}
+
+/// Writes the stateful expressions, timeout, remaining lifetime and comment of an element.
+pub(super) fn fmt_options(f: &mut impl fmt::Write, element: &Element) -> fmt::Result {
+    if !element.exprs().is_empty() {
+        let listing = Listing::new(Some(element.set().table.family));
+        f.write_str(&listing.inner(element.exprs()))?;
+    }
+    if let Some(timeout) = element.timeout() {
+        write!(f, " timeout {}", Span(timeout))?;
+    }
+    if let Some(expires_in) = element.expires_in() {
+        write!(f, " expires {}", Span(expires_in))?;
+    }
+    if let Some(comment) = element.comment() {
+        write!(f, " {comment}")?;
+    }
+    Ok(())
 }
 
 /// Writes ` : ` and the data of an element.
@@ -319,12 +325,12 @@ fn value(field: &Field, bytes: &[u8], swapped: bool) -> String {
 }
 
 /// Returns the common start if the interval contains all names that begin with it.
-fn wildcard(field: &Field, first: &[u8], last: &[u8]) -> Option<String> {
+pub(super) fn wildcard(datatype: Datatype, first: &[u8], last: &[u8]) -> Option<String> {
     let len = first.iter().zip(last).take_while(|(a, b)| a == b).count();
     let (start, zeros) = first.split_at_checked(len)?;
     let is_wildcard = zeros.iter().all(|byte| *byte == 0)
         && last.iter().skip(len).all(|byte| *byte == u8::MAX)
-        && field.datatype == Datatype::Ifname;
+        && datatype == Datatype::Ifname;
     is_wildcard.then(|| String::from_utf8_lossy(start).into_owned())
 }
 
@@ -348,7 +354,7 @@ fn fmt_fields(
             write!(f, "{}", value(field, first, swapped))?;
             continue;
         }
-        if let Some(prefix) = wildcard(field, first, last) {
+        if let Some(prefix) = wildcard(field.datatype, first, last) {
             write!(f, "\"{prefix}*\"")?;
             continue;
         }

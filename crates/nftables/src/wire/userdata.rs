@@ -6,7 +6,7 @@
 
 use crate::datatype::ByteOrder;
 use crate::declared::declared;
-use crate::expr::{CtKey, Direction, MetaKey, NumgenMode};
+use crate::expr::{CtKey, Direction, MetaKey, NumgenMode, PayloadBase};
 use crate::expression::{Expression, Term};
 use crate::header;
 use crate::{Bytes, Comment, DataKind, Datatype, Field, SetSpec};
@@ -196,17 +196,29 @@ impl SetSpec {
 }
 
 /// Returns the stored form of an expression: a type and its parameters.
-fn kind(expression: &Expression) -> Option<(u32, Vec<u32>)> {
+fn kind(expression: &Expression) -> Option<(u32, Vec<(u8, u32)>)> {
+    let numbered = |numbers: &[u32]| (0..).zip(numbers.iter().copied()).collect();
     Some(match &expression.0 {
-        Term::Header(field) => (KIND_PAYLOAD, vec![field.typeof_ids.0, field.typeof_ids.1]),
-        Term::Meta(key) => (KIND_META, vec![key.number()]),
+        Term::Header(field) => {
+            let mut numbers = vec![(0, field.typeof_ids.0), (1, field.typeof_ids.1)];
+            if field.datatype == Datatype::Integer {
+                numbers.push((4, u32::from(field.bytes) * 8));
+            }
+            (KIND_PAYLOAD, numbers)
+        }
+        Term::Payload { base, offset, len } => {
+            let base = base.number().checked_add(1)?;
+            let (offset, len) = (offset.checked_mul(8)?, len.checked_mul(8)?);
+            (KIND_PAYLOAD, numbered(&[0, 0, base, offset, len]))
+        }
+        Term::Meta(key) => (KIND_META, numbered(&[key.number()])),
         Term::Ct(key, direction) => {
             let direction = match direction {
                 None => NO_DIRECTION,
                 Some(Direction::Original) => 0,
                 Some(Direction::Reply) => 1,
             };
-            (KIND_CT, vec![key.number(), direction])
+            (KIND_CT, numbered(&[key.number(), direction]))
         }
         Term::Numgen {
             mode,
@@ -214,7 +226,7 @@ fn kind(expression: &Expression) -> Option<(u32, Vec<u32>)> {
             offset,
         } => {
             let random = u32::from(*mode == NumgenMode::Random);
-            (KIND_NUMGEN, vec![random, *modulus, *offset])
+            (KIND_NUMGEN, numbered(&[random, *modulus, *offset]))
         }
         _ => return None,
     })
@@ -223,7 +235,12 @@ fn kind(expression: &Expression) -> Option<(u32, Vec<u32>)> {
 /// Returns the expression of a stored type and parameters.
 fn expression(kind: u32, numbers: &[u32]) -> Option<Expression> {
     Some(match (kind, numbers) {
-        (KIND_PAYLOAD, [protocol, field]) => {
+        (KIND_PAYLOAD, [0, _, base, offset, len]) if (offset | len) % 8 == 0 => {
+            let base = PayloadBase::from_number(base.checked_sub(1)?);
+            let (offset, len) = (offset / 8, len / 8);
+            Expression(Term::Payload { base, offset, len })
+        }
+        (KIND_PAYLOAD, [protocol, field] | [protocol, field, _]) => {
             let ids = (*protocol, *field);
             Expression(Term::Header(
                 header::ALL.iter().find(|f| f.typeof_ids == ids)?,
@@ -267,11 +284,11 @@ fn put_typeof(out: &mut Vec<u8>, ty: u8, fields: &[Field]) {
     });
 }
 
-fn put_kind(out: &mut Vec<u8>, kind: u32, numbers: &[u32]) {
+fn put_kind(out: &mut Vec<u8>, kind: u32, numbers: &[(u8, u32)]) {
     put_u32(out, TYPEOF_KIND, kind);
     put(out, TYPEOF_CONTENT, |out| {
-        for (index, number) in (0..).zip(numbers) {
-            put_u32(out, index, *number);
+        for (index, number) in numbers {
+            put_u32(out, *index, *number);
         }
     });
 }
