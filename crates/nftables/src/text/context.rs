@@ -49,8 +49,9 @@ impl Context {
 
     /// Returns the expression for bytes of the packet.
     pub(crate) fn payload(&self, base: PayloadBase, offset: u32, len: u32) -> Expression {
-        let mut fields = HeaderField::at(base, offset, len);
-        match fields.find(|field| self.has(field) && !is_port(field)) {
+        let fields = || HeaderField::at(base, offset, len).filter(|field| self.has(field));
+        let of_protocol = fields().find(|field| field.layer != Layer::Any);
+        match of_protocol.or_else(|| fields().next()) {
             Some(field) => Expression(Term::Header(field)),
             None => Expression(Term::Payload { base, offset, len }),
         }
@@ -202,9 +203,4 @@ impl Context {
             _ => self.network,
         };
     }
-}
-
-/// Returns whether a field has a name for all transport protocols, too.
-fn is_port(field: &HeaderField) -> bool {
-    field.name.ends_with("port") && field.layer != Layer::Any
 }
