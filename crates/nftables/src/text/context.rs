@@ -49,12 +49,17 @@ impl Context {
 
     /// Returns the expression for bytes of the packet.
     pub(crate) fn payload(&self, base: PayloadBase, offset: u32, len: u32) -> Expression {
-        let fields = || HeaderField::at(base, offset, len).filter(|field| self.has(field));
-        let of_protocol = fields().find(|field| field.layer != Layer::Any);
-        match of_protocol.or_else(|| fields().next()) {
+        match self.named(base, offset, len) {
             Some(field) => Expression(Term::Header(field)),
             None => Expression(Term::Payload { base, offset, len }),
         }
+    }
+
+    /// Returns the named field at a location. Prefers fields of a matched protocol.
+    fn named(&self, base: PayloadBase, offset: u32, len: u32) -> Option<&'static HeaderField> {
+        let fields = || HeaderField::at(base, offset, len).filter(|field| self.has(field));
+        let of_protocol = fields().find(|field| field.layer != Layer::Any);
+        of_protocol.or_else(|| fields().next())
     }
 
     /// Returns the address field that starts with bytes of the packet.
@@ -122,8 +127,7 @@ impl Context {
 
     /// Returns the named field at a location.
     fn port_or_field(&self, base: PayloadBase, offset: u32, len: u32) -> Option<Expression> {
-        let mut fields = HeaderField::at(base, offset, len);
-        let field = fields.find(|field| self.has(field) && !is_port(field))?;
+        let field = self.named(base, offset, len)?;
         Some(self.port(field).unwrap_or(Expression(Term::Header(field))))
     }
 
