@@ -49,14 +49,14 @@ impl Context {
 
     /// Returns the expression for bytes of the packet.
     pub(crate) fn payload(&self, base: PayloadBase, offset: u32, len: u32) -> Expression {
-        match self.named(base, offset, len) {
+        match self.field_at(base, offset, len) {
             Some(field) => Expression(Term::Header(field)),
             None => Expression(Term::Payload { base, offset, len }),
         }
     }
 
     /// Returns the named field at a location. Prefers fields of a matched protocol.
-    fn named(&self, base: PayloadBase, offset: u32, len: u32) -> Option<&'static HeaderField> {
+    fn field_at(&self, base: PayloadBase, offset: u32, len: u32) -> Option<&'static HeaderField> {
         let fields = || HeaderField::at(base, offset, len).filter(|field| self.has(field));
         let of_protocol = fields().find(|field| field.layer != Layer::Any);
         of_protocol.or_else(|| fields().next())
@@ -127,7 +127,7 @@ impl Context {
 
     /// Returns the named field at a location.
     fn port_or_field(&self, base: PayloadBase, offset: u32, len: u32) -> Option<Expression> {
-        let field = self.named(base, offset, len)?;
+        let field = self.field_at(base, offset, len)?;
         Some(self.port(field).unwrap_or(Expression(Term::Header(field))))
     }
 
