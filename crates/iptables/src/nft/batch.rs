@@ -95,7 +95,7 @@ impl<'a> Plan<'a> {
 
     /// Returns whether a rule names an IP set.
     pub(super) fn uses_sets(&self) -> bool {
-        let names_set = |rule: &str| rule.contains("-m set ");
+        let names_set = |rule: &str| rule.contains("-m set ") || rule.contains("-j SET ");
         self.edits.iter().any(|edit| match edit.object() {
             Object::Chain(chain) => chain.rules().any(names_set),
             Object::SharedRule(rule) => names_set(&rule.rule),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use vipline_nftables::Bytes;
 
 use super::structure::{Reader, Writer, address_of};
-use super::{conntrack, ipvs, owner};
+use super::{chunks, conntrack, ipvs, owner, small_matches};
 use crate::Family;
 use crate::direction::Direction;
 use crate::matches::{
@@ -28,8 +28,6 @@ const COUNTER: usize = 32;
 const INTERFACE: usize = 16;
 /// Maximum number of ports: `XT_MULTI_PORTS`.
 const PORTS: usize = 15;
-/// Chunk type of an unused entry of `flag_info`.
-const NO_CHUNK: [u8; 3] = [0xff, 0, 0];
 
 /// Returns the structure of a match. Returns `None` if it is not supported.
 pub(super) fn encode(one: &Match<'_>, family: Family) -> Option<Structure> {
@@ -52,7 +50,7 @@ pub(super) fn encode(one: &Match<'_>, family: Family) -> Option<Structure> {
         Match::Statistic(it) => ("statistic", 0, statistic(it)?),
         Match::Tcp(it) => ("tcp", 0, tcp(it)),
         Match::Udp(it) => ("udp", 0, udp(it)),
-        _ => return None,
+        _ => return small_matches::encode(one, family),
     })
 }
 
@@ -88,7 +86,7 @@ pub(super) fn decode(
         ("statistic", 0) => read_statistic(&mut reader)?.into(),
         ("tcp", 0) => read_tcp(&mut reader)?.into(),
         ("udp", 0) => read_udp(&mut reader)?.into(),
-        _ => return None,
+        _ => return small_matches::decode(name, revision, &mut reader, family),
     })
 }
 
@@ -376,34 +374,32 @@ fn read_udp(reader: &mut Reader<'_>) -> Option<Udp> {
     })
 }
 
-/// Length of `chunkmap` and `chunk_match_type`.
-const CHUNKS: usize = 256 + 4;
-
 fn sctp(it: &Sctp) -> Option<Bytes> {
-    if it.chunks.is_some() {
-        return None;
-    }
     let none = Ports { first: 0, last: 0 };
     let out = put_ports(Writer::default(), &it.dport, none);
-    let mut out = put_ports(out, &it.sport, none).zeros(CHUNKS);
-    for _ in 0..4 {
-        out = out.bytes(&NO_CHUNK);
-    }
+    let chunks = it.chunks.as_ref();
+    let out = chunks::encode(
+        put_ports(out, &it.sport, none),
+        chunks.map(Negatable::value),
+    )?;
     let (sport, dport) = (it.sport.as_ref(), it.dport.as_ref());
-    let used = present(sport, 1) | present(dport, 2);
-    let invert = inverted(sport, 1) | inverted(dport, 2);
-    Some(out.u32(0).u32(used.into()).u32(invert.into()).finish())
+    let used = present(sport, 1) | present(dport, 2) | present(chunks, 4);
+    let invert = inverted(sport, 1) | inverted(dport, 2) | inverted(chunks, 4);
+    Some(out.u32(used.into()).u32(invert.into()).finish())
 }
 
 fn read_sctp(reader: &mut Reader<'_>) -> Option<Sctp> {
     let (dport, sport) = (read_ports(reader)?, read_ports(reader)?);
-    reader.bytes(CHUNKS + 4 * NO_CHUNK.len())?;
-    let (_, used, invert) = (reader.u32()?, reader.u32()?, reader.u32()?);
+    let chunks = chunks::decode(reader)?;
+    let (used, invert) = (reader.u32()?, reader.u32()?);
     let ports = |bit, ports| (used & bit != 0).then(|| Negatable::new(invert & bit != 0, ports));
     Some(Sctp {
         sport: ports(1, sport),
         dport: ports(2, dport),
-        chunks: None,
+        chunks: match used & 4 {
+            0 => None,
+            _ => Some(Negatable::new(invert & 4 != 0, chunks?)),
+        },
     })
 }
 

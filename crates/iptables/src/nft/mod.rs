@@ -25,16 +25,19 @@
 //!
 //! # Limitations
 //!
-//! - Supported matches: addrtype, comment, conntrack, icmp, icmp6, ipvs, limit, mark,
-//!   multiport, nfacct, physdev, recent, sctp without chunk types, set ([`Client`] only),
-//!   state, statistic, tcp and udp.
-//! - Supported targets: ACCEPT, DNAT, DROP, LOG, MARK, MASQUERADE, REDIRECT, REJECT,
-//!   RETURN, SNAT, jump and goto.
+//! - Matches without encoding: ah, bpf, cgroup, cluster, connbytes, connlabel, connlimit,
+//!   cpu, dccp, devgroup, dst, ecn, esp, eui64, frag, hashlimit, hbh, ipcomp, ipv6header, mh,
+//!   osf, policy, quota, realm, rt, srh, string, time and u32.
+//! - Targets without encoding: AUDIT, CONNSECMARK, DNPT, ECN, HMARK, IDLETIMER, LED, NFLOG,
+//!   SECMARK, SNPT, SYNPROXY, TCPOPTSTRIP and TRACE.
+//! - Only [`Client`] supports match `set` and target `SET`.
 //! - `--sport` and `--dport` that are both negated become two comparisons.
 //!   iptables 1.8.9 compares both at once, which also matches packets with one of the
 //!   two ports.
 
 mod batch;
+
+mod chunks;
 
 mod client;
 
@@ -63,6 +66,10 @@ mod saved;
 mod sets;
 
 mod single;
+
+mod small_matches;
+
+mod small_targets;
 
 mod structure;
 
@@ -128,7 +135,7 @@ fn encode_with(
     }
     exprs.push(Counter::default().into());
     if let Some(target) = &rule.target {
-        let expr = target_expr(target, family).ok_or_else(|| Unsupported::new(target))?;
+        let expr = target_expr(target, family, sets).ok_or_else(|| Unsupported::new(target))?;
         exprs.push(expr);
     }
     let (protocol, invert) = match rule.protocol {
@@ -218,11 +225,14 @@ fn put_match(
     Some(())
 }
 
-fn target_expr(target: &Target<'_>, family: Family) -> Option<Expr> {
+fn target_expr(target: &Target<'_>, family: Family, sets: &SetIndexes) -> Option<Expr> {
     if let Some(verdict) = targets::verdict(target) {
         return Some(Immediate::from(verdict).into());
     }
-    let (name, revision, info) = targets::encode(target, family)?;
+    let (name, revision, info) = match target {
+        Target::Set(set) => sets.encode_target(set)?,
+        target => targets::encode(target, family)?,
+    };
     let name = Name::new(name).ok()?;
     Some(
         expr::Target {
@@ -289,7 +299,10 @@ impl<'s> Decoder<'s> {
                 }
                 Expr::Target(target) => {
                     let (name, revision) = (target.name.as_str(), target.revision);
-                    let target = targets::decode(name, revision, &target.info, self.family)?;
+                    let target = match name {
+                        "SET" => self.sets.decode_target(revision, &target.info)?.into(),
+                        _ => targets::decode(name, revision, &target.info, self.family)?,
+                    };
                     self.rule.target = Some(target);
                     rest
                 }

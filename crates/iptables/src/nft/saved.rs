@@ -89,7 +89,11 @@ impl<'a> SavedRule<'a> {
     /// leave such a rule as it is.
     pub fn rule(&self) -> Option<Rule<'static>> {
         let rule = self.installed.decode().ok()?;
-        let uses_set = |expr: &Expr| matches!(expr, Expr::Match(it) if it.name.as_str() == "set");
+        let uses_set = |expr: &Expr| match expr {
+            Expr::Match(it) => it.name.as_str() == "set",
+            Expr::Target(it) => it.name.as_str() == "SET",
+            _ => false,
+        };
         if rule.exprs.iter().any(uses_set) {
             self.sets.borrow_mut().read().ok()?;
         }

@@ -1,5 +1,6 @@
 //! IP sets: rules contain the index of a set instead of its name.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use vipline_netlink::DecodeError;
@@ -10,6 +11,7 @@ use super::structure::{Reader, Writer};
 use crate::direction::{Direction, SetDirections};
 use crate::matches::{CounterMatch, Set};
 use crate::negatable::Negatable;
+use crate::targets::{self, SetReference};
 
 /// Type of a `LIST` request: `NFNL_SUBSYS_IPSET` and `IPSET_CMD_LIST`.
 pub(super) const LIST: u16 = 6 << 8 | 7;
@@ -38,14 +40,24 @@ type Structure = (&'static str, u32, Bytes);
 /// Revision of match `set`.
 const REVISION: u32 = 4;
 
+/// Revision of target `SET`.
+const TARGET_REVISION: u32 = 3;
+
+/// Index of no set: `IPSET_INVALID_ID`.
+const INVALID: u16 = 65535;
+
 // Bits of `flags` in `struct xt_set_info`: enum ip_set_kopt. Bit `n` is set if
 // dimension `n`, from 1, is a source.
 const INVERT: u8 = 1;
 
 // enum ipset_cmd_flags
+const EXIST: u32 = 1;
 const SKIP_COUNTER_UPDATE: u32 = 1 << 3;
 const SKIP_SUBCOUNTER_UPDATE: u32 = 1 << 4;
 const RETURN_NOMATCH: u32 = 1 << 7;
+const MAP_MARK: u32 = 1 << 8;
+const MAP_PRIO: u32 = 1 << 9;
+const MAP_QUEUE: u32 = 1 << 10;
 
 /// The names and indices of IP sets.
 #[derive(Debug, Default)]
@@ -76,20 +88,96 @@ impl SetIndexes {
 
     /// Returns the structure of a match. Returns `None` if the set does not exist.
     pub(super) fn encode(&self, set: &Set<'_>) -> Option<Structure> {
-        let index = *self.indexes.get(&**set.name.value())?;
-        let mut flags = u8::from(set.name.is_negated()) * INVERT;
-        let mut dimension = 0;
-        for direction in set.directions.iter() {
-            dimension += 1;
-            flags |= u8::from(direction == Direction::Source) << dimension;
-        }
-        let out = Writer::default().u16(index).u8(dimension).u8(flags);
+        let invert = u8::from(set.name.is_negated()) * INVERT;
+        let out = self.info(Writer::default(), set.name.value(), set.directions, invert)?;
         let out = counter(counter(out.zeros(4), set.packets), set.bytes);
         let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
         let flags = flag(set.return_nomatch, RETURN_NOMATCH)
             | flag(set.keep_counters, SKIP_COUNTER_UPDATE)
             | flag(set.keep_subcounters, SKIP_SUBCOUNTER_UPDATE);
         Some(("set", REVISION, out.u32(flags).finish()))
+    }
+
+    /// Appends `struct xt_set_info`.
+    fn info(
+        &self,
+        out: Writer,
+        name: &str,
+        directions: SetDirections,
+        mut flags: u8,
+    ) -> Option<Writer> {
+        let index = *self.indexes.get(name)?;
+        let mut dimension = 0;
+        for direction in directions.iter() {
+            dimension += 1;
+            flags |= u8::from(direction == Direction::Source) << dimension;
+        }
+        Some(out.u16(index).u8(dimension).u8(flags))
+    }
+
+    /// Reads `struct xt_set_info`. Returns the name, the directions and the flags.
+    fn read_info(
+        &self,
+        reader: &mut Reader<'_>,
+    ) -> Option<Option<(Cow<'static, str>, SetDirections, u8)>> {
+        let (index, dimension, bits) = (reader.u16()?, reader.u8()?, reader.u8()?);
+        if index == INVALID {
+            return Some(None);
+        }
+        let directions = (1..=dimension.min(7)).map(|dimension| match bits >> dimension & 1 {
+            0 => Direction::Destination,
+            _ => Direction::Source,
+        });
+        let directions = SetDirections::new(directions)?;
+        let name = String::from(self.names.get(&index)?.clone());
+        Some(Some((name.into(), directions, bits)))
+    }
+
+    /// Returns the structure of a target. Returns `None` if a set does not exist.
+    pub(super) fn encode_target(&self, it: &targets::Set<'_>) -> Option<Structure> {
+        let mut out = Writer::default();
+        for set in [&it.add, &it.del, &it.map] {
+            out = match set {
+                Some(set) => self.info(out, &set.name, set.directions, 0)?,
+                None => out.u16(INVALID).zeros(2),
+            };
+        }
+        let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
+        let flags = flag(it.exist, EXIST)
+            | flag(it.map_mark, MAP_MARK)
+            | flag(it.map_prio, MAP_PRIO)
+            | flag(it.map_queue, MAP_QUEUE);
+        let out = out.u32(flags).u32(it.timeout.unwrap_or(u32::MAX));
+        Some(("SET", TARGET_REVISION, out.finish()))
+    }
+
+    /// Returns the target of a structure. Returns `None` if a set is unknown, or if the
+    /// structure is of another revision.
+    pub(super) fn decode_target(
+        &self,
+        revision: u32,
+        bytes: &[u8],
+    ) -> Option<targets::Set<'static>> {
+        if revision != TARGET_REVISION {
+            return None;
+        }
+        let mut reader = Reader::new(bytes);
+        let mut set = || {
+            let info = self.read_info(&mut reader)?;
+            Some(info.map(|(name, directions, _)| SetReference { name, directions }))
+        };
+        let (add, del, map) = (set()?, set()?, set()?);
+        let (flags, timeout) = (reader.u32()?, reader.u32()?);
+        Some(targets::Set {
+            add,
+            exist: flags & EXIST != 0,
+            timeout: Some(timeout).filter(|timeout| *timeout != u32::MAX),
+            del,
+            map,
+            map_mark: flags & MAP_MARK != 0,
+            map_prio: flags & MAP_PRIO != 0,
+            map_queue: flags & MAP_QUEUE != 0,
+        })
     }
 
     /// Returns the match of a structure. Returns `None` if the set is unknown, or if the
@@ -99,17 +187,11 @@ impl SetIndexes {
             return None;
         }
         let mut reader = Reader::new(bytes);
-        let (index, dimension, bits) = (reader.u16()?, reader.u8()?, reader.u8()?);
+        let (name, directions, bits) = self.read_info(&mut reader)??;
         reader.bytes(4)?;
         let (packets, bytes) = (read_counter(&mut reader)?, read_counter(&mut reader)?);
         let flags = reader.u32()?;
-        let directions = (1..=dimension).map(|dimension| match bits >> dimension & 1 {
-            0 => Direction::Destination,
-            _ => Direction::Source,
-        });
-        let directions = SetDirections::new(directions.take(7))?;
-        let name = String::from(self.names.get(&index)?.clone());
-        let name = Negatable::new(bits & INVERT != 0, name.into());
+        let name = Negatable::new(bits & INVERT != 0, name);
         Some(Set {
             name,
             directions,
@@ -183,6 +265,21 @@ mod tests {
         assert_eq!(sets().decode(4, &bytes), Some(set));
         assert_eq!(sets().decode(3, &bytes), None);
         assert_eq!(SetIndexes::default().decode(4, &bytes), None);
+    }
+
+    #[test]
+    fn a_target_contains_the_indices_of_its_sets() {
+        let mut set = targets::Set::add("pods", Direction::Source);
+        set.exist = true;
+        set.timeout = Some(5);
+        set.map = Some(SetReference::new("pods", Direction::Destination));
+        set.map_mark = true;
+        let (name, revision, bytes) = sets().encode_target(&set).unwrap();
+        assert_eq!((name, revision, bytes.len()), ("SET", 3, 24));
+        assert_eq!(&bytes[4..8], [0xff, 0xff, 0, 0]);
+        assert_eq!(sets().decode_target(3, &bytes), Some(set));
+        let set = targets::Set::del("services", Direction::Source);
+        assert_eq!(sets().encode_target(&set), None);
     }
 
     #[test]

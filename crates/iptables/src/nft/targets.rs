@@ -1,16 +1,17 @@
 //! Targets as structures of xtables, and verdicts.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use vipline_nftables::{Bytes, Name, Verdict};
 
-use super::ct;
 use super::matches::Structure;
 use super::structure::{Reader, Writer};
+use super::{ct, small_targets};
+use crate::address::Network;
 use crate::number::{Masked, Ports};
 use crate::targets::{
-    AddressRange, Connmark, ConnmarkAction, Dnat, Log, Mark, Masks, Masquerade, NatPorts, Redirect,
-    Reject, Shift, Snat, Target, Tproxy,
+    AddressRange, Connmark, ConnmarkAction, Dnat, Log, Mark, Masks, Masquerade, NatPorts, Netmap,
+    Redirect, Reject, Shift, Snat, Target, Tproxy,
 };
 use crate::{ChainName, Family};
 
@@ -112,7 +113,8 @@ pub(super) fn encode(target: &Target<'_>, family: Family) -> Option<Structure> {
             let (number, _) = all.find(|(_, reply)| **reply == Some(wanted))?;
             ("REJECT", 0, Writer::default().u32(number).finish())
         }
-        _ => return None,
+        Target::Netmap(it) => netmap(it.to.as_ref()?, family)?,
+        _ => return small_targets::encode(target, family),
     })
 }
 
@@ -181,7 +183,8 @@ pub(super) fn decode(
             let number = usize::try_from(reader.u32()?).ok()?;
             Target::Reject((*replies(family).get(number)?)?)
         }
-        _ => return None,
+        ("NETMAP", 0) => Target::Netmap(read_netmap(&mut reader, family)?),
+        _ => return small_targets::decode(name, revision, &mut reader, family),
     })
 }
 
@@ -405,4 +408,35 @@ fn replies(family: Family) -> &'static [Option<Reject>] {
             Some(Reject::Icmp6RejectRoute),
         ],
     }
+}
+
+/// Returns the structure of `NETMAP`: the range of all addresses of the network.
+fn netmap(to: &Network, family: Family) -> Option<Structure> {
+    let network = to.prefix()?;
+    let addresses = AddressRange {
+        first: network.network(),
+        last: network.broadcast(),
+    };
+    let range = Range {
+        addresses: Some(addresses),
+        ports: None,
+        flags: 0,
+    };
+    Some(("NETMAP", 0, range.encode(family)?))
+}
+
+fn read_netmap(reader: &mut Reader<'_>, family: Family) -> Option<Netmap> {
+    let AddressRange { first, last } = Range::decode(reader, family)?.addresses?;
+    // Equal bits of both ends are the mask.
+    let mask: IpAddr = match (first, last) {
+        (IpAddr::V4(first), IpAddr::V4(last)) => {
+            Ipv4Addr::from_bits(!(first.to_bits() ^ last.to_bits())).into()
+        }
+        (IpAddr::V6(first), IpAddr::V6(last)) => {
+            Ipv6Addr::from_bits(!(first.to_bits() ^ last.to_bits())).into()
+        }
+        _ => return None,
+    };
+    let to = Some(Network::masked(first, mask)?);
+    Some(Netmap { to })
 }

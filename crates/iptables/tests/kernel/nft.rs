@@ -7,10 +7,10 @@ use vipline_nftables as nftables;
 use vipline_nftables::{Edit, Name, Object, Table, TableId, Transaction};
 
 use crate::lab::Lab;
-use crate::rules::{Rules, canonical, loose, prepare};
+use crate::rules::{Rules, canonical, encoded, loose, prepare};
 
 /// Matches and targets without an encoding.
-const UNSUPPORTED: &[&str] = &["-m set", "--chunk-types", "-j SET"];
+const UNSUPPORTED: &[&str] = &["-m set", "-j SET"];
 
 fn is_unsupported(rule: &str) -> bool {
     UNSUPPORTED.iter().any(|part| rule.contains(part))
@@ -139,7 +139,10 @@ fn encoded_rules_have_the_expressions_of_iptables_nft() {
     for family in Family::ALL {
         assert_encoded(family, canonical::BOTH);
         assert_encoded(family, loose::BOTH);
+        assert_encoded(family, encoded::BOTH);
     }
+    assert_encoded(Family::V4, encoded::V4);
+    assert_encoded(Family::V6, encoded::V6);
     assert_encoded(Family::V4, canonical::V4);
     assert_encoded(Family::V4, loose::V4);
     assert_encoded(Family::V6, canonical::V6);
@@ -163,8 +166,8 @@ fn assert_committed(family: Family, document: &str) {
 #[test]
 fn committed_rules_are_saved_like_restored_ones() {
     let tables = |family| match family {
-        Family::V4 => [canonical::BOTH, canonical::V4],
-        Family::V6 => [canonical::BOTH, canonical::V6],
+        Family::V4 => [canonical::BOTH, canonical::V4, encoded::BOTH, encoded::V4],
+        Family::V6 => [canonical::BOTH, canonical::V6, encoded::BOTH, encoded::V6],
     };
     for family in Family::ALL {
         for (table, rules) in tables(family).into_iter().flatten() {

@@ -8,6 +8,9 @@
 #[path = "rules/canonical.rs"]
 pub(crate) mod canonical;
 
+#[path = "rules/encoded.rs"]
+pub(crate) mod encoded;
+
 #[path = "rules/ipvs.rs"]
 mod ipvs;
 
@@ -133,6 +136,10 @@ fn canonical_rules_are_saved_as_they_are_printed() {
     are_canonical(Family::V6, canonical::BOTH);
     are_canonical(Family::V4, canonical::V4);
     are_canonical(Family::V4, canonical::EXTENSIONS);
+    are_canonical(Family::V4, encoded::BOTH);
+    are_canonical(Family::V6, encoded::BOTH);
+    are_canonical(Family::V4, encoded::V4);
+    are_canonical(Family::V6, encoded::V6);
     are_canonical(Family::V6, canonical::V6);
 }
 

@@ -21,7 +21,7 @@ const OTHERS: &str = "\
 *filter
 :THEIRS - [0:0]
 [7:420] -A INPUT -m comment --comment \"their rule\" -j THEIRS
-[1:60] -A THEIRS -m length --length 100:200 -j ACCEPT
+[1:60] -A THEIRS -m cpu --cpu 7 -j ACCEPT
 -A THEIRS -p tcp -m tcp --dport 22 -j ACCEPT
 -A OUTPUT -m owner --uid-owner 7 -j DROP
 COMMIT
