@@ -2,7 +2,7 @@
 //! as a script of ipvsadm.
 
 use vipline_ipvs::wire::Reply;
-use vipline_ipvs::{Command, Commands, Family, Object, Table};
+use vipline_ipvs::{Command, CommandLine, Commands, Connection, Family, Object, Table};
 use vipline_netlink::message::Messages;
 
 /// Checks that a decoded command survives a round trip.
@@ -19,6 +19,12 @@ fn check_command(payload: &[u8]) {
 fn check_text(text: &str) {
     if let Ok(commands) = text.parse::<Commands>() {
         assert_eq!(commands.to_string().parse(), Ok(commands));
+    }
+    if let Ok(line) = text.parse::<CommandLine>() {
+        assert_eq!(line.to_string().parse(), Ok(line));
+    }
+    if let Ok(connection) = text.parse::<Connection>() {
+        assert_eq!(connection.to_string().parse(), Ok(connection));
     }
     if let Ok(table) = text.parse::<Table>() {
         assert_eq!(table.to_string().parse(), Ok(table));

@@ -252,6 +252,7 @@ impl<'a> Options<'a> {
         let new = || SyncDaemon::new(Role::Master, "eth0", 0);
         let daemon = self.daemon.get_or_insert_with(new);
         match name {
+            "mcast-interface" if value.is_empty() => {}
             "mcast-interface" => daemon.interface = value.to_owned(),
             "mcast-group" => {
                 let group: IpAddr = value.parse().map_err(|_| "invalid multicast group")?;

@@ -10,10 +10,77 @@ use std::net::SocketAddr;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vipline_ipvs::wire::Reply;
-use vipline_ipvs::{Command, Commands, Family, Object, RealServer, ServiceKey, Table};
+use vipline_ipvs::{Command, CommandLine, Commands, Family, Object, RealServer, ServiceKey, Table};
 use vipline_reconcile::{Edit, diff};
 
 use tables::{real, server, service, table};
+
+/// Words of a command line, most of which fit together.
+fn words() -> impl Strategy<Value = Vec<&'static str>> {
+    const FIRST: &[&str] = &[
+        "-A",
+        "-E",
+        "-D",
+        "-a",
+        "-ae",
+        "-d",
+        "-C",
+        "-L",
+        "-Ln",
+        "-S",
+        "-Z",
+        "--set",
+        "--start-daemon",
+        "--stop-daemon=backup",
+    ];
+    const WORDS: &[&str] = &[
+        "-t",
+        "10.0.0.1:http",
+        "-u10.1:53",
+        "--tcp-service=[fd00::1]:80",
+        "-f7",
+        "-6",
+        "-r",
+        "10.1.0.1",
+        "fd00::2",
+        "-m",
+        "-i",
+        "-w5",
+        "-x",
+        "9",
+        "-p",
+        "-p300",
+        "-M",
+        "24",
+        "-s",
+        "sh",
+        "-bsh-port,flag-3",
+        "-o",
+        "--pe=sip",
+        "--tun-type",
+        "gue",
+        "--tun-port=7",
+        "--tun-csum",
+        "master",
+        "--syncid",
+        "5",
+        "--mcast-group=ff02::1",
+        "--mcast-interface=",
+        "-c",
+        "-n",
+        "--stats",
+        "--exact",
+        "--timeout",
+        "1",
+        "2",
+    ];
+    let first = prop::sample::select(FIRST);
+    let rest = vec(prop::sample::select(WORDS), 0..8);
+    (first, rest).prop_map(|(first, mut rest)| {
+        rest.insert(0, first);
+        rest
+    })
+}
 
 fn command() -> impl Strategy<Value = Command> {
     prop_oneof![
@@ -144,5 +211,13 @@ proptest! {
     fn no_text_makes_the_parser_panic(text in "[-AEDaedtufrswpMob 0-9.:\\[\\]\n]{0,80}") {
         let _ = text.parse::<Commands>();
         let _ = text.parse::<Table>();
+    }
+
+    #[test]
+    fn accepted_command_lines_survive_printing_and_parsing(words in words()) {
+        let text = words.join(" ");
+        if let Ok(line) = text.parse::<CommandLine>() {
+            prop_assert_eq!(line.to_string().parse(), Ok(line), "{}", text);
+        }
     }
 }

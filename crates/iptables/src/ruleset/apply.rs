@@ -1,7 +1,6 @@
 //! Commands that change a ruleset.
 
 use super::{ChainState, Problem, RestoreError, RestoreOptions, RuleState, Ruleset, TableState};
-use crate::lexer::Lexer;
 use crate::targets::Target;
 use crate::{
     ChainLine, Command, Counters, Family, Line, Rule, RuleError, RuleSpec, Tables, Variant,
@@ -368,36 +367,10 @@ fn forget_counters(command: &mut Command<'_>) {
 /// Returns the rules of a specification, in the form of a save: one for each pair of
 /// source and destination.
 fn rules(spec: &RuleSpec<'_>, family: Family) -> Result<Vec<RuleState>, RuleError> {
-    let texts = with_each_address(&spec.text, &["-s", "--source", "--src"])?;
-    let mut rules = Vec::new();
-    for text in texts {
-        for text in with_each_address(&text, &["-d", "--destination", "--dst"])? {
-            rules.push(RuleState {
-                rule: Rule::parse(&text)?.for_family(family).to_string(),
-                counters: spec.counters.unwrap_or_default(),
-            });
-        }
-    }
-    Ok(rules)
-}
-
-/// Returns the text once for each address of an option, which may list several.
-fn with_each_address(text: &str, options: &[&str]) -> Result<Vec<String>, RuleError> {
-    let mut words = Lexer::new(text);
-    while let Some(word) = words.next()? {
-        if word.quoted || !options.contains(&&*word.text) {
-            continue;
-        }
-        let Some(value) = words.next()? else { break };
-        if value.quoted || !value.text.contains(',') {
-            continue;
-        }
-        let (before, after) = (text.get(..value.start), text.get(words.at()..));
-        let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
-        let addresses = value.text.split(',');
-        return Ok(addresses
-            .map(|address| format!("{before}{address}{after}"))
-            .collect());
-    }
-    Ok(vec![text.to_owned()])
+    let rules = Rule::parse_all(&spec.text)?.into_iter();
+    let state = |rule: Rule<'_>| RuleState {
+        rule: rule.for_family(family).to_string(),
+        counters: spec.counters.unwrap_or_default(),
+    };
+    Ok(rules.map(state).collect())
 }

@@ -151,6 +151,10 @@ fn hand_written_documents_lead_to_the_rules_of_the_kernel() {
                 });
                 let is_right =
                     result.is_err() == document.fails && output.status.success() != document.fails;
+                // A rejected document changes nothing, which the next save shows.
+                if is_right && document.fails && number < documents.len() {
+                    continue;
+                }
                 let mut save = Command::new(save);
                 let saved = netns.run(|| save.arg("--counters").output()).unwrap();
                 let saved = tables(&String::from_utf8(saved.stdout).unwrap(), document);
