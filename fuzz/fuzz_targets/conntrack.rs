@@ -14,7 +14,8 @@ fn check_flow(flow: &Flow) {
     assert_eq!(Flow::decode(&again).as_ref(), Ok(flow));
     assert!(flow.to_string().contains(&flow.original.to_string()));
     assert!(!flow.key().to_string().is_empty());
-    let filter = Filter::new().family(flow.family()).zone(flow.zone_id());
+    let zone = flow.zone.unwrap_or(0);
+    let filter = Filter::new().family(flow.family()).zone(zone);
     assert!(filter.protocol(flow.original.protocol).matches(flow));
 }
 
@@ -27,7 +28,12 @@ pub(crate) fn run(input: &[u8]) {
         if let Ok(Some(event)) = Event::decode(&message) {
             assert_ne!(event, Event::Overrun);
         }
-        let _ = Expectation::decode(message.payload);
+        if let Ok(expectation) = Expectation::decode(message.payload) {
+            let mut again = Vec::new();
+            expectation.encode(&mut again);
+            assert_eq!(Expectation::decode(&again).as_ref(), Ok(&expectation));
+            assert!(!expectation.to_string().is_empty());
+        }
         let _ = CpuStatistics::decode(message.payload);
         let _ = Usage::decode(message.payload);
     }

@@ -13,10 +13,10 @@ use vipline_netlink::{Counters, Dump, Errno, Protocol, Socket};
 
 use crate::outcome::Outcome;
 use crate::wire::Request;
-use crate::{CpuStatistics, Error, Expectation, Filter, Flow, Key, Update, Usage};
+use crate::{CpuStatistics, Error, Filter, Flow, Key, Update, Usage};
 
 /// Maximum number of attempts of a dump into memory.
-const ATTEMPTS: usize = 3;
+pub(crate) const ATTEMPTS: usize = 3;
 
 /// Result of deleting several flows.
 ///
@@ -278,26 +278,6 @@ impl Client {
         Ok(found.ok_or(vipline_netlink::Error::Timeout)?)
     }
 
-    /// Returns all expectations, like `conntrack -L expect`.
-    ///
-    /// An interrupted dump is repeated, up to three attempts in total.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Kernel`] if the kernel rejected the request; any other [`Error`] if the
-    /// reply was lost or malformed.
-    pub fn expectations(&mut self) -> Result<Dump<Vec<Expectation>>, Error> {
-        self.list(
-            &Request::Expectations,
-            ATTEMPTS,
-            Vec::new,
-            |all: &mut Vec<_>, payload| {
-                all.push(Expectation::decode(payload)?);
-                Ok(())
-            },
-        )
-    }
-
     /// Sets the reply timeout. Default: 10 s.
     ///
     /// The timeout applies to each datagram of a reply.
@@ -395,7 +375,7 @@ impl Client {
     }
 
     /// Sends a request, and calls `each` for the payload of every reply.
-    fn request(
+    pub(crate) fn request(
         &mut self,
         request: &Request<'_>,
         operation: &'static str,
@@ -412,7 +392,7 @@ impl Client {
     }
 
     /// Dumps all objects of one kind.
-    fn list<T>(
+    pub(crate) fn list<T>(
         &mut self,
         request: &Request<'_>,
         attempts: usize,

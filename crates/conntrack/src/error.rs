@@ -29,14 +29,12 @@ pub enum Error {
     #[error(transparent)]
     Netlink(#[from] vipline_netlink::Error),
     /// The kernel rejected some of several changes; all others were applied.
-    #[error("{operation} {}", RejectedList::new(first).with_count(*count))]
+    #[error("{operation} {}", RejectedList::new(rejected))]
     Rejected {
         /// Rejected operation, such as `delete`.
         operation: &'static str,
-        /// Number of rejected changes, at least 1.
-        count: usize,
-        /// First rejected changes, at most [`Error::MAX_REPORTED_ERRORS`].
-        first: Vec<RejectedFlow>,
+        /// All rejected changes, at least 1, in the order of the changes.
+        rejected: Vec<RejectedFlow>,
         /// Number of applied changes.
         done: usize,
     },
@@ -49,10 +47,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// Maximum number of rejected changes in [`Error::Rejected`]; further ones are
-    /// counted.
-    pub const MAX_REPORTED_ERRORS: usize = 8;
-
     /// Returns whether the flow does not exist (`ENOENT`).
     ///
     /// For several changes, all reported errors must be `ENOENT`.
@@ -81,7 +75,7 @@ impl Error {
             Self::Denied => Some(Errno::PERM),
             Self::Kernel { errno, .. } => Some(*errno),
             Self::Netlink(error) => error.errno(),
-            Self::Rejected { first, .. } => first.first().map(|one| one.errno),
+            Self::Rejected { rejected, .. } => rejected.first().map(|one| one.errno),
             _ => None,
         }
     }
@@ -89,7 +83,7 @@ impl Error {
     fn is_only(&self, errno: Errno) -> bool {
         match self {
             Self::Kernel { errno: one, .. } => *one == errno,
-            Self::Rejected { first, .. } => first.iter().all(|one| one.errno == errno),
+            Self::Rejected { rejected, .. } => rejected.iter().all(|one| one.errno == errno),
             _ => false,
         }
     }

@@ -1,10 +1,12 @@
-//! Events of flows.
+//! Events of flows and expectations.
+
+use std::fmt;
 
 use bitflags::bitflags;
 use vipline_netlink::DecodeError;
 use vipline_netlink::message::{CREATE, Message};
 
-use crate::{Flow, wire};
+use crate::{Expectation, Flow, wire};
 
 bitflags! {
     /// Multicast groups of conntrack events.
@@ -19,6 +21,15 @@ bitflags! {
         /// Destroyed flows.
         #[doc(alias = "NFNLGRP_CONNTRACK_DESTROY")]
         const DESTROY = 1 << 2;
+        /// Created expectations.
+        #[doc(alias = "NFNLGRP_CONNTRACK_EXP_NEW")]
+        const EXPECTATION_NEW = 1 << 3;
+        /// Updated expectations.
+        #[doc(alias = "NFNLGRP_CONNTRACK_EXP_UPDATE")]
+        const EXPECTATION_UPDATE = 1 << 4;
+        /// Destroyed expectations.
+        #[doc(alias = "NFNLGRP_CONNTRACK_EXP_DESTROY")]
+        const EXPECTATION_DESTROY = 1 << 5;
     }
 }
 
@@ -29,7 +40,7 @@ impl Groups {
     }
 }
 
-/// An event of a flow.
+/// An event of a flow or an expectation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
@@ -39,6 +50,12 @@ pub enum Event {
     Update(Box<Flow>),
     /// The flow was destroyed.
     Destroy(Box<Flow>),
+    /// The expectation was created.
+    NewExpectation(Box<Expectation>),
+    /// The expectation was updated.
+    UpdateExpectation(Box<Expectation>),
+    /// The expectation was destroyed: it was met, deleted, or its timeout expired.
+    DestroyExpectation(Box<Expectation>),
     /// Events were lost: the receive buffer was full, or a datagram was malformed or too
     /// large.
     ///
@@ -54,13 +71,43 @@ impl Event {
     ///
     /// The flow is malformed.
     pub fn decode(message: &Message<'_>) -> Result<Option<Self>, DecodeError> {
+        let is_new = message.flags & CREATE != 0;
         let event = match message.ty {
-            wire::NEW if message.flags & CREATE != 0 => Self::New,
+            wire::NEW if is_new => Self::New,
             wire::NEW => Self::Update,
             wire::DELETE => Self::Destroy,
-            _ => return Ok(None),
+            _ => return Self::decode_expectation(message, is_new),
         };
         let flow = Flow::decode(message.payload)?;
         Ok(Some(event(Box::new(flow))))
+    }
+
+    fn decode_expectation(
+        message: &Message<'_>,
+        is_new: bool,
+    ) -> Result<Option<Self>, DecodeError> {
+        let event = match message.ty {
+            wire::NEW_EXPECTATION if is_new => Self::NewExpectation,
+            wire::NEW_EXPECTATION => Self::UpdateExpectation,
+            wire::DELETE_EXPECTATION => Self::DestroyExpectation,
+            _ => return Ok(None),
+        };
+        let expectation = Expectation::decode(message.payload)?;
+        Ok(Some(event(Box::new(expectation))))
+    }
+}
+
+/// Formats the event like `conntrack -E -o extended`, without the time.
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::New(flow) => write!(f, "    [NEW] {flow}"),
+            Self::Update(flow) => write!(f, " [UPDATE] {flow}"),
+            Self::Destroy(flow) => write!(f, "[DESTROY] {flow}"),
+            Self::NewExpectation(expectation) => write!(f, "    [NEW] {expectation}"),
+            Self::UpdateExpectation(expectation) => write!(f, " [UPDATE] {expectation}"),
+            Self::DestroyExpectation(expectation) => write!(f, "[DESTROY] {expectation}"),
+            Self::Overrun => f.write_str("[OVERRUN] events were lost"),
+        }
     }
 }

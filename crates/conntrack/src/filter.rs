@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use vipline_netlink::attr::{nest, put_be16, put_be32, put_u32};
 
 use crate::tuple::{put_addresses, put_ports};
-use crate::{Family, Flow, Protocol, Status, Tuple, wire};
+use crate::{Family, Flow, Network, PortRange, Protocol, Status, Tuple, wire};
 
 /// `CTA_FILTER_ORIG_FLAGS` and `CTA_FILTER_REPLY_FLAGS`.
 const ORIGINAL_FLAGS: u16 = 1;
@@ -54,8 +54,11 @@ pub struct Filter {
     ///
     /// A flow without a mark has mark 0.
     pub mark: Option<(u32, u32)>,
-    /// Zone of both directions or of one; a flow without a zone has zone 0.
+    /// Zone of both directions, like `conntrack -w`. A flow without such a zone has zone
+    /// 0, also if one direction has a zone.
     pub zone: Option<u16>,
+    /// Labels that must be set: bit `n` is label `n`.
+    pub labels: u128,
 }
 
 /// Selects tuples. All conditions that are set must match.
@@ -64,14 +67,17 @@ pub struct Filter {
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct TupleFilter {
-    /// Source address.
-    pub source: Option<IpAddr>,
-    /// Destination address.
-    pub destination: Option<IpAddr>,
-    /// Source port.
-    pub source_port: Option<u16>,
-    /// Destination port.
-    pub destination_port: Option<u16>,
+    /// Network of the source address.
+    pub source: Option<Network>,
+    /// Network of the destination address.
+    pub destination: Option<Network>,
+    /// Source ports.
+    pub source_port: Option<PortRange>,
+    /// Destination ports.
+    pub destination_port: Option<PortRange>,
+    /// Zone of this direction only, like `conntrack --orig-zone` and `--reply-zone`. A
+    /// tuple without a zone has zone 0.
+    pub zone: Option<u16>,
 }
 
 impl TupleFilter {
@@ -82,45 +88,98 @@ impl TupleFilter {
 
     /// Selects tuples with this source address.
     #[must_use]
-    pub fn source(mut self, address: IpAddr) -> Self {
-        self.source = Some(address);
-        self
+    pub fn source(self, address: IpAddr) -> Self {
+        self.source_network(address.into())
     }
 
     /// Selects tuples with this destination address.
     #[must_use]
-    pub fn destination(mut self, address: IpAddr) -> Self {
-        self.destination = Some(address);
+    pub fn destination(self, address: IpAddr) -> Self {
+        self.destination_network(address.into())
+    }
+
+    /// Selects tuples with a source address in this network.
+    ///
+    /// The kernel compares only addresses. The client compares networks.
+    #[must_use]
+    pub fn source_network(mut self, network: Network) -> Self {
+        self.source = Some(network);
+        self
+    }
+
+    /// Selects tuples with a destination address in this network.
+    ///
+    /// The kernel compares only addresses. The client compares networks.
+    #[must_use]
+    pub fn destination_network(mut self, network: Network) -> Self {
+        self.destination = Some(network);
         self
     }
 
     /// Selects tuples with this source port.
     #[must_use]
-    pub fn source_port(mut self, port: u16) -> Self {
-        self.source_port = Some(port);
-        self
+    pub fn source_port(self, port: u16) -> Self {
+        self.source_ports(port.into())
     }
 
     /// Selects tuples with this destination port.
     #[must_use]
-    pub fn destination_port(mut self, port: u16) -> Self {
-        self.destination_port = Some(port);
+    pub fn destination_port(self, port: u16) -> Self {
+        self.destination_ports(port.into())
+    }
+
+    /// Selects tuples with a source port in this range.
+    ///
+    /// The kernel compares only single ports. The client compares ranges.
+    #[must_use]
+    pub fn source_ports(mut self, ports: PortRange) -> Self {
+        self.source_port = Some(ports);
+        self
+    }
+
+    /// Selects tuples with a destination port in this range.
+    ///
+    /// The kernel compares only single ports. The client compares ranges.
+    #[must_use]
+    pub fn destination_ports(mut self, ports: PortRange) -> Self {
+        self.destination_port = Some(ports);
+        self
+    }
+
+    /// Selects tuples whose direction alone has this zone.
+    #[must_use]
+    pub fn zone(mut self, zone: u16) -> Self {
+        self.zone = Some(zone);
         self
     }
 
     /// Returns whether the filter matches a tuple.
     pub fn matches(&self, tuple: &Tuple) -> bool {
-        let has_port = |wanted: Option<u16>, port| wanted.is_none() || wanted == port;
-        self.source.is_none_or(|address| address == tuple.source)
-            && self
-                .destination
-                .is_none_or(|address| address == tuple.destination)
+        let is_in = |wanted: Option<Network>, address| wanted.is_none_or(|it| it.contains(address));
+        let has_port = |wanted: Option<PortRange>, port: Option<u16>| {
+            wanted.is_none_or(|range| port.is_some_and(|port| range.contains(port)))
+        };
+        is_in(self.source, tuple.source)
+            && is_in(self.destination, tuple.destination)
             && has_port(self.source_port, tuple.source_port())
             && has_port(self.destination_port, tuple.destination_port())
+            && self.zone.is_none_or(|zone| zone == tuple.zone.unwrap_or(0))
     }
 
     fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.source.into_iter().chain(self.destination)
+        let networks = self.source.into_iter().chain(self.destination);
+        networks.map(|network| network.address())
+    }
+
+    /// Returns whether the kernel can compare all conditions.
+    fn is_exact_in_kernel(&self) -> bool {
+        let is_single = |network: Network| network.single().is_some();
+        let is_one_port = |ports: PortRange| ports.single().is_some();
+        self.zone.is_none()
+            && self.source.is_none_or(is_single)
+            && self.destination.is_none_or(is_single)
+            && self.source_port.is_none_or(is_one_port)
+            && self.destination_port.is_none_or(is_one_port)
     }
 
     fn has_ports(&self) -> bool {
@@ -131,9 +190,12 @@ impl TupleFilter {
     fn encode(&self, out: &mut Vec<u8>, kind: u16, protocol: Option<Protocol>) -> u32 {
         // The kernel matches IPv6 addresses that differ.
         let [source, destination] =
-            [self.source, self.destination].map(|address| address.filter(IpAddr::is_ipv4));
+            [self.source, self.destination].map(|it| it.and_then(Network::single));
+        let [source, destination] =
+            [source, destination].map(|address| address.filter(IpAddr::is_ipv4));
         let has_ports = protocol.is_some_and(Protocol::has_ports_in_kernel_filters);
         let ports = [self.source_port, self.destination_port];
+        let ports = ports.map(|ports| ports.and_then(PortRange::single));
         let ports = ports.map(|port| port.filter(|_| has_ports));
         let flag = |is: bool, flag: u32| if is { flag } else { 0 };
         let flags = flag(source.is_some(), COMPARE_SOURCE)
@@ -201,10 +263,21 @@ impl Filter {
         self
     }
 
-    /// Selects flows of this zone, as returned by [`Flow::zone_id`].
+    /// Selects flows with this zone of both directions, like `conntrack -w`.
+    ///
+    /// [`TupleFilter::zone`] selects the zone of one direction.
     #[must_use]
     pub fn zone(mut self, zone: u16) -> Self {
         self.zone = Some(zone);
+        self
+    }
+
+    /// Selects flows with this label, from 0 to 127, in addition to earlier ones.
+    ///
+    /// Higher numbers are ignored.
+    #[must_use]
+    pub fn label(mut self, label: u8) -> Self {
+        self.labels |= 1_u128.checked_shl(label.into()).unwrap_or(0);
         self
     }
 
@@ -222,7 +295,8 @@ impl Filter {
             && self
                 .mark
                 .is_none_or(|(value, mask)| flow.mark.unwrap_or(0) & mask == value & mask)
-            && self.zone.is_none_or(|zone| zone == flow.zone_id())
+            && self.zone.is_none_or(|zone| zone == flow.zone.unwrap_or(0))
+            && flow.label_bits() & self.labels == self.labels
     }
 
     /// Returns the only family of matching flows, if there is one.
@@ -253,8 +327,11 @@ impl Filter {
             && !self.addresses().any(|address| address.is_ipv6())
             && (!has_ports || self.protocol.is_some_and(is_supported))
             && (!compares_tuples || self.only_family().is_some())
+            && self.original.is_exact_in_kernel()
+            && self.reply.is_exact_in_kernel()
             && self.status.is_none()
             && self.zone.is_none()
+            && self.labels == 0
     }
 
     fn addresses(&self) -> impl Iterator<Item = IpAddr> {
@@ -296,7 +373,9 @@ impl Filter {
             put_be32(out, wire::STATUS, (value & mask).bits());
             put_be32(out, wire::STATUS_MASK, mask.bits());
         }
-        if let Some(zone) = self.zone {
+        // The kernel compares the zone of any direction: flows of which only one
+        // direction has a zone do not have zone 0.
+        if let Some(zone) = self.zone.filter(|zone| *zone != 0) {
             put_be16(out, wire::ZONE, zone);
         }
     }
@@ -327,6 +406,14 @@ mod tests {
             !v4.status(Status::ASSURED, Status::ASSURED)
                 .is_exact_in_kernel()
         );
+        let network = Network::new(address, 24).unwrap();
+        let network = TupleFilter::new().source_network(network);
+        assert!(!Filter::new().original(network).is_exact_in_kernel());
+        let ports = TupleFilter::new().source_ports(PortRange::new(1, 2));
+        let ports = by_port.protocol(Protocol::UDP).original(ports);
+        assert!(!ports.is_exact_in_kernel());
+        assert!(!v4.reply(TupleFilter::new().zone(0)).is_exact_in_kernel());
+        assert!(!v4.label(1).is_exact_in_kernel());
         assert!(Filter::new().mark(7, 0xff).is_exact_in_kernel());
         assert!(!Filter::new().protocol(Protocol::TCP).is_exact_in_kernel());
     }

@@ -1,6 +1,6 @@
 //! Flows: conntrack entries.
 
-use crate::{Family, Key, State, Status, Tuple};
+use crate::{Family, Key, Labels, State, Status, Tuple};
 
 /// A flow: one conntrack entry.
 ///
@@ -108,28 +108,6 @@ pub struct Synproxy {
     pub tsoff: u32,
 }
 
-/// Labels of a flow: a bit set as the kernel stores it, in words of host byte order.
-///
-/// Exhaustive: a connection has 128 labels.
-#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
-pub struct Labels(pub Vec<u8>);
-
-/// Size of a word of labels, in bytes.
-const WORD: usize = size_of::<usize>();
-
-impl Labels {
-    /// Returns whether a label is set.
-    pub fn contains(&self, label: u16) -> bool {
-        let (word, bit) = (usize::from(label) / (8 * WORD), u32::from(label));
-        let words = self.0.chunks_exact(WORD);
-        let word = words.map(TryInto::try_into).nth(word);
-        let Some(Ok(word)) = word else {
-            return false;
-        };
-        usize::from_ne_bytes(word) >> (bit % usize::BITS) & 1 == 1
-    }
-}
-
 /// An unknown attribute.
 ///
 /// Exhaustive: an attribute is a type and a value.
@@ -182,6 +160,12 @@ impl Flow {
         zones.into_iter().flatten().next().unwrap_or(0)
     }
 
+    /// Returns the labels as bits: bit `n` is label `n`.
+    pub fn label_bits(&self) -> u128 {
+        let labels = self.extension.as_ref().and_then(|it| it.labels.as_ref());
+        labels.map_or(0, Labels::bits)
+    }
+
     /// Returns whether the kernel translates addresses or ports of the flow.
     pub fn is_translated(&self) -> bool {
         !self.reply.equals_ignoring_zone(&self.original.inverted())
@@ -190,20 +174,5 @@ impl Flow {
     /// Returns the extensions mutably, creating them if necessary.
     pub fn extension_mut(&mut self) -> &mut Extension {
         self.extension.get_or_insert_default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_are_bits_of_words_in_host_byte_order() {
-        let mut word = [0; 2 * WORD];
-        word[..WORD].copy_from_slice(&(1_usize << 5 | 1 << 17).to_ne_bytes());
-        word[WORD..].copy_from_slice(&1_usize.to_ne_bytes());
-        let labels = Labels(word.to_vec());
-        let set: Vec<u16> = (0..300).filter(|label| labels.contains(*label)).collect();
-        assert_eq!(set, [5, 17, u16::try_from(usize::BITS).unwrap()]);
     }
 }

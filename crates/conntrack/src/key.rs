@@ -59,6 +59,8 @@ pub struct Update {
     pub timeout: Option<u32>,
     /// New bits of the mark, as `(value, mask)`.
     pub mark: Option<(u32, u32)>,
+    /// New labels, as `(value, mask)`: bit `n` is label `n`.
+    pub labels: Option<(u128, u128)>,
 }
 
 impl Update {
@@ -72,6 +74,18 @@ impl Update {
     pub fn timeout(self, seconds: u32) -> Self {
         Self {
             timeout: Some(seconds),
+            ..self
+        }
+    }
+
+    /// Sets the labels of `mask` to those of `value`: bit `n` is label `n`.
+    ///
+    /// The kernel returns an error for a flow without room for labels: a rule must use
+    /// labels when the flow is created.
+    #[must_use]
+    pub fn labels(self, value: u128, mask: u128) -> Self {
+        Self {
+            labels: Some((value, mask)),
             ..self
         }
     }

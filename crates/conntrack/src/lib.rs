@@ -1,25 +1,5 @@
 //! Connection tracking: flows of the Linux kernel over ctnetlink.
 //!
-//! The kernel tracks every connection and its address translation as a conntrack entry,
-//! which this crate calls a flow.
-//! The crate dumps, filters, deletes, updates and creates flows, receives their events,
-//! and formats them like `conntrack -L -o extended`, without running `conntrack`.
-//!
-//! - [`Flow`]: a flow with both [`Tuple`]s, its [`Status`] and the protocol [`State`];
-//!   unknown attributes are preserved.
-//! - [`Filter`]: selects flows; a pure value, evaluated by [`matches`](Filter::matches).
-//! - [`Key`]: identity of a flow; with an ID, a deletion does not affect another flow
-//!   with the same tuple.
-//! - [`Client`]: dumps flows one by one, changes many flows per system call, returns
-//!   statistics.
-//! - [`Events`]: notifications of created, updated and destroyed flows.
-//! - [`Expectation`]: a related flow that a helper expects.
-//! - [`wire`]: encoding and decoding of messages, for programs with their own sockets.
-//! - [`Error`]: errors, including the number of rejected changes and the first ones.
-//!
-//! A filter selects the same flows on every kernel.
-//! The kernel applies the conditions that it supports; the client applies all others.
-//!
 //! ```no_run
 //! use vipline_conntrack::{Client, Filter, Protocol, TupleFilter};
 //!
@@ -38,6 +18,27 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! The kernel tracks every connection and its address translation as a conntrack entry,
+//! which this crate calls a flow.
+//! The crate dumps, filters, deletes, updates and creates flows, receives their events,
+//! and formats them like `conntrack -L -o extended`, without running `conntrack`.
+//!
+//! - [`Flow`]: a flow with both [`Tuple`]s, its [`Status`] and the protocol [`State`];
+//!   unknown attributes are preserved.
+//! - [`Filter`]: selects flows; a pure value, evaluated by [`matches`](Filter::matches).
+//! - [`Key`]: identity of a flow; with an ID, a deletion does not affect another flow
+//!   with the same tuple.
+//! - [`Client`]: dumps flows one by one, changes many flows per system call, returns
+//!   statistics.
+//! - [`Events`]: notifications of created, updated and destroyed flows and expectations.
+//! - [`Expectation`]: a related flow that a helper expects.
+//! - [`wire`]: encoding and decoding of messages, for programs with their own sockets.
+//! - [`Labels`], [`LabelNames`]: labels of flows, and their names in `connlabel.conf`.
+//! - [`Error`]: errors, including all rejected changes.
+//!
+//! A filter selects the same flows on every kernel.
+//! The kernel applies the conditions that it supports; the client applies all others.
+//!
 //! Requires Linux 5.13 or later with the module `nf_conntrack_netlink`, and
 //! `CAP_NET_ADMIN`.
 #![forbid(unsafe_code)]
@@ -48,13 +49,19 @@ mod tuple;
 
 mod status;
 
+mod dccp;
+
 mod state;
+
+mod labels;
 
 mod flow;
 
 mod key;
 
 mod text;
+
+mod range;
 
 mod filter;
 
@@ -68,6 +75,8 @@ mod event;
 
 mod client;
 
+mod lists;
+
 mod socket;
 
 mod error;
@@ -75,13 +84,16 @@ mod error;
 mod outcome;
 
 pub use client::{Client, Deleted, Flushed};
+pub use dccp::{Dccp, DccpState};
 pub use error::{Error, RejectedFlow};
 pub use event::{Event, Groups};
 pub use expectation::Expectation;
 pub use filter::{Filter, TupleFilter};
-pub use flow::{Counters, Extension, Flow, Labels, Other, SeqAdj, Synproxy, Timestamps};
+pub use flow::{Counters, Extension, Flow, Other, SeqAdj, Synproxy, Timestamps};
 pub use key::{Key, Update};
+pub use labels::{LabelNames, Labels};
 pub use protocol::Protocol;
+pub use range::{Network, PortRange};
 pub use socket::Events;
 pub use state::{Sctp, SctpState, State, Tcp, TcpDirection, TcpFlags, TcpState};
 pub use statistics::{CpuStatistics, Usage};

@@ -12,8 +12,7 @@ pub(crate) struct Outcome {
     /// Number of applied changes.
     pub(crate) done: usize,
     missing: usize,
-    rejected: usize,
-    first: Vec<RejectedFlow>,
+    rejected: Vec<RejectedFlow>,
 }
 
 impl Outcome {
@@ -22,8 +21,7 @@ impl Outcome {
             operation,
             done: 0,
             missing: 0,
-            rejected: 0,
-            first: Vec::new(),
+            rejected: Vec::new(),
         }
     }
 
@@ -33,24 +31,20 @@ impl Outcome {
             self.missing += 1;
             return;
         }
-        self.rejected += 1;
-        if self.first.len() < Error::MAX_REPORTED_ERRORS {
-            self.first.push(rejected);
-        }
+        self.rejected.push(rejected);
     }
 
     pub(crate) fn into_deleted(self) -> Result<Deleted, Error> {
-        match self.rejected {
-            0 => Ok(Deleted {
+        if self.rejected.is_empty() {
+            return Ok(Deleted {
                 deleted: self.done,
                 missing: self.missing,
-            }),
-            count => Err(Error::Rejected {
-                operation: self.operation,
-                count,
-                first: self.first,
-                done: self.done,
-            }),
+            });
         }
+        Err(Error::Rejected {
+            operation: self.operation,
+            rejected: self.rejected,
+            done: self.done,
+        })
     }
 }

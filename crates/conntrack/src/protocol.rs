@@ -41,6 +41,14 @@ impl Protocol {
         })
     }
 
+    /// Returns whether `conntrack` prints ports of this protocol.
+    pub(crate) fn has_ports(self) -> bool {
+        matches!(
+            self,
+            Self::TCP | Self::UDP | Self::DCCP | Self::SCTP | Self::UDPLITE
+        )
+    }
+
     /// Returns whether the kernel compares ports of this protocol in filters.
     ///
     /// For other protocols the kernel accepts ports but ignores them.

@@ -3,8 +3,11 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, nest, put, put_be32, put_u8};
 
-/// `CTA_PROTOINFO_TCP` and `CTA_PROTOINFO_SCTP`.
+use crate::Dccp;
+
+/// `CTA_PROTOINFO_TCP`, `_DCCP` and `_SCTP`.
 const TCP: u16 = 1;
+const DCCP: u16 = 2;
 const SCTP: u16 = 3;
 
 /// `CTA_PROTOINFO_TCP_STATE`.
@@ -21,7 +24,7 @@ const VTAG_REPLY: u16 = 3;
 
 /// Protocol state of a flow (`CTA_PROTOINFO`).
 ///
-/// Decoding drops unknown nested attributes of TCP and SCTP.
+/// Decoding drops unknown nested attributes of TCP, SCTP and DCCP.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum State {
@@ -29,7 +32,9 @@ pub enum State {
     Tcp(Tcp),
     /// SCTP.
     Sctp(Sctp),
-    /// Another protocol, such as DCCP.
+    /// DCCP.
+    Dccp(Dccp),
+    /// Another protocol.
     Other {
         /// Attribute type.
         kind: u16,
@@ -185,6 +190,7 @@ impl State {
         let state = match attr.kind {
             TCP => Self::Tcp(Tcp::decode(attr)?),
             SCTP => Self::Sctp(Sctp::decode(attr)?),
+            DCCP => Self::Dccp(Dccp::decode(attr)?),
             kind => Self::Other {
                 kind,
                 value: attr.value.to_vec(),
@@ -198,6 +204,7 @@ impl State {
         match self {
             Self::Tcp(tcp) => nest(out, TCP, |out| tcp.encode(out)),
             Self::Sctp(sctp) => nest(out, SCTP, |out| sctp.encode(out)),
+            Self::Dccp(dccp) => nest(out, DCCP, |out| dccp.encode(out)),
             Self::Other { kind, value } => nest(out, *kind, |out| out.extend_from_slice(value)),
         }
     }

@@ -10,6 +10,8 @@ impl fmt::Display for Tuple {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "src={} dst={}", self.source, self.destination)?;
         match self.layer4 {
+            // A kernel without the protocol tracks no ports; `conntrack` prints 0.
+            Layer4::None if self.protocol.has_ports() => f.write_str(" sport=0 dport=0"),
             Layer4::None => Ok(()),
             Layer4::Ports {
                 source,
@@ -40,6 +42,10 @@ impl fmt::Display for State {
                 Some(state) => (state.name(), state.0),
             },
             Self::Sctp(sctp) => match sctp.state {
+                None => return Ok(()),
+                Some(state) => (state.name(), state.0),
+            },
+            Self::Dccp(dccp) => match dccp.state {
                 None => return Ok(()),
                 Some(state) => (state.name(), state.0),
             },

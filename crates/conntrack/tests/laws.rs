@@ -9,9 +9,9 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use vipline_conntrack::{
-    Counters, CpuStatistics, Event, Expectation, Extension, Family, Filter, Flow, Labels, Layer4,
-    Other, Protocol, Sctp, SctpState, SeqAdj, State, Status, Synproxy, Tcp, TcpDirection, TcpFlags,
-    TcpState, Timestamps, Tuple, TupleFilter, Usage,
+    Counters, CpuStatistics, Dccp, DccpState, Event, Expectation, Extension, Family, Filter, Flow,
+    Labels, Layer4, Network, Other, PortRange, Protocol, Sctp, SctpState, SeqAdj, State, Status,
+    Synproxy, Tcp, TcpDirection, TcpFlags, TcpState, Timestamps, Tuple, TupleFilter, Usage,
 };
 use vipline_netlink::attr::nest;
 use vipline_netlink::message::Message;
@@ -74,9 +74,18 @@ fn state() -> impl Strategy<Value = State> {
             vtag_original,
             vtag_reply,
         })),
-        // DCCP, and unknown protocols.
-        (select(vec![2_u16, 4, 300]), bytes())
-            .prop_map(|(kind, value)| State::Other { kind, value }),
+        (
+            option::of(0_u8..12),
+            option::of(0_u8..3),
+            option::of(any::<u64>())
+        )
+            .prop_map(|(state, role, handshake_seq)| State::Dccp(Dccp {
+                state: state.map(DccpState),
+                role,
+                handshake_seq,
+            })),
+        // Unknown protocols.
+        (select(vec![4_u16, 300]), bytes()).prop_map(|(kind, value)| State::Other { kind, value }),
     ]
 }
 
@@ -185,24 +194,42 @@ prop_compose! {
         zone in option::weighted(0.2, 0_u16..2),
         status in 0_u32..8,
         mark in option::of(0_u32..8),
+        labels in option::of(0_u128..8),
     ) -> Flow {
         let mut flow = Flow::new(original, reply);
+        if let Some(labels) = labels {
+            flow.extension_mut().labels = Some(Labels::from_bits(labels));
+        }
         (flow.zone, flow.mark) = (zone, mark);
         flow.status = Status::from_bits_retain(status);
         flow
     }
 }
 
+fn near_network() -> impl Strategy<Value = Network> {
+    let address = any::<bool>().prop_flat_map(near);
+    let prefixes = select(vec![0_u8, 8, 30, 31, 32, 127, 128]);
+    (address, prefixes).prop_map(|(address, prefix)| {
+        Network::new(address, prefix).unwrap_or_else(|| Network::from(address))
+    })
+}
+
+fn near_ports() -> impl Strategy<Value = PortRange> {
+    (0_u16..2, 0_u16..2).prop_map(|(first, last)| PortRange::new(first, last))
+}
+
 prop_compose! {
     fn near_side()(
-        source in option::weighted(0.2, any::<bool>().prop_flat_map(near)),
-        destination in option::weighted(0.2, any::<bool>().prop_flat_map(near)),
-        source_port in option::weighted(0.2, 0_u16..2),
-        destination_port in option::weighted(0.2, 0_u16..2),
+        source in option::weighted(0.2, near_network()),
+        destination in option::weighted(0.2, near_network()),
+        source_port in option::weighted(0.2, near_ports()),
+        destination_port in option::weighted(0.2, near_ports()),
+        zone in option::weighted(0.2, 0_u16..2),
     ) -> TupleFilter {
         let mut side = TupleFilter::new();
         (side.source, side.destination) = (source, destination);
         (side.source_port, side.destination_port) = (source_port, destination_port);
+        side.zone = zone;
         side
     }
 }
@@ -215,12 +242,14 @@ prop_compose! {
         status in option::weighted(0.2, (0_u32..4, 0_u32..8)),
         mark in option::weighted(0.2, (0_u32..4, 0_u32..8)),
         zone in option::weighted(0.2, 0_u16..2),
+        labels in select(vec![0, 0, 0, 1, 6]),
     ) -> Filter {
         let mut filter = Filter::new().original(original).reply(reply);
         (filter.family, filter.protocol, filter.zone) = (family, protocol, zone);
         let flags = Status::from_bits_retain;
         filter.status = status.map(|(value, mask)| (flags(value), flags(mask)));
         filter.mark = mark;
+        filter.labels = labels;
         filter
     }
 }
@@ -230,6 +259,16 @@ fn has_bits(number: u32, mask: u32, value: u32) -> bool {
     let bit = |number: u32, place: u32| number >> place & 1;
     let mut of_mask = (0..32).filter(|place| bit(mask, *place) == 1);
     of_mask.all(|place| bit(number, place) == bit(value, place))
+}
+
+/// Compares the bits of a prefix one by one.
+fn is_in(network: Network, address: IpAddr) -> bool {
+    let bits = |address: IpAddr| match address {
+        IpAddr::V4(ip) => format!("4{:032b}", u32::from(ip)),
+        IpAddr::V6(ip) => format!("6{:0128b}", u128::from(ip)),
+    };
+    let len = 1 + usize::from(network.prefix_len());
+    bits(address).get(..len) == bits(network.address()).get(..len)
 }
 
 /// Returns the conditions of a filter that a flow does not match.
@@ -244,11 +283,14 @@ fn reasons(filter: &Filter, flow: &Flow) -> Vec<&'static str> {
         unless(number == flow.original.protocol.0, "protocol");
     }
     for (side, tuple) in [(filter.original, flow.original), (filter.reply, flow.reply)] {
-        if let Some(address) = side.source {
-            unless(tuple.source == address, "source");
+        if let Some(network) = side.source {
+            unless(is_in(network, tuple.source), "source");
         }
-        if let Some(address) = side.destination {
-            unless(tuple.destination == address, "destination");
+        if let Some(network) = side.destination {
+            unless(is_in(network, tuple.destination), "destination");
+        }
+        if let Some(zone) = side.zone {
+            unless(tuple.zone.unwrap_or(0) == zone, "zone of a direction");
         }
         let ports = match tuple.layer4 {
             Layer4::Ports {
@@ -259,7 +301,8 @@ fn reasons(filter: &Filter, flow: &Flow) -> Vec<&'static str> {
         };
         for (wanted, port) in [side.source_port, side.destination_port].iter().zip(ports) {
             if let Some(wanted) = wanted {
-                unless(i32::from(*wanted) == port, "port");
+                let (first, last) = (i32::from(wanted.first), i32::from(wanted.last));
+                unless(first <= port && port <= last, "port");
             }
         }
     }
@@ -271,9 +314,11 @@ fn reasons(filter: &Filter, flow: &Flow) -> Vec<&'static str> {
         unless(has_bits(flow.mark.unwrap_or(0), mask, value), "mark");
     }
     if let Some(zone) = filter.zone {
-        let zones = [flow.zone, flow.original.zone, flow.reply.zone];
-        let first = zones.iter().find_map(|zone| *zone);
-        unless(first.unwrap_or(0) == zone, "zone");
+        unless(flow.zone.unwrap_or(0) == zone, "zone");
+    }
+    let labels = flow.extension.as_ref().and_then(|it| it.labels.as_ref());
+    for label in (0..128).filter(|label| filter.labels >> label & 1 == 1) {
+        unless(labels.is_some_and(|labels| labels.contains(label)), "label");
     }
     reasons
 }

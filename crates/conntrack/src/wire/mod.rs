@@ -32,6 +32,7 @@ pub(crate) const SECURITY: u16 = 19;
 pub(crate) const TIMESTAMP: u16 = 20;
 pub(crate) const MARK_MASK: u16 = 21;
 pub(crate) const LABELS: u16 = 22;
+pub(crate) const LABELS_MASK: u16 = 23;
 pub(crate) const SYNPROXY: u16 = 24;
 pub(crate) const FILTER: u16 = 25;
 pub(crate) const STATUS_MASK: u16 = 26;
@@ -44,10 +45,15 @@ const EXPECTATIONS: u16 = 2 << 8;
 pub(crate) const NEW: u16 = FLOWS;
 pub(crate) const GET: u16 = FLOWS | 1;
 pub(crate) const DELETE: u16 = FLOWS | 2;
+const GET_AND_ZERO: u16 = FLOWS | 3;
 const GET_STATISTICS: u16 = FLOWS | 4;
 const GET_USAGE: u16 = FLOWS | 5;
-/// `IPCTNL_MSG_EXP_GET`.
+const GET_DYING: u16 = FLOWS | 6;
+const GET_UNCONFIRMED: u16 = FLOWS | 7;
+/// `IPCTNL_MSG_EXP_*` message types.
+pub(crate) const NEW_EXPECTATION: u16 = EXPECTATIONS;
 const GET_EXPECTATIONS: u16 = EXPECTATIONS | 1;
+pub(crate) const DELETE_EXPECTATION: u16 = EXPECTATIONS | 2;
 
 /// Length of `struct nfgenmsg`, in bytes.
 const HEADER: usize = 4;

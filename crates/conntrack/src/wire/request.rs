@@ -6,11 +6,14 @@ use vipline_netlink::attr::{nest, put, put_be16, put_be32, put_str, put_u32};
 use vipline_netlink::message::{CREATE, EXCL};
 
 use super::{
-    DELETE, FILTER, GET, GET_EXPECTATIONS, GET_STATISTICS, GET_USAGE, HELP, ID, LABELS, MARK,
-    MARK_MASK, NAT_DESTINATION, NAT_SOURCE, NEW, PROTOCOL_INFO, STATUS, TIMEOUT, TUPLE_MASTER,
-    TUPLE_ORIGINAL, TUPLE_REPLY, ZONE, put_header,
+    DELETE, DELETE_EXPECTATION, FILTER, GET, GET_AND_ZERO, GET_DYING, GET_EXPECTATIONS,
+    GET_STATISTICS, GET_UNCONFIRMED, GET_USAGE, HELP, ID, LABELS, LABELS_MASK, MARK, MARK_MASK,
+    NAT_DESTINATION, NAT_SOURCE, NEW, NEW_EXPECTATION, PROTOCOL_INFO, STATUS, TIMEOUT,
+    TUPLE_MASTER, TUPLE_ORIGINAL, TUPLE_REPLY, ZONE, put_header,
 };
-use crate::{Family, Filter, Flow, Key, Labels, Layer4, Protocol, Status, Tuple, Update};
+use crate::{
+    Expectation, Family, Filter, Flow, Key, Labels, Layer4, Protocol, Status, Tuple, Update,
+};
 
 /// `NFPROTO_UNSPEC`: all families.
 const ALL: u8 = 0;
@@ -20,8 +23,9 @@ const VERSION_WITH_FAMILY: u8 = 1;
 /// A request to ctnetlink.
 ///
 /// [`Flows`](Self::Flows), [`FlowsOfFamily`](Self::FlowsOfFamily),
-/// [`Statistics`](Self::Statistics) and [`Expectations`](Self::Expectations) must be sent
-/// with `NLM_F_DUMP`.
+/// [`FlowsAndZero`](Self::FlowsAndZero), [`Dying`](Self::Dying),
+/// [`Unconfirmed`](Self::Unconfirmed), [`Statistics`](Self::Statistics) and
+/// [`Expectations`](Self::Expectations) must be sent with `NLM_F_DUMP`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Request<'a> {
@@ -29,8 +33,16 @@ pub enum Request<'a> {
     Flows(&'a Filter),
     /// Dumps the flows of a family, or of all, without a filter that old kernels reject.
     FlowsOfFamily(Option<Family>),
+    /// Dumps all flows and sets their counters to zero.
+    FlowsAndZero,
+    /// Dumps the dying list: destroyed flows whose event is not delivered yet.
+    Dying,
+    /// Dumps the unconfirmed list: flows whose first packet is still in the stack.
+    Unconfirmed,
     /// Gets one flow.
     Flow(&'a Key),
+    /// Gets one flow and sets its counters to zero.
+    FlowAndZero(&'a Key),
     /// Creates a flow.
     Create(&'a Flow),
     /// Updates a flow; the kernel ignores the ID.
@@ -53,6 +65,14 @@ pub enum Request<'a> {
     Usage,
     /// Dumps all expectations.
     Expectations,
+    /// Creates an expectation.
+    CreateExpectation(&'a Expectation),
+    /// Updates the timeout of an expectation.
+    UpdateExpectation(&'a Expectation),
+    /// Deletes an expectation; with an ID, only the expectation with this ID.
+    DeleteExpectation(&'a Expectation),
+    /// Deletes all expectations.
+    FlushExpectations,
 }
 
 impl Request<'_> {
@@ -60,6 +80,11 @@ impl Request<'_> {
     pub fn ty(&self) -> u16 {
         match self {
             Self::Flows(_) | Self::FlowsOfFamily(_) | Self::Flow(_) => GET,
+            Self::FlowsAndZero | Self::FlowAndZero(_) => GET_AND_ZERO,
+            Self::Dying => GET_DYING,
+            Self::Unconfirmed => GET_UNCONFIRMED,
+            Self::CreateExpectation(_) | Self::UpdateExpectation(_) => NEW_EXPECTATION,
+            Self::DeleteExpectation(_) | Self::FlushExpectations => DELETE_EXPECTATION,
             Self::Create(_) | Self::Update(..) => NEW,
             Self::Delete(_) | Self::Flush(_) | Self::ProbeFlush => DELETE,
             Self::Statistics => GET_STATISTICS,
@@ -71,7 +96,7 @@ impl Request<'_> {
     /// Returns the flags in addition to `NLM_F_REQUEST`, `NLM_F_ACK` and `NLM_F_DUMP`.
     pub fn flags(&self) -> u16 {
         match self {
-            Self::Create(_) => CREATE | EXCL,
+            Self::Create(_) | Self::CreateExpectation(_) => CREATE | EXCL,
             _ => 0,
         }
     }
@@ -84,7 +109,7 @@ impl Request<'_> {
                 filter.encode(out);
             }
             Self::FlowsOfFamily(family) => put_header(out, number(*family), 0),
-            Self::Flow(key) | Self::Delete(key) => put_key(out, key),
+            Self::Flow(key) | Self::FlowAndZero(key) | Self::Delete(key) => put_key(out, key),
             Self::Create(flow) => put_new(out, flow),
             Self::Update(key, change) => {
                 put_key(out, key);
@@ -96,13 +121,26 @@ impl Request<'_> {
                     // The kernel keeps the bits outside of the mask.
                     put_be32(out, MARK_MASK, mask);
                 }
+                if let Some((value, mask)) = change.labels {
+                    put_labels(out, value & mask, mask);
+                }
             }
             Self::Flush(filter) => {
                 put_header(out, number(filter.only_family()), VERSION_WITH_FAMILY);
                 filter.encode(out);
             }
             Self::ProbeFlush => put_probe(out),
-            Self::Statistics | Self::Usage | Self::Expectations => put_header(out, ALL, 0),
+            Self::CreateExpectation(expectation) | Self::UpdateExpectation(expectation) => {
+                expectation.encode(out);
+            }
+            Self::DeleteExpectation(expectation) => expectation.encode_key(out),
+            Self::FlowsAndZero
+            | Self::Dying
+            | Self::Unconfirmed
+            | Self::Statistics
+            | Self::Usage
+            | Self::Expectations
+            | Self::FlushExpectations => put_header(out, ALL, 0),
         }
     }
 }
@@ -119,6 +157,15 @@ fn put_key(out: &mut Vec<u8>, key: &Key) {
     }
     if let Some(id) = key.id {
         put_be32(out, ID, id);
+    }
+}
+
+/// Appends all words of labels and of their mask.
+fn put_labels(out: &mut Vec<u8>, value: u128, mask: u128) {
+    for (kind, bits) in [(LABELS, value), (LABELS_MASK, mask)] {
+        let Labels(mut bytes) = Labels::from_bits(bits);
+        bytes.resize(size_of::<u128>(), 0);
+        put(out, kind, &bytes);
     }
 }
 

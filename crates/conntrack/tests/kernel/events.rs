@@ -10,7 +10,7 @@ use crate::lab::{Lab, udp};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Reads until `count` events were received.
-fn read(events: &mut Events, count: usize) -> Vec<Event> {
+pub(crate) fn read(events: &mut Events, count: usize) -> Vec<Event> {
     let (mut received, start) = (Vec::new(), Instant::now());
     while received.len() < count {
         assert!(start.elapsed() < PATIENCE, "{received:?}");

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use vipline_conntrack::{Family, Filter, Flow, Flushed, Protocol, Status, TupleFilter};
+use vipline_conntrack::{
+    Family, Filter, Flow, Flushed, Network, PortRange, Protocol, Status, TupleFilter,
+};
 
 use crate::lab::{Lab, keys, mixed, texts};
 
@@ -11,6 +13,10 @@ const FLOWS: u16 = 400;
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
+}
+
+fn net(text: &str, prefix_len: u8) -> Network {
+    Network::new(ip(text), prefix_len).unwrap()
 }
 
 /// Filters with the `conntrack` options that select the same flows.
@@ -80,13 +86,39 @@ fn filters() -> Vec<(Filter, &'static str)> {
             "-f ipv4 -u ASSURED",
         ),
         (all.zone(5), "-w 5"),
-        (all.zone(6), "--orig-zone 6"),
         (
             v4.protocol(Protocol::UDP)
                 .status(Status::empty(), Status::SEEN_REPLY)
                 .original(to_dns)
                 .mark(1, 1),
             "-f ipv4 -p udp -u UNREPLIED --orig-port-dst 53 -m 1/1",
+        ),
+    ]
+}
+
+/// Filters by zones and networks, with the `conntrack` options.
+fn zones_and_networks() -> Vec<(Filter, &'static str)> {
+    let (all, side) = (Filter::new(), TupleFilter::new());
+    vec![
+        (all.zone(0), "-w 0"),
+        (all.original(side.zone(6)), "--orig-zone 6"),
+        (all.original(side.zone(0)), "--orig-zone 0"),
+        (
+            all.original(side.source_network(net("10.1.0.2", 31))),
+            "-s 10.1.0.2/31",
+        ),
+        (
+            all.original(side.destination_network(net("10.2.0.0", 29))),
+            "-d 10.2.0.0/29",
+        ),
+        (
+            all.original(side.source_network(net("fd00:1::2", 127))),
+            "-f ipv6 -s fd00:1::2/127",
+        ),
+        (
+            all.original(side.source_network(net("10.1.0.0", 30)))
+                .protocol(Protocol::TCP),
+            "-p tcp -s 10.1.0.0/30",
         ),
     ]
 }
@@ -98,8 +130,18 @@ fn others() -> Vec<Filter> {
     let (both, assured) = (Status::SEEN_REPLY | Status::ASSURED, Status::ASSURED);
     vec![
         all,
-        all.zone(0),
+        all.original(TupleFilter::new().zone(5)),
+        all.reply(TupleFilter::new().source_network(net("10.2.0.0", 16))),
+        all.reply(TupleFilter::new().destination_network(net("fd00:1::2", 127))),
+        // One direction of some flows has this zone, but no flow as a whole.
+        all.zone(6),
         all.original(to_dns),
+        all.original(TupleFilter::new().source_ports(PortRange::new(1024, 1100))),
+        all.family(Family::V4)
+            .protocol(Protocol::UDP)
+            .original(TupleFilter::new().destination_ports(PortRange::new(54, 443))),
+        all.reply(TupleFilter::new().zone(0)).zone(0),
+        all.label(3),
         all.status(Status::SEEN_REPLY, both),
         // Bits outside of the mask are ignored.
         all.status(both, assured),
@@ -122,7 +164,7 @@ fn a_dump_selects_the_flows_that_match_and_that_conntrack_prints() {
     let mut lab = Lab::with(mixed(FLOWS));
     let all = lab.all();
     assert_eq!(all.len(), usize::from(FLOWS));
-    for (filter, options) in filters() {
+    for (filter, options) in filters().into_iter().chain(zones_and_networks()) {
         let selected = lab.flows(&filter);
         assert_eq!(keys(&selected), keys(matching(&filter, &all)), "{options}");
         assert_eq!(texts(&selected), lab.printed(options), "{options}");
@@ -161,7 +203,8 @@ fn the_kernel_omits_flows_that_do_not_match_a_supported_condition() {
 
 #[test]
 fn a_flush_keeps_flows_that_do_not_match() {
-    let filters = filters().into_iter().map(|(filter, _)| filter);
+    let filters = filters().into_iter().chain(zones_and_networks());
+    let filters = filters.map(|(filter, _)| filter);
     let mut lab = Lab::new();
     for filter in filters.chain(others()) {
         lab.client.create_all(mixed(FLOWS)).unwrap();

@@ -181,11 +181,11 @@ fn one_of_many(number: u16) -> Flow {
     flow
 }
 
-/// Returns the number of rejected changes, and the listed ones.
+/// Returns the number of rejected changes, and the changes.
 #[track_caller]
 pub(crate) fn rejected<T: std::fmt::Debug>(result: Result<T, Error>) -> (usize, Vec<RejectedFlow>) {
     match result.unwrap_err() {
-        Error::Rejected { count, first, .. } => (count, first),
+        Error::Rejected { rejected, .. } => (rejected.len(), rejected),
         other => panic!("{other}"),
     }
 }

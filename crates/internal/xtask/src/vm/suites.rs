@@ -55,7 +55,7 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
             "time_",
         ],
     ),
-    ("crates/conntrack", "kernel", 22, &[""]),
+    ("crates/conntrack", "kernel", 26, &[""]),
     ("crates/ipvs", "vm", 32, &[""]),
     ("crates/rtnl", "vm", 5, &[""]),
     ("crates/proxy-core", "vm", 22, &[""]),

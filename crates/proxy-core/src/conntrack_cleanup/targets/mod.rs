@@ -96,11 +96,13 @@ impl Place {
         let mut tuple = TupleFilter::new();
         match self {
             Self::To(part) => {
-                (tuple.destination, tuple.destination_port) = (part.address(), port);
+                tuple.destination = part.address().map(Into::into);
+                tuple.destination_port = port.map(Into::into);
                 filter.original(tuple)
             }
             Self::From(part) => {
-                (tuple.source, tuple.source_port) = (part.address(), port);
+                tuple.source = part.address().map(Into::into);
+                tuple.source_port = port.map(Into::into);
                 filter.reply(tuple)
             }
         }
