@@ -73,6 +73,21 @@ impl Table {
     }
 }
 
+impl Table {
+    /// Returns a table with one chain for rules that come over netlink. Their texts are
+    /// for messages.
+    pub(crate) fn of_family(family: Family, hook: &str, rules: Vec<String>) -> Self {
+        let id = TableId::new(family, Name::new("t").unwrap());
+        let declaration = format!("table {id} {{\nchain c {{ type filter hook {hook}; }}\n}}\n");
+        Self {
+            place: id.to_string(),
+            id,
+            declaration,
+            rules,
+        }
+    }
+}
+
 /// Returns the tables of all files.
 pub(crate) fn tables() -> Vec<Table> {
     let mut tables = Vec::new();

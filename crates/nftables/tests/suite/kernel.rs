@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use testkit::netns::Netns;
 use vipline_netlink::attr::{Attr, Attrs};
 use vipline_netlink::{Error, Protocol, Socket};
-use vipline_nftables::{Chain, Client, Ruleset};
+use vipline_nftables::{Chain, Client};
 
 use crate::Outcome;
 use crate::data::Table;
@@ -23,7 +23,6 @@ const HEADER: usize = 4;
 pub(crate) struct Lab {
     netns: Netns,
     pub(crate) client: Client,
-    ruleset: Option<Ruleset>,
 }
 
 /// An expression of a rule: its name and its attributes. The name of an anonymous set is
@@ -37,11 +36,7 @@ impl Lab {
     pub(crate) fn new() -> Self {
         let netns = Netns::new().unwrap();
         let client = netns.run(Client::open).unwrap();
-        Self {
-            netns,
-            client,
-            ruleset: None,
-        }
+        Self { netns, client }
     }
 
     /// Loads the tables and lines of a script with `nft`, and returns the refused lines.
@@ -50,13 +45,12 @@ impl Lab {
         self.netns.run(|| program::load(&declarations, lines))
     }
 
-    /// Returns the chain of a table as the client of this crate dumps it.
-    pub(crate) fn chain(&mut self, table: &Table) -> Chain {
-        let ruleset = self.ruleset.get_or_insert_with(|| {
-            let ids: Vec<_> = crate::data::tables().into_iter().map(|it| it.id).collect();
-            self.client.dump(&ids).unwrap()
-        });
-        ruleset.chain(&table.id, "c").unwrap().clone()
+    /// Returns the chains of tables as the client of this crate dumps them.
+    pub(crate) fn chains(&mut self, tables: &[Table]) -> Vec<Chain> {
+        let ids: Vec<_> = tables.iter().map(|table| table.id.clone()).collect();
+        let ruleset = self.client.dump(&ids).unwrap();
+        let chain = |id| ruleset.chain(id, "c").unwrap().clone();
+        ids.iter().map(chain).collect()
     }
 
     /// Returns the expressions of all rules, in the order of the tables.
