@@ -9,7 +9,8 @@ use crate::{Action, Chain, Element, Flowtable, Object, Set, StatefulObject, Tabl
 /// Edits in an order that the kernel accepts.
 ///
 /// The kernel applies a transaction atomically.
-/// A transaction displays as a script that `nft -f` loads.
+/// A transaction displays as a script that `nft -f` loads. The alternate form (`{:#}`)
+/// names standard priorities.
 #[derive(Clone, Debug, Default)]
 pub struct Transaction {
     pub(crate) steps: Vec<Step>,

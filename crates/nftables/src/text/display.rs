@@ -1,10 +1,11 @@
 //! `Display` of expressions, rules and elements.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::anonymous::set_text;
-use super::listing::{Listing, ObjectMaps};
+use super::listing::{Listing, Sets};
 use super::literal::{Literal, Style, is_bitmask};
 use crate::bits::zip;
 use crate::datatype::ByteOrder;
@@ -194,16 +195,16 @@ impl fmt::Display for SetRef {
 impl Rule {
     /// Returns the text of the rule in a table of this family.
     pub(crate) fn text(&self, family: Option<Family>) -> String {
-        self.text_with(family, &ObjectMaps::new())
+        self.text_with(family, &Arc::default())
     }
 
-    /// Returns the text of the rule in a table with these object maps.
-    pub(crate) fn text_with(&self, family: Option<Family>, maps: &ObjectMaps) -> String {
+    /// Returns the text of the rule in a table with these sets.
+    pub(crate) fn text_with(&self, family: Option<Family>, sets: &Arc<Sets>) -> String {
         let mut listing = Listing::new(family);
-        listing.maps.clone_from(maps);
+        listing.sets = Arc::clone(sets);
         for chain in &self.chains {
             let rules = chain.rules.iter();
-            let rules = rules.map(|rule| format!("{}; ", rule.text_with(family, maps)));
+            let rules = rules.map(|rule| format!("{}; ", rule.text_with(family, sets)));
             let block = format!("{{ {}}}", rules.collect::<String>());
             listing.blocks.push((chain.name.clone(), block));
         }

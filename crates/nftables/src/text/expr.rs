@@ -197,6 +197,7 @@ impl List for Dynset {
             DynsetOp::Delete => "delete",
         };
         let key = listing.read_key(self.key, self.data);
+        let key = listing.element_part(&key, &self.set, true);
         let mut text = match &self.set {
             SetRef::Anonymous(meter) => {
                 let size = meter.set.size.map(|size| format!(" size {size}"));
@@ -210,7 +211,8 @@ impl List for Dynset {
         }
         text += &listing.inner(&self.exprs);
         if let Some(data) = self.data {
-            text += &format!(" : {}", listing.read_key(data, None));
+            let data = listing.read_key(data, None);
+            text += &format!(" : {}", listing.element_part(&data, &self.set, false));
         }
         listing.push(text + " }");
     }

@@ -5,17 +5,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use super::anonymous::set_text;
 use super::context::Context;
 use super::display::{comparison, operand, range_text};
+use super::literal::Literal;
 use crate::bitfield::BitField;
 use crate::datatype::ByteOrder;
 use crate::expr::{CmpOp, Expr, MetaKey, Register, SetRef};
 use crate::expression::{Expression, Term};
 use crate::field::width;
 use crate::header::{Layer, WITH_PORTS};
-use crate::{Bytes, DataKind, Datatype, Family, Name, Verdict};
+use crate::{Bytes, DataKind, Datatype, Family, Field, Name, Set, Verdict};
 
 /// Number of register words.
 const WORDS: usize = 16;
@@ -27,12 +29,12 @@ pub(crate) struct Listing {
     parts: Vec<Part>,
     /// Anonymous chains by name: `{ … }`.
     pub(super) blocks: Vec<(Name, String)>,
-    /// Types of the objects of the table's object maps.
-    pub(super) maps: ObjectMaps,
+    /// Sets of the table, if known.
+    pub(super) sets: Arc<Sets>,
 }
 
-/// Types of objects (`NFT_OBJECT_*`) by the name of their map.
-pub(crate) type ObjectMaps = BTreeMap<Name, u32>;
+/// Named sets by name.
+pub(crate) type Sets = BTreeMap<Name, Set>;
 
 /// Symbolic content of a register.
 #[derive(Clone)]
@@ -71,7 +73,7 @@ impl Listing {
             words: [const { None }; WORDS],
             parts: Vec::new(),
             blocks: Vec::new(),
-            maps: ObjectMaps::new(),
+            sets: Arc::default(),
         }
     }
 
@@ -246,6 +248,34 @@ impl Listing {
         })
     }
 
+    /// Returns the text of the key of an element of a set, or of its data. Constants have
+    /// the types of the fields.
+    pub(crate) fn element_part(&self, value: &Expression, set: &SetRef, is_key: bool) -> String {
+        let set = match set {
+            SetRef::Named(name) => self.sets.get(name),
+            SetRef::Anonymous(anonymous) => Some(&anonymous.set),
+        };
+        let fields = set.map_or(&[][..], |set| match &set.data {
+            _ if is_key => &set.key,
+            DataKind::Fields(fields) => fields,
+            _ => &[],
+        });
+        let parts = value.parts();
+        if parts.len() != fields.len() {
+            return value.to_string();
+        }
+        let text = |(part, field): (&Expression, &Field)| match &part.0 {
+            Term::Constant(bytes) => {
+                let bytes = bytes.get(..field.bytes.into()).unwrap_or(bytes);
+                let swapped = field.order() == ByteOrder::Big;
+                Literal::new(field.datatype, bytes, swapped).to_string()
+            }
+            _ => part.to_string(),
+        };
+        let texts: Vec<_> = parts.iter().zip(fields).map(text).collect();
+        texts.join(" . ")
+    }
+
     /// Appends a verdict. A jump to an anonymous chain includes its rules.
     pub(crate) fn verdict(&mut self, verdict: &Verdict) {
         let block = verdict.chain().and_then(|chain| {
@@ -261,12 +291,13 @@ impl Listing {
 
     /// Returns the type of the objects that a map refers to: a counter if unknown.
     pub(crate) fn object_kind(&self, map: &SetRef) -> u32 {
-        match map {
-            SetRef::Named(name) => self.maps.get(name).copied().unwrap_or(1),
-            SetRef::Anonymous(anonymous) => match anonymous.set.data {
-                DataKind::Object(kind) => kind,
-                _ => 1,
-            },
+        let map = match map {
+            SetRef::Named(name) => self.sets.get(name),
+            SetRef::Anonymous(anonymous) => Some(&anonymous.set),
+        };
+        match map.map(|map| &map.data) {
+            Some(DataKind::Object(kind)) => *kind,
+            _ => 1,
         }
     }
 

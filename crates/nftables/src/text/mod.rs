@@ -24,6 +24,8 @@ mod prefix;
 
 mod script;
 
+mod priority;
+
 mod stateful;
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! The text of objects, transactions and rulesets: scripts that `nft -f` loads.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::display::Span;
-use super::listing::{Listing, ObjectMaps};
+use super::listing::{Listing, Sets};
 use super::operation::ElementText;
-use crate::expr::{Expr, MetaKey, PayloadBase};
+use crate::expr::{CmpOp, Expr, MetaKey, PayloadBase};
 use crate::expression::Term;
 use crate::header::Layer;
 use crate::ruleset::TableContent;
@@ -120,7 +121,8 @@ fn fields_text(fields: &[Field], is_typeof: bool, any_transport: bool) -> String
 }
 
 impl fmt::Display for Object {
-    /// Writes the commands that add the object.
+    /// Writes the commands that add the object. The alternate form (`{:#}`) names standard
+    /// priorities: `priority filter + 10`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Table(table) => fmt_table(f, table),
@@ -205,7 +207,10 @@ fn fmt_chain(f: &mut fmt::Formatter<'_>, chain: &Chain) -> fmt::Result {
         (base, comment) => {
             f.write_str(" {")?;
             if let Some(base) = base {
-                write!(f, " {base}")?;
+                match f.alternate() {
+                    true => write!(f, " {}", base.named(chain.table.family))?,
+                    false => write!(f, " {base}")?,
+                }
             }
             if chain.flags.contains(ChainFlags::OFFLOAD) {
                 f.write_str(" flags offload;")?;
@@ -287,7 +292,8 @@ impl fmt::Display for Transaction {
 }
 
 impl fmt::Display for Ruleset {
-    /// Writes the ruleset like `nft list ruleset`.
+    /// Writes the ruleset like `nft list ruleset`. The alternate form (`{:#}`) names
+    /// standard priorities: `priority filter + 10`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.tables
             .iter()
@@ -297,7 +303,7 @@ impl fmt::Display for Ruleset {
 
 impl TableContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>, id: &TableId) -> fmt::Result {
-        let maps = self.object_maps();
+        let named_sets = Arc::new(self.named_sets());
         writeln!(f, "table {id} {{")?;
         for line in self.table.iter().flat_map(|table| table.lines()) {
             writeln!(f, "\t{line}")?;
@@ -331,10 +337,14 @@ impl TableContent {
                     true => " flags offload;",
                     false => "",
                 };
+                let base = match f.alternate() {
+                    true => base.named(id.family),
+                    false => base.to_string(),
+                };
                 writeln!(f, "\t\t{base}{offload}")?;
             }
             for rule in &*chain.rules {
-                writeln!(f, "\t\t{}", rule.text_with(Some(id.family), &maps))?;
+                writeln!(f, "\t\t{}", rule.text_with(Some(id.family), &named_sets))?;
             }
             writeln!(f, "\t}}")?;
         }
@@ -352,18 +362,17 @@ impl TableContent {
             Expr::Payload(payload) => payload.base == PayloadBase::Network && payload.len == 1,
             _ => false,
         };
+        let is_match = |pair: &[Expr]| match pair {
+            [load, Expr::Cmp(cmp)] => is_l4proto(load) && cmp.op == CmpOp::Eq,
+            _ => false,
+        };
         let mut rules = rules.filter(uses);
-        rules.any(|rule| !rule.exprs.iter().any(is_l4proto))
+        rules.any(|rule| !rule.exprs.windows(2).any(is_match))
     }
 
-    /// Returns the type of the objects of each object map.
-    fn object_maps(&self) -> ObjectMaps {
+    fn named_sets(&self) -> Sets {
         let sets = self.sets.values().filter_map(|(set, _)| set.as_ref());
-        let maps = sets.filter_map(|set| match set.data {
-            DataKind::Object(kind) => Some((set.name.clone(), kind)),
-            _ => None,
-        });
-        maps.collect()
+        sets.map(|set| (set.name.clone(), set.clone())).collect()
     }
 }
 
