@@ -66,7 +66,7 @@ fn services(count: u32, addresses: u32, claims: Claims) -> Vec<Event> {
     let events = (0..count).flat_map(|number| {
         let builder = ServiceBuilder::new(format!("web-{number}"))
             .cluster_ip(Ipv4Addr::from(0x0a60_0000 + number).into())
-            .port(api::Protocol::Tcp, 80, 8080)
+            .port(api::TransportProtocol::Tcp, 80, 8080)
             .endpoint([10, 1, 0, 1].into(), "node-2");
         let mut service = builder.service();
         let first = match claims {

@@ -385,7 +385,7 @@ fn service(number: u32) -> ServiceBuilder {
     let (address, port) = frontend(number);
     let builder = ServiceBuilder::new(format!("udp-{number}"))
         .cluster_ip(address)
-        .port(api::Protocol::Udp, port, 5353);
+        .port(api::TransportProtocol::Udp, port, 5353);
     (0..ENDPOINTS).fold(builder, |builder, place| {
         builder.endpoint(server(number, place).0, "node-1")
     })

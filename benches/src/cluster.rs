@@ -55,9 +55,9 @@ pub fn replace(slice: &mut api::EndpointSlice, place: usize, number: u32) {
 
 /// Adds an endpoint.
 pub fn add(slice: &mut api::EndpointSlice, number: u32) {
-    slice.endpoints.push(api::Endpoint {
+    slice.endpoints.push(api::SliceEndpoint {
         addresses: vec![address(number)],
-        ..api::Endpoint::default()
+        ..api::SliceEndpoint::default()
     });
 }
 

@@ -85,7 +85,7 @@ impl Service {
     fn events(&self) -> impl Iterator<Item = Event> {
         let mut builder = ServiceBuilder::new(format!("service-{}", self.number))
             .cluster_ip(self.cluster_ip().into())
-            .port(api::Protocol::Tcp, PORT, TARGET_PORT);
+            .port(api::TransportProtocol::Tcp, PORT, TARGET_PORT);
         for endpoint in self.endpoints() {
             builder = builder.endpoint(endpoint.address().into(), &endpoint.node());
         }

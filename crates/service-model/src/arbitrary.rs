@@ -172,8 +172,8 @@ impl Dice {
         spec
     }
 
-    fn service_port(&mut self) -> api::ServicePort {
-        api::ServicePort {
+    fn service_port(&mut self) -> api::ServicePortSpec {
+        api::ServicePortSpec {
             name: self.port_name(),
             protocol: self.protocol(),
             port: self.pick(&[80, 443, 53, 0]),
@@ -232,17 +232,17 @@ impl Dice {
         slice
     }
 
-    fn endpoint(&mut self, hinted: u8) -> api::Endpoint {
+    fn endpoint(&mut self, hinted: u8) -> api::SliceEndpoint {
         let chances = [None, Some(true), Some(false)];
         let nodes = [None, Some(NODE), Some("node-2"), Some("")];
-        let mut endpoint = api::Endpoint {
+        let mut endpoint = api::SliceEndpoint {
             conditions: api::Conditions {
                 ready: self.pick(&chances),
                 serving: self.pick(&chances),
                 terminating: self.pick(&chances),
             },
             node_name: self.pick(&nodes).map(Into::into),
-            ..api::Endpoint::default()
+            ..api::SliceEndpoint::default()
         };
         for _ in 0..self.pick(&[1, 1, 1, 2, 0]) {
             endpoint.addresses.push(self.address());
@@ -302,7 +302,7 @@ impl Dice {
         self.pick(&["", "", "", "http", "dns"]).into()
     }
 
-    fn protocol(&mut self) -> api::Protocol {
+    fn protocol(&mut self) -> api::TransportProtocol {
         self.pick(&["TCP", "TCP", "TCP", "UDP", "UDP", "SCTP", "", "Odd"])
             .into()
     }

@@ -332,12 +332,12 @@ fn created(service: &api::Service, warnings: &mut Warnings<'_>) -> Option<Timest
 }
 
 /// Converts a protocol of the API. Returns `None` if it is unknown.
-pub(crate) fn protocol(word: &api::Protocol) -> Option<Protocol> {
+pub(crate) fn protocol(word: &api::TransportProtocol) -> Option<Protocol> {
     match word {
-        api::Protocol::Tcp => Some(Protocol::Tcp),
-        api::Protocol::Udp => Some(Protocol::Udp),
-        api::Protocol::Sctp => Some(Protocol::Sctp),
-        api::Protocol::Other(_) => None,
+        api::TransportProtocol::Tcp => Some(Protocol::Tcp),
+        api::TransportProtocol::Udp => Some(Protocol::Udp),
+        api::TransportProtocol::Sctp => Some(Protocol::Sctp),
+        api::TransportProtocol::Other(_) => None,
     }
 }
 

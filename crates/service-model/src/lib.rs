@@ -8,7 +8,7 @@
 //!     ..api::Service::default()
 //! };
 //! service.spec.cluster_ip = "10.96.0.10".into();
-//! service.spec.ports = vec![api::ServicePort { port: 80, ..Default::default() }];
+//! service.spec.ports = vec![api::ServicePortSpec { port: 80, ..Default::default() }];
 //!
 //! let mut store = Store::new(Config::new("node-1"));
 //! let warnings = store.apply(Event::ServiceApplied(service));

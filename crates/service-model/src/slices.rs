@@ -178,7 +178,7 @@ impl Entry {
 }
 
 fn entries(
-    endpoints: Vec<api::Endpoint>,
+    endpoints: Vec<api::SliceEndpoint>,
     family: Family,
     names: &mut SharedNames,
     warnings: &mut Warnings<'_>,
@@ -205,7 +205,7 @@ fn entries(
 }
 
 impl Entry {
-    fn read(addr: IpAddr, endpoint: api::Endpoint, shared: &mut SharedNames) -> Self {
+    fn read(addr: IpAddr, endpoint: api::SliceEndpoint, shared: &mut SharedNames) -> Self {
         let condition = Condition {
             ready: endpoint.conditions.ready.unwrap_or(true),
             serving: endpoint.conditions.serving.unwrap_or(true),

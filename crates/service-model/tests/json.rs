@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use vipline_service_model::api::{
-    AddressType, Affinity, EndpointSlice, IpFamily, IpMode, Node, Protocol, Service, ServiceCidr,
-    ServiceType, TrafficPolicy,
+    AddressType, Affinity, EndpointSlice, IpFamily, IpMode, Node, Service, ServiceCidr,
+    ServiceType, TrafficPolicy, TransportProtocol,
 };
 use vipline_service_model::{Config, Event, NodeView, Store};
 
@@ -88,7 +88,7 @@ fn a_service_of_an_api_server_is_deserialized() {
     assert_eq!((spec.ports[0].port, spec.ports[0].node_port), (80, 31_080));
     assert_eq!(
         (&spec.ports[1].protocol, spec.ports[1].node_port),
-        (&Protocol::Udp, 0)
+        (&TransportProtocol::Udp, 0)
     );
     assert_eq!(spec.session_affinity, Affinity::ClientIp);
     let config = spec.session_affinity_config.as_ref().unwrap();
@@ -175,7 +175,7 @@ fn missing_null_and_empty_fields_have_the_defaults_of_the_api() {
     });
     let bare: Service = serde_json::from_value(bare).unwrap();
     assert_eq!(bare.spec.kind, ServiceType::ClusterIp);
-    assert_eq!(bare.spec.ports[0].protocol, Protocol::Tcp);
+    assert_eq!(bare.spec.ports[0].protocol, TransportProtocol::Tcp);
     assert_eq!(bare, serde_json::from_value(nulls).unwrap());
     assert_eq!(bare, serde_json::from_value(empty).unwrap());
 }
@@ -191,7 +191,7 @@ fn a_slice_without_endpoints_or_names_has_the_defaults_of_the_api() {
     // The API's default is the empty name. Null stays absent.
     assert_eq!(slice.ports[0].name.as_deref(), Some(""));
     assert_eq!((&slice.ports[1].name, slice.ports[1].port), (&None, None));
-    assert_eq!(slice.ports[1].protocol, Protocol::Tcp);
+    assert_eq!(slice.ports[1].protocol, TransportProtocol::Tcp);
 }
 
 #[test]

@@ -246,12 +246,12 @@ impl Reference {
         let uses_cluster = !port.internal_policy_local || port.is_external();
         let uses_local =
             port.internal_policy_local || (port.external_policy_local && port.is_external());
-        let is_local = |e: &api::Endpoint| e.node_name.as_deref() == Some(NODE);
-        let ready = |e: &api::Endpoint| e.conditions.ready != Some(false);
-        let serving = |e: &api::Endpoint| e.conditions.serving != Some(false);
+        let is_local = |e: &api::SliceEndpoint| e.node_name.as_deref() == Some(NODE);
+        let ready = |e: &api::SliceEndpoint| e.conditions.ready != Some(false);
+        let serving = |e: &api::SliceEndpoint| e.conditions.serving != Some(false);
         let serving_terminating =
-            |e: &api::Endpoint| serving(e) && e.conditions.terminating == Some(true);
-        let select = |keep: &dyn Fn(&api::Endpoint) -> bool| -> Vec<Endpoint> {
+            |e: &api::SliceEndpoint| serving(e) && e.conditions.terminating == Some(true);
+        let select = |keep: &dyn Fn(&api::SliceEndpoint) -> bool| -> Vec<Endpoint> {
             let kept = all.iter().filter(|(_, endpoint)| keep(endpoint));
             kept.map(|(&(addr, port), e)| Endpoint {
                 addr,
@@ -268,7 +268,8 @@ impl Reference {
         if uses_cluster {
             let ready_ones: Vec<_> = all.values().filter(|e| ready(e)).collect();
             let mode = mode(&ready_ones, node);
-            let near = |e: &api::Endpoint| ready(e) && mode.iter().all(|(f, of)| has(e, *f, of));
+            let near =
+                |e: &api::SliceEndpoint| ready(e) && mode.iter().all(|(f, of)| has(e, *f, of));
             cluster = or_else(select(&near), select(&serving_terminating));
             any = !cluster.is_empty();
         }
@@ -276,8 +277,8 @@ impl Reference {
         if uses_local {
             any |= all.values().any(|e| ready(e) || serving_terminating(e));
             let (here, leaving_here) = (
-                select(&|e: &api::Endpoint| ready(e) && is_local(e)),
-                select(&|e: &api::Endpoint| serving_terminating(e) && is_local(e)),
+                select(&|e: &api::SliceEndpoint| ready(e) && is_local(e)),
+                select(&|e: &api::SliceEndpoint| serving_terminating(e) && is_local(e)),
             );
             local = or_else(here, leaving_here);
         }
@@ -301,24 +302,24 @@ impl Reference {
     }
 }
 
-type Hinted = fn(&api::Endpoint) -> Vec<&str>;
+type Hinted = fn(&api::SliceEndpoint) -> Vec<&str>;
 
-fn zone_hints(endpoint: &api::Endpoint) -> Vec<&str> {
+fn zone_hints(endpoint: &api::SliceEndpoint) -> Vec<&str> {
     let hints = endpoint.hints.iter().flat_map(|hints| &hints.for_zones);
     hints.map(|hint| hint.name.as_str()).collect()
 }
 
-fn node_hints(endpoint: &api::Endpoint) -> Vec<&str> {
+fn node_hints(endpoint: &api::SliceEndpoint) -> Vec<&str> {
     let hints = endpoint.hints.iter().flat_map(|hints| &hints.for_nodes);
     hints.map(|hint| hint.name.as_str()).collect()
 }
 
-fn has(endpoint: &api::Endpoint, hinted: Hinted, name: &str) -> bool {
+fn has(endpoint: &api::SliceEndpoint, hinted: Hinted, name: &str) -> bool {
     hinted(endpoint).contains(&name)
 }
 
 /// Returns the kind of hints that applies, and the required name.
-fn mode(ready: &[&api::Endpoint], node: &NodeView) -> Option<(Hinted, String)> {
+fn mode(ready: &[&api::SliceEndpoint], node: &NodeView) -> Option<(Hinted, String)> {
     let zone = node.zone.as_deref().unwrap_or("");
     let modes: [(Hinted, &str); 2] = [(node_hints, NODE), (zone_hints, zone)];
     for (hinted, name) in modes {
@@ -334,8 +335,8 @@ fn mode(ready: &[&api::Endpoint], node: &NodeView) -> Option<(Hinted, String)> {
 fn gather(
     port: &ServicePort,
     slices: &[api::EndpointSlice],
-) -> BTreeMap<(IpAddr, u16), api::Endpoint> {
-    let mut all: BTreeMap<_, api::Endpoint> = BTreeMap::new();
+) -> BTreeMap<(IpAddr, u16), api::SliceEndpoint> {
+    let mut all: BTreeMap<_, api::SliceEndpoint> = BTreeMap::new();
     for slice in slices {
         let labels = &slice.metadata.labels;
         let family = HashMap::from([("IPv4", Family::V4), ("IPv6", Family::V6)]);

@@ -125,9 +125,9 @@ mod tests {
 
     #[test]
     fn a_slice_gets_an_event_of_its_own() {
-        let endpoint = api::Endpoint {
+        let endpoint = api::SliceEndpoint {
             addresses: vec!["169.254.169.254".into()],
-            ..api::Endpoint::default()
+            ..api::SliceEndpoint::default()
         };
         let mut slice = api::EndpointSlice {
             metadata: api::ObjectMeta::named("shop", "web-1"),

@@ -13,11 +13,11 @@ const NODES: usize = 100;
 ///
 /// ```
 /// use testkit::generate::ServiceBuilder;
-/// use vipline_service_model::api::Protocol;
+/// use vipline_service_model::api::TransportProtocol;
 ///
 /// let builder = ServiceBuilder::new("web")
 ///     .cluster_ip("10.96.0.10".parse()?)
-///     .port(Protocol::Tcp, 80, 8080)
+///     .port(TransportProtocol::Tcp, 80, 8080)
 ///     .endpoint("10.244.1.11".parse()?, "node-1");
 /// assert_eq!(builder.service().spec.cluster_ip, "10.96.0.10");
 /// assert_eq!(builder.slices()[0].endpoints.len(), 1);
@@ -27,7 +27,7 @@ const NODES: usize = 100;
 pub struct ServiceBuilder {
     name: String,
     addresses: Vec<IpAddr>,
-    ports: Vec<(api::Protocol, u16, u16)>,
+    ports: Vec<(api::TransportProtocol, u16, u16)>,
     endpoints: Vec<(IpAddr, String)>,
 }
 
@@ -49,7 +49,7 @@ impl ServiceBuilder {
 
     /// Adds a port with its target port.
     #[must_use]
-    pub fn port(mut self, protocol: api::Protocol, port: u16, target: u16) -> Self {
+    pub fn port(mut self, protocol: api::TransportProtocol, port: u16, target: u16) -> Self {
         self.ports.push((protocol, port, target));
         self
     }
@@ -66,7 +66,7 @@ impl ServiceBuilder {
         let addresses: Vec<String> = self.addresses.iter().map(IpAddr::to_string).collect();
         let ports = self.ports.iter().map(|(protocol, port, _)| {
             let (name, protocol, port) = (port_name(protocol, *port), protocol.clone(), *port);
-            api::ServicePort {
+            api::ServicePortSpec {
                 name,
                 protocol,
                 port,
@@ -110,11 +110,14 @@ impl ServiceBuilder {
                 port: Some((*target).into()),
             }
         });
-        let endpoints = self.endpoints.iter().map(|(address, node)| api::Endpoint {
-            addresses: vec![address.to_string()],
-            node_name: Some(node.clone()),
-            ..api::Endpoint::default()
-        });
+        let endpoints = self
+            .endpoints
+            .iter()
+            .map(|(address, node)| api::SliceEndpoint {
+                addresses: vec![address.to_string()],
+                node_name: Some(node.clone()),
+                ..api::SliceEndpoint::default()
+            });
         let same = self.endpoints.iter().map(|(address, _)| address.is_ipv6());
         api::EndpointSlice {
             metadata,
@@ -181,8 +184,11 @@ pub fn cluster(
     stack: Stack,
 ) -> impl Iterator<Item = ServiceBuilder> {
     (0..services).map(move |service| {
-        let mut builder =
-            ServiceBuilder::new(format!("service-{service}")).port(api::Protocol::Tcp, 80, 8080);
+        let mut builder = ServiceBuilder::new(format!("service-{service}")).port(
+            api::TransportProtocol::Tcp,
+            80,
+            8080,
+        );
         let families: &[bool] = match stack {
             Stack::V4 => &[false],
             Stack::V6 => &[true],
@@ -222,10 +228,10 @@ fn family(address: &IpAddr) -> api::IpFamily {
     }
 }
 
-fn port_name(protocol: &api::Protocol, port: u16) -> String {
+fn port_name(protocol: &api::TransportProtocol, port: u16) -> String {
     let protocol = match protocol {
-        api::Protocol::Udp => "udp",
-        api::Protocol::Sctp => "sctp",
+        api::TransportProtocol::Udp => "udp",
+        api::TransportProtocol::Sctp => "sctp",
         _ => "tcp",
     };
     format!("{protocol}-{port}")
@@ -251,7 +257,7 @@ mod tests {
         let builder = ServiceBuilder::new("web")
             .cluster_ip("10.96.0.10".parse().unwrap())
             .cluster_ip("fd00:10:96::10".parse().unwrap())
-            .port(api::Protocol::Udp, 53, 5353)
+            .port(api::TransportProtocol::Udp, 53, 5353)
             .endpoint("10.244.1.11".parse().unwrap(), "node-1")
             .endpoint("fd00:244:1::11".parse().unwrap(), "node-1");
         let objects: Vec<Value> = builder

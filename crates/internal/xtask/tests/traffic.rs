@@ -412,8 +412,8 @@ fn builder(name: &str, addresses: [&str; 2]) -> ServiceBuilder {
         .iter()
         .fold(builder, |builder, &(protocol, port, target)| {
             let protocol = match protocol {
-                Protocol::Tcp => api::Protocol::Tcp,
-                Protocol::Udp => api::Protocol::Udp,
+                Protocol::Tcp => api::TransportProtocol::Tcp,
+                Protocol::Udp => api::TransportProtocol::Udp,
             };
             builder.port(protocol, port, target)
         })

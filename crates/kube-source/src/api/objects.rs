@@ -187,7 +187,7 @@ pub struct Slice {
     #[serde(deserialize_with = "nullable")]
     ports: Vec<api::EndpointPort>,
     #[serde(deserialize_with = "nullable")]
-    endpoints: Vec<api::Endpoint>,
+    endpoints: Vec<api::SliceEndpoint>,
 }
 
 impl Object for Slice {

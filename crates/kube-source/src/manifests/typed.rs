@@ -215,7 +215,7 @@ impl fmt::Display for FoundValue<'_> {
 
 #[cfg(test)]
 mod tests {
-    use vipline_service_model::api::{EndpointSlice, Protocol, Service};
+    use vipline_service_model::api::{EndpointSlice, Service, TransportProtocol};
 
     use super::super::tree;
     use super::*;
@@ -241,7 +241,7 @@ mod tests {
         let service = service.unwrap();
         assert_eq!(service.metadata.name, "web");
         assert_eq!(service.spec.ports[0].port, 80);
-        assert_eq!(service.spec.ports[0].protocol, Protocol::Tcp);
+        assert_eq!(service.spec.ports[0].protocol, TransportProtocol::Tcp);
     }
 
     #[test]

@@ -192,7 +192,7 @@ fn with_timeouts(timeout: impl Fn(u32) -> u32) -> Vec<Event> {
         let address = format!("10.96.{}.{}", 1 + number / 200, 1 + number % 200);
         let builder = ServiceBuilder::new(format!("sticky-{number}"))
             .cluster_ip(address.parse().expect("an address"));
-        let builder = builder.port(api::Protocol::Tcp, 80, 8080);
+        let builder = builder.port(api::TransportProtocol::Tcp, 80, 8080);
         let builder = with_endpoints(builder, &["10.1.0.1", "10.1.0.2"]);
         let mut object = builder.service();
         object.spec.session_affinity = api::Affinity::ClientIp;

@@ -25,7 +25,7 @@ fn v4() -> Config {
 fn events(services: usize, endpoints: usize) -> Vec<Event> {
     let builders = cluster(services, endpoints, Stack::V4).enumerate();
     let events = builders.flat_map(|(number, builder)| {
-        let builder = builder.port(api::Protocol::Udp, 53, 5353);
+        let builder = builder.port(api::TransportProtocol::Udp, 53, 5353);
         let (mut service, slices) = (builder.service(), builder.slices());
         set_kind(number, &mut service.spec, &mut service.status);
         let slices = slices.into_iter().map(Event::from);

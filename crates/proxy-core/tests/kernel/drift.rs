@@ -250,7 +250,7 @@ fn large_cluster(subnet: u8) -> Vec<Event> {
         let [_, _, high, low] = number.to_be_bytes();
         let builder = ServiceBuilder::new(format!("web-{number}"))
             .cluster_ip([10, 96, high, low].into())
-            .port(api::Protocol::Tcp, 80, 8080);
+            .port(api::TransportProtocol::Tcp, 80, 8080);
         let endpoints = (0..4).map(|last| [10, subnet, high, low / 4 * 4 + last].into());
         let with_endpoint =
             |builder: ServiceBuilder, address| builder.endpoint(address, OTHER_NODE);

@@ -115,7 +115,7 @@ fn exactly_the_stale_flows_of_a_large_table_are_deleted() {
 
     let rules = Rules::Nftables;
     let mut opened = netns.run(|| rules.open(rules.configured(config())));
-    let builder = web("10.96.0.10").port(api::Protocol::Udp, 80, 8080);
+    let builder = web("10.96.0.10").port(api::TransportProtocol::Udp, 80, 8080);
     let events = with_endpoints(builder, &["10.1.0.1"]).events();
     apply(
         &mut opened.engine,
@@ -137,7 +137,7 @@ fn exactly_the_stale_flows_of_a_large_table_are_deleted() {
 
 /// Returns the events of the Service over these protocols with endpoints at these
 /// addresses.
-fn served_by(protocols: &[api::Protocol], endpoints: &[&str]) -> Vec<Event> {
+fn served_by(protocols: &[api::TransportProtocol], endpoints: &[&str]) -> Vec<Event> {
     let mut builder = ServiceBuilder::new("web").cluster_ip(SERVICE);
     for protocol in protocols {
         builder = builder.port(protocol.clone(), 80, 8080);
@@ -173,7 +173,7 @@ fn a_change_dumps_only_the_flows_that_it_may_make_stale() {
                 )
             })
         };
-        let both = [api::Protocol::Udp, api::Protocol::Tcp];
+        let both = [api::TransportProtocol::Udp, api::TransportProtocol::Tcp];
         let percent = COUNT as usize / 100;
         // Flows of new addresses: all UDP flows, without those to other addresses, and TCP
         // flows without a reply.
@@ -185,7 +185,7 @@ fn a_change_dumps_only_the_flows_that_it_may_make_stale() {
         let replaced = change(&both, &["10.1.0.1", "10.1.0.3", "10.1.0.4", "10.1.0.5"]);
         assert_eq!(replaced, (2, 5 * percent, 2 * percent));
         // The UDP port is removed with its flows.
-        let tcp_only = [api::Protocol::Tcp];
+        let tcp_only = [api::TransportProtocol::Tcp];
         let removed = change(&tcp_only, &["10.1.0.1", "10.1.0.3", "10.1.0.4", "10.1.0.5"]);
         assert_eq!(removed.0, 1);
         let replaced = change(&tcp_only, &["10.1.0.1", "10.1.0.3", "10.1.0.4"]);
@@ -229,7 +229,7 @@ fn flows_are_deleted_within_a_second_while_endpoints_change() {
         let mut engine = Engine::open(config().with_intervals(intervals)).expect("nf_tables");
         engine.defer_flow_searches();
         let endpoint = |number: u32| format!("10.1.1.{number}");
-        let udp = [api::Protocol::Udp];
+        let udp = [api::TransportProtocol::Udp];
         apply(&mut engine, served_by(&udp, &["10.1.0.1", &endpoint(0)]));
         engine.apply(Event::Synced);
         let mut now = Duration::ZERO;

@@ -179,9 +179,10 @@ fn connections_survive_a_takeover_from_upstream() {
         let mut connection = Connection::open(&lab.client.netns, probe).expect("upstream forwards");
         assert_eq!(connection.server(), "backend-1");
         connection.exchange("before").expect("an echo");
-        let builder = ServiceBuilder::new("web")
-            .cluster_ip(vip)
-            .port(api::Protocol::Tcp, 80, 8080);
+        let builder =
+            ServiceBuilder::new("web")
+                .cluster_ip(vip)
+                .port(api::TransportProtocol::Tcp, 80, 8080);
         let builder = builder.endpoint(other.0, "node-2");
         let (_, transactions) = lab.node.netns.run(|| start(family, builder.events()));
         assert_eq!(transactions, 1);
@@ -333,9 +334,10 @@ fn connections_survive_a_takeover_by_upstream() {
             let server = Server::start(&host.netns, Protocol::Tcp, (addr, 8080).into(), &host.name);
             (addr, server.expect("a server"))
         });
-        let builder = ServiceBuilder::new("web")
-            .cluster_ip(vip)
-            .port(api::Protocol::Tcp, 80, 8080);
+        let builder =
+            ServiceBuilder::new("web")
+                .cluster_ip(vip)
+                .port(api::TransportProtocol::Tcp, 80, 8080);
         let builder = builder.endpoint(one.0, "node-2");
         lab.node.netns.run(|| start(family, builder.events()));
         let probe = Probe::new(Protocol::Tcp, (vip, 80).into());

@@ -12,7 +12,7 @@ use std::time::Duration;
 use proxy_core::Event;
 use testkit::generate::ServiceBuilder;
 use testkit::netns::Netns;
-use vipline_service_model::api::Protocol;
+use vipline_service_model::api::TransportProtocol;
 
 use crate::fixtures::{NODE, apply, config, local_only, service_cidr, web, with_endpoints};
 use crate::rules::Rules;
@@ -74,12 +74,12 @@ fn program(rules: Rules) {
     };
     let named = |name: &str, addr: &str| {
         let builder = ServiceBuilder::new(name).cluster_ip(addr.parse().expect("an address"));
-        builder.port(Protocol::Tcp, 80, 8080)
+        builder.port(TransportProtocol::Tcp, 80, 8080)
     };
     let v4 = here(here(web("10.96.0.10"), "10.1.0.1"), "10.1.0.2");
     let v6 = here(named("web6", "fd00:96::10"), "fd00:1::1");
     let dns = ServiceBuilder::new("dns").cluster_ip("10.96.0.53".parse().expect("an address"));
-    let dns = here(dns.port(Protocol::Udp, 53, 5353), "10.1.0.1");
+    let dns = here(dns.port(TransportProtocol::Udp, 53, 5353), "10.1.0.1");
     let elsewhere = with_endpoints(named("elsewhere", "10.96.200.30"), &["10.2.0.1"]);
     let mut events = [v4, v6, dns, named("empty", "10.96.0.20")].map(|builder| builder.events());
     events[3].extend(local_only(&elsewhere));

@@ -170,7 +170,10 @@ const ENDPOINTS: [&str; 2] = ["10.1.0.1", "10.1.0.2"];
 fn service(number: u32, timeout: Option<u32>, endpoints: &[&str]) -> Vec<Event> {
     let address = IpAddr::from([10, 96, 1, u8::try_from(number).expect("few Services")]);
     let builder = ServiceBuilder::new(format!("sticky-{number}")).cluster_ip(address);
-    let builder = with_endpoints(builder.port(api::Protocol::Tcp, 80, 8080), endpoints);
+    let builder = with_endpoints(
+        builder.port(api::TransportProtocol::Tcp, 80, 8080),
+        endpoints,
+    );
     let mut service = builder.service();
     if timeout.is_some() {
         service.spec.session_affinity = api::Affinity::ClientIp;

@@ -261,7 +261,10 @@ fn named(
 fn webhook_and_evil() -> [Vec<Event>; 2] {
     let builder = |address: &str, endpoint| {
         let builder = ServiceBuilder::new("any").cluster_ip(address.parse().expect("an address"));
-        with_endpoints(builder.port(api::Protocol::Tcp, 443, 8443), &[endpoint])
+        with_endpoints(
+            builder.port(api::TransportProtocol::Tcp, 443, 8443),
+            &[endpoint],
+        )
     };
     let (webhook, slices) = named(
         "kube-system",

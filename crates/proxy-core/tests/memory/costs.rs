@@ -57,7 +57,7 @@ fn with_endpoints(count: u32) -> Vec<Event> {
 /// Returns the events of a Service with `count` ports, named in descending order.
 fn with_ports(count: u32) -> Vec<Event> {
     let (mut service, slices) = service(0);
-    let ports = (1..=count).rev().map(|number| api::ServicePort {
+    let ports = (1..=count).rev().map(|number| api::ServicePortSpec {
         name: format!("p{number:05}"),
         port: u16::try_from(number).expect("a port"),
         ..service.spec.ports[0].clone()

@@ -238,7 +238,7 @@ fn contested_addresses_are_counted_until_a_claiming_service_is_deleted() {
     let mut engine = synced(&kernels);
     let rival = ServiceBuilder::new("rival")
         .cluster_ip("10.96.0.10".parse().expect("an address"))
-        .port(api::Protocol::Tcp, 80, 8080);
+        .port(api::TransportProtocol::Tcp, 80, 8080);
     assert_eq!(engine.contested_count(), 0);
     apply(&mut engine, rival.events());
     assert!(engine.poll(secs(102)).is_some());

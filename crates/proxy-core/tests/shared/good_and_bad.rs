@@ -23,9 +23,10 @@ pub(crate) fn config() -> Config {
 
 pub(crate) fn service(name: &str, last: u8, endpoints: u8) -> ServiceBuilder {
     let address = format!("10.96.0.{last}").parse().unwrap();
-    let builder = ServiceBuilder::new(name)
-        .cluster_ip(address)
-        .port(api::Protocol::Tcp, 80, 8080);
+    let builder =
+        ServiceBuilder::new(name)
+            .cluster_ip(address)
+            .port(api::TransportProtocol::Tcp, 80, 8080);
     (1..=endpoints).fold(builder, |builder, number| {
         let address = format!("10.1.{last}.{number}").parse().unwrap();
         builder.endpoint(address, fixtures::OTHER_NODE)

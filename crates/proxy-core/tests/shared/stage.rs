@@ -373,7 +373,7 @@ impl Web {
         for address in addresses(Destination::ClusterIp, number) {
             builder = builder.cluster_ip(address);
         }
-        for protocol in [api::Protocol::Tcp, api::Protocol::Udp] {
+        for protocol in [api::TransportProtocol::Tcp, api::TransportProtocol::Udp] {
             builder = builder.port(protocol, PORT, TARGET);
         }
         for (host, node) in endpoints {

@@ -110,7 +110,7 @@ fn foreign_virtual_servers_are_kept_and_damage_to_ours_is_repaired() {
 fn virtual_servers_in_excluded_networks_are_managed_only_for_services() {
     let services = [("one", "10.96.0.10"), ("other", "10.97.0.10")].map(|(name, address)| {
         let builder = ServiceBuilder::new(name).cluster_ip(address.parse().expect("an address"));
-        let builder = builder.port(api::Protocol::Tcp, 80, 8080);
+        let builder = builder.port(api::TransportProtocol::Tcp, 80, 8080);
         fixtures::with_endpoints(builder, &["10.1.0.1"]).events()
     });
     Netns::new().unwrap().run(|| {

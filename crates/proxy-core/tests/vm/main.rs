@@ -226,7 +226,7 @@ fn an_endpoint_that_the_kernel_rejects_does_not_affect_other_objects() {
         for last in 1..4 {
             let other = ServiceBuilder::new(format!("other-{last}"))
                 .cluster_ip([10, 96, 1, last].into())
-                .port(api::Protocol::Tcp, 80, 8080)
+                .port(api::TransportProtocol::Tcp, 80, 8080)
                 .endpoint([10, 1, 1, last].into(), OTHER_NODE);
             apply(&mut engine, other.events());
             let report = sync(&mut engine, &mut now);

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::string_enum::string_enum;
-use super::{MetadataKey, ObjectMeta, Protocol};
+use super::{MetadataKey, ObjectMeta, TransportProtocol};
 
 /// An EndpointSlice: endpoints of a Service in one family.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
@@ -29,7 +29,7 @@ pub struct EndpointSlice {
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
     )]
-    pub endpoints: Vec<Endpoint>,
+    pub endpoints: Vec<SliceEndpoint>,
 }
 
 impl EndpointSlice {
@@ -59,7 +59,7 @@ pub struct EndpointPort {
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
     )]
-    pub protocol: Protocol,
+    pub protocol: TransportProtocol,
     /// Port number. Absent means all ports, which no Service can use.
     ///
     /// The API server does not validate the range of the `int32`.
@@ -75,20 +75,20 @@ impl Default for EndpointPort {
     fn default() -> Self {
         Self {
             name: unnamed(),
-            protocol: Protocol::Tcp,
+            protocol: TransportProtocol::Tcp,
             port: None,
         }
     }
 }
 
-/// One endpoint of a slice.
+/// One endpoint of a slice, `Endpoint` of the API.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(
     feature = "serde",
     derive(Deserialize, Serialize),
     serde(rename_all = "camelCase")
 )]
-pub struct Endpoint {
+pub struct SliceEndpoint {
     /// Addresses. Only the first one is used.
     #[cfg_attr(
         feature = "serde",

@@ -1,6 +1,8 @@
 //! Objects of the Kubernetes API, with the fields that the model uses.
 //!
-//! The structs have the shape of the API's JSON.
+//! The structs have the shape of the API's JSON, and the names of the API, except where
+//! the crate has a resolved type of this name: [`ServicePortSpec`], [`SliceEndpoint`] and
+//! [`TransportProtocol`].
 //! They are exhaustive: programs build objects as literals with `..Default::default()`.
 //! The enumerations are exhaustive: `Other` holds values that the API may add.
 //!
@@ -52,7 +54,7 @@ mod service_cidr;
 mod k8s_openapi;
 
 pub use endpoint_slice::{
-    AddressType, Conditions, Endpoint, EndpointPort, EndpointSlice, Hints, NamedHint,
+    AddressType, Conditions, EndpointPort, EndpointSlice, Hints, NamedHint, SliceEndpoint,
 };
 #[cfg(feature = "k8s-openapi")]
 pub use k8s_openapi::ConversionError;
@@ -60,8 +62,9 @@ pub use metadata::ObjectMeta;
 pub use metadata_key::MetadataKey;
 pub use node::{Node, NodeAddress, NodeSpec, NodeStatus, Taint};
 pub use service::{
-    Affinity, ClientIpConfig, Ingress, IpFamily, IpMode, LoadBalancerStatus, Protocol, Service,
-    ServicePort, ServiceSpec, ServiceStatus, ServiceType, SessionAffinityConfig, TrafficPolicy,
+    Affinity, ClientIpConfig, Ingress, IpFamily, IpMode, LoadBalancerStatus, Service,
+    ServicePortSpec, ServiceSpec, ServiceStatus, ServiceType, SessionAffinityConfig, TrafficPolicy,
+    TransportProtocol,
 };
 pub use service_cidr::{ServiceCidr, ServiceCidrSpec};
 

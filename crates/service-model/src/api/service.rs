@@ -75,7 +75,7 @@ pub struct ServiceSpec {
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
     )]
-    pub ports: Vec<ServicePort>,
+    pub ports: Vec<ServicePortSpec>,
     /// Session affinity.
     #[cfg_attr(
         feature = "serde",
@@ -130,14 +130,14 @@ fn is_zero(number: &u16) -> bool {
     *number == 0
 }
 
-/// A port of a Service.
+/// A port of a Service, `ServicePort` of the API.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[cfg_attr(
     feature = "serde",
     derive(Deserialize, Serialize),
     serde(rename_all = "camelCase")
 )]
-pub struct ServicePort {
+pub struct ServicePortSpec {
     /// Name, referred to by EndpointSlices. Empty for a single unnamed port.
     #[cfg_attr(
         feature = "serde",
@@ -150,7 +150,7 @@ pub struct ServicePort {
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
     )]
-    pub protocol: Protocol,
+    pub protocol: TransportProtocol,
     /// Port at the addresses of the Service.
     pub port: u16,
     /// Node port, 0 for none.
@@ -178,8 +178,8 @@ string_enum! {
 }
 
 string_enum! {
-    /// Transport protocol.
-    Protocol { Tcp = "TCP", Udp = "UDP", Sctp = "SCTP" }
+    /// Transport protocol, `Protocol` of the API.
+    TransportProtocol { Tcp = "TCP", Udp = "UDP", Sctp = "SCTP" }
 }
 
 string_enum! {

@@ -79,7 +79,7 @@ fn trigger_times_of_a_service_are_bounded() {
     let mut store = Store::new(Config::new(NODE));
     let mut slice = api::EndpointSlice {
         metadata: api::ObjectMeta::named("default", "web-1"),
-        endpoints: vec![api::Endpoint::default()],
+        endpoints: vec![api::SliceEndpoint::default()],
         ..api::EndpointSlice::default()
     };
     let label = api::EndpointSlice::SERVICE_NAME_LABEL.to_owned();
@@ -90,9 +90,9 @@ fn trigger_times_of_a_service_are_bounded() {
         .annotations
         .insert(MetadataKey::LastChangeTriggerTime.as_str().into(), time);
     for number in 0..1_000 {
-        slice.endpoints = vec![api::Endpoint {
+        slice.endpoints = vec![api::SliceEndpoint {
             addresses: vec![format!("10.0.{}.{}", number / 256, number % 256)],
-            ..api::Endpoint::default()
+            ..api::SliceEndpoint::default()
         }];
         store.apply(slice.clone().into());
     }

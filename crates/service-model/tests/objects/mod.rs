@@ -23,8 +23,8 @@ pub(crate) fn web() -> api::Service {
     }
 }
 
-pub(crate) fn port(name: &str, protocol: &str, port: u16) -> api::ServicePort {
-    api::ServicePort {
+pub(crate) fn port(name: &str, protocol: &str, port: u16) -> api::ServicePortSpec {
+    api::ServicePortSpec {
         name: name.into(),
         protocol: protocol.into(),
         port,
@@ -33,7 +33,7 @@ pub(crate) fn port(name: &str, protocol: &str, port: u16) -> api::ServicePort {
 }
 
 /// An IPv4 slice of `default/web` with these endpoints on port 8080/TCP.
-pub(crate) fn slice(name: &str, endpoints: Vec<api::Endpoint>) -> api::EndpointSlice {
+pub(crate) fn slice(name: &str, endpoints: Vec<api::SliceEndpoint>) -> api::EndpointSlice {
     let mut slice = api::EndpointSlice {
         metadata: api::ObjectMeta::named("default", name),
         ports: vec![endpoint_port("", "TCP", 8080)],
@@ -57,11 +57,11 @@ pub(crate) fn endpoint_port(name: &str, protocol: &str, port: i32) -> api::Endpo
 ///
 /// `here` and `there` are nodes. `unready`, `stopped` (not serving) and
 /// `terminating` are conditions. `zone=a` and `node=here` are hints.
-pub(crate) fn endpoint(words: &str) -> api::Endpoint {
+pub(crate) fn endpoint(words: &str) -> api::SliceEndpoint {
     let mut words = words.split(' ');
-    let mut endpoint = api::Endpoint {
+    let mut endpoint = api::SliceEndpoint {
         addresses: vec![words.next().expect("an address comes first").into()],
-        ..api::Endpoint::default()
+        ..api::SliceEndpoint::default()
     };
     for word in words {
         let conditions = &mut endpoint.conditions;

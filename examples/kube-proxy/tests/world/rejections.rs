@@ -288,9 +288,9 @@ fn other_service(number: u32) -> Event {
     service.metadata.name = "other".into();
     service.metadata.namespace = "other".into();
     service.spec.cluster_ip = OTHER_ADDRESS.into();
-    service.spec.ports = vec![api::ServicePort {
+    service.spec.ports = vec![api::ServicePortSpec {
         port: u16::try_from(1_000 + number).unwrap(),
-        ..api::ServicePort::default()
+        ..api::ServicePortSpec::default()
     }];
     service.into()
 }

@@ -144,7 +144,7 @@ impl Objects {
     fn addresses(
         &self,
         service: &api::Service,
-        port: &api::ServicePort,
+        port: &api::ServicePortSpec,
     ) -> Result<Vec<(Kind, SocketAddr)>> {
         let spec = &service.spec;
         let ingress = &service.status.load_balancer.ingress;
@@ -187,7 +187,7 @@ impl Objects {
     fn frontend(
         &self,
         service: &api::Service,
-        port: &api::ServicePort,
+        port: &api::ServicePortSpec,
         kind: Kind,
         address: SocketAddr,
     ) -> Result<Frontend> {
@@ -206,8 +206,8 @@ impl Objects {
             service: name.clone(),
             kind,
             protocol: match port.protocol {
-                api::Protocol::Tcp => Protocol::Tcp,
-                api::Protocol::Udp => Protocol::Udp,
+                api::TransportProtocol::Tcp => Protocol::Tcp,
+                api::TransportProtocol::Udp => Protocol::Udp,
                 _ => bail!("Service {name}: the protocol is neither TCP nor UDP"),
             },
             address,
@@ -222,7 +222,7 @@ impl Objects {
     fn endpoints(
         &self,
         service: &api::Service,
-        port: &api::ServicePort,
+        port: &api::ServicePortSpec,
         v6: bool,
     ) -> Result<Vec<Endpoint>> {
         let label = api::EndpointSlice::SERVICE_NAME_LABEL;
@@ -277,8 +277,8 @@ mod tests {
             .fold(ServiceBuilder::new("web"), |builder, vip| {
                 builder.cluster_ip(vip.parse().unwrap())
             })
-            .port(api::Protocol::Tcp, 80, 8080)
-            .port(api::Protocol::Udp, 53, 5353)
+            .port(api::TransportProtocol::Tcp, 80, 8080)
+            .port(api::TransportProtocol::Udp, 53, 5353)
             .endpoint("10.244.1.11".parse().unwrap(), Proxy::NODE)
             .endpoint("fd00:244:1::11".parse().unwrap(), "node-2")
     }

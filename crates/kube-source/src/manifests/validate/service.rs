@@ -105,7 +105,7 @@ fn listed_families(spec: &api::ServiceSpec, first: Option<IpAddr>, checks: &mut 
     }
 }
 
-fn ports(ports: &[api::ServicePort], checks: &mut Checks<'_>) {
+fn ports(ports: &[api::ServicePortSpec], checks: &mut Checks<'_>) {
     if ports.is_empty() {
         checks.fault("spec.ports", "missing");
     }
@@ -126,8 +126,9 @@ fn ports(ports: &[api::ServicePort], checks: &mut Checks<'_>) {
                 format_args!("{:?} is also the name of another port", port.name),
             );
         }
-        let same =
-            |other: &api::ServicePort| other.port == port.port && other.protocol == port.protocol;
+        let same = |other: &api::ServicePortSpec| {
+            other.port == port.port && other.protocol == port.protocol
+        };
         if port.port != 0 && earlier.clone().any(same) {
             let taken = format_args!(
                 "{} {} is also used by another port",

@@ -31,7 +31,7 @@ fn the_oldest_service_that_claims_an_address_gets_it() {
     let younger = with_endpoints(
         testkit::generate::ServiceBuilder::new("a-usurper")
             .cluster_ip("10.96.0.10".parse().unwrap())
-            .port(api::Protocol::Tcp, 80, 9090),
+            .port(api::TransportProtocol::Tcp, 80, 9090),
         &["10.2.0.1", "10.2.0.2", "10.2.0.3"],
     );
     let events = |builder: &testkit::generate::ServiceBuilder, created: &str| {

@@ -16,7 +16,7 @@ const EBUSY: i32 = 16;
 fn other() -> ServiceBuilder {
     let builder = ServiceBuilder::new("other")
         .cluster_ip([10, 96, 0, 20].into())
-        .port(api::Protocol::Tcp, 80, 8080);
+        .port(api::TransportProtocol::Tcp, 80, 8080);
     builder.endpoint([10, 1, 7, 1].into(), fixtures::OTHER_NODE)
 }
 

@@ -12,10 +12,10 @@ use ::k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
 use super::{ConversionError, List};
 use crate::api::{
-    ClientIpConfig, Conditions, Endpoint, EndpointPort, EndpointSlice, Hints, Ingress,
-    LoadBalancerStatus, NamedHint, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta, Service,
-    ServiceCidr, ServiceCidrSpec, ServicePort, ServiceSpec, ServiceStatus, SessionAffinityConfig,
-    Taint,
+    ClientIpConfig, Conditions, EndpointPort, EndpointSlice, Hints, Ingress, LoadBalancerStatus,
+    NamedHint, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta, Service, ServiceCidr,
+    ServiceCidrSpec, ServicePortSpec, ServiceSpec, ServiceStatus, SessionAffinityConfig,
+    SliceEndpoint, Taint,
 };
 
 /// Converts a number of the API to an unsigned number. Absent means 0.
@@ -140,8 +140,8 @@ impl TryFrom<&core::ServiceSpec> for ServiceSpec {
     }
 }
 
-fn service_port(index: usize, it: &core::ServicePort) -> Result<ServicePort, ConversionError> {
-    Ok(ServicePort {
+fn service_port(index: usize, it: &core::ServicePort) -> Result<ServicePortSpec, ConversionError> {
+    Ok(ServicePortSpec {
         name: it.name.clone().unwrap_or_default(),
         protocol: word(it.protocol.as_ref()),
         port: port(format_args!("spec.ports[{index}].port"), Some(it.port))?,
@@ -193,12 +193,17 @@ impl From<&discovery::EndpointSlice> for EndpointSlice {
             metadata: (&slice.metadata).into(),
             address_type: slice.address_type.as_str().into(),
             ports: list(slice.ports.as_ref(), port),
-            endpoints: slice.endpoints.items().iter().map(Endpoint::from).collect(),
+            endpoints: slice
+                .endpoints
+                .items()
+                .iter()
+                .map(SliceEndpoint::from)
+                .collect(),
         }
     }
 }
 
-impl From<&discovery::Endpoint> for Endpoint {
+impl From<&discovery::Endpoint> for SliceEndpoint {
     fn from(endpoint: &discovery::Endpoint) -> Self {
         let conditions = |it: &discovery::EndpointConditions| Conditions {
             ready: it.ready,

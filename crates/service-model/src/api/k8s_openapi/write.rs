@@ -8,9 +8,9 @@ use ::k8s_openapi::jiff::Timestamp;
 
 use super::{ConversionError, List};
 use crate::api::{
-    ClientIpConfig, Endpoint, EndpointPort, EndpointSlice, Hints, Ingress, NamedHint, Node,
-    NodeAddress, ObjectMeta, Service, ServiceCidr, ServicePort, ServiceSpec, SessionAffinityConfig,
-    Taint,
+    ClientIpConfig, EndpointPort, EndpointSlice, Hints, Ingress, NamedHint, Node, NodeAddress,
+    ObjectMeta, Service, ServiceCidr, ServicePortSpec, ServiceSpec, SessionAffinityConfig,
+    SliceEndpoint, Taint,
 };
 
 /// Returns `None` for an empty text.
@@ -99,8 +99,8 @@ impl TryFrom<ServiceSpec> for core::ServiceSpec {
     }
 }
 
-impl From<ServicePort> for core::ServicePort {
-    fn from(port: ServicePort) -> Self {
+impl From<ServicePortSpec> for core::ServicePort {
+    fn from(port: ServicePortSpec) -> Self {
         Self {
             name: text(port.name),
             protocol: Some(port.protocol.into()),
@@ -172,8 +172,8 @@ impl From<EndpointPort> for discovery::EndpointPort {
     }
 }
 
-impl From<Endpoint> for discovery::Endpoint {
-    fn from(endpoint: Endpoint) -> Self {
+impl From<SliceEndpoint> for discovery::Endpoint {
+    fn from(endpoint: SliceEndpoint) -> Self {
         let conditions = endpoint.conditions;
         let hints = |hints: Hints| discovery::EndpointHints {
             for_zones: items(hints.for_zones),
