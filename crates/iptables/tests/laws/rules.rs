@@ -209,7 +209,7 @@ fn a_match_after_a_target_with_unknown_options_preserves_the_rule_as_text() {
 }
 
 /// Rules of iptables' extension tests.
-fn suite() -> Vec<&'static str> {
+pub(crate) fn suite() -> Vec<&'static str> {
     let files = [
         include_str!("../suite/general.rules"),
         include_str!("../suite/matches-a-h.rules"),

@@ -20,6 +20,7 @@ use vipline_iptables::{
     SetDirections,
 };
 
+use super::suite;
 use super::targets::target;
 
 fn negatable<T: Clone + std::fmt::Debug + 'static>(
@@ -387,6 +388,21 @@ fn tcp() -> BoxedStrategy<Tcp> {
         .boxed()
 }
 
+/// Typed rules of iptables' extension tests.
+pub(crate) fn suite_rules() -> Vec<Rule<'static>> {
+    let rules = suite()
+        .into_iter()
+        .filter_map(|text| Rule::parse(text).ok());
+    rules.collect()
+}
+
+/// A typed match of iptables' extension tests.
+fn suite_match() -> BoxedStrategy<Match<'static>> {
+    let matches = suite_rules().into_iter().flat_map(|rule| rule.matches);
+    let is_typed = |one: &Match<'_>| !matches!(one, Match::Other(_));
+    select(matches.filter(is_typed).collect::<Vec<_>>()).boxed()
+}
+
 fn one_match() -> BoxedStrategy<Match<'static>> {
     let icmp = prop_oneof![icmp_type(254), Just(Icmp::ANY)];
     let state = bits(
@@ -396,26 +412,27 @@ fn one_match() -> BoxedStrategy<Match<'static>> {
     let udp =
         (opt(some_ports()), opt(some_ports())).prop_map(|(sport, dport)| Udp { sport, dport });
     prop_oneof![
-        addrtype().prop_map(Match::from),
-        text().prop_map(|text| Comment(text).into()),
-        conntrack().prop_map(Match::from),
-        negatable(icmp).prop_map(|it| Icmp(it).into()),
-        negatable(icmp_type(255)).prop_map(|it| Icmp6(it).into()),
-        ipvs().prop_map(Match::from),
-        (rate(), any::<u32>()).prop_map(|(rate, burst)| Limit { rate, burst }.into()),
-        negatable(masked()).prop_map(|mark| Mark { mark }.into()),
-        multiport().prop_map(Match::from),
-        text().prop_map(|name| Nfacct { name }.into()),
-        owner().prop_map(Match::from),
-        physdev().prop_map(Match::from),
-        recent().prop_map(Match::from),
-        sctp().prop_map(Match::from),
-        set().prop_map(Match::from),
-        negatable(state).prop_map(|state| State(state).into()),
-        statistic().prop_map(Match::from),
-        tcp().prop_map(Match::from),
-        udp.prop_map(Match::from),
-        "-m other --[a-z]{1,5}( [a-z]{1,5})?".prop_map(|text| Match::Other(text.into())),
+        8 => suite_match(),
+        1 => addrtype().prop_map(Match::from),
+        1 => text().prop_map(|text| Comment(text).into()),
+        1 => conntrack().prop_map(Match::from),
+        1 => negatable(icmp).prop_map(|it| Icmp(it).into()),
+        1 => negatable(icmp_type(255)).prop_map(|it| Icmp6(it).into()),
+        1 => ipvs().prop_map(Match::from),
+        1 => (rate(), any::<u32>()).prop_map(|(rate, burst)| Limit { rate, burst }.into()),
+        1 => negatable(masked()).prop_map(|mark| Mark { mark }.into()),
+        1 => multiport().prop_map(Match::from),
+        1 => text().prop_map(|name| Nfacct { name }.into()),
+        1 => owner().prop_map(Match::from),
+        1 => physdev().prop_map(Match::from),
+        1 => recent().prop_map(Match::from),
+        1 => sctp().prop_map(Match::from),
+        1 => set().prop_map(Match::from),
+        1 => negatable(state).prop_map(|state| State(state).into()),
+        1 => statistic().prop_map(Match::from),
+        1 => tcp().prop_map(Match::from),
+        1 => udp.prop_map(Match::from),
+        1 => "-m other --[a-z]{1,5}( [a-z]{1,5})?".prop_map(|text| Match::Other(text.into())),
     ]
     .boxed()
 }

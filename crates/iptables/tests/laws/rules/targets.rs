@@ -10,7 +10,7 @@ use vipline_iptables::targets::{
     ZoneDirection,
 };
 
-use super::arbitrary::{address, bits, directions, masked, name, range, text};
+use super::arbitrary::{address, bits, directions, masked, name, range, suite_rules, text};
 
 fn chain() -> BoxedStrategy<ChainName> {
     "[a-z][a-z-]{0,20}"
@@ -168,27 +168,31 @@ pub(crate) fn target() -> BoxedStrategy<Target<'static>> {
     });
     let redirect = (of(nat_ports()), any::<bool>());
     let tproxy = (any::<u16>(), of(address()), masked());
+    let suite = suite_rules().into_iter().filter_map(|rule| rule.target);
+    let is_typed = |target: &Target<'_>| !matches!(target, Target::Other(_));
+    let suite: Vec<_> = suite.filter(is_typed).collect();
     prop_oneof![
-        select(vec![Accept, Drop, Notrack, Return]),
-        chain().prop_map(Target::Jump),
-        chain().prop_map(Target::Goto),
-        connmark().prop_map(Target::from),
-        ct().prop_map(Target::from),
-        dnat().prop_map(Target::from),
-        log().prop_map(Target::from),
-        masked().prop_map(|it| Mark(it).into()),
-        masquerade.prop_map(Target::from),
-        redirect.prop_map(|(ports, random)| Redirect { ports, random }.into()),
-        select(rejects.to_vec()).prop_map(Target::from),
-        set_target().prop_map(Target::from),
-        snat().prop_map(Target::from),
-        tproxy.prop_map(|(port, address, mark)| Tproxy {
+        8 => select(suite),
+        1 => select(vec![Accept, Drop, Notrack, Return]),
+        1 => chain().prop_map(Target::Jump),
+        1 => chain().prop_map(Target::Goto),
+        1 => connmark().prop_map(Target::from),
+        1 => ct().prop_map(Target::from),
+        1 => dnat().prop_map(Target::from),
+        1 => log().prop_map(Target::from),
+        1 => masked().prop_map(|it| Mark(it).into()),
+        1 => masquerade.prop_map(Target::from),
+        1 => redirect.prop_map(|(ports, random)| Redirect { ports, random }.into()),
+        1 => select(rejects.to_vec()).prop_map(Target::from),
+        1 => set_target().prop_map(Target::from),
+        1 => snat().prop_map(Target::from),
+        1 => tproxy.prop_map(|(port, address, mark)| Tproxy {
             port: Some(port),
             address,
             mark
         }
         .into()),
-        "-j OTHER --[a-z]{1,5}( [a-z]{1,5})?".prop_map(|text| Target::Other(text.into())),
+        1 => "-j OTHER --[a-z]{1,5}( [a-z]{1,5})?".prop_map(|text| Target::Other(text.into())),
     ]
     .boxed()
 }
