@@ -64,6 +64,12 @@ pub enum RuleProblem {
     /// A number is not in the allowed range.
     #[error("out of range")]
     OutOfRange,
+    /// A target is only available in one of these tables.
+    #[error("only available in table {0}")]
+    RequiresTable(&'static str),
+    /// An option, match or target is not available in the built-in chain.
+    #[error("not available in this chain")]
+    WrongChain,
     /// A match, target or value is not of the address family.
     #[error("not available in this address family")]
     WrongFamily,

@@ -10,9 +10,9 @@ mod cases;
 use std::collections::BTreeSet;
 
 use cases::{Case, cases};
-use vipline_iptables::Rule;
 use vipline_iptables::matches::Match;
 use vipline_iptables::targets::Target;
+use vipline_iptables::{ChainName, Rule, TableName};
 
 /// Lines that differ, after comments with the reason.
 const EXCEPTIONS: &str = include_str!("suite/exceptions");
@@ -26,6 +26,15 @@ fn is_typed(rule: &Rule<'_>) -> bool {
 fn difference(case: &Case) -> Option<String> {
     let rule = Rule::parse(case.text).map(|rule| rule.for_family(case.family));
     let rule = rule.and_then(|rule| rule.check(case.family).map(|()| rule));
+    let rule = rule.and_then(|rule| {
+        let table = TableName::new(case.table).expect("a table");
+        let mut chains = case
+            .chains
+            .iter()
+            .map(|chain| ChainName::new(chain).expect("a chain"));
+        chains.try_for_each(|chain| rule.check_chain(table, chain))?;
+        Ok(rule)
+    });
     match (case.saved, rule) {
         (Some(_), Err(error)) => Some(format!("refused: {error}")),
         (Some(_), Ok(rule)) if !is_typed(&rule) => Some("untyped".to_owned()),

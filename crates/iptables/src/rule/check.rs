@@ -19,7 +19,7 @@ const MAX_SET: usize = 31;
 const MAX_COMMENT: usize = 255;
 
 /// A word that iptables refuses, and the reason.
-type Refused<'r> = (&'r str, RuleProblem);
+pub(super) type Refused<'r> = (&'r str, RuleProblem);
 
 /// Returns an error if iptables refuses a rule in every address family, or in `family`.
 ///
@@ -46,7 +46,7 @@ pub(super) fn check(rule: &Rule<'_>, family: Option<Family>, text: &str) -> Resu
 }
 
 /// Returns the byte offset of a word, or 0.
-fn locate(text: &str, wanted: &str) -> usize {
+pub(super) fn locate(text: &str, wanted: &str) -> usize {
     let mut words = Lexer::new(text);
     let mut first = None;
     let mut is_name = false;

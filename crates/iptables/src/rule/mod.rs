@@ -10,6 +10,8 @@ mod lists;
 
 mod parse;
 
+mod placement;
+
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +25,7 @@ use crate::protocol::Protocol;
 use crate::quote::Bare;
 use crate::rule_error::RuleError;
 use crate::targets::Target;
-use crate::{ChainName, Family};
+use crate::{ChainName, Family, TableName};
 
 /// A rule without its chain: the text after `-A CHAIN` of a saved line.
 ///
@@ -139,6 +141,31 @@ impl<'a> Rule<'a> {
     /// same errors, except those of the address family.
     pub fn check(&self, family: Family) -> Result<(), RuleError> {
         check::check(self, Some(family), &self.to_string())
+    }
+
+    /// Checks whether the rule is valid in a chain: interfaces, and the tables and chains of
+    /// matches and targets.
+    ///
+    /// A chain that is not built in can be reached from each built-in chain of the table.
+    ///
+    /// ```
+    /// use vipline_iptables::{ChainName, Rule, RuleProblem, TableName};
+    ///
+    /// let rule = Rule::parse("-i eth0 -j DROP")?;
+    /// let filter = TableName::new("filter")?;
+    /// assert!(rule.check_chain(filter, ChainName::new("INPUT")?).is_ok());
+    /// let error = rule.check_chain(filter, ChainName::new("OUTPUT")?).unwrap_err();
+    /// assert_eq!(error.problem(), RuleProblem::WrongChain);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`RuleError`] with the word in the printed rule, and
+    /// [`RuleProblem::WrongChain`](crate::RuleProblem) or
+    /// [`RuleProblem::RequiresTable`](crate::RuleProblem).
+    pub fn check_chain(&self, table: TableName, chain: ChainName) -> Result<(), RuleError> {
+        placement::check(self, table, chain, &self.to_string())
     }
 
     /// Sets unset values to the defaults of the family.

@@ -22,6 +22,7 @@ fn rules_of_the_suite_are_saved_like_their_saved_form() {
     let mut tables: BTreeMap<_, (Vec<_>, Vec<_>)> = BTreeMap::new();
     for case in cases() {
         let Some(form) = case.saved else { continue };
+        assert!(!case.chains.is_empty(), "{}", case.text);
         if !others.contains(case.text) && !LACKING.contains(&case.extension) {
             let (texts, forms) = tables
                 .entry((case.family.to_string(), case.table))

@@ -19,6 +19,7 @@ pub(crate) struct Case {
     pub(crate) extension: &'static str,
     pub(crate) family: Family,
     pub(crate) table: &'static str,
+    pub(crate) chains: Vec<&'static str>,
     pub(crate) text: &'static str,
     /// The saved form, or `None` if iptables refuses the rule.
     pub(crate) saved: Option<&'static str>,
@@ -36,7 +37,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 fn parse(file: &'static str) -> Vec<Case> {
     let mut cases = Vec::new();
-    let mut group = ("", Vec::new(), "");
+    let mut group = ("", Vec::new(), "", Vec::new());
     for line in file.lines() {
         if let Some(head) = line.strip_prefix('[') {
             let words: Vec<_> = head.split(' ').collect();
@@ -49,6 +50,7 @@ fn parse(file: &'static str) -> Vec<Case> {
                 words[0],
                 words[1].split(',').map(family).collect(),
                 words[2],
+                words[3].trim_end_matches(']').split(',').collect(),
             );
             continue;
         }
@@ -61,11 +63,12 @@ fn parse(file: &'static str) -> Vec<Case> {
             }
             _ => panic!("{line}"),
         };
-        let (extension, families, table) = &group;
+        let (extension, families, table, chains) = &group;
         cases.extend(families.iter().map(|family| Case {
             extension,
             family: *family,
             table,
+            chains: chains.clone(),
             text,
             saved,
         }));
