@@ -3,8 +3,9 @@
 use super::display::prefix_len;
 use super::listing::Listing;
 use super::literal::Literal;
+use crate::expr::CtKey;
 use crate::expression::{Expression, Term};
-use crate::{Bytes, Datatype};
+use crate::{Bytes, Datatype, Family};
 
 impl Listing {
     /// Returns address and prefix text if the comparison is a prefix match.
@@ -37,9 +38,10 @@ impl Listing {
             // A prefix of whole bytes.
             _ => {
                 let size = match left.datatype() {
+                    _ if self.is_ct_addr6(left) && data.len() < 16 => 16,
                     Datatype::Ipv4Addr if data.len() < 4 => 4,
                     Datatype::Ipv6Addr if data.len() < 16 => 16,
-                    // `ct original saddr` of IPv6.
+                    // `ct original saddr` of IPv6 in family `inet`.
                     Datatype::Ipv4Addr if (5..16).contains(&data.len()) => 16,
                     _ => return None,
                 };
@@ -49,5 +51,10 @@ impl Listing {
                 Some((left.clone(), format!("{addr}/{}", data.len() * 8)))
             }
         }
+    }
+    /// Returns whether a conntrack address without a family is one of IPv6.
+    fn is_ct_addr6(&self, expression: &Expression) -> bool {
+        let is_addr = matches!(expression.0, Term::Ct(CtKey::Src | CtKey::Dst, _));
+        is_addr && self.family() == Some(Family::Ip6)
     }
 }
