@@ -281,7 +281,9 @@ impl Set {
                 SIZE => self.size = Some(attr.be32()?),
                 NETMASK => self.netmask = Some(attr.u8()?),
                 BITMASK => self.bitmask = Some(address(&attr)?),
-                MARKMASK => self.markmask = Some(attr.be32()?),
+                // The kernel dumps this number in host byte order, without the flag.
+                MARKMASK if is_net(bytes) => self.markmask = Some(attr.be32()?),
+                MARKMASK => self.markmask = Some(attr.u32()?),
                 BUCKETSIZE => self.bucketsize = Some(attr.u8()?),
                 ELEMENTS => usage.entries = attr.be32()?,
                 REFERENCES => usage.references = attr.be32()?,
@@ -299,6 +301,12 @@ impl Set {
     }
 }
 
+/// Returns whether an attribute, header included, has `NLA_F_NET_BYTEORDER`.
+fn is_net(bytes: &[u8]) -> bool {
+    let kind = bytes.get(2..4).and_then(|kind| kind.try_into().ok());
+    kind.is_some_and(|kind| u16::from_ne_bytes(kind) & NET != 0)
+}
+
 /// Resource usage of a set.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
@@ -309,4 +317,24 @@ pub struct Usage {
     pub memory: u32,
     /// Number of entries. 0 on old kernels, which do not report it.
     pub entries: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_markmask_is_in_host_byte_order_unless_flagged() {
+        for (kind, value) in [
+            (MARKMASK | NET, 0xff_u32.to_be_bytes()),
+            (MARKMASK, 0xff_u32.to_ne_bytes()),
+        ] {
+            let mut data = Vec::new();
+            put(&mut data, kind, &value);
+            let name = Name::new("a").unwrap();
+            let mut set = Set::new(name, SetType::HashIpMark, SetFamily::V4);
+            set.decode(&data, &mut Usage::default()).unwrap();
+            assert_eq!(set.markmask, Some(0xff));
+        }
+    }
 }
