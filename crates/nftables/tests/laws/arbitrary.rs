@@ -3,6 +3,9 @@
 #[path = "headers.rs"]
 mod headers;
 
+#[path = "stateful.rs"]
+mod stateful;
+
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
@@ -11,7 +14,7 @@ use proptest::prelude::*;
 use vipline_nftables::expr::*;
 use vipline_nftables::{
     BaseChain, Bytes, Chain, ChainType, Comment, Data, Datatype, Element, Family, Field, Hook,
-    Name, Object, Policy, Rule, Set, SetFlags, Table, TableId, Verdict,
+    Name, Object, Policy, Rule, Set, SetFlags, SetPolicy, Table, TableId, Verdict,
 };
 use vipline_reconcile::Keyed;
 
@@ -341,10 +344,16 @@ pub(crate) fn table() -> TableId {
     TableId::new(Family::Inet, Name::new("laws").unwrap())
 }
 
-fn chain() -> impl Strategy<Value = Object> {
-    let base = (any::<i32>(), any::<bool>()).prop_map(|(priority, drop)| {
+fn chain(is_any: bool) -> impl Strategy<Value = Object> {
+    let base = (any::<i32>(), any::<bool>(), stateful::devices());
+    let base = base.prop_map(move |(priority, drop, devices)| {
         let policy = if drop { Policy::Drop } else { Policy::Accept };
-        BaseChain::new(ChainType::Filter, Hook::Forward, priority).with_policy(policy)
+        let mut base = BaseChain::new(ChainType::Filter, Hook::Forward, priority);
+        base.policy = policy;
+        if is_any {
+            base.devices = devices;
+        }
+        base
     });
     let rule = (vec(expr(), 0..6), comment()).prop_map(|(exprs, comment)| {
         let mut rule = Rule::from_exprs(exprs);
@@ -365,11 +374,11 @@ fn chain() -> impl Strategy<Value = Object> {
 }
 
 /// A set with elements of one or two fields, with or without intervals.
-fn set() -> impl Strategy<Value = Vec<Object>> {
+fn set(is_any: bool) -> impl Strategy<Value = Vec<Object>> {
     let v6 = any::<u128>().prop_map(Ipv6Addr::from);
     let keys = vec((v6, any::<u16>(), verdict(), comment()), 0..8);
-    (name(), any::<(bool, bool)>(), comment(), keys).prop_map(
-        |(name, (two_fields, is_map), about, keys)| {
+    (name(), any::<(bool, bool, bool)>(), comment(), keys).prop_map(
+        move |(name, (two_fields, is_map, is_special), about, keys)| {
             let mut fields = vec![Field::from(Datatype::Ipv6Addr)];
             if two_fields {
                 fields.push(Datatype::InetService.into());
@@ -378,6 +387,11 @@ fn set() -> impl Strategy<Value = Vec<Object>> {
                 true => Set::verdict_map(table(), name, fields),
                 false => Set::set(table(), name, fields).with_flags(SetFlags::INTERVAL),
             };
+            if is_special && is_any {
+                let exprs = [Counter::default().into(), Limit::per_second(5).into()];
+                set = set.with_policy(SetPolicy::Memory).with_auto_merge();
+                set = set.with_exprs(exprs);
+            }
             if let Some(about) = about {
                 set = set.with_comment(about);
             }
@@ -409,9 +423,27 @@ fn unique(objects: Vec<Object>) -> Vec<Object> {
 }
 
 /// A table with chains, sets and elements.
+#[allow(dead_code, reason = "only one of the tests uses it")]
 pub(crate) fn objects() -> impl Strategy<Value = Vec<Object>> {
-    (vec(chain(), 0..4), vec(set(), 0..4)).prop_map(|(chains, sets)| {
+    objects_of(false)
+}
+
+/// Objects of all kinds.
+#[allow(dead_code, reason = "only one of the tests uses it")]
+pub(crate) fn all_objects() -> impl Strategy<Value = Vec<Object>> {
+    objects_of(true)
+}
+
+fn objects_of(is_any: bool) -> impl Strategy<Value = Vec<Object>> {
+    let count = if is_any { 3 } else { 0 };
+    let others = (
+        vec(stateful::stateful(), 0..=count),
+        vec(stateful::flowtable(), 0..=count),
+    );
+    (vec(chain(is_any), 0..4), vec(set(is_any), 0..4), others).prop_map(|(chains, sets, others)| {
         let mut objects = vec![Object::from(Table::new(table()))];
+        objects.extend(others.0);
+        objects.extend(others.1);
         objects.extend(chains);
         objects.extend(sets.into_iter().flatten());
         let objects = unique(objects);
