@@ -81,7 +81,9 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::Family;
+use crate::negatable::Negatable;
 use crate::options::{Extension, Parsed, Values};
+use crate::protocol::Protocol;
 
 pub use addrtype::{AddrType, AddressTypes};
 pub use bpf::{Bpf, BpfInstruction, Bytecode, U32, U32Operation, U32Test, U32Tests};
@@ -331,5 +333,22 @@ impl Match<'_> {
             Self::Time(time) => time.apply_defaults(),
             _ => {}
         }
+    }
+}
+
+/// Returns the match that the protocol implies without `-m`.
+pub(crate) fn implied<'a>(protocol: &Negatable<Protocol>) -> Option<Match<'a>> {
+    match *protocol {
+        Negatable::Is(Protocol::TCP) => Match::open("tcp"),
+        Negatable::Is(Protocol::UDP) => Match::open("udp"),
+        Negatable::Is(Protocol::SCTP) => Match::open("sctp"),
+        Negatable::Is(Protocol(33)) => Match::open("dccp"),
+        Negatable::Is(Protocol::ICMP) => Match::open("icmp"),
+        Negatable::Is(Protocol::ICMP6) => Match::open("icmp6"),
+        Negatable::Is(Protocol(50)) => Match::open("esp"),
+        Negatable::Is(Protocol(51)) => Match::open("ah"),
+        Negatable::Is(Protocol(108)) => Match::open("ipcomp"),
+        Negatable::Is(Protocol(135)) => Match::open("mh"),
+        _ => None,
     }
 }

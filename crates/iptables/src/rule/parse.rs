@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use crate::ChainName;
 use crate::lexer::{Lexer, Word};
-use crate::matches::Match;
+use crate::matches::{Match, implied};
 use crate::negatable::Negatable;
 use crate::options::{Parsed, Unsupported, Values, set_once};
 use crate::protocol::Protocol;
@@ -51,8 +51,8 @@ pub(super) struct Parser<'a> {
 enum Open {
     /// The rule itself.
     Head,
-    /// The last match.
-    Match,
+    /// The match with this index. An option before its own may have added an implied match.
+    Match(usize),
     /// The target.
     Target,
 }
@@ -280,8 +280,9 @@ impl<'a> Parser<'a> {
             self.rule.matches.reserve_exact(MATCHES);
         }
         if let Some(one) = Match::open(&name.text) {
+            let index = self.rule.matches.len();
             self.rule.matches.push(one);
-            self.begin(Open::Match, start);
+            self.begin(Open::Match(index), start);
             return Ok(());
         }
         let text = self.skip(start)?;
@@ -322,7 +323,10 @@ impl<'a> Parser<'a> {
     fn close(&self) -> Result<(), Unsupported> {
         let least = match self.open {
             Open::Head => 0,
-            Open::Match => self.rule.matches.last().map_or(0, Match::min_options),
+            Open::Match(index) => {
+                let open = self.rule.matches.get(index);
+                open.map_or(0, Match::min_options)
+            }
             Open::Target => self.rule.target.as_ref().map_or(0, Target::min_options),
         };
         if self.given < least {
@@ -351,8 +355,20 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Returns whether the rule has a match or a target that may have an option of any name.
+    ///
+    /// Its target may be a chain, too, which has no options.
+    fn may_have_unknown_options(&self) -> bool {
+        let mut matches = self.rule.matches.iter();
+        matches!(self.rule.target, Some(Target::Jump(_) | Target::Other(_)))
+            || matches.any(|one| matches!(one, Match::Other(_)))
+    }
+
     /// Returns the option that a word abbreviates, with the value of `--option=value`.
     fn expand(&self, mut word: Word<'a>) -> Option<Word<'a>> {
+        if self.may_have_unknown_options() {
+            return None;
+        }
         let implied = self.rule.protocol.as_ref().and_then(implied);
         let (name, value) = match word.text.split_once('=') {
             Some((name, value)) if name.starts_with("--") => (name, Some(value)),
@@ -444,8 +460,8 @@ fn parse_open<'a>(
 ) -> Parsed {
     match open {
         Open::Head => Ok(false),
-        Open::Match => match rule.matches.last_mut() {
-            Some(last) => last.parse_option(option, values),
+        Open::Match(index) => match rule.matches.get_mut(index) {
+            Some(open) => open.parse_option(option, values),
             None => Ok(false),
         },
         Open::Target => match &mut rule.target {
@@ -478,21 +494,4 @@ fn parse_late<'a>(rule: &mut Rule<'a>, option: &str, values: &mut Values<'_, 'a>
         rule.matches.push(implied);
     }
     Ok(taken)
-}
-
-/// Returns the match that the protocol implies without `-m`.
-fn implied<'a>(protocol: &Negatable<Protocol>) -> Option<Match<'a>> {
-    match *protocol {
-        Negatable::Is(Protocol::TCP) => Match::open("tcp"),
-        Negatable::Is(Protocol::UDP) => Match::open("udp"),
-        Negatable::Is(Protocol::SCTP) => Match::open("sctp"),
-        Negatable::Is(Protocol(33)) => Match::open("dccp"),
-        Negatable::Is(Protocol::ICMP) => Match::open("icmp"),
-        Negatable::Is(Protocol::ICMP6) => Match::open("icmp6"),
-        Negatable::Is(Protocol(50)) => Match::open("esp"),
-        Negatable::Is(Protocol(51)) => Match::open("ah"),
-        Negatable::Is(Protocol(108)) => Match::open("ipcomp"),
-        Negatable::Is(Protocol(135)) => Match::open("mh"),
-        _ => None,
-    }
 }

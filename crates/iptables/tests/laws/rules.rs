@@ -230,6 +230,19 @@ fn rules_of_the_suite_parse_to_stable_rules() {
     }
 }
 
+/// Words whose order or abbreviation once changed the rule.
+#[test]
+fn unusual_words_parse_to_a_stable_rule() {
+    for text in [
+        "-p tcp -m connmark --dport 22 -m tcp --mark 0xffffffff",
+        "-j OTHER --o",
+        "-m unknown --dest 10.0.0.1",
+    ] {
+        is_stable(text).unwrap();
+        assert_eq!(Rule::parse(text).unwrap().to_string(), text);
+    }
+}
+
 proptest! {
     #[test]
     fn a_printed_rule_parses_to_the_same_rule(rule in rule()) {

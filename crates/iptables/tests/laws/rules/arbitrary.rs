@@ -150,7 +150,7 @@ fn connection() -> BoxedStrategy<Option<Box<Connection>>> {
     let nets = (opt(prefix()), opt(prefix()), opt(prefix()), opt(prefix()));
     let ports = || opt(range());
     let ports = (ports(), ports(), ports(), ports());
-    let some = (negatable(any::<u8>().prop_map(Protocol)), nets, ports).prop_map(
+    let some = (negatable((1_u8..).prop_map(Protocol)), nets, ports).prop_map(
         |(protocol, nets, ports)| {
             Box::new(Connection {
                 protocol: Some(protocol),
