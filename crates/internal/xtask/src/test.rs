@@ -134,11 +134,13 @@ fn run_steps(steps: &mut Steps, repeats_all: bool, host_only: bool) -> Result<()
         let tests: &[&str] = if title == ENGINE { NFTNL_TESTS } else { &[] };
         programs.job(format!("nftnl {title}"), test, tests.to_vec())
     }));
-    if !host_only {
-        jobs.push(fuzz::build_job().in_background());
-    }
     // Tests wait a part of their time.
-    let workers = thread::available_parallelism()?.get() + 1;
+    let mut workers = thread::available_parallelism()?.get() + 1;
+    match host_only {
+        // In place of the build in the background.
+        true => workers += 1,
+        false => jobs.push(fuzz::build_job().in_background()),
+    }
     steps.jobs("tests", jobs, workers)?;
     let Some(guests) = guests else {
         return Ok(());

@@ -13,7 +13,7 @@ use std::{env, io};
 use proxy_core::Event;
 use testkit::lab::Host;
 use testkit::netns::Netns;
-use testkit::traffic::{Connection, Protocol};
+use testkit::traffic::{Connection, Protocol, receive};
 use vipline_conntrack::Flow;
 
 use crate::rules::Rules;
@@ -62,7 +62,7 @@ impl Client {
         self.socket.set_read_timeout(Some(timeout))?;
         self.socket.send(b"?")?;
         let mut buffer = [0; 256];
-        let length = self.socket.recv(&mut buffer)?;
+        let length = receive(&self.socket, &mut buffer)?;
         let answer = String::from_utf8_lossy(&buffer[..length]).into_owned();
         let (server, _) = answer
             .split_once(' ')

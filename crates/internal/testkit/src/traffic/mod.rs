@@ -30,7 +30,7 @@ mod connection;
 pub use answers::{Answers, Failure};
 pub use connection::Connection;
 pub use load::Load;
-pub use probe::{Answer, Probe};
+pub use probe::{Answer, Probe, receive};
 pub use server::Server;
 
 /// Transport protocol.

@@ -153,8 +153,25 @@ impl Probe {
 pub(super) fn exchange(socket: &UdpSocket, payload: &[u8]) -> io::Result<Answer> {
     socket.send(payload)?;
     let mut buffer = [0; 256];
-    let length = socket.recv(&mut buffer)?;
+    let length = receive(socket, &mut buffer)?;
     Answer::parse(&buffer[..length], socket.local_addr()?.ip())
+}
+
+/// Receives a datagram and returns its length.
+///
+/// The kernel interrupts a wait with a timeout also if no program sent a signal, for
+/// example when the host was stopped and continued.
+///
+/// # Errors
+///
+/// If no datagram arrives in time, or the socket reports an error.
+pub fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match socket.recv(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            received => return received,
+        }
+    }
 }
 
 /// Binds a socket to a port that has not been used recently.
