@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Service as Object;
 use vipline_service_ip::OwnerRef;
 
 use crate::metadata::{MissingField, required, time};
+use crate::spec::addresses;
 
 /// The fields of a Service that repair uses.
 ///
@@ -28,11 +29,7 @@ impl TryFrom<Object> for Service {
     fn try_from(object: Object) -> Result<Self, MissingField> {
         let metadata = object.metadata;
         let spec = object.spec.unwrap_or_default();
-        // Services stored before dual-stack have `clusterIP` only.
-        let first = || spec.cluster_ip.into_iter().collect();
-        let all = spec.cluster_ips.filter(|ips| !ips.is_empty());
-        let cluster_ips = all.unwrap_or_else(first);
-        let is_address = |ip: &String| !matches!(&**ip, "" | "None");
+        let cluster_ips = addresses(&spec).map(|(_, text)| text.into());
         Ok(Self {
             owner: OwnerRef::service(
                 &required(metadata.namespace, "namespace")?,
@@ -40,11 +37,7 @@ impl TryFrom<Object> for Service {
             ),
             created: time(metadata.creation_timestamp.as_ref())?,
             is_external_name: spec.type_.as_deref() == Some("ExternalName"),
-            cluster_ips: cluster_ips
-                .into_iter()
-                .filter(is_address)
-                .map(Into::into)
-                .collect(),
+            cluster_ips: cluster_ips.collect(),
         })
     }
 }

@@ -91,9 +91,7 @@ pub fn address_spec(service: &Service) -> Result<AddressSpec, SpecError> {
         let field = || format!("spec.ipFamilies[{index}]");
         family(text).ok_or_else(|| SpecError::new(field(), text, "IPv4 or IPv6"))
     });
-    let is_address = |(_, text): &(usize, &String)| !matches!(&***text, "" | "None");
-    let addresses = cluster_ips(&spec).iter().enumerate().filter(is_address);
-    let addresses = addresses.map(|(index, text)| {
+    let addresses = addresses(&spec).map(|(index, text)| {
         let field = || format!("spec.clusterIPs[{index}]");
         parse_address(text).ok_or_else(|| SpecError::new(field(), text, "an address"))
     });
@@ -145,9 +143,9 @@ pub fn cluster_ip_items(
     family: Family,
 ) -> Result<ServiceItems<IpAddr>, SpecError> {
     let spec = service.spec.clone().unwrap_or_default();
-    let texts = cluster_ips(&spec).iter().map(|text| &**text);
     let is_external_name = spec.type_.as_deref() == Some("ExternalName");
-    let texts = texts.filter(|text| !is_external_name && !matches!(*text, "" | "None"));
+    let texts = addresses(&spec).map(|(_, text)| text);
+    let texts = texts.filter(|_| !is_external_name);
     let mut items = ServiceItems::parse(owner(service)?, texts);
     items.items.retain(|item| Family::of(*item) == family);
     Ok(items)
@@ -175,6 +173,12 @@ pub fn set_node_ports(service: &mut Service, assigned: &NodePorts) {
         port.node_port = assigned.node_port.map(Into::into);
     }
     spec.health_check_node_port = assigned.health_check_node_port.map(Into::into);
+}
+
+/// Returns the cluster IPs with their places in `clusterIPs`, without `None`.
+pub(crate) fn addresses(spec: &ServiceSpec) -> impl Iterator<Item = (usize, &str)> {
+    let texts = cluster_ips(spec).iter().map(String::as_str).enumerate();
+    texts.filter(|(_, text)| !matches!(*text, "" | "None"))
 }
 
 /// Returns `clusterIPs`, or `clusterIP` of a Service that was stored before dual-stack.
