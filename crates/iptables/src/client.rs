@@ -34,7 +34,7 @@ pub struct Client {
     last_restore_pid: Option<u32>,
 }
 
-/// What to save. Default: all tables, without counters of rules.
+/// Tables and counters to save. Default: all tables, without counters of rules.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct SaveOptions {

@@ -51,7 +51,7 @@ pub enum CommandLine {
     Zero(Option<ServiceKey>),
 }
 
-/// What `ipvsadm -L` prints.
+/// Objects and format of `ipvsadm -L`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Listing {

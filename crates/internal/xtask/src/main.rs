@@ -73,7 +73,7 @@ enum Task {
         /// Repeats all tests.
         #[arg(long)]
         all: bool,
-        /// Leaves out guests and fuzz targets, which take as long as the other tests.
+        /// Runs neither guests nor fuzz targets, which take as long as the other tests.
         #[arg(long)]
         host: bool,
     },
