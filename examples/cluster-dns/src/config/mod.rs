@@ -1,0 +1,1 @@
+//! Configuration: file, flags, defaults and validation.

@@ -1,0 +1,1 @@
+//! Upstream name servers and the cache of their answers.

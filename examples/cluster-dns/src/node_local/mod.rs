@@ -1,0 +1,1 @@
+//! The address and the rules of a server beside kube-proxy on a node.

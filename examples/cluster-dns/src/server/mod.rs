@@ -1,0 +1,1 @@
+//! DNS over UDP and TCP.

@@ -1,0 +1,1 @@
+//! Objects from manifests or from an API server, applied to the zone.
