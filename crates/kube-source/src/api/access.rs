@@ -341,6 +341,10 @@ fn from_file(path: &Path) -> Result<kube::Config, String> {
     let mut config = kube::Config::try_from(kubeconfig).map_err(|error| named(&error))?;
     let url = config.proxy_url.take();
     config.proxy_url = url.filter(|url| *url != NO_PROXY_URL);
+    if config.accept_invalid_certs && config.root_cert.is_none() {
+        // kube then does not open the trust store of the system, which images may lack.
+        config.root_cert = Some(Vec::new());
+    }
     match config.proxy_url.as_ref().and_then(Uri::scheme_str) {
         Some(scheme) if !matches!(scheme, "http" | "https" | "socks5") => Err(format!(
             "{}: proxy-url: unsupported scheme {scheme:?}, must be http, https, or socks5",
@@ -439,6 +443,19 @@ users: [{name: u, user: {client-certificate: missing.crt, client-key: missing.ke
             "https://10.0.0.2:1/"
         );
         assert_eq!(url(&access(None, Some("10.0.0.2:1"))), "http://10.0.0.2:1/");
+    }
+
+    #[test]
+    fn an_unverified_server_needs_no_trust_store() {
+        let folder = Directory::new().unwrap();
+        let path = folder.path().join("kubeconfig");
+        let open = |text: &str| {
+            fs::write(&path, text).unwrap();
+            opener(access(Some(&path), None)).config().unwrap()
+        };
+        assert_eq!(open(KUBECONFIG).root_cert, Some(Vec::new()));
+        let verified = KUBECONFIG.replace(", insecure-skip-tls-verify: true", "");
+        assert_eq!(open(&verified).root_cert, None);
     }
 
     #[test]
