@@ -5,9 +5,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::tls::Certificates;
+use data_encoding::BASE64;
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+use crate::tls::Certificates;
 
 /// Returns a kubeconfig with embedded credentials: the token, or the client
 /// certificate if `token` is [`None`].
@@ -16,11 +16,11 @@ pub(crate) fn kubeconfig(
     certificates: &Certificates,
     token: Option<&str>,
 ) -> String {
-    let authority = base64(certificates.ca_certificate.as_bytes());
+    let authority = BASE64.encode(certificates.ca_certificate.as_bytes());
     let user = token.map_or_else(
         || {
-            let certificate = base64(certificates.client.as_bytes());
-            let key = base64(certificates.client_key.as_bytes());
+            let certificate = BASE64.encode(certificates.client.as_bytes());
+            let key = BASE64.encode(certificates.client_key.as_bytes());
             format!("client-certificate-data: {certificate}\n    client-key-data: {key}")
         },
         |token| format!("token: {token}"),
@@ -62,45 +62,4 @@ pub(crate) fn write_service_account(
     fs::write(directory.join("ca.crt"), &certificates.ca_certificate)?;
     fs::write(directory.join("namespace"), "kube-system")?;
     fs::write(directory.join("token"), token)
-}
-
-/// Encodes bytes in base64 with padding.
-fn base64(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let bits = group
-            .iter()
-            .chain(&[0, 0])
-            .take(3)
-            .fold(0, |bits, byte| bits << 8 | usize::from(*byte));
-        for digit in 0..4 {
-            text.push(if digit <= group.len() {
-                char::from(ALPHABET[bits >> (18 - 6 * digit) & 63])
-            } else {
-                '='
-            });
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64_matches_the_test_vectors_of_rfc_4648() {
-        for (bytes, text) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("fooba", "Zm9vYmE="),
-            ("foobar", "Zm9vYmFy"),
-            ("\u{ff}\u{fe}", "w7/Dvg=="),
-        ] {
-            assert_eq!(base64(bytes.as_bytes()), text);
-        }
-    }
 }
