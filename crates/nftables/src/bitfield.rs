@@ -41,7 +41,34 @@ const IP6: Layer = Layer::Network(Family::Ip6);
 const TCP: Layer = Layer::Transport(6);
 const DCCP: Layer = Layer::Transport(33);
 
-const FIELDS: [HeaderBits; 11] = [
+const FIELDS: [HeaderBits; 14] = [
+    (
+        "vlan",
+        "pcp",
+        PayloadBase::Link,
+        112,
+        3,
+        Datatype::Integer,
+        Layer::Vlan,
+    ),
+    (
+        "vlan",
+        "dei",
+        PayloadBase::Link,
+        115,
+        1,
+        Datatype::Integer,
+        Layer::Vlan,
+    ),
+    (
+        "vlan",
+        "id",
+        PayloadBase::Link,
+        116,
+        12,
+        Datatype::Integer,
+        Layer::Vlan,
+    ),
     (
         "ip",
         "version",
@@ -148,20 +175,35 @@ fn bits(mask: &[u8]) -> Option<(u32, u32)> {
     is_tight.then_some((before, len))
 }
 
+/// Returns the field of some bits of a header.
+///
+/// `distance` returns whether packets have the header of a layer, and the number of bits
+/// by which other headers move it.
+fn find(
+    base: PayloadBase,
+    start: u32,
+    len: u32,
+    distance: impl Fn(Layer) -> Option<u32>,
+) -> Option<&'static HeaderBits> {
+    let is_here = |it: &&HeaderBits| {
+        let moved = distance(it.6).and_then(|bits| it.3.checked_add(bits));
+        (it.2, it.4, moved) == (base, len, Some(start))
+    };
+    FIELDS.iter().find(is_here)
+}
+
 /// Returns the field that a mask selects in the bytes at an offset of a header.
 ///
-/// `is_known` returns whether packets have the header of a layer.
+/// `distance`: see [`find`].
 pub(crate) fn in_header(
     base: PayloadBase,
     offset: u32,
     mask: &[u8],
-    is_known: impl Fn(Layer) -> bool,
+    distance: impl Fn(Layer) -> Option<u32>,
 ) -> Option<BitField> {
     let (before, len) = bits(mask)?;
     let start = offset.checked_mul(8)?.checked_add(before)?;
-    let found = FIELDS
-        .iter()
-        .find(|it| (it.2, it.3, it.4) == (base, start, len) && is_known(it.6))?;
+    let found = find(base, start, len, distance)?;
     Some(BitField {
         prefix: "",
         protocol: found.0,
@@ -197,20 +239,26 @@ fn in_extension(load: &Load, mask: &[u8]) -> Option<BitField> {
 }
 
 /// Returns the name of the field of some bits of a header.
+///
+/// `distance`: see [`find`].
 pub(crate) fn at(
     base: PayloadBase,
     start: u32,
     len: u32,
-    is_known: impl Fn(Layer) -> bool,
+    distance: impl Fn(Layer) -> Option<u32>,
 ) -> Option<String> {
-    let mut fields = FIELDS.iter();
-    let found = fields.find(|it| (it.2, it.3, it.4) == (base, start, len) && is_known(it.6))?;
+    let found = find(base, start, len, distance)?;
     Some(format!("{} {}", found.0, found.1))
 }
 
 impl BitField {
     /// Returns the field that an expression masks, if it has a name.
-    pub(crate) fn of(expression: &Expression, is_known: impl Fn(Layer) -> bool) -> Option<Self> {
+    ///
+    /// `distance`: see [`find`].
+    pub(crate) fn of(
+        expression: &Expression,
+        distance: impl Fn(Layer) -> Option<u32>,
+    ) -> Option<Self> {
         let Term::Bits { of, mask, xor } = &expression.0 else {
             return None;
         };
@@ -218,7 +266,7 @@ impl BitField {
             return None;
         }
         match &of.0 {
-            Term::Payload { base, offset, .. } => in_header(*base, *offset, mask, is_known),
+            Term::Payload { base, offset, .. } => in_header(*base, *offset, mask, distance),
             Term::Load(load) => in_extension(load, mask),
             _ => None,
         }
@@ -274,7 +322,7 @@ mod tests {
         let masked = |mask: &[u8]| {
             let none = Bytes::repeat(0, mask.len());
             let bits = Expression(Term::Load(load)).with_bits(mask.into(), none);
-            BitField::of(&bits, |_| true)
+            BitField::of(&bits, |_| Some(0))
         };
         let field = masked(&[0xff, 0xf8]).unwrap();
         assert_eq!((field.protocol, field.name), ("frag", "frag-off"));

@@ -26,7 +26,12 @@ pub(crate) enum Layer {
     Network(Family),
     /// Packets of a transport protocol.
     Transport(u8),
+    /// Ethernet frames with a VLAN header. Offsets are those of the first VLAN header.
+    Vlan,
 }
+
+/// Size of a VLAN header.
+pub(crate) const VLAN_BYTES: u32 = 4;
 
 /// IANA protocol numbers and nft's names for them.
 pub(crate) const PROTOCOLS: [(u8, &str); 11] = [
@@ -92,6 +97,7 @@ fields! {
     ETHER_DADDR: "ether" "daddr", Link + 0, 6 EtherAddr, Layer::Any, (17, 1);
     ETHER_SADDR: "ether" "saddr", Link + 6, 6 EtherAddr, Layer::Any, (17, 2);
     ETHER_TYPE: "ether" "type", Link + 12, 2 EtherType, Layer::Any, (17, 3);
+    VLAN_TYPE: "vlan" "type", Link + 16, 2 EtherType, Layer::Vlan, (16, 5);
     IP_LENGTH: "ip" "length", Network + 2, 2 Integer, IP, (12, 5);
     IP_ID: "ip" "id", Network + 4, 2 Integer, IP, (12, 6);
     IP_FRAG_OFF: "ip" "frag-off", Network + 6, 2 Integer, IP, (12, 7);
@@ -156,6 +162,11 @@ fields! {
 }
 
 impl HeaderField {
+    /// Returns whether the field is the type of an Ethernet or VLAN header.
+    pub(crate) fn is_frame_type(&self) -> bool {
+        self.base == PayloadBase::Link && self.datatype == Datatype::EtherType
+    }
+
     /// Finds a field by its location. Prefers fields of the table's family.
     pub(crate) fn find(
         base: PayloadBase,
@@ -170,7 +181,7 @@ impl HeaderField {
             (Layer::Network(of), Some(table @ (Family::Ip | Family::Ip6 | Family::Arp))) => {
                 of == table
             }
-            (Layer::Network(Family::Arp) | Layer::Transport(_), _) => false,
+            (Layer::Network(Family::Arp) | Layer::Transport(_) | Layer::Vlan, _) => false,
             _ => true,
         };
         ALL.iter().filter(here).find(fits).copied()

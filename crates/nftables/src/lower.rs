@@ -296,7 +296,7 @@ impl Expression {
     fn requires(&self) -> Protocols {
         match &self.0 {
             Term::Header(field) => match field.layer {
-                Layer::Any => Protocols::default(),
+                Layer::Any | Layer::Vlan => Protocols::default(),
                 Layer::Network(family) => Protocols {
                     network: Some(family),
                     transport: None,

@@ -7,7 +7,7 @@ use crate::Family;
 use crate::bitfield::{self, BitField};
 use crate::expr::{MetaKey, PayloadBase};
 use crate::expression::{Expression, Term};
-use crate::header::{self, HeaderField, Layer};
+use crate::header::{self, HeaderField, Layer, VLAN_BYTES};
 
 /// `ARPHRD_ETHER`
 const ETHERNET: [u8; 2] = 1_u16.to_ne_bytes();
@@ -18,6 +18,8 @@ pub(crate) struct Context {
     /// Family of the table, if it is known.
     family: Option<Family>,
     ethernet: bool,
+    /// Number of VLAN headers that previous statements match.
+    vlans: u32,
     network: Option<Family>,
     transport: Option<u8>,
 }
@@ -29,6 +31,7 @@ impl Context {
         Self {
             family,
             ethernet: matches!(family, None | Some(Family::Bridge)),
+            vlans: 0,
             network,
             transport: None,
         }
@@ -57,9 +60,23 @@ impl Context {
 
     /// Returns the named field at a location. Prefers fields of a matched protocol.
     fn field_at(&self, base: PayloadBase, offset: u32, len: u32) -> Option<&'static HeaderField> {
+        if let Some(field) = self.vlan_type_at(base, offset, len) {
+            return Some(field);
+        }
         let fields = || HeaderField::at(base, offset, len).filter(|field| self.has(field));
         let of_protocol = fields().find(|field| field.layer != Layer::Any);
         of_protocol.or_else(|| fields().next())
+    }
+
+    /// Returns the type in the last VLAN header if it is at the location.
+    fn vlan_type_at(
+        &self,
+        base: PayloadBase,
+        offset: u32,
+        len: u32,
+    ) -> Option<&'static HeaderField> {
+        let offset = offset.checked_sub(self.distance(Layer::Vlan)? / 8)?;
+        HeaderField::at(base, offset, len).find(|field| field.layer == Layer::Vlan)
     }
 
     /// Returns the address field that starts with bytes of the packet.
@@ -75,17 +92,28 @@ impl Context {
     /// Names the bits of a header field that an expression masks, if all `values` have
     /// bits of the field only.
     pub(crate) fn name_bits(&self, left: Expression, values: &[&[u8]]) -> Expression {
-        let field = BitField::of(&left, |layer| self.has_layer(layer));
+        let field = BitField::of(&left, |layer| self.distance(layer));
         match field.filter(|field| values.iter().all(|value| field.contains(value))) {
             Some(field) => Expression(Term::BitField(field)),
             None => left,
         }
     }
 
+    /// Names the bits of header fields at the end of their bytes, also in concatenations.
+    ///
+    /// Values of such a field are equal with and without the name.
+    pub(crate) fn name_last_bits(&self, key: Expression) -> Expression {
+        if let Term::Concat(parts) = key.0 {
+            let parts = parts.into_iter().map(|part| self.name_last_bits(part));
+            return Expression(Term::Concat(parts.collect()));
+        }
+        self.shifted_field(&key, 0).unwrap_or(key)
+    }
+
     /// Returns the header field whose value the bits of `of` are after a shift to the
     /// right, if it has a name.
     pub(crate) fn shifted_field(&self, of: &Expression, bits: u32) -> Option<Expression> {
-        let field = BitField::of(of, |layer| self.has_layer(layer))?;
+        let field = BitField::of(of, |layer| self.distance(layer))?;
         let value = Term::BitField(BitField { shift: 0, ..field });
         (field.shift == bits).then_some(Expression(value))
     }
@@ -153,7 +181,7 @@ impl Context {
                 .named(base, start / 8, len / 8)
                 .map(|field| field.to_string());
         }
-        bitfield::at(base, start, len, |layer| self.has_layer(layer))
+        bitfield::at(base, start, len, |layer| self.distance(layer))
     }
 
     /// Returns whether packets are known to have the header of a field.
@@ -172,6 +200,16 @@ impl Context {
                 None => self.family.is_none() && family != Family::Arp,
             },
             Layer::Transport(proto) => self.transport == Some(proto),
+            Layer::Vlan => false,
+        }
+    }
+
+    /// Returns the number of bits by which VLAN headers move the header of a layer, if
+    /// packets are known to have the header.
+    fn distance(&self, layer: Layer) -> Option<u32> {
+        match layer {
+            Layer::Vlan => Some(self.vlans.checked_sub(1)? * VLAN_BYTES * 8),
+            layer => self.has_layer(layer).then_some(0),
         }
     }
 
@@ -191,7 +229,8 @@ impl Context {
                 self.network = Family::from_number(*number);
             }
             (Term::Meta(MetaKey::Protocol), _) if is_link => self.ethertype(value),
-            (Term::Header(field), _) if is_frame && std::ptr::eq(*field, &header::ETHER_TYPE) => {
+            (Term::Header(field), _) if is_frame && field.is_frame_type() => {
+                self.vlans += u32::from(matches!(value, [0x81, 0x00] | [0x88, 0xa8]));
                 self.ethertype(value);
             }
             (Term::Meta(MetaKey::Iiftype), value) if *value == ETHERNET => self.ethernet = true,

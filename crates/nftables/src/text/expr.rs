@@ -197,6 +197,7 @@ impl List for Dynset {
             DynsetOp::Delete => "delete",
         };
         let key = listing.read_key(self.key, self.data);
+        let key = listing.context.name_last_bits(key);
         let key = listing.element_part(&key, &self.set, true);
         let mut text = match &self.set {
             SetRef::Anonymous(meter) => {
@@ -212,6 +213,7 @@ impl List for Dynset {
         text += &listing.inner(&self.exprs);
         if let Some(data) = self.data {
             let data = listing.read_key(data, None);
+            let data = listing.context.name_last_bits(data);
             text += &format!(" : {}", listing.element_part(&data, &self.set, false));
         }
         listing.push(text + " }");
@@ -236,6 +238,7 @@ impl List for Objref {
             },
             ObjrefSource::Map { set, key } => {
                 let (kind, key) = (listing.object_kind(set), listing.read_key(*key, None));
+                let key = listing.context.name_last_bits(key);
                 match objref_verb(kind) {
                     Some(verb) => listing.push(format_args!("{verb} {key} map {set}")),
                     None => listing.unknown("objref", &kind.to_be_bytes()),

@@ -344,18 +344,19 @@ impl Listing {
 
     /// Appends `expression @set` or `expression != @set`.
     pub(crate) fn is_member(&mut self, key: Expression, invert: bool, set: &SetRef) {
+        let key = self.name_key(key, set);
         let sign = match &key.0 {
             _ if invert => "!= ",
             Term::Bits { .. } => "== ",
             _ => "",
         };
-        let key = self.name_key(key, set);
         let text = format!("{sign}{}", set_text(set, &key));
         self.push_with_left(key, text, PartKind::Plain);
     }
 
-    /// Names the bits of a header field that are the key of an anonymous set.
+    /// Names the bits of header fields in the key of a set.
     pub(crate) fn name_key(&self, key: Expression, set: &SetRef) -> Expression {
+        let key = self.context.name_last_bits(key);
         let SetRef::Anonymous(set) = set else {
             return key;
         };

@@ -1,7 +1,9 @@
 //! Texts of rules.
 
-use crate::expr::{CtStatus, Expr, FibFlags, FibResult, Match, Target};
-use crate::expression::{ct_status, fib, icmp_type, ip_daddr, l4proto, tcp_flags, th_dport};
+use crate::expr::{CtStatus, Expr, FibFlags, FibResult, Match, PayloadBase, Target};
+use crate::expression::{
+    Expression, ct_status, fib, icmp_type, ip_daddr, l4proto, tcp_flags, th_dport,
+};
 use crate::statement::drop;
 use crate::{Bytes, Family, Name, Rule, Statement};
 
@@ -69,5 +71,25 @@ fn a_mask_with_gaps_is_not_a_prefix() {
     assert_text(
         [ip_daddr().and(0xff00_ff00).is(0x0a00_0100_u32)],
         "ip daddr & 255.0.255.0 == 10.0.1.0",
+    );
+}
+
+#[test]
+fn fields_of_stacked_vlan_headers_have_names_after_the_types() {
+    let frame = |offset, len| Expression::payload(PayloadBase::Link, offset, len, None);
+    let outer = frame(12, 2).is(0x88a8_u16);
+    let inner = frame(16, 2).is(0x8100_u16);
+    let id = |offset| frame(offset, 2).and(0x0fff).is(42_u16);
+    assert_text(
+        [outer.clone(), id(14), inner.clone(), id(18)],
+        "ether type 0x88a8 vlan id 42 vlan type 0x8100 vlan id 42",
+    );
+    assert_text(
+        [outer, frame(14, 1).and(0xe0).is(0x60_u8), id(18)],
+        "ether type 0x88a8 vlan pcp 3 @ll,144,16 & 0xfff == 0x2a",
+    );
+    assert_text(
+        [inner, id(14)],
+        "@ll,128,16 0x8100 @ll,112,16 & 0xfff == 0x2a",
     );
 }

@@ -15,9 +15,22 @@ const REGISTER: Register = Register::word(0);
 fn families() -> [(Family, &'static str, Vec<Vec<Expr>>); 6] {
     let tcp = || equal(MetaKey::L4Proto, &[6]);
     let protocol = |bytes: [u8; 2]| equal(MetaKey::Protocol, &bytes);
+    // Matches of Ethernet and of the types in the Ethernet header and in VLAN headers.
+    let types = |types: &[[u8; 2]]| {
+        let mut head = equal(MetaKey::Iiftype, &1_u16.to_ne_bytes());
+        for (bytes, offset) in types.iter().zip((12..).step_by(4)) {
+            let load = payload(PayloadBase::Link, offset, 2);
+            head.extend([load, compare(CmpOp::Eq, bytes)]);
+        }
+        head
+    };
     let frames = || {
         vec![
             Vec::new(),
+            types(&[[0x81, 0x00]]),
+            types(&[[0x81, 0x00], [0x08, 0x00]]),
+            types(&[[0x88, 0xa8], [0x81, 0x00]]),
+            types(&[[0x88, 0xa8], [0x81, 0x00], [0x86, 0xdd]]),
             tcp(),
             protocol([0x08, 0x00]),
             protocol([0x86, 0xdd]),
@@ -71,7 +84,10 @@ fn rules(head: &[Expr]) -> Vec<Rule> {
     for base in bases {
         for offset in [0, 2, 6, 8, 9, 12, 13, 16, 24] {
             for len in [1, 2, 4, 6, 16] {
-                let op = [CmpOp::Lt, CmpOp::Eq][usize::from(offset % 4 == 0)];
+                // nft joins matches of adjacent bytes to one.
+                let is_joined = base == PayloadBase::Link && loads(head, offset + len);
+                let is_equal = offset % 4 == 0 && !is_joined;
+                let op = [CmpOp::Lt, CmpOp::Eq][usize::from(is_equal)];
                 add(vec![payload(base, offset, len), compare(op, &value(len))]);
             }
         }
@@ -81,6 +97,12 @@ fn rules(head: &[Expr]) -> Vec<Rule> {
                 add(masked(payload(base, offset, len), mask));
             }
         }
+        for offset in [14, 18] {
+            for mask in [&[0xe0][..], &[0x10], &[0x0f, 0xff], &[0xff, 0xff]] {
+                let len = u32::try_from(mask.len()).unwrap();
+                add(masked(payload(base, offset, len), mask.into()));
+            }
+        }
         for (offset, len) in [(0, 1), (0, 2), (2, 2), (8, 1), (12, 4), (16, 2)] {
             for checksum in CHECKSUMS {
                 add(store(base, offset, len, checksum));
@@ -88,6 +110,12 @@ fn rules(head: &[Expr]) -> Vec<Rule> {
         }
     }
     rules
+}
+
+/// Returns whether expressions load bytes of the packet that begin at an offset.
+fn loads(exprs: &[Expr], offset: u32) -> bool {
+    let mut exprs = exprs.iter();
+    exprs.any(|expr| matches!(expr, Expr::Payload(payload) if payload.offset == offset))
 }
 
 /// Type, offset and flags of a checksum.
