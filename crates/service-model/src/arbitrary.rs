@@ -81,6 +81,38 @@ impl Dice {
         }
     }
 
+    /// Returns a random event whose objects also have the fields that only DNS uses.
+    pub fn dns_event(&mut self) -> Event {
+        let mut event = self.event();
+        match &mut event {
+            Event::ServiceApplied(service) => {
+                let names = [
+                    "web.example.com",
+                    "web.default.svc.cluster.local.",
+                    "10.0.0.1",
+                    "o..dd",
+                    "",
+                ];
+                service.spec.external_name = self.pick(&names).into();
+                service.spec.publish_not_ready_addresses = self.once_in(3);
+            }
+            Event::SliceApplied(slice) => {
+                let names = [
+                    None,
+                    Some("web-0"),
+                    Some("10-0-0-2"),
+                    Some("Odd.name"),
+                    Some(""),
+                ];
+                for endpoint in &mut slice.endpoints {
+                    endpoint.hostname = self.pick(&names).map(Into::into);
+                }
+            }
+            _ => {}
+        }
+        event
+    }
+
     /// Returns a random name of a Service.
     pub fn service_name(&mut self) -> ObjectName {
         ObjectName::new(

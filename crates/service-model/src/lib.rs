@@ -113,7 +113,7 @@ pub use scheduler::Scheduler;
 pub use service_port::{Endpoint, PortChange, Route, ServicePort};
 pub use store::{Config, Store};
 pub use timestamp::Timestamp;
-pub use warning::{Field, Kind, Problem, Warning};
+pub use warning::{Field, Kind, Problem, Warning, Warnings};
 
 /// Compiles and runs the examples of the README.
 #[cfg(doctest)]

@@ -56,6 +56,8 @@ pub enum Problem {
     BadAddress(Box<str>),
     /// The text is not a network in CIDR notation.
     BadNetwork(Box<str>),
+    /// The text is not a domain name, or not a label of a domain name.
+    BadName(Box<str>),
     /// The text is not an RFC 3339 time.
     BadTime(Box<str>),
     /// Another port of the Service has the same name and protocol. The last one is used.
@@ -125,6 +127,7 @@ impl fmt::Display for Problem {
             Self::BadPort(number) => write!(f, "not a port number: {number}"),
             Self::BadAddress(text) => write!(f, "not an IP address: {text:?}"),
             Self::BadNetwork(text) => write!(f, "not a network: {text:?}"),
+            Self::BadName(text) => write!(f, "not a DNS name: {text:?}"),
             Self::BadTime(text) => write!(f, "not a time: {text:?}"),
             Self::Duplicate => f.write_str("duplicate name and protocol, the last port is used"),
             Self::SpecialAddress(addr, special) => write!(f, "{special} address refused: {addr}"),
@@ -142,8 +145,10 @@ impl fmt::Display for Problem {
 /// An EndpointSlice may have 20,000 ports, each with a problem.
 const MAX_WARNINGS: usize = 16;
 
-/// Collects the warnings about one object.
-pub(crate) struct Warnings<'a> {
+/// Collects the warnings about one object, at most 17. The last one counts those that were
+/// left out.
+#[derive(Debug)]
+pub struct Warnings<'a> {
     kind: Kind,
     name: &'a ObjectName,
     found: Vec<Warning>,
@@ -152,7 +157,8 @@ pub(crate) struct Warnings<'a> {
 }
 
 impl<'a> Warnings<'a> {
-    pub(crate) fn about(kind: Kind, name: &'a ObjectName) -> Self {
+    /// Returns an empty collection for the object.
+    pub fn about(kind: Kind, name: &'a ObjectName) -> Self {
         Self {
             kind,
             name,
@@ -161,7 +167,8 @@ impl<'a> Warnings<'a> {
         }
     }
 
-    pub(crate) fn push(&mut self, field: Field, problem: Problem) {
+    /// Adds a problem of a field.
+    pub fn push(&mut self, field: Field, problem: Problem) {
         if self.found.len() == MAX_WARNINGS {
             self.omitted.get_or_insert((field.path, 0)).1 += 1;
             return;
@@ -169,7 +176,8 @@ impl<'a> Warnings<'a> {
         self.add(field, problem);
     }
 
-    pub(crate) fn into_found(mut self) -> Vec<Warning> {
+    /// Returns the warnings.
+    pub fn into_found(mut self) -> Vec<Warning> {
         if let Some((path, count)) = self.omitted.take() {
             self.add(Field::plain(path), Problem::Omitted(count));
         }

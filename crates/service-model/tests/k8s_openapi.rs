@@ -34,6 +34,7 @@ fn service() -> serde_json::Value {
             "externalIPs": ["192.0.2.80"],
             "loadBalancerSourceRanges": ["198.51.100.0/24"],
             "externalTrafficPolicy": "Local", "healthCheckNodePort": 32123,
+            "externalName": "lb.example", "publishNotReadyAddresses": true,
         },
         "status": {"loadBalancer": {"ingress": [
             {"ip": "203.0.113.7", "ipMode": "Proxy"},
@@ -63,7 +64,7 @@ fn converted_slices_nodes_and_cidrs_equal_those_in_json() {
         "metadata": {"name": "a", "labels": {"kubernetes.io/service-name": "ingress"}},
         "addressType": "IPv6",
         "endpoints": [
-            {"addresses": ["fd00::1"], "nodeName": "n", "zone": "z",
+            {"addresses": ["fd00::1"], "nodeName": "n", "zone": "z", "hostname": "web-0",
              "conditions": {"ready": true, "terminating": false},
              "hints": {"forZones": [{"name": "z"}], "forNodes": [{"name": "n"}]}},
             {"addresses": ["fd00::2"], "conditions": {}},

@@ -89,7 +89,7 @@ impl Default for EndpointPort {
     serde(rename_all = "camelCase")
 )]
 pub struct SliceEndpoint {
-    /// Addresses. Only the first one is used.
+    /// Addresses. A [`Store`](crate::Store) uses only the first one.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
@@ -107,6 +107,12 @@ pub struct SliceEndpoint {
         serde(default, skip_serializing_if = "Option::is_none")
     )]
     pub hints: Option<Hints>,
+    /// Host name of the endpoint in DNS.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
+    pub hostname: Option<String>,
     /// Name of the node of the endpoint.
     #[cfg_attr(
         feature = "serde",

@@ -63,6 +63,20 @@ pub struct ServiceSpec {
     )]
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub cluster_ips: Vec<String>,
+    /// Domain name that a Service of type `ExternalName` is an alias of.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, deserialize_with = "super::nullable")
+    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "String::is_empty"))]
+    pub external_name: String,
+    /// Whether DNS publishes endpoints that are not ready.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, deserialize_with = "super::nullable")
+    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "is_false"))]
+    pub publish_not_ready_addresses: bool,
     /// Families of the cluster IPs, in the same order.
     #[cfg_attr(
         feature = "serde",
@@ -128,6 +142,12 @@ pub struct ServiceSpec {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_zero(number: &u16) -> bool {
     *number == 0
+}
+
+#[cfg(feature = "serde")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// A port of a Service, `ServicePort` of the API.

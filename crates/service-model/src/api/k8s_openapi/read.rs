@@ -124,6 +124,8 @@ impl TryFrom<&core::ServiceSpec> for ServiceSpec {
             kind: word(spec.type_.as_ref()),
             cluster_ip: spec.cluster_ip.clone().unwrap_or_default(),
             cluster_ips: spec.cluster_ips.clone().unwrap_or_default(),
+            external_name: spec.external_name.clone().unwrap_or_default(),
+            publish_not_ready_addresses: spec.publish_not_ready_addresses.unwrap_or_default(),
             ip_families: list(spec.ip_families.as_ref(), |family| family.as_str().into()),
             ports: ports.collect::<Result<_, _>>()?,
             session_affinity: word(spec.session_affinity.as_ref()),
@@ -220,6 +222,7 @@ impl From<&discovery::Endpoint> for SliceEndpoint {
             addresses: endpoint.addresses.clone(),
             conditions: present.map(conditions).unwrap_or_default(),
             hints: endpoint.hints.as_ref().map(hints),
+            hostname: endpoint.hostname.clone(),
             node_name: endpoint.node_name.clone(),
         }
     }

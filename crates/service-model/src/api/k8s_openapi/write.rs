@@ -85,6 +85,8 @@ impl TryFrom<ServiceSpec> for core::ServiceSpec {
             type_: Some(spec.kind.into()),
             cluster_ip: text(spec.cluster_ip),
             cluster_ips: items(spec.cluster_ips),
+            external_name: text(spec.external_name),
+            publish_not_ready_addresses: spec.publish_not_ready_addresses.then_some(true),
             ip_families: items(spec.ip_families),
             ports: items(spec.ports),
             session_affinity: Some(spec.session_affinity.into()),
@@ -187,6 +189,7 @@ impl From<SliceEndpoint> for discovery::Endpoint {
                 terminating: conditions.terminating,
             }),
             hints: endpoint.hints.map(hints),
+            hostname: endpoint.hostname,
             node_name: endpoint.node_name,
             ..Self::default()
         }
