@@ -7,6 +7,8 @@ mod name;
 
 mod options;
 
+mod index;
+
 mod zone;
 
 pub use message::{Answer, Question, Record, RecordData, RecordType, ResponseCode, Soa};

@@ -1,0 +1,109 @@
+//! Ports of a Service or a slice.
+
+use vipline_service_model::{Field, Problem, Protocol, Warnings, api};
+
+/// A port.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct Port {
+    /// Name in lower case. Empty for an unnamed port.
+    name: Box<str>,
+    protocol: Protocol,
+    number: u16,
+}
+
+/// Ports of a Service or a slice.
+///
+/// Invariant: sorted by name, protocol and number, each port once.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Ports(Box<[Port]>);
+
+impl Ports {
+    /// Parses the ports of a Service.
+    pub(crate) fn of_service(ports: &[api::ServicePortSpec], warnings: &mut Warnings<'_>) -> Self {
+        let ports = ports.iter().enumerate().filter_map(|(index, port)| {
+            let field = Field::member("spec.ports[].protocol", index);
+            let protocol = protocol(&port.protocol, field, warnings)?;
+            if port.port == 0 {
+                warnings.push(Field::member("spec.ports[].port", index), Problem::Zero);
+                return None;
+            }
+            Some(Port::new(&port.name, protocol, port.port))
+        });
+        Self::sorted(ports.collect())
+    }
+
+    /// Parses the ports of a slice. A port without a number has no record.
+    pub(crate) fn of_slice(ports: &[api::EndpointPort], warnings: &mut Warnings<'_>) -> Self {
+        let ports = ports.iter().enumerate().filter_map(|(index, port)| {
+            let field = Field::member("ports[].protocol", index);
+            let protocol = protocol(&port.protocol, field, warnings)?;
+            let number = port.port?;
+            match u16::try_from(number).ok().filter(|&number| number != 0) {
+                Some(number) => {
+                    let name = port.name.as_deref().unwrap_or_default();
+                    Some(Port::new(name, protocol, number))
+                }
+                None => {
+                    let field = Field::member("ports[].port", index);
+                    warnings.push(field, Problem::BadPort(number));
+                    None
+                }
+            }
+        });
+        Self::sorted(ports.collect())
+    }
+
+    fn sorted(mut ports: Vec<Port>) -> Self {
+        ports.sort_unstable();
+        ports.dedup();
+        Self(ports.into())
+    }
+
+    /// Returns the numbers of all ports.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u16> {
+        self.0.iter().map(|port| port.number)
+    }
+
+    /// Returns the numbers of the ports with a name and a protocol.
+    pub(crate) fn named(&self, name: &str, protocol: Protocol) -> impl Iterator<Item = u16> {
+        let wanted = (name, protocol);
+        let key = |port: &Port| (&*port.name, port.protocol) < wanted;
+        let start = self.0.partition_point(key);
+        let ports = self.0.iter().skip(start);
+        let ports = ports.take_while(move |port| (&*port.name, port.protocol) == wanted);
+        ports.map(|port| port.number)
+    }
+
+    /// Returns whether a named port has this protocol.
+    pub(crate) fn has_protocol(&self, protocol: Protocol) -> bool {
+        let mut ports = self.0.iter();
+        ports.any(|port| port.protocol == protocol && !port.name.is_empty())
+    }
+}
+
+impl Port {
+    fn new(name: &str, protocol: Protocol, number: u16) -> Self {
+        Self {
+            name: name.to_ascii_lowercase().into(),
+            protocol,
+            number,
+        }
+    }
+}
+
+/// Returns the protocol, or adds a warning if it is unknown.
+fn protocol(
+    protocol: &api::TransportProtocol,
+    field: Field,
+    warnings: &mut Warnings<'_>,
+) -> Option<Protocol> {
+    match protocol {
+        api::TransportProtocol::Tcp => Some(Protocol::Tcp),
+        api::TransportProtocol::Udp => Some(Protocol::Udp),
+        api::TransportProtocol::Sctp => Some(Protocol::Sctp),
+        api::TransportProtocol::Other(word) => {
+            warnings.push(field, Problem::Unknown(word.clone()));
+            None
+        }
+    }
+}
