@@ -26,7 +26,7 @@ const MAX_ALIASES: usize = 10;
 /// An answer borrows nothing: readers may share the zone behind a lock.
 ///
 /// A reverse zone is the network of a `ServiceCIDR`, split into networks with whole labels.
-/// Addresses outside of these networks are zones of their own if they have records.
+/// An address outside of these networks is a zone if it has records.
 #[derive(Debug)]
 pub struct Zone {
     options: Options,

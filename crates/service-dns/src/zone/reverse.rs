@@ -83,7 +83,7 @@ impl ReverseName {
     }
 
     /// Returns the number of labels in front of the zone of a network that contains this
-    /// one. A zone has whole labels: its network may be a part of that network.
+    /// one. A zone has whole labels, so it may be a part of the larger network.
     pub(super) fn depth_below(self, length: u8) -> usize {
         let bits = bits(self.network);
         let zone = length.div_ceil(bits);
