@@ -84,7 +84,8 @@ impl<'a> Reader<'a> {
                 self.depth = self.depth.saturating_sub(1);
                 self.inner.retain(|(_, depth)| *depth <= self.depth);
             }
-            "use" => return self.declaration(),
+            // `use<'a>` lists captured lifetimes of a type.
+            "use" if self.text(1) != "<" => return self.declaration(),
             "mod" if self.text(2) == ";" => self.source.modules.push(self.text(1).to_owned()),
             "mod" if self.text(2) == "{" => {
                 self.inner.push((self.text(1).to_owned(), self.depth + 1));
@@ -141,7 +142,7 @@ impl<'a> Reader<'a> {
                 "::" => self.at += 1,
                 "{" => {
                     self.at += 1;
-                    while !["", "}"].contains(&self.text(0)) {
+                    while !["", ";", "}"].contains(&self.text(0)) {
                         match self.text(0) {
                             "," => self.at += 1,
                             _ => self.tree(&names, is_export),
@@ -228,6 +229,13 @@ mod tests {
         ];
         assert_eq!(uses, expected);
         assert_eq!(source.uses[5].path.line, 3);
+    }
+
+    #[test]
+    fn captured_lifetimes_and_unfinished_trees_are_no_uses() {
+        let source = read("fn a() -> impl B<'a> + use<'a> {\n    c::d();\n}\n");
+        assert_eq!((source.uses.len(), source.paths.len()), (0, 1));
+        assert_eq!(read("use a::{b;").uses.len(), 1);
     }
 
     #[test]
