@@ -255,7 +255,8 @@ fn check<'a>(title: &str, work: impl FnOnce() -> Result<()> + Send + 'a) -> Job<
 
 /// Downloads and installs what later steps need, while others compile.
 fn download(metadata: &Metadata, host_only: bool) -> Result<()> {
-    let mut tools = [tools::KERNEL_TOOLS, tools::NFTNL, tools::IMAGE_TOOLS].concat();
+    let host = [tools::KERNEL_TOOLS, tools::DNS_TOOLS, tools::NFTNL, tools::IMAGE_TOOLS];
+    let mut tools = host.concat();
     if !host_only {
         tools.extend([tools::VM_TOOLS, tools::FUZZ_TOOLS].concat());
     }

@@ -28,6 +28,9 @@ pub(crate) const KERNEL_TOOLS: &[Tool] = &[
     Tool::new("conntrack", "conntrack"),
 ];
 
+/// DNS programs that tests compare answers with.
+pub(crate) const DNS_TOOLS: &[Tool] = &[Tool::new("dnsmasq", "dnsmasq-base")];
+
 /// Programs to build and boot guests, and programs that tests run in guests.
 pub(crate) const VM_TOOLS: &[Tool] = &[
     Tool::new("qemu-system-x86_64", "qemu-system-x86"),
