@@ -1,0 +1,127 @@
+//! One question to the upstreams, one after another.
+
+use hickory_proto::op::ResponseCode;
+use tokio::time::timeout;
+use tracing::debug;
+
+use super::answer::Answer;
+use super::cache::NewEntry;
+use super::flight::Outcome;
+use super::forwarder::Shared;
+use super::options::CacheOptions;
+use super::query::Key;
+use super::request::Request;
+use super::screen::{Screened, Unusable, screen};
+
+/// Result of asking the upstreams.
+pub(super) enum Asked {
+    /// An answer, with what to cache.
+    Answer {
+        /// The answer for clients.
+        answer: Answer,
+        /// The entry of the cache, unless the answer must not be cached.
+        entry: Option<NewEntry>,
+    },
+    /// No upstream has an answer.
+    Failure {
+        /// The error for clients.
+        answer: Answer,
+        /// Whether an upstream responded with an error.
+        responded: bool,
+    },
+}
+
+impl Asked {
+    /// Returns the outcome for clients, and what to cache.
+    pub(super) fn into_outcome(self, options: &CacheOptions) -> (Outcome, Option<NewEntry>) {
+        match self {
+            Self::Answer { answer, entry } => (Outcome::Answer(answer), entry),
+            Self::Failure { answer, responded } => {
+                let entry = NewEntry::failure(answer.clone(), responded, options);
+                (Outcome::Failure(answer), entry)
+            }
+        }
+    }
+}
+
+/// Asks the upstreams of a key until one has an answer, or until the deadline.
+pub(super) async fn ask(shared: &Shared, key: &Key) -> Asked {
+    let query = key.query();
+    let mut error = None;
+    if let Some(request) = Request::new(&query, shared.options.udp_payload_size) {
+        let rounds = rounds(shared, key, &request, &mut error);
+        let screened = timeout(shared.options.deadline, rounds)
+            .await
+            .ok()
+            .flatten();
+        if let Some(asked) = screened.and_then(encode) {
+            return asked;
+        }
+    } else {
+        error = Some(ResponseCode::FormErr);
+    }
+    shared.counters.failures.increment();
+    let code = error.map_or(ResponseCode::ServFail, representable);
+    let answer = Answer::error(&query, code.low());
+    Asked::Failure {
+        answer,
+        responded: error.is_some(),
+    }
+}
+
+/// Asks all upstreams, in several rounds. `error` is the last RCODE without an answer.
+async fn rounds(
+    shared: &Shared,
+    key: &Key,
+    request: &Request,
+    error: &mut Option<ResponseCode>,
+) -> Option<Screened> {
+    let name = Key::name(key);
+    let routes = shared.routes();
+    if routes.is_cut_off(name) {
+        shared.counters.healthcheck_broken.increment();
+    }
+    for _ in 0..routes.attempts {
+        let mut all_responded = true;
+        for upstream in routes.order(name, &shared.turn) {
+            let reply = upstream.exchange(request, routes.try_timeout).await;
+            let Ok(message) = reply.inspect_err(|error| {
+                let name = &request.question.name;
+                debug!(upstream = %upstream.address(), %name, %error, "upstream failed");
+            }) else {
+                all_responded = false;
+                continue;
+            };
+            let cache = &shared.options.cache;
+            match screen(message, &request.question, request.dnssec_ok, cache) {
+                Ok(screened) => return Some(screened),
+                Err(Unusable::Code(code)) => *error = Some(code),
+                Err(Unusable::Chain) => *error = Some(ResponseCode::ServFail),
+            }
+        }
+        if all_responded {
+            break;
+        }
+    }
+    None
+}
+
+/// Returns an RCODE that fits into a header.
+fn representable(code: ResponseCode) -> ResponseCode {
+    if u16::from(code) < 16 {
+        code
+    } else {
+        ResponseCode::ServFail
+    }
+}
+
+fn encode(screened: Screened) -> Option<Asked> {
+    let answer = Answer::encode(&screened.message)?;
+    let entry = screened.lifetime.map(|lifetime| NewEntry {
+        answer: answer.clone(),
+        answer_type: screened.answer_type,
+        lifetime,
+        is_failure: false,
+    });
+    Some(Asked::Answer { answer, entry })
+}

@@ -1,0 +1,153 @@
+//! Order of eviction: a segmented LRU list.
+
+/// Index of a node in the slab of the cache.
+pub(super) type Index = u32;
+
+/// End of a list.
+const NONE: Index = Index::MAX;
+
+/// Part of the capacity that entries with a hit may take, in percent.
+const PROTECTED_PERCENT: usize = 80;
+
+/// Neighbors of a node in its list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Links {
+    previous: Index,
+    next: Index,
+    is_protected: bool,
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        Self {
+            previous: NONE,
+            next: NONE,
+            is_protected: false,
+        }
+    }
+}
+
+/// Access to the links of a node, which must exist.
+pub(super) trait Nodes {
+    /// Returns the links of the node.
+    fn links(&mut self, at: Index) -> &mut Links;
+}
+
+/// Two LRU lists: entries without a hit, and entries with one.
+///
+/// New entries are on probation, and a hit protects an entry. Entries on probation are
+/// evicted first, so that names that are asked once never displace popular ones.
+/// Every operation takes constant time.
+#[derive(Debug)]
+pub(super) struct Segments {
+    probation: List,
+    protected: List,
+    most_protected: usize,
+}
+
+impl Segments {
+    pub(super) fn new(capacity: usize) -> Self {
+        // Multiplied last: no capacity overflows.
+        let most_protected =
+            capacity / 100 * PROTECTED_PERCENT + capacity % 100 * PROTECTED_PERCENT / 100;
+        Self {
+            probation: List::default(),
+            protected: List::default(),
+            most_protected,
+        }
+    }
+
+    /// Returns the number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.probation.len + self.protected.len
+    }
+
+    /// Adds a new entry on probation.
+    pub(super) fn insert(&mut self, nodes: &mut impl Nodes, at: Index) {
+        nodes.links(at).is_protected = false;
+        self.probation.push(nodes, at);
+    }
+
+    /// Removes an entry.
+    pub(super) fn remove(&mut self, nodes: &mut impl Nodes, at: Index) {
+        if nodes.links(at).is_protected {
+            self.protected.unlink(nodes, at);
+        } else {
+            self.probation.unlink(nodes, at);
+        }
+    }
+
+    /// Protects an entry after a hit.
+    pub(super) fn hit(&mut self, nodes: &mut impl Nodes, at: Index) {
+        if self.protected.first == at {
+            return;
+        }
+        self.remove(nodes, at);
+        nodes.links(at).is_protected = true;
+        self.protected.push(nodes, at);
+        if self.protected.len > self.most_protected
+            && let Some(last) = self.protected.last()
+        {
+            self.protected.unlink(nodes, last);
+            self.insert(nodes, last);
+        }
+    }
+
+    /// Returns the entry to evict next.
+    pub(super) fn victim(&self) -> Option<Index> {
+        self.probation.last().or_else(|| self.protected.last())
+    }
+}
+
+/// A doubly linked list, the newest entry first.
+#[derive(Debug)]
+struct List {
+    first: Index,
+    last: Index,
+    len: usize,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self {
+            first: NONE,
+            last: NONE,
+            len: 0,
+        }
+    }
+}
+
+impl List {
+    fn last(&self) -> Option<Index> {
+        (self.last != NONE).then_some(self.last)
+    }
+
+    fn push(&mut self, nodes: &mut impl Nodes, at: Index) {
+        let first = self.first;
+        let links = nodes.links(at);
+        links.previous = NONE;
+        links.next = first;
+        if first == NONE {
+            self.last = at;
+        } else {
+            nodes.links(first).previous = at;
+        }
+        self.first = at;
+        self.len += 1;
+    }
+
+    fn unlink(&mut self, nodes: &mut impl Nodes, at: Index) {
+        let Links { previous, next, .. } = *nodes.links(at);
+        if previous == NONE {
+            self.first = next;
+        } else {
+            nodes.links(previous).next = next;
+        }
+        if next == NONE {
+            self.last = previous;
+        } else {
+            nodes.links(next).previous = previous;
+        }
+        self.len -= 1;
+    }
+}

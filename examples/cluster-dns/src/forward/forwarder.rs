@@ -1,0 +1,454 @@
+//! Answers from the cache and from the upstreams.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
+
+use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::rr::Name;
+use hickory_proto::serialize::binary::BinEncodable;
+use tokio::runtime::Handle;
+use tokio::time::{sleep, timeout};
+use tracing::{info, warn};
+
+use super::answer::{Answer, Form, Ttl};
+use super::ask::{Asked, ask};
+use super::cache::{AnswerType, Freshness};
+use super::counters::Counters;
+use super::error::ForwardError;
+use super::flight::{Flight, Flights, Joined, Outcome, Pending};
+use super::options::ForwardOptions;
+use super::query::{Key, Query, suffixes};
+use super::routes::{Routes, Source};
+use super::store::Store;
+use super::upstream::Upstream;
+
+/// Waiting clients for each upstream query of the limit.
+const WAITING_PER_QUERY: usize = 16;
+
+/// Longest message, and limit of answers over TCP.
+const LONGEST_MESSAGE: usize = u16::MAX as usize;
+
+/// Types of questions that are no records of a zone: OPT, TKEY, TSIG, and transfers.
+const REFUSED_TYPES: [u16; 7] = [41, 249, 250, 251, 252, 253, 254];
+
+/// Shortest interval of the task that reads the file with the upstreams.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
+
+const SERVFAIL: u8 = 2;
+const REFUSED: u8 = 5;
+
+/// A forwarder with a cache. Clones share all state.
+#[derive(Clone, Debug)]
+pub struct Forwarder {
+    shared: Arc<Shared>,
+}
+
+/// State of a forwarder.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) options: ForwardOptions,
+    routes: RwLock<Arc<Routes>>,
+    pub(super) turn: AtomicUsize,
+    store: Store,
+    flights: Arc<Flights>,
+    waiting: AtomicUsize,
+    pub(super) counters: Counters,
+    /// Time zero of the cache.
+    start: Instant,
+    runtime: Handle,
+}
+
+/// An answer of the cache.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CachedAnswer {
+    /// Type of the entry.
+    pub answer_type: AnswerType,
+    /// RCODE of the answer.
+    pub rcode: u8,
+    /// Whether the lifetime of the entry is over.
+    pub is_stale: bool,
+}
+
+/// Result of a look-up in the cache.
+enum Found {
+    Answer(CachedAnswer),
+    /// The entry answers only if the upstreams fail.
+    Expired,
+    Nothing,
+}
+
+impl Forwarder {
+    /// Creates a forwarder. Its tasks run on the current runtime until all clones are
+    /// dropped.
+    ///
+    /// # Errors
+    ///
+    /// - [`ForwardError::ResolvConf`] if the file with the upstreams cannot be read.
+    /// - [`ForwardError::Loop`] if an option names an address of this process.
+    /// - [`ForwardError::NoUpstream`] if no usable upstream is left.
+    ///
+    /// # Panics
+    ///
+    /// If called outside of a tokio runtime.
+    pub fn new(options: ForwardOptions) -> Result<Self, ForwardError> {
+        let source = Source::read(&options)?;
+        let routes = Routes::new(&options, &source, None)?;
+        let shared = Arc::new(Shared {
+            store: Store::new(&options.cache),
+            options,
+            routes: RwLock::new(Arc::new(routes)),
+            turn: AtomicUsize::new(0),
+            flights: Arc::default(),
+            waiting: AtomicUsize::new(0),
+            counters: Counters::default(),
+            start: Instant::now(),
+            runtime: Handle::current(),
+        });
+        tokio::spawn(reload(Arc::downgrade(&shared), source));
+        Ok(Self { shared })
+    }
+
+    /// Answers from the cache, without waiting.
+    ///
+    /// The answer with at most `limit` bytes replaces the content of `out`. Returns `None`
+    /// if the upstreams must be asked; then the content of `out` is unspecified. Due
+    /// refreshes begin in the background.
+    pub fn cached(
+        &self,
+        query: &Query<'_>,
+        limit: usize,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Option<CachedAnswer> {
+        match self.find(query, &query.key(), limit, now, out) {
+            Found::Answer(cached) => Some(cached),
+            Found::Expired | Found::Nothing => None,
+        }
+    }
+
+    /// Answers from the cache or from the upstreams.
+    ///
+    /// The answer with at most `limit` bytes replaces the content of `out`. It is SERVFAIL
+    /// or another error of the upstreams if they fail and there is no stale answer. It is
+    /// REFUSED for zone transfers and above the limit of concurrent queries.
+    pub async fn answer(&self, query: &Query<'_>, limit: usize, out: &mut Vec<u8>) {
+        let rcode = match self.try_answer(query, limit, out).await {
+            Ok(()) => return,
+            Err(rcode) => rcode,
+        };
+        Answer::error(query, rcode).write(query, self.form(Ttl::Age(0), limit), out);
+    }
+
+    /// Answers a decoded request. The response is not truncated.
+    ///
+    /// The response is FORMERR if the request is not a standard query with one question.
+    pub async fn resolve(&self, request: &Message) -> Message {
+        let mut out = Vec::new();
+        let encoded = request.to_vec().unwrap_or_default();
+        let mut code = ResponseCode::FormErr;
+        if let Some(query) = Query::parse(&encoded) {
+            self.answer(&query, LONGEST_MESSAGE, &mut out).await;
+            if let Ok(response) = Message::from_vec(&out) {
+                return response;
+            }
+            code = ResponseCode::ServFail;
+        }
+        Message::error_msg(request.metadata.id, request.metadata.op_code, code)
+    }
+
+    /// Removes all entries from the cache. Queries that are under way are not cached.
+    pub fn flush(&self) {
+        self.shared.store.flush(|_| true);
+    }
+
+    /// Removes the entries of a domain and of all names below it.
+    pub fn flush_domain(&self, domain: &Name) {
+        let suffix = domain.to_lowercase().to_bytes().unwrap_or_default();
+        self.shared
+            .store
+            .flush(|key| is_below(Key::name(key), &suffix));
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    /// Returns the number of entries in the cache: `coredns_cache_entries`.
+    pub fn entries(&self, answer_type: AnswerType) -> usize {
+        self.shared.store.len(answer_type)
+    }
+
+    /// Returns the number of queries to upstreams that are under way.
+    pub fn pending(&self) -> usize {
+        self.shared.flights.len()
+    }
+
+    /// Returns the current upstreams, each once, ordered by address.
+    pub fn upstreams(&self) -> Vec<Arc<Upstream>> {
+        let mut upstreams = self
+            .shared
+            .routes()
+            .upstreams()
+            .cloned()
+            .collect::<Vec<_>>();
+        upstreams.sort_by_key(|upstream| upstream.address());
+        upstreams
+    }
+
+    async fn try_answer(
+        &self,
+        query: &Query<'_>,
+        limit: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), u8> {
+        if REFUSED_TYPES.contains(&query.record_type) {
+            return Err(REFUSED);
+        }
+        let key = query.key();
+        let mut may_be_stale = match self.find(query, &key, limit, Instant::now(), out) {
+            Found::Answer(_) => return Ok(()),
+            Found::Expired => true,
+            Found::Nothing => false,
+        };
+        let joined = self.join(&key);
+        if may_be_stale && (joined.is_none() || self.shared.is_cut_off(&key)) {
+            self.refresh_failed(&key);
+            if self.serve_stale(query, &key, limit, out) {
+                return Ok(());
+            }
+        }
+        let _waiting = self.shared.wait().ok_or(REFUSED)?;
+        let mut pending = joined.ok_or(REFUSED)?;
+        loop {
+            let outcome = pending.wait_for(Option::is_some);
+            let outcome = if may_be_stale {
+                let wait = self.shared.options.cache.stale_wait;
+                let Ok(outcome) = timeout(wait, outcome).await else {
+                    may_be_stale = false;
+                    self.refresh_failed(&key);
+                    if self.serve_stale(query, &key, limit, out) {
+                        return Ok(());
+                    }
+                    continue;
+                };
+                outcome
+            } else {
+                outcome.await
+            };
+            let outcome = outcome.map_err(|_| SERVFAIL)?.clone().ok_or(SERVFAIL)?;
+            match &*outcome {
+                Outcome::Failure(_)
+                    if may_be_stale && self.serve_stale(query, &key, limit, out) => {}
+                Outcome::Answer(answer) | Outcome::Failure(answer) => {
+                    self.shared.counters.cache_misses.increment();
+                    answer.write(query, self.form(Ttl::Age(0), limit), out);
+                }
+            }
+            return Ok(());
+        }
+    }
+
+    /// Looks up an entry, and writes the answer of a usable one.
+    fn find(
+        &self,
+        query: &Query<'_>,
+        key: &Key,
+        limit: usize,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Found {
+        let shared = &self.shared;
+        let mut needs_refresh = false;
+        let found = shared.store.with(key, |cache| {
+            let Some(hit) = cache.get(key, now.saturating_duration_since(shared.start)) else {
+                return Found::Nothing;
+            };
+            needs_refresh = hit.needs_refresh;
+            let ttl = match hit.freshness {
+                Freshness::Fresh(age) => Ttl::Age(age),
+                Freshness::Stale => Ttl::Stale(shared.stale_ttl()),
+                Freshness::Expired => return Found::Expired,
+            };
+            hit.answer.write(query, self.form(ttl, limit), out);
+            Found::Answer(CachedAnswer {
+                answer_type: hit.answer_type,
+                rcode: hit.answer.rcode(),
+                is_stale: hit.freshness == Freshness::Stale,
+            })
+        });
+        if let Found::Answer(cached) = &found {
+            shared
+                .counters
+                .cache_hits
+                .of(cached.answer_type)
+                .increment();
+            if cached.is_stale {
+                shared.counters.served_stale.increment();
+            }
+        }
+        if needs_refresh {
+            shared.counters.prefetches.increment();
+            // Without a place for the query, a later hit tries again.
+            self.join(key);
+        }
+        found
+    }
+
+    /// Writes the answer of an entry, if the upstreams failed to refresh it.
+    fn serve_stale(&self, query: &Query<'_>, key: &Key, limit: usize, out: &mut Vec<u8>) -> bool {
+        matches!(
+            self.find(query, key, limit, Instant::now(), out),
+            Found::Answer(_)
+        )
+    }
+
+    fn refresh_failed(&self, key: &Key) {
+        let now = self.shared.start.elapsed();
+        self.shared
+            .store
+            .with(key, |cache| cache.refresh_failed(key, now));
+    }
+
+    /// Joins or begins the upstream query of a key, unless too many are under way.
+    fn join(&self, key: &Key) -> Option<Pending> {
+        let shared = &self.shared;
+        match shared.flights.join(key, shared.options.max_concurrent) {
+            Joined::Follower(pending) => {
+                shared.counters.shared.increment();
+                Some(pending)
+            }
+            Joined::Leader(pending, flight) => {
+                shared.runtime.spawn(fly(Arc::clone(shared), *key, flight));
+                Some(pending)
+            }
+            Joined::Full => {
+                shared.counters.max_concurrent_rejects.increment();
+                None
+            }
+        }
+    }
+
+    fn form(&self, ttl: Ttl, limit: usize) -> Form {
+        Form {
+            ttl,
+            limit,
+            payload_size: self.shared.options.udp_payload_size,
+        }
+    }
+}
+
+impl Shared {
+    /// Returns the current routes.
+    pub(super) fn routes(&self) -> Arc<Routes> {
+        Arc::clone(&self.routes.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns whether all upstreams of a key are down.
+    fn is_cut_off(&self, key: &Key) -> bool {
+        self.routes().is_cut_off(Key::name(key))
+    }
+
+    fn stale_ttl(&self) -> u32 {
+        const MOST: u64 = 30;
+        u32::try_from(self.options.cache.stale_ttl.as_secs().clamp(1, MOST)).unwrap_or(1)
+    }
+
+    /// Counts a waiting client, unless too many wait.
+    fn wait(self: &Arc<Self>) -> Option<Waiting> {
+        let most = self
+            .options
+            .max_concurrent
+            .saturating_mul(WAITING_PER_QUERY);
+        let waiting = Waiting(Arc::clone(self));
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= most && most > 0 {
+            self.counters.max_concurrent_rejects.increment();
+            return None;
+        }
+        Some(waiting)
+    }
+
+    /// Stores the outcome of a query, unless the cache was flushed since.
+    fn keep(&self, key: &Key, asked: Asked, flushes: u64) -> Outcome {
+        let now = self.start.elapsed();
+        let (outcome, entry) = asked.into_outcome(&self.options.cache);
+        self.store.with(key, |cache| {
+            let is_failure = matches!(outcome, Outcome::Failure(_));
+            if self.store.flushes() != flushes || (is_failure && cache.refresh_failed(key, now)) {
+                return;
+            }
+            if let Some(entry) = entry {
+                let answer_type = entry.answer_type;
+                let evicted = cache.insert(key, entry, now);
+                let evictions = self.counters.evictions.of(answer_type);
+                evictions.add(u64::try_from(evicted).unwrap_or_default());
+            }
+        });
+        outcome
+    }
+}
+
+/// A client that waits.
+struct Waiting(Arc<Shared>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Asks the upstreams, stores the outcome and sends it to the followers.
+async fn fly(shared: Arc<Shared>, key: Key, flight: Flight) {
+    let flushes = shared.store.flushes();
+    let asked = ask(&shared, &key).await;
+    let outcome = shared.keep(&key, asked, flushes);
+    flight.complete(outcome);
+}
+
+/// Reads the file with the upstreams again after each interval, and closes idle
+/// connections.
+async fn reload(shared: Weak<Shared>, mut source: Source) {
+    loop {
+        let Some(interval) = shared.upgrade().map(|shared| shared.options.reload) else {
+            return;
+        };
+        sleep(interval.max(SHORTEST_INTERVAL)).await;
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        let routes = shared.routes();
+        routes
+            .upstreams()
+            .for_each(|upstream| upstream.close_idle());
+        let read = match Source::read(&shared.options) {
+            Ok(read) if read != source => read,
+            Ok(_) => continue,
+            Err(error) => {
+                warn!(%error, "upstream name servers stay as they are; retrying");
+                continue;
+            }
+        };
+        source = read;
+        match Routes::new(&shared.options, &source, Some(&routes)) {
+            Ok(routes) => {
+                let addresses = routes.upstreams().map(|upstream| upstream.address());
+                let upstreams = addresses.collect::<Vec<_>>();
+                info!(?upstreams, "upstream name servers changed");
+                *shared
+                    .routes
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
+            }
+            Err(error) => {
+                warn!(%error, "upstream name servers stay as they are until the file changes");
+            }
+        }
+    }
+}
+
+/// Returns whether a name is equal to a domain or below it, both in wire format and lower
+/// case.
+fn is_below(name: &[u8], domain: &[u8]) -> bool {
+    suffixes(name).any(|suffix| suffix == domain)
+}

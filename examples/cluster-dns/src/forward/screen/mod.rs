@@ -1,0 +1,270 @@
+//! Checks and filters of upstream responses.
+//!
+//! A response keeps only records that belong to its question:
+//!
+//! - Answers: the chain of at most [`LONGEST_CHAIN`] CNAME records from the name of the
+//!   question, and the records of the type of the question at the end of the chain.
+//! - Authorities: SOA, NS and proofs of zones that contain a name of the chain.
+//! - Additionals: addresses of hosts that the other sections name.
+//!
+//! The cache stores whole responses by question, so a record never answers another
+//! question. The filters protect caches of clients.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use hickory_proto::op::{Message, OpCode, Query as Question, ResponseCode};
+use hickory_proto::rr::{Name, RData, Record, RecordType};
+
+use super::cache::AnswerType;
+use super::options::CacheOptions;
+
+/// CNAME records of an answer.
+const LONGEST_CHAIN: usize = 16;
+
+/// Zones whose authority records are kept.
+const MOST_ZONES: usize = 8;
+
+/// Type DNAME, which the codec does not name.
+const DNAME: RecordType = RecordType::Unknown(39);
+
+/// An upstream response that may be sent to clients.
+#[derive(Debug)]
+pub(super) struct Screened {
+    /// The response, without an OPT record, with TTLs within the bounds of the cache.
+    pub(super) message: Message,
+    pub(super) answer_type: AnswerType,
+    /// Time for which the response may be cached, at least one second.
+    pub(super) lifetime: Option<Duration>,
+}
+
+/// Reason why an upstream response answers no question.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Unusable {
+    /// The upstream reports an error.
+    Code(ResponseCode),
+    /// The CNAME records have no single end, or contradict the RCODE.
+    Chain,
+}
+
+/// Checks and filters the response to `question`.
+pub(super) fn screen(
+    response: Message,
+    question: &Question,
+    dnssec_ok: bool,
+    options: &CacheOptions,
+) -> Result<Screened, Unusable> {
+    let code = response.metadata.response_code;
+    if !matches!(code, ResponseCode::NoError | ResponseCode::NXDomain) {
+        return Err(Unusable::Code(code));
+    }
+    let chain = chain(question, &response.answers)?;
+    let mut message = Message::response(0, OpCode::Query);
+    message.metadata.response_code = code;
+    message.metadata.authentic_data = response.metadata.authentic_data;
+    message.metadata.recursion_desired = true;
+    message.metadata.recursion_available = true;
+    message.queries.push(question.clone());
+    message.answers = answers(question, &chain, response.answers, dnssec_ok);
+    let answers_question = message
+        .answers
+        .iter()
+        .any(|record| answers_type(record, question));
+    if answers_question && code == ResponseCode::NXDomain {
+        return Err(Unusable::Chain);
+    }
+    message.authorities = authorities(&chain, response.authorities, question, dnssec_ok);
+    message.additionals = additionals(&message, response.additionals, question, dnssec_ok);
+    Ok(if answers_question {
+        success(message, options)
+    } else {
+        denial(message, options)
+    })
+}
+
+/// Returns the names from the question to the end of the CNAME records.
+fn chain(question: &Question, answers: &[Record]) -> Result<Vec<Name>, Unusable> {
+    let mut names = vec![question.name.clone()];
+    if matches!(question.query_type, RecordType::CNAME | RecordType::ANY) {
+        return Ok(names);
+    }
+    while let Some(target) = target(&names[names.len() - 1], question, answers)? {
+        if names.contains(target) || names.len() > LONGEST_CHAIN {
+            return Err(Unusable::Chain);
+        }
+        names.push(target.clone());
+    }
+    Ok(names)
+}
+
+/// Returns the target of the only CNAME record of `owner`.
+fn target<'a>(
+    owner: &Name,
+    question: &Question,
+    answers: &'a [Record],
+) -> Result<Option<&'a Name>, Unusable> {
+    let mut targets = answers
+        .iter()
+        .filter(|record| record.dns_class == question.query_class && record.name == *owner)
+        .filter_map(|record| match &record.data {
+            RData::CNAME(target) => Some(&target.0),
+            _ => None,
+        });
+    let first = targets.next();
+    match targets.all(|target| Some(target) == first) {
+        true => Ok(first),
+        false => Err(Unusable::Chain),
+    }
+}
+
+fn answers(
+    question: &Question,
+    chain: &[Name],
+    records: Vec<Record>,
+    dnssec_ok: bool,
+) -> Vec<Record> {
+    let end = chain.len() - 1;
+    let keep = |mut record: Record| {
+        if record.dns_class != question.query_class {
+            return None;
+        }
+        let record_type = record.record_type();
+        if record_type == DNAME && chain.iter().any(|name| record.name.zone_of(name)) {
+            return Some(record);
+        }
+        let at = chain.iter().position(|name| *name == record.name)?;
+        let belongs = match record_type {
+            RecordType::RRSIG if dnssec_ok => true,
+            RecordType::CNAME if at < end => true,
+            _ => at == end && is_asked(record_type, question),
+        };
+        // Equal names of equal case are compressed.
+        record.name.clone_from(&chain[at]);
+        belongs.then_some(record)
+    };
+    records.into_iter().filter_map(keep).collect()
+}
+
+fn is_asked(record_type: RecordType, question: &Question) -> bool {
+    question.query_type == RecordType::ANY || question.query_type == record_type
+}
+
+/// Returns whether a kept record is of the type of the question.
+fn answers_type(record: &Record, question: &Question) -> bool {
+    is_asked(record.record_type(), question)
+}
+
+fn authorities(
+    chain: &[Name],
+    records: Vec<Record>,
+    question: &Question,
+    dnssec_ok: bool,
+) -> Vec<Record> {
+    let mut zones = Vec::<Name>::new();
+    for record in &records {
+        let is_apex = matches!(record.record_type(), RecordType::SOA | RecordType::NS);
+        let contains = |name: &Name| record.name.zone_of(name);
+        let is_listed = zones.len() == MOST_ZONES || zones.contains(&record.name);
+        if is_apex && !is_listed && chain.iter().any(contains) {
+            zones.push(record.name.clone());
+        }
+    }
+    let keep = |record: &Record| {
+        record.dns_class == question.query_class
+            && match record.record_type() {
+                RecordType::SOA | RecordType::NS => zones.contains(&record.name),
+                RecordType::RRSIG | RecordType::NSEC | RecordType::NSEC3 | RecordType::DS => {
+                    dnssec_ok && zones.iter().any(|zone| zone.zone_of(&record.name))
+                }
+                _ => false,
+            }
+    };
+    records.into_iter().filter(keep).collect()
+}
+
+fn additionals(
+    message: &Message,
+    records: Vec<Record>,
+    question: &Question,
+    dnssec_ok: bool,
+) -> Vec<Record> {
+    let sections = message.answers.iter().chain(&message.authorities);
+    let hosts = sections
+        .filter_map(|record| host(&record.data))
+        .collect::<HashSet<_>>();
+    let keep = |record: &Record| {
+        record.dns_class == question.query_class
+            && match record.record_type() {
+                RecordType::A | RecordType::AAAA => hosts.contains(&record.name),
+                RecordType::RRSIG => dnssec_ok && hosts.contains(&record.name),
+                _ => false,
+            }
+    };
+    records.into_iter().filter(keep).collect()
+}
+
+/// Returns the host whose addresses a client needs next.
+fn host(data: &RData) -> Option<&Name> {
+    match data {
+        RData::NS(data) => Some(&data.0),
+        RData::MX(data) => Some(&data.exchange),
+        RData::SRV(data) => Some(&data.target),
+        RData::SVCB(data) => Some(&data.target_name),
+        RData::HTTPS(data) => Some(&data.target_name),
+        _ => None,
+    }
+}
+
+fn success(mut message: Message, options: &CacheOptions) -> Screened {
+    let bounds = (options.min_success_ttl, options.max_success_ttl);
+    let lifetime = bound_ttls(&mut message, bounds);
+    Screened {
+        message,
+        answer_type: AnswerType::Success,
+        lifetime,
+    }
+}
+
+/// A negative answer may be cached for the smaller of the TTL and the minimum of its SOA
+/// record. Without a SOA record it is not cached, RFC 2308 section 5.
+fn denial(mut message: Message, options: &CacheOptions) -> Screened {
+    let mut has_soa = false;
+    for record in &mut message.authorities {
+        if let RData::SOA(soa) = &record.data {
+            has_soa = true;
+            record.ttl = effective(record.ttl).min(effective(soa.minimum));
+        }
+    }
+    let bounds = (options.min_denial_ttl, options.max_denial_ttl);
+    let lifetime = bound_ttls(&mut message, bounds).filter(|_| has_soa);
+    Screened {
+        message,
+        answer_type: AnswerType::Denial,
+        lifetime,
+    }
+}
+
+/// Moves all TTLs into the bounds, and returns the smallest unless it is zero.
+fn bound_ttls(message: &mut Message, (min, max): (Duration, Duration)) -> Option<Duration> {
+    let seconds = |duration: Duration| u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
+    let (min, max) = (seconds(min).min(seconds(max)), seconds(max));
+    let mut smallest = max;
+    let sections = [
+        &mut message.answers,
+        &mut message.authorities,
+        &mut message.additionals,
+    ];
+    for record in sections.into_iter().flatten() {
+        record.ttl = effective(record.ttl).clamp(min, max);
+        smallest = smallest.min(record.ttl);
+    }
+    (smallest > 0).then(|| Duration::from_secs(smallest.into()))
+}
+
+/// A TTL with its highest bit set counts as zero, RFC 2181 section 8.
+fn effective(ttl: u32) -> u32 {
+    if i32::try_from(ttl).is_ok() { ttl } else { 0 }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,12 @@
+//! Forwarding and the cache against upstream name servers in network namespaces: scripted
+//! ones, hostile ones, and dnsmasq.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod cache;
+mod dnsmasq;
+mod failures;
+mod hostile;
+mod limits;
+mod scripted;
+mod stale;
+mod transport;
