@@ -255,7 +255,12 @@ fn check<'a>(title: &str, work: impl FnOnce() -> Result<()> + Send + 'a) -> Job<
 
 /// Downloads and installs what later steps need, while others compile.
 fn download(metadata: &Metadata, host_only: bool) -> Result<()> {
-    let host = [tools::KERNEL_TOOLS, tools::DNS_TOOLS, tools::NFTNL, tools::IMAGE_TOOLS];
+    let host = [
+        tools::KERNEL_TOOLS,
+        tools::DNS_TOOLS,
+        tools::NFTNL,
+        tools::IMAGE_TOOLS,
+    ];
     let mut tools = host.concat();
     if !host_only {
         tools.extend([tools::VM_TOOLS, tools::FUZZ_TOOLS].concat());
