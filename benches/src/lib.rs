@@ -8,6 +8,7 @@
 //! - [`conntrack_table`]: size of the conntrack table, and flows.
 //! - [`time`]: elapsed time and processor time.
 //! - [`figure`]: figures and their limits.
+//! - [`dns`]: DNS messages, and an upstream name server.
 //! - [`datapath`]: cost of forwarded packets.
 #![forbid(unsafe_code)]
 
@@ -26,5 +27,7 @@ pub mod conntrack_table;
 pub mod time;
 
 pub mod figure;
+
+pub mod dns;
 
 pub mod datapath;

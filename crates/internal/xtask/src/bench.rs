@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cargo::{cargo, image_build, metadata};
 use crate::process::execute;
+use crate::tools::{self, Tool};
 use crate::vm;
 
 /// One line of a benchmark's file.
@@ -35,9 +36,14 @@ struct Figure {
     limit: Option<f64>,
 }
 
-/// The benchmark that starts kube-proxy; `KUBE_PROXY` is the path of the program,
-/// built as for images.
-const PROGRAM_BENCH: &str = "api";
+/// Benchmarks that start a program: the variable with its path, its package, and the
+/// tools of the benchmark.
+///
+/// The program is built as for images.
+const PROGRAM_BENCHES: [(&str, &str, &str, &[Tool]); 2] = [
+    ("api", "KUBE_PROXY", "kube-proxy", &[]),
+    ("dns", "CLUSTER_DNS", "cluster-dns", tools::DNS_BENCH_TOOLS),
+];
 
 /// Benchmarks that run in a guest; on the host they do nothing.
 const GUEST_BENCHES: [&str; 1] = ["ipvs"];
@@ -116,8 +122,11 @@ impl Runner {
         let mut build = cargo(["bench", "--package", "benches", "--no-run"]);
         execute(build.args(["--bench", &chosen]))?;
         let mut variables = vec![("BENCH_FIGURES", folder.clone())];
-        if PROGRAM_BENCH.contains(filter) {
-            variables.push(("KUBE_PROXY", image_build()?));
+        for (name, variable, package, tools) in PROGRAM_BENCHES {
+            if name.contains(filter) {
+                tools::install(tools)?;
+                variables.push((variable, image_build(package)?));
+            }
         }
         let services = services.map(|services| services.to_string().into());
         variables.extend(services.map(|services| ("BENCH_SERVICES", services)));
@@ -275,7 +284,8 @@ mod tests {
     #[test]
     fn every_benchmark_has_a_name() {
         let names = names().unwrap();
-        for name in GUEST_BENCHES.into_iter().chain([PROGRAM_BENCH]) {
+        let programs = PROGRAM_BENCHES.map(|(name, ..)| name);
+        for name in GUEST_BENCHES.into_iter().chain(programs) {
             assert!(names.iter().any(|each| each == name), "{names:?}");
         }
     }

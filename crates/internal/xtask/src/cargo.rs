@@ -95,11 +95,11 @@ pub(crate) fn metadata() -> Result<Metadata> {
     serde_json::from_slice(&output.stdout).context("parse the output of cargo metadata")
 }
 
-/// Builds kube-proxy with the profile of images and returns its path.
-pub(crate) fn image_build() -> Result<PathBuf> {
+/// Builds a program with the profile of images and returns its path.
+pub(crate) fn image_build(package: &str) -> Result<PathBuf> {
     let profile = ["--profile", "image"];
-    execute(cargo(["build", "--package", "kube-proxy"]).args(profile))?;
-    Ok(metadata()?.target_directory.join("image/kube-proxy"))
+    execute(cargo(["build", "--package", package]).args(profile))?;
+    Ok(metadata()?.target_directory.join("image").join(package))
 }
 
 #[cfg(test)]

@@ -58,6 +58,9 @@ pub(crate) const IMAGE_TOOLS: &[Tool] = &[
     Tool::new("/etc/ssl/certs/ca-certificates.crt", "ca-certificates"),
 ];
 
+/// Program that sends DNS questions at a high rate.
+pub(crate) const DNS_BENCH_TOOLS: &[Tool] = &[Tool::new("dnsperf", "dnsperf")];
+
 /// Compiler for libFuzzer.
 pub(crate) const FUZZ_TOOLS: &[Tool] = &[Tool::new("c++", "g++")];
 
