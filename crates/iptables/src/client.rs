@@ -289,6 +289,7 @@ impl Client {
             Ok(()) if wrote == Wrote::Part => Err(Error::Rejected {
                 program: process.program,
                 status: 0,
+                command: None,
                 line: None,
                 message: "ended before it had read the whole document".into(),
             }),

@@ -95,12 +95,14 @@ pub enum Error {
         answer: Box<str>,
     },
     /// A program or the kernel rejected a document.
-    #[error("{program}: {}{message}", At(line.as_ref()))]
+    #[error("{program}: {}{message}", At(line.as_ref(), command.as_deref()))]
     Rejected {
         /// Name of the program.
         program: Box<str>,
         /// Exit status.
         status: i32,
+        /// The rejected single command; `None` for a document.
+        command: Option<Box<str>>,
         /// The rejected line of the document.
         ///
         /// The `COMMIT` line if the kernel rejected a table as a whole.
@@ -136,6 +138,9 @@ impl Error {
             Self::Rejected {
                 line: Some(line), ..
             } if line.commits == 0 => Committed::No,
+            Self::Rejected {
+                command: Some(_), ..
+            } => Committed::No,
             _ => Committed::Unknown,
         }
     }
@@ -175,22 +180,28 @@ impl Error {
 pub enum Reason {
     /// A chain to create or a new name exists: "Chain already exists".
     ChainExists,
-    /// A chain does not exist, or the kernel lacks a match or target: "No
-    /// chain/target/match by that name". The nft variant also uses these words for a rule
-    /// number that is too large.
+    /// A chain or a named nfacct object does not exist, or the kernel lacks a match or
+    /// target: "No chain/target/match by that name". The nft variant also uses these words
+    /// for a rule number that is too large, and "No such file or directory" for an object.
     MissingChain,
     /// No rule equals the rule to check or delete, or the chain does not exist: "Bad
     /// rule".
     MissingRule,
+    /// An IP set does not exist: "Set NAME doesn't exist".
+    MissingSet,
     /// A rule number is too large: "Index of insertion too big".
     NumberTooLarge,
 }
 
 impl Reason {
     fn of(message: &str) -> Option<Self> {
+        if message.starts_with("Set ") && message.contains(" doesn't exist") {
+            return Some(Self::MissingSet);
+        }
         let reasons = [
             ("Chain already exists", Self::ChainExists),
             ("No chain/target/match by that name", Self::MissingChain),
+            ("failed (No such file or directory)", Self::MissingChain),
             ("Bad rule (does a matching rule exist", Self::MissingRule),
             ("Index of ", Self::NumberTooLarge),
         ];
@@ -213,11 +224,14 @@ pub struct DocumentLine {
     pub commits: usize,
 }
 
-/// Prints the line number and text.
-struct At<'a>(Option<&'a DocumentLine>);
+/// Prints the line number and text, or the command.
+struct At<'a>(Option<&'a DocumentLine>, Option<&'a str>);
 
 impl fmt::Display for At<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(command) = self.1 {
+            return write!(f, "`{command}`: ");
+        }
         match self.0 {
             None => Ok(()),
             Some(DocumentLine {

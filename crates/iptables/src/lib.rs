@@ -105,6 +105,8 @@ mod transport;
 
 mod rule_error;
 
+mod counters;
+
 mod rule;
 
 mod object;
@@ -155,6 +157,7 @@ pub use address::Network;
 pub use client::{Client, SaveOptions};
 #[cfg(any(feature = "client", feature = "nft"))]
 pub use committed::Committed;
+pub use counters::Counters;
 pub use direction::{Direction, SetDirections};
 pub use document_error::{Expected, LineError, ParseError};
 #[cfg(feature = "client")]
@@ -174,8 +177,7 @@ pub use ruleset::{
 };
 pub use state::ObjectsError;
 pub use tables::{
-    ChainLine, Command, CommandLine, Counters, Line, Policy, RuleLine, RuleSpec, Table, TableLine,
-    Tables,
+    ChainLine, Command, CommandLine, Line, Policy, RuleLine, RuleSpec, Table, TableLine, Tables,
 };
 pub use transport::Transport;
 pub use version::{Family, Variant, Version};

@@ -26,6 +26,25 @@ pub(crate) fn parse_as<T: TryFrom<u64>>(text: &str) -> Option<T> {
     parse(text)?.try_into().ok()
 }
 
+/// Splits a decimal number with an optional fraction from its unit: `1.5` and `ms`.
+pub(crate) fn split_decimal(text: &str) -> Option<(f64, &str)> {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    let end = text.bytes().position(|byte| !is_digit(byte));
+    let (count, unit) = text.split_at(end.unwrap_or(text.len()));
+    Some((count.parse().ok()?, unit))
+}
+
+/// Returns the integral part of a number that is not negative and fits.
+pub(crate) fn truncate(number: f64) -> Option<u32> {
+    let fits = (0.0..=f64::from(u32::MAX)).contains(&number);
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the number fits"
+    )]
+    fits.then_some(number as u32)
+}
+
 /// A range of numbers, both ends included, printed as `1:5`, or `1` if the ends are
 /// equal.
 ///

@@ -88,6 +88,20 @@ impl<'w, 'a> Values<'w, 'a> {
         word.map(|word| word.text).ok_or(Unsupported)
     }
 
+    /// Returns the next word unless it is an option or a negation.
+    pub(crate) fn optional_word(&mut self) -> Result<Option<Cow<'a, str>>, Unsupported> {
+        if self.inline.is_some() {
+            return self.word().map(Some);
+        }
+        let at = self.words.at();
+        let word = self.words.next().map_err(|_| Unsupported)?;
+        let word = word.filter(|word| !word.text.starts_with(['-', '!']));
+        if word.is_none() {
+            self.words.set_at(at);
+        }
+        Ok(word.map(|word| word.text))
+    }
+
     /// Parses the next word.
     pub(crate) fn parse<T>(
         &mut self,

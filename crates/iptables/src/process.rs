@@ -204,6 +204,7 @@ impl Process {
             Cause::Other => Error::Rejected {
                 program,
                 status,
+                command: None,
                 line: line.and_then(line_of),
                 message,
             },

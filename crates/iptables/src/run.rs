@@ -17,7 +17,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Rejected`] with the words of iptables; [`Error::reason`] classifies them.
+    /// [`Error::Rejected`] with the command and the words of iptables;
+    /// [`Error::reason`] classifies them.
     /// [`Error::NotFound`] if there is no such program.
     /// [`Error::Denied`], [`Error::Locked`], [`Error::Timeout`] and others if the program
     /// fails.
@@ -31,7 +32,12 @@ impl Client {
         let path = self.single()?;
         let mut process = Process::start(&path, &args, input, output, self.timeout)?;
         process.finish()?;
-        process.conclude(self.wait, |_| None)
+        process.conclude(self.wait, |_| None).map_err(|mut error| {
+            if let Error::Rejected { command, .. } = &mut error {
+                *command = Some(text.into());
+            }
+            error
+        })
     }
 
     /// Returns whether a rule exists: `iptables -C`.
@@ -47,7 +53,7 @@ impl Client {
         chain: ChainName,
         rule: &Rule<'_>,
     ) -> Result<bool, Error> {
-        let (chain, spec) = (chain.as_str().into(), spec(rule));
+        let (chain, spec) = (chain.as_str().into(), spec_to_find(rule));
         match self.run(table, &Command::Check { chain, spec }) {
             Ok(()) => Ok(true),
             Err(error) if error.reason() == Some(Reason::MissingRule) => Ok(false),
@@ -134,7 +140,7 @@ impl Client {
         chain: ChainName,
         rule: &Rule<'_>,
     ) -> Result<(), Error> {
-        let (chain, spec) = (chain.as_str().into(), spec(rule));
+        let (chain, spec) = (chain.as_str().into(), spec_to_find(rule));
         self.run(table, &Command::Delete { chain, spec })
     }
 
@@ -171,6 +177,15 @@ impl Client {
 }
 
 fn spec(rule: &Rule<'_>) -> RuleSpec<'static> {
+    RuleSpec {
+        counters: rule.counters,
+        ..spec_to_find(rule)
+    }
+}
+
+/// Returns the specification of an existing rule: iptables refuses counters with `-C` and
+/// `-D`.
+fn spec_to_find(rule: &Rule<'_>) -> RuleSpec<'static> {
     RuleSpec::new(rule.to_string())
 }
 

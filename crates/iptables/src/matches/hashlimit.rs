@@ -131,6 +131,41 @@ impl HashlimitRate {
         }
     }
 
+    /// Returns the interval between packets or the cost of bytes, as in the kernel.
+    #[cfg(feature = "nft")]
+    pub(crate) fn cost(self) -> u64 {
+        match self.0 {
+            Stored::Packets(period) => period,
+            Stored::Bytes(cost) => cost.into(),
+        }
+    }
+
+    /// Returns the rate with a cost. Returns `None` for 0.
+    #[cfg(feature = "nft")]
+    pub(crate) fn of_cost(cost: u64, is_of_bytes: bool) -> Option<Self> {
+        let stored = match is_of_bytes {
+            true => Stored::Bytes(u32::try_from(cost).ok()?),
+            false => Stored::Packets(cost),
+        };
+        (cost > 0).then_some(Self(stored))
+    }
+
+    /// Returns whether the rate counts bytes.
+    #[cfg(feature = "nft")]
+    pub(crate) fn is_of_bytes(self) -> bool {
+        matches!(self.0, Stored::Bytes(_))
+    }
+
+    /// Returns the burst size of the number in the kernel: packets, or a multiple of the
+    /// bytes of the rate.
+    #[cfg(feature = "nft")]
+    pub(crate) fn burst_of_stored(self, burst: u64) -> Option<u64> {
+        match self.bytes_per_second() {
+            Some(bytes) => burst.checked_mul(bytes),
+            None => Some(burst),
+        }
+    }
+
     /// Returns the seconds of the unit of packets. Bytes have the default of 15 s, or of
     /// 60 s with a burst.
     fn quantum(self, has_burst: bool) -> u64 {
@@ -203,8 +238,27 @@ impl<'a> Hashlimit<'a> {
         }
     }
 
+    /// Returns the burst size as in the kernel: packets, or a multiple of the bytes of the
+    /// rate.
+    #[cfg(feature = "nft")]
+    pub(crate) fn stored_burst(&self) -> Option<u64> {
+        let rate = self.upto.as_ref()?.value();
+        match (rate.bytes_per_second(), self.burst) {
+            (Some(bytes), burst) => Some(burst.unwrap_or(0).div_ceil(bytes.max(1))),
+            (None, burst) => Some(burst.unwrap_or(Self::BURST)),
+        }
+    }
+
+    /// Returns the time until an idle entry expires, in milliseconds.
+    #[cfg(feature = "nft")]
+    pub(crate) fn expire_in_kernel(&self) -> Option<u32> {
+        let rate = self.upto.as_ref()?.value();
+        let quantum = u32::try_from(rate.quantum(self.burst.is_some()) * 1000).ok()?;
+        Some(self.htable_expire.unwrap_or(quantum))
+    }
+
     /// Replaces default values by none, and the burst by the one that is printed.
-    fn normalize(&mut self) {
+    pub(crate) fn normalize(&mut self) {
         let Some(rate) = self.upto.as_ref().map(Negatable::value) else {
             return;
         };

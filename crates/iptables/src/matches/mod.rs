@@ -53,6 +53,8 @@ mod policy;
 
 mod ports;
 
+mod rateest;
+
 mod recent;
 
 mod sctp;
@@ -112,6 +114,7 @@ pub use nfacct::Nfacct;
 pub use owner::Owner;
 pub use physdev::Physdev;
 pub use policy::{Policy, PolicyDirection, PolicyElement, PolicyKind, PolicyMode};
+pub use rateest::{Rateest, RateestComparison, RateestUnit};
 pub use recent::{Recent, RecentAction};
 pub use sctp::{Chunk, Chunks, ChunksMode, Sctp};
 pub use set::{CounterMatch, Set};
@@ -286,6 +289,8 @@ matches! {
     Policy(Policy) = "policy",
     /// Number of bytes until the match ends.
     Quota(Quota) = "quota",
+    /// Estimated rate of traffic.
+    Rateest(Rateest<'a>) = "rateest",
     /// Routing realm.
     Realm(Realm) = "realm",
     /// Lists of recently seen addresses.

@@ -219,9 +219,38 @@ word_values! {
     Date = Date::parse,
 }
 
+#[cfg(feature = "nft")]
+impl MonthDays {
+    /// Returns the bits of the kernel.
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Returns the days of bits of the kernel.
+    pub(crate) fn from_bits(bits: u32) -> Option<Self> {
+        (bits & 1 == 0).then_some(Self(bits))
+    }
+}
+
+#[cfg(feature = "nft")]
+impl WeekDays {
+    /// Returns the bits of the kernel.
+    pub(crate) fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Returns the days of bits of the kernel.
+    pub(crate) fn from_bits(bits: u8) -> Option<Self> {
+        (bits & 1 == 0).then_some(Self(bits))
+    }
+}
+
 impl Time {
     const START: TimeOfDay = TimeOfDay(0);
     const STOP: TimeOfDay = TimeOfDay(DAY - 1);
+    /// The last second of a day.
+    #[cfg(feature = "nft")]
+    pub(crate) const LAST_SECOND: u32 = DAY - 1;
 
     /// Sets an unset last second to its default.
     pub(crate) fn apply_defaults(&mut self) {
@@ -229,7 +258,7 @@ impl Time {
     }
 
     /// Sets both ends of the day or none, as iptables prints them.
-    fn normalize(&mut self) {
+    pub(crate) fn normalize(&mut self) {
         let (start, stop) = (
             self.start.unwrap_or(Self::START),
             self.stop.unwrap_or(Self::STOP),

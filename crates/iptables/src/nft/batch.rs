@@ -46,7 +46,7 @@ pub(super) struct State {
     /// Built-in chains that exist.
     pub(super) built_in: HashSet<(TableName, Name)>,
     /// Handles of rules to delete, by index of the edit.
-    handles: HashMap<usize, RuleHandle>,
+    handles: HashMap<usize, Vec<RuleHandle>>,
 }
 
 /// Origin of an operation of a batch. Small, because a batch may have millions.
@@ -125,7 +125,7 @@ impl<'a> Plan<'a> {
                 let chain = chains.entry((number_of_table, rule.chain));
                 let id = || table_id(self.family, *table);
                 let chain = chain.or_insert_with(|| Deletions::new(id(), chain_name(rule.chain)));
-                chain.push(index, &encoded);
+                encoded.iter().for_each(|rule| chain.push(index, rule));
             }
         }
         Ok(chains.into_values().collect())
@@ -142,7 +142,9 @@ impl<'a> Plan<'a> {
         });
         let table = table.unwrap_or_default();
         let (found, missing) = deletions.finish();
-        state.handles.extend(found);
+        for (index, handle) in found {
+            state.handles.entry(index).or_default().push(handle);
+        }
         if missing.is_empty() {
             return Ok(());
         }
@@ -181,18 +183,17 @@ impl<'a> Plan<'a> {
         Ok(origins)
     }
 
+    /// Encodes the rules of a text: one for each pair of listed addresses.
     fn encode(
         &self,
         text: &str,
         sets: &SetIndexes,
         origin: Origin,
-    ) -> Result<nftables::Rule, Error> {
-        let rule = Rule::parse(text).map_err(Unsupported::new);
-        let encoded = rule.and_then(|rule| encode_with(&rule, self.family, sets));
-        encoded.map_err(|source| Error::Unsupported {
-            operation: Box::new(self.operation(origin)),
-            source,
-        })
+    ) -> Result<Vec<nftables::Rule>, Error> {
+        let rules = Rule::parse_all(text).map_err(Unsupported::new);
+        let encode = |rule: &Rule<'_>| encode_with(rule, self.family, sets);
+        let encoded = rules.and_then(|rules| rules.iter().map(encode).collect());
+        encoded.map_err(|source| Error::not_encoded(self.operation(origin), source))
     }
 
     /// Converts the error of a commit: adds the edits of rejected operations.
@@ -336,7 +337,7 @@ impl Filler<'_, '_> {
             self.declare(*index, chain);
         }
         for (index, rule) in plan.deletions() {
-            if let Some(handle) = self.state.handles.get(&index) {
+            for handle in self.state.handles.get(&index).into_iter().flatten() {
                 self.origin(Part::Delete(number(index)));
                 let chain = chain_name(rule.chain);
                 self.batch.delete_rule(&self.id, &chain, *handle);
@@ -430,9 +431,10 @@ impl Filler<'_, '_> {
         position: RulePosition,
     ) -> Result<(), Error> {
         let table = self.number_of_table;
-        let rule = self.plan.encode(text, self.sets, Origin { table, part })?;
-        self.origin(part);
-        self.batch.add_rule(&self.id, chain, position, &rule);
+        for rule in self.plan.encode(text, self.sets, Origin { table, part })? {
+            self.origin(part);
+            self.batch.add_rule(&self.id, chain, position, &rule);
+        }
         Ok(())
     }
 }

@@ -253,8 +253,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Rejected`] names the rejected operations. A rule to delete that does not
-    /// exist is rejected with `ENOENT`.
+    /// [`Error::Rejected`] names the rejected operations. `ENOENT` is the error number of a
+    /// rule to delete that does not exist, and of a rule with a missing chain or nfacct object.
+    /// [`Error::MissingSet`]: a rule names an IP set that does not exist.
     /// [`Error::Unsupported`]: a rule has no encoding.
     /// [`Error::Interrupted`]: the ruleset changed during every attempt.
     /// [`Error::Nftables`], [`Error::Netlink`]: a request failed.

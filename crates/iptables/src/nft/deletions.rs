@@ -26,7 +26,7 @@ impl Deletions {
         }
     }
 
-    /// Adds a rule to delete, with the index of its edit.
+    /// Adds a rule to delete, with the index of its edit, which can have several rules.
     pub(super) fn push(&mut self, edit: usize, rule: &nftables::Rule) {
         let wanted = self.wanted.entry(bytes(&rule.exprs));
         wanted.or_default().push(edit);
@@ -37,6 +37,7 @@ impl Deletions {
     pub(super) fn finish(self) -> (Vec<(usize, RuleHandle)>, Vec<usize>) {
         let mut missing: Vec<usize> = self.wanted.into_values().flatten().collect();
         missing.sort_unstable();
+        missing.dedup();
         (self.found, missing)
     }
 

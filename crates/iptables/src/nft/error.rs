@@ -21,6 +21,14 @@ pub enum Error {
         /// Number of attempts.
         attempts: usize,
     },
+    /// A rule names an IP set that does not exist. Nothing was sent.
+    #[error("{operation}: IP set {name:?} does not exist")]
+    MissingSet {
+        /// The operation with the rule.
+        operation: Box<Operation>,
+        /// Name of the set.
+        name: Box<str>,
+    },
     /// A request about extensions or IP sets failed.
     #[error(transparent)]
     Netlink(#[from] vipline_netlink::Error),
@@ -54,6 +62,7 @@ impl Error {
                 nftables::Committed::Unknown => Committed::Unknown,
             },
             Self::Interrupted { .. }
+            | Self::MissingSet { .. }
             | Self::Netlink(_)
             | Self::Rejected { .. }
             | Self::Unsupported { .. } => Committed::No,
@@ -66,7 +75,18 @@ impl Error {
             Self::Netlink(error) => error.errno(),
             Self::Nftables(error) => error.errno(),
             Self::Rejected { rejected, .. } => rejected.first().map(|first| first.errno),
-            Self::Interrupted { .. } | Self::Unsupported { .. } => None,
+            Self::Interrupted { .. } | Self::MissingSet { .. } | Self::Unsupported { .. } => None,
+        }
+    }
+}
+
+impl Error {
+    /// Returns the error of a rule without encoding.
+    pub(super) fn not_encoded(operation: Operation, source: Unsupported) -> Self {
+        let operation = Box::new(operation);
+        match source.missing_set {
+            Some(name) => Self::MissingSet { operation, name },
+            None => Self::Unsupported { operation, source },
         }
     }
 }

@@ -25,11 +25,8 @@
 //!
 //! # Limitations
 //!
-//! - Matches without encoding: ah, bpf, cgroup, cluster, connbytes, connlabel, connlimit,
-//!   cpu, dccp, devgroup, dst, ecn, esp, eui64, frag, hashlimit, hbh, ipcomp, ipv6header, mh,
-//!   osf, policy, quota, realm, rt, srh, string, time and u32.
-//! - Targets without encoding: AUDIT, CONNSECMARK, DNPT, ECN, HMARK, IDLETIMER, LED, NFLOG,
-//!   SECMARK, SNPT, SYNPROXY, TCPOPTSTRIP and TRACE.
+//! - Match bpf has an encoding for bytecode, not for pinned programs.
+//! - Targets HMARK, LED and SECMARK have no encoding.
 //! - Only [`Client`] supports match `set` and target `SET`.
 //! - `--sport` and `--dport` that are both negated become two comparisons.
 //!   iptables 1.8.9 compares both at once, which also matches packets with one of the
@@ -53,11 +50,23 @@ mod error;
 
 mod ipvs;
 
+mod ipv6_matches;
+
 mod matches;
 
 mod native;
 
+mod native_targets;
+
 mod owner;
+
+mod packet_matches;
+
+mod policy;
+
+mod rare_targets;
+
+mod rate_matches;
 
 mod save;
 
@@ -90,7 +99,7 @@ use crate::matches::{Match, Tcp, Udp};
 use crate::negatable::Negatable;
 use crate::protocol::Protocol;
 use crate::targets::Target;
-use crate::{Family, Rule};
+use crate::{Counters, Family, Rule};
 
 pub use client::Client;
 pub use error::{Error, Operation, RejectedOperation};
@@ -100,16 +109,31 @@ pub use vipline_nftables::Generation;
 
 /// Error: a part of the rule has no encoding here.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("no nf_tables encoding of {0:?}")]
-pub struct Unsupported(Box<str>);
+#[error("no nf_tables encoding of {part:?}")]
+pub struct Unsupported {
+    part: Box<str>,
+    /// Name of the IP set, if it is the reason.
+    missing_set: Option<Box<str>>,
+}
 
 impl Unsupported {
     fn new(part: impl ToString) -> Self {
-        Self(part.to_string().into())
+        Self {
+            part: part.to_string().into(),
+            missing_set: None,
+        }
+    }
+
+    /// Creates the error of a part with a set that does not exist.
+    fn missing_set(part: impl ToString, name: Option<&str>) -> Self {
+        Self {
+            missing_set: name.map(Box::from),
+            ..Self::new(part)
+        }
     }
 }
 
-/// Encodes a rule, with a counter that starts at zero.
+/// Encodes a rule, with its initial counters.
 ///
 /// Unset values of the rule get the defaults of the family.
 ///
@@ -131,12 +155,14 @@ fn encode_with(
     let mut exprs = Vec::with_capacity(8);
     head(rule, family, &mut exprs).ok_or_else(|| Unsupported::new(rule))?;
     for one in &rule.matches {
-        put_match(rule, one, (family, sets), &mut exprs).ok_or_else(|| Unsupported::new(one))?;
+        put_match(rule, one, (family, sets), &mut exprs)
+            .ok_or_else(|| Unsupported::missing_set(one, sets.missing_in(one)))?;
     }
-    exprs.push(Counter::default().into());
+    let Counters { packets, bytes } = rule.counters.unwrap_or_default();
+    exprs.push(Counter { packets, bytes }.into());
     if let Some(target) = &rule.target {
-        let expr = target_expr(target, family, sets).ok_or_else(|| Unsupported::new(target))?;
-        exprs.push(expr);
+        put_target(target, (family, sets), &mut exprs)
+            .ok_or_else(|| Unsupported::missing_set(target, sets.missing_of(target)))?;
     }
     let (protocol, invert) = match rule.protocol {
         Some(protocol) => (protocol.value().0, protocol.is_negated()),
@@ -225,23 +251,32 @@ fn put_match(
     Some(())
 }
 
-fn target_expr(target: &Target<'_>, family: Family, sets: &SetIndexes) -> Option<Expr> {
+fn put_target(
+    target: &Target<'_>,
+    (family, sets): (Family, &SetIndexes),
+    out: &mut native::Exprs,
+) -> Option<()> {
     if let Some(verdict) = targets::verdict(target) {
-        return Some(Immediate::from(verdict).into());
+        out.push(Immediate::from(verdict).into());
+        return Some(());
+    }
+    if native_targets::put(out, target)? {
+        return Some(());
     }
     let (name, revision, info) = match target {
         Target::Set(set) => sets.encode_target(set)?,
         target => targets::encode(target, family)?,
     };
     let name = Name::new(name).ok()?;
-    Some(
+    out.push(
         expr::Target {
             name,
             revision,
             info,
         }
         .into(),
-    )
+    );
+    Some(())
 }
 
 /// Decodes a rule. Counts are ignored.
@@ -306,11 +341,16 @@ impl<'s> Decoder<'s> {
                     self.rule.target = Some(target);
                     rest
                 }
-                Expr::Immediate(immediate) => {
-                    let Data::Verdict(verdict) = &immediate.data else {
-                        return None;
-                    };
+                Expr::Immediate(Immediate {
+                    data: Data::Verdict(verdict),
+                    ..
+                }) => {
                     self.rule.target = Some(targets::from_verdict(verdict)?);
+                    rest
+                }
+                Expr::Immediate(_) | Expr::Log(_) => {
+                    let (target, rest) = native_targets::read(exprs)?;
+                    self.rule.target = Some(target);
                     rest
                 }
                 _ => {

@@ -9,9 +9,9 @@ use vipline_nftables::Bytes;
 
 use super::structure::{Reader, Writer};
 use crate::direction::{Direction, SetDirections};
-use crate::matches::{CounterMatch, Set};
+use crate::matches::{CounterMatch, Match, Set};
 use crate::negatable::Negatable;
-use crate::targets::{self, SetReference};
+use crate::targets::{self, SetReference, Target};
 
 /// Type of a `LIST` request: `NFNL_SUBSYS_IPSET` and `IPSET_CMD_LIST`.
 pub(super) const LIST: u16 = 6 << 8 | 7;
@@ -84,6 +84,23 @@ impl SetIndexes {
             self.names.insert(index, name.into());
         }
         Ok(())
+    }
+
+    /// Returns the set of a match if it does not exist.
+    pub(super) fn missing_in<'m>(&self, one: &'m Match<'_>) -> Option<&'m str> {
+        let Match::Set(set) = one else { return None };
+        self.missing(set.name.value())
+    }
+
+    /// Returns the first set of a target that does not exist.
+    pub(super) fn missing_of<'t>(&self, target: &'t Target<'_>) -> Option<&'t str> {
+        let Target::Set(it) = target else { return None };
+        let mut sets = [&it.add, &it.del, &it.map].into_iter().flatten();
+        sets.find_map(|set| self.missing(&set.name))
+    }
+
+    fn missing<'n>(&self, name: &'n str) -> Option<&'n str> {
+        (!self.indexes.contains_key(name)).then_some(name)
     }
 
     /// Returns the structure of a match. Returns `None` if the set does not exist.

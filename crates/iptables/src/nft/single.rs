@@ -8,7 +8,9 @@ use super::batch::Plan;
 use super::client::{ATTEMPTS, Client};
 use super::error::{Error, Operation};
 use super::{encode_with, table_id};
-use crate::{Chain, ChainName, Contents, Object, Position, Rule, Rules, SharedRule, TableName};
+use crate::{
+    Chain, ChainName, Contents, Counters, Object, Position, Rule, Rules, SharedRule, TableName,
+};
 
 impl Client {
     /// Returns whether a rule exists: `iptables-nft -C`.
@@ -149,10 +151,7 @@ impl Client {
         let sets = self.sets.get_mut();
         sets.read()?;
         let encoded = encode_with(rule, self.family, &sets.indexes);
-        let encoded = encoded.map_err(|source| Error::Unsupported {
-            operation: Box::new(operation.clone()),
-            source,
-        })?;
+        let encoded = encoded.map_err(|source| Error::not_encoded(operation.clone(), source))?;
         let mut batch = self.nftables.batch(Some(generation));
         batch.add_rule(&id, &chain, RulePosition::After(*before), &encoded);
         match self.nftables.commit_batch(batch) {
@@ -205,11 +204,16 @@ impl Client {
 }
 
 fn shared(table: TableName, chain: ChainName, rule: &Rule<'_>, position: Position) -> Object {
+    // A printed rule lacks its counters.
+    let text = match rule.counters {
+        Some(Counters { packets, bytes }) => format!("-c {packets} {bytes} {rule}"),
+        None => rule.to_string(),
+    };
     Object::from(SharedRule {
         table,
         chain,
         position,
         occurrence: 0,
-        rule: rule.to_string().into(),
+        rule: text.into(),
     })
 }

@@ -2,6 +2,7 @@
 
 use super::matches::Structure;
 use super::structure::{Reader, Writer};
+use super::{ipv6_matches, packet_matches, policy, rate_matches};
 use crate::Family;
 use crate::field::Text;
 use crate::matches::{
@@ -77,7 +78,8 @@ pub(super) fn encode(one: &Match<'_>, family: Family) -> Option<Structure> {
             let (mode, value) = mode(it.eq, it.lt, it.gt)?;
             ("ttl", 0, out.u8(mode).u8(value).finish())
         }
-        _ => return None,
+        Match::Policy(it) => ("policy", 0, policy::encode(it, family)?.finish()),
+        _ => return encode_other(one, family),
     })
 }
 
@@ -159,8 +161,30 @@ pub(super) fn decode(
             let (eq, lt, gt) = read_mode(reader)?;
             Ttl { eq, lt, gt }.into()
         }
-        _ => return None,
+        _ => return decode_other(name, revision, reader, family),
     })
+}
+
+/// Returns the structure of a match of another file.
+fn encode_other(one: &Match<'_>, family: Family) -> Option<Structure> {
+    ipv6_matches::encode(one, family)
+        .or_else(|| rate_matches::encode(one, family))
+        .or_else(|| packet_matches::encode(one))
+}
+
+/// Returns the match of a structure of another file.
+fn decode_other(
+    name: &str,
+    revision: u32,
+    reader: &mut Reader<'_>,
+    family: Family,
+) -> Option<Match<'static>> {
+    if (name, revision) == ("policy", 0) {
+        return policy::decode(reader, family).map(Match::from);
+    }
+    ipv6_matches::decode(name, revision, reader, family)
+        .or_else(|| rate_matches::decode(name, revision, reader, family))
+        .or_else(|| packet_matches::decode(name, revision, reader))
 }
 
 /// Packet types by their number: `PACKET_HOST`, `PACKET_BROADCAST`, `PACKET_MULTICAST`.

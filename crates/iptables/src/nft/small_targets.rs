@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::matches::Structure;
+use super::rare_targets;
 use super::structure::{Reader, Writer};
 use crate::Family;
 use crate::matches::{DscpValue, TosValue};
@@ -50,7 +51,7 @@ pub(super) fn encode(target: &Target<'_>, family: Family) -> Option<Structure> {
             let (mode, value) = mode(it.set, it.inc, it.dec)?;
             ("TTL", 0, out.u8(mode).u8(value).finish())
         }
-        _ => return None,
+        _ => return rare_targets::encode(target, family),
     })
 }
 
@@ -112,7 +113,7 @@ pub(super) fn decode(
             let (set, inc, dec) = read_mode(reader)?;
             Ttl { set, dec, inc }.into()
         }
-        _ => return None,
+        _ => return rare_targets::decode(name, revision, reader),
     })
 }
 

@@ -62,6 +62,11 @@ impl Writer {
         self.bytes(&value.to_ne_bytes())
     }
 
+    /// Appends eight bytes in host byte order.
+    pub(super) fn u64(self, value: u64) -> Self {
+        self.bytes(&value.to_ne_bytes())
+    }
+
     /// Appends `union nf_inet_addr`. Returns `None` for an address of another family.
     pub(super) fn address(self, address: IpAddr, family: Family) -> Option<Self> {
         match (address, family) {
@@ -120,6 +125,10 @@ impl<'a> Reader<'a> {
 
     pub(super) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_ne_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_ne_bytes)
     }
 
     /// Reads `union nf_inet_addr`.

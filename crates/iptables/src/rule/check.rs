@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-use crate::Family;
 use crate::lexer::Lexer;
-use crate::matches::{Match, RecentAction, Statistic};
+use crate::matches::{Flags, Match, RecentAction, Statistic, Tcp};
 use crate::negatable::Negatable;
 use crate::protocol::Protocol;
 use crate::rule::Rule;
 use crate::rule_error::{RuleError, RuleProblem};
 use crate::targets::{NatPorts, Reject, Target};
+use crate::{Family, Variant};
 
 /// Maximum length of an interface name: `IFNAMSIZ` without the NUL byte.
 const MAX_INTERFACE: usize = 15;
@@ -42,6 +42,32 @@ pub(super) fn check(rule: &Rule<'_>, family: Option<Family>, text: &str) -> Resu
     match family {
         Some(family) => in_family(rule, family).map_err(refused),
         None => Ok(()),
+    }
+}
+
+/// Returns an error if the kernel refuses a rule of a variant.
+pub(super) fn check_variant(
+    rule: &Rule<'_>,
+    variant: Variant,
+    text: &str,
+) -> Result<(), RuleError> {
+    let selects_syn = |one: &Match<'_>| match one {
+        Match::Tcp(Tcp {
+            flags: Some(Negatable::Is(flags)),
+            ..
+        }) => flags.set.contains(Flags::SYN),
+        _ => false,
+    };
+    let is_refused = variant == Variant::Legacy
+        && matches!(rule.target, Some(Target::Tcpmss(_)))
+        && !rule.matches.iter().any(selects_syn);
+    match is_refused {
+        true => Err(RuleError::new(
+            text,
+            locate(text, "TCPMSS"),
+            RuleProblem::RequiresOption("--syn or --tcp-flags with SYN"),
+        )),
+        false => Ok(()),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::lexer::Word;
 
 /// Splits a general option and its joined value: `-ptcp` or `--protocol=tcp`.
 pub(super) fn split_general(text: &str) -> Option<(&str, &str)> {
-    const LONG: [&str; 10] = [
+    const LONG: [&str; 11] = [
         "--source",
         "--src",
         "--destination",
@@ -17,6 +17,7 @@ pub(super) fn split_general(text: &str) -> Option<(&str, &str)> {
         "--match",
         "--jump",
         "--goto",
+        "--set-counters",
     ];
     match text.as_bytes() {
         [b'-', b'-', ..] => text
@@ -24,7 +25,7 @@ pub(super) fn split_general(text: &str) -> Option<(&str, &str)> {
             .filter(|(option, _)| LONG.contains(option)),
         [
             b'-',
-            b's' | b'd' | b'i' | b'o' | b'p' | b'm' | b'j' | b'g',
+            b's' | b'd' | b'i' | b'o' | b'p' | b'm' | b'j' | b'g' | b'c',
             _,
             ..,
         ] => text.split_at_checked(2),

@@ -8,6 +8,8 @@ mod joined;
 
 mod lists;
 
+mod open;
+
 mod parse;
 
 mod placement;
@@ -19,13 +21,14 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::address::Network;
+use crate::counters::Counters;
 use crate::matches::{Comment, Match};
 use crate::negatable::Negatable;
 use crate::protocol::Protocol;
 use crate::quote::Bare;
 use crate::rule_error::RuleError;
 use crate::targets::Target;
-use crate::{ChainName, Family, TableName};
+use crate::{ChainName, Family, TableName, Variant};
 
 /// A rule without its chain: the text after `-A CHAIN` of a saved line.
 ///
@@ -62,6 +65,8 @@ pub struct Rule<'a> {
     pub protocol: Option<Negatable<Protocol>>,
     /// Second and later fragments, which have no ports: `-f`.
     pub fragment: Option<Negatable<()>>,
+    /// Initial counters: `-c`. `Display` does not print them; a save has them before `-A`.
+    pub counters: Option<Counters>,
     /// Match extensions.
     pub matches: Vec<Match<'a>>,
     /// Target; without one, the rule only counts packets.
@@ -168,6 +173,28 @@ impl<'a> Rule<'a> {
         placement::check(self, table, chain, &self.to_string())
     }
 
+    /// Checks whether the kernel side of a variant accepts the rule.
+    ///
+    /// The legacy variant refuses target TCPMSS unless a match `tcp` selects packets with
+    /// flag SYN. The nft variant accepts it.
+    ///
+    /// ```
+    /// use vipline_iptables::{Rule, Variant};
+    ///
+    /// let rule = Rule::parse("-p tcp -j TCPMSS --set-mss 1400")?;
+    /// assert!(rule.check_variant(Variant::Legacy).is_err());
+    /// assert!(rule.check_variant(Variant::Nft).is_ok());
+    /// # Ok::<(), vipline_iptables::RuleError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`RuleError`] with the word in the printed rule, and
+    /// [`RuleProblem::RequiresOption`](crate::RuleProblem).
+    pub fn check_variant(&self, variant: Variant) -> Result<(), RuleError> {
+        check::check_variant(self, variant, &self.to_string())
+    }
+
     /// Sets unset values to the defaults of the family.
     ///
     /// These are the message of REJECT, the masks of `recent` and `connlimit`, the address
@@ -250,6 +277,13 @@ impl<'a> Rule<'a> {
     #[must_use]
     pub fn not_protocol(mut self, protocol: impl Into<Protocol>) -> Self {
         self.protocol = Some(Negatable::Not(protocol.into()));
+        self
+    }
+
+    /// Sets the initial counters. Default: 0.
+    #[must_use]
+    pub fn counters(mut self, counters: Counters) -> Self {
+        self.counters = Some(counters);
         self
     }
 

@@ -8,10 +8,11 @@
 use std::borrow::Cow;
 
 use crate::ChainName;
+use crate::counters::Counters;
 use crate::lexer::{Lexer, Word};
 use crate::matches::{Match, implied};
 use crate::negatable::Negatable;
-use crate::options::{Parsed, Unsupported, Values, set_once};
+use crate::options::{Unsupported, Values, set_once};
 use crate::protocol::Protocol;
 use crate::quote::is_bare;
 use crate::rule::Rule;
@@ -19,11 +20,9 @@ use crate::rule::abbreviation::expand;
 use crate::rule::check::check;
 use crate::rule::joined::{split, split_general};
 use crate::rule::lists::{self, Condition, Lists};
+use crate::rule::open::{Open, parse_late, parse_open};
 use crate::rule_error::{RuleError, RuleProblem};
 use crate::targets::Target;
-
-/// Number of options of a complete extension: larger than any real number.
-const CLOSED: usize = usize::MAX / 2;
 
 /// Initial capacity for matches.
 const MATCHES: usize = 3;
@@ -44,17 +43,6 @@ pub(super) struct Parser<'a> {
     joined: Option<Cow<'a, str>>,
     /// Lists of addresses; `None` if the text must be a single rule.
     lists: Option<Lists>,
-}
-
-/// The part to which options belong first.
-#[derive(Clone, Copy, Eq, PartialEq)]
-enum Open {
-    /// The rule itself.
-    Head,
-    /// The match with this index. An option before its own may have added an implied match.
-    Match(usize),
-    /// The target.
-    Target,
 }
 
 /// The reason why parsing stopped.
@@ -213,9 +201,24 @@ impl<'a> Parser<'a> {
             "-f" | "--fragment" | "--fragments" => {
                 set_once(&mut self.rule.fragment, Negatable::new(negated, ()))?;
             }
+            "-c" | "--set-counters" => {
+                let counters = self.counters(at)?;
+                set_once(&mut self.rule.counters, counters)?;
+            }
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Parses `PACKETS,BYTES` or `PACKETS BYTES`.
+    fn counters(&mut self, at: usize) -> Result<Counters, Stop> {
+        let first = self.value(at)?.text;
+        let (packets, bytes) = match first.split_once(',') {
+            Some((packets, bytes)) => (packets, Cow::Borrowed(bytes)),
+            None => (&*first, self.value(at)?.text),
+        };
+        let invalid = || self.error(at, RuleProblem::InvalidCounters);
+        Ok(Counters::of_numbers(packets, &bytes).ok_or_else(invalid)?)
     }
 
     /// Parses a network, or the first one of a list.
@@ -449,49 +452,4 @@ fn fill<T>(place: &mut Option<T>, value: Option<T>) -> Result<(), Unsupported> {
         set_once(place, value)?;
     }
     Ok(())
-}
-
-/// Parses an option of the open match or target, if it has this option.
-fn parse_open<'a>(
-    rule: &mut Rule<'a>,
-    open: Open,
-    option: &str,
-    values: &mut Values<'_, 'a>,
-) -> Parsed {
-    match open {
-        Open::Head => Ok(false),
-        Open::Match(index) => match rule.matches.get_mut(index) {
-            Some(open) => open.parse_option(option, values),
-            None => Ok(false),
-        },
-        Open::Target => match &mut rule.target {
-            Some(target) => target.parse_option(option, values),
-            None => Ok(false),
-        },
-    }
-}
-
-/// Parses an option of an earlier match or target, or of a match that the protocol
-/// implies.
-fn parse_late<'a>(rule: &mut Rule<'a>, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
-    values.set_given(CLOSED);
-    if let Some(target) = &mut rule.target
-        && target.parse_option(option, values)?
-    {
-        return Ok(true);
-    }
-    for one in rule.matches.iter_mut().rev() {
-        if one.parse_option(option, values)? {
-            return Ok(true);
-        }
-    }
-    let Some(mut implied) = rule.protocol.as_ref().and_then(implied) else {
-        return Ok(false);
-    };
-    values.set_given(0);
-    let taken = implied.parse_option(option, values)?;
-    if taken {
-        rule.matches.push(implied);
-    }
-    Ok(taken)
 }

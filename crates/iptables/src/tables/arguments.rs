@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use super::{Command, RuleSpec};
 use crate::Family;
+use crate::counters::Counters;
 use crate::lexer::{Lexer, Word};
 use crate::name::MAX_NAME;
 use crate::rule_error::{RuleError, RuleProblem};
-use crate::tables::{Counters, Policy};
+use crate::tables::Policy;
 
 /// Minimum length of an abbreviation. Shorter ones are options of extensions, such as
 /// `--pol`.
@@ -167,10 +168,7 @@ impl<'a> Parser<'a> {
                 None => return Err(self.error(start, RuleProblem::NoValue)),
             },
         };
-        let (Ok(packets), Ok(bytes)) = (packets.parse(), bytes.parse()) else {
-            return Err(invalid);
-        };
-        self.counters = Some(Counters { packets, bytes });
+        self.counters = Some(Counters::of_numbers(&packets, &bytes).ok_or(invalid)?);
         self.removed.push(start..self.lexer.at());
         Ok(())
     }

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::arguments;
-use super::{CommandLine, Counters, Line, Policy, RuleLine};
+use super::{CommandLine, Line, Policy, RuleLine};
+use crate::counters::Counters;
 use crate::{Family, Rule, RuleError};
 
 /// A command of `iptables`, as a line of a restore document or as arguments.

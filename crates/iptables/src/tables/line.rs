@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::counters::Counters;
 use crate::document_error::{Expected, LineError};
 use crate::name::MAX_NAME;
 use crate::{Rule, RuleError};
@@ -271,42 +272,6 @@ impl fmt::Display for Policy {
             Self::Accept => "ACCEPT",
             Self::Drop => "DROP",
         })
-    }
-}
-
-/// Counters of a rule or policy: `[packets:bytes]`.
-///
-/// Exhaustive: iptables counts packets and bytes.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Counters {
-    /// Number of packets.
-    pub packets: u64,
-    /// Number of bytes.
-    pub bytes: u64,
-}
-
-impl Counters {
-    /// Parses counters with brackets.
-    fn parse(text: &str) -> Option<Self> {
-        Self::split(text).and_then(|(counters, rest)| rest.is_empty().then_some(counters))
-    }
-
-    /// Parses the leading counters and returns the remaining text.
-    pub(super) fn split(text: &str) -> Option<(Self, &str)> {
-        let (counters, rest) = text.strip_prefix('[')?.split_once(']')?;
-        let (packets, bytes) = counters.split_once(':')?;
-        let number = |text: &str| text.parse().ok();
-        let counters = Self {
-            packets: number(packets)?,
-            bytes: number(bytes)?,
-        };
-        Some((counters, rest))
-    }
-}
-
-impl fmt::Display for Counters {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{}:{}]", self.packets, self.bytes)
     }
 }
 

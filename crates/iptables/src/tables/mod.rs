@@ -16,7 +16,7 @@ use std::slice;
 use index::{Chain, Index};
 
 pub use command::{Command, RuleSpec};
-pub use line::{ChainLine, CommandLine, Counters, Line, Policy, RuleLine, TableLine};
+pub use line::{ChainLine, CommandLine, Line, Policy, RuleLine, TableLine};
 
 /// A document of `iptables-save` or for `iptables-restore`: tables with chains and
 /// rules.

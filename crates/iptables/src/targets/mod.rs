@@ -23,6 +23,8 @@ mod nat;
 
 mod queue;
 
+mod rateest;
+
 mod redirect;
 
 mod reject;
@@ -51,6 +53,9 @@ pub use mark::Mark;
 pub use masquerade::Masquerade;
 pub use nat::{AddressRange, Dnat, NatPorts, Snat};
 pub use queue::{Audit, AuditType, Nflog, Nfqueue};
+#[cfg(feature = "nft")]
+pub(crate) use rateest::times;
+pub use rateest::{EstimatorTime, Rateest};
 pub use redirect::Redirect;
 pub use reject::Reject;
 pub use security::{ClassId, Classify, Connsecmark, Idletimer, Led, LedDelay, LedTrigger, Secmark};
@@ -60,7 +65,7 @@ pub use tproxy::Tproxy;
 
 /// Names of unsupported target extensions, which are preserved as text and are no
 /// chain names.
-const OTHERS: &[&str] = &["CLUSTERIP", "QUEUE", "RATEEST", "ULOG"];
+const OTHERS: &[&str] = &["CLUSTERIP", "QUEUE", "ULOG"];
 
 /// Defines [`Target`] and dispatches to its variants.
 macro_rules! targets {
@@ -205,6 +210,8 @@ targets! {
     Nflog(Nflog<'a>) = "NFLOG",
     /// Passes packets to a process.
     Nfqueue(Nfqueue) = "NFQUEUE",
+    /// Estimates the rate of the packets.
+    Rateest(Rateest<'a>) = "RATEEST",
     /// Changes the destination to this host.
     Redirect(Redirect) = "REDIRECT",
     /// Drops the packet and notifies its sender.

@@ -2,8 +2,8 @@
 
 use vipline_iptables::targets::Target;
 use vipline_iptables::{
-    ChainName, Command, Error, Family, Reason, Rule, SaveOptions, TableName, Tables, Transport,
-    Variant,
+    ChainName, Command, Committed, Counters, Error, Family, Reason, Rule, SaveOptions, TableName,
+    Tables, Transport, Variant,
 };
 
 use crate::lab::Lab;
@@ -67,9 +67,12 @@ fn the_programs_change_one_rule() {
             let missing = client.delete(filter, chain, &drop).unwrap_err();
             assert_eq!(missing.reason(), Some(Reason::MissingRule));
             assert!(
-                missing.to_string().contains(": Bad rule (does a"),
+                missing
+                    .to_string()
+                    .contains(": `-D WEB -j DROP`: Bad rule (does a"),
                 "{missing}"
             );
+            assert_eq!(missing.committed(), Committed::No);
             assert_eq!(
                 reason(client.new_chain(filter, chain)),
                 Some(Reason::ChainExists)
@@ -95,6 +98,35 @@ fn the_programs_change_one_rule() {
             client.delete_chain(filter, chain).unwrap();
         });
         assert!(!lab.rules().contains("WEB"));
+    }
+}
+
+#[test]
+fn the_programs_set_initial_counters() {
+    let (filter, chain) = names();
+    for mut lab in Lab::all() {
+        let (family, variant) = (lab.family, lab.variant);
+        let Lab { netns, client, .. } = &mut lab;
+        netns.run(|| {
+            client.new_chain(filter, chain).unwrap();
+            let rule = Rule::new().target(Target::Return);
+            let rule = rule.counters(Counters {
+                packets: 5,
+                bytes: 6,
+            });
+            client.insert(filter, chain, 1, &rule).unwrap();
+            let saved = client.save_with(SaveOptions::new().counters()).unwrap();
+            // ip6tables-nft 1.8.9 ignores counters.
+            let expected = match (family, variant) {
+                (Family::V6, Variant::Nft) => "[0:0] -A WEB -j RETURN",
+                _ => "[5:6] -A WEB -j RETURN",
+            };
+            assert_eq!(web(&saved), [expected]);
+            // Counters do not select the rule.
+            assert!(client.check(filter, chain, &rule).unwrap());
+            client.delete(filter, chain, &rule).unwrap();
+            assert!(!client.check(filter, chain, &rule).unwrap());
+        });
     }
 }
 
@@ -128,6 +160,12 @@ fn the_client_over_netlink_changes_one_rule() {
                 .collect();
             assert_eq!(netlink.save(&[filter]).unwrap(), theirs);
             assert_eq!(web(&theirs).len(), 4);
+            let counted = Rule::new().target(Target::Trace).counters(Counters { packets: 5, bytes: 6 });
+            netlink.append(filter, chain, &counted).unwrap();
+            let saved = client.save_with(SaveOptions::new().counters()).unwrap();
+            assert_eq!(web(&saved)[4], "[5:6] -A WEB -j TRACE");
+            assert!(netlink.check(filter, chain, &counted).unwrap());
+            netlink.delete(filter, chain, &counted).unwrap();
             assert!(netlink.check(filter, chain, &drop).unwrap());
             netlink.delete(filter, chain, &drop).unwrap();
             let missing = netlink.delete(filter, chain, &drop).unwrap_err();

@@ -317,16 +317,7 @@ pub(crate) const V6: &[Rules] = &[
     ),
 ];
 
-/// IPv4 rules with unsupported matches and targets.
-pub(crate) const OTHER: &[Rules] = &[(
-    "filter",
-    &[
-        "-p tcp -j RATEEST --rateest-name a --rateest-interval 250.0ms --rateest-ewmalog 500.0ms",
-        "-m mark --mark 0x1 -j RATEEST --rateest-name b --rateest-interval 500.0ms --rateest-ewmalog 1.0s",
-    ],
-)];
-
-/// IPv4 rules with extensions that have no encoding for nf_tables.
+/// IPv4 rules with other extensions.
 pub(crate) const EXTENSIONS: &[Rules] = &[
     (
         "filter",

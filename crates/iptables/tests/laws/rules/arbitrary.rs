@@ -479,6 +479,7 @@ pub(crate) fn rule() -> BoxedStrategy<Rule<'static>> {
                     out_interface: interfaces.1,
                     protocol,
                     fragment,
+                    counters: None,
                     matches,
                     target,
                 }

@@ -98,7 +98,7 @@ fn rejection(edits: &[Edit<Object>], batch: &[usize], error: &Error) -> Option<A
             });
             (named.collect(), reason(first))
         }
-        Error::Unsupported { operation, .. } => {
+        Error::MissingSet { operation, .. } | Error::Unsupported { operation, .. } => {
             let reason = rejections::reason_of(None, error);
             (vec![(*batch.get(operation.edit?)?, reason.clone())], reason)
         }
