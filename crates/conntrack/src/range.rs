@@ -1,13 +1,13 @@
 //! Ranges of addresses and ports in filters.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
-/// A network: the addresses that start with the same bits.
+/// A network: the addresses whose bits under a mask are equal.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Network {
     address: IpAddr,
-    prefix_len: u8,
+    mask: IpAddr,
 }
 
 impl Network {
@@ -24,11 +24,32 @@ impl Network {
     /// # Ok::<(), std::net::AddrParseError>(())
     /// ```
     pub fn new(address: IpAddr, prefix_len: u8) -> Option<Self> {
-        let address = masked(address, prefix_len)?;
-        Some(Self {
-            address,
-            prefix_len,
-        })
+        let rest = u32::from(length(address).checked_sub(prefix_len)?);
+        let mask = match address {
+            IpAddr::V4(_) => IpAddr::V4(u32::MAX.checked_shl(rest).unwrap_or(0).into()),
+            IpAddr::V6(_) => IpAddr::V6(u128::MAX.checked_shl(rest).unwrap_or(0).into()),
+        };
+        Self::with_mask(address, mask)
+    }
+
+    /// Creates a network with a mask of any bits, like `conntrack --mask-src`. Returns
+    /// `None` if the mask is of the other family.
+    ///
+    /// Bits that the mask lacks are ignored.
+    ///
+    /// ```
+    /// use vipline_conntrack::Network;
+    ///
+    /// let network = Network::with_mask("10.1.2.3".parse()?, "255.0.0.255".parse()?);
+    /// let network = network.expect("one family");
+    /// assert!(network.contains("10.9.9.3".parse()?));
+    /// assert_eq!(network.to_string(), "10.0.0.3/255.0.0.255");
+    /// assert_eq!(network.prefix_len(), None);
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    pub fn with_mask(address: IpAddr, mask: IpAddr) -> Option<Self> {
+        let address = and(address, mask)?;
+        Some(Self { address, mask })
     }
 
     /// Returns the first address.
@@ -36,36 +57,60 @@ impl Network {
         self.address
     }
 
-    /// Returns the length of the prefix, in bits.
-    pub fn prefix_len(self) -> u8 {
-        self.prefix_len
+    /// Returns the mask.
+    pub fn mask(self) -> IpAddr {
+        self.mask
+    }
+
+    /// Returns the length of the prefix, in bits. Returns `None` if the mask is no prefix.
+    pub fn prefix_len(self) -> Option<u8> {
+        let (ones, is_prefix) = match self.mask {
+            IpAddr::V4(mask) => {
+                let bits = u32::from(mask);
+                (
+                    bits.leading_ones(),
+                    bits.leading_ones() == bits.count_ones(),
+                )
+            }
+            IpAddr::V6(mask) => {
+                let bits = u128::from(mask);
+                (
+                    bits.leading_ones(),
+                    bits.leading_ones() == bits.count_ones(),
+                )
+            }
+        };
+        u8::try_from(ones).ok().filter(|_| is_prefix)
     }
 
     /// Returns whether the network contains an address. Networks of one family contain no
     /// addresses of the other.
     pub fn contains(self, address: IpAddr) -> bool {
-        address.is_ipv4() == self.address.is_ipv4()
-            && masked(address, self.prefix_len) == Some(self.address)
+        and(address, self.mask) == Some(self.address)
     }
 
     /// Returns the only address of the network, if there is one.
     pub(crate) fn single(self) -> Option<IpAddr> {
-        Some(self.address).filter(|address| self.prefix_len == length(*address))
+        Some(self.address).filter(|address| self.prefix_len() == Some(length(*address)))
     }
 }
 
 impl From<IpAddr> for Network {
     fn from(address: IpAddr) -> Self {
-        Self {
-            address,
-            prefix_len: length(address),
-        }
+        let mask = match address {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::BROADCAST),
+            IpAddr::V6(_) => IpAddr::V6(u128::MAX.into()),
+        };
+        Self { address, mask }
     }
 }
 
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix_len)
+        match self.prefix_len() {
+            Some(len) => write!(f, "{}/{len}", self.address),
+            None => write!(f, "{}/{}", self.address, self.mask),
+        }
     }
 }
 
@@ -77,19 +122,13 @@ fn length(address: IpAddr) -> u8 {
     }
 }
 
-/// Sets the bits after the prefix to zero.
-fn masked(address: IpAddr, prefix_len: u8) -> Option<IpAddr> {
-    let rest = u32::from(length(address).checked_sub(prefix_len)?);
-    Some(match address {
-        IpAddr::V4(ip) => {
-            let mask = u32::MAX.checked_shl(rest).unwrap_or(0);
-            IpAddr::V4((u32::from(ip) & mask).into())
-        }
-        IpAddr::V6(ip) => {
-            let mask = u128::MAX.checked_shl(rest).unwrap_or(0);
-            IpAddr::V6((u128::from(ip) & mask).into())
-        }
-    })
+/// Returns the bits under a mask. Returns `None` for different families.
+fn and(address: IpAddr, mask: IpAddr) -> Option<IpAddr> {
+    match (address, mask) {
+        (IpAddr::V4(ip), IpAddr::V4(mask)) => Some(IpAddr::V4(ip & mask)),
+        (IpAddr::V6(ip), IpAddr::V6(mask)) => Some(IpAddr::V6(ip & mask)),
+        _ => None,
+    }
 }
 
 /// A range of ports, both ends included.
@@ -151,5 +190,20 @@ mod tests {
         assert!(contains("fd00::1", 128, "fd00::1"));
         assert_eq!(network("10.0.0.0", 33), None);
         assert_eq!(network("::", 129), None);
+    }
+
+    #[test]
+    fn masks_need_not_be_prefixes() {
+        let mask = |address: &str, mask: &str| {
+            Network::with_mask(address.parse().unwrap(), mask.parse().unwrap())
+        };
+        let network = mask("10.9.0.2", "255.0.255.255").unwrap();
+        assert!(network.contains("10.1.0.2".parse().unwrap()));
+        assert!(!network.contains("10.1.0.3".parse().unwrap()));
+        assert_eq!((network.prefix_len(), network.single()), (None, None));
+        assert_eq!(network.to_string(), "10.0.0.2/255.0.255.255");
+        let network = mask("fd00::1", "ffff::").unwrap();
+        assert_eq!(network.prefix_len(), Some(16));
+        assert_eq!(mask("10.0.0.1", "ffff::"), None);
     }
 }

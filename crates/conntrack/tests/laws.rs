@@ -209,8 +209,11 @@ prop_compose! {
 fn near_network() -> impl Strategy<Value = Network> {
     let address = any::<bool>().prop_flat_map(near);
     let prefixes = select(vec![0_u8, 8, 30, 31, 32, 127, 128]);
-    (address, prefixes).prop_map(|(address, prefix)| {
-        Network::new(address, prefix).unwrap_or_else(|| Network::from(address))
+    let masks = option::of(any::<bool>().prop_flat_map(near));
+    (address, prefixes, masks).prop_map(|(address, prefix, mask)| {
+        let masked = mask.and_then(|mask| Network::with_mask(address, mask));
+        let network = masked.or_else(|| Network::new(address, prefix));
+        network.unwrap_or_else(|| Network::from(address))
     })
 }
 
@@ -261,14 +264,17 @@ fn has_bits(number: u32, mask: u32, value: u32) -> bool {
     of_mask.all(|place| bit(number, place) == bit(value, place))
 }
 
-/// Compares the bits of a prefix one by one.
+/// Compares the bits of a mask one by one.
 fn is_in(network: Network, address: IpAddr) -> bool {
     let bits = |address: IpAddr| match address {
         IpAddr::V4(ip) => format!("4{:032b}", u32::from(ip)),
         IpAddr::V6(ip) => format!("6{:0128b}", u128::from(ip)),
     };
-    let len = 1 + usize::from(network.prefix_len());
-    bits(address).get(..len) == bits(network.address()).get(..len)
+    let (address, wanted) = (bits(address), bits(network.address()));
+    let mask = bits(network.mask());
+    let mut compared = mask.chars().zip(address.chars().zip(wanted.chars()));
+    address.len() == wanted.len()
+        && compared.all(|(mask, (one, other))| mask == '0' || one == other)
 }
 
 /// Returns the conditions of a filter that a flow does not match.

@@ -19,6 +19,10 @@ fn net(text: &str, prefix_len: u8) -> Network {
     Network::new(ip(text), prefix_len).unwrap()
 }
 
+fn mask(text: &str, mask: &str) -> Network {
+    Network::with_mask(ip(text), ip(mask)).unwrap()
+}
+
 /// Filters with the `conntrack` options that select the same flows.
 fn filters() -> Vec<(Filter, &'static str)> {
     let all = Filter::new();
@@ -110,6 +114,14 @@ fn zones_and_networks() -> Vec<(Filter, &'static str)> {
         (
             all.original(side.destination_network(net("10.2.0.0", 29))),
             "-d 10.2.0.0/29",
+        ),
+        (
+            all.original(side.source_network(mask("10.9.0.2", "255.0.255.255"))),
+            "-s 10.9.0.2 --mask-src 255.0.255.255",
+        ),
+        (
+            all.original(side.destination_network(mask("0.0.0.3", "0.0.0.255"))),
+            "-d 0.0.0.3 --mask-dst 0.0.0.255",
         ),
         (
             all.original(side.source_network(net("fd00:1::2", 127))),
