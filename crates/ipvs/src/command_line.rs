@@ -6,6 +6,10 @@ use crate::{Command, Role, ServiceKey, SyncDaemon, Timeouts};
 
 /// A command line of `ipvsadm` 1.31, without the name of the program.
 ///
+/// Use this type for lines that a person wrote. [`Command`] and
+/// [`Commands`](crate::Commands) read the lines that `ipvsadm -S` or this crate wrote, and
+/// keep values that `ipvsadm` rejects or replaces.
+///
 /// [`FromStr`](std::str::FromStr) accepts the spellings that `ipvsadm` accepts: short and
 /// long options, `--option=value`, `-w5`, several options in one word, names of common
 /// services in place of ports, and addresses such as `10.1`. It rejects what `ipvsadm`

@@ -26,9 +26,10 @@
 //! - [`VirtualServer`] and [`RealServer`]: the entries of the table. [`Scheduler`]
 //!   has all schedulers of the kernel and preserves unknown names.
 //! - [`Object`]: an entry as a keyed object. [`Table`]: all entries.
-//! - [`Commands`]: ordered commands, built one by one or from edits.
-//! - [`CommandLine`]: a command line of `ipvsadm` in any spelling, including `-C`, `-Z`,
-//!   `-L`, `-S`, `--set` and the commands of sync daemons.
+//! - [`Commands`]: ordered commands, built one by one, from edits, or from text that
+//!   `ipvsadm -S` or this crate wrote.
+//! - [`CommandLine`]: a command line that a person wrote for `ipvsadm`, in any spelling,
+//!   including `-C`, `-Z`, `-L`, `-S`, `--set` and the commands of sync daemons.
 //! - [`Client`]: dumps the table and commits commands, many per system call; also
 //!   timeouts, statistics and sync daemons.
 //! - [`Connection`]: an entry of the connection table.

@@ -28,10 +28,13 @@ const SHOWN: usize = 80;
 impl FromStr for Command {
     type Err = ParseError;
 
-    /// Parses one line of `ipvsadm -R` input that changes a server.
+    /// Parses one line that changes a server, as [`Display`](std::fmt::Display), `ipvsadm
+    /// -S` or this crate wrote it.
     ///
     /// Values are not checked, so that every command prints and parses:
     /// [`check`](Self::check) does. The port of a real server is kept.
+    /// For lines that a person wrote, use [`CommandLine`], which accepts and rejects the
+    /// same lines as `ipvsadm`.
     fn from_str(line: &str) -> Result<Self, ParseError> {
         parse(line, 1)
     }
@@ -40,7 +43,10 @@ impl FromStr for Command {
 impl FromStr for Commands {
     type Err = ParseError;
 
-    /// Parses one command per line and skips blank lines.
+    /// Parses one command per line, as `ipvsadm -S` or this crate wrote it, and skips blank
+    /// lines.
+    ///
+    /// For lines that a person wrote, use [`CommandLine`].
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let lines = text.lines().enumerate();
         lines
