@@ -103,13 +103,16 @@ fn the_bits_do_and_cd_have_answers_of_their_own() {
 #[test]
 fn a_popular_entry_is_refreshed_before_its_end() {
     run(|| async {
-        let upstream = Upstream::start(FIRST, |seen| send(&address(seen, 1, 2))).await;
-        let forwarder = forwarder(&[FIRST]);
+        let upstream = Upstream::start(FIRST, |seen| send(&address(seen, 1, 10))).await;
+        // The time of prefetches begins after one second.
+        let mut options = options(&[FIRST]);
+        options.cache.prefetch_percent = 90;
+        let forwarder = Forwarder::new(options).unwrap();
         for _ in 0..4 {
             ask(&forwarder, "popular.example.").await;
         }
         ask(&forwarder, "rare.example.").await;
-        tokio::time::sleep(Duration::from_millis(1_050)).await;
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
         assert_eq!(upstream.count(), 2);
         ask(&forwarder, "popular.example.").await;
         ask(&forwarder, "rare.example.").await;

@@ -258,7 +258,7 @@ pub(crate) fn options(upstreams: &[&str]) -> ForwardOptions {
     ForwardOptions {
         upstreams: Upstreams::Addresses(addresses),
         policy: Policy::Sequential,
-        try_timeout: Some(Duration::from_millis(500)),
+        try_timeout: Some(Duration::from_secs(2)),
         attempts: Some(1),
         health_check: Duration::from_millis(50),
         cache: CacheOptions {

@@ -73,7 +73,11 @@ fn a_slow_upstream_gets_the_time_of_stale_wait() {
         let upstream = Upstream::start(FIRST, move |seen| {
             let last = current.load(Ordering::SeqCst);
             let wait = Duration::from_millis(if last == 0 { 0 } else { 400 });
-            vec![Action::Send(wait, address(seen, last, 1).to_vec().unwrap())]
+            let ttl = if last == 0 { 1 } else { 60 };
+            vec![Action::Send(
+                wait,
+                address(seen, last, ttl).to_vec().unwrap(),
+            )]
         })
         .await;
         let forwarder = forwarder(&[FIRST]);
