@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use cluster_dns::node_local::{NodeLocal, Options};
 use testkit::lab::{Host, Lab};
@@ -77,6 +79,33 @@ fn entries(lab: &Lab) -> usize {
     })
 }
 
+/// Returns the interfaces and addresses of a node.
+fn interfaces(lab: &Lab) -> String {
+    let mut ip = Command::new("ip");
+    ip.args(["-brief", "address"]);
+    let output = lab.node.netns.run(|| ip.output()).unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Waits until the IPv6 addresses have routes.
+///
+/// The kernel acknowledges an IPv6 address before its work queue adds the local route.
+fn wait_for_routes(lab: &Lab) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut ip = Command::new("ip");
+    ip.args(["-6", "route", "show", "table", "local"]);
+    let mut has_routes = || {
+        let output = lab.node.netns.run(|| ip.output()).unwrap();
+        let routes = String::from_utf8(output.stdout).unwrap();
+        let mut addresses = ADDRESSES.iter().filter(|address| address.contains(':'));
+        addresses.all(|address| routes.contains(&format!("local {address} ")))
+    };
+    while !has_routes() {
+        assert!(Instant::now() < deadline, "no routes");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 fn forget_entries(lab: &Lab) {
     lab.node.netns.run(|| {
         let _ = Client::open().unwrap().flush(&Filter::new()).unwrap();
@@ -101,8 +130,19 @@ fn ask(lab: &Lab, addresses: &[IpAddr], server: &str) {
 #[test]
 fn questions_and_answers_make_no_conntrack_entries() {
     let (lab, all) = (lab(), addresses());
+    let before = interfaces(&lab);
     let node = lab.node.netns.run(|| NodeLocal::open(options(&all)));
     let node = node.unwrap();
+    wait_for_routes(&lab);
+    let meanwhile = interfaces(&lab);
+    let of_interface = meanwhile.lines().find(|line| line.starts_with("lo "));
+    let of_interface = of_interface.unwrap();
+    for address in ADDRESSES {
+        assert!(
+            of_interface.contains(&format!(" {address}/")),
+            "{meanwhile}"
+        );
+    }
     let _servers = serve(&lab.node, &all, "node-local");
     // Without rules, each request to a node-local address makes an entry.
     ask(&lab, &all[..2], "node-local");
@@ -111,7 +151,8 @@ fn questions_and_answers_make_no_conntrack_entries() {
     forget_entries(&lab);
     ask(&lab, &all, "node-local");
     assert_eq!(entries(&lab), 0);
-    lab.node.netns.run(|| node.close()).unwrap();
+    node.close().unwrap();
+    assert_eq!(interfaces(&lab), before);
 }
 
 #[test]
@@ -123,6 +164,7 @@ fn cluster_ips_lead_to_their_service_before_and_after_node_local_use() {
     ask(&lab, cluster_ips, "cluster");
     let node = lab.node.netns.run(|| NodeLocal::open(options(&all)));
     let node = node.unwrap();
+    wait_for_routes(&lab);
     // The addresses are on the node, but the rules of the Service apply.
     ask(&lab, cluster_ips, "cluster");
     let servers = serve(&lab.node, &all, "node-local");
