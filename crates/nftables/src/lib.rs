@@ -77,6 +77,7 @@
 //! - [`expression`]: expressions of the nft language, such as `tcp dport`
 //! - [`statement`]: statements of the nft language, such as `accept`
 //! - [`expr`]: expressions that the kernel executes (`struct nft_expr`)
+//! - [`evaluate`]: the outcomes of a packet in a ruleset, without a kernel
 //! - [`wire`]: requests and replies
 #![cfg_attr(not(feature = "nftnl"), forbid(unsafe_code))]
 
@@ -156,6 +157,8 @@ mod rules;
 pub mod nftnl;
 
 mod monitor;
+
+pub mod evaluate;
 
 mod error;
 

@@ -1,0 +1,137 @@
+//! The entry point of an evaluation.
+
+use super::cause::{Cause, MAX_OUTCOMES};
+use super::choices::Choices;
+use super::environment::Environment;
+use super::error::Error;
+use super::hooks;
+use super::index::Index;
+use super::outcome::{Disposition, Outcome};
+use super::packet::Packet;
+use super::packet::connection::Tracked;
+use super::registers::Registers;
+use super::symmetric::Symmetric;
+use super::trace::Trace;
+use super::walk::{Place, Walk};
+use crate::expr::CtStatus;
+use crate::{Element, Hook, Ruleset, Set};
+
+/// Evaluates packets against a ruleset.
+///
+/// See the [module](super) for an example.
+#[derive(Debug)]
+pub struct Evaluator {
+    index: Index,
+}
+
+impl Evaluator {
+    /// Prepares a ruleset: a dump of the kernel, or planned objects that were collected.
+    ///
+    /// A dump has no elements of dynamic sets. A lookup in such a set fails unless
+    /// [`with_elements`](Self::with_elements) sets them.
+    pub fn new(ruleset: &Ruleset) -> Self {
+        Self {
+            index: Index::new(ruleset),
+        }
+    }
+
+    /// Sets the elements of a set, such as those of
+    /// [`Client::elements`](crate::Client::elements).
+    #[must_use]
+    pub fn with_elements(mut self, set: &Set, elements: Vec<Element>) -> Self {
+        self.index.set_elements(set, elements);
+        self
+    }
+
+    /// Returns all possible outcomes for a packet. Their probabilities sum to 1.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] with the rule and the expression. The cause is [`Cause::Unknown`] or
+    /// [`Cause::DynamicSet`] if a rule reads what the packet or the environment does not
+    /// contain, [`Cause::Unsupported`] if the evaluator does not know the expression,
+    /// [`Cause::Outcomes`], [`Cause::Rules`] or [`Cause::Probability`] if the result is too
+    /// large, and others if the kernel would reject the ruleset.
+    pub fn evaluate(
+        &self,
+        packet: &Packet,
+        environment: &dyn Environment,
+    ) -> Result<Vec<Outcome>, Error> {
+        let (mut choices, mut visited) = (Choices::default(), 0);
+        let mut outcomes: Vec<Outcome> = Vec::new();
+        loop {
+            let walk = self.walk(packet, environment, &mut choices, &mut visited);
+            let outcome = finish(walk)?;
+            match outcomes.last_mut().filter(|it| is_same(it, &outcome)) {
+                Some(last) => {
+                    let sum = last.probability.either(outcome.probability);
+                    last.probability = sum.ok_or(Cause::Probability)?;
+                }
+                None => outcomes.push(outcome),
+            }
+            if outcomes.len() > MAX_OUTCOMES {
+                return Err(Cause::Outcomes.into());
+            }
+            if !choices.advance() {
+                return Ok(outcomes);
+            }
+        }
+    }
+
+    fn walk<'a>(
+        &'a self,
+        packet: &Packet,
+        environment: &'a dyn Environment,
+        choices: &'a mut Choices,
+        visited: &'a mut usize,
+    ) -> Walk<'a> {
+        Walk {
+            index: &self.index,
+            environment,
+            choices,
+            packet: packet.clone(),
+            tracked: Tracked::Unseen,
+            place: Place {
+                hook: Hook::Prerouting,
+                input: None,
+                output: None,
+                table: None,
+            },
+            registers: Registers::new(),
+            trace: Trace::default(),
+            updates: Vec::new(),
+            hashes: Symmetric::default(),
+            is_rerouted: false,
+            visited,
+        }
+    }
+}
+
+/// Evaluates the packet with the current choices.
+fn finish(mut walk: Walk<'_>) -> Result<Outcome, Error> {
+    let disposition = hooks::travel(&mut walk)?;
+    let is_kept = matches!(
+        disposition,
+        Disposition::Delivered | Disposition::Sent(_) | Disposition::Queued(_)
+    );
+    let connection = walk.tracked.entry().map(|entry| entry.connection.clone());
+    let is_visible = |status: CtStatus| is_kept || status.contains(CtStatus::CONFIRMED);
+    let probability = walk.choices.probability().ok_or(Cause::Probability)?;
+    Ok(Outcome {
+        probability,
+        disposition,
+        packet: walk.packet,
+        trace: walk.trace,
+        updates: walk.updates,
+        connection: connection.filter(|it| is_visible(it.status)),
+    })
+}
+
+/// Returns whether both outcomes differ at most in their probability.
+fn is_same(one: &Outcome, other: &Outcome) -> bool {
+    one.disposition == other.disposition
+        && one.trace == other.trace
+        && one.packet == other.packet
+        && one.updates == other.updates
+        && one.connection == other.connection
+}

@@ -1,0 +1,20 @@
+//! `cmp`
+
+use std::cmp::Ordering::{Equal, Greater, Less};
+
+use crate::evaluate::cause::Cause;
+use crate::evaluate::walk::{Flow, Walk};
+use crate::expr::{Cmp, CmpOp};
+
+pub(super) fn evaluate(walk: &Walk<'_>, cmp: &Cmp) -> Result<Flow, Cause> {
+    let value = walk.registers.read(cmp.source, cmp.data.len())?;
+    let order = (*value).cmp(&*cmp.data);
+    Ok(Flow::next_if(match cmp.op {
+        CmpOp::Eq => order == Equal,
+        CmpOp::Ne => order != Equal,
+        CmpOp::Lt => order == Less,
+        CmpOp::Le => order != Greater,
+        CmpOp::Gt => order == Greater,
+        CmpOp::Ge => order != Less,
+    }))
+}

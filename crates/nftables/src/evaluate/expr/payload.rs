@@ -1,0 +1,28 @@
+//! `payload`
+
+use crate::evaluate::cause::Cause;
+use crate::evaluate::walk::{Flow, Walk};
+use crate::expr::{Payload, PayloadAccess};
+
+pub(super) fn evaluate(walk: &mut Walk<'_>, payload: &Payload) -> Result<Flow, Cause> {
+    let Payload {
+        base,
+        offset,
+        len,
+        access,
+    } = *payload;
+    match access {
+        PayloadAccess::Load(register) => {
+            let Some(bytes) = walk.packet.read(base, offset, len)? else {
+                return Ok(Flow::Break);
+            };
+            walk.registers.write(register, &bytes)?;
+            Ok(Flow::Next)
+        }
+        PayloadAccess::Store { source, .. } => {
+            let bytes = walk.registers.read(source, len as usize)?;
+            let is_stored = walk.packet.overwrite(base, offset, &bytes)?;
+            Ok(Flow::next_if(is_stored))
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! `range`
+
+use crate::evaluate::cause::Cause;
+use crate::evaluate::walk::{Flow, Walk};
+use crate::expr::Range;
+
+pub(super) fn evaluate(walk: &Walk<'_>, range: &Range) -> Result<Flow, Cause> {
+    let value = walk.registers.read(range.source, range.from.len())?;
+    let is_inside = *range.from <= *value && *value <= *range.to;
+    Ok(Flow::next_if(is_inside != range.invert))
+}

@@ -1,0 +1,284 @@
+//! The path of a packet through the hooks.
+//!
+//! ```text
+//! received ─► ingress ─► prerouting ─► route ─┬─► input ─► delivered
+//!                                             └─► forward ─┐
+//! sent by a process ─► route ─► output ────────────────────┴─► postrouting ─► egress ─► sent
+//! ```
+//!
+//! A packet of a process to an address of the host itself passes `output` and `postrouting`,
+//! and then is received through the interface `lo`.
+
+use std::sync::Arc;
+
+use super::cause::Cause;
+use super::chains;
+use super::environment::{Interface, Route, RouteQuery};
+use super::error::Error;
+use super::index::Installed;
+use super::nat;
+use super::outcome::Disposition;
+use super::packet::connection::{Connection, Entry, Part, Tracked, Tracking};
+use super::trace::Event;
+use super::walk::{Place, Walk};
+use crate::expr::{CtState, CtStatus, Direction};
+use crate::{ChainType, Family, Hook};
+
+/// Priorities of connection tracking and of its translations:
+/// `enum nf_ip_hook_priorities` of `linux/netfilter_ipv4.h`.
+const CONNTRACK: i32 = -200;
+const NAT_DESTINATION: i32 = -100;
+const NAT_SOURCE: i32 = 100;
+
+/// The name of the loopback interface.
+const LOOPBACK: &str = "lo";
+
+/// Sends the packet through all hooks on its path.
+pub(super) fn travel(walk: &mut Walk<'_>) -> Result<Disposition, Error> {
+    match walk.packet.input.clone() {
+        Some(input) => receive(walk, &input),
+        None => send(walk),
+    }
+}
+
+fn receive(walk: &mut Walk<'_>, input: &Interface) -> Result<Disposition, Error> {
+    for hook in [Hook::Ingress, Hook::Prerouting] {
+        if let Some(end) = pass(walk, hook, Some(input), None)? {
+            return Ok(end);
+        }
+    }
+    match route(walk, Some(input))? {
+        Route::None => Ok(Disposition::Unroutable),
+        Route::Local => {
+            let end = pass(walk, Hook::Input, Some(input), None)?;
+            confirm(walk, end.is_none());
+            Ok(end.unwrap_or(Disposition::Delivered))
+        }
+        Route::Interface(output) => {
+            if let Some(end) = pass(walk, Hook::Forward, Some(input), Some(&output))? {
+                return Ok(end);
+            }
+            leave(walk, Some(input), output)
+        }
+    }
+}
+
+fn send(walk: &mut Walk<'_>) -> Result<Disposition, Error> {
+    let first = route(walk, None)?;
+    let Some(output) = interface(first) else {
+        return Ok(Disposition::Unroutable);
+    };
+    if let Some(end) = pass(walk, Hook::Output, None, Some(&output))? {
+        return Ok(end);
+    }
+    let output = match walk.is_rerouted {
+        false => output,
+        true => match interface(route(walk, None)?) {
+            Some(output) => output,
+            None => return Ok(Disposition::Unroutable),
+        },
+    };
+    if output.name != LOOPBACK {
+        return leave(walk, None, output);
+    }
+    if let Some(end) = pass(walk, Hook::Postrouting, None, Some(&output))? {
+        return Ok(end);
+    }
+    confirm(walk, true);
+    walk.packet.input = Some(output.clone());
+    receive(walk, &output)
+}
+
+/// Returns the output interface of a route.
+fn interface(route: Route) -> Option<Interface> {
+    match route {
+        Route::None => None,
+        Route::Local => Some(Interface::new(LOOPBACK).with_index(1)),
+        Route::Interface(interface) => Some(interface),
+    }
+}
+
+/// Sends the packet through an interface.
+fn leave(
+    walk: &mut Walk<'_>,
+    input: Option<&Interface>,
+    output: Interface,
+) -> Result<Disposition, Error> {
+    let end = pass(walk, Hook::Postrouting, input, Some(&output))?;
+    confirm(walk, end.is_none());
+    if let Some(end) = end {
+        return Ok(end);
+    }
+    let end = pass(walk, Hook::Egress, None, Some(&output))?;
+    Ok(end.unwrap_or(Disposition::Sent(output)))
+}
+
+/// Records that the packet left the host or reached a process: only then a new entry of
+/// connection tracking becomes visible.
+fn confirm(walk: &mut Walk<'_>, is_accepted: bool) {
+    if let Some(entry) = walk.tracked.entry_mut().filter(|_| is_accepted) {
+        entry.connection.status |= CtStatus::CONFIRMED;
+    }
+}
+
+fn route(walk: &mut Walk<'_>, input: Option<&Interface>) -> Result<Route, Error> {
+    let query = RouteQuery {
+        destination: walk.packet.destination(),
+        source: walk.packet.source(),
+        mark: walk.packet.mark,
+        input,
+    };
+    let unknown = || Cause::unknown(format_args!("route to {}", query.destination));
+    let route = walk.environment.route(&query).ok_or_else(unknown)?;
+    walk.trace.events.push(Event::Routed(route.clone()));
+    Ok(route)
+}
+
+/// Something that a hook calls.
+enum Step {
+    Chain(Arc<Installed>),
+    Conntrack,
+    Nat(Part),
+}
+
+/// Passes the packet through a hook. Returns `None` if it is accepted.
+fn pass(
+    walk: &mut Walk<'_>,
+    hook: Hook,
+    input: Option<&Interface>,
+    output: Option<&Interface>,
+) -> Result<Option<Disposition>, Error> {
+    walk.place = Place {
+        hook,
+        input: input.cloned(),
+        output: output.cloned(),
+        table: walk.place.table.clone(),
+    };
+    for step in steps(walk) {
+        let end = match step {
+            Step::Chain(chain) => run(walk, &chain)?,
+            Step::Nat(part) => translate(walk, part)?,
+            Step::Conntrack => {
+                track(walk);
+                None
+            }
+        };
+        if end.is_some() {
+            return Ok(end);
+        }
+    }
+    Ok(None)
+}
+
+/// Returns what the hook calls, in order.
+///
+/// Chains of type `nat` are called by connection tracking, whatever their priority is.
+fn steps(walk: &Walk<'_>) -> Vec<Step> {
+    let hook = walk.place.hook;
+    let chains = walk.index.base_chains(hook, walk.packet.family());
+    let chains = chains.iter().filter(|it| !it.is_nat() && sees(walk, it));
+    let mut steps: Vec<(i32, Step)> = chains
+        .map(|it| (it.priority(), Step::Chain(it.clone())))
+        .collect();
+    match hook {
+        Hook::Prerouting | Hook::Output => {
+            steps.push((CONNTRACK, Step::Conntrack));
+            steps.push((NAT_DESTINATION, Step::Nat(Part::Destination)));
+        }
+        Hook::Input | Hook::Postrouting => steps.push((NAT_SOURCE, Step::Nat(Part::Source))),
+        Hook::Forward | Hook::Ingress | Hook::Egress => {}
+    }
+    steps.sort_by_key(|(priority, _)| *priority);
+    steps.into_iter().map(|(_, step)| step).collect()
+}
+
+/// Returns whether a base chain sees packets of the interface at the hook.
+fn sees(walk: &Walk<'_>, chain: &Installed) -> bool {
+    let interface = match walk.place.hook {
+        Hook::Ingress => &walk.place.input,
+        Hook::Egress => &walk.place.output,
+        _ => return true,
+    };
+    let name = interface.as_ref().map_or("", |it| &it.name);
+    let base = chain.chain.base.as_ref();
+    base.is_some_and(|base| {
+        base.devices
+            .iter()
+            .any(|device| match device.as_str().strip_suffix('*') {
+                Some(prefix) => name.starts_with(prefix),
+                None => name == device.as_str(),
+            })
+    })
+}
+
+/// Evaluates a base chain. A chain of type `route` routes changed packets again.
+fn run(walk: &mut Walk<'_>, chain: &Arc<Installed>) -> Result<Option<Disposition>, Error> {
+    let base = chain.chain.base.as_ref();
+    let is_route = base.is_some_and(|base| base.kind == ChainType::Route);
+    let routed = |walk: &Walk<'_>| {
+        let packet = &walk.packet;
+        (packet.source(), packet.destination(), packet.mark)
+    };
+    let before = routed(walk);
+    let end = chains::run(walk, chain)?;
+    walk.is_rerouted |= is_route && routed(walk) != before;
+    Ok(end)
+}
+
+/// Assigns the packet to a connection.
+fn track(walk: &mut Walk<'_>) {
+    if walk.tracked != Tracked::Unseen {
+        return;
+    }
+    walk.tracked = match walk.packet.tracking.clone() {
+        Tracking::Invalid => Tracked::Invalid,
+        Tracking::Untracked => Tracked::Untracked,
+        Tracking::New => Tracked::Entry(Entry {
+            connection: Connection::new(&walk.packet),
+            state: CtState::NEW,
+            direction: Direction::Original,
+        }),
+        Tracking::Known {
+            connection,
+            state,
+            direction,
+        } => Tracked::Entry(Entry {
+            connection: *connection,
+            state,
+            direction,
+        }),
+    };
+}
+
+/// Evaluates the chains of type `nat` if the translation of the connection is undecided,
+/// and translates the packet.
+fn translate(walk: &mut Walk<'_>, part: Part) -> Result<Option<Disposition>, Error> {
+    let Some(entry) = walk.tracked.entry() else {
+        return Ok(None);
+    };
+    let (state, status) = (entry.state, entry.connection.status);
+    let is_icmp = [1, 58].contains(&walk.packet.protocol());
+    if state == CtState::RELATED && is_icmp && status.intersects(CtStatus::SNAT | CtStatus::DNAT) {
+        return Err(Cause::unsupported("the translation of an ICMP error").into());
+    }
+    let is_first = state == CtState::NEW || state == CtState::RELATED;
+    let family: Family = walk.packet.family();
+    if is_first && !status.contains(part.done()) && walk.index.has_nat(family) {
+        let chains = walk.index.base_chains(walk.place.hook, family);
+        for chain in chains.iter().filter(|it| it.is_nat()) {
+            if let Some(end) = chains::run(walk, chain)? {
+                return Ok(Some(end));
+            }
+            let entry = walk.tracked.entry();
+            if entry.is_some_and(|it| it.connection.status.contains(part.done())) {
+                break;
+            }
+        }
+        if let Some(entry) = walk.tracked.entry_mut() {
+            entry.connection.status |= part.done();
+        }
+    }
+    let is_changed = nat::translate(walk, part);
+    walk.is_rerouted |= is_changed && walk.place.hook == Hook::Output;
+    Ok(None)
+}

@@ -1,0 +1,189 @@
+//! A host with addresses and routes.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+
+use super::environment::{Environment, Interface, Limited, Route, RouteQuery};
+use crate::expr::AddrType;
+
+/// Addresses and routes of a host, as an [`Environment`].
+///
+/// A host without addresses has the interface `lo` with index 1 and the loopback addresses.
+/// Destinations without a route are unreachable. Policy routing is not supported.
+///
+/// ```
+/// use vipline_nftables::evaluate::Host;
+///
+/// let host = Host::new()
+///     .with_addr("eth0", "192.0.2.1/24".parse()?)
+///     .with_route("0.0.0.0/0".parse()?, "eth0")
+///     .with_limits_exceeded(false);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Addresses with prefix length, by interface.
+    addrs: Vec<(Interface, IpNet)>,
+    routes: Vec<(IpNet, Interface)>,
+    is_over: Option<bool>,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Host {
+    /// Creates a host that has only loopback addresses.
+    pub fn new() -> Self {
+        let lo = Interface::new("lo").with_index(1);
+        let nets = [
+            (IpAddr::from(Ipv4Addr::LOCALHOST), 8),
+            (IpAddr::from(Ipv6Addr::LOCALHOST), 128),
+        ];
+        let nets = nets.map(|(addr, len)| IpNet::new(addr, len));
+        Self {
+            addrs: nets
+                .into_iter()
+                .filter_map(Result::ok)
+                .map(|net| (lo.clone(), net))
+                .collect(),
+            routes: Vec::new(),
+            is_over: None,
+        }
+    }
+
+    /// Adds an address of an interface. Its network is reached through the interface.
+    #[must_use]
+    pub fn with_addr(mut self, interface: impl Into<Interface>, addr: IpNet) -> Self {
+        let interface = interface.into();
+        self.routes.push((addr.trunc(), interface.clone()));
+        self.addrs.push((interface, addr));
+        self
+    }
+
+    /// Adds a route. The longest prefix that contains a destination decides.
+    #[must_use]
+    pub fn with_route(mut self, destination: IpNet, interface: impl Into<Interface>) -> Self {
+        self.routes.push((destination, interface.into()));
+        self
+    }
+
+    /// Assumes that packets exceed all limits and quotas, or none.
+    #[must_use]
+    pub fn with_limits_exceeded(mut self, is_over: bool) -> Self {
+        self.is_over = Some(is_over);
+        self
+    }
+
+    fn is_local(&self, addr: IpAddr, interface: Option<&Interface>) -> bool {
+        let is_on = |it: &Interface| interface.is_none_or(|wanted| wanted.name == it.name);
+        let is_addr = |net: &IpNet| match net.addr() {
+            IpAddr::V4(own) if own.is_loopback() => net.contains(&addr),
+            own => own == addr,
+        };
+        self.addrs.iter().any(|(it, net)| is_on(it) && is_addr(net))
+    }
+
+    fn is_broadcast(&self, addr: IpAddr) -> bool {
+        let IpAddr::V4(v4) = addr else {
+            return false;
+        };
+        let is_of = |net: &IpNet| net.prefix_len() < 31 && net.broadcast() == addr;
+        v4.is_broadcast() || v4.is_unspecified() || self.addrs.iter().any(|(_, net)| is_of(net))
+    }
+}
+
+impl Environment for Host {
+    fn route(&self, query: &RouteQuery<'_>) -> Option<Route> {
+        let destination = query.destination;
+        if self.is_local(destination, None) {
+            return Some(Route::Local);
+        }
+        if query.input.is_some() && (destination.is_multicast() || self.is_broadcast(destination)) {
+            return Some(Route::Local);
+        }
+        let matching = self
+            .routes
+            .iter()
+            .filter(|(net, _)| net.contains(&destination));
+        let longest = matching.max_by_key(|(net, _)| net.prefix_len());
+        Some(longest.map_or(Route::None, |(_, interface)| {
+            Route::Interface(interface.clone())
+        }))
+    }
+
+    fn addr_type(&self, addr: IpAddr, interface: Option<&Interface>) -> Option<AddrType> {
+        Some(match () {
+            () if addr.is_multicast() => AddrType::Multicast,
+            () if self.is_local(addr, interface) => AddrType::Local,
+            () if self.is_broadcast(addr) => AddrType::Broadcast,
+            () => AddrType::Unicast,
+        })
+    }
+
+    /// Returns the first address of the interface in the family of the destination. An
+    /// address in the network of the destination precedes others.
+    fn interface_addr(&self, interface: &Interface, destination: IpAddr) -> Option<IpAddr> {
+        let own = || {
+            let own = self
+                .addrs
+                .iter()
+                .filter(|(it, _)| it.name == interface.name);
+            own.map(|(_, net)| net)
+                .filter(|net| net.addr().is_ipv4() == destination.is_ipv4())
+        };
+        let near = own().find(|net| net.contains(&destination));
+        near.or_else(|| own().next()).map(IpNet::addr)
+    }
+
+    fn is_over(&self, _limited: Limited<'_>) -> Option<bool> {
+        self.is_over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host() -> Host {
+        Host::new()
+            .with_addr("a", "10.0.0.1/24".parse().unwrap())
+            .with_addr("b", "10.0.1.1/24".parse().unwrap())
+            .with_route("10.0.0.0/8".parse().unwrap(), "b")
+    }
+
+    #[test]
+    fn the_longest_prefix_decides() {
+        let route = |addr: &str| {
+            let query = RouteQuery {
+                destination: addr.parse().unwrap(),
+                source: "10.0.0.9".parse().unwrap(),
+                mark: 0,
+                input: None,
+            };
+            host().route(&query).unwrap()
+        };
+        assert_eq!(route("10.0.0.1"), Route::Local);
+        assert_eq!(route("127.1.2.3"), Route::Local);
+        assert_eq!(route("10.0.0.7"), Route::Interface("a".into()));
+        assert_eq!(route("10.9.0.7"), Route::Interface("b".into()));
+        assert_eq!(route("192.0.2.1"), Route::None);
+    }
+
+    #[test]
+    fn an_address_is_local_on_its_interface_only() {
+        let of = |addr: &str, interface: Option<&str>| {
+            let interface = interface.map(Interface::from);
+            host().addr_type(addr.parse().unwrap(), interface.as_ref())
+        };
+        assert_eq!(of("10.0.0.1", None), Some(AddrType::Local));
+        assert_eq!(of("10.0.0.1", Some("a")), Some(AddrType::Local));
+        assert_eq!(of("10.0.0.1", Some("b")), Some(AddrType::Unicast));
+        assert_eq!(of("10.0.1.255", None), Some(AddrType::Broadcast));
+        assert_eq!(of("224.0.0.1", None), Some(AddrType::Multicast));
+        assert_eq!(of("192.0.2.1", None), Some(AddrType::Unicast));
+    }
+}

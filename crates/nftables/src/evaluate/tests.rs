@@ -1,0 +1,501 @@
+//! Whole rulesets.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use super::{
+    Cause, Connection, Disposition, Error, Evaluator, Host, Outcome, Packet, Probability, Tracking,
+};
+use crate::expr::{CtState, CtStatus, Direction, NatFlags};
+use crate::expression::{
+    concat, ct_mark, ct_state, ip_daddr, ip_saddr, l4proto, mark, numgen_random, oifname, symhash,
+    th_dport, udp_dport,
+};
+use crate::statement::{
+    NatTarget, Statement, accept, dnat, drop, goto, jump, masquerade, redirect, reject, return_,
+    snat, update,
+};
+use crate::{
+    BaseChain, Chain, ChainType, Datatype, Family, Generation, Hook, Name, Object, Policy, Rule,
+    Ruleset, Set, SetFlags, Table, TableFlags, TableId, Value, Verdict,
+};
+
+const FAMILY: Family = Family::Ip;
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn table() -> TableId {
+    TableId::new(FAMILY, name("t"))
+}
+
+fn rule(statements: impl IntoIterator<Item = Statement>) -> Rule {
+    Rule::new(FAMILY, statements)
+}
+
+fn chain(text: &str, rules: impl IntoIterator<Item = Rule>) -> Chain {
+    Chain::new(table(), name(text)).with_rules(rules)
+}
+
+fn hooked(kind: ChainType, hook: Hook, priority: i32, rules: Vec<Rule>) -> Object {
+    let chain = chain(&format!("{kind}-{hook}-{priority}"), rules);
+    chain.with_base(BaseChain::new(kind, hook, priority)).into()
+}
+
+fn filter(hook: Hook, rules: Vec<Rule>) -> Object {
+    hooked(ChainType::Filter, hook, 0, rules)
+}
+
+fn end(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn host() -> Host {
+    Host::new()
+        .with_addr("eth0", "192.0.2.1/24".parse().unwrap())
+        .with_addr("eth1", "10.0.0.1/16".parse().unwrap())
+        .with_limits_exceeded(false)
+}
+
+/// A datagram from outside to a destination.
+fn to(destination: &str) -> Packet {
+    Packet::udp(end("192.0.2.9:4000"), end(destination)).with_input("eth0")
+}
+
+fn evaluate(
+    objects: impl IntoIterator<Item = Object>,
+    packet: &Packet,
+) -> Result<Vec<Outcome>, Error> {
+    let ruleset: Ruleset = objects.into_iter().collect();
+    Evaluator::new(&ruleset).evaluate(packet, &host())
+}
+
+/// Returns the only outcome.
+fn outcome(objects: impl IntoIterator<Item = Object>, packet: &Packet) -> Outcome {
+    let mut outcomes = evaluate(objects, packet).unwrap();
+    assert_eq!(outcomes.len(), 1);
+    outcomes.pop().unwrap()
+}
+
+fn sum(outcomes: &[Outcome]) -> Probability {
+    let zero = Probability::new(0, 1).unwrap();
+    let probabilities = outcomes.iter().map(|it| it.probability);
+    probabilities.fold(zero, |sum, it| sum.either(it).unwrap())
+}
+
+#[test]
+fn accept_ends_the_base_chain_and_drop_ends_all() {
+    let chains = |second: Statement| {
+        [
+            hooked(ChainType::Filter, Hook::Input, -1, vec![rule([accept()])]),
+            hooked(ChainType::Filter, Hook::Input, 1, vec![rule([second])]),
+        ]
+    };
+    let packet = to("192.0.2.1:53");
+    let kept = outcome(chains(accept()), &packet);
+    assert_eq!(kept.disposition, Disposition::Delivered);
+    let dropped = outcome(chains(drop()), &packet);
+    assert_eq!(dropped.disposition, Disposition::Dropped);
+    assert_eq!(dropped.trace.matches().count(), 2);
+    assert_eq!(dropped.connection, None, "the new entry is discarded");
+    let rejected = outcome(chains(reject()), &packet);
+    assert!(matches!(rejected.disposition, Disposition::Rejected(_)));
+}
+
+#[test]
+fn jumps_return_and_gotos_do_not() {
+    let base = |verdict| {
+        let rules = vec![rule([verdict]), rule([drop()])];
+        filter(Hook::Input, rules)
+    };
+    let inner = || Object::from(chain("inner", [rule([return_()]), rule([reject()])]));
+    let packet = to("192.0.2.1:53");
+    let jumped = outcome([base(jump(&name("inner"))), inner()], &packet);
+    assert_eq!(jumped.disposition, Disposition::Dropped);
+    let gone = outcome([base(goto(&name("inner"))), inner()], &packet);
+    assert_eq!(
+        gone.disposition,
+        Disposition::Delivered,
+        "the policy applies"
+    );
+    let missing = evaluate([base(jump(&name("inner")))], &packet).unwrap_err();
+    assert_eq!(missing.cause, Cause::MissingChain(table(), name("inner")));
+    let policy = BaseChain::new(ChainType::Filter, Hook::Input, 0).with_policy(Policy::Drop);
+    let empty = chain("empty", []).with_base(policy);
+    assert_eq!(
+        outcome([empty.into()], &packet).disposition,
+        Disposition::Dropped
+    );
+}
+
+#[test]
+fn the_depth_and_the_number_of_rules_are_bounded() {
+    let nested = |depth: usize| {
+        let link = |at: usize| {
+            let target = name(&format!("c{}", at + 1));
+            let rules = if at < depth {
+                vec![rule([jump(&target)])]
+            } else {
+                Vec::new()
+            };
+            let chain = chain(&format!("c{at}"), rules);
+            match at {
+                0 => chain.with_base(BaseChain::new(ChainType::Filter, Hook::Input, 0)),
+                _ => chain,
+            }
+        };
+        (0..=depth)
+            .map(|at| link(at).into())
+            .collect::<Vec<Object>>()
+    };
+    let packet = to("192.0.2.1:53");
+    assert!(evaluate(nested(16), &packet).is_ok());
+    assert_eq!(
+        evaluate(nested(17), &packet).unwrap_err().cause,
+        Cause::Jumps
+    );
+    let endless = [
+        filter(Hook::Input, vec![rule([goto(&name("a"))])]),
+        chain("a", [rule([goto(&name("a"))])]).into(),
+    ];
+    assert_eq!(evaluate(endless, &packet).unwrap_err().cause, Cause::Rules);
+}
+
+#[test]
+fn chains_of_other_families_and_dormant_tables_are_not_evaluated() {
+    let drops = || filter(Hook::Input, vec![rule([drop()])]);
+    let packet = to("192.0.2.1:53");
+    let dormant = Table::new(table()).with_flags(TableFlags::DORMANT);
+    let kept = outcome([drops(), dormant.into()], &packet);
+    assert_eq!(kept.disposition, Disposition::Delivered);
+    let v6 = Packet::udp(end("[::1]:1"), end("[::1]:2"));
+    assert_eq!(outcome([drops()], &v6).disposition, Disposition::Delivered);
+}
+
+#[test]
+fn hooks_after_a_translation_see_the_new_destination() {
+    let target = NatTarget::from(end("10.0.0.7:8053"));
+    let objects = [
+        // The priority of a chain of type nat does not order it among filters.
+        hooked(
+            ChainType::Nat,
+            Hook::Prerouting,
+            50,
+            vec![rule([dnat(target)])],
+        ),
+        hooked(
+            ChainType::Filter,
+            Hook::Prerouting,
+            0,
+            vec![rule([udp_dport().is(8053_u16), mark().set_to(1_u32)])],
+        ),
+        filter(
+            Hook::Forward,
+            vec![rule([
+                ip_daddr().is(ip("10.0.0.7")),
+                oifname().is("eth1"),
+                ct_mark().set_to(9_u32),
+            ])],
+        ),
+        hooked(
+            ChainType::Nat,
+            Hook::Postrouting,
+            100,
+            vec![rule([mark().is(1_u32), masquerade(NatFlags::empty())])],
+        ),
+    ];
+    let end = outcome(objects.clone(), &to("192.0.2.1:53"));
+    assert_eq!(end.disposition, Disposition::Sent("eth1".into()));
+    let text = "udp 10.0.0.1:4000 -> 10.0.0.7:8053";
+    assert_eq!(end.packet.to_string(), text);
+    let connection = end.connection.unwrap();
+    assert_eq!(connection.mark, 9);
+    let both = CtStatus::SNAT | CtStatus::DNAT | CtStatus::CONFIRMED;
+    assert!(connection.status.contains(both));
+    // A reply and a later packet are translated without the rules.
+    let known = |direction| Tracking::Known {
+        connection: Box::new(connection.clone()),
+        state: CtState::ESTABLISHED,
+        direction,
+    };
+    let reply = Packet::udp(self::end("10.0.0.7:8053"), self::end("10.0.0.1:4000"));
+    let reply = reply
+        .with_input("eth1")
+        .with_tracking(known(Direction::Reply));
+    let end = outcome(objects.clone(), &reply);
+    assert_eq!(end.packet.to_string(), "udp 192.0.2.1:53 -> 192.0.2.9:4000");
+    assert_eq!(end.disposition, Disposition::Sent("eth0".into()));
+    let later = to("192.0.2.1:53").with_tracking(known(Direction::Original));
+    let end = outcome(objects, &later);
+    assert_eq!(end.packet.to_string(), text);
+    assert!(end.trace.rules().all(|step| step.hook != Hook::Postrouting));
+}
+
+#[test]
+fn the_first_translation_of_a_connection_decides() {
+    let to_port = |port: u16| rule([dnat(SocketAddr::new(ip("10.0.0.7"), port))]);
+    let objects = [
+        hooked(ChainType::Nat, Hook::Prerouting, -100, vec![to_port(1)]),
+        hooked(ChainType::Nat, Hook::Prerouting, -90, vec![to_port(2)]),
+    ];
+    let end = outcome(objects, &to("192.0.2.1:53"));
+    assert_eq!(end.packet.destination_port(), Some(1));
+    assert_eq!(end.trace.matches().count(), 1);
+}
+
+#[test]
+fn a_random_source_port_is_unknown_to_later_rules() {
+    let random = masquerade(NatFlags::FULLY_RANDOM);
+    let objects = [hooked(
+        ChainType::Nat,
+        Hook::Postrouting,
+        100,
+        vec![rule([random])],
+    )];
+    let end = outcome(objects, &to("10.0.0.7:53"));
+    assert_eq!(end.packet.to_string(), "udp 10.0.0.1:* -> 10.0.0.7:53");
+    assert_eq!(end.connection.unwrap().reply.destination_port, None);
+}
+
+#[test]
+fn addresses_of_a_range_are_equally_probable() {
+    let range = NatTarget::range(ip("10.0.0.7")..=ip("10.0.0.9"), Some(90..=95));
+    let objects = [hooked(
+        ChainType::Nat,
+        Hook::Prerouting,
+        -100,
+        vec![rule([dnat(range)])],
+    )];
+    let outcomes = evaluate(objects, &to("192.0.2.1:53")).unwrap();
+    let packets = outcomes
+        .iter()
+        .map(|it| format!("{} {}", it.probability, it.packet));
+    let expected = [7, 8, 9].map(|it| format!("1/3 udp 192.0.2.9:4000 -> 10.0.0.{it}:90"));
+    assert_eq!(packets.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_source_in_the_range_is_kept() {
+    let rules = vec![rule([snat(NatTarget::range(
+        ip("192.0.2.1")..=ip("192.0.2.9"),
+        None,
+    ))])];
+    let objects = [hooked(ChainType::Nat, Hook::Postrouting, 100, rules)];
+    let end = outcome(objects, &to("10.0.0.7:53"));
+    assert_eq!(end.packet.source(), ip("192.0.2.9"));
+    assert!(!end.connection.unwrap().status.contains(CtStatus::SNAT));
+}
+
+#[test]
+fn a_packet_of_a_process_is_routed_again_after_translation() {
+    let target = rule([ip_daddr().is(ip("192.0.2.50")), dnat(ip("10.0.0.7"))]);
+    let objects = [hooked(ChainType::Nat, Hook::Output, -100, vec![target])];
+    let packet = Packet::udp(end("192.0.2.1:1"), end("192.0.2.50:53"));
+    let sent = outcome(objects, &packet);
+    assert_eq!(sent.disposition, Disposition::Sent("eth1".into()));
+    let objects = [hooked(
+        ChainType::Nat,
+        Hook::Output,
+        -100,
+        vec![rule([redirect(99)])],
+    )];
+    let local = outcome(objects, &packet);
+    assert_eq!(local.disposition, Disposition::Delivered);
+    assert_eq!(local.packet.destination(), ip("127.0.0.1"));
+    assert_eq!(local.packet.input().map(|it| &*it.name), Some("lo"));
+}
+
+#[test]
+fn a_local_packet_passes_all_four_hooks_with_one_connection() {
+    let hooks = [
+        Hook::Output,
+        Hook::Postrouting,
+        Hook::Prerouting,
+        Hook::Input,
+    ];
+    let objects =
+        hooks.map(|hook| filter(hook, vec![rule([ct_state().is(CtState::NEW), accept()])]));
+    let end = outcome(objects, &Packet::udp(end("192.0.2.1:1"), end("10.0.0.1:2")));
+    let seen: Vec<Hook> = end.trace.matches().map(|step| step.hook).collect();
+    assert_eq!(seen, hooks);
+}
+
+#[test]
+fn verdict_maps_intervals_and_concatenations_are_looked_up() {
+    let flags = SetFlags::INTERVAL;
+    let key = [Datatype::InetProto.into(), Datatype::Ipv4Addr.into()];
+    let allowed = Set::set(table(), name("allowed"), key).with_flags(flags);
+    let ports = Set::verdict_map(table(), name("ports"), [Datatype::InetService.into()]);
+    let net: ipnet::IpNet = "192.0.2.8/30".parse().unwrap();
+    let element = allowed.element(&[Value::from(17_u8), net.into()]).unwrap();
+    let port = |port: u16, verdict| {
+        let element = ports.element(&[port.into()]).unwrap();
+        Object::from(element.with_verdict(verdict).unwrap())
+    };
+    let key = concat([l4proto(), ip_saddr()]);
+    let rules = vec![rule([key.in_set(&allowed), udp_dport().vmap(&ports)])];
+    let objects = [
+        allowed.clone().into(),
+        element.into(),
+        ports.clone().into(),
+        port(53, Verdict::Drop),
+        port(54, Verdict::Continue),
+        filter(Hook::Input, rules),
+    ];
+    let elements = |destination: &str| {
+        let end = outcome(objects.clone(), &to(destination));
+        let steps = end.trace.rules().flat_map(|step| step.elements.clone());
+        let elements: Vec<_> = steps.map(|it| it.to_string()).collect();
+        (end.disposition, elements)
+    };
+    let net = "udp . 192.0.2.8/30".to_owned();
+    let dropped = (
+        Disposition::Dropped,
+        vec![net.clone(), "53 : drop".to_owned()],
+    );
+    assert_eq!(elements("192.0.2.1:53"), dropped);
+    assert_eq!(
+        elements("192.0.2.1:55"),
+        (Disposition::Delivered, vec![net])
+    );
+    assert_eq!(elements("192.0.2.1:54").1.len(), 2);
+    let other = Packet::udp(end("192.0.2.12:1"), end("192.0.2.1:53")).with_input("eth0");
+    assert_eq!(
+        outcome(objects.clone(), &other).disposition,
+        Disposition::Delivered
+    );
+}
+
+#[test]
+fn an_update_is_learned_and_seen_by_later_rules() {
+    let seen = Set::set(table(), name("seen"), [Datatype::Ipv4Addr.into()]);
+    let seen = seen
+        .with_timeout(Duration::from_secs(9))
+        .with_flags(SetFlags::DYNAMIC);
+    let learn = rule([update(&seen, &ip_saddr(), None)]);
+    let check = rule([ip_saddr().in_set(&seen), drop()]);
+    let objects = |rules| [Object::from(seen.clone()), filter(Hook::Input, rules)];
+    let packet = to("192.0.2.1:53");
+    let dropped = outcome(objects(vec![learn.clone(), check.clone()]), &packet);
+    assert_eq!(dropped.disposition, Disposition::Dropped);
+    assert_eq!(
+        dropped.updates[0].element.to_string(),
+        "192.0.2.9 timeout 9s"
+    );
+    let kept = outcome(objects(vec![check.clone(), learn]), &packet);
+    assert_eq!(kept.disposition, Disposition::Delivered);
+    // A dump does not contain the elements of dynamic sets.
+    let mut dump: Ruleset = objects(vec![check]).into_iter().collect();
+    dump.generation = Generation(1);
+    let error = Evaluator::new(&dump)
+        .evaluate(&packet, &host())
+        .unwrap_err();
+    assert_eq!(error.cause, Cause::DynamicSet(name("seen")));
+    let element = seen.element(&[ip("192.0.2.9").into()]).unwrap();
+    let known = Evaluator::new(&dump).with_elements(&seen, vec![element]);
+    let outcomes = known.evaluate(&packet, &host()).unwrap();
+    assert_eq!(outcomes[0].disposition, Disposition::Dropped);
+}
+
+#[test]
+fn a_full_set_refuses_new_elements() {
+    let seen = Set::set(table(), name("seen"), [Datatype::InetService.into()]);
+    let seen = seen.with_size(1).with_flags(SetFlags::DYNAMIC);
+    let rules = vec![rule([update(&seen, &th_dport(), None), drop()])];
+    let element = |port: u16| Object::from(seen.element(&[port.into()]).unwrap());
+    let objects = |port| {
+        [
+            Object::from(seen.clone()),
+            element(port),
+            filter(Hook::Input, rules.clone()),
+        ]
+    };
+    let packet = to("192.0.2.1:53");
+    assert_eq!(
+        outcome(objects(53), &packet).disposition,
+        Disposition::Dropped
+    );
+    assert_eq!(
+        outcome(objects(54), &packet).disposition,
+        Disposition::Delivered
+    );
+}
+
+#[test]
+fn the_probabilities_of_independent_choices_are_multiplied() {
+    let port = Set::map(
+        table(),
+        name("m"),
+        [Datatype::Mark.into()],
+        [Datatype::Mark.into()],
+    );
+    let elements = (0_u32..3).map(|slot| {
+        let element = port.element(&[slot.into()]).unwrap();
+        Object::from(element.with_data(&[(slot / 2).into()]).unwrap())
+    });
+    let chosen = numgen_random(3).map(&port);
+    let rules = vec![
+        rule([mark().set(&chosen)]),
+        rule([symhash(2).is(0_u32), reject()]),
+        rule([mark().is(1_u32), drop()]),
+    ];
+    let objects = [port.clone().into(), filter(Hook::Input, rules)];
+    let outcomes = evaluate(objects.into_iter().chain(elements), &to("192.0.2.1:53")).unwrap();
+    assert_eq!(sum(&outcomes), Probability::ONE);
+    let share = |is: fn(&Disposition) -> bool| {
+        let chosen: Vec<_> = outcomes
+            .iter()
+            .filter(|it| is(&it.disposition))
+            .cloned()
+            .collect();
+        sum(&chosen).to_string()
+    };
+    assert_eq!(share(|it| matches!(it, Disposition::Rejected(_))), "1/2");
+    assert_eq!(share(|it| *it == Disposition::Dropped), "1/6");
+    assert_eq!(share(|it| *it == Disposition::Delivered), "1/3");
+}
+
+#[test]
+fn a_packet_of_a_known_connection_is_not_tracked_again() {
+    let first = to("192.0.2.1:53");
+    let mut connection = Connection::new(&first);
+    connection.mark = 3;
+    let known = Tracking::Known {
+        connection: Box::new(connection),
+        state: CtState::ESTABLISHED,
+        direction: Direction::Original,
+    };
+    let rules = vec![rule([
+        ct_state().is(CtState::ESTABLISHED),
+        ct_mark().is(3_u32),
+        drop(),
+    ])];
+    let end = outcome([filter(Hook::Input, rules)], &first.with_tracking(known));
+    assert_eq!(end.disposition, Disposition::Dropped);
+}
+
+#[test]
+fn an_outcome_displays_as_the_path_of_the_packet() {
+    let objects = [
+        hooked(
+            ChainType::Nat,
+            Hook::Prerouting,
+            -100,
+            vec![rule([udp_dport().is(53_u16), dnat(end("10.0.0.7:8053"))])],
+        ),
+        filter(Hook::Forward, vec![rule([udp_dport().is(1_u16), drop()])]),
+    ];
+    let text = "\
+1: udp 192.0.2.9:4000 -> 10.0.0.7:8053 sent through eth1
+  prerouting ip t nat-prerouting--100 rule 1: udp dport 53 dnat to 10.0.0.7:8053
+  prerouting: translated 192.0.2.9:4000 -> 192.0.2.1:53 to 192.0.2.9:4000 -> 10.0.0.7:8053
+  routed through eth1
+  forward ip t filter-forward-0: policy accept
+";
+    assert_eq!(outcome(objects, &to("192.0.2.1:53")).to_string(), text);
+}

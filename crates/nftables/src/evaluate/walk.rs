@@ -1,0 +1,118 @@
+//! The state of one evaluation.
+
+use std::sync::Arc;
+
+use super::cause::Cause;
+use super::choices::Choices;
+use super::environment::{Environment, Interface, Limited};
+use super::index::{Index, Installed};
+use super::outcome::{Disposition, SetUpdate};
+use super::packet::Packet;
+use super::packet::connection::Tracked;
+use super::registers::Registers;
+use super::symmetric::Symmetric;
+use super::trace::{Event, RuleResult, RuleStep, Trace};
+use crate::expr::Expr;
+use crate::{Element, Family, Hook, TableId, Verdict};
+
+/// A packet on its path, with everything that an expression can read or change.
+pub(super) struct Walk<'a> {
+    pub(super) index: &'a Index,
+    pub(super) environment: &'a dyn Environment,
+    pub(super) choices: &'a mut Choices,
+    pub(super) packet: Packet,
+    pub(super) tracked: Tracked,
+    pub(super) place: Place,
+    pub(super) registers: Registers,
+    pub(super) trace: Trace,
+    pub(super) updates: Vec<SetUpdate>,
+    /// Hashes of connections that were chosen so far.
+    pub(super) hashes: Symmetric,
+    /// Whether the packet of a process must be routed again after hook `output`.
+    pub(super) is_rerouted: bool,
+    /// Number of rules that were visited, in all outcomes.
+    pub(super) visited: &'a mut usize,
+}
+
+/// The hook at which a packet is.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) hook: Hook,
+    pub(super) input: Option<Interface>,
+    pub(super) output: Option<Interface>,
+    /// Table of the current rule.
+    pub(super) table: Option<TableId>,
+}
+
+/// How evaluation continues after an expression.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Flow {
+    /// With the next expression.
+    Next,
+    /// With the next rule.
+    Break,
+    /// As the verdict says.
+    Verdict(Verdict),
+    /// Not at all.
+    End(Disposition),
+}
+
+impl Flow {
+    /// Continues if the condition holds, and otherwise breaks the rule.
+    pub(super) fn next_if(condition: bool) -> Self {
+        if condition { Self::Next } else { Self::Break }
+    }
+}
+
+/// The expressions of a rule after the current one.
+pub(super) type Rest<'r> = &'r [Expr];
+
+impl Walk<'_> {
+    /// Starts a rule.
+    pub(super) fn enter_rule(&mut self, installed: &Arc<Installed>, index: usize) {
+        self.registers = Registers::new();
+        self.place.table = Some(installed.chain.table.clone());
+        self.trace.events.push(Event::Rule(RuleStep {
+            installed: Arc::clone(installed),
+            index,
+            hook: self.place.hook,
+            result: RuleResult::Pending,
+            elements: Vec::new(),
+            executed: 0,
+        }));
+    }
+
+    /// Returns the current rule.
+    pub(super) fn step(&mut self) -> Option<&mut RuleStep> {
+        match self.trace.events.last_mut() {
+            Some(Event::Rule(step)) => Some(step),
+            _ => None,
+        }
+    }
+
+    /// Records that an element matched.
+    pub(super) fn record(&mut self, element: &Element) {
+        if let Some(step) = self.step() {
+            step.elements.push(element.clone());
+        }
+    }
+
+    /// Returns the table of the current rule.
+    pub(super) fn table(&self) -> Result<&TableId, Cause> {
+        self.place.table.as_ref().ok_or(Cause::Operand)
+    }
+
+    /// Returns the family as rules see it (`meta nfproto`).
+    pub(super) fn protocol_family(&self) -> Family {
+        match self.place.hook {
+            Hook::Ingress | Hook::Egress => Family::Netdev,
+            _ => self.packet.family(),
+        }
+    }
+
+    /// Returns the assumption about a limit.
+    pub(super) fn is_over(&self, limited: Limited<'_>, name: &str) -> Result<bool, Cause> {
+        let unknown = || Cause::unknown(format_args!("whether the packet exceeds the {name}"));
+        self.environment.is_over(limited).ok_or_else(unknown)
+    }
+}
