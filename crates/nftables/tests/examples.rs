@@ -1,4 +1,4 @@
-//! Runs the example and compares its output.
+//! Runs the examples and compares their output.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use testkit::netns::Netns;
@@ -6,6 +6,18 @@ use testkit::netns::Netns;
 #[expect(dead_code, reason = "the test does not call `main`")]
 #[path = "../examples/firewall.rs"]
 mod firewall;
+
+#[expect(dead_code, reason = "the test does not call `main`")]
+#[path = "../examples/evaluate.rs"]
+mod evaluate;
+
+#[test]
+fn outcomes_have_the_rules_and_elements_that_decide() {
+    let mut out = Vec::new();
+    evaluate::run(&mut out).unwrap();
+    let output = String::from_utf8(out).unwrap();
+    assert_eq!(output, include_str!("examples/evaluate.txt"));
+}
 
 #[test]
 fn the_firewall_has_counters_and_a_named_set() {

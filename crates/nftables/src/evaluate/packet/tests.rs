@@ -1,3 +1,5 @@
+//! Known and unknown properties of packets.
+
 use super::*;
 use crate::evaluate::cause::Cause;
 use crate::expr::PayloadBase::{Link, Network, Other, Transport};

@@ -20,6 +20,8 @@ use crate::{
     Ruleset, Set, SetFlags, Table, TableFlags, TableId, Value, Verdict,
 };
 
+mod translation;
+
 const FAMILY: Family = Family::Ip;
 
 fn name(text: &str) -> Name {
@@ -175,139 +177,6 @@ fn chains_of_other_families_and_dormant_tables_are_not_evaluated() {
     assert_eq!(kept.disposition, Disposition::Delivered);
     let v6 = Packet::udp(end("[::1]:1"), end("[::1]:2"));
     assert_eq!(outcome([drops()], &v6).disposition, Disposition::Delivered);
-}
-
-#[test]
-fn hooks_after_a_translation_see_the_new_destination() {
-    let target = NatTarget::from(end("10.0.0.7:8053"));
-    let objects = [
-        // The priority of a chain of type nat does not order it among filters.
-        hooked(
-            ChainType::Nat,
-            Hook::Prerouting,
-            50,
-            vec![rule([dnat(target)])],
-        ),
-        hooked(
-            ChainType::Filter,
-            Hook::Prerouting,
-            0,
-            vec![rule([udp_dport().is(8053_u16), mark().set_to(1_u32)])],
-        ),
-        filter(
-            Hook::Forward,
-            vec![rule([
-                ip_daddr().is(ip("10.0.0.7")),
-                oifname().is("eth1"),
-                ct_mark().set_to(9_u32),
-            ])],
-        ),
-        hooked(
-            ChainType::Nat,
-            Hook::Postrouting,
-            100,
-            vec![rule([mark().is(1_u32), masquerade(NatFlags::empty())])],
-        ),
-    ];
-    let end = outcome(objects.clone(), &to("192.0.2.1:53"));
-    assert_eq!(end.disposition, Disposition::Sent("eth1".into()));
-    let text = "udp 10.0.0.1:4000 -> 10.0.0.7:8053";
-    assert_eq!(end.packet.to_string(), text);
-    let connection = end.connection.unwrap();
-    assert_eq!(connection.mark, 9);
-    let both = CtStatus::SNAT | CtStatus::DNAT | CtStatus::CONFIRMED;
-    assert!(connection.status.contains(both));
-    // A reply and a later packet are translated without the rules.
-    let known = |direction| Tracking::Known {
-        connection: Box::new(connection.clone()),
-        state: CtState::ESTABLISHED,
-        direction,
-    };
-    let reply = Packet::udp(self::end("10.0.0.7:8053"), self::end("10.0.0.1:4000"));
-    let reply = reply
-        .with_input("eth1")
-        .with_tracking(known(Direction::Reply));
-    let end = outcome(objects.clone(), &reply);
-    assert_eq!(end.packet.to_string(), "udp 192.0.2.1:53 -> 192.0.2.9:4000");
-    assert_eq!(end.disposition, Disposition::Sent("eth0".into()));
-    let later = to("192.0.2.1:53").with_tracking(known(Direction::Original));
-    let end = outcome(objects, &later);
-    assert_eq!(end.packet.to_string(), text);
-    assert!(end.trace.rules().all(|step| step.hook != Hook::Postrouting));
-}
-
-#[test]
-fn the_first_translation_of_a_connection_decides() {
-    let to_port = |port: u16| rule([dnat(SocketAddr::new(ip("10.0.0.7"), port))]);
-    let objects = [
-        hooked(ChainType::Nat, Hook::Prerouting, -100, vec![to_port(1)]),
-        hooked(ChainType::Nat, Hook::Prerouting, -90, vec![to_port(2)]),
-    ];
-    let end = outcome(objects, &to("192.0.2.1:53"));
-    assert_eq!(end.packet.destination_port(), Some(1));
-    assert_eq!(end.trace.matches().count(), 1);
-}
-
-#[test]
-fn a_random_source_port_is_unknown_to_later_rules() {
-    let random = masquerade(NatFlags::FULLY_RANDOM);
-    let objects = [hooked(
-        ChainType::Nat,
-        Hook::Postrouting,
-        100,
-        vec![rule([random])],
-    )];
-    let end = outcome(objects, &to("10.0.0.7:53"));
-    assert_eq!(end.packet.to_string(), "udp 10.0.0.1:* -> 10.0.0.7:53");
-    assert_eq!(end.connection.unwrap().reply.destination_port, None);
-}
-
-#[test]
-fn addresses_of_a_range_are_equally_probable() {
-    let range = NatTarget::range(ip("10.0.0.7")..=ip("10.0.0.9"), Some(90..=95));
-    let objects = [hooked(
-        ChainType::Nat,
-        Hook::Prerouting,
-        -100,
-        vec![rule([dnat(range)])],
-    )];
-    let outcomes = evaluate(objects, &to("192.0.2.1:53")).unwrap();
-    let packets = outcomes
-        .iter()
-        .map(|it| format!("{} {}", it.probability, it.packet));
-    let expected = [7, 8, 9].map(|it| format!("1/3 udp 192.0.2.9:4000 -> 10.0.0.{it}:90"));
-    assert_eq!(packets.collect::<Vec<_>>(), expected);
-}
-
-#[test]
-fn a_source_in_the_range_is_kept() {
-    let rules = vec![rule([snat(NatTarget::range(
-        ip("192.0.2.1")..=ip("192.0.2.9"),
-        None,
-    ))])];
-    let objects = [hooked(ChainType::Nat, Hook::Postrouting, 100, rules)];
-    let end = outcome(objects, &to("10.0.0.7:53"));
-    assert_eq!(end.packet.source(), ip("192.0.2.9"));
-    assert!(!end.connection.unwrap().status.contains(CtStatus::SNAT));
-}
-
-#[test]
-fn a_packet_of_a_process_is_routed_again_after_translation() {
-    let target = rule([ip_daddr().is(ip("192.0.2.50")), dnat(ip("10.0.0.7"))]);
-    let objects = [hooked(ChainType::Nat, Hook::Output, -100, vec![target])];
-    let packet = Packet::udp(end("192.0.2.1:1"), end("192.0.2.50:53"));
-    let sent = outcome(objects, &packet);
-    assert_eq!(sent.disposition, Disposition::Sent("eth1".into()));
-    let objects = [hooked(
-        ChainType::Nat,
-        Hook::Output,
-        -100,
-        vec![rule([redirect(99)])],
-    )];
-    let local = outcome(objects, &packet);
-    assert_eq!(local.disposition, Disposition::Delivered);
-    assert_eq!(local.packet.destination(), ip("127.0.0.1"));
-    assert_eq!(local.packet.input().map(|it| &*it.name), Some("lo"));
 }
 
 #[test]
@@ -477,25 +346,4 @@ fn a_packet_of_a_known_connection_is_not_tracked_again() {
     ])];
     let end = outcome([filter(Hook::Input, rules)], &first.with_tracking(known));
     assert_eq!(end.disposition, Disposition::Dropped);
-}
-
-#[test]
-fn an_outcome_displays_as_the_path_of_the_packet() {
-    let objects = [
-        hooked(
-            ChainType::Nat,
-            Hook::Prerouting,
-            -100,
-            vec![rule([udp_dport().is(53_u16), dnat(end("10.0.0.7:8053"))])],
-        ),
-        filter(Hook::Forward, vec![rule([udp_dport().is(1_u16), drop()])]),
-    ];
-    let text = "\
-1: udp 192.0.2.9:4000 -> 10.0.0.7:8053 sent through eth1
-  prerouting ip t nat-prerouting--100 rule 1: udp dport 53 dnat to 10.0.0.7:8053
-  prerouting: translated 192.0.2.9:4000 -> 192.0.2.1:53 to 192.0.2.9:4000 -> 10.0.0.7:8053
-  routed through eth1
-  forward ip t filter-forward-0: policy accept
-";
-    assert_eq!(outcome(objects, &to("192.0.2.1:53")).to_string(), text);
 }
