@@ -67,6 +67,7 @@ use events::Recorder;
 use exec_plugin::RunningPlugin;
 use feed::Sender;
 use objects::{Node, Object, Service, ServiceCidr, Slice};
+use request::Selectors;
 use watch::Watcher;
 
 pub use access::{Access, AccessError};
@@ -116,26 +117,40 @@ impl Api {
     }
 
     /// Starts a task per kind that lists and watches Services, EndpointSlices,
-    /// ServiceCIDRs and the Node of this client.
+    /// ServiceCIDRs and the Node of this client, as far as a service proxy uses them.
     ///
     /// With [`WatchMode::ListOnly`], each task ends after its list. A failed list then ends the
     /// feed: [`Receiver::take`](feed::Receiver::take) returns the reason.
     pub fn watch(&self, watch_mode: WatchMode, feed: &Sender) {
-        let this_node = format!("metadata.name={}", self.node);
-        self.watch_kind::<Node>(Some(this_node), watch_mode, feed);
-        self.watch_kind::<Service>(None, watch_mode, feed);
-        self.watch_kind::<Slice>(None, watch_mode, feed);
-        self.watch_kind::<ServiceCidr>(None, watch_mode, feed);
+        let this_node = Selectors {
+            fields: Some(format!("metadata.name={}", self.node)),
+            ..Selectors::of_proxy::<Node>()
+        };
+        self.watch_kind::<Node>(this_node, watch_mode, feed);
+        self.watch_kind::<Service>(Selectors::of_proxy::<Service>(), watch_mode, feed);
+        self.watch_kind::<Slice>(Selectors::of_proxy::<Slice>(), watch_mode, feed);
+        self.watch_kind::<ServiceCidr>(Selectors::default(), watch_mode, feed);
+    }
+
+    /// Starts a task per kind that lists and watches all Services and EndpointSlices, and
+    /// ServiceCIDRs, such as a DNS server needs.
+    ///
+    /// In contrast to [`watch`](Self::watch), there are headless Services and their
+    /// EndpointSlices, Services of other proxies, and no Node.
+    pub fn watch_all_services(&self, watch_mode: WatchMode, feed: &Sender) {
+        self.watch_kind::<Service>(Selectors::default(), watch_mode, feed);
+        self.watch_kind::<Slice>(Selectors::default(), watch_mode, feed);
+        self.watch_kind::<ServiceCidr>(Selectors::default(), watch_mode, feed);
     }
 
     fn watch_kind<O: Object + Sync>(
         &self,
-        fields: Option<String>,
+        selectors: Selectors,
         watch_mode: WatchMode,
         feed: &Sender,
     ) {
         let connection = Arc::clone(&self.connection);
-        let watcher = Watcher::<O>::new(connection, fields, watch_mode, feed.clone());
+        let watcher = Watcher::<O>::new(connection, selectors, watch_mode, feed.clone());
         self.runtime.spawn(watcher.run());
     }
 }

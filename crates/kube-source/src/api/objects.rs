@@ -16,10 +16,10 @@ pub trait Object: Clone + for<'de> Deserialize<'de> + Send + 'static {
     const KIND: Kind;
     /// API path of the list of all namespaces.
     const PATH: &'static str;
-    /// Label selector, if any.
+    /// Label selector of the objects that a service proxy uses, if any.
     const LABELS: Option<&'static str> = None;
-    /// Default field selector, if any. A server may ignore the selector: the
-    /// model filters the objects, too.
+    /// Field selector of the objects that a service proxy uses, if any. A server may ignore
+    /// the selector: the model filters the objects, too.
     const FIELDS: Option<&'static str> = None;
 
     /// Returns the metadata.

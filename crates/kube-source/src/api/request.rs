@@ -119,6 +119,25 @@ impl From<serde_json::Error> for Error {
     }
 }
 
+/// Selectors of the objects of a kind.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Selectors {
+    /// Label selector, if any.
+    pub(crate) labels: Option<String>,
+    /// Field selector, if any.
+    pub(crate) fields: Option<String>,
+}
+
+impl Selectors {
+    /// Returns the selectors of the objects that a service proxy uses.
+    pub(crate) fn of_proxy<O: Object>() -> Self {
+        Self {
+            labels: O::LABELS.map(Into::into),
+            fields: O::FIELDS.map(Into::into),
+        }
+    }
+}
+
 /// Required freshness of a list.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Freshness {
@@ -147,15 +166,15 @@ pub(crate) enum Start<'a> {
 /// time.
 pub(crate) async fn page<O: Object>(
     client: &Client,
-    fields: Option<&str>,
+    selectors: &Selectors,
     freshness: Freshness,
     next: Option<String>,
 ) -> Result<String, Error> {
     // The server rejects a resource version together with a continue token.
     let is_cached = freshness == Freshness::Cached && next.is_none();
     let params = ListParams {
-        label_selector: O::LABELS.map(Into::into),
-        field_selector: fields.map(Into::into),
+        label_selector: selectors.labels.clone(),
+        field_selector: selectors.fields.clone(),
         // A list from the watch cache has no pages.
         limit: (!is_cached).then_some(PAGE_SIZE),
         continue_token: next,
@@ -175,7 +194,7 @@ pub(crate) async fn page<O: Object>(
 /// time.
 pub(crate) async fn watch<O: Object>(
     client: &Client,
-    fields: Option<&str>,
+    selectors: &Selectors,
     start: Start<'_>,
     seconds: u32,
 ) -> Result<impl Stream<Item = Result<Change<O>, Error>> + Send + use<O>, Error> {
@@ -184,8 +203,8 @@ pub(crate) async fn watch<O: Object>(
         Start::List => ("", true),
     };
     let params = WatchParams {
-        label_selector: O::LABELS.map(Into::into),
-        field_selector: fields.map(Into::into),
+        label_selector: selectors.labels.clone(),
+        field_selector: selectors.fields.clone(),
         timeout: Some(seconds),
         send_initial_events,
         ..WatchParams::default()

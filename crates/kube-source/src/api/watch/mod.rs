@@ -27,7 +27,7 @@ use super::objects::Object;
 use super::observer::{Contact, Observer, Report, plural};
 use super::page::Page;
 use super::parsed::{Parsed, Unreadable};
-use super::request::{self, Error, Freshness, Start};
+use super::request::{self, Error, Freshness, Selectors, Start};
 use super::store::NameStore;
 use crate::WatchMode;
 
@@ -51,8 +51,7 @@ const ABSENT_RETRY: Duration = Duration::from_secs(300);
 /// Lists and watches the objects of a kind, and sends them to a feed.
 pub(crate) struct Watcher<O> {
     connection: Arc<Connection>,
-    /// Field selector, if any.
-    fields: Option<String>,
+    selectors: Selectors,
     watch_mode: WatchMode,
     feed: Sender,
     observer: Arc<dyn Observer>,
@@ -98,18 +97,17 @@ enum WatchEnd {
 }
 
 impl<O: Object> Watcher<O> {
-    /// Creates a watcher. `fields` replaces the default field selector of the
-    /// kind.
+    /// Creates a watcher of the selected objects.
     pub(crate) fn new(
         connection: Arc<Connection>,
-        fields: Option<String>,
+        selectors: Selectors,
         watch_mode: WatchMode,
         feed: Sender,
     ) -> Self {
         let observer = Arc::clone(connection.observer());
         Self {
             connection,
-            fields: fields.or_else(|| O::FIELDS.map(Into::into)),
+            selectors,
             watch_mode,
             feed,
             observer,
@@ -187,7 +185,7 @@ impl<O: Object> Watcher<O> {
                 kind: O::KIND,
                 reason: error.to_string(),
             });
-            self.fields = None;
+            self.selectors.fields = None;
             return;
         }
         if is_listing && self.watch_lists == WatchLists::Supported && error.is_failed_watch_list() {
@@ -211,7 +209,7 @@ impl<O: Object> Watcher<O> {
 
     /// Returns whether the request uses the default field selector of the kind.
     fn has_default_fields(&self) -> bool {
-        O::FIELDS.is_some() && self.fields.is_some()
+        O::FIELDS.is_some() && self.selectors.fields.is_some()
     }
 
     /// Lists all objects and removes objects that no longer exist.
@@ -220,8 +218,8 @@ impl<O: Object> Watcher<O> {
         self.names.begin_list();
         let mut next = None;
         let version = loop {
-            let (fields, freshness) = (self.fields.as_deref(), self.freshness);
-            let text = request::page::<O>(&client, fields, freshness, next).await?;
+            let (selectors, freshness) = (&self.selectors, self.freshness);
+            let text = request::page::<O>(&client, selectors, freshness, next).await?;
             let page = Page::parse(&text)?;
             for item in page.items() {
                 match item {
@@ -255,11 +253,11 @@ impl<O: Object> Watcher<O> {
     /// Runs one watch: after a resource version, or with an initial list.
     async fn watch(&mut self, after: Option<String>) -> Result<WatchEnd, Error> {
         let client = self.connection.client(&Method::GET).await?;
-        let (fields, seconds) = (self.fields.as_deref(), lasts(&mut self.random));
+        let seconds = lasts(&mut self.random);
         let start = after.as_deref().map_or(Start::List, Start::After);
         let is_list = after.is_none();
         let began = Instant::now();
-        let events = request::watch::<O>(&client, fields, start, seconds).await?;
+        let events = request::watch::<O>(&client, &self.selectors, start, seconds).await?;
         let mut events = pin!(events);
         if is_list {
             self.names.begin_list();

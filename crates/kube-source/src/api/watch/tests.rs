@@ -36,6 +36,11 @@ impl Stage {
 
     /// Starts a watcher with the backoff of `failures` failures.
     fn after(failures: usize, silence: Duration) -> Self {
+        Self::selecting(Selectors::of_proxy::<Service>(), failures, silence)
+    }
+
+    /// Starts a watcher of selected Services.
+    fn selecting(selectors: Selectors, failures: usize, silence: Duration) -> Self {
         let server = ApiServer::start();
         server.apply(service("first"));
         let folder = Directory::new().unwrap();
@@ -56,7 +61,7 @@ impl Stage {
         drop(guard);
         let (sender, receiver) = feed().unwrap();
         let mut watcher =
-            Watcher::<Service>::new(connection, None, WatchMode::ListAndWatch, sender);
+            Watcher::<Service>::new(connection, selectors, WatchMode::ListAndWatch, sender);
         watcher.silence = silence;
         for _ in 0..failures {
             watcher.backoff.wait(false);
@@ -82,6 +87,22 @@ impl Stage {
             assert!(start.elapsed() < SOON, "{name} is missing");
             wait(&self.receiver, SOON);
         }
+    }
+
+    /// Returns the names of all Services until `last`.
+    fn names_until(&mut self, last: &str) -> Vec<String> {
+        let mut names = Vec::new();
+        let start = Instant::now();
+        while names.last().is_none_or(|name| name != last) {
+            assert!(start.elapsed() < SOON, "{last} is missing");
+            for item in self.receiver.take().unwrap() {
+                if let Item::Event(Event::ServiceApplied(service)) = item {
+                    names.push(service.metadata.name);
+                }
+            }
+            wait(&self.receiver, Duration::from_millis(50));
+        }
+        names
     }
 
     /// Waits until the server received `number` watches.
@@ -117,6 +138,28 @@ fn a_silent_watch_is_restarted() {
     stage.server.apply(service("second"));
     stage.server.clear_faults();
     stage.wait_for("second");
+}
+
+#[test]
+fn headless_services_and_those_of_other_proxies_come_without_selectors() {
+    let headless = || {
+        let mut service = service("headless");
+        service["spec"]["clusterIP"] = json!("None");
+        service
+    };
+    let mut other = service("other");
+    other["metadata"]["labels"] = json!({"service.kubernetes.io/service-proxy-name": "other"});
+    let mut all = Stage::selecting(Selectors::default(), 0, SOON);
+    let mut selected = Stage::new(SOON);
+    for stage in [&mut all, &mut selected] {
+        stage.server.apply(headless());
+        stage.server.apply(other.clone());
+        stage.server.apply(service("web"));
+    }
+    let names = all.names_until("web");
+    assert_eq!(names, ["first", "headless", "other", "web"]);
+    let names = selected.names_until("web");
+    assert_eq!(names, ["first", "web"]);
 }
 
 #[test]

@@ -24,6 +24,9 @@ pub(super) fn check(slice: &api::EndpointSlice, checks: &mut Checks<'_>) {
         api::AddressType::Fqdn | api::AddressType::Other(_) => return,
     };
     for (index, endpoint) in slice.endpoints.iter().enumerate() {
+        if let Some(hostname) = &endpoint.hostname {
+            checks.label(format_args!("endpoints[{index}].hostname"), hostname);
+        }
         if endpoint.addresses.is_empty() {
             checks.fault(format_args!("endpoints[{index}].addresses"), "missing");
         }
@@ -55,7 +58,7 @@ mod tests {
             "addressType: IPv4",
             "addressType: FQDN, endpoints: [{addresses: [web.example]}]",
             "addressType: IPv6, ports: [{name: '', port: 80, protocol: SCTP}, {port: null}], \
-             endpoints: [{addresses: ['fd00::1', 'fd00::2'], conditions: {ready: false}}]",
+             endpoints: [{addresses: ['fd00::1', 'fd00::2'], hostname: web-0, conditions: {ready: false}}]",
         ] {
             assert_eq!(faults(rest), [""; 0], "{rest}");
         }
@@ -76,6 +79,10 @@ mod tests {
             (
                 "addressType: IPv4, ports: [{port: 1, protocol: tcp}]",
                 "ports[0].protocol: \"tcp\" is not one of TCP, UDP, SCTP",
+            ),
+            (
+                "addressType: IPv4, endpoints: [{addresses: [10.0.0.1], hostname: web.0}]",
+                "endpoints[0].hostname: not a DNS label: \"web.0\"",
             ),
             (
                 "addressType: IPv4, endpoints: [{addresses: []}]",

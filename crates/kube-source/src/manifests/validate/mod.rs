@@ -96,6 +96,20 @@ impl Checks<'_> {
         }
     }
 
+    /// Checks that a text is a DNS label (RFC 1123).
+    fn label(&mut self, path: impl fmt::Display, text: &str) {
+        if text.len() > 63 || !is_label(text) {
+            self.fault(path, format_args!("not a DNS label: {text:?}"));
+        }
+    }
+
+    /// Checks that a text is a DNS subdomain (RFC 1123).
+    fn subdomain(&mut self, path: impl fmt::Display, text: &str) {
+        if text.len() > 253 || !text.split('.').all(is_label) {
+            self.fault(path, format_args!("not a DNS subdomain: {text:?}"));
+        }
+    }
+
     /// Checks a port number.
     fn port(&mut self, path: impl fmt::Display, port: impl Into<i32>) {
         let port = port.into();
@@ -103,6 +117,17 @@ impl Checks<'_> {
             self.fault(path, format_args!("not a port number: {port}"));
         }
     }
+}
+
+/// Returns whether a text has lower-case letters, digits, and dashes between them.
+fn is_label(text: &str) -> bool {
+    let is_alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(is_alphanumeric)
+        && bytes.last().is_some_and(is_alphanumeric)
+        && bytes
+            .iter()
+            .all(|byte| is_alphanumeric(byte) || *byte == b'-')
 }
 
 #[cfg(test)]

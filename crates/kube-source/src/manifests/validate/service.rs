@@ -17,6 +17,11 @@ pub(super) fn check(service: &api::Service, checks: &mut Checks<'_>) {
     if spec.cluster_ip != "None" && spec.kind != api::ServiceType::ExternalName {
         ports(&spec.ports, checks);
     }
+    if spec.kind == api::ServiceType::ExternalName {
+        // The dot of the root is allowed.
+        let name = &spec.external_name;
+        checks.subdomain("spec.externalName", name.strip_suffix('.').unwrap_or(name));
+    }
     affinity(spec, checks);
     let policies = ["Cluster", "Local"];
     checks.one_of(
@@ -179,6 +184,8 @@ mod tests {
             "spec: {clusterIP: None}",
             "spec: {ports: [{port: 80}]}",
             "spec: {type: ExternalName, externalName: example.com}",
+            "spec: {type: ExternalName, externalName: web-1.example.com.}",
+            "spec: {clusterIP: None, publishNotReadyAddresses: true}",
             "spec: {clusterIP: 'fd00::1', clusterIPs: ['fd00::1', 10.96.0.1], \
              ipFamilies: [IPv6, IPv4], ports: [{port: 53, name: a}, {port: 53, name: b, \
              protocol: UDP}]}",
@@ -224,6 +231,24 @@ mod tests {
             (
                 "clusterIP: 10.96.0.1, ipFamilies: [IPv5], ports: [{port: 80}]",
                 "spec.ipFamilies[0]: \"IPv5\" is not one of IPv4, IPv6",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn invalid_external_names_are_faults() {
+        assert_faults(&[
+            (
+                "type: ExternalName",
+                "spec.externalName: not a DNS subdomain: \"\"",
+            ),
+            (
+                "type: ExternalName, externalName: Example.com",
+                "spec.externalName: not a DNS subdomain: \"Example.com\"",
+            ),
+            (
+                "type: ExternalName, externalName: example.com..",
+                "spec.externalName: not a DNS subdomain: \"example.com.\"",
             ),
         ]);
     }
