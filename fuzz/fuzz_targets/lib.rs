@@ -9,6 +9,10 @@ mod configuration;
 
 mod conntrack;
 
+mod dns_question;
+
+mod dns_upstream;
+
 mod envelope;
 
 mod ipset;
@@ -36,6 +40,8 @@ type Run = fn(&[u8]);
 const TARGETS: &[(&str, Run)] = &[
     ("configuration", |input| configuration::run(text(input))),
     ("conntrack", conntrack::run),
+    ("dns_question", dns_question::run),
+    ("dns_upstream", dns_upstream::run),
     ("envelope", envelope::run),
     ("ipset", ipset::run),
     ("iptables", |input| iptables::run(text(input))),

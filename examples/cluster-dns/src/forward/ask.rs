@@ -1,16 +1,18 @@
 //! One question to the upstreams, one after another.
 
+use std::time::Duration;
+
 use hickory_proto::op::ResponseCode;
 use tokio::time::timeout;
 use tracing::debug;
 
-use super::answer::Answer;
-use super::cache::NewEntry;
+use super::answer::{Answer, Form, Ttl};
+use super::cache::{Cache, NewEntry};
 use super::flight::Outcome;
 use super::forwarder::Shared;
 use super::options::CacheOptions;
-use super::query::Key;
-use super::request::Request;
+use super::query::{Key, Query};
+use super::request::{Reply, Request};
 use super::screen::{Screened, Unusable, screen};
 
 /// Result of asking the upstreams.
@@ -42,6 +44,42 @@ impl Asked {
             }
         }
     }
+}
+
+/// Returns the answer of at most `limit` bytes to a query, given the reply of an upstream to
+/// its question, as the cache returns it. `None` if the reply is unusable.
+///
+/// The ID of the reply must be that of the query. Without sockets, for tests with hostile
+/// replies.
+pub fn answer_from_reply(
+    query: &Query<'_>,
+    reply: &[u8],
+    limit: usize,
+    options: &CacheOptions,
+) -> Option<Vec<u8>> {
+    const PAYLOAD_SIZE: u16 = 1_232;
+    let request = Request::new(query, PAYLOAD_SIZE)?;
+    let Reply::Message(message) = request.check(query.id, reply) else {
+        return None;
+    };
+    let screened = screen(*message, &request.question, request.dnssec_ok, options).ok()?;
+    let Asked::Answer { answer, entry } = encode(screened)? else {
+        return None;
+    };
+    let form = Form {
+        ttl: Ttl::Age(0),
+        limit,
+        payload_size: PAYLOAD_SIZE,
+    };
+    let (mut cache, mut out) = (Cache::new(options), Vec::new());
+    if let Some(entry) = entry {
+        cache.insert(&query.key(), entry, Duration::ZERO);
+    }
+    match cache.get(&query.key(), Duration::ZERO) {
+        Some(hit) => hit.answer.write(query, form, &mut out),
+        None => answer.write(query, form, &mut out),
+    }
+    Some(out)
 }
 
 /// Asks the upstreams of a key until one has an answer, or until the deadline.

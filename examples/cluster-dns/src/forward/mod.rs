@@ -53,6 +53,7 @@ mod screen;
 mod store;
 mod upstream;
 
+pub use ask::answer_from_reply;
 pub use cache::AnswerType;
 pub use counters::{
     BUCKETS, ByProtocol, ByType, Counter, Counters, Histogram, RCODES, UpstreamCounters, rcode_name,
