@@ -1,3 +1,5 @@
+//! Tests of credentials and addresses.
+
 use std::fs;
 
 use testkit::scoped::Directory;
