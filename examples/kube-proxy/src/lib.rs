@@ -25,7 +25,7 @@ pub mod free_memory;
 
 pub mod cli;
 
-pub mod duration;
+pub use daemon::duration;
 
 pub mod config;
 

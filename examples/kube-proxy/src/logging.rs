@@ -57,6 +57,7 @@ fn log_filter(verbosity: u32) -> Targets {
     Targets::new()
         .with_default(libraries)
         .with_target(crate_name, own)
+        .with_target("daemon", own)
 }
 
 #[cfg(test)]
@@ -71,6 +72,7 @@ mod tests {
         assert!(logs(0, "kube_proxy::run", Level::INFO));
         assert!(!logs(3, "kube_proxy::run", Level::DEBUG));
         assert!(logs(4, "kube_proxy::telemetry::source", Level::DEBUG));
+        assert!(logs(4, "daemon::http", Level::DEBUG));
         assert!(!logs(5, "kube_client::client", Level::ERROR));
         assert!(logs(6, "kube_client::client", Level::DEBUG));
         assert!(logs(9, "kube_proxy", Level::TRACE));

@@ -13,6 +13,7 @@
 //! - [`flag`]: a flag that stops the threads of a test.
 //! - [`allocation`]: bytes allocated by a function.
 //! - [`cpu`]: CPU time used by a function.
+//! - [`http`]: an HTTP client.
 //! - [`golden`]: comparison with golden files.
 //!
 //! Tests change nothing outside their namespaces, and leave nothing behind when the
@@ -53,3 +54,5 @@ pub mod golden;
 pub mod allocation;
 
 pub mod cpu;
+
+pub mod http;

@@ -17,11 +17,9 @@ use vipline_service_model::ObjectName;
 
 use crate::settings::Settings;
 use crate::telemetry::{ProxyHealth, Telemetry};
-use http::{Connections, Request, Response, Timeouts, Wildcard, listen, serve};
+use daemon::http::{Connections, Request, Response, Timeouts, Wildcard, listen, serve};
 use pages::Pages;
 use services::Ports;
-
-mod http;
 
 mod pages;
 

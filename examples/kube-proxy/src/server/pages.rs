@@ -6,7 +6,6 @@ use std::time::Instant;
 use clap::CommandFactory;
 use hyper::Method;
 
-use super::http::{PLAIN, Request, Response, not_found, response, text};
 use crate::cli::Cli;
 use crate::config::{Gate, Gates};
 use crate::logging;
@@ -14,6 +13,8 @@ use crate::rejectedz;
 use crate::settings::Settings;
 use crate::telemetry::{CONTENT_TYPE, Probe, Telemetry};
 use crate::version;
+use daemon::http::{PLAIN, Request, Response, not_found, text};
+use proxy_core::health::HttpResponse;
 
 /// Responds on the health port.
 pub(super) fn health(telemetry: &Telemetry, request: &Request) -> Response {
@@ -22,6 +23,11 @@ pub(super) fn health(telemetry: &Telemetry, request: &Request) -> Response {
         "/livez" => response(telemetry.probe(Probe::Livez)),
         _ => not_found(),
     }
+}
+
+/// Converts an answer into a response.
+pub(super) fn response(answer: HttpResponse) -> Response {
+    daemon::http::response(answer.code, answer.headers, answer.body)
 }
 
 /// Content of the metrics port besides the metrics.

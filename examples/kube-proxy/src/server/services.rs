@@ -17,9 +17,10 @@ use tokio::time::sleep;
 use tracing::{debug, info};
 use vipline_service_model::{NodePortAddresses, NodePortMatch, ObjectName};
 
-use super::http::{Connections, Request, Timeouts, Wildcard, listen, response, serve};
+use super::pages::response;
 use super::{ListenFailure, OnFailure};
 use crate::telemetry::{ProxyHealth, Telemetry};
+use daemon::http::{Connections, Request, Timeouts, Wildcard, listen, serve};
 
 /// Settings of the health check node ports.
 pub(super) struct Ports {

@@ -10,11 +10,11 @@ use std::time::Instant;
 use tokio::runtime::Runtime;
 use vipline_service_model::NodePortAddresses;
 
-use super::http::tests::{ANY, connect, request, request_on, try_request};
 use super::*;
 use crate::cli::Cli;
 use crate::config::Effective;
 use crate::telemetry::tests::Stage;
+use testkit::http::{ANY, connect, request, request_on, try_request};
 
 /// Timeout of expected events.
 const TIMEOUT: Duration = Duration::from_secs(10);

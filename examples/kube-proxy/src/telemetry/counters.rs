@@ -3,7 +3,7 @@
 use tracing::debug;
 use vipline_iptables::nfacct::{Client, Error, Name};
 
-use super::exposition::{Page, Type, float};
+use daemon::metrics::{Page, Type, float};
 
 /// A metric and its counter, both with upstream's names.
 struct CounterMetric {

@@ -16,19 +16,15 @@ use vipline_kube_source::api::{self, Contact, Observer, RequestEvent, Severity};
 use vipline_service_model::{Kind, NodeView, ObjectName, Timestamp};
 
 use crate::config::Gates;
-use exposition::Page;
+use daemon::metrics::Page;
 use metrics::{Metrics, Sync};
 
-pub use exposition::CONTENT_TYPE;
+pub use daemon::metrics::CONTENT_TYPE;
 pub use metrics::Probe;
-
-mod exposition;
-
-mod histogram;
 
 mod metrics;
 
-mod process;
+mod build;
 
 mod counters;
 
@@ -229,8 +225,9 @@ impl Telemetry {
         if self.state().metrics.mode == Mode::Iptables {
             counters::add_to(&mut page);
         }
-        process::add_to(&mut page);
-        process::add_gates(&mut page, gates);
+        daemon::metrics::add_process(&mut page);
+        build::add_to(&mut page);
+        build::add_gates(&mut page, gates);
         page.finish()
     }
 

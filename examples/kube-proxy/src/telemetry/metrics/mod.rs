@@ -11,8 +11,8 @@ use std::time::Duration;
 use proxy_core::{CleanupReport, Family, FamilyReport, Mode, RuleCount};
 use vipline_service_model::{Counts, Kind, NoLocalEndpoints, Store, Timestamp};
 
-use super::exposition::{Page, float};
-use super::histogram::Histogram;
+use daemon::metrics::Histogram;
+use daemon::metrics::{Page, float};
 use requests::Requests;
 
 mod page;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use proxy_core::{Family, Mode, RuleCount};
 use vipline_service_model::{Kind, Timestamp};
 
-use super::super::exposition::{Page, Type, float};
-use super::super::histogram::Histogram;
 use super::{FamilyMetrics, Metrics, ProbeCounts};
+use daemon::metrics::Histogram;
+use daemon::metrics::{Page, Type, float};
 
 impl Metrics {
     /// Adds upstream's metrics of the mode, and the proxy's own.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use vipline_kube_source::api::RequestEvent;
 
-use super::super::exposition::{Page, Type, float};
-use super::super::histogram::Histogram;
+use daemon::metrics::Histogram;
+use daemon::metrics::{Page, Type, float};
 
 /// Upstream's buckets for the duration of requests, in seconds.
 const TIMES: [f64; 12] = [

@@ -24,7 +24,7 @@ const CLIENT_PREFIX: u32 = 64;
 /// little, so their limits are high: even a distant client has sent its request
 /// before later connections evict it.
 #[derive(Clone, Debug)]
-pub(in crate::server) struct Connections {
+pub struct Connections {
     pub(super) idle: Arc<Pool>,
     pub(super) active: Arc<Pool>,
 }
@@ -32,7 +32,7 @@ pub(in crate::server) struct Connections {
 impl Connections {
     /// Creates limits. One client may have half of the idle connections and a
     /// quarter of the active ones.
-    pub(in crate::server) fn new(idle: usize, active: usize) -> Self {
+    pub fn new(idle: usize, active: usize) -> Self {
         Self {
             idle: Pool::new(idle, idle / 2),
             active: Pool::new(active, active / 4),

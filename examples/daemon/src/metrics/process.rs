@@ -1,15 +1,13 @@
-//! Metrics of the process, the build and the feature gates.
+//! Metrics of the process.
 
 use std::fs;
 
 use rustix::param::{clock_ticks_per_second, page_size};
 
 use super::exposition::{Page, Type, float};
-use crate::config::Gates;
-use crate::version;
 
-/// Adds process metrics from `/proc`, and the build.
-pub(super) fn add_to(page: &mut Page) {
+/// Adds process metrics from `/proc`.
+pub fn add_to(page: &mut Page) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let boot = fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -64,31 +62,6 @@ pub(super) fn add_to(page: &mut Page) {
         if let Some(value) = value {
             page.add(name, kind, help).value(&[], value);
         }
-    }
-    add_build(page);
-}
-
-fn add_build(page: &mut Page) {
-    let (major, minor) = version::kubernetes();
-    let (version, platform) = (version::reported(), version::platform());
-    let labels = [
-        ("compiler", "rustc"),
-        ("git_version", &*version),
-        ("major", major),
-        ("minor", minor),
-        ("platform", &*platform),
-    ];
-    let help = "[ALPHA] Build information; the value is 1";
-    let mut metric = page.add("kubernetes_build_info", Type::Gauge, help);
-    metric.value(&labels, 1.0);
-}
-
-/// Adds the state of all feature gates.
-pub(super) fn add_gates(page: &mut Page, gates: &Gates) {
-    let help = "[BETA] Whether a feature gate is enabled, with its stage";
-    let mut metric = page.add("kubernetes_feature_enabled", Type::Gauge, help);
-    for (name, stage, is_open) in gates.states() {
-        metric.value(&[("name", name), ("stage", stage)], f64::from(is_open));
     }
 }
 

@@ -19,7 +19,6 @@ use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioTimer;
-use proxy_core::health::HttpResponse;
 use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{oneshot, watch};
@@ -27,7 +26,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::debug;
 
-pub(super) use pool::Connections;
+pub use pool::Connections;
 use pool::{Pool, Slot};
 use stream::Stream;
 
@@ -36,26 +35,26 @@ mod pool;
 mod stream;
 
 /// A request. The body is read only if the method is PUT.
-pub(super) type Request = hyper::Request<Bytes>;
+pub type Request = hyper::Request<Bytes>;
 
 /// A response.
-pub(super) type Response = hyper::Response<Full<Bytes>>;
+pub type Response = hyper::Response<Full<Bytes>>;
 
 /// Timeouts of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Timeouts {
+pub struct Timeouts {
     /// Time from the start of a connection to the end of its first request.
-    pub(super) first: Duration,
+    pub first: Duration,
     /// Time for each further request, and for the client to read a response.
-    pub(super) request: Duration,
+    pub request: Duration,
     /// Maximum duration of a connection. The last response gets another
     /// `request`.
-    pub(super) connection: Duration,
+    pub connection: Duration,
 }
 
 impl Timeouts {
     /// Timeouts of all servers.
-    pub(super) const DEFAULT: Self = Self {
+    pub const DEFAULT: Self = Self {
         first: Duration::from_secs(2),
         request: Duration::from_secs(10),
         connection: Duration::from_secs(60),
@@ -84,7 +83,7 @@ const YIELD_INTERVAL: usize = 8;
 
 /// IP families of a listener on a wildcard address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Wildcard {
+pub enum Wildcard {
     /// IPv4 and IPv6, for either wildcard, as in Go's network `tcp`.
     BothFamilies,
     /// The family of the address.
@@ -96,7 +95,7 @@ pub(super) enum Wildcard {
 /// # Errors
 ///
 /// Returns the error of the failed system call.
-pub(super) fn listen(address: SocketAddr, wildcard: Wildcard) -> io::Result<TcpListener> {
+pub fn listen(address: SocketAddr, wildcard: Wildcard) -> io::Result<TcpListener> {
     let is_v4_wildcard = address.is_ipv4() && address.ip().is_unspecified();
     if is_v4_wildcard && wildcard == Wildcard::BothFamilies {
         let both = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port());
@@ -129,7 +128,7 @@ fn bind(address: SocketAddr, wildcard: Wildcard) -> io::Result<TcpListener> {
 /// Serves requests until the other end of `open` is dropped.
 ///
 /// Then no connection is accepted, and responses in progress are finished.
-pub(super) async fn serve<F>(
+pub async fn serve<F>(
     listener: TcpListener,
     connections: Connections,
     timeouts: Timeouts,
@@ -281,35 +280,39 @@ async fn read(request: hyper::Request<Incoming>, limit: Duration) -> Result<Requ
 }
 
 /// Creates a response from a text.
-pub(super) fn text(code: u16, content_type: &'static str, body: impl Into<String>) -> Response {
+pub fn text(code: u16, content_type: &'static str, body: impl Into<String>) -> Response {
     let headers = [
-        ("Content-Type", content_type.to_owned()),
-        ("X-Content-Type-Options", "nosniff".to_owned()),
+        ("Content-Type", content_type),
+        ("X-Content-Type-Options", "nosniff"),
     ];
-    response(HttpResponse {
-        code,
-        headers: headers.into(),
-        body: body.into(),
-    })
+    response(code, headers, body)
 }
 
 /// Creates the response for an unknown path.
-pub(super) fn not_found() -> Response {
+pub fn not_found() -> Response {
     text(404, PLAIN, "404 page not found\n")
 }
 
 /// The content type of plain text.
-pub(super) const PLAIN: &str = "text/plain; charset=utf-8";
+pub const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Converts an answer into a response.
-pub(super) fn response(answer: HttpResponse) -> Response {
-    let mut builder = hyper::Response::builder().status(answer.code);
-    for (name, value) in answer.headers {
-        builder = builder.header(name, value);
+/// Creates a response with valid headers.
+pub fn response<N, V>(
+    code: u16,
+    headers: impl IntoIterator<Item = (N, V)>,
+    body: impl Into<String>,
+) -> Response
+where
+    N: AsRef<str>,
+    V: AsRef<str>,
+{
+    let mut builder = hyper::Response::builder().status(code);
+    for (name, value) in headers {
+        builder = builder.header(name.as_ref(), value.as_ref());
     }
-    let response = builder.body(Full::from(answer.body));
+    let response = builder.body(Full::from(body.into()));
     response.expect("our headers are well formed")
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Counts of values by size.
 #[derive(Clone, Debug)]
-pub(super) struct Histogram {
+pub struct Histogram {
     /// Upper bounds of the buckets, ascending.
     bounds: &'static [f64],
     /// Number of values per bucket, not cumulative. The last bucket is
@@ -15,7 +15,7 @@ pub(super) struct Histogram {
 
 impl Histogram {
     /// Creates an empty histogram.
-    pub(super) fn new(bounds: &'static [f64]) -> Self {
+    pub fn new(bounds: &'static [f64]) -> Self {
         Self {
             bounds,
             counts: vec![0; bounds.len() + 1],
@@ -24,7 +24,7 @@ impl Histogram {
     }
 
     /// Adds a value.
-    pub(super) fn observe(&mut self, value: f64) {
+    pub fn observe(&mut self, value: f64) {
         let bucket = self.bounds.partition_point(|&bound| bound < value);
         if let Some(count) = self.counts.get_mut(bucket) {
             *count += 1;
@@ -33,12 +33,12 @@ impl Histogram {
     }
 
     /// Adds a time in seconds.
-    pub(super) fn observe_time(&mut self, time: Duration) {
+    pub fn observe_time(&mut self, time: Duration) {
         self.observe(time.as_secs_f64());
     }
 
     /// Returns the bounds with their cumulative counts.
-    pub(super) fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
+    pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
         let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
         bounds.zip(&self.counts).scan(0, |sum, (bound, count)| {
             *sum += count;
@@ -47,12 +47,12 @@ impl Histogram {
     }
 
     /// Returns the number of values.
-    pub(super) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
     /// Returns the sum of all values.
-    pub(super) fn sum(&self) -> f64 {
+    pub fn sum(&self) -> f64 {
         self.sum
     }
 }

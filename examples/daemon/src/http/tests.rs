@@ -1,10 +1,11 @@
 //! Tests with impatient, silent and numerous clients.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::io::Write;
+use std::net::TcpStream;
 use std::thread;
 use std::time::Instant;
 
+use testkit::http::{ANY, connect, request, request_on, rest};
 use testkit::netns::Netns;
 use tokio::runtime::Runtime;
 
@@ -12,9 +13,6 @@ use super::*;
 
 /// Timeout of expected responses.
 const TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A loopback address with a free port.
-pub(crate) const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Connection limit that a single client cannot reach.
 const LIMIT: usize = 1024;
@@ -72,56 +70,6 @@ impl Drop for Hello {
         let rest = Runtime::new().unwrap();
         std::mem::replace(&mut self.runtime, rest).shutdown_background();
     }
-}
-
-pub(crate) fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-    stream
-}
-
-/// Sends a request and returns the response.
-pub(crate) fn request(address: SocketAddr, words: &str) -> String {
-    try_request(address, words).unwrap()
-}
-
-/// Sends a request and returns the response. Returns `None` if the address
-/// refuses connections.
-pub(crate) fn try_request(address: SocketAddr, words: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-    write!(
-        stream,
-        "{words} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
-    Some(rest(&mut stream))
-}
-
-/// Reads until the server closes the connection.
-fn rest(stream: &mut TcpStream) -> String {
-    let mut answer = String::new();
-    match stream.read_to_string(&mut answer) {
-        Ok(_) => {}
-        // An evicted connection may be reset.
-        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
-        Err(error) => panic!("{error} after {answer:?}"),
-    }
-    answer
-}
-
-/// Sends a request, reads until the expected text, and leaves the connection
-/// open.
-pub(crate) fn request_on(stream: &mut TcpStream, words: &str) -> String {
-    write!(stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    while !answer.contains(words) {
-        let mut bytes = [0; 256];
-        let length = stream.read(&mut bytes).unwrap();
-        assert_ne!(length, 0, "{answer:?}");
-        answer += std::str::from_utf8(&bytes[..length]).unwrap();
-    }
-    answer
 }
 
 #[test]

@@ -13,7 +13,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Type {
+pub enum Type {
     /// A monotonic count.
     Counter,
     /// A value that can rise and fall.
@@ -23,23 +23,23 @@ pub(super) enum Type {
 }
 
 /// Label names and values.
-pub(super) type Labels<'a> = &'a [(&'a str, &'a str)];
+pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
 /// A page of metrics.
 #[derive(Debug, Default)]
-pub(super) struct Page {
+pub struct Page {
     metrics: BTreeMap<&'static str, String>,
 }
 
 /// A metric of a page.
-pub(super) struct Metric<'a> {
+pub struct Metric<'a> {
     name: &'static str,
     text: &'a mut String,
 }
 
 impl Page {
     /// Adds a metric with its `HELP` text.
-    pub(super) fn add(&mut self, name: &'static str, kind: Type, help: &str) -> Metric<'_> {
+    pub fn add(&mut self, name: &'static str, kind: Type, help: &str) -> Metric<'_> {
         let kind = match kind {
             Type::Counter => "counter",
             Type::Gauge => "gauge",
@@ -51,7 +51,7 @@ impl Page {
     }
 
     /// Returns the page, sorted by metric name.
-    pub(super) fn finish(self) -> String {
+    pub fn finish(self) -> String {
         let texts: Vec<String> = self.metrics.into_values().collect();
         texts.concat()
     }
@@ -59,12 +59,12 @@ impl Page {
 
 impl Metric<'_> {
     /// Adds a sample.
-    pub(super) fn value(&mut self, labels: Labels<'_>, value: f64) {
+    pub fn value(&mut self, labels: Labels<'_>, value: f64) {
         self.sample("", labels, value);
     }
 
     /// Adds the samples of a histogram.
-    pub(super) fn histogram(&mut self, labels: Labels<'_>, histogram: &Histogram) {
+    pub fn histogram(&mut self, labels: Labels<'_>, histogram: &Histogram) {
         for (bound, count) in histogram.buckets() {
             let bound = number(bound);
             let labels = [labels, &[("le", &bound)]].concat();
@@ -91,7 +91,7 @@ impl Metric<'_> {
 
 /// Converts a count to a float, as all values of the format are.
 #[allow(clippy::cast_precision_loss, reason = "that is the format")]
-pub(super) fn float(count: impl TryInto<u64>) -> f64 {
+pub fn float(count: impl TryInto<u64>) -> f64 {
     count.try_into().unwrap_or(u64::MAX) as f64
 }
 

@@ -1,0 +1,12 @@
+//! Parts that the programs of Vipline share.
+//!
+//! - [`http`]: HTTP on a listener, with limits;
+//! - [`metrics`]: Prometheus' text format, histograms, and metrics of the process;
+//! - [`duration`]: durations in Go's format.
+#![forbid(unsafe_code)]
+
+pub mod http;
+
+pub mod metrics;
+
+pub mod duration;
