@@ -15,7 +15,7 @@
 //! - [`node`], [`families`]: the node and its IP families;
 //! - [`process`], [`sysctl`], [`cleanup`]: preparation of the node, and removal
 //!   of all rules;
-//! - [`failure`], [`logging`], [`output`], [`signals`], [`wait`], [`duration`],
+//! - [`failure`], [`logging`], [`output`], [`signals`], [`wait`],
 //!   [`version`]: exit codes, log, stdout and smaller parts; [`allocator`],
 //!   [`free_memory`]: return of free memory.
 
@@ -24,8 +24,6 @@ pub mod allocator;
 pub mod free_memory;
 
 pub mod cli;
-
-pub use daemon::duration;
 
 pub mod config;
 

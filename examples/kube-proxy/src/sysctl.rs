@@ -43,7 +43,7 @@ pub fn set_conntrack(conntrack: &Conntrack) {
 
 /// Sets the configured sysctls and returns an error for each failure.
 fn set_in(root: &Path, conntrack: &Conntrack, cpus: u64) -> Vec<Error> {
-    let seconds = |name, value: crate::duration::GoDuration| (name, value.positive().as_secs());
+    let seconds = |name, value: daemon::duration::GoDuration| (name, value.positive().as_secs());
     let max = max(conntrack, cpus);
     let wanted = [
         (MAX, max),
@@ -116,7 +116,7 @@ mod tests {
     use vipline_service_model::NodePortAddresses;
 
     use super::*;
-    use crate::duration::GoDuration;
+    use daemon::duration::GoDuration;
 
     const ALL: [&str; 7] = [
         MAX,

@@ -33,7 +33,8 @@ pub fn request(address: SocketAddr, words: &str) -> String {
 }
 
 /// Sends a request and returns the response. Returns `None` if the address
-/// refuses connections.
+/// refuses connections, and an empty text if the server closes
+/// the connection.
 ///
 /// # Panics
 ///
@@ -43,11 +44,11 @@ pub fn try_request(address: SocketAddr, words: &str) -> Option<String> {
     stream
         .set_read_timeout(Some(TIMEOUT))
         .expect("the timeout is valid");
-    write!(
-        stream,
-        "{words} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    )
-    .expect("the server reads the request");
+    let head = format!("{words} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    // A server that closes the connection at once has no response.
+    if stream.write_all(head.as_bytes()).is_err() {
+        return Some(String::new());
+    }
     Some(rest(&mut stream))
 }
 
@@ -78,7 +79,9 @@ pub fn request_on(stream: &mut TcpStream, words: &str) -> String {
     let mut answer = String::new();
     while !answer.contains(words) {
         let mut bytes = [0; 256];
-        let length = stream.read(&mut bytes).expect("the server responds in time");
+        let length = stream
+            .read(&mut bytes)
+            .expect("the server responds in time");
         assert_ne!(length, 0, "{answer:?}");
         answer += std::str::from_utf8(&bytes[..length]).expect("the response is text");
     }

@@ -29,7 +29,10 @@ pub(crate) const KERNEL_TOOLS: &[Tool] = &[
 ];
 
 /// DNS programs that tests compare answers with.
-pub(crate) const DNS_TOOLS: &[Tool] = &[Tool::new("dnsmasq", "dnsmasq-base")];
+pub(crate) const DNS_TOOLS: &[Tool] = &[
+    Tool::new("dig", "bind9-dnsutils"),
+    Tool::new("dnsmasq", "dnsmasq-base"),
+];
 
 /// Programs to build and boot guests, and programs that tests run in guests.
 pub(crate) const VM_TOOLS: &[Tool] = &[

@@ -1,16 +1,125 @@
 //! The command line.
 
+use std::path::PathBuf;
+
 use clap::Parser;
+use daemon::duration::GoDuration;
 
 /// Answer DNS queries for Kubernetes Services, and forward all others
-#[derive(Debug, Parser)]
+///
+/// Objects come from manifests, from the API server of a kubeconfig or of --master, or
+/// otherwise from the API server of the pod's service account. Flags replace the fields of
+/// the configuration file. SIGUSR1 switches the query log on and off.
+#[derive(Clone, Debug, Default, Parser)]
 #[command(name = "cluster-dns", version)]
-pub struct Cli {}
+pub struct Cli {
+    /// Configuration file, in YAML
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// File or directory with Services and EndpointSlices, which is watched
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["kubeconfig", "master"])]
+    pub manifests: Option<PathBuf>,
+    /// Kubeconfig with address and credentials of the API server
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Address of the API server; replaces that of the kubeconfig
+    #[arg(long, value_name = "URL")]
+    pub master: Option<String>,
+    /// Domain of the cluster [default: cluster.local]
+    #[arg(long, value_name = "DOMAIN")]
+    pub zone: Option<String>,
+    /// Time to live of records in seconds [default: 5]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(..=3600))]
+    pub ttl: Option<u32>,
+    /// Records of pods by their dashed addresses: disabled, insecure [default: disabled]
+    #[arg(long, value_name = "MODE")]
+    pub pods: Option<String>,
+    /// Addresses to serve DNS on, over UDP and TCP [default: 0.0.0.0:53, [::]:53]
+    #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',')]
+    pub listen: Vec<String>,
+    /// Upstreams of all other names: addresses, a file like resolv.conf, or none
+    /// [default: /etc/resolv.conf]
+    #[arg(long, value_name = "ADDRESS[:PORT]|FILE|none", value_delimiter = ',')]
+    pub forward: Vec<String>,
+    /// Upstreams of a domain of their own
+    #[arg(long, value_name = "DOMAIN=ADDRESS[,ADDRESS]")]
+    pub stub: Vec<String>,
+    /// Addresses of an interface of this node to serve on, without connection tracking
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    pub node_local: Vec<String>,
+    /// Address of /metrics, /health and /ready; empty: none [default: 0.0.0.0:9153]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics: Option<String>,
+    /// Another address of /health, /ready and /metrics, such as 0.0.0.0:8080
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub health: Option<String>,
+    /// Another address of /ready, /health and /metrics, such as 0.0.0.0:8181
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub ready: Option<String>,
+    /// Time from SIGTERM to the end, in which /ready fails and queries are answered
+    /// [default: 5s]
+    #[arg(long, value_name = "DURATION")]
+    pub lame_duck: Option<GoDuration>,
+    /// Log every query, in CoreDNS' format
+    #[arg(long)]
+    pub log_queries: bool,
+    /// Format of the log: text, json [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    pub logging_format: Option<String>,
+    /// Verbosity of the log: 4 adds details, 6 adds those of libraries [default: 0]
+    #[arg(short, long, value_name = "LEVEL")]
+    pub v: Option<u32>,
+    /// Threads that answer over UDP [default: one per processor]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: Option<u16>,
+}
 
 impl Cli {
     /// Parses the command line of this process. Ends the process if it is
     /// invalid.
     pub fn read() -> Self {
         Self::parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn flag_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn lists_are_repeated_or_separated_by_commas() {
+        let line = "cluster-dns --listen 127.0.0.1:53,[::1]:53 --listen 10.0.0.1:53 \
+                    --forward 192.0.2.1,192.0.2.2:5353 --stub a.example=192.0.2.3,192.0.2.4 \
+                    --stub b.example=192.0.2.5 --lame-duck 1m --v=4";
+        let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+        assert_eq!(cli.listen, ["127.0.0.1:53", "[::1]:53", "10.0.0.1:53"]);
+        assert_eq!(cli.forward, ["192.0.2.1", "192.0.2.2:5353"]);
+        assert_eq!(
+            cli.stub,
+            ["a.example=192.0.2.3,192.0.2.4", "b.example=192.0.2.5"]
+        );
+        assert_eq!(cli.lame_duck, Some(GoDuration::from_secs(60)));
+    }
+
+    #[test]
+    fn manifests_exclude_an_api_server() {
+        for line in [
+            "cluster-dns --manifests a --kubeconfig b",
+            "cluster-dns --manifests a --master b",
+            "cluster-dns --ttl 3601",
+            "cluster-dns --threads 0",
+            "cluster-dns --lame-duck 5",
+            "cluster-dns word",
+        ] {
+            let read = Cli::try_parse_from(line.split_whitespace());
+            assert!(read.is_err(), "{line}");
+        }
     }
 }

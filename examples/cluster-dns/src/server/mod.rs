@@ -1,1 +1,112 @@
 //! DNS over UDP and TCP.
+//!
+//! - `request`: which messages are queries, and the response to all others;
+//! - [`Responder`]: responses from the zone, from the cache or from the upstreams, with
+//!   `encode` for those from the zone;
+//! - `udp`, with `socket`, and `tcp`: the listeners.
+//!
+//! # Requests that are not answered, or rejected
+//!
+//! | Message | Response |
+//! |---|---|
+//! | shorter than a header, or a response | none |
+//! | another operation than a query | NOTIMP |
+//! | no or several questions, malformed, other records than one OPT record | FORMERR |
+//! | EDNS of another version than 0 | BADVERS |
+//! | another class than IN, zone transfers, meta types | REFUSED |
+//!
+//! A rejection is never longer than its request, except for an OPT record.
+
+mod encode;
+
+mod request;
+
+mod respond;
+
+mod socket;
+
+mod tcp;
+
+mod udp;
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use daemon::http::Pool;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tracing::info;
+
+use crate::failure::Failure;
+use crate::telemetry::Telemetry;
+
+pub use respond::Responder;
+pub use tcp::TcpOptions;
+
+use udp::{Context, Workers};
+
+/// Time in which queries that wait for the upstreams are answered at the end.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// The listeners. They serve until [`stop`](Self::stop) or the drop.
+#[derive(Debug)]
+pub struct Server {
+    workers: Workers,
+    /// Dropped to close all connections.
+    _open: watch::Sender<()>,
+}
+
+impl Server {
+    /// Opens all listeners and serves in the background, over UDP on as many `threads`.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Machine`] with the address that cannot be bound.
+    pub fn start(
+        addresses: &[SocketAddr],
+        threads: usize,
+        tcp: TcpOptions,
+        responder: Arc<Responder>,
+        telemetry: &Arc<Telemetry>,
+        runtime: &Handle,
+    ) -> Result<Self, Failure> {
+        let context = Context {
+            responder,
+            telemetry: Arc::clone(telemetry),
+            runtime: runtime.clone(),
+        };
+        let (open, watched) = watch::channel(());
+        let connections = Pool::new(tcp.max_connections, tcp.max_connections / 2);
+        for &address in addresses {
+            let started = tcp::start(address, tcp, &connections, &context, &watched);
+            started.map_err(|error| failure("TCP", address, error))?;
+        }
+        let workers = Workers::start(addresses, threads, &context);
+        let workers = workers.map_err(|(address, error)| failure("UDP", address, error))?;
+        for address in addresses {
+            info!(%address, threads, "serving DNS");
+        }
+        telemetry.set_serving();
+        Ok(Self {
+            workers,
+            _open: open,
+        })
+    }
+
+    /// Closes the sockets of UDP, and waits up to 2 s for queries that wait for the
+    /// upstreams. Connections are closed with the drop.
+    pub fn stop(&mut self) {
+        self.workers.stop();
+        let begin = Instant::now();
+        while self.workers.waiting() > 0 && begin.elapsed() < DRAIN {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn failure(protocol: &str, address: SocketAddr, error: impl Display) -> Failure {
+    Failure::machine(format_args!("{protocol} {address}: {error}"))
+}

@@ -26,8 +26,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::debug;
 
-pub use pool::Connections;
-use pool::{Pool, Slot};
+pub use pool::{Connections, Pool, Slot};
 use stream::Stream;
 
 mod pool;

@@ -49,7 +49,7 @@ impl Connections {
 
 /// Connections within a limit.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub struct Pool {
     limit: usize,
     client_limit: usize,
     open: Mutex<Open>,
@@ -76,7 +76,7 @@ type Rank = (usize, Reverse<u64>, IpAddr);
 
 /// Slot of a connection in a pool. Dropping it releases the slot.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub struct Slot {
     pool: Arc<Pool>,
     client: IpAddr,
     /// Number of the last use of the connection.
@@ -86,7 +86,7 @@ pub(super) struct Slot {
 impl Pool {
     /// Creates a pool of at most `limit` connections, of which one client may
     /// have `client_limit`.
-    fn new(limit: usize, client_limit: usize) -> Arc<Self> {
+    pub fn new(limit: usize, client_limit: usize) -> Arc<Self> {
         Arc::new(Self {
             limit: limit.max(1),
             client_limit: client_limit.max(1),
@@ -99,10 +99,7 @@ impl Pool {
     ///
     /// Returns the slot of the connection, and a receiver that completes when
     /// the connection is evicted.
-    pub(super) fn admit(
-        self: &Arc<Self>,
-        address: IpAddr,
-    ) -> (Slot, oneshot::Receiver<Infallible>) {
+    pub fn admit(self: &Arc<Self>, address: IpAddr) -> (Slot, oneshot::Receiver<Infallible>) {
         let client = client_of(address);
         let (evict, evicted) = oneshot::channel();
         let mut open = self.open();
@@ -124,7 +121,7 @@ impl Pool {
     }
 
     /// Evicts a connection. Returns whether a connection existed.
-    fn shed(&self) -> bool {
+    pub fn shed(&self) -> bool {
         let mut open = self.open();
         let is_any = open.total > 0;
         open.evict();
@@ -175,7 +172,7 @@ fn rank(client: IpAddr, uses: &Uses) -> Rank {
 
 impl Slot {
     /// Marks the connection as the most recently used one.
-    pub(super) fn touch(&self) {
+    pub fn touch(&self) {
         let mut open = self.pool.open();
         let now = open.next_use();
         // The lock orders all uses.

@@ -65,13 +65,26 @@ impl Metric<'_> {
 
     /// Adds the samples of a histogram.
     pub fn histogram(&mut self, labels: Labels<'_>, histogram: &Histogram) {
-        for (bound, count) in histogram.buckets() {
+        self.buckets(labels, histogram.buckets(), histogram.sum());
+    }
+
+    /// Adds the samples of a histogram with these bounds and cumulative counts. The last
+    /// bound is infinite.
+    pub fn buckets(
+        &mut self,
+        labels: Labels<'_>,
+        buckets: impl IntoIterator<Item = (f64, u64)>,
+        sum: f64,
+    ) {
+        let mut total = 0;
+        for (bound, count) in buckets {
             let bound = number(bound);
             let labels = [labels, &[("le", &bound)]].concat();
             self.sample("_bucket", &labels, float(count));
+            total = count;
         }
-        self.sample("_sum", labels, histogram.sum());
-        self.sample("_count", labels, float(histogram.count()));
+        self.sample("_sum", labels, sum);
+        self.sample("_count", labels, float(total));
     }
 
     fn sample(&mut self, suffix: &str, labels: Labels<'_>, value: f64) {

@@ -7,7 +7,7 @@ use proxy_core::IptablesBackend;
 
 use super::value;
 use crate::config::{Quantity, Vmodule};
-use crate::duration::GoDuration;
+use daemon::duration::GoDuration;
 
 /// Flags of all commands. An omitted flag has no value.
 #[derive(Args, Clone, Debug, Default)]

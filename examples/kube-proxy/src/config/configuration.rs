@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::Quantity;
-use crate::duration::GoDuration;
+use daemon::duration::GoDuration;
 
 /// Supported API version.
 pub const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";

@@ -6,7 +6,7 @@ use super::configuration::{
     API_VERSION, ClientConnection, Configuration, Conntrack, DetectLocal, Iptables, Ipvs, KIND,
     Logging, Nftables, Winkernel,
 };
-use crate::duration::GoDuration;
+use daemon::duration::GoDuration;
 
 /// Default port of the health server.
 pub const HEALTHZ_PORT: u16 = 10256;

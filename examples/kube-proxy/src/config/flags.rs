@@ -3,7 +3,7 @@
 use super::Configuration;
 use super::defaults::{HEALTHZ_PORT, METRICS_PORT, add_port};
 use crate::cli::{Flags, LogFlags};
-use crate::duration::GoDuration;
+use daemon::duration::GoDuration;
 
 impl Configuration {
     /// Returns the configuration of the flags, without a file.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::duration::GoDuration;
+use daemon::duration::GoDuration;
 
 /// Suffixes of a number.
 const SUFFIXES: [&str; 16] = [

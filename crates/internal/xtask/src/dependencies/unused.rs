@@ -12,6 +12,7 @@ use crate::tidy::{before_tests, has_word};
 /// Dependencies that no source of the package names: package and dependency.
 const UNNAMED: &[(&str, &str)] = &[
     // Selects the version of the API for all crates.
+    ("cluster-dns", "k8s-openapi"),
     ("kube-proxy", "k8s-openapi"),
     // The tests include the example `ipam` of vipline-service-ip-kube.
     ("vipline-service-ip", "anyhow"),

@@ -9,7 +9,7 @@ use vipline_service_model::{Family, parse_address, parse_network};
 
 use super::{Configuration, Conntrack, Gate, Gates, Ipvs, Logging, OutputRouting};
 use crate::cli::split_port;
-use crate::duration::GoDuration;
+use daemon::duration::GoDuration;
 
 /// The version whose hidden metrics can be shown: the previous one.
 const PREVIOUS_VERSION: &str = "1.35";

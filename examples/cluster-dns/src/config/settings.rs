@@ -1,0 +1,333 @@
+//! The valid configuration, in the types of the other modules.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use daemon::duration::GoDuration;
+use vipline_kube_source::api::Access;
+use vipline_rtnl::Name as InterfaceName;
+use vipline_service_dns::{Options, PodRecords};
+use vipline_service_model::parse_address;
+
+use super::{Configuration, Logging, Pods};
+use crate::failure::Failure;
+use crate::forward::{ForwardOptions, StubDomain, Upstreams, parse_upstream};
+use crate::node_local;
+use crate::server::TcpOptions;
+
+/// Port of DNS.
+const DNS_PORT: u16 = 53;
+
+/// The settings of all modules.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Source of the objects.
+    pub source: Source,
+    /// Options of the zone.
+    pub zone: Options,
+    /// Addresses to serve on.
+    pub listen: Vec<SocketAddr>,
+    /// Number of threads that answer over UDP.
+    pub threads: usize,
+    /// Limits of TCP.
+    pub tcp: TcpOptions,
+    /// EDNS buffer size in bytes.
+    pub payload_size: u16,
+    /// Options of forwarding; `None` disables it.
+    pub forward: Option<ForwardOptions>,
+    /// Use on a node.
+    pub node_local: Option<node_local::Options>,
+    /// Addresses of health, readiness and metrics.
+    pub pages: Vec<SocketAddr>,
+    /// Time from SIGTERM to the end.
+    pub lame_duck: Duration,
+    /// Whether every query is logged.
+    pub log_queries: bool,
+    /// The log.
+    pub logging: Logging,
+}
+
+/// Source of the objects.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// A file, or a directory of files.
+    Manifests(PathBuf),
+    /// An API server.
+    Api(Access),
+}
+
+/// Problems of a configuration, one line each.
+#[derive(Default)]
+struct Problems(Vec<String>);
+
+impl Problems {
+    /// Returns the value, or adds the problem of a field.
+    fn check<T, E: std::fmt::Display>(&mut self, field: &str, value: Result<T, E>) -> Option<T> {
+        match value {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.0.push(format!("{field}: {error}"));
+                None
+            }
+        }
+    }
+
+    fn require(&mut self, field: &str, condition: bool, reason: &str) {
+        if !condition {
+            self.0.push(format!("{field}: {reason}"));
+        }
+    }
+}
+
+impl Settings {
+    /// Validates a configuration.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Input`] with one line per invalid field.
+    pub fn new(configuration: &Configuration) -> Result<Self, Failure> {
+        let mut problems = Problems::default();
+        let node_local = node_local(configuration, &mut problems);
+        let listen = listen(configuration, &mut problems);
+        let zone = problems.check("zone", configuration.zone.parse());
+        let mut zone = Options::new(zone.unwrap_or_else(vipline_service_dns::Name::root));
+        zone.ttl = configuration.ttl;
+        zone.pods = match configuration.pods {
+            Pods::Disabled => PodRecords::Disabled,
+            Pods::Insecure => PodRecords::Insecure,
+        };
+        let specified = listen.iter().map(SocketAddr::ip);
+        zone.local_addresses = specified.filter(|ip| !ip.is_unspecified()).collect();
+        problems.require("ttl", configuration.ttl <= 3600, "must be at most 3600");
+        let payload_size = configuration.udp_payload_size;
+        let is_valid = (512..=4096).contains(&payload_size);
+        problems.require("udpPayloadSize", is_valid, "must be from 512 to 4096");
+        let tcp = TcpOptions {
+            max_connections: configuration.tcp.max_connections,
+            idle_timeout: configuration.tcp.idle_timeout.positive(),
+        };
+        let is_valid = tcp.idle_timeout > Duration::ZERO;
+        problems.require("tcp.idleTimeout", is_valid, "must be more than 0s");
+        let forward = forward(configuration, &listen, &mut problems);
+        let mut pages = Vec::new();
+        for (field, text) in [
+            ("metrics", &configuration.metrics),
+            ("health", &configuration.health),
+            ("ready", &configuration.ready),
+        ] {
+            if !text.is_empty() {
+                pages.extend(problems.check(field, socket_address(text, None)));
+            }
+        }
+        pages.dedup();
+        if !problems.0.is_empty() {
+            return Err(Failure::Input(problems.0));
+        }
+        let processors = available_parallelism().map_or(1, usize::from);
+        Ok(Self {
+            source: source(configuration),
+            zone,
+            listen,
+            threads: match configuration.threads {
+                0 => processors,
+                threads => threads.into(),
+            },
+            tcp,
+            payload_size,
+            forward,
+            node_local,
+            pages,
+            lame_duck: configuration.lame_duck.positive(),
+            log_queries: configuration.log_queries,
+            logging: configuration.logging.clone(),
+        })
+    }
+}
+
+fn source(configuration: &Configuration) -> Source {
+    match &configuration.manifests {
+        Some(path) => Source::Manifests(path.clone()),
+        None => {
+            let connection = &configuration.client_connection;
+            let mut access = Access::default();
+            access.kubeconfig.clone_from(&connection.kubeconfig);
+            access.server.clone_from(&connection.server);
+            Source::Api(access)
+        }
+    }
+}
+
+fn listen(configuration: &Configuration, problems: &mut Problems) -> Vec<SocketAddr> {
+    let mut listen = Vec::new();
+    let node_local = &configuration.node_local.addresses;
+    let texts = match (&configuration.listen[..], &node_local[..]) {
+        ([], []) => vec!["0.0.0.0:53", "[::]:53"],
+        (given, more) => given.iter().chain(more).map(|text| &**text).collect(),
+    };
+    for text in texts {
+        let address = socket_address(text, Some(DNS_PORT));
+        if let Some(address) = problems.check("listen", address) {
+            let is_new = !listen.contains(&address);
+            problems.require("listen", is_new, &format!("{address} occurs twice"));
+            listen.push(address);
+        }
+    }
+    listen
+}
+
+fn node_local(
+    configuration: &Configuration,
+    problems: &mut Problems,
+) -> Option<node_local::Options> {
+    let given = &configuration.node_local;
+    if given.addresses.is_empty() {
+        return None;
+    }
+    let mut addresses = Vec::new();
+    for text in &given.addresses {
+        let address = parse_address(text).ok_or_else(|| format!("{text:?} is no IP address"));
+        addresses.extend(problems.check("nodeLocal.addresses", address));
+    }
+    let interface = given.interface.as_deref();
+    let interface = interface.unwrap_or(node_local::Options::INTERFACE);
+    let interface = InterfaceName::new(interface);
+    let interface = problems.check("nodeLocal.interface", interface)?;
+    let options = node_local::Options::new(addresses, DNS_PORT, interface);
+    let options = problems.check("nodeLocal.addresses", options)?;
+    Some(match given.keep {
+        true => options.kept(),
+        false => options,
+    })
+}
+
+fn forward(
+    configuration: &Configuration,
+    listen: &[SocketAddr],
+    problems: &mut Problems,
+) -> Option<ForwardOptions> {
+    let given = &configuration.forward;
+    let mut options = ForwardOptions {
+        listen: listen.to_vec(),
+        udp_payload_size: configuration.udp_payload_size,
+        force_tcp: given.force_tcp,
+        try_timeout: given.try_timeout.map(GoDuration::positive),
+        attempts: given.attempts,
+        ..ForwardOptions::default()
+    };
+    let mut is_enabled = true;
+    match &given.to[..] {
+        [] => {}
+        [none] if none == "none" => is_enabled = false,
+        [file] if file.starts_with('/') => options.upstreams = Upstreams::ResolvConf(file.into()),
+        addresses => {
+            let parsed = addresses.iter().map(|text| parse_upstream(text));
+            let parsed = parsed.collect::<Result<_, _>>();
+            let parsed = problems.check("forward.to", parsed);
+            options.upstreams = Upstreams::Addresses(parsed.unwrap_or_default());
+        }
+    }
+    for stub in &configuration.stubs {
+        let text = format!("{}={}", stub.domain, stub.to.join(","));
+        let stub = problems.check("stubs", text.parse::<StubDomain>());
+        options.stub_domains.extend(stub);
+    }
+    if let Some(policy) = &given.policy {
+        let policy = problems.check("forward.policy", policy.parse());
+        options.policy = policy.unwrap_or_default();
+    }
+    let set_time = |field: &mut Duration, value: Option<GoDuration>| {
+        *field = value.map_or(*field, GoDuration::positive);
+    };
+    let set_number = |field: &mut usize, value: Option<usize>| *field = value.unwrap_or(*field);
+    set_number(&mut options.max_concurrent, given.max_concurrent);
+    options.max_fails = given.max_fails.unwrap_or(options.max_fails);
+    set_time(&mut options.health_check, given.health_check);
+    let (cache, given) = (&mut options.cache, &configuration.cache);
+    set_number(&mut cache.success_capacity, given.success_capacity);
+    set_number(&mut cache.denial_capacity, given.denial_capacity);
+    set_time(&mut cache.max_success_ttl, given.max_success_ttl);
+    set_time(&mut cache.max_denial_ttl, given.max_denial_ttl);
+    cache.prefetch_hits = given.prefetch_hits.unwrap_or(cache.prefetch_hits);
+    set_time(&mut cache.stale, given.stale);
+    is_enabled.then_some(options)
+}
+
+/// Parses `ADDRESS:PORT`, or `ADDRESS` if there is a default port. An empty address means
+/// all addresses.
+fn socket_address(text: &str, default_port: Option<u16>) -> Result<SocketAddr, String> {
+    if let Some(port) = text.strip_prefix(':').and_then(|port| port.parse().ok()) {
+        return Ok(SocketAddr::from(([0, 0, 0, 0], port)));
+    }
+    if let (Some(port), Some(address)) = (default_port, parse_address(text)) {
+        return Ok(SocketAddr::new(address, port));
+    }
+    let parsed = text.parse::<SocketAddr>();
+    parsed.map_err(|_| format!("{text:?} must be ADDRESS:PORT"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(text: &str) -> Result<Settings, Failure> {
+        Settings::new(&Configuration::parse(text).unwrap())
+    }
+
+    #[test]
+    fn defaults_serve_both_families_and_forward() {
+        let settings = settings("").unwrap();
+        let listen: Vec<_> = settings.listen.iter().map(ToString::to_string).collect();
+        assert_eq!(listen, ["0.0.0.0:53", "[::]:53"]);
+        assert_eq!(settings.zone.zone.to_string(), "cluster.local.");
+        assert_eq!(settings.forward.unwrap().upstreams, Upstreams::default());
+        assert_eq!(settings.lame_duck, Duration::from_secs(5));
+        assert!(settings.threads > 0);
+    }
+
+    #[test]
+    fn node_local_addresses_replace_the_default_listeners() {
+        let text = "nodeLocal: {addresses: [169.254.20.10, 10.96.0.10]}\n";
+        let settings = settings(text).unwrap();
+        let listen: Vec<_> = settings.listen.iter().map(ToString::to_string).collect();
+        assert_eq!(listen, ["169.254.20.10:53", "10.96.0.10:53"]);
+        assert_eq!(settings.node_local.unwrap().addresses().len(), 2);
+    }
+
+    #[test]
+    fn every_problem_is_reported() {
+        let text = "zone: a..b\nttl: 9999\nlisten: ['x', '127.0.0.1', '127.0.0.1:53']\n\
+                    udpPayloadSize: 100\nforward: {to: [there], policy: best}\n\
+                    stubs: [{domain: a.example, to: [nowhere]}]\nmetrics: '127.0.0.1'\n\
+                    tcp: {idleTimeout: 0s}\nnodeLocal: {addresses: [fe80::1], interface: a/b}\n";
+        let Err(Failure::Input(problems)) = settings(text) else {
+            panic!("the configuration is valid");
+        };
+        for field in [
+            "zone",
+            "ttl",
+            "udpPayloadSize",
+            "forward.to",
+            "forward.policy",
+            "stubs",
+            "metrics",
+            "tcp.idleTimeout",
+            "nodeLocal.interface",
+        ] {
+            let prefix = format!("{field}: ");
+            let found = problems.iter().any(|problem| problem.starts_with(&prefix));
+            assert!(found, "{field}: {problems:#?}");
+        }
+        let listen = problems
+            .iter()
+            .filter(|problem| problem.starts_with("listen: "));
+        assert_eq!(listen.count(), 2, "{problems:#?}");
+    }
+
+    #[test]
+    fn forwarding_is_disabled_by_none() {
+        let text = "forward: {to: [none]}\n";
+        assert!(settings(text).unwrap().forward.is_none());
+    }
+}

@@ -1,0 +1,163 @@
+//! The program: its threads, its signals and its end.
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+use std::{process, thread};
+
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::low_level::pipe;
+use tokio::runtime::{Builder, Runtime};
+use tracing::{error, info, warn};
+use vipline_service_dns::Zone;
+
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::forward::Forwarder;
+use crate::node_local::NodeLocal;
+use crate::server::{Responder, Server};
+use crate::source::Source;
+use crate::telemetry::{self, QueryLog, Telemetry};
+
+/// Number of threads of tasks: upstream queries, TCP and the API server.
+const TASK_THREADS: usize = 2;
+
+/// Stack size of the threads that wait for signals.
+const STACK: usize = 256 << 10;
+
+/// Answers queries until SIGTERM or SIGINT.
+///
+/// After the signal, `/ready` fails, and queries are answered for the time of the lame
+/// duck. A second signal ends the process at once.
+///
+/// # Errors
+///
+/// - [`Failure::Input`] if manifests, credentials or upstreams are invalid.
+/// - [`Failure::Machine`] if an address cannot be bound, or a privilege is missing.
+pub fn run(settings: &Settings) -> Result<(), Failure> {
+    let signals = Signals::listen()?;
+    let runtime = runtime()?;
+    let zone = Arc::new(RwLock::new(Zone::new(settings.zone.clone())));
+    let forwarder = match &settings.forward {
+        Some(options) => {
+            let _guard = runtime.enter();
+            Some(Forwarder::new(options.clone()).map_err(Failure::input)?)
+        }
+        None => None,
+    };
+    let log = Arc::new(QueryLog::start(settings.log_queries).map_err(Failure::machine)?);
+    let telemetry = Arc::new(Telemetry::new(Arc::clone(&zone), forwarder.clone()));
+    let source = Source::start(
+        &settings.source,
+        Arc::clone(&zone),
+        &telemetry,
+        runtime.handle(),
+    )?;
+    let node_local = settings.node_local.clone().map(NodeLocal::open);
+    let node_local = node_local.transpose().map_err(Failure::machine)?;
+    let responder = Responder::new(zone, forwarder, Arc::clone(&log), settings.payload_size);
+    let mut server = Server::start(
+        &settings.listen,
+        settings.threads,
+        settings.tcp,
+        Arc::new(responder),
+        &telemetry,
+        runtime.handle(),
+    )?;
+    if let Some(node_local) = &node_local {
+        node_local.serve().map_err(Failure::machine)?;
+    }
+    let servers = telemetry::serve(&settings.pages, &telemetry).map_err(Failure::machine)?;
+    signals.toggle(log)?;
+    signals.wait();
+    let lame_duck = settings.lame_duck;
+    info!(
+        ?lame_duck,
+        "ending: /ready fails, and queries are answered for the lame duck"
+    );
+    telemetry.set_ending();
+    signals.end_at_second()?;
+    if let Some(node_local) = &node_local {
+        report(node_local.withdraw());
+    }
+    thread::sleep(lame_duck);
+    server.stop();
+    drop((server, servers, source));
+    if let Some(node_local) = node_local {
+        report(node_local.close());
+    }
+    runtime.shutdown_background();
+    info!("ended");
+    Ok(())
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    let mut builder = Builder::new_multi_thread();
+    let builder = builder
+        .worker_threads(TASK_THREADS)
+        .thread_name("tasks")
+        .enable_all();
+    builder.build().map_err(Failure::machine)
+}
+
+fn report(done: Result<(), crate::node_local::Error>) {
+    if let Err(error) = done {
+        warn!("node-local addresses or rules cannot be removed: {error}");
+    }
+}
+
+/// Signals of this process.
+struct Signals {
+    end: UnixStream,
+    query_log: UnixStream,
+}
+
+impl Signals {
+    /// Registers handlers for SIGTERM, SIGINT and SIGUSR1.
+    fn listen() -> Result<Self, Failure> {
+        let pair = || UnixStream::pair().map_err(Failure::machine);
+        let ((end, ends), (query_log, toggles)) = (pair()?, pair()?);
+        let clone = ends.try_clone().map_err(Failure::machine)?;
+        for (signal, stream) in [(SIGTERM, clone), (SIGINT, ends), (SIGUSR1, toggles)] {
+            pipe::register(signal, stream).map_err(Failure::machine)?;
+        }
+        Ok(Self { end, query_log })
+    }
+
+    /// Waits for SIGTERM or SIGINT.
+    fn wait(&self) {
+        // Only the signal handler writes, and nothing closes the descriptor.
+        let _ = (&self.end).read_exact(&mut [0]);
+    }
+
+    /// Switches the query log at each SIGUSR1.
+    fn toggle(&self, log: Arc<QueryLog>) -> Result<(), Failure> {
+        let mut stream = self.query_log.try_clone().map_err(Failure::machine)?;
+        spawn("query-log-switch", move || {
+            while stream.read_exact(&mut [0]).is_ok() {
+                let state = if log.toggle() { "on" } else { "off" };
+                info!("query log is {state}");
+            }
+        })
+    }
+
+    /// Ends the process at the next SIGTERM or SIGINT.
+    fn end_at_second(&self) -> Result<(), Failure> {
+        let mut stream = self.end.try_clone().map_err(Failure::machine)?;
+        spawn("second-signal", move || {
+            if stream.read_exact(&mut [0]).is_ok() {
+                error!("ended at once by a second signal");
+                // Leaves time for the log.
+                thread::sleep(Duration::from_millis(10));
+                process::exit(1);
+            }
+        })
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    let builder = thread::Builder::new().name(name.to_owned());
+    let thread = builder.stack_size(STACK).spawn(work);
+    thread.map(drop).map_err(Failure::machine)
+}

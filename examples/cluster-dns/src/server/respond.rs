@@ -1,0 +1,324 @@
+//! Responses to requests: from the zone, from the cache, or from the upstreams.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use hickory_proto::ProtoError;
+use hickory_proto::op::{Message, ResponseCode};
+use vipline_service_dns::{self as zone, Question, RecordType, Zone};
+
+use super::encode;
+use super::request::{HEADER, Rejection, Request};
+use crate::forward::{Forwarder, Query};
+use crate::telemetry::{Counters, LogEntry, Observation, Origin, QueryLog, Transport, ZoneLabel};
+
+/// Size limit of a response over TCP.
+const TCP_LIMIT: usize = u16::MAX as usize;
+
+/// Answers requests. Shared by all threads.
+#[derive(Debug)]
+pub struct Responder {
+    zone: Arc<RwLock<Zone>>,
+    forwarder: Option<Forwarder>,
+    log: Arc<QueryLog>,
+    /// EDNS buffer size of this server, and the size limit of responses over UDP.
+    payload_size: u16,
+    rotation: AtomicUsize,
+}
+
+/// A request with its circumstances.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Received<'a> {
+    /// The request.
+    pub(super) message: &'a [u8],
+    /// Address of the client.
+    pub(super) client: SocketAddr,
+    /// Transport protocol.
+    pub(super) transport: Transport,
+    /// Time of the receipt.
+    pub(super) at: Instant,
+}
+
+/// State of a response.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Step {
+    /// The response is complete.
+    Done,
+    /// The upstreams must be asked.
+    Wait,
+    /// There must be no response.
+    Ignore,
+}
+
+/// Facts about a response, for metrics.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    zone: ZoneLabel,
+    origin: Origin,
+}
+
+/// Part of a response code that is in the header of a response.
+const HEADER_CODE: u16 = 0xF;
+
+/// Result of a look-up in the zone.
+enum Found {
+    /// Not in the zone.
+    Outside,
+    /// The zone is not complete, and does not know the name.
+    Unknown,
+    Answer(zone::Answer),
+}
+
+impl Responder {
+    /// Creates a responder.
+    pub fn new(
+        zone: Arc<RwLock<Zone>>,
+        forwarder: Option<Forwarder>,
+        log: Arc<QueryLog>,
+        payload_size: u16,
+    ) -> Self {
+        Self {
+            zone,
+            forwarder,
+            log,
+            payload_size,
+            rotation: AtomicUsize::new(0),
+        }
+    }
+
+    /// Writes the response into `out` if the upstreams are not needed.
+    pub(super) fn respond(
+        &self,
+        received: &Received<'_>,
+        counters: &Counters,
+        out: &mut Vec<u8>,
+    ) -> Step {
+        let query = match Request::parse(received.message) {
+            Request::Ignored => return Step::Ignore,
+            Request::Rejected(rejection) => {
+                rejection.write(self.payload_size, out);
+                let zone = ZoneLabel::Dropped;
+                let origin = Origin::Server;
+                let written = Written { zone, origin };
+                self.record(received, rejection.record_type, written, counters, out);
+                return Step::Done;
+            }
+            Request::Query(query) => query,
+        };
+        let written = match self.find(&query) {
+            Found::Answer(answer) if answer.unresolved.is_some() && self.forwarder.is_some() => {
+                return Step::Wait;
+            }
+            Found::Answer(answer) => {
+                self.write_answer(&query, &answer, received, out);
+                Written {
+                    zone: ZoneLabel::Cluster,
+                    origin: Origin::Zone,
+                }
+            }
+            Found::Unknown => {
+                self.reject(ResponseCode::ServFail, &query, received, out);
+                Written {
+                    zone: ZoneLabel::Cluster,
+                    origin: Origin::Zone,
+                }
+            }
+            Found::Outside => match &self.forwarder {
+                None => {
+                    self.reject(ResponseCode::Refused, &query, received, out);
+                    Written {
+                        zone: ZoneLabel::Root,
+                        origin: Origin::Server,
+                    }
+                }
+                Some(forwarder) => {
+                    let limit = self.limit(&query, received.transport);
+                    if forwarder.cached(&query, limit, received.at, out).is_none() {
+                        return Step::Wait;
+                    }
+                    Written {
+                        zone: ZoneLabel::Root,
+                        origin: Origin::Cache,
+                    }
+                }
+            },
+        };
+        self.record(received, query.record_type, written, counters, out);
+        Step::Done
+    }
+
+    /// Writes the response into `out`, after [`respond`](Self::respond) returned
+    /// [`Step::Wait`].
+    pub(super) async fn respond_later(
+        &self,
+        received: &Received<'_>,
+        counters: &Counters,
+        out: &mut Vec<u8>,
+    ) {
+        let (Request::Query(query), Some(forwarder)) =
+            (Request::parse(received.message), &self.forwarder)
+        else {
+            out.clear();
+            return;
+        };
+        let limit = self.limit(&query, received.transport);
+        let written = match self.find(&query) {
+            Found::Answer(answer) => {
+                let resolved = self.resolve(&query, &answer, forwarder).await;
+                let written = resolved.and_then(|mut message| {
+                    encode::write(&mut message, &query, self.payload_size, limit, out)
+                });
+                if written.is_err() {
+                    self.reject(ResponseCode::ServFail, &query, received, out);
+                }
+                Written {
+                    zone: ZoneLabel::Cluster,
+                    origin: Origin::Zone,
+                }
+            }
+            Found::Outside | Found::Unknown => {
+                forwarder.answer(&query, limit, out).await;
+                Written {
+                    zone: ZoneLabel::Root,
+                    origin: Origin::Forward,
+                }
+            }
+        };
+        self.record(received, query.record_type, written, counters, out);
+    }
+
+    /// Writes SERVFAIL into `out`, because too many queries wait for the upstreams.
+    pub(super) fn refuse_to_wait(
+        &self,
+        received: &Received<'_>,
+        counters: &Counters,
+        out: &mut Vec<u8>,
+    ) {
+        if let Request::Query(query) = Request::parse(received.message) {
+            self.reject(ResponseCode::ServFail, &query, received, out);
+            let zone = ZoneLabel::Root;
+            let origin = Origin::Server;
+            let written = Written { zone, origin };
+            self.record(received, query.record_type, written, counters, out);
+        }
+    }
+
+    fn find(&self, query: &Query<'_>) -> Found {
+        let Ok((name, _)) = zone::Name::from_wire(query.name) else {
+            return Found::Outside;
+        };
+        let question = Question::new(name, RecordType::from(query.record_type));
+        let rotation = self.rotation.fetch_add(1, Ordering::Relaxed);
+        let zone = self.zone.read().unwrap_or_else(PoisonError::into_inner);
+        match zone.answer(&question, rotation) {
+            None => Found::Outside,
+            Some(answer) if answer.answers.is_empty() && !zone.is_synced() => Found::Unknown,
+            Some(answer) => Found::Answer(answer),
+        }
+    }
+
+    /// Returns the size limit of a response in bytes.
+    fn limit(&self, query: &Query<'_>, transport: Transport) -> usize {
+        match transport {
+            Transport::Udp => query.udp_limit(self.payload_size),
+            Transport::Tcp => TCP_LIMIT,
+        }
+    }
+
+    fn write_answer(
+        &self,
+        query: &Query<'_>,
+        answer: &zone::Answer,
+        received: &Received<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let limit = self.limit(query, received.transport);
+        let message = encode::response(query, answer, self.forwarder.is_some());
+        let written = message.and_then(|mut message| {
+            encode::write(&mut message, query, self.payload_size, limit, out)
+        });
+        if written.is_err() {
+            self.reject(ResponseCode::ServFail, query, received, out);
+        }
+    }
+
+    /// Appends the records of the canonical name outside of the zone.
+    async fn resolve(
+        &self,
+        query: &Query<'_>,
+        answer: &zone::Answer,
+        forwarder: &Forwarder,
+    ) -> Result<Message, ProtoError> {
+        let mut message = encode::response(query, answer, true)?;
+        let Some(target) = &answer.unresolved else {
+            return Ok(message);
+        };
+        let query = Query {
+            name: target.as_wire(),
+            ..*query
+        };
+        let mut out = Vec::new();
+        forwarder.answer(&query, TCP_LIMIT, &mut out).await;
+        let found = Message::from_vec(&out)?;
+        message.metadata.response_code = found.metadata.response_code;
+        message.answers.extend(found.answers);
+        message.authorities.extend(found.authorities);
+        Ok(message)
+    }
+
+    fn reject(
+        &self,
+        code: ResponseCode,
+        query: &Query<'_>,
+        received: &Received<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        out.clear();
+        if let Some(header) = received.message.first_chunk::<HEADER>() {
+            Rejection::of_query(code, query, header).write(self.payload_size, out);
+        }
+    }
+
+    /// Counts and logs a response.
+    fn record(
+        &self,
+        received: &Received<'_>,
+        record_type: u16,
+        written: Written,
+        counters: &Counters,
+        out: &[u8],
+    ) {
+        let query = Query::parse(received.message);
+        let duration = received.at.elapsed();
+        // Only rejections of requests have a code in their OPT record.
+        let code = match (written.zone, Request::parse(received.message)) {
+            (ZoneLabel::Dropped, Request::Rejected(rejection)) => u16::from(rejection.code),
+            _ => out
+                .get(3)
+                .map_or(0, |flags| u16::from(*flags) & HEADER_CODE),
+        };
+        counters.record(&Observation {
+            transport: received.transport,
+            is_ipv6: received.client.is_ipv6(),
+            zone: written.zone,
+            origin: written.origin,
+            record_type,
+            dnssec_ok: query.is_some_and(|query| query.dnssec_ok()),
+            code,
+            request_size: received.message.len(),
+            response_size: out.len(),
+            duration,
+        });
+        if self.log.is_enabled() {
+            self.log.log(&LogEntry {
+                client: received.client,
+                transport: received.transport,
+                request: received.message,
+                response: out,
+                duration,
+            });
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! UDP: one thread per processor, each with a socket of every listener.
+//!
+//! A thread answers from the zone and from the cache itself. Queries that wait for the
+//! upstreams become tasks, so that they delay no other query.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use tokio::runtime::Handle;
+use tracing::{debug, error};
+
+use super::respond::{Received, Responder, Step};
+use super::socket::{Packet, UdpSocket, control_buffer};
+use crate::telemetry::{Counters, Telemetry, Transport};
+
+/// Packets of one socket in succession, so that no listener starves another one.
+const BATCH: usize = 64;
+
+/// Longest request in bytes. A longer one is malformed.
+const LONGEST_REQUEST: usize = 4096;
+
+/// Number of queries that wait for the upstreams. Each has a task of about 2 KiB.
+const MOST_WAITING: usize = 20_000;
+
+/// The threads and their sockets.
+#[derive(Debug)]
+pub(super) struct Workers {
+    threads: Vec<JoinHandle<()>>,
+    /// Readable by all threads once it is closed.
+    stop: Option<OwnedFd>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// State that all threads share.
+#[derive(Clone, Debug)]
+pub(super) struct Context {
+    pub(super) responder: Arc<Responder>,
+    pub(super) telemetry: Arc<Telemetry>,
+    pub(super) runtime: Handle,
+}
+
+#[derive(Debug)]
+struct Worker {
+    context: Context,
+    sockets: Vec<(Arc<UdpSocket>, Arc<Counters>)>,
+    stop: OwnedFd,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Workers {
+    /// Opens the sockets and starts the threads.
+    ///
+    /// # Errors
+    ///
+    /// The address whose socket cannot be opened, and the error.
+    pub(super) fn start(
+        addresses: &[SocketAddr],
+        threads: usize,
+        context: &Context,
+    ) -> Result<Self, (SocketAddr, io::Error)> {
+        let none = SocketAddr::from(([0, 0, 0, 0], 0));
+        let failed = |error: rustix::io::Errno| (none, error.into());
+        let (reader, stop) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed)?;
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let mut workers = Vec::new();
+        for _ in 0..threads {
+            let mut sockets = Vec::new();
+            for &address in addresses {
+                let socket = UdpSocket::bind(address).map_err(|error| (address, error))?;
+                let counters = context.telemetry.counters(address);
+                sockets.push((Arc::new(socket), counters));
+            }
+            workers.push(Worker {
+                context: context.clone(),
+                sockets,
+                stop: reader.try_clone().map_err(|error| (none, error))?,
+                waiting: Arc::clone(&waiting),
+            });
+        }
+        let threads = workers.into_iter().enumerate().map(|(number, worker)| {
+            let builder = thread::Builder::new().name(format!("udp-{number}"));
+            builder.spawn(move || worker.run())
+        });
+        Ok(Self {
+            threads: threads
+                .collect::<Result<_, _>>()
+                .map_err(|error| (none, error))?,
+            stop: Some(stop),
+            waiting,
+        })
+    }
+
+    /// Closes the sockets. Queries that wait keep theirs until they are answered.
+    pub(super) fn stop(&mut self) {
+        self.stop = None;
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                error!("a UDP thread panicked");
+            }
+        }
+    }
+
+    /// Returns the number of queries that wait for the upstreams.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+}
+
+impl Worker {
+    fn run(self) {
+        let mut buffer = vec![0; LONGEST_REQUEST + 1];
+        let (mut control, mut out) = (control_buffer(), Vec::with_capacity(LONGEST_REQUEST));
+        loop {
+            let sockets = self.sockets.iter().map(|(socket, _)| socket.as_fd());
+            let mut fds: Vec<_> = sockets
+                .chain([self.stop.as_fd()])
+                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+                .collect();
+            match poll(&mut fds, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => {
+                    error!("UDP sockets cannot be polled: {error}; the thread ends");
+                    return;
+                }
+            }
+            let readable: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            if readable.last() == Some(&true) {
+                return;
+            }
+            for ((socket, counters), _) in self
+                .sockets
+                .iter()
+                .zip(readable)
+                .filter(|(_, is_readable)| *is_readable)
+            {
+                for _ in 0..BATCH {
+                    match socket.receive(&mut buffer, &mut control) {
+                        Ok(Some(packet)) => {
+                            self.serve(socket, counters, &packet, &buffer, &mut out);
+                        }
+                        Ok(None) => break,
+                        // Errors of sockets without a connection are those of one packet.
+                        Err(error) => debug!("packet cannot be received: {error}"),
+                    }
+                }
+            }
+        }
+    }
+
+    fn serve(
+        &self,
+        socket: &Arc<UdpSocket>,
+        counters: &Arc<Counters>,
+        packet: &Packet,
+        buffer: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        let received = Received {
+            message: &buffer[..packet.size.min(buffer.len())],
+            client: packet.client,
+            transport: Transport::Udp,
+            at: Instant::now(),
+        };
+        // No socket receives on port 0.
+        if packet.client.port() == 0 {
+            return;
+        }
+        let Context { responder, .. } = &self.context;
+        match responder.respond(&received, counters, out) {
+            Step::Ignore => {}
+            Step::Done => send(socket, out, packet),
+            Step::Wait if self.waiting.load(Ordering::Relaxed) >= MOST_WAITING => {
+                self.context
+                    .telemetry
+                    .overload
+                    .fetch_add(1, Ordering::Relaxed);
+                responder.refuse_to_wait(&received, counters, out);
+                send(socket, out, packet);
+            }
+            Step::Wait => self.wait(socket, counters, packet, &received),
+        }
+    }
+
+    /// Starts a task that asks the upstreams.
+    fn wait(
+        &self,
+        socket: &Arc<UdpSocket>,
+        counters: &Arc<Counters>,
+        packet: &Packet,
+        received: &Received<'_>,
+    ) {
+        let (socket, counters, packet) = (Arc::clone(socket), Arc::clone(counters), *packet);
+        let responder = Arc::clone(&self.context.responder);
+        let message = received.message.to_vec();
+        let (client, transport, at) = (received.client, received.transport, received.at);
+        let waiting = Waiting::new(&self.waiting);
+        self.context.runtime.spawn(async move {
+            let received = Received {
+                message: &message,
+                client,
+                transport,
+                at,
+            };
+            let mut out = Vec::new();
+            responder
+                .respond_later(&received, &counters, &mut out)
+                .await;
+            send(&socket, &out, &packet);
+            drop(waiting);
+        });
+    }
+}
+
+fn send(socket: &UdpSocket, response: &[u8], packet: &Packet) {
+    if response.is_empty() {
+        return;
+    }
+    if let Err(error) = socket.send(response, packet.client, packet.local) {
+        debug!("response to {} cannot be sent: {error}", packet.client);
+    }
+}
+
+/// A query that waits for the upstreams.
+#[derive(Debug)]
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

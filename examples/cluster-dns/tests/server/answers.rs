@@ -1,0 +1,74 @@
+//! Answers to `dig`.
+
+use crate::stage::{FLAGS, Stage, headless, service};
+
+#[test]
+fn dig_gets_addresses_ports_and_errors() {
+    let stage = Stage::start(&[("web.yaml", &service("web", "10.96.0.10"))], FLAGS);
+    let name = "web.shop.svc.cluster.local";
+    assert_eq!(stage.dig(&format!("+short {name}")), "10.96.0.10\n");
+    assert_eq!(stage.dig(&format!("+short @::1 {name}")), "10.96.0.10\n");
+    assert_eq!(stage.dig(&format!("+short +tcp {name}")), "10.96.0.10\n");
+    let srv = stage.dig(&format!("+short SRV _http._tcp.{name}"));
+    assert!(srv.ends_with("80 web.shop.svc.cluster.local.\n"), "{srv}");
+    let mixed = stage.dig("+norecurse WEB.Shop.svc.cluster.LOCAL");
+    assert!(
+        mixed.contains("WEB.Shop.svc.cluster.LOCAL. 5\tIN\tA\t10.96.0.10"),
+        "{mixed}"
+    );
+    assert!(mixed.contains("flags: qr aa;"), "{mixed}");
+    for (question, status, answers) in [
+        (format!("AAAA {name}"), "NOERROR", 0),
+        ("nothing.shop.svc.cluster.local".to_owned(), "NXDOMAIN", 0),
+        ("www.example.com".to_owned(), "REFUSED", 0),
+        ("CH TXT version.bind".to_owned(), "REFUSED", 0),
+        ("AXFR cluster.local +notcp +ignore".to_owned(), "REFUSED", 0),
+    ] {
+        let text = stage.dig(&question);
+        if question.starts_with("AXFR") {
+            assert!(text.contains("failed") || text.contains(status), "{text}");
+            continue;
+        }
+        assert!(
+            text.contains(&format!("status: {status}")),
+            "{question}: {text}"
+        );
+        assert!(
+            text.contains(&format!("ANSWER: {answers},")),
+            "{question}: {text}"
+        );
+    }
+}
+
+#[test]
+fn edns_is_answered_with_our_buffer_size_and_the_bit_do() {
+    let stage = Stage::start(&[("web.yaml", &service("web", "10.96.0.10"))], FLAGS);
+    let name = "web.shop.svc.cluster.local";
+    let text = stage.dig(&format!("+dnssec +bufsize=4096 {name}"));
+    assert!(
+        text.contains("EDNS: version: 0, flags: do; udp: 1232"),
+        "{text}"
+    );
+    let text = stage.dig(&format!("+noedns {name}"));
+    assert!(
+        !text.contains("EDNS") && text.contains("10.96.0.10"),
+        "{text}"
+    );
+    let text = stage.dig(&format!("+edns=1 +noednsnegotiation {name}"));
+    assert!(text.contains("status: BADVERS"), "{text}");
+    assert!(text.contains("EDNS: version: 0"), "{text}");
+}
+
+#[test]
+fn a_truncated_answer_is_repeated_over_tcp() {
+    let stage = Stage::start(&[("many.yaml", &headless("many", 120))], FLAGS);
+    let name = "many.shop.svc.cluster.local";
+    let text = stage.dig(&format!("+ignore +noedns {name}"));
+    assert!(text.contains("flags: qr aa tc rd"), "{text}");
+    assert!(!text.contains("ANSWER: 120,"), "{text}");
+    let text = stage.dig(&format!("+noedns {name}"));
+    assert!(
+        text.contains("ANSWER: 120,") && text.contains("(TCP)"),
+        "{text}"
+    );
+}
