@@ -34,9 +34,9 @@ pub mod logging;
 
 use std::process::ExitCode;
 
-use tracing::error;
+use tracing::{error, info};
 
-use cli::Cli;
+use cli::{Cli, Task};
 use config::{Configuration, Logging, Settings};
 use failure::Failure;
 
@@ -46,7 +46,11 @@ pub fn start(cli: &Cli) -> ExitCode {
     let logging = configuration.as_ref().ok();
     let logging = logging.map_or_else(Logging::default, |each| each.logging.clone());
     logging::start(&logging);
-    match configuration.and_then(|configuration| run(&configuration)) {
+    let done = match cli.task {
+        Some(Task::Cleanup) => cleanup(),
+        None => configuration.and_then(|configuration| run(&configuration)),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             for line in failure.to_string().lines() {
@@ -59,4 +63,13 @@ pub fn start(cli: &Cli) -> ExitCode {
 
 fn run(configuration: &Configuration) -> Result<(), Failure> {
     run::run(&Settings::new(configuration)?)
+}
+
+/// Removes what a killed process left on this node.
+fn cleanup() -> Result<(), Failure> {
+    match node_local::cleanup().map_err(Failure::machine)? {
+        true => info!("node-local interface, addresses and rules removed"),
+        false => info!("there are no node-local interface, addresses and rules"),
+    }
+    Ok(())
 }

@@ -28,9 +28,10 @@ const TRAFFIC: &str = "crates/internal/xtask traffic";
 
 /// Tests beside which no other job runs, because they measure a time: what they measure,
 /// the title of their binary, and the prefix of their names.
-const TIMED: [(&str, &str, &str); 2] = [
+const TIMED: [(&str, &str, &str); 3] = [
     ("restarts", API, "restart::"),
     ("repair", TRAFFIC, "flushed_rules_are_restored_within"),
+    ("changes", "examples/cluster-dns lab", "changes::"),
 ];
 
 /// Packages with tests that run kube-proxy.

@@ -32,6 +32,7 @@ pub(crate) const KERNEL_TOOLS: &[Tool] = &[
 pub(crate) const DNS_TOOLS: &[Tool] = &[
     Tool::new("dig", "bind9-dnsutils"),
     Tool::new("dnsmasq", "dnsmasq-base"),
+    Tool::new("busybox", "busybox-static"),
 ];
 
 /// Programs to build and boot guests, and programs that tests run in guests.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use daemon::duration::GoDuration;
 
 /// Answer DNS queries for Kubernetes Services, and forward all others
@@ -47,6 +47,10 @@ pub struct Cli {
     /// Addresses of an interface of this node to serve on, without connection tracking
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     pub node_local: Vec<String>,
+    /// Interface of the node-local addresses, created if it does not exist
+    /// [default: nodelocaldns]
+    #[arg(long, value_name = "NAME", requires = "node_local")]
+    pub node_local_interface: Option<String>,
     /// Address of /metrics, /health and /ready; empty: none [default: 0.0.0.0:9153]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<String>,
@@ -72,6 +76,16 @@ pub struct Cli {
     /// Threads that answer over UDP [default: one per processor]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
+    /// A task other than to answer queries
+    #[command(subcommand)]
+    pub task: Option<Task>,
+}
+
+/// A task other than to answer queries.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Subcommand)]
+pub enum Task {
+    /// Remove the node-local interface, addresses and rules that a killed process left
+    Cleanup,
 }
 
 impl Cli {

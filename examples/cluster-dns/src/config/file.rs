@@ -261,6 +261,7 @@ impl Configuration {
         }
         set_option(&mut self.client_connection.kubeconfig, &cli.kubeconfig);
         set_option(&mut self.client_connection.server, &cli.master);
+        set_option(&mut self.node_local.interface, &cli.node_local_interface);
         set(&mut self.zone, &cli.zone);
         set(&mut self.ttl, &cli.ttl);
         set(&mut self.metrics, &cli.metrics);

@@ -1,4 +1,4 @@
-//! Build of the program that the demo runs, with one line of progress.
+//! Build of the programs that the demo runs, with one line of progress.
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
@@ -19,18 +19,28 @@ struct Progress<W> {
     seconds: u64,
 }
 
-/// Builds kube-proxy with the profile `dev` and returns its path. Prints the messages of
+/// Paths of the programs.
+#[derive(Debug)]
+pub(super) struct Programs {
+    /// kube-proxy.
+    pub(super) kube_proxy: PathBuf,
+    /// cluster-dns.
+    pub(super) cluster_dns: PathBuf,
+}
+
+/// Builds the programs with the profile `dev` and returns their paths. Prints the messages of
 /// cargo only if the build fails.
 ///
 /// This task and the tests have compiled most dependencies with the same profile. The
 /// kernel and the traffic determine the times that the demo prints.
-pub(super) fn kube_proxy() -> Result<PathBuf> {
+pub(super) fn programs() -> Result<Programs> {
     let target = metadata()?.target_directory;
     let log = target.join("demo-build.log");
     let mut build = cargo([
         "build",
         "--quiet",
         "--package=kube-proxy",
+        "--package=cluster-dns",
         "--message-format=json-render-diagnostics",
     ]);
     let messages = File::create(&log).with_context(|| format!("create {}", log.display()))?;
@@ -44,7 +54,11 @@ pub(super) fn kube_proxy() -> Result<PathBuf> {
     if built.is_err() {
         eprint!("{}", fs::read_to_string(&log).unwrap_or_default());
     }
-    built.map(|()| target.join("debug/kube-proxy"))
+    let folder = target.join("debug");
+    built.map(|()| Programs {
+        kube_proxy: folder.join("kube-proxy"),
+        cluster_dns: folder.join("cluster-dns"),
+    })
 }
 
 impl<W: Write> Progress<W> {
@@ -55,7 +69,7 @@ impl<W: Write> Progress<W> {
             crates: 0,
             seconds: 0,
         };
-        progress.print("building kube-proxy: ");
+        progress.print("building kube-proxy and cluster-dns: ");
         progress
     }
 
@@ -65,7 +79,7 @@ impl<W: Write> Progress<W> {
         if self.is_terminal && (is_crate || seconds != self.seconds) {
             self.seconds = seconds;
             let counts = self.counts();
-            self.print(&format!("\rbuilding kube-proxy: {counts}"));
+            self.print(&format!("\rbuilding kube-proxy and cluster-dns: {counts}"));
         }
     }
 
@@ -108,11 +122,14 @@ mod tests {
 
     #[test]
     fn the_progress_is_one_line() {
-        let lines = "building kube-proxy: \rbuilding kube-proxy: 1 crates in 0 s\r\
-                     building kube-proxy: 1 crates in 1 s\r\
-                     building kube-proxy: 2 crates in 1 s\r\
-                     building kube-proxy: 2 crates in 3 s\n";
+        let lines = "building kube-proxy and cluster-dns: \rbuilding kube-proxy and cluster-dns: 1 crates in 0 s\r\
+                     building kube-proxy and cluster-dns: 1 crates in 1 s\r\
+                     building kube-proxy and cluster-dns: 2 crates in 1 s\r\
+                     building kube-proxy and cluster-dns: 2 crates in 3 s\n";
         assert_eq!(output(true), lines);
-        assert_eq!(output(false), "building kube-proxy: 2 crates in 3 s\n");
+        assert_eq!(
+            output(false),
+            "building kube-proxy and cluster-dns: 2 crates in 3 s\n"
+        );
     }
 }

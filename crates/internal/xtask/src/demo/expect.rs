@@ -169,6 +169,7 @@ mod tests {
         };
         Frontend {
             service: "web".to_owned(),
+            namespace: "shop".to_owned(),
             kind,
             protocol: Protocol::Tcp,
             address: "203.0.113.10:80".parse().unwrap(),

@@ -16,6 +16,8 @@ use vipline_service_model::api;
 pub(super) struct Frontend {
     /// Name of the Service.
     pub(super) service: String,
+    /// Namespace of the Service.
+    pub(super) namespace: String,
     /// Kind of the address.
     pub(super) kind: Kind,
     /// Protocol.
@@ -204,6 +206,7 @@ impl Objects {
         let of_family = |range: &&String| range.contains(':') == address.is_ipv6();
         Ok(Frontend {
             service: name.clone(),
+            namespace: service.metadata.namespace.clone(),
             kind,
             protocol: match port.protocol {
                 api::TransportProtocol::Tcp => Protocol::Tcp,
@@ -294,6 +297,7 @@ mod tests {
         assert_eq!(frontends.len(), 4);
         let expected = Frontend {
             service: "web".to_owned(),
+            namespace: "default".to_owned(),
             kind: Kind::ClusterIp,
             protocol: Protocol::Udp,
             address: "[fd00:10:96::10]:53".parse().unwrap(),

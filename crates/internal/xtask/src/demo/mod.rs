@@ -1,9 +1,10 @@
-//! Runs kube-proxy with real traffic in a lab of network namespaces.
+//! Runs kube-proxy and cluster-dns with real traffic in a lab of network namespaces.
 //!
 //! The manifests in `examples/kube-proxy/demo` define the traffic: external clients, a
 //! pod and the node send requests to each address and port of each Service.
 //! Each endpoint has a server.
 //! The Services also determine the expected endpoints.
+//! cluster-dns resolves the names of the Services, and a pod sends requests to the answers.
 //! Modes that the host's kernel may not support are listed without traffic.
 
 use std::time::Instant;
@@ -20,6 +21,8 @@ mod expect;
 mod manifests;
 
 mod mode;
+
+mod names;
 
 mod rollout;
 
@@ -69,14 +72,14 @@ impl Length {
 
 /// Runs the task.
 pub(crate) fn run(length: Length) -> Result<()> {
-    let program = build::kube_proxy()?;
+    let programs = build::programs()?;
     let start = Instant::now();
     become_root().context("network namespaces need root or a user namespace")?;
     let manifests = root().join("examples/kube-proxy/demo");
     let mut table = Table::default();
     for (name, shown) in MODES {
         match shown {
-            Shown::Yes => mode::run(name, length, &program, &manifests, &mut table)?,
+            Shown::Yes => mode::run(name, length, &programs, &manifests, &mut table)?,
             Shown::GuestOnly => table.add(&Row {
                 mode: name,
                 service: "-".to_owned(),

@@ -12,8 +12,10 @@ use testkit::scoped::Directory;
 use testkit::traffic::{Answers, Probe, Protocol, Server};
 
 use super::Length;
+use super::build::Programs;
 use super::expect::{Expected, Place};
 use super::manifests::{self, Frontend, Kind};
+use super::names;
 use super::rollout;
 use super::table::{Outcome, Row, Table, Tally};
 
@@ -21,7 +23,7 @@ use super::table::{Outcome, Row, Table, Tally};
 const UNANSWERED_REQUESTS: usize = 10;
 const UNANSWERED_TIMEOUT: Duration = Duration::from_millis(300);
 /// Time limit for the start of the proxy.
-const START_TIMEOUT: Duration = Duration::from_secs(15);
+pub(super) const START_TIMEOUT: Duration = Duration::from_secs(15);
 /// Three backends and three replacements.
 const BACKENDS: usize = 6;
 
@@ -45,7 +47,7 @@ pub(super) struct Stage {
 pub(super) fn run(
     mode: &'static str,
     length: Length,
-    program: &Path,
+    programs: &Programs,
     folder: &Path,
     table: &mut Table,
 ) -> Result<()> {
@@ -69,7 +71,7 @@ pub(super) fn run(
     }
     let mut proxy = Proxy::start(
         &stage.lab,
-        &Options::new(program, mode, stage.folder.path()),
+        &Options::new(&programs.kube_proxy, mode, stage.folder.path()),
     )?;
     stage.wait_for(&mut proxy)?;
     let world = stage.world()?;
@@ -77,6 +79,7 @@ pub(super) fn run(
         stage.probe(frontends, "", table);
     }
     stage.hairpin(table);
+    names::run(&stage, &programs.cluster_dns, table)?;
     eprintln!("{mode}: replacing endpoints under load");
     rollout::run(&mut stage, &manifests, table)?;
     drop(world);
@@ -165,6 +168,28 @@ impl Stage {
             let from = from.join(", ") + when;
             table.add(&self.row(frontends, &from, outcome));
         }
+    }
+
+    /// Sends requests from the pod to the addresses of a Service that its name has.
+    pub(super) fn probe_name(&self, frontends: &[Frontend], table: &mut Table) {
+        let (host, place) = (&self.lab.pod, Place::Pod);
+        let mut tally = Tally::default();
+        let client = Client { host, place };
+        for frontend in frontends {
+            let expected = self.expected(frontend, client);
+            let answers = self.send_requests(frontend, &expected, host);
+            let verdict = expected.judge(&answers);
+            tally.add(frontend.address, answers, verdict);
+        }
+        let expected = self.expected(&frontends[0], client);
+        let outcome = tally.outcome(note(&frontends[0], &expected, place).to_owned());
+        let Frontend {
+            service, namespace, ..
+        } = &frontends[0];
+        let mut row = self.row(frontends, &host.name, outcome);
+        let what = row.what.strip_prefix("cluster IP").unwrap_or(&row.what);
+        row.what = format!("{service}.{namespace}.svc{what}");
+        table.add(&row);
     }
 
     /// Sends as many requests as the expected result needs.
