@@ -34,7 +34,7 @@ pub struct Cli {
     /// Records of pods by their dashed addresses: disabled, insecure [default: disabled]
     #[arg(long, value_name = "MODE")]
     pub pods: Option<String>,
-    /// Addresses to serve DNS on, over UDP and TCP [default: 0.0.0.0:53, [::]:53]
+    /// Addresses to serve DNS on, over UDP and TCP [default: port 53 of 0.0.0.0 and ::]
     #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',')]
     pub listen: Vec<String>,
     /// Upstreams of all other names: addresses, a file like resolv.conf, or none

@@ -34,7 +34,7 @@
 //! failures at most 5 s. Negative answers need a SOA record, RFC 2308. Popular entries are
 //! refreshed before their end. If the upstreams fail, expired entries answer for an hour
 //! with a TTL of 30 s, RFC 8767, and with an Extended DNS Error for clients with EDNS.
-//! Module [`screen`] lists the records that are kept.
+//! Module `screen` lists the records that are kept.
 
 mod answer;
 mod ask;
