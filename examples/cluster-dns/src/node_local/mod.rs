@@ -8,7 +8,7 @@
 //! cluster IP.
 //!
 //! Everything that this module adds is recorded in sets of its table, before it is added:
-//! see [`journal`]. So a later process removes the same, even if this one was killed.
+//! see `journal`. So a later process removes the same, even if this one was killed.
 //!
 //! The order of the calls loses no question:
 //!
