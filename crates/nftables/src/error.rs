@@ -48,6 +48,16 @@ pub enum Error {
         /// Error of the kernel.
         error: KernelError,
     },
+    /// The kernel does not know the request; later versions do.
+    #[error("{operation} {object}: the kernel is older than Linux {since}")]
+    KernelTooOld {
+        /// Operation, such as `reset element`.
+        operation: &'static str,
+        /// Object of the request, in nft syntax.
+        object: Box<str>,
+        /// First version with the request, such as `6.5`.
+        since: &'static str,
+    },
     /// The exchange of messages with the kernel failed.
     #[error(transparent)]
     Netlink(vipline_netlink::Error),
@@ -82,6 +92,7 @@ impl Error {
         match self {
             Self::BatchTooLarge { .. }
             | Self::Denied
+            | Self::KernelTooOld { .. }
             | Self::Outdated
             | Self::Rejected { .. }
             | Self::Unsupported { .. } => Committed::No,

@@ -1,7 +1,9 @@
 //! Requests in error messages.
 
-use crate::Error;
+use vipline_netlink::Errno;
+
 use crate::wire::Query;
+use crate::{Element, Error, RuleHandle};
 
 /// Returns the operation and object of a request, for error messages.
 fn describe(query: &Query<'_>) -> (&'static str, String) {
@@ -12,10 +14,13 @@ fn describe(query: &Query<'_>) -> (&'static str, String) {
         Query::Rules(table) => ("list rules of table", table.to_string()),
         Query::RulesOf(table, chain) => ("list rules of chain", format!("{table} {chain}")),
         Query::Sets(table) => ("list sets of table", table.to_string()),
-        Query::Element(element) => {
-            let (set, key) = (element.set(), element.key_text());
-            let object = format!("{} {} {{ {key} }}", set.table, set.name);
-            ("get element", object)
+        Query::Element(element) => ("get element", element_text(element)),
+        Query::ResetElement(element) => ("reset element", element_text(element)),
+        Query::Rule(table, chain, RuleHandle(handle)) => {
+            ("list rule", format!("{table} {chain} handle {handle}"))
+        }
+        Query::ResetRule(table, chain, RuleHandle(handle)) => {
+            ("reset rule", format!("{table} {chain} handle {handle}"))
         }
         Query::Tables => ("list", "tables".to_owned()),
         Query::ResetRules(table, None) => ("reset rules of table", table.to_string()),
@@ -27,6 +32,27 @@ fn describe(query: &Query<'_>) -> (&'static str, String) {
         Query::Flowtables(table) => ("list flowtables of table", table.to_string()),
         Query::Elements(set) => ("list set", format!("{} {}", set.table, set.name)),
         Query::Generation => ("get the generation of", "the ruleset".to_owned()),
+    }
+}
+
+fn element_text(element: &Element) -> String {
+    let (set, key) = (element.set(), element.key_text());
+    format!("{} {} {{ {key} }}", set.table, set.name)
+}
+
+/// Returns whether the kernel may have rejected a request because it does not know the
+/// type of the message.
+pub(crate) fn may_be_unknown(error: &Error) -> bool {
+    matches!(error.errno(), Some(Errno::INVAL | Errno::OPNOTSUPP))
+}
+
+/// Returns the error of a request that the kernel does not know.
+pub(crate) fn too_old(query: &Query<'_>, since: &'static str) -> Error {
+    let (operation, object) = describe(query);
+    Error::KernelTooOld {
+        operation,
+        object: object.into(),
+        since,
     }
 }
 

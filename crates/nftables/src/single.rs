@@ -1,5 +1,6 @@
 //! Single objects: one call adds, deletes or returns one object.
 
+use crate::request::{may_be_unknown, too_old};
 use crate::rules::found_unless_missing;
 use crate::wire::{self, Query};
 use crate::{
@@ -22,6 +23,49 @@ impl Client {
             Ok(assembler.push(message.ty, message.payload)?)
         });
         found_unless_missing(reply, || assembler.finish().into_elements().next())
+    }
+
+    /// Resets the counters and quotas of one element. Returns the element of the kernel with
+    /// the values before the reset, or `None` if there is no such element or set.
+    ///
+    /// The key is that of `element`, as for [`element`](Self::element). No packet is lost:
+    /// the kernel reads and resets a value in one step.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KernelTooOld`]: the kernel is older than Linux 6.5.
+    /// [`Error::Denied`], [`Error::Kernel`] and others: the request failed.
+    pub fn reset_element(&mut self, element: &Element) -> Result<Option<Element>, Error> {
+        let mut assembler = Assembler::for_set(element.set());
+        let query = Query::ResetElement(element);
+        let reply = self.request(query, |message| {
+            Ok(assembler.push(message.ty, message.payload)?)
+        });
+        let probe = Query::Element(element);
+        let reply = self.explain_unknown(reply, (query, "6.5"), probe);
+        found_unless_missing(reply, || assembler.finish().into_elements().next())
+    }
+
+    /// Replaces the error of a request that the kernel does not know.
+    ///
+    /// The kernel also rejects invalid requests with `EINVAL`. It knows the request if it
+    /// rejects `probe`, which has the same content, in the same way.
+    pub(crate) fn explain_unknown<T>(
+        &mut self,
+        reply: Result<T, Error>,
+        (query, since): (Query<'_>, &'static str),
+        probe: Query<'_>,
+    ) -> Result<T, Error> {
+        match reply {
+            Err(error) if may_be_unknown(&error) => {
+                let probed = self.request(probe, |_| Ok(()));
+                Err(match probed.is_err_and(|error| may_be_unknown(&error)) {
+                    true => error,
+                    false => too_old(&query, since),
+                })
+            }
+            reply => reply,
+        }
     }
 
     /// Resets the named counters and quotas of a table. Returns all stateful objects of the

@@ -7,6 +7,7 @@
     reason = "IO file"
 )]
 
+use ipnet::IpNet;
 use testkit::netns::Netns;
 use testkit::nft;
 use vipline_netlink::Dump;
@@ -14,8 +15,8 @@ use vipline_nftables::expr::{Counter, Expr};
 use vipline_nftables::expression::tcp_dport;
 use vipline_nftables::statement::{accept, counter, drop};
 use vipline_nftables::{
-    BaseChain, Chain, ChainType, Client, Committed, Datatype, Error, Family, Generation, Hook,
-    Name, Object, Rule, RuleHandle, RulePosition, Ruleset, Set, SetFlags, Table, TableId,
+    BaseChain, Chain, ChainType, Client, Committed, Datatype, Element, Error, Family, Generation,
+    Hook, Name, Object, Rule, RuleHandle, RulePosition, Ruleset, Set, SetFlags, Table, TableId,
     Transaction, Value, diff,
 };
 
@@ -333,6 +334,81 @@ fn a_reset_returns_the_counters_before_it() {
     };
     assert_eq!(counts(), [(2, 7, 9)]);
     assert_eq!(counts(), [(2, 0, 0)]);
+}
+
+#[test]
+fn a_reset_of_one_rule_leaves_the_others() {
+    let mut lab = Lab::with_input();
+    let input = name("input");
+    lab.nft("add rule inet filter input tcp dport { 1, 2 } counter packets 5 bytes 6");
+    let installed = lab.client.dump(&[table()]).unwrap();
+    let handles: Vec<_> = installed.rules(&table(), &input).map(|it| it.0).collect();
+    // Without the family, the text includes the match of the network protocol.
+    let text = |rule: Option<Rule>| rule.unwrap().to_string().replace("meta nfproto ipv4 ", "");
+    let client = &mut lab.client;
+    let before = client.reset_rule(&table(), &input, handles[0]).unwrap();
+    assert_eq!(text(before), THEIRS);
+    let after = client.rule(&table(), &input, handles[0]).unwrap();
+    assert_eq!(text(after), "ip saddr 192.0.2.1 counter");
+    let other = client.rule(&table(), &input, handles[1]).unwrap();
+    assert!(text(other).ends_with("counter packets 5 bytes 6"));
+    let none = RuleHandle(99);
+    assert_eq!(client.rule(&table(), &input, none).unwrap(), None);
+    assert_eq!(client.reset_rule(&table(), &input, none).unwrap(), None);
+}
+
+#[test]
+fn a_reset_of_one_element_leaves_the_others() {
+    let mut lab = Lab::new();
+    lab.nft(
+        "table inet filter {\n\
+         set counted { type ipv4_addr; counter; }\n\
+         set nets { type ipv4_addr; flags interval; counter; }\n\
+         }\n\
+         add element inet filter counted { 192.0.2.1 counter packets 3 bytes 4 }\n\
+         add element inet filter counted { 192.0.2.2 counter packets 5 bytes 6 }",
+    );
+    let installed = lab.client.dump(&[table()]).unwrap();
+    let set = |name| installed.set(&table(), name).unwrap().0.clone();
+    let element = |name, address: [u8; 4]| {
+        let address = std::net::Ipv4Addr::from(address);
+        set(name).element(&[address.into()]).unwrap()
+    };
+    let client = &mut lab.client;
+    // nft 1.0.6 loses the values of intervals.
+    let values = Counter {
+        packets: 7,
+        bytes: 8,
+    };
+    let net = "192.0.2.0/24".parse::<IpNet>().unwrap();
+    let net = set("nets").element(&[net.into()]).unwrap();
+    client.add(net.with_exprs([values.into()])).unwrap();
+    let mut reset = |element| client.reset_element(&element).unwrap();
+    let text = |element: Option<Element>| element.unwrap().to_string();
+    let one = || element("counted", [192, 0, 2, 1]);
+    assert_eq!(text(reset(one())), "192.0.2.1 counter packets 3 bytes 4");
+    assert_eq!(text(reset(one())), "192.0.2.1 counter");
+    let net = || element("nets", [192, 0, 2, 77]);
+    assert_eq!(text(reset(net())), "192.0.2.0/24 counter packets 7 bytes 8");
+    assert_eq!(text(reset(net())), "192.0.2.0/24 counter");
+    assert_eq!(reset(element("counted", [192, 0, 2, 9])), None);
+    let other = client.element(&element("counted", [192, 0, 2, 2])).unwrap();
+    assert_eq!(text(other), "192.0.2.2 counter packets 5 bytes 6");
+}
+
+#[test]
+fn an_invalid_key_is_not_taken_for_an_old_kernel() {
+    let mut lab = Lab::new();
+    lab.nft("table inet filter {\nset ports { type ipv4_addr; }\n}");
+    // In the kernel the set has keys of another length.
+    let port = ports().element(&[22_u16.into()]).unwrap();
+    let errors = [lab.client.element(&port), lab.client.reset_element(&port)];
+    let texts = errors.map(|error| error.unwrap_err().to_string());
+    assert_eq!(
+        texts,
+        ["get", "reset"]
+            .map(|verb| format!("{verb} element inet filter ports {{ 22 }}: invalid argument"))
+    );
 }
 
 #[test]

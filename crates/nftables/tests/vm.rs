@@ -1,4 +1,5 @@
-//! Expressions that some kernels lack: queues, and metadata of bridges.
+//! Parts of nf_tables that some kernels lack: queues, metadata of bridges, flowtables and
+//! resets.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -6,8 +7,17 @@
     reason = "IO file"
 )]
 
+#[path = "vm/flowtables.rs"]
+mod flowtables;
+
 #[path = "expressions/groups.rs"]
 mod groups;
+
+#[path = "rulesets/raw.rs"]
+mod raw;
+
+#[path = "vm/resets.rs"]
+mod resets;
 
 use groups::Group;
 

@@ -2,10 +2,10 @@
 
 use vipline_netlink::{Dump, Outcome, Rejected};
 
-use super::{BatchBuilder, InstalledRule};
+use super::{BatchBuilder, InstalledRule, RuleHandle};
 use crate::client::ATTEMPTS;
 use crate::wire::{self, Query};
-use crate::{Chain, Client, Error, Family, Generation, Name, Table, TableId};
+use crate::{Chain, Client, Error, Family, Generation, Name, Rule, Table, TableId};
 
 impl Client {
     /// Returns the tables of all families, without their content.
@@ -48,7 +48,7 @@ impl Client {
             found = Some(wire::table(table.family, attrs)?);
             Ok(())
         });
-        found_unless_missing(reply, || found)
+        found_unless_missing(reply.map_err(Error::into_unsupported), || found)
     }
 
     /// Returns a chain without its rules. Returns `None` if it does not exist.
@@ -63,7 +63,7 @@ impl Client {
             found = Some(wire::chain(table.family, attrs)?);
             Ok(())
         });
-        found_unless_missing(reply, || found)
+        found_unless_missing(reply.map_err(Error::into_unsupported), || found)
     }
 
     /// Dumps all chains of a family without their rules, and calls `each` for every
@@ -113,18 +113,70 @@ impl Client {
     /// Calls `each` for every rule with the values before the reset.
     ///
     /// No packet is lost: the kernel reads and resets a value in one step.
-    /// Requires Linux 6.2. An earlier kernel returns the error `EOPNOTSUPP` or `EINVAL`.
     ///
     /// # Errors
     ///
-    /// As [`table`](Self::table).
+    /// [`Error::KernelTooOld`]: the kernel is older than Linux 6.2. Others as
+    /// [`table`](Self::table).
     pub fn reset_rules(
         &mut self,
         table: &TableId,
         chain: Option<&Name>,
         mut each: impl FnMut(InstalledRule<'_>),
     ) -> Result<Dump<()>, Error> {
-        self.dump_rules(Query::ResetRules(table, chain), &mut each)
+        let query = Query::ResetRules(table, chain);
+        let dump = self.dump_rules(query, &mut each);
+        self.explain_unknown(dump, (query, "6.2"), Query::Generation)
+            .map_err(Error::into_unsupported)
+    }
+
+    /// Returns a rule. Returns `None` if there is no rule with this handle.
+    ///
+    /// Anonymous sets of the rule have no elements. [`dump`](Self::dump) includes them.
+    ///
+    /// # Errors
+    ///
+    /// As [`table`](Self::table).
+    pub fn rule(
+        &mut self,
+        table: &TableId,
+        chain: &Name,
+        handle: RuleHandle,
+    ) -> Result<Option<Rule>, Error> {
+        let mut found = None;
+        let reply = self.request_rule(Query::Rule(table, chain, handle), &mut found);
+        found_unless_missing(reply, || found)
+    }
+
+    /// Resets the counters and quotas of one rule. Returns the rule with the values before
+    /// the reset, or `None` if there is no rule with this handle.
+    ///
+    /// No packet is lost: the kernel reads and resets a value in one step.
+    /// Anonymous sets of the rule have no elements.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KernelTooOld`]: the kernel is older than Linux 6.2. Others as
+    /// [`table`](Self::table).
+    pub fn reset_rule(
+        &mut self,
+        table: &TableId,
+        chain: &Name,
+        handle: RuleHandle,
+    ) -> Result<Option<Rule>, Error> {
+        let mut found = None;
+        let query = Query::ResetRule(table, chain, handle);
+        let reply = self.request_rule(query, &mut found);
+        let probe = Query::Rule(table, chain, handle);
+        let reply = self.explain_unknown(reply, (query, "6.2"), probe);
+        found_unless_missing(reply, || found)
+    }
+
+    fn request_rule(&mut self, query: Query<'_>, found: &mut Option<Rule>) -> Result<(), Error> {
+        self.request(query, |message| {
+            *found = Some(InstalledRule::read(message.payload)?.decode()?);
+            Ok(())
+        })
     }
 
     fn dump_rules(
@@ -184,6 +236,6 @@ pub(crate) fn found_unless_missing<T>(
     match reply {
         Ok(()) => Ok(found()),
         Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error.into_unsupported()),
+        Err(error) => Err(error),
     }
 }

@@ -9,6 +9,8 @@ pub(crate) mod assembler;
 
 pub(crate) mod batch;
 
+mod query;
+
 pub(crate) mod encoder;
 
 pub(crate) mod rule;
@@ -28,12 +30,12 @@ use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be32, put_be64, put_str}
 
 use crate::expr::{Counter, ExprType};
 use crate::{
-    BaseChain, Chain, ChainFlags, ChainType, Element, Family, Hook, Name, Policy, Set, Table,
-    TableFlags, TableId,
+    BaseChain, Chain, ChainFlags, ChainType, Family, Hook, Name, Policy, Table, TableFlags, TableId,
 };
 
 pub use assembler::Assembler;
 pub use batch::Batch;
+pub use query::Query;
 
 pub(crate) use set::{decode as set, put as put_set, put_name as put_set_name};
 
@@ -70,6 +72,7 @@ pub(crate) enum Kind {
     GetFlowtable = 23,
     DelFlowtable = 24,
     GetRuleReset = 25,
+    GetSetElemReset = 33,
 }
 
 impl Kind {
@@ -349,96 +352,6 @@ fn hook_attrs(family: Family, attr: &Attr<'_>) -> Result<(Hook, i32, Vec<Name>),
     }
     let hook = place.ok_or_else(|| attr.error("hook"))?;
     Ok((hook, priority, devices))
-}
-
-/// A request. [`Assembler`] decodes the replies.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Query<'a> {
-    /// The tables of all families.
-    Tables,
-    /// A table. Not a dump request.
-    Table(&'a TableId),
-    /// A chain, without its rules. Not a dump request.
-    Chain(&'a TableId, &'a Name),
-    /// The chains of a family.
-    Chains(Family),
-    /// The rules of a table.
-    Rules(&'a TableId),
-    /// The rules of a chain.
-    RulesOf(&'a TableId, &'a Name),
-    /// The rules of a table or of one of its chains. Resets their counters and quotas.
-    /// Linux 6.2 or later.
-    ResetRules(&'a TableId, Option<&'a Name>),
-    /// The sets and maps of a table.
-    Sets(&'a TableId),
-    /// The stateful objects of a table.
-    Stateful(&'a TableId),
-    /// The stateful objects of a table. Resets counters and quotas.
-    ResetStateful(&'a TableId),
-    /// The flowtables of a table.
-    Flowtables(&'a TableId),
-    /// The elements of a set or map.
-    Elements(&'a Set),
-    /// The element with the key of an element. Not a dump request.
-    Element(&'a Element),
-    /// The current generation. Not a dump request.
-    Generation,
-}
-
-impl Query<'_> {
-    /// Returns the netlink message type.
-    pub fn message_type(&self) -> u16 {
-        match self {
-            Self::Tables | Self::Table(_) => Kind::GetTable,
-            Self::Chain(..) | Self::Chains(_) => Kind::GetChain,
-            Self::Rules(_) | Self::RulesOf(..) => Kind::GetRule,
-            Self::ResetRules(..) => Kind::GetRuleReset,
-            Self::Sets(_) => Kind::GetSet,
-            Self::Stateful(_) => Kind::GetObj,
-            Self::ResetStateful(_) => Kind::GetObjReset,
-            Self::Flowtables(_) => Kind::GetFlowtable,
-            Self::Elements(_) | Self::Element(_) => Kind::GetSetElem,
-            Self::Generation => Kind::GetGen,
-        }
-        .message_type()
-    }
-
-    /// Appends the payload: the message without the netlink header.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        let family = match self {
-            Self::Table(id)
-            | Self::Chain(id, _)
-            | Self::Rules(id)
-            | Self::RulesOf(id, _)
-            | Self::ResetRules(id, _)
-            | Self::Stateful(id)
-            | Self::ResetStateful(id)
-            | Self::Flowtables(id)
-            | Self::Sets(id) => id.family.number(),
-            Self::Chains(family) => family.number(),
-            Self::Elements(set) => set.table.family.number(),
-            Self::Element(element) => element.set().table.family.number(),
-            Self::Tables | Self::Generation => 0,
-        };
-        put_header(out, family, 0);
-        match self {
-            Self::Table(id) => put_table_name(out, id),
-            Self::Chain(id, chain) => put_chain_id(out, id, chain),
-            Self::Rules(id) | Self::ResetRules(id, None) => {
-                put_str(out, rule::NFTA_RULE_TABLE, id.name.as_str())
-            }
-            Self::RulesOf(id, chain) | Self::ResetRules(id, Some(chain)) => {
-                rule::put_chain(out, id, chain)
-            }
-            Self::Sets(id) => put_str(out, set::NFTA_SET_TABLE, id.name.as_str()),
-            Self::Stateful(id) | Self::ResetStateful(id) => stateful::put_table(out, id),
-            Self::Flowtables(id) => flowtable::put_table(out, id),
-            Self::Elements(set) => put_set_name(out, &set.table, &set.name),
-            Self::Element(element) => element::put_key(out, element),
-            Self::Tables | Self::Chains(_) | Self::Generation => {}
-        }
-    }
 }
 
 // enum nft_gen_attributes

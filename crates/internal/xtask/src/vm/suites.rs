@@ -26,7 +26,7 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
     ("crates/netlink", "listener", 6, &[""]),
     ("crates/nftables", "kernel", 18, &[""]),
     ("crates/nftables", "monitor", 8, &[""]),
-    ("crates/nftables", "vm", 1, &[""]),
+    ("crates/nftables", "vm", 4, &[""]),
     (
         "crates/iptables",
         "kernel",
