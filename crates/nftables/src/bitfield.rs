@@ -7,9 +7,9 @@ use crate::Family;
 use crate::bits::zip;
 use crate::expr::PayloadBase;
 use crate::expression::{Expression, Term};
-use crate::extension::Extension;
+use crate::extension::{Extension, prefix};
 use crate::header::Layer;
-use crate::load::{Load, prefix};
+use crate::load::Load;
 
 /// A field, with the location in its bytes.
 #[derive(Clone, Copy, Debug)]

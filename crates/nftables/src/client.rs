@@ -12,13 +12,14 @@ use std::time::Duration;
 use vipline_netlink::message::Message;
 use vipline_netlink::{Counters, Dump, KernelError, Outcome, Protocol, Rejected, Socket};
 
+use crate::added::{echo_buffer, request_echo};
 #[cfg(feature = "nftnl")]
 use crate::nftnl;
 use crate::request::request_error;
 use crate::wire::{self, Query};
 use crate::{
-    Action, Assembler, Batch, Element, Error, Family, Generation, Operation, Ruleset, Set, Subject,
-    TableId, Transaction,
+    Action, Assembler, Batch, DumpOptions, Element, Error, Family, Generation, Handle, Operation,
+    Ruleset, Set, Subject, TableId, Transaction,
 };
 
 /// Maximum number of attempts to get a consistent dump.
@@ -89,8 +90,9 @@ impl Client {
     ///
     /// The result is a consistent snapshot: the dump restarts if the ruleset
     /// changes, up to ten times.
-    /// Elements of [dynamic](Set::is_dynamic) sets are not included, because packets
-    /// and timeouts change them. Use [`elements`](Self::elements).
+    /// Elements of [dynamic](Set::is_dynamic) sets and of meters are not included, because
+    /// packets and timeouts change them. [`dump_with`](Self::dump_with) includes them, and
+    /// [`elements`](Self::elements) returns those of one set.
     /// [`Ruleset::generation`] returns the generation of the snapshot, which
     /// [`commit_at`](Self::commit_at) can require.
     ///
@@ -99,7 +101,20 @@ impl Client {
     /// [`Error::Interrupted`]: the ruleset changed during every attempt.
     /// [`Error::Denied`], [`Error::Kernel`] and others: a request failed.
     pub fn dump(&mut self, tables: &[TableId]) -> Result<Ruleset, Error> {
-        Dump::repeat(ATTEMPTS, || self.try_dump(tables))?
+        self.dump_with(tables, DumpOptions::default())
+    }
+
+    /// Dumps the objects in `tables` that the options select.
+    ///
+    /// # Errors
+    ///
+    /// As [`dump`](Self::dump).
+    pub fn dump_with(
+        &mut self,
+        tables: &[TableId],
+        options: DumpOptions,
+    ) -> Result<Ruleset, Error> {
+        Dump::repeat(ATTEMPTS, || self.try_dump(tables, options))?
             .complete()
             .ok_or(Error::Interrupted { attempts: ATTEMPTS })
     }
@@ -194,7 +209,7 @@ impl Client {
         }
     }
 
-    fn encode<'t>(
+    pub(crate) fn encode<'t>(
         &self,
         transaction: &'t Transaction,
         first: u32,
@@ -226,6 +241,23 @@ impl Client {
         each: impl FnMut(Message<'_>),
     ) -> Result<Outcome, Error> {
         Ok(self.socket.batch_with_echo(batch, each)?)
+    }
+
+    /// Sends a batch, and returns the handles of the added objects with the sequence numbers
+    /// of their messages.
+    pub(crate) fn send_batch_for_handles(
+        &mut self,
+        mut batch: Vec<u8>,
+    ) -> Result<(Outcome, Vec<(u32, Handle)>), Error> {
+        request_echo(&mut batch);
+        self.socket.set_recv_buffer_size(echo_buffer(batch.len()))?;
+        let mut handles = Vec::new();
+        let outcome = self.send_batch_with_echo(&batch, |message| {
+            if let Ok(Some(handle)) = Handle::read(&message) {
+                handles.push((message.seq, handle));
+            }
+        })?;
+        Ok((outcome, handles))
     }
 
     fn send(&mut self, batch: &[u8]) -> Result<Outcome, Error> {
@@ -280,9 +312,13 @@ impl Client {
     }
 
     /// Dumps tables once, and detects changes of the ruleset meanwhile.
-    fn try_dump(&mut self, tables: &[TableId]) -> Result<Dump<Ruleset>, Error> {
+    fn try_dump(
+        &mut self,
+        tables: &[TableId],
+        options: DumpOptions,
+    ) -> Result<Dump<Ruleset>, Error> {
         let before = self.generation()?;
-        match self.dump_parts(tables) {
+        match self.dump_parts(tables, options) {
             Ok(Some(mut ruleset)) => {
                 ruleset.generation = before;
                 let is_current = self.generation()? == before;
@@ -300,7 +336,11 @@ impl Client {
 
     /// Dumps the parts of tables. Returns `None` if the kernel reports an interrupted
     /// dump.
-    fn dump_parts(&mut self, tables: &[TableId]) -> Result<Option<Ruleset>, Error> {
+    fn dump_parts(
+        &mut self,
+        tables: &[TableId],
+        options: DumpOptions,
+    ) -> Result<Option<Ruleset>, Error> {
         let mut assembler = Assembler::new(tables);
         let mut present: Vec<&TableId> = Vec::new();
         for table in tables {
@@ -328,7 +368,8 @@ impl Client {
                 return Ok(None);
             }
         }
-        let sets = assembler.sets().iter().filter(|set| !set.is_dynamic());
+        let is_selected = |set: &&Set| options.dynamic_elements || !set.is_dynamic();
+        let sets = assembler.sets().iter().filter(is_selected);
         for set in sets.cloned().collect::<Vec<_>>() {
             if !self.dump_query(Query::Elements(&set), &mut assembler)? {
                 return Ok(None);
@@ -400,7 +441,11 @@ fn has_no_duplicates(ruleset: &Ruleset) -> bool {
 }
 
 /// Maps rejected messages to the operations of the batch.
-fn rejected_operations(batch: &Batch<'_>, errors: Vec<KernelError>, more: usize) -> Error {
+pub(crate) fn rejected_operations(
+    batch: &Batch<'_>,
+    errors: Vec<KernelError>,
+    more: usize,
+) -> Error {
     let whole = || Operation::new(Action::Commit, Subject::Transaction);
     let rejected = errors
         .into_iter()
@@ -413,54 +458,4 @@ fn rejected_operations(batch: &Batch<'_>, errors: Vec<KernelError>, more: usize)
 }
 
 #[cfg(test)]
-mod tests {
-    use testkit::netns::Netns;
-    use vipline_netlink::Errno;
-    use vipline_netlink::message::Ack;
-    use vipline_reconcile::Edit;
-
-    use super::*;
-    use crate::{Name, Table};
-
-    const FIRST: u32 = 7;
-
-    /// Returns the error of a commit that adds a table, for a rejected message.
-    fn commit_error(seq: u32, errno: Errno) -> Error {
-        let table = TableId::new(Family::Ip, Name::new("filter").unwrap());
-        let transaction = Transaction::from_edits(&[Edit::Add(Table::new(table).into())]);
-        let batch = transaction.encode(FIRST, None);
-        let error = KernelError::new(seq, errno, Ack::default());
-        rejected_operations(&batch, vec![error], 0)
-    }
-
-    #[test]
-    fn a_rejected_batch_reports_a_missing_capability_or_nf_tables() {
-        assert!(matches!(commit_error(FIRST, Errno::PERM), Error::Denied));
-        let unsupported = commit_error(FIRST, Errno::OPNOTSUPP);
-        assert!(unsupported.to_string().contains("CONFIG_NF_TABLES"));
-        assert!(matches!(
-            commit_error(FIRST, Errno::RESTART),
-            Error::Outdated
-        ));
-    }
-
-    #[test]
-    fn a_rejected_message_names_its_operation_for_any_errno() {
-        assert_eq!(
-            commit_error(FIRST + 1, Errno::PERM).to_string(),
-            "add table ip filter: operation not permitted"
-        );
-        assert_eq!(
-            commit_error(FIRST + 1, Errno::OPNOTSUPP).to_string(),
-            "add table ip filter: operation not supported"
-        );
-    }
-
-    #[test]
-    fn a_reply_timeout_of_zero_is_rejected() {
-        let client = Netns::new().unwrap().run(Client::open).unwrap();
-        client.set_timeout(Duration::from_secs(1)).unwrap();
-        let zero = client.set_timeout(Duration::ZERO).unwrap_err();
-        assert!(matches!(zero, Error::Netlink(_)), "{zero:?}");
-    }
-}
+mod tests;

@@ -36,14 +36,14 @@ impl From<Expression> for Declared {
 }
 
 // enum expr_types of nft 1.0.6
-const KIND_PAYLOAD: u32 = 7;
-const KIND_EXTHDR: u32 = 8;
-const KIND_SOCKET: u32 = 10;
-const KIND_OSF: u32 = 11;
-const KIND_HASH: u32 = 24;
-const KIND_RT: u32 = 25;
-const KIND_FIB: u32 = 26;
-const KIND_XFRM: u32 = 27;
+pub(crate) const KIND_PAYLOAD: u32 = 7;
+pub(crate) const KIND_EXTHDR: u32 = 8;
+pub(crate) const KIND_SOCKET: u32 = 10;
+pub(crate) const KIND_OSF: u32 = 11;
+pub(crate) const KIND_HASH: u32 = 24;
+pub(crate) const KIND_RT: u32 = 25;
+pub(crate) const KIND_FIB: u32 = 26;
+pub(crate) const KIND_XFRM: u32 = 27;
 
 /// A field of a header: its number, name and size in bytes.
 type HeaderField = (u32, &'static str, u16);
@@ -149,7 +149,7 @@ pub(crate) fn declared(kind: u32, parameters: &[(u8, u32)]) -> Option<Declared> 
     };
     Some(match kind {
         KIND_PAYLOAD => payload(get(0)?, get(1)?, [get(2), get(3), get(4)])?,
-        KIND_EXTHDR => Declared::big(optional_header(get(2).unwrap_or(0), get(0)?, get(1)?)?),
+        KIND_EXTHDR => Declared::big(exthdr_text(get(2).unwrap_or(0), get(0)?, get(1)?)?),
         KIND_OSF => Declared::big("osf name"),
         KIND_SOCKET => {
             let keys = ["transparent", "mark", "wildcard"];
@@ -211,8 +211,22 @@ fn payload(header: u32, field: u32, place: [Option<u32>; 3]) -> Option<Declared>
     Some(Declared::new(text, ByteOrder::Big, bytes))
 }
 
+/// Maximum of nft's numbers of fields of optional headers.
+const MAX_FIELD: u32 = 16;
+
+/// Returns nft's numbers of the optional header and its field with this text.
+pub(crate) fn exthdr_numbers(op: ExthdrOp, kind: u8, text: &str) -> Option<(u32, u32)> {
+    let number = op.number();
+    let headers = match op {
+        ExthdrOp::Ipv6 => 1..=u32::try_from(EXTENSIONS.len()).ok()?,
+        _ => kind.into()..=kind.into(),
+    };
+    let mut numbers = headers.flat_map(|header| (0..MAX_FIELD).map(move |field| (header, field)));
+    numbers.find(|(header, field)| exthdr_text(number, *header, *field).as_deref() == Some(text))
+}
+
 /// Returns the text of a field of an optional header.
-fn optional_header(op: u32, header: u32, field: u32) -> Option<String> {
+pub(crate) fn exthdr_text(op: u32, header: u32, field: u32) -> Option<String> {
     let field = usize::try_from(field).ok()?;
     let find = |op| Extension::find(op, u8::try_from(header).ok()?);
     Some(match op {

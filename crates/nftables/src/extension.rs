@@ -127,6 +127,18 @@ impl Extension {
         })
     }
 
+    /// Finds a field by its text. Returns the type of the header, and offset and length of
+    /// the field in bits.
+    pub(crate) fn find_text(op: ExthdrOp, text: &str) -> Option<(u8, u32, u32)> {
+        let rest = text.strip_prefix(prefix(op))?;
+        let mut extensions = EXTENSIONS.iter().filter(|extension| extension.op == op);
+        extensions.find_map(|extension| {
+            let name = rest.strip_prefix(extension.name)?.strip_prefix(' ')?;
+            let field = extension.fields.iter().find(|field| field.0 == name)?;
+            Some((extension.kind, field.1, field.2))
+        })
+    }
+
     /// Returns the name of a field by its index.
     pub(crate) fn field(&self, index: usize) -> Option<&'static str> {
         self.fields.get(index).map(|field| field.0)
@@ -136,5 +148,15 @@ impl Extension {
         EXTENSIONS
             .iter()
             .filter(move |extension| (extension.op, extension.kind) == (op, kind))
+    }
+}
+
+/// Returns nft's words before the name of an optional header.
+pub(crate) fn prefix(op: ExthdrOp) -> &'static str {
+    match op {
+        ExthdrOp::TcpOption => "tcp option ",
+        ExthdrOp::Ipv4 => "ip option ",
+        ExthdrOp::Sctp => "sctp chunk ",
+        _ => "",
     }
 }

@@ -149,6 +149,10 @@ mod request;
 
 mod client;
 
+mod dump;
+
+mod added;
+
 mod single;
 
 mod rules;
@@ -162,10 +166,12 @@ pub mod evaluate;
 
 mod error;
 
+pub use added::{Added, Handle};
 pub use bytes::Bytes;
 pub use chain::{BaseChain, Chain, ChainFlags, ChainType, Hook, Policy};
 pub use client::{Client, Encoder};
 pub use datatype::Datatype;
+pub use dump::DumpOptions;
 pub use element::{Element, ElementData, InvalidElement, KeyPrefix};
 pub use error::{Committed, Error, RejectedOperation};
 pub use expression::Expression;

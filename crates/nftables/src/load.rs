@@ -8,7 +8,7 @@ use crate::expr::{
     Expr, Exthdr, ExthdrAccess, ExthdrOp, Osf, OsfTtl, Register, Rt, RtKey, Socket, SocketKey,
     Xfrm, XfrmDirection, XfrmKey,
 };
-use crate::extension::Extension;
+use crate::extension::{Extension, prefix};
 use crate::{Datatype, Family};
 
 /// A value that a single kernel expression loads.
@@ -202,16 +202,6 @@ impl fmt::Display for Load {
                 f.write_str(if *version { "version" } else { "name" })
             }
         }
-    }
-}
-
-/// Returns nft's words before the name of an optional header.
-pub(crate) fn prefix(op: ExthdrOp) -> &'static str {
-    match op {
-        ExthdrOp::TcpOption => "tcp option ",
-        ExthdrOp::Ipv4 => "ip option ",
-        ExthdrOp::Sctp => "sctp chunk ",
-        _ => "",
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::expr::SetRef;
 use crate::{
     Chain, Element, Flowtable, Generation, Name, Object, Rule, RuleHandle, Set, StatefulObject,
     Table, TableId,
@@ -11,7 +12,7 @@ use crate::{
 /// All objects of some tables: the result of a dump.
 ///
 /// Displays like `nft list ruleset`, sorted by name and key. `nft -f` loads the text.
-/// A dump has no elements of dynamic sets.
+/// A dump has elements of dynamic sets only if [`DumpOptions`](crate::DumpOptions) select them.
 /// Equal if the objects are equal, regardless of the generation and of rule handles.
 #[derive(Clone, Debug, Default)]
 pub struct Ruleset {
@@ -19,6 +20,8 @@ pub struct Ruleset {
     pub(crate) generation: Generation,
     /// Handles of the rules of each chain.
     pub(crate) handles: BTreeMap<(TableId, Name), Vec<RuleHandle>>,
+    /// Anonymous sets by the names that the kernel gave them.
+    pub(crate) anonymous: BTreeMap<(TableId, Name), SetRef>,
 }
 
 impl Eq for Ruleset {}
@@ -30,7 +33,7 @@ impl PartialEq for Ruleset {
 }
 
 /// The objects of a table.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq)]
 pub(crate) struct TableContent {
     pub(crate) table: Option<Table>,
     /// Stateful objects by type and name.
@@ -38,6 +41,56 @@ pub(crate) struct TableContent {
     pub(crate) flowtables: BTreeMap<Name, Flowtable>,
     pub(crate) sets: BTreeMap<Name, (Option<Set>, Vec<Element>)>,
     pub(crate) chains: BTreeMap<Name, Chain>,
+    /// Names of the base chains, in the order in which they were added.
+    pub(crate) base_chains: Vec<Name>,
+}
+
+impl PartialEq for TableContent {
+    fn eq(&self, other: &Self) -> bool {
+        self.table == other.table
+            && self.stateful == other.stateful
+            && self.flowtables == other.flowtables
+            && self.sets == other.sets
+            && self.ordered_chains() == other.ordered_chains()
+    }
+}
+
+impl TableContent {
+    /// Returns the chains by name. Base chains with the same hook and priority take their
+    /// places in the order in which they were added.
+    pub(crate) fn ordered_chains(&self) -> Vec<&Chain> {
+        let mut chains: Vec<&Chain> = self.chains.values().collect();
+        let mut places: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for (at, chain) in chains.iter().enumerate() {
+            if let Some(base) = &chain.base {
+                places
+                    .entry((base.hook, base.priority))
+                    .or_default()
+                    .push(at);
+            }
+        }
+        for places in places.into_values().filter(|places| places.len() > 1) {
+            let mut group: Vec<&Chain> = places
+                .iter()
+                .filter_map(|at| chains.get(*at).copied())
+                .collect();
+            group.sort_by_key(|chain| self.base_chains.iter().position(|name| *name == chain.name));
+            for (at, chain) in places.into_iter().zip(group) {
+                if let Some(place) = chains.get_mut(at) {
+                    *place = chain;
+                }
+            }
+        }
+        chains
+    }
+
+    fn into_chains(mut self) -> impl Iterator<Item = Chain> {
+        let chains = self.ordered_chains();
+        let names: Vec<Name> = chains.into_iter().map(|chain| chain.name.clone()).collect();
+        names
+            .into_iter()
+            .filter_map(move |name| self.chains.remove(&name))
+    }
 }
 
 impl Ruleset {
@@ -48,6 +101,9 @@ impl Ruleset {
 
     /// Returns the objects: each table, then its stateful objects and flowtables, then its
     /// sets with their elements, then its chains.
+    ///
+    /// Base chains with the same hook and priority keep the order in which they were added,
+    /// which determines the order in which packets pass them.
     pub fn objects(&self) -> impl Iterator<Item = Object> {
         self.tables.values().flat_map(|content| {
             let table = content.table.iter().cloned().map(Object::from);
@@ -57,21 +113,26 @@ impl Ruleset {
                 let set = set.iter().cloned().map(Object::from);
                 set.chain(elements.iter().cloned().map(Object::from))
             });
-            table
-                .chain(stateful)
-                .chain(flowtables)
-                .chain(sets)
-                .chain(content.chains.values().cloned().map(Object::from))
+            table.chain(stateful).chain(flowtables).chain(sets).chain(
+                content
+                    .ordered_chains()
+                    .into_iter()
+                    .cloned()
+                    .map(Object::from),
+            )
         })
     }
 
     /// Consumes the ruleset. Same order as [`Ruleset::objects`].
     pub fn into_objects(self) -> impl Iterator<Item = Object> {
-        self.tables.into_values().flat_map(|content| {
-            let table = content.table.into_iter().map(Object::from);
-            let stateful = content.stateful.into_values().map(Object::from);
-            let flowtables = content.flowtables.into_values().map(Object::from);
-            let sets = content.sets.into_values().flat_map(|(set, elements)| {
+        self.tables.into_values().flat_map(|mut content| {
+            let table = content.table.take().into_iter().map(Object::from);
+            let stateful = std::mem::take(&mut content.stateful).into_values();
+            let stateful = stateful.map(Object::from);
+            let flowtables = std::mem::take(&mut content.flowtables).into_values();
+            let flowtables = flowtables.map(Object::from);
+            let sets = std::mem::take(&mut content.sets).into_values();
+            let sets = sets.flat_map(|(set, elements)| {
                 let set = set.into_iter().map(Object::from);
                 set.chain(elements.into_iter().map(Object::from))
             });
@@ -79,7 +140,7 @@ impl Ruleset {
                 .chain(stateful)
                 .chain(flowtables)
                 .chain(sets)
-                .chain(content.chains.into_values().map(Object::from))
+                .chain(content.into_chains().map(Object::from))
         })
     }
 
@@ -126,11 +187,11 @@ impl Ruleset {
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn rules(
-        &self,
+    pub fn rules<'a>(
+        &'a self,
         table: &TableId,
         chain: &Name,
-    ) -> impl Iterator<Item = (RuleHandle, &Rule)> {
+    ) -> impl Iterator<Item = (RuleHandle, &'a Rule)> + use<'a> {
         let handles = self.handles.get(&(table.clone(), chain.clone()));
         let chain = self.chain(table, chain.as_str());
         let rules = chain.into_iter().flat_map(|chain| chain.rules.iter());
@@ -189,6 +250,9 @@ impl Extend<Object> for Ruleset {
                 Object::Chain(chain) => {
                     let key = (chain.table.clone(), chain.name.clone());
                     self.handles.remove(&key);
+                    if chain.base.is_some() {
+                        content.base_chains.push(chain.name.clone());
+                    }
                     content.chains.insert(chain.name.clone(), *chain);
                 }
                 Object::Set(set) => {

@@ -1,10 +1,14 @@
-//! Single objects: one call adds, deletes or returns one object.
+//! Single objects: one call adds, deletes or returns one object. Commits that return handles.
 
+use vipline_netlink::Outcome;
+
+use crate::client::rejected_operations;
 use crate::request::{may_be_unknown, too_old};
 use crate::rules::found_unless_missing;
 use crate::wire::{self, Query};
 use crate::{
-    Assembler, Client, Edit, Element, Error, Object, StatefulObject, TableId, Transaction,
+    Added, Assembler, Client, Edit, Element, Error, Generation, Object, StatefulObject, TableId,
+    Transaction,
 };
 
 impl Client {
@@ -112,5 +116,51 @@ impl Client {
     /// [`Error::is_busy`]: a rule uses the chain or the set.
     pub fn delete(&mut self, object: impl Into<Object>) -> Result<(), Error> {
         self.commit(&Transaction::from_edits(&[Edit::Remove(object.into())]))
+    }
+
+    /// Applies a transaction, and returns the handles of the tables, chains and rules that
+    /// the commit added, in the order of the transaction.
+    ///
+    /// With a `generation`, applies the transaction as [`commit_at`](Self::commit_at). A
+    /// table that existed before is not in the list; a chain is.
+    ///
+    /// ```no_run
+    /// use vipline_nftables::{Added, Client, Error, RuleHandle, Transaction};
+    ///
+    /// fn rules(client: &mut Client, transaction: &Transaction) -> Result<Vec<RuleHandle>, Error> {
+    ///     let added = client.commit_with_handles(transaction, None)?;
+    ///     Ok(added.iter().filter_map(Added::rule_handle).collect())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overrun`]: the transaction may have been applied, but handles were lost. Others as
+    /// [`commit_at`](Self::commit_at).
+    pub fn commit_with_handles(
+        &mut self,
+        transaction: &Transaction,
+        generation: Option<Generation>,
+    ) -> Result<Vec<Added>, Error> {
+        if transaction.is_empty() {
+            return Ok(Vec::new());
+        }
+        let first = self.sequence();
+        let batch = self.encode(transaction, first, generation)?;
+        let bytes = batch.bytes().to_vec();
+        let (outcome, handles) = self.send_batch_for_handles(bytes)?;
+        match outcome {
+            Outcome::Committed => {
+                let added = handles.into_iter().filter_map(|(sequence, handle)| {
+                    let operation = batch.operation(sequence, None)?;
+                    Some(Added { operation, handle })
+                });
+                Ok(added.collect())
+            }
+            Outcome::Rejected { errors, omitted } => {
+                Err(rejected_operations(&batch, errors, omitted))
+            }
+            Outcome::Unknown(error) => Err(error.into()),
+        }
     }
 }

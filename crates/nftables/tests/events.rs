@@ -168,3 +168,65 @@ fn stateful_objects_are_decoded() {
     let deleted = lab.events("delete counter ip t n\ndelete quota ip t q");
     assert_eq!(deleted, ["delete counter ip t n", "delete quota ip t q"]);
 }
+
+#[test]
+fn a_rule_that_existed_before_is_deleted_with_its_anonymous_sets() {
+    let script = "table inet t {\nchain c {\n\
+        tcp dport { 25, 110 } accept\n\
+        ip saddr . tcp dport vmap { 192.0.2.1 . 80 : drop }\n}\n}\n";
+    for is_learned in [false, true] {
+        let netns = Netns::new().unwrap();
+        netns.run(|| nft::succeeds(&["-f", "-"], script));
+        let mut client = netns.run(Client::open).unwrap();
+        let mut notifications = Notifications::all().with_events();
+        if is_learned {
+            let tables = client.tables().unwrap();
+            let tables: Vec<_> = tables.into_iter().map(|table| table.id).collect();
+            notifications.learn_sets(&client.dump(&tables).unwrap());
+        }
+        let monitor = netns.run(|| Monitor::open_with(notifications, &[]));
+        let monitor = monitor.unwrap();
+        let mut lab = Lab {
+            netns,
+            client,
+            monitor,
+        };
+        let found: Vec<_> = lab.events("flush chain inet t c");
+        let expected = match is_learned {
+            true => [
+                "tcp dport { 25, 110 } accept # handle 3",
+                "ip saddr . tcp dport vmap { 192.0.2.1 . 80 : drop } # handle 5",
+            ],
+            false => [
+                "tcp dport @__set0 accept # handle 3",
+                "ip saddr . tcp dport vmap @__map0 # handle 5",
+            ],
+        };
+        let matches = ["", "meta nfproto ipv4 meta l4proto tcp "];
+        let expected = expected.iter().zip(matches);
+        let expected =
+            expected.map(|(text, implied)| format!("delete rule inet t c {implied}{text}"));
+        let expected: Vec<_> = expected.collect();
+        assert_eq!(found, expected);
+        // The kernel uses the names again.
+        let found = lab.events("add rule inet t c udp dport { 53, 123 } accept");
+        assert_eq!(
+            found,
+            ["add rule inet t c udp dport { 53, 123 } accept # handle 7"]
+        );
+        let found = lab.events("flush chain inet t c");
+        assert_eq!(
+            found,
+            ["delete rule inet t c udp dport { 53, 123 } accept # handle 7"]
+        );
+    }
+}
+
+#[test]
+fn a_rule_with_a_meter_has_the_meter() {
+    let mut lab = Lab::new(Notifications::all().with_events());
+    lab.commit("table inet t {\nchain c {\n}\n}");
+    let found = lab.events("add rule inet t c meter m size 16 { ip saddr counter }");
+    let text = "meta nfproto ipv4 meter m size 16 { ip saddr counter }";
+    assert_eq!(found, [format!("add rule inet t c {text} # handle 3")]);
+}

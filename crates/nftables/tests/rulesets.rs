@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use raw::Raw;
 use testkit::netns::Netns;
 use testkit::{link, nft};
-use vipline_nftables::{Client, Family, Name, Object, Ruleset, Table, TableId, Transaction};
+use vipline_nftables::{Client, DumpOptions, Object, Ruleset, Transaction};
 use vipline_reconcile::{Edit, diff};
 
 /// Rulesets by subject.
@@ -111,29 +111,16 @@ impl Host {
 
     /// Returns all objects, including the elements of dynamic sets.
     fn objects(&mut self) -> Vec<Object> {
-        let tables = self.raw.tables();
-        let tables: Vec<_> = tables
-            .into_iter()
-            .map(|(family, name)| id(family, &name))
-            .collect();
-        let mut objects: Vec<_> = self.client.dump(&tables).unwrap().into_objects().collect();
-        let sets = objects.iter().filter_map(|object| match object {
-            Object::Set(set) if set.is_dynamic() => Some(set.clone()),
-            _ => None,
-        });
-        for set in sets.collect::<Vec<_>>() {
-            let elements = self.client.elements(&set).unwrap();
-            objects.extend(elements.into_iter().map(Object::from));
-        }
-        objects
+        let tables = self.client.tables().unwrap();
+        let tables: Vec<_> = tables.into_iter().map(|table| table.id).collect();
+        let options = DumpOptions::new().with_dynamic_elements();
+        let ruleset = self.client.dump_with(&tables, options).unwrap();
+        ruleset.into_objects().collect()
     }
 
     /// Replaces the ruleset with objects, over netlink.
     fn commit(&mut self, objects: &[Object]) -> Result<(), String> {
-        let old = self.raw.tables();
-        let old = old
-            .iter()
-            .map(|(family, name)| Table::new(id(*family, name)));
+        let old = self.client.tables().unwrap().into_iter();
         let mut edits: Vec<_> = old.map(|table| Edit::Remove(table.into())).collect();
         edits.extend(objects.iter().cloned().map(Edit::Add));
         let transaction = Transaction::from_edits(&edits);
@@ -141,30 +128,6 @@ impl Host {
             .commit(&transaction)
             .map_err(|error| error.to_string())
     }
-}
-
-fn id(family: u8, name: &str) -> TableId {
-    let families = [
-        Family::Inet,
-        Family::Ip,
-        Family::Ip6,
-        Family::Arp,
-        Family::Bridge,
-        Family::Netdev,
-    ];
-    let number = |of: &Family| match of {
-        Family::Inet => 1,
-        Family::Ip => 2,
-        Family::Arp => 3,
-        Family::Netdev => 5,
-        Family::Bridge => 7,
-        _ => 10,
-    };
-    let family = families
-        .into_iter()
-        .find(|of| number(of) == family)
-        .unwrap();
-    TableId::new(family, Name::new(name).unwrap())
 }
 
 /// Returns the lines that differ.

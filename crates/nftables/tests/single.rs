@@ -1,11 +1,23 @@
-//! Changes of single rules, elements, sets and chains, and commits that require a
-//! generation, with a real kernel.
+//! Changes of single rules, elements, sets and chains, options of dumps and commits, and
+//! declarations of sets, with a real kernel.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
     clippy::unwrap_used,
     reason = "IO file"
 )]
+
+#[path = "single/declared.rs"]
+mod declared;
+
+#[path = "single/dumps.rs"]
+mod dumps;
+
+#[path = "single/handles.rs"]
+mod handles;
+
+#[path = "rulesets/raw.rs"]
+mod raw;
 
 use ipnet::IpNet;
 use testkit::netns::Netns;

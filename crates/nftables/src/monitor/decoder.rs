@@ -10,14 +10,16 @@ use crate::rule::set_of_mut;
 use crate::wire::assembler::with_pattern;
 use crate::wire::element::{self, Received};
 use crate::wire::{self, Kind, SUBSYSTEM};
-use crate::{Assembler, InstalledRule, Name, Object, Rule, Ruleset, Set, SetFlags, TableId};
+use crate::{
+    Assembler, Element, InstalledRule, Name, Object, Rule, Ruleset, Set, SetFlags, TableId,
+};
 
 /// Decodes notifications to events of one commit after another.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EventDecoder {
     /// Sets by table and name. Notifications of elements contain no type.
     sets: HashMap<(TableId, Name), Set>,
-    /// Anonymous sets of rules that were added since the monitor was opened.
+    /// Anonymous sets of rules that were added since the monitor was opened, or learned.
     anonymous: HashMap<(TableId, Name), SetRef>,
     pending: Option<Pending>,
     events: Vec<Event>,
@@ -40,6 +42,11 @@ impl EventDecoder {
         for (set, _) in tables.flat_map(|content| content.sets.values()) {
             set.iter().for_each(|set| self.learn(set));
         }
+        let is_kept = |table: &TableId| !ruleset.tables.contains_key(table);
+        self.anonymous.retain(|(table, _), _| is_kept(table));
+        let anonymous = ruleset.anonymous.iter();
+        self.anonymous
+            .extend(anonymous.map(|(key, set)| (key.clone(), set.clone())));
     }
 
     /// Discards the events of an unfinished commit.
@@ -97,6 +104,14 @@ impl EventDecoder {
         self.sets.insert(key, set.clone());
     }
 
+    fn learn_anonymous(&mut self, set: &Set, elements: Vec<Element>) {
+        let key = (set.table.clone(), set.name.clone());
+        let set = with_pattern(set.clone());
+        let anonymous = AnonymousSet { set, elements };
+        self.anonymous
+            .insert(key, SetRef::Anonymous(anonymous.into()));
+    }
+
     /// Decodes a set. Returns `None` for a deleted set without a type.
     fn set(
         &mut self,
@@ -109,16 +124,20 @@ impl EventDecoder {
         if !is_removed {
             let set = set?;
             self.learn(&set);
+            if set.flags.contains(SetFlags::ANONYMOUS) {
+                // Meters, and sets whose elements follow.
+                self.learn_anonymous(&set, Vec::new());
+            }
             return Ok(Some(set));
         }
-        // Recent kernels report only the name of a deleted set.
-        let Ok(set) = set else {
+        let Some(name) = wire::set_name(payload)? else {
             return Ok(None);
         };
-        let key = (table.clone(), set.name.clone());
+        let key = (table.clone(), name);
         let known = self.sets.remove(&key);
         self.anonymous.remove(&key);
-        Ok(Some(known.unwrap_or(set)))
+        // Recent kernels report only the name of a deleted set.
+        Ok(known.or_else(|| set.ok().map(with_flag)))
     }
 
     /// Decodes a rule with its anonymous sets.
@@ -185,12 +204,8 @@ impl EventDecoder {
             element::decode_list(payload, |raw| received.push(&set, raw))?;
         }
         if set.flags.contains(SetFlags::ANONYMOUS) {
-            let key = (set.table.clone(), set.name.clone());
-            let set = with_pattern(set);
-            let elements = received.into_elements(&set);
-            let anonymous = AnonymousSet { set, elements };
-            self.anonymous
-                .insert(key, SetRef::Anonymous(anonymous.into()));
+            let elements = received.into_elements(&with_pattern(set.clone()));
+            self.learn_anonymous(&set, elements);
             return Ok(());
         }
         for element in received.into_elements(&set) {
@@ -198,6 +213,15 @@ impl EventDecoder {
             self.event(&set.table, is_removed, object);
         }
         Ok(())
+    }
+}
+
+/// Adds the flag of anonymous sets to a set of which only the name is known, if the name
+/// is one of those that the kernel gives to anonymous sets.
+fn with_flag(set: Set) -> Set {
+    match with_pattern(set.clone()).name == set.name {
+        true => set,
+        false => set.with_flags(SetFlags::ANONYMOUS),
     }
 }
 

@@ -35,7 +35,12 @@ pub enum EventObject {
         chain: Name,
         /// Handle.
         handle: RuleHandle,
-        /// The rule, with its anonymous sets if the monitor was open when it was added.
+        /// The rule.
+        ///
+        /// Notifications of rules contain only the names of anonymous sets, such as
+        /// `@__set0`. The decoder replaces the names by the sets if it was notified of the
+        /// sets, or learned them from a dump
+        /// ([`Notifications::learn_sets`](crate::Notifications::learn_sets)).
         rule: Rule,
     },
     /// A notification that is not decoded: an element of an unknown set, or an object of

@@ -128,8 +128,10 @@ impl Notifications {
         self
     }
 
-    /// Learns the sets of a dump, to decode their elements.
+    /// Learns the sets of a dump, to decode their elements, and the anonymous sets of its
+    /// rules, to decode deletions of the rules.
     ///
+    /// Call it again with a new dump after lost notifications.
     /// Without [`with_events`](Self::with_events) the method has no effect.
     pub fn learn_sets(&mut self, installed: &Ruleset) {
         if let Some(decoder) = &mut self.decoder {

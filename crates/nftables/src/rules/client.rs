@@ -2,10 +2,10 @@
 
 use vipline_netlink::{Dump, Outcome, Rejected};
 
-use super::{BatchBuilder, InstalledRule, RuleHandle};
+use super::{BatchBuilder, InstalledRule, Operations, RuleHandle};
 use crate::client::ATTEMPTS;
 use crate::wire::{self, Query};
-use crate::{Chain, Client, Error, Family, Generation, Name, Rule, Table, TableId};
+use crate::{Added, Chain, Client, Error, Family, Generation, Name, Rule, Table, TableId};
 
 impl Client {
     /// Returns the tables of all families, without their content.
@@ -215,16 +215,55 @@ impl Client {
             return Ok(());
         }
         let (bytes, operations) = batch.finish();
-        match self.send_batch(&bytes)? {
-            Outcome::Committed => Ok(()),
-            Outcome::Rejected { errors, omitted } => {
-                let rejected = errors
-                    .into_iter()
-                    .map(|error| Rejected::from_kernel(operations.operation(error.seq), error));
-                Err(Error::from_rejected(rejected.collect(), omitted))
-            }
-            Outcome::Unknown(error) => Err(error.into()),
+        let outcome = self.send_batch(&bytes)?;
+        check(outcome, &operations)
+    }
+
+    /// Applies a batch, and returns the handles of the tables, chains and rules that the
+    /// commit added, in the order of the batch.
+    ///
+    /// A table that existed before is not in the list; a chain is. Operations are named by
+    /// their index ([`Subject::Index`](crate::Subject::Index)).
+    ///
+    /// ```no_run
+    /// use vipline_nftables::{Added, BatchBuilder, Client, Error, RuleHandle};
+    ///
+    /// fn rules(client: &mut Client, batch: BatchBuilder) -> Result<Vec<RuleHandle>, Error> {
+    ///     let added = client.commit_batch_with_handles(batch)?;
+    ///     Ok(added.iter().filter_map(Added::rule_handle).collect())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overrun`]: the batch may have been applied, but handles were lost. Others as
+    /// [`commit_batch`](Self::commit_batch).
+    pub fn commit_batch_with_handles(&mut self, batch: BatchBuilder) -> Result<Vec<Added>, Error> {
+        if batch.is_empty() {
+            return Ok(Vec::new());
         }
+        let (bytes, operations) = batch.finish();
+        let (outcome, handles) = self.send_batch_for_handles(bytes)?;
+        check(outcome, &operations)?;
+        let added = handles.into_iter().map(|(sequence, handle)| Added {
+            operation: operations.operation(sequence),
+            handle,
+        });
+        Ok(added.collect())
+    }
+}
+
+/// Returns the error of a batch that the kernel did not apply.
+fn check(outcome: Outcome, operations: &Operations) -> Result<(), Error> {
+    match outcome {
+        Outcome::Committed => Ok(()),
+        Outcome::Rejected { errors, omitted } => {
+            let rejected = errors
+                .into_iter()
+                .map(|error| Rejected::from_kernel(operations.operation(error.seq), error));
+            Err(Error::from_rejected(rejected.collect(), omitted))
+        }
+        Outcome::Unknown(error) => Err(error.into()),
     }
 }
 

@@ -327,8 +327,8 @@ impl TableContent {
             fmt_listed(f, elements)?;
             writeln!(f, "\t}}")?;
         }
-        for (name, chain) in &self.chains {
-            writeln!(f, "\tchain {name} {{")?;
+        for chain in self.ordered_chains() {
+            writeln!(f, "\tchain {} {{", chain.name)?;
             if let Some(comment) = &chain.comment {
                 writeln!(f, "\t\t{comment}")?;
             }

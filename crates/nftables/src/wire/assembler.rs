@@ -151,6 +151,7 @@ impl Assembler {
             let name = set.name.clone();
             content.sets.insert(name, (Some(set), elements));
         }
+        ruleset.anonymous.clone_from(&anonymous);
         let mut rules: BTreeMap<(TableId, Name), Vec<Rule>> = BTreeMap::new();
         for (table, chain, mut rule, handle) in self.rules {
             for set in rule.exprs.iter_mut().filter_map(set_of_mut) {

@@ -19,6 +19,8 @@ pub(crate) mod element;
 
 pub(crate) mod set;
 
+mod typeof_record;
+
 pub(crate) mod userdata;
 
 pub(crate) mod stateful;
@@ -37,7 +39,9 @@ pub use assembler::Assembler;
 pub use batch::Batch;
 pub use query::Query;
 
-pub(crate) use set::{decode as set, put as put_set, put_name as put_set_name};
+pub(crate) use set::{
+    decode as set, name_in as set_name, put as put_set, put_name as put_set_name,
+};
 
 /// nfnetlink subsystem of nf_tables: `NFNL_SUBSYS_NFTABLES`.
 pub const SUBSYSTEM: u8 = 10;
@@ -85,9 +89,11 @@ impl Kind {
 // enum nft_table_attributes
 pub(crate) const NFTA_TABLE_NAME: u16 = 1;
 const NFTA_TABLE_FLAGS: u16 = 2;
+pub(crate) const NFTA_TABLE_HANDLE: u16 = 4;
 const NFTA_TABLE_USERDATA: u16 = 6;
 // enum nft_chain_attributes
 const NFTA_CHAIN_TABLE: u16 = 1;
+pub(crate) const NFTA_CHAIN_HANDLE: u16 = 2;
 pub(crate) const NFTA_CHAIN_NAME: u16 = 3;
 const NFTA_CHAIN_HOOK: u16 = 4;
 const NFTA_CHAIN_POLICY: u16 = 5;

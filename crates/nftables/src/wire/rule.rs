@@ -11,7 +11,7 @@ use crate::{Compat, Data, Name, Rule, TableId};
 // enum nft_rule_attributes
 pub(super) const NFTA_RULE_TABLE: u16 = 1;
 pub(crate) const NFTA_RULE_CHAIN: u16 = 2;
-const NFTA_RULE_HANDLE: u16 = 3;
+pub(crate) const NFTA_RULE_HANDLE: u16 = 3;
 const NFTA_RULE_EXPRESSIONS: u16 = 4;
 const NFTA_RULE_COMPAT: u16 = 5;
 const NFTA_RULE_POSITION: u16 = 6;

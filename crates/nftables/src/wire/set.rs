@@ -160,6 +160,18 @@ struct SetAttrs<'a> {
     userdata: &'a [u8],
 }
 
+/// Returns the name of a set in a message.
+pub(crate) fn name_in(payload: &[u8]) -> Result<Option<Name>, DecodeError> {
+    let (_, attrs) = super::split_header(payload)?;
+    for attr in attrs {
+        let attr = attr?;
+        if attr.kind == NFTA_SET_NAME {
+            return name(&attr).map(Some);
+        }
+    }
+    Ok(None)
+}
+
 /// Decodes a set.
 pub(crate) fn decode(family: Family, attrs: Attrs<'_>) -> Result<Set, DecodeError> {
     let mut found = SetAttrs::default();

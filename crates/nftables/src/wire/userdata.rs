@@ -4,11 +4,10 @@
 //! Integers are in host byte order. The kernel does not interpret user data
 //! (`libnftnl/udata.h`).
 
+use super::typeof_record::{expression, record};
 use crate::datatype::ByteOrder;
 use crate::declared::declared;
-use crate::expr::{CtKey, Direction, MetaKey, NumgenMode, PayloadBase};
-use crate::expression::{Expression, Term};
-use crate::header;
+use crate::expression::Expression;
 use crate::{Bytes, Comment, DataKind, Datatype, Field, SetSpec};
 
 /// Comment of a table, chain, rule or element.
@@ -29,13 +28,7 @@ const SET_COMMENT: u8 = 7;
 const TYPEOF_KIND: u8 = 0;
 const TYPEOF_CONTENT: u8 = 1;
 // enum expr_types of nft 1.0.6
-const KIND_PAYLOAD: u32 = 7;
-const KIND_META: u32 = 9;
-const KIND_CT: u32 = 12;
 const KIND_CONCAT: u32 = 13;
-const KIND_NUMGEN: u32 = 23;
-/// Direction of a conntrack key without a direction.
-const NO_DIRECTION: u32 = u32::MAX;
 
 /// Appends a comment record.
 pub(crate) fn put_comment(out: &mut Vec<u8>, comment: &Comment) {
@@ -149,7 +142,7 @@ pub(crate) fn read_set(bytes: &[u8], set: &mut SetSpec) {
 /// Returns nft's number for the byte order of fields.
 fn order(fields: &[Field]) -> u32 {
     match fields {
-        [field] if field.datatype.order() == ByteOrder::Host => 1,
+        [field] if field.order() == ByteOrder::Host => 1,
         [_] => 2,
         _ => 0,
     }
@@ -185,7 +178,7 @@ impl SetSpec {
         let known = |fields: &[Field]| {
             fields
                 .iter()
-                .all(|f| f.expression.as_ref().and_then(kind).is_some())
+                .all(|f| f.expression.as_ref().and_then(record).is_some())
         };
         known(&self.key)
             && match &self.data {
@@ -195,82 +188,10 @@ impl SetSpec {
     }
 }
 
-/// Returns the stored form of an expression: a type and its parameters.
-fn kind(expression: &Expression) -> Option<(u32, Vec<(u8, u32)>)> {
-    let numbered = |numbers: &[u32]| (0..).zip(numbers.iter().copied()).collect();
-    Some(match &expression.0 {
-        Term::Header(field) => {
-            let mut numbers = vec![(0, field.typeof_ids.0), (1, field.typeof_ids.1)];
-            if field.datatype == Datatype::Integer {
-                numbers.push((4, u32::from(field.bytes) * 8));
-            }
-            (KIND_PAYLOAD, numbers)
-        }
-        Term::Payload { base, offset, len } => {
-            let base = base.number().checked_add(1)?;
-            let (offset, len) = (offset.checked_mul(8)?, len.checked_mul(8)?);
-            (KIND_PAYLOAD, numbered(&[0, 0, base, offset, len]))
-        }
-        Term::Meta(key) => (KIND_META, numbered(&[key.number()])),
-        Term::Ct(key, direction) => {
-            let direction = match direction {
-                None => NO_DIRECTION,
-                Some(Direction::Original) => 0,
-                Some(Direction::Reply) => 1,
-            };
-            (KIND_CT, numbered(&[key.number(), direction]))
-        }
-        Term::Numgen {
-            mode,
-            modulus,
-            offset,
-        } => {
-            let random = u32::from(*mode == NumgenMode::Random);
-            (KIND_NUMGEN, numbered(&[random, *modulus, *offset]))
-        }
-        _ => return None,
-    })
-}
-
-/// Returns the expression of a stored type and parameters.
-fn expression(kind: u32, numbers: &[u32]) -> Option<Expression> {
-    Some(match (kind, numbers) {
-        (KIND_PAYLOAD, [0, _, base, offset, len]) if (offset | len) % 8 == 0 => {
-            let base = PayloadBase::from_number(base.checked_sub(1)?);
-            let (offset, len) = (offset / 8, len / 8);
-            Expression(Term::Payload { base, offset, len })
-        }
-        (KIND_PAYLOAD, [protocol, field] | [protocol, field, _]) => {
-            let ids = (*protocol, *field);
-            Expression(Term::Header(
-                header::ALL.iter().find(|f| f.typeof_ids == ids)?,
-            ))
-        }
-        (KIND_META, [key]) => MetaKey::from_number(*key).into(),
-        (KIND_CT, [key, direction]) => {
-            let direction = match direction {
-                0 => Some(Direction::Original),
-                1 => Some(Direction::Reply),
-                _ => None,
-            };
-            Expression::ct(CtKey::from_number(*key), direction)
-        }
-        (KIND_NUMGEN, [random, modulus, offset]) => {
-            let mode = if *random == 1 {
-                NumgenMode::Random
-            } else {
-                NumgenMode::Incremental
-            };
-            Expression::numgen(mode, *modulus, *offset)
-        }
-        _ => return None,
-    })
-}
-
 fn put_typeof(out: &mut Vec<u8>, ty: u8, fields: &[Field]) {
     let kinds = fields
         .iter()
-        .filter_map(|field| kind(field.expression.as_ref()?));
+        .filter_map(|field| record(field.expression.as_ref()?));
     put(out, ty, |out| match fields {
         [_] => kinds.for_each(|(kind, numbers)| put_kind(out, kind, &numbers)),
         _ => {

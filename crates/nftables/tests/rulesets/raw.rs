@@ -32,15 +32,6 @@ impl Raw {
         Self { socket }
     }
 
-    /// Returns family and name of each table.
-    pub(crate) fn tables(&mut self) -> Vec<(u8, String)> {
-        let tables = self.get(GETTABLE, |_| {});
-        tables
-            .iter()
-            .map(|(family, attrs)| (*family, text(&attrs[&1])))
-            .collect()
-    }
-
     /// Returns the lines of the ruleset, sorted except for the rules of a chain.
     pub(crate) fn lines(&mut self) -> Vec<String> {
         let mut names = Names::default();

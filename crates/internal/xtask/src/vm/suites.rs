@@ -24,8 +24,15 @@ use crate::process::display;
 const SUITES: &[(&str, &str, usize, &[&str])] = &[
     ("crates/netlink", "kernel", 12, &[""]),
     ("crates/netlink", "listener", 6, &[""]),
+    ("crates/nftables", "events", 6, &[""]),
     ("crates/nftables", "kernel", 18, &[""]),
     ("crates/nftables", "monitor", 8, &[""]),
+    (
+        "crates/nftables",
+        "single",
+        6,
+        &["declared::", "dumps::", "handles::"],
+    ),
     ("crates/nftables", "vm", 4, &[""]),
     (
         "crates/iptables",

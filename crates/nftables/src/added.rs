@@ -1,0 +1,124 @@
+//! Handles of the objects that a commit adds.
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::Attrs;
+use vipline_netlink::message::{ECHO, Message};
+
+use crate::wire::{self, Kind};
+use crate::{Operation, RuleHandle};
+
+/// Length of `struct nlmsghdr`.
+const HEADER: usize = 16;
+/// Minimum size of the receive buffer for notifications, in bytes.
+const ECHO_BUFFER: usize = 1 << 20;
+/// Space in the receive buffer for notifications, per byte of the batch.
+const ECHO_SIZE: usize = 8;
+/// `NFTA_CHAIN_ID` and `NFTA_RULE_CHAIN_ID`: an anonymous chain, or one of its rules.
+const CHAIN_ID: u16 = 11;
+
+/// A table, chain or rule that a commit added, with its handle.
+///
+/// [`Client::commit_with_handles`](crate::Client::commit_with_handles) and
+/// [`Client::commit_batch_with_handles`](crate::Client::commit_batch_with_handles)
+/// return the handles.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Added {
+    /// Operation that added the object.
+    pub operation: Operation,
+    /// Handle.
+    pub handle: Handle,
+}
+
+/// The handle of an object: a number that the kernel assigns.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Handle {
+    /// Handle of a table, unique within the network namespace.
+    Table(u64),
+    /// Handle of a chain, unique within the table.
+    Chain(u64),
+    /// Handle of a rule.
+    Rule(RuleHandle),
+}
+
+impl Added {
+    /// Returns the handle if the object is a rule.
+    pub fn rule_handle(&self) -> Option<RuleHandle> {
+        match self.handle {
+            Handle::Rule(handle) => Some(handle),
+            _ => None,
+        }
+    }
+}
+
+impl Handle {
+    /// Reads the handle in a notification. Returns `None` for other objects.
+    pub(crate) fn read(message: &Message<'_>) -> Result<Option<Self>, DecodeError> {
+        let is = |kind: Kind| message.ty == kind.message_type();
+        let (kind, of): (u16, fn(u64) -> Self) = if is(Kind::NewTable) {
+            (wire::NFTA_TABLE_HANDLE, Self::Table)
+        } else if is(Kind::NewChain) {
+            (wire::NFTA_CHAIN_HANDLE, Self::Chain)
+        } else if is(Kind::NewRule) {
+            let handle = |handle| Self::Rule(RuleHandle(handle));
+            (wire::rule::NFTA_RULE_HANDLE, handle)
+        } else {
+            return Ok(None);
+        };
+        let (_, attrs) = wire::split_header(message.payload)?;
+        for attr in attrs {
+            let attr = attr?;
+            if attr.kind == kind {
+                return attr.be64().map(|handle| Some(of(handle)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Returns the size of a receive buffer for the notifications of a batch, in bytes.
+///
+/// A notification repeats its message and adds a few attributes. The kernel also counts
+/// its own data about each datagram.
+pub(crate) fn echo_buffer(batch: usize) -> usize {
+    batch.saturating_mul(ECHO_SIZE).max(ECHO_BUFFER)
+}
+
+/// Requests notifications of the tables, chains and rules that a batch adds:
+/// `NLM_F_ECHO`. Anonymous chains have none.
+pub(crate) fn request_echo(batch: &mut [u8]) {
+    let mut rest = batch;
+    while let Some(header) = rest.first_chunk::<HEADER>() {
+        let [l0, l1, l2, l3, t0, t1, f0, f1, ..] = *header;
+        let len = u32::from_ne_bytes([l0, l1, l2, l3]);
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let Some((message, others)) = rest.split_at_mut_checked(len.max(HEADER)) else {
+            return;
+        };
+        let is_echoed = adds_named(u16::from_ne_bytes([t0, t1]), message.get(HEADER..));
+        if let (true, Some(flags)) = (is_echoed, message.get_mut(6..8)) {
+            let echo = u16::from_ne_bytes([f0, f1]) | ECHO;
+            flags.copy_from_slice(&echo.to_ne_bytes());
+        }
+        rest = others
+            .get_mut(len.next_multiple_of(4) - len..)
+            .unwrap_or_default();
+    }
+}
+
+/// Returns whether a message adds a table, a chain with a name, or one of its rules.
+fn adds_named(ty: u16, payload: Option<&[u8]>) -> bool {
+    let kinds = [Kind::NewTable, Kind::NewChain, Kind::NewRule];
+    let attrs = payload.map(wire::split_header);
+    let is_anonymous = |attrs: Attrs<'_>| {
+        let mut attrs = attrs.filter_map(Result::ok);
+        attrs.any(|attr| attr.kind == CHAIN_ID)
+    };
+    match attrs {
+        Some(Ok((_, attrs))) => {
+            kinds.iter().any(|kind| kind.message_type() == ty) && !is_anonymous(attrs)
+        }
+        _ => false,
+    }
+}
