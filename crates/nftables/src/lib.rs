@@ -1,6 +1,7 @@
 //! nf_tables objects, expressions and atomic transactions over netlink.
 //!
-//! One call adds, replaces or deletes one object:
+//! One call adds, replaces or deletes one object. This example adds a rule to the existing
+//! chain `inet filter input`, and deletes the rule again:
 //!
 //! ```no_run
 //! use vipline_nftables::expression::tcp_dport;
@@ -56,6 +57,8 @@
 //!   ([`expr::Expr::Other`]) and written back unchanged. Their text is
 //!   `/* name hex */`, which `nft -f` does not load. The same holds for matches and
 //!   targets of xtables ([`expr::Match`], [`expr::Target`]).
+//! - Control groups are numbers in text ([`expr::SocketKey::Cgroupv2`]). `nft` reads only
+//!   their paths.
 //!
 //! # Kernel interface
 //!

@@ -25,7 +25,8 @@ pub enum Cause {
     /// The packet or the environment does not contain a required property.
     #[error("unknown: {0}")]
     Unknown(String),
-    /// The elements of a dynamic set are unknown: a dump does not contain them.
+    /// The elements of a dynamic set are unknown: the dump contains none. The option
+    /// [`DumpOptions::dynamic_elements`](crate::DumpOptions::dynamic_elements) includes them.
     #[error("unknown: elements of dynamic set {0}")]
     DynamicSet(Name),
     /// A rule reads a register that no expression of the rule wrote.

@@ -27,8 +27,10 @@ pub struct Evaluator {
 impl Evaluator {
     /// Prepares a ruleset: a dump of the kernel, or planned objects that were collected.
     ///
-    /// A dump has no elements of dynamic sets. A lookup in such a set fails unless
-    /// [`with_elements`](Self::with_elements) sets them.
+    /// A dump has elements of dynamic sets only with the option
+    /// [`DumpOptions::dynamic_elements`](crate::DumpOptions::dynamic_elements). A lookup
+    /// fails if the dump has no elements of the dynamic set, also if the kernel has none.
+    /// [`with_elements`](Self::with_elements) sets the elements of such a set.
     pub fn new(ruleset: &Ruleset) -> Self {
         Self {
             index: Index::new(ruleset),

@@ -33,6 +33,9 @@ pub enum SocketKey {
     /// Whether the socket is bound to any address: 0 or 1.
     Wildcard,
     /// The ID of the control group (version 2) at this level, from 1 to 255.
+    ///
+    /// Text contains the ID as a number: `socket cgroupv2 level 2 1234`. `nft` reads only
+    /// paths of control groups, so `nft -f` does not load this text.
     Cgroupv2(u32),
     /// Another key, by number.
     Other(u32),

@@ -258,7 +258,7 @@ fn an_update_is_learned_and_seen_by_later_rules() {
     );
     let kept = outcome(objects(vec![check.clone(), learn]), &packet);
     assert_eq!(kept.disposition, Disposition::Delivered);
-    // A dump does not contain the elements of dynamic sets.
+    // A dump without options does not contain the elements of dynamic sets.
     let mut dump: Ruleset = objects(vec![check]).into_iter().collect();
     dump.generation = Generation(1);
     let error = Evaluator::new(&dump)
