@@ -1,4 +1,4 @@
-//! Encoding of answers from the zone.
+//! Encoding of aliases in the zone, with the records of the upstreams.
 
 use hickory_proto::ProtoError;
 use hickory_proto::op::{Message, OpCode, Query as Question, ResponseCode};

@@ -2,7 +2,7 @@
 //!
 //! - `request`: which messages are queries, and the response to all others;
 //! - [`Responder`]: responses from the zone, from the cache or from the upstreams, with
-//!   `encode` for those from the zone;
+//!   `wire` for those from the zone, and `encode` for aliases that the upstreams resolve;
 //! - `udp`, with `socket`, and `tcp`: the listeners.
 //!
 //! # Requests that are not answered, or rejected
@@ -28,6 +28,8 @@ mod socket;
 mod tcp;
 
 mod udp;
+
+mod wire;
 
 use std::fmt::Display;
 use std::net::SocketAddr;

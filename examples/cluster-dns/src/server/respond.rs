@@ -9,8 +9,8 @@ use hickory_proto::ProtoError;
 use hickory_proto::op::{Message, ResponseCode};
 use vipline_service_dns::{self as zone, Question, RecordType, Zone};
 
-use super::encode;
 use super::request::{HEADER, Rejection, Request};
+use super::{encode, wire};
 use crate::forward::{Forwarder, Query};
 use crate::telemetry::{Counters, LogEntry, Observation, Origin, QueryLog, Transport, ZoneLabel};
 
@@ -235,13 +235,8 @@ impl Responder {
         out: &mut Vec<u8>,
     ) {
         let limit = self.limit(query, received.transport);
-        let message = encode::response(query, answer, self.forwarder.is_some());
-        let written = message.and_then(|mut message| {
-            encode::write(&mut message, query, self.payload_size, limit, out)
-        });
-        if written.is_err() {
-            self.reject(ResponseCode::ServFail, query, received, out);
-        }
+        let is_recursive = self.forwarder.is_some();
+        wire::write(query, answer, is_recursive, self.payload_size, limit, out);
     }
 
     /// Appends the records of the canonical name outside of the zone.
@@ -293,12 +288,14 @@ impl Responder {
         let query = Query::parse(received.message);
         let duration = received.at.elapsed();
         // Only rejections of requests have a code in their OPT record.
-        let code = match (written.zone, Request::parse(received.message)) {
-            (ZoneLabel::Dropped, Request::Rejected(rejection)) => u16::from(rejection.code),
-            _ => out
-                .get(3)
-                .map_or(0, |flags| u16::from(*flags) & HEADER_CODE),
+        let code = match written.zone {
+            ZoneLabel::Dropped => rejection_code(received.message),
+            ZoneLabel::Cluster | ZoneLabel::Root => None,
         };
+        let header_code = out
+            .get(3)
+            .map_or(0, |flags| u16::from(*flags) & HEADER_CODE);
+        let code = code.unwrap_or(header_code);
         counters.record(&Observation {
             transport: received.transport,
             is_ipv6: received.client.is_ipv6(),
@@ -320,5 +317,13 @@ impl Responder {
                 duration,
             });
         }
+    }
+}
+
+/// Returns the response code of a rejected request.
+fn rejection_code(request: &[u8]) -> Option<u16> {
+    match Request::parse(request) {
+        Request::Rejected(rejection) => Some(u16::from(rejection.code)),
+        Request::Query(_) | Request::Ignored => None,
     }
 }
