@@ -28,6 +28,9 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const TYPICAL: Size = Size::new(10_000, 5);
 
+/// A name of the zone that does not exist.
+const UNKNOWN: &str = "none.default.svc.cluster.local";
+
 /// Address of the server.
 const SERVER: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 53);
 
@@ -196,7 +199,7 @@ impl<'a> Server<'a> {
             .arg("--kubeconfig")
             .arg(folder.join("kubeconfig"))
             .args(["--zone", "cluster.local", "--listen", &server])
-            .args(["--forward", &upstream]);
+            .args(["--forward", &upstream, "--lame-duck", "0s"]);
         let process = Process::start(netns, &mut command)?;
         let socket = netns.run(|| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)))?;
         socket.set_read_timeout(Some(Duration::from_secs(1)))?;
@@ -210,10 +213,12 @@ impl<'a> Server<'a> {
         let last = format!("service-{}.default.svc.cluster.local", TYPICAL.services - 1);
         let addr = generate::cluster(TYPICAL.services, 0, Stack::V4).last();
         let addr = addr.ok_or("an empty cluster")?.service().spec.cluster_ip;
-        while !server
-            .answers_contain(&last, addr.parse()?)
-            .unwrap_or(false)
-        {
+        let addr = addr.parse()?;
+        // Before the first list is complete, unknown names get SERVFAIL.
+        let is_complete = || -> Outcome<bool> {
+            Ok(server.answers_contain(&last, addr)? && server.is_unknown(UNKNOWN)?)
+        };
+        while !is_complete().unwrap_or(false) {
             if began.elapsed() > PATIENCE {
                 return Err(format!("no answer; output:\n{}", server.process.output()).into());
             }
@@ -224,11 +229,23 @@ impl<'a> Server<'a> {
 
     /// Returns whether the answer to a question of type A contains an address.
     fn answers_contain(&self, name: &str, addr: Ipv4Addr) -> Outcome<bool> {
-        self.socket.send(&dns::question(name))?;
-        let mut answer = [0; 4096];
-        let length = self.socket.recv(&mut answer)?;
         let octets = addr.octets();
-        Ok(answer[..length].windows(4).any(|bytes| bytes == octets))
+        Ok(self.answer(name)?.windows(4).any(|bytes| bytes == octets))
+    }
+
+    /// Returns whether the answer to a question of type A is NXDOMAIN.
+    fn is_unknown(&self, name: &str) -> Outcome<bool> {
+        let code = self.answer(name)?.get(3).map(|flags| flags & 0xF);
+        Ok(code == Some(3))
+    }
+
+    /// Sends a question of type A and returns the response.
+    fn answer(&self, name: &str) -> Outcome<Vec<u8>> {
+        self.socket.send(&dns::question(name))?;
+        let mut answer = vec![0; 4096];
+        let length = self.socket.recv(&mut answer)?;
+        answer.truncate(length);
+        Ok(answer)
     }
 
     /// Sends questions for some seconds.
