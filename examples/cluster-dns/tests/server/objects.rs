@@ -1,6 +1,5 @@
 //! Changes of manifests and of objects of an API server.
 
-use apiserver::ApiServer;
 use serde_json::{Value, json};
 use std::time::Instant;
 use testkit::scoped::Directory;
@@ -50,20 +49,9 @@ fn web(address: &str) -> Value {
 
 #[test]
 fn an_outage_of_the_api_server_keeps_the_last_answers() {
-    let files = Directory::new().unwrap();
-    let netns = testkit::netns::Netns::new().unwrap();
-    let server = netns.run(ApiServer::start);
-    server.apply(web("10.96.0.10"));
-    files.write("kubeconfig", &server.kubeconfig()).unwrap();
-    let kubeconfig = files.path().join("kubeconfig");
-    let flags = format!("--kubeconfig {} {FLAGS}", kubeconfig.display());
-    let mut command = crate::stage::command(&flags, &[]);
-    let process = testkit::scoped::Process::start(&netns, &mut command).unwrap();
-    let stage = Stage {
-        netns,
-        files,
-        process,
-    };
+    let (stage, server) = Stage::with_api(|server| {
+        server.apply(web("10.96.0.10"));
+    });
     stage.wait_until_ready();
     let address = || stage.dig("+short web.shop.svc.cluster.local");
     assert_eq!(address(), "10.96.0.10\n");

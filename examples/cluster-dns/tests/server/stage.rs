@@ -5,6 +5,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use apiserver::ApiServer;
 use hickory_proto::op::Message;
 use testkit::netns::Netns;
 use testkit::scoped::{Directory, Process};
@@ -49,6 +50,23 @@ impl Stage {
             files,
             process,
         }
+    }
+
+    /// Starts an API server, changes it, and starts the program with its kubeconfig.
+    pub(crate) fn with_api(change: impl FnOnce(&ApiServer)) -> (Self, ApiServer) {
+        let (netns, files) = (Netns::new().unwrap(), Directory::new().unwrap());
+        let server = netns.run(ApiServer::start);
+        change(&server);
+        files.write("kubeconfig", &server.kubeconfig()).unwrap();
+        let kubeconfig = files.path().join("kubeconfig");
+        let flags = format!("--kubeconfig {} {FLAGS}", kubeconfig.display());
+        let process = Process::start(&netns, &mut command(&flags, &[])).unwrap();
+        let stage = Self {
+            netns,
+            files,
+            process,
+        };
+        (stage, server)
     }
 
     pub(crate) fn wait_until_ready(&self) {

@@ -1,54 +1,19 @@
 //! dnsmasq as the upstream.
 
 use std::net::UdpSocket;
-use std::process::Command;
 use std::time::Duration;
 
 use cluster_dns::forward::Forwarder;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 use testkit::netns::Netns;
-use testkit::scoped::Process;
 
+use crate::external::dnsmasq;
 use crate::scripted::{
     addresses, ask, code, eventually, forwarder, in_runtime, options, request, request_of,
 };
 
 const ADDRESS: &str = "127.0.0.21:53";
-
-fn dnsmasq(netns: &Netns, addresses: &[String]) -> Process {
-    let mut command = Command::new("dnsmasq");
-    command
-        .args([
-            "--keep-in-foreground",
-            "--conf-file=/dev/null",
-            "--no-resolv",
-            "--no-hosts",
-        ])
-        .args([
-            "--user=root",
-            "--group=root",
-            "--pid-file=",
-            "--log-facility=-",
-        ])
-        .args([
-            "--bind-interfaces",
-            "--listen-address=127.0.0.21",
-            "--local=/example/",
-        ])
-        .args(["--edns-packet-max=4096", "--local-ttl=60", "--auth-ttl=60"])
-        .arg("--host-record=a.example,192.0.2.1,2001:db8::1")
-        .arg("--cname=alias.example,a.example")
-        .arg("--srv-host=_http._tcp.example,a.example,80,1,2")
-        .arg("--mx-host=example,a.example,10")
-        .arg("--ptr-record=1.2.0.192.in-addr.arpa,a.example")
-        .arg(format!(
-            "--txt-record=large.example,{}",
-            vec!["x".repeat(250); 12].join(",")
-        ))
-        .args(addresses);
-    Process::start(netns, &mut command).unwrap()
-}
 
 /// Asks dnsmasq directly over UDP.
 fn ask_directly(request: &Message) -> Message {

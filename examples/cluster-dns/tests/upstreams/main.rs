@@ -4,6 +4,7 @@
 
 mod cache;
 mod dnsmasq;
+mod external;
 mod failures;
 mod hostile;
 mod limits;

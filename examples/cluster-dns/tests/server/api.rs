@@ -1,0 +1,112 @@
+//! Objects of an API server.
+
+use std::time::Duration;
+
+use apiserver::ApiServer;
+use serde_json::json;
+
+use crate::api_objects::{endpoints, headless, shop};
+use crate::stage::Stage;
+
+/// Starts the program with the objects of the lab.
+fn start() -> (Stage, ApiServer) {
+    let (stage, server) = Stage::with_api(|server| {
+        server.apply_all(shop());
+    });
+    stage.wait_until_ready();
+    (stage, server)
+}
+
+/// Returns the lines of a short answer in order.
+fn short(stage: &Stage, question: &str) -> Vec<String> {
+    let text = stage.dig(&format!("+short {question}"));
+    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn headless_services_have_hostnames_ports_and_reverse_names() {
+    let (stage, server) = start();
+    for (question, expected) in [
+        (
+            "db.shop.svc.cluster.local",
+            &["10.244.1.11", "10.244.1.12"][..],
+        ),
+        ("db-0.db.shop.svc.cluster.local", &["10.244.1.11"]),
+        ("10-244-1-12.db.shop.svc.cluster.local", &["10.244.1.12"]),
+        ("10-244-1-11.db.shop.svc.cluster.local", &[]),
+        ("AAAA db.shop.svc.cluster.local", &[]),
+        ("-x 10.244.1.11", &["db-0.db.shop.svc.cluster.local."]),
+        (
+            "SRV _sql._tcp.db.shop.svc.cluster.local",
+            &[
+                "0 50 5432 10-244-1-12.db.shop.svc.cluster.local.",
+                "0 50 5432 db-0.db.shop.svc.cluster.local.",
+            ],
+        ),
+        ("AAAA web.shop.svc.cluster.local", &["fd00:96::20"]),
+        ("-x fd00:96::20", &["web.shop.svc.cluster.local."]),
+        ("docs.shop.svc.cluster.local", &["www.example.org."]),
+    ] {
+        assert_eq!(short(&stage, question), expected, "{question}");
+    }
+    // Headless Services are part of the list: no selector hides them.
+    let requests = server.requests();
+    let hides = |request: &apiserver::Request| format!("{request:?}").contains("headless");
+    assert!(!requests.iter().any(hides), "{requests:?}");
+}
+
+#[test]
+fn changes_of_endpoints_are_answered_by_the_running_process() {
+    let (stage, server) = start();
+    let db = || short(&stage, "db.shop.svc.cluster.local");
+    server.apply(endpoints("db", &[("10.244.1.13", Some("db-1"))]));
+    stage.until("the new endpoint", || db() == ["10.244.1.13"]);
+    let gone = stage.dig("db-0.db.shop.svc.cluster.local");
+    assert!(gone.contains("status: NXDOMAIN"), "{gone}");
+    let mut slice = endpoints("db", &[("10.244.1.13", Some("db-1"))]);
+    slice["endpoints"][0]["conditions"] = json!({ "ready": false });
+    server.apply(slice);
+    stage.until("no ready endpoint", || db().is_empty());
+    let mut all = headless("db");
+    all["spec"]["publishNotReadyAddresses"] = json!(true);
+    server.apply(all);
+    stage.until("the endpoint that is not ready", || db() == ["10.244.1.13"]);
+    assert!(server.delete("Service", "shop", "db"));
+    stage.until("the removal", || {
+        let text = stage.dig("db.shop.svc.cluster.local");
+        text.contains("status: NXDOMAIN")
+    });
+}
+
+#[test]
+fn a_change_during_an_outage_is_answered_after_it() {
+    let (stage, server) = start();
+    let db = || short(&stage, "db.shop.svc.cluster.local");
+    server.refuse_connections();
+    server.cut_connections(apiserver::Disconnect::Reset);
+    stage.until("the outage", || stage.process.output().contains("retrying"));
+    server.apply(endpoints("db", &[("10.244.1.14", None)]));
+    assert_eq!(db(), ["10.244.1.11", "10.244.1.12"]);
+    assert!(stage.page("/ready").unwrap().ends_with("OK"));
+    server.accept_connections();
+    stage.until("the new endpoint", || db() == ["10.244.1.14"]);
+}
+
+#[test]
+fn the_program_is_ready_after_the_first_list() {
+    let (stage, server) = Stage::with_api(|server| {
+        server.apply_all(shop());
+        server.hang_connections(true);
+    });
+    stage.until("the page", || stage.page("/ready").is_some());
+    std::thread::sleep(Duration::from_millis(200));
+    let ready = stage.page("/ready").unwrap();
+    assert!(ready.starts_with("HTTP/1.1 503"), "{ready}");
+    let text = stage.dig("db.shop.svc.cluster.local");
+    assert!(text.contains("status: SERVFAIL"), "{text}");
+    server.hang_connections(false);
+    stage.wait_until_ready();
+    assert_eq!(short(&stage, "db.shop.svc.cluster.local").len(), 2);
+}
