@@ -48,7 +48,7 @@ fn a_reset_of_one_object_succeeds_or_names_the_kernel_that_it_requires() {
 
     let mut handle = RuleHandle(0);
     let rules = client.rules(&table, Some(&name("c")), |rule| handle = rule.handle);
-    rules.unwrap();
+    rules.unwrap().complete().unwrap();
     let rule = client.reset_rule(&table, &name("c"), handle);
     let texts = (
         "counter packets 1 bytes 2",
