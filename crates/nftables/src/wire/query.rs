@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Element, Family, Name, RuleHandle, Set, TableId};
 
-/// A request. [`Assembler`] decodes the replies.
+/// A request. [`Assembler`](super::Assembler) decodes the replies.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Query<'a> {
