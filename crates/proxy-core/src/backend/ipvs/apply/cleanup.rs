@@ -25,8 +25,9 @@ pub(in crate::backend) const LEFTOVERS: Leftovers = Leftovers {
     find,
 };
 
-/// Maximum time that the kernel uses a set for rules that were removed.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum time that the kernel uses a set for rules that were removed. A work queue
+/// releases it, which a loaded node delays.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Retry interval during that time.
 const RETRY: Duration = Duration::from_millis(10);
 /// Directory of loaded and built-in modules.
