@@ -149,6 +149,9 @@ pub mod nfacct;
 #[cfg(feature = "nft")]
 pub mod nft;
 
+#[cfg(feature = "nft")]
+pub mod evaluate;
+
 #[cfg(feature = "client")]
 mod error;
 

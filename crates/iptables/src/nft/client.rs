@@ -16,7 +16,7 @@ use vipline_reconcile::Edit;
 use super::batch::{Plan, State};
 use super::error::Error;
 use super::saved::{Saved, SavedChain, SavedRule};
-use super::sets::{self, SetIndexes};
+use super::sets::{self, SetIndexes, SetNames};
 use super::{compat, table_id};
 use crate::{ChainName, Family, Object, TableName};
 
@@ -94,6 +94,18 @@ impl Client {
                 is_read: false,
             }),
         })
+    }
+
+    /// Returns the names of all IP sets, to evaluate rules that refer to them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Netlink`]: the request failed.
+    pub fn set_names(&mut self) -> Result<SetNames, Error> {
+        let reader = self.sets.get_mut();
+        reader.is_read = false;
+        reader.read()?;
+        Ok(SetNames::from_indexes(reader.indexes.clone()))
     }
 
     /// Returns the address family.

@@ -62,6 +62,8 @@ mod owner;
 
 mod packet_matches;
 
+mod partial;
+
 mod policy;
 
 mod rare_targets;
@@ -93,7 +95,6 @@ use vipline_nftables::expr::{self, Counter, Expr, Immediate, MetaKey};
 use vipline_nftables::{Compat, Data, Name};
 
 use self::native::Condition;
-use self::sets::SetIndexes;
 use crate::address::Network;
 use crate::matches::{Match, Tcp, Udp};
 use crate::negatable::Negatable;
@@ -103,7 +104,10 @@ use crate::{Counters, Family, Rule};
 
 pub use client::Client;
 pub use error::{Error, Operation, RejectedOperation};
+pub(crate) use partial::{decode_match, decode_target, encode_partially, rule_text, text_rule};
 pub use saved::{Saved, SavedChain, SavedRule};
+pub(crate) use sets::SetIndexes;
+pub use sets::SetNames;
 pub use tables::{base_chains, table_id};
 pub use vipline_nftables::Generation;
 
@@ -324,20 +328,12 @@ impl<'s> Decoder<'s> {
             exprs = match first {
                 Expr::Counter(_) => rest,
                 Expr::Match(one) => {
-                    let (name, revision) = (one.name.as_str(), one.revision);
-                    let one = match name {
-                        "set" => self.sets.decode(revision, &one.info)?.into(),
-                        _ => matches::decode(name, revision, &one.info, self.family)?,
-                    };
+                    let one = decode_match(one, self.family, self.sets)?;
                     self.push(one, false);
                     rest
                 }
                 Expr::Target(target) => {
-                    let (name, revision) = (target.name.as_str(), target.revision);
-                    let target = match name {
-                        "SET" => self.sets.decode_target(revision, &target.info)?.into(),
-                        _ => targets::decode(name, revision, &target.info, self.family)?,
-                    };
+                    let target = decode_target(target, self.family, self.sets)?;
                     self.rule.target = Some(target);
                     rest
                 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32, put_u8};
@@ -60,10 +61,33 @@ const MAP_PRIO: u32 = 1 << 9;
 const MAP_QUEUE: u32 = 1 << 10;
 
 /// The names and indices of IP sets.
-#[derive(Debug, Default)]
-pub(super) struct SetIndexes {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SetIndexes {
     indexes: HashMap<Box<str>, u16>,
     names: HashMap<u16, Box<str>>,
+}
+
+/// Names and indices of IP sets: rules of a kernel contain the index of a set.
+///
+/// [`Client::set_names`](super::Client::set_names) reads them from a kernel.
+#[derive(Clone, Debug, Default)]
+pub struct SetNames(pub(crate) Arc<SetIndexes>);
+
+impl SetNames {
+    pub(crate) fn from_indexes(indexes: SetIndexes) -> Self {
+        Self(Arc::new(indexes))
+    }
+}
+
+impl FromIterator<(u16, String)> for SetNames {
+    /// Collects indices and names.
+    fn from_iter<T: IntoIterator<Item = (u16, String)>>(names: T) -> Self {
+        let mut indexes = SetIndexes::default();
+        for (index, name) in names {
+            indexes.insert(index, &name);
+        }
+        Self::from_indexes(indexes)
+    }
 }
 
 impl SetIndexes {
@@ -80,10 +104,26 @@ impl SetIndexes {
             }
         }
         if let (Some(name), Some(index)) = (name, index) {
-            self.indexes.insert(name.into(), index);
-            self.names.insert(index, name.into());
+            self.insert(index, name);
         }
         Ok(())
+    }
+
+    /// Adds a set.
+    pub(crate) fn insert(&mut self, index: u16, name: &str) {
+        self.indexes.insert(name.into(), index);
+        self.names.insert(index, name.into());
+    }
+
+    /// Assigns an unused index to a set that has none. A set beyond the number of indices
+    /// remains unknown.
+    pub(crate) fn assign(&mut self, name: &str) {
+        if self.indexes.contains_key(name) {
+            return;
+        }
+        if let Some(index) = (0..INVALID).find(|index| !self.names.contains_key(index)) {
+            self.insert(index, name);
+        }
     }
 
     /// Returns the set of a match if it does not exist.

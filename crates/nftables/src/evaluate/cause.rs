@@ -59,11 +59,13 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub(super) fn unknown(property: impl fmt::Display) -> Self {
+    /// Creates the cause of an unknown property.
+    pub fn unknown(property: impl fmt::Display) -> Self {
         Self::Unknown(property.to_string())
     }
 
-    pub(super) fn unsupported(expression: impl fmt::Display) -> Self {
+    /// Creates the cause of an expression that is not supported.
+    pub fn unsupported(expression: impl fmt::Display) -> Self {
         Self::Unsupported(expression.to_string())
     }
 }

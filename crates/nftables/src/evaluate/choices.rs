@@ -17,6 +17,20 @@ pub(super) struct Choices {
 struct Choice {
     weights: Vec<u128>,
     chosen: usize,
+    /// Probability of the choices before. `None`: the fraction is too long.
+    before: Option<Probability>,
+}
+
+impl Choice {
+    /// Returns the probability of this choice and those before.
+    fn probability(&self) -> Option<Probability> {
+        let mut weights = self.weights.iter();
+        let total = weights.try_fold(0_u128, |sum, weight| sum.checked_add(*weight))?;
+        let weight = self.weights.get(self.chosen).copied()?;
+        self.before
+            .as_ref()?
+            .both(&Probability::new(weight, total)?)
+    }
 }
 
 impl Choices {
@@ -26,7 +40,12 @@ impl Choices {
     /// positive. A repetition with the same choices before must pass the same weights.
     pub(super) fn choose(&mut self, weights: Vec<u128>) -> usize {
         if self.made.len() == self.next {
-            self.made.push(Choice { weights, chosen: 0 });
+            let before = self.probability();
+            self.made.push(Choice {
+                weights,
+                chosen: 0,
+                before,
+            });
         }
         let chosen = self.made.get(self.next).map_or(0, |choice| choice.chosen);
         self.next += 1;
@@ -46,19 +65,13 @@ impl Choices {
         false
     }
 
-    /// Returns the probability of the current combination, or `None` if it does not fit in
-    /// 128 bits.
+    /// Returns the probability of the current combination, or `None` if the fraction is too
+    /// long.
     pub(super) fn probability(&self) -> Option<Probability> {
-        let mut all = Probability::ONE;
-        for choice in &self.made {
-            let total = choice
-                .weights
-                .iter()
-                .try_fold(0_u128, |sum, weight| sum.checked_add(*weight))?;
-            let weight = choice.weights.get(choice.chosen).copied()?;
-            all = all.both(Probability::new(weight, total)?)?;
+        match self.made.last() {
+            Some(last) => last.probability(),
+            None => Some(Probability::ONE),
         }
-        Some(all)
     }
 }
 
@@ -75,7 +88,7 @@ mod tests {
             let first = choices.choose(vec![1, 2]);
             let second = (first == 1).then(|| choices.choose(vec![1, 1, 1]));
             seen.push((first, second));
-            sum = sum.either(choices.probability().unwrap()).unwrap();
+            sum = sum.either(&choices.probability().unwrap()).unwrap();
             if !choices.advance() {
                 break;
             }

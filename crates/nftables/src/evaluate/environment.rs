@@ -2,47 +2,9 @@
 
 use std::net::IpAddr;
 
+use super::interface::Interface;
+use super::question::Question;
 use crate::expr::{AddrType, Connlimit, Limit, Quota};
-
-/// An interface.
-///
-/// Exhaustive: callers describe the interfaces of a host.
-#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
-pub struct Interface {
-    /// Name.
-    pub name: String,
-    /// Index, if known.
-    pub index: Option<u32>,
-    /// Hardware type (`ARPHRD_*`), if known.
-    pub hardware: Option<u16>,
-    /// Group, if known.
-    pub group: Option<u32>,
-    /// Kind of a virtual interface, such as `veth`, if known.
-    pub kind: Option<String>,
-}
-
-impl Interface {
-    /// Creates an interface of which only the name is known.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            ..Self::default()
-        }
-    }
-
-    /// Sets the index.
-    #[must_use]
-    pub fn with_index(mut self, index: u32) -> Self {
-        self.index = Some(index);
-        self
-    }
-}
-
-impl From<&str> for Interface {
-    fn from(name: &str) -> Self {
-        Self::new(name)
-    }
-}
 
 /// A route lookup.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -80,6 +42,8 @@ pub enum Limited<'a> {
     Bytes(&'a Quota),
     /// `ct count`
     Connections(&'a Connlimit),
+    /// A match of xtables such as `-m hashlimit`, in the syntax of iptables.
+    Xtables(&'a str),
 }
 
 /// Answers that the evaluator needs and that the ruleset does not contain.
@@ -101,4 +65,11 @@ pub trait Environment {
 
     /// Returns whether the packet exceeds a rate or amount.
     fn is_over(&self, limited: Limited<'_>) -> Option<bool>;
+
+    /// Answers a question of a match of xtables: contents of IP sets and lists of `recent`,
+    /// and other state outside of nf_tables. Default: unknown.
+    fn answer(&self, question: &Question<'_>) -> Option<bool> {
+        let _ = question;
+        None
+    }
 }

@@ -1,9 +1,12 @@
 //! The entry point of an evaluation.
 
+use std::sync::Arc;
+
 use super::cause::{Cause, MAX_OUTCOMES};
 use super::choices::Choices;
 use super::environment::Environment;
 use super::error::Error;
+use super::extension::Extensions;
 use super::hooks;
 use super::index::Index;
 use super::outcome::{Disposition, Outcome};
@@ -45,6 +48,15 @@ impl Evaluator {
         self
     }
 
+    /// Sets the evaluator of matches and targets of xtables.
+    ///
+    /// Without extensions, a rule with a match or target results in [`Cause::Unsupported`].
+    #[must_use]
+    pub fn with_extensions(mut self, extensions: Arc<dyn Extensions>) -> Self {
+        self.index.set_extensions(extensions);
+        self
+    }
+
     /// Returns all possible outcomes for a packet. Their probabilities sum to 1.
     ///
     /// # Errors
@@ -66,7 +78,7 @@ impl Evaluator {
             let outcome = finish(walk)?;
             match outcomes.last_mut().filter(|it| is_same(it, &outcome)) {
                 Some(last) => {
-                    let sum = last.probability.either(outcome.probability);
+                    let sum = last.probability.either(&outcome.probability);
                     last.probability = sum.ok_or(Cause::Probability)?;
                 }
                 None => outcomes.push(outcome),
@@ -102,6 +114,7 @@ impl Evaluator {
             registers: Registers::new(),
             trace: Trace::default(),
             updates: Vec::new(),
+            lists: Vec::new(),
             hashes: Symmetric::default(),
             is_rerouted: false,
             visited,
@@ -125,6 +138,7 @@ fn finish(mut walk: Walk<'_>) -> Result<Outcome, Error> {
         packet: walk.packet,
         trace: walk.trace,
         updates: walk.updates,
+        lists: walk.lists,
         connection: connection.filter(|it| is_visible(it.status)),
     })
 }
@@ -135,5 +149,6 @@ fn is_same(one: &Outcome, other: &Outcome) -> bool {
         && one.trace == other.trace
         && one.packet == other.packet
         && one.updates == other.updates
+        && one.lists == other.lists
         && one.connection == other.connection
 }

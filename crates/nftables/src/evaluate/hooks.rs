@@ -13,9 +13,10 @@ use std::sync::Arc;
 
 use super::cause::Cause;
 use super::chains;
-use super::environment::{Interface, Route, RouteQuery};
+use super::environment::{Route, RouteQuery};
 use super::error::Error;
 use super::index::Installed;
+use super::interface::Interface;
 use super::nat;
 use super::outcome::Disposition;
 use super::packet::connection::{Connection, Entry, Part, Tracked, Tracking};

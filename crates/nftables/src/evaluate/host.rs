@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use super::environment::{Environment, Interface, Limited, Route, RouteQuery};
+use super::environment::{Environment, Limited, Route, RouteQuery};
+use super::interface::Interface;
 use crate::expr::AddrType;
 
 /// Addresses and routes of a host, as an [`Environment`].

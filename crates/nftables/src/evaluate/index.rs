@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::cause::Cause;
+use super::extension::Extensions;
 use crate::{
     Chain, ChainType, Element, Family, Generation, Hook, Name, RuleHandle, Ruleset, Set,
     StatefulObject, TableFlags, TableId,
@@ -48,6 +49,7 @@ pub(super) struct Index {
     tables: BTreeMap<TableId, IndexedTable>,
     /// Base chains by hook and family of the packet, in order.
     bases: BTreeMap<(Hook, Family), Vec<Arc<Installed>>>,
+    extensions: Option<Arc<dyn Extensions>>,
 }
 
 impl Installed {
@@ -187,6 +189,14 @@ impl Index {
             index.tables.insert(id.clone(), table);
         }
         index
+    }
+
+    pub(super) fn set_extensions(&mut self, extensions: Arc<dyn Extensions>) {
+        self.extensions = Some(extensions);
+    }
+
+    pub(super) fn extensions(&self) -> Option<Arc<dyn Extensions>> {
+        self.extensions.clone()
     }
 
     /// Replaces the elements of a set.

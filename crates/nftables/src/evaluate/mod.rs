@@ -58,10 +58,17 @@
 //!   their names here.
 //! - No other connection uses the addresses and ports of a translation.
 //! - Translated addresses from a range are equally probable.
-//! - Matches and targets of xtables, sockets, routes (`rt`), IPsec and optional headers are
-//!   not supported.
+//! - Sockets, routes (`rt`), IPsec and optional headers are not supported.
+//!
+//! # Rules of iptables
+//!
+//! Rules of iptables-nft contain matches and targets of xtables. An [`Extensions`]
+//! evaluates them: a packet passes tables of nf_tables and of iptables in one evaluation.
+//! The module `evaluate` of vipline-iptables implements it.
 //!
 //! [`Ruleset`]: crate::Ruleset
+
+mod natural;
 
 mod probability;
 
@@ -70,6 +77,8 @@ mod choices;
 mod cause;
 
 mod packet;
+
+mod interface;
 
 mod environment;
 
@@ -89,6 +98,12 @@ mod symmetric;
 
 mod walk;
 
+mod question;
+
+mod context;
+
+mod extension;
+
 mod sets;
 
 mod nat;
@@ -102,15 +117,21 @@ mod hooks;
 mod evaluator;
 
 pub use cause::{Cause, MAX_JUMPS, MAX_OUTCOMES, MAX_RULES};
-pub use environment::{Environment, Interface, Limited, Route, RouteQuery};
+pub use context::Context;
+pub use environment::{Environment, Limited, Route, RouteQuery};
 pub use error::Error;
 pub use evaluator::Evaluator;
+pub use extension::Extensions;
 pub use host::Host;
+pub use interface::Interface;
+pub use nat::NatRange;
 pub use outcome::{Disposition, Outcome, SetUpdate};
 pub use packet::connection::{Connection, Tracking, Tuple};
 pub use packet::{InvalidPacket, Packet};
 pub use probability::Probability;
+pub use question::{ListUpdate, Question, RecentLookup, SetEntry, SetField, SetLookup};
 pub use trace::{Event, RuleResult, RuleStep, Trace};
+pub use walk::Flow;
 
 #[cfg(test)]
 mod tests;

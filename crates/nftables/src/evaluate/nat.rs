@@ -5,23 +5,27 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::cause::{Cause, MAX_OUTCOMES};
+use super::interface::Interface;
 use super::packet::connection::{Part, Tuple};
 use super::trace::Event;
 use super::walk::{Flow, Walk};
 use crate::Verdict;
 use crate::expr::{Direction, NatFlags};
 
-/// The addresses and ports from which a rule lets the kernel choose.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Range {
-    /// First and last address.
-    pub(super) addrs: Option<(IpAddr, IpAddr)>,
-    /// First and last port.
-    pub(super) ports: Option<(u16, u16)>,
-    pub(super) flags: NatFlags,
+/// The addresses and ports from which the kernel chooses those of a translation.
+///
+/// Exhaustive: a rule states all of them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct NatRange {
+    /// First and last address. `None`: the address remains.
+    pub addrs: Option<(IpAddr, IpAddr)>,
+    /// First and last port. `None`: the port remains if possible.
+    pub ports: Option<(u16, u16)>,
+    /// Flags.
+    pub flags: NatFlags,
 }
 
-impl Range {
+impl NatRange {
     fn is_random(&self) -> bool {
         self.flags
             .intersects(NatFlags::RANDOM | NatFlags::FULLY_RANDOM)
@@ -29,7 +33,7 @@ impl Range {
 }
 
 /// Decides the translation of the packet's connection.
-pub(super) fn decide(walk: &mut Walk<'_>, part: Part, range: Range) -> Result<Flow, Cause> {
+pub(super) fn decide(walk: &mut Walk<'_>, part: Part, range: NatRange) -> Result<Flow, Cause> {
     let accept = Flow::Verdict(Verdict::Accept);
     let Some(entry) = walk.tracked.entry() else {
         return Ok(accept);
@@ -48,7 +52,12 @@ pub(super) fn decide(walk: &mut Walk<'_>, part: Part, range: Range) -> Result<Fl
 }
 
 /// Returns the tuple after the translation.
-fn choose(walk: &mut Walk<'_>, part: Part, range: Range, current: Tuple) -> Result<Tuple, Cause> {
+fn choose(
+    walk: &mut Walk<'_>,
+    part: Part,
+    range: NatRange,
+    current: Tuple,
+) -> Result<Tuple, Cause> {
     let keeps_source = part == Part::Source && !range.is_random();
     if keeps_source && is_in(range, current.source, current.source_port) {
         return Ok(current);
@@ -69,7 +78,7 @@ fn choose(walk: &mut Walk<'_>, part: Part, range: Range, current: Tuple) -> Resu
     Ok(chosen)
 }
 
-fn is_in(range: Range, addr: IpAddr, port: Option<u16>) -> bool {
+fn is_in(range: NatRange, addr: IpAddr, port: Option<u16>) -> bool {
     let is_addr = |(first, last)| first <= addr && addr <= last;
     let is_port = |(first, last)| port.is_some_and(|port| first <= port && port <= last);
     range.addrs.is_none_or(is_addr) && range.ports.is_none_or(is_port)
@@ -117,7 +126,7 @@ fn addr(number: u128, family: IpAddr) -> IpAddr {
 /// Returns the port. `None`: the kernel chooses at random.
 ///
 /// Assumes that no other connection has the port.
-fn choose_port(part: Part, range: &Range, current: Option<u16>) -> Option<u16> {
+fn choose_port(part: Part, range: &NatRange, current: Option<u16>) -> Option<u16> {
     let is_random = range.is_random();
     let Some((first, last)) = range.ports else {
         return current.filter(|_| !is_random || part == Part::Destination);
@@ -128,6 +137,18 @@ fn choose_port(part: Part, range: &Range, current: Option<u16>) -> Option<u16> {
         _ if part == Part::Destination && !is_random => Some(first),
         _ => None,
     }
+}
+
+/// Returns the address of an interface for packets to a destination.
+pub(super) fn interface_addr(
+    walk: &Walk<'_>,
+    interface: Option<&Interface>,
+    destination: IpAddr,
+) -> Result<IpAddr, Cause> {
+    let interface = interface.ok_or_else(|| Cause::unknown("interface of the packet"))?;
+    let unknown = || Cause::unknown(format_args!("address of interface {}", interface.name));
+    let addr = walk.environment.interface_addr(interface, destination);
+    addr.ok_or_else(unknown)
 }
 
 /// Translates the packet as its connection says. Returns whether the destination changed.

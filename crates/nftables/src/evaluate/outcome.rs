@@ -3,9 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::environment::Interface;
+use super::interface::Interface;
 use super::packet::Packet;
 use super::packet::connection::Connection;
+use super::question::ListUpdate;
 use super::{Probability, Trace};
 use crate::expr::{DynsetOp, QueueTarget, RejectType};
 use crate::{Element, Name, TableId};
@@ -24,6 +25,8 @@ pub struct Outcome {
     pub trace: Trace,
     /// Updates of sets by rules, in order. They apply also if the packet is dropped.
     pub updates: Vec<SetUpdate>,
+    /// Updates of IP sets and lists of `recent` by matches and targets of xtables, in order.
+    pub lists: Vec<ListUpdate>,
     /// The entry of connection tracking after the packet.
     ///
     /// `None`: the packet is not tracked, or the kernel discards a new entry.

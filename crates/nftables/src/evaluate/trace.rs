@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::environment::Route;
+use super::extension::Extensions;
 use super::index::Installed;
 use super::packet::connection::Tuple;
 use crate::{Chain, Element, Hook, Name, Policy, Rule, RuleHandle, TableId, Verdict};
@@ -42,6 +43,7 @@ pub enum Event {
 #[derive(Clone, Debug)]
 pub struct RuleStep {
     pub(super) installed: Arc<Installed>,
+    pub(super) extensions: Option<Arc<dyn Extensions>>,
     pub(super) index: usize,
     /// Hook of the base chain.
     pub hook: Hook,
@@ -95,8 +97,13 @@ impl RuleStep {
         self.installed.chain.rules.get(self.index)
     }
 
-    /// Returns the rule in nft syntax.
+    /// Returns the rule in nft syntax, or as [`Extensions::rule_text`] writes it.
     pub fn text(&self) -> String {
+        let extensions = self.extensions.as_ref().zip(self.rule());
+        let text = extensions.and_then(|(it, rule)| it.rule_text(self.chain(), rule));
+        if let Some(text) = text {
+            return text;
+        }
         let family = self.table().family;
         self.rule().map_or_else(String::new, |rule| {
             rule.text_with(Some(family), &self.installed.sets)
@@ -119,7 +126,7 @@ impl PartialEq for RuleStep {
 }
 
 impl fmt::Display for RuleStep {
-    /// Writes hook, table, chain, handle or position, and the rule in nft syntax.
+    /// Writes hook, table, chain, handle or position, and the rule.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.hook, self.table(), self.chain().name)?;
         match self.handle() {

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use super::cause::Cause;
 use super::choices::Choices;
-use super::environment::{Environment, Interface, Limited};
+use super::environment::{Environment, Limited};
 use super::index::{Index, Installed};
+use super::interface::Interface;
 use super::outcome::{Disposition, SetUpdate};
 use super::packet::Packet;
 use super::packet::connection::Tracked;
+use super::question::ListUpdate;
 use super::registers::Registers;
 use super::symmetric::Symmetric;
 use super::trace::{Event, RuleResult, RuleStep, Trace};
@@ -26,6 +28,8 @@ pub(super) struct Walk<'a> {
     pub(super) registers: Registers,
     pub(super) trace: Trace,
     pub(super) updates: Vec<SetUpdate>,
+    /// Updates outside of nf_tables.
+    pub(super) lists: Vec<ListUpdate>,
     /// Hashes of connections that were chosen so far.
     pub(super) hashes: Symmetric,
     /// Whether the packet of a process must be routed again after hook `output`.
@@ -44,12 +48,14 @@ pub(super) struct Place {
     pub(super) table: Option<TableId>,
 }
 
-/// How evaluation continues after an expression.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Flow {
-    /// With the next expression.
+/// How evaluation continues after an expression, a match or a target.
+///
+/// Exhaustive: an extension returns one of these.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Flow {
+    /// With the next expression of the rule. A match matches the packet.
     Next,
-    /// With the next rule.
+    /// With the next rule. A match does not match the packet.
     Break,
     /// As the verdict says.
     Verdict(Verdict),
@@ -59,7 +65,7 @@ pub(super) enum Flow {
 
 impl Flow {
     /// Continues if the condition holds, and otherwise breaks the rule.
-    pub(super) fn next_if(condition: bool) -> Self {
+    pub fn next_if(condition: bool) -> Self {
         if condition { Self::Next } else { Self::Break }
     }
 }
@@ -74,6 +80,7 @@ impl Walk<'_> {
         self.place.table = Some(installed.chain.table.clone());
         self.trace.events.push(Event::Rule(RuleStep {
             installed: Arc::clone(installed),
+            extensions: self.index.extensions(),
             index,
             hook: self.place.hook,
             result: RuleResult::Pending,

@@ -2,7 +2,8 @@
 
 use super::meta::name;
 use crate::evaluate::cause::Cause;
-use crate::evaluate::environment::{Interface, Route, RouteQuery};
+use crate::evaluate::environment::{Route, RouteQuery};
+use crate::evaluate::interface::Interface;
 use crate::evaluate::walk::{Flow, Walk};
 use crate::expr::{AddrType, Fib, FibFlags, FibResult};
 use crate::{Hook, Value};

@@ -2,7 +2,7 @@
 
 use super::numgen::choose;
 use crate::evaluate::cause::Cause;
-use crate::evaluate::environment::Interface;
+use crate::evaluate::interface::Interface;
 use crate::evaluate::walk::{Flow, Rest, Walk};
 use crate::expr::{Access, Meta, MetaKey};
 use crate::{Bytes, Family, Hook};
@@ -54,7 +54,7 @@ fn load(walk: &Walk<'_>, key: MetaKey) -> Result<Option<Bytes>, Cause> {
     let byte = |byte: u8| Ok(Some(Bytes::from([byte])));
     let (input, output) = (walk.place.input.as_ref(), walk.place.output.as_ref());
     match key {
-        MetaKey::Length => number(packet.len()),
+        MetaKey::Length => number(packet.total_len()),
         MetaKey::Protocol => {
             let protocol: u16 = match packet.family() {
                 Family::Ip6 => 0x86dd,

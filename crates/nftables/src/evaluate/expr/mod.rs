@@ -1,6 +1,7 @@
 //! Evaluation of kernel expressions. The files are those of [`expr`](crate::expr).
 
 use super::cause::Cause;
+use super::context::Context;
 use super::environment::Limited;
 use super::outcome::Disposition;
 use super::packet::connection::Tracked;
@@ -84,8 +85,14 @@ pub(super) fn evaluate(walk: &mut Walk<'_>, expr: &Expr, rest: Rest<'_>) -> Resu
         Expr::Queue(queue) => queued(walk, queue),
         Expr::Fwd(fwd) => forwarded(walk, fwd),
         Expr::FlowOffload(_) => flow_offload::evaluate(walk, rest),
-        Expr::Match(it) => Err(Cause::unsupported(format_args!("match {}", it.name))),
-        Expr::Target(it) => Err(Cause::unsupported(format_args!("target {}", it.name))),
+        Expr::Match(it) => match walk.index.extensions() {
+            Some(extensions) => extensions.evaluate_match(it, &mut Context::new(walk)),
+            None => Err(Cause::unsupported(format_args!("match {}", it.name))),
+        },
+        Expr::Target(it) => match walk.index.extensions() {
+            Some(extensions) => extensions.evaluate_target(it, &mut Context::new(walk)),
+            None => Err(Cause::unsupported(format_args!("target {}", it.name))),
+        },
         other => Err(Cause::unsupported(format_args!(
             "expression {}",
             other.name()
@@ -120,7 +127,7 @@ fn rate(walk: &Walk<'_>, limit: &Limit) -> Result<Flow, Cause> {
 
 /// A quota of a dump and a packet of known length need no assumption.
 fn bytes(walk: &Walk<'_>, quota: &Quota) -> Result<Flow, Cause> {
-    let is_over = match walk.packet.len() {
+    let is_over = match walk.packet.total_len() {
         Some(len) => quota.consumed.saturating_add(len.into()) > quota.bytes,
         None => walk.is_over(Limited::Bytes(quota), "quota")?,
     };

@@ -3,8 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::evaluate::cause::Cause;
-use crate::evaluate::environment::Interface;
-use crate::evaluate::nat::{Range, decide};
+use crate::evaluate::nat::{NatRange, decide, interface_addr};
 use crate::evaluate::packet::connection::Part;
 use crate::evaluate::walk::{Flow, Walk};
 use crate::expr::{Masq, Nat, NatType, Redir, Register};
@@ -24,7 +23,7 @@ pub(super) fn evaluate(walk: &mut Walk<'_>, nat: &Nat) -> Result<Flow, Cause> {
     decide(
         walk,
         part,
-        Range {
+        NatRange {
             addrs,
             ports,
             flags,
@@ -34,8 +33,8 @@ pub(super) fn evaluate(walk: &mut Walk<'_>, nat: &Nat) -> Result<Flow, Cause> {
 
 /// Translates the source to an address of the output interface.
 pub(super) fn masquerade(walk: &mut Walk<'_>, masq: &Masq) -> Result<Flow, Cause> {
-    let source = interface_addr(walk, walk.place.output.as_ref())?;
-    let range = Range {
+    let source = interface_addr(walk, walk.place.output.as_ref(), walk.packet.destination())?;
+    let range = NatRange {
         addrs: Some((source, source)),
         ports: ports(walk, masq.proto_min, masq.proto_max)?,
         flags: masq.flags,
@@ -49,22 +48,14 @@ pub(super) fn redirect(walk: &mut Walk<'_>, redir: &Redir) -> Result<Flow, Cause
     let destination = match (walk.place.hook, walk.packet.family()) {
         (Hook::Output, Family::Ip6) => Ipv6Addr::LOCALHOST.into(),
         (Hook::Output, _) => Ipv4Addr::LOCALHOST.into(),
-        _ => interface_addr(walk, walk.place.input.as_ref())?,
+        _ => interface_addr(walk, walk.place.input.as_ref(), walk.packet.destination())?,
     };
-    let range = Range {
+    let range = NatRange {
         addrs: Some((destination, destination)),
         ports: ports(walk, redir.proto_min, redir.proto_max)?,
         flags: redir.flags,
     };
     decide(walk, Part::Destination, range)
-}
-
-fn interface_addr(walk: &Walk<'_>, interface: Option<&Interface>) -> Result<IpAddr, Cause> {
-    let interface = interface.ok_or_else(|| Cause::unknown("interface of the packet"))?;
-    let unknown = || Cause::unknown(format_args!("address of interface {}", interface.name));
-    let destination = walk.packet.destination();
-    let addr = walk.environment.interface_addr(interface, destination);
-    addr.ok_or_else(unknown)
 }
 
 /// Reads both ends of a range. A range without a last value has one value.

@@ -14,8 +14,8 @@ const INNER: u32 = 3;
 const WITH_PORTS: [u8; 5] = [TCP, UDP, 33, 132, 136];
 
 impl Packet {
-    /// Returns whether the transport header starts with ports.
-    pub(in crate::evaluate) fn has_ports(&self) -> bool {
+    /// Returns whether the transport header starts with ports: TCP, UDP, DCCP, SCTP and UDP-Lite.
+    pub fn has_ports(&self) -> bool {
         WITH_PORTS.contains(&self.protocol)
     }
 
@@ -41,8 +41,8 @@ impl Packet {
         }
     }
 
-    /// Returns the length of the packet from the network header on.
-    pub(in crate::evaluate) fn len(&self) -> Option<u32> {
+    /// Returns the length of the packet from the network header on, if it is known.
+    pub fn total_len(&self) -> Option<u32> {
         let len = self.network.len() + self.transport.len();
         self.is_complete
             .then(|| u32::try_from(len).unwrap_or(u32::MAX))
@@ -101,12 +101,11 @@ impl Packet {
     }
 
     /// Reads bytes. Returns `None` beyond the end of the packet.
-    pub(in crate::evaluate) fn read(
-        &self,
-        base: PayloadBase,
-        offset: u32,
-        len: u32,
-    ) -> Result<Option<Bytes>, Cause> {
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::Unknown`] if a byte is unknown.
+    pub fn read(&self, base: PayloadBase, offset: u32, len: u32) -> Result<Option<Bytes>, Cause> {
         if base == PayloadBase::Link {
             return self.read_link(offset, len);
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use super::environment::Interface;
+use super::interface::Interface;
 use crate::{Bytes, Family};
 
 mod bytes;
@@ -308,6 +308,31 @@ impl Packet {
     /// Returns the interface that received the packet. `None`: a process of the host sent it.
     pub fn input(&self) -> Option<&Interface> {
         self.input.as_ref()
+    }
+
+    /// Returns the priority, if known.
+    pub fn priority(&self) -> Option<u32> {
+        self.priority
+    }
+
+    /// Returns the destination of the frame (`meta pkttype`), if known.
+    pub fn packet_type(&self) -> Option<u8> {
+        self.packet_type
+    }
+
+    /// Returns the time of evaluation in nanoseconds since 1970, if known.
+    pub fn time(&self) -> Option<u64> {
+        self.time
+    }
+
+    /// Returns the user ID and the group ID of the sending socket, if known.
+    pub fn owner(&self) -> Option<(u32, u32)> {
+        self.owner
+    }
+
+    /// Returns whether this is a fragment other than the first.
+    pub fn is_later_fragment(&self) -> bool {
+        self.is_later_fragment
     }
 
     /// Returns the state of connection tracking before the evaluation.

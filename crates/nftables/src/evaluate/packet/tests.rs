@@ -22,7 +22,7 @@ fn only_properties_that_were_set_are_known() {
     assert_eq!(cause, Cause::unknown("byte 8 of the network header"));
     let cause = packet.read(Transport, 8, 1).unwrap_err();
     assert_eq!(cause, Cause::unknown("byte 8 of the transport header"));
-    assert_eq!(packet.len(), None);
+    assert_eq!(packet.total_len(), None);
     assert_eq!(
         packet.read(Link, 0, 6),
         Ok(None),
@@ -38,7 +38,7 @@ fn only_properties_that_were_set_are_known() {
 #[test]
 fn a_payload_determines_the_length() {
     let packet = udp().with_payload(b"abc");
-    assert_eq!(packet.len(), Some(31));
+    assert_eq!(packet.total_len(), Some(31));
     let lengths = [(Network, 2), (Transport, 4)].map(|(base, at)| packet.read(base, at, 2));
     assert_eq!(lengths[0].as_ref().unwrap().as_deref(), Some(&[0, 31][..]));
     assert_eq!(lengths[1].as_ref().unwrap().as_deref(), Some(&[0, 11][..]));

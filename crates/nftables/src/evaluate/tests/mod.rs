@@ -20,6 +20,8 @@ use crate::{
     Ruleset, Set, SetFlags, Table, TableFlags, TableId, Value, Verdict,
 };
 
+mod extensions;
+
 mod translation;
 
 const FAMILY: Family = Family::Ip;
@@ -86,7 +88,7 @@ fn outcome(objects: impl IntoIterator<Item = Object>, packet: &Packet) -> Outcom
 
 fn sum(outcomes: &[Outcome]) -> Probability {
     let zero = Probability::new(0, 1).unwrap();
-    let probabilities = outcomes.iter().map(|it| it.probability);
+    let probabilities = outcomes.iter().map(|it| &it.probability);
     probabilities.fold(zero, |sum, it| sum.either(it).unwrap())
 }
 

@@ -1,0 +1,73 @@
+//! Matches and targets of xtables as extensions of the evaluator of nf_tables.
+
+use vipline_nftables::evaluate::{Cause, Context, Extensions, Flow};
+use vipline_nftables::expr::{Match, Target};
+use vipline_nftables::{Chain, Rule, TableId};
+
+use super::{actions, conditions};
+use crate::nft::{self, SetNames};
+use crate::{Family, built_in};
+
+/// Evaluates matches and targets of xtables, and writes rules in the syntax of iptables.
+///
+/// [`Rules::evaluator`](super::Rules::evaluator) uses it. Callers with a
+/// [`Ruleset`](vipline_nftables::Ruleset) of their own register it with
+/// [`Evaluator::with_extensions`](super::Evaluator::with_extensions).
+#[derive(Clone, Debug, Default)]
+pub struct Xtables {
+    sets: SetNames,
+}
+
+impl Xtables {
+    /// Creates the extensions for rules with these IP sets.
+    pub fn new(sets: SetNames) -> Self {
+        Self { sets }
+    }
+}
+
+/// Returns the family of a table of iptables.
+fn table_family(id: &TableId) -> Option<Family> {
+    let family = match id.family {
+        vipline_nftables::Family::Ip => Family::V4,
+        vipline_nftables::Family::Ip6 => Family::V6,
+        _ => return None,
+    };
+    built_in::TABLES
+        .contains(&id.name.as_str())
+        .then_some(family)
+}
+
+impl Extensions for Xtables {
+    fn evaluate_match(&self, one: &Match, context: &mut Context<'_, '_>) -> Result<Flow, Cause> {
+        // A long structure that is always equal to its text.
+        if one.name.as_str() == "comment" {
+            return Ok(Flow::Next);
+        }
+        let unsupported = || {
+            let Match { name, revision, .. } = one;
+            Cause::unsupported(format_args!("match {name} of revision {revision}"))
+        };
+        let decoded = nft::decode_match(one, actions::family(context), &self.sets.0);
+        conditions::evaluate(&decoded.ok_or_else(unsupported)?, context)
+    }
+
+    fn evaluate_target(
+        &self,
+        target: &Target,
+        context: &mut Context<'_, '_>,
+    ) -> Result<Flow, Cause> {
+        let unsupported = || {
+            let Target { name, revision, .. } = target;
+            Cause::unsupported(format_args!("target {name} of revision {revision}"))
+        };
+        let decoded = nft::decode_target(target, actions::family(context), &self.sets.0);
+        actions::evaluate(&decoded.ok_or_else(unsupported)?, context)
+    }
+
+    fn rule_text(&self, chain: &Chain, rule: &Rule) -> Option<String> {
+        let family = table_family(&chain.table)?;
+        let text = nft::rule_text(rule, family, &self.sets.0)?;
+        let line = format!("-A {} {text}", chain.name);
+        Some(line.trim_end().to_owned())
+    }
+}
