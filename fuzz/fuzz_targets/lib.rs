@@ -15,6 +15,8 @@ mod dns_upstream;
 
 mod envelope;
 
+mod hcn;
+
 mod ipset;
 
 mod iptables;
@@ -43,6 +45,7 @@ const TARGETS: &[(&str, Run)] = &[
     ("dns_question", dns_question::run),
     ("dns_upstream", dns_upstream::run),
     ("envelope", envelope::run),
+    ("hcn", hcn::run),
     ("ipset", ipset::run),
     ("iptables", |input| iptables::run(text(input))),
     ("ipvs", ipvs::run),

@@ -14,6 +14,7 @@ use crate::process::execute;
 const SETS: &[(&str, &[&str])] = &[
     ("proxy-core", &["", "nftables", "iptables", "ipvs"]),
     ("vipline-kube-source", &["", "manifests"]),
+    ("vipline-hcn", &["", "memory"]),
     ("vipline-iptables", &["", "client", "nfacct", "nft"]),
     ("vipline-nftables", &[""]),
     ("vipline-reconcile", &[""]),

@@ -21,7 +21,8 @@ const IO_FILES: [&str; 8] = [
 ];
 
 /// Folders and files that may contain `unsafe`.
-const UNSAFE: [&str; 4] = [
+const UNSAFE: [&str; 5] = [
+    "crates/hcn/src/client.rs",
     "crates/iptables/src/process.rs",
     "crates/nftables/src/nftnl/mod.rs",
     "crates/internal/testkit/src/",
