@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use vipline_netlink::attr::{nest, put_be16, put_be32, put_u32};
 
 use crate::tuple::{put_addresses, put_ports};
-use crate::{Family, Flow, Network, PortRange, Protocol, Status, Tuple, wire};
+use crate::{AddressRange, Family, Flow, Network, PortRange, Protocol, Status, Tuple, wire};
 
 /// `CTA_FILTER_ORIG_FLAGS` and `CTA_FILTER_REPLY_FLAGS`.
 const ORIGINAL_FLAGS: u16 = 1;
@@ -71,6 +71,10 @@ pub struct TupleFilter {
     pub source: Option<Network>,
     /// Network of the destination address.
     pub destination: Option<Network>,
+    /// Range of the source address.
+    pub source_range: Option<AddressRange>,
+    /// Range of the destination address.
+    pub destination_range: Option<AddressRange>,
     /// Source ports.
     pub source_port: Option<PortRange>,
     /// Destination ports.
@@ -116,6 +120,24 @@ impl TupleFilter {
         self
     }
 
+    /// Selects tuples with a source address in this range.
+    ///
+    /// The kernel compares only addresses. The client compares ranges.
+    #[must_use]
+    pub fn source_range(mut self, range: AddressRange) -> Self {
+        self.source_range = Some(range);
+        self
+    }
+
+    /// Selects tuples with a destination address in this range.
+    ///
+    /// The kernel compares only addresses. The client compares ranges.
+    #[must_use]
+    pub fn destination_range(mut self, range: AddressRange) -> Self {
+        self.destination_range = Some(range);
+        self
+    }
+
     /// Selects tuples with this source port.
     #[must_use]
     pub fn source_port(self, port: u16) -> Self {
@@ -156,11 +178,15 @@ impl TupleFilter {
     /// Returns whether the filter matches a tuple.
     pub fn matches(&self, tuple: &Tuple) -> bool {
         let is_in = |wanted: Option<Network>, address| wanted.is_none_or(|it| it.contains(address));
+        let is_between =
+            |wanted: Option<AddressRange>, address| wanted.is_none_or(|it| it.contains(address));
         let has_port = |wanted: Option<PortRange>, port: Option<u16>| {
             wanted.is_none_or(|range| port.is_some_and(|port| range.contains(port)))
         };
         is_in(self.source, tuple.source)
             && is_in(self.destination, tuple.destination)
+            && is_between(self.source_range, tuple.source)
+            && is_between(self.destination_range, tuple.destination)
             && has_port(self.source_port, tuple.source_port())
             && has_port(self.destination_port, tuple.destination_port())
             && self.zone.is_none_or(|zone| zone == tuple.zone.unwrap_or(0))
@@ -168,7 +194,9 @@ impl TupleFilter {
 
     fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         let networks = self.source.into_iter().chain(self.destination);
-        networks.map(|network| network.address())
+        let ranges = self.source_range.into_iter().chain(self.destination_range);
+        let first = ranges.map(AddressRange::first);
+        networks.map(Network::address).chain(first)
     }
 
     /// Returns whether the kernel can compare all conditions.
@@ -176,6 +204,8 @@ impl TupleFilter {
         let is_single = |network: Network| network.single().is_some();
         let is_one_port = |ports: PortRange| ports.single().is_some();
         self.zone.is_none()
+            && self.source_range.is_none()
+            && self.destination_range.is_none()
             && self.source.is_none_or(is_single)
             && self.destination.is_none_or(is_single)
             && self.source_port.is_none_or(is_one_port)
@@ -409,6 +439,15 @@ mod tests {
         let network = Network::new(address, 24).unwrap();
         let network = TupleFilter::new().source_network(network);
         assert!(!Filter::new().original(network).is_exact_in_kernel());
+        let range = AddressRange::new(address, address).unwrap();
+        for range in [
+            TupleFilter::new().source_range(range),
+            TupleFilter::new().destination_range(range),
+        ] {
+            let filter = Filter::new().original(range);
+            assert!(!filter.is_exact_in_kernel());
+            assert_eq!(filter.only_family(), Some(Family::V4));
+        }
         let ports = TupleFilter::new().source_ports(PortRange::new(1, 2));
         let ports = by_port.protocol(Protocol::UDP).original(ports);
         assert!(!ports.is_exact_in_kernel());

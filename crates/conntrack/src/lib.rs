@@ -93,7 +93,7 @@ pub use flow::{Counters, Extension, Flow, Other, SeqAdj, Synproxy, Timestamps};
 pub use key::{Key, Update};
 pub use labels::{LabelNames, Labels};
 pub use protocol::Protocol;
-pub use range::{Network, PortRange};
+pub use range::{AddressRange, Network, PortRange};
 pub use socket::Events;
 pub use state::{Sctp, SctpState, State, Tcp, TcpDirection, TcpFlags, TcpState};
 pub use statistics::{CpuStatistics, Usage};

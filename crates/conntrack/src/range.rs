@@ -131,6 +131,54 @@ fn and(address: IpAddr, mask: IpAddr) -> Option<IpAddr> {
     }
 }
 
+/// A range of addresses, both ends included.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct AddressRange {
+    first: IpAddr,
+    last: IpAddr,
+}
+
+impl AddressRange {
+    /// Creates a range. Returns `None` if the ends are of different families, or the last
+    /// address is less than the first.
+    ///
+    /// ```
+    /// use vipline_conntrack::AddressRange;
+    ///
+    /// let range = AddressRange::new("10.0.0.9".parse()?, "10.0.1.4".parse()?);
+    /// let range = range.expect("ordered ends of one family");
+    /// assert!(range.contains("10.0.1.0".parse()?));
+    /// assert_eq!(range.to_string(), "10.0.0.9-10.0.1.4");
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    pub fn new(first: IpAddr, last: IpAddr) -> Option<Self> {
+        let is_range = first.is_ipv4() == last.is_ipv4() && first <= last;
+        is_range.then_some(Self { first, last })
+    }
+
+    /// Returns the first address.
+    pub fn first(self) -> IpAddr {
+        self.first
+    }
+
+    /// Returns the last address.
+    pub fn last(self) -> IpAddr {
+        self.last
+    }
+
+    /// Returns whether the range contains an address. Ranges of one family contain no
+    /// addresses of the other.
+    pub fn contains(self, address: IpAddr) -> bool {
+        (self.first..=self.last).contains(&address)
+    }
+}
+
+impl fmt::Display for AddressRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
 /// A range of ports, both ends included.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -190,6 +238,26 @@ mod tests {
         assert!(contains("fd00::1", 128, "fd00::1"));
         assert_eq!(network("10.0.0.0", 33), None);
         assert_eq!(network("::", 129), None);
+    }
+
+    #[test]
+    fn ranges_contain_the_addresses_between_their_ends() {
+        let range = |first: &str, last: &str| {
+            AddressRange::new(first.parse().unwrap(), last.parse().unwrap())
+        };
+        let contains = |range: Option<AddressRange>, address: &str| {
+            range.unwrap().contains(address.parse().unwrap())
+        };
+        let v4 = range("10.0.0.9", "10.0.1.4");
+        let inside = ["10.0.0.9", "10.0.0.255", "10.0.1.4"];
+        assert!(inside.iter().all(|address| contains(v4, address)));
+        let outside = ["10.0.0.8", "10.0.1.5", "::ffff:10.0.1.0"];
+        assert!(outside.iter().all(|address| !contains(v4, address)));
+        let v6 = range("fd00::9", "fd00::1:0");
+        assert!(contains(v6, "fd00::ffff") && !contains(v6, "10.0.1.0"));
+        assert!(contains(range("::", "::"), "::"));
+        assert_eq!(range("10.0.0.2", "10.0.0.1"), None);
+        assert_eq!(range("10.0.0.1", "::"), None);
     }
 
     #[test]

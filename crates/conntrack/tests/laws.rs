@@ -9,9 +9,10 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use vipline_conntrack::{
-    Counters, CpuStatistics, Dccp, DccpState, Event, Expectation, Extension, Family, Filter, Flow,
-    Labels, Layer4, Network, Other, PortRange, Protocol, Sctp, SctpState, SeqAdj, State, Status,
-    Synproxy, Tcp, TcpDirection, TcpFlags, TcpState, Timestamps, Tuple, TupleFilter, Usage,
+    AddressRange, Counters, CpuStatistics, Dccp, DccpState, Event, Expectation, Extension, Family,
+    Filter, Flow, Labels, Layer4, Network, Other, PortRange, Protocol, Sctp, SctpState, SeqAdj,
+    State, Status, Synproxy, Tcp, TcpDirection, TcpFlags, TcpState, Timestamps, Tuple, TupleFilter,
+    Usage,
 };
 use vipline_netlink::attr::nest;
 use vipline_netlink::message::Message;
@@ -217,6 +218,13 @@ fn near_network() -> impl Strategy<Value = Network> {
     })
 }
 
+fn near_range() -> impl Strategy<Value = AddressRange> {
+    let ends = any::<bool>().prop_flat_map(|is_v6| (near(is_v6), near(is_v6)));
+    ends.prop_filter_map("ordered ends", |(first, last)| {
+        AddressRange::new(first, last)
+    })
+}
+
 fn near_ports() -> impl Strategy<Value = PortRange> {
     (0_u16..2, 0_u16..2).prop_map(|(first, last)| PortRange::new(first, last))
 }
@@ -225,12 +233,17 @@ prop_compose! {
     fn near_side()(
         source in option::weighted(0.2, near_network()),
         destination in option::weighted(0.2, near_network()),
+        ranges in (
+            option::weighted(0.2, near_range()),
+            option::weighted(0.2, near_range()),
+        ),
         source_port in option::weighted(0.2, near_ports()),
         destination_port in option::weighted(0.2, near_ports()),
         zone in option::weighted(0.2, 0_u16..2),
     ) -> TupleFilter {
         let mut side = TupleFilter::new();
         (side.source, side.destination) = (source, destination);
+        (side.source_range, side.destination_range) = ranges;
         (side.source_port, side.destination_port) = (source_port, destination_port);
         side.zone = zone;
         side
@@ -277,6 +290,17 @@ fn is_in(network: Network, address: IpAddr) -> bool {
         && compared.all(|(mask, (one, other))| mask == '0' || one == other)
 }
 
+/// Compares the bytes of the addresses.
+fn is_between(range: AddressRange, address: IpAddr) -> bool {
+    let bytes = |address: IpAddr| match address {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    };
+    let (first, last) = (bytes(range.first()), bytes(range.last()));
+    let address = bytes(address);
+    address.len() == first.len() && first <= address && address <= last
+}
+
 /// Returns the conditions of a filter that a flow does not match.
 fn reasons(filter: &Filter, flow: &Flow) -> Vec<&'static str> {
     let mut reasons = Vec::new();
@@ -294,6 +318,12 @@ fn reasons(filter: &Filter, flow: &Flow) -> Vec<&'static str> {
         }
         if let Some(network) = side.destination {
             unless(is_in(network, tuple.destination), "destination");
+        }
+        if let Some(range) = side.source_range {
+            unless(is_between(range, tuple.source), "source range");
+        }
+        if let Some(range) = side.destination_range {
+            unless(is_between(range, tuple.destination), "destination range");
         }
         if let Some(zone) = side.zone {
             unless(tuple.zone.unwrap_or(0) == zone, "zone of a direction");

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use vipline_conntrack::{
-    Family, Filter, Flow, Flushed, Network, PortRange, Protocol, Status, TupleFilter,
+    AddressRange, Family, Filter, Flow, Flushed, Network, PortRange, Protocol, Status, TupleFilter,
 };
 
 use crate::lab::{Lab, keys, mixed, texts};
@@ -21,6 +21,10 @@ fn net(text: &str, prefix_len: u8) -> Network {
 
 fn mask(text: &str, mask: &str) -> Network {
     Network::with_mask(ip(text), ip(mask)).unwrap()
+}
+
+fn range(first: &str, last: &str) -> AddressRange {
+    AddressRange::new(ip(first), ip(last)).unwrap()
 }
 
 /// Filters with the `conntrack` options that select the same flows.
@@ -145,6 +149,10 @@ fn others() -> Vec<Filter> {
         all.original(TupleFilter::new().zone(5)),
         all.reply(TupleFilter::new().source_network(net("10.2.0.0", 16))),
         all.reply(TupleFilter::new().destination_network(net("fd00:1::2", 127))),
+        all.original(TupleFilter::new().source_range(range("10.1.0.2", "10.1.0.5"))),
+        all.original(TupleFilter::new().destination_range(range("fd00:2::3", "fd00:2::4"))),
+        all.reply(TupleFilter::new().source_range(range("10.2.0.3", "10.2.0.9")))
+            .original(TupleFilter::new().source(ip("10.1.0.2"))),
         // One direction of some flows has this zone, but no flow as a whole.
         all.zone(6),
         all.original(to_dns),
