@@ -34,7 +34,8 @@
 //!
 //! All 16 set types of Linux are supported. Sets of other types are dumped and preserved
 //! as bytes.
-//! The crate does not resolve names of hosts.
+//! The crate does not resolve names of hosts: [`Commands::parse_with_hosts`] calls a
+//! function of the caller.
 //!
 //! Requires Linux 5.13 or later and `CAP_NET_ADMIN`.
 #![forbid(unsafe_code)]

@@ -11,9 +11,20 @@ use crate::{Interface, ListPosition, MacAddr, Member, Name, Port, SetFamily, Set
 /// First and last element of a range. Both are equal for a single element.
 type Span<T> = (T, T);
 
+/// Addresses of hosts by their names.
+pub(super) type Hosts<'a> = dyn Fn(&str, SetFamily) -> Option<IpAddr> + 'a;
+
 /// Parses the first and last element of an entry.
-pub(super) fn member(set_type: &SetType, family: SetFamily, word: &str) -> Option<Span<Member>> {
+pub(super) fn member(
+    set_type: &SetType,
+    family: SetFamily,
+    hosts: &Hosts<'_>,
+    word: &str,
+) -> Option<Span<Member>> {
     let parts: Vec<&str> = word.split(',').collect();
+    let host = |word: &str| address(word).or_else(|| named(word, family, hosts));
+    let addresses = |word| addresses(word, &host);
+    let networks = |word| networks(word, &host);
     let ports = |word| port(word, family);
     Some(match (set_type, parts.as_slice()) {
         (SetType::HashIp | SetType::BitmapIp, [ips]) => both(addresses(ips)?, Member::Ip),
@@ -127,6 +138,16 @@ pub(super) fn address(word: &str) -> Option<IpAddr> {
         .or_else(|| short_ipv4(word).map(IpAddr::V4))
 }
 
+/// A parser of an address or the name of a host.
+type Host<'a> = &'a dyn Fn(&str) -> Option<IpAddr>;
+
+/// Returns the address of the host of this name, in the family of the set.
+fn named(word: &str, family: SetFamily, hosts: &Hosts<'_>) -> Option<IpAddr> {
+    let is_name = word.starts_with(|c: char| c.is_ascii_alphanumeric()) && !word.contains(':');
+    let address = is_name.then(|| hosts(word, family)).flatten();
+    address.filter(|address| address.is_ipv4() == (family == SetFamily::V4))
+}
+
 /// Parses one to four numbers as `inet_aton` does: the last number fills the rest.
 fn short_ipv4(word: &str) -> Option<Ipv4Addr> {
     let number = |word: &str| {
@@ -147,33 +168,33 @@ fn short_ipv4(word: &str) -> Option<Ipv4Addr> {
 }
 
 /// Parses an address, an address range or a network, which has a prefix.
-fn addresses(word: &str) -> Option<Span<IpAddr>> {
+fn addresses(word: &str, host: Host<'_>) -> Option<Span<IpAddr>> {
     if word.contains('/') {
-        let net = network(word).filter(|net| net.prefix_len() > 0)?;
+        let net = network(word, host).filter(|net| net.prefix_len() > 0)?;
         return Some((net.network(), net.broadcast()));
     }
     let (from, to) = ends(word)?;
-    let from = address(from)?;
-    Some((from, to.map_or(Some(from), address)?))
+    let from = host(from)?;
+    Some((from, to.map_or(Some(from), host)?))
 }
 
 /// Parses a network, or an address range as networks of full prefix length.
-fn networks(word: &str) -> Option<Span<IpNet>> {
+fn networks(word: &str, host: Host<'_>) -> Option<Span<IpNet>> {
     if word.contains('/') {
-        let net = network(word)?;
+        let net = network(word, host)?;
         return Some((net, net));
     }
     let (from, to) = ends(word)?;
-    let from = address(from)?;
-    let to = to.map_or(Some(from), address)?;
+    let from = host(from)?;
+    let to = to.map_or(Some(from), host)?;
     Some((from.into(), to.into()))
 }
 
 /// Parses `ADDRESS/PREFIX`.
-fn network(word: &str) -> Option<IpNet> {
+fn network(word: &str, host: Host<'_>) -> Option<IpNet> {
     let (ip, prefix) = word.split_once('/')?;
     let (ip, rest) = ends(ip)?;
-    let net = IpNet::new(address(ip)?, number(prefix)?).ok();
+    let net = IpNet::new(host(ip)?, number(prefix)?).ok();
     net.filter(|_| rest.is_none()).map(|net| net.trunc())
 }
 
@@ -191,7 +212,7 @@ pub(super) fn address_range(word: &str) -> Option<Span<Ipv4Addr>> {
 
 /// Returns the first and last address of an IPv4 network.
 pub(super) fn ipv4_network(word: &str) -> Option<Span<Ipv4Addr>> {
-    match network(word)? {
+    match network(word, &address)? {
         IpNet::V4(net) => Some((Ipv4Net::network(&net), Ipv4Net::broadcast(&net))),
         IpNet::V6(_) => None,
     }
@@ -291,6 +312,27 @@ mod tests {
     }
 
     #[test]
+    fn names_of_hosts_are_resolved_in_the_family_of_the_set() {
+        let hosts = |name: &str, family| match (name, family) {
+            ("web", SetFamily::V4) => Some("10.0.0.1".parse().unwrap()),
+            ("web-1", _) => Some("fd00::1".parse().unwrap()),
+            _ => None,
+        };
+        let member = |family, word| member(&SetType::HashIp, family, &hosts, word);
+        let one = |text: &str| {
+            let address: IpAddr = text.parse().unwrap();
+            Some((Member::Ip(address), Member::Ip(address)))
+        };
+        assert_eq!(member(SetFamily::V4, "web"), one("10.0.0.1"));
+        assert_eq!(member(SetFamily::V4, "[web]"), one("10.0.0.1"));
+        assert_eq!(member(SetFamily::V6, "[web-1]"), one("fd00::1"));
+        // The other family, the range from `web` to `1`, and a name without an address.
+        assert_eq!(member(SetFamily::V4, "[web-1]"), None);
+        assert_eq!(member(SetFamily::V6, "web-1"), None);
+        assert_eq!(member(SetFamily::V4, "none"), None);
+    }
+
+    #[test]
     fn range_ends_can_be_in_brackets() {
         assert_eq!(ends("[a-b]-[c]"), Some(("a-b", Some("c"))));
         assert_eq!(ends("[a]"), Some(("a", None)));
@@ -313,7 +355,8 @@ mod tests {
             (SetType::HashIp, "0/0"),
         ];
         for (set_type, word) in cases {
-            assert_eq!(member(&set_type, SetFamily::V4, word), None, "{word}");
+            let found = member(&set_type, SetFamily::V4, &|_, _| None, word);
+            assert_eq!(found, None, "{word}");
         }
     }
 }

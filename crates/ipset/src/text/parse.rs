@@ -1,9 +1,10 @@
 //! Parser of `ipset restore` input.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use super::create::{create, timeout};
-use super::element;
+use super::element::{self, Hosts};
 use super::words::{Fault, Words, split};
 use crate::{
     Command, Commands, Comment, Entry, EntryFlags, ListPosition, Name, Set, SetFamily, SetType,
@@ -31,7 +32,8 @@ impl Commands {
     ///
     /// The syntax of an entry depends on the type of its set.
     /// The text must create the set, or `known` must contain it.
-    /// Names of hosts are not resolved. Names of ports are those of the registry of IANA.
+    /// Names of hosts are errors: [`Self::parse_with_hosts`] resolves names. Names of ports
+    /// are those of the registry of IANA.
     ///
     /// ```
     /// use vipline_ipset::Commands;
@@ -46,11 +48,43 @@ impl Commands {
     /// [`ParseError`] for the first line that could not be parsed: an unknown command,
     /// type or option, an element that the type cannot hold, or a set that is unknown.
     pub fn parse(text: &str, known: &[Set]) -> Result<Self, ParseError> {
+        Self::parse_with_hosts(text, known, |_, _| None)
+    }
+
+    /// Parses like [`Self::parse`], and resolves names of hosts by `address`.
+    ///
+    /// `address` gets a name and the family of the set, and returns the first address of
+    /// that family, as `ipset` uses it. A name with a hyphen must be in brackets: `[web-1]`.
+    ///
+    /// ```
+    /// use std::net::{IpAddr, ToSocketAddrs};
+    ///
+    /// use vipline_ipset::{Commands, SetFamily};
+    ///
+    /// let resolve = |name: &str, family| {
+    ///     let mut addresses = (name, 0).to_socket_addrs().ok()?.map(|address| address.ip());
+    ///     addresses.find(|ip: &IpAddr| ip.is_ipv4() == (family == SetFamily::V4))
+    /// };
+    /// let text = "create web hash:ip,port family inet\nadd web localhost,80\n";
+    /// let commands = Commands::parse_with_hosts(text, &[], resolve)?;
+    /// assert!(commands.to_string().ends_with("add web 127.0.0.1,tcp:80\n"));
+    /// # Ok::<(), vipline_ipset::ParseError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::parse`]. A name without an address is an error of its entry.
+    pub fn parse_with_hosts(
+        text: &str,
+        known: &[Set],
+        address: impl Fn(&str, SetFamily) -> Option<IpAddr>,
+    ) -> Result<Self, ParseError> {
         let of = |set: &Set| (set.name.clone(), (set.set_type.clone(), set.family));
         let mut set_types: SetTypes = known.iter().map(of).collect();
         let mut commands = Self::new();
         for (index, line) in text.lines().enumerate() {
-            let command = read(line, &mut set_types).map_err(|fault| fault.at(index + 1))?;
+            let command =
+                read(line, &mut set_types, &address).map_err(|fault| fault.at(index + 1))?;
             commands.extend(command);
         }
         Ok(commands)
@@ -100,7 +134,7 @@ fn verb(word: &str) -> Result<Verb, Fault> {
         .ok_or_else(|| Fault::new("command", word))
 }
 
-fn read(line: &str, set_types: &mut SetTypes) -> Result<Option<Command>, Fault> {
+fn read(line: &str, set_types: &mut SetTypes, hosts: &Hosts<'_>) -> Result<Option<Command>, Fault> {
     let mut words = split(line)?;
     let first = words.first().copied().unwrap_or_default();
     if matches!(first, "" | "COMMIT") || first.starts_with('#') {
@@ -114,7 +148,7 @@ fn read(line: &str, set_types: &mut SetTypes) -> Result<Option<Command>, Fault> 
     };
     let mut words = Words(words.into_iter());
     let verb = words.take("command", Some).and_then(verb)?;
-    let command = command(verb, strictness, &mut words, set_types)?;
+    let command = command(verb, strictness, &mut words, set_types, hosts)?;
     match words.0.next() {
         None => Ok(Some(command)),
         Some(word) => Err(Fault::new("end of the line", word)),
@@ -126,6 +160,7 @@ fn command(
     strictness: Strictness,
     words: &mut Words<'_>,
     set_types: &mut SetTypes,
+    hosts: &Hosts<'_>,
 ) -> Result<Command, Fault> {
     match verb {
         Verb::Destroy if words.0.len() == 0 => return Ok(Command::DestroyAll),
@@ -139,9 +174,15 @@ fn command(
             set_types.insert(set.name.clone(), (set.set_type.clone(), set.family));
             Command::Create(Box::new(set), strictness)
         }
-        Verb::Add => Command::Add(Box::new(entry(verb, name, words, set_types)?), strictness),
-        Verb::Delete => Command::Delete(Box::new(entry(verb, name, words, set_types)?), strictness),
-        Verb::Test => Command::Test(Box::new(entry(verb, name, words, set_types)?)),
+        Verb::Add => Command::Add(
+            Box::new(entry(verb, name, words, set_types, hosts)?),
+            strictness,
+        ),
+        Verb::Delete => Command::Delete(
+            Box::new(entry(verb, name, words, set_types, hosts)?),
+            strictness,
+        ),
+        Verb::Test => Command::Test(Box::new(entry(verb, name, words, set_types, hosts)?)),
         Verb::Destroy => Command::Destroy(name, strictness),
         Verb::Flush => Command::Flush(name),
         Verb::Rename | Verb::Swap => {
@@ -162,6 +203,7 @@ fn entry(
     name: Name,
     words: &mut Words<'_>,
     set_types: &SetTypes,
+    hosts: &Hosts<'_>,
 ) -> Result<Entry, Fault> {
     let set_type = set_types.get(&name);
     let (set_type, family) = set_type.ok_or_else(|| Fault::new("known set", name.as_str()))?;
@@ -170,7 +212,7 @@ fn entry(
             SetType::ListSet => element::listed(word)?,
             _ => (word, None),
         };
-        Some((element::member(set_type, *family, word)?, position))
+        Some((element::member(set_type, *family, hosts, word)?, position))
     })?;
     let mut entry = Entry::new(name, first);
     entry.range_end = Some(last.truncated()).filter(|last| *last != entry.member);

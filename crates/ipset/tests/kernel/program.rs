@@ -70,6 +70,25 @@ fn each_command_has_the_same_effect_as_with_ipset() {
     assert_eq!(ours.client.headers().unwrap().len(), 2);
 }
 
+/// Commands with the name of a host, which `/etc/hosts` has on every machine.
+const HOSTS: &str = "create a hash:ip\nadd a localhost\n\
+    create b hash:ip,port\nadd b [localhost],tcp:80\n\
+    create c hash:net\nadd c localhost/8\n\
+    create d hash:ip,port,net\nadd d 10.0.0.1,53,localhost\n";
+
+#[test]
+fn names_of_hosts_are_resolved_like_by_ipset() {
+    let (mut ours, theirs) = (Lab::new(), Lab::new());
+    let commands = Commands::parse_with_hosts(HOSTS, &[], |name, family| match family {
+        _ if name != "localhost" => None,
+        SetFamily::V4 => Some("127.0.0.1".parse().unwrap()),
+        _ => None,
+    });
+    ours.client.commit(&commands.unwrap()).unwrap();
+    theirs.succeeds("ipset", &["restore"], HOSTS);
+    assert_eq!(sorted(&ours.save()), sorted(&theirs.save()));
+}
+
 /// Sets and the elements to test for.
 const QUESTIONS: &[(&str, &[&str])] = &[
     (
