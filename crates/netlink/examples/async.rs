@@ -5,6 +5,8 @@
 //!
 //! The requests use a socket that tokio waits for, and of this crate only the codecs
 //! and the trackers. The notifications use a `Listener`, which does not block.
+//!
+//! Features of tokio: `net` for `AsyncFd`, and `rt` for a runtime of one thread.
 #![allow(
     deprecated,
     reason = "`AsyncFd::new` is safe with types that own their descriptor; its successor is unsafe"
