@@ -87,6 +87,22 @@ impl Fault {
     }
 }
 
+/// Displays as `LINE:COLUMN: FIELD: REASON`, without unknown parts.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, path, reason } = self;
+        if at.line > 0 {
+            write!(f, "{}:{}: ", at.line, at.column)?;
+        }
+        if !path.is_empty() {
+            write!(f, "{path}: ")?;
+        }
+        f.write_str(reason)
+    }
+}
+
+impl std::error::Error for Fault {}
+
 /// Kind and name, which identify an object.
 ///
 /// Exhaustive: kind and name identify an object.
@@ -167,6 +183,8 @@ mod tests {
         assert_eq!(fault.at, at(4));
         let label = Fault::new(at(1), "", "wrong").in_field("a.b/c", at(1));
         assert_eq!(label.in_field("labels", at(1)).path, r#"labels["a.b/c"]"#);
+        assert_eq!(fault.to_string(), "4:1: ports[0].port: wrong");
+        assert_eq!(Fault::unplaced("wrong").to_string(), "wrong");
     }
 
     #[test]

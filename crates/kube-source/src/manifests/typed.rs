@@ -69,6 +69,19 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         }
     }
 
+    /// Accepts the name of a variant.
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        match &self.0.value {
+            Value::Text(text) => visitor.visit_enum(StrDeserializer::new(text)),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         _name: &'static str,
@@ -83,7 +96,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct seq tuple tuple_struct map enum identifier
+        unit_struct seq tuple tuple_struct map identifier
     }
 }
 
@@ -141,14 +154,6 @@ impl<'de> MapAccess<'de> for Entries<'de> {
         };
         seed.deserialize(Reader(node))
             .map_err(|fault| fault.in_field(name, node.at))
-    }
-}
-
-impl std::error::Error for Fault {}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
     }
 }
 
@@ -242,6 +247,29 @@ mod tests {
         assert_eq!(service.metadata.name, "web");
         assert_eq!(service.spec.ports[0].port, 80);
         assert_eq!(service.spec.ports[0].protocol, TransportProtocol::Tcp);
+    }
+
+    #[test]
+    fn an_enumeration_is_read_from_the_name_of_its_variant() {
+        #[derive(Debug, serde::Deserialize, PartialEq)]
+        #[serde(rename_all = "camelCase")]
+        enum Color {
+            LightGreen,
+            Red,
+        }
+        let read_list = |text: &str| {
+            let documents = tree::read(text).unwrap();
+            read::<Vec<Color>>(&documents[0])
+        };
+        let colors = read_list("[red, lightGreen]");
+        assert_eq!(colors.unwrap(), [Color::Red, Color::LightGreen]);
+        let unknown = read_list("- red\n- blue").unwrap_err();
+        assert_eq!(
+            line(&unknown),
+            "2:3 [1]: unknown variant `blue`, expected `lightGreen` or `red`"
+        );
+        let number = read_list("[7]").unwrap_err();
+        assert!(line(&number).starts_with("1:2 [0]: expected "), "{number}");
     }
 
     #[test]
