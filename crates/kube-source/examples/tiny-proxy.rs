@@ -1,101 +1,58 @@
 //! A proxy for a kernel of its own: manifests on stdin, rules on stdout.
 //!
-//! Run without privileges, with `nftables`, `iptables` or `ipvs` as the mode:
+//! Run without privileges:
 //!
 //! ```sh
-//! cargo run -p vipline-kube-source --example tiny-proxy nftables < examples/kube-proxy/demo/front.yaml
+//! cargo run -p vipline-kube-source --example tiny-proxy < examples/kube-proxy/demo/front.yaml
 //! ```
 //!
-//! The output is the script with which the tool of the mode creates all rules. A proxy
-//! for another kernel, such as a switch, writes its own `Target`, and its own `Planner`
-//! if its objects are different.
-#![allow(clippy::print_stdout, reason = "the example prints the rules")]
+//! A proxy for another kernel, such as a switch, writes its own `Target`, and its own
+//! `Planner` if its objects are different. A proxy that continues calls `apply` for each
+//! change, and `poll` after changes and at `next_deadline`. [The example
+//! `rules`](rules.rs) supports all modes.
 
 use std::error::Error;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::time::Duration;
 
-use proxy_core::backend::{Planner, iptables, ipvs, nftables};
+use proxy_core::backend::nftables::Planner;
+use proxy_core::nftables::{Object, Transaction};
 use proxy_core::reconcile::{Edit, Rejection, Target};
-use proxy_core::{Config, Engine, Event, Family, Mode};
-use vipline_kube_source::manifests::fault::Fault;
-use vipline_kube_source::manifests::parse::parse;
+use proxy_core::{Config, Engine};
+use vipline_kube_source::manifests::parse::events;
+
+/// A kernel that writes changes as a script for `nft -f`.
+struct Script<W>(W);
+
+impl<W: Write> Target for Script<W> {
+    type Object = Object;
+    type Error = io::Error;
+
+    fn dump(&mut self) -> io::Result<Vec<Object>> {
+        Ok(Vec::new())
+    }
+
+    fn commit(&mut self, edits: &[Edit<Object>]) -> io::Result<Vec<Rejection>> {
+        write!(self.0, "{}", Transaction::from_edits(edits))?;
+        Ok(Vec::new())
+    }
+}
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mode = std::env::args()
-        .nth(1)
-        .unwrap_or_else(|| "nftables".to_owned());
-    let mut manifests = String::new();
-    io::stdin().read_to_string(&mut manifests)?;
-    run(mode.parse()?, &manifests, io::stdout)
+    run(&io::read_to_string(io::stdin())?, io::stdout)
 }
 
 /// Writes the rules of the manifests.
-pub(crate) fn run<W: Write + Send + 'static>(
-    mode: Mode,
-    manifests: &str,
-    out: impl Fn() -> W,
-) -> Result<(), Box<dyn Error>> {
-    let config = Config::new("node-1").with_mode(mode);
-    let mut engine = match mode {
-        Mode::Iptables => engine::<iptables::Planner, W>(config, out),
-        Mode::Ipvs => engine::<ipvs::Planner, W>(config, out),
-        _ => engine::<nftables::Planner, W>(config, out),
-    };
-    let mut manifests = parse(manifests).map_err(located)?;
-    if let Some(fault) = manifests.invalid.iter_mut().find_map(|it| it.faults.pop()) {
-        return Err(located(fault));
-    }
-    for valid in manifests.objects {
-        engine.apply(valid.object.applied());
-    }
-    engine.apply(Event::Synced);
-    // A program that continues calls `poll` after events and at `next_deadline`.
-    let report = engine.poll(Duration::ZERO).ok_or("no sync is due")?;
-    match report.is_success() {
-        true => Ok(()),
-        false => Err(report.to_string().into()),
-    }
-}
-
-/// Adds the position to a fault of a manifest.
-fn located(fault: Fault) -> Box<dyn Error> {
-    format!("line {}: {fault}", fault.at.line).into()
-}
-
-fn engine<P, W>(config: Config, out: impl Fn() -> W) -> Engine
+pub(crate) fn run<W>(manifests: &str, out: impl Fn() -> W) -> Result<(), Box<dyn Error>>
 where
-    P: Planner<Object: Send + Sync> + 'static,
     W: Write + Send + 'static,
 {
-    Engine::with_kernels::<P, _>(config, |family| Script::<P, W> {
-        family,
-        installed: Vec::new(),
-        out: out(),
-    })
-}
-
-/// A kernel that writes the changes of its rules as a script.
-struct Script<P: Planner, W> {
-    family: Family,
-    installed: Vec<P::Object>,
-    out: W,
-}
-
-impl<P: Planner, W: Write> Target for Script<P, W> {
-    type Object = P::Object;
-    type Error = io::Error;
-
-    fn dump(&mut self) -> io::Result<Vec<P::Object>> {
-        Ok(self.installed.clone())
+    let config = Config::new("node-1");
+    let mut engine = Engine::with_kernels::<Planner, _>(config, |_| Script(out()));
+    for event in events(manifests)? {
+        engine.apply(event);
     }
-
-    fn commit(&mut self, edits: &[Edit<P::Object>]) -> io::Result<Vec<Rejection>> {
-        // The first commit of a new kernel only adds objects.
-        self.installed
-            .extend(edits.iter().map(|edit| edit.object().clone()));
-        let script = P::script(self.family, edits.to_vec(), self.installed.iter());
-        writeln!(self.out, "# {}\n{script}", self.family)?;
-        Ok(Vec::new())
-    }
+    let report = engine.poll(Duration::ZERO).ok_or("no sync is due")?;
+    report.into_result()?;
+    Ok(())
 }

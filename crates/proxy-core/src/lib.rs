@@ -18,8 +18,8 @@
 //!
 //! The program needs no privileges: `Memory`, which the feature `memory` adds, is its
 //! kernel. [`Engine::open`] programs the kernel of the node instead.
-//! The example `tiny-proxy` of vipline-kube-source reads manifests and writes the rules of
-//! any mode.
+//! The example `tiny-proxy` of vipline-kube-source is a proxy in 30 lines: it reads manifests
+//! and writes rules.
 //!
 //! The engine takes in changes of Services, EndpointSlices, ServiceCIDRs and the node,
 //! and keeps the kernel's rules equal to the plan that follows from them.

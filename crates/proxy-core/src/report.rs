@@ -135,6 +135,31 @@ impl Report {
         self.families.iter().all(|done| done.outcome.is_ok())
     }
 
+    /// Returns the report if the sync succeeded in all families.
+    ///
+    /// # Errors
+    ///
+    /// The error of the first family whose sync failed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use proxy_core::{Config, Engine, Error, Event};
+    ///
+    /// let mut engine = Engine::plan_only(Config::new("node-1"))?;
+    /// engine.apply(Event::Synced);
+    /// let report = engine.poll(Duration::ZERO).expect("the first sync is due");
+    /// assert!(matches!(report.into_result(), Err(Error::NoKernel)));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn into_result(mut self) -> Result<Self, Error> {
+        let failed = self.families.iter().position(|done| done.outcome.is_err());
+        match failed.map(|failed| self.families.swap_remove(failed).outcome) {
+            Some(Err(error)) => Err(error),
+            _ => Ok(self),
+        }
+    }
+
     /// Returns the errors of the syncs with their families. Errors of the
     /// [cleanup](FamilyReport::cleanup) are not included.
     pub fn errors(&self) -> impl Iterator<Item = (Family, &Error)> {

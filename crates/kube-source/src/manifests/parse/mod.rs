@@ -1,7 +1,7 @@
 //! Parsing of manifests.
 
 use serde::{Deserialize, Deserializer};
-use vipline_service_model::{Kind, api};
+use vipline_service_model::{Event, Kind, api};
 
 use super::fault::{Fault, Key, Place, Position};
 use super::json::{self, Json};
@@ -86,6 +86,38 @@ pub fn parse(text: &str) -> Result<Manifest, Fault> {
         manifest.read_json(&document, number, Inherited::default());
     }
     Ok(manifest)
+}
+
+/// Parses a manifest to the events of a first list: one for each object, and then
+/// [`Event::Synced`].
+///
+/// Objects of other kinds are ignored.
+///
+/// # Errors
+///
+/// The first fault: the text is neither YAML nor JSON, or an object is invalid.
+///
+/// ```
+/// use vipline_kube_source::manifests::parse::events;
+///
+/// let node = "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\n";
+/// assert_eq!(events(node)?.len(), 2);
+/// let error = events("apiVersion: v1\nkind: Node\n").unwrap_err();
+/// assert_eq!(error.to_string(), "1:1: metadata.name: missing");
+/// # Ok::<(), vipline_kube_source::manifests::fault::Fault>(())
+/// ```
+pub fn events(text: &str) -> Result<Vec<Event>, Fault> {
+    let Manifest {
+        objects, invalid, ..
+    } = parse(text)?;
+    let mut faults = invalid.into_iter().flat_map(|object| object.faults);
+    match faults.next() {
+        Some(fault) => Err(fault),
+        None => {
+            let applied = objects.into_iter().map(|valid| valid.object.applied());
+            Ok(applied.chain([Event::Synced]).collect())
+        }
+    }
 }
 
 /// Parses a manifest of YAML or JSON documents.
