@@ -13,6 +13,7 @@ fn a_start_removes_all_objects_of_the_former_mode() {
         let message = "removed leftovers of other modes: ";
         wait_until(message, || contains(proxy.process().output(), message));
         site.assert_served_by(&[0, 1]);
+        println!("{mode}: {}", proxy.process().output());
         proxy.stop().unwrap();
         site.state()
     };
