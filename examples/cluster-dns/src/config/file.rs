@@ -357,12 +357,50 @@ mod tests {
     }
 
     #[test]
+    fn every_field_of_the_file_is_read() {
+        let text = "manifests: /m\nclientConnection: {kubeconfig: /k, server: 'https://a'}\n\
+                    zone: a.example\nttl: 7\npods: insecure\nlisten: ['127.0.0.1:53']\n\
+                    udpPayloadSize: 1400\nthreads: 3\ntcp: {maxConnections: 9, idleTimeout: 4s}\n\
+                    forward: {to: [192.0.2.1], policy: sequential, tryTimeout: 1s, attempts: 3, \
+                    maxConcurrent: 5, maxFails: 6, healthCheck: 2s, forceTcp: true}\n\
+                    stubs: [{domain: x.example, to: [192.0.2.2]}]\n\
+                    cache: {successCapacity: 1, denialCapacity: 2, maxSuccessTtl: 3s, \
+                    maxDenialTtl: 4s, prefetchHits: 5, stale: 6s}\n\
+                    nodeLocal: {addresses: [169.254.20.10], interface: lo, keep: true}\n\
+                    metrics: ''\nhealth: '127.0.0.1:1'\nready: '127.0.0.1:2'\nlameDuck: 3s\n\
+                    logQueries: true\nlogging: {format: json, verbosity: 4}\n";
+        let configuration = Configuration::parse(text).unwrap();
+        let shown = format!("{configuration:#?}");
+        let default = format!("{:#?}", Configuration::default());
+        let same: Vec<_> = default
+            .lines()
+            .filter(|line| line.starts_with("    ") && line.ends_with(',') && line.contains(": "))
+            .filter(|line| shown.lines().any(|other| other == *line))
+            .collect();
+        assert_eq!(same, [""; 0], "fields with their defaults");
+        assert_eq!(configuration.pods, Pods::Insecure);
+        assert_eq!(configuration.logging.format, LogFormat::Json);
+    }
+
+    #[test]
+    fn the_file_in_the_readme_has_the_defaults() {
+        let readme = include_str!("../../README.md");
+        let (_, file) = readme.split_once("```yaml\n").unwrap();
+        let (file, _) = file.split_once("```").unwrap();
+        assert_eq!(
+            Configuration::parse(file).unwrap(),
+            Configuration::default()
+        );
+    }
+
+    #[test]
     fn errors_have_a_position() {
         for (text, line, words) in [
             ("zone: a\nttl: long\n", 2, "ttl"),
             ("zone: a\ncache:\n  sucess: 1\n", 3, "sucess"),
             ("lameDuck: 5\n", 1, "lameDuck"),
-            ("pods: verified\n", 1, "pods"),
+            ("pods: verified\n", 1, "expected `disabled` or `insecure`"),
+            ("logging:\n  format: xml\n", 2, "expected `text` or `json`"),
             ("zone: [\n", 1, ""),
         ] {
             let fault = Configuration::parse(text).unwrap_err();
