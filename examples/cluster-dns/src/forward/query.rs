@@ -69,7 +69,8 @@ impl<'a> Query<'a> {
         let (name, rest) = rest.split_at_checked(name_len(rest)?)?;
         let (question, rest) = rest.split_at_checked(4)?;
         let edns = match count(10) {
-            0 => None,
+            0 if rest.is_empty() => None,
+            0 => return None,
             _ => Some(parse_opt(rest)?),
         };
         Some(Self {

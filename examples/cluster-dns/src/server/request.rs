@@ -229,10 +229,12 @@ mod tests {
         let mut none = valid.clone();
         none[5] = 0;
         let trailing = [&valid[..], b"rest"].concat();
+        let without_edns = message(RecordType::A, DNSClass::IN, None);
+        let after_question = [&without_edns[..], b"rest"].concat();
         let mut pointer = valid.clone();
         pointer[HEADER] = 0xC0;
         let cut = valid[..HEADER + 3].to_vec();
-        for request in [several, none, trailing, pointer, cut] {
+        for request in [several, none, trailing, after_question, pointer, cut] {
             let response = rejected(&request);
             assert_eq!(response.metadata.response_code, ResponseCode::FormErr);
             assert!(response.to_vec().unwrap().len() <= request.len());
