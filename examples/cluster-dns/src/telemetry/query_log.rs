@@ -10,7 +10,7 @@ use std::{io, thread};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{DNSClass, Name, RecordType};
 use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
-use tracing::{info, warn};
+use tracing::info;
 
 use super::Transport;
 
@@ -94,7 +94,6 @@ fn write(queue: &Receiver<String>) {
     while let Ok(line) = queue.recv() {
         info!("{line}");
     }
-    warn!("the query log ended");
 }
 
 impl Entry<'_> {
