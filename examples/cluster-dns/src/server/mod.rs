@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 use daemon::http::Pool;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::failure::Failure;
 use crate::telemetry::Telemetry;
@@ -64,6 +64,9 @@ pub struct Server {
 impl Server {
     /// Opens all listeners and serves in the background, over UDP on as many `threads`.
     ///
+    /// A kernel without IPv6 has no listener on the wildcard address of IPv6, if another
+    /// listener remains.
+    ///
     /// # Errors
     ///
     /// [`Failure::Machine`] with the address that cannot be bound.
@@ -80,6 +83,7 @@ impl Server {
             telemetry: Arc::clone(telemetry),
             runtime: runtime.clone(),
         };
+        let addresses = &available(addresses, socket::has_ipv6());
         let (open, watched) = watch::channel(());
         let connections = Pool::new(tcp.max_connections, tcp.max_connections / 2);
         for &address in addresses {
@@ -109,6 +113,36 @@ impl Server {
     }
 }
 
+/// Returns the addresses that the kernel can have, and logs the others.
+fn available(addresses: &[SocketAddr], has_ipv6: bool) -> Vec<SocketAddr> {
+    let is_any_v6 = |address: &SocketAddr| address.is_ipv6() && address.ip().is_unspecified();
+    let (any_v6, others): (Vec<_>, Vec<_>) = addresses.iter().copied().partition(is_any_v6);
+    if has_ipv6 || others.is_empty() {
+        return addresses.to_vec();
+    }
+    for address in any_v6 {
+        warn!(%address, "not served: the kernel has no IPv6");
+    }
+    others
+}
+
 fn failure(protocol: &str, address: SocketAddr, error: impl Display) -> Failure {
     Failure::machine(format_args!("{protocol} {address}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_ipv6_serves_the_other_addresses() {
+        let parse = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let all = ["0.0.0.0:53", "[::]:53"].map(parse);
+        assert_eq!(available(&all, true), all);
+        assert_eq!(available(&all, false), [all[0]]);
+        // Without another listener, and of a specific address, the failure is reported.
+        assert_eq!(available(&all[1..], false), [all[1]]);
+        let specific = ["0.0.0.0:53", "[fd00::10]:53"].map(parse);
+        assert_eq!(available(&specific, false), specific);
+    }
 }

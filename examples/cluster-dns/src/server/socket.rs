@@ -143,6 +143,13 @@ impl UdpSocket {
     }
 }
 
+/// Returns whether the kernel has sockets of IPv6.
+pub(super) fn has_ipv6() -> bool {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let opened = socket(AddressFamily::Inet6, SockType::Datagram, flags, None);
+    !matches!(opened, Err(Errno::EAFNOSUPPORT))
+}
+
 impl AsFd for UdpSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
