@@ -1,18 +1,20 @@
 //! A packet as a match or target sees it.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::cause::Cause;
 use super::environment::{Limited, Route, RouteQuery};
+use super::function::IpvsConnection;
 use super::interface::Interface;
 use super::nat::{self, NatRange};
 use super::packet::Packet;
 use super::packet::connection::{Connection, Part, Tracked};
 use super::question::{ListUpdate, Question, RecentLookup};
+use super::trace::Event;
 use super::walk::{Flow, Walk};
 use crate::Hook;
-use crate::expr::{AddrType, CtState, Direction, NatType, PayloadBase};
+use crate::expr::{AddrType, CtState, CtStatus, Direction, NatType, PayloadBase};
 
 /// A packet at a rule: what a match or target can read and change.
 ///
@@ -132,6 +134,9 @@ impl<'c, 'w> Context<'c, 'w> {
                 Question::Set(lookup) => {
                     format!("whether IP set {} contains the packet", lookup.name)
                 }
+                Question::SameEntry { set, .. } => {
+                    format!("whether a change of IP set {set} applies to the packet")
+                }
                 Question::Recent(lookup) => {
                     let RecentLookup { name, addr, .. } = lookup;
                     format!("whether recent list {name} has {addr}")
@@ -195,6 +200,56 @@ impl<'c, 'w> Context<'c, 'w> {
         if self.walk.tracked == Tracked::Unseen {
             self.walk.tracked = Tracked::Untracked;
         }
+    }
+
+    /// Returns the IPVS connection, if IPVS handled the packet.
+    pub fn ipvs(&self) -> Option<&IpvsConnection> {
+        self.walk.ipvs.as_ref()
+    }
+
+    /// Returns whether the evaluator has functions of other kernel modules.
+    pub fn has_functions(&self) -> bool {
+        !self.walk.index.functions().is_empty()
+    }
+
+    /// Records that IPVS handled the packet.
+    pub fn set_ipvs(&mut self, connection: IpvsConnection) {
+        self.walk.ipvs = Some(connection);
+    }
+
+    /// Adds an event to the trace.
+    pub fn record(&mut self, text: impl Into<String>) {
+        let (hook, text) = (self.hook(), text.into());
+        self.walk.trace.events.push(Event::Function { hook, text });
+    }
+
+    /// Changes the source of the packet, without connection tracking.
+    pub fn set_source(&mut self, source: SocketAddr) {
+        self.walk.packet.set_source(source.ip());
+        self.walk.packet.set_source_port(Some(source.port()));
+    }
+
+    /// Changes the destination of the packet, without connection tracking.
+    pub fn set_destination(&mut self, destination: SocketAddr) {
+        self.walk.packet.set_destination(destination.ip());
+        let port = Some(destination.port());
+        self.walk.packet.set_destination_port(port);
+    }
+
+    /// Sets the source of replies in an entry that is not confirmed, as
+    /// `ip_vs_update_conntrack` does with the sysctl `net.ipv4.vs.conntrack`.
+    pub fn set_reply_source(&mut self, source: SocketAddr) {
+        let entry = self.walk.tracked.entry_mut();
+        let is_new = |status: CtStatus| !status.contains(CtStatus::CONFIRMED);
+        if let Some(entry) = entry.filter(|it| is_new(it.connection.status)) {
+            entry.connection.reply.source = source.ip();
+            entry.connection.reply.source_port = Some(source.port());
+        }
+    }
+
+    /// Removes the packet from its connection: it is not tracked from now on.
+    pub fn forget_connection(&mut self) {
+        self.walk.tracked = Tracked::Untracked;
     }
 
     /// Overwrites bytes of the packet. Returns false if they are beyond its end.

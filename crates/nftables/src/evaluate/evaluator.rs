@@ -7,6 +7,7 @@ use super::choices::Choices;
 use super::environment::Environment;
 use super::error::Error;
 use super::extension::Extensions;
+use super::function::HookFunction;
 use super::hooks;
 use super::index::Index;
 use super::outcome::{Disposition, Outcome};
@@ -54,6 +55,13 @@ impl Evaluator {
     #[must_use]
     pub fn with_extensions(mut self, extensions: Arc<dyn Extensions>) -> Self {
         self.index.set_extensions(extensions);
+        self
+    }
+
+    /// Adds a function of another kernel module, such as that of IPVS.
+    #[must_use]
+    pub fn with_function(mut self, function: Arc<dyn HookFunction>) -> Self {
+        self.index.add_function(function);
         self
     }
 
@@ -117,6 +125,7 @@ impl Evaluator {
             lists: Vec::new(),
             hashes: Symmetric::default(),
             is_rerouted: false,
+            ipvs: None,
             visited,
         }
     }

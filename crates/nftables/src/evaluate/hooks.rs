@@ -9,12 +9,15 @@
 //! A packet of a process to an address of the host itself passes `output` and `postrouting`,
 //! and then is received through the interface `lo`.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::cause::Cause;
 use super::chains;
+use super::context::Context;
 use super::environment::{Route, RouteQuery};
 use super::error::Error;
+use super::function::{HookFunction, HookVerdict};
 use super::index::Installed;
 use super::interface::Interface;
 use super::nat;
@@ -123,8 +126,17 @@ fn confirm(walk: &mut Walk<'_>, is_accepted: bool) {
 }
 
 fn route(walk: &mut Walk<'_>, input: Option<&Interface>) -> Result<Route, Error> {
+    let destination = walk.packet.destination();
+    route_to(walk, destination, input)
+}
+
+fn route_to(
+    walk: &mut Walk<'_>,
+    destination: IpAddr,
+    input: Option<&Interface>,
+) -> Result<Route, Error> {
     let query = RouteQuery {
-        destination: walk.packet.destination(),
+        destination,
         source: walk.packet.source(),
         mark: walk.packet.mark,
         input,
@@ -140,6 +152,8 @@ enum Step {
     Chain(Arc<Installed>),
     Conntrack,
     Nat(Part),
+    /// A function with its priority.
+    Function(Arc<dyn HookFunction>, i32),
 }
 
 /// Passes the packet through a hook. Returns `None` if it is accepted.
@@ -159,6 +173,10 @@ fn pass(
         let end = match step {
             Step::Chain(chain) => run(walk, &chain)?,
             Step::Nat(part) => translate(walk, part)?,
+            Step::Function(function, priority) => {
+                let verdict = function.call(priority, &mut Context::new(walk))?;
+                follow(walk, verdict)?
+            }
             Step::Conntrack => {
                 track(walk);
                 None
@@ -169,6 +187,25 @@ fn pass(
         }
     }
     Ok(None)
+}
+
+/// Continues as a function decided. Returns `None` if the hook continues.
+fn follow(walk: &mut Walk<'_>, verdict: HookVerdict) -> Result<Option<Disposition>, Error> {
+    let next = match verdict {
+        HookVerdict::Accept => return Ok(None),
+        HookVerdict::End(end) => return Ok(Some(end)),
+        HookVerdict::Send(next) => next,
+    };
+    let output = match route_to(walk, next, None)? {
+        Route::Local => return Ok(None),
+        Route::None => return Ok(Some(Disposition::Unroutable)),
+        Route::Interface(output) => output,
+    };
+    walk.is_rerouted = false;
+    if let Some(end) = pass(walk, Hook::Output, None, Some(&output))? {
+        return Ok(Some(end));
+    }
+    leave(walk, None, output).map(Some)
 }
 
 /// Returns what the hook calls, in order.
@@ -188,6 +225,11 @@ fn steps(walk: &Walk<'_>) -> Vec<Step> {
         }
         Hook::Input | Hook::Postrouting => steps.push((NAT_SOURCE, Step::Nat(Part::Source))),
         Hook::Forward | Hook::Ingress | Hook::Egress => {}
+    }
+    for function in walk.index.functions() {
+        for (_, priority) in function.places().iter().filter(|(at, _)| *at == hook) {
+            steps.push((*priority, Step::Function(Arc::clone(function), *priority)));
+        }
     }
     steps.sort_by_key(|(priority, _)| *priority);
     steps.into_iter().map(|(_, step)| step).collect()

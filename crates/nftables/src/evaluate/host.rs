@@ -127,17 +127,23 @@ impl Environment for Host {
 
     /// Returns the first address of the interface in the family of the destination. An
     /// address in the network of the destination precedes others.
+    ///
+    /// IPv4 addresses of the loopback network are for this host only: without another
+    /// address, the interface uses the first one of the host.
     fn interface_addr(&self, interface: &Interface, destination: IpAddr) -> Option<IpAddr> {
+        let is_usable = |net: &&IpNet| match net.addr() {
+            IpAddr::V4(addr) => destination.is_ipv4() && !addr.is_loopback(),
+            IpAddr::V6(_) => destination.is_ipv6(),
+        };
+        let all = || self.addrs.iter();
         let own = || {
-            let own = self
-                .addrs
-                .iter()
-                .filter(|(it, _)| it.name == interface.name);
-            own.map(|(_, net)| net)
-                .filter(|net| net.addr().is_ipv4() == destination.is_ipv4())
+            let own = all().filter(|(it, _)| it.name == interface.name);
+            own.map(|(_, net)| net).filter(is_usable)
         };
         let near = own().find(|net| net.contains(&destination));
-        near.or_else(|| own().next()).map(IpNet::addr)
+        let first = || own().next();
+        let other = || all().map(|(_, net)| net).find(is_usable);
+        near.or_else(first).or_else(other).map(IpNet::addr)
     }
 
     fn is_over(&self, _limited: Limited<'_>) -> Option<bool> {
@@ -172,6 +178,18 @@ mod tests {
         assert_eq!(route("10.0.0.7"), Route::Interface("a".into()));
         assert_eq!(route("10.9.0.7"), Route::Interface("b".into()));
         assert_eq!(route("192.0.2.1"), Route::None);
+    }
+
+    #[test]
+    fn a_source_is_an_address_of_the_interface_and_not_of_the_loopback_network() {
+        let of = |interface: &str, destination: &str| {
+            let destination = destination.parse().unwrap();
+            host().interface_addr(&interface.into(), destination)
+        };
+        assert_eq!(of("b", "192.0.2.1"), "10.0.1.1".parse().ok());
+        assert_eq!(of("lo", "127.0.0.1"), "10.0.0.1".parse().ok());
+        assert_eq!(of("lo", "::1"), "::1".parse().ok());
+        assert_eq!(of("b", "fd00::1"), "::1".parse().ok());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::cause::Cause;
 use super::extension::Extensions;
+use super::function::HookFunction;
 use crate::{
     Chain, ChainType, Element, Family, Generation, Hook, Name, RuleHandle, Ruleset, Set,
     StatefulObject, TableFlags, TableId,
@@ -50,6 +51,7 @@ pub(super) struct Index {
     /// Base chains by hook and family of the packet, in order.
     bases: BTreeMap<(Hook, Family), Vec<Arc<Installed>>>,
     extensions: Option<Arc<dyn Extensions>>,
+    functions: Vec<Arc<dyn HookFunction>>,
 }
 
 impl Installed {
@@ -197,6 +199,14 @@ impl Index {
 
     pub(super) fn extensions(&self) -> Option<Arc<dyn Extensions>> {
         self.extensions.clone()
+    }
+
+    pub(super) fn add_function(&mut self, function: Arc<dyn HookFunction>) {
+        self.functions.push(function);
+    }
+
+    pub(super) fn functions(&self) -> &[Arc<dyn HookFunction>] {
+        &self.functions
     }
 
     /// Replaces the elements of a set.

@@ -104,6 +104,8 @@ mod context;
 
 mod extension;
 
+mod function;
+
 mod sets;
 
 mod nat;
@@ -122,6 +124,7 @@ pub use environment::{Environment, Limited, Route, RouteQuery};
 pub use error::Error;
 pub use evaluator::Evaluator;
 pub use extension::Extensions;
+pub use function::{HookFunction, HookVerdict, IpvsConnection};
 pub use host::Host;
 pub use interface::Interface;
 pub use nat::NatRange;

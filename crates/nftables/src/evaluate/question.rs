@@ -14,6 +14,17 @@ use crate::expr::DynsetOp;
 pub enum Question<'a> {
     /// Whether an IP set contains the packet: `-m set --match-set pods src,dst`.
     Set(SetLookup<'a>),
+    /// Whether both values have the same key in an IP set: the type of the set determines
+    /// which values form a key. Asked if target `SET` changed the set before, for the same
+    /// packet.
+    SameEntry {
+        /// Name of the set.
+        set: &'a str,
+        /// Values that a rule added or deleted.
+        changed: &'a SetEntry,
+        /// Values of the lookup.
+        wanted: &'a SetEntry,
+    },
     /// Whether a list of match `recent` has the address, with the conditions of the rule.
     Recent(RecentLookup<'a>),
     /// Whether any other match matches the packet.

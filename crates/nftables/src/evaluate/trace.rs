@@ -35,6 +35,13 @@ pub enum Event {
         /// Packet after the translation.
         to: Tuple,
     },
+    /// A function of another kernel module handled the packet.
+    Function {
+        /// Hook.
+        hook: Hook,
+        /// Description.
+        text: String,
+    },
     /// The packet was routed.
     Routed(Route),
 }
@@ -152,6 +159,7 @@ impl fmt::Display for Event {
                 policy,
             } => write!(f, "{hook} {table} {chain}: policy {policy}"),
             Self::Translated { hook, from, to } => write!(f, "{hook}: translated {from} to {to}"),
+            Self::Function { hook, text } => write!(f, "{hook}: {text}"),
             Self::Routed(Route::Local) => f.write_str("routed to this host"),
             Self::Routed(Route::Interface(interface)) => {
                 write!(f, "routed through {}", interface.name)

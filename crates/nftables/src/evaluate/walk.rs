@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::cause::Cause;
 use super::choices::Choices;
 use super::environment::{Environment, Limited};
+use super::function::IpvsConnection;
 use super::index::{Index, Installed};
 use super::interface::Interface;
 use super::outcome::{Disposition, SetUpdate};
@@ -32,6 +33,8 @@ pub(super) struct Walk<'a> {
     pub(super) lists: Vec<ListUpdate>,
     /// Hashes of connections that were chosen so far.
     pub(super) hashes: Symmetric,
+    /// IPVS connection of the packet.
+    pub(super) ipvs: Option<IpvsConnection>,
     /// Whether the packet of a process must be routed again after hook `output`.
     pub(super) is_rerouted: bool,
     /// Number of rules that were visited, in all outcomes.

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::evaluate::{Context, Extensions, Flow, NatRange, Question, SetEntry, SetLookup};
+use crate::evaluate::{
+    Context, Extensions, Flow, HookFunction, HookVerdict, IpvsConnection, NatRange, Question,
+    SetEntry, SetLookup,
+};
 use crate::expr::{Expr, Match, NatType, Target};
 
 /// Match `even` compares the destination port, `half` chooses, and `asked` asks. Target
@@ -83,6 +86,70 @@ fn a_match_of_an_extension_decides_and_has_its_own_text() {
     let error = extended(drop_if("odd"), &to("192.0.2.1:2")).unwrap_err();
     assert_eq!(error.cause, Cause::unsupported("match odd"));
     assert_eq!(error.expression.as_deref(), Some("match"));
+}
+
+/// Sends packets of a virtual server to a real server, as IPVS does.
+#[derive(Debug)]
+struct Balancer;
+
+impl HookFunction for Balancer {
+    fn places(&self) -> &[(Hook, i32)] {
+        &[(Hook::Input, 99), (Hook::Output, -98)]
+    }
+
+    fn call(&self, _: i32, context: &mut Context<'_, '_>) -> Result<HookVerdict, Cause> {
+        let virtual_server = end("192.0.2.1:80");
+        let is_own = context.packet().destination_port() == Some(80);
+        if context.ipvs().is_some() || !is_own {
+            return Ok(HookVerdict::Accept);
+        }
+        let real = end("10.0.0.9:8080");
+        context.record("balanced");
+        context.set_ipvs(IpvsConnection {
+            protocol: 17,
+            address: virtual_server.ip(),
+            port: virtual_server.port(),
+            method: 0,
+            control_port: None,
+        });
+        context.set_destination(real);
+        context.set_reply_source(real);
+        Ok(HookVerdict::Send(real.ip()))
+    }
+}
+
+#[test]
+fn a_hook_function_sends_a_packet_through_output_and_postrouting() {
+    let count = |hook, priority| hooked(ChainType::Filter, hook, priority, vec![rule([])]);
+    let objects = [
+        count(Hook::Input, 0),
+        count(Hook::Input, 99 + 1),
+        count(Hook::Output, 0),
+        hooked(
+            ChainType::Nat,
+            Hook::Postrouting,
+            100,
+            vec![rule([masquerade(NatFlags::empty())])],
+        ),
+    ];
+    let ruleset: Ruleset = objects.into_iter().collect();
+    let evaluator = Evaluator::new(&ruleset).with_function(Arc::new(Balancer));
+    let outcomes = evaluator.evaluate(&to("192.0.2.1:80"), &host()).unwrap();
+    let end = &outcomes[0];
+    assert_eq!(end.disposition, Disposition::Sent("eth1".into()));
+    assert_eq!(end.packet.to_string(), "udp 10.0.0.1:4000 -> 10.0.0.9:8080");
+    let connection = end.connection.as_ref().unwrap();
+    assert_eq!(
+        connection.reply.to_string(),
+        "10.0.0.9:8080 -> 10.0.0.1:4000"
+    );
+    let hooks: Vec<_> = end.trace.rules().map(|step| step.hook).collect();
+    // The chain of hook `input` after the function sees no packet.
+    assert_eq!(hooks, [Hook::Input, Hook::Output, Hook::Postrouting]);
+    assert!(end.trace.to_string().contains("input: balanced\n"));
+    let other = evaluator.evaluate(&to("192.0.2.1:81"), &host()).unwrap();
+    assert_eq!(other[0].disposition, Disposition::Delivered);
+    assert_eq!(other[0].trace.rules().count(), 2);
 }
 
 #[test]
