@@ -23,7 +23,7 @@ pub(super) fn set(it: &Set<'_>, context: &Context<'_, '_>) -> Tested {
     let entry = entry(it.directions, context);
     let mut lookup = SetLookup::new(it.name.value(), &entry);
     lookup.return_nomatch = it.return_nomatch;
-    let known = updated(it.name.value(), &entry, context);
+    let known = updated(it.name.value(), &entry, context)?;
     let is_member = match known {
         Some(is_member) => is_member,
         None => context.ask(&Question::Set(lookup))?,
@@ -31,15 +31,28 @@ pub(super) fn set(it: &Set<'_>, context: &Context<'_, '_>) -> Tested {
     Ok(is_member != it.name.is_negated())
 }
 
-/// Returns whether a rule added the same values of the packet before, or deleted them.
-fn updated(set: &str, wanted: &SetEntry, context: &Context<'_, '_>) -> Option<bool> {
-    let mut updates = context.list_updates().iter().rev();
-    updates.find_map(|update| match update {
-        ListUpdate::Set {
+/// Returns whether a rule added the entry of the packet before, or deleted it.
+fn updated(set: &str, wanted: &SetEntry, context: &Context<'_, '_>) -> Result<Option<bool>, Cause> {
+    for update in context.list_updates().iter().rev() {
+        let ListUpdate::Set {
             name, op, entry, ..
-        } if name == set && entry == wanted => Some(*op != DynsetOp::Delete),
-        _ => None,
-    })
+        } = update
+        else {
+            continue;
+        };
+        if name != set {
+            continue;
+        }
+        let question = Question::SameEntry {
+            set,
+            changed: entry,
+            wanted,
+        };
+        if entry == wanted || context.ask(&question)? {
+            return Ok(Some(*op != DynsetOp::Delete));
+        }
+    }
+    Ok(None)
 }
 
 /// Returns the values of a packet for the dimensions of a set.

@@ -4,6 +4,8 @@ mod conntrack;
 
 mod headers;
 
+mod ipvs;
+
 mod lists;
 
 mod ports;
@@ -56,6 +58,7 @@ pub(super) fn evaluate(one: &Match<'_>, context: &mut Context<'_, '_>) -> Result
         Match::Owner(it) => sockets::owner(it, one, context)?,
         Match::Mark(it) => is_masked(it.mark.map(MaskedMatch), context.packet().mark()),
         Match::Rpfilter(it) => rpfilter(it, context)?,
+        Match::Ipvs(it) => ipvs::evaluate(it, one, context)?,
         Match::Limit(_) | Match::Hashlimit(_) | Match::Connlimit(_) | Match::Quota(_) => {
             lists::limited(one, context)?
         }

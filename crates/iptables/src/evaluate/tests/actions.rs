@@ -139,6 +139,35 @@ fn entries_of_sets_are_added_and_deleted() {
 }
 
 #[test]
+fn a_change_of_a_set_applies_to_later_lookups_with_the_same_key() {
+    let saved = "*mangle\n-A INPUT -j SET --del-set old src\n-A INPUT -j MARK --set-mark 5\n\
+                 -A INPUT -m set --match-set old src -j DROP\nCOMMIT\n";
+    let packet = tcp("10.0.0.1:80");
+    let same = |is_same: bool| {
+        let environment = Answers(host(), move |question| match question {
+            Question::SameEntry {
+                set,
+                changed,
+                wanted,
+            } => {
+                assert_eq!((*set, changed.mark, wanted.mark), ("old", 0, 5));
+                Some(is_same)
+            }
+            Question::Set(_) => Some(true),
+            _ => None,
+        });
+        evaluate(saved, &packet, &environment).unwrap()[0]
+            .disposition
+            .clone()
+    };
+    assert_eq!(same(true), Disposition::Delivered);
+    assert_eq!(same(false), Disposition::Dropped);
+    let error = evaluate(saved, &packet, &host()).unwrap_err();
+    let unknown = Cause::unknown("whether a change of IP set old applies to the packet");
+    assert_eq!(error.cause, unknown);
+}
+
+#[test]
 fn chains_are_called_and_left() {
     let saved = "*filter\n:INPUT DROP [0:0]\n:a - [0:0]\n:b - [0:0]\n-A INPUT -j a\n\
                  -A INPUT -p tcp -j ACCEPT\n-A a -p udp -j ACCEPT\n-A a -g b\n-A a -j DROP\n\
