@@ -190,7 +190,8 @@ pub enum Forwarding {
 }
 
 impl Forwarding {
-    fn method(self) -> u32 {
+    /// Returns the number of the method: `IP_VS_CONN_F_*` of `linux/ip_vs.h`.
+    pub fn method(self) -> u32 {
         match self {
             Self::Masquerade => 0,
             Self::Local => 1,
