@@ -103,7 +103,7 @@ pub fn parse(text: &str) -> Result<Manifest, Fault> {
 /// let node = "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\n";
 /// assert_eq!(events(node)?.len(), 2);
 /// let error = events("apiVersion: v1\nkind: Node\n").unwrap_err();
-/// assert_eq!(error.to_string(), "1:1: metadata.name: missing");
+/// assert_eq!(error.to_string(), "1:1: metadata: missing");
 /// # Ok::<(), vipline_kube_source::manifests::fault::Fault>(())
 /// ```
 pub fn events(text: &str) -> Result<Vec<Event>, Fault> {
