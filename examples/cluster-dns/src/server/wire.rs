@@ -235,6 +235,9 @@ mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
 
     use hickory_proto::op::Message;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
 
     use super::*;
     use crate::forward::QueryEdns;
@@ -376,6 +379,74 @@ mod tests {
             for limit in 512..1400 {
                 written(&answer, Some(1232), limit);
             }
+        }
+    }
+
+    /// Returns names of few labels, so that names end with others. Some labels contain bytes
+    /// that could be lengths.
+    fn any_name() -> impl Strategy<Value = Name> {
+        let labels: [&[u8]; 7] = [b"a", b"A", b"\x01a", b"a\x01a", b"b", b"local", &[b'x'; 63]];
+        let labels = vec(select(labels.map(<[u8]>::to_vec).to_vec()), 0..4);
+        labels.prop_map(|labels| Name::from_labels(labels).unwrap())
+    }
+
+    fn any_data() -> impl Strategy<Value = RecordData> {
+        prop_oneof![
+            any::<u32>().prop_map(|bits| RecordData::A(bits.into())),
+            any_name().prop_map(RecordData::Cname),
+            any_name().prop_map(RecordData::Ptr),
+            any_name().prop_map(|target| srv(&target)),
+            any_name().prop_map(|target| srv(&target)),
+            (any_name(), any_name()).prop_map(|(name_server, mailbox)| {
+                RecordData::Soa(Soa {
+                    name_server,
+                    mailbox,
+                    serial: 1,
+                    refresh: 2,
+                    retry: 3,
+                    expire: 4,
+                    minimum: 5,
+                })
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn an_answer_with_any_names_is_decoded_to_its_records(
+            name in any_name(),
+            answers in vec((any_name(), any_data()), 0..20),
+            additionals in vec((any_name(), any_data()), 0..4),
+            limit in 512_usize..1024,
+        ) {
+            let records = |list: Vec<(Name, RecordData)>| {
+                list.into_iter().map(|(name, data)| record(&name, data)).collect()
+            };
+            let answer = Answer {
+                code: ResponseCode::NoError,
+                answers: records(answers),
+                authorities: Vec::new(),
+                additionals: records(additionals),
+                unresolved: None,
+            };
+            let query = Query { name: name.as_wire(), ..query(None) };
+            let expected = encode::response(&query, &answer, false).unwrap();
+            let texts = |records: &[hickory_proto::rr::Record]| {
+                records.iter().map(|record| format!("{record:?}")).collect::<Vec<_>>()
+            };
+            let mut out = Vec::new();
+            write(&query, &answer, false, 1232, 65_535, &mut out);
+            let decoded = Message::from_vec(&out).unwrap();
+            prop_assert_eq!(&decoded.queries, &expected.queries);
+            prop_assert_eq!(texts(&decoded.answers), texts(&expected.answers));
+            prop_assert_eq!(texts(&decoded.additionals), texts(&expected.additionals));
+
+            write(&query, &answer, false, 1232, limit, &mut out);
+            prop_assert!(out.len() <= limit);
+            let decoded = Message::from_vec(&out).unwrap();
+            prop_assert!(texts(&expected.answers).starts_with(&texts(&decoded.answers)));
+            let is_whole = decoded.answers.len() == expected.answers.len();
+            prop_assert_eq!(decoded.metadata.truncation, !is_whole);
         }
     }
 }
