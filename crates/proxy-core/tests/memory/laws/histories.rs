@@ -84,7 +84,7 @@ fn assert_unique_keys<P: Planner>(wants: &PortObjects<P::Object>) {
 }
 
 /// Returns the objects of both kernels as text.
-fn installed<P: Planner>(kernels: &MemoryKernels<P::Object>) -> String
+pub(super) fn installed<P: Planner>(kernels: &MemoryKernels<P::Object>) -> String
 where
     P::Object: Send + Sync + 'static,
 {

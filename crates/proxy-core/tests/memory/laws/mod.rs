@@ -1,6 +1,8 @@
 //! Laws that hold for any events in any order, and limits on the number of objects and
 //! edits.
 
+mod faults;
+
 mod histories;
 
 mod limits;
