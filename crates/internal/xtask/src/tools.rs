@@ -26,6 +26,7 @@ pub(crate) const KERNEL_TOOLS: &[Tool] = &[
     Tool::new("nfacct", "nfacct"),
     Tool::new("ipset", "ipset"),
     Tool::new("conntrack", "conntrack"),
+    Tool::new("strace", "strace"),
 ];
 
 /// DNS programs that tests compare answers with.

@@ -29,6 +29,8 @@ mod privilege;
 
 mod killed;
 
+mod faults;
+
 mod cleanup;
 
 mod iptables;

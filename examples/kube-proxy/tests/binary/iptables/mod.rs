@@ -39,13 +39,13 @@ const BACKENDS: [&str; 3] = ["legacy", "nft", "netlink"];
 
 /// A stage of mode iptables whose `iptables` programs are those of one variant. The proxy
 /// runs the programs, except with backend `netlink`.
-struct Node {
+pub(crate) struct Node {
     stage: Stage,
     variant: &'static str,
 }
 
 impl Node {
-    fn with(backend: &'static str, files: &[(&str, &str)]) -> Self {
+    pub(crate) fn with(backend: &'static str, files: &[(&str, &str)]) -> Self {
         let (variant, flags) = match backend {
             "netlink" => ("nft", "--iptables-backend=netlink"),
             "auto" => ("nft", "--iptables-backend=auto"),
@@ -70,6 +70,15 @@ impl Node {
         Self::with(backend, &[("web.yaml", &web(3))])
     }
 
+    pub(crate) fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    /// Returns the variant of the programs.
+    pub(crate) fn variant(&self) -> &'static str {
+        self.variant
+    }
+
     fn netns(&self) -> &Netns {
         &self.stage.netns
     }
@@ -91,7 +100,7 @@ impl Node {
 
     /// Runs a shell command in the namespace and returns its output.
     #[track_caller]
-    fn shell(&self, line: &str) -> String {
+    pub(crate) fn shell(&self, line: &str) -> String {
         let mut command = self.stage.command("sh");
         command.args(["-e", "-c", line]);
         let outcome = Outcome::from(self.netns().run(|| command.output()).unwrap());
@@ -109,7 +118,7 @@ impl Node {
     }
 
     /// Returns the sorted rules.
-    fn sorted_rules(&self) -> Vec<String> {
+    pub(crate) fn sorted_rules(&self) -> Vec<String> {
         let mut lines: Vec<_> = self.rules().lines().map(str::to_owned).collect();
         lines.sort_unstable();
         lines
@@ -125,7 +134,7 @@ fn program(name: &str) -> PathBuf {
 }
 
 /// Returns the manifests of a Service with `endpoints` endpoints.
-fn web(endpoints: u8) -> String {
+pub(crate) fn web(endpoints: u8) -> String {
     service("web", "10.96.0.10") + &slice("web", 1, endpoints)
 }
 
