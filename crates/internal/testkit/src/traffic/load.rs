@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::{Answers, Probe};
 use crate::netns::Netns;
 
-/// Time limit of a load.
+/// Default time limit of a load.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Clients in a namespace that send requests continuously.
@@ -39,6 +39,22 @@ impl Load {
     ///
     /// If a thread cannot be started.
     pub fn start(from: &Netns, probe: Probe, clients: usize, pause: Duration) -> io::Result<Self> {
+        Self::start_within(from, probe, clients, pause, LIMIT)
+    }
+
+    /// Starts clients as [`start`](Self::start) does, which stop after `limit`. Default:
+    /// 120 s.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_within(
+        from: &Netns,
+        probe: Probe,
+        clients: usize,
+        pause: Duration,
+        limit: Duration,
+    ) -> io::Result<Self> {
         let start = Instant::now();
         let requests = Arc::new(AtomicUsize::new(0));
         let stop = Arc::new(AtomicBool::new(false));
@@ -51,7 +67,7 @@ impl Load {
             let (requests, stop) = (Arc::clone(&requests), Arc::clone(&stop));
             let work = move || {
                 let mut answers = Answers::default();
-                while !stop.load(Ordering::Relaxed) && start.elapsed() < LIMIT {
+                while !stop.load(Ordering::Relaxed) && start.elapsed() < limit {
                     let at = start.elapsed();
                     answers.add(at, probe.in_current_netns());
                     requests.fetch_add(1, Ordering::Relaxed);

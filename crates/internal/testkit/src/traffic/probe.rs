@@ -28,7 +28,7 @@ pub struct Probe {
     pub target: SocketAddr,
     /// Timeout of a request.
     pub timeout: Duration,
-    /// Whether a datagram is sent again if no answer arrives within 1 s.
+    /// Whether a datagram is sent again every second until an answer arrives.
     pub retransmits: bool,
 }
 
@@ -54,7 +54,7 @@ impl Probe {
         }
     }
 
-    /// Sends a datagram once more from the same port if no answer arrives within 1 s, as
+    /// Sends a datagram again from the same port every second until an answer arrives, as
     /// DNS resolvers do: the answer of a stopping endpoint may get lost.
     #[must_use]
     pub fn retransmitting(self) -> Self {
@@ -127,11 +127,13 @@ impl Probe {
         let socket = self.socket()?;
         if self.retransmits {
             socket.set_read_timeout(Some(RETRANSMIT_TIMEOUT.min(self.timeout)))?;
-            match exchange(&socket, PAYLOAD).map_err(timed_out) {
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
-                result => return result,
+            let begin = Instant::now();
+            while begin.elapsed() + RETRANSMIT_TIMEOUT < self.timeout {
+                match exchange(&socket, PAYLOAD).map_err(timed_out) {
+                    Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+                    result => return result,
+                }
             }
-            socket.set_read_timeout(Some(self.timeout))?;
         }
         exchange(&socket, PAYLOAD)
     }
