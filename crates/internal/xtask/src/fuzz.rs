@@ -1,7 +1,8 @@
 //! Builds the fuzz targets, replays their corpora, and runs each for a while.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fmt;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -33,8 +34,55 @@ const BUILD: [&str; 5] = [
     "--config=fuzz/config.toml",
 ];
 
-/// Suppresses all output except findings and final statistics.
+/// Suppresses all output except findings.
 const QUIET: &str = "-verbosity=0";
+
+/// Number of lines of the log that are printed after a finding.
+const LOG_LINES: usize = 60;
+
+/// Figures of the run of one target.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Figures {
+    executions: u64,
+    /// Number of covered code blocks.
+    coverage: u64,
+    /// Number of inputs with different coverage.
+    corpus: u64,
+}
+
+impl Figures {
+    /// Reads the last line of libFuzzer's log, such as `#4096 DONE cov: 27 ft: 30 corp:
+    /// 9/43b lim: 4 exec/s: 0 rss: 26Mb`.
+    fn parse(log: &str) -> Option<Self> {
+        let line = log.lines().rfind(|line| line.starts_with('#'))?;
+        let (executions, rest) = line[1..].split_once("DONE")?;
+        let number = |name| {
+            let (_, after) = rest.split_once(name)?;
+            let digits = after.trim_start();
+            let end = digits.find(|it: char| !it.is_ascii_digit());
+            digits[..end.unwrap_or(digits.len())].parse().ok()
+        };
+        Some(Self {
+            executions: executions.trim().parse().ok()?,
+            coverage: number("cov:")?,
+            corpus: number("corp:")?,
+        })
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            executions,
+            coverage,
+            corpus,
+        } = self;
+        write!(
+            f,
+            "{executions} executions, {coverage} blocks covered, {corpus} inputs, no finding"
+        )
+    }
+}
 
 /// Runs the task.
 pub(crate) fn run(seconds: u64) -> Result<()> {
@@ -84,17 +132,33 @@ fn replay_and_run(program: &Path, found: &Path, seconds: u64, output: &Output) -
         let mut run = fuzz(target);
         execute(run.args(["-runs=0", INPUT_TIMEOUT, QUIET]).arg(&corpus))?;
     }
+    let mut failed = Vec::new();
     for target in &targets {
         output.line(&format!("{target}: run for {seconds} s"));
         // libFuzzer writes to the first folder and only reads the others.
-        let found = found.join(target);
-        fs::create_dir_all(&found)?;
+        let own = found.join(target);
+        fs::create_dir_all(&own)?;
+        let log = found.join(format!("{target}.log"));
         let mut run = fuzz(target);
         run.arg(format!("-max_total_time={seconds}"))
-            .args([INPUT_TIMEOUT, INPUT_MEMORY, QUIET, "-print_final_stats=1"])
-            .arg(found)
-            .arg(corpus(&folder, target)?);
-        execute_within(LIMIT + Duration::from_secs(seconds), &mut run)?;
+            .args([INPUT_TIMEOUT, INPUT_MEMORY])
+            .arg(own)
+            .arg(corpus(&folder, target)?)
+            .stderr(File::create(&log)?);
+        let result = execute_within(LIMIT + Duration::from_secs(seconds), &mut run);
+        let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+        match (result, Figures::parse(&text)) {
+            (Ok(()), Some(figures)) => output.line(&format!("{target}: {figures}")),
+            (result, _) => {
+                let lines: Vec<_> = text.lines().collect();
+                let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
+                output.line(&format!("{target}: {result:?}\n{}", last.join("\n")));
+                failed.push(target.as_str());
+            }
+        }
+    }
+    if !failed.is_empty() {
+        bail!("findings in {}: {}", found.display(), failed.join(", "));
     }
     Ok(Tally::default())
 }
@@ -136,5 +200,30 @@ fn corpus(folder: &Path, target: &str) -> Result<PathBuf> {
         Ok(true) => Ok(corpus),
         Ok(false) => bail!("{} contains no input", corpus.display()),
         Err(error) => bail!("{}: {error}", corpus.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read_from_the_last_line_of_the_log() {
+        let log = "INFO: seed corpus: files: 3\n\
+            #4\tINITED cov: 20 ft: 21 corp: 3/9b exec/s: 0 rss: 25Mb\n\
+            #8192\tDONE   cov: 27 ft: 30 corp: 9/43b lim: 4 exec/s: 4096 rss: 26Mb\n\
+            Done 8192 runs in 2 second(s)\n";
+        let figures = Figures {
+            executions: 8192,
+            coverage: 27,
+            corpus: 9,
+        };
+        assert_eq!(Figures::parse(log), Some(figures));
+        assert_eq!(
+            figures.to_string(),
+            "8192 executions, 27 blocks covered, 9 inputs, no finding"
+        );
+        let crashed = "#8\tNEW cov: 21 ft: 22 corp: 4/9b\n==1== ERROR: libFuzzer: deadly signal\n";
+        assert_eq!(Figures::parse(crashed), None);
     }
 }
