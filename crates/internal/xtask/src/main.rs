@@ -1,5 +1,5 @@
-//! Tasks of the Vipline workspace: demo, test, ci, vm, etcd, bench, fuzz, tidy, dependencies,
-//! publish, image, bless.
+//! Tasks of the Vipline workspace: demo, test, ci, vm, etcd, bench, fuzz, soak, mutants, tidy,
+//! dependencies, publish, image, bless.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program prints")]
 
@@ -24,6 +24,10 @@ mod vm;
 mod etcd;
 
 mod fuzz;
+
+mod soak;
+
+mod mutants;
 
 mod bench;
 
@@ -105,6 +109,25 @@ enum Task {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
+    /// Runs kube-proxy under 200 events per second, kills, foreign flushes and API outages, with
+    /// traffic, and checks rules, memory, descriptors and connections at the end.
+    Soak {
+        /// Duration in minutes.
+        #[arg(long, default_value_t = 60)]
+        minutes: u64,
+        /// Proxy mode.
+        #[arg(long, value_enum, default_value = "nftables")]
+        mode: soak::Mode,
+    },
+    /// Changes the code in many ways, and lists the changes that no test notices.
+    Mutants {
+        /// Changes only files whose paths contain this text, such as `policy.rs`.
+        #[arg(default_value = "")]
+        filter: String,
+        /// Lists the changes without running tests.
+        #[arg(long)]
+        list: bool,
+    },
     /// Checks conventions of the repository: layout, manifests, sources and prose.
     Tidy {
         /// Prints every line of prose that breaks a rule.
@@ -140,6 +163,8 @@ fn main() -> ExitCode {
         Task::Etcd => etcd::run(),
         Task::Bench { filter, services } => bench::run(&filter, services),
         Task::Fuzz { seconds } => fuzz::run(seconds),
+        Task::Soak { minutes, mode } => soak::run(minutes, mode),
+        Task::Mutants { filter, list } => mutants::run(&filter, list),
         Task::Tidy { prose } => tidy::run(prose),
         Task::Dependencies => dependencies::run(),
         Task::Publish { dry_run, no_verify } => publish::run(dry_run, !no_verify),

@@ -131,7 +131,11 @@ pub(crate) fn rolling_probes() -> impl Iterator<Item = Probe> {
     })
 }
 
-fn service(name: &str, addresses: &[&str], ports: &[(Protocol, u16, Option<u16>)]) -> Value {
+pub(crate) fn service(
+    name: &str,
+    addresses: &[&str],
+    ports: &[(Protocol, u16, Option<u16>)],
+) -> Value {
     let kind = match ports.iter().any(|port| port.2.is_some()) {
         true => "NodePort",
         false => "ClusterIP",
@@ -154,7 +158,12 @@ fn service(name: &str, addresses: &[&str], ports: &[(Protocol, u16, Option<u16>)
     })
 }
 
-fn slice(service: &str, name: &str, ports: &[(Protocol, u16)], addresses: &[IpAddr]) -> Value {
+pub(crate) fn slice(
+    service: &str,
+    name: &str,
+    ports: &[(Protocol, u16)],
+    addresses: &[IpAddr],
+) -> Value {
     let is_v6 = addresses.iter().any(IpAddr::is_ipv6);
     let ports = ports.iter().map(|(protocol, port)| {
         let name = protocol.to_string();
