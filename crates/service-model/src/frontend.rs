@@ -10,8 +10,8 @@ use ipnet::IpNet;
 use crate::api::MetadataKey;
 use crate::warning::{Field, Problem, Warnings};
 use crate::{
-    Family, ObjectName, PortName, Protocol, Scheduler, SpecialAddress, Timestamp, api,
-    parse_address, parse_network,
+    Family, ObjectName, PortName, Protocol, Scheduler, SpecialAddress, Timestamp, UnservedAddress,
+    UnservedReason, api, parse_address, parse_network,
 };
 
 /// Default session affinity timeout in seconds.
@@ -41,6 +41,8 @@ pub(crate) struct Frontend {
     pub(crate) internal_policy_local: bool,
     pub(crate) external_policy_local: bool,
     pub(crate) health_check_node_port: Option<u16>,
+    /// External addresses that are not served.
+    pub(crate) unserved: Box<[UnservedAddress]>,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -86,6 +88,7 @@ impl Frontend {
             return None;
         }
         let outside = Outside::read(service, warnings);
+        let unserved = outside.unserved(&cluster_ips, external_ips);
         let addresses = cluster_ips.into_iter();
         let addresses = addresses
             .map(|ip| Addresses::new(ip, &outside, external_ips))
@@ -100,6 +103,7 @@ impl Frontend {
             internal_policy_local: spec.internal_traffic_policy == api::TrafficPolicy::Local,
             external_policy_local,
             health_check_node_port: health_check(spec, external_policy_local, warnings),
+            unserved,
         })
     }
 
@@ -169,6 +173,8 @@ fn cluster_ips(spec: &api::ServiceSpec, warnings: &mut Warnings<'_>) -> Vec<IpAd
 struct Outside {
     external_ips: Vec<IpAddr>,
     load_balancer_ips: Vec<IpAddr>,
+    /// Load balancer IPs with `ipMode: Proxy`.
+    proxy_ips: Vec<IpAddr>,
     source_ranges: Vec<IpNet>,
 }
 
@@ -177,8 +183,36 @@ impl Outside {
         Self {
             external_ips: external_ips(&service.spec, warnings),
             load_balancer_ips: load_balancer_ips(&service.status, warnings),
+            proxy_ips: proxy_ips(&service.status),
             source_ranges: source_ranges(&service.spec, warnings),
         }
+    }
+
+    /// Returns the addresses that are not served, with the reason.
+    fn unserved(&self, cluster_ips: &[IpAddr], serve: ExternalIps) -> Box<[UnservedAddress]> {
+        let has_family = |addr: IpAddr| {
+            let families = cluster_ips.iter().map(|&ip| Family::of(ip));
+            families
+                .into_iter()
+                .any(|family| family == Family::of(addr))
+        };
+        let is_ignored = serve == ExternalIps::Ignore;
+        let external = self.external_ips.iter().map(|&addr| (addr, is_ignored));
+        let load_balancer = self.load_balancer_ips.iter().map(|&addr| (addr, false));
+        let served = external
+            .chain(load_balancer)
+            .filter_map(|(addr, is_ignored)| {
+                let reason = match has_family(addr) {
+                    false => UnservedReason::Family,
+                    true if is_ignored => UnservedReason::ExternalIpsIgnored,
+                    true => return None,
+                };
+                Some(UnservedAddress { addr, reason })
+            });
+        let reason = UnservedReason::ProxyMode;
+        let proxied = self.proxy_ips.iter();
+        let proxied = proxied.map(|&addr| UnservedAddress { addr, reason });
+        served.chain(proxied).collect()
     }
 }
 
@@ -241,6 +275,13 @@ fn load_balancer_ips(status: &api::ServiceStatus, warnings: &mut Warnings<'_>) -
         }
     }
     addresses
+}
+
+/// Returns the load balancer IPs with `ipMode: Proxy`.
+fn proxy_ips(status: &api::ServiceStatus) -> Vec<IpAddr> {
+    let ingress = status.load_balancer.ingress.iter();
+    let proxied = ingress.filter(|it| it.ip_mode != api::IpMode::Vip);
+    proxied.filter_map(|it| parse_address(&it.ip)).collect()
 }
 
 /// Parses an external address.

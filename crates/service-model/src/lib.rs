@@ -54,6 +54,8 @@
 //! - `store`: from events to service ports. `entries`: state and dirty mark of
 //!   each Service. `frontend`: a parsed Service. `slices`: its endpoints.
 //!   `topology` and `policy`: selection of endpoints.
+//! - `details` and `unserved`: endpoints with all their properties, and Services and
+//!   addresses that the store does not serve, for explanations.
 //! - `local_traffic` and `node_ports`: results of the configuration.
 #![forbid(unsafe_code)]
 
@@ -81,6 +83,12 @@ mod entries;
 
 mod shared_names;
 
+mod location;
+
+mod unserved;
+
+mod details;
+
 mod changes;
 
 mod frontend;
@@ -102,6 +110,7 @@ pub mod arbitrary;
 
 pub use address::{Family, SpecialAddress, parse_address, parse_network};
 pub use changes::{Changes, Counts, HealthCheck, NoLocalEndpoints};
+pub use details::EndpointDetails;
 pub use event::Event;
 pub use frontend::ExternalIps;
 pub use ipnet;
@@ -113,6 +122,7 @@ pub use scheduler::Scheduler;
 pub use service_port::{Endpoint, PortChange, Route, ServicePort};
 pub use store::{Config, Store};
 pub use timestamp::Timestamp;
+pub use unserved::{SkipReason, SkippedService, UnservedAddress, UnservedReason};
 pub use warning::{Field, Kind, Problem, Warning, Warnings};
 
 /// Compiles and runs the examples of the README.

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::api::MetadataKey;
-use crate::shared_names::SharedNames;
+use crate::location::{Location, SharedLocations};
 use crate::slice_ports::SlicePorts;
 use crate::warning::{Field, Problem, Warnings};
 use crate::{Endpoint, Family, NodeView, ObjectName, Protocol, SpecialAddress, api, parse_address};
@@ -31,7 +31,7 @@ pub(crate) struct Slice {
 struct Entry {
     addr: IpAddr,
     condition: Condition,
-    node: Option<Arc<str>>,
+    location: Option<Arc<Location>>,
     hints: Option<Box<Hints>>,
 }
 
@@ -56,15 +56,16 @@ pub(crate) struct Candidate<'a> {
     pub(crate) endpoint: Endpoint,
     pub(crate) condition: Condition,
     pub(crate) hints: Option<&'a Hints>,
+    pub(crate) location: Option<&'a Location>,
 }
 
 impl Slice {
     /// Parses a slice and the name of its Service. Returns `None` if this proxy does not
-    /// use the slice. `names` are those of nodes.
+    /// use the slice.
     pub(crate) fn read(
         slice: api::EndpointSlice,
         name: &ObjectName,
-        names: &mut SharedNames,
+        locations: &mut SharedLocations,
         warnings: &mut Warnings<'_>,
     ) -> Option<(ObjectName, Self)> {
         let metadata = &slice.metadata;
@@ -92,7 +93,7 @@ impl Slice {
             name: Arc::clone(&name.name),
             family,
             ports: SlicePorts::read(slice.ports, warnings),
-            endpoints: entries(slice.endpoints, family, names, warnings),
+            endpoints: entries(slice.endpoints, family, locations, warnings),
         };
         Some((service, slice))
     }
@@ -161,7 +162,9 @@ pub(crate) fn local_ready(slices: &[Slice], family: Family, node: &NodeView) -> 
 
 impl Entry {
     fn is_local(&self, node: &NodeView) -> bool {
-        !node.name.is_empty() && self.node.as_deref() == Some(&*node.name)
+        let location = self.location.as_ref();
+        let own = location.and_then(|location| location.node.as_deref());
+        !node.name.is_empty() && own == Some(&*node.name)
     }
 
     fn candidate(&self, port: u16, node: &NodeView) -> Candidate<'_> {
@@ -173,6 +176,7 @@ impl Entry {
             },
             condition: self.condition,
             hints: self.hints.as_deref(),
+            location: self.location.as_deref(),
         }
     }
 }
@@ -180,7 +184,7 @@ impl Entry {
 fn entries(
     endpoints: Vec<api::SliceEndpoint>,
     family: Family,
-    names: &mut SharedNames,
+    locations: &mut SharedLocations,
     warnings: &mut Warnings<'_>,
 ) -> Box<[Entry]> {
     let mut entries = Vec::with_capacity(endpoints.len());
@@ -194,7 +198,7 @@ fn entries(
             Some(addr) => match SpecialAddress::of(addr) {
                 Some(special) => Problem::SpecialAddress(addr, special),
                 None => {
-                    entries.push(Entry::read(addr, endpoint, names));
+                    entries.push(Entry::read(addr, endpoint, locations));
                     continue;
                 }
             },
@@ -205,7 +209,7 @@ fn entries(
 }
 
 impl Entry {
-    fn read(addr: IpAddr, endpoint: api::SliceEndpoint, shared: &mut SharedNames) -> Self {
+    fn read(addr: IpAddr, endpoint: api::SliceEndpoint, shared: &mut SharedLocations) -> Self {
         let condition = Condition {
             ready: endpoint.conditions.ready.unwrap_or(true),
             serving: endpoint.conditions.serving.unwrap_or(true),
@@ -219,7 +223,10 @@ impl Entry {
         Self {
             addr,
             condition,
-            node: endpoint.node_name.map(|node| shared.share(&node)),
+            location: shared.share(Location {
+                node: endpoint.node_name,
+                zone: endpoint.zone,
+            }),
             hints: hints
                 .filter(|hints| *hints != Hints::default())
                 .map(Box::new),

@@ -122,14 +122,25 @@ impl Api {
     /// With [`WatchMode::ListOnly`], each task ends after its list. A failed list then ends the
     /// feed: [`Receiver::take`](feed::Receiver::take) returns the reason.
     pub fn watch(&self, watch_mode: WatchMode, feed: &Sender) {
-        let this_node = Selectors {
-            fields: Some(format!("metadata.name={}", self.node)),
-            ..Selectors::of_proxy::<Node>()
-        };
-        self.watch_kind::<Node>(this_node, watch_mode, feed);
+        self.watch_kind::<Node>(self.this_node(), watch_mode, feed);
         self.watch_kind::<Service>(Selectors::of_proxy::<Service>(), watch_mode, feed);
         self.watch_kind::<Slice>(Selectors::of_proxy::<Slice>(), watch_mode, feed);
         self.watch_kind::<ServiceCidr>(Selectors::default(), watch_mode, feed);
+    }
+
+    /// Starts a task per kind as [`watch`](Self::watch) does, with all Services and
+    /// EndpointSlices, also those that a service proxy does not use.
+    pub fn watch_everything(&self, watch_mode: WatchMode, feed: &Sender) {
+        self.watch_kind::<Node>(self.this_node(), watch_mode, feed);
+        self.watch_all_services(watch_mode, feed);
+    }
+
+    /// Returns the selectors of the Node of this client.
+    fn this_node(&self) -> Selectors {
+        Selectors {
+            fields: Some(format!("metadata.name={}", self.node)),
+            ..Selectors::of_proxy::<Node>()
+        }
     }
 
     /// Starts a task per kind that lists and watches all Services and EndpointSlices, and

@@ -20,6 +20,18 @@ pub struct RouteQuery<'a> {
     pub input: Option<&'a Interface>,
 }
 
+impl RouteQuery<'_> {
+    /// Creates the lookup of a packet that a local process sends, with mark 0.
+    pub fn new(source: IpAddr, destination: IpAddr) -> Self {
+        Self {
+            destination,
+            source,
+            mark: 0,
+            input: None,
+        }
+    }
+}
+
 /// The route of a packet.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]

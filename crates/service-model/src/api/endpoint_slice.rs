@@ -119,6 +119,12 @@ pub struct SliceEndpoint {
         serde(default, skip_serializing_if = "Option::is_none")
     )]
     pub node_name: Option<String>,
+    /// Zone of the endpoint.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
+    pub zone: Option<String>,
 }
 
 /// Conditions of an endpoint, independent of each other.

@@ -10,12 +10,13 @@ use crate::api::MetadataKey;
 use crate::changes::{BothFamilies, Changes, Counts, HealthCheck, NoLocalEndpoints};
 use crate::entries::{Entries, Entry, Place, Put};
 use crate::frontend::{ExternalIps, Frontend};
+use crate::location::SharedLocations;
 use crate::shared_names::SharedNames;
 use crate::slices::{self, Slice};
 use crate::warning::{Field, Kind, Problem, Warnings};
 use crate::{
-    Event, Family, NodeView, ObjectName, PortChange, ServicePort, Timestamp, Warning, api,
-    parse_network, policy,
+    Event, Family, NodeView, ObjectName, PortChange, ServicePort, SkippedService, Timestamp,
+    UnservedAddress, Warning, api, parse_network, policy,
 };
 
 /// Maximum number of trigger times of one Service between two resolves.
@@ -58,8 +59,12 @@ pub struct Store {
     ///
     /// Invariant: holds exactly the slices in the entries.
     owners: HashMap<ObjectName, Place>,
-    /// Names of namespaces and nodes.
+    /// Names of namespaces.
     names: SharedNames,
+    /// Nodes and zones of endpoints.
+    locations: SharedLocations,
+    /// Services that are not served. Empty if the source leaves them out.
+    skipped: BTreeMap<ObjectName, SkippedService>,
     node: Arc<NodeView>,
     /// Node of the last resolve.
     resolved_for: Option<NodeView>,
@@ -88,7 +93,10 @@ impl Store {
     pub fn apply(&mut self, event: Event) -> Vec<Warning> {
         match event {
             Event::ServiceApplied(service) => return self.apply_service(&service),
-            Event::ServiceDeleted(name) => self.set_frontend(name, None),
+            Event::ServiceDeleted(name) => {
+                self.skipped.remove(&name);
+                self.set_frontend(name, None);
+            }
             Event::SliceApplied(slice) => return self.apply_slice(slice),
             Event::SliceDeleted(name) => {
                 self.counts.slice_changes += 1;
@@ -167,6 +175,27 @@ impl Store {
             .unwrap_or_default()
     }
 
+    /// Returns the Services that are not served, with the reason.
+    pub fn skipped(&self) -> impl Iterator<Item = (&ObjectName, &SkippedService)> {
+        self.skipped.iter()
+    }
+
+    /// Returns the external addresses that are not served, with their Services.
+    pub fn unserved(&self) -> impl Iterator<Item = (&ObjectName, UnservedAddress)> {
+        self.entries.iter().flat_map(|entry| {
+            let unserved = entry.frontend.iter().flat_map(|it| it.unserved.iter());
+            unserved.map(|&address| (entry.name(), address))
+        })
+    }
+
+    /// Returns the slices of a Service.
+    pub(crate) fn slices_of(&self, service: &ObjectName) -> &[Slice] {
+        let place = self.entries.find(service);
+        place
+            .map(|place| &*self.entries.at(place).slices)
+            .unwrap_or_default()
+    }
+
     /// Returns the Services with a health check node port, as of the last resolve.
     pub fn health_checks(&self) -> impl Iterator<Item = (&ObjectName, &HealthCheck)> {
         self.health_checks.iter()
@@ -217,6 +246,13 @@ impl Store {
         let frontend =
             Frontend::read(service, &name, self.config.external_ips, &mut warnings).map(Arc::new);
         let warnings = warnings.into_found();
+        match frontend {
+            Some(_) => drop(self.skipped.remove(&name)),
+            None => drop(
+                self.skipped
+                    .insert(name.clone(), SkippedService::new(service)),
+            ),
+        }
         self.set_frontend(name, frontend);
         warnings
     }
@@ -266,7 +302,7 @@ impl Store {
         let trigger = trigger.and_then(Timestamp::parse);
         let trigger = trigger.filter(|&at| self.config.start_time.is_none_or(|start| at > start));
         let mut warnings = Warnings::about(Kind::EndpointSlice, &name);
-        let read = Slice::read(slice, &name, &mut self.names, &mut warnings);
+        let read = Slice::read(slice, &name, &mut self.locations, &mut warnings);
         let warnings = warnings.into_found();
         let Some((service, slice)) = read else {
             self.remove_slice(&name);

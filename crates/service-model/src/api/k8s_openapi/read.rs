@@ -224,6 +224,7 @@ impl From<&discovery::Endpoint> for SliceEndpoint {
             hints: endpoint.hints.as_ref().map(hints),
             hostname: endpoint.hostname.clone(),
             node_name: endpoint.node_name.clone(),
+            zone: endpoint.zone.clone(),
         }
     }
 }

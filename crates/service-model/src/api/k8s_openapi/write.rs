@@ -191,6 +191,7 @@ impl From<SliceEndpoint> for discovery::Endpoint {
             hints: endpoint.hints.map(hints),
             hostname: endpoint.hostname,
             node_name: endpoint.node_name,
+            zone: endpoint.zone,
             ..Self::default()
         }
     }
