@@ -36,6 +36,8 @@
 //! - [`Report`]: result of a sync; [`health`]: responses of the health endpoints.
 //! - [`Mode`]: the list of modes, and what the node needs for a mode.
 //! - [`backend`]: the proxy modes; [`Planner`] is the pure part of a mode.
+//! - `evaluate`: the outcomes of a packet in the plan or in the kernel's rules.
+//! - [`reason`]: why a client reaches a Service or does not, and the deciding field.
 //! - [`interfaces`]: addresses of the node; [`sysctl`]: reads and writes sysctls.
 //! - `cleanup`: removal of everything that a kube-proxy programmed.
 //!
@@ -80,7 +82,12 @@ mod driver;
 
 mod entry;
 
+pub mod reason;
+
 pub mod sysctl;
+
+#[cfg(any(feature = "iptables", feature = "nftables"))]
+pub mod evaluate;
 
 mod conntrack_cleanup;
 

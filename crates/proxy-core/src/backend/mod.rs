@@ -8,6 +8,8 @@ use vipline_service_model::{Family, NodeView};
 
 pub(crate) use self::operations::Backend;
 pub use self::planner::Planner;
+#[cfg(any(feature = "iptables", feature = "nftables"))]
+use crate::evaluate::Rules;
 use crate::mode::modes;
 use crate::{Config, Context, Error, IptablesChoice, Mode, Sysctl};
 
@@ -26,6 +28,9 @@ pub mod nftables;
 
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 mod apply;
+
+#[cfg(any(feature = "iptables", feature = "nftables"))]
+mod evaluate;
 
 /// Defines [`Mode::backend`].
 macro_rules! implementations {
@@ -46,6 +51,21 @@ macro_rules! implementations {
 modes!(implementations);
 
 impl Mode {
+    /// Reads all rules that packets of a family pass in the kernel, also those of other
+    /// programs. Changes nothing.
+    ///
+    /// Reads the network namespace of the calling thread. Returns `None` if the rules of
+    /// the mode cannot be evaluated.
+    ///
+    /// # Errors
+    ///
+    /// The error of the mode if the rules cannot be read, and [`Error::NoSuchMode`] if the
+    /// mode is not built in.
+    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    pub fn installed_rules(self, config: &Config, family: Family) -> Result<Option<Rules>, Error> {
+        self.backend()?.installed_rules(config, family)
+    }
+
     /// Checks whether the kernel has the features that the mode requires, and makes the
     /// kernel load their modules.
     ///

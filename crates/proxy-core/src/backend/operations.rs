@@ -5,6 +5,8 @@ use vipline_service_model::Family;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 use crate::cleanup::Leftovers;
 use crate::driver::Drive;
+#[cfg(any(feature = "iptables", feature = "nftables"))]
+use crate::evaluate::Rules;
 use crate::watch::Watch;
 use crate::{Config, Context, Error, IptablesChoice, Sysctl};
 
@@ -68,6 +70,13 @@ pub(crate) trait Backend {
 
     /// Creates the driver of a family without a kernel.
     fn plan_only(&self, family: Family) -> Box<dyn Drive>;
+
+    /// Reads the rules of a family that packets pass in the kernel, also those of other
+    /// programs. Default: `None`, because the rules cannot be evaluated.
+    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    fn installed_rules(&self, _config: &Config, _family: Family) -> Result<Option<Rules>, Error> {
+        Ok(None)
+    }
 
     /// Returns the names of the mode's objects in iptables, and the search for all other
     /// objects that a kube-proxy in this mode programmed.

@@ -3,6 +3,8 @@
 use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::{Family, ServicePort};
 
+#[cfg(any(feature = "iptables", feature = "nftables"))]
+use crate::evaluate::Rules;
 use crate::{Context, PortObjects};
 
 /// The planner of a mode: translates Services to objects of the kernel.
@@ -46,6 +48,16 @@ pub trait Planner {
     /// Returns an object as the mode's native tool names it.
     fn text(object: &Self::Object) -> String {
         format!("{:?}", object.key())
+    }
+
+    /// Prepares a whole state for the evaluation of packets. Default: `None`, because the
+    /// objects are of an unknown form.
+    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    fn rules<'a>(_family: Family, _objects: impl Iterator<Item = &'a Self::Object>) -> Option<Rules>
+    where
+        Self::Object: 'a,
+    {
+        None
     }
 
     /// Returns edits in the format that the mode's native tool applies.

@@ -26,6 +26,8 @@ use self::counts::Counts;
 pub(crate) use self::on_demand::Id;
 use self::on_demand::OnDemand;
 use crate::entry::{Counted, Entry, HashedName, Owner, edits};
+#[cfg(any(feature = "iptables", feature = "nftables"))]
+use crate::evaluate::Rules;
 use crate::rejected::{FormerOwners, KnownRejections, Registry, RejectedObject};
 use crate::{
     AddressKind, Claim, ContestedAddress, Context, Difference, Error, LostAddresses, Outcome,
@@ -86,6 +88,10 @@ pub(crate) trait Drive: Send {
 
     /// Returns the plan as text.
     fn desired(&self) -> String;
+
+    /// Prepares the plan for the evaluation of packets.
+    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    fn desired_rules(&self) -> Option<Rules>;
 
     /// Removes and returns contested addresses that are new since the last call or have a
     /// new owner.
@@ -403,6 +409,11 @@ where
 
     fn desired(&self) -> String {
         P::listing(self.family, self.desired_objects())
+    }
+
+    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    fn desired_rules(&self) -> Option<Rules> {
+        P::rules(self.family, self.desired_objects())
     }
 
     fn take_contested(&mut self) -> Vec<ContestedAddress> {

@@ -1,8 +1,13 @@
 //! The engine: takes in events and programs the kernel.
 
+#[cfg(any(feature = "iptables", feature = "nftables"))]
+mod evaluation;
+
 mod flow_cleanup;
 
 mod planning;
+
+mod reasons;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -412,6 +417,16 @@ impl Engine {
     /// Returns the store of Services, endpoints and the node.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Returns the configuration, limited to what the kernel supports.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Returns the addresses of the node's interfaces, sorted. Empty while unknown.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
     }
 
     /// Returns the time at which the next unused object expires.

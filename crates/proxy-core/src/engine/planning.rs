@@ -1,9 +1,11 @@
 //! Planning of changed service ports.
 
-use vipline_service_model::{PortChange, PortName};
+use std::net::IpAddr;
+
+use vipline_service_model::{Family, PortChange, PortName, Store};
 
 use crate::driver::{Drive, Replan};
-use crate::{Context, Engine};
+use crate::{Config, Context, Engine};
 
 impl Engine {
     /// Plans all changes and returns the number of changed service ports.
@@ -13,10 +15,7 @@ impl Engine {
         changes.sort_by_cached_key(|change| urgency(&change.name));
         for driver in &mut self.drivers {
             let family = driver.family();
-            let service_cidrs = self.store.service_cidrs(family);
-            let cx = Context::new(&self.config, &node, service_cidrs, family)
-                .with_addresses(&self.config, &node, &self.addresses)
-                .with_endpoints(self.store.endpoints(family));
+            let cx = context(&self.config, &self.store, &self.addresses, family);
             if let Some(cleanup) = &self.cleanup {
                 cleanup.set_context(&cx);
                 let own = changes.iter().filter(|each| each.family == family);
@@ -32,6 +31,19 @@ impl Engine {
         }
         changes.len()
     }
+}
+
+/// Returns the context of a family.
+pub(super) fn context(
+    config: &Config,
+    store: &Store,
+    addresses: &[IpAddr],
+    family: Family,
+) -> Context {
+    let node = store.node();
+    Context::new(config, &node, store.service_cidrs(family), family)
+        .with_addresses(config, &node, addresses)
+        .with_endpoints(store.endpoints(family))
 }
 
 /// Plans the changes of the driver's family, one Service after the other.

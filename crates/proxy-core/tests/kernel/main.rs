@@ -34,6 +34,7 @@ mod affinity_traffic;
 mod batches;
 mod deadlines;
 mod drift;
+mod evaluate;
 mod ipset_takeover;
 mod iptables;
 mod iptables_takeover;

@@ -11,6 +11,7 @@ mod good_and_bad;
 mod claims;
 mod costs;
 mod engine;
+mod evaluate;
 mod golden;
 mod laws;
 mod rejections;

@@ -48,6 +48,7 @@ use vipline_service_model::Family;
 
 use self::apply::choice::choose;
 use self::apply::cleanup::LEFTOVERS;
+use self::apply::installed_rules::installed_rules;
 pub use self::apply::kernel::Kernel;
 use self::apply::kernel::make_counters;
 use self::apply::support::check_family;
@@ -56,6 +57,7 @@ pub use self::plan::Planner;
 use super::operations::{Backend, Opened};
 use crate::cleanup::Leftovers;
 use crate::driver::{Absent, Drive, driver};
+use crate::evaluate::Rules;
 use crate::{Config, Error, IptablesChoice, Sysctl};
 
 /// Makes the kernel route packets from and to loopback addresses.
@@ -100,6 +102,10 @@ impl Backend for Iptables {
 
     fn plan_only(&self, family: Family) -> Box<dyn Drive> {
         driver::<Planner, _>(family, Absent::default())
+    }
+
+    fn installed_rules(&self, config: &Config, family: Family) -> Result<Option<Rules>, Error> {
+        installed_rules(config, family).map(Some)
     }
 
     fn leftovers(&self) -> Leftovers {

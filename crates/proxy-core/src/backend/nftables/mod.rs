@@ -128,9 +128,11 @@ use self::apply::watch::Watch;
 pub use self::plan::Planner;
 pub use self::plan::batches::transactions;
 pub use self::plan::names::TABLE;
+use super::apply::all_tables::installed;
 use super::operations::{Backend, Opened};
 use crate::cleanup::Leftovers;
 use crate::driver::{Absent, Drive, driver};
+use crate::evaluate::Rules;
 use crate::{Config, Context, Error};
 
 /// Mode nftables.
@@ -153,6 +155,10 @@ impl Backend for Nftables {
 
     fn plan_only(&self, family: Family) -> Box<dyn Drive> {
         driver::<Planner, _>(family, Absent::default())
+    }
+
+    fn installed_rules(&self, _config: &Config, family: Family) -> Result<Option<Rules>, Error> {
+        installed(family, |chain| chain.table.name.as_str() == TABLE).map(Some)
     }
 
     fn leftovers(&self) -> Leftovers {

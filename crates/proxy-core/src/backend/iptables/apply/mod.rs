@@ -13,6 +13,8 @@ pub(super) mod cleanup;
 
 pub(super) mod installed;
 
+pub(super) mod installed_rules;
+
 mod netlink;
 
 mod own_commits;

@@ -25,9 +25,13 @@ pub(in crate::backend) mod cleanup;
 mod tests;
 
 use vipline_iptables::{Contents, Object};
+use vipline_nftables::Ruleset;
 use vipline_reconcile::Edit;
 use vipline_service_model::{Family, ServicePort};
 
+use self::rules::iptables_family;
+use crate::backend::evaluate;
+use crate::evaluate::Rules;
 use crate::{Context, PortObjects, backend};
 
 /// The planner of mode iptables.
@@ -82,6 +86,12 @@ impl backend::Planner for Planner {
                 format!("-t {} -A {} {}", entry.table, entry.chain, entry.rule)
             }
         }
+    }
+
+    fn rules<'a>(family: Family, objects: impl Iterator<Item = &'a Object>) -> Option<Rules> {
+        let rules = vipline_iptables::evaluate::Rules::new();
+        let rules = rules.with_objects(objects, iptables_family(family));
+        Some(evaluate::rules(rules.evaluator(), &Ruleset::new(), true))
     }
 
     fn script<'a>(

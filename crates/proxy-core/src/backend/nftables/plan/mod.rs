@@ -24,10 +24,13 @@ mod script;
 #[cfg(test)]
 mod tests;
 
-use vipline_nftables::{Action, Object, Operation, Subject};
+use vipline_nftables::evaluate::Evaluator;
+use vipline_nftables::{Action, Object, Operation, Ruleset, Subject};
 use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::{Family, Protocol, ServicePort};
 
+use crate::backend::evaluate::rules;
+use crate::evaluate::Rules;
 use crate::{Context, PortObjects, backend};
 
 /// The planner of mode nftables.
@@ -90,6 +93,11 @@ impl backend::Planner for Planner {
             }
             _ => false,
         }
+    }
+
+    fn rules<'a>(_family: Family, objects: impl Iterator<Item = &'a Object>) -> Option<Rules> {
+        let ruleset: Ruleset = objects.cloned().collect();
+        Some(rules(Evaluator::new(&ruleset), &ruleset, true))
     }
 
     fn script<'a>(

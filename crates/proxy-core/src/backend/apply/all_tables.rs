@@ -1,0 +1,92 @@
+//! Reading of all rules that packets pass, also those of other programs.
+
+#[cfg(feature = "iptables")]
+use vipline_iptables as iptables;
+use vipline_nftables::evaluate::Evaluator;
+use vipline_nftables::{Chain, Client, DumpOptions, Family, Object, Ruleset, TableId};
+use vipline_service_model as service_model;
+
+use crate::Error;
+use crate::backend::evaluate;
+use crate::evaluate::Rules;
+
+/// Reads the tables of nf_tables, which include those of iptables-nft.
+///
+/// `is_own` recognizes the chains of a proxy in the mode.
+pub(in crate::backend) fn installed(
+    family: service_model::Family,
+    is_own: impl Fn(&Chain) -> bool,
+) -> Result<Rules, Error> {
+    let dump = all_tables(family)?;
+    let has_proxy = has_chain(&dump, is_own);
+    let evaluator = evaluator(&dump, family)?;
+    Ok(evaluate::rules(evaluator, &dump, has_proxy))
+}
+
+/// Reads the tables of nf_tables and those of the legacy variant of iptables, which the
+/// programs print as `save`.
+#[cfg(feature = "iptables")]
+pub(in crate::backend) fn installed_with_save(
+    family: service_model::Family,
+    save: &str,
+    has_proxy: bool,
+) -> Result<Rules, Error> {
+    let dump = match all_tables(family) {
+        Err(vipline_nftables::Error::Unsupported { .. }) => Ruleset::new(),
+        dump => dump?,
+    };
+    let tables = iptables::Tables::parse(save).map_err(Error::custom)?;
+    let rules = iptables::evaluate::Rules::from_dump(dump.clone(), set_names(family));
+    let rules = rules.with_save(&tables, iptables_family(family));
+    let evaluator = rules.map_err(Error::custom)?.evaluator();
+    Ok(evaluate::rules(evaluator, &dump, has_proxy))
+}
+
+/// Dumps all tables that packets of a family pass, with the elements of dynamic sets.
+fn all_tables(family: service_model::Family) -> Result<Ruleset, vipline_nftables::Error> {
+    let own = match family {
+        service_model::Family::V4 => Family::Ip,
+        service_model::Family::V6 => Family::Ip6,
+    };
+    let mut client = Client::open()?;
+    let passes = |table: &TableId| {
+        let families = [own, Family::Inet, Family::Netdev];
+        families.contains(&table.family)
+    };
+    let mut tables: Vec<TableId> = client.tables()?.into_iter().map(|it| it.id).collect();
+    tables.retain(passes);
+    client.dump_with(&tables, DumpOptions::new().with_dynamic_elements())
+}
+
+fn has_chain(dump: &Ruleset, is_own: impl Fn(&Chain) -> bool) -> bool {
+    let mut objects = dump.objects();
+    objects.any(|object| matches!(&object, Object::Chain(chain) if is_own(chain)))
+}
+
+/// Returns the evaluator of a dump. With mode iptables it knows matches and targets of
+/// xtables.
+#[cfg(feature = "iptables")]
+fn evaluator(dump: &Ruleset, family: service_model::Family) -> Result<Evaluator, Error> {
+    let rules = iptables::evaluate::Rules::from_dump(dump.clone(), set_names(family));
+    Ok(rules.evaluator())
+}
+
+/// Returns the evaluator of a dump.
+#[cfg(not(feature = "iptables"))]
+fn evaluator(dump: &Ruleset, _family: service_model::Family) -> Result<Evaluator, Error> {
+    Ok(Evaluator::new(dump))
+}
+
+/// Returns the names of IP sets, or none if the kernel has no IP sets.
+#[cfg(feature = "iptables")]
+fn set_names(family: service_model::Family) -> iptables::nft::SetNames {
+    let client = iptables::nft::Client::open(iptables_family(family));
+    client
+        .and_then(|mut client| client.set_names())
+        .unwrap_or_default()
+}
+
+#[cfg(feature = "iptables")]
+fn iptables_family(family: service_model::Family) -> iptables::Family {
+    crate::backend::iptables::plan::rules::iptables_family(family)
+}

@@ -1,0 +1,88 @@
+//! The rules of the plan and of the kernel, for the evaluation of packets.
+
+use std::net::SocketAddr;
+
+use vipline_nftables::evaluate::Host;
+use vipline_service_model::{Family, ServicePort};
+
+use crate::evaluate::{self, Rules};
+use crate::{Engine, Error};
+
+impl Engine {
+    /// Returns the addresses and routes of a typical node, for the evaluation of the plan
+    /// without a kernel.
+    ///
+    /// Interface `eth0` has the addresses of the Node object and those of
+    /// [`set_addresses`](Self::set_addresses), and leads to all other hosts. The pod
+    /// networks of the node and all endpoints on this node are reached through `cni0`, or
+    /// through the interface that [`Config::detect_local`](crate::Config::detect_local)
+    /// names; a prefix gets the suffix `0`. No packet exceeds a limit.
+    pub fn assumed_host(&self) -> Host {
+        let ports = self.store.ports().map(|port| &**port);
+        let detect_local = &self.config.detect_local;
+        evaluate::assumed(detect_local, &self.store.node(), &self.addresses, ports)
+    }
+
+    /// Plans all changes, and prepares the plan of a family for the evaluation of packets.
+    ///
+    /// The plan contains the rules of the proxy alone. The result is a copy: its cost is
+    /// proportional to the number of objects. Returns `None` if the family is not
+    /// configured, or if the objects of the planner cannot be evaluated.
+    pub fn desired_rules(&mut self, family: Family) -> Option<Rules> {
+        self.plan();
+        let mut drivers = self.drivers.iter();
+        let driver = drivers.find(|driver| driver.family() == family)?;
+        driver.desired_rules()
+    }
+
+    /// Prepares the last plan for a destination alone: the rules that do not depend on
+    /// Services, and those of the service ports with this address or node
+    /// port.
+    ///
+    /// The evaluation of packets to the destination has the same outcomes as with
+    /// [`desired_rules`](Self::desired_rules). The cost is proportional to the number of
+    /// service ports and to the objects of those that match.
+    pub fn desired_rules_of(&self, destination: SocketAddr) -> Option<Rules> {
+        let family = Family::of(destination.ip());
+        let number = destination.port();
+        if !self.config.families.contains(&family) {
+            return None;
+        }
+        let mut driver = self.config.mode.backend().ok()?.plan_only(family);
+        driver.set_context(self.context(family));
+        let has_addr = |port: &ServicePort| {
+            let addr = destination.ip();
+            let external = port.external_ips.contains(&addr);
+            port.cluster_ip == addr || external || port.load_balancer_ips.contains(&addr)
+        };
+        let ports = self.store.ports().filter(|port| port.family == family);
+        let is_wanted = |port: &ServicePort| has_addr(port) || port.node_port == Some(number);
+        let mut has_source_ranges = false;
+        for port in ports {
+            // Source ranges of any Service add rules that all packets pass.
+            let is_first = port.restricts_sources() && !has_source_ranges;
+            has_source_ranges |= is_first;
+            if is_wanted(port) || is_first {
+                driver.plan(port);
+            }
+        }
+        driver.desired_rules()
+    }
+
+    /// Reads all rules that packets of a family pass in the kernel, also those of other
+    /// programs. Changes nothing.
+    ///
+    /// Reads the network namespace of the calling thread. Returns `None` if the rules of
+    /// the mode cannot be evaluated.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoKernel`] if the engine only plans or has kernels of the caller. The error
+    /// of the mode if the rules cannot be read.
+    pub fn installed_rules(&self, family: Family) -> Result<Option<Rules>, Error> {
+        if self.watch.is_none() {
+            return Err(Error::NoKernel);
+        }
+        self.config.mode.installed_rules(&self.config, family)
+    }
+}

@@ -1,0 +1,50 @@
+//! Evaluation of packets against the plan or the kernel's rules, without traffic.
+//!
+//! ```
+//! use proxy_core::evaluate::{Verdict, packet};
+//! use proxy_core::service_model::{Protocol, api};
+//! use proxy_core::{Config, Engine, Event, Family};
+//!
+//! let mut service = api::Service::default();
+//! service.metadata = api::ObjectMeta::named("default", "web");
+//! service.spec.cluster_ip = "10.96.0.10".into();
+//! service.spec.ports = vec![api::ServicePortSpec { port: 80, ..Default::default() }];
+//!
+//! let mut engine = Engine::plan_only(Config::new("node-1"))?;
+//! engine.apply(service.into());
+//! engine.apply(Event::Synced);
+//!
+//! let rules = engine.desired_rules(Family::V4).expect("the mode can be evaluated");
+//! let host = engine.assumed_host();
+//! let destination = "10.96.0.10:80".parse()?;
+//! let packet = packet(&host, Protocol::Tcp, "192.0.2.7".parse()?, destination);
+//! let outcomes = rules.evaluate(&packet, &host)?;
+//! assert_eq!(outcomes[0].verdict, Verdict::Refused, "there are no endpoints");
+//! assert!(outcomes[0].trace.to_string().contains("@no-endpoints"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - [`Engine::desired_rules`](crate::Engine::desired_rules) and
+//!   [`Engine::installed_rules`](crate::Engine::installed_rules) prepare the [`Rules`] of
+//!   a family. The installed rules include those of other programs.
+//! - [`Rules::evaluate`] returns all possible [`Outcome`]s with exact probabilities.
+//! - [`Engine::assumed_host`](crate::Engine::assumed_host) has the addresses and routes of
+//!   a typical node, and [`observed_host`] those of this node's kernel.
+//! - [`packet`] creates the first packet of a connection, received by the interface that
+//!   leads to its source.
+
+mod outcome;
+
+mod host;
+
+mod kernel;
+
+mod routes;
+
+mod rules;
+
+pub(crate) use host::assumed;
+pub use host::{node_source, packet};
+pub use kernel::{HostError, observed_host};
+pub use outcome::{Outcome, Verdict};
+pub use rules::{Evaluate, Rules};

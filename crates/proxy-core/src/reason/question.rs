@@ -1,0 +1,44 @@
+//! A connection attempt.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use vipline_service_model::Protocol;
+
+/// A connection attempt of a client.
+///
+/// Exhaustive: callers ask about connections that they describe.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Question {
+    /// Protocol.
+    pub protocol: Protocol,
+    /// Destination address and port.
+    pub destination: SocketAddr,
+    /// Source address.
+    pub source: IpAddr,
+    /// Origin of the connection.
+    pub origin: Origin,
+}
+
+/// Origin of a connection, as rules distinguish it.
+///
+/// Exhaustive: rules distinguish these origins.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Origin {
+    /// A process of this node.
+    Node,
+    /// A pod that [`Config::detect_local`](crate::Config::detect_local) detects.
+    Pod,
+    /// Any other client.
+    Outside,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Node => "node",
+            Self::Pod => "pod",
+            Self::Outside => "outside",
+        })
+    }
+}

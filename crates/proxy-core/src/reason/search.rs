@@ -1,0 +1,300 @@
+//! Search for the service port of a destination, and for the reason of the result.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use vipline_service_model::{
+    Endpoint, Family, NodePortMatch, ObjectName, PortName, Route, ServicePort, Store,
+};
+
+use super::{Expectation, Origin, Question, Reason};
+use crate::{AddressKind, Config, Context, Mode};
+
+/// The objects that a search reads.
+///
+/// Exhaustive: the result depends on these values alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    /// Configuration of the engine.
+    pub config: &'a Config,
+    /// Objects of the API, after a resolve.
+    pub store: &'a Store,
+    /// Addresses of the node's interfaces, if known.
+    pub addresses: &'a [IpAddr],
+    /// Context of the family of the destination.
+    pub context: &'a Context,
+}
+
+/// Result of a search.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Finding {
+    /// Expected result of the connection attempt.
+    pub expectation: Expectation,
+    /// Reason for the result.
+    pub reason: Reason,
+    /// Service port that owns the destination.
+    pub port: Option<Arc<ServicePort>>,
+    /// Kind of the destination address.
+    pub kind: Option<AddressKind>,
+    /// Endpoints that may receive the connection.
+    pub endpoints: Vec<Endpoint>,
+    /// Other service ports that claim the destination, in order of precedence.
+    pub rivals: Vec<Arc<PortName>>,
+}
+
+/// A claim of a service port to the destination.
+struct Claim<'a> {
+    kind: AddressKind,
+    port: &'a Arc<ServicePort>,
+}
+
+impl Scene<'_> {
+    /// Returns the reason for the result of a connection attempt.
+    pub fn find(&self, question: &Question) -> Finding {
+        let family = Family::of(question.destination.ip());
+        if !self.config.families.contains(&family) {
+            return Finding::unserved(Reason::Family(family));
+        }
+        let claims = self.claims(question);
+        let Some((owner, rivals)) = claims.split_first() else {
+            let reason = self.without_owner(question);
+            let expectation = self.expectation_of(&reason);
+            return Finding {
+                expectation,
+                ..Finding::unserved(reason)
+            };
+        };
+        let rivals = rivals.iter().map(|claim| Arc::clone(&claim.port.name));
+        let (expectation, reason, endpoints) = self.of_owner(owner, question);
+        Finding {
+            expectation,
+            reason,
+            port: Some(Arc::clone(owner.port)),
+            kind: Some(owner.kind),
+            endpoints,
+            rivals: rivals.collect(),
+        }
+    }
+
+    /// Returns the claims to the destination, in order of precedence.
+    fn claims(&self, question: &Question) -> Vec<Claim<'_>> {
+        let ports = self.store.ports();
+        let claims = ports.filter_map(|port| {
+            let kind = self.kind(port, question)?;
+            Some(Claim { kind, port })
+        });
+        let mut claims: Vec<_> = claims.collect();
+        claims.sort_by_key(|claim| (claim.kind, Arc::clone(&claim.port.name)));
+        claims
+    }
+
+    /// Returns the kind of the destination as an address of a service port.
+    fn kind(&self, port: &ServicePort, question: &Question) -> Option<AddressKind> {
+        let (addr, number) = (question.destination.ip(), question.destination.port());
+        let is_family = port.family == Family::of(addr);
+        if port.protocol != question.protocol || !is_family {
+            return None;
+        }
+        let of_ip = || {
+            Some(match () {
+                () if port.cluster_ip == addr => AddressKind::ClusterIp,
+                () if port.load_balancer_ips.contains(&addr) => AddressKind::LoadBalancerIp,
+                () if port.external_ips.contains(&addr) => AddressKind::ExternalIp,
+                () => return None,
+            })
+        };
+        let of_node = port.node_port == Some(number) && self.serves_node_ports(addr);
+        let node_port = of_node.then_some(AddressKind::NodePort);
+        (port.port == number).then(of_ip).flatten().or(node_port)
+    }
+
+    /// Returns whether node ports are served on an address.
+    fn serves_node_ports(&self, addr: IpAddr) -> bool {
+        let is_primary = addr.is_loopback();
+        match &self.context.nodeport_addresses {
+            _ if is_primary => self.config.mode == Mode::Iptables && self.context.serves_localhost,
+            NodePortMatch::All => self.is_own(addr),
+            NodePortMatch::Only(addresses) => addresses.contains(&addr),
+        }
+    }
+
+    /// Returns whether an address belongs to the node.
+    fn is_own(&self, addr: IpAddr) -> bool {
+        let node = self.store.node();
+        addr.is_loopback() || node.addresses.contains(&addr) || self.addresses.contains(&addr)
+    }
+
+    fn of_owner(
+        &self,
+        owner: &Claim<'_>,
+        question: &Question,
+    ) -> (Expectation, Reason, Vec<Endpoint>) {
+        let port = owner.port;
+        if !self.allows(port, question) {
+            let reason = Reason::SourceRanges(Arc::clone(&port.source_ranges));
+            return (Expectation::Dropped, reason, Vec::new());
+        }
+        let is_internal = owner.kind == AddressKind::ClusterIp;
+        let route = self.route(owner, question);
+        let endpoints = port.endpoints(route).to_vec();
+        let (expectation, reason) = match route {
+            Route::Cluster | Route::Local => (Expectation::Reachable, Reason::Served),
+            Route::Drop if is_internal => (self.without_server(), Reason::InternalPolicyLocal),
+            Route::Drop => (self.without_server(), Reason::ExternalPolicyLocal),
+            Route::Reject if port.endpoint_count == 0 => {
+                (Expectation::Refused, Reason::NoEndpoints)
+            }
+            Route::Reject => {
+                let count = port.endpoint_count;
+                (Expectation::Refused, Reason::NotReady { count })
+            }
+        };
+        (expectation, reason, endpoints)
+    }
+
+    /// Returns the route of a connection attempt.
+    ///
+    /// Mode ipvs cannot distinguish sources: without local endpoints all clients get the
+    /// endpoints of the cluster.
+    fn route(&self, owner: &Claim<'_>, question: &Question) -> Route {
+        let port = owner.port;
+        let is_inside = question.origin != Origin::Outside;
+        match self.config.mode {
+            _ if owner.kind == AddressKind::ClusterIp => port.internal,
+            Mode::Ipvs if port.external == Route::Drop && !port.cluster.is_empty() => {
+                Route::Cluster
+            }
+            Mode::Ipvs => port.external,
+            _ if is_inside && port.has_short_circuit() => Route::Cluster,
+            _ => port.external,
+        }
+    }
+
+    /// Returns the result if policy Local leaves no endpoint. Mode ipvs rejects.
+    fn without_server(&self) -> Expectation {
+        match self.config.mode {
+            Mode::Ipvs => Expectation::Refused,
+            _ => Expectation::Dropped,
+        }
+    }
+
+    /// Returns whether the source ranges of a service port allow a connection attempt.
+    ///
+    /// The kernel may select the load balancer IP itself as the source of a process of the
+    /// node.
+    fn allows(&self, port: &ServicePort, question: &Question) -> bool {
+        let addr = question.destination.ip();
+        let is_restricted = port.restricts_sources() && port.load_balancer_ips.contains(&addr);
+        let mut ranges = port.source_ranges.iter();
+        !is_restricted
+            || ranges.any(|range| range.contains(&question.source))
+            || question.source == addr && port.allows_node(self.context.node_address)
+    }
+
+    /// Returns the reason why no service port owns the destination.
+    fn without_owner(&self, question: &Question) -> Reason {
+        let addr = question.destination.ip();
+        self.wrong_port(addr)
+            .or_else(|| self.wrong_node_port(question))
+            .or_else(|| self.unserved(addr))
+            .or_else(|| self.skipped(question))
+            .or_else(|| self.direct(question))
+            .unwrap_or_else(|| match () {
+                () if self.is_own(addr) => Reason::NoNodePort,
+                () if self.is_cluster_ip(addr) => Reason::UnusedClusterIp,
+                () => Reason::UnknownAddress,
+            })
+    }
+
+    fn is_cluster_ip(&self, addr: IpAddr) -> bool {
+        let mut networks = self.context.service_cidrs.iter();
+        networks.any(|network| network.contains(&addr))
+    }
+
+    fn wrong_port(&self, addr: IpAddr) -> Option<Reason> {
+        let has_addr = |port: &&Arc<ServicePort>| {
+            let external = port.external_ips.contains(&addr);
+            port.cluster_ip == addr || external || port.load_balancer_ips.contains(&addr)
+        };
+        let mut ports: Vec<_> = self.store.ports().filter(has_addr).collect();
+        ports.sort_by_key(|port| Arc::clone(&port.name));
+        let service = ports.first()?.name.service_name();
+        let mut served: Vec<_> = ports.iter().map(|it| (it.protocol, it.port)).collect();
+        served.sort_unstable();
+        served.dedup();
+        Some(Reason::WrongPort { service, served })
+    }
+
+    fn wrong_node_port(&self, question: &Question) -> Option<Reason> {
+        let destination = question.destination;
+        let is_it = |port: &&Arc<ServicePort>| {
+            let is_protocol = port.protocol == question.protocol;
+            let is_family = port.family == Family::of(destination.ip());
+            is_protocol && is_family && port.node_port == Some(destination.port())
+        };
+        let owners = self.store.ports().filter(is_it).map(|port| &port.name);
+        let owner = Arc::clone(owners.min()?);
+        self.is_own(destination.ip())
+            .then_some(Reason::NodePortAddress { owner })
+    }
+
+    fn unserved(&self, addr: IpAddr) -> Option<Reason> {
+        let mut found = self.store.unserved().filter(|(_, it)| it.addr == addr);
+        found.next().map(|(service, it)| Reason::Unserved {
+            service: service.clone(),
+            reason: it.reason,
+        })
+    }
+
+    fn skipped(&self, question: &Question) -> Option<Reason> {
+        let (addr, number) = (question.destination.ip(), question.destination.port());
+        let is_own = self.is_own(addr);
+        let mut found = self.store.skipped().filter(|(_, it)| {
+            let is_node_port = it.node_ports.contains(&(question.protocol, number));
+            it.addresses.contains(&addr) || is_own && is_node_port
+        });
+        found
+            .next()
+            .map(|(service, it)| Reason::skipped(service, it))
+    }
+
+    fn direct(&self, question: &Question) -> Option<Reason> {
+        let destination = question.destination;
+        let is_it = |it: &Endpoint| it.addr == destination.ip() && it.port == destination.port();
+        let ports = self.store.ports();
+        let owners = ports.filter(|port| port.serving.iter().any(is_it));
+        let owner = Arc::clone(&owners.min_by_key(|port| Arc::clone(&port.name))?.name);
+        Some(Reason::Direct { owner })
+    }
+
+    /// Returns the expected result for a destination without an owner. Modes nftables and
+    /// ipvs reject other ports of cluster IPs.
+    fn expectation_of(&self, reason: &Reason) -> Expectation {
+        match (self.config.mode, reason) {
+            (_, Reason::NoNodePort | Reason::NodePortAddress { .. }) => Expectation::Refused,
+            (Mode::Nftables, Reason::UnusedClusterIp) => Expectation::Dropped,
+            _ => Expectation::Unserved,
+        }
+    }
+}
+
+impl Finding {
+    /// Returns the finding that no service port serves the destination.
+    pub(super) fn unserved(reason: Reason) -> Self {
+        Self {
+            expectation: Expectation::Unserved,
+            reason,
+            port: None,
+            kind: None,
+            endpoints: Vec::new(),
+            rivals: Vec::new(),
+        }
+    }
+
+    /// Returns whether a Service owns the destination.
+    pub fn is_of(&self, service: &ObjectName) -> bool {
+        let port = self.port.as_ref();
+        port.is_some_and(|port| port.name.service_name() == *service)
+    }
+}
