@@ -8,7 +8,7 @@
 //! - [`setup`]: engine and object source ([`vipline_kube_source`]); [`tasks`]: background
 //!   tasks;
 //! - [`telemetry`]: health and metrics; [`server`]: both over HTTP;
-//! - [`run`], [`oneshot`], [`diff`]: the commands;
+//! - [`run`], [`oneshot`], [`diff`], [`explain`]: the commands;
 //! - [`flow_search`]: the thread that searches for stale flows;
 //! - [`flows`], [`rejections`], [`rejectedz`], [`refused`]: reports about stale
 //!   flows, rejected objects and refused addresses;
@@ -58,6 +58,8 @@ pub mod wait;
 pub mod oneshot;
 
 pub mod diff;
+
+pub mod explain;
 
 pub mod process;
 
@@ -115,8 +117,8 @@ pub fn start(cli: &Cli) -> ExitCode {
                 error!("{line}");
             }
             match cli.command {
-                // For `diff`, exit code 1 means that something differs.
-                Some(Command::Diff) => ExitCode::from(2),
+                // For these commands, exit code 1 is a result.
+                Some(Command::Diff | Command::Explain(_)) => ExitCode::from(2),
                 _ => failure.code(),
             }
         }
@@ -137,16 +139,17 @@ fn run_command(cli: &Cli, effective: Effective) -> Result<ExitCode, Failure> {
         warn!("{warning}");
     }
     let settings = match cli.command {
-        // `render` does not need a kernel.
-        Some(Command::Render) => settings,
+        // `render` does not need a kernel, and `explain` not always.
+        Some(Command::Render | Command::Explain(_)) => settings,
         _ => process::choose(settings),
     };
     if cli.init_only {
         return process::init_only(&settings).map(|()| ExitCode::SUCCESS);
     }
-    match cli.command {
+    match &cli.command {
         Some(Command::Render) => render(&settings).map(|()| ExitCode::SUCCESS),
         Some(Command::Diff) => diff::diff(settings),
+        Some(Command::Explain(args)) => explain::explain(settings, args),
         None if cli.oneshot => oneshot::oneshot(settings, cli.output),
         None => run::run(settings).map(|()| ExitCode::SUCCESS),
     }

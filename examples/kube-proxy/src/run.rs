@@ -14,6 +14,7 @@ use vipline_kube_source::api::events::{EventType, NewEvent, Regarding};
 use crate::allocator;
 use crate::cleanup;
 use crate::config::watch::{CHANGED, ConfigWatch};
+use crate::explain::page::{self, Questioner};
 use crate::failure::{Failure, chain, check_first_sync};
 use crate::flow_search::FlowSearcher;
 use crate::flows;
@@ -51,7 +52,9 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
         info!(backend = %chosen.backend, reason = %chosen.reason, "iptables backend");
     }
     flows::warn_if_unreadable(&setup.engine);
-    let _servers = serve(&setup, &settings)?;
+    let engine_config = setup.engine.config().clone();
+    let (questioner, mut questions) = page::channel(engine_config).map_err(Failure::machine)?;
+    let _servers = serve(&setup, &settings, questioner)?;
     setup.recorder.record(NewEvent {
         regarding: Regarding::Node,
         kind: EventType::Normal,
@@ -80,6 +83,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
             report_sync(&setup, &report, ended - began);
             free_memory.synced(&report, setup.now());
         }
+        questions.poll(&setup.engine);
         if searcher.poll(&mut setup)? {
             free_memory.searched(setup.now());
         }
@@ -96,6 +100,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
         let mut others = setup.engine.fds();
         others.extend(setup.readable());
         others.push(searcher.as_fd());
+        others.push(questions.as_fd());
         others.extend(config.as_ref().map(AsFd::as_fd));
         let readable = wait::readable(signals.as_fd(), &others, timeout);
         if readable.map_err(Failure::machine)? {
@@ -122,7 +127,11 @@ fn watch_config(settings: &Settings) -> Result<Option<ConfigWatch>, Failure> {
 }
 
 /// Starts the health and metrics servers.
-fn serve(setup: &Setup, settings: &Settings) -> Result<Option<Servers>, Failure> {
+fn serve(
+    setup: &Setup,
+    settings: &Settings,
+    questioner: Questioner,
+) -> Result<Option<Servers>, Failure> {
     let Some(tasks) = &setup.tasks else {
         return Ok(None);
     };
@@ -149,7 +158,14 @@ fn serve(setup: &Setup, settings: &Settings) -> Result<Option<Servers>, Failure>
     };
     let descriptors = process::raise_descriptor_limit();
     let on_failure = Arc::new(on_failure);
-    let servers = server::start(settings, &setup.telemetry, descriptors, on_failure);
+    let telemetry = &setup.telemetry;
+    let servers = server::start(
+        settings,
+        telemetry,
+        Some(questioner),
+        descriptors,
+        on_failure,
+    );
     servers.map(Some).map_err(Failure::machine)
 }
 

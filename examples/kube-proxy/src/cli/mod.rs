@@ -1,5 +1,7 @@
 //! The command line, compatible with upstream's.
 
+mod explain;
+
 mod flags;
 
 mod value;
@@ -8,6 +10,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub use explain::{ExplainArgs, Format, Subject, What, subject};
 pub use flags::{Flags, LogFlags, UnusedFlags};
 pub(crate) use value::split_port;
 
@@ -75,7 +78,7 @@ pub struct Cli {
 }
 
 /// A command to run instead of the proxy.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Subcommand)]
+#[derive(Clone, Debug, Eq, PartialEq, Subcommand)]
 pub enum Command {
     /// Print the plan as input of `nft -f`, `iptables-restore --noflush` or the
     /// programs of mode ipvs
@@ -83,6 +86,9 @@ pub enum Command {
     /// Print the differences between kernel and plan: exit code 0 if none, 1
     /// if any, 2 after an error, 3 if only rejected objects differ
     Diff,
+    /// Explain why a connection or a Service works or does not: exit code 0 if
+    /// reachable, 1 if not, 2 after an error
+    Explain(ExplainArgs),
 }
 
 /// Format of a report.
@@ -112,7 +118,7 @@ impl Cli {
         ];
         let mut exclusive = exclusive.iter().filter(|(_, is_set)| *is_set);
         let (first, _) = exclusive.next()?;
-        match (self.command, exclusive.next()) {
+        match (&self.command, exclusive.next()) {
             (Some(_), _) => Some(format!("{first} cannot be used with a command")),
             (None, Some((second, _))) => Some(format!("{first} cannot be used with {second}")),
             (None, None) => None,

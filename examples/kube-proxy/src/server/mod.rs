@@ -15,6 +15,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 use vipline_service_model::ObjectName;
 
+use crate::explain::page::Questioner;
 use crate::settings::Settings;
 use crate::telemetry::{ProxyHealth, Telemetry};
 use daemon::http::{Connections, Request, Response, Timeouts, Wildcard, listen, serve};
@@ -145,6 +146,7 @@ impl Drop for Servers {
 pub fn start(
     settings: &Settings,
     telemetry: &Telemetry,
+    explanations: Option<Questioner>,
     descriptors: usize,
     on_failure: OnFailure,
 ) -> io::Result<Servers> {
@@ -170,7 +172,7 @@ pub fn start(
         runtime.spawn(server.run(move |request: &Request| pages::health(&telemetry, request)));
     }
     if let Some(address) = settings.metrics {
-        let pages = Arc::new(Pages::new(settings, telemetry.clone()));
+        let pages = Arc::new(Pages::new(settings, telemetry.clone(), explanations));
         let server = server("metrics", address, limits.metrics, ListenFailure::Metrics);
         runtime.spawn(server.run(move |request: &Request| pages.answer(request)));
     }

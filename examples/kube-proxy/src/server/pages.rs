@@ -8,6 +8,7 @@ use hyper::Method;
 
 use crate::cli::Cli;
 use crate::config::{Gate, Gates};
+use crate::explain::page::{self, Questioner};
 use crate::logging;
 use crate::rejectedz;
 use crate::settings::Settings;
@@ -39,6 +40,8 @@ pub(super) struct Pages {
     /// Effective configuration as JSON.
     configuration: String,
     gates: Gates,
+    /// Explanations by the engine. `None` in tests of the server.
+    explanations: Option<Questioner>,
     /// Whether `--profiling` is set. As in upstream, `/debug` requires it.
     serves_debug: bool,
     start: Instant,
@@ -46,8 +49,13 @@ pub(super) struct Pages {
 
 impl Pages {
     /// Creates the pages.
-    pub(super) fn new(settings: &Settings, telemetry: Telemetry) -> Self {
+    pub(super) fn new(
+        settings: &Settings,
+        telemetry: Telemetry,
+        explanations: Option<Questioner>,
+    ) -> Self {
         Self {
+            explanations,
             telemetry,
             mode: settings.config.mode.name(),
             node: settings.config.node_name.as_ref().into(),
@@ -70,6 +78,10 @@ impl Pages {
             "/metrics/slis" => text(200, CONTENT_TYPE, ""),
             "/proxyMode" => text(200, PLAIN, self.mode),
             rejectedz::PATH => text(200, "application/json", self.rejected()),
+            page::PATH => match &self.explanations {
+                Some(explanations) => explanations.answer(request.uri().query().unwrap_or("")),
+                None => not_found(),
+            },
             "/configz" => text(200, "application/json", &*self.configuration),
             "/flagz" if self.gates.is_enabled(Gate::ComponentFlagz) => text(200, PLAIN, flags()),
             "/statusz" if self.gates.is_enabled(Gate::ComponentStatusz) => {
@@ -94,7 +106,7 @@ impl Pages {
              Up: {hours} hr {minutes:02} min {seconds:02} sec\n\
              Binary version: {version}\n\
              Mode: {}\n\
-             Paths: /configz /flagz /healthz /metrics /metrics/slis /proxyMode /rejectedz\n",
+             Paths: /configz /debug/explain /flagz /healthz /metrics /metrics/slis /proxyMode /rejectedz\n",
             self.mode
         )
     }

@@ -87,7 +87,7 @@ impl Served {
         let cli: Cli = clap::Parser::parse_from(words.split(' '));
         let effective = Effective::new(&cli.flags).unwrap();
         let settings = Settings::new(&cli.flags, effective, "here").unwrap();
-        let pages = Arc::new(Pages::new(&settings, self.stage.telemetry.clone()));
+        let pages = Arc::new(Pages::new(&settings, self.stage.telemetry.clone(), None));
         self.serve(move |request| pages.answer(request))
     }
 

@@ -51,7 +51,7 @@ impl Setup {
     /// Checks the configuration against the IP families of this node, before
     /// the first sync.
     pub(super) fn check_families(&self) -> Result<(), Failure> {
-        if self.purpose == Purpose::Plan {
+        if matches!(self.purpose, Purpose::Plan | Purpose::Explain) {
             return Ok(());
         }
         let (config, node) = (&self.settings.config, self.engine.store().node());

@@ -38,6 +38,8 @@ enum Purpose {
     Plan,
     /// Comparing the kernel with the plan.
     Compare,
+    /// Explaining connections, also to Services that the proxy does not serve.
+    Explain,
     /// Programming the kernel.
     Program,
 }
@@ -102,6 +104,27 @@ impl Setup {
         Self::with_kernel(settings, Purpose::Compare, WatchMode::ListOnly)
     }
 
+    /// Creates an engine that explains connections by the plan and the kernel. It also knows
+    /// Services that the proxy does not serve.
+    ///
+    /// # Errors
+    ///
+    /// See [`open`](Self::open).
+    pub fn explain(settings: Settings) -> Result<Self, Failure> {
+        Self::with_kernel(settings, Purpose::Explain, WatchMode::ListOnly)
+    }
+
+    /// Creates an engine that explains connections by the plan alone, for both IP families.
+    ///
+    /// # Errors
+    ///
+    /// The objects are invalid.
+    pub fn explain_plan(settings: &Settings) -> Result<Self, Failure> {
+        Self::new(settings, Purpose::Explain, WatchMode::ListOnly, |config| {
+            Engine::plan_only(config).map_err(Failure::input)
+        })
+    }
+
     fn with_kernel(
         mut settings: Settings,
         purpose: Purpose,
@@ -119,7 +142,7 @@ impl Setup {
             if purpose == Purpose::Program {
                 sysctl::set_conntrack(conntrack);
             }
-            let will_be_liberal = purpose == Purpose::Compare && conntrack.tcp_be_liberal;
+            let will_be_liberal = purpose != Purpose::Program && conntrack.tcp_be_liberal;
             config.iptables.drop_invalid = !(will_be_liberal || is_conntrack_liberal());
             Engine::open(config).map_err(|error| Failure::machine(chain(&error)))
         })?;
@@ -198,7 +221,10 @@ impl Setup {
             gate,
             is_waiting: false,
         };
-        api.watch(watch_mode, tasks.sender());
+        match purpose {
+            Purpose::Explain => api.watch_everything(watch_mode, tasks.sender()),
+            _ => api.watch(watch_mode, tasks.sender()),
+        }
         let mut setup = Self::with(engine, objects, Some(tasks), settings, telemetry);
         setup.purpose = purpose;
         match watch_mode {

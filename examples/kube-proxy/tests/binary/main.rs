@@ -13,6 +13,8 @@ mod render;
 
 mod diff;
 
+mod explain;
+
 mod node_ports;
 
 mod ip_families;

@@ -1,0 +1,248 @@
+//! The answer to a question, in the form of its JSON document.
+
+use serde::Serialize;
+
+/// The answer about one connection.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    /// The connection.
+    pub question: Question,
+    /// Proxy mode.
+    pub mode: String,
+    /// Name of the node.
+    pub node: String,
+    /// Service port that owns the destination.
+    pub service: Option<ServicePort>,
+    /// Result: that of the kernel if its rules were read, otherwise that of the plan.
+    pub outcome: Outcome,
+    /// Endpoints that receive the connection, with their probabilities.
+    pub endpoints: Vec<Endpoint>,
+    /// Other endpoints of the service port, which do not receive the connection.
+    pub other_endpoints: Vec<Endpoint>,
+    /// Whether the source address is translated.
+    pub masquerade: Masquerade,
+    /// Reason for the result.
+    pub reason: String,
+    /// Field of the API, or flag, that is the reason.
+    pub field: Option<String>,
+    /// Other service ports that claim the destination and do not get it.
+    pub rivals: Vec<String>,
+    /// Recorded endpoints of the client that apply, and those that the connection records.
+    pub affinity: Vec<String>,
+    /// Matching entries of connection tracking.
+    pub conntrack: Vec<String>,
+    /// Evaluation of the plan.
+    pub plan: Side,
+    /// Evaluation of the kernel's rules. `None`: they were not read.
+    pub kernel: Option<Side>,
+    /// Reason why the kernel's rules were not read.
+    pub kernel_note: Option<String>,
+    /// Whether kernel and plan give the same result.
+    pub agrees: Option<bool>,
+    /// One sentence that answers the question.
+    pub sentence: String,
+}
+
+/// A connection attempt.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Question {
+    /// Protocol in lower case.
+    pub protocol: String,
+    /// Destination address and port.
+    pub destination: String,
+    /// Source address.
+    pub source: String,
+    /// Origin: `pod`, `node` or `outside`, as the rules distinguish it.
+    pub from: String,
+}
+
+/// A service port.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServicePort {
+    /// Namespace of the Service.
+    pub namespace: String,
+    /// Name of the Service.
+    pub name: String,
+    /// Name of the port, empty for an unnamed port.
+    pub port: String,
+    /// Kind of the destination, such as `cluster IP`.
+    pub address: String,
+    /// Internal traffic policy.
+    pub internal_traffic_policy: &'static str,
+    /// External traffic policy.
+    pub external_traffic_policy: &'static str,
+    /// Timeout of session affinity in seconds.
+    pub affinity_seconds: Option<u32>,
+    /// Networks that may use the load balancer IPs.
+    pub source_ranges: Vec<String>,
+}
+
+/// Result of a connection attempt.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// An endpoint receives the connection.
+    Reachable,
+    /// The client gets an error at once.
+    Refused,
+    /// The client gets no response.
+    Dropped,
+}
+
+/// Whether connections are masqueraded.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Masquerade {
+    /// No connection.
+    Never,
+    /// All connections.
+    Always,
+    /// It depends on the endpoint.
+    Mixed,
+}
+
+/// An endpoint.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Endpoint {
+    /// Address and port.
+    pub address: String,
+    /// Probability, 0 for endpoints that do not receive the connection.
+    pub probability: f64,
+    /// Probability as a fraction.
+    pub fraction: String,
+    /// Whether the endpoint is ready.
+    pub ready: Option<bool>,
+    /// Whether the endpoint serves.
+    pub serving: Option<bool>,
+    /// Whether the endpoint is terminating.
+    pub terminating: Option<bool>,
+    /// Name of its node.
+    pub node: Option<String>,
+    /// Its zone.
+    pub zone: Option<String>,
+    /// Whether the endpoint is on this node.
+    pub local: bool,
+}
+
+/// Evaluation of the rules of one side.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Side {
+    /// Result. The worst one if several are possible.
+    pub outcome: Outcome,
+    /// Endpoints with their probabilities.
+    pub endpoints: Vec<Reached>,
+    /// Whether connections are masqueraded.
+    pub masquerade: Masquerade,
+    /// Possible paths, the most probable first, at most one per endpoint.
+    pub paths: Vec<Path>,
+    /// Reason why the rules cannot be evaluated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// An endpoint with its probability.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Reached {
+    /// Address and port.
+    pub address: String,
+    /// Probability.
+    pub probability: f64,
+    /// Probability as a fraction.
+    pub fraction: String,
+}
+
+/// A possible path of the packet.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Path {
+    /// Probability.
+    pub probability: f64,
+    /// End of the path, such as `to endpoint 10.244.1.11:8080`.
+    pub end: String,
+    /// Whether the connection is masqueraded.
+    pub masqueraded: bool,
+    /// Rules that matched, and other events, in order.
+    pub steps: Vec<Step>,
+    /// Updates of sets.
+    pub updates: Vec<String>,
+    /// Whether a rule of another program ended the path.
+    pub foreign: bool,
+}
+
+/// A step on a path.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Step {
+    /// Hook, table and chain of a rule. Empty for other events.
+    pub place: String,
+    /// Handle of a rule in the kernel.
+    pub handle: Option<u64>,
+    /// Rule or event in native syntax.
+    pub text: String,
+    /// Elements of sets that matched.
+    pub elements: Vec<String>,
+    /// Counter of a rule in the kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counter: Option<Counter>,
+}
+
+/// Counter of a rule.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+pub struct Counter {
+    /// Number of packets.
+    pub packets: u64,
+    /// Number of bytes.
+    pub bytes: u64,
+}
+
+/// The answers about all addresses of a Service.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceAnswer {
+    /// Namespace and name.
+    pub service: String,
+    /// IP families in which the Service is served.
+    pub families: Vec<String>,
+    /// Result of the deciding answer: the first that is not reachable, otherwise the first.
+    pub outcome: Outcome,
+    /// Endpoints of the deciding answer.
+    pub endpoints: Vec<Endpoint>,
+    /// Masquerading of the deciding answer.
+    pub masquerade: Masquerade,
+    /// Reason of the deciding answer.
+    pub reason: String,
+    /// Field of the deciding answer.
+    pub field: Option<String>,
+    /// One sentence.
+    pub sentence: String,
+    /// One answer per address, port and origin.
+    pub answers: Vec<Answer>,
+}
+
+/// An explanation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Explanation {
+    /// About one connection.
+    Connection(Box<Answer>),
+    /// About a Service.
+    Service(Box<ServiceAnswer>),
+}
+
+impl Explanation {
+    /// Returns the result.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Connection(answer) => answer.outcome,
+            Self::Service(answer) => answer.outcome,
+        }
+    }
+
+    /// Returns the answers about single connections.
+    pub fn answers(&self) -> &[Answer] {
+        match self {
+            Self::Connection(answer) => std::slice::from_ref(answer),
+            Self::Service(answer) => &answer.answers,
+        }
+    }
+}

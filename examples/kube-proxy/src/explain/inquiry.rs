@@ -1,0 +1,267 @@
+//! Answers to questions: the reason by the objects, and the evaluations of both sides.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ipnet::IpNet;
+use proxy_core::evaluate::{self, Rules};
+use proxy_core::nftables::evaluate::{Environment, Packet};
+use proxy_core::reason::{self, Expectation, Finding, Origin, Reason};
+use proxy_core::{Context, Engine, Family};
+use vipline_service_model::{EndpointDetails, LocalTraffic, ObjectName, Protocol};
+
+use super::answer::{Answer, Endpoint, Masquerade, Outcome, Question, Reached, ServicePort, Side};
+use super::sentence;
+use super::side;
+
+/// Everything that the engine knows about a connection.
+#[derive(Debug)]
+pub(super) struct Facts {
+    pub(super) question: reason::Question,
+    pub(super) finding: Finding,
+    pub(super) packet: Packet,
+    details: Vec<EndpointDetails>,
+    mode: String,
+    node: String,
+}
+
+/// Kernel's rules, or the reason why they were not read.
+#[derive(Debug)]
+pub(super) enum Kernel {
+    Read(Side),
+    Skipped(Option<String>),
+}
+
+/// Source of a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Source {
+    Address(IpAddr),
+    Node,
+}
+
+impl Facts {
+    /// Asks the engine about a connection. With `asked`, the answer is about this Service:
+    /// it does not work if another one owns the destination.
+    pub(super) fn new(
+        engine: &Engine,
+        host: &dyn Environment,
+        (protocol, destination): (Protocol, SocketAddr),
+        source: Source,
+        asked: Option<&ObjectName>,
+    ) -> Result<Self, String> {
+        let source = match source {
+            Source::Address(addr) => addr,
+            Source::Node => evaluate::node_source(host, destination.ip()).ok_or_else(|| {
+                let family = Family::of(destination.ip());
+                format!("this node has no route to {destination}, or no {family} address")
+            })?,
+        };
+        if source.is_ipv4() != destination.is_ipv4() {
+            return Err(format!(
+                "source {source} and destination {destination} are of different IP families"
+            ));
+        }
+        let packet = evaluate::packet(host, protocol, source, destination);
+        let context = engine.context(Family::of(source));
+        let question = reason::Question {
+            protocol,
+            destination,
+            source,
+            origin: origin(&context, &packet),
+        };
+        let mut finding = engine.reason(&question);
+        if let (Some(asked), Some(port)) = (asked, &finding.port)
+            && !finding.is_of(asked)
+        {
+            let owner = std::sync::Arc::clone(&port.name);
+            let kind = finding.kind.unwrap_or(proxy_core::AddressKind::ClusterIp);
+            finding.reason = Reason::Contested { owner, kind };
+            finding.expectation = Expectation::Unserved;
+        }
+        let details = finding.port.as_ref();
+        let details = details.map(|port| engine.store().endpoint_details(port));
+        let config = engine.config();
+        Ok(Self {
+            question,
+            finding,
+            packet,
+            details: details.unwrap_or_default(),
+            mode: config.mode.to_string(),
+            node: config.node_name.to_string(),
+        })
+    }
+
+    /// Evaluates rules.
+    pub(super) fn side(&self, rules: Option<&Rules>, host: &dyn Environment) -> Side {
+        match rules {
+            Some(rules) => side::evaluate(rules, &self.packet, host, &self.finding),
+            None => side::failed(format!("rules of mode {} cannot be evaluated", self.mode)),
+        }
+    }
+
+    /// Returns the answer.
+    pub(super) fn answer(self, plan: Side, kernel: Kernel, conntrack: Vec<String>) -> Answer {
+        let (kernel, kernel_note) = match kernel {
+            Kernel::Read(side) => (Some(side), None),
+            Kernel::Skipped(note) => (None, note),
+        };
+        let truth = kernel.as_ref().unwrap_or(&plan);
+        let is_contested = matches!(self.finding.reason, Reason::Contested { .. });
+        let outcome = match is_contested {
+            true => Outcome::Dropped,
+            false => truth.outcome,
+        };
+        let masquerade = truth.masquerade;
+        let endpoints = self.endpoints(&truth.endpoints);
+        let affinity = affinity(truth);
+        let agrees = kernel.as_ref().map(|kernel| is_same(kernel, &plan));
+        let reason = sentence::reason(&self, &plan, kernel.as_ref());
+        let field = self.finding.reason.field().map(str::to_owned);
+        let mut answer = Answer {
+            question: self.question(),
+            service: self.service_port(),
+            outcome,
+            other_endpoints: self.others(&endpoints),
+            endpoints,
+            masquerade,
+            reason,
+            field,
+            rivals: self
+                .finding
+                .rivals
+                .iter()
+                .map(|it| it.to_string())
+                .collect(),
+            affinity,
+            conntrack,
+            plan,
+            kernel,
+            kernel_note,
+            agrees,
+            sentence: String::new(),
+            mode: self.mode,
+            node: self.node,
+        };
+        answer.sentence = sentence::sentence(&answer, &self.finding);
+        answer
+    }
+
+    fn question(&self) -> Question {
+        let reason::Question {
+            protocol,
+            destination,
+            source,
+            origin,
+        } = self.question;
+        Question {
+            protocol: protocol.to_string().to_lowercase(),
+            destination: destination.to_string(),
+            source: source.to_string(),
+            from: origin.to_string(),
+        }
+    }
+
+    fn service_port(&self) -> Option<ServicePort> {
+        let port = self.finding.port.as_ref()?;
+        let policy = |is_local| if is_local { "Local" } else { "Cluster" };
+        Some(ServicePort {
+            namespace: port.name.namespace.to_string(),
+            name: port.name.service.to_string(),
+            port: port.name.port.to_string(),
+            address: self
+                .finding
+                .kind
+                .map(|it| it.to_string())
+                .unwrap_or_default(),
+            internal_traffic_policy: policy(port.internal_policy_local),
+            external_traffic_policy: policy(port.external_policy_local),
+            affinity_seconds: port.affinity,
+            source_ranges: port.source_ranges.iter().map(IpNet::to_string).collect(),
+        })
+    }
+
+    /// Returns the endpoints of an evaluation with their properties.
+    fn endpoints(&self, reached: &[Reached]) -> Vec<Endpoint> {
+        let details = |it: &Reached| {
+            let mut details = self.details.iter();
+            details.find(|details| details.endpoint.to_string() == it.address)
+        };
+        let endpoint = |it: &Reached| Endpoint {
+            probability: it.probability,
+            fraction: it.fraction.clone(),
+            ..endpoint(it.address.clone(), details(it))
+        };
+        reached.iter().map(endpoint).collect()
+    }
+
+    /// Returns the endpoints that are not among those of an evaluation.
+    fn others(&self, endpoints: &[Endpoint]) -> Vec<Endpoint> {
+        let all = self.details.iter();
+        let all = all.map(|it| endpoint(it.endpoint.to_string(), Some(it)));
+        let is_reached = |it: &Endpoint| endpoints.iter().any(|each| each.address == it.address);
+        all.filter(|it| !is_reached(it)).collect()
+    }
+}
+
+fn endpoint(address: String, details: Option<&EndpointDetails>) -> Endpoint {
+    Endpoint {
+        address,
+        probability: 0.0,
+        fraction: "0".to_owned(),
+        ready: details.map(|it| it.ready),
+        serving: details.map(|it| it.serving),
+        terminating: details.map(|it| it.terminating),
+        node: details.and_then(|it| it.node.clone()),
+        zone: details.and_then(|it| it.zone.clone()),
+        local: details.is_some_and(|it| it.endpoint.is_local),
+    }
+}
+
+/// Returns the elements of recorded clients that matched, and the updates.
+fn affinity(side: &Side) -> Vec<String> {
+    let is_recorded = |element: &&String| element.starts_with("@clients-");
+    let mut found = Vec::new();
+    for path in &side.paths {
+        let elements = path.steps.iter().flat_map(|step| &step.elements);
+        let recorded = elements
+            .filter(is_recorded)
+            .map(|it| format!("recorded: {it}"));
+        let updates = path.updates.iter().map(|it| format!("records: {it}"));
+        for line in recorded.chain(updates) {
+            if !found.contains(&line) {
+                found.push(line);
+            }
+        }
+    }
+    found
+}
+
+/// Returns whether kernel and plan give the same result.
+pub(super) fn is_same(kernel: &Side, plan: &Side) -> bool {
+    kernel.error.is_none()
+        && kernel.outcome == plan.outcome
+        && kernel.endpoints == plan.endpoints
+        && kernel.masquerade == plan.masquerade
+}
+
+/// Returns the origin of a packet, as the rules distinguish it.
+fn origin(context: &Context, packet: &Packet) -> Origin {
+    let Some(input) = packet.input() else {
+        return Origin::Node;
+    };
+    let is_pod = match &context.local {
+        None => false,
+        Some(LocalTraffic::Cidr(network)) => network.contains(&packet.source()),
+        Some(LocalTraffic::Interface(name)) => *input.name == **name,
+        Some(LocalTraffic::InterfacePrefix(prefix)) => input.name.starts_with(&**prefix),
+    };
+    if is_pod { Origin::Pod } else { Origin::Outside }
+}
+
+/// Returns whether connections to endpoints are masqueraded, in words.
+pub(super) fn masquerade_words(masquerade: Masquerade) -> &'static str {
+    match masquerade {
+        Masquerade::Never => "source address kept",
+        Masquerade::Always => "source address masqueraded",
+        Masquerade::Mixed => "source address masqueraded for some endpoints",
+    }
+}

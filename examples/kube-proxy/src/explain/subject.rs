@@ -1,0 +1,257 @@
+//! Questions about one connection, or about all addresses of a Service.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use proxy_core::evaluate::Rules;
+use proxy_core::nftables::evaluate::Host;
+use proxy_core::{Engine, Family};
+use vipline_service_model::{DetectLocal, ObjectName, Protocol};
+
+use super::answer::{Answer, Explanation, Masquerade, Outcome, ServiceAnswer};
+use super::inquiry::{Facts, Source};
+use super::observed::Observed;
+use crate::cli::Subject;
+
+/// Addresses for documentation (RFC 5737, RFC 3849), as a typical client outside of the
+/// cluster.
+const OUTSIDE_V4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
+const OUTSIDE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 7);
+
+/// Maximum number of connections in an explanation of a Service.
+const MAX_ITEMS: usize = 256;
+
+/// Asks an engine.
+pub(super) struct Inquirer {
+    /// Whole plans by family. Without them, each destination gets a plan of its own, with the
+    /// same outcomes.
+    pub(super) plans: BTreeMap<Family, Arc<Rules>>,
+    pub(super) from: Option<IpAddr>,
+    pub(super) from_node: bool,
+}
+
+/// What an engine knows about a subject.
+#[derive(Debug)]
+pub(super) enum Prepared {
+    /// A connection.
+    Connection(Box<Item>),
+    /// Connections to the addresses of a Service.
+    Service {
+        name: ObjectName,
+        families: Vec<String>,
+        items: Vec<Item>,
+    },
+    /// A Service that the proxy does not serve.
+    Skipped(Box<ServiceAnswer>),
+}
+
+/// A connection with the plan for its destination.
+#[derive(Debug)]
+pub(super) struct Item {
+    facts: Facts,
+    plan: Option<Arc<Rules>>,
+}
+
+impl Inquirer {
+    /// Asks the engine about a subject.
+    pub(super) fn prepare(
+        &self,
+        engine: &Engine,
+        host: &Host,
+        subject: &Subject,
+    ) -> Result<Prepared, String> {
+        match subject {
+            Subject::Connection(protocol, destination) => {
+                let typical = || {
+                    let sources = self.sources(engine, Family::of(destination.ip()));
+                    sources.into_iter().next().unwrap_or(Source::Node)
+                };
+                let source = self.given().unwrap_or_else(typical);
+                let to = (*protocol, *destination);
+                let item = self.item(engine, host, to, source, None)?;
+                Ok(Prepared::Connection(Box::new(item)))
+            }
+            Subject::Service(name) => self.service(engine, host, name),
+        }
+    }
+
+    /// Returns the source that the caller names.
+    fn given(&self) -> Option<Source> {
+        match self.from_node {
+            true => Some(Source::Node),
+            false => self.from.map(Source::Address),
+        }
+    }
+
+    fn service(&self, engine: &Engine, host: &Host, name: &ObjectName) -> Result<Prepared, String> {
+        let (mut items, mut families) = (Vec::new(), Vec::new());
+        for &family in &engine.config().families {
+            let addresses = engine.with_scene(family, |scene| scene.addresses_of(name));
+            if !addresses.is_empty() {
+                families.push(family.to_string());
+            }
+            let sources = match self.given() {
+                Some(source) => vec![source],
+                None => self.sources(engine, family),
+            };
+            let is_family = |source: &Source| match *source {
+                Source::Address(addr) => Family::of(addr) == family,
+                Source::Node => true,
+            };
+            for (protocol, destination, _) in addresses {
+                for &source in sources.iter().filter(|it| is_family(it)) {
+                    if items.len() < MAX_ITEMS {
+                        let to = (protocol, destination);
+                        items.push(self.item(engine, host, to, source, Some(name))?);
+                    }
+                }
+            }
+        }
+        if items.is_empty() {
+            return skipped(engine, name).map(|it| Prepared::Skipped(Box::new(it)));
+        }
+        Ok(Prepared::Service {
+            name: name.clone(),
+            families,
+            items,
+        })
+    }
+
+    /// Returns typical sources: a pod of this node, the node, and a host outside of the
+    /// cluster.
+    fn sources(&self, engine: &Engine, family: Family) -> Vec<Source> {
+        let outside = match family {
+            Family::V4 => OUTSIDE_V4.into(),
+            Family::V6 => OUTSIDE_V6.into(),
+        };
+        let pod = pod(engine, family).map(Source::Address);
+        let has_node = engine.store().node().address(family).is_some();
+        let node = has_node.then_some(Source::Node);
+        let sources = pod.into_iter().chain(node);
+        sources.chain([Source::Address(outside)]).collect()
+    }
+}
+
+/// Returns the address of a pod on this node: in its pod network, or in that of the
+/// cluster.
+fn pod(engine: &Engine, family: Family) -> Option<IpAddr> {
+    let node = engine.store().node();
+    let cluster = match &engine.config().detect_local {
+        DetectLocal::ClusterCidr(networks) => networks.as_slice(),
+        _ => &[],
+    };
+    let is_family = |network: &&IpNet| Family::of(network.addr()) == family;
+    let cluster = cluster.iter().find(is_family).copied();
+    let network = node.pod_cidr(family).or(cluster)?;
+    // The first addresses usually belong to the bridge.
+    network.hosts().nth(4)
+}
+
+impl Inquirer {
+    fn item(
+        &self,
+        engine: &Engine,
+        host: &Host,
+        to: (Protocol, SocketAddr),
+        source: Source,
+        asked: Option<&ObjectName>,
+    ) -> Result<Item, String> {
+        let known = self.plans.get(&Family::of(to.1.ip()));
+        let own = || engine.desired_rules_of(to.1).map(Arc::new);
+        Ok(Item {
+            facts: Facts::new(engine, host, to, source, asked)?,
+            plan: known.cloned().or_else(own),
+        })
+    }
+}
+
+impl Prepared {
+    /// Evaluates both sides.
+    pub(super) fn finish(self, observed: &Observed) -> Explanation {
+        let mut kernels = BTreeMap::new();
+        let mut answer = |item: Item| {
+            let Item { facts, plan } = item;
+            let family = Family::of(facts.question.destination.ip());
+            let kernel = kernels
+                .entry(family)
+                .or_insert_with(|| observed.rules(family));
+            let kernel = kernel.as_ref().map(Option::as_ref);
+            observed.answer(facts, plan.as_deref(), kernel)
+        };
+        match self {
+            Self::Connection(item) => Explanation::Connection(Box::new(answer(*item))),
+            Self::Skipped(service) => Explanation::Service(service),
+            Self::Service {
+                name,
+                families,
+                items,
+            } => {
+                let answers = items.into_iter().map(answer).collect();
+                Explanation::Service(Box::new(summary(&name, families, answers)))
+            }
+        }
+    }
+}
+
+/// Returns the answer about a Service that the proxy does not serve.
+fn skipped(engine: &Engine, name: &ObjectName) -> Result<ServiceAnswer, String> {
+    let family = engine.config().families.first().copied();
+    let found = engine.with_scene(family.unwrap_or(Family::V4), |scene| {
+        let skipped = scene.skipped_service(name);
+        skipped.or_else(|| scene.unserved_service(name))
+    });
+    let Some(finding) = found else {
+        return Err(format!("Service {name} does not exist"));
+    };
+    let unspecified = Ipv4Addr::UNSPECIFIED.into();
+    let reason = finding.reason.sentence(unspecified);
+    let field = finding.reason.field().map(str::to_owned);
+    let in_field = field
+        .as_ref()
+        .map(|it| format!(" ({it})"))
+        .unwrap_or_default();
+    Ok(ServiceAnswer {
+        service: name.to_string(),
+        families: Vec::new(),
+        outcome: Outcome::Dropped,
+        endpoints: Vec::new(),
+        masquerade: Masquerade::Never,
+        sentence: format!("Not served by this proxy: {reason}{in_field}."),
+        reason,
+        field,
+        answers: Vec::new(),
+    })
+}
+
+/// Returns the answer about a Service from those about its addresses.
+fn summary(name: &ObjectName, families: Vec<String>, answers: Vec<Answer>) -> ServiceAnswer {
+    let failed = answers
+        .iter()
+        .filter(|it| it.outcome != Outcome::Reachable)
+        .count();
+    let deciding = answers.iter().find(|it| it.outcome != Outcome::Reachable);
+    let deciding = deciding.or_else(|| answers.first());
+    let total = answers.len();
+    let sentence = match (failed, deciding) {
+        (0, _) => format!("Works: all {total} connections to Service {name} reach an endpoint."),
+        (_, Some(answer)) => format!(
+            "{failed} of {total} connections to Service {name} do not work. The first, from {} \
+             ({}): {}",
+            answer.question.source, answer.question.from, answer.sentence
+        ),
+        (_, None) => String::new(),
+    };
+    ServiceAnswer {
+        service: name.to_string(),
+        families,
+        outcome: deciding.map_or(Outcome::Dropped, |it| it.outcome),
+        endpoints: deciding.map(|it| it.endpoints.clone()).unwrap_or_default(),
+        masquerade: deciding.map_or(Masquerade::Never, |it| it.masquerade),
+        reason: deciding.map(|it| it.reason.clone()).unwrap_or_default(),
+        field: deciding.and_then(|it| it.field.clone()),
+        sentence,
+        answers,
+    }
+}

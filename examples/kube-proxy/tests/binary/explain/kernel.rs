@@ -1,0 +1,105 @@
+//! The rules of a kernel: agreement, drift, and rules of other programs.
+
+use serde_json::Value;
+
+use crate::stage::{Stage, service, slice};
+
+use super::json;
+
+/// Returns a node with an uplink and a network of pods, and a Service with two endpoints.
+pub(super) fn web() -> Stage {
+    let web = service("web", "10.96.0.10") + &slice("web", 1, 2);
+    let stage = Stage::with(&[("web.yaml", &web)]);
+    let ip = |line: &str| {
+        let words: Vec<_> = line.split(' ').collect();
+        let mut command = stage.command("ip");
+        let status = stage.netns.run(|| command.args(words).status()).unwrap();
+        assert!(status.success(), "ip {line}");
+    };
+    ip("link add eth0 type veth peer name eth0-peer");
+    ip("link add pods type veth peer name pods-peer");
+    for (link, address) in [("eth0", "192.168.0.5/24"), ("pods", "10.244.1.254/24")] {
+        ip(&format!("address add {address} dev {link}"));
+        ip(&format!("link set {link} up"));
+        ip(&format!("link set {link}-peer up"));
+    }
+    ip("route add default via 192.168.0.1");
+    stage
+}
+
+const LINE: &str = "explain tcp 10.96.0.10:80 --from 198.51.100.7 -o json";
+
+fn answer(stage: &Stage) -> Value {
+    json(&stage.run(LINE))
+}
+
+#[test]
+fn a_kernel_without_rules_of_the_proxy_is_not_evaluated() {
+    let stage = web();
+    let answer = answer(&stage);
+    assert_eq!(answer["kernel"], Value::Null, "{answer:#}");
+    let note = answer["kernelNote"].as_str().unwrap();
+    assert!(
+        note.contains("no rules of a kube-proxy in mode nftables"),
+        "{note}"
+    );
+}
+
+#[test]
+fn kernel_and_plan_agree_after_a_sync() {
+    let stage = web();
+    stage.oneshot();
+    let answer = answer(&stage);
+    assert_eq!(answer["agrees"], true, "{answer:#}");
+    assert_eq!(answer["kernel"]["endpoints"], answer["plan"]["endpoints"]);
+    assert_eq!(answer["outcome"], "reachable");
+    assert_eq!(answer["masquerade"], "always");
+    let handles = answer["kernel"]["paths"][0]["steps"].as_array().unwrap();
+    assert!(
+        handles.iter().any(|step| step["handle"].is_u64()),
+        "{answer:#}"
+    );
+    let text = stage.run(LINE.trim_end_matches(" -o json")).stdout;
+    assert!(
+        text.contains("\n  = prerouting ip kube-proxy services handle"),
+        "{text}"
+    );
+    assert!(!text.contains("\n  < "), "{text}");
+}
+
+#[test]
+fn a_rule_of_another_program_that_drops_is_named() {
+    let stage = web();
+    stage.oneshot();
+    stage.load(
+        "table inet firewall {\nchain forward {\ntype filter hook forward priority 10\n\
+         ip daddr 10.244.1.0/24 tcp dport 8080 counter drop\n}\n}\n",
+    );
+    let answer = answer(&stage);
+    assert_eq!(answer["outcome"], "dropped", "{answer:#}");
+    let reason = answer["reason"].as_str().unwrap();
+    assert!(reason.contains("inet firewall forward handle"), "{reason}");
+    let sentence = answer["sentence"].as_str().unwrap();
+    assert!(sentence.contains("a rule of another program"), "{sentence}");
+    assert!(sentence.contains("drop"), "{sentence}");
+    assert_eq!(answer["plan"]["outcome"], "reachable");
+}
+
+#[test]
+fn a_deleted_element_is_a_disagreement() {
+    let stage = web();
+    stage.oneshot();
+    stage.load("delete element ip kube-proxy backends-2 { 10.96.0.10 . tcp . 80 . 1 }\n");
+    let answer = answer(&stage);
+    assert_eq!(answer["agrees"], false, "{answer:#}");
+    assert_ne!(answer["outcome"], "reachable", "{answer:#}");
+    let sentence = answer["sentence"].as_str().unwrap();
+    assert!(
+        sentence.starts_with("Kernel and plan disagree about 10.96.0.10:80"),
+        "{sentence}"
+    );
+    let text = stage.run(LINE.trim_end_matches(" -o json")).stdout;
+    assert!(text.contains("\n  > "), "{text}");
+    let planned = json(&stage.run(&format!("{LINE} --plan-only")));
+    assert_eq!(planned["outcome"], "reachable", "{planned:#}");
+}

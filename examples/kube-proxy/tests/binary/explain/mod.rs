@@ -1,0 +1,121 @@
+//! `explain`: plans without a kernel, the rules of a kernel, formats and exit codes.
+
+mod kernel;
+
+mod page;
+
+mod reasons;
+
+use serde_json::Value;
+use testkit::scoped::Directory;
+
+use crate::stage::{BINARY, Outcome};
+
+/// Runs `explain` without privileges on a manifest, with flags for a node and a mode.
+fn explain(mode: &str, manifests: &str, line: &str) -> Outcome {
+    let folder = Directory::new().unwrap();
+    folder.write("objects.yaml", manifests).unwrap();
+    let path = folder.path().join("objects.yaml");
+    let flags = "--hostname-override node-1 --cluster-cidr 10.244.0.0/16,fd00:244::/32";
+    let mut command = std::process::Command::new("setpriv");
+    command
+        .args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"])
+        .args(["timeout", "60", BINARY, "explain"])
+        .args(line.split_whitespace())
+        .args(["--proxy-mode", mode, "--manifests"])
+        .arg(path)
+        .args(flags.split_whitespace());
+    Outcome::from(command.output().unwrap())
+}
+
+/// Returns the JSON document of an explanation. Checks that the exit code fits.
+fn json(outcome: &Outcome) -> Value {
+    let answer: Value = serde_json::from_str(&outcome.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {outcome:?}"));
+    let expected = i32::from(answer["outcome"] != "reachable");
+    assert_eq!(outcome.code, expected, "{outcome:?}");
+    answer
+}
+
+/// A cluster with one Service of each kind.
+const CLUSTER: &str = include_str!("cluster.yaml");
+
+#[test]
+fn text_has_color_on_a_terminal_only_and_ends_with_the_answer() {
+    let line = "tcp 10.96.0.10:80 --from 10.244.1.5";
+    let plain = explain("nftables", CLUSTER, line);
+    assert_eq!(plain.code, 0, "{plain:?}");
+    assert!(!plain.stdout.contains('\x1b'), "{}", plain.stdout);
+    let last = plain.stdout.lines().last().unwrap();
+    assert_eq!(
+        last,
+        "Works: 10.96.0.10:80 is the cluster IP of shop/web:http, and leads to one of 2 \
+         endpoints, each with probability 1/2, source address kept."
+    );
+    let folder = Directory::new().unwrap();
+    folder.write("objects.yaml", CLUSTER).unwrap();
+    let path = folder.path().join("objects.yaml");
+    let command = format!(
+        "{BINARY} explain {line} --plan-only --proxy-mode nftables --manifests {}",
+        path.display()
+    );
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", &command, "/dev/null"]);
+    let colored = Outcome::from(script.output().unwrap());
+    assert!(colored.stdout.contains("\x1b[1m"), "{colored:?}");
+}
+
+#[test]
+fn the_picture_has_every_path_and_balanced_braces() {
+    let outcome = explain("nftables", CLUSTER, "tcp 10.96.0.10:80 -o dot");
+    let dot = &outcome.stdout;
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert!(dot.starts_with("digraph explain {"), "{dot}");
+    for endpoint in ["10.244.1.11:8080", "10.244.2.12:8080"] {
+        assert!(dot.contains(&format!("to endpoint {endpoint}")), "{dot}");
+    }
+    // Braces within quotes belong to elements.
+    let outside: String = dot.split('"').step_by(2).collect();
+    let count = |brace| outside.matches(brace).count();
+    assert_eq!(count('{'), count('}'), "{dot}");
+    let is_edge = |line: &&str| line.split('[').next().is_some_and(|it| it.contains("->"));
+    let nodes: Vec<_> = dot.lines().filter(|line| !is_edge(line)).collect();
+    let edges = dot.lines().filter(is_edge);
+    for edge in edges {
+        for end in edge.split("[label=").next().unwrap().split("->") {
+            let node = format!("{} [", end.trim());
+            assert!(
+                nodes.iter().any(|it| it.trim_start().starts_with(&node)),
+                "{edge}"
+            );
+        }
+    }
+}
+
+#[test]
+fn invalid_arguments_and_objects_are_errors_with_exit_code_2() {
+    for (line, expected) in [
+        ("tcp 10.96.0.10", "expected ADDRESS:PORT"),
+        ("service web", "expected NAMESPACE/NAME"),
+        (
+            "service shop/unknown",
+            "Service shop/unknown does not exist",
+        ),
+        ("tcp 10.96.0.10:80 --from fd00::1", "different IP families"),
+        (
+            "tcp 10.96.0.10:80 --from 10.0.0.1 --from-node",
+            "cannot be used with",
+        ),
+        ("icmp 10.96.0.10:80", "invalid value"),
+    ] {
+        let outcome = explain("nftables", CLUSTER, line);
+        assert_eq!(
+            (outcome.code, &*outcome.stdout),
+            (2, ""),
+            "{line}: {outcome:?}"
+        );
+        assert!(outcome.stderr.contains(expected), "{line}: {outcome:?}");
+    }
+    let outcome = explain("nftables", "kind: [", "tcp 10.96.0.10:80");
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+}
