@@ -1,15 +1,17 @@
 //! `numgen`, and the choice of random numbers
 //!
 //! All numbers are equally probable. Numbers that the rest of the rule treats alike are one
-//! choice: `numgen random mod 1000 < 300` has two outcomes.
+//! choice: `numgen random mod 1000 < 300` has two outcomes. So are all numbers if no element
+//! of a set has the other fields of a key.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use crate::Element;
 use crate::evaluate::cause::{Cause, MAX_OUTCOMES};
-use crate::evaluate::sets::resolve;
+use crate::evaluate::sets::{find, resolve};
 use crate::evaluate::walk::{Flow, Rest, Walk};
-use crate::expr::{ByteorderOp, CmpOp, Expr, Numgen, Register};
+use crate::expr::{ByteorderOp, CmpOp, Expr, Lookup, Numgen, Register};
 
 /// Size of a number.
 const LEN: usize = 4;
@@ -38,7 +40,7 @@ pub(super) fn choose(
     if count == 0 || end > 1 << 32 {
         return Err(Cause::Operand);
     }
-    let starts: Vec<u64> = match cuts(walk, rest, register)? {
+    let starts: Vec<u64> = match cuts(walk, rest, register, start..end)? {
         Some(cuts) => {
             let inside = cuts.into_iter().filter(|cut| start < *cut && *cut < end);
             [start].into_iter().chain(inside).collect()
@@ -67,6 +69,7 @@ fn cuts(
     walk: &Walk<'_>,
     rest: Rest<'_>,
     register: Register,
+    numbers: Range<u64>,
 ) -> Result<Option<BTreeSet<u64>>, Cause> {
     let (mut cuts, mut is_big) = (BTreeSet::new(), false);
     for expr in rest {
@@ -102,12 +105,44 @@ fn cuts(
                     return Ok(Some(cuts));
                 }
             }
+            Expr::Lookup(it) if matches_none(walk, it, register, numbers.clone(), is_big)? => {
+                return Ok(Some(cuts));
+            }
             Expr::Immediate(it) if it.destination == Register::VERDICT => {}
             Expr::Counter(_) | Expr::Log(_) | Expr::Reject(_) | Expr::Notrack(_) => {}
             _ => return Ok(None),
         }
     }
     Ok(Some(cuts))
+}
+
+/// Returns whether a lookup ends the rule for all numbers, because no element of the set has
+/// the other fields of the key.
+fn matches_none(
+    walk: &Walk<'_>,
+    lookup: &Lookup,
+    register: Register,
+    numbers: Range<u64>,
+    is_big: bool,
+) -> Result<bool, Cause> {
+    let (set, _) = resolve(walk, &lookup.set)?;
+    let len = set.key_bytes();
+    let words = |register: Register| register.start().ok_or(Cause::Register).map(usize::from);
+    let at = words(register)?.checked_sub(words(lookup.source)?);
+    let is_in_key = at.is_some_and(|at| (at + 1) * LEN <= len);
+    let is_countable = numbers.end - numbers.start <= MAX_OUTCOMES as u64;
+    if lookup.invert || !is_in_key || !is_countable {
+        return Ok(false);
+    }
+    let mut registers = walk.registers.clone();
+    for number in numbers {
+        let number = u32::try_from(number).map_err(|_| Cause::Operand)?;
+        registers.write_u32(register, if is_big { number.to_be() } else { number })?;
+        if find(walk, &lookup.set, &registers.read(lookup.source, len)?)?.is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn add_element(cuts: &mut BTreeSet<u64>, element: &Element, is_big: bool) {

@@ -16,8 +16,8 @@ use crate::statement::{
     snat, update,
 };
 use crate::{
-    BaseChain, Chain, ChainType, Datatype, Family, Generation, Hook, Name, Object, Policy, Rule,
-    Ruleset, Set, SetFlags, Table, TableFlags, TableId, Value, Verdict,
+    BaseChain, Chain, ChainType, Datatype, Family, Field, Generation, Hook, Name, Object, Policy,
+    Rule, Ruleset, Set, SetFlags, Table, TableFlags, TableId, Value, Verdict,
 };
 
 mod extensions;

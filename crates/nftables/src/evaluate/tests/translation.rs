@@ -155,3 +155,29 @@ fn an_outcome_displays_as_the_path_of_the_packet() {
 ";
     assert_eq!(outcome(objects, &to("192.0.2.1:53")).to_string(), text);
 }
+
+#[test]
+fn random_numbers_in_keys_that_no_element_has_are_one_choice() {
+    let key = [ip_daddr(), numgen_random(500)];
+    let slots = Set::set(table(), name("slots"), key.clone().map(Field::from));
+    let element = slots.element(&[ip("192.0.2.1").into(), 7_u32.into()]);
+    let in_slots = || rule([concat(key.clone()).in_set(&slots), drop()]);
+    let objects = |count| {
+        let rules = vec![in_slots(); count];
+        let element = element.clone().unwrap();
+        [
+            Object::from(slots.clone()),
+            element.into(),
+            filter(Hook::Prerouting, rules),
+        ]
+    };
+    // Three choices of 500 numbers would visit more rules than the maximum.
+    let passed = outcome(objects(3), &to("10.0.0.7:53"));
+    assert_eq!(passed.probability, Probability::ONE);
+    let outcomes = evaluate(objects(1), &to("192.0.2.1:53")).unwrap();
+    let dropped = outcomes
+        .iter()
+        .filter(|it| it.disposition == Disposition::Dropped);
+    let dropped: Vec<_> = dropped.map(|it| it.probability.to_string()).collect();
+    assert_eq!(dropped, ["1/500"]);
+}
