@@ -20,6 +20,9 @@ mod good_and_bad;
 #[path = "../shared/rules.rs"]
 mod rules;
 
+#[path = "../shared/sample.rs"]
+mod sample;
+
 #[path = "../shared/stage.rs"]
 mod stage;
 
@@ -43,6 +46,7 @@ mod nftables_sync;
 mod recent;
 mod rejections;
 mod rollout;
+mod sampled;
 mod stale_flows;
 mod takeover;
 mod traffic;

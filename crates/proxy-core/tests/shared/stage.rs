@@ -93,7 +93,7 @@ pub(crate) struct Stage {
     pub(crate) rules: Rules,
     config: Config,
     /// In a mutex only to make the stage `Sync`.
-    opened: Mutex<Opened>,
+    pub(crate) opened: Mutex<Opened>,
     now: Duration,
     world: Vec<Server>,
     _endpoints: Vec<Server>,
