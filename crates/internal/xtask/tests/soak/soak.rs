@@ -13,7 +13,7 @@ use testkit::nft;
 use testkit::proxy::{Options, Proxy};
 use testkit::traffic::{Answers, Load, Probe};
 
-use crate::cluster::{Cluster, Source, until};
+use crate::cluster::{Cluster, PAUSE, Source, until};
 use crate::events::{Events, RATE};
 use crate::objects::{PORTS, web_probes};
 use crate::process::{descriptors, median, memory};
@@ -107,7 +107,13 @@ fn soak(mode: &'static str, flushes: &[&str]) {
         has_no_difference(&cluster, &options)
     });
 
-    let answers = loads.into_iter().map(Load::stop);
+    let answers = loads.into_iter().map(|(probe, load)| {
+        let answers = load.stop();
+        for failure in &answers.failures {
+            println!("{} {}: {failure:?}", probe.protocol, probe.target);
+        }
+        answers
+    });
     let answers = answers.fold(Answers::default(), Answers::merge);
     let took = begin.elapsed();
     proxy.stop().unwrap();
@@ -272,14 +278,15 @@ fn options(cluster: &Cluster, mode: &'static str) -> Options {
 }
 
 /// Starts requests to the cluster IPs of `web`, whose endpoints stay.
-fn load(cluster: &Cluster, duration: Duration) -> Vec<Load> {
+fn load(cluster: &Cluster, duration: Duration) -> Vec<(Probe, Load)> {
     let from = &cluster.lab.client.netns;
     let ports = PORTS.map(|(_, port, ..)| port);
     let probes = web_probes(&cluster.lab).filter(|probe| ports.contains(&probe.target.port()));
     let limit = duration * 2 + Duration::from_secs(300);
     let start = |probe: Probe| {
         let probe = probe.retransmitting().timeout(REQUEST_TIMEOUT);
-        Load::start_within(from, probe, 1, crate::cluster::PAUSE, limit).unwrap()
+        let load = Load::start_within(from, probe, 1, PAUSE, limit).unwrap();
+        (probe, load)
     };
     probes.map(start).collect()
 }
