@@ -10,17 +10,34 @@ use crate::Error;
 use crate::backend::evaluate;
 use crate::evaluate::Rules;
 
+/// Rules of the kernel.
+pub(in crate::backend) struct Installed {
+    pub(in crate::backend) evaluator: Evaluator,
+    /// Whether they include those of a proxy in the mode.
+    pub(in crate::backend) has_proxy: bool,
+    dump: Ruleset,
+}
+
+impl Installed {
+    /// Wraps the rules.
+    pub(in crate::backend) fn into_rules(self) -> Rules {
+        evaluate::rules(self.evaluator, &self.dump, self.has_proxy)
+    }
+}
+
 /// Reads the tables of nf_tables, which include those of iptables-nft.
 ///
 /// `is_own` recognizes the chains of a proxy in the mode.
 pub(in crate::backend) fn installed(
     family: service_model::Family,
     is_own: impl Fn(&Chain) -> bool,
-) -> Result<Rules, Error> {
+) -> Result<Installed, Error> {
     let dump = all_tables(family)?;
-    let has_proxy = has_chain(&dump, is_own);
-    let evaluator = evaluator(&dump, family)?;
-    Ok(evaluate::rules(evaluator, &dump, has_proxy))
+    Ok(Installed {
+        evaluator: evaluator(&dump, family)?,
+        has_proxy: has_chain(&dump, is_own),
+        dump,
+    })
 }
 
 /// Reads the tables of nf_tables and those of the legacy variant of iptables, which the
@@ -30,7 +47,7 @@ pub(in crate::backend) fn installed_with_save(
     family: service_model::Family,
     save: &str,
     has_proxy: bool,
-) -> Result<Rules, Error> {
+) -> Result<Installed, Error> {
     let dump = match all_tables(family) {
         Err(vipline_nftables::Error::Unsupported { .. }) => Ruleset::new(),
         dump => dump?,
@@ -38,8 +55,11 @@ pub(in crate::backend) fn installed_with_save(
     let tables = iptables::Tables::parse(save).map_err(Error::custom)?;
     let rules = iptables::evaluate::Rules::from_dump(dump.clone(), set_names(family));
     let rules = rules.with_save(&tables, iptables_family(family));
-    let evaluator = rules.map_err(Error::custom)?.evaluator();
-    Ok(evaluate::rules(evaluator, &dump, has_proxy))
+    Ok(Installed {
+        evaluator: rules.map_err(Error::custom)?.evaluator(),
+        has_proxy,
+        dump,
+    })
 }
 
 /// Dumps all tables that packets of a family pass, with the elements of dynamic sets.

@@ -48,7 +48,7 @@ use vipline_service_model::Family;
 
 use self::apply::choice::choose;
 use self::apply::cleanup::LEFTOVERS;
-use self::apply::installed_rules::installed_rules;
+use self::apply::installed_rules::installed;
 pub use self::apply::kernel::Kernel;
 use self::apply::kernel::make_counters;
 use self::apply::support::check_family;
@@ -105,7 +105,7 @@ impl Backend for Iptables {
     }
 
     fn installed_rules(&self, config: &Config, family: Family) -> Result<Option<Rules>, Error> {
-        installed_rules(config, family).map(Some)
+        Ok(Some(installed(config, family)?.into_rules()))
     }
 
     fn leftovers(&self) -> Leftovers {

@@ -37,6 +37,7 @@ mod apply;
 use vipline_service_model::Family;
 
 use self::apply::cleanup::LEFTOVERS;
+use self::apply::installed_rules::installed_rules;
 pub use self::apply::kernel::Kernel;
 use self::apply::prepare::{check_kernel, set_timeouts};
 use self::apply::watch::Watch;
@@ -48,6 +49,7 @@ use super::iptables::apply::support::check_family;
 use super::operations::{Backend, Opened};
 use crate::cleanup::Leftovers;
 use crate::driver::{Absent, Drive, driver};
+use crate::evaluate::Rules;
 use crate::{Config, Error, IptablesChoice, Sysctl};
 
 /// Mode ipvs.
@@ -89,6 +91,10 @@ impl Backend for Ipvs {
 
     fn plan_only(&self, family: Family) -> Box<dyn Drive> {
         driver::<Planner, _>(family, Absent::default())
+    }
+
+    fn installed_rules(&self, config: &Config, family: Family) -> Result<Option<Rules>, Error> {
+        installed_rules(config, family).map(Some)
     }
 
     fn leftovers(&self) -> Leftovers {

@@ -158,7 +158,8 @@ impl Backend for Nftables {
     }
 
     fn installed_rules(&self, _config: &Config, family: Family) -> Result<Option<Rules>, Error> {
-        installed(family, |chain| chain.table.name.as_str() == TABLE).map(Some)
+        let installed = installed(family, |chain| chain.table.name.as_str() == TABLE)?;
+        Ok(Some(installed.into_rules()))
     }
 
     fn leftovers(&self) -> Leftovers {

@@ -5,7 +5,7 @@ use serde_json::{Value, json as value};
 use super::{CLUSTER, explain, json};
 
 /// Modes whose plans are evaluated.
-const MODES: [&str; 2] = ["nftables", "iptables"];
+const MODES: [&str; 3] = ["nftables", "iptables", "ipvs"];
 
 /// A question, and the expected outcome, field, and part of the reason.
 type Case = (
@@ -113,9 +113,13 @@ fn each_failure_has_its_outcome_its_field_and_a_reason() {
     for mode in MODES {
         for (line, outcome, field, reason) in FAILURES {
             let answer = json(&explain(mode, CLUSTER, &format!("{line} -o json")));
-            // Mode iptables has no rule for other ports: packets leave the node.
             let outcome = match (mode, field) {
+                // Mode iptables has no rule for other ports: packets leave the node.
                 ("iptables", Some("spec.ports")) => "dropped",
+                // A virtual server without real servers rejects.
+                ("ipvs", Some("spec.internalTrafficPolicy")) => "refused",
+                // A virtual server cannot distinguish clients: it has endpoints elsewhere.
+                ("ipvs", Some("spec.externalTrafficPolicy")) => continue,
                 _ => outcome,
             };
             assert_eq!(answer["outcome"], outcome, "{mode} {line}: {answer:#}");

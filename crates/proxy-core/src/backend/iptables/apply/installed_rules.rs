@@ -4,14 +4,13 @@ use vipline_iptables::{Client, SaveOptions, Variant};
 use vipline_service_model::Family;
 
 use super::choice::choose;
-use crate::backend::apply::all_tables::{installed, installed_with_save};
+use crate::backend::apply::all_tables::{self, Installed, installed_with_save};
 use crate::backend::iptables::plan::names::SERVICES;
 use crate::backend::iptables::plan::rules::iptables_family;
-use crate::evaluate::Rules;
 use crate::{Config, Error, IptablesBackend};
 
 /// Reads all rules of a family, those of the legacy variant by its programs.
-pub(in crate::backend) fn installed_rules(config: &Config, family: Family) -> Result<Rules, Error> {
+pub(in crate::backend) fn installed(config: &Config, family: Family) -> Result<Installed, Error> {
     let is_services = |name: &str| name == SERVICES;
     if choose(config).backend == IptablesBackend::Programs {
         let mut client = Client::open(iptables_family(family))?;
@@ -21,5 +20,5 @@ pub(in crate::backend) fn installed_rules(config: &Config, family: Family) -> Re
             return installed_with_save(family, &save, has_proxy);
         }
     }
-    installed(family, |chain| is_services(chain.name.as_str()))
+    all_tables::installed(family, |chain| is_services(chain.name.as_str()))
 }

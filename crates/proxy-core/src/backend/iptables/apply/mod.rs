@@ -13,7 +13,7 @@ pub(super) mod cleanup;
 
 pub(super) mod installed;
 
-pub(super) mod installed_rules;
+pub(in crate::backend) mod installed_rules;
 
 mod netlink;
 

@@ -7,6 +7,8 @@ pub(super) mod watch;
 
 pub(super) mod cleanup;
 
+pub(super) mod installed_rules;
+
 pub(super) mod prepare;
 
 mod capacity;

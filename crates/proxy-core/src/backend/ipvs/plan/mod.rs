@@ -21,14 +21,19 @@ pub(super) mod ownership;
 
 pub(super) mod cleanup;
 
+pub(super) mod evaluate;
+
 #[cfg(test)]
 mod tests;
 
 use vipline_reconcile::Edit;
 use vipline_service_model::{Family, ServicePort};
 
+use self::evaluate::State;
 use self::object::Object;
 use self::steps::Steps;
+use crate::backend::iptables::plan::rules::iptables_family;
+use crate::evaluate::Rules;
 use crate::{Context, PortObjects, backend};
 
 /// The planner of mode ipvs.
@@ -60,6 +65,15 @@ impl backend::Planner for Planner {
 
     fn text(object: &Object) -> String {
         object.to_string()
+    }
+
+    fn rules<'a>(family: Family, objects: impl Iterator<Item = &'a Object>) -> Option<Rules> {
+        let mut state = State::default();
+        let objects: Vec<_> = objects.inspect(|object| state.add(object)).collect();
+        let rules = objects.into_iter().filter_map(Object::rule);
+        let rules =
+            vipline_iptables::evaluate::Rules::new().with_objects(rules, iptables_family(family));
+        Some(evaluate::rules(rules.evaluator(), state, true))
     }
 
     fn script<'a>(

@@ -1,0 +1,278 @@
+//! Evaluation of mode ipvs: rules of iptables, IP sets, virtual servers, and addresses on
+//! `kube-ipvs0`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use vipline_ipset::{self as ipset, Member};
+use vipline_ipvs::evaluate::{Balancer, Decision, Servers, Target, TemplateKey};
+use vipline_ipvs::{self as ipvs, Forwarding};
+use vipline_nftables::Hook;
+use vipline_nftables::evaluate::{
+    self, Cause, Context, Disposition, Environment, Evaluator, HookFunction, HookVerdict,
+    Interface, IpvsConnection, Limited, Packet, Question, Route, RouteQuery, SetEntry,
+};
+use vipline_nftables::expr::{AddrType, RejectType};
+
+use super::object::Object;
+use crate::evaluate::{Evaluate, Rules};
+
+/// `IPPROTO_*` of `linux/in.h`.
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const SCTP: u8 = 132;
+
+/// `ICMP_PORT_UNREACH` of `linux/icmp.h` and `ICMPV6_PORT_UNREACH` of `linux/icmpv6.h`.
+const PORT_UNREACHABLE: [u8; 2] = [3, 4];
+
+/// Hooks at which IPVS schedules connections: `ip_vs_remote_request4` and
+/// `ip_vs_local_request4` of `net/netfilter/ipvs/ip_vs_core.c`.
+const PLACES: [(Hook, i32); 2] = [(Hook::Input, 99), (Hook::Output, -98)];
+
+/// State of the kernel besides rules.
+#[derive(Debug, Default)]
+pub(in crate::backend::ipvs) struct State {
+    sets: HashMap<String, Vec<Member>>,
+    addresses: Vec<IpAddr>,
+    servers: ipvs::Table,
+}
+
+impl State {
+    /// Adds an object of a plan. Rules are ignored.
+    pub(super) fn add(&mut self, object: &Object) {
+        if let Some(ipset::Object::Entry(entry)) = object.set() {
+            self.add_entry(entry);
+        }
+        match object.server() {
+            Some(ipvs::Object::VirtualServer(server)) => self.servers.insert(*server),
+            Some(ipvs::Object::Destination(service, real)) => {
+                self.servers.insert_destination(service, *real);
+            }
+            None => {}
+        }
+        if let Some(vipline_rtnl::Object::Address(address)) = object.address() {
+            self.addresses.push(address.ip());
+        }
+    }
+
+    /// Adds an entry of an IP set.
+    pub(in crate::backend::ipvs) fn add_entry(&mut self, entry: &ipset::Entry) {
+        let set = entry.set.to_string();
+        self.sets.entry(set).or_default().push(entry.member.clone());
+    }
+
+    /// Sets the virtual servers.
+    pub(in crate::backend::ipvs) fn set_servers(&mut self, servers: ipvs::Table) {
+        self.servers = servers;
+    }
+
+    /// Returns whether there are virtual servers.
+    pub(in crate::backend::ipvs) fn has_servers(&self) -> bool {
+        self.servers.servers().next().is_some()
+    }
+
+    /// Returns whether a set contains the values of a packet. A missing set is empty.
+    fn contains(&self, set: &str, entry: &SetEntry) -> bool {
+        let members = self.sets.get(set).into_iter().flatten();
+        members.into_iter().any(|member| matches(member, entry))
+    }
+}
+
+/// Returns whether an element of a set matches the values of a packet.
+fn matches(member: &Member, entry: &SetEntry) -> bool {
+    let addr = |index: usize| entry.fields.get(index).map(|field| field.addr);
+    let port = |index: usize| entry.fields.get(index).and_then(|field| field.port);
+    let is_port = |index: usize, own: &ipset::Port| {
+        own.protocol == entry.protocol && port(index) == Some(own.number)
+    };
+    let is_in = |index: usize, net: &ipnet::IpNet| addr(index).is_some_and(|it| net.contains(&it));
+    match member {
+        Member::Ip(ip) => addr(0) == Some(*ip),
+        Member::Net(net) => is_in(0, net),
+        Member::Port(number) => port(0) == Some(*number),
+        Member::IpPort(ip, own) => addr(0) == Some(*ip) && is_port(1, own),
+        Member::NetPort(net, own) => is_in(0, net) && is_port(1, own),
+        Member::IpPortIp(ip, own, other) => {
+            addr(0) == Some(*ip) && is_port(1, own) && addr(2) == Some(*other)
+        }
+        Member::IpPortNet(ip, own, net) => addr(0) == Some(*ip) && is_port(1, own) && is_in(2, net),
+        _ => false,
+    }
+}
+
+/// Wraps rules with the other state.
+pub(in crate::backend::ipvs) fn rules(
+    evaluator: Evaluator,
+    state: State,
+    has_proxy: bool,
+) -> Rules {
+    let balancer = Balancer::from(&state.servers);
+    let evaluator = evaluator.with_function(Arc::new(Ipvs { balancer }));
+    Rules::new(WithState { evaluator, state }, has_proxy)
+}
+
+/// Rules with the other state of mode ipvs.
+struct WithState {
+    evaluator: Evaluator,
+    state: State,
+}
+
+impl Evaluate for WithState {
+    fn evaluate(
+        &self,
+        packet: &Packet,
+        environment: &dyn Environment,
+    ) -> Result<Vec<evaluate::Outcome>, evaluate::Error> {
+        let state = &self.state;
+        self.evaluator
+            .evaluate(packet, &Node { environment, state })
+    }
+}
+
+/// An environment with IP sets and addresses on `kube-ipvs0`. No client is in a list of
+/// match `recent`.
+struct Node<'a> {
+    environment: &'a dyn Environment,
+    state: &'a State,
+}
+
+impl Node<'_> {
+    fn is_bound(&self, addr: IpAddr) -> bool {
+        self.state.addresses.contains(&addr)
+    }
+}
+
+impl Environment for Node<'_> {
+    fn route(&self, query: &RouteQuery<'_>) -> Option<Route> {
+        match self.is_bound(query.destination) {
+            true => Some(Route::Local),
+            false => self.environment.route(query),
+        }
+    }
+
+    fn addr_type(&self, addr: IpAddr, interface: Option<&Interface>) -> Option<AddrType> {
+        match self.is_bound(addr) && interface.is_none() {
+            true => Some(AddrType::Local),
+            false => self.environment.addr_type(addr, interface),
+        }
+    }
+
+    fn interface_addr(&self, interface: &Interface, destination: IpAddr) -> Option<IpAddr> {
+        self.environment.interface_addr(interface, destination)
+    }
+
+    fn is_over(&self, limited: Limited<'_>) -> Option<bool> {
+        self.environment.is_over(limited)
+    }
+
+    fn answer(&self, question: &Question<'_>) -> Option<bool> {
+        match question {
+            Question::Set(lookup) => Some(self.state.contains(lookup.name, lookup.entry)),
+            Question::Recent(_) => Some(false),
+            _ => self.environment.answer(question),
+        }
+    }
+}
+
+/// The scheduling of connections by IPVS.
+struct Ipvs {
+    balancer: Balancer,
+}
+
+impl fmt::Debug for Ipvs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ipvs")
+    }
+}
+
+impl HookFunction for Ipvs {
+    fn places(&self) -> &[(Hook, i32)] {
+        &PLACES
+    }
+
+    /// Schedules the first packet of a connection. No persistence template exists.
+    fn call(&self, _: i32, context: &mut Context<'_, '_>) -> Result<HookVerdict, Cause> {
+        // A packet that IPVS has forwarded is not scheduled again.
+        let packet = scheduled(context.packet()).filter(|_| context.ipvs().is_none());
+        let Some(packet) = packet else {
+            return Ok(HookVerdict::Accept);
+        };
+        let templates: BTreeMap<TemplateKey, SocketAddr> = BTreeMap::new();
+        let decision = self.balancer.decide(&packet, &templates);
+        let decision = decision.map_err(|error| Cause::Unknown(error.to_string()))?;
+        match decision {
+            Decision::Forwarded {
+                service, servers, ..
+            } => {
+                let (targets, weights) = options(servers);
+                let chosen = context.choose(&weights)?;
+                let target = targets.get(chosen).ok_or(Cause::Operand)?;
+                forward(context, service, target)
+            }
+            Decision::Rejected(server) => {
+                context.record(format!("ipvs -A {server}: no real server"));
+                let [v4, v6] = PORT_UNREACHABLE;
+                let code = if packet.destination.is_ipv4() { v4 } else { v6 };
+                let reject = Disposition::Rejected(RejectType::Icmp(code));
+                Ok(HookVerdict::End(reject))
+            }
+            Decision::Dropped => Ok(HookVerdict::End(Disposition::Dropped)),
+            _ => Ok(HookVerdict::Accept),
+        }
+    }
+}
+
+/// Returns the packet as IPVS sees it, or `None` for a protocol that IPVS ignores.
+fn scheduled(packet: &Packet) -> Option<ipvs::evaluate::Packet> {
+    let protocol = match packet.protocol() {
+        TCP => ipvs::Protocol::Tcp,
+        UDP => ipvs::Protocol::Udp,
+        SCTP => ipvs::Protocol::Sctp,
+        _ => return None,
+    };
+    let source = SocketAddr::new(packet.source(), packet.source_port()?);
+    let destination = SocketAddr::new(packet.destination(), packet.destination_port()?);
+    let scheduled = ipvs::evaluate::Packet::new(protocol, source, destination);
+    Some(scheduled.with_mark(packet.mark()))
+}
+
+/// Returns the real servers with their weights. Without known shares they are equal.
+fn options(servers: Servers<'_>) -> (Vec<Target<'_>>, Vec<u128>) {
+    match servers {
+        Servers::Shares(shares) => {
+            let shares = shares.into_iter();
+            shares
+                .map(|(target, weight)| (target, u128::from(weight)))
+                .unzip()
+        }
+        Servers::Possible(targets) => {
+            let weights = vec![1; targets.len()];
+            (targets, weights)
+        }
+    }
+}
+
+/// Forwards the packet to a real server.
+fn forward(
+    context: &mut Context<'_, '_>,
+    server: &ipvs::VirtualServer,
+    target: &Target<'_>,
+) -> Result<HookVerdict, Cause> {
+    let packet = context.packet();
+    let connection = IpvsConnection {
+        protocol: packet.protocol(),
+        address: packet.destination(),
+        port: packet.destination_port().unwrap_or_default(),
+        method: 0,
+        control_port: None,
+    };
+    context.record(format!("ipvs -A {server}, -r {}", target.address));
+    context.set_ipvs(connection);
+    if target.server.forwarding == Forwarding::Masquerade {
+        context.set_destination(target.address);
+        context.set_reply_source(target.address);
+    }
+    Ok(HookVerdict::Send(target.address.ip()))
+}
