@@ -131,9 +131,7 @@ impl Worker {
                 }
             }
             let readable: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-            if readable.last() == Some(&true) {
-                return;
-            }
+            let is_ending = readable.last() == Some(&true);
             for ((socket, counters), _) in self
                 .sockets
                 .iter()
@@ -150,6 +148,10 @@ impl Worker {
                         Err(error) => debug!("packet cannot be received: {error}"),
                     }
                 }
+            }
+            // The packets that arrived before the end have their responses.
+            if is_ending {
+                return;
             }
         }
     }
@@ -241,5 +243,56 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket as Client;
+    use std::sync::RwLock;
+    use std::time::Duration;
+
+    use vipline_service_dns::{Options, Zone};
+
+    use super::*;
+    use crate::telemetry::QueryLog;
+
+    /// A query for `a.`, of type A.
+    const QUERY: &[u8] = b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+
+    #[test]
+    fn packets_that_arrived_before_the_end_are_answered() {
+        let zone = Zone::new(Options::new("cluster.local".parse().unwrap()));
+        let zone = Arc::new(RwLock::new(zone));
+        let log = Arc::new(QueryLog::start(false).unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let context = Context {
+            responder: Arc::new(Responder::new(Arc::clone(&zone), None, log, 1232)),
+            telemetry: Arc::new(Telemetry::new(zone, None)),
+            runtime: runtime.handle().clone(),
+        };
+        let free = Client::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let socket = Arc::new(UdpSocket::bind(free).unwrap());
+        let counters = context.telemetry.counters(free);
+        let client = Client::bind("127.0.0.1:0").unwrap();
+        client.connect(free).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
+        client.send(QUERY).unwrap();
+        let (reader, stop) = rustix::pipe::pipe().unwrap();
+        drop(stop);
+        let worker = Worker {
+            context,
+            sockets: vec![(socket, counters)],
+            stop: reader,
+            waiting: Arc::default(),
+        };
+        worker.run();
+        let mut response = [0; 512];
+        client.recv(&mut response).unwrap();
+        assert_eq!(response[..2], QUERY[..2]);
     }
 }
