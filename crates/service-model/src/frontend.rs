@@ -38,6 +38,7 @@ pub(crate) struct Frontend {
     pub(crate) addresses: Vec<Addresses>,
     pub(crate) affinity: Option<u32>,
     pub(crate) scheduler: Option<Scheduler>,
+    pub(crate) preserves_destination: bool,
     pub(crate) internal_policy_local: bool,
     pub(crate) external_policy_local: bool,
     pub(crate) health_check_node_port: Option<u16>,
@@ -100,6 +101,10 @@ impl Frontend {
             addresses,
             affinity: affinity(spec, warnings),
             scheduler: scheduler(&service.metadata, warnings),
+            preserves_destination: service
+                .metadata
+                .annotation(MetadataKey::PreserveDestination)
+                == Some("true"),
             internal_policy_local: spec.internal_traffic_policy == api::TrafficPolicy::Local,
             external_policy_local,
             health_check_node_port: health_check(spec, external_policy_local, warnings),

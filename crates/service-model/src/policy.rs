@@ -56,6 +56,7 @@ fn resolve(
         source_ranges: Arc::clone(&addresses.source_ranges),
         affinity: frontend.affinity,
         scheduler: frontend.scheduler,
+        preserves_destination: frontend.preserves_destination,
         internal: route(internal_local, chosen.any, &cluster, &chosen.local),
         external: route(external_local, chosen.any, &cluster, &chosen.local),
         internal_policy_local: internal_local,
@@ -65,6 +66,7 @@ fn resolve(
         local: share(chosen.local.iter().copied(), &[&cluster]),
         serving: share(serving, &[&cluster]),
         serving_terminating: share(matching(is_serving_terminating), &[&cluster]),
+        not_serving: share(matching(|candidate| !candidate.condition.serving), &[]),
         endpoint_count: u32::try_from(candidates.len()).unwrap_or(u32::MAX),
         cluster,
     }

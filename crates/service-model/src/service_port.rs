@@ -44,6 +44,9 @@ pub struct ServicePort {
     pub affinity: Option<u32>,
     /// IPVS scheduler of the annotation, if any.
     pub scheduler: Option<Scheduler>,
+    /// Whether the annotation `preserve-destination` is `true`. Only mode kernelspace
+    /// uses it.
+    pub preserves_destination: bool,
     /// Route of traffic to the cluster IP.
     pub internal: Route,
     /// Route of traffic from outside to external addresses and node ports.
@@ -71,6 +74,9 @@ pub struct ServicePort {
     /// All serving terminating endpoints, regardless of policy and topology. They
     /// receive new connections only if a list fell back to them.
     pub serving_terminating: Arc<[Endpoint]>,
+    /// All endpoints that do not serve, regardless of policy and topology. Only mode
+    /// kernelspace uses them.
+    pub not_serving: Arc<[Endpoint]>,
     /// Number of all endpoints, ready or not.
     pub endpoint_count: u32,
 }
@@ -162,6 +168,7 @@ impl ServicePort {
             source_ranges: Arc::default(),
             affinity: None,
             scheduler: None,
+            preserves_destination: false,
             internal: Route::Reject,
             external: Route::Reject,
             internal_policy_local: false,
@@ -172,6 +179,7 @@ impl ServicePort {
             local: Arc::default(),
             serving: Arc::default(),
             serving_terminating: Arc::default(),
+            not_serving: Arc::default(),
             endpoint_count: 0,
         }
     }

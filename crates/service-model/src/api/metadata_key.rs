@@ -45,6 +45,8 @@ keys! {
     ServiceProxyName = "service.kubernetes.io/service-proxy-name",
     /// Annotation of a Service: the IPVS scheduler of its virtual servers.
     IpvsScheduler = "service.kubernetes.io/ipvs-scheduler",
+    /// Annotation of a Service on Windows: packets keep their destination address.
+    PreserveDestination = "preserve-destination",
     /// Label of a Node: its zone.
     Zone = "topology.kubernetes.io/zone",
 }
