@@ -60,7 +60,7 @@ impl<T> PortObjects<T> {
 /// Collects the objects of one service port during planning, and groups them by claimed
 /// address.
 #[cfg_attr(
-    not(any(feature = "iptables", feature = "nftables")),
+    not(any(feature = "iptables", feature = "kernelspace", feature = "nftables")),
     allow(dead_code, reason = "no mode is built in")
 )]
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl<T> Default for Fragment<T> {
 }
 
 #[cfg_attr(
-    not(any(feature = "iptables", feature = "nftables")),
+    not(any(feature = "iptables", feature = "kernelspace", feature = "nftables")),
     allow(dead_code, reason = "no mode is built in")
 )]
 impl<T> Fragment<T> {

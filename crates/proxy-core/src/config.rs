@@ -48,6 +48,9 @@ pub struct Config {
     pub iptables: Iptables,
     /// Settings of mode ipvs.
     pub ipvs: Ipvs,
+    /// Settings of mode kernelspace.
+    #[cfg(feature = "kernelspace")]
+    pub kernelspace: crate::backend::kernelspace::Settings,
     /// Whether external IPs of Services are served. Default: they are.
     pub external_ips: ExternalIps,
     /// Intervals between syncs.
@@ -68,6 +71,8 @@ impl Default for Config {
             node_port_addresses: NodePortAddresses::Primary,
             iptables: Iptables::default(),
             ipvs: Ipvs::default(),
+            #[cfg(feature = "kernelspace")]
+            kernelspace: crate::backend::kernelspace::Settings::default(),
             external_ips: ExternalIps::default(),
             intervals: Intervals::default(),
             start_time: None,

@@ -52,6 +52,9 @@ pub struct Context {
     pub iptables: Iptables,
     /// Scheduler in mode ipvs of Services that do not select one themselves.
     pub scheduler: Scheduler,
+    /// Settings of mode kernelspace.
+    #[cfg(feature = "kernelspace")]
+    pub kernelspace: crate::backend::kernelspace::Settings,
     /// Whether the family has more than 1,000 endpoints, so that modes omit comments.
     pub is_large: bool,
     /// The node's own address, if known.
@@ -103,6 +106,8 @@ impl Context {
             addresses: Vec::new(),
             iptables: config.iptables,
             scheduler: config.ipvs.scheduler,
+            #[cfg(feature = "kernelspace")]
+            kernelspace: config.kernelspace.clone(),
             is_large: false,
             node_address: node.address(family),
             service_cidrs: disjoint(service_cidrs, family),

@@ -63,6 +63,10 @@ pub enum Error {
     #[cfg(feature = "iptables")]
     #[error(transparent)]
     IptablesNft(#[from] vipline_iptables::nft::Error),
+    /// A call of HNS failed.
+    #[cfg(feature = "kernelspace")]
+    #[error(transparent)]
+    Hns(#[from] vipline_hcn::Error),
     /// An ipset request failed.
     #[cfg(feature = "ipvs")]
     #[error(transparent)]
@@ -151,6 +155,8 @@ impl Error {
             }
             #[cfg(feature = "iptables")]
             Self::IptablesNft(_) => false,
+            #[cfg(feature = "kernelspace")]
+            Self::Hns(error) => error.code() == Some(vipline_hcn::HResult::E_ACCESSDENIED),
             #[cfg(feature = "ipvs")]
             Self::Ipset(error) => {
                 use vipline_ipset::Error::{Denied, Unsupported};

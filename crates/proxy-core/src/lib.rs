@@ -108,6 +108,8 @@ pub use rejected::{KnownRejections, RejectedObject};
 pub use report::{Difference, Drift, FamilyReport, MissingFeature, Outcome, Report, RuleCount};
 pub use schedule::{Intervals, Schedule, Trigger};
 pub use sysctl::Sysctl;
+#[cfg(feature = "kernelspace")]
+pub use vipline_hcn as hcn;
 #[cfg(feature = "iptables")]
 pub use vipline_iptables as iptables;
 #[cfg(any(feature = "iptables", feature = "nftables"))]

@@ -12,7 +12,10 @@ use crate::process::execute;
 ///
 /// Other steps build the workspace with all features except `nftnl`, which has a step.
 const SETS: &[(&str, &[&str])] = &[
-    ("proxy-core", &["", "nftables", "iptables", "ipvs"]),
+    (
+        "proxy-core",
+        &["", "nftables", "iptables", "ipvs", "kernelspace"],
+    ),
     ("vipline-kube-source", &["", "manifests"]),
     ("vipline-hcn", &["", "memory"]),
     ("vipline-iptables", &["", "client", "nfacct", "nft"]),

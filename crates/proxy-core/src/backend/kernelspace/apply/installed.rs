@@ -1,0 +1,157 @@
+//! The objects of HNS, by address.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+use vipline_hcn::{self as hcn, Id, LoadBalancerFlags};
+use vipline_reconcile::Keyed;
+use vipline_service_model::{Family, Protocol};
+
+use crate::backend::kernelspace::plan::names::is_own;
+use crate::backend::kernelspace::plan::object::{
+    Endpoint, EndpointKind, Key, LoadBalancer, Object,
+};
+use crate::backend::kernelspace::settings::Settings;
+
+/// An endpoint of HNS.
+#[derive(Clone, Debug)]
+pub(super) struct InstalledEndpoint {
+    pub(super) id: Id,
+    /// Whether this mode made the endpoint.
+    pub(super) is_own: bool,
+    is_remote: bool,
+}
+
+/// The objects of HNS in one family.
+#[derive(Debug, Default)]
+pub(super) struct Installed {
+    pub(super) endpoints: HashMap<IpAddr, InstalledEndpoint>,
+    pub(super) load_balancers: HashMap<Key, (Id, LoadBalancer)>,
+    /// Own remote endpoints with the address of a local endpoint, which Windows Server 2019
+    /// and 2022 permit.
+    pub(super) duplicates: Vec<Id>,
+}
+
+impl Installed {
+    /// Reads the objects. Returns the own ones.
+    pub(super) fn read(
+        family: Family,
+        settings: &Settings,
+        endpoints: &[hcn::Endpoint],
+        load_balancers: &[hcn::LoadBalancer],
+    ) -> (Self, Vec<Object>) {
+        let mut installed = Self::default();
+        for endpoint in endpoints {
+            for address in endpoint.addresses().filter(|it| Family::of(*it) == family) {
+                installed.add_endpoint(settings, endpoint, address);
+            }
+        }
+        let mut objects = Vec::new();
+        for (&address, endpoint) in &installed.endpoints {
+            let is_source = settings.is_overlay && settings.source_vip == Some(address);
+            let kind = match (is_source, endpoint.is_remote && endpoint.is_own) {
+                (true, _) => EndpointKind::SourceVip,
+                (false, true) => EndpointKind::Remote,
+                (false, false) => continue,
+            };
+            let (mac, provider) = ("".into(), None);
+            objects.push(
+                Endpoint {
+                    address,
+                    kind,
+                    mac,
+                    provider,
+                }
+                .into(),
+            );
+        }
+        let addresses: HashMap<&Id, IpAddr> = installed
+            .endpoints
+            .iter()
+            .map(|(address, endpoint)| (&endpoint.id, *address))
+            .collect();
+        let ids: HashSet<&Id> = endpoints.iter().map(|endpoint| &endpoint.id).collect();
+        for load_balancer in load_balancers {
+            // A load balancer may have duplicates only, which have no address here.
+            if !load_balancer.endpoints.iter().any(|id| ids.contains(id)) {
+                continue;
+            }
+            let Some(read) = read(family, &addresses, load_balancer) else {
+                continue;
+            };
+            let object = Object::from(read.clone());
+            let installed_as = (load_balancer.id.clone(), read);
+            installed.load_balancers.insert(object.key(), installed_as);
+            objects.push(object);
+        }
+        (installed, objects)
+    }
+
+    /// Adds an endpoint that this mode made.
+    pub(super) fn insert_own(&mut self, address: IpAddr, id: Id, is_remote: bool) {
+        let is_own = true;
+        let endpoint = InstalledEndpoint {
+            id,
+            is_own,
+            is_remote,
+        };
+        self.endpoints.insert(address, endpoint);
+    }
+
+    /// Adds an endpoint. A local endpoint has precedence over a remote one.
+    fn add_endpoint(&mut self, settings: &Settings, endpoint: &hcn::Endpoint, address: IpAddr) {
+        let is_remote = endpoint.is_remote();
+        let new = InstalledEndpoint {
+            id: endpoint.id.clone(),
+            is_own: is_remote && is_own(&endpoint.mac_address, address, &settings.host_mac),
+            is_remote,
+        };
+        let dropped = match self.endpoints.get(&address) {
+            Some(old) if old.is_remote && !is_remote => self.endpoints.insert(address, new),
+            Some(_) => Some(new),
+            None => self.endpoints.insert(address, new),
+        };
+        let dropped = dropped.filter(|it| it.is_own);
+        self.duplicates.extend(dropped.map(|it| it.id));
+    }
+}
+
+/// Reads a load balancer. `None` if it belongs to another family, or has another form than
+/// those of this mode.
+fn read(
+    family: Family,
+    addresses: &HashMap<&Id, IpAddr>,
+    load_balancer: &hcn::LoadBalancer,
+) -> Option<LoadBalancer> {
+    let [mapping] = &*load_balancer.port_mappings else {
+        return None;
+    };
+    let frontend: Option<IpAddr> = match &*load_balancer.frontend_vips {
+        [] => None,
+        [address] => Some(address.parse().ok()?),
+        _ => return None,
+    };
+    let flag = match load_balancer.flags.contains(LoadBalancerFlags::IPV6) {
+        true => Family::V6,
+        false => Family::V4,
+    };
+    let protocol = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
+    let mut protocols = protocol.into_iter();
+    let protocol = protocols.find(|it| u32::from(it.number()) == mapping.protocol.0)?;
+    let endpoints = load_balancer.endpoints.iter();
+    let mut endpoints: Vec<_> = endpoints
+        .filter_map(|id| addresses.get(id).copied())
+        .collect();
+    endpoints.sort_unstable();
+    (frontend.map_or(flag, Family::of) == family).then_some(LoadBalancer {
+        frontend,
+        protocol,
+        external_port: mapping.external_port,
+        internal_port: mapping.internal_port,
+        endpoints,
+        source_vip: load_balancer.source_vip.parse().ok(),
+        flags: load_balancer.flags,
+        port_flags: mapping.flags,
+        distribution: mapping.distribution,
+    })
+}

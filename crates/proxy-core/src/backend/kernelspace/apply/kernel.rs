@@ -1,0 +1,277 @@
+//! HNS as a target of edits.
+
+use std::net::IpAddr;
+
+use vipline_hcn::{
+    self as hcn, Error, Features, HResult, Id, PortMapping, ProviderAddressPolicy, Query, Service,
+};
+use vipline_reconcile::{Cause, Edit, Keyed, Reason, Rejection, Target};
+use vipline_service_model::Family;
+
+use super::installed::Installed;
+use crate::backend::kernelspace::plan::object::{
+    Endpoint, EndpointKind, Key, LoadBalancer, Object,
+};
+use crate::backend::kernelspace::settings::Settings;
+
+/// HNS as a target of edits of one family.
+///
+/// Load balancers with an endpoint of the network belong to this mode, as in upstream.
+/// Remote endpoints belong to this mode if they have its MAC addresses.
+#[derive(Debug)]
+pub struct Hns<S> {
+    service: S,
+    network: Box<str>,
+    family: Family,
+    settings: Settings,
+    can_modify: bool,
+    network_id: Id,
+    installed: Installed,
+}
+
+impl<S: Service> Hns<S> {
+    /// Creates a target for a network, which must exist at the first dump.
+    pub fn new(service: S, network: &str, family: Family, settings: Settings) -> Self {
+        Self {
+            service,
+            network: network.into(),
+            family,
+            can_modify: settings.features.contains(Features::MODIFY_LOAD_BALANCER),
+            settings,
+            network_id: Id::default(),
+            installed: Installed::default(),
+        }
+    }
+
+    /// Returns the service.
+    pub fn service(&self) -> &S {
+        &self.service
+    }
+
+    /// Returns the service for changes. The state of the target then counts as unknown:
+    /// dump before the next commit.
+    pub fn service_mut(&mut self) -> &mut S {
+        &mut self.service
+    }
+
+    /// Creates an endpoint, unless the address has one.
+    fn create_endpoint(&mut self, new: &Endpoint) -> Result<(), Error> {
+        if self.installed.endpoints.contains_key(&new.address) {
+            return Ok(());
+        }
+        let mut endpoint = match new.kind {
+            EndpointKind::Remote => hcn::Endpoint::remote(new.address, &new.mac),
+            EndpointKind::SourceVip => hcn::Endpoint::local(new.address),
+        };
+        endpoint.mac_address = new.mac.to_string();
+        if let Some(provider) = new.provider {
+            let policy = ProviderAddressPolicy::new(&provider.to_string());
+            endpoint = endpoint.with_policy(policy);
+        }
+        let created = self.service.create_endpoint(&self.network_id, &endpoint)?;
+        let id = created.id.clone();
+        self.installed
+            .insert_own(new.address, id, created.is_remote());
+        Ok(())
+    }
+
+    /// Deletes an endpoint that this mode made.
+    fn delete_endpoint(&mut self, address: IpAddr) -> Result<(), Error> {
+        let own = self
+            .installed
+            .endpoints
+            .get(&address)
+            .filter(|it| it.is_own);
+        let Some(id) = own.map(|it| it.id.clone()) else {
+            return Ok(());
+        };
+        present(self.service.delete_endpoint(&id))?;
+        self.installed.endpoints.remove(&address);
+        Ok(())
+    }
+
+    /// Creates or replaces a load balancer.
+    ///
+    /// As in upstream, endpoints that HNS does not have are left out. Without endpoints
+    /// there is no load balancer.
+    fn write_load_balancer(&mut self, new: &LoadBalancer) -> Result<(), Failure> {
+        let key = Object::from(new.clone()).key();
+        let mut installable = new.clone();
+        let endpoints = &self.installed.endpoints;
+        installable
+            .endpoints
+            .retain(|it| endpoints.contains_key(it));
+        if installable.endpoints.is_empty() {
+            self.delete_load_balancer(key)?;
+            return Err(Failure::NoEndpoint);
+        }
+        let document = self.document(&installable);
+        if let Some((id, old)) = self.installed.load_balancers.get(&key) {
+            if *old == installable {
+                return Ok(());
+            }
+            let id = id.clone();
+            if self.can_modify {
+                match self.service.modify_load_balancer(&id, &document) {
+                    Err(error) if error.is_not_implemented() => self.can_modify = false,
+                    modified => {
+                        let id = modified?.id;
+                        self.installed.load_balancers.insert(key, (id, installable));
+                        return Ok(());
+                    }
+                }
+            }
+            self.delete_load_balancer(key)?;
+        }
+        let id = self.service.create_load_balancer(&document)?.id;
+        self.installed.load_balancers.insert(key, (id, installable));
+        Ok(())
+    }
+
+    /// Deletes a load balancer. On Windows Server 2019 the first attempt may fail without a
+    /// reason.
+    fn delete_load_balancer(&mut self, key: Key) -> Result<(), Error> {
+        let Some((id, _)) = self.installed.load_balancers.get(&key) else {
+            return Ok(());
+        };
+        let id = id.clone();
+        if present(self.service.delete_load_balancer(&id)).is_err() {
+            present(self.service.delete_load_balancer(&id))?;
+        }
+        self.installed.load_balancers.remove(&key);
+        Ok(())
+    }
+
+    /// Returns the document of a load balancer.
+    fn document(&self, of: &LoadBalancer) -> hcn::LoadBalancer {
+        let protocol = hcn::Protocol(of.protocol.number().into());
+        let mapping = PortMapping::new(protocol, of.external_port, of.internal_port)
+            .with_distribution(of.distribution)
+            .with_flags(of.port_flags);
+        let endpoints = of.endpoints.iter();
+        let ids = endpoints.filter_map(|it| self.installed.endpoints.get(it));
+        let ids = ids.map(|it| it.id.clone());
+        let document = hcn::LoadBalancer::new(of.frontend, mapping, ids).with_flags(of.flags);
+        match of.source_vip {
+            Some(source) => document.with_source_vip(source),
+            None => document,
+        }
+    }
+
+    /// Applies an edit in the step to which it belongs.
+    fn apply(&mut self, step: Step, edit: &Edit<Object>) -> Result<(), Failure> {
+        let is_removal = matches!(edit, Edit::Remove(_));
+        match (step, is_removal, edit.object()) {
+            (Step::Endpoints, false, Object::Endpoint(new)) => self.create_endpoint(new)?,
+            (Step::Removals, true, Object::LoadBalancer(_)) => {
+                self.delete_load_balancer(edit.key())?;
+            }
+            (Step::LoadBalancers, false, Object::LoadBalancer(new)) => {
+                self.write_load_balancer(new)?;
+            }
+            (Step::Cleanup, true, Object::Endpoint(old)) => self.delete_endpoint(old.address)?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Failure of an edit.
+#[derive(Debug)]
+enum Failure {
+    Hns(Error),
+    /// HNS has none of the endpoints of a load balancer. Other programs make the endpoints
+    /// of this node.
+    NoEndpoint,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Hns(error)
+    }
+}
+
+/// The steps of a commit, in their order: a load balancer needs its endpoints and a free
+/// frontend, and HNS keeps endpoints that are in use.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Step {
+    Endpoints,
+    Removals,
+    LoadBalancers,
+    Cleanup,
+}
+
+impl Step {
+    const ALL: [Self; 4] = [
+        Self::Endpoints,
+        Self::Removals,
+        Self::LoadBalancers,
+        Self::Cleanup,
+    ];
+}
+
+/// Returns success if an object that is deleted does not exist.
+fn present(deleted: Result<(), Error>) -> Result<(), Error> {
+    match deleted {
+        Err(error) if error.is_not_found() => Ok(()),
+        deleted => deleted,
+    }
+}
+
+/// Returns the reason of a rejection.
+///
+/// # Errors
+///
+/// The error, if HNS did not reject the call.
+fn reason(failure: Failure, object: &Object) -> Result<Reason, Error> {
+    let error = match failure {
+        Failure::Hns(error) => error,
+        Failure::NoEndpoint => {
+            let message = format!("{object}: HNS has none of the endpoints");
+            return Ok(Reason::rejected(None, message).with_cause(Cause::Dependent));
+        }
+    };
+    let Some(code) = error.code() else {
+        return Err(error);
+    };
+    let reason = Reason::rejected(Some(code.code().cast_signed()), &error);
+    let is_conflict = error.is_already_exists() || error.is_not_found();
+    let is_used = code == HResult::HCN_E_ENTITY_HAS_REFERENCES;
+    Ok(match is_conflict || is_used {
+        true => reason.with_cause(Cause::Conflict),
+        false => reason,
+    })
+}
+
+impl<S: Service> Target for Hns<S> {
+    type Object = Object;
+    type Error = Error;
+
+    fn dump(&mut self) -> Result<Vec<Object>, Error> {
+        self.network_id = self.service.network_by_name(&self.network)?.id;
+        let endpoints = self.service.endpoints_of(&self.network_id)?;
+        let load_balancers = self.service.load_balancers(&Query::all())?;
+        let (installed, objects) =
+            Installed::read(self.family, &self.settings, &endpoints, &load_balancers);
+        self.installed = installed;
+        Ok(objects)
+    }
+
+    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
+        let mut rejections = Vec::new();
+        for step in Step::ALL {
+            for (index, edit) in edits.iter().enumerate() {
+                if let Err(failure) = self.apply(step, edit) {
+                    let reason = reason(failure, edit.object())?;
+                    rejections.push(Rejection::new(index, reason));
+                }
+            }
+        }
+        for id in std::mem::take(&mut self.installed.duplicates) {
+            // A load balancer may still use the endpoint: the next dump finds it again.
+            let _ = self.service.delete_endpoint(&id);
+        }
+        rejections.sort_by_key(|rejection| rejection.index);
+        Ok(rejections)
+    }
+}

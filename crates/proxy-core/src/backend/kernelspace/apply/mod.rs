@@ -1,0 +1,5 @@
+//! IO of mode kernelspace.
+
+mod installed;
+
+pub(super) mod kernel;

@@ -1,0 +1,39 @@
+//! Mode kernelspace: load balancers of the Host Networking Service (HNS) on Windows nodes.
+//!
+//! After a sync HNS has the same load balancers and remote endpoints as after a sync of
+//! upstream, except for what [the differences](#differences-to-upstream) state.
+//!
+//! ```text
+//! remote endpoint            an endpoint of another node                 endpoint
+//! VIP endpoint               a cluster IP, in overlay networks only      port
+//! source VIP                 the source of translated packets            base
+//! load balancer
+//!   ├ cluster IP             endpoints by internalTrafficPolicy          cluster_ip
+//!   ├ node port              endpoints by externalTrafficPolicy          node_port
+//!   ├ external IP            the same                                    external_ip
+//!   └ load balancer IP       the same, and its health check              load_balancer_ip
+//! ```
+//!
+//! Use it with [`Engine::with_kernels`](crate::Engine::with_kernels): [`Planner`] plans,
+//! and [`Hns`] applies the plan to a [`Service`](vipline_hcn::Service) of vipline-hcn. The
+//! mode is not a [`Mode`](crate::Mode), because the engine opens kernels of Linux only.
+//!
+//! # Differences to upstream
+//!
+//! - A start deletes nothing that the plan contains: load balancers are adopted.
+//! - An endpoint is local if its EndpointSlice names this node. Upstream also counts
+//!   endpoints as local if HNS has their address on this node.
+//! - Remote endpoints that another program made are used, and never deleted.
+//! - A ready endpoint that terminates, with `publishNotReadyAddresses`, counts as not ready.
+//! - If Services claim one address, [`AddressKind`](crate::AddressKind) and age decide.
+
+mod plan;
+
+mod apply;
+
+mod settings;
+
+pub use self::apply::kernel::Hns;
+pub use self::plan::Planner;
+pub use self::plan::object::{Endpoint, EndpointKind, Key, LoadBalancer, Object};
+pub use self::settings::{RemoteSubnet, Settings};

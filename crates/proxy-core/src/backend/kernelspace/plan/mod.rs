@@ -1,0 +1,63 @@
+//! Planning of mode kernelspace, without IO: the objects of a context and of service ports.
+
+pub(super) mod names;
+
+pub(super) mod object;
+
+mod base;
+
+mod selection;
+
+mod endpoint;
+
+mod port;
+
+use vipline_reconcile::Edit;
+use vipline_service_model::{Family, ServicePort};
+
+use self::object::Object;
+use crate::{Context, PortObjects, backend};
+
+/// The planner of mode kernelspace.
+#[derive(Clone, Copy, Debug)]
+pub enum Planner {}
+
+impl backend::Planner for Planner {
+    type Object = Object;
+
+    fn base(cx: &Context) -> Vec<Object> {
+        base::objects(cx)
+    }
+
+    fn requires_replan(before: &Context, after: &Context) -> bool {
+        let inputs = |cx: &Context| (cx.node_address, cx.kernelspace.clone());
+        inputs(before) != inputs(after)
+    }
+
+    fn port(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
+        port::objects(cx, port)
+    }
+
+    fn text(object: &Object) -> String {
+        object.to_string()
+    }
+
+    /// Returns one line for each edit: `+` adds or modifies, `-` deletes.
+    fn script<'a>(
+        _family: Family,
+        edits: Vec<Edit<Object>>,
+        _desired: impl Iterator<Item = &'a Object>,
+    ) -> String {
+        let line = |edit: &Edit<Object>| match edit {
+            Edit::Remove(object) => format!("- {object}\n"),
+            edit => format!("+ {}\n", edit.object()),
+        };
+        edits.iter().map(line).collect()
+    }
+
+    fn listing<'a>(_family: Family, objects: impl Iterator<Item = &'a Object>) -> String {
+        let mut lines: Vec<_> = objects.map(|object| format!("{object}\n")).collect();
+        lines.sort_unstable();
+        lines.concat()
+    }
+}

@@ -1,0 +1,165 @@
+//! A Windows node: the engine, and HNS in memory.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use proxy_core::backend::kernelspace::{Hns, Planner, Settings};
+use proxy_core::{Config, Engine, Event, Family, Report};
+use vipline_hcn::{
+    Endpoint, Error, Id, LoadBalancer, Memory, ModifyRequest, Network, Query, Service, Version,
+};
+use vipline_service_model::api;
+
+/// Name of the node, and of its network.
+pub(crate) const NODE: &str = "node-1";
+const NETWORK: &str = "TestNetwork";
+
+/// HNS in memory, which the engine and the test share.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedHns(Arc<Mutex<Memory>>);
+
+impl SharedHns {
+    /// Creates a service with one network.
+    pub(crate) fn new(version: Version, network: &Network) -> Self {
+        let mut memory = Memory::new().with_version(version);
+        memory
+            .create_network(network)
+            .expect("the network is valid");
+        memory.take_calls();
+        Self(Arc::new(Mutex::new(memory)))
+    }
+
+    pub(crate) fn get(&self) -> MutexGuard<'_, Memory> {
+        self.0.lock().expect("no test panicked")
+    }
+
+    /// Creates an endpoint in the network.
+    pub(crate) fn create_endpoint(&self, endpoint: &Endpoint) {
+        let mut memory = self.get();
+        let network = memory.network_by_name(NETWORK).expect("the network exists");
+        // A requested rejection may apply to this call.
+        let mut attempts = (0..100).map(|_| memory.create_endpoint(&network.id, endpoint));
+        assert!(attempts.any(|it| it.is_ok()), "the endpoint is valid");
+        memory.take_calls();
+    }
+}
+
+impl Service for SharedHns {
+    fn version(&mut self) -> Result<Version, Error> {
+        self.get().version()
+    }
+
+    fn networks(&mut self, query: &Query) -> Result<Vec<Network>, Error> {
+        self.get().networks(query)
+    }
+
+    fn create_network(&mut self, network: &Network) -> Result<Network, Error> {
+        self.get().create_network(network)
+    }
+
+    fn modify_network(&mut self, id: &Id, request: &ModifyRequest) -> Result<Network, Error> {
+        self.get().modify_network(id, request)
+    }
+
+    fn delete_network(&mut self, id: &Id) -> Result<(), Error> {
+        self.get().delete_network(id)
+    }
+
+    fn endpoints(&mut self, query: &Query) -> Result<Vec<Endpoint>, Error> {
+        self.get().endpoints(query)
+    }
+
+    fn create_endpoint(&mut self, network: &Id, endpoint: &Endpoint) -> Result<Endpoint, Error> {
+        self.get().create_endpoint(network, endpoint)
+    }
+
+    fn modify_endpoint(&mut self, id: &Id, request: &ModifyRequest) -> Result<Endpoint, Error> {
+        self.get().modify_endpoint(id, request)
+    }
+
+    fn delete_endpoint(&mut self, id: &Id) -> Result<(), Error> {
+        self.get().delete_endpoint(id)
+    }
+
+    fn load_balancers(&mut self, query: &Query) -> Result<Vec<LoadBalancer>, Error> {
+        self.get().load_balancers(query)
+    }
+
+    fn create_load_balancer(&mut self, new: &LoadBalancer) -> Result<LoadBalancer, Error> {
+        self.get().create_load_balancer(new)
+    }
+
+    fn modify_load_balancer(&mut self, id: &Id, new: &LoadBalancer) -> Result<LoadBalancer, Error> {
+        self.get().modify_load_balancer(id, new)
+    }
+
+    fn delete_load_balancer(&mut self, id: &Id) -> Result<(), Error> {
+        self.get().delete_load_balancer(id)
+    }
+}
+
+/// The engine of a node, over HNS in memory.
+pub(crate) struct Node {
+    pub(crate) engine: Engine,
+    now: Duration,
+}
+
+impl Node {
+    /// Starts the engine.
+    pub(crate) fn new(hns: &SharedHns, families: &[Family], settings: &Settings) -> Self {
+        let mut config = Config::new(NODE).with_families(families);
+        config.kernelspace = settings.clone();
+        let kernel = |family| Hns::new(hns.clone(), NETWORK, family, settings.clone());
+        let mut engine = Engine::with_kernels::<Planner, _>(config, kernel);
+        let node_address = |address: &str| api::NodeAddress {
+            kind: "InternalIP".into(),
+            address: address.into(),
+        };
+        let mut node = api::Node {
+            metadata: api::ObjectMeta::named("", NODE),
+            ..api::Node::default()
+        };
+        node.status.addresses = ["10.0.0.1", "10::1"].map(node_address).into();
+        engine.apply(Event::from(node));
+        let now = Duration::from_secs(100);
+        Self { engine, now }
+    }
+
+    /// Syncs at a time after all timers.
+    pub(crate) fn sync(&mut self) -> Report {
+        self.engine.apply(Event::Synced);
+        self.engine.request_resync();
+        // The first poll after a sync starts the pause, which the second one ends.
+        let reports = (0..3).find_map(|_| {
+            self.now += Duration::from_secs(7200);
+            self.engine.poll(self.now)
+        });
+        reports.expect("a sync was requested")
+    }
+}
+
+/// Returns the overlay network of upstream's tests.
+pub(crate) fn overlay() -> Network {
+    let subnet = vipline_hcn::RemoteSubnetRoutePolicy::new(
+        "192.168.2.0/24",
+        4096,
+        "10.0.0.3",
+        "00-11-22-33-44-55",
+    );
+    Network::new(NETWORK, vipline_hcn::NetworkType::Overlay).with_policy(subnet)
+}
+
+/// Returns the other network of upstream's tests.
+pub(crate) fn l2bridge() -> Network {
+    Network::new(NETWORK, vipline_hcn::NetworkType::L2Bridge)
+}
+
+/// Returns the settings of upstream's tests.
+pub(crate) fn settings(network: &Network, version: Version) -> Settings {
+    let mut settings = Settings::default().with_network(network);
+    settings.source_vip = settings.is_overlay.then(|| [192, 168, 1, 2].into());
+    settings.host_mac = "00-11-22-33-44-55".into();
+    settings.healthz_port = 10256;
+    settings.features = vipline_hcn::Features::of(version);
+    settings
+}
