@@ -49,6 +49,14 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 /// Networks of Services. Without rules, no router of a cluster knows them.
 const SERVICE_NETWORKS: [&str; 2] = ["10.96.0.0/12", "fd00:10:96::/112"];
 
+/// Table of another program, such as a network plugin. It keeps connection tracking and NAT
+/// enabled while the rules of the proxy are flushed. Otherwise packets of open connections
+/// pass without translation, and the node resets the connections.
+const OTHER_TABLE: &str = "table inet other {
+    chain forward { type filter hook forward priority 10; ct state established accept; }
+    chain nat { type nat hook postrouting priority 110; }
+}";
+
 /// Measurements of a proxy that was not killed.
 struct Survivor {
     flushes: usize,
@@ -91,7 +99,7 @@ fn soak(mode: &'static str, flushes: &[&str]) {
     let seconds = env::var("SOAK_SECONDS").map_or(SECONDS, |text| text.parse().unwrap());
     let duration = Duration::from_secs(seconds);
     let cluster = Cluster::new();
-    drop_unserved_packets(&cluster.lab.node.netns);
+    prepare(&cluster.lab.node.netns);
     let options = options(&cluster, mode);
     let mut events = Events::new(&cluster.server, &cluster.lab);
     let proxy = cluster.start(&options);
@@ -291,8 +299,10 @@ fn load(cluster: &Cluster, duration: Duration) -> Vec<(Probe, Load)> {
     probes.map(start).collect()
 }
 
-/// Makes the node drop packets to Services that no rule has changed.
-fn drop_unserved_packets(node: &Netns) {
+/// Makes the node drop packets to Services that no rule has changed, and adds the rules of
+/// another program.
+fn prepare(node: &Netns) {
+    node.run(|| nft::succeeds(&["-f", "-"], OTHER_TABLE));
     for network in SERVICE_NETWORKS {
         let route = ["route", "add", "blackhole", network];
         let status = node.run(|| Command::new("ip").args(route).status());
