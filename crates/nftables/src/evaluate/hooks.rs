@@ -59,6 +59,9 @@ fn receive(walk: &mut Walk<'_>, input: &Interface) -> Result<Disposition, Error>
             Ok(end.unwrap_or(Disposition::Delivered))
         }
         Route::Interface(output) => {
+            if !walk.packet.decrement_ttl() {
+                return Ok(Disposition::Expired);
+            }
             if let Some(end) = pass(walk, Hook::Forward, Some(input), Some(&output))? {
                 return Ok(end);
             }
@@ -201,6 +204,10 @@ fn follow(walk: &mut Walk<'_>, verdict: HookVerdict) -> Result<Option<Dispositio
         Route::None => return Ok(Some(Disposition::Unroutable)),
         Route::Interface(output) => output,
     };
+    let is_received = walk.place.input.is_some();
+    if is_received && !walk.packet.decrement_ttl() {
+        return Ok(Some(Disposition::Expired));
+    }
     walk.is_rerouted = false;
     if let Some(end) = pass(walk, Hook::Output, None, Some(&output))? {
         return Ok(Some(end));

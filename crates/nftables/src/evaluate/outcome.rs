@@ -49,6 +49,9 @@ pub enum Disposition {
     Queued(QueueTarget),
     /// The packet has no route.
     Unroutable,
+    /// The TTL or hop limit is exhausted: the packet is dropped, and the sender receives an
+    /// error.
+    Expired,
     /// `fwd` sends the packet through the interface with this index.
     Redirected(u32),
 }
@@ -64,6 +67,7 @@ impl fmt::Display for Disposition {
             Self::Queued(QueueTarget::Numbers { first, .. }) => write!(f, "queued to {first}"),
             Self::Queued(QueueTarget::Register(_)) => f.write_str("queued"),
             Self::Unroutable => f.write_str("without a route"),
+            Self::Expired => f.write_str("dropped: time to live exceeded"),
             Self::Redirected(index) => write!(f, "sent through interface {index}"),
         }
     }

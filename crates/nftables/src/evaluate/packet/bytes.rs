@@ -48,6 +48,19 @@ impl Packet {
             .then(|| u32::try_from(len).unwrap_or(u32::MAX))
     }
 
+    /// Decrements the TTL or hop limit, if it is known. Returns false if it is exhausted.
+    pub(in crate::evaluate) fn decrement_ttl(&mut self) -> bool {
+        let at = if self.is_v6 { 7 } else { 8 };
+        let Some(ttl) = self.network.get(at) else {
+            return true;
+        };
+        if !self.is_v6 {
+            self.network.forget(10, 2);
+        }
+        self.network.set(at, &[ttl.saturating_sub(1)]);
+        ttl > 1
+    }
+
     /// Changes the source address.
     pub(in crate::evaluate) fn set_source(&mut self, addr: IpAddr) {
         self.set_addr(addr, 12, 8);

@@ -1,6 +1,25 @@
 //! Translation of addresses and ports.
 
 use super::*;
+use crate::expr::PayloadBase;
+
+#[test]
+fn a_forwarded_packet_loses_one_hop() {
+    let forwarded = |ttl| {
+        let packet = to("10.0.0.5:53").with_ttl(ttl);
+        let end = outcome([filter(Hook::Forward, Vec::new())], &packet);
+        let bytes = end
+            .packet
+            .read(PayloadBase::Network, 8, 1)
+            .unwrap()
+            .unwrap();
+        (end.disposition, bytes[0])
+    };
+    assert_eq!(forwarded(64), (Disposition::Sent("eth1".into()), 63));
+    assert_eq!(forwarded(1), (Disposition::Expired, 0));
+    let delivered = outcome([], &to("192.0.2.1:53").with_ttl(1));
+    assert_eq!(delivered.disposition, Disposition::Delivered);
+}
 
 #[test]
 fn hooks_after_a_translation_see_the_new_destination() {
