@@ -103,7 +103,10 @@ pub(super) fn recent(it: &Recent<'_>, context: &mut Context<'_, '_>) -> Result<F
     let addr = it.mask.map_or(addr, |mask| masked(addr, mask));
     let at = if addr.is_ipv4() { 8 } else { 7 };
     let ttl = packet.read(PayloadBase::Network, at, 1);
-    let ttl = ttl.map(|bytes| bytes.and_then(|bytes| bytes.first().copied()));
+    // The list has the TTL before forwarding.
+    let hops = u8::from(context.output().is_some() && packet.input().is_some());
+    let before = |bytes: vipline_nftables::Bytes| Some(bytes.first()?.saturating_add(hops));
+    let ttl = ttl.map(|bytes| bytes.and_then(before));
     let known_ttl = ttl.clone().ok().flatten();
     let mut lookup = RecentLookup::new(&it.name, addr);
     if it.rttl {

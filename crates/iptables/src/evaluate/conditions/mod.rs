@@ -12,6 +12,8 @@ mod ports;
 
 mod sockets;
 
+mod time;
+
 pub(super) use headers::traffic_class;
 pub(super) use lists::entry;
 
@@ -59,6 +61,10 @@ pub(super) fn evaluate(one: &Match<'_>, context: &mut Context<'_, '_>) -> Result
         Match::Mark(it) => is_masked(it.mark.map(MaskedMatch), context.packet().mark()),
         Match::Rpfilter(it) => rpfilter(it, context)?,
         Match::Ipvs(it) => ipvs::evaluate(it, one, context)?,
+        Match::Time(it) => match context.packet().time() {
+            Some(now) if !it.kernel_time_zone => time::evaluate(it, seconds(now)),
+            _ => asked(one, context)?,
+        },
         Match::Limit(_) | Match::Hashlimit(_) | Match::Connlimit(_) | Match::Quota(_) => {
             lists::limited(one, context)?
         }
@@ -66,6 +72,11 @@ pub(super) fn evaluate(one: &Match<'_>, context: &mut Context<'_, '_>) -> Result
         one => asked(one, context)?,
     };
     Ok(Flow::next_if(is_match))
+}
+
+/// Returns whole seconds.
+fn seconds(nanoseconds: u64) -> i64 {
+    i64::try_from(nanoseconds / 1_000_000_000).unwrap_or(i64::MAX)
 }
 
 /// Tests a condition, if the rule has it.

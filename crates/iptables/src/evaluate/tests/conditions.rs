@@ -289,6 +289,37 @@ fn a_period_has_the_share_of_its_length() {
 }
 
 #[test]
+fn the_time_of_the_packet_is_compared() {
+    // 25 November 2026, 00:30:01 UTC, a Wednesday.
+    let packet = tcp("10.0.0.1:80").with_time(1_795_566_601_000_000_000);
+    assert_matches(
+        &packet,
+        &[
+            ("-m time --timestart 00:30:01 --timestop 00:30:01", true),
+            ("-m time --timestart 00:30:02 --timestop 23:00:00", false),
+            ("-m time --timestart 23:00:00 --timestop 00:45:00", true),
+            ("-m time --timestart 23:00:00 --timestop 00:15:00", false),
+            ("-m time --weekdays Wed", true),
+            ("-m time ! --weekdays Wed", false),
+            (
+                "-m time --timestart 23:00:00 --timestop 01:00:00 --weekdays Tue",
+                false,
+            ),
+            (
+                "-m time --timestart 23:00:00 --timestop 01:00:00 --weekdays Tue --contiguous",
+                true,
+            ),
+            ("-m time --monthdays 24,25", true),
+            ("-m time --monthdays 26", false),
+            ("-m time --datestart 2026-11-25T00:30:02", false),
+            ("-m time --datestop 2026-11-25T00:30:01", true),
+        ],
+    );
+    let zone = matches("-m time --kerneltz --weekdays Wed", &packet);
+    assert!(matches!(zone, Err(Cause::Unknown(_))));
+}
+
+#[test]
 fn the_owner_of_a_socket_is_compared() {
     let packet = Packet::tcp(end("10.0.0.1:1"), end("10.0.0.9:80")).with_owner(5, 7);
     let is_dropped = |condition: &str, packet: &Packet| {
