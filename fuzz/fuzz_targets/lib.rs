@@ -15,6 +15,8 @@ mod dns_upstream;
 
 mod envelope;
 
+mod evaluate;
+
 mod hcn;
 
 mod ipset;
@@ -45,6 +47,7 @@ const TARGETS: &[(&str, Run)] = &[
     ("dns_question", dns_question::run),
     ("dns_upstream", dns_upstream::run),
     ("envelope", envelope::run),
+    ("evaluate", evaluate::run),
     ("hcn", hcn::run),
     ("ipset", ipset::run),
     ("iptables", |input| iptables::run(text(input))),
