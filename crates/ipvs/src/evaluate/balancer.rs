@@ -74,7 +74,7 @@ pub struct Packet {
     pub connection: Option<SocketAddr>,
 }
 
-/// What IPVS does with a packet.
+/// The treatment of a packet by IPVS.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Decision<'b> {

@@ -27,7 +27,7 @@ pub trait HookFunction: fmt::Debug + Send + Sync {
 
 /// How a packet continues after a function.
 ///
-/// Exhaustive: a function returns one of these.
+/// Exhaustive: these are the verdicts of a function.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HookVerdict {
     /// With the next function or chain of the hook.

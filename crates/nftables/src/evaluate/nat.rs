@@ -14,7 +14,7 @@ use crate::expr::{Direction, NatFlags};
 
 /// The addresses and ports from which the kernel chooses those of a translation.
 ///
-/// Exhaustive: a rule states all of them.
+/// Exhaustive: a rule states addresses, ports and flags.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NatRange {
     /// First and last address. `None`: the address remains.

@@ -53,7 +53,7 @@ pub(super) struct Place {
 
 /// How evaluation continues after an expression, a match or a target.
 ///
-/// Exhaustive: an extension returns one of these.
+/// Exhaustive: these are the results of an expression.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Flow {
     /// With the next expression of the rule. A match matches the packet.
