@@ -13,7 +13,9 @@ use crate::flow::Flow;
 use crate::oracle::affinity::Previous;
 use crate::oracle::frontend::Frontend;
 use crate::oracle::owner::Kind;
-use crate::oracle::{Expectation, Oracle, Rule, masquerade, node_ports, owner, unused, verdict};
+use crate::oracle::{
+    Expectation, Oracle, Rule, chained, masquerade, node_ports, owner, unused, verdict,
+};
 
 /// A packet, of which a mode does something else than the oracle says.
 struct Question<'a> {
@@ -46,8 +48,9 @@ impl Exception {
 
 /// All differences. A mode without a line behaves like the oracle.
 #[rustfmt::skip]
-const EXCEPTIONS: [Exception; 9] = [
+const EXCEPTIONS: [Exception; 11] = [
     Exception::new(Mode::Nftables, any_cluster_ip,         "the rule that masquerades cluster IPs compares addresses, not ports"),
+    Exception::new(Mode::Nftables, other_load_balancer_ip, "of the load balancer IPs only the destination itself is a permitted source, which is stricter"),
     Exception::new(Mode::Iptables, pass_unused,            "only the ports of Services have rules"),
     Exception::new(Mode::Iptables, ranges_need_endpoints,  "source ranges are checked on the path to an endpoint, and none exists"),
     Exception::new(Mode::Iptables, external_ip_first,      "an address that is external IP and load balancer IP has a rule for each, without ranges in the first"),
@@ -55,6 +58,7 @@ const EXCEPTIONS: [Exception; 9] = [
     Exception::new(Mode::Iptables, refuse_chained,         "endpoints at addresses of Services are refused by the rules of exactly this address"),
     Exception::new(Mode::Iptables, pass_from_node,         "OUTPUT rejects only cluster IPs"),
     Exception::new(Mode::Iptables, refuse_on_all_addresses, "a node port without endpoints is refused on all addresses of the node"),
+    Exception::new(Mode::Iptables, node_port_below_ranges, "an address of the node whose ranges refuse a packet leaves it to the node port of the same number"),
     Exception::new(Mode::Iptables, hairpin_anywhere,       "an endpoint of another node that connects to itself is masqueraded, too"),
 ];
 
@@ -111,9 +115,23 @@ impl Question<'_> {
         own.min_by_key(|each| &each.precedence)
     }
 
+    /// Returns what happens at the node port of the same number, if it has endpoints.
+    fn below(&self) -> Option<Expectation> {
+        let Self { oracle, flow, .. } = *self;
+        let frontend = self.node_port(flow.destination)?;
+        let is_served = node_ports::is_served(oracle, flow.destination.ip());
+        let refuse = |endpoint, _| chained::refuse(oracle, flow, endpoint);
+        let below = oracle.expect_at(Kind::NodePort, frontend, flow, self.previous, refuse);
+        let is_balanced = matches!(below.rule, Rule::Balanced(_));
+        (is_served && is_balanced).then_some(below)
+    }
+
     /// Returns what happens at an address of a service port in mode iptables.
     fn balanced(&self, kind: Kind, frontend: &Frontend) -> Expectation {
-        let refuse = |endpoint, is_marked| chained(self, endpoint, is_marked);
+        let refuse = |endpoint: SocketAddr, is_marked| {
+            let is_itself = endpoint.ip() == self.flow.source;
+            refuse_in_iptables(self, endpoint, is_marked || is_itself)
+        };
         self.oracle
             .expect_at(kind, frontend, self.flow, self.previous, refuse)
     }
@@ -143,6 +161,25 @@ fn any_cluster_ip(question: &Question<'_>, expectation: &Expectation) -> Option<
         flow.is_from_node() || !oracle.world.node.receives(endpoint.ip(), false)
     };
     is_marked.then(|| masqueraded_if(expectation, leaves))
+}
+
+fn other_load_balancer_ip(
+    question: &Question<'_>,
+    expectation: &Expectation,
+) -> Option<Expectation> {
+    let (kind, frontend) = question.owner()?;
+    let Flow {
+        source,
+        destination,
+        ..
+    } = *question.flow;
+    let ranges = &frontend.source_ranges;
+    let is_refused = kind == Kind::LoadBalancerIp
+        && expectation.rule != Rule::SourceRanges
+        && !ranges.is_empty()
+        && !ranges.iter().any(|range| range.contains(&source))
+        && source != destination.ip();
+    is_refused.then(|| Expectation::certain(Rule::SourceRanges, Fate::Dropped))
 }
 
 fn pass_unused(question: &Question<'_>, expectation: &Expectation) -> Option<Expectation> {
@@ -189,7 +226,11 @@ fn refuse_chained(question: &Question<'_>, expectation: &Expectation) -> Option<
 }
 
 /// Returns how mode iptables refuses a connection to an endpoint, if it does.
-fn chained(question: &Question<'_>, endpoint: SocketAddr, is_marked: bool) -> Option<Fate> {
+fn refuse_in_iptables(
+    question: &Question<'_>,
+    endpoint: SocketAddr,
+    is_marked: bool,
+) -> Option<Fate> {
     let Question { oracle, flow, .. } = question;
     let is_received = oracle
         .world
@@ -243,6 +284,14 @@ fn refuse_on_all_addresses(
         _ => Rule::NoEndpoints(Kind::NodePort),
     };
     (expectation.rule == Rule::None).then(|| Expectation::certain(rule, fate))
+}
+
+fn node_port_below_ranges(
+    question: &Question<'_>,
+    expectation: &Expectation,
+) -> Option<Expectation> {
+    let is_refused = expectation.rule == Rule::SourceRanges;
+    question.below().filter(|_| is_refused)
 }
 
 fn hairpin_anywhere(question: &Question<'_>, expectation: &Expectation) -> Option<Expectation> {

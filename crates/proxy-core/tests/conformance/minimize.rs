@@ -64,7 +64,20 @@ fn members(value: &Value, at: &str, into: &mut Vec<(String, String)>) {
         Value::Object(map) => map.iter().map(|(key, each)| (key.clone(), each)).collect(),
         _ => return,
     };
-    let kept = ["metadata", "name", "namespace", "kind", "apiVersion"];
+    // An API server sets these members, and defaults are not the subject of the oracle.
+    let kept = [
+        "addressType",
+        "apiVersion",
+        "clusterIP",
+        "clusterIPs",
+        "ipFamilies",
+        "kind",
+        "metadata",
+        "name",
+        "namespace",
+        "port",
+        "protocol",
+    ];
     for (key, child) in children {
         if !kept.contains(&&*key) {
             into.push((at.to_owned(), key.clone()));

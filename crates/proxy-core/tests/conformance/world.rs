@@ -66,7 +66,12 @@ impl World {
                 .into_iter()
                 .flat_map(|(id, ports)| slices_of(id, &ports, dice)),
         );
-        Self::new(objects, Node::new(dice.once_in(2)), config(dice))
+        let is_restricted = dice.once_in(4);
+        if is_restricted {
+            restrict(&mut objects, dice);
+        }
+        let has_claimed = is_restricted || dice.once_in(2);
+        Self::new(objects, Node::new(has_claimed), config(dice))
     }
 
     /// Creates a world. Objects that the proxy cannot read are left out.
@@ -94,6 +99,33 @@ impl World {
         let node = self.node_object.iter().cloned().map(Event::from);
         let events = services.chain(slices).chain(cidrs).chain(node);
         events.chain([Event::Synced]).collect()
+    }
+}
+
+/// Gives a Service a load balancer IP that the node owns, and source ranges with the primary
+/// address of the node.
+fn restrict(objects: &mut Vec<(Kind, Value)>, dice: &mut Dice) {
+    objects.retain(|(kind, object)| *kind != Kind::Node || object["metadata"]["name"] != NODE);
+    let addresses = ["192.168.55.4", "fd00:55::4"];
+    let addresses = addresses.map(|ip| json!({"type": "InternalIP", "address": ip}));
+    let node = json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": NODE, "labels": {"topology.kubernetes.io/zone": "a"}},
+        "spec": {},
+        "status": {"addresses": addresses},
+    });
+    objects.push((Kind::Node, node));
+    let is_balanced = |(kind, object): &&mut (Kind, Value)| {
+        *kind == Kind::Service && object["spec"]["type"] == "LoadBalancer"
+    };
+    let ranges = ["192.168.55.0/29", "fd00:55::/125", "10.0.0.0/9"];
+    if let Some((_, service)) = objects.iter_mut().find(is_balanced) {
+        let ips = ["203.0.113.1", "2001:db8::1", "203.0.113.9"];
+        let ingress = ips.map(|ip| json!({"ip": ip}));
+        service["status"]["loadBalancer"]["ingress"] = json!(ingress);
+        let count = 2 + usize::from(dice.roll(2));
+        service["spec"]["loadBalancerSourceRanges"] = json!(ranges[..count]);
     }
 }
 

@@ -1,7 +1,8 @@
 //! Service ports: the addresses of a Service that clients connect to.
 //!
 //! - Headless Services, Services of type ExternalName and those of another proxy have none.
-//! - A Service has one cluster IP per family, named by the position in `ipFamilies`.
+//! - A Service has one cluster IP per family, named by the position in `ipFamilies`. Without
+//!   `ipFamilies`, the families are those of the addresses.
 //! - Ingress points count with an address and mode VIP only.
 //! - The old client ranges of the other family do not count.
 
@@ -55,13 +56,25 @@ fn is_served(service: &api::Service) -> bool {
 }
 
 fn cluster_ips(spec: &api::ServiceSpec) -> Vec<IpAddr> {
-    let listed = spec.ip_families.iter().zip(&spec.cluster_ips);
-    let of_family = |wanted: api::IpFamily| {
-        let mut own = listed.clone().filter(move |(family, _)| **family == wanted);
-        own.next().and_then(|(_, ip)| text::address(ip))
+    let first = std::slice::from_ref(&spec.cluster_ip);
+    let texts = if spec.cluster_ips.is_empty() {
+        first
+    } else {
+        &spec.cluster_ips
     };
-    let both = [of_family(api::IpFamily::V4), of_family(api::IpFamily::V6)];
-    both.into_iter().flatten().collect()
+    let listed = texts.iter().enumerate().filter_map(|(place, text)| {
+        let family = spec.ip_families.get(place);
+        let is_v4 = family.map(|family| *family == api::IpFamily::V4);
+        let ip = text::address(text)?;
+        let is_listed = spec.ip_families.is_empty() || is_v4 == Some(ip.is_ipv4());
+        is_listed.then_some(ip)
+    });
+    let listed: Vec<_> = listed.collect();
+    let of_family = |is_v4| listed.iter().find(|ip| ip.is_ipv4() == is_v4).copied();
+    [of_family(true), of_family(false)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn frontend(

@@ -3,8 +3,8 @@
 //! - Packets to a load balancer IP are dropped if their source is in no range of the
 //!   family. Without ranges of the family, or with a network of all addresses, nothing is
 //!   dropped.
-//! - If a range contains the primary address of the node, the load balancer IP itself is a
-//!   permitted source.
+//! - If a range contains the primary address of the node, the load balancer IPs of the
+//!   Service are permitted sources.
 //! - Cluster IPs, external IPs and node ports have no ranges.
 
 use vipline_service_model::api;
@@ -32,7 +32,7 @@ pub(crate) fn of(spec: &api::ServiceSpec, is_v4: bool) -> Vec<IpNet> {
 pub(crate) fn refuse(oracle: &Oracle<'_>, frontend: &Frontend, kind: Kind, flow: &Flow) -> bool {
     let ranges = &frontend.source_ranges;
     let contain = |ip| ranges.iter().any(|range| range.contains(&ip));
-    let is_of_node = flow.source == flow.destination.ip()
+    let is_of_node = frontend.load_balancer_ips.contains(&flow.source)
         && node_ports::primary(oracle, flow.source.is_ipv4()).is_some_and(contain);
     kind == Kind::LoadBalancerIp && !ranges.is_empty() && !contain(flow.source) && !is_of_node
 }
