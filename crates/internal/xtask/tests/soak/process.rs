@@ -2,12 +2,10 @@
 
 use std::fs;
 
-/// Returns the anonymous memory of a process, without pages of its program, in KiB.
+/// Returns the resident memory of a process, in KiB.
 pub(crate) fn memory(pid: u32) -> usize {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let number = line.unwrap().split_whitespace().next().unwrap();
     number.parse().unwrap()
 }

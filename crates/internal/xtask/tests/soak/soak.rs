@@ -67,10 +67,11 @@ struct Survivor {
 }
 
 impl Survivor {
-    /// Returns the growth of memory from the middle of the phase to its end, in percent.
+    /// Returns the growth of memory from the first to the second half of the phase, in percent.
     fn growth(&self) -> f64 {
-        let warm = self.memory[WINDOWS / 2] as f64;
-        100.0 * (self.memory[WINDOWS - 1] as f64 - warm) / warm
+        let (first, second) = self.memory.split_at(WINDOWS / 2);
+        let [first, second] = [first, second].map(|half| median(half) as f64);
+        100.0 * (second - first) / first
     }
 }
 
