@@ -1,4 +1,8 @@
-//! Options of dumps.
+//! Options of dumps, and dumps as messages of the kernel.
+
+use vipline_netlink::DecodeError;
+
+use crate::{Assembler, RecordedMessage, Ruleset, TableId};
 
 /// Options of [`Client::dump_with`](crate::Client::dump_with).
 ///
@@ -34,5 +38,34 @@ impl DumpOptions {
     pub fn with_dynamic_elements(mut self) -> Self {
         self.dynamic_elements = true;
         self
+    }
+}
+
+/// A dump as the messages of the kernel.
+///
+/// [`Client::record`](crate::Client::record) creates it. Messages have no loss when they are
+/// saved and loaded: text has neither handles nor unknown attributes.
+///
+/// Exhaustive: these values reproduce a dump.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct RecordedDump {
+    /// Tables.
+    pub tables: Vec<TableId>,
+    /// Messages in the order of the dump.
+    pub messages: Vec<RecordedMessage>,
+}
+
+impl RecordedDump {
+    /// Returns the ruleset. Its generation is that of an empty ruleset.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if a message is malformed.
+    pub fn ruleset(&self) -> Result<Ruleset, DecodeError> {
+        let mut assembler = Assembler::new(&self.tables);
+        for message in &self.messages {
+            assembler.push(message.message_type, &message.payload)?;
+        }
+        Ok(assembler.finish())
     }
 }

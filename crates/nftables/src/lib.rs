@@ -174,7 +174,7 @@ pub use bytes::Bytes;
 pub use chain::{BaseChain, Chain, ChainFlags, ChainType, Hook, Policy};
 pub use client::{Client, Encoder};
 pub use datatype::Datatype;
-pub use dump::DumpOptions;
+pub use dump::{DumpOptions, RecordedDump};
 pub use element::{Element, ElementData, InvalidElement, KeyPrefix};
 pub use error::{Committed, Error, RejectedOperation};
 pub use expression::Expression;
@@ -201,7 +201,7 @@ pub use value::Value;
 pub use verdict::{Data, Verdict};
 pub use vipline_netlink as netlink;
 pub use vipline_reconcile::{Edit, Keyed, diff};
-pub use wire::{Assembler, Batch};
+pub use wire::{Assembler, Batch, RecordedMessage};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -19,7 +19,7 @@ use crate::request::request_error;
 use crate::wire::{self, Query};
 use crate::{
     Action, Assembler, Batch, DumpOptions, Element, Error, Family, Generation, Handle, Operation,
-    Ruleset, Set, Subject, TableId, Transaction,
+    RecordedDump, RecordedMessage, Ruleset, Set, Subject, TableId, Transaction,
 };
 
 /// Maximum number of attempts to get a consistent dump.
@@ -114,9 +114,33 @@ impl Client {
         tables: &[TableId],
         options: DumpOptions,
     ) -> Result<Ruleset, Error> {
-        Dump::repeat(ATTEMPTS, || self.try_dump(tables, options))?
+        let dump = Dump::repeat(ATTEMPTS, || {
+            self.try_dump(Assembler::new(tables), tables, options)
+        })?;
+        let (ruleset, _) = dump
             .complete()
-            .ok_or(Error::Interrupted { attempts: ATTEMPTS })
+            .ok_or(Error::Interrupted { attempts: ATTEMPTS })?;
+        Ok(ruleset)
+    }
+
+    /// Dumps the objects in `tables` that the options select, as the messages of the kernel.
+    ///
+    /// # Errors
+    ///
+    /// As [`dump`](Self::dump).
+    pub fn record(
+        &mut self,
+        tables: &[TableId],
+        options: DumpOptions,
+    ) -> Result<RecordedDump, Error> {
+        let dump = Dump::repeat(ATTEMPTS, || {
+            self.try_dump(Assembler::recording(tables), tables, options)
+        })?;
+        let (_, messages) = dump
+            .complete()
+            .ok_or(Error::Interrupted { attempts: ATTEMPTS })?;
+        let tables = tables.to_vec();
+        Ok(RecordedDump { tables, messages })
     }
 
     /// Dumps the elements of a set. `set` must match the set in the kernel.
@@ -314,22 +338,23 @@ impl Client {
     /// Dumps tables once, and detects changes of the ruleset meanwhile.
     fn try_dump(
         &mut self,
+        assembler: Assembler,
         tables: &[TableId],
         options: DumpOptions,
-    ) -> Result<Dump<Ruleset>, Error> {
+    ) -> Result<Dump<(Ruleset, Vec<RecordedMessage>)>, Error> {
         let before = self.generation()?;
-        match self.dump_parts(tables, options) {
-            Ok(Some(mut ruleset)) => {
+        match self.dump_parts(assembler, tables, options) {
+            Ok(Some((mut ruleset, messages))) => {
                 ruleset.generation = before;
                 let is_current = self.generation()? == before;
                 Ok(match is_current && has_no_duplicates(&ruleset) {
-                    true => Dump::Complete(ruleset),
-                    false => Dump::Interrupted(ruleset),
+                    true => Dump::Complete((ruleset, messages)),
+                    false => Dump::Interrupted((ruleset, messages)),
                 })
             }
-            Ok(None) => Ok(Dump::Interrupted(Ruleset::default())),
+            Ok(None) => Ok(Dump::Interrupted(Default::default())),
             // An object was deleted during the dump.
-            Err(error) if error.is_not_found() => Ok(Dump::Interrupted(Ruleset::default())),
+            Err(error) if error.is_not_found() => Ok(Dump::Interrupted(Default::default())),
             Err(error) => Err(error),
         }
     }
@@ -338,10 +363,10 @@ impl Client {
     /// dump.
     fn dump_parts(
         &mut self,
+        mut assembler: Assembler,
         tables: &[TableId],
         options: DumpOptions,
-    ) -> Result<Option<Ruleset>, Error> {
-        let mut assembler = Assembler::new(tables);
+    ) -> Result<Option<(Ruleset, Vec<RecordedMessage>)>, Error> {
         let mut present: Vec<&TableId> = Vec::new();
         for table in tables {
             let reply = self.request(Query::Table(table), |message| {
@@ -375,7 +400,8 @@ impl Client {
                 return Ok(None);
             }
         }
-        Ok(Some(assembler.finish()))
+        let messages = assembler.take_recorded();
+        Ok(Some((assembler.finish(), messages)))
     }
 
     /// Sends a request for a single object.

@@ -14,6 +14,17 @@ use crate::{
     TableId, Verdict,
 };
 
+/// A message of the kernel.
+///
+/// Exhaustive: a message has a type and a payload.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RecordedMessage {
+    /// Netlink message type.
+    pub message_type: u16,
+    /// Payload after the netlink header.
+    pub payload: Box<[u8]>,
+}
+
 /// Assembles a [`Ruleset`] from dump replies.
 ///
 /// Push the replies to [`Query::Table`](super::Query::Table), then those to
@@ -30,6 +41,8 @@ pub struct Assembler {
     elements: Vec<Received>,
     /// Set of the previous elements: usually also that of the next.
     last: usize,
+    /// Messages, if they are recorded.
+    recorded: Option<Vec<RecordedMessage>>,
 }
 
 impl Assembler {
@@ -39,6 +52,19 @@ impl Assembler {
             tables: tables.to_vec(),
             ..Self::default()
         }
+    }
+
+    /// Creates an assembler for these tables that also keeps the messages.
+    pub(crate) fn recording(tables: &[TableId]) -> Self {
+        Self {
+            recorded: Some(Vec::new()),
+            ..Self::new(tables)
+        }
+    }
+
+    /// Removes and returns the recorded messages.
+    pub(crate) fn take_recorded(&mut self) -> Vec<RecordedMessage> {
+        self.recorded.take().unwrap_or_default()
     }
 
     /// Creates an assembler for the elements of one set.
@@ -63,6 +89,13 @@ impl Assembler {
     ///
     /// [`DecodeError`] if the payload is malformed.
     pub fn push(&mut self, message_type: u16, payload: &[u8]) -> Result<(), DecodeError> {
+        if let Some(recorded) = &mut self.recorded {
+            let payload = payload.into();
+            recorded.push(RecordedMessage {
+                message_type,
+                payload,
+            });
+        }
         let (family, attrs) = super::split_header(payload)?;
         let is = |kind: Kind| kind.message_type() == message_type;
         let Some(family) = family else {

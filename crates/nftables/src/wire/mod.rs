@@ -35,7 +35,7 @@ use crate::{
     BaseChain, Chain, ChainFlags, ChainType, Family, Hook, Name, Policy, Table, TableFlags, TableId,
 };
 
-pub use assembler::Assembler;
+pub use assembler::{Assembler, RecordedMessage};
 pub use batch::Batch;
 pub use query::Query;
 

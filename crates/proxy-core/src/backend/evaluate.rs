@@ -21,6 +21,18 @@ pub(super) fn rules(evaluator: Evaluator, ruleset: &Ruleset, has_proxy: bool) ->
     Rules::new(Forgetful(evaluator), has_proxy)
 }
 
+/// Returns the rules of a dump without a kernel. IP sets have no names.
+pub(super) fn saved(ruleset: &Ruleset) -> Rules {
+    #[cfg(feature = "iptables")]
+    let evaluator = {
+        let sets = vipline_iptables::nft::SetNames::default();
+        vipline_iptables::evaluate::Rules::from_dump(ruleset.clone(), sets).evaluator()
+    };
+    #[cfg(not(feature = "iptables"))]
+    let evaluator = Evaluator::new(ruleset);
+    rules(evaluator, ruleset, true)
+}
+
 /// Returns the dynamic sets without elements.
 fn empty_dynamic_sets(ruleset: &Ruleset) -> Vec<Set> {
     let sets = ruleset.objects().filter_map(|object| match object {

@@ -9,7 +9,7 @@ use vipline_service_model::{Family, NodeView};
 pub(crate) use self::operations::Backend;
 pub use self::planner::Planner;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
-use crate::evaluate::Rules;
+use crate::evaluate::{KernelState, Rules};
 use crate::mode::modes;
 use crate::{Config, Context, Error, IptablesChoice, Mode, Sysctl};
 
@@ -69,6 +69,23 @@ impl Mode {
     #[cfg(any(feature = "iptables", feature = "nftables"))]
     pub fn installed_rules(self, config: &Config, family: Family) -> Result<Option<Rules>, Error> {
         self.backend()?.installed_rules(config, family)
+    }
+
+    /// Returns the rules of a saved kernel, also those of other programs.
+    ///
+    /// Returns `None` in modes other than nftables and iptables: the state contains neither
+    /// IP sets nor virtual servers.
+    ///
+    /// # Errors
+    ///
+    /// A saved message is malformed.
+    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    pub fn saved_rules(self, state: &KernelState) -> Result<Option<Rules>, Error> {
+        let ruleset = state.ruleset().map_err(Error::custom_permanent)?;
+        match self {
+            Self::Nftables | Self::Iptables => Ok(Some(evaluate::saved(&ruleset))),
+            _ => Ok(None),
+        }
     }
 
     /// Checks whether the kernel has the features that the mode requires, and makes the

@@ -9,10 +9,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
-use vipline_nftables::evaluate::{Host, Interface};
+use vipline_nftables::evaluate::Host;
+use vipline_nftables::{self as nftables, DumpOptions, Family, RecordedDump};
 use vipline_rtnl::Client;
 
 use super::routes::{self, ProcRoute};
+use super::saved::{KernelState, Link};
 
 /// Routing tables of the network namespace of the calling thread.
 const IPV4_ROUTES: &str = "/proc/thread-self/net/route";
@@ -25,6 +27,9 @@ pub enum HostError {
     /// The addresses cannot be read.
     #[error("list the addresses of the interfaces")]
     Addresses(#[from] vipline_rtnl::Error),
+    /// The tables of nf_tables cannot be read.
+    #[error("read the tables of nf_tables")]
+    Nftables(#[from] nftables::Error),
     /// The routes cannot be read.
     #[error("read {path}")]
     Routes {
@@ -44,28 +49,45 @@ pub enum HostError {
 ///
 /// rtnetlink or a file of `/proc` cannot be read. A kernel without IPv6 is no error.
 pub fn observed_host() -> Result<Host, HostError> {
+    Ok(read_host()?.host())
+}
+
+/// Reads addresses, routes and tables of nf_tables in the network namespace of the calling
+/// thread.
+///
+/// # Errors
+///
+/// As [`observed_host`]. [`HostError::Nftables`] if the tables cannot be read.
+pub fn read_kernel() -> Result<KernelState, HostError> {
+    let mut state = read_host()?;
+    let mut client = nftables::Client::open()?;
+    let families = [Family::Ip, Family::Ip6, Family::Inet, Family::Netdev];
+    let mut tables: Vec<_> = client.tables()?.into_iter().map(|it| it.id).collect();
+    tables.retain(|table| families.contains(&table.family));
+    let options = DumpOptions::new().with_dynamic_elements();
+    state.dump = client.record(&tables, options)?;
+    Ok(state)
+}
+
+fn read_host() -> Result<KernelState, HostError> {
     let snapshot = Client::open()?.dump()?;
-    let links = snapshot.links().map(|link| {
-        let name = link.name.to_string();
-        let interface = Interface::new(&*name).with_index(link.index);
-        (name, interface)
-    });
-    let links: BTreeMap<String, Interface> = links.collect();
-    let interface = |name: String| match links.get(&name) {
-        Some(interface) => interface.clone(),
-        None => Interface::new(name),
+    let links: BTreeMap<String, u32> = snapshot
+        .links()
+        .map(|link| (link.name.to_string(), link.index))
+        .collect();
+    let link = |name: String| Link {
+        index: links.get(&name).copied(),
+        name,
     };
     let addresses = snapshot.addresses();
-    let host = addresses.fold(Host::new(), |host, address| {
-        host.with_addr(interface(address.interface.to_string()), address.net)
-    });
-    // Of several routes to a network, the last one with the lowest metric is used.
-    let mut routes = read_routes()?;
-    routes.sort_by_key(|route| std::cmp::Reverse(route.metric));
-    let host = routes.into_iter().fold(host, |host, route| {
-        host.with_route(route.destination, interface(route.interface))
-    });
-    Ok(host.with_limits_exceeded(false))
+    let addresses = addresses.map(|it| (it.net, link(it.interface.to_string())));
+    let routes = read_routes()?.into_iter();
+    let routes = routes.map(|it| (it.destination, it.metric, link(it.interface)));
+    Ok(KernelState {
+        addresses: addresses.collect(),
+        routes: routes.collect(),
+        dump: RecordedDump::default(),
+    })
 }
 
 fn read_routes() -> Result<Vec<ProcRoute>, HostError> {

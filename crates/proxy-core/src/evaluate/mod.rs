@@ -30,6 +30,8 @@
 //! - [`Rules::evaluate`] returns all possible [`Outcome`]s with exact probabilities.
 //! - [`Engine::assumed_host`](crate::Engine::assumed_host) has the addresses and routes of
 //!   a typical node, and [`observed_host`] those of this node's kernel.
+//! - [`read_kernel`] returns the state of a kernel as a value that displays as text and is
+//!   parsed from it, for [`Mode::saved_rules`](crate::Mode::saved_rules).
 //! - [`packet`] creates the first packet of a connection, received by the interface that
 //!   leads to its source.
 
@@ -41,10 +43,13 @@ mod kernel;
 
 mod routes;
 
+mod saved;
+
 mod rules;
 
 pub(crate) use host::assumed;
 pub use host::{node_source, packet};
-pub use kernel::{HostError, observed_host};
+pub use kernel::{HostError, observed_host, read_kernel};
 pub use outcome::{Outcome, Verdict};
 pub use rules::{Evaluate, Rules};
+pub use saved::{InvalidLine, KernelState};

@@ -1,0 +1,190 @@
+//! The state of a kernel that decides about packets, as text to save and to load.
+
+use std::fmt::{self, Write as _};
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use vipline_netlink::DecodeError;
+use vipline_nftables::evaluate::{Host, Interface};
+use vipline_nftables::{Family, Name, RecordedDump, RecordedMessage, Ruleset, TableId};
+
+/// First line of the text.
+const HEADER: &str = "# kube-proxy kernel state 1";
+
+/// Addresses, routes and tables of nf_tables, which include those of iptables-nft.
+///
+/// Displays as text, one address, route, table or message in each line, and is parsed from
+/// it. [`read_kernel`](super::read_kernel) reads the state of this node.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct KernelState {
+    pub(super) addresses: Vec<(IpNet, Link)>,
+    pub(super) routes: Vec<(IpNet, u32, Link)>,
+    pub(super) dump: RecordedDump,
+}
+
+/// Index, if known, and name of an interface.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Link {
+    pub(super) index: Option<u32>,
+    pub(super) name: String,
+}
+
+/// A line that is no part of a kernel state.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("line {number} is no part of a kernel state")]
+#[non_exhaustive]
+pub struct InvalidLine {
+    /// Number of the line, from 1.
+    pub number: usize,
+}
+
+impl KernelState {
+    /// Returns addresses and routes. No packet exceeds a limit.
+    pub fn host(&self) -> Host {
+        let addresses = self.addresses.iter();
+        let host = addresses.fold(Host::new(), |host, (net, link)| {
+            host.with_addr(link.interface(), *net)
+        });
+        // Of several routes to a network, the last one with the lowest metric is used.
+        let mut routes: Vec<_> = self.routes.iter().collect();
+        routes.sort_by_key(|(_, metric, _)| std::cmp::Reverse(*metric));
+        let host = routes.into_iter().fold(host, |host, (net, _, link)| {
+            host.with_route(*net, link.interface())
+        });
+        host.with_limits_exceeded(false)
+    }
+
+    /// Returns the tables of nf_tables.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if a message is malformed.
+    pub fn ruleset(&self) -> Result<Ruleset, DecodeError> {
+        self.dump.ruleset()
+    }
+
+    fn parse_line(&mut self, line: &str) -> Option<()> {
+        let (kind, rest) = line.split_once(' ')?;
+        let mut words = rest.splitn(3, ' ');
+        let (first, second) = (words.next()?, words.next()?);
+        match kind {
+            "#" => {}
+            "address" => {
+                let link = Link::parse(second, words.next()?)?;
+                self.addresses.push((first.parse().ok()?, link));
+            }
+            "route" => {
+                let link = Link::parse("0", words.next()?)?;
+                let route = (first.parse().ok()?, second.parse().ok()?, link);
+                self.routes.push(route);
+            }
+            "table" => {
+                let family = Family::ALL.into_iter().find(|it| it.as_str() == first)?;
+                let name = Name::new(second).ok()?;
+                self.dump.tables.push(TableId::new(family, name));
+            }
+            "message" => self.dump.messages.push(RecordedMessage {
+                message_type: first.parse().ok()?,
+                payload: bytes(second)?,
+            }),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+impl Link {
+    fn parse(index: &str, name: &str) -> Option<Self> {
+        let index: u32 = index.parse().ok()?;
+        let index = (index != 0).then_some(index);
+        let name = name.to_owned();
+        Some(Self { index, name })
+    }
+
+    fn interface(&self) -> Interface {
+        let interface = Interface::new(&*self.name);
+        match self.index {
+            Some(index) => interface.with_index(index),
+            None => interface,
+        }
+    }
+}
+
+impl fmt::Display for KernelState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{HEADER}")?;
+        for (net, link) in &self.addresses {
+            let index = link.index.unwrap_or_default();
+            writeln!(f, "address {net} {index} {}", link.name)?;
+        }
+        for (net, metric, link) in &self.routes {
+            writeln!(f, "route {net} {metric} {}", link.name)?;
+        }
+        for table in &self.dump.tables {
+            writeln!(f, "table {} {}", table.family, table.name)?;
+        }
+        for message in &self.dump.messages {
+            writeln!(
+                f,
+                "message {} {}",
+                message.message_type,
+                hex(&message.payload)
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for KernelState {
+    type Err = InvalidLine;
+
+    fn from_str(text: &str) -> Result<Self, InvalidLine> {
+        let mut state = Self::default();
+        if text.lines().next() != Some(HEADER) {
+            return Err(InvalidLine { number: 1 });
+        }
+        for (number, line) in (1..).zip(text.lines()) {
+            let parsed = state.parse_line(line);
+            parsed.ok_or(InvalidLine { number })?;
+        }
+        Ok(state)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn bytes(text: &str) -> Option<Box<[u8]>> {
+    if !text.is_ascii() || !text.len().is_multiple_of(2) {
+        return None;
+    }
+    let pairs = (0..text.len()).step_by(2).map(|at| text.get(at..at + 2));
+    pairs
+        .map(|pair| u8::from_str_radix(pair?, 16).ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_parsed_from_its_text() {
+        let text = "# kube-proxy kernel state 1\naddress 192.168.0.5/24 2 eth0\n\
+                    route 0.0.0.0/0 100 eth0\ntable ip kube-proxy\nmessage 2560 02000a\n";
+        let state: KernelState = text.parse().unwrap();
+        assert_eq!(state.to_string(), text);
+        for (wrong, number) in [
+            ("", 1),
+            ("# kube-proxy kernel state 1\nmessage 2560 0", 2),
+            ("# kube-proxy kernel state 1\ntable osi kube-proxy", 2),
+            ("# kube-proxy kernel state 1\nroute here 1 eth0", 2),
+        ] {
+            assert_eq!(wrong.parse::<KernelState>(), Err(InvalidLine { number }));
+        }
+    }
+}
