@@ -140,7 +140,7 @@ fn run_command(cli: &Cli, effective: Effective) -> Result<ExitCode, Failure> {
     }
     let settings = match cli.command {
         // `render` does not need a kernel, and `explain` not always.
-        Some(Command::Render | Command::Explain(_)) => settings,
+        Some(Command::Render | Command::Explain(_) | Command::SaveKernel) => settings,
         _ => process::choose(settings),
     };
     if cli.init_only {
@@ -150,6 +150,7 @@ fn run_command(cli: &Cli, effective: Effective) -> Result<ExitCode, Failure> {
         Some(Command::Render) => render(&settings).map(|()| ExitCode::SUCCESS),
         Some(Command::Diff) => diff::diff(settings),
         Some(Command::Explain(args)) => explain::explain(settings, args),
+        Some(Command::SaveKernel) => explain::save_kernel().map(|()| ExitCode::SUCCESS),
         None if cli.oneshot => oneshot::oneshot(settings, cli.output),
         None => run::run(settings).map(|()| ExitCode::SUCCESS),
     }

@@ -1,6 +1,7 @@
 //! Arguments of `explain`.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use vipline_service_model::{ObjectName, Protocol};
@@ -21,8 +22,11 @@ pub struct ExplainArgs {
     #[arg(long)]
     pub from_node: bool,
     /// Evaluate the plan alone, and do not read the kernel
-    #[arg(long)]
+    #[arg(long, conflicts_with = "kernel_dump")]
     pub plan_only: bool,
+    /// File that save-kernel wrote, instead of the kernel of this node
+    #[arg(long, value_name = "FILE")]
+    pub kernel_dump: Option<PathBuf>,
     /// Format of the explanation
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Format,

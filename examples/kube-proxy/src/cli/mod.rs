@@ -89,6 +89,9 @@ pub enum Command {
     /// Explain why a connection or a Service works or does not: exit code 0 if
     /// reachable, 1 if not, 2 after an error
     Explain(ExplainArgs),
+    /// Print addresses, routes and nf_tables rules of this node, for explain
+    /// --kernel-dump
+    SaveKernel,
 }
 
 /// Format of a report.

@@ -29,8 +29,10 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use proxy_core::evaluate::read_kernel;
+
 use crate::cli::{ExplainArgs, Format};
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::output::print;
 use crate::process;
 use crate::settings::{Settings, Source};
@@ -91,6 +93,12 @@ fn open(settings: Settings, args: &ExplainArgs) -> Result<(Setup, Observed), Fai
     if args.plan_only {
         return planned(&settings, None);
     }
+    if let Some(path) = &args.kernel_dump {
+        let observed = Observed::load(path, &settings.config)?;
+        let mut setup = Setup::explain_plan(&settings)?;
+        setup.engine.plan_changes();
+        return Ok((setup, observed));
+    }
     match settings.source {
         Source::Manifests(_) => match Observed::probe(&settings) {
             Ok(()) => {}
@@ -103,6 +111,16 @@ fn open(settings: Settings, args: &ExplainArgs) -> Result<(Setup, Observed), Fai
     let observed = Observed::read(setup.engine.config()).map_err(Failure::machine)?;
     let observed = observed.with_rejections(setup.settings());
     Ok((setup, observed))
+}
+
+/// `save-kernel`: prints the state of the kernel.
+///
+/// # Errors
+///
+/// The kernel cannot be read.
+pub fn save_kernel() -> Result<(), Failure> {
+    let state = read_kernel().map_err(|error| Failure::machine(chain(&error)))?;
+    print(&state.to_string())
 }
 
 /// Opens the objects alone.

@@ -1,17 +1,19 @@
 //! State of the kernel: that of this node, or that of a saved dump.
 
+use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 
 use proxy_core::conntrack::{self, Filter, TupleFilter};
-use proxy_core::evaluate::{Rules, observed_host};
+use proxy_core::evaluate::{InvalidLine, KernelState, Rules, observed_host};
 use proxy_core::netlink::Dump as NetlinkDump;
 use proxy_core::nftables::evaluate::Host;
-use proxy_core::{Config, Family};
+use proxy_core::{Config, Family, Mode};
 use vipline_service_model::Protocol;
 
 use super::answer::Answer;
 use super::inquiry::{Facts, Kernel};
-use crate::failure::chain;
+use crate::failure::{Failure, chain};
 use crate::rejectedz;
 use crate::settings::Settings;
 
@@ -30,6 +32,8 @@ pub(super) struct Observed {
 enum State {
     /// The kernel of this node, with the configuration of the proxy.
     Live(Box<Config>),
+    /// A saved kernel, with the mode of the proxy.
+    Saved(Box<KernelState>, Mode),
     /// Not read, for a reason.
     None(Option<String>),
 }
@@ -39,6 +43,17 @@ impl Observed {
     pub(super) fn read(config: &Config) -> Result<Self, String> {
         let host = observed_host().map_err(|error| chain(&error))?;
         Ok(Self::new(host, State::Live(Box::new(config.clone()))))
+    }
+
+    /// Loads a saved kernel.
+    pub(super) fn load(path: &Path, config: &Config) -> Result<Self, Failure> {
+        let named = |reason: String| Failure::input(format!("{}: {reason}", path.display()));
+        let text = fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
+        let state: KernelState = text
+            .parse()
+            .map_err(|error: InvalidLine| named(error.to_string()))?;
+        let host = state.host();
+        Ok(Self::new(host, State::Saved(Box::new(state), config.mode)))
     }
 
     /// Returns a state without rules.
@@ -85,6 +100,10 @@ impl Observed {
     pub(super) fn rules(&self, family: Family) -> Result<Option<Rules>, Option<String>> {
         match &self.rules {
             State::None(note) => Err(note.clone()),
+            State::Saved(state, mode) => match mode.saved_rules(state) {
+                Ok(None) => Err(Some(format!("a saved kernel has no state of mode {mode}"))),
+                rules => rules.map_err(|error| Some(chain(&error))),
+            },
             State::Live(config) => config
                 .mode
                 .installed_rules(config, family)
@@ -106,7 +125,7 @@ impl Observed {
         };
         let flows = match self.rules {
             State::Live(_) => flows(facts.question.protocol, facts.question.destination),
-            State::None(_) => Vec::new(),
+            State::Saved(..) | State::None(_) => Vec::new(),
         };
         let mut answer = facts.answer(plan, kernel, flows);
         self.add_rejections(&mut answer);

@@ -86,6 +86,39 @@ fn a_rule_of_another_program_that_drops_is_named() {
 }
 
 #[test]
+fn a_saved_kernel_is_explained_without_privileges_elsewhere() {
+    let stage = web();
+    stage.oneshot();
+    stage.load(
+        "table inet firewall {\nchain forward {\ntype filter hook forward priority 10\n\
+         iifname eth0 tcp dport { 8080, 9090 } drop\n}\n}\n",
+    );
+    let live = answer(&stage);
+    let saved = stage.run("save-kernel");
+    assert_eq!(saved.code, 0, "{saved:?}");
+    let file = stage.folder.path().join("kernel");
+    std::fs::write(&file, &saved.stdout).unwrap();
+    let other = Stage::with(&[(
+        "web.yaml",
+        &(service("web", "10.96.0.10") + &slice("web", 1, 2)),
+    )]);
+    let without = [
+        "setpriv",
+        "--bounding-set=-net_admin",
+        "--inh-caps=-net_admin",
+    ];
+    let line = format!("{LINE} --kernel-dump {}", file.display());
+    let answer = json(&other.run_through(&without, &line));
+    assert_eq!(answer["outcome"], "dropped", "{answer:#}");
+    assert_eq!(answer["kernel"], live["kernel"]);
+    assert_eq!(answer["sentence"], live["sentence"]);
+    std::fs::write(&file, "table ip kube-proxy {").unwrap();
+    let invalid = other.run_through(&without, &line);
+    assert_eq!(invalid.code, 2, "{invalid:?}");
+    assert!(invalid.stderr.contains("line 1 is no part"), "{invalid:?}");
+}
+
+#[test]
 fn a_deleted_element_is_a_disagreement() {
     let stage = web();
     stage.oneshot();
