@@ -9,6 +9,7 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
+    clippy::print_stdout,
     clippy::unwrap_used,
     reason = "IO file"
 )]
