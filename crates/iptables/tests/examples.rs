@@ -7,7 +7,7 @@ mod iptables_diff;
 
 #[cfg(feature = "nft")]
 #[allow(dead_code, reason = "the test calls what `main` prints")]
-#[path = "../examples/evaluate.rs"]
+#[path = "../examples/iptables-evaluate.rs"]
 mod evaluate;
 
 #[cfg(feature = "nft")]
@@ -33,7 +33,7 @@ COMMIT
     let mut out = Vec::new();
     evaluate::run(saved, &mut out).unwrap();
     let output = String::from_utf8(out).unwrap();
-    assert_eq!(output, include_str!("examples/evaluate.txt"));
+    assert_eq!(output, include_str!("examples/iptables-evaluate.txt"));
 }
 
 #[test]
