@@ -38,6 +38,10 @@ pub(crate) fn with_api() -> (ApiServer, Stage) {
 #[test]
 fn answers_continue_without_an_api_server_and_follow_it_when_it_returns() {
     let (api, stage) = with_api();
+    // Until the first list is complete, absent names get SERVFAIL.
+    stage.wait_for("none.shop.svc.cluster.local.", RecordType::A, |answer| {
+        answer.code == ResponseCode::NXDomain
+    });
     let mut client = stage.client();
     api.refuse_connections();
     api.cut_connections(apiserver::Disconnect::Reset);
