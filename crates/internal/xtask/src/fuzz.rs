@@ -51,10 +51,11 @@ struct Figures {
 }
 
 impl Figures {
-    /// Reads the last line of libFuzzer's log, such as `#4096 DONE cov: 27 ft: 30 corp:
-    /// 9/43b lim: 4 exec/s: 0 rss: 26Mb`.
+    /// Reads the last line of statistics in libFuzzer's log, such as `#4096 DONE cov: 27 ft:
+    /// 30 corp: 9/43b lim: 4 exec/s: 0 rss: 26Mb`.
     fn parse(log: &str) -> Option<Self> {
-        let line = log.lines().rfind(|line| line.starts_with('#'))?;
+        let is_end = |line: &&str| line.starts_with('#') && line.contains("DONE");
+        let line = log.lines().rfind(is_end)?;
         let (executions, rest) = line[1..].split_once("DONE")?;
         let number = |name| {
             let (_, after) = rest.split_once(name)?;
@@ -212,6 +213,9 @@ mod tests {
         let log = "INFO: seed corpus: files: 3\n\
             #4\tINITED cov: 20 ft: 21 corp: 3/9b exec/s: 0 rss: 25Mb\n\
             #8192\tDONE   cov: 27 ft: 30 corp: 9/43b lim: 4 exec/s: 4096 rss: 26Mb\n\
+            ###### Recommended dictionary. ######\n\
+            \"\\377\\000\" # Uses: 3\n\
+            ###### End of recommended dictionary. ######\n\
             Done 8192 runs in 2 second(s)\n";
         let figures = Figures {
             executions: 8192,
