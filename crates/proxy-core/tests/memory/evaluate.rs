@@ -27,15 +27,23 @@ fn addr(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
+/// Evaluates the whole plan. The plan for the destination alone has the same results.
 fn outcomes(engine: &mut Engine, source: IpAddr, destination: &str) -> Vec<Outcome> {
     let destination: SocketAddr = destination.parse().expect("an address with a port");
     let family = Family::of(destination.ip());
     let rules = engine.desired_rules(family).expect("a family of the plan");
     let host = engine.assumed_host();
     let packet = packet(&host, Protocol::Tcp, source, destination);
-    rules
+    let outcomes = rules
         .evaluate(&packet, &host)
-        .expect("the plan is evaluated")
+        .expect("the plan is evaluated");
+    let alone = engine
+        .desired_rules_of(destination)
+        .expect("a family of the plan")
+        .evaluate(&packet, &host)
+        .expect("the plan for the destination is evaluated");
+    assert_eq!(summary(&alone), summary(&outcomes), "{destination}");
+    outcomes
 }
 
 /// Returns probabilities by verdict, and whether any outcome is masqueraded.
