@@ -42,6 +42,10 @@
 //! Requires Linux 5.13 or later with the module `nf_conntrack_netlink`, and
 //! `CAP_NET_ADMIN`.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, unused_imports, reason = "only sockets use some functions")
+)]
 
 mod protocol;
 
@@ -73,16 +77,21 @@ pub mod wire;
 
 mod event;
 
+#[cfg(target_os = "linux")]
 mod client;
 
+#[cfg(target_os = "linux")]
 mod lists;
 
+#[cfg(target_os = "linux")]
 mod socket;
 
 mod error;
 
+#[cfg(target_os = "linux")]
 mod outcome;
 
+#[cfg(target_os = "linux")]
 pub use client::{Client, Deleted, Flushed};
 pub use dccp::{Dccp, DccpState};
 pub use error::{Error, RejectedFlow};
@@ -94,6 +103,7 @@ pub use key::{Key, Update};
 pub use labels::{LabelNames, Labels};
 pub use protocol::Protocol;
 pub use range::{AddressRange, Network, PortRange};
+#[cfg(target_os = "linux")]
 pub use socket::Events;
 pub use state::{Sctp, SctpState, State, Tcp, TcpDirection, TcpFlags, TcpState};
 pub use statistics::{CpuStatistics, Usage};

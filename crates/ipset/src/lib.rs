@@ -39,6 +39,10 @@
 //!
 //! Requires Linux 5.13 or later and `CAP_NET_ADMIN`.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, unused_imports, reason = "only sockets use some functions")
+)]
 
 mod set_type;
 
@@ -60,14 +64,17 @@ mod wire;
 
 mod text;
 
+#[cfg(target_os = "linux")]
 mod client;
 
+#[cfg(target_os = "linux")]
 mod operations;
 
 mod reason;
 
 mod error;
 
+#[cfg(target_os = "linux")]
 pub use client::Client;
 pub use commands::{Command, Commands, Strictness, UnresolvedCopy};
 pub use entry::{Counters, Entry, EntryFlags, ListPosition};

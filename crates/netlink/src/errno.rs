@@ -2,14 +2,18 @@
 
 use std::{fmt, io};
 
-use rustix::io::Errno as SystemErrno;
+use linux_raw_sys::errno;
+
+/// Whether the numbers are those of the operating system.
+const IS_LINUX: bool = cfg!(target_os = "linux");
 
 /// An error number of Linux.
 ///
-/// Displays as the message of `strerror` with a lower-case first letter.
-/// The constants have the numbers of the target's architecture, which `rustix`
-/// defines. The type is not that of `rustix`: netlink families use private error
-/// numbers above 4,095, such as those of ipset, which `rustix::io::Errno` cannot contain.
+/// Displays as the message of `strerror` with a lower-case first letter; on other systems
+/// than Linux as its name.
+/// The constants have the numbers of the target's architecture, also on other systems than
+/// Linux. The type is not that of `rustix`: netlink families use private error numbers above
+/// 4,095, such as those of ipset, which `rustix::io::Errno` cannot contain.
 ///
 /// ```
 /// use vipline_netlink::Errno;
@@ -26,74 +30,88 @@ pub struct Errno(pub i32);
 
 /// Defines constants and their names.
 macro_rules! errnos {
-    ($($(#[$doc:meta])+ $name:ident = $system:ident $text:literal;)* others: $($other:ident,)*) => {
+    ($($(#[$doc:meta])+ $name:ident = $system:ident;)* others: $($other:ident = $number:ident,)*) => {
         impl Errno {
-            $($(#[$doc])+ pub const $name: Self = Self(SystemErrno::$system.raw_os_error());)*
+            $($(#[$doc])+ pub const $name: Self = Self(errno::$system.cast_signed());)*
             $(
-                #[doc = concat!("`E", stringify!($other), "`.")]
-                pub const $other: Self = Self(SystemErrno::$other.raw_os_error());
+                #[doc = concat!("`", stringify!($number), "`.")]
+                pub const $other: Self = Self(errno::$number.cast_signed());
             )*
         }
 
         /// All constants with their names in `asm/errno.h`.
         const NAMES: &[(Errno, &str)] = &[
-            $((Errno::$name, $text),)*
-            $((Errno::$other, concat!("E", stringify!($other))),)*
+            $((Errno::$name, stringify!($system)),)*
+            $((Errno::$other, stringify!($number)),)*
         ];
     };
 }
 
 errnos! {
     /// `EPERM`: operation not permitted.
-    PERM = PERM "EPERM";
+    PERM = EPERM;
     /// `ENOENT`: no such object.
-    NOENT = NOENT "ENOENT";
+    NOENT = ENOENT;
     /// `ESRCH`: no such object. IPVS returns it for a missing service.
-    SRCH = SRCH "ESRCH";
+    SRCH = ESRCH;
     /// `EINTR`: interrupted by a signal.
-    INTR = INTR "EINTR";
+    INTR = EINTR;
     /// `E2BIG`: argument list too long.
-    TOOBIG = TOOBIG "E2BIG";
+    TOOBIG = E2BIG;
     /// `EAGAIN`: try again.
-    AGAIN = AGAIN "EAGAIN";
+    AGAIN = EAGAIN;
     /// `EACCES`: permission denied.
-    ACCES = ACCESS "EACCES";
+    ACCES = EACCES;
     /// `EBUSY`: the object is in use.
-    BUSY = BUSY "EBUSY";
+    BUSY = EBUSY;
     /// `EEXIST`: the object exists.
-    EXIST = EXIST "EEXIST";
+    EXIST = EEXIST;
     /// `ENODEV`: no such device.
-    NODEV = NODEV "ENODEV";
+    NODEV = ENODEV;
     /// `EINVAL`: invalid argument.
-    INVAL = INVAL "EINVAL";
+    INVAL = EINVAL;
     /// `ERANGE`: number out of range.
-    RANGE = RANGE "ERANGE";
+    RANGE = ERANGE;
     /// `ERESTART`: the generation ID of the batch is out of date.
-    RESTART = RESTART "ERESTART";
+    RESTART = ERESTART;
     /// `EPROTONOSUPPORT`: protocol not supported.
-    PROTONOSUPPORT = PROTONOSUPPORT "EPROTONOSUPPORT";
+    PROTONOSUPPORT = EPROTONOSUPPORT;
     /// `EOPNOTSUPP`: operation not supported.
-    OPNOTSUPP = OPNOTSUPP "EOPNOTSUPP";
+    OPNOTSUPP = EOPNOTSUPP;
     /// `EAFNOSUPPORT`: address family not supported.
-    AFNOSUPPORT = AFNOSUPPORT "EAFNOSUPPORT";
+    AFNOSUPPORT = EAFNOSUPPORT;
     /// `EADDRNOTAVAIL`: no such address.
-    ADDRNOTAVAIL = ADDRNOTAVAIL "EADDRNOTAVAIL";
+    ADDRNOTAVAIL = EADDRNOTAVAIL;
     /// `ENOBUFS`: buffer full, messages were lost.
-    NOBUFS = NOBUFS "ENOBUFS";
+    NOBUFS = ENOBUFS;
 
     others:
-    ADDRINUSE, ADV, ALREADY, BADE, BADF, BADFD, BADMSG, BADR, BADRQC, BADSLT, BFONT,
-    CANCELED, CHILD, CHRNG, COMM, CONNABORTED, CONNREFUSED, CONNRESET, DEADLK, DESTADDRREQ,
-    DOM, DOTDOT, DQUOT, FAULT, FBIG, HOSTDOWN, HOSTUNREACH, HWPOISON, IDRM, ILSEQ,
-    INPROGRESS, IO, ISCONN, ISDIR, ISNAM, KEYEXPIRED, KEYREJECTED, KEYREVOKED, L2HLT,
-    L2NSYNC, L3HLT, L3RST, LIBACC, LIBBAD, LIBEXEC, LIBMAX, LIBSCN, LNRNG, LOOP, MEDIUMTYPE,
-    MFILE, MLINK, MSGSIZE, MULTIHOP, NAMETOOLONG, NAVAIL, NETDOWN, NETRESET, NETUNREACH,
-    NFILE, NOANO, NOCSI, NODATA, NOEXEC, NOKEY, NOLCK, NOLINK, NOMEDIUM, NOMEM, NOMSG,
-    NONET, NOPKG, NOPROTOOPT, NOSPC, NOSR, NOSTR, NOSYS, NOTBLK, NOTCONN, NOTDIR, NOTEMPTY,
-    NOTNAM, NOTRECOVERABLE, NOTSOCK, NOTTY, NOTUNIQ, NXIO, OVERFLOW, OWNERDEAD, PFNOSUPPORT,
-    PIPE, PROTO, PROTOTYPE, REMCHG, REMOTE, REMOTEIO, RFKILL, ROFS, SHUTDOWN,
-    SOCKTNOSUPPORT, SPIPE, SRMNT, STALE, STRPIPE, TIME, TIMEDOUT, TOOMANYREFS, TXTBSY,
-    UCLEAN, UNATCH, USERS, XDEV, XFULL,
+    ADDRINUSE = EADDRINUSE, ADV = EADV, ALREADY = EALREADY, BADE = EBADE, BADF = EBADF,
+    BADFD = EBADFD, BADMSG = EBADMSG, BADR = EBADR, BADRQC = EBADRQC, BADSLT = EBADSLT,
+    BFONT = EBFONT, CANCELED = ECANCELED, CHILD = ECHILD, CHRNG = ECHRNG, COMM = ECOMM,
+    CONNABORTED = ECONNABORTED, CONNREFUSED = ECONNREFUSED, CONNRESET = ECONNRESET,
+    DEADLK = EDEADLK, DESTADDRREQ = EDESTADDRREQ, DOM = EDOM, DOTDOT = EDOTDOT, DQUOT = EDQUOT,
+    FAULT = EFAULT, FBIG = EFBIG, HOSTDOWN = EHOSTDOWN, HOSTUNREACH = EHOSTUNREACH,
+    HWPOISON = EHWPOISON, IDRM = EIDRM, ILSEQ = EILSEQ, INPROGRESS = EINPROGRESS, IO = EIO,
+    ISCONN = EISCONN, ISDIR = EISDIR, ISNAM = EISNAM, KEYEXPIRED = EKEYEXPIRED,
+    KEYREJECTED = EKEYREJECTED, KEYREVOKED = EKEYREVOKED, L2HLT = EL2HLT, L2NSYNC = EL2NSYNC,
+    L3HLT = EL3HLT, L3RST = EL3RST, LIBACC = ELIBACC, LIBBAD = ELIBBAD, LIBEXEC = ELIBEXEC,
+    LIBMAX = ELIBMAX, LIBSCN = ELIBSCN, LNRNG = ELNRNG, LOOP = ELOOP, MEDIUMTYPE = EMEDIUMTYPE,
+    MFILE = EMFILE, MLINK = EMLINK, MSGSIZE = EMSGSIZE, MULTIHOP = EMULTIHOP,
+    NAMETOOLONG = ENAMETOOLONG, NAVAIL = ENAVAIL, NETDOWN = ENETDOWN, NETRESET = ENETRESET,
+    NETUNREACH = ENETUNREACH, NFILE = ENFILE, NOANO = ENOANO, NOCSI = ENOCSI, NODATA = ENODATA,
+    NOEXEC = ENOEXEC, NOKEY = ENOKEY, NOLCK = ENOLCK, NOLINK = ENOLINK, NOMEDIUM = ENOMEDIUM,
+    NOMEM = ENOMEM, NOMSG = ENOMSG, NONET = ENONET, NOPKG = ENOPKG, NOPROTOOPT = ENOPROTOOPT,
+    NOSPC = ENOSPC, NOSR = ENOSR, NOSTR = ENOSTR, NOSYS = ENOSYS, NOTBLK = ENOTBLK,
+    NOTCONN = ENOTCONN, NOTDIR = ENOTDIR, NOTEMPTY = ENOTEMPTY, NOTNAM = ENOTNAM,
+    NOTRECOVERABLE = ENOTRECOVERABLE, NOTSOCK = ENOTSOCK, NOTTY = ENOTTY, NOTUNIQ = ENOTUNIQ,
+    NXIO = ENXIO, OVERFLOW = EOVERFLOW, OWNERDEAD = EOWNERDEAD, PFNOSUPPORT = EPFNOSUPPORT,
+    PIPE = EPIPE, PROTO = EPROTO, PROTOTYPE = EPROTOTYPE, REMCHG = EREMCHG, REMOTE = EREMOTE,
+    REMOTEIO = EREMOTEIO, RFKILL = ERFKILL, ROFS = EROFS, SHUTDOWN = ESHUTDOWN,
+    SOCKTNOSUPPORT = ESOCKTNOSUPPORT, SPIPE = ESPIPE, SRMNT = ESRMNT, STALE = ESTALE,
+    STRPIPE = ESTRPIPE, TIME = ETIME, TIMEDOUT = ETIMEDOUT, TOOMANYREFS = ETOOMANYREFS,
+    TXTBSY = ETXTBSY, UCLEAN = EUCLEAN, UNATCH = EUNATCH, USERS = EUSERS, XDEV = EXDEV,
+    XFULL = EXFULL,
 }
 
 impl Errno {
@@ -107,20 +125,27 @@ impl Errno {
     }
 
     /// Returns the number of an error of the operating system, or `None` for an error of
-    /// another origin.
+    /// another origin or another system than Linux.
     pub fn from_io_error(error: &io::Error) -> Option<Self> {
-        error.raw_os_error().map(Self)
+        let number = error.raw_os_error().filter(|_| IS_LINUX);
+        number.map(Self)
     }
 }
 
 impl From<Errno> for io::Error {
     fn from(errno: Errno) -> Self {
-        Self::from_raw_os_error(errno.0)
+        match IS_LINUX {
+            true => Self::from_raw_os_error(errno.0),
+            false => Self::other(errno.to_string()),
+        }
     }
 }
 
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = self.name().filter(|_| !IS_LINUX) {
+            return f.write_str(name);
+        }
         let text = io::Error::from_raw_os_error(self.0).to_string();
         let words = text
             .rsplit_once(" (os error")

@@ -4,8 +4,10 @@
 //! `linux/genetlink.h`: command, version, and two reserved bytes.
 //! The message type is the ID of the family, which the controller resolves.
 
+use crate::DecodeError;
 use crate::attr::{Attrs, put_str};
-use crate::{DecodeError, Errno, Error, Socket};
+#[cfg(target_os = "linux")]
+use crate::{Errno, Error, Socket};
 
 /// `GENL_ID_CTRL`: family ID of the controller.
 const CONTROLLER: u16 = 16;
@@ -136,6 +138,7 @@ pub fn split(payload: &[u8]) -> Result<(u8, Attrs<'_>), DecodeError> {
     }
 }
 
+#[cfg(target_os = "linux")]
 impl Socket {
     /// Returns a generic netlink family, or `None` if the kernel lacks it.
     ///

@@ -56,6 +56,10 @@
 //!
 //! Requires Linux 5.13 or later.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, unused_imports, reason = "only sockets use some functions")
+)]
 
 pub mod attr;
 
@@ -81,34 +85,43 @@ mod rejected;
 
 mod counters;
 
+#[cfg(target_os = "linux")]
 mod netns;
 
+#[cfg(target_os = "linux")]
 mod descriptor;
 
+#[cfg(target_os = "linux")]
 mod socket;
 
+#[cfg(target_os = "linux")]
 mod requests;
 
 pub mod generic;
 
+#[cfg(target_os = "linux")]
 mod listener;
 
 mod error;
 
 pub use ack_tracker::AckTracker;
 pub use counters::Counters;
+#[cfg(target_os = "linux")]
 pub use descriptor::SocketOption;
 pub use dump::Dump;
 pub use errno::Errno;
 pub use error::{DecodeError, Error, KernelError};
 pub use family::Family;
+#[cfg(target_os = "linux")]
 pub use listener::{Event, Listener};
+#[cfg(target_os = "linux")]
 pub use netns::NetworkNamespace;
 pub use outcome::Outcome;
 pub use policy::Policy;
 pub use protocol::Protocol;
 pub use rejected::{Rejected, RejectedList, RejectedRequest};
 pub use reply_tracker::ReplyTracker;
+#[cfg(target_os = "linux")]
 pub use socket::Socket;
 
 /// Compiles the examples of the README.

@@ -57,6 +57,10 @@
 //! Changes require `CAP_NET_ADMIN` in the user namespace of the network namespace; dumps
 //! require no capability.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, unused_imports, reason = "only sockets use some functions")
+)]
 
 mod name;
 
@@ -72,11 +76,13 @@ mod commands;
 
 pub mod wire;
 
+#[cfg(target_os = "linux")]
 mod client;
 
 mod error;
 
 pub use address::{Address, AddressFlags, Scope};
+#[cfg(target_os = "linux")]
 pub use client::Client;
 pub use commands::{Command, Commands};
 pub use error::{Error, RejectedCommand};

@@ -15,6 +15,7 @@
 //! - [`cpu`]: CPU time used by a function.
 //! - [`http`]: an HTTP client.
 //! - [`golden`]: comparison with golden files.
+//! - [`mod@figures`]: figures of passing tests, such as the number of cases.
 //!
 //! Tests change nothing outside their namespaces, and leave nothing behind when the
 //! process exits.
@@ -50,6 +51,8 @@ pub mod program;
 pub mod iptables;
 
 pub mod golden;
+
+pub mod figures;
 
 pub mod allocation;
 

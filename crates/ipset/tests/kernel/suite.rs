@@ -233,7 +233,7 @@ fn compare(files: &[&str]) -> (usize, usize) {
             }
         }
     }
-    println!(
+    testkit::figures!(
         "{commands} commands of ipset: {accepted} accepted, {} of them not parsed; {} different \
          answers or states of {}",
         unparsed.len(),
@@ -276,6 +276,6 @@ fn commands_that_ipset_accepts_are_parsed_and_printed() {
             Step::Command(false, _) | Step::Compare => {}
         }
     }
-    println!("{commands} commands that ipset accepts are parsed and printed");
+    testkit::figures!("{commands} commands that ipset accepts are parsed and printed");
     assert!(commands > 1_500);
 }
