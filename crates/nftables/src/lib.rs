@@ -83,6 +83,10 @@
 //! - [`evaluate`]: the outcomes of a packet in a ruleset, without a kernel
 //! - [`wire`]: requests and replies
 #![cfg_attr(not(feature = "nftnl"), forbid(unsafe_code))]
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, unused_imports, reason = "only sockets use some functions")
+)]
 
 mod name;
 
@@ -150,12 +154,14 @@ mod generation;
 
 mod request;
 
+#[cfg(target_os = "linux")]
 mod client;
 
 mod dump;
 
 mod added;
 
+#[cfg(target_os = "linux")]
 mod single;
 
 mod rules;
@@ -172,6 +178,7 @@ mod error;
 pub use added::{Added, Handle};
 pub use bytes::Bytes;
 pub use chain::{BaseChain, Chain, ChainFlags, ChainType, Hook, Policy};
+#[cfg(target_os = "linux")]
 pub use client::{Client, Encoder};
 pub use datatype::Datatype;
 pub use dump::{DumpOptions, RecordedDump};
@@ -183,9 +190,9 @@ pub use field::Field;
 pub use flowtable::{Flowtable, FlowtableFlags};
 pub use generation::Generation;
 pub use ipnet;
-pub use monitor::{
-    Change, ChangeCounts, Commit, Event, EventObject, Monitor, Notification, Notifications, Process,
-};
+pub use monitor::{Change, ChangeCounts, Commit, Event, EventObject, Notifications, Process};
+#[cfg(target_os = "linux")]
+pub use monitor::{Monitor, Notification};
 pub use name::{Comment, InvalidName, Name};
 pub use object::{Key, Object, SetKey};
 pub use operation::{Action, Operation, Subject};

@@ -120,8 +120,8 @@ fn random_packets_have_the_outcomes_of_the_kernel() {
             );
         }
     }
-    println!("{packets} packets, 0 disagreements: {dispositions:?}");
-    println!("{translated} translated, {random_packets} with several outcomes");
+    testkit::figures!("{packets} packets, 0 disagreements: {dispositions:?}");
+    testkit::figures!("{translated} translated, {random_packets} with several outcomes");
     if std::env::var_os("EVALUATE_SEED").is_none() {
         assert!(packets >= 500 && translated >= 100 && random_packets >= 50);
         let is_tested = |count: &usize| *count >= 50;

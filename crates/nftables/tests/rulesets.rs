@@ -183,7 +183,7 @@ fn rulesets_of_nft_are_equal_after_a_copy() {
             }
         }
     }
-    println!(
+    testkit::figures!(
         "{} rulesets, {loaded} loaded, {} equal as text, {} equal by netlink, {both} both",
         samples.len(),
         equal["text"],

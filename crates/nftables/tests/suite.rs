@@ -62,7 +62,7 @@ impl Report {
 
     /// Prints the counts, and the rules that are not equal if `SUITE_VERBOSE` is set.
     fn print(&self) {
-        println!("{self}");
+        testkit::figures!("{self}");
         if std::env::var_os("SUITE_VERBOSE").is_none() {
             return;
         }

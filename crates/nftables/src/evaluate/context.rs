@@ -147,12 +147,12 @@ impl<'c, 'w> Context<'c, 'w> {
         self.walk.environment.answer(question).ok_or_else(unknown)
     }
 
-    /// Returns the updates of IP sets and lists so far.
+    /// Returns the updates outside of nf_tables so far.
     pub fn list_updates(&self) -> &[ListUpdate] {
         &self.walk.lists
     }
 
-    /// Records an update of an IP set or list.
+    /// Records an update outside of nf_tables.
     pub fn update_list(&mut self, update: ListUpdate) {
         self.walk.lists.push(update);
     }

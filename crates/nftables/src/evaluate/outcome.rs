@@ -25,7 +25,8 @@ pub struct Outcome {
     pub trace: Trace,
     /// Updates of sets by rules, in order. They apply also if the packet is dropped.
     pub updates: Vec<SetUpdate>,
-    /// Updates of IP sets and lists of `recent` by matches and targets of xtables, in order.
+    /// Updates of IP sets and lists of `recent` by matches and targets of xtables, and
+    /// persistence templates of IPVS, in order.
     pub lists: Vec<ListUpdate>,
     /// The entry of connection tracking after the packet.
     ///

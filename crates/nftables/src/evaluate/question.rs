@@ -1,6 +1,6 @@
 //! Questions about state outside of nf_tables: IP sets, lists of `recent`, and others.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::packet::Packet;
@@ -125,6 +125,21 @@ pub enum ListUpdate {
         addr: IpAddr,
         /// TTL, if known.
         ttl: Option<u8>,
+    },
+    /// A persistence template of IPVS, which a packet created.
+    IpvsTemplate {
+        /// Address of the client under the netmask of the virtual server.
+        client: IpAddr,
+        /// Transport protocol, or 0 for a firewall mark.
+        protocol: u8,
+        /// Address of the virtual server. `None`: a firewall mark.
+        address: Option<IpAddr>,
+        /// Firewall mark, or 0.
+        mark: u32,
+        /// Port of the virtual server, or 0.
+        port: u16,
+        /// Real server.
+        server: SocketAddr,
     },
 }
 

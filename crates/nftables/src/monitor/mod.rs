@@ -1,5 +1,6 @@
 //! Monitoring of changes: nf_tables notifications, grouped by commit.
 
+#[cfg(target_os = "linux")]
 mod client;
 
 mod counts;
@@ -17,6 +18,7 @@ use vipline_netlink::message::Message;
 use crate::wire::{self, Kind, SUBSYSTEM};
 use crate::{Generation, Name, Ruleset, TableId};
 
+#[cfg(target_os = "linux")]
 pub use client::{Monitor, Notification};
 pub use counts::ChangeCounts;
 pub use event::{Event, EventObject};

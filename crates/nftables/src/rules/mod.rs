@@ -5,8 +5,10 @@
 
 mod builder;
 
+#[cfg(target_os = "linux")]
 mod client;
 
+#[cfg(target_os = "linux")]
 mod edit;
 
 use vipline_netlink::DecodeError;
@@ -16,6 +18,7 @@ use crate::{Rule, wire};
 
 pub use builder::{BatchBuilder, Operations};
 
+#[cfg(target_os = "linux")]
 pub(crate) use client::found_unless_missing;
 
 /// The handle of a rule: its number, unique within the table.

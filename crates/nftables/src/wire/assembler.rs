@@ -9,6 +9,7 @@ use super::Kind;
 use super::element::{self, Received};
 use crate::expr::{AnonymousSet, Expr, Immediate, SetRef};
 use crate::rule::set_of_mut;
+use crate::ruleset::TableContent;
 use crate::{
     Chain, ChainFlags, Data, Family, Name, Rule, RuleHandle, Ruleset, Set, SetFlags, SetSpec,
     TableId, Verdict,
@@ -216,6 +217,10 @@ impl Assembler {
                 chain.rules = with_chains(&chain.rules, &anonymous, NESTED_CHAINS);
             }
         }
+        // A table that was deleted during the dump may leave only anonymous chains.
+        ruleset
+            .tables
+            .retain(|_, content| *content != TableContent::default());
         ruleset
     }
 }
