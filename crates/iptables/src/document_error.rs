@@ -100,6 +100,9 @@ pub enum Expected {
     /// A policy.
     #[error("the policy ACCEPT or DROP, or -,")]
     Policy,
+    /// An entry of a list of match `recent`.
+    #[error("an entry of a list such as src=192.0.2.7 ttl: 64")]
+    RecentEntry,
     /// The first line of a table.
     #[error("a table such as *nat, or a comment,")]
     Table,

@@ -72,6 +72,10 @@
 //! );
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, unused_imports, reason = "only clients use some functions")
+)]
 
 mod name;
 
@@ -125,6 +129,8 @@ mod ruleset;
 
 mod version;
 
+mod recent_list;
+
 #[cfg(any(feature = "client", feature = "nft"))]
 mod committed;
 
@@ -172,6 +178,7 @@ pub use negatable::Negatable;
 pub use number::{Masked, MaskedMatch, Ports, Range};
 pub use object::{Chain, Contents, Key, Object, Position, Rules, SharedRule};
 pub use protocol::Protocol;
+pub use recent_list::{Jiffies, RecentEntry};
 pub use restore::{Restore, jump_target};
 pub use rule::Rule;
 pub use rule_error::{RuleError, RuleProblem};

@@ -163,7 +163,7 @@ fn random_packets_have_the_outcomes_of_the_kernel() {
         for seed in seeds {
             test_ruleset(&mut lab, seed, &mut port, &mut report);
         }
-        println!("{variant}: seeds 1 to {count}: 0 disagreements, {report:?}");
+        testkit::figures!("{variant}: seeds 1 to {count}: 0 disagreements, {report:?}");
         if only.is_none() && variant == Variant::Nft {
             assert!(report.packets >= 500 && report.translated >= 80);
             assert!(report.random >= 30 && report.updates >= 10, "{report:?}");

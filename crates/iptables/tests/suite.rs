@@ -92,7 +92,7 @@ fn rules_are_typed_refused_and_printed_like_iptables() {
         }
     }
     let refused = cases.iter().filter(|case| case.saved.is_none()).count();
-    println!(
+    testkit::figures!(
         "{} rules, of which iptables refuses {refused}: {counts:?}",
         cases.len()
     );

@@ -84,7 +84,8 @@ impl Rules {
         self
     }
 
-    /// Adds objects, such as those of a plan. A chain replaces the chain of the same name.
+    /// Adds objects, such as those of a plan, in order. A chain replaces the chain of the same
+    /// name. A rule at the head of a chain precedes the rules that were added before.
     #[must_use]
     pub fn with_objects<'o>(
         mut self,
@@ -114,6 +115,7 @@ impl Rules {
             }
         }
         for (key, mut rules) in heads {
+            rules.reverse();
             let (_, tail) = chains.entry(key).or_default();
             rules.append(tail);
             *tail = rules;

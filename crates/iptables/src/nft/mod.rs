@@ -36,6 +36,7 @@ mod batch;
 
 mod chunks;
 
+#[cfg(target_os = "linux")]
 mod client;
 
 mod compat;
@@ -70,12 +71,15 @@ mod rare_targets;
 
 mod rate_matches;
 
+#[cfg(target_os = "linux")]
 mod save;
 
+#[cfg(target_os = "linux")]
 mod saved;
 
 mod sets;
 
+#[cfg(target_os = "linux")]
 mod single;
 
 mod small_matches;
@@ -102,9 +106,11 @@ use crate::protocol::Protocol;
 use crate::targets::Target;
 use crate::{Counters, Family, Rule};
 
+#[cfg(target_os = "linux")]
 pub use client::Client;
 pub use error::{Error, Operation, RejectedOperation};
 pub(crate) use partial::{decode_match, decode_target, encode_partially, rule_text, text_rule};
+#[cfg(target_os = "linux")]
 pub use saved::{Saved, SavedChain, SavedRule};
 pub(crate) use sets::SetIndexes;
 pub use sets::SetNames;

@@ -77,6 +77,12 @@ impl SetNames {
     pub(crate) fn from_indexes(indexes: SetIndexes) -> Self {
         Self(Arc::new(indexes))
     }
+
+    /// Returns indices and names, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, &str)> {
+        let names = self.0.names.iter();
+        names.map(|(index, name)| (*index, &**name))
+    }
 }
 
 impl FromIterator<(u16, String)> for SetNames {

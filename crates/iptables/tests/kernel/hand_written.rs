@@ -170,7 +170,7 @@ fn hand_written_documents_lead_to_the_rules_of_the_kernel() {
         }
     }
     let equal = count - wrong.len();
-    println!("hand-written documents: {equal} of {count} lead to the rules of the kernel");
+    testkit::figures!("hand-written documents: {equal} of {count} lead to the rules of the kernel");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(count, COUNT);
 }

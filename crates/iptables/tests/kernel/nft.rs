@@ -181,7 +181,7 @@ fn rules_of_the_suite_have_the_expressions_of_iptables_nft() {
         wrong.extend(differences(family, &[(table, &rules)]));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    println!("{count} rules of the suite are encoded like those of iptables-nft");
+    testkit::figures!("{count} rules of the suite are encoded like those of iptables-nft");
 }
 
 /// Compares a table that the program restores with the one that this crate commits.

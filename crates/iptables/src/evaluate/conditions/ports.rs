@@ -13,6 +13,9 @@ use crate::negatable::Negatable;
 use crate::number::Ports;
 use crate::protocol::Protocol;
 
+/// Offsets of the ports in a header.
+const SOURCE: u32 = 0;
+const DESTINATION: u32 = 2;
 /// Offset of the flags in a TCP header, and length of a header without options.
 const FLAGS: u32 = 13;
 const TCP_HEADER: u32 = 20;
@@ -37,13 +40,13 @@ fn read(context: &Context<'_, '_>, offset: u32, len: u32) -> Result<Read<Bytes>,
     })
 }
 
-/// Reads source and destination port.
-fn ports(context: &Context<'_, '_>) -> Result<Read<(u16, u16)>, Cause> {
-    Ok(match read(context, 0, 4)? {
+/// Reads a port.
+fn port(context: &Context<'_, '_>, offset: u32) -> Result<Read<u16>, Cause> {
+    Ok(match read(context, offset, 2)? {
         Read::End(flow) => Read::End(flow),
         Read::Value(bytes) => {
-            let [a, b, c, d] = *bytes.first_chunk().ok_or(Cause::Operand)?;
-            Read::Value((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
+            let bytes = bytes.first_chunk().ok_or(Cause::Operand)?;
+            Read::Value(u16::from_be_bytes(*bytes))
         }
     })
 }
@@ -52,22 +55,34 @@ fn is_in(ports: Ports, port: u16) -> bool {
     ports.first <= port && port <= ports.last
 }
 
-fn are_ports(
+/// Compares the ports of a packet. Returns how the test ends, if the ports decide it.
+///
+/// Masquerading leaves the source port unknown, so it is read only if a rule compares it.
+fn compare_ports(
     (sport, dport): (Option<&Negatable<Ports>>, Option<&Negatable<Ports>>),
-    (source, destination): (u16, u16),
-) -> bool {
-    holds(sport, |it| is_in(*it, source)) && holds(dport, |it| is_in(*it, destination))
+    context: &Context<'_, '_>,
+) -> Result<Option<Flow>, Cause> {
+    let destination = match port(context, DESTINATION)? {
+        Read::End(flow) => return Ok(Some(flow)),
+        Read::Value(port) => port,
+    };
+    if !holds(dport, |it| is_in(*it, destination)) {
+        return Ok(Some(Flow::Break));
+    }
+    if sport.is_none() {
+        return Ok(None);
+    }
+    Ok(match port(context, SOURCE)? {
+        Read::End(flow) => Some(flow),
+        Read::Value(source) => (!holds(sport, |it| is_in(*it, source))).then_some(Flow::Break),
+    })
 }
 
 pub(super) fn tcp(it: &Tcp, context: &Context<'_, '_>) -> Result<Flow, Cause> {
     if it.sport.is_some() || it.dport.is_some() {
-        match ports(context)? {
-            Read::End(flow) => return Ok(flow),
-            Read::Value(ports) => {
-                if !are_ports((it.sport.as_ref(), it.dport.as_ref()), ports) {
-                    return Ok(Flow::Break);
-                }
-            }
+        let ports = (it.sport.as_ref(), it.dport.as_ref());
+        if let Some(end) = compare_ports(ports, context)? {
+            return Ok(end);
         }
     }
     if context.packet().is_later_fragment() {
@@ -121,21 +136,13 @@ fn has_option(context: &Context<'_, '_>, wanted: u8, is_negated: bool) -> Result
 }
 
 pub(super) fn udp(it: &Udp, context: &Context<'_, '_>) -> Result<Flow, Cause> {
-    Ok(match ports(context)? {
-        Read::End(flow) => flow,
-        Read::Value(ports) => {
-            Flow::next_if(are_ports((it.sport.as_ref(), it.dport.as_ref()), ports))
-        }
-    })
+    let end = compare_ports((it.sport.as_ref(), it.dport.as_ref()), context)?;
+    Ok(end.unwrap_or(Flow::Next))
 }
 
 pub(super) fn sctp(it: &Sctp, one: &Match<'_>, context: &Context<'_, '_>) -> Result<Flow, Cause> {
-    let found = match ports(context)? {
-        Read::End(flow) => return Ok(flow),
-        Read::Value(ports) => ports,
-    };
-    if !are_ports((it.sport.as_ref(), it.dport.as_ref()), found) {
-        return Ok(Flow::Break);
+    if let Some(end) = compare_ports((it.sport.as_ref(), it.dport.as_ref()), context)? {
+        return Ok(end);
     }
     Ok(match it.chunks {
         Some(_) => Flow::next_if(asked(one, context)?),
@@ -144,16 +151,18 @@ pub(super) fn sctp(it: &Sctp, one: &Match<'_>, context: &Context<'_, '_>) -> Res
 }
 
 pub(super) fn multiport(it: &Multiport, context: &Context<'_, '_>) -> Result<Flow, Cause> {
-    let (source, destination) = match ports(context)? {
-        Read::End(flow) => return Ok(flow),
-        Read::Value(ports) => ports,
+    let offsets: &[u32] = match it.kind {
+        MultiportKind::Source => &[SOURCE],
+        MultiportKind::Destination => &[DESTINATION],
+        MultiportKind::Either => &[SOURCE, DESTINATION],
     };
-    let is_listed = |port| it.ports.value().iter().any(|ports| is_in(*ports, port));
-    let is_one = match it.kind {
-        MultiportKind::Source => is_listed(source),
-        MultiportKind::Destination => is_listed(destination),
-        MultiportKind::Either => is_listed(source) || is_listed(destination),
-    };
+    let mut is_one = false;
+    for offset in offsets {
+        match port(context, *offset)? {
+            Read::End(flow) => return Ok(flow),
+            Read::Value(port) => is_one |= it.ports.value().iter().any(|it| is_in(*it, port)),
+        }
+    }
     Ok(Flow::next_if(is_one != it.ports.is_negated()))
 }
 

@@ -91,6 +91,23 @@ fn sources_are_translated() {
 }
 
 #[test]
+fn destination_ports_are_compared_without_the_source_port_that_masquerading_selects() {
+    for (protocol, name) in [(6, "tcp"), (17, "udp"), (132, "sctp")] {
+        let packet = Packet::with_protocol(protocol, end("10.0.0.1:40000"), end("10.0.0.1:80"));
+        for module in [name, "multiport"] {
+            let saved = format!(
+                "*nat\n-A POSTROUTING -p {name} -j MASQUERADE --random\nCOMMIT\n\
+                 *filter\n-A INPUT -p {name} -m {module} --{port} 80 -j DROP\nCOMMIT\n",
+                port = if module == name { "dport" } else { "dports" },
+            );
+            let outcome = outcome(&saved, &packet);
+            assert_eq!(outcome.disposition, Disposition::Dropped, "{saved}");
+            assert_eq!(outcome.packet.source_port(), None);
+        }
+    }
+}
+
+#[test]
 fn packets_are_rejected_queued_and_untracked() {
     let end = |target: &str| {
         let saved = format!("*filter\n-A INPUT -p tcp {target}\nCOMMIT\n");

@@ -8,7 +8,7 @@ use super::{
     Cause, Connection, Disposition, Environment, Error, Host, Interface, Limited, ListUpdate,
     Outcome, Packet, Question, Route, RouteQuery, Rules, Tracking,
 };
-use crate::{Family, Tables};
+use crate::{ChainName, Family, Object, Position, SharedRule, TableName, Tables};
 
 mod actions;
 
@@ -161,4 +161,20 @@ fn planned_objects_are_evaluated_like_the_save_of_their_rules() {
         outcomes[0].disposition.clone()
     });
     assert_eq!(ends, [Disposition::Delivered, Disposition::Dropped]);
+}
+
+#[test]
+fn a_planned_rule_at_the_head_precedes_those_added_before() {
+    let objects = ["-j ACCEPT", "-j DROP"].map(|rule| {
+        Object::from(SharedRule {
+            table: TableName::new("filter").unwrap(),
+            chain: ChainName::new("INPUT").unwrap(),
+            position: Position::Head,
+            occurrence: 0,
+            rule: rule.into(),
+        })
+    });
+    let evaluator = Rules::new().with_objects(&objects, Family::V4).evaluator();
+    let outcomes = evaluator.evaluate(&tcp("10.0.0.1:22"), &host()).unwrap();
+    assert_eq!(outcomes[0].disposition, Disposition::Dropped);
 }
