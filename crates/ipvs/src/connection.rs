@@ -35,8 +35,8 @@ pub struct Connection {
     pub service: SocketAddr,
     /// Address and port of the real server.
     pub destination: SocketAddr,
-    /// State of the protocol, such as `ESTABLISHED`, `FIN_WAIT` or `UDP`; `NONE` for a
-    /// template.
+    /// State of the protocol, such as `ESTABLISHED`, `FIN_WAIT` or `UDP`; `NONE` or
+    /// `ASSURED` for a template.
     pub state: Box<str>,
     /// Time until the entry expires, in seconds.
     pub expires: Duration,

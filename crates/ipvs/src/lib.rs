@@ -62,6 +62,10 @@
 //!
 //! Requires Linux 5.13 or later with the module `ip_vs`, and `CAP_NET_ADMIN`.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, unused_imports, reason = "only sockets use some functions")
+)]
 
 mod name;
 
@@ -103,10 +107,12 @@ pub mod evaluate;
 
 pub mod wire;
 
+#[cfg(target_os = "linux")]
 mod client;
 
 mod error;
 
+#[cfg(target_os = "linux")]
 pub use client::Client;
 pub use command_line::{CommandLine, Listed, Listing};
 pub use commands::{Command, Commands};

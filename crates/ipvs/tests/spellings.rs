@@ -36,7 +36,7 @@ fn command_lines_are_read_as_ipvsadm_reads_them() {
         }
     }
     let right = accepted + rejected - wrong.len();
-    println!(
+    testkit::figures!(
         "command lines: {right} of {} as ipvsadm",
         accepted + rejected
     );

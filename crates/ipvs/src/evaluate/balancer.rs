@@ -278,7 +278,8 @@ impl Balancer {
         let template = service.template(packet);
         if let Some(key) = &template {
             match history.template(key) {
-                None => return service.possible(packet, template),
+                // A template can also refer to a real server that receives no new clients.
+                None => return Ok(service.possible(packet, 0..service.reals.len(), template)),
                 Some(Some(address)) => {
                     let kept = service
                         .reals
@@ -306,7 +307,11 @@ impl Balancer {
                 });
                 service.forwarded(Servers::Shares(shares.collect()), template)
             }
-            scheduling::Selection::Possible => return service.possible(packet, template),
+            scheduling::Selection::Possible => {
+                let usable = available.iter().filter(|it| it.is_available);
+                let indices = usable.map(|it| it.index);
+                service.possible(packet, indices, template)
+            }
         })
     }
 
@@ -340,26 +345,21 @@ impl Service {
         }
     }
 
-    /// Returns the decision of an unknown state: every available real server is possible.
+    /// Returns the decision of an unknown state: each of some real servers is possible.
     fn possible(
         &self,
         packet: &Packet,
+        indices: impl Iterator<Item = usize>,
         template: Option<TemplateKey>,
-    ) -> Result<Decision<'_>, UnknownState> {
-        // A template can also refer to a real server that receives no new clients.
-        let all = 0..self.reals.len();
-        let indices: Vec<usize> = match template {
-            Some(_) => all.collect(),
-            None => self.available()?.iter().map(|it| it.index).collect(),
-        };
-        let reals = indices.iter().filter_map(|index| self.reals.get(*index));
+    ) -> Decision<'_> {
+        let reals = indices.filter_map(|index| self.reals.get(index));
         let targets: Vec<Target<'_>> = reals
             .map(|real| self.target(packet, &real.server))
             .collect();
-        Ok(match targets.is_empty() {
+        match targets.is_empty() {
             true => Decision::Rejected(&self.server),
             false => self.forwarded(Servers::Possible(targets), template),
-        })
+        }
     }
 
     /// Returns the key of the template of a packet, for a persistent virtual server.

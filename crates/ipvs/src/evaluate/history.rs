@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::Connection;
 use crate::server::Netmask;
 
 /// The key of a persistence template: connections with the same key go to the same real
@@ -21,6 +22,39 @@ pub struct TemplateKey {
     pub mark: u32,
     /// Port of the virtual server. 0 for FTP, port 0 and firewall marks.
     pub port: u16,
+}
+
+/// States of templates: `ip_vs_state_name` of `net/netfilter/ipvs/ip_vs_proto.c`.
+const STATES: [&str; 2] = ["NONE", "ASSURED"];
+
+/// Protocols of templates, `IP` for a firewall mark: `IPPROTO_*` of `linux/in.h`.
+const PROTOCOLS: [(&str, u8); 4] = [("IP", 0), ("TCP", 6), ("UDP", 17), ("SCTP", 132)];
+
+impl TemplateKey {
+    /// Returns the key of an entry of the connection table, or `None` if the entry is no
+    /// template or belongs to a persistence engine. The real server is its destination.
+    pub fn of(connection: &Connection) -> Option<Self> {
+        let is_template = connection.client.port() == 0 && STATES.contains(&&*connection.state);
+        if !is_template || connection.persistence.is_some() {
+            return None;
+        }
+        let mut known = PROTOCOLS.into_iter();
+        let (_, protocol) = known.find(|(name, _)| *name == connection.protocol.as_str())?;
+        let service = connection.service;
+        // The first bytes of the address of the template of a firewall mark are the mark.
+        let mark = match service.ip() {
+            IpAddr::V4(mark) => mark.to_bits(),
+            IpAddr::V6(mark) => u32::try_from(mark.to_bits() >> 96).ok()?,
+        };
+        let is_mark = protocol == 0;
+        Some(Self {
+            client: connection.client.ip(),
+            protocol,
+            address: (!is_mark).then_some(service.ip()),
+            mark: if is_mark { mark } else { 0 },
+            port: service.port(),
+        })
+    }
 }
 
 /// Answers about the past: which templates exist.

@@ -186,6 +186,43 @@ fn thresholds_need_connection_counts() {
 }
 
 #[test]
+fn keys_are_read_from_the_connection_table() {
+    let key = |line: &str| TemplateKey::of(&line.parse().unwrap());
+    let client = "192.0.2.1".parse().unwrap();
+    let of_port = TemplateKey {
+        client,
+        protocol: 17,
+        address: Some("10.0.0.1".parse().unwrap()),
+        mark: 0,
+        port: 80,
+    };
+    for state in ["NONE   ", "ASSURED"] {
+        let line = format!("UDP C0000201 0000 0A000001 0050 0A010005 1F90 {state}         359");
+        assert_eq!(key(&line), Some(of_port));
+    }
+    let of_mark = TemplateKey {
+        protocol: 0,
+        address: None,
+        mark: 7,
+        port: 0,
+        ..of_port
+    };
+    let line = "IP  C0000201 0000 00000007 0000 0A010005 0000 NONE            359";
+    assert_eq!(key(line), Some(of_mark));
+    let line = "IP  fd00::1 0000 0000:0007:: 0000 fd00::5 0000 NONE            359";
+    let client = "fd00::1".parse().unwrap();
+    assert_eq!(key(line), Some(TemplateKey { client, ..of_mark }));
+    for other in [
+        "TCP C0000201 D2F0 0A000001 0050 0A010005 1F90 NONE            889",
+        "TCP C0000201 0000 0A000001 0050 0A010005 1F90 ESTABLISHED     889",
+        "UDP C0000201 0000 0A000001 13C4 0A010005 13C4 NONE            359 sip 8cb2",
+        "GRE C0000201 0000 0A000001 13C4 0A010005 13C4 NONE            359",
+    ] {
+        assert_eq!(key(other), None, "{other}");
+    }
+}
+
+#[test]
 fn templates_keep_clients_at_their_server() {
     let text = "-A -t 10.0.0.1:80 -s rr -p 300 -M 255.255.255.0\n\
                 -a -t 10.0.0.1:80 -r 10.2.0.1:80 -m -w 0\n-a -t 10.0.0.1:80 -r 10.2.0.2:80 -m\n";
@@ -214,6 +251,12 @@ fn templates_keep_clients_at_their_server() {
     // A removed real server has no clients.
     templates.insert(key, end("10.2.0.9:80"));
     assert_eq!(decide(&balancer, &first, &templates), "10.2.0.2:80 1");
+    // A client without a template never gets a real server of weight 0.
+    for scheduler in ["lc", "sh"] {
+        let unknown = Balancer::from(&table(&text.replace("rr", scheduler)));
+        let new = decide(&unknown, &first, &BTreeMap::new());
+        assert_eq!(new, "one of 10.2.0.2:80", "{scheduler}");
+    }
     let known = first.with_connection(end("10.2.0.1:80"));
     assert_eq!(decide(&balancer, &known, &Unknown), "10.2.0.1:80 1");
     let removed = first.with_connection(end("10.2.0.9:80"));

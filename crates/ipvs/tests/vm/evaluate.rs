@@ -169,7 +169,7 @@ fn with_bench(seed: u64, test: impl FnOnce(&mut Bench<'_>) + Send) {
         };
         test(&mut bench);
         let packets = bench.packets;
-        println!("seed {seed}: {packets} packets, 0 disagreements");
+        testkit::figures!("seed {seed}: {packets} packets, 0 disagreements");
     });
 }
 
