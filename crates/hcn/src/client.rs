@@ -13,17 +13,12 @@ use windows_sys::Win32::System::Com::CoTaskMemFree;
 use windows_sys::Win32::System::HostComputeNetwork as hcn;
 use windows_sys::core::{GUID, HRESULT, PCWSTR, PWSTR};
 
+use crate::functions as undeclared;
 use crate::text::{Kind, TextService};
 use crate::{Error, HResult, Id, Notification};
 
 /// The query for an object that was just written.
 const ALL: &str = r#"{"SchemaVersion":{"Major":2,"Minor":0}}"#;
-
-// windows-sys has no declaration of this function.
-#[cfg_attr(windows, link(name = "vmcompute", kind = "raw-dylib"))]
-unsafe extern "system" {
-    fn HNSCall(method: PCWSTR, path: PCWSTR, object: PCWSTR, response: *mut PWSTR) -> HRESULT;
-}
 
 /// The functions for objects of one kind.
 struct Calls {
@@ -54,6 +49,11 @@ calls!(LOAD_BALANCER: "load balancer", enumerate: hcn::HcnEnumerateLoadBalancers
     open: hcn::HcnOpenLoadBalancer, modify: hcn::HcnModifyLoadBalancer,
     query: hcn::HcnQueryLoadBalancerProperties, delete: hcn::HcnDeleteLoadBalancer,
     close: hcn::HcnCloseLoadBalancer);
+calls!(SDN_ROUTE: "SDN route", enumerate: undeclared::HcnEnumerateSdnRoutes,
+    open: undeclared::HcnOpenSdnRoute, modify: undeclared::HcnModifySdnRoute,
+    query: undeclared::HcnQuerySdnRouteProperties, delete: undeclared::HcnDeleteSdnRoute,
+    close: undeclared::HcnCloseSdnRoute);
+
 impl Calls {
     /// Returns the functions for objects of a kind.
     fn of(kind: Kind) -> &'static Self {
@@ -61,6 +61,7 @@ impl Calls {
             Kind::Network => &NETWORK,
             Kind::Endpoint => &ENDPOINT,
             Kind::LoadBalancer => &LOAD_BALANCER,
+            Kind::SdnRoute => &SDN_ROUTE,
         }
     }
 
@@ -119,7 +120,7 @@ impl TextService for Client {
         let mut text = null_mut();
         let reply = &raw mut text;
         // SAFETY: All pointers are valid during the call.
-        let code = unsafe { HNSCall(verb.as_ptr(), at.as_ptr(), body.as_ptr(), reply) };
+        let code = unsafe { undeclared::HNSCall(verb.as_ptr(), at.as_ptr(), body.as_ptr(), reply) };
         let text = take(text);
         check("request", path, code, null_mut()).map(|()| text)
     }
@@ -159,6 +160,7 @@ impl TextService for Client {
                 Kind::Network => hcn::HcnCreateNetwork(guid, settings, raw, at),
                 Kind::Endpoint => hcn::HcnCreateEndpoint(network, guid, settings, raw, at),
                 Kind::LoadBalancer => hcn::HcnCreateLoadBalancer(guid, settings, raw, at),
+                Kind::SdnRoute => undeclared::HcnCreateSdnRoute(guid, settings, raw, at),
             }
         };
         check(calls.kind, id.as_str(), code, record)?;

@@ -79,6 +79,9 @@ mod memory;
 #[cfg(any(windows, test))]
 mod client;
 
+#[cfg(any(windows, test))]
+mod functions;
+
 #[cfg(windows)]
 pub use client::{Client, Watch};
 pub use document::Other;

@@ -1,7 +1,10 @@
 //! The operations of HNS.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use crate::{
-    Endpoint, Error, Features, Filter, Id, LoadBalancer, ModifyRequest, Network, Query, Version,
+    Endpoint, Error, Features, Filter, Id, LoadBalancer, ModifyRequest, Network, Query, SdnRoute,
+    Version,
 };
 
 /// The Host Networking Service.
@@ -62,6 +65,19 @@ pub trait Service {
     /// Deletes a load balancer.
     fn delete_load_balancer(&mut self, id: &Id) -> Result<(), Error>;
 
+    /// Returns the SDN routes that match a query.
+    fn sdn_routes(&mut self, query: &Query) -> Result<Vec<SdnRoute>, Error>;
+
+    /// Creates an SDN route.
+    fn create_sdn_route(&mut self, route: &SdnRoute) -> Result<SdnRoute, Error>;
+
+    /// Replaces an SDN route, which keeps its identifier. HNS may not implement this:
+    /// hcsshim deletes the route and creates another one.
+    fn modify_sdn_route(&mut self, id: &Id, route: &SdnRoute) -> Result<SdnRoute, Error>;
+
+    /// Deletes an SDN route.
+    fn delete_sdn_route(&mut self, id: &Id) -> Result<(), Error>;
+
     /// Returns the features of HNS.
     fn features(&mut self) -> Result<Features, Error> {
         self.version().map(Features::of)
@@ -83,6 +99,40 @@ pub trait Service {
     fn endpoints_of(&mut self, network: &Id) -> Result<Vec<Endpoint>, Error> {
         self.endpoints(&Query::with_filter(&Filter::Network(network.clone())))
     }
+}
+
+/// Defines the methods of a shared service by those of the service.
+macro_rules! shared {
+    ($($method:ident($($argument:ident: $type:ty),*) -> $result:ty;)+) => {
+        /// A service that several owners share. A panic of an owner is ignored, because
+        /// each call is complete in itself.
+        impl<S: Service> Service for Arc<Mutex<S>> {
+            $(fn $method(&mut self, $($argument: $type),*) -> Result<$result, Error> {
+                let mut service = self.lock().unwrap_or_else(PoisonError::into_inner);
+                service.$method($($argument),*)
+            })+
+        }
+    };
+}
+
+shared! {
+    version() -> Version;
+    networks(query: &Query) -> Vec<Network>;
+    create_network(network: &Network) -> Network;
+    modify_network(id: &Id, request: &ModifyRequest) -> Network;
+    delete_network(id: &Id) -> ();
+    endpoints(query: &Query) -> Vec<Endpoint>;
+    create_endpoint(network: &Id, endpoint: &Endpoint) -> Endpoint;
+    modify_endpoint(id: &Id, request: &ModifyRequest) -> Endpoint;
+    delete_endpoint(id: &Id) -> ();
+    load_balancers(query: &Query) -> Vec<LoadBalancer>;
+    create_load_balancer(new: &LoadBalancer) -> LoadBalancer;
+    modify_load_balancer(id: &Id, new: &LoadBalancer) -> LoadBalancer;
+    delete_load_balancer(id: &Id) -> ();
+    sdn_routes(query: &Query) -> Vec<SdnRoute>;
+    create_sdn_route(new: &SdnRoute) -> SdnRoute;
+    modify_sdn_route(id: &Id, new: &SdnRoute) -> SdnRoute;
+    delete_sdn_route(id: &Id) -> ();
 }
 
 /// Returns the first object.

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Endpoint, Error, HResult, Id, LoadBalancer, ModifyRequest, Network, Query, Service, Version,
+    Endpoint, Error, HResult, Id, LoadBalancer, ModifyRequest, Network, Query, SdnRoute, Service,
+    Version,
 };
 
 /// The kind of an object.
@@ -14,6 +15,7 @@ pub(crate) enum Kind {
     Network,
     Endpoint,
     LoadBalancer,
+    SdnRoute,
 }
 
 impl Kind {
@@ -23,6 +25,7 @@ impl Kind {
             Self::Network => "network",
             Self::Endpoint => "endpoint",
             Self::LoadBalancer => "load balancer",
+            Self::SdnRoute => "SDN route",
         }
     }
 }
@@ -185,11 +188,28 @@ impl<S: TextService> Service for S {
     fn delete_load_balancer(&mut self, id: &Id) -> Result<(), Error> {
         self.delete(Kind::LoadBalancer, id)
     }
+
+    fn sdn_routes(&mut self, query: &Query) -> Result<Vec<SdnRoute>, Error> {
+        list(self, Kind::SdnRoute, query)
+    }
+
+    fn create_sdn_route(&mut self, new: &SdnRoute) -> Result<SdnRoute, Error> {
+        create(self, Kind::SdnRoute, None, &new.id, new)
+    }
+
+    fn modify_sdn_route(&mut self, id: &Id, new: &SdnRoute) -> Result<SdnRoute, Error> {
+        modify(self, Kind::SdnRoute, id, new)
+    }
+
+    fn delete_sdn_route(&mut self, id: &Id) -> Result<(), Error> {
+        self.delete(Kind::SdnRoute, id)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SdnRoutePolicy;
 
     /// A service with one reply for each request, which records its requests.
     #[derive(Default)]
@@ -299,6 +319,32 @@ mod tests {
             "{:?}",
             hns.requests
         );
+    }
+
+    #[test]
+    fn sdn_routes_are_objects_like_load_balancers() {
+        let document = r#"{"ID":"R","HostComputeEndpoints":["E"]}"#;
+        let ids = r#"["R"]"#;
+        let mut hns = Script::new([document, ids, document, document, ""].map(Ok));
+        let route = SdnRoutePolicy::new("10.96.0.0/12", "10.244.1.2");
+        let new = SdnRoute::new(route, [Id::new("E")]);
+        assert_eq!(hns.create_sdn_route(&new).unwrap().id, Id::new("R"));
+        assert_eq!(
+            hns.sdn_routes(&Query::all()).unwrap()[0].endpoints,
+            [Id::new("E")]
+        );
+        hns.modify_sdn_route(&Id::new("R"), &new).unwrap();
+        hns.delete_sdn_route(&Id::new("R")).unwrap();
+        let settings = r#"{"HostComputeEndpoints":["E"],"Setting":[{"DestinationPrefix":"10.96.0.0/12","NextHop":"10.244.1.2"}],"SchemaVersion":{"Major":2,"Minor":0}}"#;
+        let query = r#"{"SchemaVersion":{"Major":2,"Minor":0}}"#;
+        let expected = [
+            format!("create SdnRoute None  {settings}"),
+            format!("enumerate SdnRoute {query}"),
+            format!("read SdnRoute R {query}"),
+            format!("modify SdnRoute R {settings}"),
+            "delete SdnRoute R".to_owned(),
+        ];
+        assert_eq!(hns.requests, expected);
     }
 
     #[test]

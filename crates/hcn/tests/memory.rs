@@ -1,9 +1,11 @@
 //! The rules of the double.
 
+use std::sync::{Arc, Mutex};
+
 use vipline_hcn::{
     AclPolicy, Action, Call, Direction, Endpoint, EndpointPolicy, Error, HResult, Id, LoadBalancer,
     LoadBalancerFlags, Memory, ModifyRequest, Network, NetworkType, Policy, PortMapping, Protocol,
-    Query, RequestType, Service, Version,
+    Query, RequestType, SdnRoute, SdnRoutePolicy, Service, Version,
 };
 
 /// Creates a service with network `cbr0`. Returns the network.
@@ -79,6 +81,55 @@ fn a_local_endpoint_has_a_free_address_of_a_subnet() {
     assert_eq!(code(nowhere), HResult::HCN_E_NETWORK_NOT_FOUND);
     assert_eq!(hns.endpoints_of(&network.id).unwrap().len(), 3);
     assert_eq!(hns.endpoints_of(&Id::new("none")).unwrap(), []);
+}
+
+#[test]
+fn an_sdn_route_has_existing_endpoints_and_a_prefix() {
+    let (mut hns, network) = service();
+    let pod = hns
+        .create_endpoint(&network.id, &remote("10.244.2.7"))
+        .unwrap();
+    let policy = |prefix| SdnRoutePolicy::new(prefix, "10.244.1.2");
+    let route = SdnRoute::new(policy("10.96.0.0/12"), [pod.id.clone()]);
+    let created = hns.create_sdn_route(&route).unwrap();
+    let listed = hns.sdn_routes(&Query::all()).unwrap();
+    assert_eq!(listed, std::slice::from_ref(&created));
+    let twice = hns.create_sdn_route(&created);
+    assert_eq!(code(twice), HResult::HCN_E_POLICY_ALREADY_EXISTS);
+    assert_eq!(
+        code(hns.delete_endpoint(&pod.id)),
+        HResult::HCN_E_ENTITY_HAS_REFERENCES
+    );
+
+    for (wrong, expected) in [
+        (
+            SdnRoute::new(policy("10.96.0.0/12"), []),
+            HResult::HCN_E_INVALID_POLICY,
+        ),
+        (
+            SdnRoute::new(policy("10.96.0.0/12"), [Id::new("none")]),
+            HResult::HCN_E_ENDPOINT_NOT_FOUND,
+        ),
+        (
+            SdnRoute::new(policy("10.96.0.0"), [pod.id.clone()]),
+            HResult::HCN_E_INVALID_PREFIX,
+        ),
+    ] {
+        assert_eq!(code(hns.create_sdn_route(&wrong)), expected);
+        assert_eq!(code(hns.modify_sdn_route(&created.id, &wrong)), expected);
+    }
+    let changed = SdnRoute::new(policy("10.97.0.0/16"), [pod.id.clone()]);
+    let changed = hns.modify_sdn_route(&created.id, &changed).unwrap();
+    assert_eq!(changed.id, created.id);
+    assert_eq!(hns.sdn_routes(&Query::all()).unwrap(), [changed]);
+
+    hns.delete_sdn_route(&created.id).unwrap();
+    let gone = [
+        hns.delete_sdn_route(&created.id).unwrap_err(),
+        hns.modify_sdn_route(&created.id, &route).unwrap_err(),
+    ];
+    assert!(gone.iter().all(Error::is_not_found), "{gone:?}");
+    hns.delete_endpoint(&pod.id).unwrap();
 }
 
 #[test]
@@ -224,4 +275,24 @@ fn a_requested_rejection_applies_once_and_calls_are_recorded() {
     ];
     assert_eq!(hns.take_calls(), calls);
     assert_eq!(hns.take_calls(), []);
+}
+
+#[test]
+fn objects_of_an_enumeration_keep_their_identifiers() {
+    let (id, taken) = (Id::from_u128(7), Id::from_u128(1));
+    let mut network = Network::new("cbr0", NetworkType::L2Bridge);
+    network.id = id.clone();
+    let mut endpoint = local("10.244.1.7");
+    (endpoint.id, endpoint.network) = (taken.clone(), id.clone());
+    endpoint.namespace = Id::from_u128(9);
+    let hns = Memory::new().with_objects([network], [endpoint.clone()], []);
+    let hns = Arc::new(Mutex::new(hns));
+    let (mut first, mut second) = (Arc::clone(&hns), hns);
+    let found = first.endpoints_of(&id).expect("HNS accepts the query");
+    assert_eq!(found, [endpoint]);
+    let new = first.create_endpoint(&id, &remote("10.244.2.7"));
+    let new = new.expect("the endpoint is valid");
+    assert_ne!(new.id, taken, "the identifier of another object");
+    let found = second.endpoints_of(&id).expect("HNS accepts the query");
+    assert_eq!(found.len(), 2, "owners share one state");
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     Endpoint, Error, Features, Filter, HResult, Id, LoadBalancer, ModifyRequest, Network, Query,
-    Service, Version,
+    SdnRoute, Service, Version,
 };
 
 mod changes;
@@ -33,6 +33,12 @@ pub enum Call {
     ModifyLoadBalancer,
     /// Deletes a load balancer.
     DeleteLoadBalancer,
+    /// Creates an SDN route.
+    CreateSdnRoute,
+    /// Replaces an SDN route.
+    ModifySdnRoute,
+    /// Deletes an SDN route.
+    DeleteSdnRoute,
 }
 
 impl Call {
@@ -48,11 +54,14 @@ impl Call {
             Self::CreateLoadBalancer => "create load balancer",
             Self::ModifyLoadBalancer => "modify load balancer",
             Self::DeleteLoadBalancer => "delete load balancer",
+            Self::CreateSdnRoute => "create SDN route",
+            Self::ModifySdnRoute => "modify SDN route",
+            Self::DeleteSdnRoute => "delete SDN route",
         }
     }
 }
 
-/// A double of HNS for tests.
+/// A double of HNS, for tests and for previews of changes.
 ///
 /// Identifiers count from 1, so that equal histories give equal identifiers. The rules:
 ///
@@ -63,6 +72,8 @@ impl Call {
 /// - A load balancer has one port and at least one endpoint. All endpoints exist, and
 ///   belong to one network.
 /// - A frontend is unique in a network: address, protocol, port, and IP family.
+/// - An SDN route has at least one endpoint, and one route with a valid prefix. All
+///   endpoints exist.
 /// - An object is not deleted while other objects refer to it.
 /// - A load balancer is modified only by versions with
 ///   [`Features::MODIFY_LOAD_BALANCER`].
@@ -76,6 +87,7 @@ pub struct Memory {
     networks: BTreeMap<Id, Network>,
     endpoints: BTreeMap<Id, Endpoint>,
     load_balancers: BTreeMap<Id, LoadBalancer>,
+    sdn_routes: BTreeMap<Id, SdnRoute>,
     calls: Vec<Call>,
     failures: Vec<(Call, HResult)>,
 }
@@ -95,6 +107,7 @@ impl Memory {
             networks: BTreeMap::new(),
             endpoints: BTreeMap::new(),
             load_balancers: BTreeMap::new(),
+            sdn_routes: BTreeMap::new(),
             calls: Vec::new(),
             failures: Vec::new(),
         }
@@ -104,6 +117,23 @@ impl Memory {
     #[must_use]
     pub fn with_version(mut self, version: Version) -> Self {
         self.version = version;
+        self
+    }
+
+    /// Adds objects with identifiers, as HNS enumerates them. They are not checked.
+    #[must_use]
+    pub fn with_objects(
+        mut self,
+        networks: impl IntoIterator<Item = Network>,
+        endpoints: impl IntoIterator<Item = Endpoint>,
+        load_balancers: impl IntoIterator<Item = LoadBalancer>,
+    ) -> Self {
+        let networks = networks.into_iter().map(|it| (it.id.clone(), it));
+        self.networks.extend(networks);
+        let endpoints = endpoints.into_iter().map(|it| (it.id.clone(), it));
+        self.endpoints.extend(endpoints);
+        let load_balancers = load_balancers.into_iter().map(|it| (it.id.clone(), it));
+        self.load_balancers.extend(load_balancers);
         self
     }
 
@@ -147,12 +177,32 @@ impl Memory {
 
     /// Returns the identifier of a new object.
     fn assign_id(&mut self, id: &Id) -> Id {
-        if id.is_empty() {
-            self.last_id += 1;
-            Id::from_u128(self.last_id)
-        } else {
-            id.clone()
+        if !id.is_empty() {
+            return id.clone();
         }
+        loop {
+            self.last_id += 1;
+            let id = Id::from_u128(self.last_id);
+            if !self.has(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// Writes an SDN route.
+    fn insert_sdn_route(&mut self, id: Id, route: &SdnRoute) -> SdnRoute {
+        let mut route = route.clone();
+        route.id = id.clone();
+        self.sdn_routes.insert(id, route.clone());
+        route
+    }
+
+    /// Returns whether an object has the identifier.
+    fn has(&self, id: &Id) -> bool {
+        self.networks.contains_key(id)
+            || self.endpoints.contains_key(id)
+            || self.load_balancers.contains_key(id)
+            || self.sdn_routes.contains_key(id)
     }
 }
 
@@ -309,6 +359,42 @@ impl Service for Memory {
         const CALL: Call = Call::DeleteLoadBalancer;
         self.record(CALL, id.as_str())?;
         match self.load_balancers.remove(id) {
+            Some(_) => Ok(()),
+            None => Err(rejected(CALL, id.as_str(), HResult::ERROR_NOT_FOUND)),
+        }
+    }
+
+    fn sdn_routes(&mut self, query: &Query) -> Result<Vec<SdnRoute>, Error> {
+        matching(self.sdn_routes.values(), query, |it| (&it.id, "", None))
+    }
+
+    fn create_sdn_route(&mut self, route: &SdnRoute) -> Result<SdnRoute, Error> {
+        const CALL: Call = Call::CreateSdnRoute;
+        self.record(CALL, route.id.as_str())?;
+        let check = match self.sdn_routes.contains_key(&route.id) {
+            true => Err(HResult::HCN_E_POLICY_ALREADY_EXISTS),
+            false => self.check_sdn_route(route),
+        };
+        check.map_err(|code| rejected(CALL, route.id.as_str(), code))?;
+        let id = self.assign_id(&route.id);
+        Ok(self.insert_sdn_route(id, route))
+    }
+
+    fn modify_sdn_route(&mut self, id: &Id, route: &SdnRoute) -> Result<SdnRoute, Error> {
+        const CALL: Call = Call::ModifySdnRoute;
+        self.record(CALL, id.as_str())?;
+        let check = match self.sdn_routes.contains_key(id) {
+            true => self.check_sdn_route(route),
+            false => Err(HResult::ERROR_NOT_FOUND),
+        };
+        check.map_err(|code| rejected(CALL, id.as_str(), code))?;
+        Ok(self.insert_sdn_route(id.clone(), route))
+    }
+
+    fn delete_sdn_route(&mut self, id: &Id) -> Result<(), Error> {
+        const CALL: Call = Call::DeleteSdnRoute;
+        self.record(CALL, id.as_str())?;
+        match self.sdn_routes.remove(id) {
             Some(_) => Ok(()),
             None => Err(rejected(CALL, id.as_str(), HResult::ERROR_NOT_FOUND)),
         }

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::Memory;
-use crate::{Endpoint, HResult, Id, LoadBalancer, LoadBalancerFlags, Network, Protocol, Subnet};
+use crate::{
+    Endpoint, HResult, Id, LoadBalancer, LoadBalancerFlags, Network, Protocol, SdnRoute, Subnet,
+};
 
 /// The fields of a load balancer that are unique in a network.
 #[derive(PartialEq)]
@@ -117,8 +119,9 @@ impl Memory {
         if !self.endpoints.contains_key(id) {
             return Err(HResult::HCN_E_ENDPOINT_NOT_FOUND);
         }
-        let mut load_balancers = self.load_balancers.values();
-        match load_balancers.any(|it| it.endpoints.contains(id)) {
+        let load_balancers = self.load_balancers.values().map(|it| &it.endpoints);
+        let routes = self.sdn_routes.values().map(|it| &it.endpoints);
+        match load_balancers.chain(routes).any(|it| it.contains(id)) {
             true => Err(HResult::HCN_E_ENTITY_HAS_REFERENCES),
             false => Ok(()),
         }
@@ -156,6 +159,22 @@ impl Memory {
         match others.any(is_same) {
             true => Err(HResult::HCN_E_PORT_ALREADY_EXISTS),
             false => Ok(()),
+        }
+    }
+
+    /// Checks an SDN route.
+    pub(super) fn check_sdn_route(&self, new: &SdnRoute) -> Result<(), HResult> {
+        if new.settings.is_empty() || new.endpoints.is_empty() {
+            return Err(HResult::HCN_E_INVALID_POLICY);
+        }
+        let exists = |id: &Id| self.endpoints.contains_key(id);
+        if !new.endpoints.iter().all(exists) {
+            return Err(HResult::HCN_E_ENDPOINT_NOT_FOUND);
+        }
+        let is_prefix = |text: &str| text.parse::<IpNet>().is_ok();
+        match new.settings.iter().all(|it| is_prefix(&it.destination)) {
+            true => Ok(()),
+            false => Err(HResult::HCN_E_INVALID_PREFIX),
         }
     }
 
