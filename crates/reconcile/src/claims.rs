@@ -326,4 +326,23 @@ mod tests {
         let of_another = claims.object_of(0, &owners).map(|object| object.letter);
         assert_eq!(of_another, Some('b'));
     }
+    #[test]
+    fn only_claims_to_an_equivalent_common_object_are_shared() {
+        let letter = |letter| Letter {
+            letter,
+            is_common: true,
+        };
+        let mut owners = Slab::default();
+        let mut claims = Claims::One(0, letter('a'));
+        assert!(!claims.share(1, &letter('a')), "a single claim");
+        for owner in 0..100 {
+            let places = Box::default();
+            let place = owners.insert(Fragment { owner, places });
+            claims.insert(place, letter('a'), &owners);
+        }
+        assert!(!claims.share(100, &letter('b')), "another object");
+        assert_eq!(form(&claims), Form::Common(100));
+        assert!(claims.share(100, &letter('a')));
+        assert_eq!(form(&claims), Form::Common(101));
+    }
 }

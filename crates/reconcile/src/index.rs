@@ -108,6 +108,8 @@ impl Hasher for Spread {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -117,6 +119,7 @@ mod tests {
         for place in 0..keys.len() {
             index.insert(7, place);
         }
+        assert_eq!(index.len(), 3);
         let find = |index: &Index, key| index.find(7, |place| keys[place] == key);
         assert_eq!(
             ["a", "b", "c"].map(|key| find(&index, key)),
@@ -133,6 +136,41 @@ mod tests {
         assert_eq!(
             ["a", "b", "c"].map(|key| find(&index, key)),
             [Some(0), None, None]
+        );
+    }
+    #[test]
+    fn hashes_of_different_keys_differ_in_most_cases() {
+        let index = Index::default();
+        let hashes: HashSet<_> = (0..1000).map(|key| index.hash(&key)).collect();
+        assert!(hashes.len() > 990, "{}", hashes.len());
+    }
+
+    /// The table of the standard library takes the bucket from the low bits, and 7 high bits
+    /// for its first comparison.
+    #[test]
+    fn numbers_that_follow_each_other_spread_in_low_and_high_bits() {
+        let hashes = (0..128).map(|number| {
+            let mut spread = Spread::default();
+            spread.write_u32(number);
+            spread.finish()
+        });
+        let parts = hashes.map(|hash| (hash & 0x7f, hash >> 57));
+        let (low, high): (HashSet<_>, HashSet<_>) = parts.unzip();
+        assert!(low.len() > 60 && high.len() > 60, "{low:?} {high:?}");
+    }
+
+    #[test]
+    fn each_byte_changes_the_hash() {
+        let finish = |bytes: &[u8]| {
+            let mut spread = Spread::default();
+            spread.write(bytes);
+            spread.finish()
+        };
+        assert_eq!(finish(&[1, 2]), 0x0102);
+        assert_eq!(
+            finish(&[1, 0, 0, 0, 0, 0, 0, 0, 3]),
+            0x02,
+            "the first byte has an effect"
         );
     }
 }

@@ -190,3 +190,155 @@ fn exclude(part: &mut Vec<usize>, indexes: impl IntoIterator<Item = usize>) {
         part.retain(|index| !indexes.contains(index));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel that rejects some edits.
+    struct Kernel {
+        bad: HashSet<usize>,
+        /// Maximum number of edits that it names.
+        names: usize,
+        /// Position at which parts are split; in the middle if `None`.
+        split: Option<usize>,
+        attempts: usize,
+    }
+
+    impl Kernel {
+        fn new(bad: impl IntoIterator<Item = usize>, names: usize) -> Self {
+            let bad = bad.into_iter().collect();
+            Self {
+                bad,
+                names,
+                split: None,
+                attempts: 0,
+            }
+        }
+
+        /// Sends a batch of `count` edits. Returns the rejected edits in order.
+        fn rejected(&mut self, count: usize) -> Vec<usize> {
+            let Ok(rejections) = isolate(self, (0..count).collect(), &mut 1_000);
+            let mut indexes: Vec<_> = rejections.iter().map(|it| it.index).collect();
+            indexes.sort_unstable();
+            indexes
+        }
+    }
+
+    impl Atomic for Kernel {
+        type Error = std::convert::Infallible;
+
+        fn attempt(&mut self, batch: &[usize]) -> Result<Attempt, Self::Error> {
+            self.attempts += 1;
+            let bad = batch.iter().filter(|index| self.bad.contains(index));
+            let mut bad = bad.copied().peekable();
+            let reason = Reason::rejected(None, "bad");
+            Ok(match bad.peek() {
+                None => Attempt::Applied,
+                Some(_) => Attempt::Rejected {
+                    applied: Vec::new(),
+                    named: bad
+                        .take(self.names)
+                        .map(|it| (it, reason.clone()))
+                        .collect(),
+                    reason,
+                },
+            })
+        }
+
+        fn dependents(&self, _rejected: &[usize]) -> Vec<usize> {
+            Vec::new()
+        }
+
+        fn split(&self, part: &[usize]) -> usize {
+            self.split.unwrap_or(part.len() / 2)
+        }
+    }
+
+    #[test]
+    fn an_unnamed_edit_costs_two_attempts_per_halving() {
+        for bad in [0, 37, 63] {
+            let mut kernel = Kernel::new([bad], 0);
+            assert_eq!(kernel.rejected(64), [bad]);
+            assert_eq!(kernel.attempts, 1 + 2 * 6, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_batch_is_split_in_the_middle_by_default() {
+        struct Halves;
+        impl Atomic for Halves {
+            type Error = std::convert::Infallible;
+
+            fn attempt(&mut self, _batch: &[usize]) -> Result<Attempt, Self::Error> {
+                Ok(Attempt::Applied)
+            }
+
+            fn dependents(&self, _rejected: &[usize]) -> Vec<usize> {
+                Vec::new()
+            }
+        }
+        assert_eq!(Halves.split(&[3, 4, 5, 6, 7]), 2);
+    }
+
+    #[test]
+    fn a_batch_is_sent_again_without_the_named_edits() {
+        let mut kernel = Kernel::new([1, 3, 5], 1);
+        assert_eq!(kernel.rejected(64), [1, 3, 5]);
+        assert_eq!(kernel.attempts, 3 + 1);
+    }
+
+    #[test]
+    fn a_batch_is_split_in_the_eighth_attempt() {
+        let mut kernel = Kernel::new(0..8, 1);
+        assert_eq!(kernel.rejected(64), Vec::from_iter(0..8));
+        assert_eq!(kernel.attempts, ROUNDS + 2);
+
+        let mut kernel = Kernel::new(0..7, 1);
+        assert_eq!(kernel.rejected(64), Vec::from_iter(0..7));
+        assert_eq!(kernel.attempts, ROUNDS);
+    }
+
+    #[test]
+    fn a_part_that_cannot_be_split_is_sent_again_only_if_the_kernel_names_edits() {
+        let mut kernel = Kernel::new(0..10, 1);
+        kernel.split = Some(0);
+        assert_eq!(kernel.rejected(64), Vec::from_iter(0..10));
+        assert_eq!(kernel.attempts, 10 + 1);
+
+        let mut kernel = Kernel::new([5], 0);
+        kernel.split = Some(0);
+        assert_eq!(kernel.rejected(64), Vec::from_iter(0..64));
+        assert_eq!(kernel.attempts, 1);
+    }
+
+    #[test]
+    fn dependents_in_parts_that_wait_are_rejected_too() {
+        /// Rejects edit 0 without a name, and edit 6 depends on it.
+        struct Chained;
+        impl Atomic for Chained {
+            type Error = std::convert::Infallible;
+
+            fn attempt(&mut self, batch: &[usize]) -> Result<Attempt, Self::Error> {
+                Ok(match batch.contains(&0) {
+                    false => Attempt::Applied,
+                    true => Attempt::Rejected {
+                        applied: Vec::new(),
+                        named: Vec::new(),
+                        reason: Reason::rejected(None, "bad"),
+                    },
+                })
+            }
+
+            fn dependents(&self, _rejected: &[usize]) -> Vec<usize> {
+                vec![6]
+            }
+        }
+        let Ok(rejections) = isolate(&mut Chained, (0..8).collect(), &mut 100);
+        let causes: Vec<_> = rejections
+            .iter()
+            .map(|it| (it.index, it.reason.cause))
+            .collect();
+        assert_eq!(causes, [(0, Cause::Rejected), (6, Cause::Dependent)]);
+    }
+}

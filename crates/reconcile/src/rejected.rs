@@ -294,6 +294,58 @@ fn retry_at(now: Duration, attempts: u32) -> Duration {
 mod tests {
     use super::*;
 
+    #[derive(Clone, Debug)]
+    struct Entry(u8);
+
+    impl Keyed for Entry {
+        type Key<'a> = u8;
+
+        fn key(&self) -> u8 {
+            self.0
+        }
+
+        fn is_equivalent(&self, other: &Self) -> bool {
+            self.0 == other.0
+        }
+    }
+
+    #[test]
+    fn a_dump_is_needed_when_the_retry_of_a_conflict_is_due() {
+        let rejected = Reason::rejected(None, "exists");
+        let conflict = rejected.with_cause(Cause::Conflict);
+        let mut objects = RejectedObjects::default();
+        objects.record(&Edit::Add(Entry(1)), Some(&rejected), Duration::ZERO);
+        objects.schedule();
+        let first = objects.next().expect("a retry");
+        assert!(!objects.needs_dump(first));
+
+        objects.record(&Edit::Add(Entry(2)), Some(&conflict), first);
+        objects.schedule();
+        let of_conflict = objects.get(&Entry(2)).expect("a rejection").retry_at;
+        assert!(first < of_conflict);
+        assert!(!objects.needs_dump(first));
+        assert!(objects.needs_dump(of_conflict));
+    }
+
+    #[test]
+    fn the_desired_object_after_a_rejected_removal_is_another_result() {
+        let rejected = Reason::rejected(None, "busy");
+        let mut objects = RejectedObjects::default();
+        let attempts = |objects: &RejectedObjects<Entry>| {
+            objects.get(&Entry(1)).expect("a rejection").attempts
+        };
+        for (edit, expected) in [
+            (Edit::Remove(Entry(1)), 1),
+            (Edit::Remove(Entry(1)), 2),
+            (Edit::Add(Entry(1)), 1),
+            (Edit::Add(Entry(1)), 2),
+            (Edit::Remove(Entry(1)), 1),
+        ] {
+            objects.record(&edit, Some(&rejected), Duration::ZERO);
+            assert_eq!(attempts(&objects), expected, "{edit:?}");
+        }
+    }
+
     #[test]
     fn the_retry_delay_doubles_up_to_five_minutes() {
         let now = Duration::from_millis(1_000_300);

@@ -312,6 +312,34 @@ fn replace_returns_whether_the_owner_shares_a_key() {
 }
 
 #[test]
+fn a_ledger_lists_owners_objects_and_keys() {
+    let entry = |key, value| Entry {
+        key,
+        value,
+        note: 0,
+    };
+    let mut ledger = Ledger::new();
+    assert!(ledger.is_empty());
+    ledger.replace("younger", [entry(1, 7), entry(2, 8)], None);
+    ledger.replace("older", [entry(2, 9)], None);
+    assert!(!ledger.is_empty());
+    let mut owned: Vec<_> = ledger
+        .objects_with_owners()
+        .map(|(owner, object)| (*owner, object.key, object.value))
+        .collect();
+    owned.sort_unstable();
+    assert_eq!(owned, [("older", 2, 9), ("younger", 1, 7)]);
+    let keys = |owner| {
+        let mut keys: Vec<_> = ledger.keys_of(&owner).collect();
+        keys.sort_unstable();
+        keys
+    };
+    assert_eq!(keys("younger"), [Key(1), Key(2)]);
+    assert_eq!(keys("older"), [Key(2)]);
+    assert_eq!(keys("unknown"), []);
+}
+
+#[test]
 fn a_contested_key_goes_to_the_least_owner_and_back() {
     let entry = |value| {
         vec![Entry {

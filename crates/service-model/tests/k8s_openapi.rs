@@ -18,6 +18,7 @@ fn service() -> serde_json::Value {
         "metadata": {
             "name": "ingress", "namespace": "edge", "uid": "2f1c5c1e-9d0a-4a57-8a53-0c7f4b4ac001",
             "creationTimestamp": "2026-03-04T05:06:07Z",
+            "deletionTimestamp": "2026-04-05T06:07:08Z",
             "labels": {"app": "ingress"},
         },
         "spec": {
@@ -53,7 +54,9 @@ fn both<T: DeserializeOwned, U: DeserializeOwned>(object: &serde_json::Value) ->
 fn a_converted_service_equals_the_service_in_json() {
     let (ours, theirs): (Service, core::Service) = both(&service());
     assert_eq!(Service::try_from(&theirs), Ok(ours.clone()));
-    assert_eq!(Service::try_from(theirs), Ok(ours));
+    assert_eq!(Service::try_from(theirs), Ok(ours.clone()));
+    let written = core::Service::try_from(ours.clone()).unwrap();
+    assert_eq!(Service::try_from(written), Ok(ours));
     let empty = core::Service::default();
     assert_eq!(Service::try_from(empty), Ok(Service::default()));
 }
@@ -72,6 +75,8 @@ fn converted_slices_nodes_and_cidrs_equal_those_in_json() {
         "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}, {}],
     }));
     assert_eq!(EndpointSlice::from(&theirs), ours);
+    let written = discovery::EndpointSlice::try_from(ours).unwrap();
+    assert_eq!(written.endpoints, theirs.endpoints);
     let (ours, theirs): (Node, core::Node) = both(&json!({
         "metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": "z"}},
         "spec": {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"],
@@ -79,6 +84,8 @@ fn converted_slices_nodes_and_cidrs_equal_those_in_json() {
         "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]},
     }));
     assert_eq!(Node::from(theirs), ours);
+    let written = core::Node::try_from(ours.clone()).unwrap();
+    assert_eq!(Node::from(written), ours);
     let (ours, theirs): (ServiceCidr, networking::ServiceCIDR) = both(&json!({
         "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16"]},
     }));

@@ -2,11 +2,13 @@
 
 mod objects;
 
+use std::hash::BuildHasher;
 use std::net::IpAddr;
 
 use objects::{HERE, only_port, port, ports, resolve, synced, web};
 use vipline_service_model::{
-    Config, Event, ExternalIps, Family, Protocol, ServicePort, Store, Timestamp, Warning, api,
+    Config, Event, ExternalIps, Family, PortName, Protocol, ServicePort, Store, Timestamp, Warning,
+    api,
 };
 
 fn texts<T: ToString>(items: &[T]) -> Vec<String> {
@@ -65,6 +67,54 @@ fn services_of_other_proxies_or_without_cluster_ip_have_no_ports_and_no_warnings
         s.metadata.labels.insert(label.into(), String::new());
     };
     assert_eq!(is_unserved_with(labeled), quiet);
+}
+
+#[test]
+fn an_ipvs_scheduler_is_read_from_its_annotation() {
+    let annotated = |name: &'static str| {
+        with(move |s| {
+            let key = "service.kubernetes.io/ipvs-scheduler".to_owned();
+            s.metadata.annotations.insert(key, name.into());
+        })
+    };
+    let (port, warnings) = annotated("lc");
+    assert_eq!(
+        port.scheduler.map(|it| it.to_string()).as_deref(),
+        Some("lc")
+    );
+    assert!(warnings.is_empty());
+    let (port, warnings) = annotated("fastest");
+    assert_eq!((port.scheduler, warnings.len()), (None, 1));
+}
+
+#[test]
+fn the_name_of_a_port_identifies_it() {
+    let (port, _) = with(|_| {});
+    let change = |change: fn(&mut PortName)| {
+        let mut name = PortName::clone(&port.name);
+        change(&mut name);
+        name
+    };
+    let others = [
+        change(|it| it.protocol = Protocol::Sctp),
+        change(|it| it.port = "http".into()),
+    ];
+    for other in &others {
+        assert!(other.is_same_service(&port.name), "{other}");
+    }
+    let strangers = [
+        change(|it| it.service = "api".into()),
+        change(|it| it.namespace = "shop".into()),
+    ];
+    for other in &strangers {
+        assert!(!other.is_same_service(&port.name), "{other}");
+    }
+    let hasher = std::hash::RandomState::new();
+    let all = others.iter().chain(&strangers).chain([&*port.name]);
+    let hashes: std::collections::HashSet<_> = all.map(|name| hasher.hash_one(name)).collect();
+    assert_eq!(hashes.len(), 5);
+    let numbers = Protocol::ALL.map(Protocol::number);
+    assert_eq!(numbers, [6, 17, 132]);
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn check(file: &File) -> BTreeSet<(String, String)> {
             differing.insert((table.name.clone(), case.question.clone()));
         }
         let total = table.cases.len();
-        println!("{}: {passed} of {total} answers are equal", table.name);
+        testkit::figures!("{}: {passed} of {total} answers are equal", table.name);
     }
     for (table, count, reason) in &file.excluded {
         println!("{table}: {count} cases are outside of the specification: {reason}");
