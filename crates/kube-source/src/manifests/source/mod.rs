@@ -86,16 +86,6 @@ pub struct Update {
     pub ignored: Vec<String>,
 }
 
-impl Update {
-    /// Creates an update without changes.
-    pub(super) fn of_error(error: Option<ManifestError>) -> Self {
-        Self {
-            errors: error.into_iter().collect(),
-            ..Self::default()
-        }
-    }
-}
-
 impl Source {
     /// Applies a batch of changed files.
     ///

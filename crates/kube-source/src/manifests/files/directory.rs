@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
-use super::source::Content;
+use crate::manifests::source::Content;
 
 /// A directory of manifests, or a single file in a directory.
 #[derive(Clone, Debug)]
