@@ -53,6 +53,16 @@
 //! CAP_NET_RAW for their legacy variant. Mode `ipvs` also requires IPVS, ip_set and the
 //! dummy device.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "only modes of Linux use some functions")
+)]
+
+#[cfg(all(
+    not(target_os = "linux"),
+    any(feature = "iptables", feature = "nftables")
+))]
+compile_error!("modes nftables, iptables and ipvs exist on Linux only: disable default features");
 
 mod engine;
 
@@ -68,6 +78,7 @@ mod report;
 
 pub mod health;
 
+#[cfg(target_os = "linux")]
 pub mod interfaces;
 
 mod watch;

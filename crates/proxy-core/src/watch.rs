@@ -1,5 +1,6 @@
 //! Detection of changes that other processes make to the state of a mode.
 
+#[cfg(target_os = "linux")]
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ pub(crate) trait Watch: Send {
     fn is_listening(&self) -> bool;
 
     /// Returns the descriptors that become readable when notifications arrive.
+    #[cfg(target_os = "linux")]
     fn fds(&self) -> Vec<BorrowedFd<'_>>;
 
     /// Returns the changes since the last call. Does not block.

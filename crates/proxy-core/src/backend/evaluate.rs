@@ -1,36 +1,67 @@
 //! Preparation of rules for the evaluation of packets, common to all modes.
 
-use std::fmt;
 use std::net::IpAddr;
 
+#[cfg(feature = "iptables")]
+use vipline_iptables::{Jiffies, RecentEntry};
 use vipline_nftables::evaluate::{
-    self, Environment, Evaluator, Interface, Limited, Question, Route, RouteQuery,
+    self, Environment, Evaluator, Interface, Limited, Question, RecentLookup, Route, RouteQuery,
 };
 use vipline_nftables::expr::AddrType;
 use vipline_nftables::{Object, Ruleset, Set};
 
 use crate::evaluate::{Evaluate, Rules};
 
-/// Wraps rules. Dynamic sets of `ruleset` without elements are empty, and no client is in a
-/// list of match `recent`.
-pub(super) fn rules(evaluator: Evaluator, ruleset: &Ruleset, has_proxy: bool) -> Rules {
+/// Lists of match `recent`.
+pub(super) trait RecentLists: Send + Sync {
+    /// Returns whether a list has an address, or `None` if that is unknown.
+    fn has(&self, lookup: &RecentLookup<'_>) -> Option<bool>;
+}
+
+/// Returns whether a list has the address of a lookup with its conditions, or `None` if that
+/// depends on an unknown time.
+#[cfg(feature = "iptables")]
+pub(super) fn is_listed(
+    entries: &[RecentEntry],
+    lookup: &RecentLookup<'_>,
+    time: Option<Jiffies>,
+) -> Option<bool> {
+    let is_it = |entry: &&RecentEntry| {
+        entry.addr == lookup.addr && lookup.ttl.is_none_or(|ttl| ttl == entry.ttl)
+    };
+    let Some(entry) = entries.iter().find(is_it) else {
+        return Some(false);
+    };
+    let hits = match (lookup.age, lookup.hits) {
+        (None, None) => return Some(true),
+        (None, _) => entry.stamps.len(),
+        (Some(age), _) => entry.hits(age, time?),
+    };
+    let wanted = lookup.hits.unwrap_or(1).max(1);
+    Some(u32::try_from(hits).is_ok_and(|hits| hits >= wanted))
+}
+
+/// Empty lists.
+pub(super) struct NoClients;
+
+impl RecentLists for NoClients {
+    fn has(&self, _: &RecentLookup<'_>) -> Option<bool> {
+        Some(false)
+    }
+}
+
+/// Wraps rules. Dynamic sets of `ruleset` without elements are empty.
+pub(super) fn rules(
+    evaluator: Evaluator,
+    ruleset: &Ruleset,
+    recent: impl RecentLists + 'static,
+    has_proxy: bool,
+) -> Rules {
     let sets = empty_dynamic_sets(ruleset).into_iter();
     let evaluator = sets.fold(evaluator, |evaluator, set| {
         evaluator.with_elements(&set, Vec::new())
     });
-    Rules::new(Forgetful(evaluator), has_proxy)
-}
-
-/// Returns the rules of a dump without a kernel. IP sets have no names.
-pub(super) fn saved(ruleset: &Ruleset) -> Rules {
-    #[cfg(feature = "iptables")]
-    let evaluator = {
-        let sets = vipline_iptables::nft::SetNames::default();
-        vipline_iptables::evaluate::Rules::from_dump(ruleset.clone(), sets).evaluator()
-    };
-    #[cfg(not(feature = "iptables"))]
-    let evaluator = Evaluator::new(ruleset);
-    rules(evaluator, ruleset, true)
+    Rules::new(WithLists { evaluator, recent }, has_proxy)
 }
 
 /// Returns the dynamic sets without elements.
@@ -46,47 +77,131 @@ fn empty_dynamic_sets(ruleset: &Ruleset) -> Vec<Set> {
     sets.filter(is_empty).collect()
 }
 
-/// Rules whose lists of match `recent` are empty.
-struct Forgetful(Evaluator);
+/// Rules with the lists of match `recent`.
+struct WithLists<R> {
+    evaluator: Evaluator,
+    recent: R,
+}
 
-impl Evaluate for Forgetful {
+impl<R: RecentLists> Evaluate for WithLists<R> {
     fn evaluate(
         &self,
         packet: &evaluate::Packet,
         environment: &dyn Environment,
     ) -> Result<Vec<evaluate::Outcome>, evaluate::Error> {
-        self.0.evaluate(packet, &WithoutClients(environment))
+        let recent = &self.recent;
+        self.evaluator.evaluate(
+            packet,
+            &Node {
+                environment,
+                recent,
+            },
+        )
     }
 }
 
-/// An environment whose lists of match `recent` are empty.
-struct WithoutClients<'a>(&'a dyn Environment);
-
-impl fmt::Debug for WithoutClients<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WithoutClients")
-    }
+/// An environment with lists of match `recent`.
+struct Node<'a> {
+    environment: &'a dyn Environment,
+    recent: &'a dyn RecentLists,
 }
 
-impl Environment for WithoutClients<'_> {
+impl Environment for Node<'_> {
     fn route(&self, query: &RouteQuery<'_>) -> Option<Route> {
-        self.0.route(query)
+        self.environment.route(query)
     }
 
     fn addr_type(&self, addr: IpAddr, interface: Option<&Interface>) -> Option<AddrType> {
-        self.0.addr_type(addr, interface)
+        self.environment.addr_type(addr, interface)
     }
 
     fn interface_addr(&self, interface: &Interface, destination: IpAddr) -> Option<IpAddr> {
-        self.0.interface_addr(interface, destination)
+        self.environment.interface_addr(interface, destination)
     }
 
     fn is_over(&self, limited: Limited<'_>) -> Option<bool> {
-        self.0.is_over(limited)
+        self.environment.is_over(limited)
     }
 
     fn answer(&self, question: &Question<'_>) -> Option<bool> {
-        let known = self.0.answer(question);
-        known.or_else(|| matches!(question, Question::Recent(_)).then_some(false))
+        let known = self.environment.answer(question);
+        known.or_else(|| match question {
+            Question::Recent(lookup) => self.recent.has(lookup),
+            Question::Match { text, .. } => assumed(text),
+            _ => None,
+        })
+    }
+}
+
+/// Returns the assumed result of a match of iptables.
+///
+/// `nfacct` counts packets, and matches all. Packets neither enter nor leave through a bridge
+/// port: no condition of `physdev` holds unless it is negated.
+pub(super) fn assumed(text: &str) -> Option<bool> {
+    if text.starts_with("-m nfacct ") {
+        return Some(true);
+    }
+    let conditions = text.strip_prefix("-m physdev")?;
+    let mut words = conditions.split_ascii_whitespace();
+    let mut negated = false;
+    Some(words.all(|word| {
+        let holds = negated || !word.starts_with("--physdev-");
+        negated = word == "!";
+        holds
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(feature = "iptables")]
+    #[test]
+    fn a_list_has_an_address_with_enough_young_packets() {
+        use std::time::Duration;
+
+        let text = "src=192.0.2.7 ttl: 64 last_seen: 2000 oldest_pkt: 2 1000, 2000\n";
+        let entries = RecentEntry::parse_list(text).unwrap();
+        let time = Some(Jiffies::new(2500, 100));
+        let lookup = RecentLookup::new("a", "192.0.2.7".parse().unwrap());
+        let with = |age: Option<u64>, hits, ttl| {
+            let mut lookup = lookup;
+            lookup.age = age.map(Duration::from_secs);
+            (lookup.hits, lookup.ttl) = (hits, ttl);
+            lookup
+        };
+        let other = RecentLookup::new("a", "192.0.2.8".parse().unwrap());
+        for (lookup, time, expected) in [
+            (lookup, None, Some(true)),
+            (other, time, Some(false)),
+            (with(None, None, Some(64)), None, Some(true)),
+            (with(None, None, Some(63)), None, Some(false)),
+            (with(None, Some(2), None), None, Some(true)),
+            (with(None, Some(3), None), None, Some(false)),
+            (with(Some(5), None, None), time, Some(true)),
+            (with(Some(4), None, None), time, Some(false)),
+            (with(Some(15), Some(2), None), time, Some(true)),
+            (with(Some(14), Some(2), None), time, Some(false)),
+            (with(Some(5), None, None), None, None),
+        ] {
+            assert_eq!(is_listed(&entries, &lookup, time), expected, "{lookup:?}");
+        }
+    }
+
+    #[test]
+    fn matches_are_answered_for_packets_that_no_bridge_port_carries() {
+        for (text, expected) in [
+            ("-m nfacct --nfacct-name ct_state_invalid", Some(true)),
+            ("-m physdev ! --physdev-is-in", Some(true)),
+            ("-m physdev --physdev-is-in", Some(false)),
+            ("-m physdev --physdev-in eth1", Some(false)),
+            (
+                "-m physdev ! --physdev-in eth1 --physdev-is-bridged",
+                Some(false),
+            ),
+            ("-m socket --transparent", None),
+        ] {
+            assert_eq!(assumed(text), expected, "{text}");
+        }
     }
 }

@@ -37,6 +37,12 @@ mod apply;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 mod evaluate;
 
+#[cfg(any(feature = "iptables", feature = "nftables"))]
+mod saved;
+
+#[cfg(feature = "iptables")]
+mod saved_iptables;
+
 /// Defines [`Mode::backend`].
 macro_rules! implementations {
     ($($(#[$attribute:meta])* $mode:ident: $name:literal = $module:ident,)+) => {
@@ -73,19 +79,14 @@ impl Mode {
 
     /// Returns the rules of a saved kernel, also those of other programs.
     ///
-    /// Returns `None` in modes other than nftables and iptables: the state contains neither
-    /// IP sets nor virtual servers.
+    /// Returns `None` if the rules of the mode cannot be evaluated.
     ///
     /// # Errors
     ///
-    /// A saved message is malformed.
+    /// Saved state is malformed, and [`Error::NoSuchMode`] if the mode is not built in.
     #[cfg(any(feature = "iptables", feature = "nftables"))]
     pub fn saved_rules(self, state: &KernelState) -> Result<Option<Rules>, Error> {
-        let ruleset = state.ruleset().map_err(Error::custom_permanent)?;
-        match self {
-            Self::Nftables | Self::Iptables => Ok(Some(evaluate::saved(&ruleset))),
-            _ => Ok(None),
-        }
+        self.backend()?.saved_rules(state)
     }
 
     /// Checks whether the kernel has the features that the mode requires, and makes the

@@ -6,7 +6,7 @@ use vipline_service_model::Family;
 use crate::cleanup::Leftovers;
 use crate::driver::Drive;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
-use crate::evaluate::Rules;
+use crate::evaluate::{KernelState, Rules};
 use crate::watch::Watch;
 use crate::{Config, Context, Error, IptablesChoice, Sysctl};
 
@@ -75,6 +75,20 @@ pub(crate) trait Backend {
     /// programs. Default: `None`, because the rules cannot be evaluated.
     #[cfg(any(feature = "iptables", feature = "nftables"))]
     fn installed_rules(&self, _config: &Config, _family: Family) -> Result<Option<Rules>, Error> {
+        Ok(None)
+    }
+
+    /// Adds the state that the mode needs besides tables of nf_tables to a saved kernel.
+    /// Default: none.
+    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    fn save(&self, _state: &mut KernelState) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Returns the rules of a saved kernel, also those of other programs. Default: `None`,
+    /// because the rules cannot be evaluated.
+    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    fn saved_rules(&self, _state: &KernelState) -> Result<Option<Rules>, Error> {
         Ok(None)
     }
 

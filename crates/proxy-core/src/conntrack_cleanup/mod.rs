@@ -12,6 +12,7 @@ mod pace;
 
 mod search;
 
+#[cfg(target_os = "linux")]
 mod kernel;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use vipline_service_model::{Family, PortChange};
 
 use crate::{Context, Error};
 
+#[cfg(target_os = "linux")]
 pub(crate) use kernel::Kernel;
 use pace::Pace;
 use search::SharedFlows;

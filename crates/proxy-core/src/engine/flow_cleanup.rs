@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use vipline_service_model::Family;
 
-use crate::conntrack_cleanup::{self, Cleanup, FinishedFlowSearch, FlowSearch};
+use crate::conntrack_cleanup::{FinishedFlowSearch, FlowSearch};
 use crate::{CleanupReport, Engine, Error};
 
 impl Engine {
@@ -20,8 +20,11 @@ impl Engine {
     /// # Errors
     ///
     /// [`Error::Conntrack`] if the netlink socket cannot be opened.
+    #[cfg(target_os = "linux")]
     pub fn enable_flow_cleanup(&mut self) -> Result<bool, Error> {
-        self.cleanup = conntrack_cleanup::Kernel::open()?.map(Cleanup::new);
+        use crate::conntrack_cleanup::{Cleanup, Kernel};
+
+        self.cleanup = Kernel::open()?.map(Cleanup::new);
         Ok(self.cleanup.is_some())
     }
 

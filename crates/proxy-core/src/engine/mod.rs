@@ -12,6 +12,7 @@ mod reasons;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::IpAddr;
+#[cfg(target_os = "linux")]
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,6 +73,7 @@ impl Engine {
     ///
     /// In modes nftables and iptables, the first sync reports a kernel without support
     /// for the mode and a missing CAP_NET_ADMIN.
+    #[cfg(target_os = "linux")]
     pub fn open(mut config: Config) -> Result<Self, Error> {
         let (drivers, watch) = config.mode.backend()?.open(&mut config)?;
         let mut engine = Self::new(config, drivers);
@@ -174,6 +176,7 @@ impl Engine {
 
     /// Returns the file descriptors to wait on. The caller must [`poll`](Self::poll) when
     /// one becomes readable, or at the [next deadline](Self::next_deadline).
+    #[cfg(target_os = "linux")]
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         self.watch.iter().flat_map(|watch| watch.fds()).collect()
     }

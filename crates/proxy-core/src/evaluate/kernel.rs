@@ -1,4 +1,4 @@
-//! Reading of the addresses and routes of this node.
+//! Reading of addresses, routes and the state of all modes of this node.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -15,6 +15,7 @@ use vipline_rtnl::Client;
 
 use super::routes::{self, ProcRoute};
 use super::saved::{KernelState, Link};
+use crate::{Error, Mode};
 
 /// Routing tables of the network namespace of the calling thread.
 const IPV4_ROUTES: &str = "/proc/thread-self/net/route";
@@ -30,6 +31,9 @@ pub enum HostError {
     /// The tables of nf_tables cannot be read.
     #[error("read the tables of nf_tables")]
     Nftables(#[from] nftables::Error),
+    /// The rules of another variant of iptables, IP sets or virtual servers cannot be read.
+    #[error(transparent)]
+    Modes(#[from] Box<Error>),
     /// The routes cannot be read.
     #[error("read {path}")]
     Routes {
@@ -52,21 +56,37 @@ pub fn observed_host() -> Result<Host, HostError> {
     Ok(read_host()?.host())
 }
 
-/// Reads addresses, routes and tables of nf_tables in the network namespace of the calling
+/// Reads addresses, routes and the state of all modes in the network namespace of the calling
 /// thread.
+///
+/// Programs of iptables print the rules of the legacy variant. A kernel without nf_tables,
+/// IP sets or IPVS has no such state.
 ///
 /// # Errors
 ///
-/// As [`observed_host`]. [`HostError::Nftables`] if the tables cannot be read.
+/// As [`observed_host`]. [`HostError::Nftables`] and [`HostError::Modes`] if state of a mode
+/// cannot be read.
 pub fn read_kernel() -> Result<KernelState, HostError> {
     let mut state = read_host()?;
+    match record_tables() {
+        Err(nftables::Error::Unsupported { .. }) => {}
+        dump => state.dump = dump?,
+    }
+    for mode in Mode::BUILT_IN {
+        let saved = mode.backend().and_then(|it| it.save(&mut state));
+        saved.map_err(Box::new)?;
+    }
+    Ok(state)
+}
+
+/// Records the tables that packets pass.
+fn record_tables() -> Result<RecordedDump, nftables::Error> {
     let mut client = nftables::Client::open()?;
     let families = [Family::Ip, Family::Ip6, Family::Inet, Family::Netdev];
     let mut tables: Vec<_> = client.tables()?.into_iter().map(|it| it.id).collect();
     tables.retain(|table| families.contains(&table.family));
     let options = DumpOptions::new().with_dynamic_elements();
-    state.dump = client.record(&tables, options)?;
-    Ok(state)
+    client.record(&tables, options)
 }
 
 fn read_host() -> Result<KernelState, HostError> {
@@ -86,7 +106,7 @@ fn read_host() -> Result<KernelState, HostError> {
     Ok(KernelState {
         addresses: addresses.collect(),
         routes: routes.collect(),
-        dump: RecordedDump::default(),
+        ..KernelState::default()
     })
 }
 

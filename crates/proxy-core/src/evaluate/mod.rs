@@ -52,4 +52,6 @@ pub use host::{node_source, packet};
 pub use kernel::{HostError, observed_host, read_kernel};
 pub use outcome::{Outcome, Verdict};
 pub use rules::{Evaluate, Rules};
+#[cfg(feature = "iptables")]
+pub(crate) use saved::Source;
 pub use saved::{InvalidLine, KernelState};

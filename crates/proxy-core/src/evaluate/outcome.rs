@@ -23,7 +23,8 @@ pub struct Outcome {
     pub trace: Trace,
     /// Updates of sets by rules, such as the endpoint of a client with session affinity.
     pub updates: Vec<SetUpdate>,
-    /// Updates of IP sets and lists of `recent` by rules of iptables.
+    /// Updates of IP sets and lists of `recent` by rules of iptables, and persistence
+    /// templates of IPVS.
     pub lists: Vec<ListUpdate>,
 }
 
@@ -42,8 +43,8 @@ pub enum Verdict {
     Refused,
     /// The packet is dropped.
     Dropped,
-    /// The packet has no route.
-    Unroutable,
+    /// The node has no route to this destination.
+    Unroutable(SocketAddr),
     /// Another program decides: a rule queues or redirects the packet.
     Undecided,
 }
@@ -77,7 +78,7 @@ fn verdict(packet: &Packet, outcome: &evaluate::Outcome) -> Verdict {
         Disposition::Sent(_) => Verdict::Forwarded,
         Disposition::Rejected(_) => Verdict::Refused,
         Disposition::Dropped => Verdict::Dropped,
-        Disposition::Unroutable => Verdict::Unroutable,
+        Disposition::Unroutable => Verdict::Unroutable(end),
         _ => Verdict::Undecided,
     }
 }
@@ -90,7 +91,7 @@ impl fmt::Display for Verdict {
             Self::Delivered => f.write_str("delivered to this node without translation"),
             Self::Refused => f.write_str("refused"),
             Self::Dropped => f.write_str("dropped"),
-            Self::Unroutable => f.write_str("without a route"),
+            Self::Unroutable(to) => write!(f, "without a route to {to}"),
             Self::Undecided => f.write_str("decided by another program"),
         }
     }

@@ -1,5 +1,6 @@
 //! The state of a kernel that decides about packets, as text to save and to load.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
@@ -11,15 +12,68 @@ use vipline_nftables::{Family, Name, RecordedDump, RecordedMessage, Ruleset, Tab
 /// First line of the text.
 const HEADER: &str = "# kube-proxy kernel state 1";
 
-/// Addresses, routes and tables of nf_tables, which include those of iptables-nft.
+/// Addresses, routes, tables of nf_tables, which include those of iptables-nft, and the
+/// state of modes iptables and ipvs besides them.
 ///
-/// Displays as text, one address, route, table or message in each line, and is parsed from
-/// it. [`read_kernel`](super::read_kernel) reads the state of this node.
+/// Displays as text, one address, route, table, message or other line in each line, and is
+/// parsed from it. [`read_kernel`](super::read_kernel) reads the state of this node.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct KernelState {
     pub(super) addresses: Vec<(IpNet, Link)>,
     pub(super) routes: Vec<(IpNet, u32, Link)>,
     pub(super) dump: RecordedDump,
+    pub(super) texts: BTreeMap<Source, String>,
+}
+
+/// The source of state besides nf_tables: the name of a program or a file, and its text.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Source {
+    /// Rules of the legacy variant of iptables, IPv4.
+    IptablesSave,
+    /// Rules of the legacy variant of iptables, IPv6.
+    Ip6tablesSave,
+    /// Index and name of each IP set.
+    SetNames,
+    /// IP sets and their elements.
+    IpsetSave,
+    /// Virtual servers.
+    IpvsadmSave,
+    /// Connections and persistence templates of IPVS.
+    IpVsConn,
+    /// Name of a list of match `recent`, and one of its lines.
+    XtRecent,
+    /// The line with the jiffies.
+    TimerList,
+    /// The time since the boot.
+    Uptime,
+}
+
+impl Source {
+    const ALL: [Self; 9] = [
+        Self::IptablesSave,
+        Self::Ip6tablesSave,
+        Self::SetNames,
+        Self::IpsetSave,
+        Self::IpvsadmSave,
+        Self::IpVsConn,
+        Self::XtRecent,
+        Self::TimerList,
+        Self::Uptime,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::IptablesSave => "iptables-save",
+            Self::Ip6tablesSave => "ip6tables-save",
+            Self::SetNames => "set",
+            Self::IpsetSave => "ipset-save",
+            Self::IpvsadmSave => "ipvsadm-save",
+            Self::IpVsConn => "ip_vs_conn",
+            Self::XtRecent => "xt_recent",
+            Self::TimerList => "timer_list",
+            Self::Uptime => "uptime",
+        }
+    }
 }
 
 /// Index, if known, and name of an interface.
@@ -63,8 +117,27 @@ impl KernelState {
         self.dump.ruleset()
     }
 
+    /// Returns the text of a source; empty if the kernel has no such state.
+    #[cfg(feature = "iptables")]
+    pub(crate) fn text(&self, source: Source) -> &str {
+        self.texts.get(&source).map_or("", |text| text)
+    }
+
+    /// Adds lines of a source.
+    pub(crate) fn add_text(&mut self, source: Source, text: &str) {
+        for line in text.lines() {
+            let own = self.texts.entry(source).or_default();
+            own.push_str(line);
+            own.push('\n');
+        }
+    }
+
     fn parse_line(&mut self, line: &str) -> Option<()> {
         let (kind, rest) = line.split_once(' ')?;
+        if let Some(source) = Source::ALL.into_iter().find(|it| it.name() == kind) {
+            self.add_text(source, rest);
+            return Some(());
+        }
         let mut words = rest.splitn(3, ' ');
         let (first, second) = (words.next()?, words.next()?);
         match kind {
@@ -131,6 +204,11 @@ impl fmt::Display for KernelState {
                 hex(&message.payload)
             )?;
         }
+        for (source, text) in &self.texts {
+            for line in text.lines() {
+                writeln!(f, "{} {line}", source.name())?;
+            }
+        }
         Ok(())
     }
 }
@@ -175,8 +253,12 @@ mod tests {
     #[test]
     fn a_state_is_parsed_from_its_text() {
         let text = "# kube-proxy kernel state 1\naddress 192.168.0.5/24 2 eth0\n\
-                    route 0.0.0.0/0 100 eth0\ntable ip kube-proxy\nmessage 2560 02000a\n";
+                    route 0.0.0.0/0 100 eth0\ntable ip kube-proxy\nmessage 2560 02000a\n\
+                    iptables-save *nat\niptables-save COMMIT\nset 3 KUBE-CLUSTER-IP\n\
+                    xt_recent KUBE-SEP-A src=192.0.2.7 ttl: 63 last_seen: 5 oldest_pkt: 1 5\n";
         let state: KernelState = text.parse().unwrap();
+        assert_eq!(state.text(Source::IptablesSave), "*nat\nCOMMIT\n");
+        assert_eq!(state.text(Source::IpsetSave), "");
         assert_eq!(state.to_string(), text);
         for (wrong, number) in [
             ("", 1),

@@ -28,7 +28,6 @@ pub(crate) fn check<R: Rules>(
     let seen = rules.evaluate(flow)?;
     compare::<R>(flow, &fates(&seen), &wanted.fates)?;
     let rule = format!("{:?}", wanted.rule);
-    let reasons = reasons.into_iter().map(String::from);
     let mut decisions: Vec<String> = [rule].into_iter().chain(reasons).collect();
     let Some((_, frontend)) = owner::of(oracle, flow).filter(|(_, it)| it.has_affinity) else {
         return Ok(decisions);
@@ -41,14 +40,16 @@ pub(crate) fn check<R: Rules>(
     };
     let previous = Previous {
         of: frontend.precedence.clone(),
+        to: flow.destination,
         endpoint: destination,
     };
     let again = flow.to(dice.pick(&addresses(oracle, frontend)));
-    let (wanted_again, _) = expected(R::MODE, oracle, &again, Some(&previous));
+    let (wanted_again, reasons) = expected(R::MODE, oracle, &again, Some(&previous));
     let seen = rules.after(flow, first).evaluate(&again)?;
     compare::<R>(&again, &fates(&seen), &wanted_again.fates)
         .map_err(|error| format!("after a connection to {destination}: {error}"))?;
     decisions.push("affinity".into());
+    decisions.extend(reasons);
     Ok(decisions)
 }
 

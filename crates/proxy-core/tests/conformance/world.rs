@@ -103,7 +103,7 @@ impl World {
 }
 
 /// Gives a Service a load balancer IP that the node owns, and source ranges with the primary
-/// address of the node.
+/// address of the node, or with the load balancer IP only.
 fn restrict(objects: &mut Vec<(Kind, Value)>, dice: &mut Dice) {
     objects.retain(|(kind, object)| *kind != Kind::Node || object["metadata"]["name"] != NODE);
     let addresses = ["192.168.55.4", "fd00:55::4"];
@@ -119,12 +119,15 @@ fn restrict(objects: &mut Vec<(Kind, Value)>, dice: &mut Dice) {
     let is_balanced = |(kind, object): &&mut (Kind, Value)| {
         *kind == Kind::Service && object["spec"]["type"] == "LoadBalancer"
     };
-    let ranges = ["192.168.55.0/29", "fd00:55::/125", "10.0.0.0/9"];
+    let of_node = ["192.168.55.0/29", "fd00:55::/125", "10.0.0.0/9"];
+    let of_balancer = ["203.0.113.0/29", "2001:db8::/125", "10.0.0.0/9"];
     if let Some((_, service)) = objects.iter_mut().find(is_balanced) {
         let ips = ["203.0.113.1", "2001:db8::1", "203.0.113.9"];
         let ingress = ips.map(|ip| json!({"ip": ip}));
         service["status"]["loadBalancer"]["ingress"] = json!(ingress);
-        let count = 2 + usize::from(dice.roll(2));
+        let choice = usize::from(dice.roll(8));
+        let ranges = if choice < 6 { of_node } else { of_balancer };
+        let count = 2 + choice % 2;
         service["spec"]["loadBalancerSourceRanges"] = json!(ranges[..count]);
     }
 }

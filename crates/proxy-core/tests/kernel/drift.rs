@@ -180,7 +180,7 @@ fn assert_repaired(script: &str, families: &[Family]) {
             best = best.min(took);
         }
     });
-    println!("repaired {best:?} after nft was started: {script}");
+    testkit::figures!("repaired {best:?} after nft was started: {script}");
     assert!(best < MAX_REPAIR_TIME, "{script}: {best:?}");
 }
 

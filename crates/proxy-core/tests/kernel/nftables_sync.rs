@@ -324,6 +324,9 @@ fn a_start_reaches_the_plan_from_any_state_and_a_restart_writes_nothing() {
     }
 }
 
+/// Number of random damages.
+const DAMAGES: u64 = 40;
+
 /// Returns edits that remove a random part of a state.
 fn damage(state: Vec<Object>, dice: &mut Dice) -> Vec<Edit<Object>> {
     let mut edits = Vec::new();
@@ -344,7 +347,7 @@ fn damage(state: Vec<Object>, dice: &mut Dice) -> Vec<Edit<Object>> {
 
 #[test]
 fn a_start_completes_a_partly_programmed_plan() {
-    for seed in 0..40 {
+    for seed in 0..DAMAGES {
         let mut dice = Dice::from_seed(seed);
         Netns::new().unwrap().run(|| {
             Proxy::start(config(), small_cluster()).sync();
@@ -357,6 +360,7 @@ fn a_start_completes_a_partly_programmed_plan() {
             assert_restart_writes_nothing(&config(), &small_cluster());
         });
     }
+    testkit::figures!("mode nftables: a start completes {DAMAGES} damaged plans");
 }
 
 #[test]

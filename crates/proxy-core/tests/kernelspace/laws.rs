@@ -197,6 +197,6 @@ fn check(seed: u64) -> usize {
 #[test]
 fn histories_lead_to_the_state_of_a_start_and_a_restart_writes_nothing() {
     let load_balancers: usize = (0..100).map(check).sum();
-    println!("{load_balancers} load balancers in 100 histories");
+    testkit::figures!("{load_balancers} load balancers in 100 histories");
     assert!(load_balancers > 200, "{load_balancers}");
 }

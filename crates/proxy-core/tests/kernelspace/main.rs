@@ -1,5 +1,6 @@
 //! Mode kernelspace with HNS in memory.
 
+mod example;
 mod facts;
 mod laws;
 mod node;

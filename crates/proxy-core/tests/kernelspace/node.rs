@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use proxy_core::backend::kernelspace::{Hns, Planner, Settings};
 use proxy_core::{Config, Engine, Event, Family, Report};
-use vipline_hcn::{
-    Endpoint, Error, Id, LoadBalancer, Memory, ModifyRequest, Network, Query, Service, Version,
-};
+use vipline_hcn::{Endpoint, Memory, Network, Service, Version};
 use vipline_service_model::api;
 
 /// Name of the node, and of its network.
@@ -44,60 +42,6 @@ impl SharedHns {
     }
 }
 
-impl Service for SharedHns {
-    fn version(&mut self) -> Result<Version, Error> {
-        self.get().version()
-    }
-
-    fn networks(&mut self, query: &Query) -> Result<Vec<Network>, Error> {
-        self.get().networks(query)
-    }
-
-    fn create_network(&mut self, network: &Network) -> Result<Network, Error> {
-        self.get().create_network(network)
-    }
-
-    fn modify_network(&mut self, id: &Id, request: &ModifyRequest) -> Result<Network, Error> {
-        self.get().modify_network(id, request)
-    }
-
-    fn delete_network(&mut self, id: &Id) -> Result<(), Error> {
-        self.get().delete_network(id)
-    }
-
-    fn endpoints(&mut self, query: &Query) -> Result<Vec<Endpoint>, Error> {
-        self.get().endpoints(query)
-    }
-
-    fn create_endpoint(&mut self, network: &Id, endpoint: &Endpoint) -> Result<Endpoint, Error> {
-        self.get().create_endpoint(network, endpoint)
-    }
-
-    fn modify_endpoint(&mut self, id: &Id, request: &ModifyRequest) -> Result<Endpoint, Error> {
-        self.get().modify_endpoint(id, request)
-    }
-
-    fn delete_endpoint(&mut self, id: &Id) -> Result<(), Error> {
-        self.get().delete_endpoint(id)
-    }
-
-    fn load_balancers(&mut self, query: &Query) -> Result<Vec<LoadBalancer>, Error> {
-        self.get().load_balancers(query)
-    }
-
-    fn create_load_balancer(&mut self, new: &LoadBalancer) -> Result<LoadBalancer, Error> {
-        self.get().create_load_balancer(new)
-    }
-
-    fn modify_load_balancer(&mut self, id: &Id, new: &LoadBalancer) -> Result<LoadBalancer, Error> {
-        self.get().modify_load_balancer(id, new)
-    }
-
-    fn delete_load_balancer(&mut self, id: &Id) -> Result<(), Error> {
-        self.get().delete_load_balancer(id)
-    }
-}
-
 /// The engine of a node, over HNS in memory.
 pub(crate) struct Node {
     pub(crate) engine: Engine,
@@ -109,7 +53,7 @@ impl Node {
     pub(crate) fn new(hns: &SharedHns, families: &[Family], settings: &Settings) -> Self {
         let mut config = Config::new(NODE).with_families(families);
         config.kernelspace = settings.clone();
-        let kernel = |family| Hns::new(hns.clone(), NETWORK, family, settings.clone());
+        let kernel = |family| Hns::new(Arc::clone(&hns.0), NETWORK, family, settings.clone());
         let mut engine = Engine::with_kernels::<Planner, _>(config, kernel);
         let node_address = |address: &str| api::NodeAddress {
             kind: "InternalIP".into(),

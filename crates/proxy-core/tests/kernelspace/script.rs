@@ -179,6 +179,7 @@ pub(crate) fn service(name: &str, words: &[&str]) -> Event {
             "type": value("type").unwrap_or("ClusterIP"),
             "clusterIP": cluster_ips[0],
             "clusterIPs": cluster_ips,
+            "ipFamilyPolicy": value("families"),
             "externalIPs": list("external"),
             "externalTrafficPolicy": value("etp").unwrap_or("Cluster"),
             "internalTrafficPolicy": value("itp").unwrap_or("Cluster"),

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use proxy_core::Family;
-use proxy_core::evaluate::{Outcome, Rules, Verdict, observed_host};
+use proxy_core::evaluate::{Outcome, Rules, Verdict, observed_host, read_kernel};
+use proxy_core::{Family, Mode};
 use testkit::lab::{self, Lab};
+use testkit::traffic::{Probe, Protocol};
 use vipline_nftables::evaluate::{Host, Packet};
 use vipline_service_model::api;
 use vipline_service_model::arbitrary::Dice;
@@ -32,6 +33,10 @@ const PACE: Duration = Duration::from_millis(5);
 /// Time that a datagram without an answer is waited for.
 const SILENCE: Duration = Duration::from_millis(700);
 
+/// Time limit of a connection. The client ignores an error that arrives while it still sends
+/// the first packet, and retransmits after a second.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(2500);
+
 /// Number of times that a datagram is sent if no answer arrives, although one must.
 const ATTEMPTS: usize = 3;
 
@@ -40,17 +45,20 @@ const ATTEMPTS: usize = 3;
 enum Seen {
     /// A server answered: its address, and the address of the client that it saw.
     Answer(IpAddr, IpAddr),
+    /// Host `world` answered.
+    World,
     /// An error.
     Refused,
     /// Nothing.
     Silence,
 }
 
-/// A datagram.
+/// A datagram or a connection.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     /// Position of the sender in [`senders`].
     from: usize,
+    protocol: Protocol,
     to: SocketAddr,
 }
 
@@ -154,6 +162,10 @@ pub(crate) fn compare(
         let flows: Vec<_> = (0..count)
             .map(|_| Flow {
                 from: usize::from(dice.roll(u8::try_from(senders.len()).expect("few hosts"))),
+                protocol: match dice.once_in(4) {
+                    true => Protocol::Tcp,
+                    false => Protocol::Udp,
+                },
                 to: destination(&stage, &mut dice),
             })
             .collect();
@@ -164,11 +176,12 @@ pub(crate) fn compare(
             open.clear();
             for (flow, source, seen) in all {
                 let (from, input) = senders[flow.from];
-                let wanted = expected(&installed, &host, input, source, flow.to);
-                let (is_lost, to) = (seen == Seen::Silence && attempt < ATTEMPTS, flow.to);
+                let wanted = expected(&installed, &host, input, source, flow);
+                let is_lost = seen == Seen::Silence && attempt < ATTEMPTS;
+                let Flow { protocol, to, .. } = flow;
                 assert!(
                     is_lost || wanted.contains(&seen),
-                    "{rules:?}, SEED={seed}: udp {to} --from {source} ({}): {seen:?} instead of {wanted:?}",
+                    "{rules:?}, SEED={seed}: {protocol} {to} --from {source} ({}): {seen:?} instead of {wanted:?}",
                     from.name
                 );
                 match wanted.contains(&seen) {
@@ -182,7 +195,7 @@ pub(crate) fn compare(
     let [answered, masqueraded, refused, silent] = counts;
     assert!(counts.iter().all(|count| count * 30 > sent), "{counts:?}");
     format!(
-        "{rules:?}: {sent} datagrams, seeds {seed} to {last}: {answered} answered, \
+        "{rules:?}: {sent} datagrams and connections, seeds {seed} to {last}: {answered} answered, \
          {masqueraded} answered and masqueraded, {refused} refused, {silent} without an answer; \
          0 disagreements"
     )
@@ -192,15 +205,26 @@ pub(crate) fn compare(
 fn kind(seen: Seen, source: SocketAddr) -> usize {
     match seen {
         Seen::Answer(_, client) if client == source.ip() => 0,
-        Seen::Answer(..) => 1,
+        Seen::Answer(..) | Seen::World => 1,
         Seen::Refused => 2,
         Seen::Silence => 3,
     }
 }
 
 /// Reads the rules of the node's kernel, for IPv4 and IPv6.
+///
+/// An engine with chosen programs of iptables cannot read rules. The state of the kernel
+/// contains those of both variants.
 fn installed_rules(stage: &Stage) -> [Rules; 2] {
     stage.lab.node.netns.run(|| {
+        if let rules::Rules::Iptables(_) = stage.rules {
+            let state = read_kernel().expect("the kernel is readable");
+            return Family::ALL.map(|_| {
+                let rules = Mode::Iptables.saved_rules(&state);
+                let rules = rules.expect("the state is complete");
+                rules.expect("the rules of the mode can be evaluated")
+            });
+        }
         let opened = stage.opened.lock();
         let engine = &opened.expect("no test continues after a panic").engine;
         Family::ALL.map(|family| {
@@ -218,9 +242,12 @@ fn expected(
     host: &Host,
     input: Option<&str>,
     source: SocketAddr,
-    to: SocketAddr,
+    Flow { protocol, to, .. }: Flow,
 ) -> BTreeSet<Seen> {
-    let packet = Packet::udp(source, to);
+    let packet = match protocol {
+        Protocol::Tcp => Packet::tcp(source, to),
+        Protocol::Udp => Packet::udp(source, to),
+    };
     let packet = match input {
         Some(input) => packet.with_input(input),
         None => packet,
@@ -234,8 +261,11 @@ fn expected(
             assert_eq!(to.port(), TARGET, "{packet}: {outcome}");
             vec![Seen::Answer(to.ip(), outcome.packet.source())]
         }
-        // Host `world` answers from another address.
-        Verdict::Forwarded => vec![Seen::Silence],
+        // Host `world` answers datagrams from another address.
+        Verdict::Forwarded => vec![match protocol {
+            Protocol::Tcp => Seen::World,
+            Protocol::Udp => Seen::Silence,
+        }],
         // No process of the node listens.
         Verdict::Delivered => vec![Seen::Refused],
         // Both prevent a process of the node from sending.
@@ -275,8 +305,41 @@ fn send(senders: &[(&lab::Host, Option<&str>)], flows: &[Flow]) -> Vec<(Flow, So
     })
 }
 
-/// Sends datagrams from the namespace of the calling thread, and waits for all answers.
+/// Sends datagrams and opens connections from the namespace of the calling thread, and waits
+/// for all answers.
 fn exchange(flows: &[Flow], names: &[(String, IpAddr)]) -> Vec<(Flow, SocketAddr, Seen)> {
+    let of = |protocol| {
+        flows
+            .iter()
+            .copied()
+            .filter(move |it| it.protocol == protocol)
+    };
+    let datagrams: Vec<_> = of(Protocol::Udp).collect();
+    let mut all = exchange_datagrams(&datagrams, names);
+    thread::scope(|scope| {
+        let connections = of(Protocol::Tcp).map(|flow| scope.spawn(move || connect(flow, names)));
+        let connections: Vec<_> = connections.collect();
+        let results = connections.into_iter().map(|it| it.join());
+        all.extend(results.map(|it| it.expect("a connection")));
+    });
+    all
+}
+
+/// Opens a connection.
+fn connect(flow: Flow, names: &[(String, IpAddr)]) -> (Flow, SocketAddr, Seen) {
+    // The kernel chooses the source address of both protocols by the route.
+    let source = socket(flow.to).local_addr().expect("a bound socket");
+    let probe = Probe::new(Protocol::Tcp, flow.to).timeout(CONNECT_TIMEOUT);
+    let seen = match probe.in_current_netns() {
+        Ok(answer) => seen(&answer.server, answer.client, names),
+        Err(error) if error.kind() == ErrorKind::TimedOut => Seen::Silence,
+        Err(_) => Seen::Refused,
+    };
+    (flow, source, seen)
+}
+
+/// Sends datagrams from the namespace of the calling thread, and waits for all answers.
+fn exchange_datagrams(flows: &[Flow], names: &[(String, IpAddr)]) -> Vec<(Flow, SocketAddr, Seen)> {
     let sockets: Vec<_> = flows
         .iter()
         .map(|flow| {
@@ -320,6 +383,15 @@ fn socket(to: SocketAddr) -> UdpSocket {
     socket
 }
 
+/// Returns what an answer shows: the server by its name, and the client that it saw.
+fn seen(server: &str, client: IpAddr, names: &[(String, IpAddr)]) -> Seen {
+    let is_it = |(own, ip): &&(String, IpAddr)| own == server && ip.is_ipv4() == client.is_ipv4();
+    match names.iter().find(is_it) {
+        Some((_, server)) => Seen::Answer(*server, client),
+        None => Seen::World,
+    }
+}
+
 /// Returns the answer to a datagram, or `None` if none has arrived.
 fn receive(socket: &UdpSocket, names: &[(String, IpAddr)]) -> Option<Seen> {
     let mut buffer = [0; 128];
@@ -328,10 +400,7 @@ fn receive(socket: &UdpSocket, names: &[(String, IpAddr)]) -> Option<Seen> {
             let text = String::from_utf8_lossy(&buffer[..length]);
             let (name, client) = text.trim_end().rsplit_once(' ').expect("an answer");
             let client: IpAddr = client.parse().expect("an address");
-            let is_it =
-                |(own, ip): &&(String, IpAddr)| own == name && ip.is_ipv4() == client.is_ipv4();
-            let server = names.iter().find(is_it).map(|(_, ip)| *ip);
-            Some(Seen::Answer(server.expect("a server of the lab"), client))
+            Some(seen(name, client, names))
         }
         Err(error) if error.kind() == ErrorKind::WouldBlock => None,
         Err(_) => Some(Seen::Refused),

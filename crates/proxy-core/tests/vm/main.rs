@@ -18,6 +18,9 @@ mod flows;
 #[path = "../shared/rules.rs"]
 mod rules;
 
+#[path = "../shared/sample.rs"]
+mod sample;
+
 #[path = "../shared/stage.rs"]
 mod stage;
 
@@ -29,6 +32,7 @@ mod upstream_tools;
 
 mod changes;
 mod packets;
+mod sampled;
 mod takeover;
 mod tools;
 mod upstream_ipvs;

@@ -17,6 +17,9 @@ use super::stage::{
 use Destination::{ClusterIp, ExternalIp, LoadBalancer, NodePort};
 use Source::{External, Localhost, Node, Pod};
 
+/// Time limit of requests that must succeed. The CPU of a guest can be busy for seconds.
+const PATIENCE: Duration = Duration::from_secs(15);
+
 /// Three Services: traffic policies Cluster, external policy Local, internal policy
 /// Local.
 ///
@@ -188,7 +191,7 @@ fn connections_outlive_their_endpoint_and_new_ones_avoid_it() {
     };
     let first = web(&stage, &[0, 1]);
     stage.sync(first.events());
-    let probe = |to, way| stage.probe(External, to, 1, way);
+    let probe = |to, way| stage.probe(External, to, 1, way).timeout(PATIENCE);
     let ways = WAYS
         .iter()
         .flat_map(|way| [ClusterIp, NodePort].map(|to| probe(to, *way)));

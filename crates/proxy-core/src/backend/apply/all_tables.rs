@@ -3,11 +3,12 @@
 #[cfg(feature = "iptables")]
 use vipline_iptables as iptables;
 use vipline_nftables::evaluate::Evaluator;
-use vipline_nftables::{Chain, Client, DumpOptions, Family, Object, Ruleset, TableId};
+use vipline_nftables::{Chain, Client, DumpOptions, Family, Ruleset, TableId};
 use vipline_service_model as service_model;
 
 use crate::Error;
 use crate::backend::evaluate;
+use crate::backend::saved::has_chain;
 use crate::evaluate::Rules;
 
 /// Rules of the kernel.
@@ -21,7 +22,11 @@ pub(in crate::backend) struct Installed {
 impl Installed {
     /// Wraps the rules.
     pub(in crate::backend) fn into_rules(self) -> Rules {
-        evaluate::rules(self.evaluator, &self.dump, self.has_proxy)
+        #[cfg(feature = "iptables")]
+        let recent = super::recent_lists::InstalledLists::new();
+        #[cfg(not(feature = "iptables"))]
+        let recent = evaluate::NoClients;
+        evaluate::rules(self.evaluator, &self.dump, recent, self.has_proxy)
     }
 }
 
@@ -76,11 +81,6 @@ fn all_tables(family: service_model::Family) -> Result<Ruleset, vipline_nftables
     let mut tables: Vec<TableId> = client.tables()?.into_iter().map(|it| it.id).collect();
     tables.retain(passes);
     client.dump_with(&tables, DumpOptions::new().with_dynamic_elements())
-}
-
-fn has_chain(dump: &Ruleset, is_own: impl Fn(&Chain) -> bool) -> bool {
-    let mut objects = dump.objects();
-    objects.any(|object| matches!(&object, Object::Chain(chain) if is_own(chain)))
 }
 
 /// Returns the evaluator of a dump. With mode iptables it knows matches and targets of

@@ -3,3 +3,6 @@
 pub(in crate::backend) mod foreign_commits;
 
 pub(in crate::backend) mod all_tables;
+
+#[cfg(feature = "iptables")]
+pub(in crate::backend) mod recent_lists;

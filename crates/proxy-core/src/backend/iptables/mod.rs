@@ -51,13 +51,15 @@ use self::apply::cleanup::LEFTOVERS;
 use self::apply::installed_rules::installed;
 pub use self::apply::kernel::Kernel;
 use self::apply::kernel::make_counters;
+use self::apply::saved::save;
 use self::apply::support::check_family;
 use self::apply::watch::Watch;
 pub use self::plan::Planner;
+use self::plan::saved::saved_rules;
 use super::operations::{Backend, Opened};
 use crate::cleanup::Leftovers;
 use crate::driver::{Absent, Drive, driver};
-use crate::evaluate::Rules;
+use crate::evaluate::{KernelState, Rules};
 use crate::{Config, Error, IptablesChoice, Sysctl};
 
 /// Makes the kernel route packets from and to loopback addresses.
@@ -106,6 +108,14 @@ impl Backend for Iptables {
 
     fn installed_rules(&self, config: &Config, family: Family) -> Result<Option<Rules>, Error> {
         Ok(Some(installed(config, family)?.into_rules()))
+    }
+
+    fn save(&self, state: &mut KernelState) -> Result<(), Error> {
+        save(state)
+    }
+
+    fn saved_rules(&self, state: &KernelState) -> Result<Option<Rules>, Error> {
+        saved_rules(state).map(Some)
     }
 
     fn leftovers(&self) -> Leftovers {

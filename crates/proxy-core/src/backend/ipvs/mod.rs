@@ -40,16 +40,18 @@ use self::apply::cleanup::LEFTOVERS;
 use self::apply::installed_rules::installed_rules;
 pub use self::apply::kernel::Kernel;
 use self::apply::prepare::{check_kernel, set_timeouts};
+use self::apply::saved::save;
 use self::apply::watch::Watch;
 pub use self::plan::Planner;
 pub use self::plan::object::{Key, Object};
+use self::plan::saved::saved_rules;
 use self::plan::sysctls::sysctls;
 use super::iptables::apply::choice::choose;
 use super::iptables::apply::support::check_family;
 use super::operations::{Backend, Opened};
 use crate::cleanup::Leftovers;
 use crate::driver::{Absent, Drive, driver};
-use crate::evaluate::Rules;
+use crate::evaluate::{KernelState, Rules};
 use crate::{Config, Error, IptablesChoice, Sysctl};
 
 /// Mode ipvs.
@@ -95,6 +97,14 @@ impl Backend for Ipvs {
 
     fn installed_rules(&self, config: &Config, family: Family) -> Result<Option<Rules>, Error> {
         installed_rules(config, family).map(Some)
+    }
+
+    fn save(&self, state: &mut KernelState) -> Result<(), Error> {
+        save(state)
+    }
+
+    fn saved_rules(&self, state: &KernelState) -> Result<Option<Rules>, Error> {
+        saved_rules(state).map(Some)
     }
 
     fn leftovers(&self) -> Leftovers {

@@ -129,10 +129,12 @@ pub use self::plan::Planner;
 pub use self::plan::batches::transactions;
 pub use self::plan::names::TABLE;
 use super::apply::all_tables::installed;
+use super::evaluate::{NoClients, rules};
 use super::operations::{Backend, Opened};
+use super::saved::{evaluator, has_chain, ruleset};
 use crate::cleanup::Leftovers;
 use crate::driver::{Absent, Drive, driver};
-use crate::evaluate::Rules;
+use crate::evaluate::{KernelState, Rules};
 use crate::{Config, Context, Error};
 
 /// Mode nftables.
@@ -160,6 +162,13 @@ impl Backend for Nftables {
     fn installed_rules(&self, _config: &Config, family: Family) -> Result<Option<Rules>, Error> {
         let installed = installed(family, |chain| chain.table.name.as_str() == TABLE)?;
         Ok(Some(installed.into_rules()))
+    }
+
+    fn saved_rules(&self, state: &KernelState) -> Result<Option<Rules>, Error> {
+        let ruleset = ruleset(state)?;
+        let has_proxy = has_chain(&ruleset, |chain| chain.table.name.as_str() == TABLE);
+        let evaluator = evaluator(state, &ruleset);
+        Ok(Some(rules(evaluator, &ruleset, NoClients, has_proxy)))
     }
 
     fn leftovers(&self) -> Leftovers {

@@ -4,6 +4,8 @@ mod environment;
 
 mod iptables;
 
+mod ipvs;
+
 mod nftables;
 
 use std::net::SocketAddr;
@@ -47,6 +49,7 @@ pub(crate) trait Rules: Sized {
 }
 
 pub(crate) use iptables::Iptables;
+pub(crate) use ipvs::Ipvs;
 pub(crate) use nftables::Nftables;
 
 /// Returns the probabilities of all ends.

@@ -13,6 +13,8 @@ use super::policy::Endpoint;
 pub(crate) struct Previous {
     /// The service port.
     pub(crate) of: Precedence,
+    /// The address and port that the client connected to.
+    pub(crate) to: SocketAddr,
     pub(crate) endpoint: SocketAddr,
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct Frontend {
     pub(crate) cluster_ip: IpAddr,
     pub(crate) port: u16,
     pub(crate) node_port: u16,
+    /// Port of health checks, or 0.
+    pub(crate) health_check_port: u16,
     pub(crate) external_ips: Vec<IpAddr>,
     pub(crate) load_balancer_ips: Vec<IpAddr>,
     pub(crate) source_ranges: Vec<IpNet>,
@@ -112,6 +114,10 @@ fn frontend(
         cluster_ip,
         port: port.port,
         node_port: port.node_port,
+        health_check_port: match (&spec.kind, is_external_local) {
+            (api::ServiceType::LoadBalancer, true) => spec.health_check_node_port,
+            _ => 0,
+        },
         external_ips: match world.config.external_ips {
             ExternalIps::Serve => external_ips,
             ExternalIps::Ignore => Vec::new(),

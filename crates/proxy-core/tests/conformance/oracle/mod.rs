@@ -122,6 +122,18 @@ impl<'a> Oracle<'a> {
             };
         }
         let endpoints = affinity::restrict(frontend, endpoints, previous);
+        self.balance(kind, frontend, flow, endpoints, refuse)
+    }
+
+    /// Returns what happens to a packet that one of some endpoints gets.
+    pub(crate) fn balance(
+        &self,
+        kind: Kind,
+        frontend: &Frontend,
+        flow: &Flow,
+        endpoints: &[policy::Endpoint],
+        refuse: impl Fn(SocketAddr, bool) -> Option<Fate>,
+    ) -> Expectation {
         let fate = |endpoint: &policy::Endpoint| {
             let is_masqueraded = masquerade::applies(self, frontend, kind, flow, endpoint);
             refuse(endpoint.address, is_masqueraded).unwrap_or(Fate::Passed {

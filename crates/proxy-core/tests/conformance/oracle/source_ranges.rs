@@ -32,7 +32,18 @@ pub(crate) fn of(spec: &api::ServiceSpec, is_v4: bool) -> Vec<IpNet> {
 pub(crate) fn refuse(oracle: &Oracle<'_>, frontend: &Frontend, kind: Kind, flow: &Flow) -> bool {
     let ranges = &frontend.source_ranges;
     let contain = |ip| ranges.iter().any(|range| range.contains(&ip));
-    let is_of_node = frontend.load_balancer_ips.contains(&flow.source)
-        && node_ports::primary(oracle, flow.source.is_ipv4()).is_some_and(contain);
+    let is_of_node =
+        frontend.load_balancer_ips.contains(&flow.source) && permit_node(oracle, frontend);
     kind == Kind::LoadBalancerIp && !ranges.is_empty() && !contain(flow.source) && !is_of_node
+}
+
+/// Returns whether a range contains the primary address of the node.
+pub(crate) fn permit_node(oracle: &Oracle<'_>, frontend: &Frontend) -> bool {
+    let primary = node_ports::primary(oracle, frontend.cluster_ip.is_ipv4());
+    primary.is_some_and(|ip| {
+        frontend
+            .source_ranges
+            .iter()
+            .any(|range| range.contains(&ip))
+    })
 }

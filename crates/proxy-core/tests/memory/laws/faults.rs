@@ -323,7 +323,9 @@ where
         }
     }
     for (fault, Tally { cases, syncs }) in &table {
-        println!("| {fault} | {mode} | {cases} cases | converged after {syncs} syncs at most |");
+        testkit::figures!(
+            "| {fault} | {mode} | {cases} cases | converged after {syncs} syncs at most |"
+        );
     }
     assert_eq!(table.len(), 15, "{table:?}");
 }

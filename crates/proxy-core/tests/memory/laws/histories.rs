@@ -6,8 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proxy_core::backend::{iptables, ipvs, nftables};
 use proxy_core::{
-    Address, Config, Context, Difference, Engine, Event, Family, FamilyReport, Outcome, Planner,
-    PortObjects, Report,
+    Address, Config, Context, Difference, Engine, Event, Family, FamilyReport, Mode, Outcome,
+    Planner, PortObjects, Report,
 };
 use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::ServicePort;
@@ -15,6 +15,15 @@ use vipline_service_model::arbitrary::Dice;
 
 use super::config;
 use crate::fixtures::{self, MemoryKernels, apply, sync};
+
+/// Number of histories in each mode.
+const HISTORIES: u32 = 100;
+
+/// Number of histories of contested addresses in each mode.
+const CONTESTED_HISTORIES: u32 = 24;
+
+/// Number of steps of a history: events, failures, foreign changes and syncs.
+const STEPS: usize = 60;
 
 /// Plans the base objects and all service ports without a history. Claims to one
 /// address are ordered by kind, then by the age of the Service.
@@ -199,7 +208,7 @@ where
     let mut now = Duration::ZERO;
     let mut events = Vec::new();
     engine.apply(Event::Synced);
-    for _ in 0..60 {
+    for _ in 0..STEPS {
         match dice.roll(12) {
             roll @ 0..8 => {
                 let new_events = generate(&mut dice, roll);
@@ -240,34 +249,39 @@ where
     assert_eq!(commits(&kernels), before);
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
-    #[test]
-    fn any_history_ends_in_the_plan_from_scratch_in_mode_nftables(seed: u64) {
-        play::<nftables::Planner>(seed, any);
-    }
-
-    #[test]
-    fn any_history_ends_in_the_plan_from_scratch_in_mode_iptables(seed: u64) {
-        play::<iptables::Planner>(seed, any);
-    }
-
-    #[test]
-    fn any_history_ends_in_the_plan_from_scratch_in_mode_ipvs(seed: u64) {
-        play::<ipvs::Planner>(seed, any);
-    }
+/// Plays random histories of a mode, and prints their number.
+fn explore<P: Planner + 'static>(mode: Mode, cases: u32, generate: fn(&mut Dice, u8) -> Vec<Event>)
+where
+    P::Object: Send + Sync + 'static,
+{
+    proptest!(ProptestConfig::with_cases(cases), |(seed: u64)| {
+        play::<P>(seed, generate);
+    });
+    testkit::figures!(
+        "mode {mode}: {cases} histories of {STEPS} steps end in the plan from scratch"
+    );
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+#[test]
+fn any_history_ends_in_the_plan_from_scratch_in_mode_nftables() {
+    explore::<nftables::Planner>(Mode::Nftables, HISTORIES, any);
+}
 
-    #[test]
-    fn any_history_of_contested_addresses_ends_in_the_plan_from_scratch(seed: u64) {
-        play::<nftables::Planner>(seed, rivals);
-        play::<iptables::Planner>(seed, rivals);
-        play::<ipvs::Planner>(seed, rivals);
-    }
+#[test]
+fn any_history_ends_in_the_plan_from_scratch_in_mode_iptables() {
+    explore::<iptables::Planner>(Mode::Iptables, HISTORIES, any);
+}
+
+#[test]
+fn any_history_ends_in_the_plan_from_scratch_in_mode_ipvs() {
+    explore::<ipvs::Planner>(Mode::Ipvs, HISTORIES, any);
+}
+
+#[test]
+fn any_history_of_contested_addresses_ends_in_the_plan_from_scratch() {
+    explore::<nftables::Planner>(Mode::Nftables, CONTESTED_HISTORIES, rivals);
+    explore::<iptables::Planner>(Mode::Iptables, CONTESTED_HISTORIES, rivals);
+    explore::<ipvs::Planner>(Mode::Ipvs, CONTESTED_HISTORIES, rivals);
 }
 
 #[test]

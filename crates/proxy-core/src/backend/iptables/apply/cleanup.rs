@@ -6,7 +6,7 @@
 
 use std::env;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 use vipline_iptables::{Client, TableName, Variant, nft};
@@ -139,7 +139,10 @@ impl Remove for Document {
 ///
 /// If only one variant is installed, its programs may have names without the
 /// variant.
-fn programs(family: Family, variant: Variant) -> Result<Option<(String, Client)>, crate::Error> {
+pub(super) fn programs(
+    family: Family,
+    variant: Variant,
+) -> Result<Option<(String, Client)>, crate::Error> {
     let family = iptables_family(family);
     let own = format!("{family}-{variant}");
     if let Some(client) = open(&own)? {
@@ -166,24 +169,33 @@ fn find_program(name: &str) -> Option<PathBuf> {
 }
 
 /// Returns the legacy tables that exist in the kernel.
-fn legacy_trace(family: Family) -> Trace {
-    let (path, shown) = match family {
-        Family::V4 => ("/proc/thread-self/net/ip_tables_names", "IPv4"),
-        Family::V6 => ("/proc/thread-self/net/ip6_tables_names", "IPv6"),
+pub(super) fn legacy_tables(family: Family) -> io::Result<Vec<&'static str>> {
+    let path = match family {
+        Family::V4 => "/proc/thread-self/net/ip_tables_names",
+        Family::V6 => "/proc/thread-self/net/ip6_tables_names",
     };
     match fs::read_to_string(path) {
         Ok(text) => {
             let is_there = |table: &&str| text.lines().any(|line| line == *table);
-            let tables: Vec<_> = TABLES.into_iter().filter(is_there).collect();
-            match tables.len() {
-                0 => Trace::None,
-                _ => {
-                    let what = format!("legacy {shown} iptables tables {}", tables.join(", "));
-                    Trace::Rules(tables, what)
-                }
-            }
+            Ok(TABLES.into_iter().filter(is_there).collect())
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => Trace::None,
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the legacy tables with a description.
+fn legacy_trace(family: Family) -> Trace {
+    let shown = match family {
+        Family::V4 => "IPv4",
+        Family::V6 => "IPv6",
+    };
+    match legacy_tables(family) {
+        Ok(tables) if tables.is_empty() => Trace::None,
+        Ok(tables) => {
+            let what = format!("legacy {shown} iptables tables {}", tables.join(", "));
+            Trace::Rules(tables, what)
+        }
         Err(_) => Trace::Unknown,
     }
 }

@@ -15,6 +15,8 @@ pub(super) mod installed;
 
 pub(in crate::backend) mod installed_rules;
 
+pub(super) mod saved;
+
 mod netlink;
 
 mod own_commits;

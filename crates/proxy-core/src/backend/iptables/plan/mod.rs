@@ -21,6 +21,8 @@ mod script;
 
 pub(in crate::backend) mod cleanup;
 
+pub(in crate::backend::iptables) mod saved;
+
 #[cfg(test)]
 mod tests;
 
@@ -30,7 +32,7 @@ use vipline_reconcile::Edit;
 use vipline_service_model::{Family, ServicePort};
 
 use self::rules::iptables_family;
-use crate::backend::evaluate;
+use crate::backend::evaluate::{self, NoClients};
 use crate::evaluate::Rules;
 use crate::{Context, PortObjects, backend};
 
@@ -89,9 +91,12 @@ impl backend::Planner for Planner {
     }
 
     fn rules<'a>(family: Family, objects: impl Iterator<Item = &'a Object>) -> Option<Rules> {
+        let mut objects: Vec<_> = objects.collect();
+        objects.sort_by_cached_key(|object| script::place(object));
         let rules = vipline_iptables::evaluate::Rules::new();
         let rules = rules.with_objects(objects, iptables_family(family));
-        Some(evaluate::rules(rules.evaluator(), &Ruleset::new(), true))
+        let evaluator = rules.evaluator();
+        Some(evaluate::rules(evaluator, &Ruleset::new(), NoClients, true))
     }
 
     fn script<'a>(

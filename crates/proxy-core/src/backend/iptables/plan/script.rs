@@ -18,7 +18,7 @@ pub(super) fn document(family: Family, mut edits: Vec<Edit<Object>>) -> String {
 
 /// Returns the sort key of an object in a document. Jumps come in the order in which they
 /// must be inserted.
-fn place(object: &Object) -> (usize, String) {
+pub(super) fn place(object: &Object) -> (usize, String) {
     match object {
         Object::Chain(chain) => (0, format!("{} {}", chain.table, chain.name)),
         Object::SharedRule(entry) => {

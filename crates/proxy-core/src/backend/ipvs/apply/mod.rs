@@ -9,6 +9,8 @@ pub(super) mod cleanup;
 
 pub(super) mod installed_rules;
 
+pub(super) mod saved;
+
 pub(super) mod prepare;
 
 mod capacity;

@@ -2,21 +2,22 @@
 //! `kube-ipvs0`.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::{fmt, mem};
 
 use vipline_ipset::{self as ipset, Member};
-use vipline_ipvs::evaluate::{Balancer, Decision, Servers, Target, TemplateKey};
+use vipline_ipvs::evaluate::{Balancer, Decision, Servers, Settings, Target, TemplateKey};
 use vipline_ipvs::{self as ipvs, Forwarding};
 use vipline_nftables::Hook;
 use vipline_nftables::evaluate::{
     self, Cause, Context, Disposition, Environment, Evaluator, HookFunction, HookVerdict,
-    Interface, IpvsConnection, Limited, Packet, Question, Route, RouteQuery, SetEntry,
+    Interface, IpvsConnection, Limited, ListUpdate, Packet, Question, Route, RouteQuery, SetEntry,
 };
 use vipline_nftables::expr::{AddrType, RejectType};
 
 use super::object::Object;
+use crate::backend::evaluate::{self as backend, RecentLists};
 use crate::evaluate::{Evaluate, Rules};
 
 /// `IPPROTO_*` of `linux/in.h`.
@@ -32,11 +33,13 @@ const PORT_UNREACHABLE: [u8; 2] = [3, 4];
 const PLACES: [(Hook, i32); 2] = [(Hook::Input, 99), (Hook::Output, -98)];
 
 /// State of the kernel besides rules.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(in crate::backend::ipvs) struct State {
     sets: HashMap<String, Vec<Member>>,
     addresses: Vec<IpAddr>,
     servers: ipvs::Table,
+    templates: BTreeMap<TemplateKey, SocketAddr>,
+    recent: Option<Box<dyn RecentLists>>,
 }
 
 impl State {
@@ -66,6 +69,20 @@ impl State {
     /// Sets the virtual servers.
     pub(in crate::backend::ipvs) fn set_servers(&mut self, servers: ipvs::Table) {
         self.servers = servers;
+    }
+
+    /// Adds the persistence templates of a connection table.
+    pub(in crate::backend::ipvs) fn add_templates(&mut self, connections: &[ipvs::Connection]) {
+        let templates = connections.iter().filter_map(|connection| {
+            let key = TemplateKey::of(connection)?;
+            Some((key, connection.destination))
+        });
+        self.templates.extend(templates);
+    }
+
+    /// Sets the lists of match `recent`. Without them, all lists are empty.
+    pub(in crate::backend::ipvs) fn set_recent(&mut self, recent: impl RecentLists + 'static) {
+        self.recent = Some(Box::new(recent));
     }
 
     /// Returns whether there are virtual servers.
@@ -105,12 +122,24 @@ fn matches(member: &Member, entry: &SetEntry) -> bool {
 /// Wraps rules with the other state.
 pub(in crate::backend::ipvs) fn rules(
     evaluator: Evaluator,
-    state: State,
+    mut state: State,
     has_proxy: bool,
 ) -> Rules {
-    let balancer = Balancer::from(&state.servers);
-    let evaluator = evaluator.with_function(Arc::new(Ipvs { balancer }));
+    let balancer = Balancer::from(&state.servers).with_settings(settings());
+    let templates = mem::take(&mut state.templates);
+    let evaluator = evaluator.with_function(Arc::new(Ipvs {
+        balancer,
+        templates,
+    }));
     Rules::new(WithState { evaluator, state }, has_proxy)
+}
+
+/// Returns the sysctls that the mode sets.
+fn settings() -> Settings {
+    Settings {
+        expire_quiescent_template: true,
+        ..Settings::default()
+    }
 }
 
 /// Rules with the other state of mode ipvs.
@@ -131,8 +160,7 @@ impl Evaluate for WithState {
     }
 }
 
-/// An environment with IP sets and addresses on `kube-ipvs0`. No client is in a list of
-/// match `recent`.
+/// An environment with IP sets, lists of match `recent`, and addresses on `kube-ipvs0`.
 struct Node<'a> {
     environment: &'a dyn Environment,
     state: &'a State,
@@ -170,7 +198,14 @@ impl Environment for Node<'_> {
     fn answer(&self, question: &Question<'_>) -> Option<bool> {
         match question {
             Question::Set(lookup) => Some(self.state.contains(lookup.name, lookup.entry)),
-            Question::Recent(_) => Some(false),
+            Question::Recent(lookup) => match &self.state.recent {
+                Some(recent) => recent.has(lookup),
+                None => Some(false),
+            },
+            Question::Match { text, .. } => self
+                .environment
+                .answer(question)
+                .or_else(|| backend::assumed(text)),
             _ => self.environment.answer(question),
         }
     }
@@ -179,6 +214,7 @@ impl Environment for Node<'_> {
 /// The scheduling of connections by IPVS.
 struct Ipvs {
     balancer: Balancer,
+    templates: BTreeMap<TemplateKey, SocketAddr>,
 }
 
 impl fmt::Debug for Ipvs {
@@ -192,23 +228,27 @@ impl HookFunction for Ipvs {
         &PLACES
     }
 
-    /// Schedules the first packet of a connection. No persistence template exists.
+    /// Schedules the first packet of a connection.
     fn call(&self, _: i32, context: &mut Context<'_, '_>) -> Result<HookVerdict, Cause> {
         // A packet that IPVS has forwarded is not scheduled again.
         let packet = scheduled(context.packet()).filter(|_| context.ipvs().is_none());
         let Some(packet) = packet else {
             return Ok(HookVerdict::Accept);
         };
-        let templates: BTreeMap<TemplateKey, SocketAddr> = BTreeMap::new();
-        let decision = self.balancer.decide(&packet, &templates);
+        let decision = self.balancer.decide(&packet, &self.templates);
         let decision = decision.map_err(|error| Cause::Unknown(error.to_string()))?;
         match decision {
             Decision::Forwarded {
-                service, servers, ..
+                service,
+                servers,
+                template,
             } => {
                 let (targets, weights) = options(servers);
                 let chosen = context.choose(&weights)?;
                 let target = targets.get(chosen).ok_or(Cause::Operand)?;
+                if let Some(key) = template {
+                    self.keep(&key, target, context);
+                }
                 forward(context, service, target)
             }
             Decision::Rejected(server) => {
@@ -221,6 +261,26 @@ impl HookFunction for Ipvs {
             Decision::Dropped => Ok(HookVerdict::End(Disposition::Dropped)),
             _ => Ok(HookVerdict::Accept),
         }
+    }
+}
+
+impl Ipvs {
+    /// Records the template that a packet found or creates.
+    fn keep(&self, key: &TemplateKey, target: &Target<'_>, context: &mut Context<'_, '_>) {
+        let (client, server) = (key.client, target.server.endpoint());
+        if self.templates.get(key) == Some(&server) {
+            context.record(format!("ipvs template found: {client} to {server}"));
+            return;
+        }
+        context.record(format!("ipvs template created: {client} to {server}"));
+        context.update_list(ListUpdate::IpvsTemplate {
+            client,
+            protocol: key.protocol,
+            address: key.address,
+            mark: key.mark,
+            port: key.port,
+            server,
+        });
     }
 }
 
@@ -274,5 +334,11 @@ fn forward(
         context.set_destination(target.address);
         context.set_reply_source(target.address);
     }
-    Ok(HookVerdict::Send(target.address.ip()))
+    // A route to a broadcast address is local (`RTCF_LOCAL`): the packet stays on its path, as
+    // in `ip_vs_nat_send_or_cont` of `net/netfilter/ipvs/ip_vs_xmit.c`.
+    let to = target.address.ip();
+    Ok(match context.addr_type(to, None)? {
+        AddrType::Broadcast => HookVerdict::Accept,
+        _ => HookVerdict::Send(to),
+    })
 }

@@ -23,6 +23,8 @@ pub(super) mod cleanup;
 
 pub(super) mod evaluate;
 
+pub(super) mod saved;
+
 #[cfg(test)]
 mod tests;
 
@@ -70,7 +72,8 @@ impl backend::Planner for Planner {
     fn rules<'a>(family: Family, objects: impl Iterator<Item = &'a Object>) -> Option<Rules> {
         let mut state = State::default();
         let objects: Vec<_> = objects.inspect(|object| state.add(object)).collect();
-        let rules = objects.into_iter().filter_map(Object::rule);
+        let mut rules: Vec<_> = objects.into_iter().filter_map(Object::rule).collect();
+        rules.sort_by_cached_key(|rule| steps::place(rule));
         let rules =
             vipline_iptables::evaluate::Rules::new().with_objects(rules, iptables_family(family));
         Some(evaluate::rules(rules.evaluator(), state, true))

@@ -113,7 +113,7 @@ fn edit_of<T: Clone>(edit: &Edit<Object>, of: fn(&Object) -> Option<&T>) -> Opti
 
 /// Returns the sort key of an iptables object. Jumps come in the order in which they must
 /// be inserted.
-fn place(object: &iptables::Object) -> usize {
+pub(super) fn place(object: &iptables::Object) -> usize {
     let place = match object {
         iptables::Object::Chain(_) => Some(0),
         iptables::Object::SharedRule(entry) => {

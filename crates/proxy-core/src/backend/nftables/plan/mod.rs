@@ -29,7 +29,7 @@ use vipline_nftables::{Action, Object, Operation, Ruleset, Subject};
 use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::{Family, Protocol, ServicePort};
 
-use crate::backend::evaluate::rules;
+use crate::backend::evaluate::{NoClients, rules};
 use crate::evaluate::Rules;
 use crate::{Context, PortObjects, backend};
 
@@ -97,7 +97,8 @@ impl backend::Planner for Planner {
 
     fn rules<'a>(_family: Family, objects: impl Iterator<Item = &'a Object>) -> Option<Rules> {
         let ruleset: Ruleset = objects.cloned().collect();
-        Some(rules(Evaluator::new(&ruleset), &ruleset, true))
+        let evaluator = Evaluator::new(&ruleset);
+        Some(rules(evaluator, &ruleset, NoClients, true))
     }
 
     fn script<'a>(

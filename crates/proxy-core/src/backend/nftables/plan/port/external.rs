@@ -1,7 +1,5 @@
 //! Objects of external addresses and node ports.
 
-use std::net::IpAddr;
-
 use ipnet::IpNet;
 use vipline_nftables::{Object, Set, Value};
 use vipline_service_model::{Route, ServicePort};
@@ -32,7 +30,7 @@ pub(super) fn add(
         let front = Front::ip(addr, port, affinity);
         let objects = out.at(kind, Address::ip(port, addr));
         if kind == AddressKind::LoadBalancerIp && port.restricts_sources() {
-            source_ranges(cx, table, &front, addr, objects);
+            source_ranges(cx, table, &front, objects);
         }
         external_ip(table, &front, objects);
     }
@@ -144,19 +142,14 @@ fn short_circuit(set: &Set, front: &Front<'_>) -> Object {
 /// ```
 ///
 /// Restricts the address to clients in `spec.loadBalancerSourceRanges`. If a range
-/// contains the node's address, the address itself is also allowed: local processes may
-/// use it as their source.
-fn source_ranges(
-    cx: &Context,
-    table: &Table,
-    front: &Front<'_>,
-    addr: IpAddr,
-    out: &mut Vec<Object>,
-) {
+/// contains the node's address, the load balancer IPs are also allowed: local processes may
+/// use them as their source.
+fn source_ranges(cx: &Context, table: &Table, front: &Front<'_>, out: &mut Vec<Object>) {
     out.push(element(&table.restricted_ips, front.key()));
     let mut allowed = front.port.source_ranges.to_vec();
     if front.port.allows_node(cx.node_address) {
-        allowed.push(addr.into());
+        let own = front.port.load_balancer_ips.iter();
+        allowed.extend(own.map(|&addr| IpNet::from(addr)));
     }
     // The kernel rejects overlapping networks.
     let allowed = IpNet::aggregate(&allowed);

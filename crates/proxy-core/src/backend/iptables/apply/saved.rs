@@ -1,0 +1,75 @@
+//! Reading of the state of mode iptables besides tables of nf_tables, as text.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "IO file"
+)]
+
+use std::fs;
+use std::io::{self, ErrorKind};
+
+use vipline_iptables::{SaveOptions, Variant, nft};
+use vipline_service_model::Family;
+
+use super::cleanup::{legacy_tables, programs};
+use crate::Error;
+use crate::backend::apply::recent_lists::{FOLDER, TIMER_LIST, UPTIME};
+use crate::backend::iptables::plan::rules::iptables_family;
+use crate::evaluate::{KernelState, Source};
+
+/// Adds the rules of the legacy variant, the names of IP sets, and the lists of match
+/// `recent`.
+///
+/// Rules of the legacy variant are not added if its programs are not installed.
+pub(in crate::backend) fn save(state: &mut KernelState) -> Result<(), Error> {
+    for (family, source) in [
+        (Family::V4, Source::IptablesSave),
+        (Family::V6, Source::Ip6tablesSave),
+    ] {
+        if legacy_tables(family).is_ok_and(|tables| tables.is_empty()) {
+            continue;
+        }
+        if let Some((_, mut client)) = programs(family, Variant::Legacy)? {
+            state.add_text(source, &client.save_with(SaveOptions::new())?);
+        }
+    }
+    save_names(state);
+    save_lists(state).map_err(Error::custom)
+}
+
+/// Adds the names of IP sets, if the kernel has IP sets.
+fn save_names(state: &mut KernelState) {
+    let client = nft::Client::open(iptables_family(Family::V4));
+    let Ok(names) = client.and_then(|mut client| client.set_names()) else {
+        return;
+    };
+    let mut names: Vec<_> = names.iter().collect();
+    names.sort_unstable();
+    for (index, name) in names {
+        state.add_text(Source::SetNames, &format!("{index} {name}"));
+    }
+}
+
+/// Adds the lists of match `recent` that have entries, and the current time.
+fn save_lists(state: &mut KernelState) -> io::Result<()> {
+    let files = match fs::read_dir(FOLDER) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        files => files?,
+    };
+    for file in files {
+        let file = file?;
+        let Ok(name) = file.file_name().into_string() else {
+            continue;
+        };
+        for line in fs::read_to_string(file.path())?.lines() {
+            state.add_text(Source::XtRecent, &format!("{name} {line}"));
+        }
+    }
+    let timer_list = fs::read_to_string(TIMER_LIST).unwrap_or_default();
+    let mut lines = timer_list.lines();
+    let jiffies = lines.find(|line| line.starts_with("jiffies: "));
+    state.add_text(Source::TimerList, jiffies.unwrap_or_default());
+    let uptime = fs::read_to_string(UPTIME).unwrap_or_default();
+    state.add_text(Source::Uptime, &uptime);
+    Ok(())
+}
