@@ -10,7 +10,7 @@ use crate::settings::Settings;
 use crate::setup::Setup;
 
 /// Exit code if the kernel differs from the plan in rejected objects alone.
-const REJECTED: u8 = 3;
+pub const REJECTED: u8 = 3;
 
 /// Prints the flows that would be deleted, the objects that the running proxy reports
 /// as rejected, and the other edits between the kernel and the plan.

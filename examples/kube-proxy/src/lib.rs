@@ -9,6 +9,7 @@
 //!   tasks;
 //! - [`telemetry`]: health and metrics; [`server`]: both over HTTP;
 //! - [`run`], [`oneshot`], [`diff`], [`explain`]: the commands;
+//! - [`kernelspace`]: the commands of mode kernelspace;
 //! - [`flow_search`]: the thread that searches for stale flows;
 //! - [`flows`], [`rejections`], [`rejectedz`], [`refused`]: reports about stale
 //!   flows, rejected objects and refused addresses;
@@ -61,6 +62,8 @@ pub mod diff;
 
 pub mod explain;
 
+pub mod kernelspace;
+
 pub mod process;
 
 pub mod rejections;
@@ -82,7 +85,7 @@ use std::process::ExitCode;
 use tracing::{error, info, warn};
 
 use cli::{Cli, Command};
-use config::{Effective, Logging};
+use config::{Effective, KERNELSPACE, Logging};
 use failure::Failure;
 use settings::Settings;
 use setup::Setup;
@@ -137,6 +140,9 @@ fn run_command(cli: &Cli, effective: Effective) -> Result<ExitCode, Failure> {
     let settings = Settings::new(&cli.flags, effective, &node::hostname())?;
     for warning in &settings.warnings {
         warn!("{warning}");
+    }
+    if settings.configuration.mode == KERNELSPACE {
+        return kernelspace::run_command(cli, settings);
     }
     let settings = match cli.command {
         // `render` does not need a kernel, and `explain` not always.

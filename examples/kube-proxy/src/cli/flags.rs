@@ -6,7 +6,7 @@ use clap::Args;
 use proxy_core::IptablesBackend;
 
 use super::value;
-use crate::config::{Quantity, Vmodule};
+use crate::config::{KERNELSPACE, Quantity, Vmodule};
 use daemon::duration::GoDuration;
 
 /// Flags of all commands. An omitted flag has no value.
@@ -95,7 +95,8 @@ pub struct Flags {
     /// Feature gates, as NAME=true or NAME=false
     #[arg(long, global = true, value_name = "NAME=BOOL", value_delimiter = ',', value_parser = value::gate)]
     pub feature_gates: Vec<(String, bool)>,
-    /// Proxy mode: iptables, ipvs or nftables; empty is iptables
+    /// Proxy mode: iptables, ipvs or nftables; empty is iptables; kernelspace
+    /// for render and diff of Windows nodes
     #[arg(long, global = true, value_name = "MODE")]
     pub proxy_mode: Option<String>,
     /// Masquerade all traffic to cluster IPs
@@ -213,12 +214,66 @@ pub struct Flags {
     /// 0s]
     #[arg(long, global = true, value_name = "TIME", allow_hyphen_values = true)]
     pub conntrack_udp_timeout_stream: Option<GoDuration>,
+    /// Flags of mode kernelspace.
+    #[command(flatten)]
+    pub kernelspace: KernelspaceFlags,
     /// Flags of the log.
     #[command(flatten)]
     pub log: LogFlags,
     /// Flags without effect.
     #[command(flatten)]
     pub unused: UnusedFlags,
+}
+
+/// Flags of mode kernelspace.
+#[derive(Args, Clone, Debug, Default)]
+pub struct KernelspaceFlags {
+    /// State of HNS in JSON, for render and diff in mode kernelspace; not in
+    /// upstream
+    #[arg(long, global = true, value_name = "FILE")]
+    pub against: Option<PathBuf>,
+    /// Name of the HNS network, in mode kernelspace; default is the variable
+    /// KUBE_NETWORK
+    #[arg(long, global = true, value_name = "NAME")]
+    pub network_name: Option<String>,
+    /// Source address of translated packets in overlay networks, in mode
+    /// kernelspace
+    #[arg(long, global = true, value_name = "IP")]
+    pub source_vip: Option<String>,
+    /// Use Direct Server Return, in mode kernelspace
+    #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true", value_name = "BOOL")]
+    pub enable_dsr: Option<bool>,
+    /// Name of the endpoint that receives health checks, in mode kernelspace
+    /// [default: cbr0]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub root_hnsendpoint_name: Option<String>,
+    /// Forward health checks of load balancer IPs, in mode kernelspace
+    #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true", value_name = "BOOL")]
+    pub forward_healthcheck_vip: Option<bool>,
+}
+
+impl KernelspaceFlags {
+    /// Returns the names of the flags that are set.
+    fn given(&self) -> impl Iterator<Item = &'static str> {
+        let flags = [
+            ("--against", self.against.is_some()),
+            ("--network-name", self.network_name.is_some()),
+            ("--source-vip", self.source_vip.is_some()),
+            ("--enable-dsr", self.enable_dsr.is_some()),
+            (
+                "--root-hnsendpoint-name",
+                self.root_hnsendpoint_name.is_some(),
+            ),
+            (
+                "--forward-healthcheck-vip",
+                self.forward_healthcheck_vip.is_some(),
+            ),
+        ];
+        let given = flags.into_iter().filter(|(_, is_given)| *is_given);
+        given.map(|(flag, _)| flag)
+    }
 }
 
 /// Flags of the log, which apply even with a configuration file.
@@ -266,54 +321,26 @@ pub struct UnusedFlags {
     #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL", hide = true)]
     pub windows_service: Option<bool>,
-    /// For Windows; no effect
-    #[arg(long, global = true, value_name = "IP", hide = true)]
-    pub source_vip: Option<String>,
-    /// For Windows; no effect
-    #[arg(long, global = true, value_name = "NAME", hide = true)]
-    pub network_name: Option<String>,
-    /// For Windows; no effect
-    #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_name = "BOOL", hide = true)]
-    pub enable_dsr: Option<bool>,
-    /// For Windows; no effect
-    #[arg(long, global = true, value_name = "NAME", hide = true)]
-    pub root_hnsendpoint_name: Option<String>,
-    /// For Windows; no effect
-    #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_name = "BOOL", hide = true)]
-    pub forward_healthcheck_vip: Option<bool>,
 }
 
 impl Flags {
-    /// Returns a warning for each deprecated or ineffective flag that is set.
-    pub fn warnings(&self) -> Vec<String> {
+    /// Returns a warning for each flag that is deprecated or has no effect in a mode.
+    pub fn warnings(&self, mode: &str) -> Vec<String> {
         let UnusedFlags {
             boot_id_file,
             machine_id_file,
             windows_service,
-            source_vip,
-            network_name,
-            enable_dsr,
-            root_hnsendpoint_name,
-            forward_healthcheck_vip,
         } = &self.unused;
         let given = [
             ("--boot-id-file", boot_id_file.is_some()),
             ("--machine-id-file", machine_id_file.is_some()),
             ("--windows-service", windows_service.is_some()),
-            ("--source-vip", source_vip.is_some()),
-            ("--network-name", network_name.is_some()),
-            ("--enable-dsr", enable_dsr.is_some()),
-            ("--root-hnsendpoint-name", root_hnsendpoint_name.is_some()),
-            (
-                "--forward-healthcheck-vip",
-                forward_healthcheck_vip.is_some(),
-            ),
             ("--vmodule", !self.log.vmodule.is_empty()),
         ];
-        let given = given.iter().filter(|(_, is_given)| *is_given);
-        let unused = given.map(|(flag, _)| format!("{flag} has no effect"));
+        let given = given.into_iter().filter(|(_, is_given)| *is_given);
+        let of_mode = self.kernelspace.given().filter(|_| mode != KERNELSPACE);
+        let unused = given.map(|(flag, _)| flag).chain(of_mode);
+        let unused = unused.map(|flag| format!("{flag} has no effect"));
         let deprecated = [
             ("healthz", self.healthz_port),
             ("metrics", self.metrics_port),

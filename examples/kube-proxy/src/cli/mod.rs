@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub use explain::{ExplainArgs, Format, Subject, What, subject};
-pub use flags::{Flags, LogFlags, UnusedFlags};
+pub use flags::{Flags, KernelspaceFlags, LogFlags, UnusedFlags};
 pub(crate) use value::split_port;
 
 use crate::version::Version;
@@ -81,7 +81,7 @@ pub struct Cli {
 #[derive(Clone, Debug, Eq, PartialEq, Subcommand)]
 pub enum Command {
     /// Print the plan as input of `nft -f`, `iptables-restore --noflush` or the
-    /// programs of mode ipvs
+    /// programs of mode ipvs, or as HNS documents of mode kernelspace
     Render,
     /// Print the differences between kernel and plan: exit code 0 if none, 1
     /// if any, 2 after an error, 3 if only rejected objects differ
@@ -89,7 +89,7 @@ pub enum Command {
     /// Explain why a connection or a Service works or does not: exit code 0 if
     /// reachable, 1 if not, 2 after an error
     Explain(ExplainArgs),
-    /// Print addresses, routes and nf_tables rules of this node, for explain
+    /// Print addresses, routes and the state of all modes on this node, for explain
     /// --kernel-dump
     SaveKernel,
 }

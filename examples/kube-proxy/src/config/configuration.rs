@@ -51,7 +51,7 @@ pub struct Configuration {
     pub ipvs: Ipvs,
     /// Settings of mode nftables.
     pub nftables: Nftables,
-    /// Settings of Windows.
+    /// Settings of mode kernelspace.
     pub winkernel: Winkernel,
     /// Method to detect traffic of local pods.
     pub detect_local_mode: String,
@@ -199,20 +199,20 @@ pub struct Nftables {
     pub min_sync_period: GoDuration,
 }
 
-/// Settings of Windows. No effect on Linux.
+/// Settings of mode kernelspace.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Winkernel {
     /// Name of the HNS network.
     pub network_name: String,
-    /// Source VIP of the node.
+    /// Source address of translated packets.
     pub source_vip: String,
     /// Whether direct server return is enabled.
     #[serde(rename = "enableDSR")]
     pub enable_dsr: bool,
-    /// Name of the endpoint of the root network namespace.
+    /// Name of the endpoint that receives health checks.
     pub root_hns_endpoint_name: String,
-    /// Whether health checks are forwarded to the VIP.
+    /// Whether health checks of load balancer IPs are forwarded.
     pub forward_health_check_vip: bool,
 }
 

@@ -8,6 +8,9 @@ use super::configuration::{
 };
 use daemon::duration::GoDuration;
 
+/// Name of the mode of Windows nodes.
+pub const KERNELSPACE: &str = "kernelspace";
+
 /// Default port of the health server.
 pub const HEALTHZ_PORT: u16 = 10256;
 
@@ -89,12 +92,15 @@ impl Configuration {
         period(&mut self.logging.flush_frequency, 5);
     }
 
-    /// Sets the defaults that are specific to Linux.
+    /// Sets the defaults that are specific to Linux, or to mode kernelspace.
     pub(super) fn fill_for_linux(&mut self) {
         text(&mut self.mode, "iptables");
         text(&mut self.detect_local_mode, "ClusterCIDR");
         if self.mode == "nftables" && self.node_port_addresses.is_empty() {
             self.node_port_addresses = vec!["primary".to_owned()];
+        }
+        if self.mode == KERNELSPACE {
+            text(&mut self.winkernel.root_hns_endpoint_name, "cbr0");
         }
     }
 

@@ -68,7 +68,7 @@ impl Effective {
                 None => reasons,
             }));
         }
-        warnings.extend(flags.warnings());
+        warnings.extend(flags.warnings(&configuration.mode));
         Ok(Self {
             configuration,
             fallback,

@@ -1,8 +1,9 @@
 //! Conversion of flags into a configuration.
 
 use super::Configuration;
+use super::configuration::Winkernel;
 use super::defaults::{HEALTHZ_PORT, METRICS_PORT, add_port};
-use crate::cli::{Flags, LogFlags};
+use crate::cli::{Flags, KernelspaceFlags, LogFlags};
 use daemon::duration::GoDuration;
 
 impl Configuration {
@@ -12,6 +13,7 @@ impl Configuration {
         configuration.apply(flags);
         configuration.apply_modes(flags);
         configuration.apply_conntrack(flags);
+        configuration.winkernel.apply(&flags.kernelspace);
         configuration.logging.apply(&flags.log);
         if flags.write_config_to.is_none() {
             configuration.apply_deprecated_ports(flags);
@@ -125,6 +127,18 @@ impl Configuration {
                 port => add_port(address, port),
             }
         }
+    }
+}
+
+impl Winkernel {
+    fn apply(&mut self, flags: &KernelspaceFlags) {
+        set(&mut self.network_name, &flags.network_name);
+        set(&mut self.source_vip, &flags.source_vip);
+        set(&mut self.enable_dsr, &flags.enable_dsr);
+        let root = &mut self.root_hns_endpoint_name;
+        set(root, &flags.root_hnsendpoint_name);
+        let forward = &mut self.forward_health_check_vip;
+        set(forward, &flags.forward_healthcheck_vip);
     }
 }
 
@@ -286,6 +300,18 @@ mod tests {
             "log-json-info-buffer-size=1Ki",
             r#"/logging/options/json/infoBufferSize "1Ki""#,
         ),
+        ("network-name=n", r#"/winkernel/networkName "n""#),
+        ("source-vip=::7", r#"/winkernel/sourceVip "::7""#),
+        ("enable-dsr", "/winkernel/enableDSR true"),
+        (
+            "root-hnsendpoint-name=e",
+            r#"/winkernel/rootHnsEndpointName "e""#,
+        ),
+        (
+            "forward-healthcheck-vip",
+            "/winkernel/forwardHealthCheckVip true",
+        ),
+        ("against=f", ""),
         ("master=m", ""),
         ("windows-service", ""),
     ];

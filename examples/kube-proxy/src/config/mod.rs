@@ -36,6 +36,7 @@ pub use configuration::{
     API_VERSION, ClientConnection, Configuration, Conntrack, DetectLocal, FormatOptions, Iptables,
     Ipvs, KIND, Logging, Nftables, OutputRouting, Vmodule, Winkernel,
 };
+pub use defaults::KERNELSPACE;
 pub use effective::Effective;
 pub use file::{ParsedFile, read};
 pub use gates::{Gate, Gates};

@@ -1,5 +1,7 @@
 //! The answer to a question, in the form of its JSON document.
 
+use std::net::SocketAddr;
+
 use serde::Serialize;
 
 /// The answer about one connection.
@@ -168,12 +170,15 @@ pub struct Path {
     pub updates: Vec<String>,
     /// Whether a rule of another program ended the path.
     pub foreign: bool,
+    /// Destination to which the node has no route.
+    #[serde(skip)]
+    pub unroutable: Option<SocketAddr>,
 }
 
 /// A step on a path.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Step {
-    /// Hook, table and chain of a rule. Empty for other events.
+    /// Hook, table and chain of a rule, or hook of IPVS. Empty for other events.
     pub place: String,
     /// Handle of a rule in the kernel.
     pub handle: Option<u64>,

@@ -102,10 +102,11 @@ impl Graph {
     }
 }
 
-/// Returns a quoted string of the language. Line breaks are left-aligned.
+/// Returns a quoted string of the language. The lines of a text with several are left-aligned.
 fn quoted(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
-    format!("\"{}\"", escaped.replace('\n', "\\l"))
+    let end = if escaped.contains('\n') { "\\l" } else { "" };
+    format!("\"{}{end}\"", escaped.replace('\n', "\\l"))
 }
 
 #[cfg(test)]
@@ -114,6 +115,8 @@ mod tests {
 
     #[test]
     fn quotes_backslashes_and_line_breaks_are_escaped() {
-        assert_eq!(quoted("a \"b\" \\\nc"), r#""a \"b\" \\\lc""#);
+        assert_eq!(quoted("a \"b\" \\\nc"), r#""a \"b\" \\\lc\l""#);
+        assert_eq!(quoted(r"\N\n\"), r#""\\N\\n\\""#);
+        assert_eq!(quoted("one\ntwo\nthree"), r#""one\ltwo\lthree\l""#);
     }
 }

@@ -9,9 +9,23 @@ use proxy_core::reason::{self, Expectation, Finding, Origin, Reason};
 use proxy_core::{Context, Engine, Family};
 use vipline_service_model::{EndpointDetails, LocalTraffic, ObjectName, Protocol};
 
-use super::answer::{Answer, Endpoint, Masquerade, Outcome, Question, Reached, ServicePort, Side};
+use super::answer::{
+    Answer, Endpoint, Masquerade, Outcome, Question, Reached, ServicePort, Side, Step,
+};
 use super::sentence;
 use super::side;
+
+/// Prefixes of the sets with the clients of session affinity: ours and upstream's.
+const CLIENTS: [&str; 2] = ["@clients-", "@affinity-"];
+
+/// Prefix of the lists of match `recent` with the clients of an endpoint.
+const LISTS: &str = "KUBE-SEP-";
+
+/// Begin of the step that found a persistence template of IPVS.
+const FOUND: &str = "ipvs template found: ";
+
+/// Begin of a line about a recorded client.
+const RECORDED: &str = "recorded: ";
 
 /// Everything that the engine knows about a connection.
 #[derive(Debug)]
@@ -216,15 +230,12 @@ fn endpoint(address: String, details: Option<&EndpointDetails>) -> Endpoint {
     }
 }
 
-/// Returns the elements of recorded clients that matched, and the updates.
+/// Returns the recorded clients that matched, and the updates.
 fn affinity(side: &Side) -> Vec<String> {
-    let is_recorded = |element: &&String| element.starts_with("@clients-");
     let mut found = Vec::new();
     for path in &side.paths {
-        let elements = path.steps.iter().flat_map(|step| &step.elements);
-        let recorded = elements
-            .filter(is_recorded)
-            .map(|it| format!("recorded: {it}"));
+        let recorded = path.steps.iter().flat_map(recorded);
+        let recorded = recorded.map(|it| format!("{RECORDED}{it}"));
         let updates = path.updates.iter().map(|it| format!("records: {it}"));
         for line in recorded.chain(updates) {
             if !found.contains(&line) {
@@ -235,12 +246,45 @@ fn affinity(side: &Side) -> Vec<String> {
     found
 }
 
+/// Returns the recorded clients that a step found: elements of a set, an entry of a list of
+/// match `recent`, or a persistence template of IPVS.
+fn recorded(step: &Step) -> Vec<String> {
+    let is_recorded = |element: &&String| CLIENTS.iter().any(|it| element.starts_with(it));
+    let elements = step.elements.iter().filter(is_recorded).cloned();
+    let template = step.text.strip_prefix(FOUND);
+    let template = template.map(|it| format!("template {it}"));
+    let list = list_with_client(&step.text);
+    let list = list.map(|name| format!("the client is in list {name}"));
+    elements.chain(template).chain(list).collect()
+}
+
+/// Returns the name of the list in which a rule of session affinity found the client.
+fn list_with_client(rule: &str) -> Option<&str> {
+    let (_, found) = rule.split_once(" -m recent --rcheck ")?;
+    let (_, name) = found.split_once("--name ")?;
+    let name = name.split(' ').next()?;
+    name.starts_with(LISTS).then_some(name)
+}
+
 /// Returns whether kernel and plan give the same result.
+///
+/// The plan has no recorded clients. So the endpoint of a recorded client need only be one
+/// of the plan.
 pub(super) fn is_same(kernel: &Side, plan: &Side) -> bool {
-    kernel.error.is_none()
-        && kernel.outcome == plan.outcome
-        && kernel.endpoints == plan.endpoints
-        && kernel.masquerade == plan.masquerade
+    let is_planned = |it: &Reached| plan.endpoints.iter().any(|each| each.address == it.address);
+    let is_equal = match is_recorded(kernel) {
+        true => {
+            let is_possible = [kernel.masquerade, Masquerade::Mixed].contains(&plan.masquerade);
+            kernel.endpoints.iter().all(is_planned) && is_possible
+        }
+        false => kernel.endpoints == plan.endpoints && kernel.masquerade == plan.masquerade,
+    };
+    kernel.error.is_none() && kernel.outcome == plan.outcome && is_equal
+}
+
+/// Returns whether session affinity chose the endpoint: the client is recorded.
+pub(super) fn is_recorded(side: &Side) -> bool {
+    affinity(side).iter().any(|line| line.starts_with(RECORDED))
 }
 
 /// Returns the origin of a packet, as the rules distinguish it.
@@ -263,5 +307,60 @@ pub(super) fn masquerade_words(masquerade: Masquerade) -> &'static str {
         Masquerade::Never => "source address kept",
         Masquerade::Always => "source address masqueraded",
         Masquerade::Mixed => "source address masqueraded for some endpoints",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(text: &str, elements: &[&str]) -> Step {
+        Step {
+            place: "prerouting".to_owned(),
+            handle: None,
+            text: text.to_owned(),
+            elements: elements.iter().map(|&it| it.to_owned()).collect(),
+            counter: None,
+        }
+    }
+
+    #[test]
+    fn recorded_clients_of_all_modes_are_found() {
+        let rule = |condition: &str, name: &str| {
+            format!(
+                "-A KUBE-SVC-A -m comment --comment \"a -> b\" -m recent {condition} --seconds 10 \
+                 --reap --name {name} --mask 255.255.255.255 --rsource -j {name}"
+            )
+        };
+        for (step, expected) in [
+            (
+                step(
+                    "goto a",
+                    &["@clients-2 { 10.0.0.1 }", "@services { 10.0.0.1 }"],
+                ),
+                &["@clients-2 { 10.0.0.1 }"][..],
+            ),
+            (
+                step("goto a", &["@affinity-A { 10.0.0.1 }"]),
+                &["@affinity-A { 10.0.0.1 }"],
+            ),
+            (
+                step(&rule("--rcheck", "KUBE-SEP-A"), &[]),
+                &["the client is in list KUBE-SEP-A"],
+            ),
+            (step(&rule("! --rcheck", "KUBE-SEP-A"), &[]), &[]),
+            (step(&rule("--set", "KUBE-SEP-A"), &[]), &[]),
+            (step(&rule("--rcheck", "ssh"), &[]), &[]),
+            (
+                step("ipvs template found: 10.0.0.1 to 10.0.0.2:80", &[]),
+                &["template 10.0.0.1 to 10.0.0.2:80"],
+            ),
+            (
+                step("ipvs template created: 10.0.0.1 to 10.0.0.2:80", &[]),
+                &[],
+            ),
+        ] {
+            assert_eq!(recorded(&step), expected, "{step:?}");
+        }
     }
 }

@@ -93,7 +93,7 @@ impl Observed {
                 Err(error) => return Err(chain(&error)),
             }
         }
-        Err(format!("it has no rules of a kube-proxy in mode {mode}"))
+        Err(no_rules(mode))
     }
 
     /// Reads the rules of the kernel in a family, or the reason why they are not read.
@@ -101,7 +101,7 @@ impl Observed {
         match &self.rules {
             State::None(note) => Err(note.clone()),
             State::Saved(state, mode) => match mode.saved_rules(state) {
-                Ok(None) => Err(Some(format!("a saved kernel has no state of mode {mode}"))),
+                Ok(Some(rules)) if !rules.has_proxy() => Err(Some(no_rules(*mode))),
                 rules => rules.map_err(|error| Some(chain(&error))),
             },
             State::Live(config) => config
@@ -144,6 +144,10 @@ impl Observed {
             answer.sentence += &format!(" The proxy retries an object {line}.");
         }
     }
+}
+
+fn no_rules(mode: Mode) -> String {
+    format!("it has no rules of a kube-proxy in mode {mode}")
 }
 
 /// Returns the entries of connection tracking to a destination.

@@ -1,9 +1,11 @@
 //! The reason and the final sentence of an answer.
 
+use std::net::SocketAddr;
+
 use proxy_core::reason::{Expectation, Finding, Reason};
 
 use super::answer::{Answer, Outcome, Path, Side, Step};
-use super::inquiry::{Facts, masquerade_words};
+use super::inquiry::{Facts, is_recorded, masquerade_words};
 
 /// Returns the reason for the result.
 pub(super) fn reason(facts: &Facts, plan: &Side, kernel: Option<&Side>) -> String {
@@ -73,6 +75,9 @@ pub(super) fn sentence(answer: &Answer, finding: &Finding) -> String {
             return disagreement(answer, kernel);
         }
     }
+    if let Some(to) = truth(answer).paths.iter().find_map(|path| path.unroutable) {
+        return without_route(answer, to);
+    }
     if is_contradiction(finding, plan) {
         return format!(
             "The plan contradicts the objects: the rules give {}, and by the objects {}. \
@@ -82,6 +87,22 @@ pub(super) fn sentence(answer: &Answer, finding: &Finding) -> String {
         );
     }
     of_side(answer, finding)
+}
+
+/// Returns the sentence about a packet that the node drops for want of a route.
+///
+/// The node looks for the route before most chains that refuse or drop packets.
+fn without_route(answer: &Answer, to: SocketAddr) -> String {
+    let destination = &answer.question.destination;
+    let own = format!("Does not work: this node has no route to {to}");
+    match (to.to_string() == *destination, &answer.service) {
+        (true, Some(_)) => format!(
+            "{own}, and drops the packets of connections that get no endpoint: {}.",
+            answer.reason
+        ),
+        (true, None) => format!("{own}: {}.", answer.reason),
+        (false, _) => format!("{own}, to which {destination} leads."),
+    }
 }
 
 /// Returns whether the evaluation of the plan contradicts the objects.
@@ -104,7 +125,7 @@ fn is_contradiction(finding: &Finding, plan: &Side) -> bool {
 }
 
 fn ip(destination: &str) -> std::net::IpAddr {
-    let parsed = destination.parse().map(|it: std::net::SocketAddr| it.ip());
+    let parsed = destination.parse().map(|it: SocketAddr| it.ip());
     parsed.unwrap_or_else(|_| std::net::Ipv4Addr::UNSPECIFIED.into())
 }
 
@@ -154,10 +175,19 @@ fn port_name(finding: &Finding) -> String {
     port.map(|port| port.name.to_string()).unwrap_or_default()
 }
 
+/// Returns the kernel's side, or that of the plan if the kernel is unknown.
+fn truth(answer: &Answer) -> &Side {
+    answer.kernel.as_ref().unwrap_or(&answer.plan)
+}
+
 /// Returns the endpoints in words.
 fn chances(answer: &Answer) -> String {
     match &*answer.endpoints {
         [] => "no endpoint".to_owned(),
+        [only] if is_recorded(truth(answer)) => format!(
+            "endpoint {}, which session affinity recorded for this client",
+            only.address
+        ),
         [only] => format!("endpoint {}", only.address),
         [first, rest @ ..] if rest.iter().all(|it| it.fraction == first.fraction) => {
             let count = answer.endpoints.len();

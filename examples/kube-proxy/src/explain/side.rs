@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use proxy_core::evaluate::{self, Rules, Verdict};
+use proxy_core::nftables::Element;
 use proxy_core::nftables::evaluate::{
     Environment, Event, ListUpdate, Packet, Probability, RuleStep,
 };
@@ -120,20 +121,35 @@ fn masquerade(outcomes: &[evaluate::Outcome]) -> Masquerade {
 fn path(outcome: &evaluate::Outcome, end: String) -> Path {
     let events = outcome.trace.events().iter();
     let shown = events.filter(|it| !matches!(it, Event::Rule(rule) if !rule.is_match()));
-    let steps: Vec<Step> = shown.map(step).collect();
+    let shown: Vec<&Event> = shown.collect();
     let is_end = matches!(
         outcome.verdict,
         Verdict::Dropped | Verdict::Refused | Verdict::Undecided
     );
-    let last = steps.iter().rfind(|step| !step.place.is_empty());
-    let is_other = |step: &Step| !step.place.to_lowercase().contains(OWN);
+    let last = shown.iter().rev().find_map(|event| is_foreign(event));
     Path {
         probability: outcome.probability.as_f64(),
         end,
         masqueraded: outcome.is_masqueraded,
-        foreign: is_end && last.is_some_and(is_other),
-        steps,
+        foreign: is_end && last == Some(true),
+        steps: shown.into_iter().map(step).collect(),
         updates: updates(outcome),
+        unroutable: match outcome.verdict {
+            Verdict::Unroutable(to) => Some(to),
+            _ => None,
+        },
+    }
+}
+
+/// Returns whether an event that may end a path is of another program. The functions are
+/// those of IPVS, whose virtual servers are the proxy's.
+fn is_foreign(event: &Event) -> Option<bool> {
+    match event {
+        Event::Rule(_) | Event::Policy { .. } => {
+            Some(!step(event).place.to_lowercase().contains(OWN))
+        }
+        Event::Function { .. } => Some(false),
+        _ => None,
     }
 }
 
@@ -147,6 +163,7 @@ fn list_update(update: &ListUpdate) -> String {
     match update {
         ListUpdate::Recent { name, op, addr, .. } => format!("{op:?} {addr} in list {name}"),
         ListUpdate::Set { name, op, .. } => format!("{op:?} in IP set {name}"),
+        ListUpdate::IpvsTemplate { client, server, .. } => format!("template {client} to {server}"),
         other => format!("{other:?}"),
     }
 }
@@ -166,6 +183,13 @@ fn step(event: &Event) -> Step {
             elements: Vec::new(),
             counter: None,
         },
+        Event::Function { hook, text } => Step {
+            place: hook.to_string(),
+            handle: None,
+            text: text.clone(),
+            elements: Vec::new(),
+            counter: None,
+        },
         other => Step {
             place: String::new(),
             handle: None,
@@ -177,7 +201,9 @@ fn step(event: &Event) -> Step {
 }
 
 fn rule_step(rule: &RuleStep) -> Step {
-    let elements = rule.elements.iter();
+    // The text of the rule has the elements of anonymous sets.
+    let is_named = |it: &&Element| !it.set().name.as_str().starts_with("__");
+    let elements = rule.elements.iter().filter(is_named);
     let elements = elements.map(|it| format!("@{} {{ {it} }}", it.set().name));
     Step {
         place: format!("{} {} {}", rule.hook, rule.table(), rule.chain().name),

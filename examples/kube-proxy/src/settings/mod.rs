@@ -14,7 +14,7 @@ use vipline_service_model::{
 
 use crate::cli::Flags;
 
-use crate::config::{Configuration, Effective, Gate, Gates};
+use crate::config::{Configuration, Effective, Gate, Gates, KERNELSPACE};
 use crate::failure::Failure;
 
 /// Maximum interval between two comparisons of the kernel with the plan.
@@ -216,6 +216,10 @@ fn source(flags: &Flags, configuration: &Configuration, warnings: &mut Vec<Strin
 }
 
 fn mode(word: &str) -> Result<Mode, String> {
+    if word == KERNELSPACE {
+        // An engine with kernels of its own does not use the mode.
+        return Ok(Mode::default());
+    }
     let names: Vec<_> = Mode::BUILT_IN.iter().map(|mode| mode.name()).collect();
     word.parse().map_err(|_| {
         let built_in = names.join(", ");

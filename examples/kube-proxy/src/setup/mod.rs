@@ -164,6 +164,20 @@ impl Setup {
         })
     }
 
+    /// Creates an engine with kernels of the caller.
+    ///
+    /// # Errors
+    ///
+    /// The objects are invalid.
+    pub fn with_engine(
+        settings: &Settings,
+        engine: impl FnOnce(Config) -> Engine,
+    ) -> Result<Self, Failure> {
+        Self::new(settings, Purpose::Plan, WatchMode::ListOnly, |config| {
+            Ok(engine(config))
+        })
+    }
+
     fn new(
         settings: &Settings,
         purpose: Purpose,

@@ -11,6 +11,8 @@ mod config;
 
 mod render;
 
+mod kernelspace;
+
 mod diff;
 
 mod explain;

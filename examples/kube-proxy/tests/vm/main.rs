@@ -8,6 +8,8 @@ mod site;
 
 mod live;
 
+mod explain;
+
 mod modes;
 
 mod pid_namespace;

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -189,9 +190,14 @@ endpoints:
     /// Runs the program in a mode until it exits. The run must succeed.
     #[track_caller]
     pub(crate) fn run(&self, mode: &'static str, flags: &str) {
-        let mut command = self.options(mode, flags).command();
-        let output = self.lab.node.netns.run(|| command.output()).unwrap();
+        let output = self.output(mode, flags);
         assert!(output.status.success(), "{mode} {flags}: {output:?}");
+    }
+
+    /// Returns the output of the program in a mode.
+    pub(crate) fn output(&self, mode: &'static str, flags: &str) -> Output {
+        let mut command = self.options(mode, flags).command();
+        self.lab.node.netns.run(|| command.output()).unwrap()
     }
 
     /// Runs a shell command on the node and returns its output.

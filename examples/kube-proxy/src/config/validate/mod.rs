@@ -7,7 +7,7 @@ use std::fmt;
 
 use vipline_service_model::{Family, parse_address, parse_network};
 
-use super::{Configuration, Conntrack, Gate, Gates, Ipvs, Logging, OutputRouting};
+use super::{Configuration, Conntrack, Gate, Gates, Ipvs, KERNELSPACE, Logging, OutputRouting};
 use crate::cli::split_port;
 use daemon::duration::GoDuration;
 
@@ -139,7 +139,7 @@ fn modes(configuration: &Configuration, problems: &mut Problems) {
         problems.invalid("KubeProxyIPTablesConfiguration.MasqueradeBit", bit, BIT);
     }
     match &*configuration.mode {
-        "" | "iptables" => {}
+        "" | "iptables" | KERNELSPACE => {}
         "ipvs" => ipvs(&configuration.ipvs, problems),
         "nftables" => {
             let bit = configuration.nftables.masquerade_bit;

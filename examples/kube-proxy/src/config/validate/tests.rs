@@ -113,11 +113,6 @@ const REFUSED: &[(&str, &str)] = &[
          (blank means the best-available proxy [currently iptables])",
     ),
     (
-        "mode: kernelspace",
-        "Mode.ProxyMode: Invalid value: \"kernelspace\": must be iptables, ipvs, nftables or blank \
-         (blank means the best-available proxy [currently iptables])",
-    ),
-    (
         "mode: nftables\niptables: {masqueradeBit: 32}",
         "KubeProxyIPTablesConfiguration.MasqueradeBit: Invalid value: 32: \
          must be within the range [0, 31]",

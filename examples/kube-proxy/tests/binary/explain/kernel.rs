@@ -8,14 +8,27 @@ use super::json;
 
 /// Returns a node with an uplink and a network of pods, and a Service with two endpoints.
 pub(super) fn web() -> Stage {
-    let web = service("web", "10.96.0.10") + &slice("web", 1, 2);
-    let stage = Stage::with(&[("web.yaml", &web)]);
-    let ip = |line: &str| {
-        let words: Vec<_> = line.split(' ').collect();
-        let mut command = stage.command("ip");
-        let status = stage.netns.run(|| command.args(words).status()).unwrap();
-        assert!(status.success(), "ip {line}");
-    };
+    node(&(service("web", "10.96.0.10") + &slice("web", 1, 2)))
+}
+
+/// Changes the links, addresses or routes of a node.
+fn ip(stage: &Stage, line: &str) {
+    let words: Vec<_> = line.split(' ').collect();
+    let mut command = stage.command("ip");
+    let status = stage.netns.run(|| command.args(words).status()).unwrap();
+    assert!(status.success(), "ip {line}");
+}
+
+/// Returns a node with an uplink and a network of pods, and objects.
+fn node(objects: &str) -> Stage {
+    let stage = Stage::with(&[("web.yaml", objects)]);
+    add_links(&stage);
+    stage
+}
+
+/// Adds an uplink and a network of pods.
+pub(super) fn add_links(stage: &Stage) {
+    let ip = |line: &str| ip(stage, line);
     ip("link add eth0 type veth peer name eth0-peer");
     ip("link add pods type veth peer name pods-peer");
     for (link, address) in [("eth0", "192.168.0.5/24"), ("pods", "10.244.1.254/24")] {
@@ -24,7 +37,6 @@ pub(super) fn web() -> Stage {
         ip(&format!("link set {link}-peer up"));
     }
     ip("route add default via 192.168.0.1");
-    stage
 }
 
 const LINE: &str = "explain tcp 10.96.0.10:80 --from 198.51.100.7 -o json";
@@ -65,6 +77,57 @@ fn kernel_and_plan_agree_after_a_sync() {
         "{text}"
     );
     assert!(!text.contains("\n  < "), "{text}");
+}
+
+#[test]
+fn the_endpoint_of_a_recorded_client_is_no_disagreement() {
+    let service = service("web", "10.96.0.10") + "  sessionAffinity: ClientIP\n";
+    let stage = node(&(service + &slice("web", 1, 2)));
+    stage.oneshot();
+    let first = answer(&stage);
+    assert_eq!(first["endpoints"].as_array().unwrap().len(), 2);
+    let records = first["affinity"][0].as_str().unwrap();
+    let (_, map) = records.split_once('@').unwrap();
+    let (map, _) = map.split_once(' ').unwrap();
+    let record = |client: &str| {
+        let entry = format!("{client} timeout 1h : 10.244.1.2 . 8080");
+        stage.load(&format!("add element ip kube-proxy {map} {{ {entry} }}\n"));
+    };
+    record("198.51.100.8");
+    assert_eq!(answer(&stage)["endpoints"], first["endpoints"]);
+    record("198.51.100.7");
+    let second = answer(&stage);
+    let sentence = "Works: 10.96.0.10:80 is the cluster IP of default/web, and leads to endpoint \
+                    10.244.1.2:8080, which session affinity recorded for this client, source \
+                    address masqueraded.";
+    assert_eq!(second["sentence"], sentence, "{second:#}");
+    assert_eq!(second["agrees"], true);
+}
+
+#[test]
+fn a_missing_route_is_named() {
+    let stage = node(&(service("web", "10.96.0.10") + &slice("web", 1, 0)));
+    stage.oneshot();
+    assert_eq!(answer(&stage)["outcome"], "refused");
+    ip(&stage, "route del default");
+    ip(&stage, "route add 198.51.100.0/24 via 192.168.0.1");
+    let refused = answer(&stage);
+    let sentence = "Does not work: this node has no route to 10.96.0.10:80, and drops the packets \
+                    of connections that get no endpoint: the service port has no endpoints.";
+    assert_eq!(refused["sentence"], sentence, "{refused:#}");
+    assert_eq!(refused["outcome"], "dropped");
+    let stage = node(&(service("web", "10.96.0.10") + &slice("web", 9, 1)));
+    stage.oneshot();
+    ip(&stage, "route del default");
+    ip(&stage, "route add 198.51.100.0/24 via 192.168.0.1");
+    let away = answer(&stage);
+    let sentence = away["sentence"].as_str().unwrap();
+    let end = "to which 10.96.0.10:80 leads.";
+    assert!(
+        sentence.contains("no route to 10.244.9.1:8080"),
+        "{sentence}"
+    );
+    assert!(sentence.ends_with(end), "{sentence}");
 }
 
 #[test]

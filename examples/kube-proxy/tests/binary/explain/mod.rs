@@ -1,5 +1,9 @@
 //! `explain`: plans without a kernel, the rules of a kernel, formats and exit codes.
 
+mod golden;
+
+mod iptables;
+
 mod kernel;
 
 mod page;
@@ -10,6 +14,9 @@ use serde_json::Value;
 use testkit::scoped::Directory;
 
 use crate::stage::{BINARY, Outcome};
+
+/// Modes whose plans are evaluated.
+const MODES: [&str; 3] = ["nftables", "iptables", "ipvs"];
 
 /// Runs `explain` without privileges on a manifest, with flags for a node and a mode.
 fn explain(mode: &str, manifests: &str, line: &str) -> Outcome {

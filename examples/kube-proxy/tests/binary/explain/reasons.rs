@@ -2,10 +2,7 @@
 
 use serde_json::{Value, json as value};
 
-use super::{CLUSTER, explain, json};
-
-/// Modes whose plans are evaluated.
-const MODES: [&str; 3] = ["nftables", "iptables", "ipvs"];
+use super::{CLUSTER, MODES, explain, json};
 
 /// A question, and the expected outcome, field, and part of the reason.
 type Case = (
@@ -251,4 +248,6 @@ fn the_affinity_that_a_connection_records_is_shown() {
     );
     assert!(affinity.contains("10.244.1.71 . 8080"), "{affinity}");
     assert_eq!(answer["service"]["affinitySeconds"], 10_800);
+    let is_anonymous = answer.to_string().contains("@__set");
+    assert!(!is_anonymous, "{answer:#}");
 }

@@ -35,7 +35,7 @@ use crate::stage::{Outcome, Stage, service, slice};
 const VARIANTS: [&str; 2] = ["legacy", "nft"];
 
 /// The variants of iptables, and the nft variant over netlink.
-const BACKENDS: [&str; 3] = ["legacy", "nft", "netlink"];
+pub(crate) const BACKENDS: [&str; 3] = ["legacy", "nft", "netlink"];
 
 /// A stage of mode iptables whose `iptables` programs are those of one variant. The proxy
 /// runs the programs, except with backend `netlink`.

@@ -1,0 +1,144 @@
+//! Mode kernelspace: plans for the Host Networking Service (HNS) of a Windows node.
+//!
+//! The commands apply the plan to a copy of HNS in memory: `state` reads the copy from a
+//! file, and `changes` compares it with the result. `network` chooses the network and
+//! its settings.
+
+mod changes;
+
+mod network;
+
+mod state;
+
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use proxy_core::backend::kernelspace::{Hns, Planner};
+use proxy_core::{Engine, Report};
+use serde::Serialize;
+use tracing::warn;
+use vipline_hcn::Memory;
+
+use self::changes::Changes;
+use self::network::Chosen;
+use self::state::{Objects, State};
+use crate::cli::{Cli, Command};
+use crate::diff::REJECTED;
+use crate::failure::{Failure, chain};
+use crate::output::print;
+use crate::settings::Settings;
+use crate::setup::Setup;
+
+/// Runs a command in mode kernelspace.
+///
+/// # Errors
+///
+/// The mode does not support the command, or the input is invalid.
+pub fn run_command(cli: &Cli, settings: Settings) -> Result<ExitCode, Failure> {
+    match &cli.command {
+        Some(Command::Render) => render(cli, settings),
+        Some(Command::Diff) => diff(cli, settings),
+        Some(Command::Explain(_)) => Err(Failure::input(
+            "explain does not support mode kernelspace; use render and diff",
+        )),
+        Some(Command::SaveKernel) => Err(Failure::input(
+            "save-kernel does not support mode kernelspace, which has no kernel on Linux",
+        )),
+        None => Err(Failure::machine(
+            "mode kernelspace does not run on Linux; use the commands render and diff",
+        )),
+    }
+}
+
+/// `render`: prints the endpoints and load balancers that HNS has after a sync.
+fn render(cli: &Cli, settings: Settings) -> Result<ExitCode, Failure> {
+    let Synced {
+        after,
+        chosen,
+        rejected: _,
+    } = sync(cli, settings)?;
+    print_json(&chosen.planned(after))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `diff`: prints the objects that a sync creates, modifies and deletes.
+///
+/// The exit code is 0 without a difference, 3 if HNS would reject objects and nothing else
+/// differs, otherwise 1.
+fn diff(cli: &Cli, settings: Settings) -> Result<ExitCode, Failure> {
+    let Synced {
+        after,
+        chosen,
+        rejected,
+    } = sync(cli, settings)?;
+    let changes = Changes::between(chosen.before, after);
+    if changes != Changes::default() {
+        print_json(&changes)?;
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::from(match rejected {
+        0 => 0,
+        _ => REJECTED,
+    }))
+}
+
+/// Result of a sync in memory.
+struct Synced {
+    chosen: Chosen,
+    after: Objects,
+    /// Number of rejected objects.
+    rejected: usize,
+}
+
+/// Applies the plan to the state of a file, in memory.
+fn sync(cli: &Cli, mut settings: Settings) -> Result<Synced, Failure> {
+    let Some(path) = &cli.flags.kernelspace.against else {
+        let reason = "mode kernelspace needs the state of HNS on the node: --against FILE";
+        return Err(Failure::input(reason));
+    };
+    let named = |reason| Failure::input(format_args!("{}: {reason}", path.display()));
+    let state = State::read(path).map_err(named)?;
+    let chosen = Chosen::new(state, &settings).map_err(named)?;
+    settings.config.families.clone_from(&chosen.families);
+    settings.config.kernelspace = chosen.settings.clone();
+    let memory = Arc::new(Mutex::new(chosen.memory()));
+    let mut setup = Setup::with_engine(&settings, |config| {
+        Engine::with_kernels::<Planner, _>(config, |family| {
+            let (hns, settings) = (Arc::clone(&memory), chosen.settings.clone());
+            Hns::new(hns, &chosen.network.name, family, settings)
+        })
+    })?;
+    let report = setup.engine.poll(Duration::ZERO);
+    let rejected = report.as_ref().map_or(Ok(0), check)?;
+    let memory: Memory = memory
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    let after = Chosen::objects(&memory);
+    Ok(Synced {
+        chosen,
+        after,
+        rejected,
+    })
+}
+
+/// Logs rejected objects, and returns their number.
+fn check(report: &Report) -> Result<usize, Failure> {
+    if let Some((family, error)) = report.errors().next() {
+        let error = chain(error);
+        return Err(Failure::machine(format_args!("{family}: {error}")));
+    }
+    let rejected = report.families.iter().flat_map(|it| &it.rejected);
+    let mut count = 0;
+    for object in rejected {
+        warn!("rejected: {object}");
+        count += 1;
+    }
+    Ok(count)
+}
+
+fn print_json(document: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(document).map_err(Failure::machine)?;
+    print(&(text + "\n"))
+}

@@ -1,0 +1,144 @@
+//! The network of the node, and its settings.
+
+use std::env;
+
+use proxy_core::Family;
+use proxy_core::backend::kernelspace::Settings;
+use vipline_hcn::{Endpoint, Features, LoadBalancer, Memory, Network, Version};
+use vipline_service_model::parse_address;
+
+use super::state::{Objects, State};
+use crate::config::Winkernel;
+use crate::settings;
+
+/// Environment variable with the name of the network, unless the flag is set.
+const NETWORK_VARIABLE: &str = "KUBE_NETWORK";
+
+/// A network of HNS with its objects, and the settings of the mode.
+pub(super) struct Chosen {
+    pub(super) network: Network,
+    pub(super) before: Objects,
+    pub(super) settings: Settings,
+    pub(super) families: Vec<Family>,
+    version: Version,
+}
+
+impl Chosen {
+    /// Chooses the network of the configuration. Objects of other networks are left out.
+    pub(super) fn new(state: State, settings: &settings::Settings) -> Result<Self, String> {
+        let winkernel = &settings.configuration.winkernel;
+        let name = network_name(&winkernel.network_name)?;
+        let mut networks = state.networks.into_iter();
+        let network = networks
+            .find(|it| it.name.eq_ignore_ascii_case(&name))
+            .ok_or_else(|| format!("no network {name:?}"))?;
+        let mut before = state.objects;
+        before.endpoints.retain(|it| it.network == network.id);
+        let endpoints = &before.endpoints;
+        before.load_balancers.retain(|it| uses(it, endpoints));
+        let features = Features::of(state.version);
+        let mut chosen = Settings::default().with_network(&network);
+        chosen.features = features;
+        chosen.enable_dsr = winkernel.enable_dsr;
+        chosen.host_mac = state.host_mac.into();
+        chosen.source_vip = parse_address(&winkernel.source_vip);
+        chosen.healthz_port = settings.healthz.map_or(0, |address| address.port());
+        if let Some(root) = root(winkernel, endpoints) {
+            chosen = chosen.with_gateway(root);
+        }
+        check(winkernel, &chosen)?;
+        Ok(Self {
+            families: families(&chosen, settings),
+            network,
+            before,
+            settings: chosen,
+            version: state.version,
+        })
+    }
+
+    /// Returns HNS in memory.
+    pub(super) fn memory(&self) -> Memory {
+        let Objects {
+            endpoints,
+            load_balancers,
+        } = self.before.clone();
+        let memory = Memory::new().with_version(self.version);
+        memory.with_objects([self.network.clone()], endpoints, load_balancers)
+    }
+
+    /// Returns the objects of HNS in memory.
+    pub(super) fn objects(memory: &Memory) -> Objects {
+        Objects {
+            endpoints: memory.all_endpoints().cloned().collect(),
+            load_balancers: memory.all_load_balancers().cloned().collect(),
+        }
+    }
+
+    /// Leaves out the endpoints that other programs make for containers of this node.
+    pub(super) fn planned(&self, mut objects: Objects) -> Objects {
+        let source = self.settings.source_vip;
+        objects.endpoints.retain(|endpoint| {
+            let is_source = endpoint.addresses().any(|it| Some(it) == source);
+            endpoint.is_remote() || is_source
+        });
+        objects
+    }
+}
+
+/// Returns the name of the network by flag or environment.
+fn network_name(flag: &str) -> Result<String, String> {
+    let names = [
+        flag.to_owned(),
+        env::var(NETWORK_VARIABLE).unwrap_or_default(),
+    ];
+    let mut names = names.into_iter().filter(|name| !name.is_empty());
+    names.next().ok_or_else(|| {
+        format!("the name of the network is missing: set --network-name (winkernel.networkName) or {NETWORK_VARIABLE}")
+    })
+}
+
+/// Returns whether a load balancer has an endpoint of the network.
+fn uses(load_balancer: &LoadBalancer, endpoints: &[Endpoint]) -> bool {
+    let mut ids = load_balancer.endpoints.iter();
+    ids.any(|id| endpoints.iter().any(|endpoint| endpoint.id == *id))
+}
+
+/// Returns the endpoint that receives health checks, if they are forwarded.
+fn root<'a>(winkernel: &Winkernel, endpoints: &'a [Endpoint]) -> Option<&'a Endpoint> {
+    let name = &winkernel.root_hns_endpoint_name;
+    let mut endpoints = endpoints.iter();
+    let root = endpoints.find(|endpoint| endpoint.name.eq_ignore_ascii_case(name));
+    root.filter(|_| winkernel.forward_health_check_vip)
+}
+
+/// Checks what the network requires of the flags and of HNS.
+fn check(winkernel: &Winkernel, settings: &Settings) -> Result<(), String> {
+    let lacks = |feature| !settings.features.contains(feature);
+    if settings.enable_dsr && lacks(Features::DSR) {
+        return Err("this version of HNS does not support --enable-dsr".to_owned());
+    }
+    if !settings.is_overlay {
+        return Ok(());
+    }
+    if lacks(Features::REMOTE_SUBNET) {
+        return Err("this version of HNS does not support overlay networks".to_owned());
+    }
+    match (&*winkernel.source_vip, settings.source_vip) {
+        ("", _) => Err("overlay networks need --source-vip (winkernel.sourceVip)".to_owned()),
+        (text, None) => Err(format!("--source-vip: {text:?} is not an IP address")),
+        _ if settings.host_mac.is_empty() => {
+            Err("HostMac is missing, which overlay networks need".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the IP families. As in upstream, overlay networks have one, and others have both
+/// if HNS supports that.
+fn families(chosen: &Settings, settings: &settings::Settings) -> Vec<Family> {
+    if !chosen.is_overlay && chosen.features.contains(Features::IPV6_DUAL_STACK) {
+        return Family::ALL.to_vec();
+    }
+    let own = settings.bind_address.or(chosen.source_vip);
+    vec![own.map_or(Family::V4, Family::of)]
+}

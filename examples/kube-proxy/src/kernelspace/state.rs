@@ -1,0 +1,78 @@
+//! The state of HNS in a file.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use vipline_hcn::{Endpoint, LoadBalancer, Network, Version};
+
+/// The state of HNS, as the functions `HcnEnumerate…` return its documents.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct State {
+    /// Version of HNS.
+    pub(super) version: Version,
+    /// MAC address of the interface of the node. Overlay networks require it.
+    #[serde(default)]
+    pub(super) host_mac: String,
+    pub(super) networks: Vec<Network>,
+    #[serde(flatten)]
+    pub(super) objects: Objects,
+}
+
+/// Endpoints and load balancers.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub(super) struct Objects {
+    #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
+    pub(super) endpoints: Vec<Endpoint>,
+    #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
+    pub(super) load_balancers: Vec<LoadBalancer>,
+}
+
+impl Objects {
+    pub(super) fn is_empty(&self) -> bool {
+        self.endpoints.is_empty() && self.load_balancers.is_empty()
+    }
+}
+
+impl State {
+    /// Reads a file.
+    pub(super) fn read(path: &Path) -> Result<Self, String> {
+        let text = fs::read(path).map_err(|error| error.to_string())?;
+        // PowerShell writes a byte order mark.
+        let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&text);
+        let state: Self = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        match state.object_without_id() {
+            Some(kind) => Err(format!("{kind} without ID")),
+            None => Ok(state),
+        }
+    }
+
+    /// Returns the kind of an object without an identifier.
+    fn object_without_id(&self) -> Option<&'static str> {
+        let Objects {
+            endpoints,
+            load_balancers,
+        } = &self.objects;
+        let has_all = [
+            ("network", self.networks.iter().all(|it| !it.id.is_empty())),
+            ("endpoint", endpoints.iter().all(|it| !it.id.is_empty())),
+            (
+                "load balancer",
+                load_balancers.iter().all(|it| !it.id.is_empty()),
+            ),
+        ];
+        let mut missing = has_all.into_iter().filter(|(_, has_all)| !has_all);
+        missing.next().map(|(kind, _)| kind)
+    }
+}
+
+/// Reads a list. PowerShell writes `null` for an empty one.
+fn or_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
