@@ -10,16 +10,10 @@ use crate::process::execute;
 /// golden files instead of comparing them, and renders the pictures.
 pub(crate) fn run() -> Result<()> {
     pictures::write()?;
-    let tests = [
-        "test",
-        "--package",
-        "proxy-core",
-        "--test",
-        "memory",
-        "golden::",
-    ];
-    let mut tests = cargo(tests);
-    execute(tests.env("BLESS", "1"))?;
+    for (package, test) in [("proxy-core", "memory"), ("kube-proxy", "binary")] {
+        let tests = ["test", "--package", package, "--test", test, "golden::"];
+        execute(cargo(tests).env("BLESS", "1"))?;
+    }
     eprintln!("review the diff before you commit it");
     Ok(())
 }

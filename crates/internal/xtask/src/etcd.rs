@@ -31,7 +31,7 @@ fn download(cache: &Path) -> Result<PathBuf> {
     let folder = cache.join(PACKAGE);
     if !folder.exists() {
         fs::create_dir_all(cache)?;
-        packages::with_fresh_lists(|| packages::unpack(PACKAGE, &folder, |_| Ok(())))
+        packages::with_fresh_lists(|| packages::unpack(&[PACKAGE], &folder, |_| Ok(())))
             .with_context(|| {
                 format!("etcd is not in PATH, and package {PACKAGE} is unavailable")
             })?;

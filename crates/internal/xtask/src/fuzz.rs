@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -85,12 +86,18 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Runs the task.
+/// Runs the task: each target is a job, and as many run at the same time as there are CPUs.
 pub(crate) fn run(seconds: u64) -> Result<()> {
     let mut all = Steps::new();
-    let metadata = metadata()?;
-    let passed = Passed::open(&metadata.target_directory, true)?;
-    all.jobs("fuzz", vec![job(&metadata, &passed, seconds)], 1)?;
+    let fuzz = Fuzz::build(&metadata()?.target_directory)?;
+    let targets = targets(&root().join("fuzz"))?;
+    let job = |target: String| {
+        let title = format!("fuzz {target}");
+        Job::new(title, |output| fuzz.run(&[target], seconds, output))
+    };
+    let jobs = targets.into_iter().map(job).collect();
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    all.jobs("fuzz", jobs, cpus)?;
     eprintln!("all fuzz targets passed");
     Ok(())
 }
@@ -103,65 +110,94 @@ pub(crate) fn build_job<'a>() -> Job<'a> {
     })
 }
 
-/// Returns the job that builds, replays and runs all targets.
+/// Returns the job that builds, replays and runs all targets, one after the other.
 pub(crate) fn job<'a>(metadata: &'a Metadata, passed: &'a Passed, seconds: u64) -> Job<'a> {
     Job::new("fuzz", move |output| {
-        let program = build(&root().join("fuzz"))?;
-        let found = metadata.target_directory.join("fuzz-found");
-        let run = || replay_and_run(&program, &found, seconds, output);
-        passed.run("fuzz", &[&program], output, run)
+        let fuzz = Fuzz::build(&metadata.target_directory)?;
+        let targets = targets(&root().join("fuzz"))?;
+        let run = || fuzz.run(&targets, seconds, output);
+        passed.run("fuzz", &[&fuzz.program], output, run)
     })
 }
 
-/// Replays the corpora of all targets, and then runs each for a while.
-///
-/// libFuzzer writes inputs to the folder `found`: those that fail, and in a folder of each
-/// target those that increase coverage.
-fn replay_and_run(program: &Path, found: &Path, seconds: u64, output: &Output) -> Result<Tally> {
-    let folder = root().join("fuzz");
-    let targets = targets(&folder)?;
-    fs::create_dir_all(found)?;
-    let fuzz = |target: &str| {
-        let mut command = Command::new(program);
-        command.env("FUZZ_TARGET", target).current_dir(found);
-        command.stdin(Stdio::null());
-        command
-    };
-    for target in &targets {
-        output.line(&format!("{target}: replay"));
-        let corpus = corpus(&folder, target)?;
-        let mut run = fuzz(target);
-        execute(run.args(["-runs=0", INPUT_TIMEOUT, QUIET]).arg(&corpus))?;
+/// The program of all targets.
+#[derive(Debug)]
+struct Fuzz {
+    program: PathBuf,
+    /// Folder for inputs that libFuzzer finds: those that fail, and in a folder of each
+    /// target those that increase coverage.
+    found: PathBuf,
+}
+
+impl Fuzz {
+    /// Builds the program.
+    fn build(target_directory: &Path) -> Result<Self> {
+        let found = target_directory.join("fuzz-found");
+        fs::create_dir_all(&found)?;
+        let program = build(&root().join("fuzz"))?;
+        Ok(Self { program, found })
     }
-    let mut failed = Vec::new();
-    for target in &targets {
-        output.line(&format!("{target}: run for {seconds} s"));
+
+    /// Replays the corpora of targets, and then runs each for a while.
+    fn run(&self, targets: &[String], seconds: u64, output: &Output) -> Result<Tally> {
+        for target in targets {
+            output.line(&format!("{target}: replay"));
+            let corpus = corpus(&root().join("fuzz"), target)?;
+            let mut replay = self.command(target);
+            execute(replay.args(["-runs=0", INPUT_TIMEOUT, QUIET]).arg(&corpus))?;
+        }
+        let mut failed = Vec::new();
+        for target in targets {
+            output.line(&format!("{target}: run for {seconds} s"));
+            match self.run_one(target, seconds)? {
+                Ok(figures) => output.line(&format!("{target}: {figures}")),
+                Err(text) => {
+                    output.line(&format!("{target}: {text}"));
+                    failed.push(target.as_str());
+                }
+            }
+        }
+        if !failed.is_empty() {
+            bail!(
+                "findings in {}: {}",
+                self.found.display(),
+                failed.join(", ")
+            );
+        }
+        Ok(Tally::default())
+    }
+
+    /// Runs a target. The inner error has the end of the log.
+    fn run_one(&self, target: &str, seconds: u64) -> Result<Result<Figures, String>> {
         // libFuzzer writes to the first folder and only reads the others.
-        let own = found.join(target);
+        let own = self.found.join(target);
         fs::create_dir_all(&own)?;
-        let log = found.join(format!("{target}.log"));
-        let mut run = fuzz(target);
+        let log = self.found.join(format!("{target}.log"));
+        let mut run = self.command(target);
         run.arg(format!("-max_total_time={seconds}"))
             .args([INPUT_TIMEOUT, INPUT_MEMORY])
             .arg(own)
-            .arg(corpus(&folder, target)?)
+            .arg(corpus(&root().join("fuzz"), target)?)
             .stderr(File::create(&log)?);
         let result = execute_within(LIMIT + Duration::from_secs(seconds), &mut run);
         let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
-        match (result, Figures::parse(&text)) {
-            (Ok(()), Some(figures)) => output.line(&format!("{target}: {figures}")),
+        Ok(match (result, Figures::parse(&text)) {
+            (Ok(()), Some(figures)) => Ok(figures),
             (result, _) => {
                 let lines: Vec<_> = text.lines().collect();
                 let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
-                output.line(&format!("{target}: {result:?}\n{}", last.join("\n")));
-                failed.push(target.as_str());
+                Err(format!("{result:?}\n{}", last.join("\n")))
             }
-        }
+        })
     }
-    if !failed.is_empty() {
-        bail!("findings in {}: {}", found.display(), failed.join(", "));
+
+    /// Returns the command of a target.
+    fn command(&self, target: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env("FUZZ_TARGET", target).current_dir(&self.found);
+        command.stdin(Stdio::null());
+        command
     }
-    Ok(Tally::default())
 }
 
 /// Builds the program of all targets.

@@ -1,5 +1,5 @@
-//! Tasks of the Vipline workspace: demo, test, ci, vm, etcd, bench, fuzz, soak, mutants, tidy,
-//! dependencies, publish, image, bless.
+//! Tasks of the Vipline workspace: demo, test, ci, vm, windows, etcd, bench, fuzz, soak, mutants,
+//! tidy, dependencies, publish, image, bless.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program prints")]
 
@@ -53,6 +53,8 @@ mod packages;
 
 mod image;
 
+mod windows;
+
 /// Tasks of the Vipline workspace.
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask", disable_help_subcommand = true)]
@@ -90,6 +92,8 @@ enum Task {
         #[arg(long)]
         list: bool,
     },
+    /// Checks the types of all crates that build for Windows, with Debian's compiler.
+    Windows,
     /// Prints the path of etcd for tests; downloads etcd if it is not in PATH.
     Etcd,
     /// Runs all benchmarks to their end and writes their figures to target/bench.json.
@@ -113,7 +117,7 @@ enum Task {
     /// traffic, and checks rules, memory, descriptors and connections at the end.
     Soak {
         /// Duration in minutes.
-        #[arg(long, default_value_t = 60)]
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
         minutes: u64,
         /// Proxy mode.
         #[arg(long, value_enum, default_value = "nftables")]
@@ -160,6 +164,7 @@ fn main() -> ExitCode {
         Task::Test { all, host } => test::run(all, host),
         Task::Vm { filter, list: true } => vm::list(&filter),
         Task::Vm { filter, .. } => vm::run(&filter),
+        Task::Windows => windows::run(),
         Task::Etcd => etcd::run(),
         Task::Bench { filter, services } => bench::run(&filter, services),
         Task::Fuzz { seconds } => fuzz::run(seconds),

@@ -8,15 +8,15 @@ use clap::ValueEnum;
 use testkit::privilege::become_root;
 
 use crate::binaries::Artifacts;
-use crate::cargo::{cargo, root};
+use crate::cargo::{cargo, image_build, root};
 use crate::process::{LIMIT, execute_within};
 use crate::tools;
 
-/// The build of the test and of kube-proxy.
+/// The build of the test.
 ///
 /// Like the build of the tests, it selects the whole workspace, so the dependencies have the
 /// same features and are compiled once.
-const BUILD: [&str; 4] = ["build", "--workspace", "--test=soak", "--bin=kube-proxy"];
+const BUILD: [&str; 3] = ["build", "--workspace", "--test=soak"];
 
 /// Proxy mode of a soak.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -29,14 +29,15 @@ pub(crate) enum Mode {
 
 /// Runs the task.
 ///
-/// The test `soak` of this package runs for seconds in CI, and prints its figures.
+/// The test `soak` of this package runs for seconds in CI, and prints its figures. Here it
+/// measures the memory of kube-proxy as built for images.
 pub(crate) fn run(minutes: u64, mode: Mode) -> Result<()> {
     tools::install(tools::KERNEL_TOOLS)?;
     let artifacts = Artifacts::build(&mut cargo(BUILD))?;
+    let program = image_build("kube-proxy")?;
     become_root().context("network namespaces need root or a user namespace")?;
     let package = root().join("crates/internal/xtask");
     let test = artifacts.find(&package, "test", "soak");
-    let program = artifacts.find(&root().join("examples/kube-proxy"), "bin", "kube-proxy");
     let seconds = 60 * minutes;
     let mut soak = Command::new(test.context("cargo did not build the test")?);
     let name = match mode {
@@ -46,9 +47,6 @@ pub(crate) fn run(minutes: u64, mode: Mode) -> Result<()> {
     soak.args([name, "--nocapture"])
         .current_dir(package)
         .env("SOAK_SECONDS", seconds.to_string())
-        .env(
-            "KUBE_PROXY",
-            program.context("cargo did not build kube-proxy")?,
-        );
+        .env("KUBE_PROXY", program);
     execute_within(LIMIT + Duration::from_secs(seconds), &mut soak)
 }

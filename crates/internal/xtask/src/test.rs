@@ -14,7 +14,7 @@ use crate::passed::Passed;
 use crate::process::execute;
 use crate::steps::{Steps, Tally};
 use crate::vm::Guests;
-use crate::{dependencies, etcd, features, fuzz, image, publish, tidy, tools, vm};
+use crate::{dependencies, etcd, features, fuzz, image, publish, tidy, tools, vm, windows};
 
 /// Time to run each fuzz target, in seconds.
 const FUZZ_SECONDS: u64 = 3;
@@ -98,6 +98,7 @@ fn run_steps(steps: &mut Steps, repeats_all: bool, host_only: bool) -> Result<()
         check("dependencies", dependencies::run),
         // Packages are not built here: the other steps build the same code.
         check("packages", || publish::run(true, false)),
+        check("Windows", windows::run),
     ];
     steps.jobs("checks", checks, 2)?;
     let mut built = None;
@@ -271,7 +272,10 @@ fn download(metadata: &Metadata, host_only: bool) -> Result<()> {
     if !host_only {
         vm::download(&metadata.target_directory)?;
     }
-    etcd::fetch(&metadata.target_directory).map(drop)
+    etcd::fetch(&metadata.target_directory)?;
+    // The check prints the error.
+    let _ = windows::fetch(&metadata.target_directory);
+    Ok(())
 }
 
 /// Lints all targets.

@@ -4,6 +4,7 @@
 //! pod and the node send requests to each address and port of each Service.
 //! Each endpoint has a server.
 //! The Services also determine the expected endpoints.
+//! `kube-proxy explain` evaluates the rules of the kernel for each row, and must agree.
 //! cluster-dns resolves the names of the Services, and a pod sends requests to the answers.
 //! Modes that the host's kernel may not support are listed without traffic.
 
@@ -17,6 +18,8 @@ use crate::cargo::root;
 mod build;
 
 mod expect;
+
+mod explain;
 
 mod manifests;
 
@@ -92,9 +95,53 @@ pub(crate) fn run(length: Length) -> Result<()> {
     match table.failures() {
         0 => {
             let (rows, seconds) = (table.rows(), start.elapsed().as_secs());
-            println!("\n{rows} rows as expected, in {seconds} s");
+            let explained = table.explained();
+            println!(
+                "\n{rows} rows as expected, in {seconds} s; {explained} explained, 0 disagreements"
+            );
             Ok(())
         }
         count => bail!("{count} rows of the table are wrong"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// Number of rows that kube-proxy explains in each mode.
+    const EXPLAINED: usize = 41;
+
+    /// Runs the demo in a mode, with the program in `KUBE_PROXY` and the other one beside
+    /// it, or with programs that it builds.
+    fn check(mode: &'static str) {
+        let programs = match env::var_os("KUBE_PROXY").map(PathBuf::from) {
+            Some(kube_proxy) => build::Programs {
+                cluster_dns: kube_proxy.with_file_name("cluster-dns"),
+                kube_proxy,
+            },
+            None => build::programs().unwrap(),
+        };
+        let mut table = Table::default();
+        let manifests = root().join("examples/kube-proxy/demo");
+        mode::run(mode, Length::Short, &programs, &manifests, &mut table).unwrap();
+        let [rows, explained, wrong] = [table.rows(), table.explained(), table.failures()];
+        testkit::figures!(
+            "demo in mode {mode}: {rows} rows, {explained} explained, {wrong} disagreements"
+        );
+        assert_eq!((explained, wrong), (EXPLAINED, 0), "explained and wrong");
+    }
+
+    #[test]
+    fn rows_in_mode_nftables_are_expected_and_explained() {
+        check("nftables");
+    }
+
+    #[test]
+    fn rows_in_mode_iptables_are_expected_and_explained() {
+        check("iptables");
     }
 }

@@ -14,6 +14,7 @@ use testkit::traffic::{Answers, Probe, Protocol, Server};
 use super::Length;
 use super::build::Programs;
 use super::expect::{Expected, Place};
+use super::explain::Explanation;
 use super::manifests::{self, Frontend, Kind};
 use super::names;
 use super::rollout;
@@ -35,6 +36,8 @@ pub(super) struct Stage {
     pub(super) mode: &'static str,
     /// Network namespaces.
     pub(super) lab: Lab,
+    /// Command line of the proxy.
+    options: Options,
     /// Folder of manifests that the proxy watches.
     pub(super) folder: Directory,
     /// Addresses and ports of the Services.
@@ -53,11 +56,13 @@ pub(super) fn run(
 ) -> Result<()> {
     eprintln!("{mode}: creating a lab and sending traffic");
     let manifests = manifests::read(folder)?;
+    let copies = Directory::new()?;
     let mut stage = Stage {
         length,
         mode,
         lab: Lab::with_backends(BACKENDS).context("create a lab")?,
-        folder: Directory::new()?,
+        options: Options::new(&programs.kube_proxy, mode, copies.path()),
+        folder: copies,
         frontends: manifests::frontends(&manifests)?,
         servers: BTreeMap::new(),
     };
@@ -69,10 +74,7 @@ pub(super) fn run(
             stage.serve(frontend.protocol, endpoint.at)?;
         }
     }
-    let mut proxy = Proxy::start(
-        &stage.lab,
-        &Options::new(&programs.kube_proxy, mode, stage.folder.path()),
-    )?;
+    let mut proxy = Proxy::start(&stage.lab, &stage.options)?;
     stage.wait_for(&mut proxy)?;
     let world = stage.world()?;
     for frontends in stage.frontends.chunk_by(Frontend::differs_by_address) {
@@ -154,10 +156,9 @@ impl Stage {
             let mut tally = Tally::default();
             for (frontend, expected) in frontends.iter().zip(&expected) {
                 for client in &clients {
-                    let answers = self.send_requests(frontend, expected, client.host);
-                    let verdict = expected
-                        .judge(&answers)
-                        .and_then(|()| client.check_source_address(frontend, &answers));
+                    let (answers, verdict) = self.judge(frontend, expected, *client);
+                    let verdict =
+                        verdict.and_then(|()| client.check_source_address(frontend, &answers));
                     let source = format!("{} at {}", client.host.name, frontend.address);
                     tally.add(source, answers, verdict);
                 }
@@ -166,7 +167,7 @@ impl Stage {
             let note = note(&frontends[0], &expected[0], clients[0].place);
             let outcome = tally.outcome(note.to_owned());
             let from = from.join(", ") + when;
-            table.add(&self.row(frontends, &from, outcome));
+            table.add_explained(&self.row(frontends, &from, outcome));
         }
     }
 
@@ -177,8 +178,7 @@ impl Stage {
         let client = Client { host, place };
         for frontend in frontends {
             let expected = self.expected(frontend, client);
-            let answers = self.send_requests(frontend, &expected, host);
-            let verdict = expected.judge(&answers);
+            let (answers, verdict) = self.judge(frontend, &expected, client);
             tally.add(frontend.address, answers, verdict);
         }
         let expected = self.expected(&frontends[0], client);
@@ -189,7 +189,7 @@ impl Stage {
         let mut row = self.row(frontends, &host.name, outcome);
         let what = row.what.strip_prefix("cluster IP").unwrap_or(&row.what);
         row.what = format!("{service}.{namespace}.svc{what}");
-        table.add(&row);
+        table.add_explained(&row);
     }
 
     /// Sends as many requests as the expected result needs.
@@ -225,15 +225,38 @@ impl Stage {
                 let mut tally = Tally::default();
                 for frontend in frontends {
                     let place = Place::Pod;
-                    let expected = self.expected(frontend, Client { host, place });
-                    let answers = self.send_requests(frontend, &expected, host);
-                    let verdict = expected.judge(&answers);
+                    let client = Client { host, place };
+                    let expected = self.expected(frontend, client);
+                    let (answers, verdict) = self.judge(frontend, &expected, client);
                     tally.add(frontend.address, answers, verdict);
                 }
                 let from = format!("{} (hairpin)", host.name);
-                table.add(&self.row(frontends, &from, tally.outcome(String::new())));
+                table.add_explained(&self.row(frontends, &from, tally.outcome(String::new())));
             }
         }
+    }
+
+    /// Sends requests, and compares the answers with the expected result and with the
+    /// explanation of kube-proxy.
+    fn judge(
+        &self,
+        frontend: &Frontend,
+        expected: &Expected,
+        client: Client<'_>,
+    ) -> (Answers, Result<(), String>) {
+        let (node, to) = (&self.lab.node.netns, frontend.address);
+        let own = (client.place != Place::Node).then(|| client.address(frontend));
+        let explanation = Explanation::of(&self.options, node, frontend.protocol, to, own);
+        let answers = self.send_requests(frontend, expected, client.host);
+        let name = |at| {
+            let host = self.host(at);
+            host.map_or_else(|error| error.to_string(), |host| host.name.clone())
+        };
+        let verdict = expected.judge(&answers).and_then(|()| {
+            let explanation = explanation.map_err(|error| format!("not explained: {error:#}"))?;
+            explanation.judge(&answers, frontend.sticky, own, name)
+        });
+        (answers, verdict)
     }
 
     /// Creates a row for frontends that differ only in their address.

@@ -8,6 +8,7 @@ use testkit::traffic::Answers;
 #[derive(Debug, Default)]
 pub(super) struct Table {
     rows: usize,
+    explained: usize,
     wrong: usize,
 }
 
@@ -66,6 +67,17 @@ impl Table {
     /// Returns the number of rows.
     pub(super) fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// Adds a row of connections that kube-proxy explains.
+    pub(super) fn add_explained(&mut self, row: &Row) {
+        self.explained += 1;
+        self.add(row);
+    }
+
+    /// Returns the number of rows that kube-proxy explains.
+    pub(super) fn explained(&self) -> usize {
+        self.explained
     }
 
     /// Returns the number of rows with wrong results.

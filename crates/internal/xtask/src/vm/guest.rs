@@ -93,12 +93,16 @@ pub(super) fn base(binaries: &[&Path], cache: &Path) -> Result<Archive> {
     for folder in ["/applets", "/dev", "/proc", "/run", "/sys", "/tmp"] {
         archive.folder(folder);
     }
-    archive.copy(busybox()?)?;
+    let busybox = busybox()?;
+    archive.copy(&busybox)?;
     // The kernel runs modprobe from this path.
     archive.copy("/sbin/modprobe")?;
     archive.copy("/etc/protocols")?;
     archive.copy_all(Path::new(PLUGINS))?;
     let mut linked = vec![PathBuf::from("/sbin/modprobe")];
+    if is_dynamic(&busybox)? {
+        linked.push(busybox);
+    }
     for name in PROGRAMS.map(str::to_owned).into_iter().chain(iptables()) {
         let path = tools::find(&name).with_context(|| format!("{name} is not installed"))?;
         archive.copy(&path)?;
@@ -216,6 +220,13 @@ fn stripped(program: &Path, cache: &Path) -> Result<Vec<u8>> {
     let bytes = fs::read(&file)?;
     fs::remove_file(&file)?;
     Ok(bytes)
+}
+
+/// Tells whether a program needs libraries: busybox of the package busybox does, that of
+/// busybox-static does not.
+fn is_dynamic(program: &Path) -> Result<bool> {
+    let output = Command::new("ldd").arg(program).output()?;
+    Ok(output.status.success())
 }
 
 /// Returns the shared libraries that programs and libraries are linked with.

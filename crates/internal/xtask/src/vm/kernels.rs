@@ -117,7 +117,7 @@ fn numbers(name: &str) -> Vec<u32> {
 
 /// Downloads and unpacks a kernel, and prepares its modules.
 fn unpack(release: &str, folder: &Path) -> Result<()> {
-    packages::unpack(&format!("linux-image-{release}"), folder, |tree| {
+    packages::unpack(&[format!("linux-image-{release}")], folder, |tree| {
         // The guest has no program that decompresses modules.
         execute(
             Command::new("find")

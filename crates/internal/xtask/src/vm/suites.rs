@@ -65,8 +65,8 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
     ("crates/conntrack", "kernel", 26, &[""]),
     ("crates/ipvs", "vm", 35, &[""]),
     ("crates/rtnl", "vm", 5, &[""]),
-    ("crates/proxy-core", "vm", 22, &[""]),
-    ("examples/kube-proxy", "vm", 9, &[""]),
+    ("crates/proxy-core", "vm", 23, &[""]),
+    ("examples/kube-proxy", "vm", 11, &[""]),
     (
         "crates/proxy-core",
         "kernel",

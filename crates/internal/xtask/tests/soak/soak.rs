@@ -132,7 +132,7 @@ fn soak(mode: &'static str, flushes: &[&str]) {
         .iter()
         .flat_map(|counts| counts.values())
         .sum();
-    println!(
+    testkit::figures!(
         "{mode}, {took:.0?}: {sent} events, {:.0} per second; {kills} kills, {} foreign flushes, \
          {faults} API faults; {} requests, {} failed; memory {:?} KiB, {:+.1} %; descriptors {:?}; \
          kernel equal to plan",
