@@ -6,7 +6,6 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
 use serde_json::json;
 use vipline_service_ip::{Error, EtcdCluster, Pool, Registry};
 
@@ -107,7 +106,7 @@ fn requests_to_a_stopped_member_time_out() {
         // A slow machine may exceed the timeout before etcd is stopped.
         let read = (0..30).any(|_| registry.refresh().is_ok());
         assert!(read, "etcd responds before it is stopped");
-        server.signal(Signal::STOP);
+        server.stop();
         let start = Instant::now();
         let error = registry.allocate(&owner(), &mut random(1)).unwrap_err();
         assert!(matches!(error, Error::Unknown(_)), "{error:?}");
@@ -117,7 +116,7 @@ fn requests_to_a_stopped_member_time_out() {
         assert!(took >= Duration::from_secs(4), "{took:?}");
         assert!(took < Duration::from_secs(60), "{took:?}");
         assert!(chain(&error).contains("timeout"), "{error:?}");
-        server.signal(Signal::CONT);
+        server.resume();
         // A change with unknown outcome may be applied later.
         let used = server.registry().refresh().unwrap().pool.used();
         assert!(used <= 1, "{used}");

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use data_encoding::BASE64;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 use serde_json::{Value, json};
 use testkit::netns::Netns;
 use testkit::scoped::{Directory, Process};
@@ -101,9 +101,21 @@ impl Server {
         self.process = Some(process);
     }
 
-    /// Sends a signal to etcd.
-    pub(crate) fn signal(&self, signal: Signal) {
-        self.process.as_ref().unwrap().signal(signal).unwrap();
+    /// Stops all threads of etcd. Without the wait, some would run for a while after the
+    /// signal.
+    pub(crate) fn stop(&self) {
+        let process = self.process.as_ref().unwrap();
+        process.signal(Signal::STOP).unwrap();
+        let pid = Pid::from_raw(process.pid().try_into().unwrap()).unwrap();
+        let changes = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::Pid(pid), changes).unwrap().unwrap();
+        assert!(status.stopped(), "{}", process.output());
+    }
+
+    /// Resumes etcd after [`stop`](Self::stop).
+    pub(crate) fn resume(&self) {
+        let process = self.process.as_ref().unwrap();
+        process.signal(Signal::CONT).unwrap();
     }
 
     fn command(&self) -> Command {
