@@ -1,9 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-#[cfg(all(not(target_os = "linux"), feature = "api"))]
-compile_error!("the feature `api` requires Linux: disable the default features");
-
 #[cfg(feature = "api")]
 pub mod api;
 

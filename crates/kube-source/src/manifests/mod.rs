@@ -1,7 +1,6 @@
 //! Objects from files: parsed, validated, merged and watched.
 //!
-//! - `Manifests`: the files at a path, on Linux; [`source::Update`]: events and errors of a
-//!   change;
+//! - [`Manifests`]: the files at a path; [`source::Update`]: events and errors of a change;
 //! - [`parse`]: converts the text of a file into objects and faults, with [`tree`] for
 //!   YAML and JSON, and [`typed`] for the types of the model;
 //!   Plain JSON is decoded directly (`json`, `strict`);
@@ -29,8 +28,6 @@ mod validate;
 
 pub mod source;
 
-#[cfg(target_os = "linux")]
 mod files;
 
-#[cfg(target_os = "linux")]
 pub use files::Manifests;

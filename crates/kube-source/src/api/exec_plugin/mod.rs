@@ -5,21 +5,24 @@
     reason = "IO file"
 )]
 
+#[cfg(any(not(target_os = "linux"), test))]
+mod child_process;
+
+#[cfg(target_os = "linux")]
+mod process_group;
+
 use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use kube::config::ExecConfig;
-use rustix::buffer::spare_capacity;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::AsFd;
-use rustix::io::{Errno, ioctl_fionbio, read};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use serde::Deserialize;
 use serde_json::json;
+
+#[cfg(not(target_os = "linux"))]
+use child_process::Running;
+#[cfg(target_os = "linux")]
+use process_group::Running;
 
 /// Maximum output of a plugin in bytes.
 const MAX_OUTPUT: usize = 1 << 20;
@@ -29,10 +32,7 @@ const MAX_OUTPUT: usize = 1 << 20;
 /// One plugin runs at a time. Pass a clone to [`Api::open`](super::Api::open), and call
 /// [`kill`](Self::kill) before the process ends.
 #[derive(Clone, Debug, Default)]
-pub struct RunningPlugin {
-    /// Process group, or 0.
-    group: Arc<AtomicI32>,
-}
+pub struct RunningPlugin(Running);
 
 /// Credentials printed by a plugin.
 #[derive(Debug, Default, Deserialize)]
@@ -51,7 +51,7 @@ pub(crate) struct Credentials {
 impl RunningPlugin {
     /// Runs a plugin and returns its credentials.
     ///
-    /// A plugin that runs longer than `limit` is killed together with its children.
+    /// A plugin that runs longer than `limit` is killed, on Linux together with its children.
     ///
     /// # Errors
     ///
@@ -65,10 +65,8 @@ impl RunningPlugin {
 
         let program = exec.command.as_deref().unwrap_or_default();
         let named = |reason: &dyn std::fmt::Display| format!("exec plugin {program:?}: {reason}");
-        let plugin = Plugin::start(&self.group, &mut command(exec, program));
-        let mut plugin = plugin.map_err(|error| named(&error))?;
-        let output = plugin.finish(limit).map_err(|error| named(&error))?;
-        let status = plugin.wait().map_err(|error| named(&error))?;
+        let ended = self.0.run(&mut command(exec, program), limit);
+        let (status, output) = ended.map_err(|error| named(&error))?;
         if !status.success() {
             return Err(named(&status));
         }
@@ -85,9 +83,7 @@ impl RunningPlugin {
 
     /// Kills the running plugin, if any, before the process ends.
     pub fn kill(&self) {
-        if let Some(group) = Pid::from_raw(self.group.swap(0, Ordering::Relaxed)) {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
+        self.0.kill();
     }
 }
 
@@ -109,91 +105,25 @@ fn command(exec: &ExecConfig, program: &str) -> Command {
         .envs(variables)
         .env("KUBERNETES_EXEC_INFO", info.to_string())
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .process_group(0);
+        .stdout(Stdio::piped());
     command
 }
 
-/// A running plugin. Killed on drop.
-struct Plugin<'a> {
-    child: Child,
-    group: &'a AtomicI32,
+/// Returns the error of a plugin that exceeds its limit.
+fn timed_out(limit: Duration) -> io::Error {
+    let reason = format!("it did not end within {limit:?} and was killed");
+    io::Error::new(io::ErrorKind::TimedOut, reason)
 }
 
-impl<'a> Plugin<'a> {
-    fn start(group: &'a AtomicI32, command: &mut Command) -> io::Result<Self> {
-        let child = command.spawn()?;
-        group.store(Pid::from_child(&child).as_raw_pid(), Ordering::Relaxed);
-        Ok(Self { child, group })
-    }
-
-    fn wait(&mut self) -> io::Result<ExitStatus> {
-        // After the wait the kernel may reuse the process ID.
-        self.group.store(0, Ordering::Relaxed);
-        self.child.wait()
-    }
-
-    /// Returns the output of the plugin after its end.
-    fn finish(&mut self, limit: Duration) -> io::Result<Vec<u8>> {
-        let end = Instant::now() + limit;
-        let exit = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
-        let mut stdout = self.child.stdout.take();
-        if let Some(pipe) = &stdout {
-            ioctl_fionbio(pipe, true)?;
-        }
-        let mut output = Vec::new();
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                let reason = format!("it did not end within {limit:?} and was killed");
-                return Err(io::Error::new(io::ErrorKind::TimedOut, reason));
-            }
-            let mut files = vec![PollFd::new(&exit, PollFlags::IN)];
-            files.extend(stdout.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
-            match poll(&mut files, Timespec::try_from(left).ok().as_ref()) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-            let has_ended = files.first().is_some_and(|exit| !exit.revents().is_empty());
-            if let Some(pipe) = stdout.take()
-                && read_available(&pipe, &mut output)?
-            {
-                stdout = Some(pipe);
-            }
-            if has_ended {
-                return Ok(output);
-            }
-        }
-    }
-}
-
-impl Drop for Plugin<'_> {
-    fn drop(&mut self) {
-        if let Ok(None) = self.child.try_wait() {
-            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-            let _ = self.wait();
-        }
-    }
-}
-
-/// Reads without blocking. Returns whether more output may follow.
-fn read_available(pipe: impl AsFd, output: &mut Vec<u8>) -> io::Result<bool> {
-    loop {
-        if output.len() >= MAX_OUTPUT {
-            return Err(io::Error::other("its output is too long"));
-        }
-        output.reserve(1 << 12);
-        match read(&pipe, spare_capacity(output)) {
-            Ok(0) => return Ok(false),
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Ok(true),
-            Err(errno) => return Err(errno.into()),
-        }
-    }
+/// Returns the error of a plugin that prints more than [`MAX_OUTPUT`].
+fn too_long() -> io::Error {
+    io::Error::other("its output is too long")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     fn plugin(script: &str) -> ExecConfig {

@@ -1,14 +1,26 @@
-//! The queue from background tasks to the thread of the caller, with an eventfd
-//! that wakes the thread.
+//! The queue from background tasks to the thread of the caller, with a wakeup of the
+//! thread: an eventfd on Linux.
+
+#[cfg(any(not(target_os = "linux"), test))]
+#[cfg_attr(target_os = "linux", allow(dead_code, reason = "only tests use it"))]
+mod condvar;
+
+#[cfg(target_os = "linux")]
+mod eventfd;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+#[cfg(target_os = "linux")]
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use vipline_service_model::{Event, Kind};
+
+#[cfg(not(target_os = "linux"))]
+use condvar::Wakeup;
+#[cfg(target_os = "linux")]
+use eventfd::Wakeup;
 
 /// Maximum number of queued items. Senders wait for space.
 const CAPACITY: usize = 512;
@@ -39,13 +51,12 @@ pub enum Item {
 ///
 /// # Errors
 ///
-/// The eventfd cannot be created.
+/// On Linux, the eventfd cannot be created.
 pub fn feed() -> io::Result<(Sender, Receiver)> {
     let (sender, receiver) = mpsc::channel(CAPACITY);
     let space = Arc::new(Semaphore::new(CAPACITY_KIB as usize));
     let shared = Arc::new(Shared {
-        eventfd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-        is_signaled: AtomicBool::new(false),
+        wakeup: Wakeup::new()?,
         fatal: OnceLock::new(),
     });
     let sender = Sender {
@@ -62,19 +73,8 @@ pub fn feed() -> io::Result<(Sender, Receiver)> {
 
 #[derive(Debug)]
 struct Shared {
-    eventfd: OwnedFd,
-    /// Whether the eventfd was written since the last [`take`](Receiver::take).
-    is_signaled: AtomicBool,
+    wakeup: Wakeup,
     fatal: OnceLock<String>,
-}
-
-impl Shared {
-    fn wake(&self) {
-        if !self.is_signaled.swap(true, Ordering::AcqRel) {
-            // A full counter is readable as well.
-            let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
-        }
-    }
 }
 
 /// The sending end. Cheap to clone.
@@ -105,7 +105,7 @@ impl Sender {
             space => Arc::clone(&self.space).acquire_many_owned(space).await.ok(),
         };
         match self.items.send((item, permit)).await {
-            Ok(()) => self.shared.wake(),
+            Ok(()) => self.wake(),
             Err(_) => std::future::pending().await,
         }
     }
@@ -114,13 +114,19 @@ impl Sender {
     /// counts.
     pub fn fatal(&self, reason: impl Into<String>) {
         let _ = self.shared.fatal.set(reason.into());
-        self.shared.wake();
+        self.wake();
+    }
+
+    /// Wakes the thread of the receiver without an item.
+    pub fn wake(&self) {
+        self.shared.wakeup.set();
     }
 }
 
 /// The receiving end, for the thread of the caller.
 ///
-/// Its descriptor is readable while items are queued, or after [`Sender::fatal`].
+/// On Linux, its descriptor is readable while items are queued, and after [`Sender::fatal`]
+/// or [`Sender::wake`].
 #[derive(Debug)]
 pub struct Receiver {
     items: mpsc::Receiver<(Item, Option<OwnedSemaphorePermit>)>,
@@ -134,11 +140,8 @@ impl Receiver {
     ///
     /// Returns the reason of [`Sender::fatal`].
     pub fn take(&mut self) -> Result<Vec<Item>, String> {
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.shared.eventfd, &mut count);
-        // Items sent before the swap are seen below. Later senders wake the
-        // thread again.
-        self.shared.is_signaled.swap(false, Ordering::AcqRel);
+        // Items sent before are seen below. Later senders wake the thread again.
+        self.shared.wakeup.clear();
         if let Some(reason) = self.shared.fatal.get() {
             return Err(reason.clone());
         }
@@ -149,14 +152,25 @@ impl Receiver {
                 Err(_) => return Ok(items),
             }
         }
-        self.shared.wake();
+        self.shared.wakeup.set();
         Ok(items)
+    }
+
+    /// Waits until there is something to take, or until a timeout. Returns `false` after
+    /// the timeout, and on Linux also after a signal.
+    ///
+    /// # Errors
+    ///
+    /// On Linux, the system call `poll` fails.
+    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        self.shared.wakeup.wait(timeout)
     }
 }
 
+#[cfg(target_os = "linux")]
 impl AsFd for Receiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.shared.eventfd.as_fd()
+        self.shared.wakeup.as_fd()
     }
 }
 
@@ -164,17 +178,11 @@ impl AsFd for Receiver {
 pub(super) mod tests {
     #![allow(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
-    use std::time::Duration;
-
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
     use super::*;
 
     /// Waits until there are items. Returns whether there are.
     pub(in crate::api) fn wait(receiver: &Receiver, timeout: Duration) -> bool {
-        let timeout = Timespec::try_from(timeout).unwrap();
-        let mut files = [PollFd::new(receiver, PollFlags::IN)];
-        poll(&mut files, Some(&timeout)).unwrap() > 0
+        receiver.wait(Some(timeout)).unwrap()
     }
 
     fn is_readable(receiver: &Receiver) -> bool {
@@ -256,6 +264,15 @@ pub(super) mod tests {
             sender.send(deletion("small")).await;
         });
         assert_eq!(names(receiver.take().unwrap()), ["third", "small"]);
+    }
+
+    #[test]
+    fn a_wakeup_without_items_is_taken() {
+        let (sender, mut receiver) = feed().unwrap();
+        sender.wake();
+        assert!(is_readable(&receiver));
+        assert!(receiver.take().unwrap().is_empty());
+        assert!(!is_readable(&receiver));
     }
 
     #[test]

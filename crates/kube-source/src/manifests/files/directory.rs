@@ -7,6 +7,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
+#[cfg(unix)]
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -110,6 +111,13 @@ pub(crate) fn read(file: &Path) -> Content {
 
 /// Returns whether a file is a symbolic or hard link, and so complete when it
 /// is created.
+#[cfg(unix)]
 pub(crate) fn is_link(file: &Path) -> bool {
     fs::symlink_metadata(file).is_ok_and(|metadata| metadata.is_symlink() || metadata.nlink() > 1)
+}
+
+/// Returns whether a file is a symbolic link.
+#[cfg(not(unix))]
+pub(crate) fn is_link(file: &Path) -> bool {
+    fs::symlink_metadata(file).is_ok_and(|metadata| metadata.is_symlink())
 }

@@ -1,4 +1,4 @@
-//! The manifests at a path: read, and watched by inotify.
+//! The manifests at a path: read and watched.
 
 mod directory;
 
@@ -6,6 +6,7 @@ mod watch;
 
 use std::collections::BTreeSet;
 use std::io;
+#[cfg(target_os = "linux")]
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -58,11 +59,12 @@ impl Manifests {
         Ok((manifests, update))
     }
 
-    /// Reads all manifests at a path and starts to watch them.
+    /// Reads all manifests at a path and starts to watch them. On other systems than Linux,
+    /// they are read every 5 s.
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load), or inotify cannot watch the directory.
+    /// As [`load`](Self::load), or on Linux, inotify cannot watch the directory.
     pub fn watch(path: &Path) -> io::Result<(Self, Update)> {
         let directory = Directory::new(path)?;
         let watch = Watch::open(&directory)?;
@@ -84,10 +86,10 @@ impl Manifests {
     /// Returns the changes since the last call. Does not wait for changes.
     ///
     /// `now` is a time since any fixed point, and must never decrease. The caller must
-    /// poll when the [descriptor](Self::readable) is readable and at the [next
-    /// deadline](Self::next_deadline).
+    /// poll at the [next deadline](Self::next_deadline), and on Linux when the descriptor is
+    /// readable.
     pub fn poll(&mut self, now: Duration) -> Update {
-        let unreadable = self.collect();
+        let unreadable = self.collect(now);
         let waits = self.deadline.is_some_and(|deadline| now < deadline);
         if self.due.is_empty() || (waits && !self.is_notified) {
             return only(unreadable);
@@ -107,14 +109,16 @@ impl Manifests {
 
     /// Returns the time of the next poll if no notification arrives before.
     pub fn next_deadline(&self) -> Option<Duration> {
-        self.deadline
+        let watch = self.watch.as_ref();
+        let deadlines = [self.deadline, watch.and_then(Watch::next_deadline)];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Collects the files that must be read. Returns an error if the directory cannot be
     /// read.
-    fn collect(&mut self) -> Option<ManifestError> {
+    fn collect(&mut self, now: Duration) -> Option<ManifestError> {
         let watch = self.watch.as_mut()?;
-        let changes = match watch.changes(&self.directory) {
+        let changes = match watch.changes(&self.directory, now) {
             Ok(changes) => changes,
             Err(error) => return Some(self.unreadable(&error)),
         };
@@ -154,6 +158,7 @@ impl Manifests {
 
     /// Returns the descriptor that becomes readable after a change. `None` without a
     /// watch.
+    #[cfg(target_os = "linux")]
     pub fn readable(&self) -> Option<BorrowedFd<'_>> {
         self.watch.as_ref().map(Watch::as_fd)
     }

@@ -1,17 +1,18 @@
 //! Detection of changed manifests, by inotify.
 
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
-use super::directory::Directory;
+use super::Changes;
+use crate::manifests::files::directory::Directory;
 
 /// The symbolic link that the kubelet replaces when a ConfigMap changes.
 const DATA_LINK: &str = "..data";
@@ -24,17 +25,6 @@ pub(crate) struct Watch {
     inner: Option<i32>,
     outer: Option<i32>,
     name: Option<OsString>,
-}
-
-/// Names of changed files.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Changes {
-    /// Files that were written, moved or removed.
-    pub(crate) changed: BTreeSet<OsString>,
-    /// Files that were created, still empty, or whose mode changed.
-    pub(crate) maybe_changed: BTreeSet<OsString>,
-    /// Whether any file may have changed.
-    pub(crate) all: bool,
 }
 
 impl Watch {
@@ -85,12 +75,12 @@ impl Watch {
         Ok(())
     }
 
-    /// Returns the changes since the last call.
+    /// Returns the changes since the last call, at any time.
     ///
     /// # Errors
     ///
     /// The directory was replaced, and the new one cannot be watched.
-    pub(crate) fn changes(&mut self, directory: &Directory) -> io::Result<Changes> {
+    pub(crate) fn changes(&mut self, directory: &Directory, _: Duration) -> io::Result<Changes> {
         let mut changes = Changes::default();
         let mut replaced = false;
         let mut buffer = [MaybeUninit::uninit(); 4096];
@@ -120,6 +110,12 @@ impl Watch {
             self.watch_directory(directory)?;
         }
         Ok(changes)
+    }
+
+    /// Returns no time: a change makes the descriptor readable.
+    #[allow(clippy::unused_self, reason = "other systems need a time")]
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
+        None
     }
 }
 

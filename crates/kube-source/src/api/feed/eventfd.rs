@@ -1,0 +1,59 @@
+//! A wakeup by an eventfd, which a caller can wait for together with other descriptors.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+
+/// Wakes the thread of the receiver.
+#[derive(Debug)]
+pub(super) struct Wakeup {
+    eventfd: OwnedFd,
+    /// Whether the eventfd was written since the last [`clear`](Self::clear).
+    is_set: AtomicBool,
+}
+
+impl Wakeup {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            eventfd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            is_set: AtomicBool::new(false),
+        })
+    }
+
+    /// Wakes the thread now, or at its next [`wait`](Self::wait).
+    pub(super) fn set(&self) {
+        if !self.is_set.swap(true, Ordering::AcqRel) {
+            // A full counter is readable as well.
+            let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Resets the wakeup. Items sent before the call are visible after it.
+    pub(super) fn clear(&self) {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.eventfd, &mut count);
+        self.is_set.swap(false, Ordering::AcqRel);
+    }
+
+    /// Waits until the wakeup is set. Returns `false` after the timeout or a signal.
+    pub(super) fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        // A timeout beyond the kernel's range is no timeout.
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut files = [PollFd::new(&self.eventfd, PollFlags::IN)];
+        match poll(&mut files, timeout.as_ref()) {
+            Ok(count) => Ok(count > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl AsFd for Wakeup {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.eventfd.as_fd()
+    }
+}
