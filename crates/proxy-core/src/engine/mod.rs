@@ -218,6 +218,18 @@ impl Engine {
         }
     }
 
+    /// Sets the settings of mode kernelspace. The subnets of other nodes, for example, change
+    /// while a proxy runs.
+    ///
+    /// Endpoints that HNS has already keep their provider addresses, as in upstream.
+    #[cfg(feature = "kernelspace")]
+    pub fn set_kernelspace(&mut self, settings: crate::backend::kernelspace::Settings) {
+        if settings != self.config.kernelspace {
+            self.config.kernelspace = settings;
+            self.schedule.request();
+        }
+    }
+
     /// Returns whether [`set_addresses`](Self::set_addresses) considers an address.
     fn is_considered(&self, addr: IpAddr) -> bool {
         let is_link_local = SpecialAddress::of(addr) == Some(SpecialAddress::LinkLocal);
