@@ -2,15 +2,12 @@
 
 use std::process::ExitCode;
 
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, ONLY_REJECTED, chain};
 use crate::flows;
 use crate::output::print;
 use crate::rejectedz::Page;
 use crate::settings::Settings;
 use crate::setup::Setup;
-
-/// Exit code if the kernel differs from the plan in rejected objects alone.
-pub const REJECTED: u8 = 3;
 
 /// Prints the flows that would be deleted, the objects that the running proxy reports
 /// as rejected, and the other edits between the kernel and the plan.
@@ -38,6 +35,6 @@ pub fn diff(settings: Settings) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(match difference.rejected {
         _ if is_drift => 1,
         0 => 0,
-        _ => REJECTED,
+        _ => ONLY_REJECTED,
     }))
 }

@@ -5,6 +5,9 @@ use std::process::ExitCode;
 
 use proxy_core::Report;
 
+/// Exit code of `diff` if the kernel differs from the plan in rejected objects alone.
+pub const ONLY_REJECTED: u8 = 3;
+
 /// A fatal error.
 #[derive(Debug)]
 pub enum Failure {

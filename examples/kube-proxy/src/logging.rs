@@ -1,10 +1,10 @@
-//! The log: to stderr, as text or JSON.
+//! The log, as text or JSON.
 
-use std::io;
 use std::sync::OnceLock;
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -26,10 +26,10 @@ pub fn set_verbosity(verbosity: u32) -> Result<(), String> {
     replaced.map_err(|error| error.to_string())
 }
 
-/// Starts logging to stderr.
-pub fn start(logging: &Logging) {
+/// Starts logging to a writer.
+pub fn start(logging: &Logging, writer: BoxMakeWriter) {
     let log = fmt::layer()
-        .with_writer(io::stderr)
+        .with_writer(writer)
         .with_target(false)
         .with_ansi(false);
     let log = match &*logging.format {

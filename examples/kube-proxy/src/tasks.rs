@@ -1,6 +1,8 @@
 //! Background tasks: their runtime and their queue to the engine thread.
 
+#[cfg(target_os = "linux")]
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use vipline_kube_source::api::exec_plugin::RunningPlugin;
@@ -67,9 +69,22 @@ impl Tasks {
     pub fn take(&mut self) -> Result<Vec<Item>, Failure> {
         self.receiver.take().map_err(Failure::Machine)
     }
+
+    /// Waits until items are queued, or until a timeout.
+    ///
+    /// # Errors
+    ///
+    /// On Linux, a system call fails.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<(), Failure> {
+        self.receiver
+            .wait(timeout)
+            .map(drop)
+            .map_err(Failure::machine)
+    }
 }
 
 /// Becomes readable while items are queued.
+#[cfg(target_os = "linux")]
 impl AsFd for Tasks {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.receiver.as_fd()
@@ -89,7 +104,7 @@ impl Drop for Tasks {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use super::*;
 

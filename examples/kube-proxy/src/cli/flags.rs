@@ -252,6 +252,10 @@ pub struct KernelspaceFlags {
     #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL")]
     pub forward_healthcheck_vip: Option<bool>,
+    /// Run as a service of Windows, which logs to the Event Log
+    #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true", value_name = "BOOL")]
+    pub windows_service: Option<bool>,
 }
 
 impl KernelspaceFlags {
@@ -270,6 +274,7 @@ impl KernelspaceFlags {
                 "--forward-healthcheck-vip",
                 self.forward_healthcheck_vip.is_some(),
             ),
+            ("--windows-service", self.windows_service.is_some()),
         ];
         let given = flags.into_iter().filter(|(_, is_given)| *is_given);
         given.map(|(flag, _)| flag)
@@ -308,7 +313,7 @@ pub struct LogFlags {
     pub log_json_info_buffer_size: Option<Quantity>,
 }
 
-/// Flags of upstream without effect on Linux.
+/// Flags of upstream without effect.
 #[derive(Args, Clone, Debug, Default)]
 pub struct UnusedFlags {
     /// No effect
@@ -317,10 +322,6 @@ pub struct UnusedFlags {
     /// No effect
     #[arg(long, global = true, value_name = "FILE", hide = true)]
     pub machine_id_file: Option<String>,
-    /// For Windows; no effect
-    #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_name = "BOOL", hide = true)]
-    pub windows_service: Option<bool>,
 }
 
 impl Flags {
@@ -329,12 +330,10 @@ impl Flags {
         let UnusedFlags {
             boot_id_file,
             machine_id_file,
-            windows_service,
         } = &self.unused;
         let given = [
             ("--boot-id-file", boot_id_file.is_some()),
             ("--machine-id-file", machine_id_file.is_some()),
-            ("--windows-service", windows_service.is_some()),
             ("--vmodule", !self.log.vmodule.is_empty()),
         ];
         let given = given.into_iter().filter(|(_, is_given)| *is_given);

@@ -17,7 +17,7 @@ pub(crate) use value::split_port;
 use crate::version::Version;
 
 /// Program the kernel so that Services are reachable
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 #[command(
     name = "kube-proxy",
     args_override_self = true,

@@ -214,7 +214,7 @@ mod tests {
             cluster_cidr: String::new(),
             ..Configuration::default()
         };
-        configuration.fill_for_linux();
+        configuration.fill_for_system();
         change(&mut configuration);
         configuration
     }

@@ -92,10 +92,14 @@ impl Configuration {
         period(&mut self.logging.flush_frequency, 5);
     }
 
-    /// Sets the defaults that are specific to Linux, or to mode kernelspace.
-    pub(super) fn fill_for_linux(&mut self) {
-        text(&mut self.mode, "iptables");
-        text(&mut self.detect_local_mode, "ClusterCIDR");
+    /// Sets the defaults that are specific to the system, or to mode kernelspace.
+    pub(super) fn fill_for_system(&mut self) {
+        if cfg!(windows) {
+            text(&mut self.mode, KERNELSPACE);
+        } else {
+            text(&mut self.mode, "iptables");
+            text(&mut self.detect_local_mode, "ClusterCIDR");
+        }
         if self.mode == "nftables" && self.node_port_addresses.is_empty() {
             self.node_port_addresses = vec!["primary".to_owned()];
         }

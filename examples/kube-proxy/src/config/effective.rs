@@ -41,7 +41,7 @@ impl Effective {
         if file.is_some() {
             configuration.logging.apply(&flags.log);
         }
-        configuration.fill_for_linux();
+        configuration.fill_for_system();
         let mut reasons = Vec::new();
         if let Some(name) = flags
             .hostname_override

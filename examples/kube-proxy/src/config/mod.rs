@@ -5,7 +5,7 @@
 //! - [`Gates`]: feature gates;
 //! - [`Effective`]: the complete, valid configuration;
 //! - [`check_families`]: checks against the IP families of the node;
-//! - [`ConfigWatch`]: detection of changes of the file.
+//! - `watch`, [`modified`]: detection of changes of the file, on Linux and elsewhere.
 
 mod configuration;
 
@@ -29,7 +29,10 @@ mod effective;
 
 mod write;
 
+#[cfg(target_os = "linux")]
 pub mod watch;
+
+pub mod modified;
 
 pub use check_families::{Problems, check_families};
 pub use configuration::{
@@ -42,4 +45,8 @@ pub use file::{ParsedFile, read};
 pub use gates::{Gate, Gates};
 pub use quantity::Quantity;
 pub use validate::check;
+#[cfg(target_os = "linux")]
 pub use watch::ConfigWatch;
+
+/// Reason for the end of the process after a change of the file.
+pub const CHANGED: &str = "content of the proxy server's configuration file was updated";

@@ -13,9 +13,6 @@ use rustix::io::Errno;
 /// The symbolic link that the kubelet replaces when a ConfigMap changes.
 const DATA_LINK: &str = "..data";
 
-/// Reason for the end of the process after a change of the file.
-pub const CHANGED: &str = "content of the proxy server's configuration file was updated";
-
 /// A watch on a configuration file.
 ///
 /// As in upstream, writing and renaming count, and removal does not. Unlike in

@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn a_configuration_is_written_as_in_upstream() {
         let mut configuration = Configuration::default();
-        configuration.fill_for_linux();
+        configuration.fill_for_system();
         configuration.reset_other_modes();
         assert_eq!(configuration.to_yaml(), include_str!("default.yaml"));
     }

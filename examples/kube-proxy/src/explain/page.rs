@@ -23,9 +23,6 @@ use super::show;
 use super::subject::{Inquirer, Prepared};
 use crate::cli::{Format, Subject, What, subject};
 
-/// Path of the page, at the port for metrics.
-pub const PATH: &str = "/debug/explain";
-
 /// Time until the thread of the engine must respond. A sync may take longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 

@@ -14,28 +14,30 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use proxy_core::backend::kernelspace::{Hns, Planner};
-use proxy_core::{Engine, Report};
+use proxy_core::Report;
 use serde::Serialize;
 use tracing::warn;
 use vipline_hcn::Memory;
+use vipline_kube_source::WatchMode;
 
 use self::changes::Changes;
-use self::network::Chosen;
+pub(crate) use self::network::{Chosen, network_name};
 use self::state::{Objects, State};
 use crate::cli::{Cli, Command};
-use crate::diff::REJECTED;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, ONLY_REJECTED, chain};
 use crate::output::print;
 use crate::settings::Settings;
 use crate::setup::Setup;
+use crate::stop::Stop;
+#[cfg(windows)]
+use crate::windows;
 
 /// Runs a command in mode kernelspace.
 ///
 /// # Errors
 ///
 /// The mode does not support the command, or the input is invalid.
-pub fn run_command(cli: &Cli, settings: Settings) -> Result<ExitCode, Failure> {
+pub fn run_command(cli: &Cli, settings: Settings, stop: &Stop) -> Result<ExitCode, Failure> {
     match &cli.command {
         Some(Command::Render) => render(cli, settings),
         Some(Command::Diff) => diff(cli, settings),
@@ -45,10 +47,28 @@ pub fn run_command(cli: &Cli, settings: Settings) -> Result<ExitCode, Failure> {
         Some(Command::SaveKernel) => Err(Failure::input(
             "save-kernel does not support mode kernelspace, which has no kernel on Linux",
         )),
-        None => Err(Failure::machine(
-            "mode kernelspace does not run on Linux; use the commands render and diff",
+        None if cli.oneshot => Err(Failure::input(
+            "--oneshot does not support mode kernelspace; use render and diff",
         )),
+        None => run(cli, settings, stop).map(|()| ExitCode::SUCCESS),
     }
+}
+
+/// Keeps HNS of this node in sync with all objects.
+#[cfg(windows)]
+fn run(cli: &Cli, settings: Settings, stop: &Stop) -> Result<(), Failure> {
+    match cli.init_only {
+        // Nothing needs more privileges than the proxy has.
+        true => Ok(()),
+        false => windows::run(settings, stop),
+    }
+}
+
+#[cfg(not(windows))]
+fn run(_: &Cli, _: Settings, _: &Stop) -> Result<(), Failure> {
+    Err(Failure::machine(
+        "mode kernelspace does not run on Linux; use the commands render and diff",
+    ))
 }
 
 /// `render`: prints the endpoints and load balancers that HNS has after a sync.
@@ -79,7 +99,7 @@ fn diff(cli: &Cli, settings: Settings) -> Result<ExitCode, Failure> {
     }
     Ok(ExitCode::from(match rejected {
         0 => 0,
-        _ => REJECTED,
+        _ => ONLY_REJECTED,
     }))
 }
 
@@ -93,21 +113,18 @@ struct Synced {
 
 /// Applies the plan to the state of a file, in memory.
 fn sync(cli: &Cli, mut settings: Settings) -> Result<Synced, Failure> {
-    let Some(path) = &cli.flags.kernelspace.against else {
-        let reason = "mode kernelspace needs the state of HNS on the node: --against FILE";
-        return Err(Failure::input(reason));
+    let chosen = match &cli.flags.kernelspace.against {
+        Some(path) => {
+            let named = |reason| Failure::input(format_args!("{}: {reason}", path.display()));
+            let state = State::read(path).map_err(named)?;
+            Chosen::new(state, &settings).map_err(named)?
+        }
+        None => of_this_node(&settings)?,
     };
-    let named = |reason| Failure::input(format_args!("{}: {reason}", path.display()));
-    let state = State::read(path).map_err(named)?;
-    let chosen = Chosen::new(state, &settings).map_err(named)?;
-    settings.config.families.clone_from(&chosen.families);
-    settings.config.kernelspace = chosen.settings.clone();
+    chosen.configure(&mut settings.config);
     let memory = Arc::new(Mutex::new(chosen.memory()));
-    let mut setup = Setup::with_engine(&settings, |config| {
-        Engine::with_kernels::<Planner, _>(config, |family| {
-            let (hns, settings) = (Arc::clone(&memory), chosen.settings.clone());
-            Hns::new(hns, &chosen.network.name, family, settings)
-        })
+    let mut setup = Setup::with_engine(&settings, WatchMode::ListOnly, |config| {
+        chosen.engine(config, &memory)
     })?;
     let report = setup.engine.poll(Duration::ZERO);
     let rejected = report.as_ref().map_or(Ok(0), check)?;
@@ -121,6 +138,18 @@ fn sync(cli: &Cli, mut settings: Settings) -> Result<Synced, Failure> {
         after,
         rejected,
     })
+}
+
+/// Returns the network of this node, and its objects.
+#[cfg(windows)]
+fn of_this_node(settings: &Settings) -> Result<Chosen, Failure> {
+    windows::read(settings).map_err(|error| Failure::machine(format_args!("{error:#}")))
+}
+
+#[cfg(not(windows))]
+fn of_this_node(_: &Settings) -> Result<Chosen, Failure> {
+    let reason = "mode kernelspace needs the state of HNS on the node: --against FILE";
+    Err(Failure::input(reason))
 }
 
 /// Logs rejected objects, and returns their number.

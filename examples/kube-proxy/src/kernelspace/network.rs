@@ -1,10 +1,12 @@
 //! The network of the node, and its settings.
 
 use std::env;
+use std::sync::{Arc, Mutex};
 
-use proxy_core::Family;
-use proxy_core::backend::kernelspace::Settings;
-use vipline_hcn::{Endpoint, Features, LoadBalancer, Memory, Network, Version};
+use anyhow::{Result, anyhow};
+use proxy_core::backend::kernelspace::{Hns, Planner, Settings};
+use proxy_core::{Config, Engine, Family};
+use vipline_hcn::{Endpoint, Features, LoadBalancer, Memory, Network, Service, Version};
 use vipline_service_model::parse_address;
 
 use super::state::{Objects, State};
@@ -15,7 +17,7 @@ use crate::settings;
 const NETWORK_VARIABLE: &str = "KUBE_NETWORK";
 
 /// A network of HNS with its objects, and the settings of the mode.
-pub(super) struct Chosen {
+pub(crate) struct Chosen {
     pub(super) network: Network,
     pub(super) before: Objects,
     pub(super) settings: Settings,
@@ -27,7 +29,7 @@ impl Chosen {
     /// Chooses the network of the configuration. Objects of other networks are left out.
     pub(super) fn new(state: State, settings: &settings::Settings) -> Result<Self, String> {
         let winkernel = &settings.configuration.winkernel;
-        let name = network_name(&winkernel.network_name)?;
+        let name = network_name(settings)?;
         let mut networks = state.networks.into_iter();
         let network = networks
             .find(|it| it.name.eq_ignore_ascii_case(&name))
@@ -53,6 +55,47 @@ impl Chosen {
             before,
             settings: chosen,
             version: state.version,
+        })
+    }
+
+    /// Reads HNS, and chooses its network. `host_mac` returns the MAC address of the node.
+    pub(crate) fn read<S: Service>(
+        service: &mut S,
+        settings: &settings::Settings,
+        host_mac: &dyn Fn() -> Result<String>,
+    ) -> Result<Self> {
+        let name = network_name(settings).map_err(|error| anyhow!(error))?;
+        let network = service.network_by_name(&name)?;
+        let host_mac = match network.network_type().is_overlay() {
+            true => host_mac()?,
+            false => String::new(),
+        };
+        let state = State::of(service, network, host_mac)?;
+        Self::new(state, settings).map_err(|error| anyhow!(error))
+    }
+
+    /// Sets the families and the settings of the mode.
+    pub(crate) fn configure(&self, config: &mut Config) {
+        config.families.clone_from(&self.families);
+        config.kernelspace = self.settings.clone();
+        // HNS does not report changes of load balancers.
+        config.intervals.max = config.intervals.retry;
+    }
+
+    /// Returns the settings of the mode.
+    pub(crate) fn into_settings(self) -> Settings {
+        self.settings
+    }
+
+    /// Creates an engine that programs a service.
+    pub(crate) fn engine<S: Service + Send + 'static>(
+        &self,
+        config: Config,
+        service: &Arc<Mutex<S>>,
+    ) -> Engine {
+        Engine::with_kernels::<Planner, _>(config, |family| {
+            let (hns, settings) = (Arc::clone(service), self.settings.clone());
+            Hns::new(hns, &self.network.name, family, settings)
         })
     }
 
@@ -86,9 +129,9 @@ impl Chosen {
 }
 
 /// Returns the name of the network by flag or environment.
-fn network_name(flag: &str) -> Result<String, String> {
+pub(crate) fn network_name(settings: &settings::Settings) -> Result<String, String> {
     let names = [
-        flag.to_owned(),
+        settings.configuration.winkernel.network_name.clone(),
         env::var(NETWORK_VARIABLE).unwrap_or_default(),
     ];
     let mut names = names.into_iter().filter(|name| !name.is_empty());

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Deserializer, Serialize};
-use vipline_hcn::{Endpoint, LoadBalancer, Network, Version};
+use vipline_hcn::{Endpoint, Error, LoadBalancer, Network, Query, Service, Version};
 
 /// The state of HNS, as the functions `HcnEnumerate…` return its documents.
 #[derive(Debug, Deserialize)]
@@ -47,6 +47,23 @@ impl State {
             Some(kind) => Err(format!("{kind} without ID")),
             None => Ok(state),
         }
+    }
+
+    /// Reads the objects of a service. The other networks of the node are left out.
+    pub(super) fn of(
+        service: &mut impl Service,
+        network: Network,
+        host_mac: String,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            version: service.version()?,
+            host_mac,
+            objects: Objects {
+                endpoints: service.endpoints_of(&network.id)?,
+                load_balancers: service.load_balancers(&Query::all())?,
+            },
+            networks: vec![network],
+        })
     }
 
     /// Returns the kind of an object without an identifier.

@@ -8,14 +8,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proxy_core::interfaces::{self, Scope};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{info, warn};
 use vipline_service_model::ObjectName;
 
-use crate::explain::page::Questioner;
+use crate::node;
 use crate::settings::Settings;
 use crate::telemetry::{ProxyHealth, Telemetry};
 use daemon::http::{Connections, Request, Response, Timeouts, Wildcard, listen, serve};
@@ -89,6 +88,9 @@ pub enum ListenFailure {
 /// Callback for listeners that cannot be opened.
 pub type OnFailure = Arc<dyn Fn(ListenFailure) + Send + Sync>;
 
+/// Responds to the query of `/debug/explain`.
+pub type Explain = Arc<dyn Fn(&str) -> Response + Send + Sync>;
+
 impl ListenFailure {
     /// Returns the reason of the corresponding Event.
     pub fn reason(&self) -> &'static str {
@@ -146,7 +148,7 @@ impl Drop for Servers {
 pub fn start(
     settings: &Settings,
     telemetry: &Telemetry,
-    explanations: Option<Questioner>,
+    explanations: Option<Explain>,
     descriptors: usize,
     on_failure: OnFailure,
 ) -> io::Result<Servers> {
@@ -183,7 +185,7 @@ pub fn start(
             None => ProxyHealth::Assumed,
         },
         addresses: settings.config.node_port_addresses.clone(),
-        interfaces: || Ok(interfaces::addresses(Scope::Host)?),
+        interfaces: node::host_addresses,
         retry: RETRY,
         connections: Connections::new(limits.idle, limits.services),
         max_listeners: limits.listeners,

@@ -6,9 +6,9 @@ use std::time::Instant;
 use clap::CommandFactory;
 use hyper::Method;
 
+use super::Explain;
 use crate::cli::Cli;
 use crate::config::{Gate, Gates};
-use crate::explain::page::{self, Questioner};
 use crate::logging;
 use crate::rejectedz;
 use crate::settings::Settings;
@@ -16,6 +16,9 @@ use crate::telemetry::{CONTENT_TYPE, Probe, Telemetry};
 use crate::version;
 use daemon::http::{PLAIN, Request, Response, not_found, text};
 use proxy_core::health::HttpResponse;
+
+/// Path of explanations.
+const EXPLAIN: &str = "/debug/explain";
 
 /// Responds on the health port.
 pub(super) fn health(telemetry: &Telemetry, request: &Request) -> Response {
@@ -32,7 +35,7 @@ pub(super) fn response(answer: HttpResponse) -> Response {
 }
 
 /// Content of the metrics port besides the metrics.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Pages {
     telemetry: Telemetry,
     mode: &'static str,
@@ -41,7 +44,7 @@ pub(super) struct Pages {
     configuration: String,
     gates: Gates,
     /// Explanations by the engine. `None` in tests of the server.
-    explanations: Option<Questioner>,
+    explanations: Option<Explain>,
     /// Whether `--profiling` is set. As in upstream, `/debug` requires it.
     serves_debug: bool,
     start: Instant,
@@ -52,12 +55,12 @@ impl Pages {
     pub(super) fn new(
         settings: &Settings,
         telemetry: Telemetry,
-        explanations: Option<Questioner>,
+        explanations: Option<Explain>,
     ) -> Self {
         Self {
             explanations,
             telemetry,
-            mode: settings.config.mode.name(),
+            mode: settings.mode_name(),
             node: settings.config.node_name.as_ref().into(),
             configuration: settings.configuration.to_configz(),
             gates: settings.feature_gates.clone(),
@@ -78,8 +81,8 @@ impl Pages {
             "/metrics/slis" => text(200, CONTENT_TYPE, ""),
             "/proxyMode" => text(200, PLAIN, self.mode),
             rejectedz::PATH => text(200, "application/json", self.rejected()),
-            page::PATH => match &self.explanations {
-                Some(explanations) => explanations.answer(request.uri().query().unwrap_or("")),
+            EXPLAIN => match &self.explanations {
+                Some(explanations) => explanations(request.uri().query().unwrap_or("")),
                 None => not_found(),
             },
             "/configz" => text(200, "application/json", &*self.configuration),

@@ -66,6 +66,17 @@ pub enum Source {
 }
 
 impl Settings {
+    /// Returns the mode. `None` is mode kernelspace.
+    pub fn mode(&self) -> Option<Mode> {
+        let is_kernelspace = self.configuration.mode == KERNELSPACE;
+        (!is_kernelspace).then_some(self.config.mode)
+    }
+
+    /// Returns the name of the mode.
+    pub fn mode_name(&self) -> &'static str {
+        self.mode().map_or(KERNELSPACE, Mode::name)
+    }
+
     /// Converts a configuration. `hostname` is the default node name.
     ///
     /// # Errors

@@ -1,11 +1,9 @@
 //! Conditions of the first sync: all objects are listed, and the node fits the
 //! configuration.
 
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use proxy_core::Event;
-use proxy_core::interfaces::{self, Scope};
 use tracing::{info, warn};
 use vipline_kube_source::api::first_sync::Readiness;
 use vipline_kube_source::manifests::fault::Key;
@@ -14,8 +12,8 @@ use vipline_service_model::{DetectLocal, Kind};
 
 use super::{Objects, Purpose, Setup};
 use crate::config::check_families;
-use crate::failure::{Failure, chain};
-use crate::wait;
+use crate::failure::Failure;
+use crate::node;
 
 impl Setup {
     /// Applies all manifests for the first time.
@@ -26,8 +24,8 @@ impl Setup {
             Objects::Api { .. } => true,
         };
         if !holds_node {
-            let addresses = interfaces::addresses(Scope::Global).unwrap_or_else(|error| {
-                warn!("{}", chain(&error));
+            let addresses = node::global_addresses().unwrap_or_else(|error| {
+                warn!("{error:#}");
                 Vec::new()
             });
             self.apply(self.node.without_object(&addresses));
@@ -76,7 +74,7 @@ impl Setup {
             let now = self.now();
             let timeout = self.next_deadline().map(|next| next.saturating_sub(now));
             if let Some(tasks) = &self.tasks {
-                wait::readable(tasks.as_fd(), &[], timeout).map_err(Failure::machine)?;
+                tasks.wait(timeout)?;
             }
             self.poll()?;
         }

@@ -1,17 +1,20 @@
 //! The engine and its source of objects: construction.
 //!
 //! `first_sync` applies objects until the first sync may begin, and `polling` applies
-//! all changes afterwards.
+//! all changes afterwards. `kernel` opens the kernel of Linux.
 
 mod first_sync;
+
+#[cfg(target_os = "linux")]
+mod kernel;
 
 mod polling;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use proxy_core::interfaces::{self, AddressWatch};
-use proxy_core::sysctl::is_conntrack_liberal;
+#[cfg(target_os = "linux")]
+use proxy_core::interfaces::AddressWatch;
 use proxy_core::{Config, Engine, IptablesChoice};
 use vipline_kube_source::WatchMode;
 use vipline_kube_source::api::events::Recorder;
@@ -19,14 +22,12 @@ use vipline_kube_source::api::first_sync::FirstSyncGate;
 use vipline_kube_source::api::{Access, Api};
 use vipline_kube_source::manifests::Manifests;
 
-use crate::failure::{Failure, chain};
-use crate::families;
+use crate::failure::Failure;
 use crate::node::ThisNode;
 use crate::refused::RefusedAddresses;
 use crate::settings::{Settings, Source};
-use crate::sysctl;
 use crate::tasks::Tasks;
-use crate::telemetry::{Telemetry, stopwatch};
+use crate::telemetry::Telemetry;
 
 /// Name of this controller in Events.
 const CONTROLLER: &str = "kube-proxy";
@@ -37,6 +38,7 @@ enum Purpose {
     /// Planning without a kernel.
     Plan,
     /// Comparing the kernel with the plan.
+    #[cfg(target_os = "linux")]
     Compare,
     /// Explaining connections, also to Services that the proxy does not serve.
     Explain,
@@ -62,6 +64,7 @@ pub struct Setup {
     node: ThisNode,
     refused: RefusedAddresses,
     /// Monitor of interface addresses, unless the engine only plans.
+    #[cfg(target_os = "linux")]
     addresses: Option<AddressWatch>,
     start: Instant,
 }
@@ -79,41 +82,6 @@ enum Objects {
 }
 
 impl Setup {
-    /// Creates an engine that programs the kernel, for the IP families that
-    /// this node supports.
-    ///
-    /// Sets the conntrack sysctls first, because a rule depends on `nf_conntrack_tcp_be_liberal`.
-    /// On return, all objects of files are read. With [`WatchMode::ListOnly`], all
-    /// objects of an API are read, too.
-    ///
-    /// # Errors
-    ///
-    /// - Manifests or credentials are invalid. Nothing is written then.
-    /// - A privilege or kernel feature is missing.
-    /// - The API server rejects a request.
-    pub fn open(settings: Settings, watch_mode: WatchMode) -> Result<Self, Failure> {
-        Self::with_kernel(settings, Purpose::Program, watch_mode)
-    }
-
-    /// Creates an engine that only compares the kernel with the plan.
-    ///
-    /// # Errors
-    ///
-    /// See [`open`](Self::open).
-    pub fn compare(settings: Settings) -> Result<Self, Failure> {
-        Self::with_kernel(settings, Purpose::Compare, WatchMode::ListOnly)
-    }
-
-    /// Creates an engine that explains connections by the plan and the kernel. It also knows
-    /// Services that the proxy does not serve.
-    ///
-    /// # Errors
-    ///
-    /// See [`open`](Self::open).
-    pub fn explain(settings: Settings) -> Result<Self, Failure> {
-        Self::with_kernel(settings, Purpose::Explain, WatchMode::ListOnly)
-    }
-
     /// Creates an engine that explains connections by the plan alone, for both IP families.
     ///
     /// # Errors
@@ -123,34 +91,6 @@ impl Setup {
         Self::new(settings, Purpose::Explain, WatchMode::ListOnly, |config| {
             Engine::plan_only(config).map_err(Failure::input)
         })
-    }
-
-    fn with_kernel(
-        mut settings: Settings,
-        purpose: Purpose,
-        watch_mode: WatchMode,
-    ) -> Result<Self, Failure> {
-        let config = &mut settings.config;
-        config.families = interfaces::families();
-        let iptables = config.mode.choose_iptables_backend(config);
-        if let Some(choice) = &iptables {
-            config.iptables.backend = choice.backend;
-        }
-        config.families = families::supported(config)?;
-        let conntrack = &settings.configuration.conntrack;
-        let mut setup = Self::new(&settings, purpose, watch_mode, |mut config| {
-            if purpose == Purpose::Program {
-                sysctl::set_conntrack(conntrack);
-            }
-            let will_be_liberal = purpose != Purpose::Program && conntrack.tcp_be_liberal;
-            config.iptables.drop_invalid = !(will_be_liberal || is_conntrack_liberal());
-            Engine::open(config).map_err(|error| Failure::machine(chain(&error)))
-        })?;
-        setup.iptables = iptables;
-        setup.engine.set_flow_cleanup_clock(stopwatch);
-        setup.addresses = Some(AddressWatch::default());
-        setup.poll_addresses();
-        Ok(setup)
     }
 
     /// Creates an engine that only plans, for both IP families.
@@ -168,12 +108,14 @@ impl Setup {
     ///
     /// # Errors
     ///
-    /// The objects are invalid.
+    /// - Manifests or credentials are invalid.
+    /// - The API server rejects a request.
     pub fn with_engine(
         settings: &Settings,
+        watch_mode: WatchMode,
         engine: impl FnOnce(Config) -> Engine,
     ) -> Result<Self, Failure> {
-        Self::new(settings, Purpose::Plan, WatchMode::ListOnly, |config| {
+        Self::new(settings, Purpose::Plan, watch_mode, |config| {
             Ok(engine(config))
         })
     }
@@ -269,6 +211,7 @@ impl Setup {
                 bind_address: settings.bind_address,
             },
             refused: RefusedAddresses::default(),
+            #[cfg(target_os = "linux")]
             addresses: None,
             start: Instant::now(),
         }
@@ -283,5 +226,5 @@ impl Setup {
 
 fn telemetry(settings: &Settings) -> Telemetry {
     let config = &settings.config;
-    Telemetry::new(config.mode, &config.families, settings.sync_period)
+    Telemetry::new(settings.mode(), &config.families, settings.sync_period)
 }

@@ -1,10 +1,8 @@
 //! Changes of objects and interface addresses, applied to the engine.
 
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use proxy_core::Event;
-use proxy_core::interfaces::AddressWatch;
 use tracing::{debug, error, info, warn};
 use vipline_kube_source::api::feed::Item;
 use vipline_kube_source::api::first_sync::NodeChange;
@@ -12,7 +10,7 @@ use vipline_kube_source::manifests::source::Update;
 use vipline_service_model::api;
 
 use super::{Objects, Setup};
-use crate::failure::{Failure, chain};
+use crate::failure::Failure;
 
 impl Setup {
     /// Returns the time since the start, on which all deadlines are based.
@@ -40,7 +38,10 @@ impl Setup {
             }
             Objects::Api { .. } => self.apply_items(items, now)?,
         }
-        has_changed |= self.poll_addresses();
+        #[cfg(target_os = "linux")]
+        {
+            has_changed |= self.poll_addresses();
+        }
         if has_changed {
             self.telemetry.applied(&self.engine, Instant::now());
         }
@@ -52,34 +53,6 @@ impl Setup {
         match &self.objects {
             Objects::Manifests(manifests) => manifests.next_deadline(),
             Objects::Api { gate, .. } => gate.next_deadline(),
-        }
-    }
-
-    /// Returns the descriptors that become readable when there is something to
-    /// poll.
-    pub fn readable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let files = match &self.objects {
-            Objects::Manifests(manifests) => manifests.readable(),
-            Objects::Api { .. } => None,
-        };
-        let addresses = self.addresses.iter().filter_map(AddressWatch::readable);
-        let tasks = self.tasks.iter().map(AsFd::as_fd);
-        files.into_iter().chain(addresses).chain(tasks)
-    }
-
-    /// Passes changed interface addresses to the engine. Returns whether they
-    /// changed.
-    pub(super) fn poll_addresses(&mut self) -> bool {
-        match self.addresses.as_mut().map(AddressWatch::poll) {
-            Some(Ok(Some(addresses))) => {
-                self.engine.set_addresses(addresses);
-                true
-            }
-            Some(Err(error)) => {
-                warn!("{}; using the former addresses", chain(&error));
-                false
-            }
-            Some(Ok(None)) | None => false,
         }
     }
 

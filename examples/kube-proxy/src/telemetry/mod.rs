@@ -26,6 +26,7 @@ mod metrics;
 
 mod build;
 
+#[cfg(target_os = "linux")]
 mod counters;
 
 /// Number of sync periods that a change may be pending before the proxy is
@@ -64,8 +65,8 @@ pub enum ProxyHealth {
 }
 
 impl Telemetry {
-    /// Creates the telemetry of a starting proxy.
-    pub fn new(mode: Mode, families: &[Family], sync_period: Duration) -> Self {
+    /// Creates the telemetry of a starting proxy. No mode is mode kernelspace.
+    pub fn new(mode: Option<Mode>, families: &[Family], sync_period: Duration) -> Self {
         let clock = clock();
         let mut health = Health::new(sync_period.saturating_mul(MAX_PENDING_PERIODS));
         for &family in families {
@@ -222,10 +223,13 @@ impl Telemetry {
     /// Returns the page of all metrics, including the feature `gates`.
     pub fn metrics(&self, gates: &Gates) -> String {
         let mut page = self.values();
-        if self.state().metrics.mode == Mode::Iptables {
-            counters::add_to(&mut page);
+        #[cfg(target_os = "linux")]
+        {
+            if self.state().metrics.mode == Some(Mode::Iptables) {
+                counters::add_to(&mut page);
+            }
+            daemon::metrics::add_process(&mut page);
         }
-        daemon::metrics::add_process(&mut page);
         build::add_to(&mut page);
         build::add_gates(&mut page, gates);
         page.finish()

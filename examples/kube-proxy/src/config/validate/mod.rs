@@ -139,7 +139,13 @@ fn modes(configuration: &Configuration, problems: &mut Problems) {
         problems.invalid("KubeProxyIPTablesConfiguration.MasqueradeBit", bit, BIT);
     }
     match &*configuration.mode {
-        "" | "iptables" | KERNELSPACE => {}
+        KERNELSPACE => {}
+        word if cfg!(windows) => {
+            let reason = "must be kernelspace or blank \
+                          (blank means the most-available proxy [currently kernelspace])";
+            problems.invalid("Mode.ProxyMode", Quoted(word), reason);
+        }
+        "" | "iptables" => {}
         "ipvs" => ipvs(&configuration.ipvs, problems),
         "nftables" => {
             let bit = configuration.nftables.masquerade_bit;

@@ -11,7 +11,7 @@ fn configuration(lines: &str) -> Configuration {
     let found = file::read(&text).unwrap();
     assert_eq!(found.problems, [""; 0], "{lines}");
     let mut configuration = found.configuration;
-    configuration.fill_for_linux();
+    configuration.fill_for_system();
     configuration.reset_other_modes();
     configuration
 }

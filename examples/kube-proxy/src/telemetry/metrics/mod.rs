@@ -56,7 +56,8 @@ pub enum Probe {
 /// The values of all metrics.
 #[derive(Debug)]
 pub(super) struct Metrics {
-    pub(super) mode: Mode,
+    /// The mode. `None` is mode kernelspace.
+    pub(super) mode: Option<Mode>,
     pub(super) families: BTreeMap<Family, FamilyMetrics>,
     pub(super) counts: Counts,
     /// Number of addresses that several Services claim.
@@ -121,7 +122,7 @@ pub(super) struct Sync {
 
 impl Metrics {
     /// Creates the values of a starting proxy.
-    pub(super) fn new(mode: Mode, families: &[Family], now: Timestamp) -> Self {
+    pub(super) fn new(mode: Option<Mode>, families: &[Family], now: Timestamp) -> Self {
         let families = families.iter();
         Self {
             mode,
@@ -152,7 +153,7 @@ impl Metrics {
             family.without_local = Some(match self.mode {
                 // Upstream counts Services in mode ipvs, and ports in the other
                 // modes.
-                Mode::Ipvs => store.services_without_local_endpoints(done.family),
+                Some(Mode::Ipvs) => store.services_without_local_endpoints(done.family),
                 _ => store.ports_without_local_endpoints(done.family),
             });
         }

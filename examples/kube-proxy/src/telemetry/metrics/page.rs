@@ -7,6 +7,7 @@ use proxy_core::{Family, Mode, RuleCount};
 use vipline_service_model::{Kind, Timestamp};
 
 use super::{FamilyMetrics, Metrics, ProbeCounts};
+use crate::config::KERNELSPACE;
 use daemon::metrics::Histogram;
 use daemon::metrics::{Page, Type, float};
 
@@ -17,9 +18,9 @@ impl Metrics {
         self.add_changes(page);
         self.add_conntrack(page);
         match self.mode {
-            Mode::Iptables => self.add_iptables(page),
-            Mode::Nftables => self.add_nftables(page),
-            Mode::Ipvs => self.add_restore_failures(page),
+            Some(Mode::Iptables) => self.add_iptables(page),
+            Some(Mode::Nftables) => self.add_nftables(page),
+            Some(Mode::Ipvs) => self.add_restore_failures(page),
             _ => {}
         }
         self.add_own(page);
@@ -40,8 +41,8 @@ impl Metrics {
             "[ALPHA] Duration of syncs in seconds",
             |family| &family.sync,
         );
-        // Upstream has no such metrics in mode ipvs.
-        if self.mode != Mode::Ipvs {
+        // Upstream has no such metrics in modes ipvs and kernelspace.
+        if !matches!(self.mode, Some(Mode::Ipvs) | None) {
             self.add_parts(page);
         }
         self.add_values(
@@ -246,7 +247,10 @@ impl Metrics {
         let help = "Objects that the kernel rejects";
         let mut metric = page.add("kubeproxy_sync_rejected_objects", Type::Gauge, help);
         for (family, values) in self.families() {
-            let labels = [("ip_family", &*family), ("mode", self.mode.name())];
+            let labels = [
+                ("ip_family", &*family),
+                ("mode", self.mode.map_or(KERNELSPACE, Mode::name)),
+            ];
             metric.value(&labels, float(values.rejected));
         }
         let help = "Address and port pairs claimed by several Services";

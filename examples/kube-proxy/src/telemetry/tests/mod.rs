@@ -71,7 +71,7 @@ impl Stage {
         P::Object: Send + std::marker::Sync,
     {
         let config = Config::new(NODE).with_mode(mode);
-        let telemetry = Telemetry::new(config.mode, &config.families, period);
+        let telemetry = Telemetry::new(Some(config.mode), &config.families, period);
         let refuses = Arc::new(AtomicBool::new(false));
         let engine = Engine::with_kernels::<P, _>(config, |family| Refusing {
             memory: Memory::new(),
@@ -468,7 +468,7 @@ fn node_changes_take_effect_at_once() {
 
 #[test]
 fn a_proxy_without_a_node_is_live_but_not_eligible() {
-    let telemetry = Telemetry::new(Mode::Nftables, &Family::ALL, Duration::from_secs(30));
+    let telemetry = Telemetry::new(Some(Mode::Nftables), &Family::ALL, Duration::from_secs(30));
     let codes = [Probe::Healthz, Probe::Livez].map(|probe| telemetry.probe(probe).code);
     assert_eq!(codes, [503, 200]);
 }

@@ -1,24 +1,24 @@
-//! This node: host name, kernel release, and the Node object with a substitute if it is
-//! missing, and the address set by flags.
+//! This node: host name, addresses, and the Node object with a substitute if it is missing,
+//! and the address set by flags.
+
+#[cfg(target_os = "linux")]
+mod linux;
+
+#[cfg(windows)]
+mod windows;
 
 use std::net::IpAddr;
 
 use vipline_service_model::{Event, api};
 
+#[cfg(target_os = "linux")]
+pub use linux::{global_addresses, host_addresses, release};
+#[cfg(windows)]
+pub use windows::{global_addresses, host_addresses, mac_of};
+
 /// Returns the host name.
 pub fn hostname() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
-}
-
-/// Returns the release of the kernel.
-pub fn release() -> String {
-    rustix::system::uname()
-        .release()
-        .to_string_lossy()
-        .into_owned()
+    gethostname::gethostname().to_string_lossy().into_owned()
 }
 
 /// Name and flags of this node.

@@ -1,0 +1,127 @@
+//! The main loop of mode kernelspace: one thread that waits for events and syncs.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use tracing::{info, warn};
+use vipline_hcn::Service;
+use vipline_kube_source::WatchMode;
+
+use super::report::{report_start, report_sync};
+use super::serve::serve;
+use crate::config::CHANGED;
+use crate::config::modified::Modified;
+use crate::failure::{Failure, check_first_sync};
+use crate::kernelspace::{Chosen, network_name};
+use crate::settings::Settings;
+use crate::setup::Setup;
+use crate::stop::Stop;
+use crate::telemetry;
+
+/// Time between two looks for a network that does not exist yet.
+const NETWORK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Keeps HNS in sync with all objects until a request to stop. The load balancers stay
+/// afterwards.
+///
+/// As in upstream, the proxy waits for the network, which the CNI plugin creates. `host_mac`
+/// returns the MAC address of the node.
+///
+/// # Errors
+///
+/// Objects, credentials or flags are invalid at the start, HNS lacks a feature, or a change
+/// requires a restart.
+pub fn run<S: Service + Send + 'static>(
+    mut settings: Settings,
+    service: S,
+    host_mac: &dyn Fn() -> Result<String>,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    settings.config.start_time = Some(telemetry::clock());
+    let mut config = settings.config_file.as_deref().map(Modified::new);
+    let service = Arc::new(Mutex::new(service));
+    if !wait_for_network(&service, &settings, stop)? {
+        return Ok(());
+    }
+    let choose = |settings: &_| Chosen::read(&mut Arc::clone(&service), settings, host_mac);
+    let failed = |error| Failure::machine(format_args!("{error:#}"));
+    let chosen = choose(&settings).map_err(failed)?;
+    chosen.configure(&mut settings.config);
+    let mut setup = Setup::with_engine(&settings, WatchMode::ListAndWatch, |config| {
+        chosen.engine(config, &service)
+    })?;
+    if let Some(tasks) = &setup.tasks {
+        stop.wakes(tasks.sender());
+    }
+    let (mode, node) = (settings.mode_name(), settings.config.node_name.clone());
+    info!(%mode, %node, "started");
+    let _servers = serve(&setup, &settings, None)?;
+    report_start(&setup);
+    let mut synced = false;
+    let mut next_read = setup.now() + settings.sync_period;
+    while !stop.is_requested() {
+        setup.poll()?;
+        let now = setup.now();
+        if now >= next_read {
+            next_read = now + settings.sync_period;
+            match choose(&settings) {
+                Ok(chosen) => setup.engine.set_kernelspace(chosen.into_settings()),
+                Err(error) => warn!("HNS cannot be read; using its former state: {error:#}"),
+            }
+        }
+        let began = Instant::now();
+        if let Some(report) = setup.engine.poll(now) {
+            let ended = Instant::now();
+            setup.telemetry.synced(&setup.engine, &report, began, ended);
+            if !synced {
+                check_first_sync(&report)?;
+                synced = report.is_success();
+            }
+            report_sync(&setup, &report, ended - began);
+        }
+        if config.as_mut().is_some_and(|it| it.has_changed(now)) {
+            return Err(Failure::machine(CHANGED));
+        }
+        let deadlines = [
+            setup.engine.next_deadline(),
+            setup.next_deadline(),
+            config.as_ref().map(Modified::next_deadline),
+        ];
+        let next = deadlines
+            .into_iter()
+            .flatten()
+            .fold(next_read, Duration::min);
+        if let Some(tasks) = &setup.tasks {
+            tasks.wait(Some(next.saturating_sub(setup.now())))?;
+        }
+    }
+    info!("stopped; the load balancers stay");
+    Ok(())
+}
+
+/// Waits until HNS has the network. Returns `false` after a request to stop.
+fn wait_for_network<S: Service>(
+    service: &Arc<Mutex<S>>,
+    settings: &Settings,
+    stop: &Stop,
+) -> Result<bool, Failure> {
+    let name = network_name(settings).map_err(Failure::input)?;
+    let mut reported = None;
+    loop {
+        let Err(error) = Arc::clone(service).network_by_name(&name) else {
+            return Ok(true);
+        };
+        let text = error.to_string();
+        if reported.as_ref() != Some(&text) {
+            warn!("waiting for the HNS network: {text}");
+            reported = Some(text);
+        }
+        if stop.wait(NETWORK_INTERVAL) {
+            return Ok(false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

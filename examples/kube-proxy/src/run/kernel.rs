@@ -1,0 +1,128 @@
+//! The main loop on Linux: one thread that waits for events and syncs. Searches for stale
+//! flows run on another thread.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use tracing::{info, warn};
+use vipline_kube_source::WatchMode;
+
+use super::report::{report_start, report_sync};
+use super::serve::serve;
+use crate::allocator;
+use crate::cleanup;
+use crate::config::{CHANGED, ConfigWatch};
+use crate::explain::page;
+use crate::failure::{Failure, chain, check_first_sync};
+use crate::flow_search::FlowSearcher;
+use crate::flows;
+use crate::free_memory::FreeMemory;
+use crate::process;
+use crate::settings::Settings;
+use crate::setup::Setup;
+use crate::signals::Signals;
+use crate::telemetry;
+use crate::wait;
+
+/// Keeps the kernel in sync with all objects until SIGTERM or SIGINT. The rules
+/// stay afterwards.
+///
+/// # Errors
+///
+/// Objects or credentials are invalid at the start, a privilege or kernel
+/// feature is missing, or a change requires a restart.
+pub fn run(mut settings: Settings) -> Result<(), Failure> {
+    settings.config.start_time = Some(telemetry::clock());
+    let signals = Signals::listen().map_err(Failure::machine)?;
+    Signals::limit_shutdown().map_err(Failure::machine)?;
+    process::adjust_oom_score(settings.oom_score_adj);
+    let mut config = watch_config(&settings)?;
+    let (mode, node) = (settings.config.mode, settings.config.node_name.clone());
+    let mut setup = Setup::open(settings.clone(), WatchMode::ListAndWatch)?;
+    setup.engine.defer_flow_searches();
+    let mut searcher = FlowSearcher::start()?;
+    let mut free_memory = FreeMemory::default();
+    process::prepare_mode(setup.settings())?;
+    info!(%mode, %node, "started");
+    if let Some(chosen) = &setup.iptables {
+        info!(backend = %chosen.backend, reason = %chosen.reason, "iptables backend");
+    }
+    flows::warn_if_unreadable(&setup.engine);
+    let engine_config = setup.engine.config().clone();
+    let (questioner, mut questions) = page::channel(engine_config).map_err(Failure::machine)?;
+    let explain = Arc::new(move |query: &str| questioner.answer(query));
+    let _servers = serve(&setup, &settings, Some(explain))?;
+    report_start(&setup);
+    let mut synced = false;
+    loop {
+        setup.poll()?;
+        let began = Instant::now();
+        if let Some(report) = setup.engine.poll(setup.now()) {
+            let ended = Instant::now();
+            setup.telemetry.synced(&setup.engine, &report, began, ended);
+            if !synced {
+                check_first_sync(&report)?;
+                synced = report.is_success();
+                if synced {
+                    let excluded = std::mem::take(&mut settings.config.ipvs.excluded);
+                    thread::spawn(move || cleanup::remove_leftovers(mode, &excluded));
+                }
+            }
+            if synced && !setup.engine.is_watching() {
+                subscribe(&mut setup);
+            }
+            report_sync(&setup, &report, ended - began);
+            free_memory.synced(&report, setup.now());
+        }
+        questions.poll(&setup.engine);
+        if searcher.poll(&mut setup)? {
+            free_memory.searched(setup.now());
+        }
+        if free_memory.is_due(setup.now()) {
+            allocator::return_free_memory();
+        }
+        let deadlines = [
+            setup.engine.next_deadline(),
+            setup.next_deadline(),
+            free_memory.next_deadline(),
+        ];
+        let next = deadlines.into_iter().flatten().min();
+        let timeout = next.map(|next| next.saturating_sub(setup.now()));
+        let mut others = setup.engine.fds();
+        others.extend(setup.readable());
+        others.push(searcher.as_fd());
+        others.push(questions.as_fd());
+        others.extend(config.as_ref().map(AsFd::as_fd));
+        let readable = wait::readable(signals.as_fd(), &others, timeout);
+        if readable.map_err(Failure::machine)? {
+            searcher.finish(&mut setup);
+            info!("stopped; the rules stay");
+            return Ok(());
+        }
+        if config.as_mut().is_some_and(ConfigWatch::changed) {
+            return Err(Failure::machine(CHANGED));
+        }
+    }
+}
+
+/// Watches the configuration file, if there is one.
+fn watch_config(settings: &Settings) -> Result<Option<ConfigWatch>, Failure> {
+    let Some(path) = &settings.config_file else {
+        return Ok(None);
+    };
+    let watch = ConfigWatch::open(path).map_err(|error| {
+        let file = path.display();
+        Failure::input(format_args!("{file}: cannot be watched: {error}"))
+    })?;
+    Ok(Some(watch))
+}
+
+/// Subscribes to changes of the rules by other programs.
+fn subscribe(setup: &mut Setup) {
+    if let Err(error) = setup.engine.watch() {
+        let message = "cannot subscribe to changes of the rules; changes by other programs are found by periodic checks only";
+        warn!("{message}: {}", chain(&error));
+    }
+}
