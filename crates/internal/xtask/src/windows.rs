@@ -1,6 +1,6 @@
 //! Checks the types of crates for Windows.
 //!
-//! The compiler and the sources of its standard library are those of Debian. They are
+//! The compilers and the sources of the standard library are those of Debian. They are
 //! unpacked in the target folder, and the standard library is built from its sources.
 
 use std::fs;
@@ -31,13 +31,13 @@ const CHECKS: &[&[&str]] = &[
         "--no-default-features",
         "--features=kernelspace",
     ],
-    // Without sockets and files.
     &[
         "--package=vipline-kube-source",
         "--lib",
-        "--no-default-features",
-        "--features=manifests",
+        "--features=k8s-openapi/v1_37",
     ],
+    &["--package=kube-proxy", "--lib", "--bins"],
+    // Without sockets.
     &[
         "--package=vipline-ipset",
         "--package=vipline-iptables",
@@ -52,11 +52,11 @@ const CHECKS: &[&[&str]] = &[
 ];
 
 /// Debian packages: the compiler, its libraries, the sources of the standard library, and
-/// the tool that creates import libraries.
+/// the C compiler of crates that contain C, with the tool that creates import libraries.
 const COMPILER: &str = "rustc-web";
 const LIBRARIES: &str = "libstd-rust-web-dev";
 const SOURCES: &str = "rust-web-src";
-const BINUTILS: &str = "binutils-mingw-w64-x86-64";
+const C_COMPILER: &str = "gcc-mingw-w64-x86-64-win32";
 
 /// Folder of shared libraries in a package.
 const SHARED: &str = "usr/lib/x86_64-linux-gnu";
@@ -75,12 +75,12 @@ pub(crate) fn run() -> Result<()> {
     }
 }
 
-/// Returns the folder of the compiler, which is downloaded once.
+/// Returns the folder of the compilers, which are downloaded once.
 ///
 /// # Errors
 /// If apt does not offer the packages.
 pub(crate) fn fetch(target: &Path) -> Result<PathBuf> {
-    let folder = target.join("windows").join("compiler");
+    let folder = target.join("windows").join("compilers");
     if !folder.exists() {
         fs::create_dir_all(target.join("windows"))?;
         packages::with_fresh_lists(|| download(&folder))
@@ -91,7 +91,8 @@ pub(crate) fn fetch(target: &Path) -> Result<PathBuf> {
 
 fn download(folder: &Path) -> Result<()> {
     let mut names = packages::with_missing_dependencies(LIBRARIES)?;
-    names.extend([COMPILER, SOURCES, BINUTILS].map(str::to_owned));
+    names.extend(packages::with_missing_dependencies(C_COMPILER)?);
+    names.extend([COMPILER, SOURCES].map(str::to_owned));
     packages::unpack(&names, folder, check_version)
 }
 
@@ -121,7 +122,8 @@ fn minor(version: &str) -> Option<u32> {
 /// Returns the command of a check.
 fn check(target: &Path, tree: &Path, arguments: &[&str]) -> Command {
     let programs = tree.join("usr/bin");
-    let dlltool = programs.join("x86_64-w64-mingw32-dlltool");
+    let tool = |name: &str| programs.join(format!("x86_64-w64-mingw32-{name}"));
+    let dlltool = tool("dlltool");
     let mut command = cargo(["check", "--target", TARGET, "-Zbuild-std=std,panic_abort"]);
     command
         .args(arguments)
@@ -129,6 +131,8 @@ fn check(target: &Path, tree: &Path, arguments: &[&str]) -> Command {
         .arg("-Zwarnings")
         .env("CARGO_BUILD_WARNINGS", "deny")
         .env("RUSTC", programs.join("rustc"))
+        .env("CC_x86_64_pc_windows_gnu", tool("gcc-win32"))
+        .env("AR_x86_64_pc_windows_gnu", tool("ar"))
         // Permits `-Z`.
         .env("RUSTC_BOOTSTRAP", "1")
         .env("LD_LIBRARY_PATH", tree.join(SHARED))
