@@ -13,24 +13,12 @@ use windows_sys::Win32::System::Com::CoTaskMemFree;
 use windows_sys::Win32::System::HostComputeNetwork as hcn;
 use windows_sys::core::{GUID, HRESULT, PCWSTR, PWSTR};
 
-use crate::functions as undeclared;
+use crate::functions::{Calls, HNSCall, SdnRoutes};
 use crate::text::{Kind, TextService};
 use crate::{Error, HResult, Id, Notification};
 
 /// The query for an object that was just written.
 const ALL: &str = r#"{"SchemaVersion":{"Major":2,"Minor":0}}"#;
-
-/// The functions for objects of one kind.
-struct Calls {
-    /// Name of the kind.
-    kind: &'static str,
-    enumerate: unsafe extern "system" fn(PCWSTR, *mut PWSTR, *mut PWSTR) -> HRESULT,
-    open: unsafe extern "system" fn(*const GUID, *mut *mut c_void, *mut PWSTR) -> HRESULT,
-    modify: unsafe extern "system" fn(*const c_void, PCWSTR, *mut PWSTR) -> HRESULT,
-    query: unsafe extern "system" fn(*const c_void, PCWSTR, *mut PWSTR, *mut PWSTR) -> HRESULT,
-    delete: unsafe extern "system" fn(*const GUID, *mut PWSTR) -> HRESULT,
-    close: unsafe extern "system" fn(*const c_void) -> HRESULT,
-}
 
 /// Defines the functions of a kind.
 macro_rules! calls {
@@ -49,20 +37,16 @@ calls!(LOAD_BALANCER: "load balancer", enumerate: hcn::HcnEnumerateLoadBalancers
     open: hcn::HcnOpenLoadBalancer, modify: hcn::HcnModifyLoadBalancer,
     query: hcn::HcnQueryLoadBalancerProperties, delete: hcn::HcnDeleteLoadBalancer,
     close: hcn::HcnCloseLoadBalancer);
-calls!(SDN_ROUTE: "SDN route", enumerate: undeclared::HcnEnumerateSdnRoutes,
-    open: undeclared::HcnOpenSdnRoute, modify: undeclared::HcnModifySdnRoute,
-    query: undeclared::HcnQuerySdnRouteProperties, delete: undeclared::HcnDeleteSdnRoute,
-    close: undeclared::HcnCloseSdnRoute);
 
 impl Calls {
     /// Returns the functions for objects of a kind.
-    fn of(kind: Kind) -> &'static Self {
-        match kind {
+    fn of(kind: Kind) -> Result<&'static Self, Error> {
+        Ok(match kind {
             Kind::Network => &NETWORK,
             Kind::Endpoint => &ENDPOINT,
             Kind::LoadBalancer => &LOAD_BALANCER,
-            Kind::SdnRoute => &SDN_ROUTE,
-        }
+            Kind::SdnRoute => &sdn_routes()?.calls,
+        })
     }
 
     /// Opens an object.
@@ -74,6 +58,17 @@ impl Calls {
         check(self.kind, id.as_str(), code, record)?;
         Ok(Handle { raw, calls: self })
     }
+}
+
+/// Returns the functions for SDN routes.
+fn sdn_routes() -> Result<&'static SdnRoutes, Error> {
+    let routes = SdnRoutes::get();
+    routes.ok_or_else(|| Error::Rejected {
+        operation: "SDN route",
+        object: "".into(),
+        code: HResult::E_NOTIMPL,
+        message: "this version of Windows has no SDN routes".into(),
+    })
 }
 
 /// A handle of HNS, which is closed on drop.
@@ -120,13 +115,13 @@ impl TextService for Client {
         let mut text = null_mut();
         let reply = &raw mut text;
         // SAFETY: All pointers are valid during the call.
-        let code = unsafe { undeclared::HNSCall(verb.as_ptr(), at.as_ptr(), body.as_ptr(), reply) };
+        let code = unsafe { HNSCall(verb.as_ptr(), at.as_ptr(), body.as_ptr(), reply) };
         let text = take(text);
         check("request", path, code, null_mut()).map(|()| text)
     }
 
     fn enumerate(&mut self, kind: Kind, query: &str) -> Result<String, Error> {
-        let calls = Calls::of(kind);
+        let calls = Calls::of(kind)?;
         let query = wide(query);
         let (mut text, mut record) = (null_mut(), null_mut());
         // SAFETY: All pointers are valid during the call.
@@ -136,7 +131,7 @@ impl TextService for Client {
     }
 
     fn read(&mut self, kind: Kind, id: &Id, query: &str) -> Result<String, Error> {
-        Calls::of(kind).open(id)?.read(query)
+        Calls::of(kind)?.open(id)?.read(query)
     }
 
     fn create(
@@ -146,7 +141,7 @@ impl TextService for Client {
         id: &Id,
         settings: &str,
     ) -> Result<String, Error> {
-        let calls = Calls::of(kind);
+        let calls = Calls::of(kind)?;
         let network = network.map(|id| NETWORK.open(id)).transpose()?;
         let network = network.as_ref().map_or(null_mut(), |network| network.raw);
         let guid = guid(calls.kind, id)?;
@@ -160,7 +155,7 @@ impl TextService for Client {
                 Kind::Network => hcn::HcnCreateNetwork(guid, settings, raw, at),
                 Kind::Endpoint => hcn::HcnCreateEndpoint(network, guid, settings, raw, at),
                 Kind::LoadBalancer => hcn::HcnCreateLoadBalancer(guid, settings, raw, at),
-                Kind::SdnRoute => undeclared::HcnCreateSdnRoute(guid, settings, raw, at),
+                Kind::SdnRoute => (sdn_routes()?.create)(guid, settings, raw, at),
             }
         };
         check(calls.kind, id.as_str(), code, record)?;
@@ -169,7 +164,7 @@ impl TextService for Client {
     }
 
     fn modify(&mut self, kind: Kind, id: &Id, settings: &str) -> Result<String, Error> {
-        let handle = Calls::of(kind).open(id)?;
+        let handle = Calls::of(kind)?.open(id)?;
         let (settings, mut record) = (wide(settings), null_mut());
         let calls = handle.calls;
         // SAFETY: The handle is open, and all pointers are valid during the call.
@@ -179,7 +174,7 @@ impl TextService for Client {
     }
 
     fn delete(&mut self, kind: Kind, id: &Id) -> Result<(), Error> {
-        let calls = Calls::of(kind);
+        let calls = Calls::of(kind)?;
         let (guid, mut record) = (guid(calls.kind, id)?, null_mut());
         // SAFETY: All pointers are valid during the call.
         let code = unsafe { (calls.delete)(&raw const guid, &raw mut record) };

@@ -2,9 +2,16 @@
 #![allow(unsafe_code, reason = "the functions of Windows are foreign")]
 #![cfg_attr(not(windows), allow(dead_code, reason = "compiled to check its types"))]
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
+use std::mem::transmute_copy;
+use std::ptr::null_mut;
+use std::sync::OnceLock;
 
-use windows_sys::core::{GUID, HRESULT, PCWSTR, PWSTR};
+use windows_sys::Win32::Foundation::FARPROC;
+use windows_sys::Win32::System::LibraryLoader::{
+    GetProcAddress, LOAD_LIBRARY_SEARCH_DEFAULT_DIRS, LoadLibraryExW,
+};
+use windows_sys::core::{GUID, HRESULT, PCWSTR, PWSTR, w};
 
 #[cfg_attr(windows, link(name = "vmcompute", kind = "raw-dylib"))]
 unsafe extern "system" {
@@ -16,42 +23,66 @@ unsafe extern "system" {
     ) -> HRESULT;
 }
 
-// The parameters are those of the functions for load balancers.
-#[cfg_attr(windows, link(name = "computenetwork", kind = "raw-dylib"))]
-unsafe extern "system" {
-    pub(crate) fn HcnEnumerateSdnRoutes(
-        query: PCWSTR,
-        routes: *mut PWSTR,
-        error: *mut PWSTR,
-    ) -> HRESULT;
+/// The functions for objects of one kind.
+pub(crate) struct Calls {
+    /// Name of the kind.
+    pub(crate) kind: &'static str,
+    pub(crate) enumerate: unsafe extern "system" fn(PCWSTR, *mut PWSTR, *mut PWSTR) -> HRESULT,
+    pub(crate) open:
+        unsafe extern "system" fn(*const GUID, *mut *mut c_void, *mut PWSTR) -> HRESULT,
+    pub(crate) modify: unsafe extern "system" fn(*const c_void, PCWSTR, *mut PWSTR) -> HRESULT,
+    pub(crate) query:
+        unsafe extern "system" fn(*const c_void, PCWSTR, *mut PWSTR, *mut PWSTR) -> HRESULT,
+    pub(crate) delete: unsafe extern "system" fn(*const GUID, *mut PWSTR) -> HRESULT,
+    pub(crate) close: unsafe extern "system" fn(*const c_void) -> HRESULT,
+}
 
-    pub(crate) fn HcnCreateSdnRoute(
-        id: *const GUID,
-        settings: PCWSTR,
-        route: *mut *mut c_void,
-        error: *mut PWSTR,
-    ) -> HRESULT;
+/// The functions for SDN routes. Their parameters are those of the functions for load
+/// balancers.
+pub(crate) struct SdnRoutes {
+    pub(crate) calls: Calls,
+    pub(crate) create:
+        unsafe extern "system" fn(*const GUID, PCWSTR, *mut *mut c_void, *mut PWSTR) -> HRESULT,
+}
 
-    pub(crate) fn HcnOpenSdnRoute(
-        id: *const GUID,
-        route: *mut *mut c_void,
-        error: *mut PWSTR,
-    ) -> HRESULT;
+impl SdnRoutes {
+    /// Returns the functions. `None` if this version of Windows lacks one.
+    pub(crate) fn get() -> Option<&'static Self> {
+        static FUNCTIONS: OnceLock<Option<SdnRoutes>> = OnceLock::new();
+        // SAFETY: The fields have the types of the functions.
+        let load = || unsafe {
+            Some(Self {
+                calls: Calls {
+                    kind: "SDN route",
+                    enumerate: function(c"HcnEnumerateSdnRoutes")?,
+                    open: function(c"HcnOpenSdnRoute")?,
+                    modify: function(c"HcnModifySdnRoute")?,
+                    query: function(c"HcnQuerySdnRouteProperties")?,
+                    delete: function(c"HcnDeleteSdnRoute")?,
+                    close: function(c"HcnCloseSdnRoute")?,
+                },
+                create: function(c"HcnCreateSdnRoute")?,
+            })
+        };
+        FUNCTIONS.get_or_init(load).as_ref()
+    }
+}
 
-    pub(crate) fn HcnModifySdnRoute(
-        route: *const c_void,
-        settings: PCWSTR,
-        error: *mut PWSTR,
-    ) -> HRESULT;
-
-    pub(crate) fn HcnQuerySdnRouteProperties(
-        route: *const c_void,
-        query: PCWSTR,
-        properties: *mut PWSTR,
-        error: *mut PWSTR,
-    ) -> HRESULT;
-
-    pub(crate) fn HcnDeleteSdnRoute(id: *const GUID, error: *mut PWSTR) -> HRESULT;
-
-    pub(crate) fn HcnCloseSdnRoute(route: *const c_void) -> HRESULT;
+/// Returns a function of `computenetwork.dll`.
+///
+/// # Safety
+///
+/// `F` is the type of the function.
+unsafe fn function<F>(name: &CStr) -> Option<F> {
+    let library = w!("computenetwork.dll");
+    // SAFETY: The names end with a terminator. The library is never unloaded, so that the
+    // function stays valid.
+    unsafe {
+        let library = LoadLibraryExW(library, null_mut(), LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
+        if library.is_null() {
+            return None;
+        }
+        let function: FARPROC = GetProcAddress(library, name.as_ptr().cast());
+        function.map(|function| transmute_copy(&function))
+    }
 }
