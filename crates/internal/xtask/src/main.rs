@@ -92,7 +92,8 @@ enum Task {
         #[arg(long)]
         list: bool,
     },
-    /// Checks the types of all crates that build for Windows, with Debian's compiler.
+    /// Checks all crates that build for Windows, with Debian's compiler, and runs kube-proxy
+    /// for Windows under Wine.
     Windows,
     /// Prints the path of etcd for tests; downloads etcd if it is not in PATH.
     Etcd,

@@ -98,7 +98,7 @@ fn run_steps(steps: &mut Steps, repeats_all: bool, host_only: bool) -> Result<()
         check("dependencies", dependencies::run),
         // Packages are not built here: the other steps build the same code.
         check("packages", || publish::run(true, false)),
-        check("Windows", windows::run),
+        check("Windows", windows::check),
     ];
     steps.jobs("checks", checks, 2)?;
     let mut built = None;
@@ -131,6 +131,8 @@ fn run_steps(steps: &mut Steps, repeats_all: bool, host_only: bool) -> Result<()
     // It is first, because later the build in the background would delay it.
     jobs.insert(0, doc);
     jobs.insert(1, check("image", || image::check(&metadata, &built)));
+    let on_windows = windows::test()?;
+    jobs.extend(on_windows.map(|test| Job::command("kube-proxy windows", test)));
     jobs.extend(with_nftnl.iter().map(|test| {
         let title = test.title();
         let tests: &[&str] = if title == ENGINE { NFTNL_TESTS } else { &[] };
@@ -273,15 +275,16 @@ fn download(metadata: &Metadata, host_only: bool) -> Result<()> {
         vm::download(&metadata.target_directory)?;
     }
     etcd::fetch(&metadata.target_directory)?;
-    // The check prints the error.
+    // Without them, later steps print the error.
+    let _ = tools::install(tools::WINE);
     let _ = windows::fetch(&metadata.target_directory);
     Ok(())
 }
 
 /// Lints all targets.
 fn lints() -> Result<()> {
-    // `--all-targets` excludes the tests named `vm`, which run only in guests.
-    for targets in [&["--all-targets"][..], &["--test", "vm"]] {
+    // `--all-targets` excludes tests that need a guest or Wine.
+    for targets in [&["--all-targets"][..], &["--test=vm", "--test=windows"]] {
         let arguments = [
             &["clippy", "--workspace"],
             targets,

@@ -66,6 +66,9 @@ pub(crate) const IMAGE_TOOLS: &[Tool] = &[
 /// Program that sends DNS questions at a high rate.
 pub(crate) const DNS_BENCH_TOOLS: &[Tool] = &[Tool::new("dnsperf", "dnsperf")];
 
+/// Runs programs of Windows.
+pub(crate) const WINE: &[Tool] = &[Tool::new("/usr/lib/wine/wine64", "wine64")];
+
 /// Compiler for libFuzzer.
 pub(crate) const FUZZ_TOOLS: &[Tool] = &[Tool::new("c++", "g++")];
 

@@ -1,8 +1,9 @@
-//! Checks the types of crates for Windows.
+//! Checks the types of crates for Windows, and runs kube-proxy for Windows under Wine.
 //!
 //! The compilers and the sources of the standard library are those of Debian. They are
 //! unpacked in the target folder, and the standard library is built from its sources.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,8 +11,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::cargo::{cargo, metadata};
-use crate::packages;
 use crate::process::{display, execute};
+use crate::{packages, tools};
 
 /// Target of the checks.
 const TARGET: &str = "x86_64-pc-windows-gnu";
@@ -36,7 +37,6 @@ const CHECKS: &[&[&str]] = &[
         "--lib",
         "--features=k8s-openapi/v1_37",
     ],
-    &["--package=kube-proxy", "--lib", "--bins"],
     // Without sockets.
     &[
         "--package=vipline-ipset",
@@ -58,21 +58,103 @@ const LIBRARIES: &str = "libstd-rust-web-dev";
 const SOURCES: &str = "rust-web-src";
 const C_COMPILER: &str = "gcc-mingw-w64-x86-64-win32";
 
+/// A library that Wine 8 lacks: random bytes for the standard library.
+const RANDOM: &str = "
+#include <stddef.h>
+int __stdcall SystemFunction036(void *buffer, unsigned long length);
+__declspec(dllexport) int ProcessPrng(unsigned char *data, size_t length) {
+    return SystemFunction036(data, length);
+}
+";
+
 /// Folder of shared libraries in a package.
 const SHARED: &str = "usr/lib/x86_64-linux-gnu";
 
-/// Runs all checks, or prints why they cannot run.
+/// Checks all crates, and runs the program.
 pub(crate) fn run() -> Result<()> {
+    check()?;
+    match test()? {
+        Some(mut test) => execute(&mut test),
+        None => Ok(()),
+    }
+}
+
+/// Checks all crates and builds the program, or prints why that is not possible.
+pub(crate) fn check() -> Result<()> {
     let target = metadata()?.target_directory;
     match fetch(&target) {
-        Ok(tree) => CHECKS
-            .iter()
-            .try_for_each(|arguments| execute(&mut check(&target, &tree, arguments))),
+        Ok(tree) => {
+            let mut checks = CHECKS.iter();
+            checks
+                .try_for_each(|arguments| execute(&mut check_command(&target, &tree, arguments)))?;
+            build(&target, &tree)
+        }
         Err(error) => {
             println!("no crate was checked for Windows: {error:#}");
             Ok(())
         }
     }
+}
+
+/// Returns the test of the program under Wine, or prints why there is none.
+pub(crate) fn test() -> Result<Option<Command>> {
+    let program = program(&metadata()?.target_directory);
+    if !program.exists() {
+        println!("kube-proxy for Windows was not built, and does not run");
+        return Ok(None);
+    }
+    if let Err(error) = tools::install(tools::WINE) {
+        println!("kube-proxy for Windows did not run: {error:#}");
+        return Ok(None);
+    }
+    // With the features of the workspace, which other tests have, too.
+    let mut test = cargo(["test", "--workspace", "--test", "windows"]);
+    test.env("VIPLINE_WINDOWS_PROGRAM", program);
+    Ok(Some(test))
+}
+
+/// Returns the folder of the program and its libraries.
+fn program(target: &Path) -> PathBuf {
+    target.join("windows").join("program")
+}
+
+/// Builds the program, and the libraries that Wine lacks.
+fn build(target: &Path, tree: &Path) -> Result<()> {
+    let folder = program(target);
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    let gcc = tool(tree, "gcc-win32");
+    let mut cargo = cargo_command(target, tree, "build");
+    cargo
+        .args([
+            "--package=kube-proxy",
+            "--bins",
+            "--package=hns-dll",
+            "--lib",
+        ])
+        .env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER", &gcc);
+    execute(&mut cargo)?;
+    let draft = folder.with_file_name("program-draft");
+    fs::create_dir_all(&draft)?;
+    let built = out(target).join(TARGET).join("debug");
+    for (from, to) in [
+        ("kube-proxy.exe", "kube-proxy.exe"),
+        ("hns_dll.dll", "computenetwork.dll"),
+        ("hns_dll.dll", "vmcompute.dll"),
+    ] {
+        fs::copy(built.join(from), draft.join(to))?;
+    }
+    let source = draft.join("random.c");
+    fs::write(&source, RANDOM)?;
+    let mut compiler = Command::new(gcc);
+    compiler
+        .arg(&source)
+        .args(["-shared", "-ladvapi32", "-o"])
+        .arg(draft.join("bcryptprimitives.dll"))
+        .env("LD_LIBRARY_PATH", tree.join(SHARED));
+    execute(&mut compiler)?;
+    Ok(fs::rename(draft, folder)?)
 }
 
 /// Returns the folder of the compilers, which are downloaded once.
@@ -120,26 +202,42 @@ fn minor(version: &str) -> Option<u32> {
 }
 
 /// Returns the command of a check.
-fn check(target: &Path, tree: &Path, arguments: &[&str]) -> Command {
-    let programs = tree.join("usr/bin");
-    let tool = |name: &str| programs.join(format!("x86_64-w64-mingw32-{name}"));
-    let dlltool = tool("dlltool");
-    let mut command = cargo(["check", "--target", TARGET, "-Zbuild-std=std,panic_abort"]);
+fn check_command(target: &Path, tree: &Path, arguments: &[&str]) -> Command {
+    let mut command = cargo_command(target, tree, "check");
+    command.args(arguments);
     command
-        .args(arguments)
+}
+
+/// Returns a command of cargo for Windows, in which warnings are errors.
+fn cargo_command(target: &Path, tree: &Path, name: &str) -> Command {
+    let mut flags = OsString::from("-Cdlltool=");
+    flags.push(tool(tree, "dlltool"));
+    let mut command = cargo([name, "--target", TARGET, "-Zbuild-std=std,panic_abort"]);
+    command
         // Unlike `--deny=warnings`, it does not apply to the standard library.
         .arg("-Zwarnings")
         .env("CARGO_BUILD_WARNINGS", "deny")
-        .env("RUSTC", programs.join("rustc"))
-        .env("CC_x86_64_pc_windows_gnu", tool("gcc-win32"))
-        .env("AR_x86_64_pc_windows_gnu", tool("ar"))
+        .env("RUSTC", tree.join("usr/bin/rustc"))
+        .env("CC_x86_64_pc_windows_gnu", tool(tree, "gcc-win32"))
+        .env("AR_x86_64_pc_windows_gnu", tool(tree, "ar"))
         // Permits `-Z`.
         .env("RUSTC_BOOTSTRAP", "1")
         .env("LD_LIBRARY_PATH", tree.join(SHARED))
-        .env("RUSTFLAGS", format!("-Cdlltool={}", dlltool.display()))
+        .env("RUSTFLAGS", flags)
         // The other steps use another compiler, and would build everything again.
-        .env("CARGO_TARGET_DIR", target.join("windows").join("out"));
+        .env("CARGO_TARGET_DIR", out(target));
     command
+}
+
+/// Returns the folder of artifacts.
+fn out(target: &Path) -> PathBuf {
+    target.join("windows").join("out")
+}
+
+/// Returns a program of the C compiler and its binutils.
+fn tool(tree: &Path, name: &str) -> PathBuf {
+    let programs = tree.join("usr/bin");
+    programs.join(format!("x86_64-w64-mingw32-{name}"))
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ impl Configuration {
         configuration.apply_modes(flags);
         configuration.apply_conntrack(flags);
         configuration.winkernel.apply(&flags.kernelspace);
+        let is_service = &flags.kernelspace.windows_service;
+        set(&mut configuration.windows_run_as_service, is_service);
         configuration.logging.apply(&flags.log);
         if flags.write_config_to.is_none() {
             configuration.apply_deprecated_ports(flags);
@@ -313,7 +315,7 @@ mod tests {
         ),
         ("against=f", ""),
         ("master=m", ""),
-        ("windows-service", ""),
+        ("windows-service", "/windowsRunAsService true"),
     ];
 
     fn fields(line: &str) -> Value {

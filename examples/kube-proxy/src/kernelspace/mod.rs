@@ -47,9 +47,6 @@ pub fn run_command(cli: &Cli, settings: Settings, stop: &Stop) -> Result<ExitCod
         Some(Command::SaveKernel) => Err(Failure::input(
             "save-kernel does not support mode kernelspace, which has no kernel on Linux",
         )),
-        None if cli.oneshot => Err(Failure::input(
-            "--oneshot does not support mode kernelspace; use render and diff",
-        )),
         None => run(cli, settings, stop).map(|()| ExitCode::SUCCESS),
     }
 }
@@ -57,10 +54,12 @@ pub fn run_command(cli: &Cli, settings: Settings, stop: &Stop) -> Result<ExitCod
 /// Keeps HNS of this node in sync with all objects.
 #[cfg(windows)]
 fn run(cli: &Cli, settings: Settings, stop: &Stop) -> Result<(), Failure> {
-    match cli.init_only {
+    let refusal = "--oneshot does not support mode kernelspace; use render and diff";
+    match (cli.oneshot, cli.init_only) {
+        (true, _) => Err(Failure::input(refusal)),
         // Nothing needs more privileges than the proxy has.
-        true => Ok(()),
-        false => windows::run(settings, stop),
+        (false, true) => Ok(()),
+        (false, false) => windows::run(settings, stop),
     }
 }
 

@@ -17,7 +17,7 @@ use windows_service::{define_windows_service, service_dispatcher};
 use super::event_log::EventLog;
 use crate::cli::Cli;
 use crate::command;
-use crate::config::Logging;
+use crate::config::{Effective, Logging};
 use crate::failure::chain;
 use crate::logging;
 use crate::stop::Stop;
@@ -30,9 +30,12 @@ static COMMAND_LINE: OnceLock<Cli> = OnceLock::new();
 
 define_windows_service!(service_main, serve);
 
-/// Runs the command line, as a service with `--windows-service`.
+/// Runs the command line, as a service with `--windows-service` (`windowsRunAsService`).
 pub(crate) fn start(cli: &Cli) -> ExitCode {
-    if cli.flags.kernelspace.windows_service != Some(true) {
+    // A command reports what is invalid.
+    let is_service = Effective::new(&cli.flags)
+        .is_ok_and(|effective| effective.configuration.windows_run_as_service);
+    if !is_service {
         return command::start(cli);
     }
     // The process has one command line.

@@ -21,11 +21,12 @@ const IO_FILES: [&str; 8] = [
 ];
 
 /// Folders and files that may contain `unsafe`.
-const UNSAFE: [&str; 7] = [
+const UNSAFE: [&str; 8] = [
     "crates/hcn/src/client.rs",
     "crates/hcn/src/functions.rs",
     "crates/iptables/src/process.rs",
     "crates/nftables/src/nftnl/mod.rs",
+    "crates/internal/hns-dll/src/exports.rs",
     "crates/internal/testkit/src/",
     "examples/kube-proxy/src/allocator.rs",
     "examples/kube-proxy/src/windows/event_log.rs",
