@@ -4,4 +4,5 @@ mod example;
 mod facts;
 mod laws;
 mod node;
+mod pods;
 mod script;

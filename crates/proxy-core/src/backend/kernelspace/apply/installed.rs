@@ -98,6 +98,24 @@ impl Installed {
         self.endpoints.insert(address, endpoint);
     }
 
+    /// Adds endpoints whose addresses are unknown.
+    pub(super) fn add_unknown(
+        &mut self,
+        family: Family,
+        settings: &Settings,
+        endpoints: &[hcn::Endpoint],
+    ) {
+        for endpoint in endpoints {
+            let unknown: Vec<IpAddr> = endpoint
+                .addresses()
+                .filter(|it| Family::of(*it) == family && !self.endpoints.contains_key(it))
+                .collect();
+            for address in unknown {
+                self.add_endpoint(settings, endpoint, address);
+            }
+        }
+    }
+
     /// Adds an endpoint. A local endpoint has precedence over a remote one.
     fn add_endpoint(&mut self, settings: &Settings, endpoint: &hcn::Endpoint, address: IpAddr) {
         let is_remote = endpoint.is_remote();

@@ -158,6 +158,27 @@ impl<S: Service> Hns<S> {
         }
     }
 
+    /// Reads the endpoints of the network again if a load balancer has an unknown one.
+    ///
+    /// Other programs make the endpoints of pods of this node, also after the last dump.
+    fn find_endpoints(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
+        let known = &self.installed.endpoints;
+        let is_complete = edits.iter().all(|edit| match edit {
+            Edit::Remove(_) => true,
+            edit => match edit.object() {
+                Object::LoadBalancer(new) => new.endpoints.iter().all(|it| known.contains_key(it)),
+                Object::Endpoint(_) => true,
+            },
+        });
+        if is_complete {
+            return Ok(());
+        }
+        let endpoints = self.service.endpoints_of(&self.network_id)?;
+        self.installed
+            .add_unknown(self.family, &self.settings, &endpoints);
+        Ok(())
+    }
+
     /// Applies an edit in the step to which it belongs.
     fn apply(&mut self, step: Step, edit: &Edit<Object>) -> Result<(), Failure> {
         let is_removal = matches!(edit, Edit::Remove(_));
@@ -260,6 +281,9 @@ impl<S: Service> Target for Hns<S> {
     fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
         let mut rejections = Vec::new();
         for step in Step::ALL {
+            if step == Step::LoadBalancers {
+                self.find_endpoints(edits)?;
+            }
             for (index, edit) in edits.iter().enumerate() {
                 if let Err(failure) = self.apply(step, edit) {
                     let reason = reason(failure, edit.object())?;
