@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -91,7 +92,7 @@ pub(crate) fn check() -> Result<()> {
         }
         Err(error) => {
             println!("no crate was checked for Windows: {error:#}");
-            Ok(())
+            remove(&program(&target))
         }
     }
 }
@@ -118,12 +119,18 @@ fn program(target: &Path) -> PathBuf {
     target.join("windows").join("program")
 }
 
+/// Removes a folder, if it exists.
+fn remove(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
 /// Builds the program, and the libraries that Wine lacks.
 fn build(target: &Path, tree: &Path) -> Result<()> {
     let folder = program(target);
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
+    remove(&folder)?;
     let gcc = tool(tree, "gcc-win32");
     let mut cargo = cargo_command(target, tree, "build");
     cargo
