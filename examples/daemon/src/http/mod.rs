@@ -117,6 +117,8 @@ fn bind(address: SocketAddr, wildcard: Wildcard) -> io::Result<TcpListener> {
             socket
         }
     };
+    // On Windows, the option lets another process take the port.
+    #[cfg(not(windows))]
     socket.set_reuseaddr(true)?;
     // Accepted connections inherit the size.
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
