@@ -104,11 +104,14 @@ fn run_steps(steps: &mut Steps, repeats_all: bool, host_only: bool) -> Result<()
     let mut built = None;
     steps.step("build", || {
         // One set of features for programs and tests. The lints cover other targets.
-        let targets = ["test", "--workspace", "--tests", "--no-run"];
-        built = Some(Artifacts::build(&mut cargo(targets))?);
+        let build = |tests| {
+            let targets = ["test", "--workspace", tests, "--no-run"];
+            Artifacts::build(&mut cargo(targets))
+        };
+        built = Some((build("--tests")?, build("--test=windows")?));
         Ok(())
     })?;
-    let built = built.context("the step has built the tests")?;
+    let (built, for_wine) = built.context("the step has built the tests")?;
     let tests = ordered(built.tests());
     let mut with_nftnl = Vec::new();
     steps.step("libnftnl", || {
@@ -131,8 +134,13 @@ fn run_steps(steps: &mut Steps, repeats_all: bool, host_only: bool) -> Result<()
     // It is first, because later the build in the background would delay it.
     jobs.insert(0, doc);
     jobs.insert(1, check("image", || image::check(&metadata, &built)));
-    let on_windows = windows::test()?;
-    jobs.extend(on_windows.map(|test| Job::command("kube-proxy windows", test)));
+    if let Some(program) = windows::program_to_run()? {
+        jobs.extend(for_wine.tests().map(|test| {
+            let mut command = Command::new(&test.path);
+            command.env(windows::PROGRAM, &program);
+            Job::command(test.title(), command)
+        }));
+    }
     jobs.extend(with_nftnl.iter().map(|test| {
         let title = test.title();
         let tests: &[&str] = if title == ENGINE { NFTNL_TESTS } else { &[] };

@@ -68,16 +68,21 @@ __declspec(dllexport) int ProcessPrng(unsigned char *data, size_t length) {
 }
 ";
 
+/// Environment variable of tests with the folder of the program and its libraries.
+pub(crate) const PROGRAM: &str = "VIPLINE_WINDOWS_PROGRAM";
+
 /// Folder of shared libraries in a package.
 const SHARED: &str = "usr/lib/x86_64-linux-gnu";
 
 /// Checks all crates, and runs the program.
 pub(crate) fn run() -> Result<()> {
     check()?;
-    match test()? {
-        Some(mut test) => execute(&mut test),
-        None => Ok(()),
-    }
+    let Some(program) = program_to_run()? else {
+        return Ok(());
+    };
+    // With the features of the workspace, which other tests have, too.
+    let mut test = cargo(["test", "--workspace", "--test=windows"]);
+    execute(test.env(PROGRAM, program))
 }
 
 /// Checks all crates and builds the program, or prints why that is not possible.
@@ -97,8 +102,8 @@ pub(crate) fn check() -> Result<()> {
     }
 }
 
-/// Returns the test of the program under Wine, or prints why there is none.
-pub(crate) fn test() -> Result<Option<Command>> {
+/// Returns the folder of the program if it can run, or prints why it cannot.
+pub(crate) fn program_to_run() -> Result<Option<PathBuf>> {
     let program = program(&metadata()?.target_directory);
     if !program.exists() {
         println!("kube-proxy for Windows was not built, and does not run");
@@ -108,10 +113,7 @@ pub(crate) fn test() -> Result<Option<Command>> {
         println!("kube-proxy for Windows did not run: {error:#}");
         return Ok(None);
     }
-    // With the features of the workspace, which other tests have, too.
-    let mut test = cargo(["test", "--workspace", "--test", "windows"]);
-    test.env("VIPLINE_WINDOWS_PROGRAM", program);
-    Ok(Some(test))
+    Ok(Some(program))
 }
 
 /// Returns the folder of the program and its libraries.
