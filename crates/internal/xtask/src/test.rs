@@ -103,11 +103,6 @@ fn run_steps(steps: &mut Steps, repeats_all: bool, host_only: bool) -> Result<()
     steps.jobs("checks", checks, 2)?;
     let mut built = None;
     steps.step("build", || {
-        // One set of features for programs and tests. The lints cover other targets.
-        let build = |tests| {
-            let targets = ["test", "--workspace", tests, "--no-run"];
-            Artifacts::build(&mut cargo(targets))
-        };
         built = Some((build("--tests")?, build("--test=windows")?));
         Ok(())
     })?;
@@ -134,13 +129,7 @@ fn run_steps(steps: &mut Steps, repeats_all: bool, host_only: bool) -> Result<()
     // It is first, because later the build in the background would delay it.
     jobs.insert(0, doc);
     jobs.insert(1, check("image", || image::check(&metadata, &built)));
-    if let Some(program) = windows::program_to_run()? {
-        jobs.extend(for_wine.tests().map(|test| {
-            let mut command = Command::new(&test.path);
-            command.env(windows::PROGRAM, &program);
-            Job::command(test.title(), command)
-        }));
-    }
+    jobs.extend(windows_jobs(&for_wine)?);
     jobs.extend(with_nftnl.iter().map(|test| {
         let title = test.title();
         let tests: &[&str] = if title == ENGINE { NFTNL_TESTS } else { &[] };
@@ -162,6 +151,25 @@ fn run_steps(steps: &mut Steps, repeats_all: bool, host_only: bool) -> Result<()
     jobs.extend(guests.jobs());
     let count = jobs.len();
     steps.jobs("guests and fuzz targets", jobs, count)
+}
+
+/// Builds tests with one set of features for programs and tests. The lints cover other
+/// targets.
+fn build(tests: &str) -> Result<Artifacts> {
+    Artifacts::build(&mut cargo(["test", "--workspace", tests, "--no-run"]))
+}
+
+/// Returns the jobs that run the program for Windows, if it can run.
+fn windows_jobs(tests: &Artifacts) -> Result<Vec<Job<'static>>> {
+    let Some(program) = windows::program_to_run()? else {
+        return Ok(Vec::new());
+    };
+    let jobs = tests.tests().map(|test| {
+        let mut command = Command::new(&test.path);
+        command.env(windows::PROGRAM, &program);
+        Job::command(test.title(), command)
+    });
+    Ok(jobs.collect())
 }
 
 /// Runs all steps and prints their table.

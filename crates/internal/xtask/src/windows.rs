@@ -8,11 +8,12 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
 use crate::cargo::{cargo, metadata};
-use crate::process::{display, execute};
+use crate::process::{display, execute, execute_within};
 use crate::{packages, tools};
 
 /// Target of the checks.
@@ -68,6 +69,9 @@ __declspec(dllexport) int ProcessPrng(unsigned char *data, size_t length) {
 }
 ";
 
+/// Maximum time for Wine to create an installation, which takes 5 s.
+const WINE_LIMIT: Duration = Duration::from_secs(180);
+
 /// Environment variable of tests with the folder of the program and its libraries.
 pub(crate) const PROGRAM: &str = "VIPLINE_WINDOWS_PROGRAM";
 
@@ -104,16 +108,36 @@ pub(crate) fn check() -> Result<()> {
 
 /// Returns the folder of the program if it can run, or prints why it cannot.
 pub(crate) fn program_to_run() -> Result<Option<PathBuf>> {
-    let program = program(&metadata()?.target_directory);
+    let target = metadata()?.target_directory;
+    let program = program(&target);
     if !program.exists() {
         println!("kube-proxy for Windows was not built, and does not run");
         return Ok(None);
     }
-    if let Err(error) = tools::install(tools::WINE) {
+    if let Err(error) = tools::install(tools::WINE).and_then(|()| try_wine(&target)) {
         println!("kube-proxy for Windows did not run: {error:#}");
         return Ok(None);
     }
     Ok(Some(program))
+}
+
+/// Checks that Wine can create an installation, which needs what a sandbox may lack.
+fn try_wine(target: &Path) -> Result<()> {
+    let installation = target.join("windows").join("wine");
+    remove(&installation)?;
+    let wine = |program: &str, arguments: &[&str]| {
+        let mut command = Command::new(Path::new("/usr/lib/wine").join(program));
+        command
+            .args(arguments)
+            .env("WINEPREFIX", &installation)
+            .env("WINEDEBUG", "-all")
+            .env("WINEDLLOVERRIDES", "mscoree=;mshtml=")
+            .env_remove("DISPLAY");
+        execute_within(WINE_LIMIT, &mut command)
+    };
+    let tried = wine("wine64", &["wineboot", "-i"]).and_then(|()| wine("wineserver64", &["-w"]));
+    remove(&installation)?;
+    tried.context("Wine does not start")
 }
 
 /// Returns the folder of the program and its libraries.
