@@ -32,10 +32,7 @@ define_windows_service!(service_main, serve);
 
 /// Runs the command line, as a service with `--windows-service` (`windowsRunAsService`).
 pub(crate) fn start(cli: &Cli) -> ExitCode {
-    // A command reports what is invalid.
-    let is_service = Effective::new(&cli.flags)
-        .is_ok_and(|effective| effective.configuration.windows_run_as_service);
-    if !is_service {
+    if !is_service(cli) {
         return command::start(cli);
     }
     // The process has one command line.
@@ -54,6 +51,16 @@ pub(crate) fn start(cli: &Cli) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Returns whether the command line is that of a service. The Event Log has the reason if
+/// the rest of the command line is invalid.
+fn is_service(cli: &Cli) -> bool {
+    let is_service = match Effective::new(&cli.flags) {
+        Ok(effective) => effective.configuration.windows_run_as_service,
+        Err(_) => cli.flags.kernelspace.windows_service == Some(true),
+    };
+    is_service && cli.command.is_none()
 }
 
 /// The service: reports its state, and runs the command line.

@@ -181,6 +181,15 @@ fn the_service_starts_and_stops_and_logs_to_the_event_log(wine: &Wine) {
     ] {
         assert!(log.contains(line), "{log}");
     }
+    // The reason of a failed start is in the Event Log.
+    let command = format!("binPath={program} --windows-service --proxy-mode nftables");
+    sc(&["create", "invalid", &command]);
+    sc(&["start", "invalid"]);
+    let reason = "must be kernelspace or blank";
+    wait("the reason", wine, || wine.log().contains(reason));
+    wait("the end of the invalid service", wine, || {
+        sc(&["query", "invalid"]).contains("STOPPED")
+    });
     // A program that the Service Control Manager has not started cannot be a service.
     let words = ["--windows-service".to_owned()];
     assert_eq!(wine.run("kube-proxy.exe", &words).0, 1);
