@@ -1,11 +1,15 @@
 //! Injection of faults into the system calls of a process, by strace.
 
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use testkit::netns::Netns;
 use testkit::scoped::Process;
 
-use crate::stage::wait_until;
+/// Maximum time for strace to attach, and number of attempts.
+const ATTACH_LIMIT: Duration = Duration::from_secs(10);
+const ATTEMPTS: usize = 4;
 
 /// Threads whose calls fail.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -37,9 +41,20 @@ impl Tracer {
         if threads == Threads::AllAndPrograms {
             command.arg("-f");
         }
-        let tracer = Process::start(netns, &mut command).unwrap();
-        wait_until("strace attaches", || tracer.output().contains(" attached"));
-        Self(tracer)
+        // A thread that starts or ends meanwhile may keep strace from attaching.
+        let mut outputs = String::new();
+        for _ in 0..ATTEMPTS {
+            let tracer = Process::start(netns, &mut command).unwrap();
+            let start = Instant::now();
+            while start.elapsed() < ATTACH_LIMIT {
+                if tracer.output().contains(" attached") {
+                    return Self(tracer);
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+            outputs += &tracer.output();
+        }
+        panic!("strace does not attach: {outputs:?}");
     }
 
     /// Returns the number of traced calls that have ended.
