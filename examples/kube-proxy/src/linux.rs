@@ -12,7 +12,7 @@ use crate::{diff, explain, oneshot, output, process, run};
 ///
 /// # Errors
 ///
-/// Those of the command.
+/// The command fails.
 pub(crate) fn run_command(cli: &Cli, settings: Settings) -> Result<ExitCode, Failure> {
     let settings = match cli.command {
         // `render` does not need a kernel, and `explain` not always.

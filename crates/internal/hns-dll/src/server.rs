@@ -178,7 +178,7 @@ impl Server {
         Ok(hns.with_objects(state.networks, state.endpoints, state.load_balancers))
     }
 
-    /// Changes the state, and replaces the file. Other members of the file stay.
+    /// Changes the state, and replaces the file. Unknown members of the file are lost.
     fn change<T>(
         &self,
         work: impl FnOnce(&mut Memory) -> Result<T, Failure>,
