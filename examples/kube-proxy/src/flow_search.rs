@@ -1,13 +1,11 @@
 //! The thread that searches for stale flows, so that searches delay no rules.
 
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::mpsc::{self, Receiver, SendError, Sender, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use proxy_core::{FinishedFlowSearch, FlowSearch};
+use vipline_kube_source::api::feed;
 
 use crate::failure::Failure;
 use crate::flows;
@@ -25,39 +23,61 @@ const STACK: usize = 512 << 10;
 pub struct FlowSearcher {
     searches: Sender<FlowSearch>,
     finished: Receiver<FinishedFlowSearch>,
-    /// Becomes readable when a search is finished.
-    readable: UnixStream,
     is_running: bool,
 }
 
+/// Sends results, and wakes the thread of the engine.
+#[derive(Debug)]
+struct Results {
+    finished: Sender<FinishedFlowSearch>,
+    /// Dropped last, so that the end of the search thread is seen.
+    engine: WakeOnDrop,
+}
+
+/// The thread of the engine, which is woken on drop, too.
+#[derive(Debug)]
+struct WakeOnDrop(feed::Sender);
+
+impl Results {
+    fn send(&self, finished: FinishedFlowSearch) -> Result<(), SendError<FinishedFlowSearch>> {
+        self.finished.send(finished)?;
+        self.engine.0.wake();
+        Ok(())
+    }
+}
+
+impl Drop for WakeOnDrop {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
+}
+
 impl FlowSearcher {
-    /// Starts the thread.
+    /// Starts the thread. It wakes the thread of the engine when a search is finished.
     ///
     /// # Errors
     ///
-    /// The thread or its descriptors cannot be created.
-    pub fn start() -> Result<Self, Failure> {
-        Self::spawn().map_err(Failure::machine)
-    }
-
-    fn spawn() -> io::Result<Self> {
-        let (readable, mut wake) = UnixStream::pair()?;
-        readable.set_nonblocking(true)?;
+    /// The thread cannot be created.
+    pub fn start(engine: feed::Sender) -> Result<Self, Failure> {
         let (searches, requests) = mpsc::channel::<FlowSearch>();
-        let (results, finished) = mpsc::channel();
+        let (sender, finished) = mpsc::channel();
+        let results = Results {
+            finished: sender,
+            engine: WakeOnDrop(engine),
+        };
         let search = move || {
             for search in requests {
-                if results.send(search.run()).is_err() || wake.write_all(&[0]).is_err() {
+                if results.send(search.run()).is_err() {
                     return;
                 }
             }
         };
         let builder = thread::Builder::new().name("flows".to_owned());
-        builder.stack_size(STACK).spawn(search)?;
+        let thread = builder.stack_size(STACK).spawn(search);
+        thread.map_err(Failure::machine)?;
         Ok(Self {
             searches,
             finished,
-            readable,
             is_running: false,
         })
     }
@@ -69,8 +89,6 @@ impl FlowSearcher {
     ///
     /// The thread has ended.
     pub fn poll(&mut self, setup: &mut Setup) -> Result<bool, Failure> {
-        // Each byte follows its result, so no result waits after its byte is read.
-        while matches!(self.readable.read(&mut [0; 16]), Ok(1..)) {}
         let has_finished = match self.finished.try_recv() {
             Ok(finished) => {
                 self.record(setup, finished);
@@ -120,12 +138,5 @@ impl FlowSearcher {
             setup.telemetry.searched(*family, result);
             flows::log_search(*family, result);
         }
-    }
-}
-
-/// Becomes readable when a search is finished.
-impl AsFd for FlowSearcher {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.readable.as_fd()
     }
 }

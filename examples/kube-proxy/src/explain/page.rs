@@ -5,10 +5,7 @@
 //! a time.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,6 +14,7 @@ use clap::ValueEnum;
 use daemon::http::{PLAIN, Response, text};
 use proxy_core::{Config, Engine};
 use tokio::task::block_in_place;
+use vipline_kube_source::api::feed;
 
 use super::observed::Observed;
 use super::show;
@@ -37,52 +35,32 @@ pub struct Questioner(Arc<Shared>);
 struct Shared {
     /// Also limits requests to one at a time.
     jobs: Mutex<SyncSender<Job>>,
-    wake: UnixStream,
+    /// Wakes the thread of the engine.
+    engine: feed::Sender,
     config: Config,
 }
 
 /// Questions for the thread of the engine.
 #[derive(Debug)]
-pub struct Inbox {
-    jobs: Receiver<Job>,
-    /// Becomes readable when a question arrives.
-    readable: UnixStream,
-}
+pub struct Inbox(Receiver<Job>);
 
-/// Creates both ends.
-///
-/// # Errors
-///
-/// The descriptors cannot be created.
-pub fn channel(config: Config) -> io::Result<(Questioner, Inbox)> {
-    let (readable, wake) = UnixStream::pair()?;
-    readable.set_nonblocking(true)?;
-    wake.set_nonblocking(true)?;
+/// Creates both ends. A question wakes the thread that receives from `engine`.
+pub fn channel(config: Config, engine: feed::Sender) -> (Questioner, Inbox) {
     let (sender, jobs) = mpsc::sync_channel(1);
-    let jobs_end = Mutex::new(sender);
     let shared = Shared {
-        jobs: jobs_end,
-        wake,
+        jobs: Mutex::new(sender),
+        engine,
         config,
     };
-    Ok((Questioner(Arc::new(shared)), Inbox { jobs, readable }))
+    (Questioner(Arc::new(shared)), Inbox(jobs))
 }
 
 impl Inbox {
     /// Answers at most one question.
-    pub fn poll(&mut self, engine: &Engine) {
-        // Each byte follows its question, so no question waits after its byte is read.
-        while matches!(self.readable.read(&mut [0; 16]), Ok(1..)) {}
-        if let Ok(job) = self.jobs.try_recv() {
+    pub fn poll(&self, engine: &Engine) {
+        if let Ok(job) = self.0.try_recv() {
             job(engine);
         }
-    }
-}
-
-/// Becomes readable when a question arrives.
-impl AsFd for Inbox {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.readable.as_fd()
     }
 }
 
@@ -129,8 +107,7 @@ impl Questioner {
         });
         let busy = || (503, "the proxy is busy; try again".to_owned());
         jobs.try_send(job).map_err(|_| busy())?;
-        // A full buffer wakes the thread as well.
-        let _ = (&self.0.wake).write(&[0]);
+        self.0.engine.wake();
         let prepared = prepared.recv_timeout(PATIENCE).map_err(|_| busy())?;
         let prepared = prepared.map_err(|error| (404, error))?;
         let explanation = prepared.finish(&observed);

@@ -42,7 +42,12 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     let (mode, node) = (settings.config.mode, settings.config.node_name.clone());
     let mut setup = Setup::open(settings.clone(), WatchMode::ListAndWatch)?;
     setup.engine.defer_flow_searches();
-    let mut searcher = FlowSearcher::start()?;
+    let tasks = setup
+        .tasks
+        .as_ref()
+        .expect("a setup that watches has tasks");
+    let sender = tasks.sender().clone();
+    let mut searcher = FlowSearcher::start(sender.clone())?;
     let mut free_memory = FreeMemory::default();
     process::prepare_mode(setup.settings())?;
     info!(%mode, %node, "started");
@@ -51,7 +56,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     }
     flows::warn_if_unreadable(&setup.engine);
     let engine_config = setup.engine.config().clone();
-    let (questioner, mut questions) = page::channel(engine_config).map_err(Failure::machine)?;
+    let (questioner, questions) = page::channel(engine_config, sender);
     let explain = Arc::new(move |query: &str| questioner.answer(query));
     let _servers = serve(&setup, &settings, Some(explain))?;
     report_start(&setup);
@@ -92,8 +97,6 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
         let timeout = next.map(|next| next.saturating_sub(setup.now()));
         let mut others = setup.engine.fds();
         others.extend(setup.readable());
-        others.push(searcher.as_fd());
-        others.push(questions.as_fd());
         others.extend(config.as_ref().map(AsFd::as_fd));
         let readable = wait::readable(signals.as_fd(), &others, timeout);
         if readable.map_err(Failure::machine)? {

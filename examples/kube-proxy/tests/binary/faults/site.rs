@@ -1,5 +1,7 @@
 //! A running proxy whose rules alternate between two states.
 
+use std::thread;
+
 use testkit::scoped::Process;
 
 use super::tracer::{Threads, Tracer};
@@ -136,6 +138,15 @@ impl Site {
         let words = output.split_whitespace();
         let edits = words.filter_map(|word| word.strip_prefix("edits="));
         edits.map(|edits| edits.parse::<u64>().unwrap()).sum()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let (status, output) = (self.proxy.try_wait(), self.proxy.output());
+            println!("proxy: {status:?}\n{output}");
+        }
     }
 }
 
