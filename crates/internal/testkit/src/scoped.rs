@@ -4,16 +4,19 @@
 //! SIGTERM.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use std::{env, fs, mem};
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -22,9 +25,6 @@ use crate::netns::Netns;
 
 /// Time limit for a process to exit after SIGTERM.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Time limit to read the remaining output of an exited process.
-const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
 static RESOURCES: Mutex<BTreeMap<usize, Resource>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -42,7 +42,16 @@ enum Resource {
 pub struct Process {
     id: usize,
     child: Child,
-    output: Arc<Mutex<String>>,
+    output: Output,
+}
+
+/// A file in memory that a process writes its output to. A reader sees at once what the
+/// process has written, as it does not with a pipe and a thread that reads it.
+#[derive(Debug)]
+struct Output {
+    file: File,
+    /// Number of bytes that were [taken](Process::take_output).
+    taken: AtomicU64,
 }
 
 impl Process {
@@ -52,19 +61,15 @@ impl Process {
     ///
     /// If the command cannot be started.
     pub fn start(netns: &Netns, command: &mut Command) -> io::Result<Self> {
+        let output = Output::new()?;
         command
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = netns.run(|| command.spawn())?;
+            .stdout(output.file.try_clone()?)
+            .stderr(output.file.try_clone()?);
+        let child = netns.run(|| command.spawn())?;
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let pid = Pid::from_child(&child);
         resources().insert(id, Resource::Process(pidfd_open(pid, PidfdFlags::empty())?));
-        let output = Arc::new(Mutex::new(String::new()));
-        if let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) {
-            collect(stdout, &output);
-            collect(stderr, &output);
-        }
         Ok(Self { id, child, output })
     }
 
@@ -76,29 +81,24 @@ impl Process {
     /// Returns the output since the start, or since the last call of
     /// [`take_output`](Self::take_output).
     pub fn output(&self) -> String {
-        unpoisoned(&self.output).clone()
+        text(&self.output.unread())
     }
 
     /// Returns the output since the last call, and removes it.
     pub fn take_output(&self) -> String {
-        mem::take(&mut *unpoisoned(&self.output))
+        let bytes = self.output.unread();
+        let length = bytes.len() as u64;
+        self.output.taken.fetch_add(length, Ordering::Relaxed);
+        text(&bytes)
     }
 
-    /// Returns the exit status if the process has exited. All output is available then.
+    /// Returns the exit status if the process has exited.
     ///
     /// # Errors
     ///
     /// If `waitpid` fails.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        let status = self.child.try_wait()?;
-        if status.is_some() {
-            // Threads that still read output hold a reference to it.
-            let deadline = Instant::now() + OUTPUT_TIMEOUT;
-            while Arc::strong_count(&self.output) > 1 && Instant::now() < deadline {
-                thread::sleep(Duration::from_millis(1));
-            }
-        }
-        Ok(status)
+        self.child.try_wait()
     }
 
     /// Sends SIGTERM, waits for the process, and returns its exit status.
@@ -138,6 +138,39 @@ impl Drop for Process {
         let _ = self.child.wait();
         resources().remove(&self.id);
     }
+}
+
+impl Output {
+    fn new() -> io::Result<Self> {
+        let file = memfd_create("output", MemfdFlags::CLOEXEC)?;
+        Ok(Self {
+            file: file.into(),
+            taken: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns the bytes that were not taken.
+    ///
+    /// # Panics
+    ///
+    /// If the file cannot be read.
+    fn unread(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let start = self.taken.load(Ordering::Relaxed);
+        let mut buffer = [0; 16 << 10];
+        loop {
+            let offset = start + bytes.len() as u64;
+            let length = self.file.read_at(&mut buffer, offset);
+            match length.expect("memory can be read") {
+                0 => return bytes,
+                length => bytes.extend_from_slice(&buffer[..length]),
+            }
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// A temporary directory, removed when dropped.
@@ -228,18 +261,6 @@ fn resources() -> MutexGuard<'static, BTreeMap<usize, Resource>> {
 /// Locks a mutex even after a panic of another thread, so that cleanup still works.
 fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Starts a thread that reads a pipe until its end.
-fn collect(mut pipe: impl Read + Send + 'static, output: &Arc<Mutex<String>>) {
-    let output = Arc::clone(output);
-    thread::spawn(move || {
-        let mut buffer = [0; 4096];
-        while let Ok(length @ 1..) = pipe.read(&mut buffer) {
-            let text = String::from_utf8_lossy(&buffer[..length]);
-            unpoisoned(&output).push_str(&text);
-        }
-    });
 }
 
 #[cfg(test)]
