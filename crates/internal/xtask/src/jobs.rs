@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use rustix::process::nice;
 
 use crate::process::{LIMIT, execute_with_output};
-use crate::steps::{Slow, Tally};
+use crate::steps::{Failures, Slow, Tally};
 
 /// A job that may run beside others.
 pub(crate) struct Job<'a> {
@@ -21,6 +21,16 @@ pub(crate) struct Job<'a> {
 
 /// The work of a job. Returns the number of tests.
 type Work<'a> = Box<dyn FnOnce(&Output) -> Result<Tally> + Send + 'a>;
+
+/// Maximum number of failed tests of a binary that are repeated.
+const MAX_REPEATED: usize = 3;
+
+/// A command with tests that has ended.
+struct Run {
+    tally: Tally,
+    failures: Failures,
+    result: Result<()>,
+}
 
 /// Prints the output of a job.
 #[derive(Debug)]
@@ -101,20 +111,63 @@ impl Output {
     /// Runs a command, prints its output, and counts its tests. Kills it after 40 minutes.
     ///
     /// # Errors
-    /// If a test fails. The error of a killed command names its unfinished tests.
+    /// If a test fails. The error has the output of the failed tests. The error of a
+    /// killed command names its unfinished tests.
     pub(crate) fn run(&self, command: &mut Command) -> Result<Tally> {
-        self.run_within(LIMIT, command)
+        self.run_within(LIMIT, command).into_result()
     }
 
-    /// Like [`run`](Self::run), but kills the command after `limit`.
-    fn run_within(&self, limit: Duration, command: &mut Command) -> Result<Tally> {
+    /// Runs a test binary, and repeats a few failed tests once, one at a time.
+    ///
+    /// Tests share their processors with builds and fuzz targets, and may miss a time
+    /// limit for that reason. `command` returns the command for arguments of libtest.
+    ///
+    /// # Errors
+    /// If many tests fail, or one fails twice.
+    pub(crate) fn run_tests(
+        &self,
+        arguments: &[&str],
+        command: impl Fn(&[&str]) -> Command,
+    ) -> Result<Tally> {
+        let first = self.run_within(LIMIT, &mut command(arguments));
+        let names = first.failures.names();
+        if first.result.is_ok() || names.is_empty() || names.len() > MAX_REPEATED {
+            return first.into_result();
+        }
+        self.line(&format!("repeats failed tests: {}", names.join(", ")));
+        let selection = [&names[..], &["--exact", "--test-threads=1"]].concat();
+        let second = self.run_within(LIMIT, &mut command(&selection));
+        if second.result.is_err() || second.tally.passed != names.len() {
+            return first.into_result();
+        }
+        let mut tally = first.tally.clone();
+        tally.failed = 0;
+        tally.passed += names.len();
+        let named = names.iter().map(|name| format!("{}: {name}", self.title));
+        tally.repeated = named.collect();
+        Ok(tally)
+    }
+
+    fn run_within(&self, limit: Duration, command: &mut Command) -> Run {
         let (mut tally, mut slow) = (Tally::default(), Slow::default());
+        let mut failures = Failures::default();
         let result = execute_with_output(limit, command, |line| {
             self.line(line);
             tally.count(line);
             slow.record(line);
+            failures.record(line);
         });
-        slow.name_in(result).map(|()| tally)
+        Run {
+            tally,
+            failures,
+            result: slow.name_in(result),
+        }
+    }
+}
+
+impl Run {
+    fn into_result(self) -> Result<Tally> {
+        self.failures.append_to(self.result).map(|()| self.tally)
     }
 }
 
@@ -228,6 +281,60 @@ mod tests {
     }
 
     #[test]
+    fn the_error_of_a_command_has_the_output_of_its_failed_tests() {
+        let script = "printf 'test a ... FAILED\\n\\nfailures:\\n\\n---- a stdout ----\\n'\n\
+            seq 60\n\
+            printf 'it broke\\n\\n\\nfailures:\\n    a\\n\\ntest result: FAILED.\\n'\n\
+            exit 101";
+        let mut command = Command::new("sh");
+        let result = Output::new("shell").run(command.args(["-c", script]));
+        let error = format!("{:#}", result.unwrap_err());
+        let (_, output) = error.split_once("exit status: 101\n").expect(&error);
+        assert!(output.starts_with("---- a stdout ----\n"), "{output}");
+        assert!(output.ends_with("\n60\nit broke"), "{output}");
+        assert!(!output.contains("\n20\n"), "{output}");
+    }
+
+    /// Runs a test binary whose test `a` passes in run number `passes_in`.
+    fn run_unreliable(passes_in: usize) -> (Result<Tally>, usize) {
+        let runs = AtomicUsize::new(0);
+        let result = Output::new("any").run_tests(&["--skip", "b"], |arguments| {
+            let run = runs.fetch_add(1, Ordering::Relaxed) + 1;
+            let expected = match run {
+                1 => "--skip b",
+                _ => "a --exact --test-threads=1",
+            };
+            assert_eq!(arguments.join(" "), expected);
+            let script = match run >= passes_in {
+                true => "echo 'test result: ok. 1 passed; 0 failed; 0 ignored;'",
+                false => {
+                    "printf 'failures:\\n\\n---- a stdout ----\\nit broke\\n\\nfailures:\\n    a\\n'\n\
+                     echo 'test result: FAILED. 7 passed; 1 failed; 0 ignored;'\n\
+                     exit 101"
+                }
+            };
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        });
+        (result, runs.into_inner())
+    }
+
+    #[test]
+    fn a_failed_test_is_repeated_once() {
+        let (passed, runs) = run_unreliable(1);
+        assert_eq!((passed.unwrap().repeated.len(), runs), (0, 1));
+        let (repeated, runs) = run_unreliable(2);
+        let tally = repeated.unwrap();
+        assert_eq!((tally.passed, tally.failed, runs), (8, 0, 2));
+        assert_eq!(tally.repeated, ["any: a"]);
+        let (failed, runs) = run_unreliable(3);
+        let error = format!("{:#}", failed.unwrap_err());
+        assert!(error.ends_with("---- a stdout ----\nit broke"), "{error}");
+        assert_eq!(runs, 2);
+    }
+
+    #[test]
     fn the_error_of_a_killed_command_names_its_unfinished_tests() {
         let script = "for name in a b::c d; do\n\
             echo \"test $name has been running for over 60 seconds\"\n\
@@ -236,8 +343,8 @@ mod tests {
             exec sleep 60";
         let mut command = Command::new("sh");
         let output = Output::new("shell");
-        let result = output.run_within(Duration::from_secs(2), command.args(["-c", script]));
-        let error = format!("{:#}", result.unwrap_err());
+        let run = output.run_within(Duration::from_secs(2), command.args(["-c", script]));
+        let error = format!("{:#}", run.into_result().unwrap_err());
         assert!(
             error.starts_with("unfinished tests: b::c, d: sh -c for"),
             "{error}"

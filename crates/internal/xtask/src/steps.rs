@@ -5,7 +5,7 @@ use std::fs;
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::param::clock_ticks_per_second;
 
 use crate::jobs::{self, Job};
@@ -26,7 +26,7 @@ struct Step {
 }
 
 /// Sum of the `test result:` lines of libtest.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Tally {
     /// Tests that passed.
     pub(crate) passed: usize,
@@ -36,11 +36,25 @@ pub(crate) struct Tally {
     pub(crate) ignored: usize,
     /// Tests among `passed` that passed in an earlier run and did not change.
     pub(crate) unchanged: usize,
+    /// Tests among `passed` that failed in this run, and passed when they were repeated.
+    pub(crate) repeated: Vec<String>,
 }
 
 /// Tests that have run for more than 60 seconds and have no result yet.
 #[derive(Debug, Default)]
 pub(crate) struct Slow(Vec<String>);
+
+/// Output of failed tests, from the section `failures:` of libtest.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    is_inside: bool,
+    /// Lines of each failed test.
+    tests: Vec<Vec<String>>,
+}
+
+/// Lines of output that an error keeps of each failed test: the last ones, which have the
+/// panic.
+const LINES_OF_FAILURE: usize = 30;
 
 impl Steps {
     pub(crate) fn new() -> Self {
@@ -126,6 +140,7 @@ impl Steps {
             failed,
             ignored,
             unchanged,
+            ..
         } = self.tally;
         if failed + ignored > 0 || passed == 0 {
             bail!("{passed} passed; {failed} failed; {ignored} ignored: every test must pass");
@@ -145,6 +160,9 @@ impl Steps {
             let time = time.as_secs_f64();
             let cpu = cpu.map_or_else(String::new, |cpu| format!("{:.1}", cpu.as_secs_f64()));
             eprintln!("{title:<40} {time:>8.1} {cpu:>8}");
+        }
+        for test in &self.tally.repeated {
+            eprintln!("failed, and passed when repeated: {test}");
         }
     }
 }
@@ -196,6 +214,7 @@ impl AddAssign for Tally {
         self.failed += other.failed;
         self.ignored += other.ignored;
         self.unchanged += other.unchanged;
+        self.repeated.extend(other.repeated);
     }
 }
 
@@ -221,6 +240,45 @@ impl Slow {
     }
 }
 
+impl Failures {
+    /// Processes a line of libtest.
+    pub(crate) fn record(&mut self, line: &str) {
+        if line == "failures:" {
+            // A second section has only the names.
+            self.is_inside = !self.is_inside;
+        } else if self.is_inside && line.starts_with("---- ") {
+            self.tests.push(vec![line.to_owned()]);
+        } else if let (true, Some(lines), false) =
+            (self.is_inside, self.tests.last_mut(), line.is_empty())
+        {
+            lines.push(line.to_owned());
+            if lines.len() > LINES_OF_FAILURE {
+                // The first line names the test.
+                lines.remove(1);
+            }
+        }
+    }
+
+    /// Returns the names of the failed tests.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        let titles = self.tests.iter().filter_map(|lines| lines.first());
+        let names = titles.filter_map(|title| title.strip_prefix("---- "));
+        names
+            .filter_map(|name| name.strip_suffix(" stdout ----"))
+            .collect()
+    }
+
+    /// Adds the output to an error.
+    pub(crate) fn append_to(&self, result: Result<()>) -> Result<()> {
+        match self.tests.is_empty() {
+            true => result,
+            false => {
+                result.map_err(|error| anyhow!("{error:#}\n{}", self.tests.concat().join("\n")))
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;
@@ -241,10 +299,10 @@ mod tests {
             passed: 19,
             failed: 2,
             ignored: 1,
-            unchanged: 0,
+            ..Tally::default()
         };
         assert_eq!(tally, expected);
-        let mut both = tally;
+        let mut both = tally.clone();
         both += tally;
         assert_eq!((both.passed, both.failed, both.ignored), (38, 4, 2));
     }

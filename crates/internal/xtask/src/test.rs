@@ -26,12 +26,14 @@ const TEST_THREADS: &str = "4";
 const API: &str = "crates/internal/xtask api";
 const TRAFFIC: &str = "crates/internal/xtask traffic";
 
-/// Tests beside which no other job runs, because they measure a time: what they measure,
-/// the title of their binary, and the prefix of their names.
-const TIMED: [(&str, &str, &str); 3] = [
+/// Tests beside which no other test runs, because they measure a time: what they measure,
+/// the title of their binary, and a part of their names.
+const TIMED: [(&str, &str, &str); 5] = [
     ("restarts", API, "restart::"),
-    ("repair", TRAFFIC, "flushed_rules_are_restored_within"),
+    ("repair under load", TRAFFIC, "_within_100_milliseconds"),
+    ("repair", ENGINE, "_within_100_milliseconds"),
     ("changes", "examples/cluster-dns lab", "changes::"),
+    ("changes", "examples/kube-proxy binary", "_within_"),
 ];
 
 /// Packages with tests that run kube-proxy.
@@ -196,12 +198,13 @@ impl Programs {
         let (mut timed, mut others) = (Vec::new(), Vec::new());
         for test in tests {
             let title = test.title();
-            let Some((what, _, prefix)) = TIMED.iter().find(|(_, of, _)| *of == title) else {
+            let Some((what, _, part)) = TIMED.iter().find(|(_, of, _)| *of == title) else {
                 others.push(self.job(title, test, Vec::new()));
                 continue;
             };
-            timed.push(self.job(format!("{title}: {what}"), test, vec![prefix]));
-            others.push(self.job(title, test, vec!["--skip", prefix]));
+            let alone = vec![*part, "--test-threads=1"];
+            timed.push(self.job(format!("{title}: {what}"), test, alone));
+            others.push(self.job(title, test, vec!["--skip", part]));
         }
         (timed, others)
     }
@@ -209,16 +212,19 @@ impl Programs {
     /// Returns the job that runs a test binary.
     fn job<'a>(&'a self, title: String, test: &'a TestBinary, arguments: Vec<&'a str>) -> Job<'a> {
         Job::new(title.clone(), move |output| {
-            let mut command = Command::new(&test.path);
-            command
-                .args(&arguments)
-                .current_dir(&test.folder)
-                .env("RUST_TEST_THREADS", TEST_THREADS)
-                .env("KUBE_PROXY", &self.kube_proxy)
-                .env("ETCD", &self.etcd);
+            let command = |arguments: &[&str]| {
+                let mut command = Command::new(&test.path);
+                command
+                    .args(arguments)
+                    .current_dir(&test.folder)
+                    .env("RUST_TEST_THREADS", TEST_THREADS)
+                    .env("KUBE_PROXY", &self.kube_proxy)
+                    .env("ETCD", &self.etcd);
+                command
+            };
             // The unit tests of this task read the sources of all crates.
             if test.target == "xtask" {
-                return output.run(&mut command);
+                return output.run_tests(&arguments, command);
             }
             let mut inputs = vec![&*test.path];
             if USERS_OF_KUBE_PROXY
@@ -228,7 +234,7 @@ impl Programs {
                 inputs.push(&self.kube_proxy);
             }
             let run = || {
-                let tally = output.run(&mut command)?;
+                let tally = output.run_tests(&arguments, command)?;
                 // A renamed test could drop out of a selection without notice.
                 ensure!(
                     tally.passed > 0 || arguments.is_empty(),

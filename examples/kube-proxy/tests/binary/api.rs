@@ -230,7 +230,7 @@ fn an_outage_changes_no_rules_and_the_proxy_recovers() {
 }
 
 #[test]
-fn a_proxy_exits_at_once_while_the_api_hangs() {
+fn a_proxy_exits_within_a_second_while_the_api_hangs() {
     let cluster = Cluster::with(web());
     let proxy = cluster.start();
     cluster.server.hang_connections(true);

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use testkit::scoped::Directory;
 
@@ -210,11 +209,10 @@ fn a_changed_file_ends_the_process_and_the_rules_stay() {
     assert!(rules.contains("10.96.0.10"));
     fs::write(configured.file(), format!("{HEAD}mode: nftables\n")).unwrap();
     let mut status = None;
-    let took = wait_until("the exit", || {
+    wait_until("the exit", || {
         status = proxy.try_wait().unwrap();
         status.is_some()
     });
-    assert!(took < Duration::from_secs(2), "{took:?}");
     assert_eq!(status.unwrap().code(), Some(1));
     let reason = "content of the proxy server's configuration file was updated";
     assert!(proxy.output().contains(reason), "{}", proxy.output());

@@ -217,7 +217,7 @@ fn a_hanging_exec_plugin_blocks_only_api_requests() {
         let asked = Instant::now();
         let answer = get_in(&cluster.netns, HEALTH, "/livez");
         assert!(answer.body.contains("lastUpdated"), "{answer:?}");
-        assert!(asked.elapsed() < Duration::from_secs(1), "{answer:?}");
+        assert!(asked.elapsed() < Duration::from_secs(5), "{answer:?}");
         thread::sleep(Duration::from_millis(50));
     }
     let hung = hung();

@@ -17,7 +17,7 @@ use anyhow::Result;
 use crate::cargo::{Metadata, metadata};
 use crate::jobs::{Job, Output};
 use crate::passed::{Passed, Record};
-use crate::steps::{Steps, Tally};
+use crate::steps::{Failures, Steps, Tally};
 use crate::tools;
 
 use self::archive::Archive;
@@ -166,13 +166,15 @@ impl Guests {
         guest::add(&mut archive, kernel, chosen.iter().map(|each| &each.run))?;
         let initramfs = self.cache.join(format!("{}.initramfs", kernel.release));
         fs::write(&initramfs, archive.encode())?;
-        let mut tally = Tally::default();
+        let (mut tally, mut failures) = (Tally::default(), Failures::default());
         let results = guest::run(kernel, &initramfs, |line| {
             output.line(line);
             tally.count(line);
+            failures.record(line);
         })?;
         let suites = chosen.iter();
-        results.check(suites.map(|each| (each.suite.title(), &*each.names)))?;
+        let result = results.check(suites.map(|each| (each.suite.title(), &*each.names)));
+        failures.append_to(result)?;
         Ok(tally)
     }
 }

@@ -226,13 +226,15 @@ fn a_chain_that_the_kernel_does_not_remove_names_its_former_service() {
         let site = Site::new(variant);
         let proxy = site.start();
         site.apply_external(2);
-        wait_until("the Service", || site.has("192.0.2.20"));
-        let rules = site.node.rules();
-        let mut rules = rules
-            .lines()
-            .filter(|line| line.starts_with("-A KUBE-SVC-"));
-        let rule = rules.find(|line| line.contains("default/bad")).unwrap();
-        let chain = rule.split(' ').nth(1).unwrap();
+        let find = || {
+            let rules = site.node.rules();
+            let mut rules = rules.lines().filter(|line| line.contains("default/bad"));
+            let rule = rules.find(|line| line.starts_with("-A KUBE-SVC-"))?;
+            rule.split(' ').nth(1).map(str::to_owned)
+        };
+        // The legacy variant commits each table alone.
+        wait_until("the chain", || find().is_some());
+        let chain = find().unwrap();
         let program = format!("iptables-{variant} -w 5 -t nat");
         let jump = format!("{program} -N THEIRS; {program} -A THEIRS -j {chain}");
         site.node.shell(&jump);
