@@ -22,8 +22,8 @@ pub(crate) struct Job<'a> {
 /// The work of a job. Returns the number of tests.
 type Work<'a> = Box<dyn FnOnce(&Output) -> Result<Tally> + Send + 'a>;
 
-/// Maximum number of failed tests of a binary that are repeated.
-const MAX_REPEATED: usize = 3;
+/// Maximum number of failed tests of a binary or guest that are repeated.
+pub(crate) const MAX_REPEATED: usize = 3;
 
 /// A command with tests that has ended.
 struct Run {
@@ -108,6 +108,11 @@ impl Output {
         println!("{}: {line}", self.title);
     }
 
+    /// Returns the title of the job.
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
     /// Runs a command, prints its output, and counts its tests. Kills it after 40 minutes.
     ///
     /// # Errors
@@ -141,10 +146,7 @@ impl Output {
             return first.into_result();
         }
         let mut tally = first.tally.clone();
-        tally.failed = 0;
-        tally.passed += names.len();
-        let named = names.iter().map(|name| format!("{}: {name}", self.title));
-        tally.repeated = named.collect();
+        tally.repeat(self, &names);
         Ok(tally)
     }
 

@@ -1,6 +1,7 @@
 //! Runs the steps of a task with headings and durations.
 
 use std::cmp::Reverse;
+use std::fmt::Display;
 use std::fs;
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::param::clock_ticks_per_second;
 
-use crate::jobs::{self, Job};
+use crate::jobs::{self, Job, Output};
 
 /// Completed steps and the number of tests that they ran.
 pub(crate) struct Steps {
@@ -187,6 +188,14 @@ impl Tally {
             unchanged: count,
             ..Self::default()
         }
+    }
+
+    /// Counts the failed tests as passed, because they passed when a job repeated them.
+    pub(crate) fn repeat(&mut self, job: &Output, names: &[impl Display]) {
+        self.failed = 0;
+        self.passed += names.len();
+        let named = names.iter().map(|name| format!("{}: {name}", job.title()));
+        self.repeated.extend(named);
     }
 
     /// Adds the counts of a `test result:` line. Ignores other lines.
