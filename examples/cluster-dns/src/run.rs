@@ -46,7 +46,10 @@ pub fn run(settings: &Settings) -> Result<(), Failure> {
         }
         None => None,
     };
-    let log = Arc::new(QueryLog::start(settings.log_queries).map_err(Failure::machine)?);
+    let log = Arc::new(
+        QueryLog::start(settings.log_queries)
+            .map_err(Failure::cannot("start the thread of the query log"))?,
+    );
     let telemetry = Arc::new(Telemetry::new(Arc::clone(&zone), forwarder.clone()));
     let source = Source::start(
         &settings.source,
@@ -98,7 +101,9 @@ fn runtime() -> Result<Runtime, Failure> {
         .worker_threads(TASK_THREADS)
         .thread_name("tasks")
         .enable_all();
-    builder.build().map_err(Failure::machine)
+    builder
+        .build()
+        .map_err(Failure::cannot("start the threads of tasks"))
 }
 
 fn report(done: Result<(), crate::node_local::Error>) {
@@ -116,11 +121,13 @@ struct Signals {
 impl Signals {
     /// Registers handlers for SIGTERM, SIGINT and SIGUSR1.
     fn listen() -> Result<Self, Failure> {
-        let pair = || UnixStream::pair().map_err(Failure::machine);
+        let pair = || UnixStream::pair().map_err(Failure::cannot("handle signals"));
         let ((end, ends), (query_log, toggles)) = (pair()?, pair()?);
-        let clone = ends.try_clone().map_err(Failure::machine)?;
+        let clone = ends
+            .try_clone()
+            .map_err(Failure::cannot("handle signals"))?;
         for (signal, stream) in [(SIGTERM, clone), (SIGINT, ends), (SIGUSR1, toggles)] {
-            pipe::register(signal, stream).map_err(Failure::machine)?;
+            pipe::register(signal, stream).map_err(Failure::cannot("handle signals"))?;
         }
         Ok(Self { end, query_log })
     }
@@ -133,7 +140,10 @@ impl Signals {
 
     /// Switches the query log at each SIGUSR1.
     fn toggle(&self, log: Arc<QueryLog>) -> Result<(), Failure> {
-        let mut stream = self.query_log.try_clone().map_err(Failure::machine)?;
+        let mut stream = self
+            .query_log
+            .try_clone()
+            .map_err(Failure::cannot("handle signals"))?;
         spawn("query-log-switch", move || {
             while stream.read_exact(&mut [0]).is_ok() {
                 let state = if log.toggle() { "on" } else { "off" };
@@ -144,7 +154,10 @@ impl Signals {
 
     /// Ends the process at the next SIGTERM or SIGINT.
     fn end_at_second(&self) -> Result<(), Failure> {
-        let mut stream = self.end.try_clone().map_err(Failure::machine)?;
+        let mut stream = self
+            .end
+            .try_clone()
+            .map_err(Failure::cannot("handle signals"))?;
         spawn("second-signal", move || {
             if stream.read_exact(&mut [0]).is_ok() {
                 error!("ended at once by a second signal");
@@ -159,5 +172,7 @@ impl Signals {
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     let builder = thread::Builder::new().name(name.to_owned());
     let thread = builder.stack_size(STACK).spawn(work);
-    thread.map(drop).map_err(Failure::machine)
+    thread
+        .map(drop)
+        .map_err(Failure::cannot("start a thread for signals"))
 }

@@ -28,6 +28,11 @@ impl Failure {
         Self::Machine(reason.to_string())
     }
 
+    /// Returns a function that creates a failure of the machine: `cannot WHAT: ERROR`.
+    pub fn cannot<E: fmt::Display>(what: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Self::Machine(format!("cannot {what}: {error}"))
+    }
+
     /// Returns the exit code: 2 for invalid input, otherwise 1.
     pub fn code(&self) -> ExitCode {
         match self {

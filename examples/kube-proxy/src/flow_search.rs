@@ -74,7 +74,9 @@ impl FlowSearcher {
         };
         let builder = thread::Builder::new().name("flows".to_owned());
         let thread = builder.stack_size(STACK).spawn(search);
-        thread.map_err(Failure::machine)?;
+        thread.map_err(Failure::cannot(
+            "start the thread that searches for stale flows",
+        ))?;
         Ok(Self {
             searches,
             finished,

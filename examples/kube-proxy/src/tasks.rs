@@ -34,9 +34,13 @@ impl Tasks {
             .worker_threads(THREADS)
             .thread_name("tasks")
             .enable_all();
-        let (sender, receiver) = feed().map_err(Failure::machine)?;
+        let (sender, receiver) = feed().map_err(Failure::cannot("create the queue of tasks"))?;
         Ok(Self {
-            runtime: Some(builder.build().map_err(Failure::machine)?),
+            runtime: Some(
+                builder
+                    .build()
+                    .map_err(Failure::cannot("start the threads of tasks"))?,
+            ),
             sender,
             receiver,
             plugin: RunningPlugin::default(),
@@ -79,7 +83,7 @@ impl Tasks {
         self.receiver
             .wait(timeout)
             .map(drop)
-            .map_err(Failure::machine)
+            .map_err(Failure::cannot("wait for events"))
     }
 }
 

@@ -80,17 +80,19 @@ impl Source {
                 let (observer, node) = (Arc::clone(telemetry), Arc::from(""));
                 let api = Api::open(access, node, runtime.clone(), observer, plugin.clone());
                 let api = api.map_err(Failure::input)?;
-                let (sender, receiver) = feed().map_err(Failure::machine)?;
+                let (sender, receiver) =
+                    feed().map_err(Failure::cannot("create the queue of objects"))?;
                 api.watch_all_services(WatchMode::ListAndWatch, &sender);
                 let listed = Vec::new();
                 Objects::Api { receiver, listed }
             }
         };
-        let (reader, stop) = pipe_with(PipeFlags::CLOEXEC).map_err(Failure::machine)?;
+        let (reader, stop) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(Failure::cannot("create a pipe"))?;
         let builder = thread::Builder::new().name("source".to_owned());
         let thread = builder.spawn(move || applier.run(objects, &reader));
         Ok(Self {
-            thread: Some(thread.map_err(Failure::machine)?),
+            thread: Some(thread.map_err(Failure::cannot("start the thread of the source"))?),
             stop: Some(stop),
             plugin,
         })

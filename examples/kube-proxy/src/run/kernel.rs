@@ -35,8 +35,8 @@ use crate::wait;
 /// feature is missing, or a change requires a restart.
 pub fn run(mut settings: Settings) -> Result<(), Failure> {
     settings.config.start_time = Some(telemetry::clock());
-    let signals = Signals::listen().map_err(Failure::machine)?;
-    Signals::limit_shutdown().map_err(Failure::machine)?;
+    let signals = Signals::listen().map_err(Failure::cannot("handle signals"))?;
+    Signals::limit_shutdown().map_err(Failure::cannot("handle signals"))?;
     process::adjust_oom_score(settings.oom_score_adj);
     let mut config = watch_config(&settings)?;
     let (mode, node) = (settings.config.mode, settings.config.node_name.clone());
@@ -99,7 +99,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
         others.extend(setup.readable());
         others.extend(config.as_ref().map(AsFd::as_fd));
         let readable = wait::readable(signals.as_fd(), &others, timeout);
-        if readable.map_err(Failure::machine)? {
+        if readable.map_err(Failure::cannot("wait for events"))? {
             searcher.finish(&mut setup);
             info!("stopped; the rules stay");
             return Ok(());

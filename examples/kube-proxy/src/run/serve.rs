@@ -53,5 +53,7 @@ pub(super) fn serve(
     let on_failure = Arc::new(on_failure);
     let telemetry = &setup.telemetry;
     let servers = server::start(settings, telemetry, explanations, descriptors, on_failure);
-    servers.map(Some).map_err(Failure::machine)
+    servers
+        .map(Some)
+        .map_err(Failure::cannot("start the thread of the servers"))
 }

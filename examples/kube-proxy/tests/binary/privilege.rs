@@ -1,5 +1,7 @@
 //! Runs without the privilege to program the kernel.
 
+use std::collections::BTreeSet;
+
 use crate::stage::{Stage, service};
 
 /// A command prefix that drops CAP_NET_ADMIN for any user.
@@ -27,6 +29,27 @@ fn missing_privilege_is_one_error_line() {
             "{outcome:?}"
         );
     }
+}
+
+/// With somewhat more descriptors, the library of the tasks panics.
+#[test]
+fn a_lack_of_descriptors_is_one_error_line_that_says_where() {
+    let stage = Stage::with(&[("web.yaml", &service("web", "10.96.0.10"))]);
+    let mut places = BTreeSet::new();
+    for count in 8..=14 {
+        let limit = format!("--nofile={count}:{count}");
+        let outcome = stage.run_through(&["prlimit", &limit], "");
+        assert!([1, 2].contains(&outcome.code), "{outcome:?}");
+        let errors = outcome.stderr.lines().filter(|line| line.contains("ERROR"));
+        let [error] = errors.collect::<Vec<_>>()[..] else {
+            panic!("{outcome:?}");
+        };
+        let (_, text) = error.split_once("ERROR ").unwrap();
+        let place = text.strip_suffix(": Too many open files (os error 24)");
+        places.insert(place.expect(text).to_owned());
+    }
+    assert!(places.contains("cannot handle signals"), "{places:?}");
+    assert!(places.len() > 2, "{places:?}");
 }
 
 #[test]
