@@ -22,16 +22,6 @@ pub(crate) struct Job<'a> {
 /// The work of a job. Returns the number of tests.
 type Work<'a> = Box<dyn FnOnce(&Output) -> Result<Tally> + Send + 'a>;
 
-/// Maximum number of failed tests of a binary or guest that are repeated.
-pub(crate) const MAX_REPEATED: usize = 3;
-
-/// A command with tests that has ended.
-struct Run {
-    tally: Tally,
-    failures: Failures,
-    result: Result<()>,
-}
-
 /// Prints the output of a job.
 #[derive(Debug)]
 pub(crate) struct Output {
@@ -108,49 +98,17 @@ impl Output {
         println!("{}: {line}", self.title);
     }
 
-    /// Returns the title of the job.
-    pub(crate) fn title(&self) -> &str {
-        &self.title
-    }
-
     /// Runs a command, prints its output, and counts its tests. Kills it after 40 minutes.
     ///
     /// # Errors
     /// If a test fails. The error has the output of the failed tests. The error of a
     /// killed command names its unfinished tests.
     pub(crate) fn run(&self, command: &mut Command) -> Result<Tally> {
-        self.run_within(LIMIT, command).into_result()
+        self.run_within(LIMIT, command)
     }
 
-    /// Runs a test binary, and repeats a few failed tests once, one at a time.
-    ///
-    /// Tests share their processors with builds and fuzz targets, and may miss a time
-    /// limit for that reason. `command` returns the command for arguments of libtest.
-    ///
-    /// # Errors
-    /// If many tests fail, or one fails twice.
-    pub(crate) fn run_tests(
-        &self,
-        arguments: &[&str],
-        command: impl Fn(&[&str]) -> Command,
-    ) -> Result<Tally> {
-        let first = self.run_within(LIMIT, &mut command(arguments));
-        let names = first.failures.names();
-        if first.result.is_ok() || names.is_empty() || names.len() > MAX_REPEATED {
-            return first.into_result();
-        }
-        self.line(&format!("repeats failed tests: {}", names.join(", ")));
-        let selection = [&names[..], &["--exact", "--test-threads=1"]].concat();
-        let second = self.run_within(LIMIT, &mut command(&selection));
-        if second.result.is_err() || second.tally.passed != names.len() {
-            return first.into_result();
-        }
-        let mut tally = first.tally.clone();
-        tally.repeat(self, &names);
-        Ok(tally)
-    }
-
-    fn run_within(&self, limit: Duration, command: &mut Command) -> Run {
+    /// Like [`run`](Self::run), but kills the command after `limit`.
+    fn run_within(&self, limit: Duration, command: &mut Command) -> Result<Tally> {
         let (mut tally, mut slow) = (Tally::default(), Slow::default());
         let mut failures = Failures::default();
         let result = execute_with_output(limit, command, |line| {
@@ -159,17 +117,7 @@ impl Output {
             slow.record(line);
             failures.record(line);
         });
-        Run {
-            tally,
-            failures,
-            result: slow.name_in(result),
-        }
-    }
-}
-
-impl Run {
-    fn into_result(self) -> Result<Tally> {
-        self.failures.append_to(self.result).map(|()| self.tally)
+        failures.append_to(slow.name_in(result)).map(|()| tally)
     }
 }
 
@@ -297,45 +245,6 @@ mod tests {
         assert!(!output.contains("\n20\n"), "{output}");
     }
 
-    /// Runs a test binary whose test `a` passes in run number `passes_in`.
-    fn run_unreliable(passes_in: usize) -> (Result<Tally>, usize) {
-        let runs = AtomicUsize::new(0);
-        let result = Output::new("any").run_tests(&["--skip", "b"], |arguments| {
-            let run = runs.fetch_add(1, Ordering::Relaxed) + 1;
-            let expected = match run {
-                1 => "--skip b",
-                _ => "a --exact --test-threads=1",
-            };
-            assert_eq!(arguments.join(" "), expected);
-            let script = match run >= passes_in {
-                true => "echo 'test result: ok. 1 passed; 0 failed; 0 ignored;'",
-                false => {
-                    "printf 'failures:\\n\\n---- a stdout ----\\nit broke\\n\\nfailures:\\n    a\\n'\n\
-                     echo 'test result: FAILED. 7 passed; 1 failed; 0 ignored;'\n\
-                     exit 101"
-                }
-            };
-            let mut command = Command::new("sh");
-            command.args(["-c", script]);
-            command
-        });
-        (result, runs.into_inner())
-    }
-
-    #[test]
-    fn a_failed_test_is_repeated_once() {
-        let (passed, runs) = run_unreliable(1);
-        assert_eq!((passed.unwrap().repeated.len(), runs), (0, 1));
-        let (repeated, runs) = run_unreliable(2);
-        let tally = repeated.unwrap();
-        assert_eq!((tally.passed, tally.failed, runs), (8, 0, 2));
-        assert_eq!(tally.repeated, ["any: a"]);
-        let (failed, runs) = run_unreliable(3);
-        let error = format!("{:#}", failed.unwrap_err());
-        assert!(error.ends_with("---- a stdout ----\nit broke"), "{error}");
-        assert_eq!(runs, 2);
-    }
-
     #[test]
     fn the_error_of_a_killed_command_names_its_unfinished_tests() {
         let script = "for name in a b::c d; do\n\
@@ -345,8 +254,8 @@ mod tests {
             exec sleep 60";
         let mut command = Command::new("sh");
         let output = Output::new("shell");
-        let run = output.run_within(Duration::from_secs(2), command.args(["-c", script]));
-        let error = format!("{:#}", run.into_result().unwrap_err());
+        let result = output.run_within(Duration::from_secs(2), command.args(["-c", script]));
+        let error = format!("{:#}", result.unwrap_err());
         assert!(
             error.starts_with("unfinished tests: b::c, d: sh -c for"),
             "{error}"

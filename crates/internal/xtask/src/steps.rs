@@ -1,7 +1,6 @@
 //! Runs the steps of a task with headings and durations.
 
 use std::cmp::Reverse;
-use std::fmt::Display;
 use std::fs;
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::param::clock_ticks_per_second;
 
-use crate::jobs::{self, Job, Output};
+use crate::jobs::{self, Job};
 
 /// Completed steps and the number of tests that they ran.
 pub(crate) struct Steps {
@@ -27,7 +26,7 @@ struct Step {
 }
 
 /// Sum of the `test result:` lines of libtest.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Tally {
     /// Tests that passed.
     pub(crate) passed: usize,
@@ -37,8 +36,6 @@ pub(crate) struct Tally {
     pub(crate) ignored: usize,
     /// Tests among `passed` that passed in an earlier run and did not change.
     pub(crate) unchanged: usize,
-    /// Tests among `passed` that failed in this run, and passed when they were repeated.
-    pub(crate) repeated: Vec<String>,
 }
 
 /// Tests that have run for more than 60 seconds and have no result yet.
@@ -141,7 +138,6 @@ impl Steps {
             failed,
             ignored,
             unchanged,
-            ..
         } = self.tally;
         if failed + ignored > 0 || passed == 0 {
             bail!("{passed} passed; {failed} failed; {ignored} ignored: every test must pass");
@@ -161,9 +157,6 @@ impl Steps {
             let time = time.as_secs_f64();
             let cpu = cpu.map_or_else(String::new, |cpu| format!("{:.1}", cpu.as_secs_f64()));
             eprintln!("{title:<40} {time:>8.1} {cpu:>8}");
-        }
-        for test in &self.tally.repeated {
-            eprintln!("failed, and passed when repeated: {test}");
         }
     }
 }
@@ -188,14 +181,6 @@ impl Tally {
             unchanged: count,
             ..Self::default()
         }
-    }
-
-    /// Counts the failed tests as passed, because they passed when a job repeated them.
-    pub(crate) fn repeat(&mut self, job: &Output, names: &[impl Display]) {
-        self.failed = 0;
-        self.passed += names.len();
-        let named = names.iter().map(|name| format!("{}: {name}", job.title()));
-        self.repeated.extend(named);
     }
 
     /// Adds the counts of a `test result:` line. Ignores other lines.
@@ -223,7 +208,6 @@ impl AddAssign for Tally {
         self.failed += other.failed;
         self.ignored += other.ignored;
         self.unchanged += other.unchanged;
-        self.repeated.extend(other.repeated);
     }
 }
 
@@ -268,15 +252,6 @@ impl Failures {
         }
     }
 
-    /// Returns the names of the failed tests.
-    pub(crate) fn names(&self) -> Vec<&str> {
-        let titles = self.tests.iter().filter_map(|lines| lines.first());
-        let names = titles.filter_map(|title| title.strip_prefix("---- "));
-        names
-            .filter_map(|name| name.strip_suffix(" stdout ----"))
-            .collect()
-    }
-
     /// Adds the output to an error.
     pub(crate) fn append_to(&self, result: Result<()>) -> Result<()> {
         match self.tests.is_empty() {
@@ -308,10 +283,10 @@ mod tests {
             passed: 19,
             failed: 2,
             ignored: 1,
-            ..Tally::default()
+            unchanged: 0,
         };
         assert_eq!(tally, expected);
-        let mut both = tally.clone();
+        let mut both = tally;
         both += tally;
         assert_eq!((both.passed, both.failed, both.ignored), (38, 4, 2));
     }

@@ -212,19 +212,16 @@ impl Programs {
     /// Returns the job that runs a test binary.
     fn job<'a>(&'a self, title: String, test: &'a TestBinary, arguments: Vec<&'a str>) -> Job<'a> {
         Job::new(title.clone(), move |output| {
-            let command = |arguments: &[&str]| {
-                let mut command = Command::new(&test.path);
-                command
-                    .args(arguments)
-                    .current_dir(&test.folder)
-                    .env("RUST_TEST_THREADS", TEST_THREADS)
-                    .env("KUBE_PROXY", &self.kube_proxy)
-                    .env("ETCD", &self.etcd);
-                command
-            };
+            let mut command = Command::new(&test.path);
+            command
+                .args(&arguments)
+                .current_dir(&test.folder)
+                .env("RUST_TEST_THREADS", TEST_THREADS)
+                .env("KUBE_PROXY", &self.kube_proxy)
+                .env("ETCD", &self.etcd);
             // The unit tests of this task read the sources of all crates.
             if test.target == "xtask" {
-                return output.run_tests(&arguments, command);
+                return output.run(&mut command);
             }
             let mut inputs = vec![&*test.path];
             if USERS_OF_KUBE_PROXY
@@ -234,7 +231,7 @@ impl Programs {
                 inputs.push(&self.kube_proxy);
             }
             let run = || {
-                let tally = output.run_tests(&arguments, command)?;
+                let tally = output.run(&mut command)?;
                 // A renamed test could drop out of a selection without notice.
                 ensure!(
                     tally.passed > 0 || arguments.is_empty(),

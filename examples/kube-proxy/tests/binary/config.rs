@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use testkit::scoped::Directory;
 
@@ -201,7 +202,7 @@ fn ignored_fields_and_flags_are_reported() {
 }
 
 #[test]
-fn a_changed_file_ends_the_process_and_the_rules_stay() {
+fn a_changed_file_ends_the_process_within_two_seconds_and_the_rules_stay() {
     let configured = Configured::new("mode: nftables\n");
     let flags = format!("--config {}", configured.file().display());
     let mut proxy = configured.stage.start_with(&flags);
@@ -209,10 +210,11 @@ fn a_changed_file_ends_the_process_and_the_rules_stay() {
     assert!(rules.contains("10.96.0.10"));
     fs::write(configured.file(), format!("{HEAD}mode: nftables\n")).unwrap();
     let mut status = None;
-    wait_until("the exit", || {
+    let took = wait_until("the exit", || {
         status = proxy.try_wait().unwrap();
         status.is_some()
     });
+    assert!(took < Duration::from_secs(2), "{took:?}");
     assert_eq!(status.unwrap().code(), Some(1));
     let reason = "content of the proxy server's configuration file was updated";
     assert!(proxy.output().contains(reason), "{}", proxy.output());

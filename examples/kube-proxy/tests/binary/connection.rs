@@ -180,7 +180,7 @@ fn the_proxy_of_the_kubeconfig_overrides_the_environment() {
 }
 
 #[test]
-fn a_hanging_exec_plugin_blocks_only_api_requests() {
+fn health_is_answered_within_a_second_while_an_exec_plugin_hangs() {
     let cluster = Cluster::with(service_with_endpoints("web", "10.96.0.10", 1));
     let token = cluster.server.kubeconfig_with_token();
     let token = token
@@ -217,7 +217,7 @@ fn a_hanging_exec_plugin_blocks_only_api_requests() {
         let asked = Instant::now();
         let answer = get_in(&cluster.netns, HEALTH, "/livez");
         assert!(answer.body.contains("lastUpdated"), "{answer:?}");
-        assert!(asked.elapsed() < Duration::from_secs(5), "{answer:?}");
+        assert!(asked.elapsed() < Duration::from_secs(1), "{answer:?}");
         thread::sleep(Duration::from_millis(50));
     }
     let hung = hung();

@@ -15,15 +15,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use crate::cargo::{Metadata, metadata};
-use crate::jobs::{Job, MAX_REPEATED, Output};
-use crate::passed::Passed;
+use crate::jobs::{Job, Output};
+use crate::passed::{Passed, Record};
 use crate::steps::{Failures, Steps, Tally};
 use crate::tools;
 
 use self::archive::Archive;
 use self::guest::Run;
 use self::kernels::Kernel;
-use self::results::Results;
 use self::suites::Suite;
 
 pub(crate) use self::bench::bench;
@@ -128,8 +127,7 @@ impl Guests {
     /// Runs the suites on a kernel, except those that passed and did not change.
     fn run(&self, kernel: &Kernel, output: &Output) -> Result<Tally> {
         let image = kernel.image();
-        let (mut tally, mut selections) = (Tally::default(), Vec::new());
-        let mut records = Vec::new();
+        let (mut tally, mut chosen) = (Tally::default(), Vec::new());
         for (number, suite) in self.suites.iter().enumerate() {
             let title = format!("vm {} {}", kernel.series, suite.title());
             let inputs: Vec<&Path> = suite.inputs().chain([&*image]).collect();
@@ -140,63 +138,32 @@ impl Guests {
                 tally += Tally::unchanged(names.len());
                 continue;
             }
-            records.push((record, names.len()));
-            selections.push(Selection {
+            let run = suite.run(number, &names);
+            chosen.push(Chosen {
                 suite,
-                number,
                 names,
+                run,
+                record,
             });
         }
         if tally.unchanged > 0 {
             let line = format!("{} tests passed and are unchanged", tally.unchanged);
             output.line(&line);
         }
-        if selections.is_empty() {
+        if chosen.is_empty() {
             return Ok(tally);
         }
-        let ran = self.run_selections(kernel, &selections, output)?;
-        if ran.repeated.is_empty() {
-            for (record, count) in records {
-                record.save(count)?;
-            }
+        tally += self.boot(kernel, &chosen, output)?;
+        for Chosen { names, record, .. } in &chosen {
+            record.save(names.len())?;
         }
-        tally += ran;
         Ok(tally)
     }
 
-    /// Runs tests on a kernel, and repeats a few failed ones once, in another guest.
-    ///
-    /// Guests share the processors with each other and with the fuzz targets, so that a
-    /// test may miss a time limit.
-    fn run_selections(
-        &self,
-        kernel: &Kernel,
-        selections: &[Selection<'_>],
-        output: &Output,
-    ) -> Result<Tally> {
-        let first = self.boot(kernel, selections, output)?;
-        let Err(error) = first.check(selections) else {
-            return Ok(first.tally);
-        };
-        let failed = first.failed(selections);
-        let names: Vec<String> = failed.iter().flat_map(Selection::titles).collect();
-        if names.is_empty() || names.len() > MAX_REPEATED {
-            return Err(error);
-        }
-        output.line(&format!("repeats failed tests: {}", names.join(", ")));
-        if self.boot(kernel, &failed, output)?.check(&failed).is_err() {
-            return Err(error);
-        }
-        let mut tally = first.tally;
-        tally.repeat(output, &names);
-        Ok(tally)
-    }
-
-    /// Boots a guest that runs tests.
-    fn boot(&self, kernel: &Kernel, selections: &[Selection<'_>], output: &Output) -> Result<Ran> {
+    /// Runs suites on a kernel.
+    fn boot(&self, kernel: &Kernel, chosen: &[Chosen<'_>], output: &Output) -> Result<Tally> {
         let mut archive = self.base.clone();
-        let runs: Vec<Run> = selections.iter().map(Selection::run).collect();
-        guest::add(&mut archive, kernel, &runs)?;
+        guest::add(&mut archive, kernel, chosen.iter().map(|each| &each.run))?;
         let initramfs = self.cache.join(format!("{}.initramfs", kernel.release));
         fs::write(&initramfs, archive.encode())?;
         let (mut tally, mut failures) = (Tally::default(), Failures::default());
@@ -205,61 +172,20 @@ impl Guests {
             tally.count(line);
             failures.record(line);
         })?;
-        Ok(Ran {
-            tally,
-            failures,
-            results,
-        })
+        let suites = chosen.iter();
+        let result = results.check(suites.map(|each| (each.suite.title(), &*each.names)));
+        failures.append_to(result)?;
+        Ok(tally)
     }
 }
 
-/// Tests of a suite that run in a guest.
-struct Selection<'a> {
+/// A suite that runs in a guest.
+struct Chosen<'a> {
     suite: &'a Suite,
-    /// Number of the suite's binary in the guest.
-    number: usize,
+    /// Names of the tests that run.
     names: Vec<String>,
-}
-
-impl Selection<'_> {
-    fn run(&self) -> Run {
-        self.suite.run(self.number, &self.names)
-    }
-
-    /// Returns the names of the tests with the title of their suite.
-    fn titles(&self) -> impl Iterator<Item = String> {
-        let suite = self.suite.title();
-        let names = self.names.iter();
-        names.map(move |name| format!("{suite}: {name}"))
-    }
-}
-
-/// A guest that has powered off.
-struct Ran {
-    tally: Tally,
-    failures: Failures,
-    results: Results,
-}
-
-impl Ran {
-    /// Checks that all tests passed.
-    fn check(&self, selections: &[Selection<'_>]) -> Result<()> {
-        let suites = selections.iter();
-        let suites = suites.map(|each| (each.suite.title(), &*each.names));
-        self.failures.append_to(self.results.check(suites))
-    }
-
-    /// Returns the tests that failed.
-    fn failed<'a>(&self, selections: &[Selection<'a>]) -> Vec<Selection<'a>> {
-        let failed = selections
-            .iter()
-            .enumerate()
-            .map(|(number, each)| Selection {
-                names: self.results.failed(number, &each.names),
-                ..*each
-            });
-        failed.filter(|each| !each.names.is_empty()).collect()
-    }
+    run: Run,
+    record: Record,
 }
 
 /// Returns the files that the guests of all kernels share.

@@ -56,17 +56,6 @@ impl Results {
         self.conclude(problems)
     }
 
-    /// Returns those of the tests of a suite that did not pass. Returns none if the guest
-    /// itself failed.
-    pub(super) fn failed(&self, suite: usize, names: &[String]) -> Vec<String> {
-        if !self.done || !self.errors.is_empty() {
-            return Vec::new();
-        }
-        let names = names.iter();
-        let failed = names.filter(|name| !self.passed.contains(&(suite, (*name).clone())));
-        failed.cloned().collect()
-    }
-
     /// Checks that each command of the guest succeeded.
     pub(super) fn check_runs(&self, titles: &[&str]) -> Result<()> {
         let runs = titles.iter().enumerate();
@@ -137,21 +126,6 @@ mod tests {
     #[test]
     fn a_guest_whose_tests_all_passed_succeeds() {
         assert_eq!(check(GOOD), Ok(()));
-    }
-
-    #[test]
-    fn tests_that_fail_in_a_guest_that_finishes_can_be_repeated() {
-        let names = ["a".to_owned(), "b::c".to_owned()];
-        let failed = |output: &str| {
-            let mut results = Results::default();
-            output.lines().for_each(|line| results.record(line));
-            (results.failed(0, &names), results.failed(1, &names[..1]))
-        };
-        let one = GOOD.replace("b::c ... ok", "b::c ... FAILED");
-        assert_eq!(failed(&one), (vec!["b::c".to_owned()], Vec::new()));
-        for broken in [one.replace("@vm done", ""), one + "@vm failed: modprobe x"] {
-            assert_eq!(failed(&broken), (Vec::new(), Vec::new()), "{broken}");
-        }
     }
 
     #[test]
