@@ -1,6 +1,6 @@
 //! The program: its threads, its signals and its end.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -36,7 +36,7 @@ const STACK: usize = 256 << 10;
 /// - [`Failure::Input`] if manifests, credentials or upstreams are invalid.
 /// - [`Failure::Machine`] if an address cannot be bound, or a privilege is missing.
 pub fn run(settings: &Settings) -> Result<(), Failure> {
-    let signals = Signals::listen()?;
+    let signals = Signals::listen().map_err(Failure::cannot("handle signals"))?;
     let runtime = runtime()?;
     let zone = Arc::new(RwLock::new(Zone::new(settings.zone.clone())));
     let forwarder = match &settings.forward {
@@ -72,7 +72,9 @@ pub fn run(settings: &Settings) -> Result<(), Failure> {
         node_local.serve().map_err(Failure::machine)?;
     }
     let servers = telemetry::serve(&settings.pages, &telemetry).map_err(Failure::machine)?;
-    signals.toggle(log)?;
+    signals
+        .toggle(log)
+        .map_err(Failure::cannot("handle signals"))?;
     signals.wait();
     let lame_duck = settings.lame_duck;
     info!(
@@ -80,7 +82,9 @@ pub fn run(settings: &Settings) -> Result<(), Failure> {
         "ending: /ready fails, and queries are answered for the lame duck"
     );
     telemetry.set_ending();
-    signals.end_at_second()?;
+    signals
+        .end_at_second()
+        .map_err(Failure::cannot("handle signals"))?;
     if let Some(node_local) = &node_local {
         report(node_local.withdraw());
     }
@@ -120,14 +124,12 @@ struct Signals {
 
 impl Signals {
     /// Registers handlers for SIGTERM, SIGINT and SIGUSR1.
-    fn listen() -> Result<Self, Failure> {
-        let pair = || UnixStream::pair().map_err(Failure::cannot("handle signals"));
-        let ((end, ends), (query_log, toggles)) = (pair()?, pair()?);
-        let clone = ends
-            .try_clone()
-            .map_err(Failure::cannot("handle signals"))?;
+    fn listen() -> io::Result<Self> {
+        let (end, ends) = UnixStream::pair()?;
+        let (query_log, toggles) = UnixStream::pair()?;
+        let clone = ends.try_clone()?;
         for (signal, stream) in [(SIGTERM, clone), (SIGINT, ends), (SIGUSR1, toggles)] {
-            pipe::register(signal, stream).map_err(Failure::cannot("handle signals"))?;
+            pipe::register(signal, stream)?;
         }
         Ok(Self { end, query_log })
     }
@@ -139,11 +141,8 @@ impl Signals {
     }
 
     /// Switches the query log at each SIGUSR1.
-    fn toggle(&self, log: Arc<QueryLog>) -> Result<(), Failure> {
-        let mut stream = self
-            .query_log
-            .try_clone()
-            .map_err(Failure::cannot("handle signals"))?;
+    fn toggle(&self, log: Arc<QueryLog>) -> io::Result<()> {
+        let mut stream = self.query_log.try_clone()?;
         spawn("query-log-switch", move || {
             while stream.read_exact(&mut [0]).is_ok() {
                 let state = if log.toggle() { "on" } else { "off" };
@@ -153,11 +152,8 @@ impl Signals {
     }
 
     /// Ends the process at the next SIGTERM or SIGINT.
-    fn end_at_second(&self) -> Result<(), Failure> {
-        let mut stream = self
-            .end
-            .try_clone()
-            .map_err(Failure::cannot("handle signals"))?;
+    fn end_at_second(&self) -> io::Result<()> {
+        let mut stream = self.end.try_clone()?;
         spawn("second-signal", move || {
             if stream.read_exact(&mut [0]).is_ok() {
                 error!("ended at once by a second signal");
@@ -169,10 +165,7 @@ impl Signals {
     }
 }
 
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let builder = thread::Builder::new().name(name.to_owned());
-    let thread = builder.stack_size(STACK).spawn(work);
-    thread
-        .map(drop)
-        .map_err(Failure::cannot("start a thread for signals"))
+    builder.stack_size(STACK).spawn(work).map(drop)
 }

@@ -142,3 +142,28 @@ impl FlowSearcher {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_the_search_thread_wakes_the_thread_of_the_engine() {
+        let (engine, mut woken) = feed::feed().unwrap();
+        let (sender, finished) = mpsc::channel();
+        let results = Results {
+            finished: sender,
+            engine: WakeOnDrop(engine),
+        };
+        assert!(!woken.wait(Some(Duration::ZERO)).unwrap());
+        let panicked = thread::spawn(move || {
+            let _results = results;
+            panic!("in a search");
+        });
+        assert!(panicked.join().is_err());
+        assert!(woken.wait(Some(Duration::ZERO)).unwrap());
+        assert!(woken.take().unwrap().is_empty());
+        let ended = finished.try_recv().unwrap_err();
+        assert_eq!(ended, TryRecvError::Disconnected);
+    }
+}

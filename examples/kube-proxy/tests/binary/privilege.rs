@@ -1,4 +1,4 @@
-//! Runs without the privilege to program the kernel.
+//! Runs without the privilege to program the kernel, and with too few descriptors.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ fn missing_privilege_is_one_error_line() {
     }
 }
 
-/// With somewhat more descriptors, the library of the tasks panics.
+/// With 15 to 17 descriptors, tokio panics when it creates its runtime.
 #[test]
 fn a_lack_of_descriptors_is_one_error_line_that_says_where() {
     let stage = Stage::with(&[("web.yaml", &service("web", "10.96.0.10"))]);
