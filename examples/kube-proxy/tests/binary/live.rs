@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::thread;
 use std::time::Duration;
 
+use crate::health::{METRICS, get};
 use crate::stage::{Stage, service, slice, wait_until};
 
 /// Maximum time from a change of a manifest to the kernel.
@@ -104,7 +105,7 @@ fn the_rules_stay_after_the_proxy_exits() {
 }
 
 #[test]
-fn an_idle_proxy_sleeps() {
+fn an_idle_proxy_sleeps_until_it_is_asked() {
     let stage = Stage::with(&[("web.yaml", &service("web", "10.96.0.10"))]);
     let proxy = stage.start();
     let switches = || {
@@ -123,5 +124,9 @@ fn an_idle_proxy_sleeps() {
     });
     thread::sleep(SECOND);
     assert_eq!(switches(), before, "an idle proxy woke up");
+    for _ in 0..3 {
+        let answer = get(&stage, METRICS, "/debug/explain?tcp=10.96.0.10:80");
+        assert_eq!(answer.code, 200, "{answer:?}");
+    }
     assert!(proxy.terminate().unwrap().success());
 }
