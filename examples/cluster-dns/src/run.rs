@@ -6,9 +6,9 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use std::{process, thread};
 
+use daemon::runtime;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::low_level::pipe;
-use tokio::runtime::{Builder, Runtime};
 use tracing::{error, info, warn};
 use vipline_service_dns::Zone;
 
@@ -37,7 +37,8 @@ const STACK: usize = 256 << 10;
 /// - [`Failure::Machine`] if an address cannot be bound, or a privilege is missing.
 pub fn run(settings: &Settings) -> Result<(), Failure> {
     let signals = Signals::listen().map_err(Failure::cannot("handle signals"))?;
-    let runtime = runtime()?;
+    let runtime = runtime::start(TASK_THREADS, "tasks")
+        .map_err(Failure::cannot("start the threads of tasks"))?;
     let zone = Arc::new(RwLock::new(Zone::new(settings.zone.clone())));
     let forwarder = match &settings.forward {
         Some(options) => {
@@ -71,7 +72,8 @@ pub fn run(settings: &Settings) -> Result<(), Failure> {
     if let Some(node_local) = &node_local {
         node_local.serve().map_err(Failure::machine)?;
     }
-    let servers = telemetry::serve(&settings.pages, &telemetry).map_err(Failure::machine)?;
+    let servers = telemetry::serve(&settings.pages, &telemetry)
+        .map_err(Failure::cannot("start the thread of health and metrics"))?;
     signals
         .toggle(log)
         .map_err(Failure::cannot("handle signals"))?;
@@ -97,17 +99,6 @@ pub fn run(settings: &Settings) -> Result<(), Failure> {
     runtime.shutdown_background();
     info!("ended");
     Ok(())
-}
-
-fn runtime() -> Result<Runtime, Failure> {
-    let mut builder = Builder::new_multi_thread();
-    let builder = builder
-        .worker_threads(TASK_THREADS)
-        .thread_name("tasks")
-        .enable_all();
-    builder
-        .build()
-        .map_err(Failure::cannot("start the threads of tasks"))
 }
 
 fn report(done: Result<(), crate::node_local::Error>) {

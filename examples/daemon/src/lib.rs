@@ -2,11 +2,14 @@
 //!
 //! - [`http`]: HTTP on a listener, with limits;
 //! - [`metrics`]: Prometheus' text format, histograms, and metrics of the process;
+//! - [`runtime`]: the threads of asynchronous tasks;
 //! - [`duration`]: durations in Go's format.
 #![forbid(unsafe_code)]
 
 pub mod http;
 
 pub mod metrics;
+
+pub mod runtime;
 
 pub mod duration;

@@ -4,7 +4,8 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use daemon::runtime;
+use tokio::runtime::{Handle, Runtime};
 use vipline_kube_source::api::exec_plugin::RunningPlugin;
 use vipline_kube_source::api::feed::{Item, Receiver, Sender, feed};
 
@@ -29,18 +30,11 @@ impl Tasks {
     ///
     /// Threads or descriptors cannot be created.
     pub fn start() -> Result<Self, Failure> {
-        let mut builder = Builder::new_multi_thread();
-        let builder = builder
-            .worker_threads(THREADS)
-            .thread_name("tasks")
-            .enable_all();
         let (sender, receiver) = feed().map_err(Failure::cannot("create the queue of tasks"))?;
+        let runtime = runtime::start(THREADS, "tasks")
+            .map_err(Failure::cannot("start the threads of tasks"))?;
         Ok(Self {
-            runtime: Some(
-                builder
-                    .build()
-                    .map_err(Failure::cannot("start the threads of tasks"))?,
-            ),
+            runtime: Some(runtime),
             sender,
             receiver,
             plugin: RunningPlugin::default(),

@@ -9,7 +9,8 @@ use daemon::http::{
     Connections, PLAIN, Request, Response, Timeouts, Wildcard, listen, not_found, text,
 };
 use daemon::metrics::CONTENT_TYPE;
-use tokio::runtime::{Builder, Runtime};
+use daemon::runtime;
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -46,9 +47,7 @@ impl Drop for Servers {
 ///
 /// The thread cannot be created.
 pub fn serve(addresses: &[SocketAddr], telemetry: &Arc<Telemetry>) -> io::Result<Servers> {
-    let mut builder = Builder::new_multi_thread();
-    let builder = builder.worker_threads(1).thread_name("http").enable_all();
-    let runtime = builder.build()?;
+    let runtime = runtime::start(1, "http")?;
     for &address in addresses {
         runtime.spawn(run(address, Arc::clone(telemetry)));
     }

@@ -1,5 +1,6 @@
 //! Flags, privileges, signals, HTTP and logs of the process.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -62,6 +63,38 @@ fn an_address_in_use_is_one_error() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("192.0.2.1:53"), "{text}");
+}
+
+/// With fewer descriptors than the start needs, the program ends with one error.
+#[test]
+fn a_lack_of_descriptors_is_one_error_that_says_where() {
+    let mut places = BTreeSet::new();
+    for count in 4..=64 {
+        let files = Directory::new().unwrap();
+        files
+            .write("web.yaml", &service("web", "10.96.0.10"))
+            .unwrap();
+        let flags = format!("--manifests {} {FLAGS}", files.path().display());
+        let limit = format!("--nofile={count}:{count}");
+        let mut stage = Stage::with(files, &flags, &["prlimit", &limit]);
+        let Err(output) = stage.wait_until_started() else {
+            assert!(places.contains("cannot handle signals"), "{places:?}");
+            assert!(places.len() > 4, "{places:?}");
+            return;
+        };
+        // The dynamic loader opens libraries before the program begins.
+        if output.contains("error while loading shared libraries") {
+            continue;
+        }
+        let errors = output.lines().filter(|line| line.contains("ERROR"));
+        let [error] = errors.collect::<Vec<_>>()[..] else {
+            panic!("{count}: {output}");
+        };
+        let (_, text) = error.split_once("ERROR ").unwrap();
+        let place = text.strip_suffix(": Too many open files (os error 24)");
+        places.insert(place.expect(text).to_owned());
+    }
+    panic!("64 descriptors are too few: {places:?}");
 }
 
 /// Runs as another user, with the only capability that DNS requires.

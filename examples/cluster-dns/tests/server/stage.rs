@@ -75,6 +75,21 @@ impl Stage {
         });
     }
 
+    /// Waits until the last thread of the program has started. Returns the output if the
+    /// program ends before.
+    pub(crate) fn wait_until_started(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + TIMEOUT;
+        while self.process.try_wait().unwrap().is_none() {
+            let output = self.process.output();
+            if output.contains("health and metrics server") {
+                return Ok(());
+            }
+            assert!(Instant::now() < deadline, "{output}");
+            sleep(Duration::from_millis(2));
+        }
+        Err(self.process.output())
+    }
+
     /// Waits for a condition.
     pub(crate) fn until(&self, what: &str, mut condition: impl FnMut() -> bool) {
         let deadline = Instant::now() + TIMEOUT;

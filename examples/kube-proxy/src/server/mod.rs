@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -18,6 +18,7 @@ use crate::node;
 use crate::settings::Settings;
 use crate::telemetry::{ProxyHealth, Telemetry};
 use daemon::http::{Connections, Request, Response, Timeouts, Wildcard, listen, serve};
+use daemon::runtime;
 use pages::Pages;
 use services::Ports;
 
@@ -153,9 +154,7 @@ pub fn start(
     on_failure: OnFailure,
 ) -> io::Result<Servers> {
     let limits = Limits::new(descriptors);
-    let mut builder = Builder::new_multi_thread();
-    let builder = builder.worker_threads(1).thread_name("http").enable_all();
-    let runtime = builder.build()?;
+    let runtime = runtime::start(1, "http")?;
     let on_failure: OnFailure = Arc::new(move |failure| {
         warn!("{}", failure.text());
         on_failure(failure);

@@ -129,6 +129,24 @@ impl Stage {
         process
     }
 
+    /// Starts the binary with a limit of descriptors, and waits until it has synced once.
+    /// Returns the output if it ends before.
+    pub(crate) fn start_with_descriptors(&self, count: u32) -> Result<(), String> {
+        let mut command = self.command("prlimit");
+        let limit = format!("--nofile={count}:{count}");
+        command.args([&limit, BINARY]).args(self.arguments(""));
+        let mut process = Process::start(&self.netns, &mut command).unwrap();
+        let mut status = None;
+        wait_until("the first sync, or the end", || {
+            status = process.try_wait().unwrap();
+            status.is_some() || process.output().contains("synced")
+        });
+        match status {
+            Some(_) => Err(process.output()),
+            None => Ok(()),
+        }
+    }
+
     /// Starts the binary with more flags as the first process of a PID namespace.
     pub(crate) fn start_in_pid_namespace(&self, line: &str) -> Process {
         let unshare = ["--pid", "--fork", "--kill-child", "--mount-proc", BINARY];
