@@ -126,7 +126,8 @@ fn run_steps(steps: &mut Steps, repeats_all: bool, host_only: bool) -> Result<()
         passed: Passed::open(&metadata.target_directory, repeats_all)?,
     };
     let (timed, mut jobs) = programs.jobs(&tests);
-    steps.jobs("timed tests", timed, 1)?;
+    // A failed test does not stop the next steps: one run shows all failures.
+    let timed = steps.jobs("timed tests", timed, 1);
     let doc = Job::command("doc", cargo(["test", "--workspace", "--doc"]));
     // It is first, because later the build in the background would delay it.
     jobs.insert(0, doc);
@@ -144,15 +145,24 @@ fn run_steps(steps: &mut Steps, repeats_all: bool, host_only: bool) -> Result<()
         true => workers += 1,
         false => jobs.push(fuzz::build_job().in_background()),
     }
-    steps.jobs("tests", jobs, workers)?;
+    let tests = steps.jobs("tests", jobs, workers);
     let Some(guests) = guests else {
-        return Ok(());
+        return all([timed, tests]);
     };
     // These jobs keep CPUs busy, and the tests have deadlines. So these jobs run last.
     let mut jobs = vec![fuzz::job(&metadata, &programs.passed, FUZZ_SECONDS)];
     jobs.extend(guests.jobs());
     let count = jobs.len();
-    steps.jobs("guests and fuzz targets", jobs, count)
+    let rest = steps.jobs("guests and fuzz targets", jobs, count);
+    all([timed, tests, rest])
+}
+
+/// Returns the errors of all steps as one error.
+fn all<const N: usize>(results: [Result<()>; N]) -> Result<()> {
+    let errors = results.into_iter().filter_map(Result::err);
+    let errors: Vec<_> = errors.map(|error| format!("{error:#}")).collect();
+    ensure!(errors.is_empty(), "{}", errors.join("\n"));
+    Ok(())
 }
 
 /// Builds tests with one set of features for programs and tests. The lints cover other
@@ -326,10 +336,19 @@ fn document() -> Result<()> {
 mod tests {
     use std::env;
 
+    use anyhow::anyhow;
     use testkit::scoped::Directory;
 
     use super::*;
     use crate::jobs;
+
+    #[test]
+    fn the_errors_of_all_steps_are_reported() {
+        all([Ok(()), Ok(())]).unwrap();
+        let cause = anyhow!("exit status: 1").context("guest");
+        let error = all([Err(anyhow!("test")), Ok(()), Err(cause)]).unwrap_err();
+        assert_eq!(format!("{error:#}"), "test\nguest: exit status: 1");
+    }
 
     #[test]
     fn a_selection_without_tests_is_an_error() {
