@@ -84,9 +84,9 @@ pub fn run(settings: &Settings) -> Result<(), Failure> {
         "ending: /ready fails, and queries are answered for the lame duck"
     );
     telemetry.set_ending();
-    signals
-        .end_at_second()
-        .map_err(Failure::cannot("handle signals"))?;
+    if let Err(error) = signals.end_at_second() {
+        warn!("a second signal does not end the process at once: {error}");
+    }
     if let Some(node_local) = &node_local {
         report(node_local.withdraw());
     }

@@ -1,11 +1,13 @@
 //! Flags, privileges, signals, HTTP and logs of the process.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use testkit::scoped::Directory;
+use testkit::netns::Netns;
+use testkit::scoped::{Directory, Process};
 
 use crate::stage::{FLAGS, Stage, outcome, service};
 
@@ -65,22 +67,41 @@ fn an_address_in_use_is_one_error() {
     assert!(text.contains("192.0.2.1:53"), "{text}");
 }
 
-/// With fewer descriptors than the start needs, the program ends with one error.
 #[test]
 fn a_lack_of_descriptors_is_one_error_that_says_where() {
+    let reason = "Too many open files (os error 24)";
+    let places = places_of_errors(reason, |limit| format!("prlimit --nofile={limit}:{limit}"));
+    assert!(places.contains("cannot handle signals"), "{places:?}");
+    assert!(places.len() > 4, "{places:?}");
+}
+
+/// Runs as a user that no other test uses, because the kernel counts the threads of a user.
+#[test]
+fn a_lack_of_threads_is_one_error_that_says_where() {
+    let reason = "Resource temporarily unavailable (os error 11)";
+    let places = places_of_errors(reason, |limit| {
+        format!("{} prlimit --nproc={limit}:{limit}", as_user(65002))
+    });
+    for expected in [
+        "UDP 0.0.0.0:0",
+        "cannot start the thread of the query log",
+        "cannot start the thread of the source",
+        "cannot start the threads of http: OS can't spawn worker thread",
+        "cannot start the threads of tasks: OS can't spawn worker thread",
+    ] {
+        assert!(places.contains(expected), "{places:?}");
+    }
+}
+
+/// Starts the program with limits from 1 on until its servers run. Returns what it
+/// could not do with the smaller limits. Each time it ends with one error line.
+fn places_of_errors(reason: &str, prefix: impl Fn(u32) -> String) -> BTreeSet<String> {
+    let (_folder, program) = program_for_all_users();
     let mut places = BTreeSet::new();
-    for count in 4..=64 {
-        let files = Directory::new().unwrap();
-        files
-            .write("web.yaml", &service("web", "10.96.0.10"))
-            .unwrap();
-        let flags = format!("--manifests {} {FLAGS}", files.path().display());
-        let limit = format!("--nofile={count}:{count}");
-        let mut stage = Stage::with(files, &flags, &["prlimit", &limit]);
+    for limit in 1..=64 {
+        let mut stage = start_through(&prefix(limit), &program);
         let Err(output) = stage.wait_until_started() else {
-            assert!(places.contains("cannot handle signals"), "{places:?}");
-            assert!(places.len() > 4, "{places:?}");
-            return;
+            return places;
         };
         // The dynamic loader opens libraries before the program begins.
         if output.contains("error while loading shared libraries") {
@@ -88,54 +109,67 @@ fn a_lack_of_descriptors_is_one_error_that_says_where() {
         }
         let errors = output.lines().filter(|line| line.contains("ERROR"));
         let [error] = errors.collect::<Vec<_>>()[..] else {
-            panic!("{count}: {output}");
+            panic!("{limit}: {output}");
         };
         let (_, text) = error.split_once("ERROR ").unwrap();
-        let place = text.strip_suffix(": Too many open files (os error 24)");
+        let place = text
+            .strip_suffix(reason)
+            .and_then(|it| it.strip_suffix(": "));
         places.insert(place.expect(text).to_owned());
     }
-    panic!("64 descriptors are too few: {places:?}");
+    panic!("a limit of 64 is too small: {places:?}");
+}
+
+/// Returns a command prefix that runs a program as a user with the only capability that DNS
+/// requires.
+fn as_user(id: u32) -> String {
+    format!(
+        "setpriv --reuid={id} --regid={id} --clear-groups --bounding-set=-all,+net_bind_service \
+         --inh-caps=-all,+net_bind_service --ambient-caps=-all,+net_bind_service --no-new-privs"
+    )
+}
+
+/// Returns a copy of the program in a folder. The build folder may not be readable by other
+/// users.
+fn program_for_all_users() -> (Directory, PathBuf) {
+    let folder = Directory::new().unwrap();
+    let program = folder.path().join("cluster-dns");
+    testkit::program::copy(env!("CARGO_BIN_EXE_cluster-dns").as_ref(), &program).unwrap();
+    make_readable(&folder);
+    (folder, program)
+}
+
+fn make_readable(directory: &Directory) {
+    let mut chmod = Command::new("chmod");
+    let status = chmod.args(["-R", "a+rX"]).arg(directory.path()).status();
+    assert!(status.unwrap().success());
+}
+
+/// Starts a program through a command prefix, with a Service.
+fn start_through(prefix: &str, program: &Path) -> Stage {
+    let (netns, files) = (Netns::new().unwrap(), Directory::new().unwrap());
+    files
+        .write("web.yaml", &service("web", "10.96.0.10"))
+        .unwrap();
+    make_readable(&files);
+    let mut words = prefix.split_whitespace();
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words).arg(program);
+    command.args(["--manifests".as_ref(), files.path().as_os_str()]);
+    command.args(FLAGS.split_whitespace());
+    let process = Process::start(&netns, &mut command).unwrap();
+    Stage {
+        netns,
+        files,
+        process,
+    }
 }
 
 /// Runs as another user, with the only capability that DNS requires.
 #[test]
 fn net_bind_service_is_the_only_required_capability() {
-    let prefix = [
-        "setpriv",
-        "--reuid=65534",
-        "--regid=65534",
-        "--clear-groups",
-        "--bounding-set=-all,+net_bind_service",
-        "--inh-caps=-all,+net_bind_service",
-        "--ambient-caps=-all,+net_bind_service",
-        "--no-new-privs",
-    ];
-    // The build folder may not be readable by the other user.
-    let files = Directory::new().unwrap();
-    let program = files.path().join("cluster-dns");
-    testkit::program::copy(env!("CARGO_BIN_EXE_cluster-dns").as_ref(), &program).unwrap();
-    let manifests = Directory::new().unwrap();
-    manifests
-        .write("web.yaml", &service("web", "10.96.0.10"))
-        .unwrap();
-    for directory in [&files, &manifests] {
-        let status = Command::new("chmod")
-            .args(["-R", "a+rX"])
-            .arg(directory.path())
-            .status();
-        assert!(status.unwrap().success());
-    }
-    let netns = testkit::netns::Netns::new().unwrap();
-    let mut command = Command::new(prefix[0]);
-    command.args(&prefix[1..]).arg(program);
-    command.args(["--manifests".as_ref(), manifests.path().as_os_str()]);
-    command.args(FLAGS.split_whitespace());
-    let process = testkit::scoped::Process::start(&netns, &mut command).unwrap();
-    let stage = Stage {
-        netns,
-        files: manifests,
-        process,
-    };
+    let (_folder, program) = program_for_all_users();
+    let stage = start_through(&as_user(65534), &program);
     stage.wait_until_ready();
     assert_eq!(
         stage.dig("+short web.shop.svc.cluster.local"),

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
+use ipnet::IpNet;
+use proxy_core::Mode;
 use tracing::{info, warn};
 use vipline_kube_source::WatchMode;
 
@@ -71,8 +73,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
                 check_first_sync(&report)?;
                 synced = report.is_success();
                 if synced {
-                    let excluded = std::mem::take(&mut settings.config.ipvs.excluded);
-                    thread::spawn(move || cleanup::remove_leftovers(mode, &excluded));
+                    remove_leftovers(mode, std::mem::take(&mut settings.config.ipvs.excluded));
                 }
             }
             if synced && !setup.engine.is_watching() {
@@ -120,6 +121,15 @@ fn watch_config(settings: &Settings) -> Result<Option<ConfigWatch>, Failure> {
         Failure::input(format_args!("{file}: cannot be watched: {error}"))
     })?;
     Ok(Some(watch))
+}
+
+/// Removes the objects of other modes, on a thread of its own.
+fn remove_leftovers(mode: Mode, excluded: Vec<IpNet>) {
+    let builder = thread::Builder::new().name("leftovers".to_owned());
+    let spawned = builder.spawn(move || cleanup::remove_leftovers(mode, &excluded));
+    if let Err(error) = spawned {
+        warn!("leftovers of other modes stay, because no thread can be started: {error}");
+    }
 }
 
 /// Subscribes to changes of the rules by other programs.

@@ -1,8 +1,12 @@
-//! Runs without the privilege to program the kernel, and with too few descriptors.
+//! Runs without the privilege to program the kernel, and with too few descriptors or threads.
 
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
 
-use crate::stage::{Stage, service};
+use testkit::scoped::Directory;
+
+use crate::stage::{BINARY, Stage, service};
 
 /// A command prefix that drops CAP_NET_ADMIN for any user.
 const WITHOUT: [&str; 3] = [
@@ -31,16 +35,59 @@ fn missing_privilege_is_one_error_line() {
     }
 }
 
-/// With fewer descriptors than the start needs, the program ends with one error.
 #[test]
 fn a_lack_of_descriptors_is_one_error_line_that_says_where() {
     let stage = Stage::with(&[("web.yaml", &service("web", "10.96.0.10"))]);
+    let reason = "Too many open files (os error 24)";
+    let places = places_of_errors(&stage, BINARY.as_ref(), reason, |limit| {
+        format!("prlimit --nofile={limit}:{limit}")
+    });
+    assert!(places.contains("cannot handle signals"), "{places:?}");
+    assert!(places.len() > 4, "{places:?}");
+}
+
+/// Runs as a user that no other test uses, because the kernel counts the threads of a user.
+#[test]
+fn a_lack_of_threads_is_one_error_line_that_says_where() {
+    let stage = Stage::with(&[("web.yaml", &service("web", "10.96.0.10"))]);
+    // The build folder may not be readable by the other user.
+    let folder = Directory::new().unwrap();
+    let program = folder.path().join("kube-proxy");
+    testkit::program::copy(BINARY.as_ref(), &program).unwrap();
+    for directory in [folder.path(), stage.folder.path()] {
+        let mut chmod = Command::new("chmod");
+        let status = chmod.args(["-R", "a+rX"]).arg(directory).status();
+        assert!(status.unwrap().success());
+    }
+    let reason = "Resource temporarily unavailable (os error 11)";
+    let places = places_of_errors(&stage, &program, reason, |limit| {
+        format!(
+            "setpriv --reuid=65001 --regid=65001 --clear-groups --bounding-set=-all,+net_admin \
+             --inh-caps=-all,+net_admin --ambient-caps=-all,+net_admin \
+             prlimit --nproc={limit}:{limit}"
+        )
+    });
+    let expected = [
+        "cannot handle signals",
+        "cannot start the thread that searches for stale flows",
+        "cannot start the threads of http: OS can't spawn worker thread",
+        "cannot start the threads of tasks: OS can't spawn worker thread",
+    ];
+    assert!(places.iter().eq(expected), "{places:?}");
+}
+
+/// Starts the program with limits from 1 on until it syncs. Returns what it could not do
+/// with the smaller limits. Each time it ends with one error line.
+fn places_of_errors(
+    stage: &Stage,
+    program: &Path,
+    reason: &str,
+    prefix: impl Fn(u32) -> String,
+) -> BTreeSet<String> {
     let mut places = BTreeSet::new();
-    for count in 4..=64 {
-        let Err(output) = stage.start_with_descriptors(count) else {
-            assert!(places.contains("cannot handle signals"), "{places:?}");
-            assert!(places.len() > 4, "{places:?}");
-            return;
+    for limit in 1..=64 {
+        let Err(output) = stage.start_through(&prefix(limit), program) else {
+            return places;
         };
         // The dynamic loader opens libraries before the program begins.
         if output.contains("error while loading shared libraries") {
@@ -48,13 +95,15 @@ fn a_lack_of_descriptors_is_one_error_line_that_says_where() {
         }
         let errors = output.lines().filter(|line| line.contains("ERROR"));
         let [error] = errors.collect::<Vec<_>>()[..] else {
-            panic!("{count}: {output}");
+            panic!("{limit}: {output}");
         };
         let (_, text) = error.split_once("ERROR ").unwrap();
-        let place = text.strip_suffix(": Too many open files (os error 24)");
+        let place = text
+            .strip_suffix(reason)
+            .and_then(|it| it.strip_suffix(": "));
         places.insert(place.expect(text).to_owned());
     }
-    panic!("64 descriptors are too few: {places:?}");
+    panic!("a limit of 64 is too small: {places:?}");
 }
 
 #[test]

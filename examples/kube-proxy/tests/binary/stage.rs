@@ -129,12 +129,12 @@ impl Stage {
         process
     }
 
-    /// Starts the binary with a limit of descriptors, and waits until it has synced once.
+    /// Starts a copy of the binary with a command prefix, and waits until it has synced once.
     /// Returns the output if it ends before.
-    pub(crate) fn start_with_descriptors(&self, count: u32) -> Result<(), String> {
-        let mut command = self.command("prlimit");
-        let limit = format!("--nofile={count}:{count}");
-        command.args([&limit, BINARY]).args(self.arguments(""));
+    pub(crate) fn start_through(&self, prefix: &str, program: &Path) -> Result<(), String> {
+        let mut words = prefix.split_whitespace();
+        let mut command = self.command(words.next().expect("a command"));
+        command.args(words).arg(program).args(self.arguments(""));
         let mut process = Process::start(&self.netns, &mut command).unwrap();
         let mut status = None;
         wait_until("the first sync, or the end", || {
