@@ -221,7 +221,8 @@ impl Engine {
     /// Sets the settings of mode kernelspace. The subnets of other nodes, for example, change
     /// while a proxy runs.
     ///
-    /// Endpoints that HNS has already keep their provider addresses, as in upstream.
+    /// Endpoints that HNS has already keep their provider addresses, as in upstream. So set
+    /// the subnets before a sync.
     #[cfg(feature = "kernelspace")]
     pub fn set_kernelspace(&mut self, settings: crate::backend::kernelspace::Settings) {
         if settings != self.config.kernelspace {

@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use proxy_core::Engine;
+use proxy_core::backend::kernelspace::Settings as HnsSettings;
 use tracing::{info, warn};
 use vipline_hcn::Service;
 use vipline_kube_source::WatchMode;
@@ -21,6 +23,9 @@ use crate::telemetry;
 
 /// Time between two looks for a network that does not exist yet.
 const NETWORK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time in which the CNI plugin adds routes to a new overlay network, as in upstream.
+const ROUTES_TIME: Duration = Duration::from_secs(10);
 
 /// Keeps HNS in sync with all objects until a request to stop. The load balancers stay
 /// afterwards.
@@ -41,7 +46,8 @@ pub fn run<S: Service + Send + 'static>(
     settings.config.start_time = Some(telemetry::clock());
     let mut config = settings.config_file.as_deref().map(Modified::new);
     let service = Arc::new(Mutex::new(service));
-    if !wait_for_network(&service, &settings, stop)? {
+    let network = network_name(&settings).map_err(Failure::input)?;
+    if !wait_for_network(&service, &network, stop) {
         return Ok(());
     }
     let choose = |settings: &_| Chosen::read(&mut Arc::clone(&service), settings, host_mac);
@@ -69,6 +75,9 @@ pub fn run<S: Service + Send + 'static>(
                 Ok(chosen) => setup.engine.set_kernelspace(chosen.into_settings()),
                 Err(error) => warn!("HNS cannot be read; using its former state: {error:#}"),
             }
+        }
+        if setup.engine.next_deadline().is_some_and(|at| at <= now) {
+            read_routes(&mut setup.engine, &service, &network);
         }
         let began = Instant::now();
         if let Some(report) = setup.engine.poll(now) {
@@ -100,26 +109,43 @@ pub fn run<S: Service + Send + 'static>(
     Ok(())
 }
 
-/// Waits until HNS has the network. Returns `false` after a request to stop.
-fn wait_for_network<S: Service>(
-    service: &Arc<Mutex<S>>,
-    settings: &Settings,
-    stop: &Stop,
-) -> Result<bool, Failure> {
-    let name = network_name(settings).map_err(Failure::input)?;
+/// Waits until HNS has the network, and routes of an overlay network. Returns `false` after
+/// a request to stop.
+fn wait_for_network<S: Service>(service: &Arc<Mutex<S>>, name: &str, stop: &Stop) -> bool {
     let mut reported = None;
     loop {
-        let Err(error) = Arc::clone(service).network_by_name(&name) else {
-            return Ok(true);
+        let error = match Arc::clone(service).network_by_name(name) {
+            Ok(network) => {
+                let found = HnsSettings::default().with_network(&network);
+                let is_new = reported.is_some() || found.remote_subnets.is_empty();
+                return !(found.is_overlay && is_new && stop.wait(ROUTES_TIME));
+            }
+            Err(error) => error.to_string(),
         };
-        let text = error.to_string();
-        if reported.as_ref() != Some(&text) {
-            warn!("waiting for the HNS network: {text}");
-            reported = Some(text);
+        if reported.as_ref() != Some(&error) {
+            warn!("waiting for the HNS network: {error}");
+            reported = Some(error);
         }
         if stop.wait(NETWORK_INTERVAL) {
-            return Ok(false);
+            return false;
         }
+    }
+}
+
+/// Reads the routes to other nodes before a sync in an overlay network.
+///
+/// A new endpoint needs the address of its node, which HNS does not change later.
+fn read_routes<S: Service>(engine: &mut Engine, service: &Arc<Mutex<S>>, name: &str) {
+    let current = &engine.config().kernelspace;
+    if !current.is_overlay {
+        return;
+    }
+    match Arc::clone(service).network_by_name(name) {
+        Ok(network) => {
+            let settings = current.clone().with_network(&network);
+            engine.set_kernelspace(settings);
+        }
+        Err(error) => warn!("routes of the network cannot be read; using the former ones: {error}"),
     }
 }
 

@@ -36,8 +36,8 @@ struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy without network.
-    fn start(flags: &str) -> Self {
+    /// Starts a proxy on a node with or without the network.
+    fn start(network: Option<&Network>, flags: &str) -> Self {
         let server = ApiServer::start();
         server.apply(json!({
             "apiVersion": "v1",
@@ -53,7 +53,7 @@ impl Proxy {
         drop(free);
         let line = format!(
             "kube-proxy --proxy-mode kernelspace --hostname-override node-1 --healthz-port 0 \
-             --metrics-bind-address 127.0.0.1:{metrics} --iptables-sync-period 1s \
+             --metrics-bind-address 127.0.0.1:{metrics} \
              --network-name {NETWORK} --kubeconfig {} {flags}",
             kubeconfig.display()
         );
@@ -61,6 +61,9 @@ impl Proxy {
         let effective = Effective::new(&cli.flags).unwrap();
         let settings = Settings::new(&cli.flags, effective, "other").unwrap();
         let (hns, stop) = (Arc::new(Mutex::new(Memory::new())), Stop::default());
+        if let Some(network) = network {
+            Arc::clone(&hns).create_network(network).unwrap();
+        }
         let (service, requested) = (Arc::clone(&hns), stop.clone());
         let host_mac = || Ok("00-15-5D-00-00-01".to_owned());
         let running = thread::spawn(move || run(settings, service, &host_mac, &requested));
@@ -149,7 +152,7 @@ impl Drop for Proxy {
 
 #[test]
 fn load_balancers_follow_the_objects_and_outlive_the_proxy() {
-    let mut proxy = Proxy::start("");
+    let mut proxy = Proxy::start(None, "--iptables-sync-period 1s");
     proxy.serve("web", "10.96.0.10", "10.244.2.1");
     // The proxy waits for the network.
     let network = Network::new(NETWORK, NetworkType::L2Bridge);
@@ -172,21 +175,28 @@ fn load_balancers_follow_the_objects_and_outlive_the_proxy() {
     assert_eq!(proxy.frontends(), both);
 }
 
+/// Returns the route to a node.
+fn route(node: u8) -> RemoteSubnetRoutePolicy {
+    let (subnet, address) = (format!("10.244.{node}.0/24"), format!("192.0.2.{node}"));
+    RemoteSubnetRoutePolicy::new(&subnet, 4096, &address, &format!("00-15-5D-00-00-0{node}"))
+}
+
 #[test]
 fn endpoints_on_a_new_node_are_reached_by_its_address() {
-    let proxy = Proxy::start("--source-vip 10.244.1.200");
     let network = Network::new(NETWORK, NetworkType::Overlay);
     let network = network.with_subnet("10.244.1.0/24", "10.244.1.1");
-    let network = Arc::clone(&proxy.hns).create_network(&network).unwrap();
+    let network = network.with_policy(route(3));
+    let proxy = Proxy::start(
+        Some(&network),
+        "--source-vip 10.244.1.200 --iptables-sync-period 1h",
+    );
+    let network = Arc::clone(&proxy.hns).network_by_name(NETWORK).unwrap();
     proxy.serve("web", "10.96.0.10", "10.244.1.7");
     proxy.wait("the first Service", || proxy.frontends() == ["10.96.0.10"]);
-    let route =
-        RemoteSubnetRoutePolicy::new("10.244.2.0/24", 4096, "192.0.2.2", "00-15-5D-00-00-02");
-    let policies = [Policy::<NetworkPolicy>::new(route)];
+    let policies = [Policy::<NetworkPolicy>::new(route(2))];
     let request = ModifyRequest::policies(RequestType::Add, &policies).unwrap();
     let mut hns = Arc::clone(&proxy.hns);
     hns.modify_network(&network.id, &request).unwrap();
-    thread::sleep(Duration::from_secs(2));
     proxy.serve("api", "10.96.0.11", "10.244.2.2");
     let provider = || {
         let endpoints = Arc::clone(&proxy.hns).endpoints(&Query::all()).unwrap();
@@ -202,7 +212,7 @@ fn endpoints_on_a_new_node_are_reached_by_its_address() {
 
 #[test]
 fn a_proxy_that_waits_for_the_network_stops() {
-    let mut proxy = Proxy::start("");
+    let mut proxy = Proxy::start(None, "");
     proxy.stop().unwrap();
     let settings = |flags: &str| {
         let line = format!("kube-proxy --proxy-mode kernelspace --hostname-override n {flags}");
@@ -211,7 +221,7 @@ fn a_proxy_that_waits_for_the_network_stops() {
     };
     let no_mac = || bail!("no adapter has 192.0.2.1 and a MAC address");
     let mut hns = Memory::new();
-    hns.create_network(&Network::new("vxlan0", NetworkType::Overlay))
+    hns.create_network(&Network::new("vxlan0", NetworkType::Overlay).with_policy(route(2)))
         .unwrap();
     let settings = settings("--network-name vxlan0 --source-vip 10.244.1.200");
     let error = run(settings, hns, &no_mac, &Stop::default()).unwrap_err();
