@@ -153,8 +153,7 @@ impl Memory {
             .filter(|(id, _)| Some(*id) != old);
         let mut others = others.map(|(_, it)| it);
         let is_same = |other: &LoadBalancer| {
-            Frontend::of(other).is_some_and(|it| it == frontend)
-                && self.network_of(other) == Ok(network)
+            Frontend::of(other).is_some_and(|it| it == frontend) && self.occupies(other, network)
         };
         match others.any(is_same) {
             true => Err(HResult::HCN_E_PORT_ALREADY_EXISTS),
@@ -176,6 +175,15 @@ impl Memory {
             true => Ok(()),
             false => Err(HResult::HCN_E_INVALID_PREFIX),
         }
+    }
+
+    /// Returns whether a load balancer occupies its frontend in a network: also if all its
+    /// endpoints are gone.
+    fn occupies(&self, load_balancer: &LoadBalancer, network: &Id) -> bool {
+        let endpoints = load_balancer.endpoints.iter();
+        let existing = endpoints.filter_map(|id| self.endpoints.get(id));
+        let mut networks = existing.map(|it| &it.network).peekable();
+        networks.peek().is_none() || networks.any(|it| it == network)
     }
 
     /// Returns the network of the endpoints of a load balancer.

@@ -4,5 +4,6 @@ mod example;
 mod facts;
 mod laws;
 mod node;
+mod orphans;
 mod pods;
 mod script;

@@ -1,12 +1,13 @@
 //! The network of the node, and its settings.
 
+use std::collections::HashSet;
 use std::env;
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Result, anyhow};
 use proxy_core::backend::kernelspace::{Hns, Planner, Settings};
 use proxy_core::{Config, Engine, Family};
-use vipline_hcn::{Endpoint, Features, LoadBalancer, Memory, Network, Service, Version};
+use vipline_hcn::{Endpoint, Features, Id, Memory, Network, Service, Version};
 use vipline_service_model::parse_address;
 
 use super::state::{Objects, State};
@@ -35,9 +36,8 @@ impl Chosen {
             .find(|it| it.name.eq_ignore_ascii_case(&name))
             .ok_or_else(|| format!("no network {name:?}"))?;
         let mut before = state.objects;
-        before.endpoints.retain(|it| it.network == network.id);
+        retain_network(&mut before, &network.id);
         let endpoints = &before.endpoints;
-        before.load_balancers.retain(|it| uses(it, endpoints));
         let features = Features::of(state.version);
         let mut chosen = Settings::default().with_network(&network);
         chosen.features = features;
@@ -140,10 +140,18 @@ pub(crate) fn network_name(settings: &settings::Settings) -> Result<String, Stri
     })
 }
 
-/// Returns whether a load balancer has an endpoint of the network.
-fn uses(load_balancer: &LoadBalancer, endpoints: &[Endpoint]) -> bool {
-    let mut ids = load_balancer.endpoints.iter();
-    ids.any(|id| endpoints.iter().any(|endpoint| endpoint.id == *id))
+/// Leaves out endpoints of other networks, and load balancers with such endpoints alone.
+fn retain_network(objects: &mut Objects, network: &Id) {
+    let (own, others): (Vec<_>, Vec<_>) = std::mem::take(&mut objects.endpoints)
+        .into_iter()
+        .partition(|it| it.network == *network);
+    let [own_ids, other_ids] =
+        [&own, &others].map(|of| of.iter().map(|it| &it.id).collect::<HashSet<_>>());
+    objects.load_balancers.retain(|load_balancer| {
+        let has_any = |of: &HashSet<&Id>| load_balancer.endpoints.iter().any(|id| of.contains(id));
+        has_any(&own_ids) || !has_any(&other_ids)
+    });
+    objects.endpoints = own;
 }
 
 /// Returns the endpoint that receives health checks, if they are forwarded.

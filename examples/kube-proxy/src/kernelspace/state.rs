@@ -49,7 +49,8 @@ impl State {
         }
     }
 
-    /// Reads the objects of a service. The other networks of the node are left out.
+    /// Reads the objects of a service. The other networks of the node are left out, but not
+    /// their endpoints.
     pub(super) fn of(
         service: &mut impl Service,
         network: Network,
@@ -59,7 +60,7 @@ impl State {
             version: service.version()?,
             host_mac,
             objects: Objects {
-                endpoints: service.endpoints_of(&network.id)?,
+                endpoints: service.endpoints(&Query::all())?,
                 load_balancers: service.load_balancers(&Query::all())?,
             },
             networks: vec![network],

@@ -186,6 +186,21 @@ fn a_load_balancer_without_endpoints_in_hns_is_a_rejection() {
 }
 
 #[test]
+fn a_load_balancer_whose_endpoints_are_gone_makes_room() {
+    let stage = stage();
+    let mut synced = synced(&stage);
+    let diff = format!("diff {OVERLAY}");
+    let first = &mut synced["LoadBalancers"][0];
+    let id = "E0000000-0000-0000-0000-000000000001";
+    first["ID"] = id.into();
+    first["HostComputeEndpoints"] = json!(["B0000000-0000-0000-0000-000000000009"]);
+    let found = documents(&stage, &synced, &diff, 1);
+    assert_eq!(found["Delete"]["LoadBalancers"][0]["ID"], id, "{found:#}");
+    let created = &found["Create"]["LoadBalancers"][0];
+    assert_eq!(created["FrontendVIPs"], json!(["10.96.0.10"]), "{found:#}");
+}
+
+#[test]
 fn settings_come_from_flags_the_environment_or_a_file() {
     let stage = stage();
     let by_flags = documents(&stage, &node(), &format!("render {OVERLAY}"), 0);

@@ -20,7 +20,13 @@
 //!
 //! # Differences to upstream
 //!
-//! - A start deletes nothing that the plan contains: load balancers are adopted.
+//! - A start deletes nothing that the plan contains: load balancers are adopted. Upstream
+//!   deletes all load balancers of HNS.
+//! - A load balancer without any existing endpoint is deleted when a planned one needs its
+//!   frontend. Otherwise it stays.
+//! - A load balancer has the port of its endpoints. Upstream prefers a `targetPort` that is
+//!   a number.
+//! - Health checks of a load balancer IP need a root endpoint with an address of its family.
 //! - An endpoint is local if its EndpointSlice names this node. Upstream also counts
 //!   endpoints as local if HNS has their address on this node.
 //! - Remote endpoints that another program made are used, and never deleted.

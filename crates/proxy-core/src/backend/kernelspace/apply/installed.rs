@@ -30,14 +30,18 @@ pub(super) struct Installed {
     /// Own remote endpoints with the address of a local endpoint, which Windows Server 2019
     /// and 2022 permit.
     pub(super) duplicates: Vec<Id>,
+    /// Load balancers whose endpoints no longer exist in any network. They direct no packets,
+    /// but may occupy a frontend.
+    pub(super) orphans: HashMap<Key, Vec<Id>>,
 }
 
 impl Installed {
-    /// Reads the objects. Returns the own ones.
+    /// Reads the objects. Returns the own ones. `others` are the endpoints of other networks.
     pub(super) fn read(
         family: Family,
         settings: &Settings,
         endpoints: &[hcn::Endpoint],
+        others: &[hcn::Endpoint],
         load_balancers: &[hcn::LoadBalancer],
     ) -> (Self, Vec<Object>) {
         let mut installed = Self::default();
@@ -70,19 +74,22 @@ impl Installed {
             .iter()
             .map(|(address, endpoint)| (&endpoint.id, *address))
             .collect();
-        let ids: HashSet<&Id> = endpoints.iter().map(|endpoint| &endpoint.id).collect();
+        let ids = |of: &'_ [hcn::Endpoint]| of.iter().map(|it| it.id.clone()).collect();
+        let (ids, others): (HashSet<Id>, HashSet<Id>) = (ids(endpoints), ids(others));
         for load_balancer in load_balancers {
-            // A load balancer may have duplicates only, which have no address here.
-            if !load_balancer.endpoints.iter().any(|id| ids.contains(id)) {
-                continue;
-            }
             let Some(read) = read(family, &addresses, load_balancer) else {
                 continue;
             };
-            let object = Object::from(read.clone());
-            let installed_as = (load_balancer.id.clone(), read);
-            installed.load_balancers.insert(object.key(), installed_as);
-            objects.push(object);
+            let (id, key) = (load_balancer.id.clone(), Object::from(read.clone()).key());
+            let has_any =
+                |of: &HashSet<Id>| load_balancer.endpoints.iter().any(|id| of.contains(id));
+            // A load balancer may have duplicates only, which have no address here.
+            if has_any(&ids) {
+                objects.push(read.clone().into());
+                installed.load_balancers.insert(key, (id, read));
+            } else if !has_any(&others) {
+                installed.orphans.entry(key).or_default().push(id);
+            }
         }
         (installed, objects)
     }

@@ -16,8 +16,9 @@ use crate::backend::kernelspace::settings::Settings;
 
 /// HNS as a target of edits of one family.
 ///
-/// Load balancers with an endpoint of the network belong to this mode, as in upstream.
-/// Remote endpoints belong to this mode if they have its MAC addresses.
+/// Load balancers with an endpoint of the network belong to this mode. Those without any
+/// existing endpoint do if a planned one needs their frontend. Remote endpoints belong to
+/// this mode if they have its MAC addresses.
 #[derive(Debug)]
 pub struct Hns<S> {
     service: S,
@@ -123,8 +124,24 @@ impl<S: Service> Hns<S> {
             }
             self.delete_load_balancer(key)?;
         }
+        self.delete_orphans(key)?;
         let id = self.service.create_load_balancer(&document)?.id;
         self.installed.load_balancers.insert(key, (id, installable));
+        Ok(())
+    }
+
+    /// Deletes load balancers without endpoints that occupy a frontend.
+    ///
+    /// HNS may keep a load balancer when another program deletes its endpoints, or the whole
+    /// network.
+    fn delete_orphans(&mut self, key: Key) -> Result<(), Error> {
+        let Some(orphans) = self.installed.orphans.get_mut(&key) else {
+            return Ok(());
+        };
+        while let Some(id) = orphans.last() {
+            present(self.service.delete_load_balancer(id))?;
+            orphans.pop();
+        }
         Ok(())
     }
 
@@ -270,10 +287,18 @@ impl<S: Service> Target for Hns<S> {
 
     fn dump(&mut self) -> Result<Vec<Object>, Error> {
         self.network_id = self.service.network_by_name(&self.network)?.id;
-        let endpoints = self.service.endpoints_of(&self.network_id)?;
+        let endpoints = self.service.endpoints(&Query::all())?;
+        let (endpoints, others): (Vec<_>, Vec<_>) = endpoints
+            .into_iter()
+            .partition(|it| it.network == self.network_id);
         let load_balancers = self.service.load_balancers(&Query::all())?;
-        let (installed, objects) =
-            Installed::read(self.family, &self.settings, &endpoints, &load_balancers);
+        let (installed, objects) = Installed::read(
+            self.family,
+            &self.settings,
+            &endpoints,
+            &others,
+            &load_balancers,
+        );
         self.installed = installed;
         Ok(objects)
     }
