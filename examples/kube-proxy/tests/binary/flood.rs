@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+use testkit::flag::SetOnDrop;
 use testkit::scoped::Process;
 
 use crate::health::{HEALTH, HEALTH_CHECK, METRICS, get, load_balancer};
@@ -194,6 +195,7 @@ fn measure(stage: &Stage, proxy: &Process, flood: &Flood) -> Effect {
     let (opened, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let mut effect = Effect::default();
     thread::scope(|scope| {
+        let _over = SetOnDrop::new(&is_over);
         scope.spawn(|| stage.netns.run(|| flood.run(&opened, &is_over)));
         wait_until("the flood", || {
             opened.load(Ordering::Relaxed) >= CONNECTIONS
@@ -224,13 +226,14 @@ fn measure(stage: &Stage, proxy: &Process, flood: &Flood) -> Effect {
         let after = Sched::of_servers(proxy);
         effect.servers.ran = after.ran.saturating_sub(before.ran);
         effect.servers.waited = after.waited.saturating_sub(before.waited);
-        is_over.store(true, Ordering::Relaxed);
     });
     effect
 }
 
 #[test]
 fn health_is_answered_soon_under_thousands_of_connections() {
+    // The clients have a descriptor for each connection, too.
+    kube_proxy::process::raise_descriptor_limit();
     let stage = Stage::with(&[("web.yaml", &load_balancer("node-1"))]);
     let proxy = stage.start();
     wait_until("the port", || get(&stage, HEALTH_CHECK, "/").code == 200);

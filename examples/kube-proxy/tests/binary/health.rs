@@ -452,7 +452,9 @@ fn failed_requests_are_counted_by_code() {
     wait_until("three watches", || {
         counted_requests(&cluster, "GET", "200") == 3.0
     });
-    assert_eq!(counted_requests(&cluster, "GET", "403"), 1.0);
+    wait_until("a refused watch", || {
+        counted_requests(&cluster, "GET", "403") == 1.0
+    });
     let gone = Refusal {
         code: 410,
         retry_after: None,

@@ -21,9 +21,10 @@ const API_TASKS: usize = 5;
 /// Returns the number of voluntary context switches of a process.
 fn waits(process: &Process) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{}/task", process.pid())).unwrap();
-    let statuses = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("status")));
+    // A thread may end meanwhile.
+    let statuses =
+        tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("status")).ok());
     let waits = statuses.map(|status| {
-        let status = status.unwrap();
         let line = |line: &str| {
             line.strip_prefix("voluntary_ctxt_switches:")?
                 .trim()
