@@ -87,7 +87,7 @@ pub enum Command {
     /// if any, 2 after an error, 3 if only rejected objects differ
     Diff,
     /// Explain why a connection or a Service works or does not: exit code 0 if
-    /// reachable, 1 if not, 2 after an error
+    /// reachable, 1 if not, 2 after an error or if rules cannot be evaluated
     Explain(ExplainArgs),
     /// Print addresses, routes and the state of all modes on this node, for explain
     /// --kernel-dump

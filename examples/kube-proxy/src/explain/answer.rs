@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
+use super::effect::Effect;
+
 /// The answer about one connection.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -17,8 +19,10 @@ pub struct Answer {
     /// Service port that owns the destination.
     pub service: Option<ServicePort>,
     /// Result: that of the kernel if its rules were read, otherwise that of the plan.
+    /// Unknown if kernel or plan cannot be evaluated.
     pub outcome: Outcome,
-    /// Endpoints that receive the connection, with their probabilities.
+    /// Endpoints that receive the connection, with their probabilities: by the kernel, or by
+    /// the plan if the kernel was not evaluated.
     pub endpoints: Vec<Endpoint>,
     /// Other endpoints of the service port, which do not receive the connection.
     pub other_endpoints: Vec<Endpoint>,
@@ -40,7 +44,7 @@ pub struct Answer {
     pub kernel: Option<Side>,
     /// Reason why the kernel's rules were not read.
     pub kernel_note: Option<String>,
-    /// Whether kernel and plan give the same result.
+    /// Whether kernel and plan give the same result. `None`: a side was not evaluated.
     pub agrees: Option<bool>,
     /// One sentence that answers the question.
     pub sentence: String,
@@ -81,16 +85,20 @@ pub struct ServicePort {
     pub source_ranges: Vec<String>,
 }
 
-/// Result of a connection attempt.
+/// Result of a connection attempt. The worst is the last.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// An endpoint receives the connection.
     Reachable,
+    /// The connection leads to an address that is no endpoint of the service port.
+    Elsewhere,
     /// The client gets an error at once.
     Refused,
     /// The client gets no response.
     Dropped,
+    /// The rules cannot be evaluated.
+    Unknown,
 }
 
 /// Whether connections are masqueraded.
@@ -135,6 +143,9 @@ pub struct Side {
     pub outcome: Outcome,
     /// Endpoints with their probabilities.
     pub endpoints: Vec<Reached>,
+    /// Addresses to which the connection leads, and which are no endpoints.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub elsewhere: Vec<Reached>,
     /// Whether connections are masqueraded.
     pub masquerade: Masquerade,
     /// Possible paths, the most probable first, at most one per endpoint.
@@ -144,7 +155,7 @@ pub struct Side {
     pub error: Option<String>,
 }
 
-/// An endpoint with its probability.
+/// An endpoint or another address, with its probability.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reached {
     /// Address and port.
@@ -168,11 +179,33 @@ pub struct Path {
     pub steps: Vec<Step>,
     /// Updates of sets.
     pub updates: Vec<String>,
-    /// Whether a rule of another program ended the path.
+    /// Whether a rule of another program ended the path or led it elsewhere.
     pub foreign: bool,
+    /// Result.
+    #[serde(skip)]
+    pub outcome: Outcome,
+    /// Index of the step that ended the path or led it elsewhere.
+    #[serde(skip)]
+    pub decided: Option<usize>,
+    /// Strongest effect of a rule of another program, and the index of its step.
+    #[serde(skip)]
+    pub(super) influence: Option<(Effect, usize)>,
     /// Destination to which the node has no route.
     #[serde(skip)]
     pub unroutable: Option<SocketAddr>,
+}
+
+impl Path {
+    /// Returns the step that ended the path or led it elsewhere.
+    pub(super) fn deciding(&self) -> Option<&Step> {
+        self.steps.get(self.decided?)
+    }
+
+    /// Returns the rule of another program with the strongest effect.
+    pub(super) fn influence(&self) -> Option<(Effect, &Step)> {
+        let (effect, index) = self.influence?;
+        Some((effect, self.steps.get(index)?))
+    }
 }
 
 /// A step on a path.
@@ -208,7 +241,8 @@ pub struct ServiceAnswer {
     pub service: String,
     /// IP families in which the Service is served.
     pub families: Vec<String>,
-    /// Result of the deciding answer: the first that is not reachable, otherwise the first.
+    /// Result of the deciding answer: the first that does not work, otherwise the first that is
+    /// unknown, otherwise the first.
     pub outcome: Outcome,
     /// Endpoints of the deciding answer.
     pub endpoints: Vec<Endpoint>,

@@ -107,9 +107,15 @@ impl Facts {
     /// Evaluates rules.
     pub(super) fn side(&self, rules: Option<&Rules>, host: &dyn Environment) -> Side {
         match rules {
-            Some(rules) => side::evaluate(rules, &self.packet, host, &self.finding),
+            Some(rules) => side::evaluate(rules, host, self),
             None => side::failed(format!("rules of mode {} cannot be evaluated", self.mode)),
         }
+    }
+
+    /// Returns whether an address is an endpoint of the service port, ready or not.
+    pub(super) fn is_endpoint(&self, addr: SocketAddr) -> bool {
+        let mut endpoints = self.details.iter().map(|it| &it.endpoint);
+        endpoints.any(|it| (it.addr, it.port) == (addr.ip(), addr.port()))
     }
 
     /// Returns the answer.
@@ -118,16 +124,18 @@ impl Facts {
             Kernel::Read(side) => (Some(side), None),
             Kernel::Skipped(note) => (None, note),
         };
-        let truth = kernel.as_ref().unwrap_or(&plan);
-        let is_contested = matches!(self.finding.reason, Reason::Contested { .. });
-        let outcome = match is_contested {
-            true => Outcome::Dropped,
-            false => truth.outcome,
+        let evaluated = kernel.as_ref().filter(|it| it.error.is_none());
+        let truth = evaluated.unwrap_or(&plan);
+        let is_known = |side: &Side| side.error.is_none();
+        let outcome = match is_known(&plan) && kernel.as_ref().is_none_or(is_known) {
+            true => outcome(truth, &self.finding),
+            false => Outcome::Unknown,
         };
         let masquerade = truth.masquerade;
         let endpoints = self.endpoints(&truth.endpoints);
         let affinity = affinity(truth);
-        let agrees = kernel.as_ref().map(|kernel| is_same(kernel, &plan));
+        let agrees = evaluated.filter(|_| is_known(&plan));
+        let agrees = agrees.map(|kernel| is_same(kernel, &plan));
         let reason = sentence::reason(&self, &plan, kernel.as_ref());
         let field = self.finding.reason.field().map(str::to_owned);
         let mut answer = Answer {
@@ -216,6 +224,15 @@ impl Facts {
     }
 }
 
+/// Returns the result of a side for the Service of the question, which does not work if
+/// another one owns the destination.
+pub(super) fn outcome(side: &Side, finding: &Finding) -> Outcome {
+    match finding.reason {
+        Reason::Contested { .. } => Outcome::Dropped,
+        _ => side.outcome,
+    }
+}
+
 fn endpoint(address: String, details: Option<&EndpointDetails>) -> Endpoint {
     Endpoint {
         address,
@@ -266,7 +283,7 @@ fn list_with_client(rule: &str) -> Option<&str> {
     name.starts_with(LISTS).then_some(name)
 }
 
-/// Returns whether kernel and plan give the same result.
+/// Returns whether kernel and plan, both evaluated, give the same result.
 ///
 /// The plan has no recorded clients. So the endpoint of a recorded client need only be one
 /// of the plan.
@@ -279,7 +296,7 @@ pub(super) fn is_same(kernel: &Side, plan: &Side) -> bool {
         }
         false => kernel.endpoints == plan.endpoints && kernel.masquerade == plan.masquerade,
     };
-    kernel.error.is_none() && kernel.outcome == plan.outcome && is_equal
+    kernel.outcome == plan.outcome && is_equal
 }
 
 /// Returns whether session affinity chose the endpoint: the client is recorded.
@@ -312,7 +329,80 @@ pub(super) fn masquerade_words(masquerade: Masquerade) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use proxy_core::service_model::api;
+    use proxy_core::{Config, Event};
+
     use super::*;
+
+    /// Returns the answer about a Service without endpoints.
+    fn answer(plan_is_known: bool, kernel: Option<&str>) -> Answer {
+        let mut engine = Engine::plan_only(Config::new("node-1")).unwrap();
+        let port = api::ServicePortSpec {
+            port: 80,
+            ..api::ServicePortSpec::default()
+        };
+        let service = api::Service {
+            metadata: api::ObjectMeta::named("default", "web"),
+            spec: api::ServiceSpec {
+                cluster_ip: "10.96.0.10".into(),
+                ports: vec![port],
+                ..api::ServiceSpec::default()
+            },
+            ..api::Service::default()
+        };
+        engine.apply(service.into());
+        engine.apply(Event::Synced);
+        engine.plan_changes();
+        let host = engine.assumed_host();
+        let to = (Protocol::Tcp, "10.96.0.10:80".parse().unwrap());
+        let source = Source::Address("192.0.2.7".parse().unwrap());
+        let facts = Facts::new(&engine, &host, to, source, None).unwrap();
+        let rules = engine.desired_rules(Family::V4);
+        let known = facts.side(rules.as_ref(), &host);
+        let plan = match plan_is_known {
+            true => known.clone(),
+            false => facts.side(None, &host),
+        };
+        let kernel = match kernel {
+            None => Kernel::Skipped(None),
+            Some("") => Kernel::Read(known),
+            Some(error) => Kernel::Read(side::failed(error.to_owned())),
+        };
+        facts.answer(plan, kernel, Vec::new())
+    }
+
+    #[test]
+    fn an_answer_is_unknown_if_a_side_cannot_be_evaluated() {
+        let refused = "does not work: 10.96.0.10:80 is the cluster IP of default/web, and \
+                       connections are refused: the service port has no endpoints (endpoints).";
+        let plan = "Unknown: the plan cannot be evaluated: rules of mode nftables cannot be \
+                    evaluated.";
+        let kernel = "Unknown: the rules of the kernel cannot be evaluated: rule 1: expression rt.";
+        for (plan_is_known, error, expected) in [
+            (
+                true,
+                Some("rule 1: expression rt"),
+                format!("{kernel} By the plan, {refused}"),
+            ),
+            (
+                false,
+                Some(""),
+                format!("{plan} By the rules of the kernel, {refused}"),
+            ),
+            (false, None, plan.to_owned()),
+            (false, Some("rule 1: expression rt"), kernel.to_owned()),
+        ] {
+            let answer = answer(plan_is_known, error);
+            assert_eq!(answer.sentence, expected);
+            assert_eq!(answer.outcome, Outcome::Unknown, "{expected}");
+            assert_eq!(answer.agrees, None, "{expected}");
+        }
+        let known = answer(true, Some(""));
+        assert_eq!(
+            (known.outcome, known.agrees),
+            (Outcome::Refused, Some(true))
+        );
+    }
 
     fn step(text: &str, elements: &[&str]) -> Step {
         Step {

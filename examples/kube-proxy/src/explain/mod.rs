@@ -2,6 +2,7 @@
 //!
 //! - `inquiry`: the reason by the objects (`proxy_core::reason`) and the evaluations of plan
 //!   and kernel (`side`), joined in an [`Answer`](answer::Answer); `sentence`: its sentences;
+//! - `owner`: chains of a kube-proxy; `effect`: rules that change a packet;
 //! - `subject`: the questions about a Service;
 //! - `observed`: state of the kernel, or of a saved dump;
 //! - `text`, `dot`: output; JSON is the form of `answer`;
@@ -10,6 +11,10 @@
 pub mod answer;
 
 mod inquiry;
+
+mod owner;
+
+mod effect;
 
 mod side;
 
@@ -42,7 +47,8 @@ use observed::Observed;
 use subject::Inquirer;
 use text::Styles;
 
-/// Prints an explanation. The exit code is 0 if the destination is reachable, otherwise 1.
+/// Prints an explanation. The exit code is 0 if the destination is reachable, 2 if the result
+/// is unknown, otherwise 1.
 ///
 /// # Errors
 ///
@@ -66,7 +72,8 @@ pub fn explain(settings: Settings, args: &ExplainArgs) -> Result<ExitCode, Failu
     print(&show(&explanation, args.output, has_color)?)?;
     Ok(match explanation.outcome() {
         Outcome::Reachable => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
+        Outcome::Elsewhere | Outcome::Refused | Outcome::Dropped => ExitCode::FAILURE,
+        Outcome::Unknown => ExitCode::from(2),
     })
 }
 

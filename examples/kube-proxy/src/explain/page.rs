@@ -137,21 +137,22 @@ struct Question {
 impl Question {
     fn parse(query: &str) -> Result<Self, String> {
         let (mut found, mut from, mut from_node) = (None, None, false);
-        let mut format = Format::Text;
+        let mut format = None;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = decoded(value).ok_or_else(|| format!("invalid value of {name}"))?;
             match name {
                 "from" => {
                     let addr = value.parse();
-                    from = Some(addr.map_err(|_| format!("invalid address {value:?}"))?);
+                    let addr = addr.map_err(|_| format!("invalid address {value:?}"))?;
+                    once(&mut from, addr, "source address")?;
                 }
                 "from-node" => from_node = true,
-                "output" => format = Format::from_str(&value, true)?,
+                "output" => once(&mut format, Format::from_str(&value, true)?, "output")?,
                 _ => {
                     let what = What::from_str(name, true);
                     let what = what.map_err(|_| format!("unknown parameter {name:?}"))?;
-                    found = Some(subject(what, &value)?);
+                    once(&mut found, subject(what, &value)?, "destination")?;
                 }
             }
         }
@@ -162,8 +163,16 @@ impl Question {
             subject: found.ok_or("no destination")?,
             from,
             from_node,
-            format,
+            format: format.unwrap_or(Format::Text),
         })
+    }
+}
+
+/// Sets the value of a parameter that a query has at most once.
+fn once<T>(place: &mut Option<T>, value: T, name: &str) -> Result<(), String> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(format!("more than one {name}")),
     }
 }
 
@@ -205,6 +214,11 @@ mod tests {
             "icmp=10.0.0.1",
             "service=%zz",
             "tcp=10.0.0.1:80&output=xml",
+            "tcp=10.0.0.1:80&udp=10.0.0.1:53",
+            "tcp=10.0.0.1:80&tcp=10.0.0.1:81",
+            "tcp=10.0.0.1:80&service=shop/web",
+            "tcp=10.0.0.1:80&from=10.0.0.2&from=10.0.0.3",
+            "tcp=10.0.0.1:80&output=text&output=json",
         ] {
             assert!(Question::parse(wrong).is_err(), "{wrong}");
         }

@@ -4,11 +4,18 @@ use std::net::SocketAddr;
 
 use proxy_core::reason::{Expectation, Finding, Reason};
 
-use super::answer::{Answer, Outcome, Path, Side, Step};
-use super::inquiry::{Facts, is_recorded, masquerade_words};
+use super::answer::{Answer, Outcome, Path, Reached, Side, Step};
+use super::effect::Effect;
+use super::inquiry::{self, Facts, is_recorded, masquerade_words};
+
+/// Maximum number of addresses in a list.
+const MAX_ADDRESSES: usize = 4;
 
 /// Returns the reason for the result.
 pub(super) fn reason(facts: &Facts, plan: &Side, kernel: Option<&Side>) -> String {
+    if let Some(error) = kernel.and_then(|it| it.error.as_ref()) {
+        return format!("the rules of the kernel cannot be evaluated: {error}");
+    }
     if let Some(error) = &plan.error {
         return format!("the plan cannot be evaluated: {error}");
     }
@@ -17,20 +24,15 @@ pub(super) fn reason(facts: &Facts, plan: &Side, kernel: Option<&Side>) -> Strin
         .reason
         .sentence(facts.question.destination.ip());
     match kernel.and_then(foreign) {
-        Some(step) => format!("a rule of another program decides: {}", line(step)),
+        Some((_, step)) => format!("a rule of another program decides: {}", line(step)),
         None => by_objects,
     }
 }
 
-/// Returns the last step of a path that a rule of another program ended.
-fn foreign(side: &Side) -> Option<&Step> {
+/// Returns a path that a rule of another program decided, with that rule.
+fn foreign(side: &Side) -> Option<(&Path, &Step)> {
     let path = side.paths.iter().find(|path| path.foreign)?;
-    deciding(path)
-}
-
-/// Returns the step that decided the end of a path.
-pub(super) fn deciding(path: &Path) -> Option<&Step> {
-    path.steps.iter().rfind(|step| !step.place.is_empty())
+    Some((path, path.deciding()?))
 }
 
 /// Returns a step in one line.
@@ -49,58 +51,91 @@ pub(super) fn line(step: &Step) -> String {
 
 /// Returns the sentence that answers the question.
 pub(super) fn sentence(answer: &Answer, finding: &Finding) -> String {
-    let Answer {
-        question,
-        outcome,
-        plan,
-        ..
-    } = answer;
-    let destination = &question.destination;
-    if let Some(kernel) = &answer.kernel {
-        if let Some(error) = &kernel.error {
-            return format!(
-                "Unknown for the kernel: its rules cannot be evaluated: {error}. By the plan, {}",
-                uncapitalized(&of_side(answer, finding))
-            );
+    match &answer.kernel {
+        _ if answer.outcome == Outcome::Unknown => unknown(answer, finding),
+        Some(kernel) if answer.agrees == Some(false) && foreign(kernel).is_none() => {
+            disagreement(answer, finding, kernel)
         }
-        if let Some(step) = foreign(kernel) {
-            let result = result(kernel.outcome);
-            return format!(
-                "Does not work: {destination} is {result} by a rule of another program, which \
-                 the proxy does not change: {}.",
-                line(step)
-            );
-        }
-        if answer.agrees == Some(false) {
-            return disagreement(answer, kernel);
-        }
+        Some(kernel) => of_side(answer, finding, kernel),
+        None => of_side(answer, finding, &answer.plan),
     }
-    if let Some(to) = truth(answer).paths.iter().find_map(|path| path.unroutable) {
-        return without_route(answer, to);
+}
+
+/// Returns the sentence about rules that cannot be evaluated, with the result of the other
+/// side.
+fn unknown(answer: &Answer, finding: &Finding) -> String {
+    let begin = format!("Unknown: {}.", answer.reason);
+    let (by, side) = match (&answer.plan, &answer.kernel) {
+        (plan, _) if plan.error.is_none() => ("the plan", plan),
+        (_, Some(kernel)) if kernel.error.is_none() => ("the rules of the kernel", kernel),
+        _ => return begin,
+    };
+    let result = uncapitalized(&of_side(answer, finding, side));
+    format!("{begin} By {by}, {result}")
+}
+
+/// Returns the sentence about the result of a side.
+fn of_side(answer: &Answer, finding: &Finding, side: &Side) -> String {
+    if let Some((path, step)) = foreign(side) {
+        return by_foreign(answer, finding, side, (path, step));
     }
-    if is_contradiction(finding, plan) {
+    if let Some(to) = side.paths.iter().find_map(|path| path.unroutable) {
+        return without_route(answer, finding, to);
+    }
+    if is_contradiction(finding, &answer.plan) {
         return format!(
             "The plan contradicts the objects: the rules give {}, and by the objects {}. \
              This is an error of kube-proxy; please report it.",
-            result(*outcome),
-            finding.reason.sentence(ip(destination))
+            result(answer.plan.outcome),
+            by_objects(answer, finding)
         );
     }
-    of_side(answer, finding)
+    result_of_side(answer, finding, side)
 }
 
-/// Returns the sentence about a packet that the node drops for want of a route.
+/// Returns the sentence about a path that a rule of another program decided.
+fn by_foreign(
+    answer: &Answer,
+    finding: &Finding,
+    side: &Side,
+    (path, step): (&Path, &Step),
+) -> String {
+    let destination = &answer.question.destination;
+    let rule = format!(
+        "by a rule of another program, which the proxy does not change: {}.",
+        line(step)
+    );
+    match path.outcome {
+        Outcome::Elsewhere => {
+            let of = match (&finding.port, &*side.elsewhere) {
+                (None, _) => String::new(),
+                (Some(port), [_]) => format!(", which is no endpoint of {},", port.name),
+                (Some(port), _) => format!(", which are no endpoints of {},", port.name),
+            };
+            let to = addresses(&side.elsewhere);
+            format!("Leads elsewhere: {destination} leads to {to}{of} {rule}")
+        }
+        outcome => format!("Does not work: {destination} is {} {rule}", result(outcome)),
+    }
+}
+
+/// Returns the reason by the objects.
+fn by_objects(answer: &Answer, finding: &Finding) -> String {
+    finding.reason.sentence(ip(&answer.question.destination))
+}
+
+/// Returns the sentence about a packet that the node drops because it has no route.
 ///
 /// The node looks for the route before most chains that refuse or drop packets.
-fn without_route(answer: &Answer, to: SocketAddr) -> String {
+fn without_route(answer: &Answer, finding: &Finding, to: SocketAddr) -> String {
     let destination = &answer.question.destination;
     let own = format!("Does not work: this node has no route to {to}");
+    let reason = by_objects(answer, finding);
     match (to.to_string() == *destination, &answer.service) {
-        (true, Some(_)) => format!(
-            "{own}, and drops the packets of connections that get no endpoint: {}.",
-            answer.reason
-        ),
-        (true, None) => format!("{own}: {}.", answer.reason),
+        (true, Some(_)) => {
+            format!("{own}, and drops the packets of connections that get no endpoint: {reason}.")
+        }
+        (true, None) => format!("{own}: {reason}."),
         (false, _) => format!("{own}, to which {destination} leads."),
     }
 }
@@ -110,7 +145,7 @@ fn is_contradiction(finding: &Finding, plan: &Side) -> bool {
     if plan.error.is_some() {
         return false;
     }
-    let is_reachable = !plan.endpoints.is_empty();
+    let is_reachable = !plan.endpoints.is_empty() || !plan.elsewhere.is_empty();
     match finding.expectation {
         Expectation::Reachable => {
             let expected: Vec<_> = finding.endpoints.iter().map(ToString::to_string).collect();
@@ -129,43 +164,41 @@ fn ip(destination: &str) -> std::net::IpAddr {
     parsed.unwrap_or_else(|_| std::net::Ipv4Addr::UNSPECIFIED.into())
 }
 
-fn of_side(answer: &Answer, finding: &Finding) -> String {
-    let Answer {
-        question,
-        outcome,
-        reason,
-        field,
-        ..
-    } = answer;
-    let destination = &question.destination;
-    let field = field
+fn result_of_side(answer: &Answer, finding: &Finding, side: &Side) -> String {
+    let destination = &answer.question.destination;
+    let reason = by_objects(answer, finding);
+    let field = answer
+        .field
         .as_ref()
         .map(|field| format!(" ({field})"))
         .unwrap_or_default();
-    match (outcome, &answer.service) {
+    match (inquiry::outcome(side, finding), &answer.service) {
         (Outcome::Reachable, Some(service)) => {
             let rivals = match &*answer.rivals {
                 [] => String::new(),
                 rivals => format!("; {} also claims it and does not get it", rivals.join(", ")),
             };
             format!(
-                "Works: {destination} is the {} of {}, and leads to {}, {}{rivals}.",
+                "Works for the first packet: {destination} is the {} of {}, and leads to {}, \
+                 {}{rivals}.",
                 service.address,
                 port_name(finding),
-                chances(answer),
-                masquerade_words(answer.masquerade)
+                chances(side),
+                masquerade_words(side.masquerade)
             )
         }
-        (Outcome::Reachable, None) => format!("Works without the proxy: {reason}."),
+        (Outcome::Reachable, None) => {
+            format!("Works for the first packet, without the proxy: {reason}.")
+        }
         (outcome, Some(service)) => format!(
             "Does not work: {destination} is the {} of {}, and connections are {}: {reason}{field}.",
             service.address,
             port_name(finding),
-            result(*outcome)
+            result(outcome)
         ),
         (outcome, None) => format!(
             "Does not work: connections to {destination} are {}: {reason}{field}.",
-            result(*outcome)
+            result(outcome)
         ),
     }
 }
@@ -175,22 +208,17 @@ fn port_name(finding: &Finding) -> String {
     port.map(|port| port.name.to_string()).unwrap_or_default()
 }
 
-/// Returns the kernel's side, or that of the plan if the kernel is unknown.
-fn truth(answer: &Answer) -> &Side {
-    answer.kernel.as_ref().unwrap_or(&answer.plan)
-}
-
 /// Returns the endpoints in words.
-fn chances(answer: &Answer) -> String {
-    match &*answer.endpoints {
+fn chances(side: &Side) -> String {
+    match &*side.endpoints {
         [] => "no endpoint".to_owned(),
-        [only] if is_recorded(truth(answer)) => format!(
+        [only] if is_recorded(side) => format!(
             "endpoint {}, which session affinity recorded for this client",
             only.address
         ),
         [only] => format!("endpoint {}", only.address),
         [first, rest @ ..] if rest.iter().all(|it| it.fraction == first.fraction) => {
-            let count = answer.endpoints.len();
+            let count = side.endpoints.len();
             format!(
                 "one of {count} endpoints, each with probability {}",
                 first.fraction
@@ -206,44 +234,87 @@ fn chances(answer: &Answer) -> String {
 fn result(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Reachable => "reachable",
+        Outcome::Elsewhere => "led elsewhere",
         Outcome::Refused => "refused",
         Outcome::Dropped => "dropped",
+        Outcome::Unknown => "unknown",
     }
 }
 
 /// Returns the sentence about a difference between kernel and plan.
-fn disagreement(answer: &Answer, kernel: &Side) -> String {
-    let plan = &answer.plan;
+///
+/// A rule of another program that takes part may be the cause, so that no sync repairs the
+/// difference.
+fn disagreement(answer: &Answer, finding: &Finding, kernel: &Side) -> String {
     let by = kernel
         .paths
         .iter()
         .find(|path| !path.end.starts_with("to endpoint"));
-    let by = by
-        .and_then(deciding)
-        .map(|step| format!(" by {}", line(step)));
+    let by = by.map(|path| match path.deciding() {
+        Some(step) => format!(" by {}", line(step)),
+        None => format!(" ({})", path.end),
+    });
+    let repair = match influence(kernel) {
+        Some((effect, step)) => format!(
+            "A rule of another program {effect}: {}. The proxy does not change that rule, and \
+             repairs only its own, which `kube-proxy diff` lists.",
+            line(step)
+        ),
+        None => "A running proxy repairs such differences with its next sync; `kube-proxy diff` \
+                 lists them, and /rejectedz those that the kernel rejects."
+            .to_owned(),
+    };
     format!(
-        "Kernel and plan disagree about {}: in the kernel {}{}, by the plan {}. A running proxy \
-         repairs such differences with its next sync; `kube-proxy diff` lists them, and \
-         /rejectedz those that the kernel rejects.",
+        "Kernel and plan disagree about {}: in the kernel {}{}, by the plan {}. {repair}",
         answer.question.destination,
-        side_words(kernel),
+        side_words(kernel, finding),
         by.unwrap_or_default(),
-        side_words(plan)
+        side_words(&answer.plan, finding)
     )
 }
 
-fn side_words(side: &Side) -> String {
-    let addresses: Vec<_> = side
+/// Returns the rule of another program with the strongest effect on the packet.
+fn influence(side: &Side) -> Option<(Effect, &Step)> {
+    // Of equal ones the last has precedence, and the first path is the most probable.
+    let all = side.paths.iter().rev().filter_map(Path::influence);
+    all.max_by_key(|(effect, _)| *effect)
+}
+
+fn side_words(side: &Side, finding: &Finding) -> String {
+    let endpoints: Vec<_> = side
         .endpoints
         .iter()
         .map(|it| it.address.as_str())
         .collect();
+    let endpoints = endpoints.join(", ");
     match side.outcome {
         Outcome::Reachable => {
             let masquerade = masquerade_words(side.masquerade);
-            format!("it leads to {} ({masquerade})", addresses.join(", "))
+            format!("it leads to {endpoints} ({masquerade})")
+        }
+        Outcome::Elsewhere => {
+            let separator = if endpoints.is_empty() { "" } else { " and to " };
+            let to = addresses(&side.elsewhere);
+            let port = port_name(finding);
+            format!("it leads to {endpoints}{separator}{to} (no endpoint of {port})")
         }
         other => format!("connections are {}", result(other)),
+    }
+}
+
+/// Returns addresses with their probabilities in words.
+fn addresses(all: &[Reached]) -> String {
+    let each = all
+        .iter()
+        .take(MAX_ADDRESSES)
+        .map(|it| match &*it.fraction {
+            "1" => it.address.clone(),
+            fraction => format!("{} with probability {fraction}", it.address),
+        });
+    let listed = each.collect::<Vec<_>>().join(", ");
+    match all.len().checked_sub(MAX_ADDRESSES) {
+        None | Some(0) => listed,
+        Some(more) => format!("{listed} and {more} more"),
     }
 }
 

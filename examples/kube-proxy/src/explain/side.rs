@@ -1,32 +1,26 @@
 //! Evaluation of a question against the rules of one side.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use proxy_core::evaluate::{self, Rules, Verdict};
 use proxy_core::nftables::Element;
-use proxy_core::nftables::evaluate::{
-    Environment, Event, ListUpdate, Packet, Probability, RuleStep,
-};
+use proxy_core::nftables::evaluate::{Environment, Event, ListUpdate, Probability, RuleStep};
 use proxy_core::nftables::expr::Expr;
-use proxy_core::reason::{Finding, Reason};
+use proxy_core::reason::Reason;
 
 use super::answer::{Counter, Masquerade, Outcome, Path, Reached, Side, Step};
+use super::effect::Effect;
+use super::inquiry::Facts;
+use super::owner;
 
 /// Maximum number of paths.
 const MAX_PATHS: usize = 16;
 
-/// Prefix of the chains and tables of a kube-proxy, in lower case.
-const OWN: &str = "kube-";
-
-/// Evaluates a packet.
-pub(super) fn evaluate(
-    rules: &Rules,
-    packet: &Packet,
-    host: &dyn Environment,
-    finding: &Finding,
-) -> Side {
-    match rules.evaluate(packet, host) {
-        Ok(outcomes) => side(outcomes, finding),
+/// Evaluates the packet of a question.
+pub(super) fn evaluate(rules: &Rules, host: &dyn Environment, facts: &Facts) -> Side {
+    match rules.evaluate(&facts.packet, host) {
+        Ok(outcomes) => side(outcomes, facts),
         Err(error) => failed(error.to_string()),
     }
 }
@@ -34,18 +28,20 @@ pub(super) fn evaluate(
 /// Returns the side of rules that cannot be evaluated.
 pub(super) fn failed(error: String) -> Side {
     Side {
-        outcome: Outcome::Dropped,
+        outcome: Outcome::Unknown,
         endpoints: Vec::new(),
+        elsewhere: Vec::new(),
         masquerade: Masquerade::Never,
         paths: Vec::new(),
         error: Some(error),
     }
 }
 
-fn side(mut outcomes: Vec<evaluate::Outcome>, finding: &Finding) -> Side {
-    let results = outcomes.iter().map(|it| outcome(&it.verdict, finding));
+fn side(mut outcomes: Vec<evaluate::Outcome>, facts: &Facts) -> Side {
+    let results = outcomes.iter().map(|it| outcome(&it.verdict, facts));
     let worst = results.max().unwrap_or(Outcome::Dropped);
-    let endpoints = reached(&outcomes);
+    let endpoints = reached(&outcomes, |addr| facts.is_endpoint(addr));
+    let elsewhere = reached(&outcomes, |addr| !facts.is_endpoint(addr));
     let masquerade = masquerade(&outcomes);
     outcomes.sort_by(|one, other| {
         let probability = |it: &evaluate::Outcome| it.probability.as_f64();
@@ -53,15 +49,17 @@ fn side(mut outcomes: Vec<evaluate::Outcome>, finding: &Finding) -> Side {
     });
     let mut paths: Vec<Path> = Vec::new();
     for it in &outcomes {
-        let end = it.verdict.to_string();
+        let result = outcome(&it.verdict, facts);
+        let end = end(&it.verdict, result);
         let is_known = paths.iter().any(|path| path.end == end);
         if !is_known && paths.len() < MAX_PATHS {
-            paths.push(path(it, end));
+            paths.push(path(it, result, end));
         }
     }
     Side {
         outcome: worst,
         endpoints,
+        elsewhere,
         masquerade,
         paths,
         error: None,
@@ -72,25 +70,40 @@ fn side(mut outcomes: Vec<evaluate::Outcome>, finding: &Finding) -> Side {
 ///
 /// A packet that is delivered without translation finds no process that listens. One that
 /// is forwarded without translation reaches its destination only if that is an endpoint.
-fn outcome(verdict: &Verdict, finding: &Finding) -> Outcome {
+fn outcome(verdict: &Verdict, facts: &Facts) -> Outcome {
+    let is_direct = matches!(facts.finding.reason, Reason::Direct { .. });
     match verdict {
-        Verdict::Endpoint(_) => Outcome::Reachable,
-        Verdict::Forwarded if matches!(finding.reason, Reason::Direct { .. }) => Outcome::Reachable,
+        Verdict::Endpoint(addr) if facts.is_endpoint(*addr) => Outcome::Reachable,
+        Verdict::Endpoint(_) => Outcome::Elsewhere,
+        Verdict::Forwarded if is_direct => Outcome::Reachable,
         Verdict::Delivered | Verdict::Refused => Outcome::Refused,
         _ => Outcome::Dropped,
     }
 }
 
-/// Returns the endpoints with the sums of their probabilities, in numeric order.
-fn reached(outcomes: &[evaluate::Outcome]) -> Vec<Reached> {
+/// Returns the end of a path in words.
+fn end(verdict: &Verdict, result: Outcome) -> String {
+    match (verdict, result) {
+        (Verdict::Endpoint(addr), Outcome::Elsewhere) => {
+            format!("to {addr} (no endpoint)")
+        }
+        _ => verdict.to_string(),
+    }
+}
+
+/// Returns the translated destinations of a kind with the sums of their probabilities, in
+/// numeric order.
+fn reached(outcomes: &[evaluate::Outcome], is_kind: impl Fn(SocketAddr) -> bool) -> Vec<Reached> {
     let mut sums = BTreeMap::new();
     for outcome in outcomes {
-        let Verdict::Endpoint(endpoint) = outcome.verdict else {
+        let Verdict::Endpoint(addr) = outcome.verdict else {
             continue;
         };
-        let sum: &mut Option<Probability> = sums
-            .entry(endpoint)
-            .or_insert_with(|| Probability::new(0, 1));
+        if !is_kind(addr) {
+            continue;
+        }
+        let sum: &mut Option<Probability> =
+            sums.entry(addr).or_insert_with(|| Probability::new(0, 1));
         *sum = sum.take().and_then(|sum| sum.either(&outcome.probability));
     }
     let known = sums
@@ -118,7 +131,7 @@ fn masquerade(outcomes: &[evaluate::Outcome]) -> Masquerade {
     }
 }
 
-fn path(outcome: &evaluate::Outcome, end: String) -> Path {
+fn path(outcome: &evaluate::Outcome, result: Outcome, end: String) -> Path {
     let events = outcome.trace.events().iter();
     let shown = events.filter(|it| !matches!(it, Event::Rule(rule) if !rule.is_match()));
     let shown: Vec<&Event> = shown.collect();
@@ -126,12 +139,21 @@ fn path(outcome: &evaluate::Outcome, end: String) -> Path {
         outcome.verdict,
         Verdict::Dropped | Verdict::Refused | Verdict::Undecided
     );
-    let last = shown.iter().rev().find_map(|event| is_foreign(event));
+    let influence = influence(&shown);
+    let decided = match result {
+        Outcome::Elsewhere => leading(&shown, influence),
+        _ if is_end => shown.iter().rposition(|it| is_placed(it)),
+        _ => None,
+    };
+    let by = decided.and_then(|index| shown.get(index));
     Path {
         probability: outcome.probability.as_f64(),
         end,
         masqueraded: outcome.is_masqueraded,
-        foreign: is_end && last == Some(true),
+        foreign: by.is_some_and(|it| is_foreign(it)),
+        outcome: result,
+        decided,
+        influence,
         steps: shown.into_iter().map(step).collect(),
         updates: updates(outcome),
         unroutable: match outcome.verdict {
@@ -141,16 +163,52 @@ fn path(outcome: &evaluate::Outcome, end: String) -> Path {
     }
 }
 
-/// Returns whether an event that may end a path is of another program. The functions are
-/// those of IPVS, whose virtual servers are the proxy's.
-fn is_foreign(event: &Event) -> Option<bool> {
-    match event {
-        Event::Rule(_) | Event::Policy { .. } => {
-            Some(!step(event).place.to_lowercase().contains(OWN))
+/// Returns whether an event may end a path.
+fn is_placed(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Rule(_) | Event::Policy { .. } | Event::Function { .. }
+    )
+}
+
+/// Returns the index of the event that changed the destination: the last rule before a
+/// translation, because a translation ends the chains of type `nat`; otherwise IPVS; otherwise
+/// a rule of another program that wrote the header.
+fn leading(events: &[&Event], influence: Option<(Effect, usize)>) -> Option<usize> {
+    let is_translation = |event: &&Event| match event {
+        Event::Translated { from, to, .. } => {
+            (from.destination, from.destination_port) != (to.destination, to.destination_port)
         }
-        Event::Function { .. } => Some(false),
-        _ => None,
+        _ => false,
+    };
+    let at = events.iter().rposition(is_translation);
+    let rule = at.and_then(|at| events.iter().take(at).rposition(|it| is_placed(it)));
+    let is_ipvs = |event: &&Event| matches!(event, Event::Function { .. });
+    let written = influence.filter(|(effect, _)| *effect == Effect::Translation);
+    rule.or_else(|| events.iter().rposition(is_ipvs))
+        .or_else(|| written.map(|(_, index)| index))
+}
+
+/// Returns whether an event is of another program. The functions are those of IPVS, whose
+/// virtual servers are the proxy's.
+fn is_foreign(event: &Event) -> bool {
+    match event {
+        Event::Rule(rule) => !owner::is_own(rule.table(), rule.chain().name.as_str()),
+        Event::Policy { table, chain, .. } => !owner::is_own(table, chain.as_str()),
+        _ => false,
     }
+}
+
+/// Returns the strongest effect of the rules of other programs, and the index of the last rule
+/// that has it.
+fn influence(events: &[&Event]) -> Option<(Effect, usize)> {
+    let effects = events.iter().enumerate().filter_map(|(index, event)| {
+        let Event::Rule(rule) = event else {
+            return None;
+        };
+        is_foreign(event).then_some((Effect::of(rule)?, index))
+    });
+    effects.max()
 }
 
 /// Returns the state that the packet changes.
@@ -259,7 +317,48 @@ fn without_counters(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proxy_core::nftables::evaluate::{Route, Tuple};
+    use proxy_core::nftables::{Family, Hook, Name, Policy, TableId};
+
     use super::*;
+
+    #[test]
+    fn ipvs_leads_elsewhere_although_another_program_masquerades() {
+        let ipvs = Event::Function {
+            hook: Hook::Input,
+            text: "ipvs -A -t 10.96.0.10:80 -s rr, -r 10.244.1.99:8080".to_owned(),
+        };
+        let policy = |hook| Event::Policy {
+            hook,
+            table: TableId::new(Family::Ip, Name::new("nat").unwrap()),
+            chain: Name::new("base").unwrap(),
+            policy: Policy::Accept,
+        };
+        let tuple = |source: &str, destination: &str| Tuple {
+            protocol: 6,
+            source: source.parse().unwrap(),
+            destination: destination.parse().unwrap(),
+            source_port: Some(32768),
+            destination_port: Some(8080),
+        };
+        let translated = |from, to| Event::Translated {
+            hook: Hook::Postrouting,
+            from,
+            to,
+        };
+        let client = tuple("192.0.2.7", "10.244.1.99");
+        let masqueraded = translated(client, tuple("10.244.1.254", "10.244.1.99"));
+        let routed = Event::Routed(Route::Local);
+        let (input, postrouting) = (policy(Hook::Input), policy(Hook::Postrouting));
+        let events = [&input, &ipvs, &routed, &postrouting, &masqueraded];
+        let influence = Some((Effect::Translation, 3));
+        assert_eq!(leading(&events, influence), Some(1));
+        let dnat = translated(client, tuple("192.0.2.7", "10.244.1.98"));
+        assert_eq!(leading(&[&input, &dnat, &ipvs], None), Some(0));
+        assert_eq!(leading(&[&input, &postrouting], influence), Some(3));
+        let mark = Some((Effect::Mark, 0));
+        assert_eq!(leading(&[&input, &postrouting], mark), None);
+    }
 
     #[test]
     fn values_of_counters_do_not_count_in_comparisons() {

@@ -227,21 +227,31 @@ fn skipped(engine: &Engine, name: &ObjectName) -> Result<ServiceAnswer, String> 
 
 /// Returns the answer about a Service from those about its addresses.
 fn summary(name: &ObjectName, families: Vec<String>, answers: Vec<Answer>) -> ServiceAnswer {
-    let failed = answers
-        .iter()
-        .filter(|it| it.outcome != Outcome::Reachable)
-        .count();
-    let deciding = answers.iter().find(|it| it.outcome != Outcome::Reachable);
+    let is_failed = |it: &&Answer| !matches!(it.outcome, Outcome::Reachable | Outcome::Unknown);
+    let is_unknown = |it: &&Answer| it.outcome == Outcome::Unknown;
+    let failed = answers.iter().filter(is_failed).count();
+    let unknown = answers.iter().filter(is_unknown).count();
+    let deciding = answers.iter().find(is_failed);
+    let deciding = deciding.or_else(|| answers.iter().find(is_unknown));
     let deciding = deciding.or_else(|| answers.first());
     let total = answers.len();
-    let sentence = match (failed, deciding) {
-        (0, _) => format!("Works: all {total} connections to Service {name} reach an endpoint."),
-        (_, Some(answer)) => format!(
-            "{failed} of {total} connections to Service {name} do not work. The first, from {} \
+    let problem = match (failed, unknown) {
+        (0, 0) => None,
+        (0, unknown) => Some((unknown, "are unknown".to_owned())),
+        (failed, 0) => Some((failed, "do not work".to_owned())),
+        (failed, unknown) => Some((failed, format!("do not work, and {unknown} are unknown"))),
+    };
+    let sentence = match (problem, deciding) {
+        (None, _) => format!(
+            "Works for the first packets: all {total} connections to Service {name} reach an \
+             endpoint."
+        ),
+        (Some((count, problem)), Some(answer)) => format!(
+            "{count} of {total} connections to Service {name} {problem}. The first, from {} \
              ({}): {}",
             answer.question.source, answer.question.from, answer.sentence
         ),
-        (_, None) => String::new(),
+        (Some(_), None) => String::new(),
     };
     ServiceAnswer {
         service: name.to_string(),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::answer::{Answer, Endpoint, Explanation, Outcome, Path, Side, Step};
-use super::sentence::{deciding, line};
+use super::sentence::line;
 
 /// Styles of a terminal (ECMA-48), or empty texts.
 #[derive(Clone, Copy, Debug)]
@@ -201,7 +201,7 @@ fn end(path: &Path) -> String {
     };
     let decided = match path.end.starts_with("to endpoint") {
         true => None,
-        false => deciding(path),
+        false => path.deciding(),
     };
     let decided = decided.map(|step| format!(", decided by {}", line(step)));
     format!("{}{masqueraded}{}", path.end, decided.unwrap_or_default())

@@ -133,3 +133,69 @@ fn a_deleted_rule_is_a_disagreement_that_a_sync_repairs() {
         assert_eq!(answer(&node, "10.96.0.10:80")["agrees"], true, "{backend}");
     }
 }
+
+#[test]
+fn chains_of_network_policies_are_of_another_program() {
+    for backend in BACKENDS {
+        let node = synced(backend);
+        let variant = node.variant();
+        for line in [
+            "-N KUBE-ROUTER-FORWARD",
+            "-N KUBE-NWPLCY-X",
+            "-A KUBE-ROUTER-FORWARD -d 10.244.1.0/24 -j KUBE-NWPLCY-X",
+            "-A KUBE-NWPLCY-X -p tcp -j DROP",
+            "-I FORWARD -j KUBE-ROUTER-FORWARD",
+        ] {
+            node.shell(&format!("iptables-{variant} {line}"));
+        }
+        let answer = answer(&node, "10.96.0.10:80");
+        assert_eq!(answer["outcome"], "dropped", "{backend}: {answer:#}");
+        let sentence = answer["sentence"].as_str().unwrap();
+        let expected = "by a rule of another program, which the proxy does not change: forward \
+                        ip filter KUBE-NWPLCY-X";
+        assert!(sentence.contains(expected), "{backend}: {sentence}");
+    }
+}
+
+#[test]
+fn targets_of_another_program_are_named_without_a_promise_of_repair() {
+    for backend in BACKENDS {
+        let node = synced(backend);
+        for (table, rule, expected) in [
+            (
+                "nat",
+                "PREROUTING -p tcp --dport 80 -j DNAT --to-destination 10.244.1.250:9",
+                "leads to 10.244.1.250:9, which is no endpoint of default/web, by a rule of \
+                 another program",
+            ),
+            (
+                "nat",
+                "POSTROUTING -j MASQUERADE",
+                "another program translates the packet: postrouting ip nat POSTROUTING",
+            ),
+            (
+                "mangle",
+                "PREROUTING -j MARK --set-xmark 0x4000/0x4000",
+                "another program sets the mark: prerouting ip mangle PREROUTING",
+            ),
+            (
+                "raw",
+                "PREROUTING -j CT --notrack",
+                "another program changes connection tracking: prerouting ip raw PREROUTING",
+            ),
+        ] {
+            let iptables = format!("iptables-{} -t {table}", node.variant());
+            node.shell(&format!("{iptables} -I {rule}"));
+            let line = "explain tcp 10.96.0.10:80 --from 10.244.1.5 -o json";
+            let answer = json(&node.stage().run(line));
+            node.shell(&format!("{iptables} -D {rule}"));
+            assert_eq!(answer["agrees"], false, "{backend}: {answer:#}");
+            let sentence = answer["sentence"].as_str().unwrap();
+            assert!(sentence.contains(expected), "{backend}: {sentence}");
+            assert!(
+                !sentence.contains("A running proxy repairs such differences"),
+                "{backend}: {sentence}"
+            );
+        }
+    }
+}

@@ -97,7 +97,7 @@ fn the_endpoint_of_a_recorded_client_is_no_disagreement() {
     assert_eq!(answer(&stage)["endpoints"], first["endpoints"]);
     record("198.51.100.7");
     let second = answer(&stage);
-    let sentence = "Works: 10.96.0.10:80 is the cluster IP of default/web, and leads to endpoint \
+    let sentence = "Works for the first packet: 10.96.0.10:80 is the cluster IP of default/web, and leads to endpoint \
                     10.244.1.2:8080, which session affinity recorded for this client, source \
                     address masqueraded.";
     assert_eq!(second["sentence"], sentence, "{second:#}");

@@ -22,7 +22,11 @@ fn the_metrics_port_explains_and_the_health_port_does_not() {
     assert_eq!(answer["agrees"], true, "{answer:#}");
     assert_eq!(answer["endpoints"].as_array().map(Vec::len), Some(2));
     let text = get(&stage, METRICS, QUESTION);
-    assert!(text.body.contains("Works: 10.96.0.10:80"), "{text:?}");
+    assert!(
+        text.body
+            .contains("Works for the first packet: 10.96.0.10:80"),
+        "{text:?}"
+    );
     assert!(!text.body.contains('\x1b'), "{text:?}");
     let service = get(
         &stage,
@@ -34,6 +38,7 @@ fn the_metrics_port_explains_and_the_health_port_does_not() {
     for (path, code) in [
         ("/debug/explain", 400),
         ("/debug/explain?tcp=web", 400),
+        ("/debug/explain?tcp=10.96.0.10:80&udp=10.96.0.10:53", 400),
         ("/debug/explain?service=default/unknown", 404),
     ] {
         assert_eq!(get(&stage, METRICS, path).code, code, "{path}");
@@ -60,5 +65,9 @@ fn an_explanation_does_not_delay_or_repeat_a_sync() {
     wait_until("a sync", || stage.ruleset().contains("10.96.0.11"));
     let moved = QUESTION.replace("10.96.0.10", "10.96.0.11");
     let text = get(&stage, METRICS, &moved);
-    assert!(text.body.contains("Works: 10.96.0.11:80"), "{text:?}");
+    assert!(
+        text.body
+            .contains("Works for the first packet: 10.96.0.11:80"),
+        "{text:?}"
+    );
 }

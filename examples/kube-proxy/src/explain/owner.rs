@@ -1,0 +1,102 @@
+//! Chains of a kube-proxy, in contrast to those of other programs.
+
+use proxy_core::backend::nftables::TABLE;
+use proxy_core::nftables::{Family, TableId};
+
+/// Chains with constant names in modes iptables and ipvs, by table.
+const CHAINS: [(&str, &[&str]); 3] = [
+    (
+        "nat",
+        &[
+            "KUBE-SERVICES",
+            "KUBE-POSTROUTING",
+            "KUBE-MARK-MASQ",
+            "KUBE-NODEPORTS",
+            "KUBE-PROXY-CANARY",
+            "KUBE-NODE-PORT",
+            "KUBE-LOAD-BALANCER",
+        ],
+    ),
+    (
+        "filter",
+        &[
+            "KUBE-SERVICES",
+            "KUBE-EXTERNAL-SERVICES",
+            "KUBE-NODEPORTS",
+            "KUBE-FORWARD",
+            "KUBE-FIREWALL",
+            "KUBE-PROXY-FIREWALL",
+            "KUBE-PROXY-CANARY",
+            "KUBE-NODE-PORT",
+            "KUBE-SOURCE-RANGES-FIREWALL",
+            "KUBE-IPVS-FILTER",
+            "KUBE-IPVS-OUT-FILTER",
+        ],
+    ),
+    ("mangle", &["KUBE-PROXY-CANARY"]),
+];
+
+/// Prefixes of the chains of service ports and endpoints in table `nat`.
+const PREFIXES: [&str; 5] = [
+    "KUBE-SVC-",
+    "KUBE-SVL-",
+    "KUBE-EXT-",
+    "KUBE-FW-",
+    "KUBE-SEP-",
+];
+
+/// Length of the hash after a prefix, in Base32 (RFC 4648).
+const HASH_LENGTH: usize = 16;
+
+/// Returns whether a kube-proxy owns a chain.
+///
+/// Names alone do not decide: network policies have the table `kube-network-policies` and the
+/// chains `KUBE-ROUTER-FORWARD` and `KUBE-NWPLCY-…`.
+pub(super) fn is_own(table: &TableId, chain: &str) -> bool {
+    let is_family = matches!(table.family, Family::Ip | Family::Ip6);
+    let table = table.name.as_str();
+    is_family && (table == TABLE || is_own_in_iptables(table, chain))
+}
+
+fn is_own_in_iptables(table: &str, chain: &str) -> bool {
+    let mut constant = CHAINS.iter().filter(|(name, _)| *name == table);
+    constant.any(|(_, chains)| chains.contains(&chain)) || table == "nat" && has_hash(chain)
+}
+
+/// Returns whether a name consists of a prefix and a hash.
+fn has_hash(chain: &str) -> bool {
+    let is_base32 = |byte: u8| matches!(byte, b'A'..=b'Z' | b'2'..=b'7');
+    let mut hashes = PREFIXES.iter().filter_map(|it| chain.strip_prefix(it));
+    hashes.any(|hash| hash.len() == HASH_LENGTH && hash.bytes().all(is_base32))
+}
+
+#[cfg(test)]
+mod tests {
+    use proxy_core::nftables::Name;
+
+    use super::*;
+
+    #[test]
+    fn chains_of_a_kube_proxy_are_known_by_table_and_name() {
+        for (family, table, chain, expected) in [
+            (Family::Ip, "kube-proxy", "services", true),
+            (Family::Ip6, "kube-proxy", "services", true),
+            (Family::Inet, "kube-proxy", "services", false),
+            (Family::Ip, "kube-proxy-copy", "services", false),
+            (Family::Inet, "kube-network-policies", "forward", false),
+            (Family::Ip, "nat", "KUBE-SERVICES", true),
+            (Family::Ip6, "filter", "KUBE-PROXY-FIREWALL", true),
+            (Family::Ip, "mangle", "KUBE-SERVICES", false),
+            (Family::Ip, "nat", "KUBE-SVC-NPX46M4PTMTKRN6Y", true),
+            (Family::Ip, "filter", "KUBE-SVC-NPX46M4PTMTKRN6Y", false),
+            (Family::Ip, "nat", "KUBE-SVC-MINE", false),
+            (Family::Ip, "filter", "KUBE-IPVS-FILTER", true),
+            (Family::Ip, "filter", "KUBE-ROUTER-FORWARD", false),
+            (Family::Ip, "filter", "KUBE-NWPLCY-X", false),
+            (Family::Ip, "filter", "FORWARD", false),
+        ] {
+            let table = TableId::new(family, Name::new(table).unwrap());
+            assert_eq!(is_own(&table, chain), expected, "{table} {chain}");
+        }
+    }
+}
