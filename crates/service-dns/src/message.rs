@@ -194,3 +194,11 @@ pub struct Answer {
     /// question, appends the answers, and uses the response code.
     pub unresolved: Option<Name>,
 }
+
+impl Answer {
+    /// Returns whether the last name of the answer has no record of the type: NXDOMAIN or
+    /// NODATA, also after aliases.
+    pub fn is_negative(&self) -> bool {
+        !self.authorities.is_empty()
+    }
+}

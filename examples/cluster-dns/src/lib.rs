@@ -7,6 +7,7 @@
 //! - [`source`]: objects from manifests or from an API server, applied to the zone;
 //! - [`server`]: DNS over UDP and TCP;
 //! - [`forward`]: upstream name servers and the cache;
+//! - [`local_addresses`]: addresses of this server, for `NS` records;
 //! - [`node_local`]: the address and rules of a server beside kube-proxy on a node;
 //! - [`telemetry`]: health, readiness, metrics and the query log;
 //! - [`failure`], [`logging`]: exit codes and the log.
@@ -24,7 +25,11 @@ pub mod server;
 
 pub mod forward;
 
+mod rotation;
+
 pub mod node_local;
+
+pub mod local_addresses;
 
 pub mod telemetry;
 

@@ -9,12 +9,14 @@ use std::{process, thread};
 use daemon::runtime;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::low_level::pipe;
+use tokio::runtime::Handle;
 use tracing::{error, info, warn};
 use vipline_service_dns::Zone;
 
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::forward::Forwarder;
+use crate::local_addresses;
 use crate::node_local::NodeLocal;
 use crate::server::{Responder, Server};
 use crate::source::Source;
@@ -39,7 +41,9 @@ pub fn run(settings: &Settings) -> Result<(), Failure> {
     let signals = Signals::listen().map_err(Failure::cannot("handle signals"))?;
     let runtime = runtime::start(TASK_THREADS, "tasks")
         .map_err(Failure::cannot("start the threads of tasks"))?;
-    let zone = Arc::new(RwLock::new(Zone::new(settings.zone.clone())));
+    let mut options = settings.zone.clone();
+    options.local_addresses = local_addresses::of_listeners(&settings.listen);
+    let zone = Arc::new(RwLock::new(Zone::new(options)));
     let forwarder = match &settings.forward {
         Some(options) => {
             let _guard = runtime.enter();
@@ -58,47 +62,82 @@ pub fn run(settings: &Settings) -> Result<(), Failure> {
         &telemetry,
         runtime.handle(),
     )?;
+    let responder = Responder::new(zone, forwarder, Arc::clone(&log), settings.payload_size);
     let node_local = settings.node_local.clone().map(NodeLocal::open);
     let node_local = node_local.transpose().map_err(Failure::machine)?;
-    let responder = Responder::new(zone, forwarder, Arc::clone(&log), settings.payload_size);
-    let mut server = Server::start(
-        &settings.listen,
-        settings.threads,
-        settings.tcp,
-        Arc::new(responder),
-        &telemetry,
-        runtime.handle(),
-    )?;
-    if let Some(node_local) = &node_local {
-        node_local.serve().map_err(Failure::machine)?;
-    }
-    let servers = telemetry::serve(&settings.pages, &telemetry)
-        .map_err(Failure::cannot("start the thread of health and metrics"))?;
-    signals
-        .toggle(log)
-        .map_err(Failure::cannot("handle signals"))?;
-    signals.wait();
-    let lame_duck = settings.lame_duck;
-    info!(
-        ?lame_duck,
-        "ending: /ready fails, and queries are answered for the lame duck"
-    );
-    telemetry.set_ending();
-    if let Err(error) = signals.end_at_second() {
-        warn!("a second signal does not end the process at once: {error}");
-    }
-    if let Some(node_local) = &node_local {
-        report(node_local.withdraw());
-    }
-    thread::sleep(lame_duck);
-    server.stop();
-    drop((server, servers, source));
+    let parts = Parts {
+        settings,
+        signals: &signals,
+        responder: Arc::new(responder),
+        log,
+        telemetry: &telemetry,
+        runtime: runtime.handle(),
+    };
+    let done = parts.serve(node_local.as_ref());
+    drop(source);
+    // Also after a failure, so that no address or rule leads to a server that ended.
     if let Some(node_local) = node_local {
         report(node_local.close());
     }
+    done?;
     runtime.shutdown_background();
     info!("ended");
     Ok(())
+}
+
+/// Parts of the program that exist before its servers.
+struct Parts<'a> {
+    settings: &'a Settings,
+    signals: &'a Signals,
+    responder: Arc<Responder>,
+    log: Arc<QueryLog>,
+    telemetry: &'a Arc<Telemetry>,
+    runtime: &'a Handle,
+}
+
+impl Parts<'_> {
+    /// Answers queries until the end of the lame duck. On return, all listeners are closed.
+    fn serve(self, node_local: Option<&NodeLocal>) -> Result<(), Failure> {
+        let Self {
+            settings,
+            signals,
+            telemetry,
+            ..
+        } = self;
+        let mut server = Server::start(
+            &settings.listen,
+            settings.threads,
+            settings.tcp,
+            self.responder,
+            telemetry,
+            self.runtime,
+        )?;
+        if let Some(node_local) = node_local {
+            node_local.serve().map_err(Failure::machine)?;
+        }
+        let servers = telemetry::serve(&settings.pages, telemetry)
+            .map_err(Failure::cannot("start the thread of health and metrics"))?;
+        signals
+            .toggle(self.log)
+            .map_err(Failure::cannot("handle signals"))?;
+        signals.wait();
+        let lame_duck = settings.lame_duck;
+        info!(
+            ?lame_duck,
+            "ending: /ready fails, and queries are answered for the lame duck"
+        );
+        telemetry.set_ending();
+        if let Err(error) = signals.end_at_second() {
+            warn!("a second signal does not end the process at once: {error}");
+        }
+        if let Some(node_local) = node_local {
+            report(node_local.withdraw());
+        }
+        thread::sleep(lame_duck);
+        server.stop();
+        drop((server, servers));
+        Ok(())
+    }
 }
 
 fn report(done: Result<(), crate::node_local::Error>) {

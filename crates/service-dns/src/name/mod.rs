@@ -120,10 +120,22 @@ impl Name {
 
     /// Returns whether the name equals `ancestor` or is below it.
     pub fn is_within(&self, ancestor: &Self) -> bool {
+        self.is_within_wire(&ancestor.wire)
+    }
+
+    /// Returns whether the name is in `in-addr.arpa` or `ip6.arpa`, the domains of the
+    /// names of addresses. Objects decide which of these names are in a zone.
+    pub fn is_reverse(&self) -> bool {
+        let domains: [&[u8]; 2] = [b"\x07in-addr\x04arpa\0", b"\x03ip6\x04arpa\0"];
+        domains.iter().any(|domain| self.is_within_wire(domain))
+    }
+
+    /// Returns whether the name equals a name in wire format or is below it.
+    fn is_within_wire(&self, ancestor: &[u8]) -> bool {
         let mut rest = &*self.wire;
         while let Some((&length, after)) = rest.split_first() {
-            if rest.len() <= ancestor.wire.len() {
-                return rest.eq_ignore_ascii_case(&ancestor.wire);
+            if rest.len() <= ancestor.len() {
+                return rest.eq_ignore_ascii_case(ancestor);
             }
             rest = after.get(usize::from(length)..).unwrap_or_default();
         }

@@ -87,6 +87,16 @@ fn a_name_is_within_itself_and_its_ancestors() {
 }
 
 #[test]
+fn names_of_addresses_are_reverse() {
+    for reverse in ["1.0.0.10.IN-ADDR.arpa", "in-addr.arpa", "1.ip6.ARPA"] {
+        assert!(name(reverse).is_reverse(), "{reverse}");
+    }
+    for other in [".", "arpa", "home.arpa", "ip6.arpa.example", "aip6.arpa"] {
+        assert!(!name(other).is_reverse(), "{other}");
+    }
+}
+
+#[test]
 fn names_are_split_and_joined() {
     let web = name("Web.default.cluster.local");
     assert_eq!(web.skip_labels(2).to_string(), "cluster.local.");

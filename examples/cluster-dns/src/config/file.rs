@@ -28,7 +28,7 @@ pub struct Configuration {
     pub listen: Vec<String>,
     /// EDNS buffer size: limit of responses over UDP in bytes, from 512 to 4096.
     pub udp_payload_size: u16,
-    /// Number of threads that answer over UDP. 0: one per processor.
+    /// Number of threads that answer over UDP, at most 256. 0: one per processor.
     pub threads: u16,
     /// Limits of TCP.
     pub tcp: Tcp,

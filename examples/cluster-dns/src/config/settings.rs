@@ -1,6 +1,6 @@
 //! The valid configuration, in the types of the other modules.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use daemon::duration::GoDuration;
 use vipline_kube_source::api::Access;
 use vipline_rtnl::Name as InterfaceName;
-use vipline_service_dns::{Options, PodRecords};
+use vipline_service_dns::{Name, Options, PodRecords};
 use vipline_service_model::parse_address;
 
 use super::{Configuration, Logging, Pods};
@@ -19,6 +19,9 @@ use crate::server::TcpOptions;
 
 /// Port of DNS.
 const DNS_PORT: u16 = 53;
+
+/// Largest number of threads that answer over UDP.
+const MAX_THREADS: u16 = 256;
 
 /// The settings of all modules.
 #[derive(Clone, Debug)]
@@ -91,15 +94,14 @@ impl Settings {
         let mut problems = Problems::default();
         let node_local = node_local(configuration, &mut problems);
         let listen = listen(configuration, &mut problems);
-        let zone = problems.check("zone", configuration.zone.parse());
-        let mut zone = Options::new(zone.unwrap_or_else(vipline_service_dns::Name::root));
+        let domain = problems.check("zone", configuration.zone.parse::<Name>());
+        let stubs = stubs(configuration, domain.as_ref(), &mut problems);
+        let mut zone = Options::new(domain.unwrap_or_else(Name::root));
         zone.ttl = configuration.ttl;
         zone.pods = match configuration.pods {
             Pods::Disabled => PodRecords::Disabled,
             Pods::Insecure => PodRecords::Insecure,
         };
-        let specified = listen.iter().map(SocketAddr::ip);
-        zone.local_addresses = specified.filter(|ip| !ip.is_unspecified()).collect();
         problems.require("ttl", configuration.ttl <= 3600, "must be at most 3600");
         let payload_size = configuration.udp_payload_size;
         let is_valid = (512..=4096).contains(&payload_size);
@@ -112,7 +114,9 @@ impl Settings {
         problems.require("tcp.maxConnections", is_valid, "must be more than 0");
         let is_valid = tcp.idle_timeout > Duration::ZERO;
         problems.require("tcp.idleTimeout", is_valid, "must be more than 0s");
-        let forward = forward(configuration, &listen, &mut problems);
+        let forward = forward(configuration, &listen, stubs, &mut problems);
+        let is_valid = configuration.threads <= MAX_THREADS;
+        problems.require("threads", is_valid, "must be at most 256");
         let mut pages = Vec::new();
         for (field, text) in [
             ("metrics", &configuration.metrics),
@@ -120,10 +124,10 @@ impl Settings {
             ("ready", &configuration.ready),
         ] {
             if !text.is_empty() {
-                pages.extend(problems.check(field, socket_address(text, None)));
+                let address = problems.check(field, socket_address(text));
+                pages.extend(address.filter(|address| !pages.contains(address)));
             }
         }
-        pages.dedup();
         if !problems.0.is_empty() {
             return Err(Failure::Input(problems.0));
         }
@@ -169,8 +173,8 @@ fn listen(configuration: &Configuration, problems: &mut Problems) -> Vec<SocketA
         (given, more) => given.iter().chain(more).map(|text| &**text).collect(),
     };
     for text in texts {
-        let address = socket_address(text, Some(DNS_PORT));
-        if let Some(address) = problems.check("listen", address) {
+        let addresses = problems.check("listen", listeners(text));
+        for address in addresses.into_iter().flatten() {
             let is_new = !listen.contains(&address);
             problems.require("listen", is_new, &format!("{address} occurs twice"));
             listen.push(address);
@@ -204,24 +208,51 @@ fn node_local(
     })
 }
 
+/// Returns the stub domains. A name of the zone never reaches a stub domain.
+fn stubs(
+    configuration: &Configuration,
+    zone: Option<&Name>,
+    problems: &mut Problems,
+) -> Vec<StubDomain> {
+    let mut stubs: Vec<StubDomain> = Vec::new();
+    for stub in &configuration.stubs {
+        let domain = &stub.domain;
+        let text = format!("{domain}={}", stub.to.join(","));
+        let Some(stub) = problems.check("stubs", text.parse::<StubDomain>()) else {
+            continue;
+        };
+        let name = domain.parse::<Name>().ok();
+        let zone = zone.filter(|zone| name.is_some_and(|name| name.is_within(zone)));
+        if let Some(zone) = zone {
+            let reason = format!("{domain} is in the zone {zone} of this server");
+            problems.require("stubs", false, &reason);
+        }
+        let is_new = stubs.iter().all(|other| other.domain != stub.domain);
+        problems.require("stubs", is_new, &format!("{domain} occurs twice"));
+        stubs.push(stub);
+    }
+    stubs
+}
+
 fn forward(
     configuration: &Configuration,
     listen: &[SocketAddr],
+    stub_domains: Vec<StubDomain>,
     problems: &mut Problems,
 ) -> Option<ForwardOptions> {
     let given = &configuration.forward;
     let mut options = ForwardOptions {
         listen: listen.to_vec(),
+        stub_domains,
         udp_payload_size: configuration.udp_payload_size,
         force_tcp: given.force_tcp,
         try_timeout: given.try_timeout.map(GoDuration::positive),
         attempts: given.attempts,
         ..ForwardOptions::default()
     };
-    let mut is_enabled = true;
     match &given.to[..] {
         [] => {}
-        [none] if none == "none" => is_enabled = false,
+        [none] if none == "none" => options.upstreams = Upstreams::None,
         [file] if file.starts_with('/') => options.upstreams = Upstreams::ResolvConf(file.into()),
         addresses => {
             let parsed = addresses.iter().map(|text| parse_upstream(text));
@@ -229,11 +260,6 @@ fn forward(
             let parsed = problems.check("forward.to", parsed);
             options.upstreams = Upstreams::Addresses(parsed.unwrap_or_default());
         }
-    }
-    for stub in &configuration.stubs {
-        let text = format!("{}={}", stub.domain, stub.to.join(","));
-        let stub = problems.check("stubs", text.parse::<StubDomain>());
-        options.stub_domains.extend(stub);
     }
     if let Some(policy) = &given.policy {
         let policy = problems.check("forward.policy", policy.parse());
@@ -253,17 +279,35 @@ fn forward(
     set_time(&mut cache.max_denial_ttl, given.max_denial_ttl);
     cache.prefetch_hits = given.prefetch_hits.unwrap_or(cache.prefetch_hits);
     set_time(&mut cache.stale, given.stale);
+    let is_enabled = options.upstreams != Upstreams::None || !options.stub_domains.is_empty();
     is_enabled.then_some(options)
 }
 
-/// Parses `ADDRESS:PORT`, or `ADDRESS` if there is a default port. An empty address means
-/// all addresses.
-fn socket_address(text: &str, default_port: Option<u16>) -> Result<SocketAddr, String> {
-    if let Some(port) = text.strip_prefix(':').and_then(|port| port.parse().ok()) {
-        return Ok(SocketAddr::from(([0, 0, 0, 0], port)));
+/// Parses `ADDRESS`, `ADDRESS:PORT` or `:PORT` of listeners. An empty address means all
+/// addresses of both families.
+fn listeners(text: &str) -> Result<Vec<SocketAddr>, String> {
+    if let Some(port) = wildcard_port(text) {
+        let wildcards = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        return Ok(wildcards
+            .map(|any: IpAddr| SocketAddr::new(any, port))
+            .into());
     }
-    if let (Some(port), Some(address)) = (default_port, parse_address(text)) {
-        return Ok(SocketAddr::new(address, port));
+    if let Some(address) = parse_address(text) {
+        return Ok(vec![SocketAddr::new(address, DNS_PORT)]);
+    }
+    Ok(vec![socket_address(text)?])
+}
+
+/// Returns the port of `:PORT`.
+fn wildcard_port(text: &str) -> Option<u16> {
+    text.strip_prefix(':')?.parse().ok()
+}
+
+/// Parses `ADDRESS:PORT` or `:PORT` of a page. The wildcard address of IPv4 serves both
+/// families.
+fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    if let Some(port) = wildcard_port(text) {
+        return Ok(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
     }
     let parsed = text.parse::<SocketAddr>();
     parsed.map_err(|_| format!("{text:?} must be ADDRESS:PORT"))
@@ -329,8 +373,67 @@ mod tests {
     }
 
     #[test]
-    fn forwarding_is_disabled_by_none() {
+    fn forwarding_is_disabled_by_none_except_for_stub_domains() {
         let text = "forward: {to: [none]}\n";
         assert!(settings(text).unwrap().forward.is_none());
+        let text = format!("{text}stubs: [{{domain: a.example, to: [192.0.2.1]}}]\n");
+        let forward = settings(&text).unwrap().forward.unwrap();
+        assert_eq!(forward.upstreams, Upstreams::None);
+        assert_eq!(forward.stub_domains.len(), 1);
+    }
+
+    #[test]
+    fn a_page_address_is_served_once() {
+        let text = "metrics: '127.0.0.1:1'\nhealth: '127.0.0.1:2'\nready: '127.0.0.1:1'\n";
+        let pages = settings(text).unwrap().pages;
+        let pages: Vec<_> = pages.iter().map(SocketAddr::port).collect();
+        assert_eq!(pages, [1, 2]);
+    }
+
+    #[test]
+    fn a_listener_without_an_address_serves_both_families() {
+        let text = "listen: [':6002', '127.0.0.1']\nmetrics: ':9153'\n";
+        let settings = settings(text).unwrap();
+        let listen: Vec<_> = settings.listen.iter().map(ToString::to_string).collect();
+        assert_eq!(listen, ["0.0.0.0:6002", "[::]:6002", "127.0.0.1:53"]);
+        assert_eq!(settings.pages, ["0.0.0.0:9153".parse().unwrap()]);
+    }
+
+    #[test]
+    fn threads_have_the_bounds_of_the_flag() {
+        assert_eq!(settings("threads: 256\n").unwrap().threads, 256);
+        let Err(Failure::Input(problems)) = settings("threads: 257\n") else {
+            panic!("the configuration is valid");
+        };
+        assert_eq!(problems, ["threads: must be at most 256"]);
+    }
+
+    #[test]
+    fn a_stub_domain_is_outside_of_the_zone_and_occurs_once() {
+        let stubs = |domains: &str| {
+            let domains = domains.split(' ');
+            let line = |domain| format!("- {{domain: {domain}, to: [192.0.2.1]}}\n");
+            settings(&format!(
+                "stubs:\n{}",
+                domains.map(line).collect::<String>()
+            ))
+        };
+        assert!(stubs("local xcluster.local a.example b.a.example").is_ok());
+        for (domains, problem) in [
+            (
+                "a.Cluster.local",
+                "stubs: a.Cluster.local is in the zone cluster.local. of this server",
+            ),
+            (
+                "cluster.local.",
+                "stubs: cluster.local. is in the zone cluster.local. of this server",
+            ),
+            ("a.example A.Example.", "stubs: A.Example. occurs twice"),
+        ] {
+            let Err(Failure::Input(problems)) = stubs(domains) else {
+                panic!("{domains}: valid");
+            };
+            assert_eq!(problems, [problem]);
+        }
     }
 }

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 
 use hickory_proto::ProtoError;
 use hickory_proto::op::Message;
+use hickory_proto::rr::{RData, Record};
 use hickory_proto::serialize::binary::{BinEncodable, BinEncoder};
 
 use super::query::{HEADER, Query};
@@ -37,6 +39,9 @@ pub(super) struct Answer {
     message: Box<[u8]>,
     /// Offsets of the TTLs of all records.
     ttls: Box<[u16]>,
+    /// Places in `ttls` of the addresses at the end of the answer section. All have the
+    /// same name and type.
+    addresses: Range<usize>,
 }
 
 /// TTLs in an answer to a client.
@@ -56,6 +61,8 @@ pub(super) struct Form {
     pub(super) limit: usize,
     /// EDNS buffer size of this server.
     pub(super) payload_size: u16,
+    /// Number of places by which addresses rotate.
+    pub(super) rotation: usize,
 }
 
 impl Answer {
@@ -81,6 +88,7 @@ impl Answer {
         Some(Self {
             message: message.into(),
             ttls: ttls.into(),
+            addresses: addresses(&response.answers),
         })
     }
 
@@ -96,6 +104,7 @@ impl Answer {
         Self {
             message: message.into(),
             ttls: Box::default(),
+            addresses: 0..0,
         }
     }
 
@@ -115,6 +124,7 @@ impl Answer {
         out.clear();
         out.extend_from_slice(&self.message);
         self.patch_ttls(form.ttl, out);
+        self.rotate(form.rotation, out);
         let question = HEADER + query.name.len();
         // Names of the question and of the answer are equal except for their case.
         if let Some(name) = out.get_mut(HEADER..question) {
@@ -148,6 +158,18 @@ impl Answer {
         out[2..4].copy_from_slice(&flags);
     }
 
+    /// Rotates the addresses. Owners stay: only the first may be written without a pointer.
+    fn rotate(&self, rotation: usize, out: &mut [u8]) {
+        let ttls = self.ttls.get(self.addresses.clone()).unwrap_or_default();
+        let rotated = ttls.iter().cycle().skip(rotation % ttls.len().max(1));
+        for (&to, &from) in ttls.iter().zip(rotated) {
+            let data = |ttl: u16| data(&self.message, ttl);
+            if let (Some(to), Some(from)) = (data(to), data(from)) {
+                out[to].copy_from_slice(&self.message[from]);
+            }
+        }
+    }
+
     fn patch_ttls(&self, ttl: Ttl, out: &mut [u8]) {
         for &at in &self.ttls {
             let at = usize::from(at);
@@ -161,6 +183,26 @@ impl Answer {
             *bytes = value.to_be_bytes();
         }
     }
+}
+
+/// Returns the place of the data of a record, given the offset of its TTL.
+fn data(message: &[u8], ttl: u16) -> Option<Range<usize>> {
+    let start = usize::from(ttl) + 6;
+    let length = message.get(start - 2..)?.first_chunk()?;
+    let end = start + usize::from(u16::from_be_bytes(*length));
+    (end <= message.len()).then_some(start..end)
+}
+
+/// Returns the places of the addresses at the end of the answer section.
+fn addresses(answers: &[Record]) -> Range<usize> {
+    let is_address = |record: &&Record| matches!(record.data, RData::A(_) | RData::AAAA(_));
+    let Some(last) = answers.last().filter(is_address) else {
+        return 0..0;
+    };
+    let is_like_last =
+        |record: &&Record| record.record_type() == last.record_type() && record.name == last.name;
+    let count = answers.iter().rev().take_while(is_like_last).count();
+    answers.len() - count..answers.len()
 }
 
 /// Longest OPT record that [`opt_record`] returns.
@@ -234,7 +276,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use hickory_proto::op::{OpCode, Query as Question, ResponseCode};
-    use hickory_proto::rr::{Name, RData, Record, RecordType, rdata};
+    use hickory_proto::rr::{Name, RecordType, rdata};
 
     use super::*;
     use crate::forward::query::QueryEdns;
@@ -243,6 +285,7 @@ mod tests {
         ttl: Ttl::Age(0),
         limit: 512,
         payload_size: 1_232,
+        rotation: 0,
     };
 
     fn query(edns: Option<bool>) -> Query<'static> {
@@ -297,6 +340,29 @@ mod tests {
         // The owners are pointers to the question, so that they have its case, too.
         assert_eq!(message.answers[0].name.to_string(), "WWW.eXample.com.");
         assert!(message.edns.is_none());
+    }
+
+    #[test]
+    fn the_addresses_at_the_end_of_the_answer_rotate() {
+        let name = |text: &str| Name::from_ascii(text).unwrap();
+        let mut message = Message::response(0, OpCode::Query);
+        message.add_query(Question::query(name("www.example.com."), RecordType::A));
+        let alias = RData::CNAME(rdata::CNAME(name("end.example.net.")));
+        message.add_answer(Record::from_rdata(name("www.example.com."), 60, alias));
+        for last in 0..3 {
+            let data = RData::A(rdata::A(Ipv4Addr::new(192, 0, 2, last)));
+            message.add_answer(Record::from_rdata(name("end.example.net."), 60, data));
+        }
+        let answer = Answer::encode(&message).unwrap();
+        for (rotation, expected) in [(0, [1, 2, 3]), (1, [2, 3, 1]), (5, [3, 1, 2])] {
+            let form = Form { rotation, ..PLAIN };
+            let (_, rotated) = written(&answer, &query(None), form);
+            let expected = [0, expected[0], expected[1], expected[2]];
+            let expected = expected.map(|place: usize| message.answers[place].data.clone());
+            let data = rotated.answers.iter().map(|record| record.data.clone());
+            assert_eq!(data.collect::<Vec<_>>(), expected, "{rotation}");
+            assert_eq!(rotated.answers[1].name, name("end.example.net."));
+        }
     }
 
     #[test]

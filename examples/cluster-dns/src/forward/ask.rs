@@ -70,6 +70,7 @@ pub fn answer_from_reply(
         ttl: Ttl::Age(0),
         limit,
         payload_size: PAYLOAD_SIZE,
+        rotation: 0,
     };
     let (mut cache, mut out) = (Cache::new(options), Vec::new());
     if let Some(entry) = entry {

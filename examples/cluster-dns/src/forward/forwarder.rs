@@ -17,11 +17,12 @@ use super::cache::{AnswerType, Freshness};
 use super::counters::Counters;
 use super::error::ForwardError;
 use super::flight::{Flight, Flights, Joined, Outcome, Pending};
-use super::options::ForwardOptions;
+use super::options::{ForwardOptions, Upstreams};
 use super::query::{Key, Query, suffixes};
 use super::routes::{Routes, Source};
 use super::store::Store;
 use super::upstream::Upstream;
+use crate::rotation::Rotation;
 
 /// Waiting clients for each upstream query of the limit.
 const WAITING_PER_QUERY: usize = 16;
@@ -50,6 +51,7 @@ pub(super) struct Shared {
     pub(super) options: ForwardOptions,
     routes: RwLock<Arc<Routes>>,
     pub(super) turn: AtomicUsize,
+    rotation: Rotation,
     store: Store,
     flights: Arc<Flights>,
     waiting: AtomicUsize,
@@ -99,6 +101,7 @@ impl Forwarder {
             options,
             routes: RwLock::new(Arc::new(routes)),
             turn: AtomicUsize::new(0),
+            rotation: Rotation::default(),
             flights: Arc::default(),
             waiting: AtomicUsize::new(0),
             counters: Counters::default(),
@@ -157,6 +160,14 @@ impl Forwarder {
         Message::error_msg(request.metadata.id, request.metadata.op_code, code)
     }
 
+    /// Returns whether a name in wire format has upstreams. Without upstreams for all names,
+    /// only those of stub domains have some.
+    pub fn has_upstreams(&self, name: &[u8]) -> bool {
+        let shared = &self.shared;
+        shared.options.upstreams != Upstreams::None
+            || shared.routes().has_upstreams(&name.to_ascii_lowercase())
+    }
+
     /// Removes all entries from the cache. Queries that are under way are not cached.
     pub fn flush(&self) {
         self.shared.store.flush(|_| true);
@@ -203,7 +214,7 @@ impl Forwarder {
         limit: usize,
         out: &mut Vec<u8>,
     ) -> Result<(), u8> {
-        if REFUSED_TYPES.contains(&query.record_type) {
+        if REFUSED_TYPES.contains(&query.record_type) || !self.has_upstreams(query.name) {
             return Err(REFUSED);
         }
         let key = query.key();
@@ -335,6 +346,7 @@ impl Forwarder {
             ttl,
             limit,
             payload_size: self.shared.options.udp_payload_size,
+            rotation: self.shared.rotation.next(),
         }
     }
 }

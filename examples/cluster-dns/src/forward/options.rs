@@ -84,6 +84,8 @@ pub enum Upstreams {
     ResolvConf(PathBuf),
     /// Constant addresses.
     Addresses(Vec<SocketAddr>),
+    /// No name server: only names of stub domains have upstreams.
+    None,
 }
 
 impl Default for Upstreams {

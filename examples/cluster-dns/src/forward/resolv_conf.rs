@@ -13,6 +13,8 @@ const LARGEST_ATTEMPTS: u32 = 5;
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct ResolvConf {
     pub(super) name_servers: Vec<SocketAddr>,
+    /// Words of `nameserver` lines that are no usable address.
+    pub(super) unusable: Vec<String>,
     pub(super) timeout: Option<Duration>,
     pub(super) attempts: Option<u32>,
     pub(super) rotate: bool,
@@ -25,17 +27,20 @@ impl ResolvConf {
         for line in text.lines() {
             let mut words = line.split_ascii_whitespace();
             match words.next() {
-                Some("nameserver") => {
-                    let address = words.next().and_then(|word| parse_upstream(word).ok());
-                    if let Some(address) = address.filter(|a| !parsed.name_servers.contains(a)) {
-                        parsed.name_servers.push(address);
-                    }
-                }
+                Some("nameserver") => words.next().into_iter().for_each(|word| parsed.add(word)),
                 Some("options") => words.for_each(|option| parsed.set(option)),
                 _ => {}
             }
         }
         parsed
+    }
+
+    fn add(&mut self, word: &str) {
+        match parse_upstream(word) {
+            Ok(address) if self.name_servers.contains(&address) => {}
+            Ok(address) => self.name_servers.push(address),
+            Err(_) => self.unusable.push(word.to_owned()),
+        }
     }
 
     fn set(&mut self, option: &str) {
@@ -74,6 +79,7 @@ mod tests {
                     "10.0.0.1:53".parse().unwrap(),
                     "[fd00::1]:53".parse().unwrap()
                 ],
+                unusable: Vec::new(),
                 timeout: Some(Duration::from_secs(3)),
                 attempts: Some(4),
                 rotate: true,
@@ -85,9 +91,11 @@ mod tests {
     fn malformed_lines_are_ignored() {
         let parsed = ResolvConf::parse(
             "nameserver\nnameserver dns.example\nnameserver 0.0.0.0\n#nameserver 10.0.0.1\n\
-             options timeout: attempts:x timeout:-1\n\u{0}\nnameserver 10.0.0.2",
+             nameserver fe80::1%eth0\noptions timeout: attempts:x timeout:-1\n\u{0}\nnameserver 10.0.0.2",
         );
         assert_eq!(parsed.name_servers, ["10.0.0.2:53".parse().unwrap()]);
+        let unusable = ["dns.example", "0.0.0.0", "fe80::1%eth0"];
+        assert_eq!(parsed.unusable, unusable);
         assert_eq!(
             (parsed.timeout, parsed.attempts, parsed.rotate),
             (None, None, false)

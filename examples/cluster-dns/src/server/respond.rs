@@ -1,7 +1,6 @@
 //! Responses to requests: from the zone, from the cache, or from the upstreams.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -12,6 +11,7 @@ use vipline_service_dns::{self as zone, Question, RecordType, Zone};
 use super::request::{HEADER, Rejection, Request};
 use super::{encode, wire};
 use crate::forward::{Forwarder, Query};
+use crate::rotation::Rotation;
 use crate::telemetry::{Counters, LogEntry, Observation, Origin, QueryLog, Transport, ZoneLabel};
 
 /// Size limit of a response over TCP.
@@ -25,7 +25,7 @@ pub struct Responder {
     log: Arc<QueryLog>,
     /// EDNS buffer size of this server, and the size limit of responses over UDP.
     payload_size: u16,
-    rotation: AtomicUsize,
+    rotation: Rotation,
 }
 
 /// A request with its circumstances.
@@ -66,7 +66,7 @@ const HEADER_CODE: u16 = 0xF;
 enum Found {
     /// Not in the zone.
     Outside,
-    /// The zone is not complete, and does not know the name.
+    /// Objects that are not listed yet decide about the answer.
     Unknown,
     Answer(zone::Answer),
 }
@@ -84,7 +84,7 @@ impl Responder {
             forwarder,
             log,
             payload_size,
-            rotation: AtomicUsize::new(0),
+            rotation: Rotation::default(),
         }
     }
 
@@ -108,9 +108,7 @@ impl Responder {
             Request::Query(query) => query,
         };
         let written = match self.find(&query) {
-            Found::Answer(answer) if answer.unresolved.is_some() && self.forwarder.is_some() => {
-                return Step::Wait;
-            }
+            Found::Answer(answer) if self.resolver(&answer).is_some() => return Step::Wait,
             Found::Answer(answer) => {
                 self.write_answer(&query, &answer, received, out);
                 Written {
@@ -125,7 +123,7 @@ impl Responder {
                     origin: Origin::Zone,
                 }
             }
-            Found::Outside => match &self.forwarder {
+            Found::Outside => match self.forwarder_of(query.name) {
                 None => {
                     self.reject(ResponseCode::Refused, &query, received, out);
                     Written {
@@ -178,7 +176,15 @@ impl Responder {
                     origin: Origin::Zone,
                 }
             }
-            Found::Outside | Found::Unknown => {
+            // The objects of an alias that was listed before are gone.
+            Found::Unknown => {
+                self.reject(ResponseCode::ServFail, &query, received, out);
+                Written {
+                    zone: ZoneLabel::Cluster,
+                    origin: Origin::Zone,
+                }
+            }
+            Found::Outside => {
                 forwarder.answer(&query, limit, out).await;
                 Written {
                     zone: ZoneLabel::Root,
@@ -210,13 +216,25 @@ impl Responder {
             return Found::Outside;
         };
         let question = Question::new(name, RecordType::from(query.record_type));
-        let rotation = self.rotation.fetch_add(1, Ordering::Relaxed);
+        let rotation = self.rotation.next();
         let zone = self.zone.read().unwrap_or_else(PoisonError::into_inner);
-        match zone.answer(&question, rotation) {
-            None => Found::Outside,
-            Some(answer) if answer.answers.is_empty() && !zone.is_synced() => Found::Unknown,
-            Some(answer) => Found::Answer(answer),
+        let answer = zone.answer(&question, rotation);
+        if !zone.is_synced() && is_provisional(&question.name, answer.as_ref()) {
+            return Found::Unknown;
         }
+        answer.map_or(Found::Outside, Found::Answer)
+    }
+
+    /// Returns the forwarder if the name in wire format has upstreams.
+    fn forwarder_of(&self, name: &[u8]) -> Option<&Forwarder> {
+        let forwarder = self.forwarder.as_ref();
+        forwarder.filter(|forwarder| forwarder.has_upstreams(name))
+    }
+
+    /// Returns the forwarder if it must resolve the canonical name of an answer.
+    fn resolver(&self, answer: &zone::Answer) -> Option<&Forwarder> {
+        let target = answer.unresolved.as_ref()?;
+        self.forwarder_of(target.as_wire())
     }
 
     /// Returns the size limit of a response in bytes.
@@ -320,10 +338,108 @@ impl Responder {
     }
 }
 
+/// Returns whether objects that are not listed yet may change a negative answer, or may
+/// make an outside name one of the zone.
+fn is_provisional(name: &zone::Name, answer: Option<&zone::Answer>) -> bool {
+    let Some(answer) = answer else {
+        return name.is_reverse();
+    };
+    let outside = answer.unresolved.as_ref();
+    answer.is_negative() || outside.is_some_and(zone::Name::is_reverse)
+}
+
 /// Returns the response code of a rejected request.
 fn rejection_code(request: &[u8]) -> Option<u16> {
     match Request::parse(request) {
         Request::Rejected(rejection) => Some(u16::from(rejection.code)),
         Request::Query(_) | Request::Ignored => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hickory_proto::op::{MessageType, OpCode, Query as DnsQuery};
+    use hickory_proto::rr::{Name, RecordType as DnsType};
+    use vipline_service_dns::service_model::{Event, api};
+
+    use super::*;
+
+    /// Returns a responder whose list of objects is not complete. It has a Service `web`
+    /// and aliases in the zone.
+    fn responder() -> Responder {
+        let mut zone = Zone::new(zone::Options::new("cluster.local".parse().unwrap()));
+        let mut web = api::Service {
+            metadata: api::ObjectMeta::named("shop", "web"),
+            ..api::Service::default()
+        };
+        web.spec.cluster_ip = "10.96.0.10".into();
+        zone.apply(&Event::ServiceApplied(web));
+        for (name, target) in [
+            ("to-web", "web.shop.svc.cluster.local"),
+            ("to-db", "db.shop.svc.cluster.local"),
+            ("to-ptr", "1.0.0.10.in-addr.arpa"),
+        ] {
+            let mut alias = api::Service {
+                metadata: api::ObjectMeta::named("shop", name),
+                ..api::Service::default()
+            };
+            alias.spec.kind = "ExternalName".into();
+            alias.spec.external_name = target.into();
+            zone.apply(&Event::ServiceApplied(alias));
+        }
+        let log = Arc::new(QueryLog::start(false).unwrap());
+        Responder::new(Arc::new(RwLock::new(zone)), None, log, 1232)
+    }
+
+    /// Returns response code and number of answers.
+    fn ask(responder: &Responder, name: &str, record_type: DnsType) -> (ResponseCode, usize) {
+        let mut query = Message::new(7, MessageType::Query, OpCode::Query);
+        query.add_query(DnsQuery::query(
+            Name::from_ascii(name).unwrap(),
+            record_type,
+        ));
+        let received = Received {
+            message: &query.to_vec().unwrap(),
+            client: SocketAddr::from(([127, 0, 0, 1], 4000)),
+            transport: Transport::Udp,
+            at: Instant::now(),
+        };
+        let mut out = Vec::new();
+        let step = responder.respond(&received, &Counters::default(), &mut out);
+        assert_eq!(step, Step::Done, "{name}");
+        let response = Message::from_vec(&out).unwrap();
+        (response.metadata.response_code, response.answers.len())
+    }
+
+    #[test]
+    fn no_name_is_denied_before_the_first_list_is_complete() {
+        use ResponseCode::{NXDomain, NoError, Refused, ServFail};
+        let responder = responder();
+        let questions = [
+            ("web.shop.svc.cluster.local.", DnsType::A),
+            ("to-web.shop.svc.cluster.local.", DnsType::A),
+            ("to-db.shop.svc.cluster.local.", DnsType::CNAME),
+            ("www.example.com.", DnsType::A),
+            ("db.shop.svc.cluster.local.", DnsType::A),
+            ("web.shop.svc.cluster.local.", DnsType::AAAA),
+            ("to-web.shop.svc.cluster.local.", DnsType::AAAA),
+            ("to-db.shop.svc.cluster.local.", DnsType::A),
+            ("to-ptr.shop.svc.cluster.local.", DnsType::PTR),
+            ("1.0.0.10.in-addr.arpa.", DnsType::PTR),
+            ("1.0.0.0.IP6.arpa.", DnsType::PTR),
+        ];
+        let answers = || questions.map(|(name, kind)| ask(&responder, name, kind));
+        let listed = [(NoError, 1), (NoError, 2), (NoError, 1), (Refused, 0)];
+        let found = answers();
+        assert_eq!(found[..4], listed);
+        assert_eq!(found[4..], [(ServFail, 0); 7]);
+        responder.zone.write().unwrap().apply(&Event::Synced);
+        let found = answers();
+        assert_eq!(found[..4], listed);
+        assert_eq!(
+            found[4..8],
+            [(NXDomain, 0), (NoError, 0), (NoError, 1), (NXDomain, 1)]
+        );
+        assert_eq!(found[8..], [(NoError, 1), (Refused, 0), (Refused, 0)]);
     }
 }

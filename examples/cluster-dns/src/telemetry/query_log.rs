@@ -8,9 +8,9 @@ use std::time::Duration;
 use std::{io, thread};
 
 use hickory_proto::op::{Message, ResponseCode};
-use hickory_proto::rr::{DNSClass, Name, RecordType};
-use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
+use hickory_proto::rr::{DNSClass, RecordType};
 use tracing::info;
+use vipline_service_dns::Name;
 
 use super::Transport;
 
@@ -18,7 +18,7 @@ use super::Transport;
 const QUEUED_LINES: usize = 4096;
 
 /// Bytes of a message header.
-const HEADER: u16 = 12;
+const HEADER: usize = 12;
 
 /// The query log, which is switched on and off at run time.
 ///
@@ -135,16 +135,35 @@ impl Entry<'_> {
 /// Returns name, type and class of the first question of a message, escaped.
 fn question(message: &[u8]) -> (String, String, String) {
     let none = || (".".to_owned(), "NONE".to_owned(), "NONE".to_owned());
-    if message.len() < usize::from(HEADER) {
+    let Some((name, rest)) = message.get(HEADER..).and_then(split_name) else {
         return none();
     };
-    let mut decoder = BinDecoder::new(message).clone(HEADER);
-    let Ok(name) = Name::read(&mut decoder) else {
-        return none();
-    };
-    let mut number = || decoder.read_u16().map_or(0, |value| value.unverified());
-    let (record_type, class) = (RecordType::from(number()), DNSClass::from(number()));
-    (name.to_ascii(), record_type.to_string(), class.to_string())
+    let number = |bytes: Option<&[u8; 2]>| bytes.copied().map_or(0, u16::from_be_bytes);
+    let record_type = number(rest.first_chunk());
+    let class = number(rest.get(2..).and_then(<[u8]>::first_chunk));
+    (name.to_string(), type_name(record_type), class_name(class))
+}
+
+/// Returns the name at the start of a question, and the bytes after the name.
+fn split_name(question: &[u8]) -> Option<(Name, &[u8])> {
+    let (name, length) = Name::from_wire(question).ok()?;
+    Some((name, question.get(length..)?))
+}
+
+/// Returns the name of a type, or `TYPE65280` of a type without a name (RFC 3597).
+fn type_name(number: u16) -> String {
+    match RecordType::from(number) {
+        RecordType::Unknown(number) => format!("TYPE{number}"),
+        known => known.to_string(),
+    }
+}
+
+/// Returns the name of a class, or `CLASS32` of a class without a name (RFC 3597).
+fn class_name(number: u16) -> String {
+    match DNSClass::from(number) {
+        DNSClass::Unknown(number) | DNSClass::OPT(number) => format!("CLASS{number}"),
+        known => known.to_string(),
+    }
 }
 
 /// Returns the name of the response code, with the part in the OPT record.
@@ -162,6 +181,7 @@ fn code_name(response: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use hickory_proto::op::{Edns, MessageType, OpCode, Query};
+    use hickory_proto::rr::Name as DnsName;
 
     use super::*;
 
@@ -169,7 +189,7 @@ mod tests {
     fn a_line_has_the_format_of_coredns() {
         let mut message = Message::new(29_008, MessageType::Query, OpCode::Query);
         message.metadata.recursion_desired = true;
-        let name = Name::from_ascii("example.org.").unwrap();
+        let name = DnsName::from_ascii("example.org.").unwrap();
         message.add_query(Query::query(name, RecordType::A));
         let mut edns = Edns::new();
         edns.set_max_payload(4096);
@@ -200,6 +220,22 @@ mod tests {
             entry.line(),
             "[::1]:50759 - 0 \"NONE NONE . udp 7 false 512\" SERVFAIL  0 0.037990000s"
         );
+    }
+
+    #[test]
+    fn names_types_and_classes_have_the_text_of_zone_files() {
+        let mut message = vec![0; HEADER];
+        message.extend_from_slice(b"\x04a\n.b\x03Org\0");
+        for (numbers, record_type, class) in [
+            ([0, 29, 0, 1], "TYPE29", "IN"),
+            ([0xFF, 0, 0, 32], "TYPE65280", "CLASS32"),
+            ([0, 15, 0, 3], "MX", "CH"),
+        ] {
+            let message = [&*message, &numbers].concat();
+            let texts = ("a\\010\\.b.Org.", record_type, class);
+            let texts = (texts.0.to_owned(), texts.1.to_owned(), texts.2.to_owned());
+            assert_eq!(question(&message), texts);
+        }
     }
 
     #[test]

@@ -1,5 +1,10 @@
 //! Answers to `dig`.
 
+use std::collections::BTreeMap;
+
+use hickory_proto::op::{Message, MessageType, OpCode, Query};
+use hickory_proto::rr::{Name, RecordType};
+
 use crate::stage::{FLAGS, Stage, headless, service};
 
 #[test]
@@ -71,4 +76,49 @@ fn a_truncated_answer_is_repeated_over_tcp() {
         text.contains("ANSWER: 120,") && text.contains("(TCP)"),
         "{text}"
     );
+}
+
+/// Returns how often each address is the first of an answer to `A`. A look-up asks
+/// questions of all `types`.
+pub(crate) fn first_addresses(
+    stage: &Stage,
+    name: &str,
+    types: &[RecordType],
+) -> BTreeMap<String, usize> {
+    let mut firsts = BTreeMap::new();
+    for _ in 0..LOOKUPS {
+        for &record_type in types {
+            let mut query = Message::new(7, MessageType::Query, OpCode::Query);
+            let name = Name::from_ascii(name).unwrap();
+            query.add_query(Query::query(name, record_type));
+            let response = stage.ask(&query.to_vec().unwrap());
+            if record_type == RecordType::A {
+                let first = response.answers[0].data.to_string();
+                *firsts.entry(first).or_default() += 1;
+            }
+        }
+    }
+    firsts
+}
+
+/// Look-ups that a test counts.
+pub(crate) const LOOKUPS: usize = 200;
+
+#[test]
+fn each_endpoint_is_first_equally_often_for_a_resolver_that_asks_two_types() {
+    use RecordType::{A, AAAA};
+    let manifests = [2, 4].map(|count| headless(&format!("of-{count}"), count));
+    let manifests = [("two.yaml", &*manifests[0]), ("four.yaml", &*manifests[1])];
+    let stage = Stage::start(&manifests, FLAGS);
+    for endpoints in [2, 4] {
+        let name = format!("of-{endpoints}.shop.svc.cluster.local.");
+        // The search path of a pod doubles the queries.
+        for types in [&[A, AAAA][..], &[A, AAAA, AAAA, AAAA]] {
+            let firsts = first_addresses(&stage, &name, types);
+            assert_eq!(firsts.len(), endpoints, "{types:?}: {firsts:?}");
+            let expected = LOOKUPS / endpoints;
+            let is_fair = |count: &usize| count.abs_diff(expected) <= expected / 3;
+            assert!(firsts.values().all(is_fair), "{types:?}: {firsts:?}");
+        }
+    }
 }

@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant};
 
 use hickory_proto::op::ResponseCode;
+use hickory_proto::rr::RecordType;
 
+use crate::answers::{LOOKUPS, first_addresses};
 use crate::external::dnsmasq;
-use crate::scripted::{FIRST, SECOND, address, error, no_name, send};
+use crate::scripted::{FIRST, SECOND, address, error, no_name, record, send};
 use crate::stage::Stage;
 use crate::upstream::{Server, forwarding, metric, with_objects};
 
@@ -55,6 +57,27 @@ fn a_cached_answer_has_less_time_and_needs_no_second_upstream_query() {
 }
 
 #[test]
+fn each_address_of_a_cached_answer_is_first_equally_often() {
+    let stage = forwarding(FORWARD, "");
+    let server = Server::start(&stage, FIRST, |seen| {
+        let record_type = seen.message.queries[0].query_type;
+        if record_type != RecordType::A {
+            return send(&no_name(seen, 60));
+        }
+        let mut both = address(seen, 1, 60);
+        both.add_answer(record(&seen.name(), 2, 60));
+        send(&both)
+    });
+    let types = [RecordType::A, RecordType::AAAA];
+    let firsts = first_addresses(&stage, "a.example.", &types);
+    assert_eq!(firsts.len(), 2, "{firsts:?}");
+    let expected = LOOKUPS / 2;
+    let is_fair = |count: &usize| count.abs_diff(expected) <= expected / 3;
+    assert!(firsts.values().all(is_fair), "{firsts:?}");
+    assert_eq!(server.names().len(), 2);
+}
+
+#[test]
 fn the_zone_never_asks_the_upstreams() {
     let stage = forwarding(FORWARD, "");
     let server = Server::start(&stage, FIRST, |seen| send(&address(seen, 1, 60)));
@@ -92,6 +115,52 @@ fn a_stub_domain_has_its_own_upstream() {
         assert_eq!(answer(&stage, name).1, data, "{name}");
     }
     assert_eq!((first.names().len(), second.names().len()), (3, 2));
+}
+
+#[test]
+fn stub_domains_are_answered_without_other_upstreams() {
+    let alias = |name: &str, target: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}, namespace: shop}}\n\
+             spec: {{type: ExternalName, externalName: {target}}}\n"
+        )
+    };
+    let objects = alias("inside", "a.corp.example") + &alias("outside", "www.example");
+    let flags = "--forward none --stub corp.example=127.0.0.12";
+    let stage = with_objects(&objects, flags, "");
+    let server = Server::start(&stage, SECOND, |seen| send(&address(seen, 2, 60)));
+    for flags in ["", "+tcp"] {
+        assert_eq!(
+            answer(&stage, &format!("{flags} a.Corp.example")).1,
+            "192.0.2.2"
+        );
+        let text = stage.dig(&format!("{flags} www.example"));
+        assert!(text.contains("status: REFUSED"), "{text}");
+        let short =
+            |name: &str| stage.dig(&format!("{flags} +short {name}.shop.svc.cluster.local"));
+        assert_eq!(short("inside"), "a.corp.example.\n192.0.2.2\n");
+        assert_eq!(short("outside"), "www.example.\n");
+    }
+    assert_eq!(server.names(), ["a.corp.example."]);
+}
+
+#[test]
+fn an_unusable_address_of_resolv_conf_is_a_warning() {
+    let files = testkit::scoped::Directory::new().unwrap();
+    let text = "nameserver fe80::1%eth0\nnameserver 127.0.0.11\n";
+    files.write("resolv.conf", text).unwrap();
+    let path = files.path().join("resolv.conf");
+    let stage = forwarding(&format!("--forward {}", path.display()), "");
+    let _server = Server::start(&stage, FIRST, |seen| send(&address(seen, 1, 60)));
+    assert_eq!(answer(&stage, "a.example").1, "192.0.2.1");
+    let output = stage.process.output();
+    let mut lines = output.lines().filter(|line| line.contains("fe80::1%eth0"));
+    let line = lines.next().unwrap();
+    assert!(
+        line.contains("WARN") && line.contains("name server skipped"),
+        "{line}"
+    );
+    assert_eq!(lines.next(), None, "{output}");
 }
 
 #[test]

@@ -17,6 +17,14 @@ fn invalid_flags_end_the_program_with_their_name() {
         ("--forward there", "forward.to: "),
         ("--stub corp.example", "--stub corp.example"),
         ("--stub corp.example=nowhere", "stubs: "),
+        (
+            "--stub corp.Cluster.local=192.0.2.1",
+            "stubs: corp.Cluster.local is in the zone cluster.local.",
+        ),
+        (
+            "--stub a.example=192.0.2.1 --stub a.example=192.0.2.2",
+            "stubs: a.example occurs twice",
+        ),
         ("--metrics 127.0.0.1", "metrics: "),
         ("--lame-duck 5", "--lame-duck"),
         ("--threads 0", "--threads"),
@@ -73,12 +81,12 @@ fn an_unreadable_configuration_file_is_reported_with_its_path() {
 #[test]
 fn all_invalid_fields_are_reported_at_once() {
     let files = Directory::new().unwrap();
-    let config = "ttl: 9999\nudpPayloadSize: 100\nmetrics: here\n";
+    let config = "ttl: 9999\nudpPayloadSize: 100\nmetrics: here\nthreads: 257\n";
     files.write("config.yaml", config).unwrap();
     let path = files.path().join("config.yaml");
     let (code, text) = outcome(&format!("--config {}", path.display()));
     assert_eq!(code, Some(2), "{text}");
-    for field in ["ttl: ", "udpPayloadSize: ", "metrics: "] {
+    for field in ["ttl: ", "udpPayloadSize: ", "metrics: ", "threads: "] {
         assert!(text.contains(field), "{field}: {text}");
     }
 }

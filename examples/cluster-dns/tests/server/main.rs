@@ -24,6 +24,8 @@ mod upstream;
 
 mod answers;
 
+mod listeners;
+
 mod hostile;
 
 mod transport;

@@ -31,19 +31,28 @@ pub(crate) struct Stage {
 impl Stage {
     /// Starts the program with manifests, and waits until it is ready.
     pub(crate) fn start(manifests: &[(&str, &str)], flags: &str) -> Self {
+        Self::start_in(Netns::new().unwrap(), manifests, flags)
+    }
+
+    /// Starts the program with manifests in a namespace, and waits until it is ready.
+    pub(crate) fn start_in(netns: Netns, manifests: &[(&str, &str)], flags: &str) -> Self {
         let files = Directory::new().unwrap();
         for (name, text) in manifests {
             files.write(name, text).unwrap();
         }
         let path = files.path().display().to_string();
-        let stage = Self::with(files, &format!("--manifests {path} {flags}"), &[]);
+        let stage = Self::run(netns, files, &format!("--manifests {path} {flags}"), &[]);
         stage.wait_until_ready();
         stage
     }
 
     /// Starts the program through a command prefix.
     pub(crate) fn with(files: Directory, flags: &str, prefix: &[&str]) -> Self {
-        let netns = Netns::new().unwrap();
+        Self::run(Netns::new().unwrap(), files, flags, prefix)
+    }
+
+    /// Starts the program in a namespace through a command prefix.
+    pub(crate) fn run(netns: Netns, files: Directory, flags: &str, prefix: &[&str]) -> Self {
         let process = Process::start(&netns, &mut command(flags, prefix)).unwrap();
         Self {
             netns,

@@ -28,6 +28,7 @@ const ATTEMPTS: u32 = 2;
 /// Upstreams of all names, and how to ask them.
 #[derive(Debug)]
 pub(super) struct Routes {
+    /// Empty if only names of stub domains have upstreams.
     default: Vec<Arc<Upstream>>,
     /// Upstreams by domain, in wire format and lower case.
     stubs: HashMap<Box<[u8]>, Vec<Arc<Upstream>>>,
@@ -89,9 +90,17 @@ impl Routes {
         let file = ResolvConf::parse(&source.text);
         let default = match &options.upstreams {
             Upstreams::ResolvConf(path) => {
-                pool.foreign(&path.display().to_string(), &file.name_servers)?
+                let origin = path.display().to_string();
+                for address in &file.unusable {
+                    warn!(
+                        address,
+                        origin, "name server skipped: not an IP address without a scope"
+                    );
+                }
+                pool.foreign(&origin, &file.name_servers)?
             }
             Upstreams::Addresses(addresses) => pool.stated("option forward", addresses)?,
+            Upstreams::None => Vec::new(),
         };
         let mut stubs = HashMap::new();
         for stub in &options.stub_domains {
@@ -137,6 +146,11 @@ impl Routes {
         // Stable: the order of the policy remains.
         order.sort_by_key(|upstream| upstream.is_down());
         order
+    }
+
+    /// Returns whether a name in wire format and lower case has upstreams.
+    pub(super) fn has_upstreams(&self, name: &[u8]) -> bool {
+        !self.select(name).is_empty()
     }
 
     /// Returns whether all upstreams of a name in wire format and lower case are down.

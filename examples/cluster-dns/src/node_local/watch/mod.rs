@@ -85,19 +85,26 @@ impl NodeLocal {
             with_rules: AtomicBool::new(with_rules),
             counters: Counters::default(),
         });
-        let watch = Watch::open(&shared)?;
-        let (stop, stopped) = UnixStream::pair().map_err(Error::Thread)?;
-        let work = {
-            let shared = Arc::clone(&shared);
-            move || watch.run(&shared, stopped)
-        };
-        let builder = thread::Builder::new().name("node-local".to_owned());
-        let thread = builder.spawn(work).map_err(Error::Thread)?;
+        let (stop, thread) = Self::start(&shared).inspect_err(|_| {
+            if !shared.options.is_kept {
+                let _ = shared.kernel().remove();
+            }
+        })?;
         Ok(Self {
             shared,
             stop,
             thread: Some(thread),
         })
+    }
+
+    /// Starts the thread that repairs changes. The thread ends after a byte to the socket.
+    fn start(shared: &Arc<Shared>) -> Result<(UnixStream, JoinHandle<()>), Error> {
+        let watch = Watch::open(shared)?;
+        let (stop, stopped) = UnixStream::pair().map_err(Error::Thread)?;
+        let shared = Arc::clone(shared);
+        let builder = thread::Builder::new().name("node-local".to_owned());
+        let thread = builder.spawn(move || watch.run(&shared, stopped));
+        Ok((stop, thread.map_err(Error::Thread)?))
     }
 
     /// Adds the rules. From now on questions reach this process without connection
