@@ -1,11 +1,11 @@
 //! Rules from saves, objects and dumps, prepared for evaluation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use vipline_nftables as nftables;
-use vipline_nftables::Name;
 use vipline_nftables::evaluate::Evaluator;
+use vipline_nftables::{Name, TableId};
 
 use super::xtables::Xtables;
 use crate::matches::Match;
@@ -15,6 +15,9 @@ use crate::{
     Contents, Family, Object, Policy, Position, RestoreError, Rule, Ruleset, TableName, Tables,
     Variant,
 };
+
+/// Prefix of a table of the legacy variant whose name a table of nf_tables has.
+pub(super) const LEGACY: &str = "legacy-";
 
 /// The rules of all tables and families that a packet passes.
 ///
@@ -65,6 +68,30 @@ impl Rules {
     pub fn with_save(self, save: &Tables<'_>, family: Family) -> Result<Self, RestoreError> {
         let ruleset = Ruleset::from_save(save, family, Variant::Nft)?;
         Ok(self.with_ruleset(&ruleset))
+    }
+
+    /// Adds the tables of a save of the legacy variant besides those of nf_tables: packets
+    /// pass both.
+    ///
+    /// If nf_tables has a table of the same name, the table gets prefix `legacy-`.
+    ///
+    /// # Errors
+    ///
+    /// As [`with_save`](Self::with_save).
+    pub fn with_legacy_save(
+        mut self,
+        save: &Tables<'_>,
+        family: Family,
+    ) -> Result<Self, RestoreError> {
+        let legacy = Self::from_dump(nftables::Ruleset::new(), self.sets.clone());
+        let legacy = legacy.with_save(save, family)?;
+        let objects = self.ruleset.objects();
+        let taken: BTreeSet<TableId> = objects.map(|it| it.table().clone()).collect();
+        let objects = legacy.ruleset.into_iter();
+        self.ruleset
+            .extend(objects.map(|object| renamed(object, &taken)));
+        self.sets = legacy.sets;
+        Ok(self)
     }
 
     /// Adds the tables of a ruleset. A chain replaces the chain of the same name.
@@ -170,6 +197,22 @@ impl Rules {
             self.ruleset.extend([table.into(), chain.into()]);
         }
         self.sets = SetNames(Arc::new(sets));
+    }
+}
+
+/// Renames the table of a chain of the legacy variant if the name is taken.
+fn renamed(object: nftables::Object, taken: &BTreeSet<TableId>) -> nftables::Object {
+    let free = |id: TableId| match Name::new(&format!("{LEGACY}{}", id.name)) {
+        Ok(name) if taken.contains(&id) => TableId::new(id.family, name),
+        _ => id,
+    };
+    match object {
+        nftables::Object::Chain(mut chain) => {
+            chain.table = free(chain.table);
+            nftables::Object::Chain(chain)
+        }
+        nftables::Object::Table(table) => nftables::Table::new(free(table.id)).into(),
+        other => other,
     }
 }
 

@@ -4,6 +4,7 @@ use vipline_nftables::evaluate::{Cause, Context, Extensions, Flow};
 use vipline_nftables::expr::{Match, Target};
 use vipline_nftables::{Chain, Rule, TableId};
 
+use super::rules::LEGACY;
 use super::{actions, conditions};
 use crate::nft::{self, SetNames};
 use crate::{Family, built_in};
@@ -32,9 +33,9 @@ fn table_family(id: &TableId) -> Option<Family> {
         vipline_nftables::Family::Ip6 => Family::V6,
         _ => return None,
     };
-    built_in::TABLES
-        .contains(&id.name.as_str())
-        .then_some(family)
+    let name = id.name.as_str();
+    let name = name.strip_prefix(LEGACY).unwrap_or(name);
+    built_in::TABLES.contains(&name).then_some(family)
 }
 
 impl Extensions for Xtables {

@@ -1,6 +1,9 @@
 //! Answers to questions that a ruleset leaves open: routes, interfaces and rates.
 
+use std::fmt;
 use std::net::IpAddr;
+
+use ipnet::IpNet;
 
 use super::interface::Interface;
 use super::question::Question;
@@ -40,8 +43,50 @@ pub enum Route {
     Local,
     /// The packet leaves through this interface.
     Interface(Interface),
-    /// There is no route, or one that discards packets.
+    /// The route to this network discards packets.
+    Discard(Discard, IpNet),
+    /// There is no route.
     None,
+}
+
+/// The type of a route that discards packets, as in `ip route`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Discard {
+    /// The sender receives an error: the host is unreachable.
+    Unreachable,
+    /// The sender receives an error: communication is prohibited.
+    Prohibit,
+    /// A received packet is dropped. A process receives an error.
+    Blackhole,
+    /// The lookup in the routing table ends without a route.
+    Throw,
+}
+
+impl Discard {
+    /// All types.
+    pub const ALL: [Self; 4] = [
+        Self::Unreachable,
+        Self::Prohibit,
+        Self::Blackhole,
+        Self::Throw,
+    ];
+
+    /// Returns the name that `ip route` uses.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreachable => "unreachable",
+            Self::Prohibit => "prohibit",
+            Self::Blackhole => "blackhole",
+            Self::Throw => "throw",
+        }
+    }
+}
+
+impl fmt::Display for Discard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// A rate or amount that a rule limits.
@@ -66,6 +111,12 @@ pub trait Environment {
     /// Returns the route of a packet.
     fn route(&self, query: &RouteQuery<'_>) -> Option<Route>;
 
+    /// Returns the preferred source address of a route (`src` of `ip route`). Default: none.
+    fn preferred_source(&self, query: &RouteQuery<'_>) -> Option<IpAddr> {
+        let _ = query;
+        None
+    }
+
     /// Returns the type of an address (`fib … type`).
     ///
     /// With an interface, only addresses of the interface are local.
@@ -77,6 +128,13 @@ pub trait Environment {
 
     /// Returns whether the packet exceeds a rate or amount.
     fn is_over(&self, limited: Limited<'_>) -> Option<bool>;
+
+    /// Returns whether an interface is a bridge whose packets pass the ruleset with the port
+    /// that received them (`br_netfilter`). Default: no.
+    fn is_bridge(&self, interface: &Interface) -> bool {
+        let _ = interface;
+        false
+    }
 
     /// Answers a question of a match of xtables: contents of IP sets and lists of `recent`,
     /// and other state outside of nf_tables. Default: unknown.

@@ -10,6 +10,7 @@ use super::extension::Extensions;
 use super::function::HookFunction;
 use super::hooks;
 use super::index::Index;
+use super::order::{self, Order};
 use super::outcome::{Disposition, Outcome};
 use super::packet::Packet;
 use super::packet::connection::Tracked;
@@ -71,7 +72,8 @@ impl Evaluator {
     ///
     /// [`Error`] with the rule and the expression. The cause is [`Cause::Unknown`] or
     /// [`Cause::DynamicSet`] if a rule reads what the packet or the environment does not
-    /// contain, [`Cause::Unsupported`] if the evaluator does not know the expression,
+    /// contain, or if the outcomes depend on the unknown order of base chains with equal
+    /// priorities, [`Cause::Unsupported`] if the evaluator does not know the expression,
     /// [`Cause::Outcomes`], [`Cause::Rules`] or [`Cause::Probability`] if the result is too
     /// large, and others if the kernel would reject the ruleset.
     pub fn evaluate(
@@ -79,10 +81,28 @@ impl Evaluator {
         packet: &Packet,
         environment: &dyn Environment,
     ) -> Result<Vec<Outcome>, Error> {
+        let outcomes = self.evaluate_in(None, packet, environment)?;
+        for order in self.index.other_orders(packet.family()) {
+            let others = self.evaluate_in(Some(&order), packet, environment);
+            if !others.is_ok_and(|others| order::is_equal(&outcomes, &others)) {
+                return Err(order.unknown().into());
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Evaluates a packet in one order of the base chains.
+    fn evaluate_in(
+        &self,
+        order: Option<&Order>,
+        packet: &Packet,
+        environment: &dyn Environment,
+    ) -> Result<Vec<Outcome>, Error> {
         let (mut choices, mut visited) = (Choices::default(), 0);
         let mut outcomes: Vec<Outcome> = Vec::new();
         loop {
-            let walk = self.walk(packet, environment, &mut choices, &mut visited);
+            let mut walk = self.walk(packet, environment, &mut choices, &mut visited);
+            walk.order = order;
             let outcome = finish(walk)?;
             match outcomes.last_mut().filter(|it| is_same(it, &outcome)) {
                 Some(last) => {
@@ -109,6 +129,7 @@ impl Evaluator {
     ) -> Walk<'a> {
         Walk {
             index: &self.index,
+            order: None,
             environment,
             choices,
             packet: packet.clone(),

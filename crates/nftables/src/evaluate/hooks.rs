@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::cause::Cause;
 use super::chains;
 use super::context::Context;
-use super::environment::{Route, RouteQuery};
+use super::environment::{Discard, Route, RouteQuery};
 use super::error::Error;
 use super::function::{HookFunction, HookVerdict};
 use super::index::Installed;
@@ -25,7 +25,7 @@ use super::outcome::Disposition;
 use super::packet::connection::{Connection, Entry, Part, Tracked, Tracking};
 use super::trace::Event;
 use super::walk::{Place, Walk};
-use crate::expr::{CtState, CtStatus, Direction};
+use crate::expr::{CtState, CtStatus, Direction, RejectType};
 use crate::{ChainType, Family, Hook};
 
 /// Priorities of connection tracking and of its translations:
@@ -33,6 +33,9 @@ use crate::{ChainType, Family, Hook};
 const CONNTRACK: i32 = -200;
 const NAT_DESTINATION: i32 = -100;
 const NAT_SOURCE: i32 = 100;
+
+/// `IPPROTO_TCP`.
+const TCP: u8 = 6;
 
 /// The name of the loopback interface.
 const LOOPBACK: &str = "lo";
@@ -53,6 +56,7 @@ fn receive(walk: &mut Walk<'_>, input: &Interface) -> Result<Disposition, Error>
     }
     match route(walk, Some(input))? {
         Route::None => Ok(Disposition::Unroutable),
+        Route::Discard(kind, _) => Ok(discarded(walk, kind)),
         Route::Local => {
             let end = pass(walk, Hook::Input, Some(input), None)?;
             confirm(walk, end.is_none());
@@ -71,20 +75,23 @@ fn receive(walk: &mut Walk<'_>, input: &Interface) -> Result<Disposition, Error>
 }
 
 fn send(walk: &mut Walk<'_>) -> Result<Disposition, Error> {
-    let first = route(walk, None)?;
-    let Some(output) = interface(first) else {
-        return Ok(Disposition::Unroutable);
+    let mut output = match find_output(walk)? {
+        Ok(output) => output,
+        Err(end) => return Ok(end),
     };
     if let Some(end) = pass(walk, Hook::Output, None, Some(&output))? {
         return Ok(end);
     }
-    let output = match walk.is_rerouted {
-        false => output,
-        true => match interface(route(walk, None)?) {
-            Some(output) => output,
-            None => return Ok(Disposition::Unroutable),
-        },
-    };
+    if walk.is_rerouted {
+        // TCP ignores the error of the second lookup, and repeats the packet.
+        output = match find_output(walk)? {
+            Ok(output) => output,
+            Err(Disposition::Rejected(_)) if walk.packet.protocol() == TCP => {
+                return Ok(Disposition::Dropped);
+            }
+            Err(end) => return Ok(end),
+        };
+    }
     if output.name != LOOPBACK {
         return leave(walk, None, output);
     }
@@ -96,12 +103,28 @@ fn send(walk: &mut Walk<'_>) -> Result<Disposition, Error> {
     receive(walk, &output)
 }
 
-/// Returns the output interface of a route.
-fn interface(route: Route) -> Option<Interface> {
-    match route {
-        Route::None => None,
-        Route::Local => Some(Interface::new(LOOPBACK).with_index(1)),
-        Route::Interface(interface) => Some(interface),
+/// Returns the output interface of a packet of a process, or the end of its path.
+fn find_output(walk: &mut Walk<'_>) -> Result<Result<Interface, Disposition>, Error> {
+    Ok(match route(walk, None)? {
+        Route::None => Err(Disposition::Unroutable),
+        // The process gets error `EINVAL`.
+        Route::Discard(Discard::Blackhole, _) => Err(discarded(walk, Discard::Unreachable)),
+        Route::Discard(kind, _) => Err(discarded(walk, kind)),
+        Route::Local => Ok(Interface::new(LOOPBACK).with_index(1)),
+        Route::Interface(interface) => Ok(interface),
+    })
+}
+
+/// Returns the end of the path of a packet that its route discards.
+///
+/// The codes are those of `ip_error` and `ip6_pkt_discard`.
+fn discarded(walk: &Walk<'_>, kind: Discard) -> Disposition {
+    let is_v4 = walk.packet.family() == Family::Ip;
+    match kind {
+        Discard::Unreachable => Disposition::Rejected(RejectType::Icmp(u8::from(is_v4))),
+        Discard::Prohibit => Disposition::Rejected(RejectType::Icmp(if is_v4 { 13 } else { 1 })),
+        Discard::Blackhole => Disposition::Dropped,
+        Discard::Throw => Disposition::Unroutable,
     }
 }
 
@@ -202,6 +225,7 @@ fn follow(walk: &mut Walk<'_>, verdict: HookVerdict) -> Result<Option<Dispositio
     let output = match route_to(walk, next, None)? {
         Route::Local => return Ok(None),
         Route::None => return Ok(Some(Disposition::Unroutable)),
+        Route::Discard(kind, _) => return Ok(Some(discarded(walk, kind))),
         Route::Interface(output) => output,
     };
     let is_received = walk.place.input.is_some();
@@ -220,7 +244,7 @@ fn follow(walk: &mut Walk<'_>, verdict: HookVerdict) -> Result<Option<Dispositio
 /// Chains of type `nat` are called by connection tracking, whatever their priority is.
 fn steps(walk: &Walk<'_>) -> Vec<Step> {
     let hook = walk.place.hook;
-    let chains = walk.index.base_chains(hook, walk.packet.family());
+    let chains = walk.base_chains();
     let chains = chains.iter().filter(|it| !it.is_nat() && sees(walk, it));
     let mut steps: Vec<(i32, Step)> = chains
         .map(|it| (it.priority(), Step::Chain(it.clone())))
@@ -314,7 +338,7 @@ fn translate(walk: &mut Walk<'_>, part: Part) -> Result<Option<Disposition>, Err
     let is_first = state == CtState::NEW || state == CtState::RELATED;
     let family: Family = walk.packet.family();
     if is_first && !status.contains(part.done()) && walk.index.has_nat(family) {
-        let chains = walk.index.base_chains(walk.place.hook, family);
+        let chains = walk.base_chains();
         for chain in chains.iter().filter(|it| it.is_nat()) {
             if let Some(end) = chains::run(walk, chain)? {
                 return Ok(Some(end));

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use super::environment::{Environment, Limited, Route, RouteQuery};
+use super::environment::{Discard, Environment, Limited, Route, RouteQuery};
 use super::interface::Interface;
 use crate::expr::AddrType;
 
@@ -26,8 +26,19 @@ use crate::expr::AddrType;
 pub struct Host {
     /// Addresses with prefix length, by interface.
     addrs: Vec<(Interface, IpNet)>,
-    routes: Vec<(IpNet, Interface)>,
+    routes: Vec<HostRoute>,
+    /// Names of bridges.
+    bridges: Vec<String>,
     is_over: Option<bool>,
+}
+
+/// A route of a [`Host`].
+#[derive(Clone, Debug)]
+struct HostRoute {
+    destination: IpNet,
+    route: Route,
+    /// Preferred source address.
+    source: Option<IpAddr>,
 }
 
 impl Default for Host {
@@ -52,6 +63,7 @@ impl Host {
                 .map(|net| (lo.clone(), net))
                 .collect(),
             routes: Vec::new(),
+            bridges: Vec::new(),
             is_over: None,
         }
     }
@@ -60,19 +72,61 @@ impl Host {
     #[must_use]
     pub fn with_addr(mut self, interface: impl Into<Interface>, addr: IpNet) -> Self {
         let interface = interface.into();
-        self.routes.push((addr.trunc(), interface.clone()));
-        self.addrs.push((interface, addr));
-        self
+        self.addrs.push((interface.clone(), addr));
+        self.with_route(addr.trunc(), interface)
     }
 
-    /// Adds a route. The longest prefix that contains a destination decides.
+    /// Adds a route. The longest prefix that contains a destination decides, and of equal
+    /// prefixes the last one.
     #[must_use]
-    pub fn with_route(mut self, destination: IpNet, interface: impl Into<Interface>) -> Self {
-        self.routes.push((destination, interface.into()));
+    pub fn with_route(self, destination: IpNet, interface: impl Into<Interface>) -> Self {
+        let route = Route::Interface(interface.into());
+        self.add(destination, route, None)
+    }
+
+    /// Adds a route with a preferred source address, as [`with_route`](Self::with_route).
+    #[must_use]
+    pub fn with_route_from(
+        self,
+        destination: IpNet,
+        interface: impl Into<Interface>,
+        source: IpAddr,
+    ) -> Self {
+        let route = Route::Interface(interface.into());
+        self.add(destination, route, Some(source))
+    }
+
+    /// Adds a route that discards packets, as [`with_route`](Self::with_route).
+    #[must_use]
+    pub fn with_discard(self, destination: IpNet, kind: Discard) -> Self {
+        self.add(destination, Route::Discard(kind, destination), None)
+    }
+
+    fn add(mut self, destination: IpNet, route: Route, source: Option<IpAddr>) -> Self {
+        self.routes.push(HostRoute {
+            destination,
+            route,
+            source,
+        });
         self
     }
 
-    /// Assumes that packets exceed all limits and quotas, or none.
+    /// Returns the route with the longest prefix.
+    fn longest(&self, addr: IpAddr) -> Option<&HostRoute> {
+        let routes = self.routes.iter();
+        let matching = routes.filter(|it| it.destination.contains(&addr));
+        matching.max_by_key(|it| it.destination.prefix_len())
+    }
+
+    /// Makes an interface a bridge, see [`Environment::is_bridge`].
+    #[must_use]
+    pub fn with_bridge(mut self, name: impl Into<String>) -> Self {
+        self.bridges.push(name.into());
+        self
+    }
+
+    /// Assumes that packets exceed all limits and quotas, or none. An exhausted quota and a
+    /// limit of 0 connections need no assumption.
     #[must_use]
     pub fn with_limits_exceeded(mut self, is_over: bool) -> Self {
         self.is_over = Some(is_over);
@@ -106,14 +160,12 @@ impl Environment for Host {
         if query.input.is_some() && (destination.is_multicast() || self.is_broadcast(destination)) {
             return Some(Route::Local);
         }
-        let matching = self
-            .routes
-            .iter()
-            .filter(|(net, _)| net.contains(&destination));
-        let longest = matching.max_by_key(|(net, _)| net.prefix_len());
-        Some(longest.map_or(Route::None, |(_, interface)| {
-            Route::Interface(interface.clone())
-        }))
+        let longest = self.longest(destination);
+        Some(longest.map_or(Route::None, |it| it.route.clone()))
+    }
+
+    fn preferred_source(&self, query: &RouteQuery<'_>) -> Option<IpAddr> {
+        self.longest(query.destination)?.source
     }
 
     fn addr_type(&self, addr: IpAddr, interface: Option<&Interface>) -> Option<AddrType> {
@@ -149,6 +201,10 @@ impl Environment for Host {
     fn is_over(&self, _limited: Limited<'_>) -> Option<bool> {
         self.is_over
     }
+
+    fn is_bridge(&self, interface: &Interface) -> bool {
+        self.bridges.contains(&interface.name)
+    }
 }
 
 #[cfg(test)]
@@ -178,6 +234,19 @@ mod tests {
         assert_eq!(route("10.0.0.7"), Route::Interface("a".into()));
         assert_eq!(route("10.9.0.7"), Route::Interface("b".into()));
         assert_eq!(route("192.0.2.1"), Route::None);
+    }
+
+    #[test]
+    fn a_longer_prefix_that_discards_packets_decides() {
+        let net: IpNet = "10.0.0.7/32".parse().unwrap();
+        let host = host().with_discard(net, Discard::Unreachable);
+        let route = |addr: &str| {
+            let source = "10.0.0.9".parse().unwrap();
+            host.route(&RouteQuery::new(source, addr.parse().unwrap()))
+        };
+        let unreachable = Route::Discard(Discard::Unreachable, net);
+        assert_eq!(route("10.0.0.7"), Some(unreachable));
+        assert_eq!(route("10.0.0.8"), Some(Route::Interface("a".into())));
     }
 
     #[test]

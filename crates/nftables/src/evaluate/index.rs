@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::cause::Cause;
 use super::extension::Extensions;
 use super::function::HookFunction;
+use super::order::{self, Order};
 use crate::{
     Chain, ChainType, Element, Family, Generation, Hook, Name, RuleHandle, Ruleset, Set,
     StatefulObject, TableFlags, TableId,
@@ -183,10 +184,14 @@ impl Index {
             for (name, chain) in &content.chains {
                 let handles = ruleset.rules(id, name).map(|(handle, _)| handle).collect();
                 let installed = Arc::new(Installed::new(chain, handles, &sets));
-                if !is_dormant {
-                    index.add_base(&installed);
-                }
                 table.chains.insert(name.clone(), installed);
+            }
+            // The kernel runs first the chain that was added last.
+            let ordered = content.ordered_chains().into_iter().rev();
+            for chain in ordered.filter(|_| !is_dormant) {
+                if let Some(installed) = table.chains.get(&chain.name) {
+                    index.add_base(installed);
+                }
             }
             index.tables.insert(id.clone(), table);
         }
@@ -216,12 +221,18 @@ impl Index {
         table.sets.insert(set.name.clone(), indexed);
     }
 
-    /// Returns the base chains of a hook that see packets of a family, by priority.
-    ///
-    /// The order of chains with equal priorities is undefined in the kernel. Here it is that
-    /// of their tables and names.
+    /// Returns the base chains of a hook that see packets of a family, by priority. Chains of
+    /// equal priorities are ordered by table, and in a table as the kernel runs them.
     pub(super) fn base_chains(&self, hook: Hook, family: Family) -> &[Arc<Installed>] {
         self.bases.get(&(hook, family)).map_or(&[], |it| it)
+    }
+
+    /// Returns other possible orders of base chains, one hook in each.
+    pub(super) fn other_orders(&self, family: Family) -> Vec<Order> {
+        let bases = self.bases.iter().filter(|((_, of), _)| *of == family);
+        bases
+            .flat_map(|((hook, _), chains)| order::others(*hook, chains))
+            .collect()
     }
 
     /// Returns whether the ruleset has a base chain of type `nat` for a family.

@@ -54,8 +54,11 @@
 //!
 //! - Only IPv4 and IPv6 packets are evaluated; chains of families `arp` and `bridge` are
 //!   ignored.
-//! - The order of base chains with equal priorities is undefined in the kernel, and that of
-//!   their names here.
+//! - The kernel runs base chains with equal priorities in the reverse order of their
+//!   registration, which is unknown for chains of several tables. An evaluation fails if its
+//!   outcomes depend on it. Of more than three tables, not all orders are compared.
+//! - A base chain with the priority of connection tracking or of address translation
+//!   precedes it.
 //! - No other connection uses the addresses and ports of a translation.
 //! - Translated addresses from a range are equally probable.
 //! - Sockets, routes (`rt`), IPsec and optional headers are not supported.
@@ -92,6 +95,8 @@ mod trace;
 
 mod outcome;
 
+mod order;
+
 mod error;
 
 mod symmetric;
@@ -120,7 +125,7 @@ mod evaluator;
 
 pub use cause::{Cause, MAX_JUMPS, MAX_OUTCOMES, MAX_RULES};
 pub use context::Context;
-pub use environment::{Environment, Limited, Route, RouteQuery};
+pub use environment::{Discard, Environment, Limited, Route, RouteQuery};
 pub use error::Error;
 pub use evaluator::Evaluator;
 pub use extension::Extensions;

@@ -164,6 +164,9 @@ impl fmt::Display for Event {
             Self::Routed(Route::Interface(interface)) => {
                 write!(f, "routed through {}", interface.name)
             }
+            Self::Routed(Route::Discard(kind, network)) => {
+                write!(f, "routed to {kind} {network}")
+            }
             Self::Routed(Route::None) => f.write_str("no route"),
         }
     }

@@ -8,6 +8,7 @@ use super::environment::{Environment, Limited};
 use super::function::IpvsConnection;
 use super::index::{Index, Installed};
 use super::interface::Interface;
+use super::order::Order;
 use super::outcome::{Disposition, SetUpdate};
 use super::packet::Packet;
 use super::packet::connection::Tracked;
@@ -21,6 +22,8 @@ use crate::{Element, Family, Hook, TableId, Verdict};
 /// A packet on its path, with everything that an expression can read or change.
 pub(super) struct Walk<'a> {
     pub(super) index: &'a Index,
+    /// Another order of base chains than that of the index.
+    pub(super) order: Option<&'a Order>,
     pub(super) environment: &'a dyn Environment,
     pub(super) choices: &'a mut Choices,
     pub(super) packet: Packet,
@@ -76,7 +79,16 @@ impl Flow {
 /// The expressions of a rule after the current one.
 pub(super) type Rest<'r> = &'r [Expr];
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    /// Returns the base chains of the hook.
+    pub(super) fn base_chains(&self) -> &'a [Arc<Installed>] {
+        let hook = self.place.hook;
+        match self.order.filter(|it| it.hook == hook) {
+            Some(order) => &order.chains,
+            None => self.index.base_chains(hook, self.packet.family()),
+        }
+    }
+
     /// Starts a rule.
     pub(super) fn enter_rule(&mut self, installed: &Arc<Installed>, index: usize) {
         self.registers = Registers::new();

@@ -111,6 +111,14 @@ impl Environment for Node<'_> {
         self.environment.route(query)
     }
 
+    fn preferred_source(&self, query: &RouteQuery<'_>) -> Option<IpAddr> {
+        self.environment.preferred_source(query)
+    }
+
+    fn is_bridge(&self, interface: &Interface) -> bool {
+        self.environment.is_bridge(interface)
+    }
+
     fn addr_type(&self, addr: IpAddr, interface: Option<&Interface>) -> Option<AddrType> {
         self.environment.addr_type(addr, interface)
     }
@@ -127,28 +135,46 @@ impl Environment for Node<'_> {
         let known = self.environment.answer(question);
         known.or_else(|| match question {
             Question::Recent(lookup) => self.recent.has(lookup),
-            Question::Match { text, .. } => assumed(text),
+            Question::Match { text, packet } => assumed(text, packet, self.environment),
             _ => None,
         })
     }
 }
 
-/// Returns the assumed result of a match of iptables.
+/// Returns the assumed result of a match of iptables, or `None` if it is unknown.
 ///
-/// `nfacct` counts packets, and matches all. Packets neither enter nor leave through a bridge
-/// port: no condition of `physdev` holds unless it is negated.
-pub(super) fn assumed(text: &str) -> Option<bool> {
+/// `nfacct` counts packets, and matches all.
+pub(super) fn assumed(
+    text: &str,
+    packet: &evaluate::Packet,
+    environment: &dyn Environment,
+) -> Option<bool> {
     if text.starts_with("-m nfacct ") {
         return Some(true);
     }
     let conditions = text.strip_prefix("-m physdev")?;
-    let mut words = conditions.split_ascii_whitespace();
-    let mut negated = false;
-    Some(words.all(|word| {
-        let holds = negated || !word.starts_with("--physdev-");
-        negated = word == "!";
-        holds
-    }))
+    let is_bridged = packet.input().is_some_and(|it| environment.is_bridge(it));
+    physdev(conditions, is_bridged)
+}
+
+/// Returns the result of match `physdev`. `is_bridged` is whether a port of a bridge received
+/// the packet: which one is unknown, and some hooks do not see it. Routed packets do not leave
+/// through a known port.
+fn physdev(conditions: &str, is_bridged: bool) -> Option<bool> {
+    let (mut is_match, mut is_negated) = (Some(true), false);
+    for word in conditions.split_ascii_whitespace() {
+        let holds = match word {
+            "--physdev-in" | "--physdev-is-in" if is_bridged => None,
+            _ => Some(is_negated || !word.starts_with("--physdev-")),
+        };
+        is_negated = word == "!";
+        match holds {
+            Some(true) => {}
+            Some(false) => return Some(false),
+            None => is_match = None,
+        }
+    }
+    is_match
 }
 
 #[cfg(test)]
@@ -189,19 +215,31 @@ mod tests {
     }
 
     #[test]
-    fn matches_are_answered_for_packets_that_no_bridge_port_carries() {
-        for (text, expected) in [
-            ("-m nfacct --nfacct-name ct_state_invalid", Some(true)),
-            ("-m physdev ! --physdev-is-in", Some(true)),
-            ("-m physdev --physdev-is-in", Some(false)),
-            ("-m physdev --physdev-in eth1", Some(false)),
+    fn the_bridge_port_of_a_packet_is_unknown() {
+        let ports = ("192.0.2.7:1000", "192.0.2.1:53");
+        let packet = evaluate::Packet::udp(ports.0.parse().unwrap(), ports.1.parse().unwrap());
+        let host = evaluate::Host::new().with_bridge("cni0");
+        let by = |text, input: &str| assumed(text, &packet.clone().with_input(input), &host);
+        for (text, by_bridge, by_other) in [
+            (
+                "-m nfacct --nfacct-name ct_state_invalid",
+                Some(true),
+                Some(true),
+            ),
+            ("-m physdev ! --physdev-is-in", None, Some(true)),
+            ("-m physdev --physdev-is-in", None, Some(false)),
+            ("-m physdev --physdev-in eth1", None, Some(false)),
+            ("-m physdev ! --physdev-in eth1", None, Some(true)),
+            ("-m physdev --physdev-out eth1", Some(false), Some(false)),
             (
                 "-m physdev ! --physdev-in eth1 --physdev-is-bridged",
                 Some(false),
+                Some(false),
             ),
-            ("-m socket --transparent", None),
+            ("-m socket --transparent", None, None),
         ] {
-            assert_eq!(assumed(text), expected, "{text}");
+            assert_eq!(by(text, "cni0"), by_bridge, "{text}");
+            assert_eq!(by(text, "eth0"), by_other, "{text}");
         }
     }
 }

@@ -18,14 +18,14 @@ pub(super) fn has_chain(ruleset: &Ruleset, is_it: impl Fn(&Chain) -> bool) -> bo
     objects.any(|object| matches!(&object, Object::Chain(chain) if is_it(chain)))
 }
 
-/// Returns the evaluator of tables of nf_tables, which include those of iptables-nft.
+/// Returns the evaluator of tables of nf_tables and of both variants of iptables.
 #[cfg(all(feature = "nftables", feature = "iptables"))]
-pub(super) fn evaluator(state: &KernelState, ruleset: &Ruleset) -> Evaluator {
-    super::saved_iptables::tables(state, ruleset).evaluator()
+pub(super) fn evaluator(state: &KernelState, ruleset: &Ruleset) -> Result<Evaluator, Error> {
+    super::saved_iptables::evaluator_of_variants(state, ruleset)
 }
 
 /// Returns the evaluator of tables of nf_tables.
 #[cfg(all(feature = "nftables", not(feature = "iptables")))]
-pub(super) fn evaluator(_state: &KernelState, ruleset: &Ruleset) -> Evaluator {
-    Evaluator::new(ruleset)
+pub(super) fn evaluator(_state: &KernelState, ruleset: &Ruleset) -> Result<Evaluator, Error> {
+    Ok(Evaluator::new(ruleset))
 }

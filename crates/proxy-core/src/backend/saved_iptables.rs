@@ -11,6 +11,10 @@ use crate::Error;
 use crate::backend::evaluate::{RecentLists, is_listed};
 use crate::evaluate::{KernelState, Source};
 
+/// End of the comment that replaces the rules of the legacy variant if they exist and
+/// cannot be read.
+pub(super) const NOT_READ: &str = "are not evaluated: its programs are not installed";
+
 /// Returns the evaluator of the rules of both variants of iptables.
 pub(super) fn evaluator_of_variants(
     state: &KernelState,
@@ -21,13 +25,23 @@ pub(super) fn evaluator_of_variants(
         (iptables::Family::V4, Source::IptablesSave),
         (iptables::Family::V6, Source::Ip6tablesSave),
     ] {
-        let save = iptables::Tables::parse(state.text(source));
-        let save = save.map_err(Error::custom_permanent)?;
-        rules = rules
-            .with_save(&save, family)
-            .map_err(Error::custom_permanent)?;
+        rules = with_legacy(rules, state.text(source), family)?;
     }
     Ok(rules.evaluator())
+}
+
+/// Adds the rules of the legacy variant.
+pub(super) fn with_legacy(
+    rules: iptables::evaluate::Rules,
+    text: &str,
+    family: iptables::Family,
+) -> Result<iptables::evaluate::Rules, Error> {
+    if let Some(reason) = text.strip_prefix("# ").filter(|_| text.contains(NOT_READ)) {
+        return Err(Error::custom_permanent(reason.trim_end()));
+    }
+    let save = iptables::Tables::parse(text).map_err(Error::custom_permanent)?;
+    let rules = rules.with_legacy_save(&save, family);
+    rules.map_err(Error::custom_permanent)
 }
 
 /// Returns the tables of nf_tables with the names of IP sets.
@@ -65,5 +79,23 @@ impl RecentLists for SavedLists {
             Some(entries) => is_listed(entries, lookup, self.time),
             None => Some(false),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_of_the_legacy_variant_that_were_not_read_are_an_error() {
+        let reason = format!("rules of iptables-legacy {NOT_READ}");
+        let text = format!("# kube-proxy kernel state 1\niptables-save # {reason}\n");
+        let state: KernelState = text.parse().unwrap();
+        let error = evaluator_of_variants(&state, &Ruleset::new()).unwrap_err();
+        assert_eq!(error.to_string(), reason);
+        // A program prints other comments.
+        let text = "# kube-proxy kernel state 1\niptables-save # Generated\n";
+        let state: KernelState = text.parse().unwrap();
+        assert!(evaluator_of_variants(&state, &Ruleset::new()).is_ok());
     }
 }

@@ -86,6 +86,8 @@ fn input(host: &dyn Environment, source: IpAddr, destination: IpAddr) -> Option<
 
 /// Returns the address that processes of the host use as the source of packets to a
 /// destination, or `None` if there is no route or no address of the family.
+///
+/// The preferred source of the route precedes the addresses of its interface.
 pub fn node_source(host: &dyn Environment, destination: IpAddr) -> Option<IpAddr> {
     let any = match destination {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -93,7 +95,10 @@ pub fn node_source(host: &dyn Environment, destination: IpAddr) -> Option<IpAddr
     };
     match route(host, any, destination)? {
         Route::Local => Some(destination),
-        Route::Interface(interface) => host.interface_addr(&interface, destination),
+        Route::Interface(interface) => {
+            let preferred = host.preferred_source(&RouteQuery::new(any, destination));
+            preferred.or_else(|| host.interface_addr(&interface, destination))
+        }
         _ => None,
     }
 }

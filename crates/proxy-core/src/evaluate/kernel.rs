@@ -7,19 +7,27 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
 
+use vipline_netlink::{Protocol, Socket};
 use vipline_nftables::evaluate::Host;
 use vipline_nftables::{self as nftables, DumpOptions, Family, RecordedDump};
 use vipline_rtnl::Client;
 
-use super::routes::{self, ProcRoute};
-use super::saved::{KernelState, Link};
+use super::routes::{self, MainRoute, Target};
+use super::saved::{KernelState, Link, SavedRoute, Way};
 use crate::{Error, Mode};
 
-/// Routing tables of the network namespace of the calling thread.
-const IPV4_ROUTES: &str = "/proc/thread-self/net/route";
-const IPV6_ROUTES: &str = "/proc/thread-self/net/ipv6_route";
+/// Whether packets of bridges pass the rules of IPv4 and IPv6, if `br_netfilter` is loaded.
+const BRIDGE_SYSCTLS: [&str; 2] = [
+    "/proc/sys/net/bridge/bridge-nf-call-iptables",
+    "/proc/sys/net/bridge/bridge-nf-call-ip6tables",
+];
+
+/// Maximum number of attempts to read the routes.
+const ATTEMPTS: usize = 10;
+
+/// The routes, in errors.
+const ROUTES: &str = "routes";
 
 /// The addresses or routes of the node cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -35,13 +43,8 @@ pub enum HostError {
     #[error(transparent)]
     Modes(#[from] Box<Error>),
     /// The routes cannot be read.
-    #[error("read {path}")]
-    Routes {
-        /// File of the kernel.
-        path: &'static str,
-        /// The error.
-        source: io::Error,
-    },
+    #[error("list the routes of the main table")]
+    Routes(#[source] vipline_rtnl::Error),
 }
 
 /// Returns the addresses and routes in the network namespace of the calling thread.
@@ -51,7 +54,7 @@ pub enum HostError {
 ///
 /// # Errors
 ///
-/// rtnetlink or a file of `/proc` cannot be read. A kernel without IPv6 is no error.
+/// rtnetlink cannot be read. A kernel without IPv6 is no error.
 pub fn observed_host() -> Result<Host, HostError> {
     Ok(read_host()?.host())
 }
@@ -91,37 +94,79 @@ fn record_tables() -> Result<RecordedDump, nftables::Error> {
 
 fn read_host() -> Result<KernelState, HostError> {
     let snapshot = Client::open()?.dump()?;
-    let links: BTreeMap<String, u32> = snapshot
+    let indexes: BTreeMap<String, u32> = snapshot
         .links()
         .map(|link| (link.name.to_string(), link.index))
         .collect();
     let link = |name: String| Link {
-        index: links.get(&name).copied(),
+        index: indexes.get(&name).copied(),
         name,
     };
     let addresses = snapshot.addresses();
     let addresses = addresses.map(|it| (it.net, link(it.interface.to_string())));
-    let routes = read_routes()?.into_iter();
-    let routes = routes.map(|it| (it.destination, it.metric, link(it.interface)));
+    let names: BTreeMap<u32, String> = snapshot
+        .links()
+        .map(|link| (link.index, link.name.to_string()))
+        .collect();
+    let routes = read_routes().map_err(HostError::Routes)?.into_iter();
+    let routes = routes.map(|route| saved(route, &names));
+    let routes: Result<_, _> = routes.collect();
+    let bridges = snapshot
+        .links()
+        .filter(|link| link.kind.name() == Some("bridge"));
+    let is_filtered = are_bridges_filtered();
+    let bridges = bridges.filter(|_| is_filtered);
     Ok(KernelState {
         addresses: addresses.collect(),
-        routes: routes.collect(),
+        bridges: bridges.map(|link| link.name.to_string()).collect(),
+        routes: routes.map_err(HostError::Routes)?,
         ..KernelState::default()
     })
 }
 
-fn read_routes() -> Result<Vec<ProcRoute>, HostError> {
-    let mut all = routes::ipv4(&read(IPV4_ROUTES)?.unwrap_or_default());
-    let ipv6 = read(IPV6_ROUTES)?;
-    all.extend(routes::ipv6(&ipv6.unwrap_or_default()));
-    Ok(all)
+/// Names the interface of a route. Fails if the interface was created after the links were
+/// read.
+fn saved(
+    route: MainRoute,
+    names: &BTreeMap<u32, String>,
+) -> Result<SavedRoute, vipline_rtnl::Error> {
+    let way = match route.target {
+        Target::Discard(kind) => Way::Discard(kind),
+        Target::Interface(index, source) => {
+            let name = names.get(&index).cloned();
+            let name = name.ok_or(vipline_rtnl::Error::Interrupted { what: ROUTES })?;
+            let index = Some(index);
+            Way::Interface(Link { index, name }, source)
+        }
+    };
+    Ok(SavedRoute {
+        destination: route.destination,
+        metric: route.metric,
+        way,
+    })
 }
 
-/// Reads a file of the kernel. Returns `None` if it does not exist.
-fn read(path: &'static str) -> Result<Option<String>, HostError> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(HostError::Routes { path, source }),
-    }
+/// Returns whether packets of bridges pass the rules.
+fn are_bridges_filtered() -> bool {
+    let mut values = BRIDGE_SYSCTLS.iter().map(fs::read_to_string);
+    values.any(|value| value.is_ok_and(|value| value.trim() != "0"))
+}
+
+fn read_routes() -> Result<Vec<MainRoute>, vipline_rtnl::Error> {
+    let mut socket = Socket::open(Protocol::ROUTE)?;
+    let request = [0; routes::HEADER];
+    let dump = socket.dump(
+        routes::GET_ROUTE,
+        &request,
+        ATTEMPTS,
+        Vec::new,
+        |all, message| {
+            if message.ty == routes::NEW_ROUTE {
+                all.extend(routes::decode(message.payload)?);
+            }
+            Ok::<(), vipline_netlink::Error>(())
+        },
+    )?;
+    let interrupted = vipline_rtnl::Error::Interrupted { what: ROUTES };
+    dump.complete().ok_or(interrupted)
 }

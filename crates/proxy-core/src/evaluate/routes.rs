@@ -1,119 +1,180 @@
-//! The main routing tables in the format of `/proc/net`.
+//! Routes of the main table, in the format of rtnetlink.
+//!
+//! The numbers are those of `linux/rtnetlink.h`. Files of `/proc/net` do not distinguish
+//! the types of routes that discard packets, and have no preferred sources.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::IpNet;
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attr, Attrs};
+use vipline_nftables::evaluate::Discard;
 
-/// `RTF_UP` and `RTF_REJECT` of `linux/route.h`.
-const UP: u32 = 0x1;
-const REJECT: u32 = 0x200;
+/// `RTM_NEWROUTE` and `RTM_GETROUTE`.
+pub(super) const NEW_ROUTE: u16 = 24;
+pub(super) const GET_ROUTE: u16 = 26;
 
-/// `RTF_ANYCAST`, `RTF_CACHE` and `RTF_LOCAL` of `linux/ipv6_route.h`.
-const NOT_UNICAST: u32 = 0x0010_0000 | 0x0100_0000 | 0x8000_0000;
+/// Length of `struct rtmsg`, in bytes.
+pub(super) const HEADER: usize = 12;
 
-/// A route to other hosts.
+/// `RT_TABLE_MAIN`.
+const MAIN: u32 = 254;
+
+/// `RTA_DST`, `RTA_OIF`, `RTA_PRIORITY`, `RTA_PREFSRC`, `RTA_MULTIPATH` and `RTA_TABLE`.
+const DESTINATION: u16 = 1;
+const INTERFACE: u16 = 4;
+const METRIC: u16 = 6;
+const SOURCE: u16 = 7;
+const MULTIPATH: u16 = 9;
+const TABLE: u16 = 15;
+
+/// `RTN_UNICAST`.
+const UNICAST: u8 = 1;
+
+/// `RTNH_F_DEAD` and `RTM_F_CLONED`: the interface is down, or a cached route.
+const UNUSED: u32 = 0x1 | 0x200;
+
+/// `AF_INET` and `AF_INET6`.
+const V4: u8 = 2;
+const V6: u8 = 10;
+
+/// A route of the main table.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct ProcRoute {
+pub(super) struct MainRoute {
     pub(super) destination: IpNet,
-    pub(super) interface: String,
     pub(super) metric: u32,
+    pub(super) target: Target,
 }
 
-/// Parses `/proc/net/route`. Skips lines that are no routes to other hosts.
-pub(super) fn ipv4(text: &str) -> Vec<ProcRoute> {
-    text.lines().filter_map(ipv4_line).collect()
+/// The use of a route.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Target {
+    /// Index of the interface, the first one of several, and preferred source address.
+    Interface(u32, Option<IpAddr>),
+    Discard(Discard),
 }
 
-fn ipv4_line(line: &str) -> Option<ProcRoute> {
-    let mut words = line.split_ascii_whitespace();
-    let interface = words.next()?.to_owned();
-    // The numbers are big-endian addresses, read as integers of the processor.
-    let addr = |word: &str| {
-        let number = u32::from_str_radix(word, 16).ok()?;
-        Some(Ipv4Addr::from(number.to_ne_bytes()))
+/// Decodes the payload of a message about a route. Returns `None` if packets to other hosts
+/// do not use the route.
+///
+/// Routes for a TOS or a source network are not used.
+pub(super) fn decode(payload: &[u8]) -> Result<Option<MainRoute>, DecodeError> {
+    let incomplete = || DecodeError::new("route", 0, payload.len());
+    let (header, attrs) = payload
+        .split_first_chunk::<HEADER>()
+        .ok_or_else(incomplete)?;
+    let [family, len, source_len, tos, table, _, _, kind, flags @ ..] = *header;
+    let any: IpAddr = match family {
+        V4 => Ipv4Addr::UNSPECIFIED.into(),
+        V6 => Ipv6Addr::UNSPECIFIED.into(),
+        _ => return Ok(None),
     };
-    let destination = addr(words.next()?)?;
-    let flags = u32::from_str_radix(words.nth(1)?, 16).ok()?;
-    let metric = words.nth(2)?.parse().ok()?;
-    let mask = addr(words.next()?)?;
-    let destination = Ipv4Net::with_netmask(destination, mask).ok()?;
-    (flags & UP != 0 && flags & REJECT == 0).then_some(ProcRoute {
-        destination: destination.into(),
-        interface,
+    let is_used = u32::from_ne_bytes(flags) & UNUSED == 0 && source_len == 0 && tos == 0;
+    let (mut destination, mut source, mut interface) = (any, None, None);
+    let (mut table, mut metric) = (u32::from(table), 0);
+    for attr in Attrs::new(attrs) {
+        let attr = attr?;
+        match attr.kind {
+            DESTINATION => destination = ip(&attr)?,
+            INTERFACE => interface = Some(attr.u32()?),
+            METRIC => metric = attr.u32()?,
+            SOURCE => source = Some(ip(&attr)?),
+            MULTIPATH => interface = first_interface(attr.value),
+            TABLE => table = attr.u32()?,
+            _ => {}
+        }
+    }
+    if table != MAIN || !is_used {
+        return Ok(None);
+    }
+    let target = match discard(kind) {
+        Some(kind) => Target::Discard(kind),
+        None if kind == UNICAST => Target::Interface(interface.ok_or_else(incomplete)?, source),
+        None => return Ok(None),
+    };
+    Ok(Some(MainRoute {
+        destination: IpNet::new(destination, len).map_err(|_| incomplete())?,
         metric,
-    })
+        target,
+    }))
 }
 
-/// Parses `/proc/net/ipv6_route`. Skips lines that are no routes to other hosts.
-pub(super) fn ipv6(text: &str) -> Vec<ProcRoute> {
-    text.lines().filter_map(ipv6_line).collect()
+/// Returns the type of a route that discards packets: `RTN_BLACKHOLE` and those after it.
+fn discard(kind: u8) -> Option<Discard> {
+    match kind {
+        6 => Some(Discard::Blackhole),
+        7 => Some(Discard::Unreachable),
+        8 => Some(Discard::Prohibit),
+        9 => Some(Discard::Throw),
+        _ => None,
+    }
 }
 
-fn ipv6_line(line: &str) -> Option<ProcRoute> {
-    let words: Vec<_> = line.split_ascii_whitespace().collect();
-    let [destination, len, _, _, _, metric, _, _, flags, interface] = words[..] else {
-        return None;
-    };
-    let destination = u128::from_str_radix(destination, 16).ok()?;
-    let destination = Ipv6Addr::from(destination);
-    let len = u8::from_str_radix(len, 16).ok()?;
-    let destination = Ipv6Net::new(destination, len).ok()?;
-    let flags = u32::from_str_radix(flags, 16).ok()?;
-    let is_unicast = flags & (REJECT | NOT_UNICAST) == 0 && !destination.addr().is_multicast();
-    (flags & UP != 0 && is_unicast).then_some(ProcRoute {
-        destination: destination.into(),
-        interface: interface.to_owned(),
-        metric: u32::from_str_radix(metric, 16).ok()?,
-    })
+/// Returns the interface of the first `struct rtnexthop`.
+fn first_interface(hops: &[u8]) -> Option<u32> {
+    let [_, _, _, _, index @ ..]: [u8; 8] = *hops.first_chunk()?;
+    Some(u32::from_ne_bytes(index))
+}
+
+fn ip(attr: &Attr<'_>) -> Result<IpAddr, DecodeError> {
+    let v4 = <[u8; 4]>::try_from(attr.value).map(IpAddr::from);
+    let addr = v4.or_else(|_| <[u8; 16]>::try_from(attr.value).map(IpAddr::from));
+    addr.map_err(|_| attr.error("address"))
 }
 
 #[cfg(test)]
 mod tests {
+    use vipline_netlink::attr::{put, put_u32};
+
     use super::*;
 
-    fn texts(routes: Vec<ProcRoute>) -> Vec<String> {
-        let text = |it: ProcRoute| format!("{} {} {}", it.destination, it.interface, it.metric);
-        routes.into_iter().map(text).collect()
+    /// A message: family, prefix length, type, and attributes of 32 bits.
+    fn message(family: u8, len: u8, kind: u8, attrs: &[(u16, u32)]) -> Vec<u8> {
+        let mut payload = vec![family, len, 0, 0, 254, 0, 0, kind, 0, 0, 0, 0];
+        for (kind, value) in attrs {
+            put_u32(&mut payload, *kind, *value);
+        }
+        payload
+    }
+
+    fn text(payload: &[u8]) -> Option<String> {
+        let route = decode(payload).unwrap()?;
+        let MainRoute {
+            destination,
+            metric,
+            target,
+        } = route;
+        Some(format!("{destination} {metric} {target:?}"))
     }
 
     #[test]
-    fn routes_of_ipv4_are_read_without_the_header_and_rejecting_routes() {
-        let little_endian = cfg!(target_endian = "little");
-        let [network, gateway, mask] = match little_endian {
-            true => ["0001A8C0", "0101A8C0", "00FFFFFF"],
-            false => ["C0A80100", "C0A80101", "FFFFFF00"],
-        };
-        let text = format!(
-            "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n\
-             eth0\t00000000\t{gateway}\t0003\t0\t0\t100\t00000000\t0\t0\t0\n\
-             eth0\t{network}\t00000000\t0001\t0\t0\t0\t{mask}\t0\t0\t0\n\
-             *\t{network}\t00000000\t0201\t0\t0\t0\t{mask}\t0\t0\t0\n"
-        );
-        assert_eq!(
-            texts(ipv4(&text)),
-            ["0.0.0.0/0 eth0 100", "192.168.1.0/24 eth0 0"]
-        );
+    fn routes_of_the_main_table_are_decoded() {
+        let mut node = message(V4, 32, 7, &[(METRIC, 5)]);
+        put(&mut node, DESTINATION, &[10, 244, 1, 13]);
+        let expected = "10.244.1.13/32 5 Discard(Unreachable)";
+        assert_eq!(text(&node).as_deref(), Some(expected));
+        let mut default = message(V6, 0, UNICAST, &[(INTERFACE, 2), (METRIC, 1024)]);
+        let source = "fd00::5".parse::<Ipv6Addr>().unwrap();
+        put(&mut default, SOURCE, &source.octets());
+        let expected = "::/0 1024 Interface(2, Some(fd00::5))";
+        assert_eq!(text(&default).as_deref(), Some(expected));
+        let mut paths = message(V4, 0, UNICAST, &[]);
+        put(&mut paths, MULTIPATH, &[8, 0, 0, 0, 7, 0, 0, 0]);
+        let index = u32::from_ne_bytes([7, 0, 0, 0]);
+        let expected = format!("0.0.0.0/0 0 Interface({index}, None)");
+        assert_eq!(text(&paths), Some(expected));
     }
 
     #[test]
-    fn routes_of_ipv6_are_read_without_local_multicast_and_rejecting_ones() {
-        let zero = "0".repeat(32);
-        let line = |destination: &str, len: &str, flags: &str, interface: &str| {
-            format!(
-                "{destination} {len} {zero} 00 {zero} 00000100 00000001 00000000 {flags} {interface}\n"
-            )
-        };
-        let net = format!("fd000010{}", "0".repeat(24));
-        let own = format!("fd000010{}1", "0".repeat(23));
-        let multicast = format!("ff{}", "0".repeat(30));
-        let text = line(&net, "40", "00000001", "eth0")
-            + &line(&own, "80", "80200001", "eth0")
-            + &line(&multicast, "08", "00000001", "eth0")
-            + &line(&zero, "00", "00200200", "lo")
-            + &line(&zero, "00", "00000003", "eth1");
-        assert_eq!(
-            texts(ipv6(&text)),
-            ["fd00:10::/64 eth0 256", "::/0 eth1 256"]
-        );
+    fn other_routes_are_not_used() {
+        let of_table = message(V4, 0, UNICAST, &[(INTERFACE, 2), (TABLE, 100)]);
+        let local = message(V4, 0, 2, &[(INTERFACE, 1)]);
+        let mut dead = message(V4, 0, UNICAST, &[(INTERFACE, 2)]);
+        dead[8..HEADER].copy_from_slice(&1_u32.to_ne_bytes());
+        for payload in [of_table, local, dead] {
+            assert_eq!(text(&payload), None);
+        }
+        assert!(decode(&message(V4, 0, UNICAST, &[])).is_err());
+        assert!(decode(&[V4]).is_err());
     }
 }

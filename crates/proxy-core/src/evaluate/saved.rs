@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
 use vipline_netlink::DecodeError;
-use vipline_nftables::evaluate::{Host, Interface};
+use vipline_nftables::evaluate::{Discard, Host, Interface};
 use vipline_nftables::{Family, Name, RecordedDump, RecordedMessage, Ruleset, TableId};
 
 /// First line of the text.
 const HEADER: &str = "# kube-proxy kernel state 1";
 
-/// Addresses, routes, tables of nf_tables, which include those of iptables-nft, and the
+/// Precedes the preferred source address of a route. Names of interfaces have no spaces.
+const SOURCE: &str = " src ";
+
+/// Addresses, routes, bridges, tables of nf_tables, which include those of iptables-nft, and the
 /// state of modes iptables and ipvs besides them.
 ///
 /// Displays as text, one address, route, table, message or other line in each line, and is
@@ -20,7 +24,9 @@ const HEADER: &str = "# kube-proxy kernel state 1";
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct KernelState {
     pub(super) addresses: Vec<(IpNet, Link)>,
-    pub(super) routes: Vec<(IpNet, u32, Link)>,
+    pub(super) routes: Vec<SavedRoute>,
+    /// Names of bridges whose packets pass the rules.
+    pub(super) bridges: Vec<String>,
     pub(super) dump: RecordedDump,
     pub(super) texts: BTreeMap<Source, String>,
 }
@@ -76,6 +82,22 @@ impl Source {
     }
 }
 
+/// A route of the main table.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct SavedRoute {
+    pub(super) destination: IpNet,
+    pub(super) metric: u32,
+    pub(super) way: Way,
+}
+
+/// The use of a route.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Way {
+    /// Interface, and preferred source address.
+    Interface(Link, Option<IpAddr>),
+    Discard(Discard),
+}
+
 /// Index, if known, and name of an interface.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Link {
@@ -101,10 +123,10 @@ impl KernelState {
         });
         // Of several routes to a network, the last one with the lowest metric is used.
         let mut routes: Vec<_> = self.routes.iter().collect();
-        routes.sort_by_key(|(_, metric, _)| std::cmp::Reverse(*metric));
-        let host = routes.into_iter().fold(host, |host, (net, _, link)| {
-            host.with_route(*net, link.interface())
-        });
+        routes.sort_by_key(|it| std::cmp::Reverse(it.metric));
+        let host = routes.into_iter().fold(host, |host, it| it.add_to(host));
+        let bridges = self.bridges.iter();
+        let host = bridges.fold(host, |host, name| host.with_bridge(name));
         host.with_limits_exceeded(false)
     }
 
@@ -138,6 +160,10 @@ impl KernelState {
             self.add_text(source, rest);
             return Some(());
         }
+        if kind == "bridge" {
+            self.bridges.push(rest.to_owned());
+            return Some(());
+        }
         let mut words = rest.splitn(3, ' ');
         let (first, second) = (words.next()?, words.next()?);
         match kind {
@@ -147,9 +173,14 @@ impl KernelState {
                 self.addresses.push((first.parse().ok()?, link));
             }
             "route" => {
-                let link = Link::parse("0", words.next()?)?;
-                let route = (first.parse().ok()?, second.parse().ok()?, link);
-                self.routes.push(route);
+                let mut rest = words.next()?.split(SOURCE);
+                let link = Link::parse("0", rest.next()?)?;
+                let source = match rest.next() {
+                    Some(source) => Some(source.parse().ok()?),
+                    None => None,
+                };
+                let way = Way::Interface(link, source);
+                self.routes.push(SavedRoute::parse(first, second, way)?);
             }
             "table" => {
                 let family = Family::ALL.into_iter().find(|it| it.as_str() == first)?;
@@ -160,9 +191,46 @@ impl KernelState {
                 message_type: first.parse().ok()?,
                 payload: bytes(second)?,
             }),
-            _ => return None,
+            _ => {
+                let mut kinds = Discard::ALL.into_iter();
+                let way = Way::Discard(kinds.find(|it| it.as_str() == kind)?);
+                self.routes.push(SavedRoute::parse(first, second, way)?);
+            }
         }
         Some(())
+    }
+}
+
+impl SavedRoute {
+    fn parse(destination: &str, metric: &str, way: Way) -> Option<Self> {
+        Some(Self {
+            destination: destination.parse().ok()?,
+            metric: metric.parse().ok()?,
+            way,
+        })
+    }
+
+    fn add_to(&self, host: Host) -> Host {
+        match &self.way {
+            Way::Discard(kind) => host.with_discard(self.destination, *kind),
+            Way::Interface(link, None) => host.with_route(self.destination, link.interface()),
+            Way::Interface(link, Some(source)) => {
+                host.with_route_from(self.destination, link.interface(), *source)
+            }
+        }
+    }
+}
+
+impl fmt::Display for SavedRoute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (net, metric) = (self.destination, self.metric);
+        match &self.way {
+            Way::Discard(kind) => write!(f, "{kind} {net} {metric}"),
+            Way::Interface(link, None) => write!(f, "route {net} {metric} {}", link.name),
+            Way::Interface(link, Some(source)) => {
+                write!(f, "route {net} {metric} {}{SOURCE}{source}", link.name)
+            }
+        }
     }
 }
 
@@ -190,8 +258,11 @@ impl fmt::Display for KernelState {
             let index = link.index.unwrap_or_default();
             writeln!(f, "address {net} {index} {}", link.name)?;
         }
-        for (net, metric, link) in &self.routes {
-            writeln!(f, "route {net} {metric} {}", link.name)?;
+        for route in &self.routes {
+            writeln!(f, "{route}")?;
+        }
+        for name in &self.bridges {
+            writeln!(f, "bridge {name}")?;
         }
         for table in &self.dump.tables {
             writeln!(f, "table {} {}", table.family, table.name)?;
@@ -253,7 +324,8 @@ mod tests {
     #[test]
     fn a_state_is_parsed_from_its_text() {
         let text = "# kube-proxy kernel state 1\naddress 192.168.0.5/24 2 eth0\n\
-                    route 0.0.0.0/0 100 eth0\ntable ip kube-proxy\nmessage 2560 02000a\n\
+                    route 0.0.0.0/0 100 eth0\nroute 10.0.0.0/8 0 eth0 src 192.168.0.50\n\
+                    unreachable 10.244.1.13/32 0\nbridge cni0\ntable ip kube-proxy\nmessage 2560 02000a\n\
                     iptables-save *nat\niptables-save COMMIT\nset 3 KUBE-CLUSTER-IP\n\
                     xt_recent KUBE-SEP-A src=192.0.2.7 ttl: 63 last_seen: 5 oldest_pkt: 1 5\n";
         let state: KernelState = text.parse().unwrap();
@@ -265,6 +337,8 @@ mod tests {
             ("# kube-proxy kernel state 1\nmessage 2560 0", 2),
             ("# kube-proxy kernel state 1\ntable osi kube-proxy", 2),
             ("# kube-proxy kernel state 1\nroute here 1 eth0", 2),
+            ("# kube-proxy kernel state 1\nroute ::/0 1 eth0 src here", 2),
+            ("# kube-proxy kernel state 1\nlost 10.0.0.0/8 1", 2),
         ] {
             assert_eq!(wrong.parse::<KernelState>(), Err(InvalidLine { number }));
         }

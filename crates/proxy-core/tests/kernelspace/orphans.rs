@@ -1,5 +1,7 @@
 //! Load balancers whose endpoints are gone.
 
+use std::net::IpAddr;
+
 use proxy_core::Family;
 use vipline_hcn::{Endpoint, Id, LoadBalancer, PortMapping, Protocol, Version};
 
@@ -7,10 +9,10 @@ use crate::node::{Node, SharedHns, l2bridge, settings};
 use crate::script::{service, slice};
 
 /// Returns a load balancer as HNS enumerates it.
-fn installed(id: &str, frontend: &str, endpoints: &[&str]) -> LoadBalancer {
+fn installed(id: &str, frontend: IpAddr, endpoints: &[&str]) -> LoadBalancer {
     let mapping = PortMapping::new(Protocol::TCP, 80, 80);
     let endpoints = endpoints.iter().map(|id| Id::new(id));
-    let mut installed = LoadBalancer::new(Some(frontend.parse().unwrap()), mapping, endpoints);
+    let mut installed = LoadBalancer::new(Some(frontend), mapping, endpoints);
     installed.id = Id::new(id);
     installed
 }
@@ -24,14 +26,15 @@ fn a_load_balancer_without_endpoints_gives_its_frontend_to_a_planned_one() {
     let mut of_another_network = Endpoint::local("192.168.9.1".parse().unwrap());
     of_another_network.id = Id::new("other-endpoint");
     of_another_network.network = Id::new("other-network");
+    let planned = "10.20.30.41".parse().unwrap();
     let memory = hns.get().clone();
     *hns.get() = memory.with_objects(
         [],
         [of_another_network],
         [
-            installed("orphan", "10.20.30.41", &["gone"]),
-            installed("unplanned", "10.20.30.49", &[]),
-            installed("other", "10.20.30.41", &["gone", "other-endpoint"]),
+            installed("orphan", planned, &["gone"]),
+            installed("unplanned", "10.20.30.49".parse().unwrap(), &[]),
+            installed("other", planned, &["gone", "other-endpoint"]),
         ],
     );
     let mut node = Node::new(&hns, &[Family::V4], &settings(&network, version));

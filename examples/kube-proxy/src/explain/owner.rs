@@ -51,7 +51,8 @@ const HASH_LENGTH: usize = 16;
 /// Returns whether a kube-proxy owns a chain.
 ///
 /// Names alone do not decide: network policies have the table `kube-network-policies` and the
-/// chains `KUBE-ROUTER-FORWARD` and `KUBE-NWPLCY-…`.
+/// chains `KUBE-ROUTER-FORWARD` and `KUBE-NWPLCY-…`. A table of iptables-legacy may have the
+/// prefix `legacy-`.
 pub(super) fn is_own(table: &TableId, chain: &str) -> bool {
     let is_family = matches!(table.family, Family::Ip | Family::Ip6);
     let table = table.name.as_str();
@@ -59,6 +60,7 @@ pub(super) fn is_own(table: &TableId, chain: &str) -> bool {
 }
 
 fn is_own_in_iptables(table: &str, chain: &str) -> bool {
+    let table = table.strip_prefix("legacy-").unwrap_or(table);
     let mut constant = CHAINS.iter().filter(|(name, _)| *name == table);
     constant.any(|(_, chains)| chains.contains(&chain)) || table == "nat" && has_hash(chain)
 }
@@ -87,6 +89,7 @@ mod tests {
             (Family::Ip, "nat", "KUBE-SERVICES", true),
             (Family::Ip6, "filter", "KUBE-PROXY-FIREWALL", true),
             (Family::Ip, "mangle", "KUBE-SERVICES", false),
+            (Family::Ip, "legacy-nat", "KUBE-SERVICES", true),
             (Family::Ip, "nat", "KUBE-SVC-NPX46M4PTMTKRN6Y", true),
             (Family::Ip, "filter", "KUBE-SVC-NPX46M4PTMTKRN6Y", false),
             (Family::Ip, "nat", "KUBE-SVC-MINE", false),

@@ -183,8 +183,16 @@ fn masked(addr: IpAddr, mask: IpAddr) -> IpAddr {
 }
 
 /// Evaluates a match that limits rates, numbers or amounts.
+///
+/// Each packet exceeds a limit of 0 connections, because its own connection counts, or of 0
+/// bytes.
 pub(super) fn limited(one: &Match<'_>, context: &Context<'_, '_>) -> Tested {
-    let is_over = context.is_over(&one.to_string())?;
+    let is_zero = match one {
+        Match::Connlimit(it) => it.upto.as_ref().is_some_and(|it| *it.value() == 0),
+        Match::Quota(it) => it.quota.as_ref().is_some_and(|it| *it.value() == 0),
+        _ => false,
+    };
+    let is_over = is_zero || context.is_over(&one.to_string())?;
     let matches_above = match one {
         Match::Hashlimit(it) => it.upto.as_ref().is_some_and(|it| it.is_negated()),
         Match::Connlimit(it) => it.upto.as_ref().is_some_and(|it| it.is_negated()),

@@ -254,6 +254,21 @@ fn limits_are_assumptions() {
 }
 
 #[test]
+fn each_packet_exceeds_a_limit_of_zero() {
+    let packet = tcp("10.0.0.1:80");
+    let environment = host().with_limits_exceeded(false);
+    for (condition, expected) in [
+        ("-p tcp -m connlimit --connlimit-above 0", true),
+        ("-p tcp -m connlimit --connlimit-upto 0", false),
+        ("-m quota --quota 0", false),
+        ("-m quota ! --quota 0", true),
+    ] {
+        let is_match = matches_with(condition, &packet, &environment);
+        assert_eq!(is_match, Ok(expected), "{condition}");
+    }
+}
+
+#[test]
 fn every_other_match_is_a_question_with_its_text() {
     let packet = tcp("10.0.0.1:80");
     for condition in [

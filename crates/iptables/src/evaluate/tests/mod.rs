@@ -149,6 +149,37 @@ fn both_families_and_other_tables_are_evaluated_together() {
 }
 
 #[test]
+fn packets_pass_the_rules_of_both_variants() {
+    let tables = |rule: &str| format!("*filter\n-A INPUT {rule}\nCOMMIT\n");
+    let evaluate = |nft: &str, legacy: &str| {
+        let [nft, legacy] = [nft, legacy].map(tables);
+        let [nft, legacy] = [&nft, &legacy].map(|text| Tables::parse(text).unwrap());
+        let rules = Rules::new().with_save(&nft, Family::V4).unwrap();
+        let rules = rules.with_legacy_save(&legacy, Family::V4).unwrap();
+        let outcomes = rules.evaluator().evaluate(&tcp("10.0.0.1:22"), &host());
+        outcomes.unwrap().pop().unwrap()
+    };
+    let accept = "-p tcp -m tcp --dport 22 -j ACCEPT";
+    for (nft, legacy, line) in [
+        (
+            accept,
+            "-j DROP",
+            "input ip legacy-filter INPUT rule 1: -A INPUT -j DROP",
+        ),
+        (
+            "-j DROP",
+            accept,
+            "input ip filter INPUT rule 1: -A INPUT -j DROP",
+        ),
+    ] {
+        let end = evaluate(nft, legacy);
+        assert_eq!(end.disposition, Disposition::Dropped);
+        let last = end.trace.matches().last().map(ToString::to_string);
+        assert_eq!(last.as_deref(), Some(line));
+    }
+}
+
+#[test]
 fn planned_objects_are_evaluated_like_the_save_of_their_rules() {
     let saved = "*filter\n:INPUT DROP [0:0]\n:mine - [0:0]\n-A INPUT -j mine\n\
                  -A mine -p tcp -m tcp --dport 22 -j ACCEPT\nCOMMIT\n";

@@ -125,20 +125,25 @@ fn rate(walk: &Walk<'_>, limit: &Limit) -> Result<Flow, Cause> {
     Ok(Flow::next_if(is_over == limit.over))
 }
 
-/// A quota of a dump and a packet of known length need no assumption.
+/// An exhausted quota needs no assumption, and a packet of known length neither.
 fn bytes(walk: &Walk<'_>, quota: &Quota) -> Result<Flow, Cause> {
     let is_over = match walk.packet.total_len() {
+        _ if quota.consumed >= quota.bytes => true,
         Some(len) => quota.consumed.saturating_add(len.into()) > quota.bytes,
         None => walk.is_over(Limited::Bytes(quota), "quota")?,
     };
     Ok(Flow::next_if(is_over == quota.over))
 }
 
+/// The connection of the packet counts: it exceeds a limit of 0 without an assumption.
 fn connections(walk: &Walk<'_>, connlimit: &Connlimit) -> Result<Flow, Cause> {
     if walk.tracked.entry().is_none() {
         return Err(Cause::unsupported("ct count of an untracked packet"));
     }
-    let is_over = walk.is_over(Limited::Connections(connlimit), "ct count")?;
+    let is_over = match connlimit.count {
+        0 => true,
+        _ => walk.is_over(Limited::Connections(connlimit), "ct count")?,
+    };
     Ok(Flow::next_if(is_over == connlimit.over))
 }
 

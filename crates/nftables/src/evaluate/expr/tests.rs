@@ -6,9 +6,9 @@ use crate::evaluate::{
     Cause, Disposition, Environment, Evaluator, Host, Interface, Outcome, Packet, Tracking,
 };
 use crate::expr::{
-    Access, Bitwise, BitwiseOp, Byteorder, ByteorderOp, Cmp, CmpOp, Ct, CtKey, CtState, Expr, Fib,
-    FibFlags, FibResult, Immediate, Limit, Meta, MetaKey, Notrack, Numgen, NumgenMode, Payload,
-    PayloadAccess, PayloadBase, Quota, Range, Register,
+    Access, Bitwise, BitwiseOp, Byteorder, ByteorderOp, Cmp, CmpOp, Connlimit, Ct, CtKey, CtState,
+    Expr, Fib, FibFlags, FibResult, Immediate, Limit, Meta, MetaKey, Notrack, Numgen, NumgenMode,
+    Payload, PayloadAccess, PayloadBase, Quota, Range, Register,
 };
 use crate::expression::{ct_state, ip_daddr, ip_saddr, mark, tcp_dport, tcp_flags, udp_dport};
 use crate::statement::{Statement, drop};
@@ -393,6 +393,33 @@ fn limits_are_assumptions_of_the_caller() {
     let packet = udp().with_payload(b"");
     assert_eq!(matches([quota(72).into()], &packet), Ok(false));
     assert_eq!(matches([quota(73).into()], &packet), Ok(true));
+}
+
+#[test]
+fn an_exhausted_limit_needs_no_assumption() {
+    let quota = |consumed, over| {
+        let bytes = 100;
+        let quota = Quota {
+            bytes,
+            consumed,
+            over,
+        };
+        matches([quota.into()], &udp())
+    };
+    assert_eq!(quota(100, true), Ok(true));
+    assert_eq!(quota(100, false), Ok(false));
+    let unknown = Cause::unknown("whether the packet exceeds the quota");
+    assert_eq!(quota(99, true), Err(unknown));
+    let connections = |count, over| {
+        let rule = Rule::new(Family::Inet, [Connlimit { count, over }.into(), drop()]);
+        let chain = base(ChainType::Filter, Hook::Input, 0).with_rules([rule]);
+        let evaluator = Evaluator::new(&ruleset([chain.into()]));
+        let outcomes = evaluator.evaluate(&udp(), &host().with_limits_exceeded(false));
+        outcomes.unwrap()[0].disposition == Disposition::Dropped
+    };
+    assert!(connections(0, true), "the connection itself counts");
+    assert!(!connections(0, false));
+    assert!(!connections(1, true));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Translation of addresses and ports.
 
 use super::*;
-use crate::expr::PayloadBase;
+use crate::evaluate::Discard;
+use crate::expr::{PayloadBase, RejectType};
 
 #[test]
 fn a_forwarded_packet_loses_one_hop() {
@@ -199,4 +200,124 @@ fn random_numbers_in_keys_that_no_element_has_are_one_choice() {
         .filter(|it| it.disposition == Disposition::Dropped);
     let dropped: Vec<_> = dropped.map(|it| it.probability.to_string()).collect();
     assert_eq!(dropped, ["1/500"]);
+}
+
+#[test]
+fn a_route_that_discards_the_new_destination_decides() {
+    let host = [
+        ("10.0.0.13/32", Discard::Unreachable),
+        ("10.0.0.14/32", Discard::Blackhole),
+        ("10.0.0.15/32", Discard::Prohibit),
+        ("10.0.0.16/32", Discard::Throw),
+    ];
+    let host = host
+        .into_iter()
+        .fold(host_with_default(), |host, (net, kind)| {
+            host.with_discard(net.parse().unwrap(), kind)
+        });
+    let outcome = |packet: &Packet, endpoint: &str| {
+        let hooks = [Hook::Prerouting, Hook::Output].map(|hook| {
+            let target = NatTarget::from(end(endpoint));
+            hooked(ChainType::Nat, hook, -100, vec![rule([dnat(target)])])
+        });
+        let ruleset: Ruleset = hooks.into_iter().collect();
+        let mut outcomes = Evaluator::new(&ruleset).evaluate(packet, &host).unwrap();
+        assert_eq!(outcomes.len(), 1);
+        outcomes.pop().unwrap()
+    };
+    let service = end("203.0.113.9:53");
+    let received = Packet::udp(end("192.0.2.9:4000"), service).with_input("eth0");
+    let [udp, tcp] = [Packet::udp, Packet::tcp].map(|it| it(end("192.0.2.1:4000"), service));
+    let unreachable = Disposition::Rejected(RejectType::Icmp(1));
+    let prohibited = Disposition::Rejected(RejectType::Icmp(13));
+    let dropped = Disposition::Dropped;
+    let unroutable = Disposition::Unroutable;
+    // A datagram of a process fails, and TCP waits for its timeout.
+    for (endpoint, by_received, by_datagram, by_tcp) in [
+        ("10.0.0.13:53", &unreachable, &unreachable, &dropped),
+        ("10.0.0.14:53", &dropped, &unreachable, &dropped),
+        ("10.0.0.15:53", &prohibited, &prohibited, &dropped),
+        ("10.0.0.16:53", &unroutable, &unroutable, &unroutable),
+    ] {
+        let of = |packet| outcome(packet, endpoint).disposition;
+        assert_eq!(of(&received), *by_received, "{endpoint}");
+        assert_eq!(of(&udp), *by_datagram, "{endpoint}");
+        assert_eq!(of(&tcp), *by_tcp, "{endpoint}");
+    }
+    let trace = outcome(&received, "10.0.0.14:53").trace.to_string();
+    let line = "routed to blackhole 10.0.0.14/32\n";
+    assert!(trace.ends_with(line), "{trace}");
+}
+
+fn host_with_default() -> Host {
+    host().with_route("0.0.0.0/0".parse().unwrap(), "eth0")
+}
+
+#[test]
+fn the_base_chain_of_a_table_that_was_added_last_runs_first() {
+    let nat = |text: &str, to: &str| {
+        let rules = [rule([dnat(NatTarget::from(end(to)))])];
+        let base = BaseChain::new(ChainType::Nat, Hook::Prerouting, -100);
+        Object::from(chain(text, rules).with_base(base))
+    };
+    let (a, b) = (nat("a", "10.0.0.7:8053"), nat("b", "10.0.0.8:8053"));
+    for (chains, expected) in [
+        ([a.clone(), b.clone()], "10.0.0.8:8053"),
+        ([b, a], "10.0.0.7:8053"),
+    ] {
+        let end = outcome(chains, &to("192.0.2.1:53")).packet.to_string();
+        assert!(end.ends_with(expected), "{end}");
+    }
+}
+
+#[test]
+fn outcomes_do_not_depend_on_the_unknown_order_of_base_chains() {
+    let in_table = |name: &str, kind, rules: Vec<Rule>| {
+        let table = TableId::new(FAMILY, Name::new(name).unwrap());
+        let chain = Chain::new(table, Name::new("p").unwrap()).with_rules(rules);
+        let base = BaseChain::new(kind, Hook::Prerouting, -100);
+        Object::from(chain.with_base(base))
+    };
+    let nat = |name: &str, port: u16, to: &str| {
+        let target = NatTarget::from(end(to));
+        let rules = vec![rule([udp_dport().is(port), dnat(target)])];
+        in_table(name, ChainType::Nat, rules)
+    };
+    let packet = to("192.0.2.1:53");
+    let of = |chains: Vec<Object>| evaluate(chains, &packet);
+    let proxy = || nat("kube-proxy", 53, "10.0.0.7:8053");
+    let error = of(vec![proxy(), nat("zzz", 53, "10.0.0.8:8053")]).unwrap_err();
+    let text = "unknown: order of base chains ip zzz p and ip kube-proxy p, which have equal \
+                priorities in hook prerouting";
+    assert_eq!(error.to_string(), text);
+    for other in [
+        nat("zzz", 54, "10.0.0.8:8053"),
+        nat("zzz", 53, "10.0.0.7:8053"),
+        in_table("zzz", ChainType::Nat, Vec::new()),
+        in_table("zzz", ChainType::Filter, vec![rule([accept()])]),
+    ] {
+        assert_eq!(of(vec![proxy(), other]).unwrap().len(), 1);
+    }
+    let filter = |name: &str, verdict| in_table(name, ChainType::Filter, vec![rule([verdict])]);
+    let both = of(vec![filter("a", drop()), filter("b", drop())]).unwrap();
+    assert_eq!(both[0].disposition, Disposition::Dropped);
+    let differ = of(vec![filter("a", drop()), filter("b", reject())]);
+    assert!(differ.is_err(), "the client gets an error at once or not");
+}
+
+#[test]
+fn masquerading_by_two_programs_does_not_depend_on_their_order() {
+    let masquerading = |name: &str, flags: NatFlags| {
+        let table = TableId::new(FAMILY, Name::new(name).unwrap());
+        let chain = Chain::new(table, Name::new("p").unwrap());
+        let chain = chain.with_rules([rule([masquerade(flags)])]);
+        let base = BaseChain::new(ChainType::Nat, Hook::Postrouting, 100);
+        Object::from(chain.with_base(base))
+    };
+    let chains = [
+        masquerading("cni", NatFlags::empty()),
+        masquerading("kube-proxy", NatFlags::FULLY_RANDOM),
+    ];
+    let end = outcome(chains, &to("10.0.0.5:53"));
+    assert_eq!(end.disposition, Disposition::Sent("eth1".into()));
 }

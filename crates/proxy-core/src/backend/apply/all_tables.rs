@@ -8,7 +8,11 @@ use vipline_service_model as service_model;
 
 use crate::Error;
 use crate::backend::evaluate;
+#[cfg(feature = "iptables")]
+use crate::backend::iptables::apply::saved::legacy_rules;
 use crate::backend::saved::has_chain;
+#[cfg(feature = "iptables")]
+use crate::backend::saved_iptables::with_legacy;
 use crate::evaluate::Rules;
 
 /// Rules of the kernel.
@@ -30,7 +34,7 @@ impl Installed {
     }
 }
 
-/// Reads the tables of nf_tables, which include those of iptables-nft.
+/// Reads the tables of nf_tables and of both variants of iptables.
 ///
 /// `is_own` recognizes the chains of a proxy in the mode.
 pub(in crate::backend) fn installed(
@@ -57,11 +61,9 @@ pub(in crate::backend) fn installed_with_save(
         Err(vipline_nftables::Error::Unsupported { .. }) => Ruleset::new(),
         dump => dump?,
     };
-    let tables = iptables::Tables::parse(save).map_err(Error::custom)?;
     let rules = iptables::evaluate::Rules::from_dump(dump.clone(), set_names(family));
-    let rules = rules.with_save(&tables, iptables_family(family));
     Ok(Installed {
-        evaluator: rules.map_err(Error::custom)?.evaluator(),
+        evaluator: with_legacy(rules, save, iptables_family(family))?.evaluator(),
         has_proxy,
         dump,
     })
@@ -83,12 +85,13 @@ fn all_tables(family: service_model::Family) -> Result<Ruleset, vipline_nftables
     client.dump_with(&tables, DumpOptions::new().with_dynamic_elements())
 }
 
-/// Returns the evaluator of a dump. With mode iptables it knows matches and targets of
-/// xtables.
+/// Returns the evaluator of a dump and of the rules of the legacy variant. With mode iptables
+/// it knows matches and targets of xtables.
 #[cfg(feature = "iptables")]
 fn evaluator(dump: &Ruleset, family: service_model::Family) -> Result<Evaluator, Error> {
     let rules = iptables::evaluate::Rules::from_dump(dump.clone(), set_names(family));
-    Ok(rules.evaluator())
+    let legacy = legacy_rules(family)?;
+    Ok(with_legacy(rules, &legacy, iptables_family(family))?.evaluator())
 }
 
 /// Returns the evaluator of a dump.

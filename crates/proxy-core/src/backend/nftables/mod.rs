@@ -167,7 +167,7 @@ impl Backend for Nftables {
     fn saved_rules(&self, state: &KernelState) -> Result<Option<Rules>, Error> {
         let ruleset = ruleset(state)?;
         let has_proxy = has_chain(&ruleset, |chain| chain.table.name.as_str() == TABLE);
-        let evaluator = evaluator(state, &ruleset);
+        let evaluator = evaluator(state, &ruleset)?;
         Ok(Some(rules(evaluator, &ruleset, NoClients, has_proxy)))
     }
 

@@ -169,7 +169,7 @@ fn find_program(name: &str) -> Option<PathBuf> {
 }
 
 /// Returns the legacy tables that exist in the kernel.
-pub(super) fn legacy_tables(family: Family) -> io::Result<Vec<&'static str>> {
+fn legacy_tables(family: Family) -> io::Result<Vec<&'static str>> {
     let path = match family {
         Family::V4 => "/proc/thread-self/net/ip_tables_names",
         Family::V6 => "/proc/thread-self/net/ip6_tables_names",

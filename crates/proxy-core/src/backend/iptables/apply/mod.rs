@@ -15,7 +15,7 @@ pub(super) mod installed;
 
 pub(in crate::backend) mod installed_rules;
 
-pub(super) mod saved;
+pub(in crate::backend) mod saved;
 
 mod netlink;
 

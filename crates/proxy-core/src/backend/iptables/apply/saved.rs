@@ -11,30 +11,52 @@ use std::io::{self, ErrorKind};
 use vipline_iptables::{SaveOptions, Variant, nft};
 use vipline_service_model::Family;
 
-use super::cleanup::{legacy_tables, programs};
+use super::cleanup::programs;
 use crate::Error;
 use crate::backend::apply::recent_lists::{FOLDER, TIMER_LIST, UPTIME};
 use crate::backend::iptables::plan::rules::iptables_family;
+use crate::backend::saved_iptables::NOT_READ;
 use crate::evaluate::{KernelState, Source};
 
 /// Adds the rules of the legacy variant, the names of IP sets, and the lists of match
 /// `recent`.
-///
-/// Rules of the legacy variant are not added if its programs are not installed.
 pub(in crate::backend) fn save(state: &mut KernelState) -> Result<(), Error> {
     for (family, source) in [
         (Family::V4, Source::IptablesSave),
         (Family::V6, Source::Ip6tablesSave),
     ] {
-        if legacy_tables(family).is_ok_and(|tables| tables.is_empty()) {
-            continue;
-        }
-        if let Some((_, mut client)) = programs(family, Variant::Legacy)? {
-            state.add_text(source, &client.save_with(SaveOptions::new())?);
-        }
+        state.add_text(source, &legacy_rules(family)?);
     }
     save_names(state);
     save_lists(state).map_err(Error::custom)
+}
+
+/// Returns the rules of the legacy variant as its programs print them, or a comment if the
+/// programs are not installed. Only tables that exist are read: a program would create
+/// others.
+pub(in crate::backend) fn legacy_rules(family: Family) -> Result<String, Error> {
+    if !has_legacy_tables(family) {
+        return Ok(String::new());
+    }
+    match programs(family, Variant::Legacy)? {
+        Some((_, mut client)) => Ok(client.save_with(SaveOptions::new())?),
+        None => {
+            let family = iptables_family(family);
+            Ok(format!("# rules of {family}-legacy {NOT_READ}"))
+        }
+    }
+}
+
+/// Returns whether the legacy variant has tables, or that is unknown.
+fn has_legacy_tables(family: Family) -> bool {
+    let path = match family {
+        Family::V4 => "/proc/thread-self/net/ip_tables_names",
+        Family::V6 => "/proc/thread-self/net/ip6_tables_names",
+    };
+    match fs::read_to_string(path) {
+        Ok(names) => !names.is_empty(),
+        Err(error) => error.kind() != ErrorKind::NotFound,
+    }
 }
 
 /// Adds the names of IP sets, if the kernel has IP sets.

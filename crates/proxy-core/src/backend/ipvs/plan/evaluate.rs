@@ -180,6 +180,14 @@ impl Environment for Node<'_> {
         }
     }
 
+    fn preferred_source(&self, query: &RouteQuery<'_>) -> Option<IpAddr> {
+        self.environment.preferred_source(query)
+    }
+
+    fn is_bridge(&self, interface: &Interface) -> bool {
+        self.environment.is_bridge(interface)
+    }
+
     fn addr_type(&self, addr: IpAddr, interface: Option<&Interface>) -> Option<AddrType> {
         match self.is_bound(addr) && interface.is_none() {
             true => Some(AddrType::Local),
@@ -202,10 +210,10 @@ impl Environment for Node<'_> {
                 Some(recent) => recent.has(lookup),
                 None => Some(false),
             },
-            Question::Match { text, .. } => self
+            Question::Match { text, packet } => self
                 .environment
                 .answer(question)
-                .or_else(|| backend::assumed(text)),
+                .or_else(|| backend::assumed(text, packet, self.environment)),
             _ => self.environment.answer(question),
         }
     }
