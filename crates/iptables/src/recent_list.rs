@@ -44,8 +44,9 @@ pub struct RecentEntry {
 pub struct Jiffies {
     /// Jiffies since an unspecified time.
     pub now: u64,
-    /// Number of jiffies in a second: `CONFIG_HZ`.
-    pub frequency: u32,
+    /// Number of jiffies in a second: `CONFIG_HZ`. `None` near 5 minutes after the boot, when
+    /// the files of the kernel do not determine it.
+    pub frequency: Option<u32>,
 }
 
 impl RecentEntry {
@@ -65,11 +66,17 @@ impl RecentEntry {
         (1..).zip(text.lines()).map(entry).collect()
     }
 
-    /// Returns the number of counted packets, at most `age` old.
-    pub fn hits(&self, age: Duration, time: Jiffies) -> usize {
-        let age = age.as_secs().saturating_mul(time.frequency.into());
+    /// Returns the number of counted packets, at most `age` old. `None` if that depends on an
+    /// unknown frequency.
+    pub fn hits(&self, age: Duration, time: Jiffies) -> Option<usize> {
+        let Some(frequency) = time.frequency else {
+            // No packet is older than the boot.
+            let is_before_boot = age.as_secs_f64() >= JIFFIES_AT + DISTANCE;
+            return is_before_boot.then_some(self.stamps.len());
+        };
+        let age = age.as_secs().saturating_mul(frequency.into());
         let is_young = |stamp: &&u64| time.now.saturating_sub(**stamp) <= age;
-        self.stamps.iter().filter(is_young).count()
+        Some(self.stamps.iter().filter(is_young).count())
     }
 }
 
@@ -97,13 +104,15 @@ fn parse(line: &str) -> Option<RecentEntry> {
 impl Jiffies {
     /// Creates a time.
     pub fn new(now: u64, frequency: u32) -> Self {
-        Self { now, frequency }
+        Self {
+            now,
+            frequency: Some(frequency),
+        }
     }
 
     /// Reads the time from the contents of `/proc/timer_list` and `/proc/uptime`.
     ///
-    /// Returns `None` if a value is missing or the kernel has 32 bits. Also near 5 minutes
-    /// after the boot, when the values do not determine the frequency.
+    /// Returns `None` if a value is missing or the kernel has 32 bits.
     pub fn parse(timer_list: &str, uptime: &str) -> Option<Self> {
         let mut lines = timer_list.lines();
         let now = lines.find_map(|line| line.strip_prefix("jiffies: "))?;
@@ -111,13 +120,16 @@ impl Jiffies {
         let uptime: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
         let distance = (uptime - JIFFIES_AT).abs();
         if distance < DISTANCE {
-            return None;
+            return Some(Self {
+                now,
+                frequency: None,
+            });
         }
         let jiffies = u32::try_from(now.abs_diff(JIFFIES)).ok()?;
         let measured = f64::from(jiffies) / distance;
         let mut known = FREQUENCIES.into_iter();
         let frequency = known.find(|it| (measured / f64::from(*it) - 1.0).abs() < 0.1)?;
-        Some(Self { now, frequency })
+        Some(Self::new(now, frequency))
     }
 }
 
@@ -162,7 +174,20 @@ mod tests {
         // The packets are 4,010 and 10 s old.
         let time = Jiffies::new(5_000_002_500, 250);
         let hits = |seconds| entries[0].hits(Duration::from_secs(seconds), time);
-        assert_eq!([9, 10, 4009, 4010].map(hits), [0, 1, 1, 2]);
+        let expected = [0, 1, 1, 2].map(Some);
+        assert_eq!([9, 10, 4009, 4010].map(hits), expected);
+    }
+
+    #[test]
+    fn no_packet_is_older_than_the_boot() {
+        let time = Jiffies::parse("jiffies: 4294967296\n", "300.00 0.00").unwrap();
+        let text = "src=192.0.2.7 ttl: 64 last_seen: 4294967290 oldest_pkt: 1 4294967290\n";
+        let entries = RecentEntry::parse_list(text).unwrap();
+        let hits = |seconds| entries[0].hits(Duration::from_secs(seconds), time);
+        assert_eq!(
+            [1, 304, 305, 10_800].map(hits),
+            [None, None, Some(1), Some(1)]
+        );
     }
 
     #[test]
@@ -181,7 +206,8 @@ mod tests {
                 assert_eq!(parse(now, &format!("{uptime}.00 0.00")), expected);
             }
         }
-        assert_eq!(parse(JIFFIES, "300.00 0.00"), None);
+        let near = parse(JIFFIES, "300.00 0.00").unwrap();
+        assert_eq!((near.now, near.frequency), (JIFFIES, None));
         assert_eq!(parse(JIFFIES + 5000, "400.00 0.00"), None);
         assert_eq!(Jiffies::parse("", "400.00 0.00"), None);
         assert_eq!(parse(5_000_000_000, ""), None);

@@ -35,7 +35,7 @@ pub(super) fn is_listed(
     let hits = match (lookup.age, lookup.hits) {
         (None, None) => return Some(true),
         (None, _) => entry.stamps.len(),
-        (Some(age), _) => entry.hits(age, time?),
+        (Some(age), _) => entry.hits(age, time?)?,
     };
     let wanted = lookup.hits.unwrap_or(1).max(1);
     Some(u32::try_from(hits).is_ok_and(|hits| hits >= wanted))
