@@ -31,7 +31,7 @@ impl Connection {
     pub fn open(from: &Netns, probe: Probe) -> io::Result<Self> {
         let (transport, answer) = match probe.protocol {
             Protocol::Tcp => {
-                let stream = from.run(|| probe.connect())?;
+                let stream = from.run(|| probe.connect_from_unique_port())?;
                 let answer = greeting(&stream);
                 (Transport::Tcp(stream), answer)
             }

@@ -2,9 +2,12 @@
 
 use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
 
 use super::{Answers, Protocol};
 use crate::netns::Netns;
@@ -14,6 +17,12 @@ const CLIENTS: usize = 16;
 
 /// Time after which a datagram is sent again.
 const RETRANSMIT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Ports of clients.
+const UNPRIVILEGED: Range<u16> = 10_000..60_000;
+
+/// Ports that neither the kernel chooses nor a node port has by default.
+const BELOW_EPHEMERAL: Range<u16> = 10_000..30_000;
 
 /// Payload of a datagram.
 pub(super) const PAYLOAD: &[u8] = b"probe";
@@ -115,9 +124,28 @@ impl Probe {
         answer.map_err(timed_out)
     }
 
-    /// Opens a connection. The timeout applies to the connection and to each read and write.
-    pub(super) fn connect(&self) -> io::Result<TcpStream> {
-        let stream = TcpStream::connect_timeout(&self.target, self.timeout)?;
+    fn connect(&self) -> io::Result<TcpStream> {
+        self.with_timeouts(TcpStream::connect_timeout(&self.target, self.timeout)?)
+    }
+
+    /// Opens a connection from a port that no other connection of this program has.
+    ///
+    /// IPVS confuses two connections from one port to two virtual servers with the same real
+    /// server: answers to the older connection get the address of the other virtual server.
+    /// Ports that the kernel chooses are different for one destination only.
+    pub(super) fn connect_from_unique_port(&self) -> io::Result<TcpStream> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let socket = bind_next(&NEXT, BELOW_EPHEMERAL, |port| {
+            let socket = Socket::new(Domain::for_address(self.target), Type::STREAM, None)?;
+            socket.bind(&SocketAddr::new(self.any(), port).into())?;
+            Ok(socket)
+        })?;
+        socket.connect_timeout(&self.target.into(), self.timeout)?;
+        self.with_timeouts(socket.into())
+    }
+
+    /// Applies the timeout to each read and write.
+    fn with_timeouts(&self, stream: TcpStream) -> io::Result<TcpStream> {
         stream.set_read_timeout(Some(self.timeout))?;
         stream.set_write_timeout(Some(self.timeout))?;
         Ok(stream)
@@ -138,16 +166,26 @@ impl Probe {
         exchange(&socket, PAYLOAD)
     }
 
-    /// Opens a socket. The timeout applies to each read.
+    /// Opens a socket with a port that has not been used recently. The timeout applies to
+    /// each read.
+    ///
+    /// The kernel may choose a recently used port, for which conntrack still has an entry
+    /// that leads to the previous server.
     pub(super) fn socket(&self) -> io::Result<UdpSocket> {
-        let any: IpAddr = match self.target {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let socket = bind_fresh(any)?;
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let any = self.any();
+        let socket = bind_next(&NEXT, UNPRIVILEGED, |port| UdpSocket::bind((any, port)))?;
         socket.set_read_timeout(Some(self.timeout))?;
         socket.connect(self.target)?;
         Ok(socket)
+    }
+
+    /// Returns the unspecified address of the target's family.
+    fn any(&self) -> IpAddr {
+        match self.target {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        }
     }
 }
 
@@ -176,19 +214,17 @@ pub fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Binds a socket to a port that has not been used recently.
-///
-/// The kernel may choose a recently used port, for which conntrack still has an entry
-/// that leads to the previous server.
-fn bind_fresh(any: IpAddr) -> io::Result<UdpSocket> {
-    const FIRST: usize = 10_000;
-    const COUNT: usize = 50_000;
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
+/// Binds a socket to the next free port of a range, up to 10 ports.
+fn bind_next<T>(
+    next: &AtomicUsize,
+    ports: Range<u16>,
+    bind: impl Fn(u16) -> io::Result<T>,
+) -> io::Result<T> {
     let mut result = Err(io::ErrorKind::AddrInUse.into());
     for _ in 0..10 {
-        let port = FIRST + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
-        let port = u16::try_from(port).expect("less than 60,000");
-        result = UdpSocket::bind((any, port));
+        let nth = next.fetch_add(1, Ordering::Relaxed) % ports.len();
+        let port = ports.clone().nth(nth).expect("less than the length");
+        result = bind(port);
         match &result {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => (),
             _ => break,
