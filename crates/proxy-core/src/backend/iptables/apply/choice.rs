@@ -1,11 +1,9 @@
 //! Choice between the programs of iptables and netlink.
-#![allow(clippy::disallowed_methods, reason = "IO file")]
-
-use std::fs;
 
 use vipline_iptables::{self as tool, Client, Variant, nft};
 use vipline_service_model::Family;
 
+use super::legacy::legacy_tables;
 use crate::backend::iptables::plan::names::{self, MANGLE};
 use crate::backend::iptables::plan::rules::iptables_family;
 use crate::{Config, Error, IptablesBackend, IptablesChoice};
@@ -50,6 +48,8 @@ fn nft_variant(families: &[Family]) -> Result<String, String> {
         return Ok(format!("nf_tables has chain {chain} of the kubelet"));
     }
     let family = families.first().copied().unwrap_or(Family::V4);
+    let has_tables = |&family: &Family| legacy_tables(family).is_ok_and(|it| !it.is_empty());
+    let has_legacy_tables = || Family::ALL.iter().any(has_tables);
     match Client::open(iptables_family(family)) {
         Ok(client) => match client.variant() {
             Variant::Nft => Ok("the installed iptables is of the nft variant".into()),
@@ -82,13 +82,4 @@ fn kubelet_chain(families: &[Family]) -> Option<&'static str> {
 pub(super) fn has_compat(family: Family) -> Result<bool, Error> {
     let mut client = nft::Client::open(iptables_family(family))?;
     Ok(client.has_compat()?)
-}
-
-/// Returns whether the legacy variant has tables in this network namespace.
-fn has_legacy_tables() -> bool {
-    let files = ["ip_tables_names", "ip6_tables_names"];
-    files.into_iter().any(|file| {
-        let text = fs::read_to_string(format!("/proc/thread-self/net/{file}"));
-        text.is_ok_and(|text| !text.is_empty())
-    })
 }

@@ -5,8 +5,6 @@
 #![allow(clippy::disallowed_methods, reason = "IO file")]
 
 use std::env;
-use std::fs;
-use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 use vipline_iptables::{Client, TableName, Variant, nft};
@@ -15,6 +13,7 @@ use vipline_nftables as nftables;
 use vipline_service_model::Family;
 
 use super::choice::has_compat;
+use super::legacy::legacy_tables;
 use super::netlink;
 use crate::backend::iptables::plan::cleanup::names;
 use crate::backend::iptables::plan::cleanup::{Document, Saved, SavedRules};
@@ -168,35 +167,23 @@ fn find_program(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Returns the legacy tables that exist in the kernel.
-fn legacy_tables(family: Family) -> io::Result<Vec<&'static str>> {
-    let path = match family {
-        Family::V4 => "/proc/thread-self/net/ip_tables_names",
-        Family::V6 => "/proc/thread-self/net/ip6_tables_names",
-    };
-    match fs::read_to_string(path) {
-        Ok(text) => {
-            let is_there = |table: &&str| text.lines().any(|line| line == *table);
-            Ok(TABLES.into_iter().filter(is_there).collect())
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
-}
-
 /// Returns the legacy tables with a description.
 fn legacy_trace(family: Family) -> Trace {
     let shown = match family {
         Family::V4 => "IPv4",
         Family::V6 => "IPv6",
     };
-    match legacy_tables(family) {
-        Ok(tables) if tables.is_empty() => Trace::None,
-        Ok(tables) => {
+    let Ok(found) = legacy_tables(family) else {
+        return Trace::Unknown;
+    };
+    let is_there = |table: &&str| found.iter().any(|it| it == table);
+    let tables: Vec<_> = TABLES.into_iter().filter(is_there).collect();
+    match tables.is_empty() {
+        true => Trace::None,
+        false => {
             let what = format!("legacy {shown} iptables tables {}", tables.join(", "));
             Trace::Rules(tables, what)
         }
-        Err(_) => Trace::Unknown,
     }
 }
 

@@ -11,6 +11,8 @@ pub(in crate::backend) mod choice;
 
 pub(super) mod cleanup;
 
+mod legacy;
+
 pub(super) mod installed;
 
 pub(in crate::backend) mod installed_rules;

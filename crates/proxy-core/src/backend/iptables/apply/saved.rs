@@ -12,6 +12,7 @@ use vipline_iptables::{SaveOptions, Variant, nft};
 use vipline_service_model::Family;
 
 use super::cleanup::programs;
+use super::legacy::legacy_tables;
 use crate::Error;
 use crate::backend::apply::recent_lists::{FOLDER, TIMER_LIST, UPTIME};
 use crate::backend::iptables::plan::rules::iptables_family;
@@ -35,7 +36,7 @@ pub(in crate::backend) fn save(state: &mut KernelState) -> Result<(), Error> {
 /// programs are not installed. Only tables that exist are read: a program would create
 /// others.
 pub(in crate::backend) fn legacy_rules(family: Family) -> Result<String, Error> {
-    if !has_legacy_tables(family) {
+    if legacy_tables(family).is_ok_and(|tables| tables.is_empty()) {
         return Ok(String::new());
     }
     match programs(family, Variant::Legacy)? {
@@ -44,18 +45,6 @@ pub(in crate::backend) fn legacy_rules(family: Family) -> Result<String, Error> 
             let family = iptables_family(family);
             Ok(format!("# rules of {family}-legacy {NOT_READ}"))
         }
-    }
-}
-
-/// Returns whether the legacy variant has tables, or that is unknown.
-fn has_legacy_tables(family: Family) -> bool {
-    let path = match family {
-        Family::V4 => "/proc/thread-self/net/ip_tables_names",
-        Family::V6 => "/proc/thread-self/net/ip6_tables_names",
-    };
-    match fs::read_to_string(path) {
-        Ok(names) => !names.is_empty(),
-        Err(error) => error.kind() != ErrorKind::NotFound,
     }
 }
 
