@@ -9,8 +9,8 @@ pub(crate) struct Names {
     pub(crate) modes: &'static [Mode],
     /// Chains with constant names.
     pub(crate) chains: &'static [Chain],
-    /// Prefixes of the names of per-Service and per-endpoint chains in table `nat`.
-    pub(crate) service_chain_prefixes: &'static [&'static str],
+    /// Returns whether a chain in table `nat` belongs to a service port or an endpoint.
+    pub(crate) is_of_service: fn(&str) -> bool,
     /// The jumps, each with or without a match of state NEW.
     pub(crate) jumps: &'static [Jump],
 }
@@ -55,26 +55,15 @@ pub(crate) const fn jump(
     }
 }
 
-/// Length of the hash after a prefix of [`Names::service_chain_prefixes`].
-const HASH_LENGTH: usize = 16;
-
 impl Names {
     /// Returns whether the chains include one of this table and name.
     pub(crate) fn has_chain(&self, table: &str, name: &str) -> bool {
-        let of_service = |prefix: &&str| {
-            name.strip_prefix(*prefix)
-                .is_some_and(|hash| hash.len() == HASH_LENGTH && hash.bytes().all(is_base32))
-        };
-        (table == "nat" && self.service_chain_prefixes.iter().any(of_service))
+        (table == "nat" && (self.is_of_service)(name))
             || self
                 .chains
                 .iter()
                 .any(|chain| (chain.table, chain.name) == (table, name))
     }
-}
-
-fn is_base32(byte: u8) -> bool {
-    matches!(byte, b'A'..=b'Z' | b'2'..=b'7')
 }
 
 /// Returns whether `names` include a chain.

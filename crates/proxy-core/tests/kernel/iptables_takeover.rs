@@ -172,3 +172,18 @@ fn upstream_in_mode_nftables_removes_all_rules_except_those_of_the_kubelet() {
         });
     });
 }
+
+#[test]
+fn a_chain_of_another_program_stays_although_its_name_begins_as_those_of_services() {
+    const NAME: &str = "KUBE-SVC-MINE";
+    for_each_upstream(|upstream, access| {
+        Netns::new().expect("a network namespace").run(|| {
+            let rule = format!("-A {NAME} -j RETURN");
+            let document = format!("*nat\n:{NAME} - [0:0]\n{rule}\nCOMMIT\n");
+            upstream.tool().restore(&document);
+            synced(upstream.family, access);
+            let saved = upstream.save("nat");
+            assert!(saved.lines().any(|it| it == rule), "{access:?}: {saved}");
+        });
+    });
+}

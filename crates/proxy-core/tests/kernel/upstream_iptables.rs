@@ -146,7 +146,8 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    fn tool(&self) -> Tool {
+    /// Returns the programs of its variant and family.
+    pub(crate) fn tool(&self) -> Tool {
         let base = match self.family {
             Family::V4 => "iptables",
             Family::V6 => "ip6tables",

@@ -1,52 +1,8 @@
 //! Chains of a kube-proxy, in contrast to those of other programs.
 
 use proxy_core::backend::nftables::TABLE;
+use proxy_core::backend::{iptables, ipvs};
 use proxy_core::nftables::{Family, TableId};
-
-/// Chains with constant names in modes iptables and ipvs, by table.
-const CHAINS: [(&str, &[&str]); 3] = [
-    (
-        "nat",
-        &[
-            "KUBE-SERVICES",
-            "KUBE-POSTROUTING",
-            "KUBE-MARK-MASQ",
-            "KUBE-NODEPORTS",
-            "KUBE-PROXY-CANARY",
-            "KUBE-NODE-PORT",
-            "KUBE-LOAD-BALANCER",
-        ],
-    ),
-    (
-        "filter",
-        &[
-            "KUBE-SERVICES",
-            "KUBE-EXTERNAL-SERVICES",
-            "KUBE-NODEPORTS",
-            "KUBE-FORWARD",
-            "KUBE-FIREWALL",
-            "KUBE-PROXY-FIREWALL",
-            "KUBE-PROXY-CANARY",
-            "KUBE-NODE-PORT",
-            "KUBE-SOURCE-RANGES-FIREWALL",
-            "KUBE-IPVS-FILTER",
-            "KUBE-IPVS-OUT-FILTER",
-        ],
-    ),
-    ("mangle", &["KUBE-PROXY-CANARY"]),
-];
-
-/// Prefixes of the chains of service ports and endpoints in table `nat`.
-const PREFIXES: [&str; 5] = [
-    "KUBE-SVC-",
-    "KUBE-SVL-",
-    "KUBE-EXT-",
-    "KUBE-FW-",
-    "KUBE-SEP-",
-];
-
-/// Length of the hash after a prefix, in Base32 (RFC 4648).
-const HASH_LENGTH: usize = 16;
 
 /// Returns whether a kube-proxy owns a chain.
 ///
@@ -61,15 +17,7 @@ pub(super) fn is_own(table: &TableId, chain: &str) -> bool {
 
 fn is_own_in_iptables(table: &str, chain: &str) -> bool {
     let table = table.strip_prefix("legacy-").unwrap_or(table);
-    let mut constant = CHAINS.iter().filter(|(name, _)| *name == table);
-    constant.any(|(_, chains)| chains.contains(&chain)) || table == "nat" && has_hash(chain)
-}
-
-/// Returns whether a name consists of a prefix and a hash.
-fn has_hash(chain: &str) -> bool {
-    let is_base32 = |byte: u8| matches!(byte, b'A'..=b'Z' | b'2'..=b'7');
-    let mut hashes = PREFIXES.iter().filter_map(|it| chain.strip_prefix(it));
-    hashes.any(|hash| hash.len() == HASH_LENGTH && hash.bytes().all(is_base32))
+    iptables::is_own_chain(table, chain) || ipvs::is_own_chain(table, chain)
 }
 
 #[cfg(test)]

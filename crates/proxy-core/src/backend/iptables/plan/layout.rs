@@ -23,6 +23,11 @@ pub(in crate::backend) struct Layout {
 }
 
 impl Layout {
+    /// Returns whether the mode creates a chain.
+    pub(in crate::backend) fn owns(&self, table: &str, chain: &str) -> bool {
+        matches!((self.kind)(table, chain), Kind::Whole | Kind::Shared)
+    }
+
     /// Layout of mode iptables.
     pub(in crate::backend) const IPTABLES: Self = Self {
         tables: &[FILTER, MANGLE, NAT],

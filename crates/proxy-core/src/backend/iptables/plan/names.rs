@@ -125,6 +125,11 @@ impl Hash {
     fn chain(&self, prefix: &str) -> ChainName {
         chain(&format!("{prefix}{self}"))
     }
+
+    fn is_valid(text: &str) -> bool {
+        let is_base32 = |byte| matches!(byte, b'A'..=b'Z' | b'2'..=b'7');
+        text.len() == 16 && text.bytes().all(is_base32)
+    }
 }
 
 impl fmt::Display for Hash {
@@ -142,9 +147,11 @@ pub(super) const fn protocol(protocol: Protocol) -> &'static str {
     }
 }
 
-/// Returns whether a chain belongs to a service port or an endpoint.
+/// Returns whether a chain belongs to a service port or an endpoint: its name is a prefix
+/// and a hash.
 pub(in crate::backend) fn is_of_service(chain: &str) -> bool {
-    PREFIXES.iter().any(|prefix| chain.starts_with(prefix))
+    let mut hashes = PREFIXES.iter().filter_map(|it| chain.strip_prefix(it));
+    hashes.any(Hash::is_valid)
 }
 
 /// Kind of a chain by ownership.
@@ -233,6 +240,8 @@ mod tests {
         for (table, chain, expected) in [
             (NAT, "KUBE-SVC-XPGD46QRK7WJZT7O", Kind::Whole),
             (FILTER, "KUBE-SVC-XPGD46QRK7WJZT7O", Kind::Foreign),
+            (NAT, "KUBE-SVC-MINE", Kind::Foreign),
+            (NAT, "KUBE-SVC-xpgd46qrk7wjzt7o", Kind::Foreign),
             (MANGLE, CANARY, Kind::Whole),
             (NAT, SERVICES, Kind::Shared),
             (FILTER, FIREWALL, Kind::Whole),

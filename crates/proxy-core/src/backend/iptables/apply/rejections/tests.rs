@@ -8,28 +8,31 @@ use super::*;
 /// Messages of the programs, with their error numbers.
 const MESSAGES: [(&str, i32); 8] = [
     (
-        "RULE_APPEND failed (No such file or directory): rule in chain KUBE-SVC-B",
+        "RULE_APPEND failed (No such file or directory): rule in chain KUBE-SVC-BBBBBBBBBBBBBBBB",
         2,
     ),
     (
-        "RULE_APPEND failed (Argument list too long): rule in chain KUBE-SVC-B",
+        "RULE_APPEND failed (Argument list too long): rule in chain KUBE-SVC-BBBBBBBBBBBBBBBB",
         7,
     ),
     (
-        "RULE_APPEND failed (Cannot allocate memory): rule in chain KUBE-SVC-B",
+        "RULE_APPEND failed (Cannot allocate memory): rule in chain KUBE-SVC-BBBBBBBBBBBBBBBB",
         12,
     ),
     (
-        "CHAIN_DEL failed (Device or resource busy): chain KUBE-SVC-B",
+        "CHAIN_DEL failed (Device or resource busy): chain KUBE-SVC-BBBBBBBBBBBBBBBB",
         16,
     ),
-    ("CHAIN_ADD failed (File exists): chain KUBE-SVC-B", 17),
     (
-        "RULE_APPEND failed (Invalid argument): rule in chain KUBE-SVC-B",
+        "CHAIN_ADD failed (File exists): chain KUBE-SVC-BBBBBBBBBBBBBBBB",
+        17,
+    ),
+    (
+        "RULE_APPEND failed (Invalid argument): rule in chain KUBE-SVC-BBBBBBBBBBBBBBBB",
         22,
     ),
     (
-        "RULE_APPEND failed (No space left on device): rule in chain KUBE-SVC-B",
+        "RULE_APPEND failed (No space left on device): rule in chain KUBE-SVC-BBBBBBBBBBBBBBBB",
         28,
     ),
     ("Bad rule (does a matching rule exist in that chain?).", 2),
@@ -56,13 +59,12 @@ fn entry(rule: &str) -> Object {
 
 /// Returns the objects of a Service: its chain, the chain of an endpoint, and a jump.
 fn service(letter: char) -> Vec<Object> {
+    let hash = letter.to_string().repeat(16);
+    let (all, one) = (format!("KUBE-SVC-{hash}"), format!("KUBE-SEP-{hash}"));
     vec![
-        chain(
-            &format!("KUBE-SVC-{letter}"),
-            &[&format!("-j KUBE-SEP-{letter}")],
-        ),
-        chain(&format!("KUBE-SEP-{letter}"), &["-j KUBE-MARK-MASQ"]),
-        entry(&format!("-d 10.96.0.1 -j KUBE-SVC-{letter}")),
+        chain(&all, &[&format!("-j {one}")]),
+        chain(&one, &["-j KUBE-MARK-MASQ"]),
+        entry(&format!("-d 10.96.0.1 -j {all}")),
     ]
 }
 
@@ -145,7 +147,11 @@ fn names(edits: &[Edit<Object>], rejections: &[Rejection]) -> Vec<String> {
     names
 }
 
-const OF_B: [&str; 3] = ["-d 10.96.0.1 -j KUBE-SVC-B", "KUBE-SEP-B", "KUBE-SVC-B"];
+const OF_B: [&str; 3] = [
+    "-d 10.96.0.1 -j KUBE-SVC-BBBBBBBBBBBBBBBB",
+    "KUBE-SEP-BBBBBBBBBBBBBBBB",
+    "KUBE-SVC-BBBBBBBBBBBBBBBB",
+];
 
 fn additions() -> Vec<Edit<Object>> {
     let services = "ABCDEFGH".chars().flat_map(service);
@@ -157,10 +163,10 @@ fn a_rejected_line_is_a_rejection_of_its_service_for_every_errno() {
     let edits = additions();
     for (message, errno) in MESSAGES {
         for line in [
-            "-A KUBE-SVC-B -j KUBE-SEP-B",
-            "-A KUBE-SEP-B -j KUBE-MARK-MASQ",
-            ":KUBE-SEP-B - [0:0]",
-            "-A KUBE-SERVICES -d 10.96.0.1 -j KUBE-SVC-B",
+            "-A KUBE-SVC-BBBBBBBBBBBBBBBB -j KUBE-SEP-BBBBBBBBBBBBBBBB",
+            "-A KUBE-SEP-BBBBBBBBBBBBBBBB -j KUBE-MARK-MASQ",
+            ":KUBE-SEP-BBBBBBBBBBBBBBBB - [0:0]",
+            "-A KUBE-SERVICES -d 10.96.0.1 -j KUBE-SVC-BBBBBBBBBBBBBBBB",
         ] {
             let (rejections, attempts) = rejections(&edits, line, Some(message)).unwrap();
             assert_eq!(names(&edits, &rejections), OF_B, "{line}: {message}");
@@ -177,7 +183,12 @@ fn a_rejected_line_is_a_rejection_of_its_service_for_every_errno() {
 #[test]
 fn without_a_line_the_service_is_found_by_halving() {
     let edits = additions();
-    let (rejections, attempts) = rejections(&edits, "-A KUBE-SVC-B -j KUBE-SEP-B", None).unwrap();
+    let (rejections, attempts) = rejections(
+        &edits,
+        "-A KUBE-SVC-BBBBBBBBBBBBBBBB -j KUBE-SEP-BBBBBBBBBBBBBBBB",
+        None,
+    )
+    .unwrap();
     assert_eq!(names(&edits, &rejections), OF_B);
     assert!(attempts <= 2 * 4 + 1, "{attempts}");
 }
@@ -197,9 +208,12 @@ fn a_rejected_base_line_is_an_error() {
 fn a_chain_that_cannot_be_removed_keeps_only_its_targets() {
     let services = "ABCD".chars().flat_map(service);
     let edits: Vec<_> = services.map(Edit::Remove).collect();
-    let line = "-X KUBE-SVC-B";
+    let line = "-X KUBE-SVC-BBBBBBBBBBBBBBBB";
     let (rejections, attempts) = rejections(&edits, line, Some("Device or resource busy")).unwrap();
-    assert_eq!(names(&edits, &rejections), ["KUBE-SEP-B", "KUBE-SVC-B"]);
+    assert_eq!(
+        names(&edits, &rejections),
+        ["KUBE-SEP-BBBBBBBBBBBBBBBB", "KUBE-SVC-BBBBBBBBBBBBBBBB"]
+    );
     assert_eq!(attempts, 2);
 }
 

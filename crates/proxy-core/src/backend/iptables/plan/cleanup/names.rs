@@ -8,6 +8,7 @@
 //! them.
 
 use crate::Mode;
+use crate::backend::iptables::plan::names::is_of_service;
 use crate::cleanup::names::{Names, chain, jump};
 
 /// Chains and jumps of modes iptables and ipvs, and those of mode iptables alone.
@@ -21,7 +22,7 @@ pub(in crate::backend::iptables) const IPTABLES: &[Names] = &[
             chain("filter", "KUBE-FORWARD"),
             chain("filter", "KUBE-PROXY-FIREWALL"),
         ],
-        service_chain_prefixes: &[],
+        is_of_service: |_| false,
         jumps: &[
             jump(
                 "nat",
@@ -60,13 +61,7 @@ pub(in crate::backend::iptables) const IPTABLES: &[Names] = &[
             chain("filter", "KUBE-PROXY-CANARY"),
             chain("mangle", "KUBE-PROXY-CANARY"),
         ],
-        service_chain_prefixes: &[
-            "KUBE-SVC-",
-            "KUBE-SVL-",
-            "KUBE-EXT-",
-            "KUBE-FW-",
-            "KUBE-SEP-",
-        ],
+        is_of_service,
         jumps: &[
             jump(
                 "filter",

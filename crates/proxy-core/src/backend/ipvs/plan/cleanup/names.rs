@@ -20,7 +20,7 @@ pub(in crate::backend::ipvs) const IPTABLES: &[Names] = &[Names {
         chain("filter", "KUBE-IPVS-FILTER"),
         chain("filter", "KUBE-IPVS-OUT-FILTER"),
     ],
-    service_chain_prefixes: &[],
+    is_of_service: |_| false,
     jumps: &[
         jump(
             "filter",
