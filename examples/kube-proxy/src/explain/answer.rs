@@ -120,8 +120,8 @@ pub struct Endpoint {
     pub address: String,
     /// Probability, 0 for endpoints that do not receive the connection.
     pub probability: f64,
-    /// Probability as a fraction.
-    pub fraction: String,
+    /// Probability as a fraction, if its denominator has at most six digits.
+    pub fraction: Option<String>,
     /// Whether the endpoint is ready.
     pub ready: Option<bool>,
     /// Whether the endpoint serves.
@@ -162,8 +162,25 @@ pub struct Reached {
     pub address: String,
     /// Probability.
     pub probability: f64,
-    /// Probability as a fraction.
-    pub fraction: String,
+    /// Probability as a fraction, if its denominator has at most six digits.
+    pub fraction: Option<String>,
+}
+
+impl Reached {
+    /// Returns the probability as a person reads it.
+    pub(super) fn short(&self) -> String {
+        short(self.probability, self.fraction.as_deref())
+    }
+}
+
+/// Returns a probability for a person: the fraction, or a decimal number that is rounded to
+/// six digits.
+pub(super) fn short(probability: f64, fraction: Option<&str>) -> String {
+    match fraction {
+        Some(fraction) => fraction.to_owned(),
+        None if probability < 0.000_001 => format!("{probability:.1e}"),
+        None => format!("{probability:.6}").trim_end_matches('0').to_owned(),
+    }
 }
 
 /// A possible path of the packet.
@@ -282,6 +299,23 @@ impl Explanation {
         match self {
             Self::Connection(answer) => std::slice::from_ref(answer),
             Self::Service(answer) => &answer.answers,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn probabilities_have_few_digits() {
+        for (probability, fraction, expected) in [
+            (0.5, Some("1/2"), "1/2"),
+            (0.333_333_333_488_551_7, None, "0.333333"),
+            (0.000_999_999_947, None, "0.001"),
+            (0.000_000_123, None, "1.2e-7"),
+        ] {
+            assert_eq!(short(probability, fraction), expected);
         }
     }
 }

@@ -237,7 +237,7 @@ fn endpoint(address: String, details: Option<&EndpointDetails>) -> Endpoint {
     Endpoint {
         address,
         probability: 0.0,
-        fraction: "0".to_owned(),
+        fraction: Some("0".to_owned()),
         ready: details.map(|it| it.ready),
         serving: details.map(|it| it.serving),
         terminating: details.map(|it| it.terminating),

@@ -217,11 +217,11 @@ fn chances(side: &Side) -> String {
             only.address
         ),
         [only] => format!("endpoint {}", only.address),
-        [first, rest @ ..] if rest.iter().all(|it| it.fraction == first.fraction) => {
+        [first, rest @ ..] if rest.iter().all(|it| it.short() == first.short()) => {
             let count = side.endpoints.len();
             format!(
                 "one of {count} endpoints, each with probability {}",
-                first.fraction
+                first.short()
             )
         }
         all => format!(
@@ -307,9 +307,9 @@ fn addresses(all: &[Reached]) -> String {
     let each = all
         .iter()
         .take(MAX_ADDRESSES)
-        .map(|it| match &*it.fraction {
-            "1" => it.address.clone(),
-            fraction => format!("{} with probability {fraction}", it.address),
+        .map(|it| match it.fraction.as_deref() {
+            Some("1") => it.address.clone(),
+            _ => format!("{} with probability {}", it.address, it.short()),
         });
     let listed = each.collect::<Vec<_>>().join(", ");
     match all.len().checked_sub(MAX_ADDRESSES) {

@@ -113,9 +113,15 @@ fn reached(outcomes: &[evaluate::Outcome], is_kind: impl Fn(SocketAddr) -> bool)
         .map(|(address, sum)| Reached {
             address: address.to_string(),
             probability: sum.as_f64(),
-            fraction: sum.to_string(),
+            fraction: fraction(&sum),
         })
         .collect()
+}
+
+/// Returns a short fraction. That of a chain of many random rules has thousands of digits.
+fn fraction(probability: &Probability) -> Option<String> {
+    let is_short = probability.denominator().is_some_and(|it| it < 1_000_000);
+    is_short.then(|| probability.to_string())
 }
 
 fn masquerade(outcomes: &[evaluate::Outcome]) -> Masquerade {

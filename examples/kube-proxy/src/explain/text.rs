@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::answer::{Answer, Endpoint, Explanation, Outcome, Path, Side, Step};
+use super::answer::{Answer, Endpoint, Explanation, Outcome, Path, Side, Step, short};
 use super::sentence::line;
 
 /// Styles of a terminal (ECMA-48), or empty texts.
@@ -140,7 +140,8 @@ fn write_endpoint(out: &mut String, endpoint: &Endpoint, style: &str) {
     let _ = writeln!(
         out,
         "{style}endpoint   {}  probability {}, {condition}, node {node}{here}, zone {zone}",
-        endpoint.address, endpoint.fraction
+        endpoint.address,
+        short(endpoint.probability, endpoint.fraction.as_deref())
     );
 }
 

@@ -15,7 +15,7 @@ mod reasons;
 use serde_json::Value;
 use testkit::scoped::Directory;
 
-use crate::stage::{BINARY, Outcome};
+use crate::stage::{BINARY, Outcome, service, slice};
 
 /// Modes whose plans are evaluated.
 const MODES: [&str; 3] = ["nftables", "iptables", "ipvs"];
@@ -76,6 +76,27 @@ fn text_has_color_on_a_terminal_only_and_ends_with_the_answer() {
     script.args(["-qec", &command, "/dev/null"]);
     let colored = Outcome::from(script.output().unwrap());
     assert!(colored.stdout.contains("\x1b[1m"), "{colored:?}");
+}
+
+#[test]
+fn probabilities_of_many_random_rules_have_few_digits() {
+    let objects = service("web", "10.96.0.10") + &slice("web", 1, 200);
+    let line = "tcp 10.96.0.10:80 --from 10.244.1.5";
+    let text = explain("iptables", &objects, line).stdout;
+    let longest = text.lines().map(str::len).max();
+    assert!(longest < Some(300), "{longest:?}");
+    let last = text.lines().last().unwrap();
+    let expected = "one of 200 endpoints, each with probability 0.005, ";
+    assert!(last.contains(expected), "{last}");
+    let answer = json(&explain("iptables", &objects, &format!("{line} -o json")));
+    let endpoints = answer["endpoints"].as_array().unwrap();
+    let sum: f64 = endpoints
+        .iter()
+        .map(|it| it["probability"].as_f64().unwrap())
+        .sum();
+    assert!(endpoints.len() == 200 && (sum - 1.0).abs() < 1e-9, "{sum}");
+    let is_short = |it: &Value| it["fraction"].as_str().is_none_or(|text| text.len() < 15);
+    assert!(endpoints.iter().all(is_short), "{answer}");
 }
 
 #[test]
