@@ -39,6 +39,8 @@ mod payload;
 
 mod range;
 
+mod tcp_option;
+
 #[cfg(test)]
 mod tests;
 
@@ -85,6 +87,8 @@ pub(super) fn evaluate(walk: &mut Walk<'_>, expr: &Expr, rest: Rest<'_>) -> Resu
         Expr::Queue(queue) => queued(walk, queue),
         Expr::Fwd(fwd) => forwarded(walk, fwd),
         Expr::FlowOffload(_) => flow_offload::evaluate(walk, rest),
+        Expr::Exthdr(exthdr) => tcp_option::change(walk, exthdr),
+        Expr::Rt(rt) => tcp_option::segment_size(walk, rt, rest),
         Expr::Match(it) => match walk.index.extensions() {
             Some(extensions) => extensions.evaluate_match(it, &mut Context::new(walk)),
             None => Err(Cause::unsupported(format_args!("match {}", it.name))),

@@ -7,8 +7,9 @@ use crate::evaluate::{
 };
 use crate::expr::{
     Access, Bitwise, BitwiseOp, Byteorder, ByteorderOp, Cmp, CmpOp, Connlimit, Ct, CtKey, CtState,
-    Expr, Fib, FibFlags, FibResult, Immediate, Limit, Meta, MetaKey, Notrack, Numgen, NumgenMode,
-    Payload, PayloadAccess, PayloadBase, Quota, Range, Register,
+    Expr, Exthdr, ExthdrAccess, ExthdrOp, Fib, FibFlags, FibResult, Immediate, Limit, Meta,
+    MetaKey, Notrack, Numgen, NumgenMode, Payload, PayloadAccess, PayloadBase, Quota, Range,
+    Register, Rt, RtKey,
 };
 use crate::expression::{ct_state, ip_daddr, ip_saddr, mark, tcp_dport, tcp_flags, udp_dport};
 use crate::statement::{Statement, drop};
@@ -434,4 +435,52 @@ fn an_expression_that_is_not_supported_is_an_error_that_names_it() {
     let text = "prerouting inet t prerouting-0 rule 1: /* novel  */: expression novel: \
                 cannot evaluate expression novel";
     assert_eq!(error.unwrap_err().to_string(), text);
+}
+
+#[test]
+fn changes_of_tcp_options_do_not_affect_the_path() {
+    let syn = Packet::tcp(end("10.0.0.9:1000"), end("10.0.0.1:80"))
+        .with_input(Interface::new("eth0").with_index(2));
+    let store = Exthdr {
+        op: ExthdrOp::TcpOption,
+        kind: 2,
+        access: ExthdrAccess::Store {
+            source: WORD,
+            offset: 2,
+            len: 2,
+        },
+    };
+    let size = Rt {
+        key: RtKey::Tcpmss,
+        destination: WORD,
+    };
+    let swap = Byteorder {
+        source: WORD,
+        destination: WORD,
+        op: ByteorderOp::ToNetwork,
+        len: 2,
+        size: 2,
+    };
+    let set = [constant(&[5, 80]), store.into()];
+    assert_eq!(raw(set.clone(), &syn), Ok(true));
+    assert_eq!(raw(set, &udp()), Ok(false));
+    assert_eq!(
+        raw([size.into(), swap.into(), store.into()], &syn),
+        Ok(true)
+    );
+    assert_eq!(raw([size.into(), store.into()], &syn), Ok(true));
+    // The size is unknown to a comparison.
+    let unsupported = Err(Cause::unsupported("expression rt"));
+    assert_eq!(raw([size.into(), swap.into()], &syn), unsupported);
+    let load = Exthdr {
+        access: ExthdrAccess::Load {
+            destination: WORD,
+            offset: 2,
+            len: 2,
+            present: false,
+        },
+        ..store
+    };
+    let unsupported = Err(Cause::unsupported("expression exthdr"));
+    assert_eq!(raw([load.into()], &syn), unsupported);
 }
