@@ -89,12 +89,12 @@ mod tests {
     #[test]
     fn rules_of_the_legacy_variant_that_were_not_read_are_an_error() {
         let reason = format!("rules of iptables-legacy {NOT_READ}");
-        let text = format!("# kube-proxy kernel state 1\niptables-save # {reason}\n");
+        let text = format!("# kube-proxy kernel state 1\niptables-save # {reason}\n# end\n");
         let state: KernelState = text.parse().unwrap();
         let error = evaluator_of_variants(&state, &Ruleset::new()).unwrap_err();
         assert_eq!(error.to_string(), reason);
         // A program prints other comments.
-        let text = "# kube-proxy kernel state 1\niptables-save # Generated\n";
+        let text = "# kube-proxy kernel state 1\niptables-save # Generated\n# end\n";
         let state: KernelState = text.parse().unwrap();
         assert!(evaluator_of_variants(&state, &Ruleset::new()).is_ok());
     }

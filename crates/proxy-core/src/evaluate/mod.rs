@@ -54,4 +54,4 @@ pub use outcome::{Outcome, Verdict};
 pub use rules::{Evaluate, Rules};
 #[cfg(feature = "iptables")]
 pub(crate) use saved::Source;
-pub use saved::{InvalidLine, KernelState};
+pub use saved::{InvalidState, KernelState};

@@ -13,6 +13,9 @@ use vipline_nftables::{Family, Name, RecordedDump, RecordedMessage, Ruleset, Tab
 /// First line of the text.
 const HEADER: &str = "# kube-proxy kernel state 1";
 
+/// Last line of the text. Without it the text is incomplete.
+const FOOTER: &str = "# end";
+
 /// Precedes the preferred source address of a route. Names of interfaces have no spaces.
 const SOURCE: &str = " src ";
 
@@ -105,13 +108,16 @@ pub(super) struct Link {
     pub(super) name: String,
 }
 
-/// A line that is no part of a kernel state.
+/// Text that is no kernel state. Lines are counted from 1.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("line {number} is no part of a kernel state")]
 #[non_exhaustive]
-pub struct InvalidLine {
-    /// Number of the line, from 1.
-    pub number: usize,
+pub enum InvalidState {
+    /// A line is not of the form.
+    #[error("line {0} is no part of a kernel state")]
+    Line(usize),
+    /// The text ends before its last line.
+    #[error("the kernel state is incomplete: line {0} is missing")]
+    Incomplete(usize),
 }
 
 impl KernelState {
@@ -167,7 +173,6 @@ impl KernelState {
         let mut words = rest.splitn(3, ' ');
         let (first, second) = (words.next()?, words.next()?);
         match kind {
-            "#" => {}
             "address" => {
                 let link = Link::parse(second, words.next()?)?;
                 self.addresses.push((first.parse().ok()?, link));
@@ -280,23 +285,32 @@ impl fmt::Display for KernelState {
                 writeln!(f, "{} {line}", source.name())?;
             }
         }
-        Ok(())
+        writeln!(f, "{FOOTER}")
     }
 }
 
 impl FromStr for KernelState {
-    type Err = InvalidLine;
+    type Err = InvalidState;
 
-    fn from_str(text: &str) -> Result<Self, InvalidLine> {
+    fn from_str(text: &str) -> Result<Self, InvalidState> {
         let mut state = Self::default();
-        if text.lines().next() != Some(HEADER) {
-            return Err(InvalidLine { number: 1 });
+        let mut lines = (1..).zip(text.lines());
+        if lines.next().is_none_or(|(_, line)| line != HEADER) {
+            return Err(InvalidState::Line(1));
         }
-        for (number, line) in (1..).zip(text.lines()) {
+        let mut last = 1;
+        for (number, line) in lines.by_ref().take_while(|(_, line)| *line != FOOTER) {
             let parsed = state.parse_line(line);
-            parsed.ok_or(InvalidLine { number })?;
+            parsed.ok_or(InvalidState::Line(number))?;
+            last = number;
         }
-        Ok(state)
+        if text.lines().nth(last).is_none() {
+            return Err(InvalidState::Incomplete(last + 1));
+        }
+        match lines.next() {
+            Some((number, _)) => Err(InvalidState::Line(number)),
+            None => Ok(state),
+        }
     }
 }
 
@@ -327,7 +341,7 @@ mod tests {
                     route 0.0.0.0/0 100 eth0\nroute 10.0.0.0/8 0 eth0 src 192.168.0.50\n\
                     unreachable 10.244.1.13/32 0\nbridge cni0\ntable ip kube-proxy\nmessage 2560 02000a\n\
                     iptables-save *nat\niptables-save COMMIT\nset 3 KUBE-CLUSTER-IP\n\
-                    xt_recent KUBE-SEP-A src=192.0.2.7 ttl: 63 last_seen: 5 oldest_pkt: 1 5\n";
+                    xt_recent KUBE-SEP-A src=192.0.2.7 ttl: 63 last_seen: 5 oldest_pkt: 1 5\n# end\n";
         let state: KernelState = text.parse().unwrap();
         assert_eq!(state.text(Source::IptablesSave), "*nat\nCOMMIT\n");
         assert_eq!(state.text(Source::IpsetSave), "");
@@ -340,7 +354,14 @@ mod tests {
             ("# kube-proxy kernel state 1\nroute ::/0 1 eth0 src here", 2),
             ("# kube-proxy kernel state 1\nlost 10.0.0.0/8 1", 2),
         ] {
-            assert_eq!(wrong.parse::<KernelState>(), Err(InvalidLine { number }));
+            let expected = Err(InvalidState::Line(number));
+            assert_eq!(wrong.parse::<KernelState>(), expected);
         }
+        // A state that ends early, and one that is written twice.
+        let early = text.strip_suffix("# end\n").unwrap();
+        let expected = Err(InvalidState::Incomplete(13));
+        assert_eq!(early.parse::<KernelState>(), expected);
+        let twice = format!("{text}{text}");
+        assert_eq!(twice.parse::<KernelState>(), Err(InvalidState::Line(14)));
     }
 }

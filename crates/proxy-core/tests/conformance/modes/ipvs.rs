@@ -58,7 +58,10 @@ impl Kernel {
 
     /// Returns the rules with a persistence template.
     fn rules(&self, template: &str) -> Prepared {
-        let text = format!("# kube-proxy kernel state 1\n{}{template}", self.text);
+        let text = format!(
+            "# kube-proxy kernel state 1\n{}{template}# end\n",
+            self.text
+        );
         let state: KernelState = text.parse().expect("a kernel state");
         let rules = Mode::Ipvs.saved_rules(&state).expect("valid state");
         rules.expect("a mode that can be evaluated")
