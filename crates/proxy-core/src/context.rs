@@ -1,6 +1,6 @@
 //! Everything besides Services that the rules of a family depend on.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use vipline_service_model::{
@@ -101,7 +101,7 @@ impl Context {
             nodeport_networks: node_ports
                 .networks()
                 .map(|networks| disjoint(networks.iter().copied(), family)),
-            nodeport_addresses: node_ports.choose(&node.addresses),
+            nodeport_addresses: node_ports.choose(&with_loopback(node)),
             serves_localhost: family == Family::V4 && config.serves_localhost(),
             addresses: Vec::new(),
             iptables: config.iptables,
@@ -163,12 +163,27 @@ impl Context {
             .collect()
     }
 
+    /// Returns whether an interface has an address. While the interface addresses are unknown,
+    /// the node has only the address of the Node object.
+    pub fn is_of_node(&self, addr: IpAddr) -> bool {
+        match self.addresses.is_empty() {
+            true => self.node_address == Some(addr),
+            false => self.addresses.binary_search(&addr).is_ok(),
+        }
+    }
+
     /// Sets the number of endpoints in the family, ready or not.
     #[must_use]
     pub const fn with_endpoints(mut self, count: usize) -> Self {
         self.is_large = count > MANY_ENDPOINTS;
         self
     }
+}
+
+/// Returns the addresses of the Node object and the loopback addresses, which every node has.
+fn with_loopback(node: &NodeView) -> Vec<IpAddr> {
+    let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    node.addresses.iter().copied().chain(loopback).collect()
 }
 
 /// Returns whether other hosts can reach an address of the family.

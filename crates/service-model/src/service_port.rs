@@ -206,6 +206,16 @@ impl ServicePort {
         self.external_policy_local && !self.cluster.is_empty()
     }
 
+    /// Returns the internal route of a virtual server of IPVS. Without local endpoints it falls
+    /// back to `cluster`, a list that exists only if the port also has external addresses or a
+    /// node port.
+    pub fn internal_or_cluster(&self) -> Route {
+        match self.internal {
+            Route::Drop if !self.cluster.is_empty() => Route::Cluster,
+            route => route,
+        }
+    }
+
     /// Returns whether traffic to external addresses and the node port is masqueraded.
     ///
     /// An endpoint on another node must reply by way of this node. Policy Local preserves

@@ -1,12 +1,15 @@
 //! The rules of the plan and of the kernel, for the evaluation of packets.
 
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::iter;
+use std::net::{IpAddr, SocketAddr};
 
 use vipline_nftables::evaluate::Host;
 use vipline_service_model::{Family, ServicePort};
 
 use crate::evaluate::{self, Rules};
-use crate::{Engine, Error};
+use crate::interfaces::ipvs_link;
+use crate::{Engine, Error, Mode};
 
 impl Engine {
     /// Returns the addresses and routes of a typical node, for the evaluation of the plan
@@ -16,11 +19,21 @@ impl Engine {
     /// [`set_addresses`](Self::set_addresses), and leads to all other hosts. The pod
     /// networks of the node and all endpoints on this node are reached through `cni0`, or
     /// through the interface that [`Config::detect_local`](crate::Config::detect_local)
-    /// names; a prefix gets the suffix `0`. No packet exceeds a limit.
+    /// names; a prefix gets the suffix `0`. In mode ipvs `kube-ipvs0` has the addresses of
+    /// Services. No packet exceeds a limit.
     pub fn assumed_host(&self) -> Host {
-        let ports = self.store.ports().map(|port| &**port);
+        let ports = || self.store.ports().map(|port| &**port);
         let detect_local = &self.config.detect_local;
-        evaluate::assumed(detect_local, &self.store.node(), &self.addresses, ports)
+        let node = self.store.node();
+        let host = evaluate::assumed(detect_local, &node, &self.addresses, ports());
+        if self.config.mode != Mode::Ipvs {
+            return host;
+        }
+        let link = ipvs_link().to_string();
+        let is_own = |addr: &IpAddr| node.addresses.contains(addr) || self.addresses.contains(addr);
+        let bound: BTreeSet<IpAddr> = ports().flat_map(addresses).collect();
+        let bound = bound.into_iter().filter(|addr| !is_own(addr));
+        bound.fold(host, |host, addr| host.with_addr(&*link, addr.into()))
     }
 
     /// Plans all changes, and prepares the plan of a family for the evaluation of packets.
@@ -85,4 +98,10 @@ impl Engine {
         }
         self.config.mode.installed_rules(&self.config, family)
     }
+}
+
+/// Returns the addresses of a service port, except those of the node.
+fn addresses(port: &ServicePort) -> impl Iterator<Item = IpAddr> {
+    let external = port.external_ips.iter().chain(&*port.load_balancer_ips);
+    iter::once(port.cluster_ip).chain(external.copied())
 }

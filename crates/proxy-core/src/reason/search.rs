@@ -86,7 +86,25 @@ impl Scene<'_> {
         });
         let mut claims: Vec<_> = claims.collect();
         claims.sort_by_key(|claim| (claim.kind, Arc::clone(&claim.port.name)));
+        let is_node_port = |claim: &Claim<'_>| claim.kind == AddressKind::NodePort;
+        let yields = claims
+            .first()
+            .is_some_and(|it| self.yields_to_node_port(it));
+        if let Some(at) = claims.iter().position(is_node_port).filter(|_| yields) {
+            claims[..=at].rotate_right(1);
+        }
         claims
+    }
+
+    /// Returns whether the node port of another service port has precedence. Modes nftables and
+    /// iptables refuse connections to external addresses without endpoints only after the
+    /// translation of node ports.
+    fn yields_to_node_port(&self, claim: &Claim<'_>) -> bool {
+        let is_external = matches!(
+            claim.kind,
+            AddressKind::ExternalIp | AddressKind::LoadBalancerIp
+        );
+        is_external && !claim.port.has_usable_endpoints() && self.config.mode != Mode::Ipvs
     }
 
     /// Returns the kind of the destination as an address of a service port.
@@ -131,23 +149,24 @@ impl Scene<'_> {
         question: &Question,
     ) -> (Expectation, Reason, Vec<Endpoint>) {
         let port = owner.port;
-        if !self.allows(port, question) {
+        let is_internal = owner.kind == AddressKind::ClusterIp;
+        let route = self.route(owner, question);
+        if !self.allows(port, question) && self.checks_sources(route, question.origin) {
             let reason = Reason::SourceRanges(Arc::clone(&port.source_ranges));
             return (Expectation::Dropped, reason, Vec::new());
         }
-        let is_internal = owner.kind == AddressKind::ClusterIp;
-        let route = self.route(owner, question);
         let endpoints = port.endpoints(route).to_vec();
         let (expectation, reason) = match route {
             Route::Cluster | Route::Local => (Expectation::Reachable, Reason::Served),
             Route::Drop if is_internal => (self.without_server(), Reason::InternalPolicyLocal),
             Route::Drop => (self.without_server(), Reason::ExternalPolicyLocal),
             Route::Reject if port.endpoint_count == 0 => {
-                (Expectation::Refused, Reason::NoEndpoints)
+                (self.without_endpoints(owner, question), Reason::NoEndpoints)
             }
             Route::Reject => {
                 let count = port.endpoint_count;
-                (Expectation::Refused, Reason::NotReady { count })
+                let expectation = self.without_endpoints(owner, question);
+                (expectation, Reason::NotReady { count })
             }
         };
         (expectation, reason, endpoints)
@@ -161,6 +180,7 @@ impl Scene<'_> {
         let port = owner.port;
         let is_inside = question.origin != Origin::Outside;
         match self.config.mode {
+            Mode::Ipvs if owner.kind == AddressKind::ClusterIp => port.internal_or_cluster(),
             _ if owner.kind == AddressKind::ClusterIp => port.internal,
             Mode::Ipvs if port.external == Route::Drop && !port.cluster.is_empty() => {
                 Route::Cluster
@@ -168,6 +188,31 @@ impl Scene<'_> {
             Mode::Ipvs => port.external,
             _ if is_inside && port.has_short_circuit() => Route::Cluster,
             _ => port.external,
+        }
+    }
+
+    /// Returns whether source ranges decide. Without endpoints, mode iptables rejects all
+    /// connections, and IPVS those of the node, which it schedules before the rules.
+    fn checks_sources(&self, route: Route, origin: Origin) -> bool {
+        match self.config.mode {
+            _ if route != Route::Reject => true,
+            Mode::Iptables => false,
+            Mode::Ipvs => origin != Origin::Node,
+            _ => true,
+        }
+    }
+
+    /// Returns the result without endpoints. In mode iptables no chain of hook `OUTPUT` refuses
+    /// external addresses, so that processes of the node send such packets out.
+    fn without_endpoints(&self, owner: &Claim<'_>, question: &Question) -> Expectation {
+        let is_external = matches!(
+            owner.kind,
+            AddressKind::ExternalIp | AddressKind::LoadBalancerIp
+        );
+        let leaves = question.origin == Origin::Node && !self.is_own(question.destination.ip());
+        match self.config.mode {
+            Mode::Iptables if is_external && leaves => Expectation::Unserved,
+            _ => Expectation::Refused,
         }
     }
 
@@ -182,10 +227,13 @@ impl Scene<'_> {
     /// Returns whether the source ranges of a service port allow a connection attempt.
     ///
     /// The kernel may select the load balancer IP itself as the source of a process of the
-    /// node.
+    /// node. In mode iptables the rule of an external IP precedes that of the same load balancer
+    /// IP.
     fn allows(&self, port: &ServicePort, question: &Question) -> bool {
         let addr = question.destination.ip();
-        let is_restricted = port.restricts_sources() && port.load_balancer_ips.contains(&addr);
+        let is_open = self.config.mode == Mode::Iptables && port.external_ips.contains(&addr);
+        let is_restricted =
+            port.restricts_sources() && port.load_balancer_ips.contains(&addr) && !is_open;
         let mut ranges = port.source_ranges.iter();
         !is_restricted
             || ranges.any(|range| range.contains(&question.source))

@@ -56,20 +56,20 @@ const TERMINATING: [Row<3>; 5] = [
 /// Services 1 and 2: no endpoints, policies Cluster and Local. Services 3 and 4: an
 /// endpoint on the other node only, external policy Local and internal policy Local.
 ///
-/// External policy Local falls back to endpoints on other nodes, which see the address
-/// of the client. Internal policy Local has no fallback.
+/// Policy Local falls back to endpoints on other nodes. With external policy Local they see
+/// the address of the client.
 #[rustfmt::skip]
 const NO_USABLE_ENDPOINTS: [Row<4>; 13] = [
-    (Pod,       ClusterIp,    ["REJECT", "REJECT", "remote",   "REJECT"]),
+    (Pod,       ClusterIp,    ["REJECT", "REJECT", "remote",   "remote"]),
     (Pod,       NodePort,     ["REJECT", "REJECT", "remote",   "remote M"]),
     (Pod,       LoadBalancer, ["REJECT", "REJECT", "remote",   "remote M"]),
     (Pod,       ExternalIp,   ["REJECT", "REJECT", "remote",   "remote M"]),
-    (Node,      ClusterIp,    ["REJECT", "REJECT", "remote M", "REJECT"]),
+    (Node,      ClusterIp,    ["REJECT", "REJECT", "remote M", "remote M"]),
     (Node,      NodePort,     ["REJECT", "REJECT", "remote",   "remote M"]),
     (Node,      LoadBalancer, ["REJECT", "REJECT", "remote",   "remote M"]),
     (Node,      ExternalIp,   ["REJECT", "REJECT", "remote",   "remote M"]),
     (Localhost, NodePort,     ["REJECT", "REJECT", "REJECT",   "REJECT"]),
-    (External,  ClusterIp,    ["REJECT", "REJECT", "remote M", "REJECT"]),
+    (External,  ClusterIp,    ["REJECT", "REJECT", "remote M", "remote M"]),
     (External,  NodePort,     ["REJECT", "REJECT", "remote",   "remote M"]),
     (External,  LoadBalancer, ["REJECT", "REJECT", "remote",   "remote M"]),
     (External,  ExternalIp,   ["REJECT", "REJECT", "remote",   "remote M"]),

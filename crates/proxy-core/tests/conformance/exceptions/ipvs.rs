@@ -115,12 +115,13 @@ pub(super) fn all_without_local(
     is_without.then(|| question.scheduled_outside(kind, frontend))
 }
 
-pub(super) fn reject_without_local(
-    _: &Question<'_>,
+pub(super) fn internal_without_local(
+    question: &Question<'_>,
     expectation: &Expectation,
 ) -> Option<Expectation> {
-    let rule = Rule::NoLocalEndpoints(Kind::ClusterIp);
-    (expectation.rule == rule).then(|| Expectation::certain(rule, Fate::Rejected))
+    let (kind, frontend) = question.owner()?;
+    let is_without = expectation.rule == Rule::NoLocalEndpoints(Kind::ClusterIp);
+    is_without.then(|| question.scheduled(kind, frontend, Route::Cluster))
 }
 
 pub(super) fn no_ranges_for_node(

@@ -70,7 +70,7 @@ const EXCEPTIONS: [Exception; 32] = [
     Exception::new(Mode::Ipvs, ipvs::pass_chained,        "IPVS forwards to endpoints at addresses of Services without another lookup"),
     Exception::new(Mode::Ipvs, ipvs::any_source,          "a virtual server has one list of endpoints for all sources: with policy Local those of the node"),
     Exception::new(Mode::Ipvs, ipvs::all_without_local,   "without endpoints of the node a virtual server has those of all nodes, for pods and processes"),
-    Exception::new(Mode::Ipvs, ipvs::reject_without_local, "a virtual server without endpoints rejects connections"),
+    Exception::new(Mode::Ipvs, ipvs::internal_without_local, "without endpoints of the node a cluster IP has those of all nodes if the Service has external addresses, and rejects connections otherwise"),
     Exception::new(Mode::Ipvs, ipvs::no_ranges_for_node,  "IPVS forwards packets of the node before the rules that compare ranges"),
     Exception::new(Mode::Ipvs, ipvs::itself_as_source,    "a load balancer IP as its own source is permitted by the address of the node only, not by a range with the IP"),
     Exception::new(Mode::Ipvs, ipvs::source_of_node,      "policy Local preserves the sources of processes of the node, too"),

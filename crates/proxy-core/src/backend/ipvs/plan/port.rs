@@ -57,11 +57,12 @@ impl Port<'_> {
     /// ```
     ///
     /// Routes the cluster IP by the internal traffic policy. Without endpoints the kernel
-    /// rejects connections.
+    /// rejects connections. Without local endpoints, policy Local of a Service that is also
+    /// served outside of the cluster uses all endpoints, as in upstream.
     fn cluster_ip(&mut self) {
         let of = self.of;
         let kind = AddressKind::ClusterIp;
-        let endpoints = of.endpoints(of.internal);
+        let endpoints = of.endpoints(of.internal_or_cluster());
         self.virtual_server(kind, of.cluster_ip, of.port, endpoints);
         self.bind(of.cluster_ip);
         self.list(kind, &names::CLUSTER_IP, of.cluster_ip);
@@ -247,7 +248,7 @@ impl Port<'_> {
 
     /// Binds an address unless another interface of the node has it.
     fn bind_elsewhere(&mut self, addr: IpAddr) {
-        if self.cx.addresses.binary_search(&addr).is_err() {
+        if !self.cx.is_of_node(addr) {
             self.bind(addr);
         }
     }

@@ -163,9 +163,8 @@ fn endpoints_follow_the_traffic_policies() {
         (Route::Cluster, Route::Cluster, 2, 2),
         (Route::Local, Route::Cluster, 1, 2),
         (Route::Cluster, Route::Local, 2, 1),
-        // No local endpoints: internal traffic is rejected, external traffic uses other
-        // nodes.
-        (Route::Drop, Route::Drop, 0, 2),
+        // No local endpoints: all traffic uses other nodes.
+        (Route::Drop, Route::Drop, 2, 2),
     ] {
         let port = ServicePort {
             internal,
