@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use proxy_core::conntrack::{self, Filter, TupleFilter};
-use proxy_core::evaluate::{InvalidLine, KernelState, Rules, observed_host};
+use proxy_core::evaluate::{InvalidState, KernelState, Rules, observed_host};
 use proxy_core::netlink::Dump as NetlinkDump;
 use proxy_core::nftables::evaluate::Host;
 use proxy_core::{Config, Family, Mode};
@@ -51,7 +51,7 @@ impl Observed {
         let text = fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
         let state: KernelState = text
             .parse()
-            .map_err(|error: InvalidLine| named(error.to_string()))?;
+            .map_err(|error: InvalidState| named(error.to_string()))?;
         let host = state.host();
         Ok(Self::new(host, State::Saved(Box::new(state), config.mode)))
     }
@@ -100,10 +100,9 @@ impl Observed {
     pub(super) fn rules(&self, family: Family) -> Result<Option<Rules>, Option<String>> {
         match &self.rules {
             State::None(note) => Err(note.clone()),
-            State::Saved(state, mode) => match mode.saved_rules(state) {
-                Ok(Some(rules)) if !rules.has_proxy() => Err(Some(no_rules(*mode))),
-                rules => rules.map_err(|error| Some(chain(&error))),
-            },
+            State::Saved(state, mode) => {
+                mode.saved_rules(state).map_err(|error| Some(chain(&error)))
+            }
             State::Live(config) => config
                 .mode
                 .installed_rules(config, family)

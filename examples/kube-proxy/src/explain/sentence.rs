@@ -190,6 +190,10 @@ fn result_of_side(answer: &Answer, finding: &Finding, side: &Side) -> String {
         (Outcome::Reachable, None) => {
             format!("Works for the first packet, without the proxy: {reason}.")
         }
+        _ if matches!(finding.reason, Reason::Contested { .. }) => format!(
+            "Does not work: connections to {destination} do not reach this Service: \
+             {reason}{field}."
+        ),
         (outcome, Some(service)) => format!(
             "Does not work: {destination} is the {} of {}, and connections are {}: {reason}{field}.",
             service.address,

@@ -23,6 +23,9 @@ const OUTSIDE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 7);
 /// Maximum number of connections in an explanation of a Service.
 const MAX_ITEMS: usize = 256;
 
+/// Maximum number of addresses that are considered for a pod.
+const MAX_CANDIDATES: usize = 1024;
+
 /// Asks an engine.
 pub(super) struct Inquirer {
     /// Whole plans by family. Without them, each destination gets a plan of its own, with the
@@ -42,6 +45,8 @@ pub(super) enum Prepared {
         name: ObjectName,
         families: Vec<String>,
         items: Vec<Item>,
+        /// Why connections are left out.
+        left_out: Option<String>,
     },
     /// A Service that the proxy does not serve.
     Skipped(Box<ServiceAnswer>),
@@ -86,7 +91,7 @@ impl Inquirer {
     }
 
     fn service(&self, engine: &Engine, host: &Host, name: &ObjectName) -> Result<Prepared, String> {
-        let (mut items, mut families) = (Vec::new(), Vec::new());
+        let (mut items, mut families, mut left_out) = (Vec::new(), Vec::new(), None);
         for &family in &engine.config().families {
             let addresses = engine.with_scene(family, |scene| scene.addresses_of(name));
             if !addresses.is_empty() {
@@ -104,10 +109,16 @@ impl Inquirer {
                 for &source in sources.iter().filter(|it| is_family(it)) {
                     if items.len() < MAX_ITEMS {
                         let to = (protocol, destination);
-                        items.push(self.item(engine, host, to, source, Some(name))?);
+                        match self.item(engine, host, to, source, Some(name)) {
+                            Ok(item) => items.push(item),
+                            Err(reason) => left_out = left_out.or(Some(reason)),
+                        }
                     }
                 }
             }
+        }
+        if let (true, Some(reason)) = (items.is_empty(), &left_out) {
+            return Err(reason.clone());
         }
         if items.is_empty() {
             return skipped(engine, name).map(|it| Prepared::Skipped(Box::new(it)));
@@ -116,6 +127,7 @@ impl Inquirer {
             name: name.clone(),
             families,
             items,
+            left_out,
         })
     }
 
@@ -134,8 +146,8 @@ impl Inquirer {
     }
 }
 
-/// Returns the address of a pod on this node: in its pod network, or in that of the
-/// cluster.
+/// Returns the address of a pod on this node that is no endpoint: in its pod network, in that
+/// of the cluster, or beside an endpoint on this node.
 fn pod(engine: &Engine, family: Family) -> Option<IpAddr> {
     let node = engine.store().node();
     let cluster = match &engine.config().detect_local {
@@ -144,9 +156,29 @@ fn pod(engine: &Engine, family: Family) -> Option<IpAddr> {
     };
     let is_family = |network: &&IpNet| Family::of(network.addr()) == family;
     let cluster = cluster.iter().find(is_family).copied();
-    let network = node.pod_cidr(family).or(cluster)?;
+    let networks = node.pod_cidr(family).or(cluster);
+    let network = networks.or_else(|| beside_endpoint(engine, family))?;
+    let is_endpoint = |addr: &IpAddr| {
+        let mut ports = engine.store().ports();
+        ports.any(|port| port.serving.iter().any(|it| it.addr == *addr))
+    };
     // The first addresses usually belong to the bridge.
-    network.hosts().nth(4)
+    let candidates = network.hosts().skip(4).take(MAX_CANDIDATES);
+    let mut candidates = candidates.filter(|addr| !node.addresses.contains(addr));
+    candidates.find(|addr| !is_endpoint(addr))
+}
+
+/// Returns the network of typical size of an endpoint on this node.
+fn beside_endpoint(engine: &Engine, family: Family) -> Option<IpNet> {
+    let node = engine.store().node();
+    let ports = engine.store().ports().filter(|port| port.family == family);
+    let mut endpoints = ports.flat_map(|port| port.reachable_local());
+    let endpoint = endpoints.find(|it| !node.addresses.contains(&it.addr))?;
+    let length = match family {
+        Family::V4 => 24,
+        Family::V6 => 64,
+    };
+    IpNet::new(endpoint.addr, length).ok().map(|it| it.trunc())
 }
 
 impl Inquirer {
@@ -187,9 +219,14 @@ impl Prepared {
                 name,
                 families,
                 items,
+                left_out,
             } => {
                 let answers = items.into_iter().map(answer).collect();
-                Explanation::Service(Box::new(summary(&name, families, answers)))
+                let mut answer = summary(&name, families, answers);
+                if let Some(reason) = left_out {
+                    answer.sentence += &format!(" Connections are left out: {reason}.");
+                }
+                Explanation::Service(Box::new(answer))
             }
         }
     }
@@ -258,10 +295,21 @@ fn summary(name: &ObjectName, families: Vec<String>, answers: Vec<Answer>) -> Se
         families,
         outcome: deciding.map_or(Outcome::Dropped, |it| it.outcome),
         endpoints: deciding.map(|it| it.endpoints.clone()).unwrap_or_default(),
-        masquerade: deciding.map_or(Masquerade::Never, |it| it.masquerade),
+        masquerade: masquerade(&answers),
         reason: deciding.map(|it| it.reason.clone()).unwrap_or_default(),
         field: deciding.and_then(|it| it.field.clone()),
         sentence,
         answers,
+    }
+}
+
+/// Returns whether the connections that reach an endpoint are masqueraded.
+fn masquerade(answers: &[Answer]) -> Masquerade {
+    let reached = answers.iter().filter(|it| !it.endpoints.is_empty());
+    let mut all = reached.map(|it| it.masquerade);
+    let first = all.next().unwrap_or(Masquerade::Never);
+    match all.all(|it| it == first) {
+        true => first,
+        false => Masquerade::Mixed,
     }
 }

@@ -175,10 +175,48 @@ fn a_saved_kernel_is_explained_without_privileges_elsewhere() {
     assert_eq!(answer["outcome"], "dropped", "{answer:#}");
     assert_eq!(answer["kernel"], live["kernel"]);
     assert_eq!(answer["sentence"], live["sentence"]);
-    std::fs::write(&file, "table ip kube-proxy {").unwrap();
-    let invalid = other.run_through(&without, &line);
-    assert_eq!(invalid.code, 2, "{invalid:?}");
-    assert!(invalid.stderr.contains("line 1 is no part"), "{invalid:?}");
+    let incomplete = saved.stdout.strip_suffix("# end\n").unwrap();
+    for (text, expected) in [
+        ("table ip kube-proxy {", "line 1 is no part"),
+        (incomplete, "the kernel state is incomplete"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let invalid = other.run_through(&without, &line);
+        assert_eq!(invalid.code, 2, "{invalid:?}");
+        assert!(invalid.stderr.contains(expected), "{invalid:?}");
+    }
+}
+
+#[test]
+fn a_saved_kernel_without_rules_disagrees() {
+    let stage = web();
+    let file = stage.folder.path().join("kernel");
+    std::fs::write(&file, stage.run("save-kernel").stdout).unwrap();
+    let line = format!("{LINE} --kernel-dump {}", file.display());
+    let answer = json(&stage.run(&line));
+    assert_eq!(answer["outcome"], "dropped", "{answer:#}");
+    assert_eq!(answer["agrees"], false, "{answer:#}");
+    assert_eq!(answer["plan"]["outcome"], "reachable", "{answer:#}");
+}
+
+#[test]
+fn connections_that_the_node_cannot_make_are_left_out_of_a_service() {
+    // The links have no IPv6 address.
+    let objects = "
+apiVersion: v1
+kind: Service
+metadata: {name: dual, namespace: default}
+spec: {clusterIP: 10.96.0.20, clusterIPs: [10.96.0.20, 'fd00:96::20'], ports: [{port: 80}]}
+";
+    let stage = Stage::with(&[("dual.yaml", objects)]);
+    add_links(&stage);
+    let line = "explain service default/dual --from-node -o json";
+    let synced = stage.oneshot();
+    let answer = json(&stage.run(line));
+    let sentence = answer["sentence"].as_str().unwrap();
+    let expected = "Connections are left out: this node has no route to [fd00:96::20]:80";
+    assert!(sentence.contains(expected), "{synced:?} {sentence}");
+    assert_eq!(answer["answers"].as_array().unwrap().len(), 1, "{answer:#}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `explain`: plans without a kernel, the rules of a kernel, formats and exit codes.
 
+mod edges;
+
 mod foreign;
 
 mod golden;
