@@ -27,12 +27,17 @@ fn service(number: usize) -> Event {
 
 /// Returns a slice with 5 endpoints.
 fn slice(service: usize, number: usize) -> Event {
+    slice_of(5, service, number)
+}
+
+/// Returns a slice with `count` endpoints.
+fn slice_of(count: usize, service: usize, number: usize) -> Event {
     let name = format!("web-{service}-{number}");
     let mut metadata = api::ObjectMeta::named("default", name);
     let label = api::EndpointSlice::SERVICE_NAME_LABEL.to_owned();
     metadata.labels.insert(label, format!("web-{service}"));
     let endpoint = |host: usize| {
-        let host = (service + number) * 5 + host;
+        let host = (service + number) * count + host;
         api::SliceEndpoint {
             addresses: vec![format!(
                 "10.{}.{}.{}",
@@ -45,7 +50,7 @@ fn slice(service: usize, number: usize) -> Event {
     };
     let slice = api::EndpointSlice {
         metadata,
-        endpoints: (0..5).map(endpoint).collect(),
+        endpoints: (0..count).map(endpoint).collect(),
         ports: vec![api::EndpointPort {
             name: Some("http".into()),
             port: Some(8080),
@@ -108,4 +113,40 @@ fn the_cost_of_a_slice_is_independent_of_the_other_slices_of_its_service() {
         many < few + 16_384,
         "{few} bytes beside 10 slices, {many} beside 2,000"
     );
+}
+
+#[test]
+fn the_cost_of_a_truncated_answer_is_independent_of_the_endpoints_that_do_not_fit() {
+    let cost = |slices: usize, name: &str, record_type: RecordType| {
+        let mut zone = empty();
+        let mut service = api::Service {
+            metadata: api::ObjectMeta::named("default", "web-0"),
+            ..api::Service::default()
+        };
+        service.spec.cluster_ip = "None".into();
+        zone.apply(&service.into());
+        for number in 0..slices {
+            zone.apply(&slice_of(100, 0, number));
+        }
+        let name = format!("{name}web-0.default.svc.cluster.local");
+        let question = Question::new(name.parse().unwrap(), record_type);
+        let (bytes, answer) = allocated(|| zone.answer_within(&question, 12_345, 1232));
+        let answer = answer.unwrap();
+        let whole = zone.answer(&question, 0).unwrap();
+        assert_eq!(whole.answers.len(), slices * 100);
+        (bytes, answer.answers.len(), answer.additionals.len())
+    };
+    for (name, record_type, most) in [
+        ("", RecordType::A, 83),
+        ("", RecordType::Srv, 25),
+        ("_http._tcp.", RecordType::Srv, 25),
+    ] {
+        let few = cost(2, name, record_type);
+        let many = cost(60, name, record_type);
+        println!("{name} {record_type}: {few:?} of 200 endpoints, {many:?} of 6,000");
+        // One reference for each slice. A name for each endpoint would take 500 KB.
+        assert!(many.0 < few.0 + 8192, "{few:?}, {many:?}");
+        assert!(many.1 <= most && few.1 == many.1, "{few:?}, {many:?}");
+        assert_eq!((few.2, many.2), (0, 0));
+    }
 }

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use vipline_service_dns::service_model::Event;
 use vipline_service_dns::service_model::arbitrary::Dice;
-use vipline_service_dns::{Answer, Name, Options, PodRecords, Question, RecordType, Zone};
+use vipline_service_dns::{
+    Answer, Name, Options, PodRecords, Question, Record, RecordData, RecordType, Zone,
+};
 
 /// Number of events of a history.
 const EVENTS: usize = 60;
@@ -91,13 +93,43 @@ fn answers(zone: &Zone, names: &[Name]) -> Vec<Option<Answer>> {
         let mut answer = zone.answer(&question, 0)?;
         // Serial numbers count events.
         for record in answer.answers.iter_mut().chain(&mut answer.authorities) {
-            if let vipline_service_dns::RecordData::Soa(soa) = &mut record.data {
+            if let RecordData::Soa(soa) = &mut record.data {
                 soa.serial = 0;
             }
         }
         Some(answer)
     });
     answers.collect()
+}
+
+/// Returns the least size of records in a message, with compressed owners.
+fn least_size(records: &[Record]) -> usize {
+    let data = |record: &Record| match &record.data {
+        RecordData::A(_) => 4,
+        RecordData::Aaaa(_) => 16,
+        RecordData::Srv { target, .. } => 6 + target.as_wire().len(),
+        _ => 1,
+    };
+    records.iter().map(|record| 11 + data(record)).sum()
+}
+
+/// Returns the text of a record without its weight.
+fn unweighted(record: &Record) -> String {
+    let mut record = record.clone();
+    if let RecordData::Srv { weight, .. } = &mut record.data {
+        *weight = 0;
+    }
+    format!("{record:?}")
+}
+
+/// Returns whether records are among others, each once.
+fn are_among(records: &[Record], whole: &[Record]) -> bool {
+    let mut whole: Vec<_> = whole.iter().map(unweighted).collect();
+    records.iter().all(|record| {
+        let record = unweighted(record);
+        let place = whole.iter().position(|other| *other == record);
+        place.map(|place| whole.swap_remove(place)).is_some()
+    })
 }
 
 proptest! {
@@ -123,6 +155,38 @@ proptest! {
                     scratch.apply(object);
                 }
                 prop_assert_eq!(answers(&zone, &names), answers(&scratch, &names));
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_that_fits_is_whole_and_another_has_more_records_than_fit(
+        seed in any::<u64>(),
+        rotation in 0_usize..1000,
+    ) {
+        let mut zone = zone();
+        let mut dice = Dice::from_seed(seed);
+        for _ in 0..EVENTS {
+            zone.apply(&dice.dns_event());
+        }
+        for name in names() {
+            for record_type in [RecordType::A, RecordType::Aaaa, RecordType::Srv, RecordType::Any] {
+                let question = Question::new(name.clone(), record_type);
+                let Some(whole) = zone.answer(&question, rotation) else {
+                    continue;
+                };
+                for size in [20, 40, 60, 90, 130, 200, 300, 1232] {
+                    let part = zone.answer_within(&question, rotation, size).unwrap();
+                    if part == whole {
+                        continue;
+                    }
+                    prop_assert!(are_among(&part.answers, &whole.answers));
+                    prop_assert!(are_among(&part.additionals, &whole.additionals));
+                    let answers = least_size(&part.answers);
+                    let all = answers + least_size(&part.additionals);
+                    let is_whole = part.answers == whole.answers;
+                    prop_assert!(answers > size || (is_whole && all > size), "{size}: {part:?}");
+                }
             }
         }
     }

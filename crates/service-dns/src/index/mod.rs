@@ -3,6 +3,8 @@
 //! Every index is a tree or a hash table. The cost of a change is that of its object times
 //! the logarithm of the number of objects.
 
+mod hosts;
+
 mod ports;
 
 mod service;
@@ -20,8 +22,9 @@ use std::sync::Arc;
 use slab::Slab;
 use vipline_service_model::{ObjectName, Protocol, Warning, api};
 
+pub(crate) use hosts::Hosts;
 pub(crate) use networks::Networks;
-pub(crate) use ports::Ports;
+pub(crate) use ports::{Port, Ports};
 pub(crate) use service::{Service, ServiceKind};
 pub(crate) use slice::{Endpoint, Slice};
 
@@ -312,16 +315,27 @@ impl<'a> Found<'a> {
         ids.map(move |id| &self.index.slices[id.0 as usize])
     }
 
-    /// Returns the published endpoints.
-    pub(crate) fn endpoints(self) -> impl Iterator<Item = (&'a Slice, &'a Endpoint)> {
-        self.slices().flat_map(move |slice| {
-            let endpoints = self.endpoints_of(slice);
-            endpoints.map(move |endpoint| (slice, endpoint))
+    /// Returns the published endpoints of all families for which `is_wanted` is true.
+    pub(crate) fn addresses(self, is_wanted: impl Fn(IpAddr) -> bool) -> Hosts<'a> {
+        Hosts::new(self, |slice| {
+            // All endpoints of a slice have the same family.
+            let first = slice.endpoints.first()?;
+            is_wanted(first.addr).then_some(None)
         })
     }
 
+    /// Returns the published endpoints with all ports.
+    pub(crate) fn hosts(self) -> Hosts<'a> {
+        Hosts::new(self, |slice| Some(Some(slice.ports.all())))
+    }
+
+    /// Returns the published endpoints with the ports of a name and a protocol.
+    pub(crate) fn hosts_of(self, name: &str, protocol: Protocol) -> Hosts<'a> {
+        Hosts::new(self, |slice| Some(Some(slice.ports.named(name, protocol))))
+    }
+
     /// Returns the published endpoints of a slice.
-    pub(crate) fn endpoints_of(self, slice: &'a Slice) -> impl Iterator<Item = &'a Endpoint> {
+    fn endpoints_of(self, slice: &'a Slice) -> impl Iterator<Item = &'a Endpoint> {
         let endpoints = slice.endpoints.iter();
         endpoints.filter(move |endpoint| self.publishes(endpoint))
     }
@@ -353,7 +367,7 @@ impl<'a> Found<'a> {
             ServiceKind::Cluster { ports, .. } => ports.has_protocol(protocol),
             ServiceKind::Headless => self
                 .slices()
-                .filter(|slice| self.publishes_some(slice))
+                .filter(|slice| self.published(slice) > 0)
                 .any(|slice| slice.ports.has_protocol(protocol)),
             ServiceKind::External(_) => false,
         }
@@ -363,8 +377,12 @@ impl<'a> Found<'a> {
         endpoint.is_ready || self.service.publishes_unready
     }
 
-    fn publishes_some(self, slice: &Slice) -> bool {
-        slice.ready > 0 || (self.service.publishes_unready && !slice.endpoints.is_empty())
+    /// Returns the number of published endpoints of a slice.
+    fn published(self, slice: &Slice) -> usize {
+        match self.service.publishes_unready {
+            true => slice.endpoints.len(),
+            false => slice.ready,
+        }
     }
 }
 

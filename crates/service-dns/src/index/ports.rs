@@ -4,7 +4,7 @@ use vipline_service_model::{Field, Problem, Protocol, Warnings, api};
 
 /// A port.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-struct Port {
+pub(crate) struct Port {
     /// Name in lower case. Empty for an unnamed port.
     name: Box<str>,
     protocol: Protocol,
@@ -59,19 +59,18 @@ impl Ports {
         Self(ports.into())
     }
 
-    /// Returns the numbers of all ports.
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = u16> {
-        self.0.iter().map(|port| port.number)
+    /// Returns all ports.
+    pub(crate) fn all(&self) -> &[Port] {
+        &self.0
     }
 
-    /// Returns the numbers of the ports with a name and a protocol.
-    pub(crate) fn named(&self, name: &str, protocol: Protocol) -> impl Iterator<Item = u16> {
-        let wanted = (name, protocol);
-        let key = |port: &Port| (&*port.name, port.protocol) < wanted;
-        let start = self.0.partition_point(key);
-        let ports = self.0.iter().skip(start);
-        let ports = ports.take_while(move |port| (&*port.name, port.protocol) == wanted);
-        ports.map(|port| port.number)
+    /// Returns the ports with a name and a protocol.
+    pub(crate) fn named(&self, name: &str, protocol: Protocol) -> &[Port] {
+        let order = |port: &Port| (&*port.name, port.protocol).cmp(&(name, protocol));
+        let start = self.0.partition_point(|port| order(port).is_lt());
+        let rest = self.0.get(start..).unwrap_or_default();
+        let length = rest.partition_point(|port| order(port).is_eq());
+        rest.get(..length).unwrap_or_default()
     }
 
     /// Returns whether a named port has this protocol.
@@ -82,6 +81,11 @@ impl Ports {
 }
 
 impl Port {
+    /// Returns the number.
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+
     fn new(name: &str, protocol: Protocol, number: u16) -> Self {
         Self {
             name: name.to_ascii_lowercase().into(),

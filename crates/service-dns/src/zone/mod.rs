@@ -95,7 +95,22 @@ impl Zone {
     ///
     /// `rotation` rotates the records of a set, for a random or round-robin order.
     pub fn answer(&self, question: &Question, rotation: usize) -> Option<Answer> {
-        let mut response = Response::new(self, question, rotation);
+        self.answer_within(question, rotation, usize::MAX)
+    }
+
+    /// Answers a question as [`answer`](Self::answer), for a message of at most `size` bytes.
+    ///
+    /// An answer that fits into the message is the same. Otherwise the cost depends on `size`
+    /// and not on the number of endpoints: the answer has more records than fit, so that the
+    /// server truncates the message, but not all records. Targets of SRV records must not be
+    /// compressed (RFC 2782).
+    pub fn answer_within(
+        &self,
+        question: &Question,
+        rotation: usize,
+        size: usize,
+    ) -> Option<Answer> {
+        let mut response = Response::new(self, question, rotation, size);
         let mut name = question.name.clone();
         for aliases in 0..=MAX_ALIASES {
             let Some((node, depth)) = self.locate(&Folded::new(&name)) else {

@@ -7,7 +7,7 @@ use vipline_service_model::ipnet::IpNet;
 
 use super::question::Folded;
 use super::reverse::ReverseName;
-use crate::index::{Endpoint, Found, Index, ServiceKind, Slice, undash};
+use crate::index::{Endpoint, Found, Hosts, Index, Port, ServiceKind, Slice, undash};
 
 /// The node of a name.
 pub(super) enum Node<'a> {
@@ -40,10 +40,10 @@ pub(super) enum Node<'a> {
 
 /// Hosts and numbers of a named port.
 pub(super) enum PortHosts<'a> {
-    /// The Service, with these port numbers.
-    Service(Vec<u16>),
-    /// Endpoints, each with a port number.
-    Endpoints(Vec<(&'a Slice, &'a Endpoint, u16)>),
+    /// The Service, with these ports.
+    Service(&'a [Port]),
+    /// Endpoints.
+    Endpoints(Hosts<'a>),
 }
 
 impl<'a> Node<'a> {
@@ -107,18 +107,11 @@ impl<'a> Node<'a> {
     fn port(found: Found<'a>, name: &str, protocol: Protocol) -> Self {
         let (hosts, is_empty) = match &found.service.kind {
             ServiceKind::Cluster { ports, .. } => {
-                let numbers: Vec<_> = ports.named(name, protocol).collect();
-                let is_empty = numbers.is_empty();
-                (PortHosts::Service(numbers), is_empty)
+                let ports = ports.named(name, protocol);
+                (PortHosts::Service(ports), ports.is_empty())
             }
             ServiceKind::Headless => {
-                let mut hosts = Vec::new();
-                for slice in found.slices() {
-                    for number in slice.ports.named(name, protocol) {
-                        let endpoints = found.endpoints_of(slice);
-                        hosts.extend(endpoints.map(|endpoint| (slice, endpoint, number)));
-                    }
-                }
+                let hosts = found.hosts_of(name, protocol);
                 let is_empty = hosts.is_empty();
                 (PortHosts::Endpoints(hosts), is_empty)
             }

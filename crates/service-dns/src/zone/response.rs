@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::Zone;
 use super::node::{Node, PortHosts};
-use crate::index::{Found, ServiceKind, hostname_of};
+use crate::index::{Found, Hosts, Port, ServiceKind, hostname_of};
+use crate::name::MAX_NAME;
 use crate::{Answer, Name, Question, Record, RecordData, RecordType, ResponseCode, Soa};
 
 /// Version of the specification that the records follow.
@@ -18,11 +19,25 @@ const SCHEMA_VERSION_TTL: u32 = 28_800;
 /// Maximum time to live of a start of authority in seconds.
 const MAX_SOA_TTL: u32 = 300;
 
+/// Least size of a record in a message, without its data: a name of 1 byte, type, class, time
+/// to live and length.
+const LEAST_RECORD: usize = 1 + 2 + 2 + 4 + 2;
+
+/// Least size of an address record.
+const LEAST_ADDRESS: usize = LEAST_RECORD + 4;
+
+/// Least size of an SRV record, without its target.
+const LEAST_SRV: usize = LEAST_RECORD + 6;
+
 /// An answer that is being assembled.
 pub(super) struct Response<'a> {
     zone: &'a Zone,
     record_type: RecordType,
     rotation: usize,
+    /// Size of the message in bytes.
+    size: usize,
+    /// Whether the records of the last name begin at the rotation. They are not complete.
+    is_partial: bool,
     /// Name of the zone of the last name, in the case of the question.
     apex: Name,
     /// Name of the zone of Services, in the case of the question if the last name has it.
@@ -44,11 +59,13 @@ type Owner = (Arc<str>, Arc<str>, Option<Arc<str>>);
 
 impl<'a> Response<'a> {
     /// Returns an empty response.
-    pub(super) fn new(zone: &'a Zone, question: &Question, rotation: usize) -> Self {
+    pub(super) fn new(zone: &'a Zone, question: &Question, rotation: usize, size: usize) -> Self {
         Self {
             zone,
             record_type: question.record_type,
             rotation,
+            size,
+            is_partial: false,
             apex: Name::root(),
             domain: Name::root(),
             answer: Answer {
@@ -74,8 +91,10 @@ impl<'a> Response<'a> {
     /// Returns the canonical name if the node is an alias that the question follows.
     pub(super) fn add(&mut self, name: &Name, node: &Node<'_>) -> Option<Name> {
         let start = self.answer.answers.len();
+        self.is_partial = false;
         let canonical = self.add_records(name, node);
         match self.answer.answers.get_mut(start..) {
+            Some(added) if self.is_partial && !added.is_empty() => {}
             Some(added) if !added.is_empty() => added.rotate_left(self.rotation % added.len()),
             _ => {
                 let soa = self.soa();
@@ -92,26 +111,31 @@ impl<'a> Response<'a> {
             Node::Apex => self.add_apex(name),
             Node::NameServer => {
                 let servers = self.name_servers();
-                self.add_addresses(name, servers.into_iter().map(|(_, addr)| addr));
+                self.add_addresses(name, servers.len(), servers.iter().map(|(_, addr)| *addr));
             }
             Node::SchemaVersion => self.add_schema_version(name),
             Node::Service(found) => return self.add_service(name, *found),
             Node::Port(found, hosts) => self.add_port(name, *found, hosts),
             Node::Endpoint(found, endpoints) => {
-                self.add_addresses(name, endpoints.iter().map(|(_, endpoint)| endpoint.addr));
+                let at = self.rotation % endpoints.len().max(1);
+                let (before, after) = endpoints.split_at(at);
+                let endpoints = after.iter().chain(before);
+                let addresses = endpoints.clone().map(|(_, endpoint)| endpoint.addr);
+                self.add_addresses(name, before.len() + after.len(), addresses);
                 if self.record_type == RecordType::Srv {
-                    let hosts = endpoints.iter().flat_map(|&(slice, endpoint)| {
-                        let numbers = slice.ports.numbers();
-                        numbers.map(move |port| Host {
+                    let ports = endpoints.clone().map(|(slice, _)| slice.ports.all().len());
+                    let hosts = endpoints.flat_map(|&(slice, endpoint)| {
+                        let ports = slice.ports.all().iter();
+                        ports.map(move |port| Host {
                             label: Some(hostname_of(slice, endpoint)),
-                            port,
+                            port: port.number(),
                             addr: endpoint.addr,
                         })
                     });
-                    self.add_hosts(name, *found, hosts.collect());
+                    self.add_hosts(name, *found, ports.sum(), hosts);
                 }
             }
-            Node::Pod(addr) => self.add_addresses(name, [*addr]),
+            Node::Pod(addr) => self.add_addresses(name, 1, [*addr]),
             Node::Address { addr, is_apex } => {
                 self.add_pointers(name, *addr);
                 if *is_apex {
@@ -131,25 +155,18 @@ impl<'a> Response<'a> {
                 return (!is_final).then(|| target.clone());
             }
             ServiceKind::Cluster { cluster_ips, ports } if is_srv => {
-                let hosts = service_hosts(ports.numbers(), cluster_ips);
-                self.add_hosts(name, found, hosts);
+                let hosts = service_hosts(ports.all(), cluster_ips);
+                self.add_hosts(name, found, hosts.len(), hosts);
             }
             ServiceKind::Cluster { cluster_ips, .. } => {
-                self.add_addresses(name, cluster_ips.iter().copied());
+                self.add_addresses(name, cluster_ips.len(), cluster_ips.iter().copied());
             }
-            ServiceKind::Headless if is_srv => {
-                let hosts = found.endpoints().flat_map(|(slice, endpoint)| {
-                    let numbers = slice.ports.numbers();
-                    numbers.map(move |port| Host {
-                        label: Some(hostname_of(slice, endpoint)),
-                        port,
-                        addr: endpoint.addr,
-                    })
-                });
-                self.add_hosts(name, found, hosts.collect());
-            }
+            ServiceKind::Headless if is_srv => self.add_endpoints(name, found, &found.hosts()),
             ServiceKind::Headless => {
-                self.add_addresses(name, found.endpoints().map(|(_, endpoint)| endpoint.addr));
+                let hosts = found.addresses(|addr| self.is_wanted(addr));
+                let endpoints = hosts.starting_at(self.rotation);
+                let addresses = endpoints.map(|(_, endpoint, _)| endpoint.addr);
+                self.add_addresses(name, hosts.count(), addresses);
             }
         }
         None
@@ -159,70 +176,116 @@ impl<'a> Response<'a> {
         if !matches!(self.record_type, RecordType::Srv | RecordType::Any) {
             return;
         }
-        let hosts = match hosts {
-            PortHosts::Service(numbers) => {
-                service_hosts(numbers.iter().copied(), found.service.cluster_ips())
+        match hosts {
+            PortHosts::Service(ports) => {
+                let hosts = service_hosts(ports, found.service.cluster_ips());
+                self.add_hosts(name, found, hosts.len(), hosts);
             }
-            PortHosts::Endpoints(hosts) => hosts
-                .iter()
-                .map(|&(slice, endpoint, port)| Host {
-                    label: Some(hostname_of(slice, endpoint)),
-                    port,
-                    addr: endpoint.addr,
-                })
-                .collect(),
-        };
-        self.add_hosts(name, found, hosts);
+            PortHosts::Endpoints(hosts) => self.add_endpoints(name, found, hosts),
+        }
     }
 
-    /// Adds addresses of the type of the question, each once.
-    fn add_addresses(&mut self, name: &Name, addresses: impl IntoIterator<Item = IpAddr>) {
-        let (v4, v6) = match self.record_type {
-            RecordType::A => (true, false),
-            RecordType::Aaaa => (false, true),
-            RecordType::Any => (true, true),
-            _ => return,
-        };
+    fn add_endpoints(&mut self, name: &Name, found: Found<'_>, hosts: &Hosts<'_>) {
+        let endpoints = hosts.starting_at(self.rotation);
+        let endpoints = endpoints.map(|(slice, endpoint, port)| Host {
+            label: Some(hostname_of(slice, endpoint)),
+            port,
+            addr: endpoint.addr,
+        });
+        self.add_hosts(name, found, hosts.count(), endpoints);
+    }
+
+    /// Returns whether the question asks for the family of an address.
+    fn is_wanted(&self, addr: IpAddr) -> bool {
+        match self.record_type {
+            RecordType::A => addr.is_ipv4(),
+            RecordType::Aaaa => addr.is_ipv6(),
+            RecordType::Any => true,
+            _ => false,
+        }
+    }
+
+    /// Adds addresses of the type of the question, each once. Their number is at most
+    /// `count`.
+    fn add_addresses(
+        &mut self,
+        name: &Name,
+        count: usize,
+        addresses: impl IntoIterator<Item = IpAddr>,
+    ) {
+        let most = self.size / LEAST_ADDRESS;
         let addresses = addresses.into_iter();
-        let mut addresses: Vec<_> = addresses
-            .filter(|addr| if addr.is_ipv4() { v4 } else { v6 })
-            .collect();
-        addresses.sort_unstable();
-        addresses.dedup();
+        let addresses = addresses.filter(|addr| self.is_wanted(*addr));
+        let (mut addresses, is_partial) = match count <= most {
+            true => (addresses.collect(), false),
+            false => first_distinct(addresses, most, |addr| *addr),
+        };
+        self.is_partial = is_partial;
+        if !is_partial {
+            addresses.sort_unstable();
+            addresses.dedup();
+        }
         self.answer.answers.reserve_exact(addresses.len());
         for addr in addresses {
             self.push(name, address(addr));
         }
     }
 
-    /// Adds a record for each host and port, and the addresses of the hosts.
-    fn add_hosts(&mut self, name: &Name, found: Found<'_>, mut hosts: Vec<Host>) {
+    /// Adds a record for each host and port, and the addresses of the hosts. The number of
+    /// hosts is at most `count`.
+    ///
+    /// If more records than fit exist, adds these from the first host on, without addresses.
+    fn add_hosts(
+        &mut self,
+        name: &Name,
+        found: Found<'_>,
+        count: usize,
+        hosts: impl IntoIterator<Item = Host>,
+    ) {
         let entry = found.entry;
         let Some(base) = self.domain.below([&*entry.name, &*entry.namespace, "svc"]) else {
             return;
         };
+        let most = self.size / (LEAST_SRV + base.as_wire().len());
+        // No target is longer than a name, so that each host has a record.
+        let longest = MAX_NAME.saturating_sub(base.as_wire().len() + 1);
+        let hosts = hosts.into_iter();
+        let hosts = hosts.filter(|host| host.label.as_ref().is_none_or(|it| it.len() <= longest));
+        let (hosts, is_partial) = match count <= most {
+            true => (hosts.collect(), false),
+            false => first_distinct(hosts, most, |host| (host.label.clone(), host.port)),
+        };
+        self.is_partial = is_partial;
+        if !is_partial {
+            self.add_all_hosts(name, &base, hosts);
+            return;
+        }
+        for host in hosts {
+            if let Some(target) = target(&base, host.label.as_deref()) {
+                let (weight, port) = (weight(count), host.port);
+                self.push(name, srv(weight, port, target));
+            }
+        }
+    }
+
+    fn add_all_hosts(&mut self, name: &Name, base: &Name, mut hosts: Vec<Host>) {
         hosts.sort_unstable();
         hosts.dedup();
-        // All hosts have equal weights, at least 1.
-        let weight = u16::try_from(100 / hosts.len().max(1)).unwrap_or(0).max(1);
+        let weight = weight(hosts.len());
+        // One more than fits. Then a message has no additional records.
+        let most = (self.size / LEAST_ADDRESS).saturating_add(1);
         for group in hosts.chunk_by(|one, other| one.label == other.label) {
             let label = group.first().and_then(|host| host.label.as_deref());
-            let Some(target) = label.map_or_else(|| Some(base.clone()), |it| base.below([it]))
-            else {
+            let Some(target) = target(base, label) else {
                 continue;
             };
             for same_port in group.chunk_by(|one, other| one.port == other.port) {
                 let port = same_port.first().map_or(0, |host| host.port);
-                let data = RecordData::Srv {
-                    priority: 0,
-                    weight,
-                    port,
-                    target: target.clone(),
-                };
-                self.push(name, data);
+                self.push(name, srv(weight, port, target.clone()));
             }
             let addresses: BTreeSet<_> = group.iter().map(|host| host.addr).collect();
-            for addr in addresses {
+            let room = most.saturating_sub(self.answer.additionals.len());
+            for addr in addresses.into_iter().take(room) {
                 let record = self.record(&target, address(addr));
                 self.answer.additionals.push(record);
             }
@@ -359,15 +422,55 @@ impl<'a> Response<'a> {
 }
 
 /// Returns the hosts of a Service with cluster IPs.
-fn service_hosts(numbers: impl Iterator<Item = u16>, cluster_ips: &[IpAddr]) -> Vec<Host> {
-    let hosts = numbers.flat_map(|port| {
+fn service_hosts(ports: &[Port], cluster_ips: &[IpAddr]) -> Vec<Host> {
+    let hosts = ports.iter().flat_map(|port| {
         cluster_ips.iter().map(move |&addr| Host {
             label: None,
-            port,
+            port: port.number(),
             addr,
         })
     });
     hosts.collect()
+}
+
+/// Returns the items until more than `most` have distinct keys, each key once, and whether
+/// there are that many. Otherwise returns all items.
+fn first_distinct<T, K: Ord>(
+    items: impl Iterator<Item = T>,
+    most: usize,
+    key: impl Fn(&T) -> K,
+) -> (Vec<T>, bool) {
+    let (mut keys, mut first, mut others) = (BTreeSet::new(), Vec::new(), Vec::new());
+    for item in items {
+        match keys.insert(key(&item)) {
+            true => first.push(item),
+            false => others.push(item),
+        }
+        if keys.len() > most {
+            return (first, true);
+        }
+    }
+    first.append(&mut others);
+    (first, false)
+}
+
+/// Returns the weight of one of several hosts. All have equal weights, at least 1.
+fn weight(hosts: usize) -> u16 {
+    u16::try_from(100 / hosts.max(1)).unwrap_or(0).max(1)
+}
+
+/// Returns the name of an endpoint of a Service, or that of the Service.
+fn target(service: &Name, label: Option<&str>) -> Option<Name> {
+    label.map_or_else(|| Some(service.clone()), |label| service.below([label]))
+}
+
+fn srv(weight: u16, port: u16, target: Name) -> RecordData {
+    RecordData::Srv {
+        priority: 0,
+        weight,
+        port,
+        target,
+    }
 }
 
 fn owner(found: Found<'_>, hostname: Option<Arc<str>>) -> Owner {
