@@ -7,7 +7,8 @@ use std::time::Duration;
 use std::{process, thread};
 
 use daemon::runtime;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::flag;
 use signal_hook::low_level::pipe;
 use tokio::runtime::Handle;
 use tracing::{error, info, warn};
@@ -28,10 +29,14 @@ const TASK_THREADS: usize = 2;
 /// Stack size of the threads that wait for signals.
 const STACK: usize = 256 << 10;
 
+/// Time after the first signal in which another one is the same: `timeout` and container
+/// runtimes may signal a process and its group.
+const SAME_SIGNAL: Duration = Duration::from_millis(500);
+
 /// Answers queries until SIGTERM or SIGINT.
 ///
 /// After the signal, `/ready` fails, and queries are answered for the time of the lame
-/// duck. A second signal ends the process at once.
+/// duck. A second signal ends the process at once, except in the first half second.
 ///
 /// # Errors
 ///
@@ -153,7 +158,7 @@ struct Signals {
 }
 
 impl Signals {
-    /// Registers handlers for SIGTERM, SIGINT and SIGUSR1.
+    /// Registers handlers for SIGTERM, SIGINT and SIGUSR1, and ignores SIGHUP.
     fn listen() -> io::Result<Self> {
         let (end, ends) = UnixStream::pair()?;
         let (query_log, toggles) = UnixStream::pair()?;
@@ -161,6 +166,8 @@ impl Signals {
         for (signal, stream) in [(SIGTERM, clone), (SIGINT, ends), (SIGUSR1, toggles)] {
             pipe::register(signal, stream)?;
         }
+        // Without a handler, the end of a terminal or a reload script ends the process.
+        flag::register(SIGHUP, Arc::default())?;
         Ok(Self { end, query_log })
     }
 
@@ -181,11 +188,12 @@ impl Signals {
         })
     }
 
-    /// Ends the process at the next SIGTERM or SIGINT.
+    /// Ends the process at the next SIGTERM or SIGINT after [`SAME_SIGNAL`].
     fn end_at_second(&self) -> io::Result<()> {
         let mut stream = self.end.try_clone()?;
         spawn("second-signal", move || {
-            if stream.read_exact(&mut [0]).is_ok() {
+            thread::sleep(SAME_SIGNAL);
+            if discard(&mut stream).is_ok() && stream.read_exact(&mut [0]).is_ok() {
                 error!("ended at once by a second signal");
                 // Leaves time for the log.
                 thread::sleep(Duration::from_millis(10));
@@ -193,6 +201,13 @@ impl Signals {
             }
         })
     }
+}
+
+/// Discards the signals that have arrived.
+fn discard(signals: &mut UnixStream) -> io::Result<()> {
+    signals.set_nonblocking(true)?;
+    while signals.read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
+    signals.set_nonblocking(false)
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {

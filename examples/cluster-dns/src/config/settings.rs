@@ -177,6 +177,8 @@ fn listen(configuration: &Configuration, problems: &mut Problems) -> Vec<SocketA
         for address in addresses.into_iter().flatten() {
             let is_new = !listen.contains(&address);
             problems.require("listen", is_new, &format!("{address} occurs twice"));
+            let has_port = address.port() != 0;
+            problems.require("listen", has_port, &format!("{address} has the port 0"));
             listen.push(address);
         }
     }

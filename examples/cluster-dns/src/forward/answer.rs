@@ -108,6 +108,12 @@ impl Answer {
         }
     }
 
+    /// Returns the answer with the bit TC.
+    pub(super) fn truncated(mut self) -> Self {
+        self.message[2] |= TC;
+        self
+    }
+
     /// Returns the bytes of memory that the answer uses.
     pub(super) fn memory(&self) -> usize {
         self.message.len() + self.ttls.len() * size_of::<u16>()
@@ -131,7 +137,7 @@ impl Answer {
             name.copy_from_slice(query.name);
         }
         let mut flags = [
-            QR | u8::from(query.recursion_desired),
+            QR | (self.message[2] & TC) | u8::from(query.recursion_desired),
             RA | (self.message[3] & RCODE),
         ];
         if self.message[3] & AD != 0 && (query.dnssec_ok() || query.authentic_data) {

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use hickory_proto::op::ResponseCode;
+use hickory_proto::op::{Message, ResponseCode};
 use tokio::time::timeout;
 use tracing::debug;
 
 use super::answer::{Answer, Form, Ttl};
 use super::cache::{Cache, NewEntry};
+use super::exchange::ExchangeError;
 use super::flight::Outcome;
 use super::forwarder::Shared;
 use super::options::CacheOptions;
@@ -24,11 +25,11 @@ pub(super) enum Asked {
         /// The entry of the cache, unless the answer must not be cached.
         entry: Option<NewEntry>,
     },
-    /// No upstream has an answer.
+    /// No upstream has a whole answer.
     Failure {
-        /// The error for clients.
+        /// The error or the truncated answer for clients.
         answer: Answer,
-        /// Whether an upstream responded with an error.
+        /// Whether an upstream responded.
         responded: bool,
     },
 }
@@ -86,9 +87,9 @@ pub fn answer_from_reply(
 /// Asks the upstreams of a key until one has an answer, or until the deadline.
 pub(super) async fn ask(shared: &Shared, key: &Key) -> Asked {
     let query = key.query();
-    let mut error = None;
+    let (mut error, mut truncated) = (None, None);
     if let Some(request) = Request::new(&query, shared.options.udp_payload_size) {
-        let rounds = rounds(shared, key, &request, &mut error);
+        let rounds = rounds(shared, key, &request, &mut error, &mut truncated);
         let screened = timeout(shared.options.deadline, rounds)
             .await
             .ok()
@@ -99,6 +100,12 @@ pub(super) async fn ask(shared: &Shared, key: &Key) -> Asked {
     } else {
         error = Some(ResponseCode::FormErr);
     }
+    if let Some(answer) = truncated {
+        return Asked::Failure {
+            answer,
+            responded: true,
+        };
+    }
     shared.counters.failures.increment();
     let code = error.map_or(ResponseCode::ServFail, representable);
     let answer = Answer::error(&query, code.low());
@@ -108,12 +115,14 @@ pub(super) async fn ask(shared: &Shared, key: &Key) -> Asked {
     }
 }
 
-/// Asks all upstreams, in several rounds. `error` is the last RCODE without an answer.
+/// Asks all upstreams, in several rounds. `error` is the last RCODE without an answer, and
+/// `truncated` the answer of an upstream that answers only over UDP.
 async fn rounds(
     shared: &Shared,
     key: &Key,
     request: &Request,
     error: &mut Option<ResponseCode>,
+    truncated: &mut Option<Answer>,
 ) -> Option<Screened> {
     let name = Key::name(key);
     let routes = shared.routes();
@@ -124,14 +133,21 @@ async fn rounds(
         let mut all_responded = true;
         for upstream in routes.order(name, &shared.turn) {
             let reply = upstream.exchange(request, routes.try_timeout).await;
-            let Ok(message) = reply.inspect_err(|error| {
-                let name = &request.question.name;
-                debug!(upstream = %upstream.address(), %name, %error, "upstream failed");
-            }) else {
-                all_responded = false;
-                continue;
-            };
             let cache = &shared.options.cache;
+            let message = match reply {
+                Ok(message) => message,
+                Err(error) => {
+                    let name = &request.question.name;
+                    debug!(upstream = %upstream.address(), %name, %error, "upstream failed");
+                    all_responded &= !error.is_silence();
+                    if let ExchangeError::OnlyUdp { reply, .. } = error {
+                        let reply =
+                            reply.and_then(|reply| encode_truncated(*reply, request, cache));
+                        *truncated = reply.or_else(|| truncated.take());
+                    }
+                    continue;
+                }
+            };
             match screen(message, &request.question, request.dnssec_ok, cache) {
                 Ok(screened) => return Some(screened),
                 Err(Unusable::Code(code)) => *error = Some(code),
@@ -152,6 +168,12 @@ fn representable(code: ResponseCode) -> ResponseCode {
     } else {
         ResponseCode::ServFail
     }
+}
+
+/// Returns the answer of a truncated reply. Most clients repeat their query over TCP.
+fn encode_truncated(reply: Message, request: &Request, cache: &CacheOptions) -> Option<Answer> {
+    let screened = screen(reply, &request.question, request.dnssec_ok, cache).ok()?;
+    Some(Answer::encode(&screened.message)?.truncated())
 }
 
 fn encode(screened: Screened) -> Option<Asked> {

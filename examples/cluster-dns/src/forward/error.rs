@@ -35,7 +35,7 @@ pub enum ForwardError {
         source: io::Error,
     },
     /// No upstream is left after the addresses of this process are skipped.
-    #[error("{origin} names no usable name server; skipped addresses of this process: {skipped:?}")]
+    #[error("{origin} names no usable name server{}", of_this_process(skipped))]
     NoUpstream {
         /// The file, the domain, or the option.
         origin: String,
@@ -50,4 +50,13 @@ pub enum ForwardError {
         /// Address of this process.
         address: SocketAddr,
     },
+}
+
+/// Returns the end of the message about addresses of this process, if there are some.
+fn of_this_process(skipped: &[SocketAddr]) -> String {
+    let texts: Vec<_> = skipped.iter().map(ToString::to_string).collect();
+    match texts.is_empty() {
+        true => String::new(),
+        false => format!("; skipped addresses of this process: {}", texts.join(", ")),
+    }
 }

@@ -30,13 +30,31 @@ pub(super) enum ExchangeError {
     Malformed,
     #[error("truncated reply over TCP")]
     Truncated,
+    #[error("a reply over UDP, but not over TCP: {source}")]
+    OnlyUdp {
+        /// The truncated reply, unless it was malformed.
+        reply: Option<Box<Message>>,
+        source: Box<Self>,
+    },
+}
+
+impl ExchangeError {
+    /// Returns whether the upstream sent no reply at all.
+    pub(super) fn is_silence(&self) -> bool {
+        match self {
+            Self::Timeout(_) | Self::Io(_) => true,
+            Self::Malformed | Self::Truncated | Self::OnlyUdp { .. } => false,
+        }
+    }
 }
 
 /// Result of a query over UDP.
 enum Datagram {
     Message(Box<Message>),
-    /// The answer is available only over TCP.
-    UseTcp,
+    /// The reply is truncated, or malformed. The answer is available only over TCP.
+    Incomplete(Option<Box<Message>>),
+    /// No reply matches.
+    Mismatches,
 }
 
 /// Transport to one upstream.
@@ -88,6 +106,7 @@ impl Transport {
         wait: Duration,
         counters: &UpstreamCounters,
     ) -> Result<Message, ExchangeError> {
+        let mut incomplete = None;
         if !self.force_tcp {
             let udp = self.udp(request, with_edns, counters);
             match timeout(wait, udp)
@@ -95,13 +114,20 @@ impl Transport {
                 .map_err(|_| ExchangeError::Timeout(wait))??
             {
                 Datagram::Message(message) => return Ok(*message),
-                Datagram::UseTcp => {}
+                Datagram::Incomplete(reply) => incomplete = Some(reply),
+                Datagram::Mismatches => {}
             }
         }
         let tcp = self.tcp(request, with_edns, counters);
-        timeout(wait, tcp)
-            .await
-            .map_err(|_| ExchangeError::Timeout(wait))?
+        let replied = timeout(wait, tcp).await;
+        let replied = replied.unwrap_or(Err(ExchangeError::Timeout(wait)));
+        match (replied, incomplete) {
+            (Err(error), Some(reply)) => Err(ExchangeError::OnlyUdp {
+                reply,
+                source: Box::new(error),
+            }),
+            (replied, _) => replied,
+        }
     }
 
     /// Each query has a socket of its own, with a random port that the kernel chooses. The
@@ -123,19 +149,19 @@ impl Transport {
             let len = socket.recv(&mut buffer).await?;
             match request.check(id, &buffer[..len]) {
                 Reply::Mismatch => counters.mismatches.increment(),
-                Reply::Malformed => return Ok(Datagram::UseTcp),
+                Reply::Malformed => return Ok(Datagram::Incomplete(None)),
                 Reply::Message(message) => {
                     let is_whole = !message.metadata.truncation && len < buffer.len();
                     return Ok(if is_whole {
                         Datagram::Message(message)
                     } else {
-                        Datagram::UseTcp
+                        Datagram::Incomplete(Some(message))
                     });
                 }
             }
         }
         // An attacker may be guessing.
-        Ok(Datagram::UseTcp)
+        Ok(Datagram::Mismatches)
     }
 
     async fn tcp(

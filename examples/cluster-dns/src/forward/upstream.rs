@@ -60,7 +60,7 @@ impl Upstream {
         self.max_fails > 0 && self.fails.load(Ordering::Relaxed) >= self.max_fails
     }
 
-    /// Sends a request and returns the reply. A failure begins health checks.
+    /// Sends a request and returns the reply. Without any reply, health checks begin.
     pub(super) async fn exchange(
         self: &Arc<Self>,
         request: &Request,
@@ -76,7 +76,11 @@ impl Upstream {
             }
             Err(error) => {
                 self.counters.failures.increment();
-                self.failed(error);
+                match error.is_silence() {
+                    true => self.failed(error),
+                    // An unusable reply to one question says nothing about others.
+                    false => self.succeeded(),
+                }
             }
         }
         result
@@ -128,10 +132,13 @@ impl Upstream {
         let Some(request) = Request::new(&query, HEALTH_CHECK_PAYLOAD) else {
             return Ok(());
         };
-        self.transport
-            .exchange(&request, HEALTH_CHECK_TIMEOUT, &self.counters)
-            .await
-            .map(|_| ())
+        let exchange = self
+            .transport
+            .exchange(&request, HEALTH_CHECK_TIMEOUT, &self.counters);
+        match exchange.await {
+            Err(error) if error.is_silence() => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 }
 

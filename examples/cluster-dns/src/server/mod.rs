@@ -11,7 +11,7 @@
 //! |---|---|
 //! | shorter than a header, or a response | none |
 //! | another operation than a query | NOTIMP |
-//! | no or several questions, malformed, other records than one OPT record | FORMERR |
+//! | no or several questions, malformed, other records than one OPT record (and one SOA record of a zone transfer) | FORMERR |
 //! | EDNS of another version than 0 | BADVERS |
 //! | another class than IN, zone transfers, meta types | REFUSED |
 //!

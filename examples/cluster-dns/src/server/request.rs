@@ -1,6 +1,8 @@
 //! Classification of requests, before any work is done for them.
 
-use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::op::{Message, Query as Question, ResponseCode};
+use hickory_proto::rr::{Record, RecordType};
+use hickory_proto::serialize::binary::BinEncodable;
 
 use crate::forward::Query;
 
@@ -95,6 +97,8 @@ impl Rejection {
 
     /// Creates a rejection of a request that is no standard query: with another version of
     /// EDNS, with other records than one OPT record, or malformed.
+    ///
+    /// An incremental zone transfer has a SOA record of the client (RFC 1995).
     fn of_unusual(message: &[u8], header: &[u8; HEADER]) -> Self {
         let Ok(decoded) = Message::from_vec(message) else {
             return Self::of_header(ResponseCode::FormErr, header);
@@ -103,6 +107,12 @@ impl Rejection {
             Some(edns) if edns.version() > 0 => Self {
                 edns: Some(edns.flags().dnssec_ok),
                 ..Self::of_header(ResponseCode::BADVERS, header)
+            },
+            edns if is_transfer(&decoded.queries, &decoded.authorities) => Self {
+                record_type: RecordType::IXFR.into(),
+                question: decoded.queries[0].to_bytes().unwrap_or_default(),
+                edns: edns.map(|edns| edns.flags().dnssec_ok),
+                ..Self::of_header(ResponseCode::Refused, header)
             },
             _ => Self::of_header(ResponseCode::FormErr, header),
         }
@@ -126,6 +136,13 @@ impl Rejection {
     }
 }
 
+/// Returns whether a request asks for an incremental zone transfer.
+fn is_transfer(questions: &[Question], authorities: &[Record]) -> bool {
+    let is_ixfr = |question: &Question| question.query_type() == RecordType::IXFR;
+    let is_soa = |record: &Record| record.record_type() == RecordType::SOA;
+    questions.iter().all(is_ixfr) && authorities.len() == 1 && authorities.iter().all(is_soa)
+}
+
 /// Appends an OPT record of version 0, and counts the record in the header.
 pub(super) fn push_opt(extended_code: u8, payload_size: u16, dnssec_ok: bool, out: &mut Vec<u8>) {
     const OPT: u8 = 41;
@@ -143,8 +160,9 @@ pub(super) const OPT_SIZE: usize = 11;
 
 #[cfg(test)]
 mod tests {
-    use hickory_proto::op::{Edns, MessageType, OpCode, Query as Question};
-    use hickory_proto::rr::{DNSClass, Name, RecordType};
+    use hickory_proto::op::{Edns, MessageType, OpCode};
+    use hickory_proto::rr::rdata::SOA;
+    use hickory_proto::rr::{DNSClass, Name, RData};
 
     use super::*;
 
@@ -210,6 +228,28 @@ mod tests {
             assert_eq!(response.queries[0].query_type(), record_type);
             assert!(response.metadata.recursion_desired);
             assert!(response.edns.unwrap().flags().dnssec_ok);
+        }
+    }
+
+    #[test]
+    fn an_incremental_transfer_with_the_serial_of_the_client_is_refused() {
+        let root = Name::root();
+        for (record_type, edns, code) in [
+            (RecordType::IXFR, None, ResponseCode::Refused),
+            (RecordType::IXFR, Some(0), ResponseCode::Refused),
+            (RecordType::A, None, ResponseCode::FormErr),
+        ] {
+            let request = message(record_type, DNSClass::IN, edns);
+            let mut request = Message::from_vec(&request).unwrap();
+            let soa = RData::SOA(SOA::new(root.clone(), root.clone(), 7, 1, 1, 1, 1));
+            request.add_authority(Record::from_rdata(root.clone(), 0, soa));
+            let response = rejected(&request.to_vec().unwrap());
+            assert_eq!(response.metadata.response_code, code);
+            assert_eq!(response.edns.is_some(), edns.is_some());
+            if code == ResponseCode::Refused {
+                assert_eq!(response.queries, request.queries);
+                assert!(response.authorities.is_empty());
+            }
         }
     }
 

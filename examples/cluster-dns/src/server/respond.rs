@@ -59,6 +59,9 @@ struct Written {
     origin: Origin,
 }
 
+/// Bit of a truncated response, in the third byte of the header.
+const TC: u8 = 0x02;
+
 /// Part of a response code that is in the header of a response.
 const HEADER_CODE: u16 = 0xF;
 
@@ -107,7 +110,7 @@ impl Responder {
             }
             Request::Query(query) => query,
         };
-        let written = match self.find(&query) {
+        let written = match self.find(&query, received.transport) {
             Found::Answer(answer) if self.resolver(&answer).is_some() => return Step::Wait,
             Found::Answer(answer) => {
                 self.write_answer(&query, &answer, received, out);
@@ -149,20 +152,25 @@ impl Responder {
 
     /// Writes the response into `out`, after [`respond`](Self::respond) returned
     /// [`Step::Wait`].
+    ///
+    /// Returns false if the response needs more than `room` bytes, but fits into the limit
+    /// of its transport. Then the caller must repeat the call with more room.
     pub(super) async fn respond_later(
         &self,
         received: &Received<'_>,
         counters: &Counters,
+        room: usize,
         out: &mut Vec<u8>,
-    ) {
+    ) -> bool {
         let (Request::Query(query), Some(forwarder)) =
             (Request::parse(received.message), &self.forwarder)
         else {
             out.clear();
-            return;
+            return true;
         };
-        let limit = self.limit(&query, received.transport);
-        let written = match self.find(&query) {
+        let most = self.limit(&query, received.transport);
+        let limit = most.min(room);
+        let written = match self.find(&query, received.transport) {
             Found::Answer(answer) => {
                 let resolved = self.resolve(&query, &answer, forwarder).await;
                 let written = resolved.and_then(|mut message| {
@@ -192,7 +200,11 @@ impl Responder {
                 }
             }
         };
+        if limit < most && is_truncated(out) {
+            return false;
+        }
         self.record(received, query.record_type, written, counters, out);
+        true
     }
 
     /// Writes SERVFAIL into `out`, because too many queries wait for the upstreams.
@@ -211,14 +223,14 @@ impl Responder {
         }
     }
 
-    fn find(&self, query: &Query<'_>) -> Found {
+    fn find(&self, query: &Query<'_>, transport: Transport) -> Found {
         let Ok((name, _)) = zone::Name::from_wire(query.name) else {
             return Found::Outside;
         };
         let question = Question::new(name, RecordType::from(query.record_type));
         let rotation = self.rotation.next();
         let zone = self.zone.read().unwrap_or_else(PoisonError::into_inner);
-        let answer = zone.answer(&question, rotation);
+        let answer = zone.answer_within(&question, rotation, self.limit(query, transport));
         if !zone.is_synced() && is_provisional(&question.name, answer.as_ref()) {
             return Found::Unknown;
         }
@@ -276,6 +288,7 @@ impl Responder {
         forwarder.answer(&query, TCP_LIMIT, &mut out).await;
         let found = Message::from_vec(&out)?;
         message.metadata.response_code = found.metadata.response_code;
+        message.metadata.truncation |= found.metadata.truncation;
         message.answers.extend(found.answers);
         message.authorities.extend(found.authorities);
         Ok(message)
@@ -346,6 +359,11 @@ fn is_provisional(name: &zone::Name, answer: Option<&zone::Answer>) -> bool {
     };
     let outside = answer.unresolved.as_ref();
     answer.is_negative() || outside.is_some_and(zone::Name::is_reverse)
+}
+
+/// Returns whether a response has the bit TC.
+fn is_truncated(response: &[u8]) -> bool {
+    response.get(2).is_some_and(|flags| flags & TC != 0)
 }
 
 /// Returns the response code of a rejected request.

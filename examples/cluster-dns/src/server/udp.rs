@@ -212,7 +212,7 @@ impl Worker {
             };
             let mut out = Vec::new();
             responder
-                .respond_later(&received, &counters, &mut out)
+                .respond_later(&received, &counters, usize::MAX, &mut out)
                 .await;
             send(&socket, &out, &packet);
             drop(waiting);

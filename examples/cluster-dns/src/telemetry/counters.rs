@@ -211,6 +211,15 @@ impl Counters {
         add(&responses[place(&CODES, seen.code)], 1);
     }
 
+    /// Returns the number of responses of the zone, and the sum of their bytes over TCP.
+    #[cfg(test)]
+    pub(crate) fn of_zone_over_tcp(&self) -> (u64, u64) {
+        let zone = self.zone(ZoneLabel::Cluster);
+        let (mut counts, mut sum) = ([0; SIZES.len() + 1], 0);
+        zone.response_sizes[1].add_to(&mut counts, &mut sum);
+        (counts.iter().sum(), sum)
+    }
+
     /// Returns the counters of a zone.
     pub(super) fn zone(&self, zone: ZoneLabel) -> &ZoneCounters {
         let [cluster, root, dropped] = &self.zones;

@@ -14,6 +14,8 @@ fn invalid_flags_end_the_program_with_their_name() {
         ("--listen here", "\"here\" must be ADDRESS:PORT"),
         ("--listen 127.0.0.1:99999", "127.0.0.1:99999"),
         ("--listen 127.0.0.1,127.0.0.1:53", "occurs twice"),
+        ("--listen 127.0.0.1:0", "listen: 127.0.0.1:0 has the port 0"),
+        ("--listen :0", "listen: [::]:0 has the port 0"),
         ("--forward there", "forward.to: "),
         ("--stub corp.example", "--stub corp.example"),
         ("--stub corp.example=nowhere", "stubs: "),

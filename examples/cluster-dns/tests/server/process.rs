@@ -224,10 +224,49 @@ fn a_second_signal_ends_the_lame_duck() {
     stage.until("lame duck", || {
         stage.page("/ready").unwrap().starts_with("HTTP/1.1 503")
     });
-    stage.process.signal(Signal::TERM).unwrap();
+    // The server ignores a signal that follows the first one at once.
     let begin = Instant::now();
-    while stage.process.try_wait().unwrap().is_none() {
-        assert!(begin.elapsed() < Duration::from_secs(20));
+    let mut status = None;
+    while status.is_none() {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        let _ = stage.process.signal(Signal::TERM);
+        std::thread::sleep(Duration::from_millis(50));
+        status = stage.process.try_wait().unwrap();
+    }
+    assert_eq!(status.unwrap().code(), Some(1));
+}
+
+#[test]
+fn a_signal_that_arrives_twice_at_once_leaves_the_time_of_the_lame_duck() {
+    let flags = FLAGS.replace("--lame-duck 0s", "--lame-duck 2s");
+    let mut stage = Stage::start(&[("web.yaml", &service("web", "10.96.0.10"))], &flags);
+    stage.process.signal(Signal::TERM).unwrap();
+    stage.process.signal(Signal::INT).unwrap();
+    assert_eq!(end(&mut stage), Some(0), "{}", stage.process.output());
+}
+
+#[test]
+fn sighup_is_ignored() {
+    let mut stage = Stage::start(&[("web.yaml", &service("web", "10.96.0.10"))], FLAGS);
+    for _ in 0..3 {
+        stage.process.signal(Signal::HUP).unwrap();
+        assert_eq!(
+            stage.dig("+short web.shop.svc.cluster.local"),
+            "10.96.0.10\n"
+        );
+    }
+    stage.process.signal(Signal::TERM).unwrap();
+    assert_eq!(end(&mut stage), Some(0), "{}", stage.process.output());
+}
+
+/// Waits for the end of the process, and returns the exit code.
+fn end(stage: &mut Stage) -> Option<i32> {
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = stage.process.try_wait().unwrap() {
+            return status.code();
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(10));
     }
 }

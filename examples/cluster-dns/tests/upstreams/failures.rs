@@ -7,8 +7,8 @@ use hickory_proto::op::ResponseCode;
 use testkit::scoped::Directory;
 
 use crate::scripted::{
-    FIRST, SECOND, Upstream, address, addresses, ask, code, error, eventually, forwarder, options,
-    run, send,
+    Action, FIRST, SECOND, Seen, Upstream, address, addresses, ask, code, error, eventually,
+    forwarder, options, run, send,
 };
 
 #[test]
@@ -57,6 +57,55 @@ fn an_upstream_that_is_down_is_tried_last_until_it_recovers() {
         let checks = back.checks();
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(back.checks(), checks);
+    });
+}
+
+/// Returns a truncated response with one address.
+fn truncated(seen: &Seen, last: u8) -> Vec<Action> {
+    let mut message = address(seen, last, 60);
+    message.metadata.truncation = true;
+    send(&message)
+}
+
+#[test]
+fn an_upstream_without_tcp_stays_up_and_its_truncated_replies_reach_clients() {
+    run(|| async {
+        let upstream = Upstream::start(FIRST, |seen| match seen.name().starts_with('n') {
+            _ if seen.is_tcp => vec![Action::Close],
+            true => truncated(seen, 1),
+            false => send(&address(seen, 2, 60)),
+        })
+        .await;
+        let forwarder = forwarder(&[FIRST]);
+        for at in 0..5 {
+            let response = ask(&forwarder, &format!("n{at}.example.")).await;
+            assert_eq!(code(&response), ResponseCode::NoError);
+            assert_eq!(addresses(&response), [1]);
+            assert!(response.metadata.truncation);
+            assert!(!forwarder.upstreams()[0].is_down());
+        }
+        let queries = upstream.count();
+        let again = ask(&forwarder, "n0.example.").await;
+        assert!(again.metadata.truncation, "cached for a short time");
+        assert_eq!(upstream.count(), queries);
+        assert_eq!(addresses(&ask(&forwarder, "a.example.").await), [2]);
+        assert_eq!(forwarder.upstreams()[0].counters().failures.get(), 5);
+        assert_eq!(upstream.checks(), 0, "the upstream is healthy");
+    });
+}
+
+#[test]
+fn a_whole_reply_of_the_next_upstream_replaces_a_truncated_one() {
+    run(|| async {
+        let _first = Upstream::start(FIRST, |seen| match seen.is_tcp {
+            true => vec![Action::Close],
+            false => truncated(seen, 1),
+        })
+        .await;
+        let _second = Upstream::start(SECOND, |seen| send(&address(seen, 2, 60))).await;
+        let response = ask(&forwarder(&[FIRST, SECOND]), "a.example.").await;
+        assert_eq!(addresses(&response), [2]);
+        assert!(!response.metadata.truncation);
     });
 }
 

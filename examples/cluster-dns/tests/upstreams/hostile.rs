@@ -88,6 +88,12 @@ fn a_malformed_reply_is_repeated_over_tcp_and_then_fails_over() {
         let forwarder = forwarder(&[FIRST, SECOND]);
         assert_eq!(addresses(&ask(&forwarder, "a.example.").await), [2]);
         assert_eq!((broken.count(), healthy.count()), (2, 1));
+        // The upstream responds, so that it is not down for other names.
+        for owner in ["b.example.", "c.example.", "d.example."] {
+            assert_eq!(addresses(&ask(&forwarder, owner).await), [2]);
+        }
+        assert!(!forwarder.upstreams()[0].is_down());
+        assert_eq!((broken.count(), broken.checks()), (8, 0));
     });
 }
 

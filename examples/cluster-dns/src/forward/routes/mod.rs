@@ -241,7 +241,8 @@ impl Pool<'_> {
 
 /// Returns whether this process serves on an address.
 ///
-/// A socket on an unspecified address serves all addresses of the network namespace.
+/// A socket on an unspecified address serves all addresses of its family in the network
+/// namespace.
 fn is_served_here(address: SocketAddr, listen: &[SocketAddr]) -> bool {
     let ip = address.ip().to_canonical();
     listen
@@ -249,7 +250,8 @@ fn is_served_here(address: SocketAddr, listen: &[SocketAddr]) -> bool {
         .filter(|own| own.port() == address.port())
         .any(|own| {
             let own = own.ip().to_canonical();
-            own == ip || (own.is_unspecified() && is_local(address))
+            let serves_family = own.is_unspecified() && own.is_ipv4() == ip.is_ipv4();
+            own == ip || (serves_family && is_local(address))
         })
 }
 

@@ -131,6 +131,11 @@ fn our_own_addresses_are_never_upstreams() {
     assert_eq!(routes.default.len(), 1);
     let error = Routes::new(&options, &source("nameserver 192.0.2.1"), None).unwrap_err();
     assert!(matches!(error, ForwardError::NoUpstream { ref skipped, .. } if skipped.len() == 1));
+    assert_eq!(
+        error.to_string(),
+        "/etc/resolv.conf names no usable name server; \
+         skipped addresses of this process: 192.0.2.1:53"
+    );
     options.upstreams = Upstreams::Addresses(vec![address(2), address(1)]);
     let error = Routes::new(&options, &Source::default(), None).unwrap_err();
     assert!(matches!(error, ForwardError::Loop { address, .. } if address.port() == 53));
@@ -147,12 +152,23 @@ fn a_server_on_all_addresses_is_at_every_local_address() {
     assert!(is_served_here("127.0.0.53:53".parse().unwrap(), &listen));
     assert!(!is_served_here("127.0.0.53:54".parse().unwrap(), &listen));
     assert!(!is_served_here(address(1), &listen));
+    let v6 = ["[::]:53".parse().unwrap()];
+    for (address, is_v4, is_v6) in [
+        ("127.0.0.1:53", true, false),
+        ("[::ffff:127.0.0.1]:53", true, false),
+        ("[::1]:53", false, true),
+    ] {
+        let address = address.parse().unwrap();
+        assert_eq!(is_served_here(address, &listen), is_v4, "{address}");
+        assert_eq!(is_served_here(address, &v6), is_v6, "{address}");
+    }
 }
 
 #[test]
 fn an_empty_file_is_an_error() {
     let error = Routes::new(&file("/etc/resolv.conf"), &source("search x"), None).unwrap_err();
-    assert!(error.to_string().contains("/etc/resolv.conf"), "{error}");
+    let text = error.to_string();
+    assert_eq!(text, "/etc/resolv.conf names no usable name server");
     let error = Source::read(&file("/nonexistent/resolv.conf")).unwrap_err();
     assert!(matches!(error, ForwardError::ResolvConf { .. }), "{error}");
 }

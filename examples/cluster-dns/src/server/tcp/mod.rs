@@ -1,0 +1,288 @@
+//! TCP: pipelined requests, with limits.
+//!
+//! Responses may overtake each other, RFC 7766. A connection without a request is closed
+//! after a timeout. Beyond the limit of connections, a new one evicts an old one.
+//!
+//! The responses that a client has not read take bounded memory: beyond it, no further
+//! request is read.
+
+use std::future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use daemon::http::{Pool, Slot, Wildcard, listen};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{sleep, timeout};
+use tracing::debug;
+
+use super::respond::{Received, Step};
+use super::udp::Context;
+use crate::telemetry::{Counters, Transport};
+
+/// Requests of one connection that wait for the upstreams, and responses that wait for the
+/// client.
+const PIPELINED: usize = 128;
+
+/// Bytes of the responses of one connection that wait for the client. One more response may
+/// wait for its place among them.
+const QUEUED_BYTES: usize = 64 << 10;
+
+/// Bytes of the queue that each response takes at least, so that their number is limited.
+const LEAST_BYTES: usize = QUEUED_BYTES / PIPELINED;
+
+/// Size limit of a response of the upstreams that is written before it has a place in the
+/// queue. Larger ones are written one after another.
+const SMALL: usize = 4096;
+
+/// Time for a client to read a response.
+const WRITE: Duration = Duration::from_secs(5);
+
+/// Pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// Limits of connections.
+#[derive(Clone, Copy, Debug)]
+pub struct TcpOptions {
+    /// Maximum number of connections.
+    pub max_connections: usize,
+    /// Time after which a connection without a request is closed.
+    pub idle_timeout: Duration,
+}
+
+/// Opens a listener and serves connections in the background, until the sender of `open`
+/// is dropped.
+///
+/// # Errors
+///
+/// The address cannot be bound.
+pub(super) fn start(
+    address: SocketAddr,
+    options: TcpOptions,
+    connections: &Arc<Pool>,
+    context: &Context,
+    open: &watch::Receiver<()>,
+) -> io::Result<()> {
+    let _guard = context.runtime.enter();
+    let listener = listen(address, Wildcard::OwnFamily)?;
+    let counters = context.telemetry.counters(address);
+    let (connections, context, mut open) = (Arc::clone(connections), context.clone(), open.clone());
+    context.runtime.clone().spawn(async move {
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = open.changed() => return,
+            };
+            let (stream, client) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    debug!("connection cannot be accepted: {error}");
+                    connections.shed();
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let (slot, evicted) = connections.admit(client.ip());
+            let connection = Connection {
+                client,
+                idle_timeout: options.idle_timeout,
+                context: context.clone(),
+                counters: Arc::clone(&counters),
+            };
+            let mut open = open.clone();
+            tokio::spawn(async move {
+                let telemetry = Arc::clone(&connection.context.telemetry);
+                let _ = stream.set_nodelay(true);
+                let (reader, writer) = stream.into_split();
+                tokio::select! {
+                    () = connection.serve(reader, writer, &slot) => {}
+                    _ = evicted => {
+                        telemetry.evicted_connections.fetch_add(1, Ordering::Relaxed);
+                    }
+                    _ = open.changed() => {}
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+/// A connection of a client.
+#[derive(Clone, Debug)]
+struct Connection {
+    client: SocketAddr,
+    idle_timeout: Duration,
+    context: Context,
+    counters: Arc<Counters>,
+}
+
+/// A response with its length, and its place in the queue.
+#[derive(Debug)]
+struct Frame {
+    bytes: Vec<u8>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Responses that wait for the client.
+#[derive(Clone, Debug)]
+struct Queue {
+    frames: mpsc::UnboundedSender<Frame>,
+    /// Bytes that are free.
+    room: Arc<Semaphore>,
+}
+
+impl Queue {
+    /// Returns an empty queue, and its receiver.
+    fn new() -> (Self, mpsc::UnboundedReceiver<Frame>) {
+        let (frames, queue) = mpsc::unbounded_channel();
+        let room = Arc::new(Semaphore::new(QUEUED_BYTES));
+        (Self { frames, room }, queue)
+    }
+
+    /// Waits for the place of a response. A response over the size of the queue takes all
+    /// of it.
+    async fn place(&self, size: usize) -> Option<OwnedSemaphorePermit> {
+        let bytes = size.clamp(LEAST_BYTES, QUEUED_BYTES);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        Arc::clone(&self.room).acquire_many_owned(bytes).await.ok()
+    }
+
+    /// Queues a response after it has a place. Returns whether the queue is open.
+    async fn push(&self, response: Vec<u8>) -> bool {
+        let bytes = frame(&response);
+        // Each response has memory only once while it waits.
+        drop(response);
+        let Some(place) = self.place(bytes.len()).await else {
+            return false;
+        };
+        let frame = Frame {
+            bytes,
+            _place: place,
+        };
+        self.frames.send(frame).is_ok()
+    }
+}
+
+impl Connection {
+    /// Serves requests until the client closes the connection, is idle or misbehaves.
+    async fn serve(
+        self,
+        reader: impl AsyncRead + Unpin,
+        writer: impl AsyncWrite + Unpin,
+        slot: &Slot,
+    ) {
+        let (queue, frames) = Queue::new();
+        let read = async {
+            self.read(reader, queue, slot).await;
+            // The queue is closed. `write` ends after its last response.
+            future::pending::<()>().await;
+        };
+        // After a failed write, no request is answered.
+        tokio::select! {
+            () = write(writer, frames) => {}
+            () = read => {}
+        }
+    }
+
+    /// Reads requests, and queues their responses.
+    async fn read(&self, reader: impl AsyncRead + Unpin, queue: Queue, slot: &Slot) {
+        let mut reader = BufReader::new(reader);
+        let mut waiting = JoinSet::new();
+        while let Ok(Ok(message)) = timeout(self.idle_timeout, read_frame(&mut reader)).await {
+            slot.touch();
+            let received = self.received(&message, Instant::now());
+            let responder = &self.context.responder;
+            let mut out = Vec::new();
+            match responder.respond(&received, &self.counters, &mut out) {
+                Step::Ignore => break,
+                Step::Done => {
+                    if !queue.push(out).await {
+                        break;
+                    }
+                }
+                Step::Wait => {
+                    let at = received.at;
+                    while waiting.len() >= PIPELINED {
+                        waiting.join_next().await;
+                    }
+                    let (connection, queue) = (self.clone(), queue.clone());
+                    waiting.spawn(async move { connection.wait(&message, at, &queue).await });
+                }
+            }
+            while waiting.try_join_next().is_some() {}
+            // Responses of the zone and of the cache need no waiting. Without it, a
+            // pipelining client would occupy the thread of the writer and of other tasks.
+            yield_now().await;
+        }
+        // The client may have closed its side only.
+        while waiting.join_next().await.is_some() {}
+    }
+
+    /// Asks the upstreams, and queues the response.
+    async fn wait(&self, message: &[u8], at: Instant, queue: &Queue) {
+        let received = self.received(message, at);
+        let (responder, counters) = (&self.context.responder, &self.counters);
+        let mut out = Vec::new();
+        let later = responder.respond_later(&received, counters, SMALL, &mut out);
+        if later.await {
+            queue.push(out).await;
+            return;
+        }
+        // The response is in the cache now, except for a time to live of 0.
+        let Some(mut place) = queue.place(QUEUED_BYTES).await else {
+            return;
+        };
+        let later = responder.respond_later(&received, counters, usize::MAX, &mut out);
+        later.await;
+        let bytes = frame(&out);
+        let rest = QUEUED_BYTES.saturating_sub(bytes.len().max(LEAST_BYTES));
+        drop(place.split(rest));
+        let frame = Frame {
+            bytes,
+            _place: place,
+        };
+        // The queue may be closed.
+        let _ = queue.frames.send(frame);
+    }
+
+    fn received<'a>(&self, message: &'a [u8], at: Instant) -> Received<'a> {
+        Received {
+            message,
+            client: self.client,
+            transport: Transport::Tcp,
+            at,
+        }
+    }
+}
+
+/// Reads a message with its length.
+async fn read_frame(reader: &mut BufReader<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
+    let mut message = vec![0; reader.read_u16().await?.into()];
+    reader.read_exact(&mut message).await?;
+    Ok(message)
+}
+
+/// Returns a response with its length.
+fn frame(response: &[u8]) -> Vec<u8> {
+    let size = u16::try_from(response.len()).unwrap_or(u16::MAX);
+    [&size.to_be_bytes(), response].concat()
+}
+
+/// Writes responses until all senders are gone, or the client does not read.
+async fn write(mut writer: impl AsyncWrite + Unpin, mut queue: mpsc::UnboundedReceiver<Frame>) {
+    while let Some(frame) = queue.recv().await {
+        if !matches!(
+            timeout(WRITE, writer.write_all(&frame.bytes)).await,
+            Ok(Ok(()))
+        ) {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
