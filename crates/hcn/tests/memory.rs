@@ -296,3 +296,17 @@ fn objects_of_an_enumeration_keep_their_identifiers() {
     let found = second.endpoints_of(&id).expect("HNS accepts the query");
     assert_eq!(found.len(), 2, "owners share one state");
 }
+
+#[test]
+fn an_identifier_of_a_deleted_object_is_not_used_again() {
+    let (mut hns, network) = service();
+    let endpoint = hns.create_endpoint(&network.id, &remote("10.244.2.1"));
+    let endpoint = endpoint.expect("the endpoint is valid");
+    let mut old = load_balancer(Some("10.96.0.10"), 80, &[&endpoint]);
+    old.id = Id::from_u128(3);
+    let mut hns = hns.with_objects([], [], [old.clone()]);
+    hns.delete_load_balancer(&old.id).expect("it exists");
+    old.id = Id::default();
+    let created = hns.create_load_balancer(&old);
+    assert_eq!(created.expect("the frontend is free").id, Id::from_u128(4));
+}

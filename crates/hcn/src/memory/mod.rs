@@ -1,6 +1,6 @@
 //! A double of HNS in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     Endpoint, Error, Features, Filter, HResult, Id, LoadBalancer, ModifyRequest, Network, Query,
@@ -63,7 +63,8 @@ impl Call {
 
 /// A double of HNS, for tests and for previews of changes.
 ///
-/// Identifiers count from 1, so that equal histories give equal identifiers. The rules:
+/// Identifiers count from 1, so that equal histories give equal identifiers. A new object
+/// never has the identifier of a deleted one. The rules:
 ///
 /// - The name of a network is unique. Subnets with a prefix have a default route.
 /// - An address has at most one local and one remote endpoint in a network. HNS permits
@@ -84,6 +85,8 @@ impl Call {
 pub struct Memory {
     version: Version,
     last_id: u128,
+    /// Identifiers of all objects up to now, also of deleted ones.
+    used_ids: BTreeSet<Id>,
     networks: BTreeMap<Id, Network>,
     endpoints: BTreeMap<Id, Endpoint>,
     load_balancers: BTreeMap<Id, LoadBalancer>,
@@ -104,6 +107,7 @@ impl Memory {
         Self {
             version: Version::new(15, 4),
             last_id: 0,
+            used_ids: BTreeSet::new(),
             networks: BTreeMap::new(),
             endpoints: BTreeMap::new(),
             load_balancers: BTreeMap::new(),
@@ -134,6 +138,9 @@ impl Memory {
         self.endpoints.extend(endpoints);
         let load_balancers = load_balancers.into_iter().map(|it| (it.id.clone(), it));
         self.load_balancers.extend(load_balancers);
+        let networks = self.networks.keys().chain(self.endpoints.keys());
+        let ids = networks.chain(self.load_balancers.keys());
+        self.used_ids.extend(ids.cloned());
         self
     }
 
@@ -178,12 +185,13 @@ impl Memory {
     /// Returns the identifier of a new object.
     fn assign_id(&mut self, id: &Id) -> Id {
         if !id.is_empty() {
+            self.used_ids.insert(id.clone());
             return id.clone();
         }
         loop {
             self.last_id += 1;
             let id = Id::from_u128(self.last_id);
-            if !self.has(&id) {
+            if self.used_ids.insert(id.clone()) {
                 return id;
             }
         }
@@ -195,14 +203,6 @@ impl Memory {
         route.id = id.clone();
         self.sdn_routes.insert(id, route.clone());
         route
-    }
-
-    /// Returns whether an object has the identifier.
-    fn has(&self, id: &Id) -> bool {
-        self.networks.contains_key(id)
-            || self.endpoints.contains_key(id)
-            || self.load_balancers.contains_key(id)
-            || self.sdn_routes.contains_key(id)
     }
 }
 
