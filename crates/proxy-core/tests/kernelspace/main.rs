@@ -7,3 +7,4 @@ mod node;
 mod orphans;
 mod pods;
 mod script;
+mod surplus;

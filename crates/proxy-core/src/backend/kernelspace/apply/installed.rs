@@ -1,5 +1,6 @@
 //! The objects of HNS, by address.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
@@ -27,6 +28,8 @@ pub(super) struct InstalledEndpoint {
 pub(super) struct Installed {
     pub(super) endpoints: HashMap<IpAddr, InstalledEndpoint>,
     pub(super) load_balancers: HashMap<Key, (Id, LoadBalancer)>,
+    /// Further load balancers under the keys of `load_balancers`.
+    surplus: HashMap<Key, Vec<(Id, LoadBalancer)>>,
     /// Own remote endpoints with the address of a local endpoint, which Windows Server 2019
     /// and 2022 permit.
     pub(super) duplicates: Vec<Id>,
@@ -37,6 +40,9 @@ pub(super) struct Installed {
 
 impl Installed {
     /// Reads the objects. Returns the own ones. `others` are the endpoints of other networks.
+    ///
+    /// A load balancer whose key has surplus ones is returned without endpoints. It then
+    /// differs from each planned one, so that an edit deletes the surplus ones.
     pub(super) fn read(
         family: Family,
         settings: &Settings,
@@ -69,13 +75,14 @@ impl Installed {
                 .into(),
             );
         }
-        let addresses: HashMap<&Id, IpAddr> = installed
+        let addresses: HashMap<Id, IpAddr> = installed
             .endpoints
             .iter()
-            .map(|(address, endpoint)| (&endpoint.id, *address))
+            .map(|(address, endpoint)| (endpoint.id.clone(), *address))
             .collect();
         let ids = |of: &'_ [hcn::Endpoint]| of.iter().map(|it| it.id.clone()).collect();
         let (ids, others): (HashSet<Id>, HashSet<Id>) = (ids(endpoints), ids(others));
+        let mut keys = Vec::new();
         for load_balancer in load_balancers {
             let Some(read) = read(family, &addresses, load_balancer) else {
                 continue;
@@ -85,13 +92,64 @@ impl Installed {
                 |of: &HashSet<Id>| load_balancer.endpoints.iter().any(|id| of.contains(id));
             // A load balancer may have duplicates only, which have no address here.
             if has_any(&ids) {
-                objects.push(read.clone().into());
-                installed.load_balancers.insert(key, (id, read));
+                if installed.add_load_balancer(key, id, read) {
+                    keys.push(key);
+                }
             } else if !has_any(&others) {
                 installed.orphans.entry(key).or_default().push(id);
             }
         }
+        objects.extend(keys.iter().filter_map(|key| installed.load_balancer(key)));
         (installed, objects)
+    }
+
+    /// Returns the load balancer under a key as an object of a dump.
+    fn load_balancer(&self, key: &Key) -> Option<Object> {
+        let (_, mut read) = self.load_balancers.get(key).cloned()?;
+        if self.surplus.contains_key(key) {
+            read.endpoints.clear();
+        }
+        Some(read.into())
+    }
+
+    /// Adds a load balancer. The first one under a key has precedence. Returns whether the
+    /// key is new.
+    fn add_load_balancer(&mut self, key: Key, id: Id, read: LoadBalancer) -> bool {
+        match self.load_balancers.entry(key) {
+            Entry::Vacant(vacant) => {
+                vacant.insert((id, read));
+                true
+            }
+            Entry::Occupied(_) => {
+                self.surplus.entry(key).or_default().push((id, read));
+                false
+            }
+        }
+    }
+
+    /// Returns the identifiers of surplus load balancers. One that is equal to the `wanted`
+    /// one first changes places with the first one under the key.
+    pub(super) fn surplus(&mut self, key: Key, wanted: Option<&LoadBalancer>) -> Vec<Id> {
+        let Some(surplus) = self.surplus.get_mut(&key) else {
+            return Vec::new();
+        };
+        if let Some(first) = self.load_balancers.get_mut(&key)
+            && Some(&first.1) != wanted
+            && let Some(equal) = surplus.iter_mut().find(|it| Some(&it.1) == wanted)
+        {
+            std::mem::swap(first, equal);
+        }
+        surplus.iter().map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Removes a surplus load balancer.
+    pub(super) fn remove_surplus(&mut self, key: Key, id: &Id) {
+        if let Entry::Occupied(mut surplus) = self.surplus.entry(key) {
+            surplus.get_mut().retain(|(other, _)| other != id);
+            if surplus.get().is_empty() {
+                surplus.remove();
+            }
+        }
     }
 
     /// Adds an endpoint that this mode made.
@@ -145,7 +203,7 @@ impl Installed {
 /// those of this mode.
 fn read(
     family: Family,
-    addresses: &HashMap<&Id, IpAddr>,
+    addresses: &HashMap<Id, IpAddr>,
     load_balancer: &hcn::LoadBalancer,
 ) -> Option<LoadBalancer> {
     let [mapping] = &*load_balancer.port_mappings else {

@@ -106,6 +106,7 @@ impl<S: Service> Hns<S> {
             self.delete_load_balancer(key)?;
             return Err(Failure::NoEndpoint);
         }
+        self.delete_surplus(key, Some(&installable))?;
         let document = self.document(&installable);
         if let Some((id, old)) = self.installed.load_balancers.get(&key) {
             if *old == installable {
@@ -145,18 +146,35 @@ impl<S: Service> Hns<S> {
         Ok(())
     }
 
-    /// Deletes a load balancer. On Windows Server 2019 the first attempt may fail without a
-    /// reason.
+    /// Deletes the load balancers under a key, except for one, which is preferably equal to
+    /// the `wanted` one.
+    fn delete_surplus(&mut self, key: Key, wanted: Option<&LoadBalancer>) -> Result<(), Error> {
+        for id in self.installed.surplus(key, wanted) {
+            self.delete_by_id(&id)?;
+            self.installed.remove_surplus(key, &id);
+        }
+        Ok(())
+    }
+
+    /// Deletes the load balancers under a key.
     fn delete_load_balancer(&mut self, key: Key) -> Result<(), Error> {
+        self.delete_surplus(key, None)?;
         let Some((id, _)) = self.installed.load_balancers.get(&key) else {
             return Ok(());
         };
         let id = id.clone();
-        if present(self.service.delete_load_balancer(&id)).is_err() {
-            present(self.service.delete_load_balancer(&id))?;
-        }
+        self.delete_by_id(&id)?;
         self.installed.load_balancers.remove(&key);
         Ok(())
+    }
+
+    /// Deletes a load balancer. On Windows Server 2019 the first attempt may fail without a
+    /// reason.
+    fn delete_by_id(&mut self, id: &Id) -> Result<(), Error> {
+        if present(self.service.delete_load_balancer(id)).is_ok() {
+            return Ok(());
+        }
+        present(self.service.delete_load_balancer(id))
     }
 
     /// Returns the document of a load balancer.
