@@ -141,14 +141,16 @@ impl Port<'_> {
     /// ```
     ///
     /// Forwards health checks of a load balancer IP to the host. Service ports share this
-    /// object. As in upstream, it lacks the flag for IPv6.
+    /// object. As in upstream, it lacks the flag for IPv6. Without a port of a health check
+    /// there is no object.
     fn health_check(&mut self, addr: IpAddr) {
         let settings = &self.cx.kernelspace;
         let port = self
             .of
             .health_check_node_port
             .unwrap_or(settings.healthz_port);
-        let Some(gateway) = settings.gateway(self.cx.family) else {
+        let gateway = settings.gateway(self.cx.family);
+        let Some(gateway) = gateway.filter(|_| port != 0) else {
             return;
         };
         let object = LoadBalancer {
