@@ -67,7 +67,7 @@ pub(crate) fn run<S: Service + Send + 'static>(
     objects: Value,
 ) -> Result<(Report, Vec<LoadBalancer>), Box<dyn Error>> {
     let mut hns = Arc::new(Mutex::new(hns));
-    let mut settings = Settings::default().with_network(&hns.network_by_name(network)?);
+    let mut settings = Settings::default().with_network(&hns.network_by_name(network)?)?;
     if settings.is_overlay {
         return Err("overlay networks need a source VIP, which this program does not set".into());
     }

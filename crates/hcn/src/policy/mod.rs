@@ -1,6 +1,6 @@
 //! Policies of networks, subnets and endpoints.
 
-use serde::de::Error as _;
+use serde::de::{DeserializeOwned, Error as _};
 use serde::ser::{Error as _, SerializeMap};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -89,6 +89,15 @@ impl OtherPolicy {
             policy_type: policy_type.into(),
             settings,
         }
+    }
+
+    /// Parses the settings as those of a type.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the settings do not have the form of the type.
+    pub fn parse<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        T::deserialize(&self.settings)
     }
 }
 

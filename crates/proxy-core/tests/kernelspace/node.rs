@@ -105,7 +105,8 @@ pub(crate) fn l2bridge() -> Network {
 
 /// Returns the settings of upstream's tests.
 pub(crate) fn settings(network: &Network, version: Version) -> Settings {
-    let mut settings = Settings::default().with_network(network);
+    let settings = Settings::default().with_network(network);
+    let mut settings = settings.expect("the network is valid");
     settings.source_vip = settings.is_overlay.then(|| [192, 168, 1, 2].into());
     settings.host_mac = "00-11-22-33-44-55".into();
     settings.healthz_port = 10256;

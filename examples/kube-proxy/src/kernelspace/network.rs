@@ -39,7 +39,8 @@ impl Chosen {
         retain_network(&mut before, &network.id);
         let endpoints = &before.endpoints;
         let features = Features::of(state.version);
-        let mut chosen = Settings::default().with_network(&network);
+        let chosen = Settings::default().with_network(&network);
+        let mut chosen = chosen.map_err(|error| error.to_string())?;
         chosen.features = features;
         chosen.enable_dsr = winkernel.enable_dsr;
         chosen.host_mac = state.host_mac.into();

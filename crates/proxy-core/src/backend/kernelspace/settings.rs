@@ -1,10 +1,13 @@
 //! Settings of mode kernelspace, from the configuration and from HNS.
 
+use std::fmt::Display;
 use std::net::IpAddr;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use vipline_hcn::{Endpoint, Features, Network, NetworkPolicy};
+use thiserror::Error;
+use vipline_hcn::{Endpoint, Features, Network, NetworkPolicy, RemoteSubnetRoutePolicy};
 use vipline_service_model::Family;
 
 /// Settings of mode kernelspace.
@@ -60,22 +63,72 @@ pub struct RemoteSubnet {
     pub provider: IpAddr,
 }
 
+/// An invalid policy `RemoteSubnetRoute` of a network.
+///
+/// Displays as `network vxlan0: Policies[0] (RemoteSubnetRoute): DestinationPrefix
+/// "10.244.2.0": invalid IP address syntax`.
+#[derive(Debug, Error)]
+#[error("network {network}: Policies[{index}] ({TYPE}): {reason}")]
+#[non_exhaustive]
+pub struct InvalidRoute {
+    /// Name of the network.
+    pub network: Box<str>,
+    /// Position of the policy.
+    pub index: usize,
+    /// The reason.
+    pub reason: Box<str>,
+}
+
+/// Type of the policies for subnets of other nodes.
+const TYPE: &str = "RemoteSubnetRoute";
+
+impl TryFrom<&RemoteSubnetRoutePolicy> for RemoteSubnet {
+    type Error = String;
+
+    fn try_from(route: &RemoteSubnetRoutePolicy) -> Result<Self, String> {
+        fn parse<T: FromStr<Err: Display>>(name: &str, text: &str) -> Result<T, String> {
+            let parsed = text.parse();
+            parsed.map_err(|error| format!("{name} {text:?}: {error}"))
+        }
+        Ok(Self {
+            destination: parse("DestinationPrefix", &route.destination)?,
+            provider: parse("ProviderAddress", &route.provider_address)?,
+        })
+    }
+}
+
+/// Returns the subnet of a policy. `None` if the policy has another type.
+fn remote_subnet(policy: &NetworkPolicy) -> Result<Option<RemoteSubnet>, String> {
+    match policy {
+        NetworkPolicy::RemoteSubnetRoute(route) => route.try_into().map(Some),
+        NetworkPolicy::Other(other) if other.policy_type == TYPE => {
+            let route: RemoteSubnetRoutePolicy = other.parse().map_err(|it| it.to_string())?;
+            (&route).try_into().map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
 impl Settings {
-    /// Sets type and subnets of a network. Subnets with an invalid prefix or address are
-    /// left out.
-    #[must_use]
-    pub fn with_network(mut self, network: &Network) -> Self {
-        let policies = network.policies.iter();
-        let subnets = policies.filter_map(|policy| match &policy.settings {
-            NetworkPolicy::RemoteSubnetRoute(route) => Some(RemoteSubnet {
-                destination: route.destination.parse().ok()?,
-                provider: route.provider_address.parse().ok()?,
-            }),
-            _ => None,
+    /// Sets type and subnets of a network.
+    ///
+    /// # Errors
+    ///
+    /// A policy `RemoteSubnetRoute` has another form, or an invalid prefix or address.
+    pub fn with_network(mut self, network: &Network) -> Result<Self, InvalidRoute> {
+        let subnets = network.policies.iter().enumerate();
+        let subnets = subnets.map(|(index, policy)| {
+            remote_subnet(&policy.settings).map_err(|reason| InvalidRoute {
+                network: network.name.as_str().into(),
+                index,
+                reason: reason.into(),
+            })
         });
-        self.remote_subnets = subnets.collect();
+        self.remote_subnets = subnets
+            .filter_map(Result::transpose)
+            .collect::<Result<_, _>>()?;
         self.is_overlay = network.network_type().is_overlay();
-        self
+        Ok(self)
     }
 
     /// Sets the endpoint that receives health checks of load balancer IPs.

@@ -116,7 +116,10 @@ fn wait_for_network<S: Service>(service: &Arc<Mutex<S>>, name: &str, stop: &Stop
     loop {
         let error = match Arc::clone(service).network_by_name(name) {
             Ok(network) => {
-                let found = HnsSettings::default().with_network(&network);
+                // The read after the wait reports an invalid network.
+                let Ok(found) = HnsSettings::default().with_network(&network) else {
+                    return true;
+                };
                 let is_new = reported.is_some() || found.remote_subnets.is_empty();
                 return !(found.is_overlay && is_new && stop.wait(ROUTES_TIME));
             }
@@ -140,11 +143,10 @@ fn read_routes<S: Service>(engine: &mut Engine, service: &Arc<Mutex<S>>, name: &
     if !current.is_overlay {
         return;
     }
-    match Arc::clone(service).network_by_name(name) {
-        Ok(network) => {
-            let settings = current.clone().with_network(&network);
-            engine.set_kernelspace(settings);
-        }
+    let network = Arc::clone(service).network_by_name(name);
+    let network = network.map_err(anyhow::Error::from);
+    match network.and_then(|it| Ok(current.clone().with_network(&it)?)) {
+        Ok(settings) => engine.set_kernelspace(settings),
         Err(error) => warn!("routes of the network cannot be read; using the former ones: {error}"),
     }
 }
