@@ -21,6 +21,7 @@ use vipline_hcn::Memory;
 use vipline_kube_source::WatchMode;
 
 use self::changes::Changes;
+use self::network::Invalid;
 pub(crate) use self::network::{Chosen, network_name};
 use self::state::{Objects, State};
 use crate::cli::{Cli, Command};
@@ -116,7 +117,10 @@ fn sync(cli: &Cli, mut settings: Settings) -> Result<Synced, Failure> {
         Some(path) => {
             let named = |reason| Failure::input(format_args!("{}: {reason}", path.display()));
             let state = State::read(path).map_err(named)?;
-            Chosen::new(state, &settings).map_err(named)?
+            Chosen::new(state, &settings).map_err(|invalid| match invalid {
+                Invalid::Flags(reason) => Failure::input(reason),
+                Invalid::State(reason) => named(reason),
+            })?
         }
         None => of_this_node(&settings)?,
     };

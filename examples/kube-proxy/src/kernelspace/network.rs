@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::env;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Result, anyhow};
@@ -28,19 +29,19 @@ pub(crate) struct Chosen {
 
 impl Chosen {
     /// Chooses the network of the configuration. Objects of other networks are left out.
-    pub(super) fn new(state: State, settings: &settings::Settings) -> Result<Self, String> {
+    pub(super) fn new(state: State, settings: &settings::Settings) -> Result<Self, Invalid> {
         let winkernel = &settings.configuration.winkernel;
-        let name = network_name(settings)?;
+        let name = network_name(settings).map_err(Invalid::Flags)?;
         let mut networks = state.networks.into_iter();
         let network = networks
             .find(|it| it.name.eq_ignore_ascii_case(&name))
-            .ok_or_else(|| format!("no network {name:?}"))?;
+            .ok_or_else(|| Invalid::State(format!("no network {name:?}")))?;
         let mut before = state.objects;
         retain_network(&mut before, &network.id);
         let endpoints = &before.endpoints;
         let features = Features::of(state.version);
         let chosen = Settings::default().with_network(&network);
-        let mut chosen = chosen.map_err(|error| error.to_string())?;
+        let mut chosen = chosen.map_err(|error| Invalid::State(error.to_string()))?;
         chosen.features = features;
         chosen.enable_dsr = winkernel.enable_dsr;
         chosen.host_mac = state.host_mac.into();
@@ -49,7 +50,7 @@ impl Chosen {
         if let Some(root) = root(winkernel, endpoints) {
             chosen = chosen.with_gateway(root);
         }
-        check(winkernel, &chosen)?;
+        check(settings, &chosen)?;
         Ok(Self {
             families: families(&chosen, settings),
             network,
@@ -72,7 +73,9 @@ impl Chosen {
             false => String::new(),
         };
         let state = State::of(service, network, host_mac)?;
-        Self::new(state, settings).map_err(|error| anyhow!(error))
+        Self::new(state, settings).map_err(|invalid| match invalid {
+            Invalid::Flags(reason) | Invalid::State(reason) => anyhow!(reason),
+        })
     }
 
     /// Sets the families and the settings of the mode.
@@ -163,26 +166,45 @@ fn root<'a>(winkernel: &Winkernel, endpoints: &'a [Endpoint]) -> Option<&'a Endp
     root.filter(|_| winkernel.forward_health_check_vip)
 }
 
+/// The reason why flags and state of HNS do not fit.
+pub(super) enum Invalid {
+    /// A flag is missing or invalid.
+    Flags(String),
+    /// The state lacks something, or is invalid.
+    State(String),
+}
+
 /// Checks what the network requires of the flags and of HNS.
-fn check(winkernel: &Winkernel, settings: &Settings) -> Result<(), String> {
-    let lacks = |feature| !settings.features.contains(feature);
-    if settings.enable_dsr && lacks(Features::DSR) {
-        return Err("this version of HNS does not support --enable-dsr".to_owned());
+fn check(settings: &settings::Settings, chosen: &Settings) -> Result<(), Invalid> {
+    let state = |reason: &str| Err(Invalid::State(reason.to_owned()));
+    let flags = |reason| Err(Invalid::Flags(reason));
+    let lacks = |feature| !chosen.features.contains(feature);
+    if chosen.enable_dsr && lacks(Features::DSR) {
+        return state("this version of HNS does not support --enable-dsr");
     }
-    if !settings.is_overlay {
+    if !chosen.is_overlay {
         return Ok(());
     }
     if lacks(Features::REMOTE_SUBNET) {
-        return Err("this version of HNS does not support overlay networks".to_owned());
+        return state("this version of HNS does not support overlay networks");
     }
-    match (&*winkernel.source_vip, settings.source_vip) {
-        ("", _) => Err("overlay networks need --source-vip (winkernel.sourceVip)".to_owned()),
-        (text, None) => Err(format!("--source-vip: {text:?} is not an IP address")),
-        _ if settings.host_mac.is_empty() => {
-            Err("HostMac is missing, which overlay networks need".to_owned())
-        }
-        _ => Ok(()),
+    let text = &*settings.configuration.winkernel.source_vip;
+    let Some(source) = chosen.source_vip else {
+        return flags(match text {
+            "" => "overlay networks need --source-vip (winkernel.sourceVip)".to_owned(),
+            text => format!("--source-vip: {text:?} is not an IP address"),
+        });
+    };
+    let is_other = |bind: &IpAddr| Family::of(*bind) != Family::of(source);
+    if let Some(bind) = settings.bind_address.filter(is_other) {
+        return flags(format!(
+            "--source-vip: {source} and --bind-address {bind} have different IP families"
+        ));
     }
+    if chosen.host_mac.is_empty() {
+        return state("HostMac is missing, which overlay networks need");
+    }
+    Ok(())
 }
 
 /// Returns the IP families. As in upstream, overlay networks have one, and others have both

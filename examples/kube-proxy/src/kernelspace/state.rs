@@ -1,5 +1,6 @@
 //! The state of HNS in a file.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
@@ -43,10 +44,28 @@ impl State {
         // PowerShell writes a byte order mark.
         let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&text);
         let state: Self = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-        match state.object_without_id() {
-            Some(kind) => Err(format!("{kind} without ID")),
-            None => Ok(state),
+        if let Some(kind) = state.object_without_id() {
+            return Err(format!("{kind} without ID"));
         }
+        state.check_unique()?;
+        Ok(state)
+    }
+
+    /// Checks that identifiers, and names of networks, are unique.
+    fn check_unique(&self) -> Result<(), String> {
+        let Objects {
+            endpoints,
+            load_balancers,
+        } = &self.objects;
+        unique(
+            "Networks",
+            "ID",
+            self.networks.iter().map(|it| it.id.as_str()),
+        )?;
+        unique("Networks", "Name", self.networks.iter().map(|it| &*it.name))?;
+        unique("Endpoints", "ID", endpoints.iter().map(|it| it.id.as_str()))?;
+        let load_balancers = load_balancers.iter().map(|it| it.id.as_str());
+        unique("LoadBalancers", "ID", load_balancers)
     }
 
     /// Reads the objects of a service. The other networks of the node are left out, but not
@@ -84,6 +103,27 @@ impl State {
         let mut missing = has_all.into_iter().filter(|(_, has_all)| !has_all);
         missing.next().map(|(kind, _)| kind)
     }
+}
+
+/// Checks that a member of the objects of a list is unique or empty. As in HNS, case does
+/// not count.
+fn unique<'a>(
+    list: &str,
+    member: &str,
+    values: impl Iterator<Item = &'a str>,
+) -> Result<(), String> {
+    let mut seen = HashMap::new();
+    for (place, value) in values.enumerate() {
+        if value.is_empty() {
+            continue;
+        }
+        if let Some(first) = seen.insert(value.to_ascii_lowercase(), place) {
+            return Err(format!(
+                "{list}[{place}]: {member} {value:?} is also that of {list}[{first}]"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Reads a list. PowerShell writes `null` for an empty one.

@@ -293,6 +293,18 @@ fn states_that_do_not_fit_the_flags_are_errors() {
     anonymous["Endpoints"][0]["ID"] = "".into();
     let mut without_mac = node();
     without_mac["HostMac"] = "".into();
+    let mut routeless = node();
+    let policy = &mut routeless["Networks"][0]["Policies"][0];
+    policy["Settings"]["DestinationPrefix"] = "10.244.2.0".into();
+    let mut undecodable = node();
+    undecodable["Networks"][0]["Policies"][0]["Settings"] = "10.244.2.0/24".into();
+    let mut same_name = node();
+    same_name["Networks"][1]["Name"] = "VXLAN0".into();
+    let mut same_id = node();
+    let copy = same_id["Endpoints"][0].clone();
+    same_id["Endpoints"].as_array_mut().unwrap().push(copy);
+    let mut same_load_balancers = node();
+    same_load_balancers["LoadBalancers"] = json!([{"ID": "A1"}, {"ID": "A2"}, {"ID": "a1"}]);
     for (state, flags, reason) in [
         (node(), "--network-name other", "no network \"other\""),
         (node(), "--network-name vxlan0", "need --source-vip"),
@@ -305,6 +317,28 @@ fn states_that_do_not_fit_the_flags_are_errors() {
         (anonymous, OVERLAY, "endpoint without ID"),
         (without_mac, OVERLAY, "HostMac is missing"),
         (json!({"Networks": []}), OVERLAY, "missing field `Version`"),
+        (
+            routeless,
+            OVERLAY,
+            "hns.json: network vxlan0: Policies[0] (RemoteSubnetRoute): DestinationPrefix \
+             \"10.244.2.0\": ",
+        ),
+        (
+            undecodable,
+            OVERLAY,
+            "hns.json: network vxlan0: Policies[0] (RemoteSubnetRoute): invalid type: string",
+        ),
+        (
+            same_name,
+            OVERLAY,
+            "hns.json: Networks[1]: Name \"VXLAN0\" is also that of Networks[0]",
+        ),
+        (same_id, OVERLAY, "Endpoints[1]: ID \"B0000000"),
+        (
+            same_load_balancers,
+            OVERLAY,
+            "LoadBalancers[2]: ID \"a1\" is also that of LoadBalancers[0]",
+        ),
     ] {
         for command in ["render", "diff"] {
             let outcome = run(&stage, &state, &format!("{command} {flags}"));
@@ -312,4 +346,94 @@ fn states_that_do_not_fit_the_flags_are_errors() {
             assert!(outcome.stderr.contains(reason), "{outcome:?}");
         }
     }
+}
+
+#[test]
+fn invalid_flags_are_errors_without_the_name_of_the_state() {
+    let stage = stage();
+    for (flags, reason) in [
+        (
+            "--network-name vxlan0",
+            "ERROR overlay networks need --source-vip (winkernel.sourceVip)\n",
+        ),
+        (
+            "--network-name vxlan0 --source-vip here",
+            "ERROR --source-vip: \"here\" is not an IP address\n",
+        ),
+        (
+            "--network-name vxlan0 --source-vip 10.244.1.200 --bind-address fd00::1",
+            "ERROR --source-vip: 10.244.1.200 and --bind-address fd00::1 have different IP \
+             families\n",
+        ),
+        ("", "ERROR the name of the network is missing"),
+    ] {
+        let outcome = run(&stage, &node(), &format!("render {flags}"));
+        assert_eq!((outcome.code, &*outcome.stdout), (2, ""), "{outcome:?}");
+        assert!(outcome.stderr.contains(reason), "{outcome:?}");
+    }
+}
+
+#[test]
+fn health_checks_need_a_port() {
+    let stage = stage();
+    let balanced = "---\napiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {type: \
+                    LoadBalancer, clusterIP: 10.96.0.10, ports: [{port: 80}]}\nstatus: \
+                    {loadBalancer: {ingress: [{ip: 203.0.113.7}]}}\n";
+    stage.write("web.yaml", &(balanced.to_owned() + &slice("web", 2, 1)));
+    let mut node = node();
+    node["Endpoints"][0]["Name"] = "cbr0".into();
+    for (flag, expected) in [
+        (
+            "--healthz-bind-address 127.0.0.1:10300",
+            &[80, 80, 10300][..],
+        ),
+        ("--healthz-port 0", &[80, 80]),
+    ] {
+        let line = format!("render {OVERLAY} --forward-healthcheck-vip {flag}");
+        let found = documents(&stage, &node, &line, 0);
+        let load_balancers = found["LoadBalancers"].as_array().unwrap().iter();
+        let mut ports: Vec<_> = load_balancers
+            .map(|it| it["PortMappings"][0]["ExternalPort"].as_u64().unwrap())
+            .collect();
+        ports.sort_unstable();
+        assert_eq!(ports, expected, "{flag}: {found:#}");
+    }
+}
+
+#[test]
+fn the_difference_deletes_surplus_load_balancers_of_a_frontend() {
+    let stage = stage();
+    let mut synced = synced(&stage);
+    let mut surplus = synced["LoadBalancers"][0].clone();
+    surplus["ID"] = "E0000000-0000-0000-0000-000000000001".into();
+    surplus["Flags"] = 3.into();
+    let load_balancers = synced["LoadBalancers"].as_array_mut().unwrap();
+    load_balancers.push(surplus.clone());
+    let found = documents(&stage, &synced, &format!("diff {OVERLAY}"), 1);
+    let expected = json!({"Delete": {"LoadBalancers": [surplus]}});
+    assert_eq!(found, expected, "{found:#}");
+}
+
+#[test]
+fn without_modification_the_difference_deletes_and_creates() {
+    let stage = stage();
+    let mut synced = synced(&stage);
+    synced["Version"] = json!({"Major": 11, "Minor": 10});
+    let mut old = synced["LoadBalancers"][0].clone();
+    old["PortMappings"][0]["InternalPort"] = 8081.into();
+    // The next identifier.
+    old["ID"] = number(4).into();
+    synced["LoadBalancers"] = json!([old.clone()]);
+    let found = documents(&stage, &synced, &format!("diff {OVERLAY}"), 1);
+    assert_eq!(
+        found["Delete"],
+        json!({"LoadBalancers": [old]}),
+        "{found:#}"
+    );
+    let created = &found["Create"]["LoadBalancers"][0];
+    assert_eq!(
+        created["PortMappings"][0]["InternalPort"], 8080,
+        "{found:#}"
+    );
+    assert_eq!(found.get("Modify"), None, "{found:#}");
 }
