@@ -1,5 +1,6 @@
 //! A Windows node: the engine, and HNS in memory.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -38,6 +39,25 @@ impl SharedHns {
         // A requested rejection may apply to this call.
         let mut attempts = (0..100).map(|_| memory.create_endpoint(&network.id, endpoint));
         assert!(attempts.any(|it| it.is_ok()), "the endpoint is valid");
+        memory.take_calls();
+    }
+
+    /// Deletes an endpoint, and the load balancers that have only this endpoint.
+    pub(crate) fn delete_endpoint(&self, address: IpAddr) {
+        let mut memory = self.get();
+        let mut endpoints = memory.all_endpoints();
+        let endpoint = endpoints.find(|it| it.addresses().any(|it| it == address));
+        let id = endpoint.expect("the endpoint exists").id.clone();
+        drop(endpoints);
+        let load_balancers = memory.all_load_balancers();
+        let only = load_balancers.filter(|it| it.endpoints == [id.clone()]);
+        let only: Vec<_> = only.map(|it| it.id.clone()).collect();
+        for load_balancer in only {
+            memory
+                .delete_load_balancer(&load_balancer)
+                .expect("the load balancer exists");
+        }
+        memory.delete_endpoint(&id).expect("the endpoint is free");
         memory.take_calls();
     }
 }

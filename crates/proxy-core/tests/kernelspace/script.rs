@@ -91,6 +91,7 @@ impl Case {
                 self.restart();
             }
             "restart" => self.restart(),
+            "gone" => self.hns.delete_endpoint(name.parse().expect("an address")),
             "fail" => self.hns.get().reject(call(name), HResult::E_FAIL),
             "service" => self.apply(service(name, &words)),
             "slice" => self.apply(slice(name, &words)),

@@ -232,6 +232,7 @@ fn read(
         external_port: mapping.external_port,
         internal_port: mapping.internal_port,
         endpoints,
+        depends_on: Vec::new(),
         source_vip: load_balancer.source_vip.parse().ok(),
         flags: load_balancer.flags,
         port_flags: mapping.flags,

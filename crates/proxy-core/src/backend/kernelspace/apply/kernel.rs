@@ -1,6 +1,8 @@
 //! HNS as a target of edits.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use vipline_hcn::{
     self as hcn, Error, Features, HResult, Id, PortMapping, ProviderAddressPolicy, Query, Service,
@@ -28,6 +30,8 @@ pub struct Hns<S> {
     can_modify: bool,
     network_id: Id,
     installed: Installed,
+    /// [`LoadBalancer::depends_on`] of written load balancers, which HNS does not store.
+    depends_on: HashMap<Key, Vec<IpAddr>>,
 }
 
 impl<S: Service> Hns<S> {
@@ -41,6 +45,7 @@ impl<S: Service> Hns<S> {
             settings,
             network_id: Id::default(),
             installed: Installed::default(),
+            depends_on: HashMap::new(),
         }
     }
 
@@ -98,14 +103,24 @@ impl<S: Service> Hns<S> {
     fn write_load_balancer(&mut self, new: &LoadBalancer) -> Result<(), Failure> {
         let key = Object::from(new.clone()).key();
         let mut installable = new.clone();
-        let endpoints = &self.installed.endpoints;
-        installable
-            .endpoints
-            .retain(|it| endpoints.contains_key(it));
-        if installable.endpoints.is_empty() {
+        let depends_on = std::mem::take(&mut installable.depends_on);
+        let is_installed = |it: &IpAddr| self.installed.endpoints.contains_key(it);
+        installable.endpoints.retain(is_installed);
+        let is_fit = depends_on.is_empty() || depends_on.iter().any(is_installed);
+        if installable.endpoints.is_empty() || !is_fit {
             self.delete_load_balancer(key)?;
             return Err(Failure::NoEndpoint);
         }
+        self.install(key, installable)?;
+        match depends_on.is_empty() {
+            true => self.depends_on.remove(&key),
+            false => self.depends_on.insert(key, depends_on),
+        };
+        Ok(())
+    }
+
+    /// Creates or replaces a load balancer, whose endpoints HNS has.
+    fn install(&mut self, key: Key, installable: LoadBalancer) -> Result<(), Error> {
         self.delete_surplus(key, Some(&installable))?;
         let document = self.document(&installable);
         if let Some((id, old)) = self.installed.load_balancers.get(&key) {
@@ -129,6 +144,19 @@ impl<S: Service> Hns<S> {
         let id = self.service.create_load_balancer(&document)?.id;
         self.installed.load_balancers.insert(key, (id, installable));
         Ok(())
+    }
+
+    /// Adds the endpoints that HNS still has of those that objects of a dump depend on.
+    fn add_depends_on(&self, objects: &mut [Object]) {
+        for object in objects {
+            let addresses = self.depends_on.get(&object.key());
+            if let (Object::LoadBalancer(of), Some(addresses)) = (object, addresses) {
+                let addresses = addresses.iter().copied();
+                let installed = &self.installed.endpoints;
+                let existing = addresses.filter(|it| installed.contains_key(it));
+                Arc::make_mut(of).depends_on = existing.collect();
+            }
+        }
     }
 
     /// Deletes load balancers without endpoints that occupy a frontend.
@@ -165,6 +193,7 @@ impl<S: Service> Hns<S> {
         let id = id.clone();
         self.delete_by_id(&id)?;
         self.installed.load_balancers.remove(&key);
+        self.depends_on.remove(&key);
         Ok(())
     }
 
@@ -201,7 +230,10 @@ impl<S: Service> Hns<S> {
         let is_complete = edits.iter().all(|edit| match edit {
             Edit::Remove(_) => true,
             edit => match edit.object() {
-                Object::LoadBalancer(new) => new.endpoints.iter().all(|it| known.contains_key(it)),
+                Object::LoadBalancer(new) => {
+                    let mut needed = new.endpoints.iter().chain(&new.depends_on);
+                    needed.all(|it| known.contains_key(it))
+                }
                 Object::Endpoint(_) => true,
             },
         });
@@ -310,7 +342,7 @@ impl<S: Service> Target for Hns<S> {
             .into_iter()
             .partition(|it| it.network == self.network_id);
         let load_balancers = self.service.load_balancers(&Query::all())?;
-        let (installed, objects) = Installed::read(
+        let (installed, mut objects) = Installed::read(
             self.family,
             &self.settings,
             &endpoints,
@@ -318,6 +350,7 @@ impl<S: Service> Target for Hns<S> {
             &load_balancers,
         );
         self.installed = installed;
+        self.add_depends_on(&mut objects);
         Ok(objects)
     }
 

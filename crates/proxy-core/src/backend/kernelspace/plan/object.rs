@@ -74,6 +74,9 @@ pub struct LoadBalancer {
     ///
     /// Invariant: sorted, not empty, without duplicates.
     pub endpoints: Vec<IpAddr>,
+    /// Addresses of the endpoints of a service port: the load balancer is not created if
+    /// HNS has none of them. Empty without this condition.
+    pub depends_on: Vec<IpAddr>,
     /// Source address of translated packets.
     pub source_vip: Option<IpAddr>,
     /// Flags of the load balancer.

@@ -140,8 +140,8 @@ impl Port<'_> {
     /// load balancer 203.0.113.9:32000/TCP to port 32000 of 10.244.1.1
     /// ```
     ///
-    /// Forwards health checks of a load balancer IP to the host. Service ports share this
-    /// object. As in upstream, it lacks the flag for IPv6. Without a port of a health check
+    /// Forwards health checks of a load balancer IP to the host, if HNS has an endpoint of
+    /// the service port. Service ports share this object, and the first one counts. As in upstream, it lacks the flag for IPv6. Without a port of a health check
     /// there is no object.
     fn health_check(&mut self, addr: IpAddr) {
         let settings = &self.cx.kernelspace;
@@ -156,6 +156,7 @@ impl Port<'_> {
         let object = LoadBalancer {
             internal_port: port,
             endpoints: vec![gateway],
+            depends_on: self.addresses(false),
             flags: LoadBalancerFlags::empty(),
             port_flags: self.preserving(),
             distribution: Distribution::CONNECTION,
@@ -190,6 +191,7 @@ impl Port<'_> {
             external_port,
             internal_port: self.internal_port,
             endpoints: Vec::new(),
+            depends_on: Vec::new(),
             source_vip: self.source_vip,
             flags,
             port_flags: PortMappingFlags::empty(),
