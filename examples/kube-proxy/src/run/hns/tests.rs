@@ -117,6 +117,16 @@ impl Proxy {
         frontends
     }
 
+    /// Returns whether HNS has an endpoint whose node has the address `provider`.
+    fn has_provider(&self, endpoint: &str, provider: &str) -> bool {
+        let endpoints = Arc::clone(&self.hns).endpoints(&Query::all()).unwrap();
+        let mut found = endpoints
+            .iter()
+            .filter(|it| it.addresses().any(|addr| addr.to_string() == endpoint));
+        let expected = format!(r#""ProviderAddress":"{provider}""#);
+        found.any(|it| serde_json::to_string(it).unwrap().contains(&expected))
+    }
+
     /// Waits for a state of HNS.
     fn wait(&self, what: &str, is_reached: impl Fn() -> bool) {
         let deadline = Instant::now() + PATIENCE;
@@ -198,16 +208,35 @@ fn endpoints_on_a_new_node_are_reached_by_its_address() {
     let mut hns = Arc::clone(&proxy.hns);
     hns.modify_network(&network.id, &request).unwrap();
     proxy.serve("api", "10.96.0.11", "10.244.2.2");
-    let provider = || {
-        let endpoints = Arc::clone(&proxy.hns).endpoints(&Query::all()).unwrap();
-        let of_api = endpoints
-            .iter()
-            .find(|it| it.addresses().any(|addr| addr.to_string() == "10.244.2.2"));
-        of_api.map(|it| serde_json::to_string(it).unwrap())
-    };
     proxy.wait("the second Service", || {
-        provider().is_some_and(|text| text.contains(r#""ProviderAddress":"192.0.2.2""#))
+        proxy.has_provider("10.244.2.2", "192.0.2.2")
     });
+    // The former routes stay if one becomes invalid.
+    let invalid = RemoteSubnetRoutePolicy::new("10.244.2.0", 4096, "192.0.2.2", "");
+    let policies = [Policy::<NetworkPolicy>::new(invalid)];
+    let request = ModifyRequest::policies(RequestType::Update, &policies).unwrap();
+    hns.modify_network(&network.id, &request).unwrap();
+    proxy.serve("db", "10.96.0.12", "10.244.3.2");
+    proxy.wait("the third Service", || {
+        proxy.has_provider("10.244.3.2", "192.0.2.3")
+    });
+}
+
+#[test]
+fn an_invalid_route_is_an_error_at_the_start() {
+    let invalid = RemoteSubnetRoutePolicy::new("10.244.2.0", 4096, "192.0.2.2", "");
+    let network = Network::new(NETWORK, NetworkType::Overlay).with_policy(invalid);
+    let mut proxy = Proxy::start(Some(&network), "--source-vip 10.244.1.200");
+    let running = proxy.running.take().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while !running.is_finished() {
+        assert!(Instant::now() < deadline, "the proxy runs");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let ended = running.join().unwrap();
+    let reason = "network cbr0: Policies[0] (RemoteSubnetRoute): DestinationPrefix";
+    let error = ended.unwrap_err().to_string();
+    assert!(error.starts_with(reason), "{error}");
 }
 
 #[test]
