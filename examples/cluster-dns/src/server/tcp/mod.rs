@@ -143,8 +143,8 @@ impl Queue {
         (Self { frames, room }, queue)
     }
 
-    /// Waits for the place of a response. A response over the size of the queue takes all
-    /// of it.
+    /// Waits for the place of a response. A response over the size of the queue takes the
+    /// whole queue.
     async fn place(&self, size: usize) -> Option<OwnedSemaphorePermit> {
         let bytes = size.clamp(LEAST_BYTES, QUEUED_BYTES);
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);

@@ -141,8 +141,8 @@ impl Port<'_> {
     /// ```
     ///
     /// Forwards health checks of a load balancer IP to the host, if HNS has an endpoint of
-    /// the service port. Service ports share this object, and the first one counts. As in upstream, it lacks the flag for IPv6. Without a port of a health check
-    /// there is no object.
+    /// the service port and health checks have a port. Service ports share this object, and
+    /// the first one counts. As in upstream, it lacks the flag for IPv6.
     fn health_check(&mut self, addr: IpAddr) {
         let settings = &self.cx.kernelspace;
         let port = self
