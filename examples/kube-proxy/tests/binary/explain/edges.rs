@@ -7,7 +7,7 @@ use crate::stage::{service, slice};
 ///
 /// - `guarded`: source ranges and no endpoints;
 /// - `old`: the address and the node port of `young` as external address, without endpoints;
-/// - `own`: an external IP that is the address of the node;
+/// - `own`: an external IP that is the address of the node, and a node port there;
 /// - `inner`: internal policy Local without an endpoint on the node, not served outside.
 const EDGES: &str = "
 apiVersion: v1
@@ -52,9 +52,10 @@ apiVersion: v1
 kind: Service
 metadata: {name: own, namespace: shop}
 spec:
+  type: NodePort
   clusterIP: 10.96.1.4
   externalIPs: [192.168.0.5]
-  ports: [{port: 30100}]
+  ports: [{port: 30100, nodePort: 30200}]
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
@@ -124,6 +125,11 @@ fn each_mode_is_explained_with_its_differences() {
         ),
         (
             "tcp 192.168.0.5:30100 --from 198.51.100.7",
+            [("reachable", None); 3],
+        ),
+        // The address is not one of kube-ipvs0, where other ports are rejected.
+        (
+            "tcp 192.168.0.5:30200 --from 198.51.100.7",
             [("reachable", None); 3],
         ),
         // A virtual server without endpoints rejects.
