@@ -133,12 +133,8 @@ enum Task {
         #[arg(long)]
         list: bool,
     },
-    /// Checks conventions of the repository: layout, manifests, sources and prose.
-    Tidy {
-        /// Prints every line of prose that breaks a rule.
-        #[arg(long)]
-        prose: bool,
-    },
+    /// Checks conventions of the repository: layout, circles between modules, manifests and sources.
+    Tidy,
     /// Checks dependencies: licenses, sources, duplicate versions, and use.
     Dependencies,
     /// Packages all published crates, builds the packages, and uploads them to crates.io.
@@ -171,7 +167,7 @@ fn main() -> ExitCode {
         Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Soak { minutes, mode } => soak::run(minutes, mode),
         Task::Mutants { filter, list } => mutants::run(&filter, list),
-        Task::Tidy { prose } => tidy::run(prose),
+        Task::Tidy => tidy::run(),
         Task::Dependencies => dependencies::run(),
         Task::Publish { dry_run, no_verify } => publish::run(dry_run, !no_verify),
         Task::Image(options) => image::run(&options),

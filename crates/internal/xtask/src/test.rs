@@ -96,7 +96,7 @@ fn run_steps(steps: &mut Steps, repeats_all: bool, host_only: bool) -> Result<()
             features::run(&metadata)
         }),
         check("documentation", document),
-        check("tidy", || tidy::run(false)),
+        check("tidy", tidy::run),
         check("dependencies", dependencies::run),
         // Packages are not built here: the other steps build the same code.
         check("packages", || publish::run(true, false)),

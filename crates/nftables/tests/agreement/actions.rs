@@ -13,7 +13,6 @@ use vipline_nftables::{Expression, Hook, Value};
 use crate::rules::{Case, Samples, name};
 
 impl Samples {
-    #[allow(clippy::too_many_lines, reason = "a table of rules")]
     pub(crate) fn actions(&self) -> Vec<Case> {
         let family = self.family;
         let (addr, socket) = (self.addr(1), SocketAddr::new(self.addr(1), 8080));

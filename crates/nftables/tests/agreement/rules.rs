@@ -214,7 +214,6 @@ impl Samples {
         ])
     }
 
-    #[allow(clippy::too_many_lines, reason = "a table of rules")]
     fn dispatch(&self) -> Vec<Case> {
         let family = self.family;
         let destination = || self.destination();
@@ -293,7 +292,6 @@ impl Samples {
         cases
     }
 
-    #[allow(clippy::too_many_lines, reason = "a table of rules")]
     fn tests(&self) -> Vec<Case> {
         let family = self.family;
         let near = self.net(0, 24);

@@ -20,22 +20,12 @@ mod source;
 
 mod manifest;
 
-mod prose;
-
 mod text;
 
 /// Runs the task.
-///
-/// Prints every line that breaks a rule for prose if `list_prose` is set.
-pub(crate) fn run(list_prose: bool) -> Result<()> {
+pub(crate) fn run() -> Result<()> {
     let files = read(root())?;
-    let prose = prose::check(&files);
-    if list_prose {
-        prose.hits.iter().for_each(|hit| println!("{hit}"));
-    }
-    let mut findings = check(&files);
-    findings.extend(prose.findings());
-    eprintln!("{prose}");
+    let findings = check(&files);
     for finding in &findings {
         eprintln!("{finding}");
     }
@@ -73,8 +63,7 @@ mod tests {
     #[test]
     fn the_workspace_is_tidy() {
         let files = read(root()).unwrap();
-        let mut findings = check(&files);
-        findings.extend(prose::check(&files).findings());
+        let findings = check(&files);
         assert!(findings.is_empty(), "\n{}", findings.join("\n"));
     }
 
