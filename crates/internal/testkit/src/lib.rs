@@ -8,6 +8,7 @@
 //! - `generate`: Services with endpoints, as API objects and manifests.
 //! - `container`: processes with the restrictions of a container.
 //! - [`nft`]: the program `nft`, to check rulesets independently.
+//! - [`silence`]: connections that die without being closed.
 //! - [`iptables`]: iptables programs with a separate lock, and fake programs.
 //! - [`program`]: scripts and copies of programs that can be executed immediately.
 //! - [`flag`]: a flag that stops the threads of a test.
@@ -43,6 +44,8 @@ pub mod generate;
 pub mod container;
 
 pub mod nft;
+
+pub mod silence;
 
 pub mod flag;
 

@@ -14,10 +14,11 @@ mod pages;
 
 mod query_log;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use vipline_kube_source::api::{Contact, Observer, Report, RequestEvent, Severity};
 use vipline_service_dns::Zone;
@@ -38,7 +39,7 @@ pub struct Telemetry {
     counters: Mutex<Vec<Listener>>,
     is_serving: AtomicBool,
     is_ending: AtomicBool,
-    source: SourceCounters,
+    source: Source,
     /// Connections beyond the limit.
     pub(crate) evicted_connections: AtomicU64,
     /// Queries without a place to wait for the forwarder.
@@ -53,11 +54,13 @@ struct Listener {
     counters: Arc<Counters>,
 }
 
-/// Counters of the source of objects.
+/// State of the source of objects.
 #[derive(Debug, Default)]
-struct SourceCounters {
+struct Source {
     events: AtomicU64,
     problems: AtomicU64,
+    /// Whether the watch of each kind is in sync. Empty with manifests.
+    contacts: Mutex<BTreeMap<Kind, Contact>>,
 }
 
 impl Telemetry {
@@ -69,7 +72,7 @@ impl Telemetry {
             counters: Mutex::default(),
             is_serving: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
-            source: SourceCounters::default(),
+            source: Source::default(),
             evicted_connections: AtomicU64::new(0),
             overload: AtomicU64::new(0),
         }
@@ -106,6 +109,17 @@ impl Telemetry {
         self.source.problems.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Returns the time since the watch of each kind was last in sync: zero while it is.
+    fn staleness(&self, now: Instant) -> Vec<(Kind, Duration)> {
+        let contacts = self.source.contacts.lock();
+        let contacts = contacts.unwrap_or_else(PoisonError::into_inner);
+        let staleness = contacts.iter().map(|(&kind, contact)| match *contact {
+            Contact::InSync => (kind, Duration::ZERO),
+            Contact::LostSince(at) => (kind, now.saturating_duration_since(at)),
+        });
+        staleness.collect()
+    }
+
     /// Returns the reason why the process is not ready.
     pub fn unready_reason(&self) -> Option<&'static str> {
         if self.is_ending.load(Ordering::Acquire) {
@@ -134,7 +148,11 @@ fn server_label(address: SocketAddr) -> String {
 impl Observer for Telemetry {
     fn request(&self, _: &str, _: &str, _: RequestEvent) {}
 
-    fn contact(&self, _: Kind, _: Contact) {}
+    fn contact(&self, kind: Kind, contact: Contact) {
+        let contacts = self.source.contacts.lock();
+        let mut contacts = contacts.unwrap_or_else(PoisonError::into_inner);
+        contacts.insert(kind, contact);
+    }
 
     fn report(&self, report: &Report) {
         if report.object_problem().is_some() {

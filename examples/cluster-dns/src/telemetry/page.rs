@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use daemon::metrics::{Page, Type, add_process, float};
 
@@ -90,6 +91,15 @@ impl Telemetry {
             ),
         ] {
             page.add(name, kind, help).value(&[], value);
+        }
+        let mut staleness = page.add(
+            "cluster_dns_source_staleness_seconds",
+            Type::Gauge,
+            "Time since the watch of a kind of object was last in sync, in seconds; 0 if it is in \
+             sync.",
+        );
+        for (kind, time) in self.staleness(Instant::now()) {
+            staleness.value(&[("kind", &kind.to_string())], time.as_secs_f64());
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Objects of an API server.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use apiserver::ApiServer;
 use serde_json::json;
+use testkit::silence::silence_connections;
 
 use crate::api_objects::{endpoints, headless, shop};
 use crate::stage::Stage;
@@ -84,14 +85,55 @@ fn changes_of_endpoints_are_answered_by_the_running_process() {
 fn a_change_during_an_outage_is_answered_after_it() {
     let (stage, server) = start();
     let db = || short(&stage, "db.shop.svc.cluster.local");
+    let staleness = || {
+        let page = stage.page("/metrics").unwrap();
+        let sample = "cluster_dns_source_staleness_seconds{kind=\"EndpointSlice\"} ";
+        let mut values = page.lines().filter_map(|line| line.strip_prefix(sample));
+        values.next().map(|value| value.parse::<f64>().unwrap())
+    };
+    stage.until("the watch", || staleness() == Some(0.0));
     server.refuse_connections();
     server.cut_connections(apiserver::Disconnect::Reset);
     stage.until("the outage", || stage.process.output().contains("retrying"));
     server.apply(endpoints("db", &[("10.244.1.14", None)]));
     assert_eq!(db(), ["10.244.1.11", "10.244.1.12"]);
+    stage.until("a second of the outage", || staleness() > Some(1.0));
     assert!(stage.page("/ready").unwrap().ends_with("OK"));
     server.accept_connections();
     stage.until("the new endpoint", || db() == ["10.244.1.14"]);
+    stage.until("the watch after the outage", || staleness() == Some(0.0));
+}
+
+/// Resources that the program watches.
+const WATCHED: [&str; 3] = ["services", "endpointslices", "servicecidrs"];
+
+#[test]
+fn only_a_dead_connection_is_replaced_within_half_a_minute_and_not_a_silent_one() {
+    let (alive, alive_server) = start();
+    let (dead, dead_server) = start();
+    let count = |server: &ApiServer| WATCHED.map(|kind| server.count("watch", kind));
+    for (stage, server) in [(&alive, &alive_server), (&dead, &dead_server)] {
+        stage.until("all watches", || {
+            WATCHED.iter().all(|kind| server.watchers(kind) == 1)
+        });
+    }
+    let before = count(&dead_server);
+    let port = dead_server.address().port();
+    let silenced = dead.netns.run(|| silence_connections(port));
+    assert!(silenced >= WATCHED.len(), "{silenced} connections");
+    let begun = count(&alive_server);
+    let start = Instant::now();
+    let is_replaced = dead_server.wait_until(Duration::from_secs(30), |server| {
+        let now = count(server);
+        now.iter().zip(before).all(|(now, before)| *now > before)
+    });
+    let output = dead.process.output();
+    assert!(is_replaced, "after {:?}: {output}", start.elapsed());
+    dead_server.apply(endpoints("db", &[("10.244.1.15", None)]));
+    dead.until("the new endpoint", || {
+        short(&dead, "db.shop.svc.cluster.local") == ["10.244.1.15"]
+    });
+    assert_eq!(count(&alive_server), begun, "{}", alive.process.output());
 }
 
 #[test]

@@ -14,6 +14,7 @@ use ipnet::IpNet;
 use testkit::link;
 use testkit::netns::Netns;
 use testkit::scoped::{Directory, Process};
+use testkit::silence::silence_connections;
 
 use crate::cluster::{Cluster, node, service_with_endpoints};
 use crate::health::get_in;
@@ -228,4 +229,32 @@ fn health_is_answered_within_a_second_while_an_exec_plugin_hangs() {
         fs::read_to_string(&file).is_ok_and(|name| name.trim() != "sleep")
             || fs::metadata(&file).is_err()
     });
+}
+
+/// Resources that the proxy watches.
+const WATCHED: [&str; 4] = ["services", "endpointslices", "nodes", "servicecidrs"];
+
+#[test]
+fn a_silently_dead_connection_is_replaced_within_half_a_minute() {
+    let cluster = Cluster::with(service_with_endpoints("web", "10.96.0.10", 1));
+    let process = cluster.start();
+    let begun = WATCHED.map(|kind| cluster.server.count("watch", kind));
+    let port = cluster.server.address().port();
+    let silenced = cluster.netns.run(|| silence_connections(port));
+    assert!(silenced >= WATCHED.len(), "{silenced} connections");
+    let start = Instant::now();
+    let is_replaced = cluster
+        .server
+        .wait_until(Duration::from_secs(30), |server| {
+            let mut watches = WATCHED.iter().zip(begun);
+            watches.all(|(kind, before)| server.count("watch", kind) > before)
+        });
+    let output = process.output();
+    assert!(is_replaced, "after {:?}: {output}", start.elapsed());
+    assert!(output.contains("timed out"), "{output}");
+    let more = service_with_endpoints("more", "10.96.0.11", 2);
+    cluster.server.apply_all(more);
+    let has_rules = || cluster.ruleset().contains("10.96.0.11");
+    wait_until("the new Service", has_rules);
+    assert!(process.terminate().unwrap().success());
 }

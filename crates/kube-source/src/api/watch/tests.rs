@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use apiserver::ApiServer;
 use serde_json::{Value, json};
+use testkit::netns::Netns;
 use testkit::scoped::Directory;
+use testkit::silence::silence_connections;
 use tokio::runtime::Runtime;
 use vipline_service_model::Event;
 
@@ -206,4 +208,40 @@ fn staleness_begins_when_the_server_goes_and_ends_when_it_is_back() {
     until(&stage, true);
     stage.server.accept_connections();
     until(&stage, false);
+}
+
+/// A watch finds a dead connection by probes, which the tests of the programs see. While a
+/// request is not acknowledged, there are none.
+#[test]
+fn a_request_on_a_dead_connection_fails_within_half_a_minute() {
+    let netns = Netns::new().unwrap();
+    netns.run(|| {
+        let server = ApiServer::start();
+        let folder = Directory::new().unwrap();
+        let kubeconfig = folder.path().join("kubeconfig");
+        fs::write(&kubeconfig, server.kubeconfig()).unwrap();
+        let access = Access {
+            kubeconfig: Some(kubeconfig),
+            ..Access::default()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let observer = Arc::new(Recorded::default());
+            let connection = Connection::open(&access, observer, RunningPlugin::default());
+            let client = connection.unwrap().client(&Method::GET).await.unwrap();
+            let selectors = Selectors::default();
+            let list = || request::page::<Service>(&client, &selectors, Freshness::Newest, None);
+            list().await.unwrap();
+            assert_eq!(silence_connections(server.address().port()), 1);
+            let start = Instant::now();
+            let error = list().await.unwrap_err();
+            let took = start.elapsed();
+            assert!(took < Duration::from_secs(30), "{took:?}: {error}");
+            assert!(error.to_string().contains("timed out"), "{error}");
+            list().await.unwrap();
+        });
+    });
 }
