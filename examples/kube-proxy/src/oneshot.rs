@@ -15,6 +15,7 @@ use crate::output::print;
 use crate::process;
 use crate::settings::Settings;
 use crate::setup::Setup;
+use crate::sysctl::Stage;
 
 /// Report of `--oneshot`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -67,7 +68,7 @@ pub fn oneshot(settings: Settings, output: Output) -> Result<ExitCode, Failure> 
         settings.config.node_name.to_string(),
     );
     let mut setup = Setup::open(settings, WatchMode::ListOnly)?;
-    process::prepare_mode(setup.settings())?;
+    process::prepare_mode(setup.settings(), Stage::Start)?;
     let start = Instant::now();
     let report = setup.engine.poll(Duration::ZERO);
     let seconds = start.elapsed().as_secs_f64();

@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use crate::failure::{Failure, chain};
 use crate::node;
 use crate::settings::Settings;
-use crate::sysctl;
+use crate::sysctl::{self, Stage};
 
 /// OOM score adjustment of this process.
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
@@ -76,11 +76,11 @@ pub fn choose(mut settings: Settings) -> Settings {
 /// # Errors
 ///
 /// A sysctl cannot be set. Other settings that cannot be set are warnings.
-pub fn prepare_mode(settings: &Settings) -> Result<(), Failure> {
+pub fn prepare_mode(settings: &Settings, stage: Stage) -> Result<(), Failure> {
     let config = &settings.config;
     for sysctl in config.mode.sysctls(config, &node::release()) {
         let applied = sysctl.apply();
-        applied.map_err(|error| Failure::machine(sysctl::with_remedy(&error)))?;
+        applied.map_err(|error| Failure::machine(sysctl::with_remedy(&error, stage)))?;
     }
     if let Err(error) = config.mode.prepare(config) {
         warn!("{}", chain(&error));
@@ -100,8 +100,8 @@ pub fn prepare_mode(settings: &Settings) -> Result<(), Failure> {
 /// A sysctl cannot be set, or the kernel does not support the mode.
 pub fn init_only(settings: &Settings) -> Result<(), Failure> {
     let mode = settings.config.mode;
-    sysctl::set_conntrack(&settings.configuration.conntrack);
-    prepare_mode(settings)?;
+    sysctl::set_conntrack(&settings.configuration.conntrack, Stage::Init);
+    prepare_mode(settings, Stage::Init)?;
     let mut is_checked = false;
     for family in interfaces::families() {
         let has_check = mode.probe(&settings.config, family);

@@ -1,10 +1,12 @@
 //! Conntrack sysctls of the configuration, and remedies for sysctls that cannot be set.
 
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::{fs, thread};
 
-use proxy_core::Sysctl;
 use proxy_core::sysctl::{CONNTRACK_TCP_BE_LIBERAL, Error, ROOT, read_in};
+use proxy_core::{Sysctl, conntrack};
 use tracing::warn;
 
 use crate::config::Conntrack;
@@ -25,39 +27,150 @@ const MAX_BY_CPUS: u64 = 1 << 20;
 /// Tracked connections per hash bucket.
 const CONNECTIONS_PER_BUCKET: u64 = 4;
 
-/// Formats an error with the remedy, in one line.
-pub fn with_remedy(error: &Error) -> String {
-    let or = error.sysctl.disable_flag.map_or_else(String::new, |flag| {
-        format!(", or disable the feature with {flag}")
-    });
-    let reason = chain(error);
-    format!("{reason}; run kube-proxy --init-only first, with the privilege to write sysctls{or}")
+/// What the program is doing when a sysctl cannot be set. The advice depends on it: to run
+/// `--init-only` first helps a proxy, and not `--init-only` itself.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Stage {
+    /// `--init-only`.
+    Init,
+    /// The start of a proxy, or `--oneshot`.
+    Start,
+}
+
+/// Formats an error in one line, with what is missing and the remedy.
+pub fn with_remedy(error: &Error, stage: Stage) -> String {
+    let mut text = chain(error);
+    if let Some(remedy) = remedy(error, stage) {
+        text = format!("{text}; {remedy}");
+    }
+    if let Some(flag) = error.sysctl.disable_flag {
+        text = format!("{text}, or do without it: {flag}");
+    }
+    text
+}
+
+/// Returns what is missing, and what to do about it.
+///
+/// Each cause needs another remedy. Below `net`, CAP_NET_ADMIN is as good as root, so an
+/// unprivileged container with this capability lacks only a writable `/proc/sys`.
+fn remedy(error: &Error, stage: Stage) -> Option<String> {
+    let text = match error.source.kind() {
+        ErrorKind::ReadOnlyFilesystem => match stage {
+            Stage::Init => {
+                "/proc/sys is read-only in this container: make the container privileged".to_owned()
+            }
+            Stage::Start => "/proc/sys is read-only in this container: run kube-proxy --init-only \
+                             first, in a privileged container"
+                .to_owned(),
+        },
+        ErrorKind::PermissionDenied if is_read_only(&error.path) => {
+            "only the first network namespace of the machine can change it: set it there".to_owned()
+        }
+        ErrorKind::PermissionDenied => match stage {
+            Stage::Init => {
+                "CAP_NET_ADMIN is missing: run as root or with this capability".to_owned()
+            }
+            Stage::Start => {
+                "CAP_NET_ADMIN is missing: run kube-proxy --init-only first, as root or \
+                             with this capability"
+                    .to_owned()
+            }
+        },
+        ErrorKind::NotFound => match module(error.sysctl.name) {
+            Some(module) => format!("the kernel does not have it: load the module {module}"),
+            None => "the kernel does not have it".to_owned(),
+        },
+        _ => return None,
+    };
+    Some(text)
+}
+
+/// Returns whether nobody may write a file. Sysctls that belong to the whole machine, such
+/// as the size of the conntrack table, have mode 0444 in all network namespaces except the
+/// first, and even root gets EACCES.
+fn is_read_only(path: &Path) -> bool {
+    let mode = fs::metadata(path).map(|metadata| metadata.permissions().mode());
+    mode.is_ok_and(|mode| mode & 0o222 == 0)
+}
+
+/// Returns the module that creates a sysctl.
+fn module(name: &str) -> Option<&'static str> {
+    let modules = [
+        ("net/netfilter/nf_conntrack", "nf_conntrack"),
+        ("net/ipv4/vs/", "ip_vs"),
+    ];
+    let mut modules = modules.into_iter();
+    let found = modules.find(|(prefix, _)| name.starts_with(prefix));
+    found.map(|(_, module)| module)
 }
 
 /// Sets the configured conntrack sysctls. Logs a warning for each sysctl that cannot be set.
-pub fn set_conntrack(conntrack: &Conntrack) {
-    for error in set_in(Path::new(ROOT), conntrack, cpus()) {
-        warn!("{}", with_remedy(&error));
+pub fn set_conntrack(conntrack: &Conntrack, stage: Stage) {
+    let root = Path::new(ROOT);
+    load_if_absent(root, || {
+        // The kernel loads the module for the request. If it cannot, the sysctls stay absent,
+        // and the warnings say so.
+        let _ = conntrack::Client::open().and_then(|mut client| client.usage());
+    });
+    for error in set_in(root, conntrack, cpus()) {
+        warn!(
+            "{}; {}",
+            with_remedy(&error, stage),
+            what_stays(root, &error)
+        );
+    }
+}
+
+/// Loads the module of connection tracking with `load` unless it is loaded.
+///
+/// On a node that has just booted nothing has used connection tracking yet, and its sysctls
+/// do not exist. They get the kernel's defaults when the first rule loads the module, and
+/// the proxy, which may not write sysctls, could not correct them any more.
+fn load_if_absent(root: &Path, load: impl FnOnce()) {
+    if read_in(root, TCP_ESTABLISHED).is_none() {
+        load();
+    }
+}
+
+/// Returns what holds instead of the configured value, for a warning.
+fn what_stays(root: &Path, error: &Error) -> String {
+    match read_in(root, error.sysctl.name) {
+        Some(value) => format!("it stays {value}"),
+        None => "continuing without it".to_owned(),
     }
 }
 
 /// Sets the configured sysctls and returns an error for each failure.
 fn set_in(root: &Path, conntrack: &Conntrack, cpus: u64) -> Vec<Error> {
-    let seconds = |name, value: daemon::duration::GoDuration| (name, value.positive().as_secs());
+    let seconds = |value: daemon::duration::GoDuration| value.positive().as_secs();
     let max = max(conntrack, cpus);
+    let keep_size = "--conntrack-max-per-core=0 (maxPerCore: 0 in section conntrack)";
     let wanted = [
-        (MAX, max),
-        (BUCKETS, buckets(root, max)),
-        seconds(TCP_ESTABLISHED, conntrack.tcp_established_timeout),
-        seconds(TCP_CLOSE_WAIT, conntrack.tcp_close_wait_timeout),
-        (CONNTRACK_TCP_BE_LIBERAL, conntrack.tcp_be_liberal.into()),
-        seconds(UDP, conntrack.udp_timeout),
-        seconds(UDP_STREAM, conntrack.udp_stream_timeout),
+        (MAX, max, Some(keep_size)),
+        (BUCKETS, buckets(root, max), Some(keep_size)),
+        (
+            TCP_ESTABLISHED,
+            seconds(conntrack.tcp_established_timeout),
+            None,
+        ),
+        (
+            TCP_CLOSE_WAIT,
+            seconds(conntrack.tcp_close_wait_timeout),
+            None,
+        ),
+        (
+            CONNTRACK_TCP_BE_LIBERAL,
+            conntrack.tcp_be_liberal.into(),
+            None,
+        ),
+        (UDP, seconds(conntrack.udp_timeout), None),
+        (UDP_STREAM, seconds(conntrack.udp_stream_timeout), None),
     ];
     // Zero leaves a sysctl unchanged.
-    let wanted = wanted.into_iter().filter(|(_, value)| *value > 0);
-    let failed = wanted.filter_map(|(name, value)| {
-        let sysctl = Sysctl::new(name, value.to_string().into(), "as configured");
+    let wanted = wanted.into_iter().filter(|(_, value, _)| *value > 0);
+    let failed = wanted.filter_map(|(name, value, disable_flag)| {
+        let mut sysctl = Sysctl::new(name, value.to_string().into(), "as configured");
+        sysctl.disable_flag = disable_flag;
         sysctl.apply_in(root).err()
     });
     failed.collect()
@@ -236,37 +349,90 @@ mod tests {
         let error: Vec<_> = Netns::new().unwrap().run(|| {
             let errors = set_in(Path::new(ROOT), &conntrack, 1);
             assert_eq!(read(TCP_ESTABLISHED), "86400\n");
-            errors.iter().map(with_remedy).collect()
+            let text = |error| with_remedy(error, Stage::Init);
+            errors.iter().map(text).collect()
         });
         let expected = format!("{MAX} cannot be set to {more}, as configured: ");
         assert!(error[0].contains(&expected), "{error:?}");
+        let words = "only the first network namespace of the machine can change it";
+        assert!(error[0].contains(words), "{error:?}");
+        assert!(error[0].contains("--conntrack-max-per-core=0"), "{error:?}");
         assert!(error.len() <= 2, "{error:?}");
     }
 
     #[test]
-    fn an_error_names_the_sysctl_and_the_remedy() {
+    fn an_error_names_the_sysctl_and_what_is_missing() {
         let folder = Directory::new().unwrap();
         let config = Config::default().with_node_port_addresses(NodePortAddresses::All);
         let route_localnet = Mode::Iptables.sysctls(&config, "6.1.0").remove(0);
-        let error = with_remedy(&route_localnet.apply_in(folder.path()).unwrap_err());
+        let error = route_localnet.apply_in(folder.path()).unwrap_err();
+        let text = with_remedy(&error, Stage::Start);
         for words in [
             "net/ipv4/conf/all/route_localnet cannot be set to 1",
-            "os error 2",
-            "--init-only",
+            "os error 2); the kernel does not have it",
             "--iptables-localhost-nodeports=false",
         ] {
-            assert!(error.contains(words), "{words}: {error}");
+            assert!(text.contains(words), "{words}: {text}");
         }
-        assert_eq!(error.lines().count(), 1, "{error}");
+        assert_eq!(text.lines().count(), 1, "{text}");
         let config = Config::default().with_ipvs(Ipvs::default());
         let ipvs = Mode::Ipvs.sysctls(&config, "5.4.0");
         let conn_reuse = ipvs.iter().find(|it| it.name.ends_with("conn_reuse_mode"));
-        let error = with_remedy(&conn_reuse.unwrap().apply_in(folder.path()).unwrap_err());
+        let error = conn_reuse.unwrap().apply_in(folder.path()).unwrap_err();
+        let text = with_remedy(&error, Stage::Start);
         let words = "conn_reuse_mode cannot be set to 0, as required by mode ipvs: ";
-        assert!(error.contains(words), "{error}");
-        assert!(
-            error.ends_with("with the privilege to write sysctls"),
-            "{error}"
-        );
+        assert!(text.contains(words), "{text}");
+        assert!(text.ends_with("load the module ip_vs"), "{text}");
+    }
+
+    #[test]
+    fn the_remedy_follows_the_cause_and_is_never_what_was_just_done() {
+        let folder = folder([0; 7]);
+        let text = |kind: ErrorKind, stage| {
+            let error = Sysctl::new(UDP, "30".into(), "as configured");
+            let mut error = error.apply_in(Path::new("/nonexistent")).unwrap_err();
+            error.path = folder.path().join(UDP);
+            error.source = kind.into();
+            with_remedy(&error, stage)
+        };
+        for (kind, cause) in [
+            (ErrorKind::ReadOnlyFilesystem, "/proc/sys is read-only"),
+            (ErrorKind::PermissionDenied, "CAP_NET_ADMIN is missing"),
+            (ErrorKind::NotFound, "load the module nf_conntrack"),
+        ] {
+            for stage in [Stage::Init, Stage::Start] {
+                let text = text(kind, stage);
+                assert!(text.contains(cause), "{text}");
+                let is_advised = text.contains("--init-only");
+                let would_help = stage == Stage::Start && kind != ErrorKind::NotFound;
+                assert_eq!(is_advised, would_help, "{text}");
+            }
+        }
+        let other = text(ErrorKind::InvalidInput, Stage::Start);
+        assert!(!other.contains(';'), "{other}");
+    }
+
+    #[test]
+    fn the_module_is_loaded_before_absent_sysctls_are_set() {
+        let empty = Directory::new().unwrap();
+        let present = folder([0; 7]);
+        for (root, expected) in [(empty.path(), true), (present.path(), false)] {
+            let mut is_loaded = false;
+            load_if_absent(root, || is_loaded = true);
+            assert_eq!(is_loaded, expected);
+        }
+    }
+
+    #[test]
+    fn a_warning_ends_with_the_value_that_stays() {
+        let (empty, present) = (Directory::new().unwrap(), folder([0, 0, 0, 60, 0, 0, 0]));
+        let error = |root: &Path| {
+            let sysctl = Sysctl::new(TCP_CLOSE_WAIT, "3600".into(), "as configured");
+            let mut error = sysctl.apply_in(Path::new("/nonexistent")).unwrap_err();
+            error.path = root.join(TCP_CLOSE_WAIT);
+            what_stays(root, &error)
+        };
+        assert_eq!(error(present.path()), "it stays 60");
+        assert_eq!(error(empty.path()), "continuing without it");
     }
 }

@@ -25,6 +25,7 @@ use crate::process;
 use crate::settings::Settings;
 use crate::setup::Setup;
 use crate::signals::Signals;
+use crate::sysctl::Stage;
 use crate::telemetry;
 use crate::wait;
 
@@ -51,7 +52,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     let sender = tasks.sender().clone();
     let mut searcher = FlowSearcher::start(sender.clone())?;
     let mut free_memory = FreeMemory::default();
-    process::prepare_mode(setup.settings())?;
+    process::prepare_mode(setup.settings(), Stage::Start)?;
     info!(%mode, %node, "started");
     if let Some(chosen) = &setup.iptables {
         info!(backend = %chosen.backend, reason = %chosen.reason, "iptables backend");

@@ -12,7 +12,7 @@ use super::{Objects, Purpose, Setup};
 use crate::failure::{Failure, chain};
 use crate::families;
 use crate::settings::Settings;
-use crate::sysctl;
+use crate::sysctl::{self, Stage};
 use crate::telemetry::stopwatch;
 
 impl Setup {
@@ -66,7 +66,7 @@ impl Setup {
         let conntrack = &settings.configuration.conntrack;
         let mut setup = Self::new(&settings, purpose, watch_mode, |mut config| {
             if purpose == Purpose::Program {
-                sysctl::set_conntrack(conntrack);
+                sysctl::set_conntrack(conntrack, Stage::Start);
             }
             let will_be_liberal = purpose != Purpose::Program && conntrack.tcp_be_liberal;
             config.iptables.drop_invalid = !(will_be_liberal || is_conntrack_liberal());

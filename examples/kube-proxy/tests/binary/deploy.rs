@@ -21,7 +21,8 @@ use testkit::program;
 use testkit::scoped::{Directory, Process};
 
 use crate::cluster::{node, service_with_endpoints};
-use crate::stage::{demo, wait_until};
+use crate::iptables::with_sysctls_read_only;
+use crate::stage::{Stage, demo, wait_until};
 
 /// User ID in the manifests.
 const USER: u32 = 65532;
@@ -178,6 +179,39 @@ fn the_confined_program_initializes() {
 }
 
 #[test]
+fn a_read_only_sysctl_is_named_with_a_remedy_other_than_the_command_itself() {
+    let stage = Stage::with(&[]);
+    let prefix = with_sysctls_read_only();
+    for (line, remedy) in [
+        ("--init-only", "make the container privileged"),
+        (
+            "--oneshot",
+            "run kube-proxy --init-only first, in a privileged container",
+        ),
+    ] {
+        let outcome = stage.run_through(&prefix, line);
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+        let name = "nf_conntrack_tcp_timeout_close_wait";
+        let mut lines = outcome.stderr.lines();
+        let warning = lines.find(|line| line.contains(name)).expect("a warning");
+        for words in [
+            "cannot be set to 3600, as configured: Read-only file system (os error 30); /proc/sys \
+             is read-only in this container",
+            remedy,
+            "it stays 60",
+        ] {
+            assert!(warning.contains(words), "{words}: {warning}");
+        }
+        let advises = warning.contains("--init-only");
+        assert_eq!(advises, line != "--init-only", "{warning}");
+    }
+    assert_eq!(stage.run("--init-only").code, 0);
+    let outcome = stage.run_through(&prefix, "--oneshot");
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert!(!outcome.stderr.contains("timeout"), "{outcome:?}");
+}
+
+#[test]
 fn a_missing_file_capability_is_reported() {
     let output = Image::without_capability().run(&["--init-only"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -274,14 +308,28 @@ fn the_pod_has_only_the_privileges_that_it_needs() {
     assert_eq!(seccomp.type_, "Localhost");
     let sources = pod.volumes.unwrap();
     assert!(sources.iter().all(|volume| volume.host_path.is_none()));
-    let all = pod
-        .init_containers
-        .unwrap()
-        .into_iter()
-        .chain(pod.containers);
-    for container in all {
+    for container in pod.containers {
         assert_confined(&container);
     }
+    let [init] = &pod.init_containers.unwrap()[..] else {
+        panic!("one init container");
+    };
+    assert_initializes(init);
+}
+
+/// Asserts that a container can write sysctls, and does nothing except `--init-only`.
+#[track_caller]
+pub(crate) fn assert_initializes(container: &Spec) {
+    let arguments = container.args.iter().flatten();
+    let own: Vec<_> = arguments
+        .filter(|argument| !argument.contains('='))
+        .collect();
+    assert_eq!(own, ["--init-only"]);
+    let context = container.security_context.as_ref().unwrap();
+    assert_eq!(context.privileged, Some(true));
+    assert_eq!(context.read_only_root_filesystem, Some(true));
+    let seccomp = context.seccomp_profile.as_ref().unwrap();
+    assert_eq!(seccomp.type_, "Unconfined");
 }
 
 #[track_caller]

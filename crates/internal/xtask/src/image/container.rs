@@ -9,7 +9,6 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testkit::lab::Lab;
-use testkit::link;
 use testkit::scoped::{Directory, Process};
 use testkit::traffic::{Probe, Protocol, Server};
 
@@ -38,6 +37,13 @@ const MANIFESTS: &str = "/manifests";
 /// Hides the cgroups of the host, and runs the arguments. crun rejects cgroups of both
 /// versions side by side, even if it uses none.
 const HIDE_CGROUPS: &str = r#"mount -t tmpfs tmpfs /sys/fs/cgroup && exec "$@""#;
+
+/// Conntrack sysctls of the node after the init container: those whose default of
+/// kube-proxy differs from the kernel's.
+const SYSCTLS: [(&str, &str); 2] = [
+    ("nf_conntrack_tcp_timeout_established", "86400"),
+    ("nf_conntrack_tcp_timeout_close_wait", "3600"),
+];
 
 /// Numbers of capabilities in linux/capability.h.
 const CAPABILITIES: [(&str, u32); 2] = [("NET_ADMIN", 12), ("NET_RAW", 13)];
@@ -103,22 +109,26 @@ impl Node {
         })
     }
 
-    /// Runs an init container until it exits.
+    /// Runs an init container until it exits, and checks that the sysctls of the node have
+    /// the configured values.
+    ///
+    /// The size of the conntrack table belongs to the machine. The node of the lab cannot
+    /// change it, and only warnings about it are allowed.
     fn initialize(&self, container: &Container) -> Result<()> {
-        if container.security_context.privileged {
-            // Sets the sysctl of mode iptables, for which the pod has a privileged container.
-            let netns = &self.lab.node.netns;
-            return Ok(netns.run(|| link::set_sysctl("ipv4/conf/all/route_localnet", "1"))?);
-        }
         let mut process = self.start(container)?;
         let status = wait_for_exit(&mut process)?;
-        ensure!(
-            status.success(),
-            "{}: {status}\n{}",
-            container.name,
-            process.output()
-        );
-        Ok(())
+        let output = process.output();
+        ensure!(status.success(), "{}: {status}\n{output}", container.name);
+        for (name, expected) in SYSCTLS {
+            let path = format!("/proc/sys/net/netfilter/{name}");
+            let value = self.lab.node.netns.run(|| fs::read_to_string(&path))?;
+            ensure!(
+                value.trim() == expected,
+                "{}: {name} is {value} after the init container, must be {expected}\n{output}",
+                container.name
+            );
+        }
+        check_warnings(&output)
     }
 
     /// Runs a container until each frontend has answered, and stops it.
@@ -134,7 +144,7 @@ impl Node {
         let output = process.output();
         ensure!(status.success(), "{}: {status}\n{output}", container.name);
         ensure!(!output.contains("ERROR"), "{output}");
-        Ok(())
+        check_warnings(&output)
     }
 
     /// Starts a container in the network namespace of the node.
@@ -239,6 +249,16 @@ impl Node {
         }
         Ok(())
     }
+}
+
+/// Checks that no warning is about a sysctl that the init container can set.
+fn check_warnings(output: &str) -> Result<()> {
+    let is_global = |line: &str| line.contains("nf_conntrack_max") || line.contains("_buckets");
+    let warning = output
+        .lines()
+        .find(|line| line.contains("/proc/sys/") && !is_global(line));
+    ensure!(warning.is_none(), "a sysctl could not be set:\n{output}");
+    Ok(())
 }
 
 /// Returns the program in a container, which is the last process in the chain that crun

@@ -31,12 +31,13 @@ pub(super) struct PodSecurity {
     pub(super) seccomp_profile: SeccompProfile,
 }
 
-/// A seccomp profile in the folder `/var/lib/kubelet/seccomp` of the node.
+/// A seccomp profile in the folder `/var/lib/kubelet/seccomp` of the node, or none.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct SeccompProfile {
     #[serde(rename = "type")]
     pub(super) kind: String,
+    #[serde(default)]
     pub(super) localhost_profile: String,
 }
 
@@ -57,6 +58,14 @@ pub(super) struct Container {
 pub(super) struct Security {
     #[serde(default)]
     pub(super) privileged: bool,
+    /// Replaces that of the pod.
+    pub(super) run_as_non_root: Option<bool>,
+    /// Replaces that of the pod.
+    pub(super) run_as_user: Option<u32>,
+    /// Replaces that of the pod.
+    pub(super) run_as_group: Option<u32>,
+    /// Replaces that of the pod.
+    pub(super) seccomp_profile: Option<SeccompProfile>,
     pub(super) allow_privilege_escalation: Option<bool>,
     #[serde(default)]
     pub(super) read_only_root_filesystem: bool,
@@ -124,14 +133,18 @@ pub(super) fn config_map(file: &str) -> Result<BTreeMap<String, String>> {
 }
 
 impl SeccompProfile {
-    /// Reads the profile, which the deployment guide copies to the node.
-    pub(super) fn read(&self) -> Result<serde_json::Value> {
+    /// Reads the profile, which the deployment guide copies to the node. Returns nothing if
+    /// the container is unconfined.
+    pub(super) fn read(&self) -> Result<Option<serde_json::Value>> {
+        if self.kind == "Unconfined" {
+            return Ok(None);
+        }
         ensure!(self.kind == "Localhost", "seccomp profile {}", self.kind);
         let name = self.localhost_profile.strip_prefix("vipline/");
         let name = name.context("the profile is not in the folder `vipline`")?;
         let path = folder().join("seccomp").join(name);
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        Ok(serde_json::from_str(&text)?)
+        Ok(Some(serde_json::from_str(&text)?))
     }
 }
 

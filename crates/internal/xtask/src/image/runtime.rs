@@ -33,6 +33,11 @@ const READ_ONLY: [&str; 5] = [
     "/proc/sysrq-trigger",
 ];
 
+/// Capability of a privileged container here. In a cluster it has all of them; the program
+/// needs only this one, and the machine of the check may lack others, such as
+/// CAP_SYS_RESOURCE.
+const PRIVILEGED: &str = "NET_ADMIN";
+
 /// A directory or file of the host in a container.
 #[derive(Clone, Debug)]
 pub(super) struct Mount<'a> {
@@ -60,28 +65,35 @@ pub(super) fn config(
     mounts: &[Mount<'_>],
 ) -> Result<Value> {
     let security = &container.security_context;
-    let user = &pod.security_context;
-    ensure!(!security.privileged, "{}: privileged", container.name);
-    ensure!(
-        !user.run_as_non_root || user.run_as_user != 0,
-        "the user is root"
-    );
-    ensure!(
-        security.capabilities.drop == ["ALL"],
-        "capabilities are not dropped"
-    );
-    let added = security.capabilities.add.iter();
-    let capabilities: Vec<String> = added.map(|name| format!("CAP_{name}")).collect();
+    let of_pod = &pod.security_context;
+    let user = security.run_as_user.unwrap_or(of_pod.run_as_user);
+    let group = security.run_as_group.unwrap_or(of_pod.run_as_group);
+    let is_no_root = security.run_as_non_root.unwrap_or(of_pod.run_as_non_root);
+    ensure!(!is_no_root || user != 0, "the user is root");
+    let profile = security.seccomp_profile.as_ref();
+    let seccomp = profile.unwrap_or(&of_pod.seccomp_profile).read()?;
+    let capabilities: Vec<String> = if security.privileged {
+        ensure!(seccomp.is_none(), "a privileged container has no profile");
+        vec![format!("CAP_{PRIVILEGED}")]
+    } else {
+        ensure!(seccomp.is_some(), "{}: no seccomp profile", container.name);
+        ensure!(
+            security.capabilities.drop == ["ALL"],
+            "capabilities are not dropped"
+        );
+        let added = security.capabilities.add.iter();
+        added.map(|name| format!("CAP_{name}")).collect()
+    };
     let execution = &image["config"];
     let words = execution["Entrypoint"]
         .as_array()
         .context("no entry point")?;
     let arguments = arguments.iter().map(|argument| json!(argument));
     let arguments: Vec<Value> = words.iter().cloned().chain(arguments).collect();
-    Ok(json!({
+    let mut config = json!({
         "ociVersion": "1.0.2",
         "process": {
-            "user": { "uid": user.run_as_user, "gid": user.run_as_group },
+            "user": { "uid": user, "gid": group },
             "args": arguments,
             "env": environment(execution, container),
             "cwd": execution["WorkingDir"],
@@ -96,11 +108,18 @@ pub(super) fn config(
         "mounts": all_mounts(mounts),
         "linux": {
             "namespaces": [{ "type": "pid" }, { "type": "ipc" }, { "type": "mount" }],
-            "seccomp": user.seccomp_profile.read()?,
-            "maskedPaths": MASKED,
-            "readonlyPaths": READ_ONLY,
         },
-    }))
+    });
+    if let Some(profile) = seccomp {
+        config["linux"]["seccomp"] = profile;
+    }
+    // `/sys` stays read-only, which is all that a privileged container lacks here: the
+    // program does not write to it.
+    if !security.privileged {
+        config["linux"]["maskedPaths"] = json!(MASKED);
+        config["linux"]["readonlyPaths"] = json!(READ_ONLY);
+    }
+    Ok(config)
 }
 
 /// Returns the variables of the image and of the container that have a value.
@@ -206,9 +225,20 @@ mod tests {
     }
 
     #[test]
+    fn a_privileged_container_can_write_sysctls() {
+        let config = example(|pod| pod.containers = pod.init_containers.clone()).unwrap();
+        let process = &config["process"];
+        assert_eq!(process["user"], json!({ "uid": 0, "gid": 0 }));
+        assert_eq!(process["noNewPrivileges"], false);
+        for absent in ["seccomp", "readonlyPaths", "maskedPaths"] {
+            assert_eq!(config["linux"][absent], Value::Null, "{absent}");
+        }
+    }
+
+    #[test]
     fn a_security_context_that_cannot_be_translated_is_an_error() {
         let context = |pod: &mut Pod| pod.containers[0].security_context.privileged = true;
-        assert!(example(context).is_err());
+        assert!(example(context).is_err(), "with a seccomp profile");
         assert!(example(|pod| pod.security_context.run_as_user = 0).is_err());
         let drop = |pod: &mut Pod| pod.containers[0].security_context.capabilities.drop.clear();
         assert!(example(drop).is_err());

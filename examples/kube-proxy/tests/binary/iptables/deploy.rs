@@ -11,7 +11,9 @@ use testkit::container::Container;
 use testkit::scoped::Process;
 
 use super::{Node, web};
-use crate::deploy::{assert_forbids_unneeded_system_calls, documents, path, read};
+use crate::deploy::{
+    assert_forbids_unneeded_system_calls, assert_initializes, documents, path, read,
+};
 use crate::stage::{BINARY, wait_until};
 
 /// Only root may take the lock of the legacy variant.
@@ -114,15 +116,10 @@ fn the_pod_has_the_privileges_that_iptables_needs() {
         Some("vipline/kube-proxy-iptables.json")
     );
 
-    let init = &own.init_containers.as_ref().unwrap()[0];
-    assert!(
-        init.args
-            .as_ref()
-            .unwrap()
-            .contains(&"--init-only".to_owned())
-    );
-    let context = init.security_context.as_ref().unwrap();
-    assert_eq!(context.privileged, Some(true));
+    let [init] = &own.init_containers.as_ref().unwrap()[..] else {
+        panic!("one init container");
+    };
+    assert_initializes(init);
 
     let volumes = own.volumes.as_ref().unwrap().iter();
     let paths: Vec<_> = volumes

@@ -139,7 +139,7 @@ pub(crate) fn web(endpoints: u8) -> String {
 }
 
 /// Returns a command prefix that makes `/proc/sys` read-only.
-fn with_sysctls_read_only() -> [&'static str; 6] {
+pub(crate) fn with_sysctls_read_only() -> [&'static str; 6] {
     let script = "mount --bind /proc/sys /proc/sys && \
                   mount -o remount,bind,ro /proc/sys && exec \"$@\"";
     ["unshare", "--mount", "sh", "-c", script, "sh"]

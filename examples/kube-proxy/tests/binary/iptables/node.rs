@@ -54,8 +54,7 @@ fn an_unwritable_sysctl_is_fatal_before_the_first_rule() {
         assert_eq!(errors.len(), 1, "{outcome:?}");
         for words in [
             "/proc/sys/net/ipv4/conf/all/route_localnet",
-            "Read-only file system (os error 30)",
-            "--init-only",
+            "Read-only file system (os error 30); /proc/sys is read-only in this container",
             "--iptables-localhost-nodeports=false",
         ] {
             assert!(errors[0].contains(words), "{words}: {outcome:?}");
