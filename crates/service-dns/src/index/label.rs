@@ -1,6 +1,6 @@
 //! Labels of domain names: those of objects, and those made of addresses.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use crate::name::MAX_LABEL;
 
@@ -32,20 +32,22 @@ pub(crate) fn dash(addr: IpAddr) -> String {
 ///
 /// `name` is in lower case.
 pub(crate) fn undash(name: &str) -> Option<IpAddr> {
-    let is_v4 = |name: &str| {
-        name.bytes()
-            .all(|byte| byte.is_ascii_digit() || byte == b'-')
-    };
-    let addr = match is_v4(name) && !name.contains("--") {
+    parse_dashed(name).filter(|&addr| dash(addr) == name)
+}
+
+/// Returns the address in the name of a pod, in any form of its text: clients make the name
+/// of the address that they have, such as `2001-db8-0-0-0-0-0-1`. An IPv4-mapped address is
+/// the IPv4 address, as in CoreDNS.
+pub(crate) fn pod_address(name: &str) -> Option<IpAddr> {
+    parse_dashed(name).map(|addr| addr.to_canonical())
+}
+
+fn parse_dashed(name: &str) -> Option<IpAddr> {
+    let is_v4 = name.matches('-').count() == 3 && !name.contains("--");
+    match is_v4 {
         true => name.replace('-', ".").parse().ok().map(IpAddr::V4),
-        false => None,
-    };
-    let addr = addr.or_else(|| {
-        let text = name.replace('-', ":");
-        let addr: Ipv6Addr = text.parse().ok()?;
-        Some(addr.into())
-    })?;
-    (dash(addr) == name).then_some(addr)
+        false => name.replace('-', ":").parse().ok().map(IpAddr::V6),
+    }
 }
 
 #[cfg(test)]
@@ -100,6 +102,30 @@ mod tests {
         ];
         for other in others {
             assert_eq!(undash(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_pod_has_any_form_of_its_address() {
+        for (label, addr) in [
+            ("10-0-0-1", "10.0.0.1"),
+            ("2001-db8-0-0-0-0-0-1", "2001:db8::1"),
+            ("fd00-0010--0005", "fd00:10::5"),
+            ("2001-db8--", "2001:db8::"),
+            ("--", "::"),
+            ("--ffff-102-304", "1.2.3.4"),
+        ] {
+            assert_eq!(pod_address(label), Some(addr.parse().unwrap()), "{label}");
+        }
+        for other in [
+            "",
+            "web-0",
+            "10-0-0",
+            "010-0-0-1",
+            "10-0-0-1-2",
+            "fd00--1--2",
+        ] {
+            assert_eq!(pod_address(other), None, "{other}");
         }
     }
 }

@@ -373,8 +373,12 @@ impl<'a> Found<'a> {
         }
     }
 
+    /// Returns whether an endpoint has records. A Service that became an ExternalName may
+    /// still have slices, and nobody removes those that a user made; an alias has no other
+    /// records (RFC 1034, section 3.6.2).
     fn publishes(self, endpoint: &Endpoint) -> bool {
-        endpoint.is_ready || self.service.publishes_unready
+        let is_alias = matches!(self.service.kind, ServiceKind::External(_));
+        !is_alias && (endpoint.is_ready || self.service.publishes_unready)
     }
 
     /// Returns the number of published endpoints of a slice.
@@ -394,4 +398,4 @@ pub(crate) fn hostname_of(slice: &Slice, endpoint: &Endpoint) -> Arc<str> {
     }
 }
 
-pub(crate) use label::undash;
+pub(crate) use label::{pod_address, undash};

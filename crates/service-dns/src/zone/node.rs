@@ -7,7 +7,7 @@ use vipline_service_model::ipnet::IpNet;
 
 use super::question::Folded;
 use super::reverse::ReverseName;
-use crate::index::{Endpoint, Found, Hosts, Index, Port, ServiceKind, Slice, undash};
+use crate::index::{Endpoint, Found, Hosts, Index, Port, ServiceKind, Slice, pod_address};
 
 /// The node of a name.
 pub(super) enum Node<'a> {
@@ -71,7 +71,7 @@ impl<'a> Node<'a> {
                 None => Self::Missing,
             },
             [_, "pod"] if pods => Self::Empty,
-            [address, _, "pod"] if pods => undash(address).map_or(Self::Missing, Self::Pod),
+            [address, _, "pod"] if pods => pod_address(address).map_or(Self::Missing, Self::Pod),
             _ => Self::Missing,
         }
     }
