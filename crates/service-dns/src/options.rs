@@ -8,8 +8,12 @@ use crate::Name;
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Options {
-    /// Name of the zone, such as `cluster.local`.
+    /// Name of the zone, such as `cluster.local`. Names of addresses lead to it.
     pub zone: Name,
+    /// Further names of the same zone, such as a former domain of the cluster. Each has all
+    /// records of Services and pods. The longest one that contains a name applies.
+    /// Default: none.
+    pub other_zones: Vec<Name>,
     /// Time to live of records and of negative answers in seconds. Default: 5.
     ///
     /// The record of the schema version has 28,800 seconds.
@@ -30,6 +34,7 @@ impl Options {
     pub fn new(zone: Name) -> Self {
         Self {
             zone,
+            other_zones: Vec::new(),
             ttl: 5,
             pods: PodRecords::Disabled,
             local_addresses: Vec::new(),

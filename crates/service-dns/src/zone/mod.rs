@@ -8,6 +8,8 @@ mod node;
 
 mod response;
 
+use std::cmp::Reverse;
+
 use vipline_service_model::{Event, Warning};
 
 use crate::index::{Index, Networks};
@@ -30,8 +32,8 @@ const MAX_ALIASES: usize = 10;
 #[derive(Debug)]
 pub struct Zone {
     options: Options,
-    /// Name of the zone in wire format and in lower case.
-    suffix: Box<[u8]>,
+    /// Names of the zone in wire format and in lower case, the longest first.
+    suffixes: Box<[Box<[u8]>]>,
     serial: u32,
     synced: bool,
     index: Index,
@@ -41,8 +43,12 @@ pub struct Zone {
 impl Zone {
     /// Returns an empty zone.
     pub fn new(options: Options) -> Self {
+        let names = [&options.zone].into_iter().chain(&options.other_zones);
+        let suffixes = names.map(|name| name.as_wire().to_ascii_lowercase().into());
+        let mut suffixes: Box<[Box<[u8]>]> = suffixes.collect();
+        suffixes.sort_unstable_by_key(|suffix| Reverse(suffix.len()));
         Self {
-            suffix: options.zone.as_wire().to_ascii_lowercase().into(),
+            suffixes,
             serial: options.first_serial,
             options,
             synced: false,
@@ -136,7 +142,8 @@ impl Zone {
     /// Returns the node of a name, and the number of labels in front of its zone. `None` if
     /// the name is not in a zone.
     fn locate<'a>(&'a self, name: &Folded) -> Option<(Node<'a>, usize)> {
-        if let Some(depth) = name.depth_below(&self.suffix) {
+        let mut depths = self.suffixes.iter().map(|suffix| name.depth_below(suffix));
+        if let Some(depth) = depths.find_map(|depth| depth) {
             let pods = self.options.pods == PodRecords::Insecure;
             return Some((Node::of_service(&self.index, name, depth, pods), depth));
         }

@@ -80,9 +80,10 @@ impl<'a> Response<'a> {
 
     /// Sets the zone of the next name. It is a reverse zone if it is not that of Services.
     pub(super) fn set_zone(&mut self, apex: Name) {
-        self.domain = match apex == self.zone.options.zone {
+        let options = &self.zone.options;
+        self.domain = match apex == options.zone || options.other_zones.contains(&apex) {
             true => apex.clone(),
-            false => self.zone.options.zone.clone(),
+            false => options.zone.clone(),
         };
         self.apex = apex;
     }

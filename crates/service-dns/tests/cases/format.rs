@@ -4,7 +4,7 @@
 //!
 //! - `table NAME`: begins a table without objects;
 //! - `like NAME`: copies options and objects of an earlier table;
-//! - `zone`, `ttl`, `local`, `pods`: options of the zone;
+//! - `zone`, `other-zone`, `ttl`, `local`, `pods`: options of the zone;
 //! - `object JSON`: an object of the API;
 //! - `question NAME TYPE`: begins a case;
 //! - `code`, `answer`, `authority`, `additional`, `unresolved`: the expected answer;
@@ -30,6 +30,7 @@ pub(crate) struct File {
 pub(crate) struct Table {
     pub(crate) name: String,
     zone: String,
+    other_zones: Vec<String>,
     local: Vec<String>,
     pods: PodRecords,
     objects: Vec<String>,
@@ -83,6 +84,7 @@ impl Table {
     fn line(&mut self, keyword: &str, rest: &str, line: &str) {
         match keyword {
             "zone" => self.zone = rest.to_owned(),
+            "other-zone" => self.other_zones.push(rest.to_owned()),
             "local" => self.local.push(rest.to_owned()),
             "pods" => self.pods = PodRecords::Insecure,
             "object" => self.objects.push(rest.to_owned()),
@@ -103,6 +105,8 @@ impl Table {
     pub(crate) fn zone(&self) -> Zone {
         let mut options = Options::new(self.zone.parse().unwrap());
         options.pods = self.pods;
+        let other_zones = self.other_zones.iter().map(|name| name.parse().unwrap());
+        options.other_zones = other_zones.collect();
         let local = self.local.iter().map(|addr| addr.parse().unwrap());
         options.local_addresses = local.collect();
         let mut zone = Zone::new(options);
