@@ -27,6 +27,8 @@ pub mod forward;
 
 mod rotation;
 
+mod truncation;
+
 pub mod node_local;
 
 pub mod local_addresses;

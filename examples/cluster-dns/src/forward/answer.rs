@@ -10,6 +10,7 @@ use hickory_proto::rr::{RData, Record};
 use hickory_proto::serialize::binary::{BinEncodable, BinEncoder};
 
 use super::query::{HEADER, Query};
+use crate::truncation;
 
 /// Mark of a pointer in a compressed name, and the offsets that a pointer can have.
 const POINTER: u16 = 0xC000;
@@ -57,7 +58,7 @@ pub(super) enum Ttl {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form {
     pub(super) ttl: Ttl,
-    /// Longest answer, in bytes. Longer ones are truncated to the question.
+    /// Longest answer, in bytes. Longer ones are cut after the last record that fits.
     pub(super) limit: usize,
     /// EDNS buffer size of this server.
     pub(super) payload_size: u16,
@@ -136,8 +137,13 @@ impl Answer {
         if let Some(name) = out.get_mut(HEADER..question) {
             name.copy_from_slice(query.name);
         }
+        let opt = query
+            .edns
+            .map(|edns| opt_record(edns.dnssec_ok, form, self.rcode()));
+        let opt = opt.as_ref().map_or(&[][..], |(bytes, len)| &bytes[..*len]);
+        truncation::cut(out, form.limit.saturating_sub(opt.len()));
         let mut flags = [
-            QR | (self.message[2] & TC) | u8::from(query.recursion_desired),
+            QR | (out[2] & TC) | u8::from(query.recursion_desired),
             RA | (self.message[3] & RCODE),
         ];
         if self.message[3] & AD != 0 && (query.dnssec_ok() || query.authentic_data) {
@@ -145,15 +151,6 @@ impl Answer {
         }
         if query.checking_disabled {
             flags[1] |= CD;
-        }
-        let opt = query
-            .edns
-            .map(|edns| opt_record(edns.dnssec_ok, form, self.rcode()));
-        let opt = opt.as_ref().map_or(&[][..], |(bytes, len)| &bytes[..*len]);
-        if out.len() + opt.len() > form.limit {
-            out.truncate(question + 4);
-            out[6..HEADER].fill(0);
-            flags[0] |= TC;
         }
         if !opt.is_empty() {
             out.extend_from_slice(opt);
@@ -411,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_over_the_limit_is_truncated_to_the_question() {
+    fn an_answer_over_the_limit_has_the_records_that_fit() {
         // 33 bytes of header and question, 16 bytes a record, 11 bytes of OPT.
         for (records, edns, truncated) in [
             (29, None, false),
@@ -423,7 +420,7 @@ mod tests {
             let case = format!("{records} records, {edns:?}");
             assert!(out.len() <= 512, "{case}");
             assert_eq!(message.metadata.truncation, truncated, "{case}");
-            assert_eq!(message.answers.is_empty(), truncated, "{case}");
+            assert_eq!(message.answers.len(), 29, "{case}");
             assert_eq!(message.edns.is_some(), edns.is_some(), "{case}");
             assert_eq!(message.queries.len(), 1);
         }

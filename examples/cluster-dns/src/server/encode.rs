@@ -9,6 +9,7 @@ use vipline_service_dns as zone;
 
 use super::request::{OPT_SIZE, push_opt};
 use crate::forward::Query;
+use crate::truncation;
 
 /// Creates the response to a query, with the records of the zone.
 ///
@@ -38,45 +39,29 @@ pub(super) fn response(
 }
 
 /// Replaces the content of `out` by a message of at most `limit` bytes, with an OPT record
-/// if the query has one.
-///
-/// Additional records are optional: without them, the message is not truncated. A truncated
-/// message has the bit TC, and all answers that fit, because not every client repeats its
-/// query over TCP.
+/// if the query has one. A longer message is [cut](truncation::cut).
 ///
 /// # Errors
 ///
 /// A record cannot be encoded.
 pub(super) fn write(
-    message: &mut Message,
+    message: &Message,
     query: &Query<'_>,
     payload_size: u16,
     limit: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), ProtoError> {
-    const TC: u8 = 0x02;
+    out.clear();
+    let mut encoder = BinEncoder::new(out);
+    message.emit(&mut encoder)?;
+    // Removes the bytes of a record that did not fit into the longest message.
+    encoder.trim();
     let opt = if query.edns.is_some() { OPT_SIZE } else { 0 };
-    let room = u16::try_from(limit.saturating_sub(opt)).unwrap_or(u16::MAX);
-    emit(message, room, out)?;
-    let is_truncated = |out: &[u8]| out.get(2).is_some_and(|flags| flags & TC != 0);
-    if is_truncated(out) && !message.additionals.is_empty() {
-        message.additionals.clear();
-        emit(message, room, out)?;
-    }
+    truncation::cut(out, limit.saturating_sub(opt));
     if let Some(edns) = query.edns {
         let code = message.metadata.response_code.high();
         push_opt(code, payload_size, edns.dnssec_ok, out);
     }
-    Ok(())
-}
-
-fn emit(message: &Message, room: u16, out: &mut Vec<u8>) -> Result<(), ProtoError> {
-    out.clear();
-    let mut encoder = BinEncoder::new(out);
-    encoder.set_max_size(room);
-    message.emit(&mut encoder)?;
-    // Removes the bytes of a record that did not fit.
-    encoder.trim();
     Ok(())
 }
 
@@ -168,9 +153,9 @@ mod tests {
 
     fn written(addresses: u8, additionals: u8, payload: Option<u16>, limit: usize) -> Message {
         let query = query(payload);
-        let mut message = response(&query, &answer(addresses, additionals), true).unwrap();
+        let message = response(&query, &answer(addresses, additionals), true).unwrap();
         let mut out = Vec::new();
-        write(&mut message, &query, 1232, limit, &mut out).unwrap();
+        write(&message, &query, 1232, limit, &mut out).unwrap();
         assert!(out.len() <= limit, "{} bytes", out.len());
         Message::from_vec(&out).unwrap()
     }

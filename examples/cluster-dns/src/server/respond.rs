@@ -172,9 +172,10 @@ impl Responder {
         let limit = most.min(room);
         let written = match self.find(&query, received.transport) {
             Found::Answer(answer) => {
-                let resolved = self.resolve(&query, &answer, forwarder).await;
-                let written = resolved.and_then(|mut message| {
-                    encode::write(&mut message, &query, self.payload_size, limit, out)
+                let client = received.client.ip();
+                let resolved = self.resolve(&query, &answer, client, forwarder).await;
+                let written = resolved.and_then(|message| {
+                    encode::write(&message, &query, self.payload_size, limit, out)
                 });
                 if written.is_err() {
                     self.reject(ResponseCode::ServFail, &query, received, out);

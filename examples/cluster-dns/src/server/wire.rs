@@ -4,6 +4,7 @@ use vipline_service_dns::{Answer, Name, Record, RecordData, ResponseCode, Soa};
 
 use super::request::{HEADER, OPT_SIZE, push_opt};
 use crate::forward::Query;
+use crate::truncation;
 
 /// Longest message, in bytes.
 const LONGEST_MESSAGE: usize = u16::MAX as usize;
@@ -12,18 +13,14 @@ const LONGEST_MESSAGE: usize = u16::MAX as usize;
 const POINTER_END: usize = 1 << 14;
 
 const QR_AA: u8 = 0x84;
-const TC: u8 = 0x02;
 const RA: u8 = 0x80;
 const CD: u8 = 0x10;
 const NAME_ERROR: u8 = 3;
 const CLASS_IN: u16 = 1;
 
 /// Replaces the content of `out` by the response to a query, of at most `limit` bytes, with
-/// an OPT record if the query has one. `limit` is at least 512.
-///
-/// Additional records are optional: without them, the message is not truncated. A truncated
-/// message has the bit TC, and all records that fit, because not every client repeats its
-/// query over TCP.
+/// an OPT record if the query has one. `limit` is at least 512. A longer response is
+/// [cut](truncation::cut); the zone does not return many more records than fit.
 pub(super) fn write(
     query: &Query<'_>,
     answer: &Answer,
@@ -32,35 +29,22 @@ pub(super) fn write(
     limit: usize,
     out: &mut Vec<u8>,
 ) {
-    let opt = if query.edns.is_some() { OPT_SIZE } else { 0 };
     out.clear();
     push_head(query, answer.code, is_recursive, out);
     let mut writer = Writer {
-        limit: limit.min(LONGEST_MESSAGE).saturating_sub(opt),
         question: query.name,
         names: Vec::new(),
         next: 0,
         out,
     };
-    let answers = writer.section(&answer.answers);
-    let authorities = match answers == answer.answers.len() {
-        true => writer.section(&answer.authorities),
-        false => 0,
-    };
-    let end = writer.out.len();
-    let mut additionals = writer.section(&answer.additionals);
-    let is_truncated = answers < answer.answers.len() || authorities < answer.authorities.len();
-    if is_truncated || additionals < answer.additionals.len() {
-        out.truncate(end);
-        additionals = 0;
+    let sections = [&answer.answers, &answer.authorities, &answer.additionals];
+    for (at, section) in [6, 8, 10].into_iter().zip(sections) {
+        section.iter().for_each(|record| writer.record(record));
+        let count = u16::try_from(section.len()).unwrap_or(u16::MAX);
+        writer.out[at..at + 2].copy_from_slice(&count.to_be_bytes());
     }
-    if is_truncated {
-        out[2] |= TC;
-    }
-    for (at, count) in [(6, answers), (8, authorities), (10, additionals)] {
-        let count = u16::try_from(count).unwrap_or(u16::MAX);
-        out[at..at + 2].copy_from_slice(&count.to_be_bytes());
-    }
+    let opt = if query.edns.is_some() { OPT_SIZE } else { 0 };
+    truncation::cut(out, limit.min(LONGEST_MESSAGE).saturating_sub(opt));
     if let Some(edns) = query.edns {
         push_opt(0, payload_size, edns.dnssec_ok, out);
     }
@@ -85,8 +69,6 @@ fn push_head(query: &Query<'_>, code: ResponseCode, is_recursive: bool, out: &mu
 
 /// A message that is written.
 struct Writer<'a> {
-    /// Maximum length of the message.
-    limit: usize,
     /// Name of the question, which stands behind the header.
     question: &'a [u8],
     /// Names behind the question, and their offsets.
@@ -98,21 +80,6 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Appends records until one does not fit. Returns their number.
-    fn section(&mut self, records: &'a [Record]) -> usize {
-        for (written, record) in records.iter().enumerate() {
-            let start = self.out.len();
-            self.record(record);
-            if self.out.len() > self.limit {
-                self.out.truncate(start);
-                self.names
-                    .retain(|(_, offset)| usize::from(*offset) < start);
-                return written;
-            }
-        }
-        records.len()
-    }
-
     fn record(&mut self, record: &'a Record) {
         self.name(&record.name);
         push_u16(record.data.record_type().number(), self.out);
@@ -327,9 +294,9 @@ mod tests {
     fn an_answer_equals_that_of_another_encoder_and_is_not_longer() {
         for (hosts, payload) in [(0, None), (3, Some(4096)), (255, None)] {
             let (query, answer) = (query(payload), answer(hosts));
-            let mut message = encode::response(&query, &answer, true).unwrap();
+            let message = encode::response(&query, &answer, true).unwrap();
             let mut out = Vec::new();
-            encode::write(&mut message, &query, 1232, 65_535, &mut out).unwrap();
+            encode::write(&message, &query, 1232, 65_535, &mut out).unwrap();
             let (length, decoded) = written(&answer, payload, 65_535);
             assert_eq!(decoded, Message::from_vec(&out).unwrap());
             assert!(length <= out.len(), "{length} bytes, other {}", out.len());

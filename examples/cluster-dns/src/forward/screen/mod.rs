@@ -3,7 +3,9 @@
 //! A response keeps only records that belong to its question:
 //!
 //! - Answers: the chain of at most [`LONGEST_CHAIN`] CNAME records from the name of the
-//!   question, and the records of the type of the question at the end of the chain.
+//!   question, the DNAME records that they come from, and the records of the type of the
+//!   question at the end of the chain. They are in the order of the chain, so that the
+//!   aliases stay in an answer that is cut.
 //! - Authorities: SOA, NS and proofs of zones that contain a name of the chain.
 //! - Additionals: addresses of hosts that the other sections name.
 //!
@@ -24,9 +26,6 @@ const LONGEST_CHAIN: usize = 16;
 
 /// Zones whose authority records are kept.
 const MOST_ZONES: usize = 8;
-
-/// Type DNAME, which the codec does not name.
-const DNAME: RecordType = RecordType::Unknown(39);
 
 /// An upstream response that may be sent to clients.
 #[derive(Debug)]
@@ -117,6 +116,7 @@ fn target<'a>(
     }
 }
 
+/// Returns the records that belong to the chain, in its order.
 fn answers(
     question: &Question,
     chain: &[Name],
@@ -124,25 +124,65 @@ fn answers(
     dnssec_ok: bool,
 ) -> Vec<Record> {
     let end = chain.len() - 1;
-    let keep = |mut record: Record| {
-        if record.dns_class != question.query_class {
-            return None;
-        }
-        let record_type = record.record_type();
-        if record_type == DNAME && chain.iter().any(|name| record.name.zone_of(name)) {
-            return Some(record);
-        }
-        let at = chain.iter().position(|name| *name == record.name)?;
-        let belongs = match record_type {
-            RecordType::RRSIG if dnssec_ok => true,
-            RecordType::CNAME if at < end => true,
-            _ => at == end && is_asked(record_type, question),
-        };
-        // Equal names of equal case are compressed.
-        record.name.clone_from(&chain[at]);
-        belongs.then_some(record)
+    let is_of_class = |record: &Record| record.dns_class == question.query_class;
+    // The owner of a DNAME record is above the name that it redirects.
+    let redirected = |owner: &Name| {
+        let is_below = |name: &Name| name != owner && owner.zone_of(name);
+        chain.iter().position(is_below)
     };
-    records.into_iter().filter_map(keep).collect()
+    let redirections = records.iter().filter(|record| is_of_class(record));
+    let redirections = redirections.filter(|record| is_redirection(record));
+    let owners = redirections.map(|record| record.name.clone());
+    let owners = owners.collect::<HashSet<_>>();
+    // A DNAME record precedes the CNAME record that the upstream made of it.
+    let place = |record: &mut Record| {
+        let record_type = record.record_type();
+        let is_signature = record_type == RecordType::RRSIG && dnssec_ok;
+        let is_redirection = is_redirection(record);
+        if let Some(at) = redirected(&record.name)
+            && (is_redirection || (is_signature && owners.contains(&record.name)))
+        {
+            return Some((at, 0));
+        }
+        if let Some(at) = chain.iter().position(|name| *name == record.name) {
+            let belongs = match record_type {
+                _ if is_signature => true,
+                RecordType::CNAME if at < end => true,
+                RecordType::DNAME if !is_redirection => false,
+                _ => at == end && is_asked(record_type, question),
+            };
+            // Equal names of equal case are compressed.
+            record.name.clone_from(&chain[at]);
+            return belongs.then_some((at, 1));
+        }
+        None
+    };
+    let records = records.into_iter().filter(is_of_class);
+    let mut kept = records
+        .filter_map(|mut record| Some((place(&mut record)?, record)))
+        .collect::<Vec<_>>();
+    // Stable: records of one name keep the upstream's order.
+    kept.sort_by_key(|&(place, _)| place);
+    kept.into_iter().map(|(_, record)| record).collect()
+}
+
+/// Returns whether a record is a DNAME record whose target is a whole name without
+/// compression (RFC 6672, section 2.5). The codec passes on the bytes, and a pointer would
+/// lead to another name in our message.
+fn is_redirection(record: &Record) -> bool {
+    let RData::Unknown { code, rdata } = &record.data else {
+        return false;
+    };
+    let is_name = |mut bytes: &[u8]| {
+        while let Some((&length, rest)) = bytes.split_first() {
+            if length == 0 || length > 63 {
+                return length == 0 && rest.is_empty();
+            }
+            bytes = rest.get(usize::from(length)..).unwrap_or_default();
+        }
+        false
+    };
+    *code == RecordType::DNAME && is_name(&rdata.anything)
 }
 
 fn is_asked(record_type: RecordType, question: &Question) -> bool {

@@ -1,7 +1,7 @@
 //! Tests of the checks and filters.
 
 use hickory_proto::op::Edns;
-use hickory_proto::rr::rdata::{A, CNAME, NS, SOA, SRV, TXT};
+use hickory_proto::rr::rdata::{A, CNAME, NS, NULL, SOA, SRV, TXT};
 
 use super::*;
 
@@ -66,10 +66,11 @@ fn seconds(screened: &Screened) -> Option<u64> {
 #[test]
 fn an_answer_is_cached_for_its_smallest_ttl_within_the_bounds() {
     for (ttls, lifetime) in [
-        ([300, 60], 60),
+        ([300, 20], 20),
+        ([300, 60], 30),
         ([300, 0], 5),
         ([0x8000_0000, 300], 5),
-        ([90_000, 80_000], 3_600),
+        ([90_000, 80_000], 30),
     ] {
         let message = positive(&[
             a("www.example.com.", ttls[0]),
@@ -124,12 +125,48 @@ fn a_chain_keeps_its_records_and_no_others() {
     assert_eq!(
         owners(&screened.message.answers),
         [
-            "end.example.net.",
+            "www.example.com.",
             "middle.example.com.",
-            "www.example.com."
-        ]
+            "end.example.net.",
+        ],
+        "in the order of the chain"
     );
     assert_eq!(screened.answer_type, AnswerType::Success);
+}
+
+/// Returns a record of a type that the codec does not decode.
+fn unknown(owner: &str, record_type: RecordType, data: &[u8]) -> Record {
+    let rdata = NULL::with(data.to_vec());
+    let code = record_type;
+    Record::from_rdata(name(owner), 60, RData::Unknown { code, rdata })
+}
+
+#[test]
+fn a_dname_record_precedes_the_alias_that_it_makes() {
+    let target = b"\x07example\x03net\0";
+    let dname = |owner, data| unknown(owner, RecordType::DNAME, data);
+    let message = positive(&[
+        a("www.example.net.", 60),
+        unknown("example.com.", RecordType::RRSIG, b"\0\x27"),
+        cname("www.example.com.", "www.example.net."),
+        dname("example.com.", target),
+        // A pointer, bytes after the name, and no name of the chain.
+        dname("example.com.", b"\xC0\x0C"),
+        dname("example.com.", b"\x03net\0x"),
+        dname("example.org.", target),
+    ]);
+    // As an upstream sends it.
+    let message = Message::from_vec(&message.to_vec().unwrap()).unwrap();
+    let screened = |dnssec_ok| {
+        let question = Question::query(name("www.example.com."), RecordType::A);
+        let options = CacheOptions::default();
+        let screened = screen(message.clone(), &question, dnssec_ok, &options).unwrap();
+        owners(&screened.message.answers)
+    };
+    let expected = ["example.com.", "www.example.com.", "www.example.net."];
+    assert_eq!(screened(false), expected);
+    let signed = [&expected[..1], &expected].concat();
+    assert_eq!(screened(true), signed);
 }
 
 #[test]
@@ -172,10 +209,10 @@ fn a_chain_has_at_most_16_records() {
 #[test]
 fn a_negative_answer_is_cached_for_the_minimum_of_its_soa_record() {
     for (ttl, minimum, lifetime) in [
-        (300, 60, 60),
-        (60, 300, 60),
+        (300, 20, 20),
+        (20, 300, 20),
         (0, 300, 5),
-        (9_000, 9_000, 1_800),
+        (9_000, 9_000, 30),
     ] {
         for code in [ResponseCode::NoError, ResponseCode::NXDomain] {
             let message = response(code, &[], &[soa("example.com.", ttl, minimum)]);
@@ -214,7 +251,7 @@ fn a_chain_without_an_end_of_the_type_is_a_negative_answer() {
     let screened = screened(message).unwrap();
     assert_eq!(
         (screened.answer_type, seconds(&screened)),
-        (AnswerType::Denial, Some(60))
+        (AnswerType::Denial, Some(30))
     );
     assert_eq!(screened.message.answers.len(), 1);
 }
