@@ -6,6 +6,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use std::{process, thread};
 
+use daemon::descriptors::raise_limit;
 use daemon::runtime;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
@@ -43,6 +44,10 @@ const SAME_SIGNAL: Duration = Duration::from_millis(500);
 /// - [`Failure::Input`] if manifests, credentials or upstreams are invalid.
 /// - [`Failure::Machine`] if an address cannot be bound, or a privilege is missing.
 pub fn run(settings: &Settings) -> Result<(), Failure> {
+    // Before the first descriptor: each connection and each upstream query takes one.
+    if let Err((limit, error)) = raise_limit() {
+        warn!("RLIMIT_NOFILE cannot be raised, using {limit}: {error}");
+    }
     let signals = Signals::listen().map_err(Failure::cannot("handle signals"))?;
     let runtime = runtime::start(TASK_THREADS, "tasks")
         .map_err(Failure::cannot("start the threads of tasks"))?;

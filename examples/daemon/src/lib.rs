@@ -3,7 +3,8 @@
 //! - [`http`]: HTTP on a listener, with limits;
 //! - [`metrics`]: Prometheus' text format, histograms, and metrics of the process;
 //! - [`runtime`]: the threads of asynchronous tasks;
-//! - [`duration`]: durations in Go's format.
+//! - [`duration`]: durations in Go's format;
+//! - [`descriptors`]: the limit of open files.
 #![forbid(unsafe_code)]
 
 pub mod http;
@@ -13,3 +14,6 @@ pub mod metrics;
 pub mod runtime;
 
 pub mod duration;
+
+#[cfg(unix)]
+pub mod descriptors;

@@ -4,8 +4,8 @@
 use std::fs;
 
 use anyhow::{Context as _, Result};
+use daemon::descriptors::raise_limit;
 use proxy_core::interfaces;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
 
 use crate::failure::{Failure, chain};
@@ -35,23 +35,12 @@ fn write_oom_score(score: i32) -> Result<()> {
     Ok(())
 }
 
-/// Raises the soft limit of open files to the hard limit, as Go programs do,
-/// and returns the limit in force.
+/// Raises the limit of open files, and returns the limit in force.
 pub fn raise_descriptor_limit() -> usize {
-    let mut limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => limit = raised,
-        Err(error) => warn!(
-            "RLIMIT_NOFILE cannot be raised, using {:?}: {error}",
-            limit.current
-        ),
-    }
-    let current = limit.current.and_then(|limit| usize::try_from(limit).ok());
-    current.unwrap_or(usize::MAX)
+    raise_limit().unwrap_or_else(|(limit, error)| {
+        warn!("RLIMIT_NOFILE cannot be raised, using {limit}: {error}");
+        limit
+    })
 }
 
 /// Returns the fallback settings if the kernel does not support the mode and a

@@ -199,7 +199,7 @@ impl Default for Configuration {
 impl Default for Tcp {
     fn default() -> Self {
         Self {
-            max_connections: 1000,
+            max_connections: 10_000,
             idle_timeout: GoDuration::from_secs(10),
         }
     }

@@ -86,8 +86,9 @@ impl Server {
         let addresses = &available(addresses, socket::has_ipv6());
         let (open, watched) = watch::channel(());
         let connections = Pool::new(tcp.max_connections, tcp.max_connections / 2);
+        let budget = tcp::Budget::new();
         for &address in addresses {
-            let started = tcp::start(address, tcp, &connections, &context, &watched);
+            let started = tcp::start(address, tcp, &connections, &budget, &context, &watched);
             started.map_err(|error| failure("TCP", address, error))?;
         }
         let workers = Workers::start(addresses, threads, &context);

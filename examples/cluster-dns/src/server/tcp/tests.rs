@@ -55,6 +55,11 @@ impl Served {
     /// Serves a connection. `buffer` is the number of bytes in each direction that the
     /// network holds.
     fn start(buffer: usize) -> Self {
+        Self::within(buffer, &Budget::new())
+    }
+
+    /// Serves a connection that shares a budget.
+    fn within(buffer: usize, budget: &Arc<Budget>) -> Self {
         let zone = Arc::new(RwLock::new(zone()));
         let log = Arc::new(QueryLog::start(false).unwrap());
         let client = SocketAddr::from(([127, 0, 0, 1], 4000));
@@ -68,11 +73,12 @@ impl Served {
                 runtime: tokio::runtime::Handle::current(),
             },
             counters: Arc::clone(&counters),
+            budget: Arc::clone(budget),
         };
-        let (stream, server) = tokio::io::duplex(buffer);
+        let (stream, server) = io::duplex(buffer);
         let task = tokio::spawn(async move {
             let (slot, _evicted) = Pool::new(1, 1).admit(client.ip());
-            let (reader, writer) = tokio::io::split(server);
+            let (reader, writer) = io::split(server);
             connection.serve(reader, writer, &slot).await;
         });
         Self {
@@ -173,14 +179,71 @@ fn requests_of_a_client_that_is_gone_are_not_answered() {
 #[test]
 fn small_responses_are_limited_in_number() {
     run(|| async {
-        let (queue, mut frames) = Queue::new();
+        let (queue, mut frames) = Queue::new(Budget::new());
         for _ in 0..PIPELINED {
-            assert!(queue.push(vec![0; 20]).await);
+            assert!(queue.push(vec![0; 20], None).await);
         }
         assert_eq!(queue.room.available_permits(), 0);
         drop(frames.recv().await.unwrap());
         assert_eq!(queue.room.available_permits(), LEAST_BYTES);
         drop(frames);
-        assert!(!queue.push(vec![0; 20]).await);
+        assert!(!queue.push(vec![0; 20], None).await);
+    });
+}
+
+#[test]
+fn clients_that_do_not_read_lose_their_connections_when_others_need_the_memory() {
+    run(|| async {
+        let budget = Budget::of(2 * QUEUED_BYTES);
+        let mut silent = Vec::new();
+        for _ in 0..2 {
+            let mut served = Served::within(16 << 10, &budget);
+            served.send(100, "big").await;
+            silent.push(served);
+        }
+        let is_used_up = || budget.bytes.available_permits() < 20_000;
+        for turn in 0.. {
+            yield_now().await;
+            assert!(turn < TURNS, "{}", budget.bytes.available_permits());
+            if is_used_up() {
+                break;
+            }
+        }
+        let mut reader = Served::within(16 << 10, &budget);
+        for _ in 0..20 {
+            reader.send(1, "big").await;
+            let size = reader.client.read_u16().await.unwrap();
+            let mut response = vec![0; size.into()];
+            reader.client.read_exact(&mut response).await.unwrap();
+        }
+        for served in silent {
+            timeout(WRITE / 2, served.task).await.unwrap().unwrap();
+        }
+        drop(reader);
+        while budget.bytes.available_permits() < 2 * QUEUED_BYTES {
+            sleep(Duration::from_millis(10)).await;
+        }
+    });
+}
+
+#[test]
+fn an_announced_length_takes_no_memory_and_a_long_request_is_malformed() {
+    run(|| async {
+        let mut served = Served::start(1 << 20);
+        let mut long = vec![0; 60_000];
+        long[..12].copy_from_slice(b"\0\x07\x01\0\0\x01\0\0\0\0\0\0");
+        served.client.write_all(&frame(&long)).await.unwrap();
+        served.send(1, "big").await;
+        let mut codes = Vec::new();
+        for _ in 0..2 {
+            let size = served.client.read_u16().await.unwrap();
+            let mut response = vec![0; size.into()];
+            served.client.read_exact(&mut response).await.unwrap();
+            codes.push(Message::from_vec(&response).unwrap().metadata.response_code);
+        }
+        use hickory_proto::op::ResponseCode::{FormErr, NoError};
+        assert_eq!(codes, [FormErr, NoError]);
+        let mut input = BufReader::new(&b"\xFF\xFFab"[..]);
+        assert!(read_frame(&mut input).await.is_err());
     });
 }
