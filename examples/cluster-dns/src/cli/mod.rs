@@ -9,7 +9,8 @@ use daemon::duration::GoDuration;
 ///
 /// Objects come from manifests, from the API server of a kubeconfig or of --master, or
 /// otherwise from the API server of the pod's service account. Flags replace the fields of
-/// the configuration file. SIGUSR1 switches the query log on and off.
+/// the configuration file. SIGUSR1 switches the query log on and off,
+/// and SIGUSR2 empties the cache of the upstreams' answers.
 #[derive(Clone, Debug, Default, Parser)]
 #[command(name = "cluster-dns", version)]
 pub struct Cli {
@@ -25,8 +26,9 @@ pub struct Cli {
     /// Address of the API server; replaces that of the kubeconfig
     #[arg(long, value_name = "URL")]
     pub master: Option<String>,
-    /// Domain of the cluster [default: cluster.local]
-    #[arg(long, value_name = "DOMAIN")]
+    /// Domain of the cluster; several are separated by commas, and the first one is the name
+    /// that addresses lead to [default: cluster.local]
+    #[arg(long, value_name = "DOMAIN[,DOMAIN]")]
     pub zone: Option<String>,
     /// Time to live of records in seconds [default: 5]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(..=3600))]

@@ -18,7 +18,7 @@ pub struct Configuration {
     pub manifests: Option<PathBuf>,
     /// Access to the API server.
     pub client_connection: ClientConnection,
-    /// Domain of the cluster.
+    /// Domain of the cluster. Commas separate further domains.
     pub zone: String,
     /// Time to live of records in seconds, at most 3600.
     pub ttl: u32,

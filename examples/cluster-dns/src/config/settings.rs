@@ -94,9 +94,11 @@ impl Settings {
         let mut problems = Problems::default();
         let node_local = node_local(configuration, &mut problems);
         let listen = listen(configuration, &mut problems);
-        let domain = problems.check("zone", configuration.zone.parse::<Name>());
-        let stubs = stubs(configuration, domain.as_ref(), &mut problems);
-        let mut zone = Options::new(domain.unwrap_or_else(Name::root));
+        let domains = domains(configuration, &mut problems);
+        let stubs = stubs(configuration, &domains, &mut problems);
+        let mut domains = domains.into_iter();
+        let mut zone = Options::new(domains.next().unwrap_or_else(Name::root));
+        zone.other_zones = domains.collect();
         zone.ttl = configuration.ttl;
         zone.pods = match configuration.pods {
             Pods::Disabled => PodRecords::Disabled,
@@ -210,10 +212,34 @@ fn node_local(
     })
 }
 
+/// Returns the names of the zone, without those that are invalid.
+///
+/// A name with other characters than those of host names is a mistake, such as a list with
+/// another separator. As one long label it would be a zone that nobody asks, and every name
+/// of the cluster would go to the upstreams.
+fn domains(configuration: &Configuration, problems: &mut Problems) -> Vec<Name> {
+    let mut domains: Vec<Name> = Vec::new();
+    for text in configuration.zone.split(',').map(str::trim) {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if text.is_empty() || !text.chars().all(is_allowed) {
+            let reason = format!("{text:?} is no domain; expected DOMAIN[,DOMAIN]");
+            problems.require("zone", false, &reason);
+            continue;
+        }
+        let Some(domain) = problems.check("zone", text.parse::<Name>()) else {
+            continue;
+        };
+        let is_new = !domains.contains(&domain);
+        problems.require("zone", is_new, &format!("{text} occurs twice"));
+        domains.push(domain);
+    }
+    domains
+}
+
 /// Returns the stub domains. A name of the zone never reaches a stub domain.
 fn stubs(
     configuration: &Configuration,
-    zone: Option<&Name>,
+    zones: &[Name],
     problems: &mut Problems,
 ) -> Vec<StubDomain> {
     let mut stubs: Vec<StubDomain> = Vec::new();
@@ -224,8 +250,8 @@ fn stubs(
             continue;
         };
         let name = domain.parse::<Name>().ok();
-        let zone = zone.filter(|zone| name.is_some_and(|name| name.is_within(zone)));
-        if let Some(zone) = zone {
+        let is_around = |zone: &&Name| name.as_ref().is_some_and(|name| name.is_within(zone));
+        if let Some(zone) = zones.iter().find(is_around) {
             let reason = format!("{domain} is in the zone {zone} of this server");
             problems.require("stubs", false, &reason);
         }
@@ -332,6 +358,34 @@ mod tests {
         assert_eq!(settings.forward.unwrap().upstreams, Upstreams::default());
         assert_eq!(settings.lame_duck, Duration::from_secs(5));
         assert!(settings.threads > 0);
+    }
+
+    #[test]
+    fn a_zone_has_several_names_and_no_others() {
+        let zone = settings("zone: 'a.example, B.example,c'\n").unwrap().zone;
+        let others: Vec<_> = zone.other_zones.iter().map(ToString::to_string).collect();
+        assert_eq!((&*zone.zone.to_string(), others.len()), ("a.example.", 2));
+        assert_eq!(others, ["B.example.", "c."]);
+        for (text, problem) in [
+            (
+                "a.example b.example",
+                "\"a.example b.example\" is no domain; expected DOMAIN[,DOMAIN]",
+            ),
+            (
+                "a.example;b.example",
+                "\"a.example;b.example\" is no domain; expected DOMAIN[,DOMAIN]",
+            ),
+            ("a.example,", "\"\" is no domain; expected DOMAIN[,DOMAIN]"),
+            ("a.example,A.example.", "A.example. occurs twice"),
+            ("a..example", "a label is empty"),
+        ] {
+            let Err(Failure::Input(problems)) = settings(&format!("zone: '{text}'\n")) else {
+                panic!("{text}: valid");
+            };
+            assert_eq!(problems, [format!("zone: {problem}")]);
+        }
+        let text = "zone: a.example,b.example\nstubs: [{domain: x.b.example, to: [192.0.2.1]}]\n";
+        assert!(settings(text).is_err());
     }
 
     #[test]

@@ -108,3 +108,16 @@ fn the_service_account_of_the_pods_has_the_role() {
         assert_eq!(pod.service_account_name, account.metadata.name);
     }
 }
+
+#[test]
+fn the_flags_are_those_of_the_corefile_of_kubeadm() {
+    for pod in [deployment().1, daemon_set().1] {
+        let arguments = arguments(&pod);
+        for expected in ["--zone=cluster.local", "--ttl=30", "--pods=insecure"] {
+            assert!(
+                arguments.iter().any(|it| it == expected),
+                "{expected}: {arguments:?}"
+            );
+        }
+    }
+}

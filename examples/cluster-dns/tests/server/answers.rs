@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use hickory_proto::op::{Message, MessageType, OpCode, Query};
+use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RecordType};
 
-use crate::stage::{FLAGS, Stage, headless, service};
+use crate::scripted::{FIRST, error, send};
+use crate::stage::{FLAGS, Stage, headless, outcome, service};
+use crate::upstream::Server;
 
 #[test]
 fn dig_gets_addresses_ports_and_errors() {
@@ -121,4 +123,55 @@ fn each_endpoint_is_first_equally_often_for_a_resolver_that_asks_two_types() {
             assert!(firsts.values().all(is_fair), "{types:?}: {firsts:?}");
         }
     }
+}
+
+#[test]
+fn an_external_name_with_left_over_slices_is_only_an_alias() {
+    let manifest = headless("docs", 2).replace(
+        "clusterIP: None",
+        "type: ExternalName, externalName: www.example.org",
+    );
+    let stage = Stage::start(&[("docs.yaml", &manifest)], FLAGS);
+    let name = "docs.shop.svc.cluster.local";
+    for question in [
+        name.to_owned(),
+        format!("AAAA {name}"),
+        format!("SRV {name}"),
+    ] {
+        let text = stage.dig(&format!("+short {question}"));
+        assert_eq!(text, "www.example.org.\n", "{question}");
+    }
+    for question in [
+        format!("10-0-0-1.{name}"),
+        format!("_tcp.{name}"),
+        format!("SRV _http._tcp.{name}"),
+    ] {
+        let text = stage.dig(&question);
+        assert!(text.contains("status: NXDOMAIN"), "{question}: {text}");
+    }
+    let text = stage.dig("-x 10.0.0.1");
+    assert!(text.contains("status: REFUSED"), "no name of ours: {text}");
+}
+
+#[test]
+fn several_zones_have_the_names_of_the_cluster_and_none_leaves_it() {
+    let flags = format!("--zone cluster.local,corp.example {FLAGS}");
+    let flags = flags.replace("--forward none", "--forward 127.0.0.11");
+    let stage = Stage::start(&[("web.yaml", &service("web", "10.96.0.10"))], &flags);
+    let server = Server::start(&stage, FIRST, |seen| {
+        send(&error(seen, ResponseCode::Refused))
+    });
+    for zone in ["cluster.local", "corp.example", "CORP.example"] {
+        let text = stage.dig(&format!("+short web.shop.svc.{zone}"));
+        assert_eq!(text, "10.96.0.10\n", "{zone}");
+        let text = stage.dig(&format!("nothing.shop.svc.{zone}"));
+        assert!(text.contains("status: NXDOMAIN"), "{text}");
+    }
+    let pointer = stage.dig("+short -x 10.96.0.10");
+    assert_eq!(pointer, "web.shop.svc.cluster.local.\n");
+    assert_eq!(server.names(), [""; 0], "no name was forwarded");
+    let (code, text) = outcome("--manifests /dev/null --zone cluster.local;corp.example");
+    assert_eq!(code, Some(2), "{text}");
+    let words = "zone: \"cluster.local;corp.example\" is no domain; expected DOMAIN[,DOMAIN]";
+    assert!(text.contains(words), "{text}");
 }
