@@ -8,7 +8,7 @@ use std::{process, thread};
 
 use daemon::descriptors::raise_limit;
 use daemon::runtime;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::flag;
 use signal_hook::low_level::pipe;
 use tokio::runtime::Handle;
@@ -72,13 +72,19 @@ pub fn run(settings: &Settings) -> Result<(), Failure> {
         &telemetry,
         runtime.handle(),
     )?;
-    let responder = Responder::new(zone, forwarder, Arc::clone(&log), settings.payload_size);
+    let responder = Responder::new(
+        zone,
+        forwarder.clone(),
+        Arc::clone(&log),
+        settings.payload_size,
+    );
     let node_local = settings.node_local.clone().map(NodeLocal::open);
     let node_local = node_local.transpose().map_err(Failure::machine)?;
     let parts = Parts {
         settings,
         signals: &signals,
         responder: Arc::new(responder),
+        forwarder,
         log,
         telemetry: &telemetry,
         runtime: runtime.handle(),
@@ -100,6 +106,7 @@ struct Parts<'a> {
     settings: &'a Settings,
     signals: &'a Signals,
     responder: Arc<Responder>,
+    forwarder: Option<Forwarder>,
     log: Arc<QueryLog>,
     telemetry: &'a Arc<Telemetry>,
     runtime: &'a Handle,
@@ -129,6 +136,12 @@ impl Parts<'_> {
             .map_err(Failure::cannot("start the thread of health and metrics"))?;
         signals
             .toggle(self.log)
+            .map_err(Failure::cannot("handle signals"))?;
+        if let Some(forwarder) = &self.forwarder {
+            forwarder.probe_loops();
+        }
+        signals
+            .flush(self.forwarder)
             .map_err(Failure::cannot("handle signals"))?;
         signals.wait();
         let lame_duck = settings.lame_duck;
@@ -160,20 +173,31 @@ fn report(done: Result<(), crate::node_local::Error>) {
 struct Signals {
     end: UnixStream,
     query_log: UnixStream,
+    flush: UnixStream,
 }
 
 impl Signals {
-    /// Registers handlers for SIGTERM, SIGINT and SIGUSR1, and ignores SIGHUP.
+    /// Registers handlers for SIGTERM, SIGINT, SIGUSR1 and SIGUSR2, and ignores SIGHUP.
     fn listen() -> io::Result<Self> {
         let (end, ends) = UnixStream::pair()?;
         let (query_log, toggles) = UnixStream::pair()?;
+        let (flush, flushes) = UnixStream::pair()?;
         let clone = ends.try_clone()?;
-        for (signal, stream) in [(SIGTERM, clone), (SIGINT, ends), (SIGUSR1, toggles)] {
+        for (signal, stream) in [
+            (SIGTERM, clone),
+            (SIGINT, ends),
+            (SIGUSR1, toggles),
+            (SIGUSR2, flushes),
+        ] {
             pipe::register(signal, stream)?;
         }
         // Without a handler, the end of a terminal or a reload script ends the process.
         flag::register(SIGHUP, Arc::default())?;
-        Ok(Self { end, query_log })
+        Ok(Self {
+            end,
+            query_log,
+            flush,
+        })
     }
 
     /// Waits for SIGTERM or SIGINT.
@@ -189,6 +213,23 @@ impl Signals {
             while stream.read_exact(&mut [0]).is_ok() {
                 let state = if log.toggle() { "on" } else { "off" };
                 info!("query log is {state}");
+            }
+        })
+    }
+
+    /// Removes all answers of the upstreams from the cache at each SIGUSR2, as
+    /// systemd-resolved does.
+    fn flush(&self, forwarder: Option<Forwarder>) -> io::Result<()> {
+        let mut stream = self.flush.try_clone()?;
+        spawn("cache-flush", move || {
+            while stream.read_exact(&mut [0]).is_ok() {
+                match &forwarder {
+                    Some(forwarder) => {
+                        forwarder.flush();
+                        info!("the cache of the upstreams' answers is empty");
+                    }
+                    None => info!("there is no cache to empty: nothing is forwarded"),
+                }
             }
         })
     }

@@ -115,8 +115,15 @@ pub(super) async fn ask(shared: &Shared, key: &Key) -> Asked {
     }
 }
 
+/// Longest wait for an upstream while all of a set are down. The health checks notice a
+/// recovery; this try only covers the time between two of them.
+const TRY_WHILE_DOWN: Duration = Duration::from_millis(500);
+
 /// Asks all upstreams, in several rounds. `error` is the last RCODE without an answer, and
 /// `truncated` the answer of an upstream that answers only over UDP.
+///
+/// While all of the upstreams are down, one of them gets one short try: a query that waits
+/// for a dead server holds a place that another one needs.
 async fn rounds(
     shared: &Shared,
     key: &Key,
@@ -126,13 +133,16 @@ async fn rounds(
 ) -> Option<Screened> {
     let name = Key::name(key);
     let routes = shared.routes();
-    if routes.is_cut_off(name) {
+    let (mut attempts, mut tries, mut wait) = (routes.attempts, usize::MAX, routes.try_timeout);
+    if routes.set(name).is_down() {
         shared.counters.healthcheck_broken.increment();
+        (attempts, tries, wait) = (1, 1, wait.min(TRY_WHILE_DOWN));
     }
-    for _ in 0..routes.attempts {
+    for _ in 0..attempts {
         let mut all_responded = true;
-        for upstream in routes.order(name, &shared.turn) {
-            let reply = upstream.exchange(request, routes.try_timeout).await;
+        let order = routes.order(name, &shared.turn);
+        for upstream in order.into_iter().take(tries) {
+            let reply = upstream.exchange(request, wait).await;
             let cache = &shared.options.cache;
             let message = match reply {
                 Ok(message) => message,

@@ -2,13 +2,15 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hickory_proto::op::{Message, ResponseCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
+use tracing::info;
 
 use super::counters::UpstreamCounters;
 use super::request::{Reply, Request};
@@ -18,6 +20,9 @@ const MOST_MISMATCHES: u32 = 16;
 
 /// Idle TCP connections to an upstream.
 const MOST_IDLE: usize = 16;
+
+/// Time for which an upstream that does not reply to queries with EDNS is asked without.
+const WITHOUT_EDNS: Duration = Duration::from_secs(300);
 
 /// Failure of a query to an upstream.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +62,22 @@ enum Datagram {
     Mismatches,
 }
 
+/// What is known about an upstream's replies to queries with an OPT record.
+///
+/// Some old servers and firewalls drop such queries instead of rejecting them. One lost
+/// packet looks the same. So only an upstream that never replied to one since it was last
+/// down is asked without, and only for a time: without EDNS there are no DNSSEC records, and
+/// answers over 512 bytes need TCP.
+#[derive(Clone, Copy, Debug, Default)]
+enum Edns {
+    #[default]
+    Unknown,
+    /// The upstream replied to a query with EDNS.
+    Replied,
+    /// The upstream replied only without EDNS. It is asked without until this time.
+    Dropped(Instant),
+}
+
 /// Transport to one upstream.
 #[derive(Debug)]
 pub(super) struct Transport {
@@ -64,6 +85,7 @@ pub(super) struct Transport {
     pub(super) force_tcp: bool,
     pub(super) idle_timeout: Duration,
     idle: Mutex<Vec<(TcpStream, Instant)>>,
+    edns: Mutex<Edns>,
 }
 
 impl Transport {
@@ -73,11 +95,73 @@ impl Transport {
             force_tcp,
             idle_timeout,
             idle: Mutex::default(),
+            edns: Mutex::default(),
         }
     }
 
     /// Sends a request and returns the reply. Each protocol has the time `wait`.
+    ///
+    /// While nothing is known about EDNS, a second query without it follows after half of
+    /// the time, and the first reply counts.
     pub(super) async fn exchange(
+        &self,
+        request: &Request,
+        wait: Duration,
+        counters: &UpstreamCounters,
+    ) -> Result<Message, ExchangeError> {
+        match self.edns() {
+            Edns::Replied => return self.with_edns(request, wait, counters).await,
+            Edns::Dropped(_) => return self.exchange_once(request, false, wait, counters).await,
+            Edns::Unknown => {}
+        }
+        let half = wait / 2;
+        let mut with = pin!(self.with_edns(request, wait, counters));
+        let mut without = pin!(async {
+            sleep(half).await;
+            self.exchange_once(request, false, half, counters).await
+        });
+        let replied = tokio::select! {
+            biased;
+            replied = &mut with => match replied {
+                // The other query may have been sent just before.
+                Err(ExchangeError::Timeout(_)) => without.await,
+                replied => return replied,
+            },
+            replied = &mut without => match replied {
+                Err(error) if error.is_silence() => return with.await,
+                replied => replied,
+            },
+        };
+        if !replied.as_ref().is_err_and(ExchangeError::is_silence) {
+            self.set_edns(Edns::Dropped(Instant::now() + WITHOUT_EDNS));
+            info!(
+                upstream = %self.address,
+                "name server does not reply to queries with EDNS; it is asked without for {} s",
+                WITHOUT_EDNS.as_secs()
+            );
+        }
+        replied
+    }
+
+    /// Forgets whether the upstream replies to queries with EDNS.
+    pub(super) fn forget_edns(&self) {
+        self.set_edns(Edns::Unknown);
+    }
+
+    fn edns(&self) -> Edns {
+        let mut edns = self.edns.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*edns, Edns::Dropped(until) if Instant::now() >= until) {
+            *edns = Edns::Unknown;
+        }
+        *edns
+    }
+
+    fn set_edns(&self, edns: Edns) {
+        *self.edns.lock().unwrap_or_else(PoisonError::into_inner) = edns;
+    }
+
+    /// Sends a request with EDNS, and again without if the upstream rejects that.
+    async fn with_edns(
         &self,
         request: &Request,
         wait: Duration,
@@ -85,9 +169,11 @@ impl Transport {
     ) -> Result<Message, ExchangeError> {
         let mut with_edns = true;
         loop {
-            let message = self
-                .exchange_once(request, with_edns, wait, counters)
-                .await?;
+            let replied = self.exchange_once(request, with_edns, wait, counters).await;
+            if with_edns && !replied.as_ref().is_err_and(ExchangeError::is_silence) {
+                self.set_edns(Edns::Replied);
+            }
+            let message = replied?;
             // A server that does not know EDNS, RFC 6891 section 7.
             let code = message.metadata.response_code;
             let rejects_edns = message.edns.is_none()
@@ -264,4 +350,18 @@ pub(super) fn random(bytes: &mut [u8]) -> io::Result<()> {
     // Up to 256 bytes are returned at once, random(4).
     debug_assert_eq!(len, bytes.len());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edns_is_tried_again_after_some_time() {
+        let transport = Transport::new(([127, 0, 0, 1], 53).into(), false, Duration::ZERO);
+        transport.set_edns(Edns::Dropped(Instant::now() + WITHOUT_EDNS));
+        assert!(matches!(transport.edns(), Edns::Dropped(_)));
+        transport.set_edns(Edns::Dropped(Instant::now()));
+        assert!(matches!(transport.edns(), Edns::Unknown));
+    }
 }

@@ -1,11 +1,13 @@
 //! Queries to upstreams that are under way. Identical questions share one.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
 use super::answer::Answer;
+use super::places::{Evicted, Place, Places};
 
 /// Result of a query to the upstreams.
 #[derive(Debug)]
@@ -22,37 +24,54 @@ pub(super) type Pending = watch::Receiver<Option<Arc<Outcome>>>;
 /// Queries that are under way, by key.
 #[derive(Debug, Default)]
 pub(super) struct Flights {
-    pending: Mutex<HashMap<Box<[u8]>, Pending>>,
+    pending: Mutex<HashMap<Box<[u8]>, Underway>>,
+}
+
+#[derive(Debug)]
+struct Underway {
+    outcome: Pending,
+    place: Place,
 }
 
 /// Participation in a query.
 pub(super) enum Joined {
     /// Another client began the query.
     Follower(Pending),
-    /// The caller must send the query and complete the flight.
-    Leader(Pending, Flight),
-    /// Too many queries are under way.
+    /// The caller must send the query and complete the flight, until its place goes to
+    /// another client.
+    Leader(Pending, Flight, Evicted),
+    /// The upstreams have no place for a query of this client.
     Full,
 }
 
 impl Flights {
-    /// Joins the query for a key. `limit` is the number of queries, 0 is unlimited.
-    pub(super) fn join(self: &Arc<Self>, key: &[u8], limit: usize) -> Joined {
+    /// Joins the query for a key, or begins it in a place of its upstreams.
+    pub(super) fn join(
+        self: &Arc<Self>,
+        key: &[u8],
+        places: &Arc<Places>,
+        client: IpAddr,
+    ) -> Joined {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(receiver) = pending.get(key) {
-            return Joined::Follower(receiver.clone());
+        if let Some(underway) = pending.get_mut(key) {
+            underway.place.share_with(client);
+            return Joined::Follower(underway.outcome.clone());
         }
-        if limit > 0 && pending.len() >= limit {
+        let Some((place, evicted)) = places.take(client) else {
             return Joined::Full;
-        }
-        let (sender, receiver) = watch::channel(None);
-        pending.insert(key.into(), receiver.clone());
+        };
+        let (sender, outcome) = watch::channel(None);
+        let underway = Underway {
+            outcome: outcome.clone(),
+            place,
+        };
+        pending.insert(key.into(), underway);
         let flight = Flight {
             flights: Arc::clone(self),
             key: key.into(),
             sender,
         };
-        Joined::Leader(receiver, flight)
+        Joined::Leader(outcome, flight, evicted)
     }
 
     /// Returns the number of queries that are under way.
@@ -81,10 +100,11 @@ impl Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.flights
+        let mut pending = self
+            .flights
             .pending
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.key);
+            .unwrap_or_else(PoisonError::into_inner);
+        pending.remove(&self.key);
     }
 }

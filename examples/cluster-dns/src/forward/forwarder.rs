@@ -1,6 +1,7 @@
 //! Answers from the cache and from the upstreams.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -18,14 +19,13 @@ use super::counters::Counters;
 use super::error::ForwardError;
 use super::flight::{Flight, Flights, Joined, Outcome, Pending};
 use super::options::{ForwardOptions, Upstreams};
+use super::places::Evicted;
+use super::probe::{self, Probes};
 use super::query::{Key, Query, suffixes};
 use super::routes::{Routes, Source};
 use super::store::Store;
 use super::upstream::Upstream;
 use crate::rotation::Rotation;
-
-/// Waiting clients for each upstream query of the limit.
-const WAITING_PER_QUERY: usize = 16;
 
 /// Longest message, and limit of answers over TCP.
 const LONGEST_MESSAGE: usize = u16::MAX as usize;
@@ -54,11 +54,11 @@ pub(super) struct Shared {
     rotation: Rotation,
     store: Store,
     flights: Arc<Flights>,
-    waiting: AtomicUsize,
     pub(super) counters: Counters,
+    pub(super) probes: Probes,
     /// Time zero of the cache.
     start: Instant,
-    runtime: Handle,
+    pub(super) runtime: Handle,
 }
 
 /// An answer of the cache.
@@ -103,8 +103,8 @@ impl Forwarder {
             turn: AtomicUsize::new(0),
             rotation: Rotation::default(),
             flights: Arc::default(),
-            waiting: AtomicUsize::new(0),
             counters: Counters::default(),
+            probes: Probes::default(),
             start: Instant::now(),
             runtime: Handle::current(),
         });
@@ -114,17 +114,20 @@ impl Forwarder {
 
     /// Answers from the cache, without waiting.
     ///
-    /// The answer with at most `limit` bytes replaces the content of `out`. Returns `None`
+    /// `client` is the address of the client, for its share of the places for queries. The
+    /// answer with at most `limit` bytes replaces the content of `out`. Returns `None`
     /// if the upstreams must be asked; then the content of `out` is unspecified. Due
     /// refreshes begin in the background.
     pub fn cached(
         &self,
         query: &Query<'_>,
+        client: IpAddr,
         limit: usize,
         now: Instant,
         out: &mut Vec<u8>,
     ) -> Option<CachedAnswer> {
-        match self.find(query, &query.key(), limit, now, out) {
+        let client = client.to_canonical();
+        match self.find(query, &query.key(), client, limit, now, out) {
             Found::Answer(cached) => Some(cached),
             Found::Expired | Found::Nothing => None,
         }
@@ -134,24 +137,33 @@ impl Forwarder {
     ///
     /// The answer with at most `limit` bytes replaces the content of `out`. It is SERVFAIL
     /// or another error of the upstreams if they fail and there is no stale answer. It is
-    /// REFUSED for zone transfers and above the limit of concurrent queries.
-    pub async fn answer(&self, query: &Query<'_>, limit: usize, out: &mut Vec<u8>) {
-        let rcode = match self.try_answer(query, limit, out).await {
+    /// REFUSED for zone transfers, and if the upstreams have no place for a query of the
+    /// client with the address `client`.
+    pub async fn answer(&self, query: &Query<'_>, client: IpAddr, limit: usize, out: &mut Vec<u8>) {
+        let client = client.to_canonical();
+        let rcode = match self.try_answer(query, client, limit, out).await {
             Ok(()) => return,
             Err(rcode) => rcode,
         };
         Answer::error(query, rcode).write(query, self.form(Ttl::Age(0), limit), out);
     }
 
-    /// Answers a decoded request. The response is not truncated.
+    /// Answers a decoded request of an unknown client, as
+    /// [`resolve_for`](Self::resolve_for) does.
+    pub async fn resolve(&self, request: &Message) -> Message {
+        self.resolve_for(Ipv4Addr::UNSPECIFIED.into(), request)
+            .await
+    }
+
+    /// Answers a decoded request of a client. The response is not truncated.
     ///
     /// The response is FORMERR if the request is not a standard query with one question.
-    pub async fn resolve(&self, request: &Message) -> Message {
+    pub async fn resolve_for(&self, client: IpAddr, request: &Message) -> Message {
         let mut out = Vec::new();
         let encoded = request.to_vec().unwrap_or_default();
         let mut code = ResponseCode::FormErr;
         if let Some(query) = Query::parse(&encoded) {
-            self.answer(&query, LONGEST_MESSAGE, &mut out).await;
+            self.answer(&query, client, LONGEST_MESSAGE, &mut out).await;
             if let Ok(response) = Message::from_vec(&out) {
                 return response;
             }
@@ -166,6 +178,23 @@ impl Forwarder {
         let shared = &self.shared;
         shared.options.upstreams != Upstreams::None
             || shared.routes().has_upstreams(&name.to_ascii_lowercase())
+    }
+
+    /// Looks for forwarding loops: sends a question to each upstream, and again after each
+    /// change of the upstreams. This process must serve already.
+    pub fn probe_loops(&self) {
+        probe::start_all(&self.shared);
+    }
+
+    /// Returns whether a question of a client is one of those of
+    /// [`probe_loops`](Self::probe_loops), which came back. Logs the loop.
+    pub fn is_probe(&self, query: &Query<'_>, client: IpAddr) -> bool {
+        self.shared.probes.came_back(query, client)
+    }
+
+    /// Returns the number of upstreams that send our queries back to us.
+    pub fn loops(&self) -> usize {
+        self.shared.probes.loops()
     }
 
     /// Removes all entries from the cache. Queries that are under way are not cached.
@@ -211,6 +240,7 @@ impl Forwarder {
     async fn try_answer(
         &self,
         query: &Query<'_>,
+        client: IpAddr,
         limit: usize,
         out: &mut Vec<u8>,
     ) -> Result<(), u8> {
@@ -218,28 +248,57 @@ impl Forwarder {
             return Err(REFUSED);
         }
         let key = query.key();
-        let mut may_be_stale = match self.find(query, &key, limit, Instant::now(), out) {
+        let routes = self.shared.routes();
+        let set = routes.set(Key::name(&key));
+        let asking = Asking {
+            query,
+            key,
+            client,
+            limit,
+        };
+        let may_be_stale = match self.find(query, &key, client, limit, Instant::now(), out) {
             Found::Answer(_) => return Ok(()),
             Found::Expired => true,
             Found::Nothing => false,
         };
-        let joined = self.join(&key);
-        if may_be_stale && (joined.is_none() || self.shared.is_cut_off(&key)) {
+        let joined = self.join(&key, client);
+        if may_be_stale && (joined.is_none() || set.is_down()) {
             self.refresh_failed(&key);
-            if self.serve_stale(query, &key, limit, out) {
+            if self.serve_stale(&asking, out) {
                 return Ok(());
             }
         }
-        let _waiting = self.shared.wait().ok_or(REFUSED)?;
-        let mut pending = joined.ok_or(REFUSED)?;
+        let pending = joined.ok_or(REFUSED)?;
+        let Some((_place, evicted)) = set.waiting.take(client) else {
+            self.shared.counters.max_concurrent_rejects.increment();
+            return Err(REFUSED);
+        };
+        tokio::select! {
+            biased;
+            answered = self.wait(&asking, pending, may_be_stale, out) => answered,
+            _ = evicted => {
+                self.shared.counters.max_concurrent_rejects.increment();
+                Err(REFUSED)
+            }
+        }
+    }
+
+    /// Waits for the outcome of a query.
+    async fn wait(
+        &self,
+        asking: &Asking<'_>,
+        mut pending: Pending,
+        mut may_be_stale: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), u8> {
         loop {
             let outcome = pending.wait_for(Option::is_some);
             let outcome = if may_be_stale {
                 let wait = self.shared.options.cache.stale_wait;
                 let Ok(outcome) = timeout(wait, outcome).await else {
                     may_be_stale = false;
-                    self.refresh_failed(&key);
-                    if self.serve_stale(query, &key, limit, out) {
+                    self.refresh_failed(&asking.key);
+                    if self.serve_stale(asking, out) {
                         return Ok(());
                     }
                     continue;
@@ -250,11 +309,11 @@ impl Forwarder {
             };
             let outcome = outcome.map_err(|_| SERVFAIL)?.clone().ok_or(SERVFAIL)?;
             match &*outcome {
-                Outcome::Failure(_)
-                    if may_be_stale && self.serve_stale(query, &key, limit, out) => {}
+                Outcome::Failure(_) if may_be_stale && self.serve_stale(asking, out) => {}
                 Outcome::Answer(answer) | Outcome::Failure(answer) => {
                     self.shared.counters.cache_misses.increment();
-                    answer.write(query, self.form(Ttl::Age(0), limit), out);
+                    let form = self.form(Ttl::Age(0), asking.limit);
+                    answer.write(asking.query, form, out);
                 }
             }
             return Ok(());
@@ -266,6 +325,7 @@ impl Forwarder {
         &self,
         query: &Query<'_>,
         key: &Key,
+        client: IpAddr,
         limit: usize,
         now: Instant,
         out: &mut Vec<u8>,
@@ -302,36 +362,46 @@ impl Forwarder {
         if needs_refresh {
             shared.counters.prefetches.increment();
             // Without a place for the query, a later hit tries again.
-            self.join(key);
+            self.join(key, client);
         }
         found
     }
 
     /// Writes the answer of an entry, if the upstreams failed to refresh it.
-    fn serve_stale(&self, query: &Query<'_>, key: &Key, limit: usize, out: &mut Vec<u8>) -> bool {
-        matches!(
-            self.find(query, key, limit, Instant::now(), out),
-            Found::Answer(_)
-        )
+    fn serve_stale(&self, asking: &Asking<'_>, out: &mut Vec<u8>) -> bool {
+        let Asking {
+            query,
+            key,
+            client,
+            limit,
+        } = asking;
+        let found = self.find(query, key, *client, *limit, Instant::now(), out);
+        matches!(found, Found::Answer(_))
     }
 
     fn refresh_failed(&self, key: &Key) {
-        let now = self.shared.start.elapsed();
-        self.shared
-            .store
-            .with(key, |cache| cache.refresh_failed(key, now));
+        self.shared.refresh_failed(key);
     }
 
-    /// Joins or begins the upstream query of a key, unless too many are under way.
-    fn join(&self, key: &Key) -> Option<Pending> {
+    /// Joins or begins the upstream query of a key, if the upstreams have a place for the
+    /// client.
+    fn join(&self, key: &Key, client: IpAddr) -> Option<Pending> {
         let shared = &self.shared;
-        match shared.flights.join(key, shared.options.max_concurrent) {
+        let routes = shared.routes();
+        let set = routes.set(Key::name(key));
+        match shared.flights.join(key, &set.places, client) {
             Joined::Follower(pending) => {
                 shared.counters.shared.increment();
+                // An upstream that asks what we just asked it may have sent it back.
+                let is_client = |upstream: &&Arc<Upstream>| upstream.address().ip() == client;
+                if let Some(suspect) = set.upstreams().iter().find(is_client) {
+                    probe::start(shared, Key::name(key), suspect);
+                }
                 Some(pending)
             }
-            Joined::Leader(pending, flight) => {
-                shared.runtime.spawn(fly(Arc::clone(shared), *key, flight));
+            Joined::Leader(pending, flight, evicted) => {
+                let flight = fly(Arc::clone(shared), *key, flight, evicted);
+                shared.runtime.spawn(flight);
                 Some(pending)
             }
             Joined::Full => {
@@ -357,28 +427,14 @@ impl Shared {
         Arc::clone(&self.routes.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns whether all upstreams of a key are down.
-    fn is_cut_off(&self, key: &Key) -> bool {
-        self.routes().is_cut_off(Key::name(key))
+    fn refresh_failed(&self, key: &Key) {
+        let now = self.start.elapsed();
+        self.store.with(key, |cache| cache.refresh_failed(key, now));
     }
 
     fn stale_ttl(&self) -> u32 {
         const MOST: u64 = 30;
         u32::try_from(self.options.cache.stale_ttl.as_secs().clamp(1, MOST)).unwrap_or(1)
-    }
-
-    /// Counts a waiting client, unless too many wait.
-    fn wait(self: &Arc<Self>) -> Option<Waiting> {
-        let most = self
-            .options
-            .max_concurrent
-            .saturating_mul(WAITING_PER_QUERY);
-        let waiting = Waiting(Arc::clone(self));
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= most && most > 0 {
-            self.counters.max_concurrent_rejects.increment();
-            return None;
-        }
-        Some(waiting)
     }
 
     /// Stores the outcome of a query, unless the cache was flushed since.
@@ -401,19 +457,29 @@ impl Shared {
     }
 }
 
-/// A client that waits.
-struct Waiting(Arc<Shared>);
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
+/// A client's question.
+struct Asking<'a> {
+    query: &'a Query<'a>,
+    key: Key,
+    client: IpAddr,
+    /// Longest answer in bytes.
+    limit: usize,
 }
 
-/// Asks the upstreams, stores the outcome and sends it to the followers.
-async fn fly(shared: Arc<Shared>, key: Key, flight: Flight) {
+/// Asks the upstreams, stores the outcome and sends it to the followers. If the place of the
+/// query goes to another client, the followers get REFUSED, which is not stored.
+async fn fly(shared: Arc<Shared>, key: Key, flight: Flight, evicted: Evicted) {
     let flushes = shared.store.flushes();
-    let asked = ask(&shared, &key).await;
+    let asked = tokio::select! {
+        biased;
+        asked = ask(&shared, &key) => asked,
+        _ = evicted => {
+            shared.counters.max_concurrent_rejects.increment();
+            shared.refresh_failed(&key);
+            let refused = Answer::error(&key.query(), REFUSED);
+            return flight.complete(Outcome::Failure(refused));
+        }
+    };
     let outcome = shared.keep(&key, asked, flushes);
     flight.complete(outcome);
 }
@@ -451,6 +517,7 @@ async fn reload(shared: Weak<Shared>, mut source: Source) {
                     .routes
                     .write()
                     .unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
+                probe::start_all(&shared);
             }
             Err(error) => {
                 warn!(%error, "upstream name servers stay as they are until the file changes");

@@ -12,7 +12,7 @@
 //!
 //! A query uses UDP with a random port and a random ID, and ignores replies with another
 //! source, ID or question. It continues over TCP if the reply is truncated or malformed, or
-//! after 16 replies that do not match. A server that rejects EDNS is asked without.
+//! after 16 replies that do not match. A server that rejects or drops EDNS is asked without.
 //!
 //! The next upstream is asked after a timeout, an error of a socket, or an RCODE other
 //! than NOERROR and NXDOMAIN. The client gets the last RCODE, or SERVFAIL. Two failures
@@ -20,7 +20,10 @@
 //! checked every 500 ms with a query for the root's name servers.
 //!
 //! Identical questions share one query. So a loop through another forwarder ends after one
-//! round: the query that returns waits for itself.
+//! round: the query that returns waits for itself. Module `probe` finds and names loops.
+//!
+//! The upstreams of each stub domain, and those of all other names, have places of their
+//! own for queries and for waiting clients: module `places`.
 //!
 //! # Differences from the client's query
 //!
@@ -45,6 +48,8 @@ mod exchange;
 mod flight;
 mod forwarder;
 mod options;
+mod places;
+mod probe;
 mod query;
 mod request;
 mod resolv_conf;

@@ -33,8 +33,9 @@ pub struct ForwardOptions {
     pub attempts: Option<u32>,
     /// Time in which a query ends, over all upstreams and rounds. Default: 5 s.
     pub deadline: Duration,
-    /// Upstream queries at the same time, and 16 times as many waiting clients. Further
-    /// queries are refused. 0 means unlimited. Default: 1,000.
+    /// Queries at the same time to the upstreams of one stub domain, or to those of all
+    /// other names, and 8 times as many waiting clients. Further queries are refused, unless
+    /// another client has more of them. 0 means unlimited. Default: 1,000.
     pub max_concurrent: usize,
     /// Consecutive failures after which an upstream counts as down. An upstream that is
     /// down is tried last. 0 means never. Default: 2.
@@ -163,11 +164,12 @@ pub struct CacheOptions {
     pub memory: usize,
     /// Shortest time to cache a positive answer. Shorter TTLs are raised. Default: 5 s.
     pub min_success_ttl: Duration,
-    /// Longest time to cache a positive answer. Longer TTLs are lowered. Default: 1 h.
+    /// Longest time to cache a positive answer. Longer TTLs are lowered. Default:
+    /// 30 s, as in kubeadm's configuration of CoreDNS.
     pub max_success_ttl: Duration,
     /// Shortest time to cache a negative answer. Default: 5 s.
     pub min_denial_ttl: Duration,
-    /// Longest time to cache a negative answer. Default: 30 min.
+    /// Longest time to cache a negative answer. Default: 30 s.
     pub max_denial_ttl: Duration,
     /// Time to cache an error of an upstream, at most 5 s. If no upstream responds, the
     /// failure is cached for 1 s at most. 0 disables both. Default: 5 s.
@@ -198,9 +200,9 @@ impl Default for CacheOptions {
             denial_capacity: 10_000,
             memory: 8 << 20,
             min_success_ttl: Duration::from_secs(5),
-            max_success_ttl: Duration::from_secs(3_600),
+            max_success_ttl: Duration::from_secs(30),
             min_denial_ttl: Duration::from_secs(5),
-            max_denial_ttl: Duration::from_secs(1_800),
+            max_denial_ttl: Duration::from_secs(30),
             servfail_ttl: Duration::from_secs(5),
             prefetch_hits: 3,
             prefetch_percent: 10,

@@ -86,6 +86,12 @@ impl Upstream {
         result
     }
 
+    /// Sends a request that says nothing about the health. Returns whether there is a reply.
+    pub(super) async fn probe(&self, request: &Request, wait: Duration) -> bool {
+        let reply = self.transport.exchange(request, wait, &self.counters).await;
+        reply.map_or_else(|error| !error.is_silence(), |_| true)
+    }
+
     /// Closes idle connections after their time.
     pub(super) fn close_idle(&self) {
         self.transport.close_idle();
@@ -112,6 +118,7 @@ impl Upstream {
             .fails
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
         if !was_down && self.is_down() {
+            self.transport.forget_edns();
             let upstream = self.address();
             warn!(%upstream, %error, "upstream name server is down; it is tried last until a health check succeeds");
         }

@@ -1,6 +1,6 @@
 //! Responses to requests: from the zone, from the cache, or from the upstreams.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -134,9 +134,18 @@ impl Responder {
                         origin: Origin::Server,
                     }
                 }
+                Some(forwarder) if forwarder.is_probe(&query, received.client.ip()) => {
+                    self.reject(ResponseCode::Refused, &query, received, out);
+                    Written {
+                        zone: ZoneLabel::Root,
+                        origin: Origin::Server,
+                    }
+                }
                 Some(forwarder) => {
                     let limit = self.limit(&query, received.transport);
-                    if forwarder.cached(&query, limit, received.at, out).is_none() {
+                    let (client, now) = (received.client.ip(), received.at);
+                    let cached = forwarder.cached(&query, client, limit, now, out);
+                    if cached.is_none() {
                         return Step::Wait;
                     }
                     Written {
@@ -194,7 +203,8 @@ impl Responder {
                 }
             }
             Found::Outside => {
-                forwarder.answer(&query, limit, out).await;
+                let client = received.client.ip();
+                forwarder.answer(&query, client, limit, out).await;
                 Written {
                     zone: ZoneLabel::Root,
                     origin: Origin::Forward,
@@ -275,6 +285,7 @@ impl Responder {
         &self,
         query: &Query<'_>,
         answer: &zone::Answer,
+        client: IpAddr,
         forwarder: &Forwarder,
     ) -> Result<Message, ProtoError> {
         let mut message = encode::response(query, answer, true)?;
@@ -286,7 +297,7 @@ impl Responder {
             ..*query
         };
         let mut out = Vec::new();
-        forwarder.answer(&query, TCP_LIMIT, &mut out).await;
+        forwarder.answer(&query, client, TCP_LIMIT, &mut out).await;
         let found = Message::from_vec(&out)?;
         message.metadata.response_code = found.metadata.response_code;
         message.metadata.truncation |= found.metadata.truncation;

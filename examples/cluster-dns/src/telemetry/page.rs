@@ -297,6 +297,12 @@ fn add_forwarder(page: &mut Page, servers: &Servers<'_>, forwarder: &Forwarder) 
         "Upstream queries without a response.",
     )
     .value(&[], float(forwarder.pending()));
+    page.add(
+        "cluster_dns_forward_loops",
+        Type::Gauge,
+        "Upstreams that send the queries of this server back to it.",
+    )
+    .value(&[], float(forwarder.loops()));
     add_upstreams(page, forwarder);
 }
 

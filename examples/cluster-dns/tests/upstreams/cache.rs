@@ -1,5 +1,6 @@
 //! Answers of the cache as clients see them.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use cluster_dns::forward::{AnswerType, Forwarder, Query, StubDomain};
@@ -10,6 +11,8 @@ use crate::scripted::{
     FIRST, SECOND, Upstream, address, addresses, ask, code, eventually, forwarder, name, no_name,
     options, request, request_of, run, send,
 };
+
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 #[test]
 fn positive_and_negative_answers_are_cached() {
@@ -45,11 +48,15 @@ fn a_cached_answer_is_available_without_waiting() {
         let query = Query::parse(&bytes).unwrap();
         let mut out = Vec::new();
         let now = std::time::Instant::now();
-        assert!(forwarder.cached(&query, 512, now, &mut out).is_none());
-        forwarder.answer(&query, 512, &mut out).await;
+        assert!(
+            forwarder
+                .cached(&query, CLIENT, 512, now, &mut out)
+                .is_none()
+        );
+        forwarder.answer(&query, CLIENT, 512, &mut out).await;
         let answered = out.clone();
         let cached = forwarder
-            .cached(&query, 512, std::time::Instant::now(), &mut out)
+            .cached(&query, CLIENT, 512, std::time::Instant::now(), &mut out)
             .unwrap();
         assert_eq!(
             (cached.answer_type, cached.rcode, cached.is_stale),
@@ -58,11 +65,17 @@ fn a_cached_answer_is_available_without_waiting() {
         assert_eq!(answered[..12], out[..12]);
         assert_eq!(addresses(&Message::from_vec(&out).unwrap()), [1]);
         let later = std::time::Instant::now() + Duration::from_secs(30);
-        forwarder.cached(&query, 512, later, &mut out).unwrap();
+        forwarder
+            .cached(&query, CLIENT, 512, later, &mut out)
+            .unwrap();
         let ttl = Message::from_vec(&out).unwrap().answers[0].ttl;
         assert!((29..=30).contains(&ttl), "{ttl}");
         let end = std::time::Instant::now() + Duration::from_secs(61);
-        assert!(forwarder.cached(&query, 512, end, &mut out).is_none());
+        assert!(
+            forwarder
+                .cached(&query, CLIENT, 512, end, &mut out)
+                .is_none()
+        );
     });
 }
 

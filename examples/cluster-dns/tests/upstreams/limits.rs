@@ -1,16 +1,17 @@
 //! Shared queries, limits of concurrent queries, and loops.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use cluster_dns::forward::{ForwardOptions, Forwarder};
+use cluster_dns::forward::{ForwardOptions, Forwarder, StubDomain};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 use tokio::task::JoinSet;
 
 use crate::scripted::{
-    Action, FIRST, Upstream, address, addresses, ask, code, eventually, forwarder, options,
-    request_of, run,
+    Action, FIRST, SECOND, Upstream, address, addresses, ask, code, eventually, forwarder, name,
+    options, request, request_of, run, send,
 };
 
 fn slow(milliseconds: u64, message: &Message) -> Vec<Action> {
@@ -82,10 +83,109 @@ fn queries_over_the_limit_are_refused() {
             ),
             (2, 3)
         );
-        // 2 * 16 clients wait, further ones do not.
-        let responses = ask_all(&forwarder, vec!["same.example.".to_owned(); 40]).await;
+        // 2 * 8 clients wait, further ones do not.
+        let responses = ask_all(&forwarder, vec!["same.example.".to_owned(); 24]).await;
         assert_eq!(responses.iter().filter(refused).count(), 8);
         assert_eq!(addresses(&ask(&forwarder, "later.example.").await), [1]);
+    });
+}
+
+#[test]
+fn a_dead_stub_domain_takes_no_place_of_other_names() {
+    run(|| async {
+        let _silent = Upstream::start(FIRST, |_| Vec::new()).await;
+        let _healthy = Upstream::start(SECOND, |seen| send(&address(seen, 2, 60))).await;
+        let forwarder = Forwarder::new(ForwardOptions {
+            max_concurrent: 4,
+            stub_domains: vec![StubDomain {
+                domain: name("dead.example."),
+                upstreams: vec![FIRST.parse().unwrap()],
+            }],
+            ..options(&[SECOND])
+        })
+        .unwrap();
+        let mut flood = JoinSet::new();
+        for at in 0..50 {
+            let forwarder = forwarder.clone();
+            flood.spawn(async move { ask(&forwarder, &format!("n{at}.dead.example.")).await });
+        }
+        eventually("all places are taken", || async {
+            forwarder.pending() == 4
+        })
+        .await;
+        for at in 0..20 {
+            let response = ask(&forwarder, &format!("n{at}.example.")).await;
+            assert_eq!(addresses(&response), [2]);
+        }
+        assert_eq!(forwarder.pending(), 4, "the flood still waits");
+    });
+}
+
+#[test]
+fn a_query_to_upstreams_that_are_down_gets_one_short_try() {
+    run(|| async {
+        let first = Upstream::start(FIRST, |_| Vec::new()).await;
+        let second = Upstream::start(SECOND, |_| Vec::new()).await;
+        let forwarder = Forwarder::new(ForwardOptions {
+            attempts: Some(2),
+            ..options(&[FIRST, SECOND])
+        })
+        .unwrap();
+        ask(&forwarder, "a.example.").await;
+        let are_down = || {
+            forwarder
+                .upstreams()
+                .iter()
+                .all(|upstream| upstream.is_down())
+        };
+        eventually("the upstreams are down", || async { are_down() }).await;
+        let before = (first.count(), second.count());
+        let start = Instant::now();
+        let response = ask(&forwarder, "b.example.").await;
+        assert_eq!(code(&response), ResponseCode::ServFail);
+        // Two rounds of two upstreams and 2 s end at the deadline of 5 s.
+        assert!(
+            start.elapsed() < Duration::from_secs(2),
+            "{:?}",
+            start.elapsed()
+        );
+        // With and without EDNS.
+        assert_eq!((first.count(), second.count()), (before.0 + 2, before.1));
+    });
+}
+
+#[test]
+fn each_client_gets_its_share_of_the_places_of_slow_upstreams() {
+    run(|| async {
+        let _upstream = Upstream::start(FIRST, |seen| slow(500, &address(seen, 1, 60))).await;
+        let forwarder = Forwarder::new(ForwardOptions {
+            max_concurrent: 10,
+            ..options(&[FIRST])
+        })
+        .unwrap();
+        let client = |last| IpAddr::from(Ipv4Addr::new(10, 0, 0, last));
+        let mut flood = JoinSet::new();
+        for at in 0..30 {
+            let forwarder = forwarder.clone();
+            let request = request(&format!("n{at}.example."));
+            flood.spawn(async move { forwarder.resolve_for(client(1), &request).await });
+        }
+        eventually("all places are taken", || async {
+            forwarder.pending() == 10
+        })
+        .await;
+        let mut others = JoinSet::new();
+        for (at, last) in [(0, 2), (1, 2), (2, 3), (3, 3), (4, 4)] {
+            let forwarder = forwarder.clone();
+            let request = request(&format!("other{at}.example."));
+            others.spawn(async move { forwarder.resolve_for(client(last), &request).await });
+        }
+        let others = others.join_all().await;
+        assert!(others.iter().all(|response| addresses(response) == [1]));
+        let flood = flood.join_all().await;
+        let refused = |response: &&Message| code(response) == ResponseCode::Refused;
+        assert_eq!(flood.iter().filter(refused).count(), 20 + 5);
+        assert_eq!(forwarder.counters().max_concurrent_rejects.get(), 20 + 5);
     });
 }
 

@@ -42,6 +42,11 @@ impl Seen {
     pub(crate) fn is_check(&self) -> bool {
         self.message.queries[0].query_type == RecordType::NS
     }
+
+    /// Returns whether the query looks for a forwarding loop.
+    pub(crate) fn is_probe(&self) -> bool {
+        self.message.queries[0].query_type == RecordType::HINFO
+    }
 }
 
 /// Reaction of an upstream to a query.
@@ -80,16 +85,16 @@ impl Upstream {
         Self { seen, tasks }
     }
 
-    /// Returns the queries, without health checks.
+    /// Returns the queries, without health checks and searches for loops.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         let seen = self.seen.lock().unwrap();
         seen.iter()
-            .filter(|seen| !seen.is_check())
+            .filter(|seen| !seen.is_check() && !seen.is_probe())
             .cloned()
             .collect()
     }
 
-    /// Returns the number of queries, without health checks.
+    /// Returns the number of queries, without health checks and searches for loops.
     pub(crate) fn count(&self) -> usize {
         self.seen().len()
     }

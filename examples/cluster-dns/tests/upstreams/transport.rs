@@ -7,7 +7,7 @@ use cluster_dns::forward::{ForwardOptions, Forwarder};
 use hickory_proto::op::ResponseCode;
 
 use crate::scripted::{
-    Action, FIRST, Upstream, address, addresses, ask, code, empty, error, forwarder, options,
+    Action, FIRST, Seen, Upstream, address, addresses, ask, code, empty, error, forwarder, options,
     record, run, send,
 };
 
@@ -184,5 +184,51 @@ fn a_server_without_edns_is_asked_without() {
         let forwarder = forwarder(&[FIRST]);
         assert_eq!(addresses(&ask(&forwarder, "a.example.").await), [1]);
         assert_eq!(upstream.count(), 2);
+    });
+}
+
+#[test]
+fn a_server_that_drops_queries_with_edns_is_asked_without_from_then_on() {
+    run(|| async {
+        let upstream = Upstream::start(FIRST, |seen| match seen.message.edns {
+            Some(_) => Vec::new(),
+            None => send(&address(seen, 1, 60)),
+        })
+        .await;
+        let forwarder = forwarder(&[FIRST]);
+        for at in 0..10 {
+            let owner = format!("n{at}.example.");
+            assert_eq!(addresses(&ask(&forwarder, &owner).await), [1], "{owner}");
+        }
+        let with_edns = |seen: &&Seen| seen.message.edns.is_some();
+        assert_eq!(upstream.seen().iter().filter(with_edns).count(), 1);
+        assert_eq!(upstream.count(), 11);
+        assert!(!forwarder.upstreams()[0].is_down());
+    });
+}
+
+#[test]
+fn a_lost_or_slow_reply_does_not_end_the_use_of_edns() {
+    run(|| async {
+        let upstream = Upstream::start(FIRST, |seen| match &*seen.name() {
+            // Slower than half of the time to wait, 2 s.
+            "slow.example." => {
+                let reply = address(seen, 1, 60).to_vec().unwrap();
+                vec![Action::Send(Duration::from_millis(1_300), reply)]
+            }
+            "lost.example." => Vec::new(),
+            _ => send(&address(seen, 1, 60)),
+        })
+        .await;
+        let forwarder = forwarder(&[FIRST]);
+        assert_eq!(addresses(&ask(&forwarder, "slow.example.").await), [1]);
+        let lost = ask(&forwarder, "lost.example.").await;
+        assert_eq!(code(&lost), ResponseCode::ServFail);
+        assert_eq!(addresses(&ask(&forwarder, "a.example.").await), [1]);
+        let seen = upstream.seen();
+        let last = seen.last().unwrap();
+        assert!(last.message.edns.is_some());
+        // The slow one with and without, and the others with EDNS only.
+        assert_eq!(seen.len(), 4);
     });
 }

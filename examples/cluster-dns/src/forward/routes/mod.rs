@@ -15,6 +15,7 @@ use tracing::warn;
 use super::error::ForwardError;
 use super::exchange::random;
 use super::options::{ForwardOptions, Policy, Upstreams};
+use super::places::Places;
 use super::query::suffixes;
 use super::resolv_conf::ResolvConf;
 use super::upstream::Upstream;
@@ -25,18 +26,65 @@ const TRY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Rounds over all upstreams, unless an option or `resolv.conf` states them.
 const ATTEMPTS: u32 = 2;
 
+/// Waiting clients of a set for each of its places.
+const WAITING_PER_PLACE: usize = 8;
+
 /// Upstreams of all names, and how to ask them.
 #[derive(Debug)]
 pub(super) struct Routes {
-    /// Empty if only names of stub domains have upstreams.
-    default: Vec<Arc<Upstream>>,
-    /// Upstreams by domain, in wire format and lower case.
-    stubs: HashMap<Box<[u8]>, Vec<Arc<Upstream>>>,
+    /// Without upstreams if only names of stub domains have some.
+    default: Set,
+    /// Sets by domain, in wire format and lower case.
+    stubs: HashMap<Box<[u8]>, Set>,
     /// Every upstream once.
     upstreams: HashMap<SocketAddr, Arc<Upstream>>,
     policy: Policy,
     pub(super) try_timeout: Duration,
     pub(super) attempts: u32,
+}
+
+/// Upstreams of one domain, and their limits. A set that is dead or slow takes nothing from
+/// the names of other sets.
+#[derive(Debug)]
+pub(super) struct Set {
+    upstreams: Vec<Arc<Upstream>>,
+    /// Places of queries to the upstreams.
+    pub(super) places: Arc<Places>,
+    /// Places of clients that wait for one of the queries.
+    pub(super) waiting: Arc<Places>,
+}
+
+impl Set {
+    /// Creates a set, with the places of its predecessor if there is one.
+    fn new(
+        upstreams: Vec<Arc<Upstream>>,
+        options: &ForwardOptions,
+        previous: Option<&Self>,
+    ) -> Self {
+        let limit = options.max_concurrent;
+        let (places, waiting) = match previous {
+            Some(set) => (Arc::clone(&set.places), Arc::clone(&set.waiting)),
+            None => {
+                let waiting = limit.saturating_mul(WAITING_PER_PLACE);
+                (Places::new(limit), Places::new(waiting))
+            }
+        };
+        Self {
+            upstreams,
+            places,
+            waiting,
+        }
+    }
+
+    /// Returns whether all upstreams are down.
+    pub(super) fn is_down(&self) -> bool {
+        self.upstreams.iter().all(|upstream| upstream.is_down())
+    }
+
+    /// Returns the upstreams in the stated order.
+    pub(super) fn upstreams(&self) -> &[Arc<Upstream>] {
+        &self.upstreams
+    }
 }
 
 /// Content of the file with the upstreams, to find out whether it changed.
@@ -102,11 +150,14 @@ impl Routes {
             Upstreams::Addresses(addresses) => pool.stated("option forward", addresses)?,
             Upstreams::None => Vec::new(),
         };
+        let default = Set::new(default, options, previous.map(|routes| &routes.default));
         let mut stubs = HashMap::new();
         for stub in &options.stub_domains {
             let origin = format!("stub domain {}", stub.domain);
             let upstreams = pool.stated(&origin, &stub.upstreams)?;
-            stubs.insert(wire(&stub.domain), upstreams);
+            let domain = wire(&stub.domain);
+            let previous = previous.and_then(|routes| routes.stubs.get(&domain));
+            stubs.insert(domain, Set::new(upstreams, options, previous));
         }
         let policy = match options.policy {
             Policy::Random if file.rotate => Policy::RoundRobin,
@@ -134,7 +185,7 @@ impl Routes {
     /// Returns the upstreams of a name in wire format and lower case, in the order in which
     /// a query tries them. Upstreams that are down are last.
     pub(super) fn order(&self, name: &[u8], turn: &AtomicUsize) -> Vec<Arc<Upstream>> {
-        let mut order = self.select(name).to_vec();
+        let mut order = self.set(name).upstreams.clone();
         match self.policy {
             Policy::Random => shuffle(&mut order),
             Policy::RoundRobin => {
@@ -150,21 +201,23 @@ impl Routes {
 
     /// Returns whether a name in wire format and lower case has upstreams.
     pub(super) fn has_upstreams(&self, name: &[u8]) -> bool {
-        !self.select(name).is_empty()
+        !self.set(name).upstreams.is_empty()
     }
 
-    /// Returns whether all upstreams of a name in wire format and lower case are down.
-    pub(super) fn is_cut_off(&self, name: &[u8]) -> bool {
-        self.select(name).iter().all(|upstream| upstream.is_down())
-    }
-
-    /// Returns the upstreams of the longest stub domain that contains a name.
-    fn select(&self, name: &[u8]) -> &[Arc<Upstream>] {
+    /// Returns the set of the longest stub domain that contains a name in wire format and
+    /// lower case, or that of all other names.
+    pub(super) fn set(&self, name: &[u8]) -> &Set {
         if self.stubs.is_empty() {
             return &self.default;
         }
         let stub = suffixes(name).find_map(|suffix| self.stubs.get(suffix));
         stub.unwrap_or(&self.default)
+    }
+
+    /// Returns all sets with their domains in wire format.
+    pub(super) fn sets(&self) -> impl Iterator<Item = (&[u8], &Set)> {
+        let stubs = self.stubs.iter().map(|(domain, set)| (&**domain, set));
+        stubs.chain([(&b"\0"[..], &self.default)])
     }
 }
 

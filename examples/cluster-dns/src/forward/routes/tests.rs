@@ -114,7 +114,10 @@ fn upstreams_keep_their_state_when_the_file_changes() {
     let before = Routes::new(&options, &source("nameserver 192.0.2.1"), None).unwrap();
     let text = source("nameserver 192.0.2.2\nnameserver 192.0.2.1");
     let after = Routes::new(&options, &text, Some(&before)).unwrap();
-    assert!(Arc::ptr_eq(&before.default[0], &after.default[1]));
+    assert!(Arc::ptr_eq(
+        &before.default.upstreams[0],
+        &after.default.upstreams[1]
+    ));
     assert_eq!(after.upstreams().count(), 2);
 }
 
@@ -127,8 +130,8 @@ fn our_own_addresses_are_never_upstreams() {
     ];
     let text = source("nameserver 192.0.2.1\nnameserver 192.0.2.2\nnameserver 192.0.2.3");
     let routes = Routes::new(&options, &text, None).unwrap();
-    assert_eq!(routes.default[0].address(), address(2));
-    assert_eq!(routes.default.len(), 1);
+    assert_eq!(routes.default.upstreams[0].address(), address(2));
+    assert_eq!(routes.default.upstreams.len(), 1);
     let error = Routes::new(&options, &source("nameserver 192.0.2.1"), None).unwrap_err();
     assert!(matches!(error, ForwardError::NoUpstream { ref skipped, .. } if skipped.len() == 1));
     assert_eq!(
