@@ -64,13 +64,13 @@ fn a_cached_answer_is_available_without_waiting() {
         );
         assert_eq!(answered[..12], out[..12]);
         assert_eq!(addresses(&Message::from_vec(&out).unwrap()), [1]);
-        let later = std::time::Instant::now() + Duration::from_secs(30);
+        let later = std::time::Instant::now() + Duration::from_secs(20);
         forwarder
             .cached(&query, CLIENT, 512, later, &mut out)
             .unwrap();
         let ttl = Message::from_vec(&out).unwrap().answers[0].ttl;
-        assert!((29..=30).contains(&ttl), "{ttl}");
-        let end = std::time::Instant::now() + Duration::from_secs(61);
+        assert!((9..=10).contains(&ttl), "{ttl}");
+        let end = std::time::Instant::now() + Duration::from_secs(31);
         assert!(
             forwarder
                 .cached(&query, CLIENT, 512, end, &mut out)
