@@ -1,12 +1,18 @@
 //! TCP: pipelined requests, limits and timeouts.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use hickory_proto::op::{Message, MessageType, OpCode, Query};
 use hickory_proto::rr::{Name, RecordType};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use testkit::netns::Netns;
+use testkit::scoped::Directory;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
 
+use crate::scripted::in_runtime;
 use crate::stage::{FLAGS, SERVER, Stage, TIMEOUT, service};
 
 fn frame(id: u16) -> Vec<u8> {
@@ -52,11 +58,11 @@ fn pipelined_requests_are_answered_even_in_single_bytes() {
 
 #[test]
 fn idle_and_incomplete_connections_are_closed() {
-    let files = testkit::scoped::Directory::new().unwrap();
+    let files = Directory::new().unwrap();
     files
         .write("web.yaml", &service("web", "10.96.0.10"))
         .unwrap();
-    let config = testkit::scoped::Directory::new().unwrap();
+    let config = Directory::new().unwrap();
     let text = "tcp: {idleTimeout: 300ms, maxConnections: 8}\n";
     config.write("config.yaml", text).unwrap();
     let flags = format!(
@@ -83,4 +89,58 @@ fn idle_and_incomplete_connections_are_closed() {
     let evicted = "cluster_dns_tcp_evicted_connections_total";
     let line = metrics.lines().find(|line| line.starts_with(evicted));
     assert_ne!(line.unwrap(), format!("{evicted} 0"));
+}
+
+/// NodeLocal DNSCache with `force_tcp` has a connection for each query under way.
+#[test]
+fn two_thousand_connections_of_twenty_nodes_stay_open() {
+    const PER_NODE: usize = 100;
+    // The test has as many descriptors as the program.
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let (netns, files) = (Netns::new().unwrap(), Directory::new().unwrap());
+    let web = service("web", "10.96.0.10");
+    files.write("web.yaml", &web).unwrap();
+    let config = Directory::new().unwrap();
+    config
+        .write("config.yaml", "tcp: {idleTimeout: 5m}\n")
+        .unwrap();
+    let flags = format!(
+        "--config {} --manifests {} {FLAGS}",
+        config.path().join("config.yaml").display(),
+        files.path().display()
+    );
+    // The soft limit of containerd and systemd.
+    let stage = Stage::run(netns, files, &flags, &["prlimit", "--nofile=1024:8192"]);
+    stage.wait_until_ready();
+    stage.netns.run(|| {
+        in_runtime(|| async {
+            let mut streams = Vec::new();
+            for node in 1..=20 {
+                for _ in 0..PER_NODE {
+                    let socket = TcpSocket::new_v4().unwrap();
+                    socket
+                        .bind(SocketAddr::from(([127, 0, 1, node], 0)))
+                        .unwrap();
+                    streams.push(socket.connect(SERVER).await.unwrap());
+                }
+            }
+            for round in 0..2 {
+                for stream in &mut streams {
+                    stream.write_all(&frame(round)).await.unwrap();
+                    let size = stream.read_u16().await.unwrap();
+                    let mut response = vec![0; size.into()];
+                    stream.read_exact(&mut response).await.unwrap();
+                    let response = Message::from_vec(&response).unwrap();
+                    assert_eq!(response.answers.len(), 1);
+                }
+            }
+        });
+    });
+    let metrics = stage.page("/metrics").unwrap();
+    assert!(
+        metrics.contains("\ncluster_dns_tcp_evicted_connections_total 0\n"),
+        "{metrics}"
+    );
 }
