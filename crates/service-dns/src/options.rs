@@ -51,6 +51,7 @@ pub enum PodRecords {
     /// No pod has a record.
     #[default]
     Disabled,
-    /// Every address has a record in every namespace, whether a pod has the address or not.
+    /// Every address has a record in every namespace that exists, whether a pod has the
+    /// address or not.
     Insecure,
 }

@@ -27,6 +27,8 @@ fn key(event: &Event) -> Option<(&'static str, String, bool)> {
         Event::ServiceDeleted(name) => ("Service", name.to_string(), false),
         Event::SliceApplied(it) => ("Slice", it.metadata.object_name().to_string(), true),
         Event::SliceDeleted(name) => ("Slice", name.to_string(), false),
+        Event::NamespaceApplied(it) => ("Namespace", it.metadata.name.clone(), true),
+        Event::NamespaceDeleted(name) => ("Namespace", name.to_string(), false),
         Event::ServiceCidrApplied(it) => ("Cidr", it.metadata.name.clone(), true),
         Event::ServiceCidrDeleted(name) => ("Cidr", name.to_string(), false),
         Event::NodeApplied(_) | Event::NodeDeleted(_) | Event::Synced => return None,

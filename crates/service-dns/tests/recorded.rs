@@ -141,13 +141,7 @@ const DEVIATIONS: &[Deviation] = &[
         },
     },
     Deviation {
-        reason: "namespaces are those of Services and EndpointSlices",
-        includes: |asked| {
-            asked.name == "empty.svc.cluster.local." && asked.ours.starts_with("NXDOMAIN")
-        },
-    },
-    Deviation {
-        reason: "insecure records of pods exist in all namespaces, for questions of all types",
+        reason: "names of pods and their namespaces exist for questions of all types",
         includes: |asked| {
             asked.name.ends_with(".pod.cluster.local.")
                 && asked.recorded.starts_with("NXDOMAIN")
@@ -289,6 +283,7 @@ fn zone(options: Options) -> Zone {
         let event = match object["kind"].as_str() {
             Some("Service") => Event::from(read::<api::Service>(object)),
             Some("EndpointSlice") => Event::from(read::<api::EndpointSlice>(object)),
+            Some("Namespace") => Event::from(read::<api::Namespace>(object)),
             Some("ServiceCIDR") => Event::from(read::<api::ServiceCidr>(object)),
             _ => continue,
         };

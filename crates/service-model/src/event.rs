@@ -32,6 +32,11 @@ pub enum Event {
     ServiceCidrApplied(api::ServiceCidr),
     /// A ServiceCIDR was deleted.
     ServiceCidrDeleted(Arc<str>),
+    /// A Namespace was created or changed. The store ignores it: only names in DNS depend on
+    /// Namespaces.
+    NamespaceApplied(api::Namespace),
+    /// A Namespace was deleted.
+    NamespaceDeleted(Arc<str>),
     /// The initial list of Services and EndpointSlices is complete.
     Synced,
 }
@@ -51,6 +56,12 @@ impl From<api::EndpointSlice> for Event {
 impl From<api::Node> for Event {
     fn from(node: api::Node) -> Self {
         Self::NodeApplied(node)
+    }
+}
+
+impl From<api::Namespace> for Event {
+    fn from(namespace: api::Namespace) -> Self {
+        Self::NamespaceApplied(namespace)
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Warning {
 pub enum Kind {
     /// An EndpointSlice.
     EndpointSlice,
+    /// A Namespace.
+    Namespace,
     /// A Node.
     Node,
     /// A Service.
@@ -105,6 +107,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::EndpointSlice => "EndpointSlice",
+            Self::Namespace => "Namespace",
             Self::Node => "Node",
             Self::Service => "Service",
             Self::ServiceCidr => "ServiceCIDR",

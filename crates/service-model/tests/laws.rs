@@ -80,6 +80,7 @@ enum Subject {
     Service(ObjectName),
     Slice(ObjectName),
     Node(String),
+    Namespace(String),
     ServiceCidr(String),
 }
 
@@ -90,6 +91,8 @@ fn subject(event: &Event) -> Option<Subject> {
         Event::SliceApplied(slice) => Subject::Slice(slice.metadata.object_name()),
         Event::SliceDeleted(name) => Subject::Slice(name.clone()),
         Event::NodeApplied(node) => Subject::Node(node.metadata.name.clone()),
+        Event::NamespaceApplied(it) => Subject::Namespace(it.metadata.name.clone()),
+        Event::NamespaceDeleted(name) => Subject::Namespace(name.to_string()),
         Event::ServiceCidrApplied(cidr) => Subject::ServiceCidr(cidr.metadata.name.clone()),
         Event::ServiceCidrDeleted(name) => Subject::ServiceCidr(name.to_string()),
         Event::NodeDeleted(_) | Event::Synced => return None,

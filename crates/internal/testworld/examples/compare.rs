@@ -138,6 +138,7 @@ fn collection(id: &Id) -> String {
             "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices",
             id.namespace
         ),
+        Kind::Namespace => "/api/v1/namespaces".to_owned(),
         Kind::Node => "/api/v1/nodes".to_owned(),
         Kind::ServiceCidr => "/apis/networking.k8s.io/v1/servicecidrs".to_owned(),
     }

@@ -187,7 +187,7 @@ fn completed(kind: Kind, others: &Allocation, old: Option<&Value>, mut new: Valu
             others.complete(&mut new);
         }
         Kind::EndpointSlice => defaults::fill_slice(&mut new),
-        Kind::Node | Kind::ServiceCidr => {}
+        Kind::Namespace | Kind::Node | Kind::ServiceCidr => {}
     }
     new
 }

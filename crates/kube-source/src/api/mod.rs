@@ -66,7 +66,7 @@ use access::Connection;
 use events::Recorder;
 use exec_plugin::RunningPlugin;
 use feed::Sender;
-use objects::{Node, Object, Service, ServiceCidr, Slice};
+use objects::{Namespace, Node, Object, Service, ServiceCidr, Slice};
 use request::Selectors;
 use watch::Watcher;
 
@@ -152,6 +152,14 @@ impl Api {
         self.watch_kind::<Service>(Selectors::default(), watch_mode, feed);
         self.watch_kind::<Slice>(Selectors::default(), watch_mode, feed);
         self.watch_kind::<ServiceCidr>(Selectors::default(), watch_mode, feed);
+    }
+
+    /// Starts a task that lists and watches Namespaces, of which some names in DNS depend.
+    ///
+    /// Without the permission to list them, the task logs that, sends an empty list, and
+    /// tries again.
+    pub fn watch_namespaces(&self, watch_mode: WatchMode, feed: &Sender) {
+        self.watch_kind::<Namespace>(Selectors::default(), watch_mode, feed);
     }
 
     fn watch_kind<O: Object + Sync>(

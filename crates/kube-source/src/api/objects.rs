@@ -245,6 +245,32 @@ impl Object for Node {
     }
 }
 
+/// A Namespace.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Namespace {
+    metadata: Metadata,
+}
+
+impl Object for Namespace {
+    const KIND: Kind = Kind::Namespace;
+    const PATH: &'static str = "/api/v1/namespaces";
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn applied(self) -> Event {
+        Event::NamespaceApplied(api::Namespace {
+            metadata: self.metadata.into(),
+        })
+    }
+
+    fn deleted(name: ObjectName) -> Event {
+        Event::NamespaceDeleted(name.name)
+    }
+}
+
 /// A ServiceCIDR.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]

@@ -253,6 +253,7 @@ impl fmt::Display for Report {
 pub(super) fn plural(kind: Kind) -> &'static str {
     match kind {
         Kind::EndpointSlice => "EndpointSlices",
+        Kind::Namespace => "Namespaces",
         Kind::Node => "Nodes",
         Kind::Service => "Services",
         Kind::ServiceCidr => "ServiceCIDRs",

@@ -19,6 +19,8 @@ pub enum Object {
     Slice(api::EndpointSlice),
     /// A Node.
     Node(api::Node),
+    /// A Namespace.
+    Namespace(api::Namespace),
     /// A ServiceCIDR.
     ServiceCidr(api::ServiceCidr),
 }
@@ -30,6 +32,7 @@ impl Object {
             Self::Service(service) => service.into(),
             Self::Slice(slice) => slice.into(),
             Self::Node(node) => node.into(),
+            Self::Namespace(namespace) => namespace.into(),
             Self::ServiceCidr(cidr) => cidr.into(),
         }
     }
@@ -40,6 +43,7 @@ impl Object {
             Self::Service(service) => &service.metadata,
             Self::Slice(slice) => &slice.metadata,
             Self::Node(node) => &node.metadata,
+            Self::Namespace(namespace) => &namespace.metadata,
             Self::ServiceCidr(cidr) => &cidr.metadata,
         }
     }
@@ -62,7 +66,7 @@ impl Object {
                 slice.endpoints.shrink_to_fit();
                 slice.ports.shrink_to_fit();
             }
-            Self::Node(_) | Self::ServiceCidr(_) => {}
+            Self::Namespace(_) | Self::Node(_) | Self::ServiceCidr(_) => {}
         }
     }
 
@@ -72,6 +76,7 @@ impl Object {
             Self::Service(service) => &mut service.metadata,
             Self::Slice(slice) => &mut slice.metadata,
             Self::Node(node) => &mut node.metadata,
+            Self::Namespace(namespace) => &mut namespace.metadata,
             Self::ServiceCidr(cidr) => &mut cidr.metadata,
         }
     }
@@ -81,7 +86,7 @@ impl Key {
     /// Creates the key of an object. An empty namespace is `default`.
     pub fn new(kind: Kind, namespace: &str, name: &str) -> Self {
         let namespace = match kind {
-            Kind::Node | Kind::ServiceCidr => "",
+            Kind::Namespace | Kind::Node | Kind::ServiceCidr => "",
             Kind::Service | Kind::EndpointSlice if namespace.is_empty() => "default",
             Kind::Service | Kind::EndpointSlice => namespace,
         };
@@ -97,6 +102,7 @@ impl Key {
             Kind::Service => Event::ServiceDeleted(self.name),
             Kind::EndpointSlice => Event::SliceDeleted(self.name),
             Kind::Node => Event::NodeDeleted(self.name.name),
+            Kind::Namespace => Event::NamespaceDeleted(self.name.name),
             Kind::ServiceCidr => Event::ServiceCidrDeleted(self.name.name),
         }
     }

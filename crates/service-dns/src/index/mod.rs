@@ -15,7 +15,7 @@ mod networks;
 
 mod label;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -55,6 +55,9 @@ impl SliceId {
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     namespaces: HashMap<Arc<str>, Namespace>,
+    /// Names of the Namespaces in the API. Namespaces of Services exist, too, so that a zone
+    /// without this list answers for them.
+    listed_namespaces: HashSet<Arc<str>>,
     entries: Slab<Entry>,
     slices: Slab<Slice>,
     slice_ids: HashMap<ObjectName, SliceId>,
@@ -116,6 +119,19 @@ impl Index {
     /// Removes a Service.
     pub(crate) fn delete_service(&mut self, name: &ObjectName) {
         self.put_service(name, None);
+    }
+
+    /// Stores the name of a Namespace.
+    pub(crate) fn apply_namespace(&mut self, object: &api::Namespace) {
+        let name = &*object.metadata.name;
+        if !self.listed_namespaces.contains(name) {
+            self.listed_namespaces.insert(name.into());
+        }
+    }
+
+    /// Removes the name of a Namespace.
+    pub(crate) fn delete_namespace(&mut self, name: &str) {
+        self.listed_namespaces.remove(name);
     }
 
     /// Stores a slice. Returns warnings about its fields.
@@ -239,10 +255,11 @@ impl Index {
 
 /// Look-ups of questions.
 impl Index {
-    /// Returns whether a namespace has a Service.
-    pub(crate) fn has_namespace(&self, namespace: &str) -> bool {
-        let namespace = self.namespaces.get(namespace);
+    /// Returns whether a namespace exists: in the API, or as that of a Service.
+    pub(crate) fn has_namespace(&self, name: &str) -> bool {
+        let namespace = self.namespaces.get(name);
         namespace.is_some_and(|namespace| namespace.services > 0)
+            || self.listed_namespaces.contains(name)
     }
 
     /// Returns a Service with names that exist.

@@ -62,8 +62,8 @@ impl Zone {
         &self.options
     }
 
-    /// Returns the serial number. Each event about a Service, an EndpointSlice or a
-    /// ServiceCIDR increments it.
+    /// Returns the serial number. Each event about a Service, an EndpointSlice, a
+    /// Namespace or a ServiceCIDR increments it.
     pub fn serial(&self) -> u32 {
         self.serial
     }
@@ -86,6 +86,8 @@ impl Zone {
             Event::SliceDeleted(name) => self.index.delete_slice(name),
             Event::ServiceCidrApplied(cidr) => warnings = self.networks.apply(cidr),
             Event::ServiceCidrDeleted(name) => self.networks.delete(name),
+            Event::NamespaceApplied(namespace) => self.index.apply_namespace(namespace),
+            Event::NamespaceDeleted(name) => self.index.delete_namespace(name),
             Event::NodeApplied(_) | Event::NodeDeleted(_) => return warnings,
             Event::Synced => {
                 self.synced = true;

@@ -70,8 +70,10 @@ impl<'a> Node<'a> {
                 Some(found) => Self::below_service(found, rest),
                 None => Self::Missing,
             },
-            [_, "pod"] if pods => Self::Empty,
-            [address, _, "pod"] if pods => pod_address(address).map_or(Self::Missing, Self::Pod),
+            [namespace, "pod"] if pods && index.has_namespace(namespace) => Self::Empty,
+            [address, namespace, "pod"] if pods && index.has_namespace(namespace) => {
+                pod_address(address).map_or(Self::Missing, Self::Pod)
+            }
             _ => Self::Missing,
         }
     }

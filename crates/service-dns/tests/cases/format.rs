@@ -128,6 +128,9 @@ fn event(json: &str) -> Event {
         "EndpointSlice" => serde_json::from_value::<api::EndpointSlice>(value)
             .unwrap()
             .into(),
+        "Namespace" => serde_json::from_value::<api::Namespace>(value)
+            .unwrap()
+            .into(),
         "ServiceCIDR" => serde_json::from_value::<api::ServiceCidr>(value)
             .unwrap()
             .into(),

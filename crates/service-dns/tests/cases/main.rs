@@ -44,11 +44,6 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "pods are not watched, so they cannot be verified",
     ),
     (
-        "pods, verified",
-        "svcns.svc.cluster.local. A",
-        "a namespace exists if it has a Service: Namespaces are not watched",
-    ),
-    (
         "endpoint names",
         "hello-abcde.named.testns.svc.cluster.local. A",
         "an option outside of the specification names endpoints after their pods",

@@ -48,6 +48,8 @@ mod endpoint_slice;
 
 mod node;
 
+mod namespace;
+
 mod service_cidr;
 
 #[cfg(feature = "k8s-openapi")]
@@ -60,6 +62,7 @@ pub use endpoint_slice::{
 pub use k8s_openapi::ConversionError;
 pub use metadata::ObjectMeta;
 pub use metadata_key::MetadataKey;
+pub use namespace::Namespace;
 pub use node::{Node, NodeAddress, NodeSpec, NodeStatus, Taint};
 pub use service::{
     Affinity, ClientIpConfig, Ingress, IpFamily, IpMode, LoadBalancerStatus, Service,

@@ -107,6 +107,7 @@ impl Store {
             Event::NodeDeleted(_) => {}
             Event::ServiceCidrApplied(cidr) => return self.apply_service_cidr(&cidr),
             Event::ServiceCidrDeleted(name) => drop(self.service_cidrs.remove(&name)),
+            Event::NamespaceApplied(_) | Event::NamespaceDeleted(_) => {}
             Event::Synced => self.synced = true,
         }
         Vec::new()

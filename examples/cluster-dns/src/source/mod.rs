@@ -83,6 +83,7 @@ impl Source {
                 let (sender, receiver) =
                     feed().map_err(Failure::cannot("create the queue of objects"))?;
                 api.watch_all_services(WatchMode::ListAndWatch, &sender);
+                api.watch_namespaces(WatchMode::ListAndWatch, &sender);
                 let listed = Vec::new();
                 Objects::Api { receiver, listed }
             }
@@ -193,10 +194,10 @@ impl Applier {
                 Item::Event(event) => self.apply(&event),
                 Item::Listed(kind) => {
                     listed.push(kind);
-                    let required = [Kind::Service, Kind::EndpointSlice];
+                    let required = [Kind::Service, Kind::EndpointSlice, Kind::Namespace];
                     let is_complete = required.iter().all(|kind| listed.contains(kind));
                     if is_complete && required.contains(&kind) {
-                        info!("all Services and EndpointSlices are listed");
+                        info!("all Services, EndpointSlices and Namespaces are listed");
                         self.apply(&Event::Synced);
                     }
                 }

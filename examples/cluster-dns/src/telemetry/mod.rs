@@ -158,6 +158,17 @@ impl Observer for Telemetry {
         if report.object_problem().is_some() {
             self.count_problem();
         }
+        if let Report::Unavailable {
+            kind: Kind::Namespace,
+            reason,
+        } = report
+        {
+            tracing::warn!(
+                "Namespaces cannot be listed: {reason}; only namespaces with Services exist until \
+                 the ClusterRole permits to list and watch namespaces, as deploy/rbac.yaml does"
+            );
+            return;
+        }
         match report.severity() {
             Severity::Debug => tracing::debug!("{report}"),
             Severity::Info => tracing::info!("{report}"),

@@ -101,6 +101,13 @@ fn the_service_account_of_the_pods_has_the_role() {
     let binding: ClusterRoleBinding = read("rbac.yaml", 1);
     let role: ClusterRole = read("rbac.yaml", 0);
     let account: ServiceAccount = read("service-account.yaml", 0);
+    let rules = role.rules.as_ref().unwrap();
+    let core = &rules[0];
+    assert_eq!(
+        core.resources.as_deref().unwrap(),
+        ["services", "namespaces"]
+    );
+    assert_eq!(core.verbs, ["list", "watch"]);
     assert_eq!(Some(binding.role_ref.name), role.metadata.name);
     let subject = &binding.subjects.unwrap()[0];
     assert_eq!(Some(&subject.name), account.metadata.name.as_ref());

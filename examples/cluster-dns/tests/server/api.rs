@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use apiserver::ApiServer;
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::silence::silence_connections;
 
 use crate::api_objects::{endpoints, headless, shop};
@@ -153,4 +153,68 @@ fn the_program_is_ready_after_the_first_list() {
     server.hang_connections(false);
     stage.wait_until_ready();
     assert_eq!(short(&stage, "db.shop.svc.cluster.local").len(), 2);
+}
+
+#[test]
+fn names_of_pods_exist_in_the_namespaces_of_the_api() {
+    let (stage, server) = Stage::with_api_and("--pods insecure", |server| {
+        server.apply_all(shop());
+        server.apply(namespace("batch"));
+    });
+    stage.wait_until_ready();
+    for (name, expected) in [
+        ("10-1-2-3.shop.pod.cluster.local", "10.1.2.3"),
+        // A namespace without Services.
+        ("10-1-2-3.batch.pod.cluster.local", "10.1.2.3"),
+        (
+            "AAAA 2001-db8-0-0-0-0-0-1.batch.pod.cluster.local",
+            "2001:db8::1",
+        ),
+        ("AAAA FD00--0010.batch.pod.cluster.local", "fd00::10"),
+    ] {
+        assert_eq!(short(&stage, name), [expected], "{name}");
+    }
+    for (name, status) in [
+        ("batch.pod.cluster.local", "NOERROR"),
+        ("batch.svc.cluster.local", "NOERROR"),
+        ("10-1-2-3.nothing.pod.cluster.local", "NXDOMAIN"),
+        ("nothing.pod.cluster.local", "NXDOMAIN"),
+        ("10-1-2.batch.pod.cluster.local", "NXDOMAIN"),
+    ] {
+        let text = stage.dig(name);
+        assert!(
+            text.contains(&format!("status: {status}")),
+            "{name}: {text}"
+        );
+    }
+    server.apply(namespace("new"));
+    let new = || short(&stage, "10-1-2-3.new.pod.cluster.local");
+    stage.until("the new namespace", || new() == ["10.1.2.3"]);
+    assert!(server.delete("Namespace", "", "batch"));
+    stage.until("the removal", || {
+        let text = stage.dig("10-1-2-3.batch.pod.cluster.local");
+        text.contains("status: NXDOMAIN")
+    });
+}
+
+#[test]
+fn without_the_permission_to_list_namespaces_those_of_services_exist() {
+    let (stage, _server) = Stage::with_api_and("--pods insecure", |server| {
+        server.apply_all(shop());
+        server.apply(namespace("batch"));
+        server.faults(|faults| faults.forbidden.push("namespaces".to_owned()));
+    });
+    stage.wait_until_ready();
+    assert_eq!(
+        short(&stage, "10-1-2-3.shop.pod.cluster.local"),
+        ["10.1.2.3"]
+    );
+    let text = stage.dig("10-1-2-3.batch.pod.cluster.local");
+    assert!(text.contains("status: NXDOMAIN"), "{text}");
+    let output = stage.process.output();
+    assert!(output.contains("Namespaces cannot be listed"), "{output}");
+}
+
+fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }

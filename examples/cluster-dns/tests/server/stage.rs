@@ -63,12 +63,17 @@ impl Stage {
 
     /// Starts an API server, changes it, and starts the program with its kubeconfig.
     pub(crate) fn with_api(change: impl FnOnce(&ApiServer)) -> (Self, ApiServer) {
+        Self::with_api_and("", change)
+    }
+
+    /// Starts an API server, changes it, and starts the program with further flags.
+    pub(crate) fn with_api_and(flags: &str, change: impl FnOnce(&ApiServer)) -> (Self, ApiServer) {
         let (netns, files) = (Netns::new().unwrap(), Directory::new().unwrap());
         let server = netns.run(ApiServer::start);
         change(&server);
         files.write("kubeconfig", &server.kubeconfig()).unwrap();
         let kubeconfig = files.path().join("kubeconfig");
-        let flags = format!("--kubeconfig {} {FLAGS}", kubeconfig.display());
+        let flags = format!("--kubeconfig {} {FLAGS} {flags}", kubeconfig.display());
         let process = Process::start(&netns, &mut command(&flags, &[])).unwrap();
         let stage = Self {
             netns,

@@ -147,7 +147,7 @@ where
             // Services may already use a shared object, so a change may cost less.
             let ports = match change.kind {
                 Kind::Node => OTHERS,
-                Kind::Service | Kind::EndpointSlice | Kind::ServiceCidr => 0,
+                Kind::Service | Kind::EndpointSlice | Kind::Namespace | Kind::ServiceCidr => 0,
             };
             let is_alike = beside.edits <= alone.edits + COMMANDS * ports
                 && beside.commands <= alone.commands + 2 * COMMANDS * ports

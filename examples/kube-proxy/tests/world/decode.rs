@@ -2,7 +2,7 @@
 
 use testworld::Change;
 use vipline_kube_source::api::change::Change as Line;
-use vipline_kube_source::api::objects::{Node, Object, Service, ServiceCidr, Slice};
+use vipline_kube_source::api::objects::{Namespace, Node, Object, Service, ServiceCidr, Slice};
 use vipline_service_model::{Event, Kind};
 
 /// Decodes a watch event. `None` if a part of the object is unreadable.
@@ -11,6 +11,7 @@ pub(crate) fn decode(change: &Change) -> Option<Event> {
     match change.kind {
         Kind::Service => decoded::<Service>(&line),
         Kind::EndpointSlice => decoded::<Slice>(&line),
+        Kind::Namespace => decoded::<Namespace>(&line),
         Kind::Node => decoded::<Node>(&line),
         Kind::ServiceCidr => decoded::<ServiceCidr>(&line),
     }

@@ -46,11 +46,14 @@ fn every_admitted_object_is_decoded_and_keeps_its_name() {
                 Event::ServiceApplied(it) => (&*it.metadata.namespace, &*it.metadata.name, false),
                 Event::SliceApplied(it) => (&*it.metadata.namespace, &*it.metadata.name, false),
                 Event::NodeApplied(it) => ("", &*it.metadata.name, false),
+                Event::NamespaceApplied(it) => ("", &*it.metadata.name, false),
                 Event::ServiceCidrApplied(it) => ("", &*it.metadata.name, false),
                 Event::ServiceDeleted(name) | Event::SliceDeleted(name) => {
                     (&*name.namespace, &*name.name, true)
                 }
-                Event::NodeDeleted(name) | Event::ServiceCidrDeleted(name) => ("", &**name, true),
+                Event::NamespaceDeleted(name)
+                | Event::NodeDeleted(name)
+                | Event::ServiceCidrDeleted(name) => ("", &**name, true),
                 Event::Synced => panic!("a change is about an object"),
             };
             let id = change.id();

@@ -123,7 +123,7 @@ fn collect(value: &Value, pointer: &str, into: &mut Vec<String>) {
     into.push(pointer.to_owned());
 }
 
-/// Chooses a kind: Services first, then slices, then all kinds.
+/// Chooses a kind: Services first, then slices, then all kinds that a proxy reads.
 fn kind(cluster: &Cluster, dice: &mut Dice) -> Kind {
     let has = |kind| cluster.objects().any(|(id, _)| id.kind == kind);
     match dice.roll(16) {
@@ -162,6 +162,7 @@ fn id(cluster: &Cluster, kind: Kind, dice: &mut Dice) -> Id {
     let (namespace, name) = match kind {
         Kind::Service => (namespace, dice.pick(&pool::SERVICES).into()),
         Kind::EndpointSlice => (namespace, slice::name(dice)),
+        Kind::Namespace => (String::new(), namespace),
         Kind::Node => (String::new(), dice.pick(&pool::NODES).into()),
         Kind::ServiceCidr => {
             let name = dice.pick(&["main", "more", "most.example"]);
@@ -180,6 +181,11 @@ fn object(cluster: &Cluster, dice: &mut Dice, id: &Id, old: Option<&Value>) -> V
         Kind::Service => service::object(cluster, dice, id, old),
         Kind::EndpointSlice => slice::object(cluster, dice, id, old),
         Kind::Node => node::object(dice, id, old),
+        Kind::Namespace => json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": metadata(dice, id, old),
+        }),
         Kind::ServiceCidr => node::service_cidr(dice, id, old),
     }
 }

@@ -17,13 +17,13 @@ pub(super) fn check(kind: Kind, object: &Value, found: &mut Violations) {
         text(object, "/metadata/name"),
     );
     let is_name = match kind {
-        Kind::Service => is_dns_label(name),
+        Kind::Namespace | Kind::Service => is_dns_label(name),
         Kind::EndpointSlice | Kind::Node | Kind::ServiceCidr => is_dns_subdomain(name),
     };
     found.require(is_name, "metadata.name", "must be a DNS name");
     let is_namespace = match kind {
         Kind::Service | Kind::EndpointSlice => is_dns_label(namespace),
-        Kind::Node | Kind::ServiceCidr => namespace.is_empty(),
+        Kind::Namespace | Kind::Node | Kind::ServiceCidr => namespace.is_empty(),
     };
     found.require(is_namespace, "metadata.namespace", "must be a DNS label");
     check_update(object, found);

@@ -55,6 +55,7 @@ pub fn create(kind: Kind, object: &Value, strictness: Strictness) -> Vec<String>
         Kind::Service => service::check(object, None, strictness, &mut found),
         Kind::EndpointSlice => slice::check(object, None, strictness, &mut found),
         Kind::Node => node::create(object, strictness, &mut found),
+        Kind::Namespace => {}
         Kind::ServiceCidr => cidr::create(object, &mut found),
     }
     found.0
@@ -71,6 +72,7 @@ pub fn update(kind: Kind, old: &Value, new: &Value, strictness: Strictness) -> V
         }
         Kind::EndpointSlice => slice::check(new, Some(old), strictness, &mut found),
         Kind::Node => node::update(old, new, strictness, &mut found),
+        Kind::Namespace => {}
         Kind::ServiceCidr => cidr::update(old, new, &mut found),
     }
     found.0
@@ -83,7 +85,7 @@ pub fn update_status(kind: Kind, old: &Value, new: &Value, strictness: Strictnes
     match kind {
         Kind::Service => status::check(old, new, strictness, &mut found),
         Kind::Node => node::update_status(old, new, &mut found),
-        Kind::EndpointSlice | Kind::ServiceCidr => {}
+        Kind::EndpointSlice | Kind::Namespace | Kind::ServiceCidr => {}
     }
     found.0
 }

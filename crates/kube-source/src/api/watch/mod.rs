@@ -168,14 +168,14 @@ impl<O: Object> Watcher<O> {
 
     /// Returns whether a one-shot command continues after an error.
     fn can_recover(&self, error: &Error) -> bool {
-        let is_optional = O::KIND == Kind::ServiceCidr && error.is_absent();
-        is_optional || (error.is_bad_request() && self.has_default_fields())
+        (is_optional(O::KIND) && error.is_absent())
+            || (error.is_bad_request() && self.has_default_fields())
     }
 
     /// Prepares the next attempt after an error.
     async fn recover(&mut self, error: &Error) {
         let is_listing = self.version.is_none();
-        if is_listing && O::KIND == Kind::ServiceCidr && error.is_absent() {
+        if is_listing && is_optional(O::KIND) && error.is_absent() {
             return self.continue_without(error).await;
         }
         // An older server may lack the field selector. The model filters the
@@ -408,6 +408,15 @@ impl<O: Object> Watcher<O> {
             let contact = Contact::LostSince(self.last_contact);
             self.observer.contact(O::KIND, contact);
         }
+    }
+}
+
+/// Returns whether a program works without objects of a kind: on a server that does not have
+/// the kind, or without the permission to list it, such as that of an older manifest.
+fn is_optional(kind: Kind) -> bool {
+    match kind {
+        Kind::ServiceCidr | Kind::Namespace => true,
+        Kind::Service | Kind::EndpointSlice | Kind::Node => false,
     }
 }
 

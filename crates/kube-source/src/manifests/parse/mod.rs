@@ -356,6 +356,7 @@ fn read_kind(node: &Node<'_>, kind: Kind) -> Result<Object, Fault> {
         Kind::Service => Object::Service(typed::read(node)?),
         Kind::EndpointSlice => Object::Slice(typed::read(node)?),
         Kind::Node => Object::Node(typed::read(node)?),
+        Kind::Namespace => Object::Namespace(typed::read(node)?),
         Kind::ServiceCidr => Object::ServiceCidr(typed::read(node)?),
     })
 }
@@ -365,6 +366,7 @@ fn decode_kind(json: &Json<'_>, kind: Kind) -> Option<Object> {
         Kind::Service => Object::Service(json.decode()?),
         Kind::EndpointSlice => Object::Slice(json.decode()?),
         Kind::Node => Object::Node(json.decode()?),
+        Kind::Namespace => Object::Namespace(json.decode()?),
         Kind::ServiceCidr => Object::ServiceCidr(json.decode()?),
     })
 }
@@ -394,6 +396,7 @@ impl<'a> Handling<'a> {
             api::Service::KIND => (api::Service::API_VERSION, Kind::Service),
             api::EndpointSlice::KIND => (api::EndpointSlice::API_VERSION, Kind::EndpointSlice),
             api::Node::KIND => (api::Node::API_VERSION, Kind::Node),
+            api::Namespace::KIND => (api::Namespace::API_VERSION, Kind::Namespace),
             api::ServiceCidr::KIND => (api::ServiceCidr::API_VERSION, Kind::ServiceCidr),
             _ => return Self::Ignored,
         };

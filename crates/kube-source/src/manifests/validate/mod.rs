@@ -37,6 +37,8 @@ pub(crate) fn faults(object: &Object, node: &Node<'_>) -> Vec<Fault> {
         Object::Service(service) => service::check(service, &mut checks),
         Object::Slice(slice) => endpoint_slice::check(slice, &mut checks),
         Object::Node(object) => node::check_node(object, &mut checks),
+        // The name is checked below.
+        Object::Namespace(_) => {}
         Object::ServiceCidr(cidr) => node::check_service_cidr(cidr, &mut checks),
     }
     if object.metadata().name.is_empty() {

@@ -13,9 +13,9 @@ use ::k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use super::{ConversionError, List};
 use crate::api::{
     ClientIpConfig, Conditions, EndpointPort, EndpointSlice, Hints, Ingress, LoadBalancerStatus,
-    NamedHint, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta, Service, ServiceCidr,
-    ServiceCidrSpec, ServicePortSpec, ServiceSpec, ServiceStatus, SessionAffinityConfig,
-    SliceEndpoint, Taint,
+    NamedHint, Namespace, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta, Service,
+    ServiceCidr, ServiceCidrSpec, ServicePortSpec, ServiceSpec, ServiceStatus,
+    SessionAffinityConfig, SliceEndpoint, Taint,
 };
 
 /// Converts a number of the API to an unsigned number. Absent means 0.
@@ -61,6 +61,7 @@ macro_rules! owned {
 owned! {
     meta::ObjectMeta => ObjectMeta,
     discovery::EndpointSlice => EndpointSlice,
+    core::Namespace => Namespace,
     core::Node => Node,
     networking::ServiceCIDR => ServiceCidr,
 }
@@ -249,6 +250,14 @@ impl From<&core::Node> for Node {
             metadata: (&node.metadata).into(),
             spec: node.spec.as_ref().map(spec).unwrap_or_default(),
             status: node.status.as_ref().map(status).unwrap_or_default(),
+        }
+    }
+}
+
+impl From<&core::Namespace> for Namespace {
+    fn from(namespace: &core::Namespace) -> Self {
+        Self {
+            metadata: (&namespace.metadata).into(),
         }
     }
 }

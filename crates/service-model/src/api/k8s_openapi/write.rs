@@ -8,9 +8,9 @@ use ::k8s_openapi::jiff::Timestamp;
 
 use super::{ConversionError, List};
 use crate::api::{
-    ClientIpConfig, EndpointPort, EndpointSlice, Hints, Ingress, NamedHint, Node, NodeAddress,
-    ObjectMeta, Service, ServiceCidr, ServicePortSpec, ServiceSpec, SessionAffinityConfig,
-    SliceEndpoint, Taint,
+    ClientIpConfig, EndpointPort, EndpointSlice, Hints, Ingress, NamedHint, Namespace, Node,
+    NodeAddress, ObjectMeta, Service, ServiceCidr, ServicePortSpec, ServiceSpec,
+    SessionAffinityConfig, SliceEndpoint, Taint,
 };
 
 /// Returns `None` for an empty text.
@@ -206,6 +206,22 @@ impl From<NamedHint> for discovery::ForZone {
 impl From<NamedHint> for discovery::ForNode {
     fn from(hint: NamedHint) -> Self {
         Self { name: hint.name }
+    }
+}
+
+impl TryFrom<Namespace> for core::Namespace {
+    type Error = ConversionError;
+
+    /// Converts a Namespace. Fields that the model lacks are absent.
+    ///
+    /// # Errors
+    ///
+    /// A time is not in the format of RFC 3339.
+    fn try_from(namespace: Namespace) -> Result<Self, ConversionError> {
+        Ok(Self {
+            metadata: namespace.metadata.try_into()?,
+            ..Self::default()
+        })
     }
 }
 
