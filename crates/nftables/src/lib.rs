@@ -159,6 +159,8 @@ mod client;
 
 mod dump;
 
+mod hooks;
+
 mod added;
 
 #[cfg(target_os = "linux")]
@@ -189,6 +191,7 @@ pub use family::Family;
 pub use field::Field;
 pub use flowtable::{Flowtable, FlowtableFlags};
 pub use generation::Generation;
+pub use hooks::HookEntry;
 pub use ipnet;
 pub use monitor::{Change, ChangeCounts, Commit, Event, EventObject, Notifications, Process};
 #[cfg(target_os = "linux")]

@@ -1,5 +1,5 @@
-//! Parts of nf_tables that some kernels lack: queues, metadata of bridges, flowtables and
-//! resets.
+//! Parts of nf_tables that some kernels lack: queues, metadata of bridges, flowtables, lists
+//! of hooks and resets.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -12,6 +12,9 @@ mod flowtables;
 
 #[path = "expressions/groups.rs"]
 mod groups;
+
+#[path = "vm/hooks.rs"]
+mod hooks;
 
 #[path = "rulesets/raw.rs"]
 mod raw;

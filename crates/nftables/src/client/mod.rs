@@ -13,13 +13,14 @@ use vipline_netlink::message::Message;
 use vipline_netlink::{Counters, Dump, KernelError, Outcome, Protocol, Rejected, Socket};
 
 use crate::added::{echo_buffer, request_echo};
+use crate::hooks::{self, HookEntry};
 #[cfg(feature = "nftnl")]
 use crate::nftnl;
-use crate::request::request_error;
+use crate::request::{may_be_unknown, request_error};
 use crate::wire::{self, Query};
 use crate::{
-    Action, Assembler, Batch, DumpOptions, Element, Error, Family, Generation, Handle, Operation,
-    RecordedDump, RecordedMessage, Ruleset, Set, Subject, TableId, Transaction,
+    Action, Assembler, Batch, DumpOptions, Element, Error, Family, Generation, Handle, Hook,
+    Operation, RecordedDump, RecordedMessage, Ruleset, Set, Subject, TableId, Transaction,
 };
 
 /// Maximum number of attempts to get a consistent dump.
@@ -164,6 +165,51 @@ impl Client {
         ruleset
             .map(|ruleset| ruleset.into_elements().collect())
             .ok_or(Error::Interrupted { attempts: ATTEMPTS })
+    }
+
+    /// Returns what the kernel runs at a hook for packets of a family, in order: base chains of
+    /// all tables, also those with equal priorities, and functions of other modules.
+    ///
+    /// `family` is [`Family::Ip`] or [`Family::Ip6`]; tables of family `inet` have chains at the
+    /// hooks of both. Hooks of devices are not listed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KernelTooOld`]: the kernel is older than Linux 5.14, or lacks
+    /// `CONFIG_NETFILTER_NETLINK_HOOK`.
+    /// [`Error::Interrupted`]: the functions changed during every attempt.
+    /// [`Error::Denied`], [`Error::Kernel`] and others: the request failed.
+    pub fn hooks(&mut self, family: Family, hook: Hook) -> Result<Vec<HookEntry>, Error> {
+        self.payload.clear();
+        if hooks::encode_request(family, hook, &mut self.payload).is_none() {
+            return Ok(Vec::new());
+        }
+        let dump = self.socket.dump(
+            hooks::GET_HOOK,
+            &self.payload,
+            ATTEMPTS,
+            Vec::new,
+            |all, message| {
+                if message.ty == hooks::GET_HOOK {
+                    all.push(HookEntry::decode(message.payload, family, hook)?);
+                }
+                Ok::<_, vipline_netlink::Error>(())
+            },
+        );
+        let (operation, object) = ("list hook", format!("{hook} of family {family}"));
+        let dump = dump.map_err(|error| {
+            let error = Error::from_request(operation, object.clone(), error);
+            match may_be_unknown(&error) {
+                true => Error::KernelTooOld {
+                    operation,
+                    object: object.into(),
+                    since: hooks::SINCE,
+                },
+                false => error,
+            }
+        })?;
+        let interrupted = Error::Interrupted { attempts: ATTEMPTS };
+        dump.complete().ok_or(interrupted)
     }
 
     /// Applies a transaction atomically, with a single system call.

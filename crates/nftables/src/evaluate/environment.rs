@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::interface::Interface;
+use super::loss::Loss;
 use super::question::Question;
 use crate::expr::{AddrType, Connlimit, Limit, Quota};
 
@@ -128,6 +129,26 @@ pub trait Environment {
 
     /// Returns whether the packet exceeds a rate or amount.
     fn is_over(&self, limited: Limited<'_>) -> Option<bool>;
+
+    /// Returns why the host loses a packet that an interface receives, before any rule.
+    /// Default: never.
+    fn receive_loss(&self, input: &Interface) -> Option<Loss> {
+        let _ = input;
+        None
+    }
+
+    /// Returns why the host loses a received packet after the lookup of its route. `is_local`
+    /// is whether the route leads to the host itself. Default: never.
+    fn route_loss(&self, query: &RouteQuery<'_>, is_local: bool) -> Option<Loss> {
+        let _ = (query, is_local);
+        None
+    }
+
+    /// Returns why the host loses a packet that it sends through an interface. Default: never.
+    fn send_loss(&self, output: &Interface) -> Option<Loss> {
+        let _ = output;
+        None
+    }
 
     /// Returns whether an interface is a bridge whose packets pass the ruleset with the port
     /// that received them (`br_netfilter`). Default: no.

@@ -19,7 +19,7 @@ use super::symmetric::Symmetric;
 use super::trace::Trace;
 use super::walk::{Place, Walk};
 use crate::expr::CtStatus;
-use crate::{Element, Hook, Ruleset, Set};
+use crate::{Element, Hook, HookEntry, Ruleset, Set};
 
 /// Evaluates packets against a ruleset.
 ///
@@ -47,6 +47,16 @@ impl Evaluator {
     #[must_use]
     pub fn with_elements(mut self, set: &Set, elements: Vec<Element>) -> Self {
         self.index.set_elements(set, elements);
+        self
+    }
+
+    /// Sets the order of base chains with equal priorities: that of
+    /// [`Client::hooks`](crate::Client::hooks).
+    ///
+    /// Chains that the entries do not have, such as those of type `nat`, keep an unknown order.
+    #[must_use]
+    pub fn with_hooks(mut self, entries: &[HookEntry]) -> Self {
+        self.index.set_order(entries);
         self
     }
 

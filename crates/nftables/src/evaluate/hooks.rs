@@ -20,6 +20,7 @@ use super::error::Error;
 use super::function::{HookFunction, HookVerdict};
 use super::index::Installed;
 use super::interface::Interface;
+use super::loss::Loss;
 use super::nat;
 use super::outcome::Disposition;
 use super::packet::connection::{Connection, Entry, Part, Tracked, Tracking};
@@ -49,12 +50,32 @@ pub(super) fn travel(walk: &mut Walk<'_>) -> Result<Disposition, Error> {
 }
 
 fn receive(walk: &mut Walk<'_>, input: &Interface) -> Result<Disposition, Error> {
+    if let Some(loss) = walk.environment.receive_loss(input) {
+        return Ok(lost(walk, loss));
+    }
     for hook in [Hook::Ingress, Hook::Prerouting] {
         if let Some(end) = pass(walk, hook, Some(input), None)? {
             return Ok(end);
         }
     }
-    match route(walk, Some(input))? {
+    let route = route(walk, Some(input))?;
+    let query = RouteQuery {
+        destination: walk.packet.destination(),
+        source: walk.packet.source(),
+        mark: walk.packet.mark,
+        input: Some(input),
+    };
+    let loss = match route {
+        Route::Local | Route::Interface(_) => {
+            let is_local = route == Route::Local;
+            walk.environment.route_loss(&query, is_local)
+        }
+        Route::None | Route::Discard(..) => None,
+    };
+    if let Some(loss) = loss {
+        return Ok(lost(walk, loss));
+    }
+    match route {
         Route::None => Ok(Disposition::Unroutable),
         Route::Discard(kind, _) => Ok(discarded(walk, kind)),
         Route::Local => {
@@ -128,6 +149,12 @@ fn discarded(walk: &Walk<'_>, kind: Discard) -> Disposition {
     }
 }
 
+/// Ends the path of a packet that the host loses.
+fn lost(walk: &mut Walk<'_>, loss: Loss) -> Disposition {
+    walk.trace.events.push(Event::Lost(loss));
+    Disposition::Dropped
+}
+
 /// Sends the packet through an interface.
 fn leave(
     walk: &mut Walk<'_>,
@@ -138,6 +165,9 @@ fn leave(
     confirm(walk, end.is_none());
     if let Some(end) = end {
         return Ok(end);
+    }
+    if let Some(loss) = walk.environment.send_loss(&output) {
+        return Ok(lost(walk, loss));
     }
     let end = pass(walk, Hook::Egress, None, Some(&output))?;
     Ok(end.unwrap_or(Disposition::Sent(output)))

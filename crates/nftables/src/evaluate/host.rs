@@ -6,6 +6,8 @@ use ipnet::IpNet;
 
 use super::environment::{Discard, Environment, Limited, Route, RouteQuery};
 use super::interface::Interface;
+use super::loss::{Loss, ReversePath};
+use crate::Family;
 use crate::expr::AddrType;
 
 /// Addresses and routes of a host, as an [`Environment`].
@@ -29,6 +31,16 @@ pub struct Host {
     routes: Vec<HostRoute>,
     /// Names of bridges.
     bridges: Vec<String>,
+    /// Names of bridges whose packets between their ports pass no rules.
+    unfiltered: Vec<String>,
+    /// Names of interfaces that are down.
+    down: Vec<String>,
+    /// Names of interfaces that do not forward packets of a family.
+    not_forwarding: Vec<(String, Family)>,
+    /// Reverse path filters, by the names of interfaces.
+    filters: Vec<(String, ReversePath)>,
+    /// Priorities of rules of policy routing.
+    policies: Vec<u32>,
     is_over: Option<bool>,
 }
 
@@ -64,6 +76,11 @@ impl Host {
                 .collect(),
             routes: Vec::new(),
             bridges: Vec::new(),
+            unfiltered: Vec::new(),
+            down: Vec::new(),
+            not_forwarding: Vec::new(),
+            filters: Vec::new(),
+            policies: Vec::new(),
             is_over: None,
         }
     }
@@ -123,6 +140,93 @@ impl Host {
     pub fn with_bridge(mut self, name: impl Into<String>) -> Self {
         self.bridges.push(name.into());
         self
+    }
+
+    /// Makes an interface a bridge whose packets between its ports pass no rules: module
+    /// `br_netfilter` is missing, or its sysctls are off.
+    #[must_use]
+    pub fn with_unfiltered_bridge(mut self, name: impl Into<String>) -> Self {
+        self.unfiltered.push(name.into());
+        self
+    }
+
+    /// Returns whether packets between the ports of a bridge pass no rules.
+    pub fn is_unfiltered_bridge(&self, name: &str) -> bool {
+        self.unfiltered.iter().any(|it| it == name)
+    }
+
+    /// Makes an interface lose all packets: it is down, or has no carrier.
+    #[must_use]
+    pub fn with_link_down(mut self, name: impl Into<String>) -> Self {
+        self.down.push(name.into());
+        self
+    }
+
+    /// Makes the host lose packets of a family that an interface receives and that are not for
+    /// the host: [`Loss::NotForwarded`].
+    #[must_use]
+    pub fn without_forwarding(mut self, name: impl Into<String>, family: Family) -> Self {
+        self.not_forwarding.push((name.into(), family));
+        self
+    }
+
+    /// Sets the reverse path filter of an interface, which applies to IPv4.
+    #[must_use]
+    pub fn with_reverse_path(mut self, name: impl Into<String>, filter: ReversePath) -> Self {
+        self.filters.push((name.into(), filter));
+        self
+    }
+
+    /// Records the priorities of rules of policy routing (`ip rule`) besides those that each
+    /// host has. Routes do not consider them.
+    #[must_use]
+    pub fn with_policies(mut self, priorities: impl IntoIterator<Item = u32>) -> Self {
+        self.policies.extend(priorities);
+        self
+    }
+
+    /// Returns the priorities of rules of policy routing.
+    pub fn policies(&self) -> &[u32] {
+        &self.policies
+    }
+
+    /// Returns an interface with an address or a route by its name.
+    pub fn interface(&self, name: &str) -> Option<&Interface> {
+        let of_addrs = self.addrs.iter().map(|(interface, _)| interface);
+        let of_routes = self.routes.iter().filter_map(|it| match &it.route {
+            Route::Interface(interface) => Some(interface),
+            _ => None,
+        });
+        of_addrs.chain(of_routes).find(|it| it.name == name)
+    }
+
+    /// Returns the addresses of an interface.
+    pub fn addrs_of(&self, name: &str) -> impl Iterator<Item = IpNet> {
+        let own = self.addrs.iter().filter(move |(it, _)| it.name == name);
+        own.map(|(_, net)| *net)
+    }
+
+    /// Returns the names of the interfaces with a reverse path filter.
+    pub fn reverse_paths(&self) -> impl Iterator<Item = (&str, ReversePath)> {
+        self.filters.iter().map(|(name, filter)| (&**name, *filter))
+    }
+
+    /// Returns whether the reverse path filter of an interface drops packets from a source.
+    ///
+    /// `__fib_validate_source` of `net/ipv4/fib_frontend.c`. A source that is an address of the
+    /// host has its own checks.
+    fn is_filtered(&self, source: IpAddr, input: &Interface) -> Option<ReversePath> {
+        let (_, filter) = self.filters.iter().find(|(name, _)| *name == input.name)?;
+        if source.is_ipv6() || self.is_local(source, None) {
+            return None;
+        }
+        let is_passed = match self.longest(source).map(|it| &it.route) {
+            Some(Route::Interface(output)) => {
+                *filter == ReversePath::Loose || output.name == input.name
+            }
+            _ => false,
+        };
+        (!is_passed).then_some(*filter)
     }
 
     /// Assumes that packets exceed all limits and quotas, or none. An exhausted quota and a
@@ -202,6 +306,32 @@ impl Environment for Host {
         self.is_over
     }
 
+    fn receive_loss(&self, input: &Interface) -> Option<Loss> {
+        self.send_loss(input)
+    }
+
+    /// The order is that of `ip_route_input_slow` of `net/ipv4/route.c`: forwarding, then the
+    /// reverse path. Packets through `lo` keep the route that they were sent with.
+    fn route_loss(&self, query: &RouteQuery<'_>, is_local: bool) -> Option<Loss> {
+        let input = query.input.filter(|it| it.name != "lo")?;
+        let family = match query.destination {
+            IpAddr::V4(_) => Family::Ip,
+            IpAddr::V6(_) => Family::Ip6,
+        };
+        let mut stopped = self.not_forwarding.iter();
+        let is_stopped = stopped.any(|(name, of)| *name == input.name && *of == family);
+        if is_stopped && !is_local {
+            return Some(Loss::NotForwarded(input.clone(), family));
+        }
+        let filter = self.is_filtered(query.source, input)?;
+        Some(Loss::ReversePath(input.clone(), filter))
+    }
+
+    fn send_loss(&self, output: &Interface) -> Option<Loss> {
+        let is_down = self.down.contains(&output.name);
+        is_down.then(|| Loss::LinkDown(output.clone()))
+    }
+
     fn is_bridge(&self, interface: &Interface) -> bool {
         self.bridges.contains(&interface.name)
     }
@@ -247,6 +377,50 @@ mod tests {
         let unreachable = Route::Discard(Discard::Unreachable, net);
         assert_eq!(route("10.0.0.7"), Some(unreachable));
         assert_eq!(route("10.0.0.8"), Some(Route::Interface("a".into())));
+    }
+
+    #[test]
+    fn a_host_loses_packets_by_links_forwarding_and_reverse_paths() {
+        let host = host()
+            .with_link_down("c")
+            .without_forwarding("a", Family::Ip)
+            .with_reverse_path("b", ReversePath::Strict)
+            .with_reverse_path("d", ReversePath::Loose);
+        let loss = |source: &str, destination: &str, input: &str, is_local| {
+            let input = Interface::from(input);
+            let query = RouteQuery {
+                destination: destination.parse().unwrap(),
+                source: source.parse().unwrap(),
+                mark: 0,
+                input: Some(&input),
+            };
+            host.route_loss(&query, is_local).map(|it| it.to_string())
+        };
+        let contains = |loss: Option<String>, text| loss.is_some_and(|it| it.contains(text));
+        assert!(contains(
+            loss("10.0.0.9", "10.0.1.9", "a", false),
+            "ip_forward"
+        ));
+        assert_eq!(loss("10.0.0.9", "10.0.0.1", "a", true), None);
+        assert_eq!(
+            loss("fd00::9", "fd00::1", "a", false),
+            None,
+            "IPv6 is forwarded"
+        );
+        // The route to 10.0.0.9 leads through a.
+        assert!(contains(
+            loss("10.0.0.9", "10.0.1.1", "b", true),
+            "another interface"
+        ));
+        assert_eq!(loss("10.9.0.9", "10.0.1.1", "b", true), None);
+        assert_eq!(loss("10.0.0.9", "10.0.1.1", "d", true), None);
+        assert!(contains(
+            loss("192.0.2.9", "10.0.1.1", "d", true),
+            "has no route"
+        ));
+        assert!(host.receive_loss(&"c".into()).is_some());
+        assert!(host.send_loss(&"c".into()).is_some());
+        assert!(host.send_loss(&"a".into()).is_none());
     }
 
     #[test]

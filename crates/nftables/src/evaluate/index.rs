@@ -8,7 +8,7 @@ use super::extension::Extensions;
 use super::function::HookFunction;
 use super::order::{self, Order};
 use crate::{
-    Chain, ChainType, Element, Family, Generation, Hook, Name, RuleHandle, Ruleset, Set,
+    Chain, ChainType, Element, Family, Generation, Hook, HookEntry, Name, RuleHandle, Ruleset, Set,
     StatefulObject, TableFlags, TableId,
 };
 
@@ -45,12 +45,24 @@ pub(super) struct IndexedTable {
     objects: BTreeMap<(u32, Name), StatefulObject>,
 }
 
+/// Places of base chains in the order in which the kernel runs them.
+type Places = HashMap<(Hook, Family, TableId, Name), usize>;
+
+/// Returns the place of a base chain, if it is known.
+fn place(places: &Places, hook: Hook, family: Family, installed: &Installed) -> Option<usize> {
+    let (table, name) = (&installed.chain.table, &installed.chain.name);
+    let key = (hook, family, table.clone(), name.clone());
+    places.get(&key).copied()
+}
+
 /// A ruleset.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     tables: BTreeMap<TableId, IndexedTable>,
     /// Base chains by hook and family of the packet, in order.
     bases: BTreeMap<(Hook, Family), Vec<Arc<Installed>>>,
+    /// Known order of base chains.
+    places: Places,
     extensions: Option<Arc<dyn Extensions>>,
     functions: Vec<Arc<dyn HookFunction>>,
 }
@@ -227,11 +239,29 @@ impl Index {
         self.bases.get(&(hook, family)).map_or(&[], |it| it)
     }
 
+    /// Sorts base chains with equal priorities as the kernel runs them.
+    pub(super) fn set_order(&mut self, entries: &[HookEntry]) {
+        self.places.clear();
+        for entry in entries {
+            if let Some((table, name)) = &entry.chain {
+                let key = (entry.hook, entry.family, table.clone(), name.clone());
+                let place = self.places.len();
+                self.places.entry(key).or_insert(place);
+            }
+        }
+        for ((hook, family), chains) in &mut self.bases {
+            chains.sort_by_key(|it| (it.priority(), place(&self.places, *hook, *family, it)));
+        }
+    }
+
     /// Returns other possible orders of base chains, one hook in each.
     pub(super) fn other_orders(&self, family: Family) -> Vec<Order> {
         let bases = self.bases.iter().filter(|((_, of), _)| *of == family);
         bases
-            .flat_map(|((hook, _), chains)| order::others(*hook, chains))
+            .flat_map(|((hook, family), chains)| {
+                let is_placed = |it: &Installed| place(&self.places, *hook, *family, it).is_some();
+                order::others(*hook, chains, is_placed)
+            })
             .collect()
     }
 

@@ -55,8 +55,9 @@
 //! - Only IPv4 and IPv6 packets are evaluated; chains of families `arp` and `bridge` are
 //!   ignored.
 //! - The kernel runs base chains with equal priorities in the reverse order of their
-//!   registration, which is unknown for chains of several tables. An evaluation fails if its
-//!   outcomes depend on it. Of more than three tables, not all orders are compared.
+//!   registration, which a ruleset does not have for chains of several tables.
+//!   [`Evaluator::with_hooks`] sets it. Without it, an evaluation fails if its outcomes depend on
+//!   the order. Of more than three tables, not all orders are compared.
 //! - A base chain with the priority of connection tracking or of address translation
 //!   precedes it.
 //! - No other connection uses the addresses and ports of a translation.
@@ -86,6 +87,8 @@ mod interface;
 mod environment;
 
 mod host;
+
+mod loss;
 
 mod registers;
 
@@ -132,6 +135,7 @@ pub use extension::Extensions;
 pub use function::{HookFunction, HookVerdict, IpvsConnection};
 pub use host::Host;
 pub use interface::Interface;
+pub use loss::{Loss, ReversePath};
 pub use nat::NatRange;
 pub use outcome::{Disposition, Outcome, SetUpdate};
 pub use packet::connection::{Connection, Tracking, Tuple};

@@ -3,7 +3,7 @@
 //! Of base chains with equal hooks and priorities, the kernel runs first the one that was
 //! registered last (`nf_hook_entries_grow`). A ruleset has the order of the chains of one
 //! table. The order of several tables is unknown: a new chain may belong to an old table. So
-//! a packet is evaluated in several orders of the tables.
+//! a packet is evaluated in several orders of the tables, unless the kernel listed its hooks.
 
 use std::sync::Arc;
 
@@ -36,7 +36,14 @@ impl Order {
 ///
 /// Of up to three tables with equal priorities these are all orders. Of more, each table is
 /// the first and the last one, and each pair is in both orders.
-pub(super) fn others(hook: Hook, chains: &[Arc<Installed>]) -> Vec<Order> {
+///
+/// `is_placed` is whether the place of a chain is known. A group of which all places are known
+/// has no other order.
+pub(super) fn others(
+    hook: Hook,
+    chains: &[Arc<Installed>],
+    is_placed: impl Fn(&Installed) -> bool,
+) -> Vec<Order> {
     let mut orders = Vec::new();
     for (at, first) in chains.iter().enumerate() {
         let is_equal = |it: &Arc<Installed>| key(it) == key(first);
@@ -46,6 +53,9 @@ pub(super) fn others(hook: Hook, chains: &[Arc<Installed>]) -> Vec<Order> {
         let all = (0..).zip(chains);
         let all = all.filter(|(_, it)| is_equal(it) && has_effect(it));
         let (places, group): (Vec<usize>, Vec<&Arc<Installed>>) = all.unzip();
+        if group.iter().all(|it| is_placed(it)) {
+            continue;
+        }
         let tables = group.chunk_by(|one, other| one.chain.table == other.chain.table);
         let tables: Vec<_> = tables.collect();
         // The first rotation is the given order.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::environment::Route;
 use super::extension::Extensions;
 use super::index::Installed;
+use super::loss::Loss;
 use super::packet::connection::Tuple;
 use crate::{Chain, Element, Hook, Name, Policy, Rule, RuleHandle, TableId, Verdict};
 
@@ -44,6 +45,8 @@ pub enum Event {
     },
     /// The packet was routed.
     Routed(Route),
+    /// The host lost the packet, which ends its path.
+    Lost(Loss),
 }
 
 /// The evaluation of a rule.
@@ -168,6 +171,7 @@ impl fmt::Display for Event {
                 write!(f, "routed to {kind} {network}")
             }
             Self::Routed(Route::None) => f.write_str("no route"),
+            Self::Lost(loss) => write!(f, "lost: {loss}"),
         }
     }
 }

@@ -33,7 +33,7 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
         6,
         &["declared::", "dumps::", "handles::"],
     ),
-    ("crates/nftables", "vm", 4, &[""]),
+    ("crates/nftables", "vm", 5, &[""]),
     (
         "crates/iptables",
         "kernel",

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use super::interface::Interface;
+use crate::expr::{CtState, Direction};
 use crate::{Bytes, Family};
 
 mod bytes;
@@ -16,7 +17,7 @@ mod partial;
 
 pub use parse::InvalidPacket;
 
-use connection::Tracking;
+use connection::{Connection, Tracking};
 use partial::PartialBytes;
 
 /// IP protocol numbers.
@@ -25,8 +26,9 @@ pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 
-/// Flag of a TCP segment that opens a connection.
+/// Flags of a TCP segment that opens a connection, and of the reply to it.
 const SYN: u8 = 0x02;
+const SYN_ACK: u8 = 0x12;
 
 /// An IPv4 or IPv6 packet, with its metadata.
 ///
@@ -128,6 +130,29 @@ impl Packet {
     /// Both addresses must be of the same family.
     pub fn with_protocol(protocol: u8, source: SocketAddr, destination: SocketAddr) -> Self {
         Self::new(source.ip(), destination.ip(), protocol, 4).with_ports(source, destination)
+    }
+
+    /// Creates the first reply of a connection: in TCP a segment with flags SYN and ACK.
+    ///
+    /// The packet belongs to the connection, and its state is `established`. A port that the
+    /// kernel chose at random is unknown.
+    pub fn reply(connection: &Connection) -> Self {
+        let tuple = connection.reply;
+        let transport = match tuple.protocol {
+            TCP => 20,
+            UDP => 8,
+            _ => 4,
+        };
+        let mut packet = Self::new(tuple.source, tuple.destination, tuple.protocol, transport);
+        packet.set_source_port(tuple.source_port);
+        packet.set_destination_port(tuple.destination_port);
+        packet
+            .with_tcp_flags(SYN_ACK)
+            .with_tracking(Tracking::Known {
+                connection: Box::new(connection.clone()),
+                state: CtState::ESTABLISHED,
+                direction: Direction::Reply,
+            })
     }
 
     /// Creates an ICMP or ICMPv6 message.

@@ -349,3 +349,109 @@ fn a_packet_of_a_known_connection_is_not_tracked_again() {
     let end = outcome([filter(Hook::Input, rules)], &first.with_tracking(known));
     assert_eq!(end.disposition, Disposition::Dropped);
 }
+
+#[test]
+fn the_order_of_equal_priorities_is_that_of_the_hooks() {
+    let named = |table: &str, rules: Vec<Rule>| -> [Object; 2] {
+        let id = TableId::new(FAMILY, name(table));
+        let base = BaseChain::new(ChainType::Filter, Hook::Prerouting, 0);
+        let chain = Chain::new(id.clone(), name("base")).with_base(base);
+        [Table::new(id).into(), chain.with_rules(rules).into()]
+    };
+    let first = named("a", vec![rule([mark().set_to(7_u32)])]);
+    let second = named("b", vec![rule([mark().is(7_u32), drop()])]);
+    let ruleset: Ruleset = first.into_iter().chain(second).collect();
+    let entry = |table: &str| crate::HookEntry {
+        family: FAMILY,
+        hook: Hook::Prerouting,
+        priority: 0,
+        chain: Some((TableId::new(FAMILY, name(table)), name("base"))),
+        function: None,
+        module: None,
+    };
+    let evaluate = |evaluator: Evaluator| {
+        let outcomes = evaluator.evaluate(&to("192.0.2.1:53"), &host());
+        outcomes.map(|outcomes| outcomes[0].disposition.clone())
+    };
+    let unknown = evaluate(Evaluator::new(&ruleset));
+    assert!(
+        matches!(
+            unknown,
+            Err(Error {
+                cause: Cause::Unknown(_),
+                ..
+            })
+        ),
+        "{unknown:?}"
+    );
+    let in_order = |tables: [&str; 2]| {
+        let evaluator = Evaluator::new(&ruleset).with_hooks(&tables.map(entry));
+        evaluate(evaluator).unwrap()
+    };
+    assert_eq!(in_order(["a", "b"]), Disposition::Dropped);
+    assert_eq!(in_order(["b", "a"]), Disposition::Delivered);
+    // The place of one chain alone decides nothing.
+    let partly = evaluate(Evaluator::new(&ruleset).with_hooks(&[entry("a")]));
+    assert!(partly.is_err(), "{partly:?}");
+}
+
+#[test]
+fn the_reply_of_a_translated_connection_passes_the_hooks() {
+    let established = rule([ct_state().is(CtState::ESTABLISHED), accept()]);
+    let objects = |reply: Vec<Rule>| {
+        [
+            hooked(
+                ChainType::Nat,
+                Hook::Prerouting,
+                -100,
+                vec![rule([dnat(NatTarget::from(end("10.0.0.9:53")))])],
+            ),
+            hooked(
+                ChainType::Nat,
+                Hook::Postrouting,
+                100,
+                vec![rule([masquerade(NatFlags::empty())])],
+            ),
+            filter(Hook::Forward, reply),
+        ]
+    };
+    let reply = |rules: Vec<Rule>| {
+        let ruleset: Ruleset = objects(rules).into_iter().collect();
+        let evaluator = Evaluator::new(&ruleset);
+        let first = evaluator
+            .evaluate(&to("192.0.2.100:5353"), &host())
+            .unwrap();
+        let connection = first[0].connection.clone().unwrap();
+        let packet = Packet::reply(&connection).with_input("eth1");
+        evaluator.evaluate(&packet, &host()).unwrap().remove(0)
+    };
+    let passed = reply(vec![established]);
+    assert_eq!(passed.disposition, Disposition::Sent("eth0".into()));
+    assert_eq!(
+        passed.packet.to_string(),
+        "udp 192.0.2.100:5353 -> 192.0.2.9:4000"
+    );
+    let dropped = reply(vec![rule([ip_saddr().is(ip("10.0.0.9")), drop()])]);
+    assert_eq!(dropped.disposition, Disposition::Dropped);
+}
+
+#[test]
+fn the_reason_of_a_loss_ends_the_trace() {
+    let host = host().with_link_down("eth1");
+    let ruleset: Ruleset = [filter(Hook::Forward, Vec::new())].into_iter().collect();
+    let evaluator = Evaluator::new(&ruleset);
+    let outcome = |host: &Host| {
+        let packet = to("10.0.0.9:53");
+        evaluator.evaluate(&packet, host).unwrap().remove(0)
+    };
+    let lost = outcome(&host);
+    assert_eq!(lost.disposition, Disposition::Dropped);
+    let last = lost.trace.events().last().unwrap().to_string();
+    assert_eq!(last, "lost: link eth1 is down");
+    let stopped = outcome(&host.clone().without_forwarding("eth0", Family::Ip));
+    let last = stopped.trace.events().last().unwrap().to_string();
+    assert!(
+        last.starts_with("lost: this node does not forward packets from eth0"),
+        "{last}"
+    );
+}
