@@ -172,6 +172,9 @@ bitflags! {
         /// The link uses no ARP.
         #[doc(alias = "IFF_NOARP")]
         const NO_ARP = 0x80;
+        /// The link has a carrier. [`RUNNING`](Self::RUNNING) follows it with a delay.
+        #[doc(alias = "IFF_LOWER_UP")]
+        const LOWER_UP = 0x1_0000;
         /// Unknown flags are preserved.
         const _ = !0;
     }

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::slices::{self, Candidate};
+use crate::slices::{self, Candidate, Slice};
 use crate::store::Store;
-use crate::{Endpoint, ServicePort};
+use crate::{Endpoint, Family, Protocol, ServicePort};
+
+/// Maximum number of ports in [`Store::slice_ports`].
+const MAX_PORTS: usize = 16;
 
 /// An endpoint of a service port, whether it is used or not.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -58,5 +61,13 @@ impl Store {
         let (name, node) = (&port.name, self.node());
         let candidates = slices::gather(slices, port.family, &name.port, name.protocol, &node);
         candidates.iter().map(EndpointDetails::new).collect()
+    }
+
+    /// Returns families, names and protocols of the ports of a Service's EndpointSlices that
+    /// have endpoints, sorted, at most 16. A service port without endpoints may differ from all.
+    pub fn slice_ports(&self, port: &ServicePort) -> Vec<(Family, String, Protocol)> {
+        let slices = self.slices_of(&port.name.service_name()).iter();
+        let ports: BTreeSet<_> = slices.flat_map(Slice::served).collect();
+        ports.into_iter().take(MAX_PORTS).collect()
     }
 }

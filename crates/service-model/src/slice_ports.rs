@@ -95,6 +95,11 @@ impl SlicePorts {
             .map(|port| port.port)
     }
 
+    /// Returns names and protocols of all ports, sorted.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, Protocol)> {
+        self.ports.iter().map(|port| self.key(port))
+    }
+
     fn key(&self, port: &Packed) -> (&str, Protocol) {
         let name = self.names.get(port.start as usize..port.end as usize);
         (name.unwrap_or_default(), port.protocol)

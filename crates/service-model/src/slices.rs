@@ -160,6 +160,14 @@ pub(crate) fn local_ready(slices: &[Slice], family: Family, node: &NodeView) -> 
     addresses.len()
 }
 
+impl Slice {
+    /// Returns family, name and protocol of each port, if the slice has endpoints.
+    pub(crate) fn served(&self) -> impl Iterator<Item = (Family, String, Protocol)> {
+        let ports = self.ports.names().filter(|_| !self.endpoints.is_empty());
+        ports.map(|(name, protocol)| (self.family, name.to_owned(), protocol))
+    }
+}
+
 impl Entry {
     fn is_local(&self, node: &NodeView) -> bool {
         let location = self.location.as_ref();

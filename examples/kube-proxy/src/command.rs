@@ -65,14 +65,22 @@ fn run_command(cli: &Cli, effective: Effective, stop: &Stop) -> Result<ExitCode,
         info!(file = %path.display(), "wrote the configuration");
         return Ok(ExitCode::SUCCESS);
     }
-    let settings = Settings::new(&cli.flags, effective, &node::hostname())?;
+    let hostname = node::hostname();
+    #[cfg(target_os = "linux")]
+    let (effective, assumed) = match &cli.command {
+        Some(Command::Explain(args)) => {
+            crate::explain::complete(&cli.flags, args, effective, &hostname)?
+        }
+        _ => (effective, Vec::new()),
+    };
+    let settings = Settings::new(&cli.flags, effective, &hostname)?;
     for warning in &settings.warnings {
         warn!("{warning}");
     }
     match settings.mode() {
         None => kernelspace::run_command(cli, settings, stop),
         #[cfg(target_os = "linux")]
-        Some(_) => linux::run_command(cli, settings),
+        Some(_) => linux::run_command(cli, settings, assumed),
         #[cfg(not(target_os = "linux"))]
         Some(mode) => Err(Failure::input(format_args!("mode {mode} needs Linux"))),
     }

@@ -8,12 +8,16 @@ use crate::settings::Settings;
 use crate::setup::Setup;
 use crate::{diff, explain, oneshot, output, process, run};
 
-/// Runs a command.
+/// Runs a command. `assumed` is what `explain` assumed about the settings.
 ///
 /// # Errors
 ///
 /// The command fails.
-pub(crate) fn run_command(cli: &Cli, settings: Settings) -> Result<ExitCode, Failure> {
+pub(crate) fn run_command(
+    cli: &Cli,
+    settings: Settings,
+    assumed: Vec<String>,
+) -> Result<ExitCode, Failure> {
     let settings = match cli.command {
         // `render` does not need a kernel, and `explain` not always.
         Some(Command::Render | Command::Explain(_) | Command::SaveKernel) => settings,
@@ -25,7 +29,7 @@ pub(crate) fn run_command(cli: &Cli, settings: Settings) -> Result<ExitCode, Fai
     match &cli.command {
         Some(Command::Render) => render(&settings).map(|()| ExitCode::SUCCESS),
         Some(Command::Diff) => diff::diff(settings),
-        Some(Command::Explain(args)) => explain::explain(settings, args),
+        Some(Command::Explain(args)) => explain::explain(settings, args, assumed),
         Some(Command::SaveKernel) => explain::save_kernel().map(|()| ExitCode::SUCCESS),
         None if cli.oneshot => oneshot::oneshot(settings, cli.output),
         None => run::run(settings).map(|()| ExitCode::SUCCESS),

@@ -80,7 +80,7 @@ impl Page {
     /// Returns `None` if no proxy answers, or a proxy of another mode or node
     /// answers.
     pub fn request(settings: &Settings) -> Option<Self> {
-        let body = get(reachable(settings.metrics?)).ok()?;
+        let body = get(settings.metrics?, PATH).ok()?;
         let page: Self = serde_json::from_str(&body).ok()?;
         let is_same =
             page.mode == settings.config.mode.name() && *page.node == *settings.config.node_name;
@@ -132,12 +132,14 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Requests the page and returns the body of the response.
-fn get(address: SocketAddr) -> io::Result<String> {
+/// Requests a page of the server that listens on `address`, and returns the body of the
+/// response.
+pub(crate) fn get(address: SocketAddr, path: &str) -> io::Result<String> {
+    let address = reachable(address);
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    let request = format!("GET {PATH} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut response = String::new();
     stream.take(MAX_BYTES).read_to_string(&mut response)?;

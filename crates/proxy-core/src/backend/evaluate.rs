@@ -5,7 +5,8 @@ use std::net::IpAddr;
 #[cfg(feature = "iptables")]
 use vipline_iptables::{Jiffies, RecentEntry};
 use vipline_nftables::evaluate::{
-    self, Environment, Evaluator, Interface, Limited, Question, RecentLookup, Route, RouteQuery,
+    self, Environment, Evaluator, Interface, Limited, Loss, Question, RecentLookup, Route,
+    RouteQuery,
 };
 use vipline_nftables::expr::AddrType;
 use vipline_nftables::{Object, Ruleset, Set};
@@ -117,6 +118,18 @@ impl Environment for Node<'_> {
 
     fn is_bridge(&self, interface: &Interface) -> bool {
         self.environment.is_bridge(interface)
+    }
+
+    fn receive_loss(&self, input: &Interface) -> Option<Loss> {
+        self.environment.receive_loss(input)
+    }
+
+    fn route_loss(&self, query: &RouteQuery<'_>, is_local: bool) -> Option<Loss> {
+        self.environment.route_loss(query, is_local)
+    }
+
+    fn send_loss(&self, output: &Interface) -> Option<Loss> {
+        self.environment.send_loss(output)
     }
 
     fn addr_type(&self, addr: IpAddr, interface: Option<&Interface>) -> Option<AddrType> {

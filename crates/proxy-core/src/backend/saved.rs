@@ -26,6 +26,6 @@ pub(super) fn evaluator(state: &KernelState, ruleset: &Ruleset) -> Result<Evalua
 
 /// Returns the evaluator of tables of nf_tables.
 #[cfg(all(feature = "nftables", not(feature = "iptables")))]
-pub(super) fn evaluator(_state: &KernelState, ruleset: &Ruleset) -> Result<Evaluator, Error> {
-    Ok(Evaluator::new(ruleset))
+pub(super) fn evaluator(state: &KernelState, ruleset: &Ruleset) -> Result<Evaluator, Error> {
+    Ok(Evaluator::new(ruleset).with_hooks(state.hooks()))
 }

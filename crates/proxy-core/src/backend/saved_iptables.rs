@@ -27,7 +27,7 @@ pub(super) fn evaluator_of_variants(
     ] {
         rules = with_legacy(rules, state.text(source), family)?;
     }
-    Ok(rules.evaluator())
+    Ok(rules.evaluator().with_hooks(state.hooks()))
 }
 
 /// Adds the rules of the legacy variant.

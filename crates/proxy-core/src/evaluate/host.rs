@@ -3,8 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use vipline_nftables::evaluate::{Environment, Host, Interface, Packet, Route, RouteQuery};
+use vipline_nftables::evaluate::{
+    Connection, Environment, Host, Interface, Packet, Route, RouteQuery,
+};
 use vipline_service_model::{DetectLocal, NodeView, Protocol, ServicePort};
+
+use super::Obstacle;
 
 /// Interface to other hosts.
 const UPLINK: &str = "eth0";
@@ -68,18 +72,62 @@ pub fn packet(
         Protocol::Udp => Packet::udp(from, destination),
         Protocol::Sctp => Packet::with_protocol(protocol.number(), from, destination),
     };
+    with_input(packet, input(host, source, destination.ip()))
+}
+
+/// Returns a packet as an interface receives it.
+pub fn received(packet: Packet, interface: Interface) -> Packet {
+    packet.with_input(interface).with_packet_type(0)
+}
+
+/// Returns the first reply of a connection: the endpoint sends it, and the interface that leads
+/// to the endpoint receives it.
+pub fn reply(host: &dyn Environment, connection: &Connection) -> Packet {
+    let tuple = connection.reply;
+    let packet = Packet::reply(connection);
     let packet = packet.with_ttl(TTL).with_traffic_class(0);
-    match input(host, source, destination.ip()) {
-        Some(interface) => packet.with_input(interface).with_packet_type(0),
+    with_input(packet, input(host, tuple.source, tuple.destination))
+}
+
+fn with_input(packet: Packet, input: Option<Interface>) -> Packet {
+    match input {
+        Some(interface) => received(packet, interface),
         None => packet.with_owner(0, 0),
+    }
+}
+
+/// How the packets of a source arrive at a host.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Arrival {
+    /// A process of the host sends them.
+    Sent,
+    /// This interface receives them, to which the route to the source leads.
+    Received(Interface),
+    /// The host cannot send packets back: it has no route to the source, or one that discards
+    /// packets.
+    NoWayBack(Obstacle),
+}
+
+/// Returns how packets from a source to a destination arrive.
+pub fn arrival(host: &dyn Environment, source: IpAddr, destination: IpAddr) -> Arrival {
+    match route(host, destination, source) {
+        Some(Route::Interface(interface)) => Arrival::Received(interface),
+        Some(Route::Local) => Arrival::Sent,
+        Some(Route::Discard(kind, network)) => Arrival::NoWayBack(Obstacle::Discard {
+            to: source,
+            kind,
+            network,
+        }),
+        _ => Arrival::NoWayBack(Obstacle::NoRoute(source)),
     }
 }
 
 /// Returns the interface that receives packets from a source. `None`: a process of the
 /// host sends them, or the host has no route to the source.
 fn input(host: &dyn Environment, source: IpAddr, destination: IpAddr) -> Option<Interface> {
-    match route(host, destination, source)? {
-        Route::Interface(interface) => Some(interface),
+    match arrival(host, source, destination) {
+        Arrival::Received(interface) => Some(interface),
         _ => None,
     }
 }

@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use vipline_netlink::{Protocol, Socket};
-use vipline_nftables::evaluate::Host;
-use vipline_nftables::{self as nftables, DumpOptions, Family, RecordedDump};
-use vipline_rtnl::Client;
+use vipline_netlink::{Errno, Protocol, Socket};
+use vipline_nftables::evaluate::{Host, ReversePath};
+use vipline_nftables::{self as nftables, DumpOptions, Family, HookEntry, RecordedDump};
+use vipline_rtnl::{self as rtnl, Client};
 
 use super::routes::{self, MainRoute, Target};
-use super::saved::{KernelState, Link, SavedRoute, Way};
+use super::saved::{HOOKS, KernelState, Link, SavedRoute, Way};
 use crate::{Error, Mode};
 
 /// Whether packets of bridges pass the rules of IPv4 and IPv6, if `br_netfilter` is loaded.
@@ -26,8 +26,9 @@ const BRIDGE_SYSCTLS: [&str; 2] = [
 /// Maximum number of attempts to read the routes.
 const ATTEMPTS: usize = 10;
 
-/// The routes, in errors.
+/// The routes and the rules of policy routing, in errors.
 const ROUTES: &str = "routes";
+const RULES: &str = "rules of policy routing";
 
 /// The addresses or routes of the node cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -73,7 +74,7 @@ pub fn read_kernel() -> Result<KernelState, HostError> {
     let mut state = read_host()?;
     match record_tables() {
         Err(nftables::Error::Unsupported { .. }) => {}
-        dump => state.dump = dump?,
+        recorded => (state.dump, state.hooks) = recorded?,
     }
     for mode in Mode::BUILT_IN {
         let saved = mode.backend().and_then(|it| it.save(&mut state));
@@ -82,14 +83,34 @@ pub fn read_kernel() -> Result<KernelState, HostError> {
     Ok(state)
 }
 
-/// Records the tables that packets pass.
-fn record_tables() -> Result<RecordedDump, nftables::Error> {
+/// Records the tables that packets pass, and the order of their base chains.
+fn record_tables() -> Result<(RecordedDump, Vec<HookEntry>), nftables::Error> {
     let mut client = nftables::Client::open()?;
     let families = [Family::Ip, Family::Ip6, Family::Inet, Family::Netdev];
     let mut tables: Vec<_> = client.tables()?.into_iter().map(|it| it.id).collect();
     tables.retain(|table| families.contains(&table.family));
     let options = DumpOptions::new().with_dynamic_elements();
-    client.record(&tables, options)
+    let dump = client.record(&tables, options)?;
+    let mut hooks = read_hooks(&mut client, Family::Ip)?;
+    hooks.extend(read_hooks(&mut client, Family::Ip6)?);
+    Ok((dump, hooks))
+}
+
+/// Reads the base chains that packets of a family pass, in the order of the kernel. Empty if
+/// the kernel does not list them.
+pub(crate) fn read_hooks(
+    client: &mut nftables::Client,
+    family: Family,
+) -> Result<Vec<HookEntry>, nftables::Error> {
+    let mut entries = Vec::new();
+    for hook in HOOKS {
+        match client.hooks(family, hook) {
+            Ok(found) => entries.extend(found.into_iter().filter(|it| it.chain.is_some())),
+            Err(nftables::Error::KernelTooOld { .. }) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(entries)
 }
 
 fn read_host() -> Result<KernelState, HostError> {
@@ -114,11 +135,31 @@ fn read_host() -> Result<KernelState, HostError> {
     let bridges = snapshot
         .links()
         .filter(|link| link.kind.name() == Some("bridge"));
-    let is_filtered = are_bridges_filtered();
-    let bridges = bridges.filter(|_| is_filtered);
+    let bridges = bridges.map(|link| link.name.to_string()).collect();
+    let (bridges, unfiltered) = match are_bridges_filtered() {
+        true => (bridges, Vec::new()),
+        false => (Vec::new(), bridges),
+    };
+    let links = || {
+        snapshot
+            .links()
+            .filter(|link| link.name.to_str() != Some("lo"))
+    };
+    let works = |link: &&rtnl::Link| {
+        link.flags
+            .contains(rtnl::LinkFlags::UP | rtnl::LinkFlags::LOWER_UP)
+    };
+    let down = links().filter(|link| !works(link));
+    let working = || links().filter(works).map(|link| link.name.to_string());
+    let filters = working().filter_map(|name| Some((reverse_path(&name)?, name)));
     Ok(KernelState {
+        down: down.map(|link| link.name.to_string()).collect(),
+        not_forwarding: not_forwarding(working),
+        policies: read_policies().map_err(HostError::Routes)?,
+        filters: filters.collect(),
         addresses: addresses.collect(),
-        bridges: bridges.map(|link| link.name.to_string()).collect(),
+        bridges,
+        unfiltered,
         routes: routes.map_err(HostError::Routes)?,
         ..KernelState::default()
     })
@@ -150,6 +191,62 @@ fn saved(
 fn are_bridges_filtered() -> bool {
     let mut values = BRIDGE_SYSCTLS.iter().map(fs::read_to_string);
     values.any(|value| value.is_ok_and(|value| value.trim() != "0"))
+}
+
+/// Returns the interfaces that do not forward packets, with the family.
+///
+/// IPv4 has a sysctl for each interface. In IPv6 that of all interfaces decides (`ip6_forward`
+/// of `net/ipv6/ip6_output.c`). A missing sysctl decides nothing.
+fn not_forwarding<N: Iterator<Item = String>>(names: impl Fn() -> N) -> Vec<(Family, String)> {
+    let is_off = |path: String| {
+        let value = fs::read_to_string(path);
+        value.is_ok_and(|value| value.trim() == "0")
+    };
+    let v4 = |name: &String| is_off(format!("/proc/sys/net/ipv4/conf/{name}/forwarding"));
+    let v6 = is_off("/proc/sys/net/ipv6/conf/all/forwarding".to_owned());
+    let of_v4 = names().filter(v4).map(|name| (Family::Ip, name));
+    let of_v6 = names().filter(|_| v6).map(|name| (Family::Ip6, name));
+    of_v4.chain(of_v6).collect()
+}
+
+/// Returns the reverse path filter of an interface: the maximum of its sysctl and that of all
+/// interfaces (`IN_DEV_RPFILTER` of `linux/inetdevice.h`).
+fn reverse_path(name: &str) -> Option<ReversePath> {
+    let value = |name: &str| -> Option<u8> {
+        let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+        fs::read_to_string(path).ok()?.trim().parse().ok()
+    };
+    ReversePath::from_number(value(name).max(value("all"))?)
+}
+
+/// Returns the priorities of the rules of policy routing besides those of each network
+/// namespace.
+fn read_policies() -> Result<Vec<u32>, vipline_rtnl::Error> {
+    let mut socket = Socket::open(Protocol::ROUTE)?;
+    let request = [0; routes::HEADER];
+    let dump = socket.dump(
+        routes::GET_RULE,
+        &request,
+        ATTEMPTS,
+        Vec::new,
+        |all, message| {
+            if message.ty == routes::NEW_RULE {
+                all.push(routes::priority(message.payload)?);
+            }
+            Ok::<(), vipline_netlink::Error>(())
+        },
+    );
+    let dump = match dump.map_err(vipline_rtnl::Error::from) {
+        // The kernel lacks `CONFIG_FIB_RULES`.
+        Err(error) if error.errno() == Some(Errno::OPNOTSUPP) => return Ok(Vec::new()),
+        dump => dump?,
+    };
+    let interrupted = vipline_rtnl::Error::Interrupted { what: RULES };
+    let mut priorities = dump.complete().ok_or(interrupted)?;
+    priorities.retain(|priority| !routes::DEFAULT_RULES.contains(priority));
+    priorities.sort_unstable();
+    priorities.dedup();
+    Ok(priorities)
 }
 
 fn read_routes() -> Result<Vec<MainRoute>, vipline_rtnl::Error> {

@@ -48,9 +48,10 @@ mod saved;
 mod rules;
 
 pub(crate) use host::assumed;
-pub use host::{node_source, packet};
+pub use host::{Arrival, arrival, node_source, packet, received, reply};
+pub(crate) use kernel::read_hooks;
 pub use kernel::{HostError, observed_host, read_kernel};
-pub use outcome::{Outcome, Verdict};
+pub use outcome::{Obstacle, Outcome, Verdict};
 pub use rules::{Evaluate, Rules};
 #[cfg(feature = "iptables")]
 pub(crate) use saved::Source;

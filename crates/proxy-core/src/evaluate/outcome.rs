@@ -1,10 +1,12 @@
 //! Results of an evaluation in terms of a proxy.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use ipnet::IpNet;
 use vipline_nftables::evaluate::{
-    self, Disposition, ListUpdate, Packet, Probability, SetUpdate, Trace,
+    self, Connection, Discard, Disposition, Event, ListUpdate, Loss, Packet, Probability, Route,
+    SetUpdate, Trace,
 };
 
 /// One of the possible outcomes for a packet.
@@ -26,6 +28,40 @@ pub struct Outcome {
     /// Updates of IP sets and lists of `recent` by rules of iptables, and persistence
     /// templates of IPVS.
     pub lists: Vec<ListUpdate>,
+    /// The entry of connection tracking after the packet. `None`: the packet is not tracked, or
+    /// the kernel discards a new entry.
+    pub connection: Option<Connection>,
+}
+
+/// What ended the path of a packet besides rules.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// The node has no route to this address.
+    NoRoute(IpAddr),
+    /// The route to the address discards packets.
+    Discard {
+        /// Address.
+        to: IpAddr,
+        /// Type of the route.
+        kind: Discard,
+        /// Destination of the route.
+        network: IpNet,
+    },
+    /// The node loses the packet.
+    Loss(Loss),
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRoute(to) => write!(f, "this node has no route to {to}"),
+            Self::Discard { to, kind, network } => {
+                write!(f, "the route of this node to {to} is {kind} {network}")
+            }
+            Self::Loss(loss) => write!(f, "{loss}"),
+        }
+    }
 }
 
 /// The end of the path of a packet.
@@ -61,6 +97,20 @@ impl Outcome {
             trace: outcome.trace,
             updates: outcome.updates,
             lists: outcome.lists,
+            connection: outcome.connection,
+        }
+    }
+
+    /// Returns what ended the path of the packet, if that was no rule.
+    pub fn obstacle(&self) -> Option<Obstacle> {
+        let to = self.packet.destination();
+        match self.trace.events().last()? {
+            Event::Lost(loss) => Some(Obstacle::Loss(loss.clone())),
+            Event::Routed(Route::None) => Some(Obstacle::NoRoute(to)),
+            &Event::Routed(Route::Discard(kind, network)) => {
+                Some(Obstacle::Discard { to, kind, network })
+            }
+            _ => None,
         }
     }
 }

@@ -14,7 +14,15 @@ use vipline_nftables::evaluate::Discard;
 pub(super) const NEW_ROUTE: u16 = 24;
 pub(super) const GET_ROUTE: u16 = 26;
 
-/// Length of `struct rtmsg`, in bytes.
+/// `RTM_NEWRULE` and `RTM_GETRULE`.
+pub(super) const NEW_RULE: u16 = 32;
+pub(super) const GET_RULE: u16 = 34;
+
+/// Priorities of the rules that each network namespace has, for the tables local, main and
+/// default (`fib_default_rules_init` of `net/ipv4/fib_rules.c`).
+pub(super) const DEFAULT_RULES: [u32; 3] = [0, 32_766, 32_767];
+
+/// Length of `struct rtmsg` and of `struct fib_rule_hdr`, in bytes.
 pub(super) const HEADER: usize = 12;
 
 /// `RT_TABLE_MAIN`.
@@ -27,6 +35,9 @@ const METRIC: u16 = 6;
 const SOURCE: u16 = 7;
 const MULTIPATH: u16 = 9;
 const TABLE: u16 = 15;
+
+/// `FRA_PRIORITY` of a rule of policy routing.
+const PRIORITY: u16 = 6;
 
 /// `RTN_UNICAST`.
 const UNICAST: u8 = 1;
@@ -99,6 +110,22 @@ pub(super) fn decode(payload: &[u8]) -> Result<Option<MainRoute>, DecodeError> {
     }))
 }
 
+/// Decodes the priority of a rule of policy routing, 0 if it has none.
+pub(super) fn priority(payload: &[u8]) -> Result<u32, DecodeError> {
+    let incomplete = || DecodeError::new("rule", 0, payload.len());
+    let (_, attrs) = payload
+        .split_first_chunk::<HEADER>()
+        .ok_or_else(incomplete)?;
+    let mut priority = 0;
+    for attr in Attrs::new(attrs) {
+        let attr = attr?;
+        if attr.kind == PRIORITY {
+            priority = attr.u32()?;
+        }
+    }
+    Ok(priority)
+}
+
 /// Returns the type of a route that discards packets: `RTN_BLACKHOLE` and those after it.
 fn discard(kind: u8) -> Option<Discard> {
     match kind {
@@ -163,6 +190,14 @@ mod tests {
         let index = u32::from_ne_bytes([7, 0, 0, 0]);
         let expected = format!("0.0.0.0/0 0 Interface({index}, None)");
         assert_eq!(text(&paths), Some(expected));
+    }
+
+    #[test]
+    fn rules_have_a_priority() {
+        let rule = message(V4, 0, 1, &[(PRIORITY, 100)]);
+        assert_eq!(priority(&rule), Ok(100));
+        assert_eq!(priority(&message(V4, 0, 1, &[])), Ok(0));
+        assert!(priority(&[V4]).is_err());
     }
 
     #[test]

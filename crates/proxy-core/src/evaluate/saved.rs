@@ -7,14 +7,25 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 use vipline_netlink::DecodeError;
-use vipline_nftables::evaluate::{Discard, Host, Interface};
-use vipline_nftables::{Family, Name, RecordedDump, RecordedMessage, Ruleset, TableId};
+use vipline_nftables::evaluate::{Discard, Host, Interface, ReversePath};
+use vipline_nftables::{
+    Family, Hook, HookEntry, Name, RecordedDump, RecordedMessage, Ruleset, TableId,
+};
 
 /// First line of the text.
 const HEADER: &str = "# kube-proxy kernel state 1";
 
 /// Last line of the text. Without it the text is incomplete.
 const FOOTER: &str = "# end";
+
+/// Hooks whose order of base chains is read.
+pub(super) const HOOKS: [Hook; 5] = [
+    Hook::Prerouting,
+    Hook::Input,
+    Hook::Forward,
+    Hook::Output,
+    Hook::Postrouting,
+];
 
 /// Precedes the preferred source address of a route. Names of interfaces have no spaces.
 const SOURCE: &str = " src ";
@@ -30,6 +41,18 @@ pub struct KernelState {
     pub(super) routes: Vec<SavedRoute>,
     /// Names of bridges whose packets pass the rules.
     pub(super) bridges: Vec<String>,
+    /// Names of bridges whose packets between their ports pass no rules.
+    pub(super) unfiltered: Vec<String>,
+    /// Names of interfaces that are down or have no carrier.
+    pub(super) down: Vec<String>,
+    /// Names of interfaces that do not forward packets of a family.
+    pub(super) not_forwarding: Vec<(Family, String)>,
+    /// Reverse path filters of interfaces.
+    pub(super) filters: Vec<(ReversePath, String)>,
+    /// Priorities of rules of policy routing.
+    pub(super) policies: Vec<u32>,
+    /// Base chains in the order in which the kernel runs them. Empty: unknown.
+    pub(super) hooks: Vec<HookEntry>,
     pub(super) dump: RecordedDump,
     pub(super) texts: BTreeMap<Source, String>,
 }
@@ -123,7 +146,10 @@ pub enum InvalidState {
 impl KernelState {
     /// Returns addresses and routes. No packet exceeds a limit.
     pub fn host(&self) -> Host {
-        let addresses = self.addresses.iter();
+        // The network of a link that is down yields to an equal one of another link.
+        let is_down = |(_, link): &&(IpNet, Link)| self.down.contains(&link.name);
+        let (down, up): (Vec<_>, Vec<_>) = self.addresses.iter().partition(is_down);
+        let addresses = down.into_iter().chain(up);
         let host = addresses.fold(Host::new(), |host, (net, link)| {
             host.with_addr(link.interface(), *net)
         });
@@ -133,7 +159,26 @@ impl KernelState {
         let host = routes.into_iter().fold(host, |host, it| it.add_to(host));
         let bridges = self.bridges.iter();
         let host = bridges.fold(host, |host, name| host.with_bridge(name));
+        let unfiltered = self.unfiltered.iter();
+        let host = unfiltered.fold(host, |host, name| host.with_unfiltered_bridge(name));
+        let down = self.down.iter();
+        let host = down.fold(host, |host, name| host.with_link_down(name));
+        let stopped = self.not_forwarding.iter();
+        let host = stopped.fold(host, |host, (family, name)| {
+            host.without_forwarding(name, *family)
+        });
+        let filters = self.filters.iter();
+        let host = filters.fold(host, |host, (filter, name)| {
+            host.with_reverse_path(name, *filter)
+        });
+        let host = host.with_policies(self.policies.iter().copied());
         host.with_limits_exceeded(false)
+    }
+
+    /// Returns the base chains in the order in which the kernel runs them; empty if the kernel
+    /// does not list them.
+    pub(crate) fn hooks(&self) -> &[HookEntry] {
+        &self.hooks
     }
 
     /// Returns the tables of nf_tables.
@@ -166,9 +211,28 @@ impl KernelState {
             self.add_text(source, rest);
             return Some(());
         }
-        if kind == "bridge" {
-            self.bridges.push(rest.to_owned());
-            return Some(());
+        match kind {
+            "bridge" => {
+                self.bridges.push(rest.to_owned());
+                return Some(());
+            }
+            "unfiltered" => {
+                self.unfiltered.push(rest.to_owned());
+                return Some(());
+            }
+            "down" => {
+                self.down.push(rest.to_owned());
+                return Some(());
+            }
+            "rule" => {
+                self.policies.push(rest.parse().ok()?);
+                return Some(());
+            }
+            "hook" => {
+                self.hooks.push(hook(rest)?);
+                return Some(());
+            }
+            _ => {}
         }
         let mut words = rest.splitn(3, ' ');
         let (first, second) = (words.next()?, words.next()?);
@@ -186,6 +250,16 @@ impl KernelState {
                 };
                 let way = Way::Interface(link, source);
                 self.routes.push(SavedRoute::parse(first, second, way)?);
+            }
+            "noforward" => {
+                let family = [Family::Ip, Family::Ip6].into_iter();
+                let mut family = family.filter(|it| it.as_str() == first);
+                self.not_forwarding
+                    .push((family.next()?, second.to_owned()));
+            }
+            "rp_filter" => {
+                let filter = ReversePath::from_number(first.parse().ok()?)?;
+                self.filters.push((filter, second.to_owned()));
             }
             "table" => {
                 let family = Family::ALL.into_iter().find(|it| it.as_str() == first)?;
@@ -269,6 +343,32 @@ impl fmt::Display for KernelState {
         for name in &self.bridges {
             writeln!(f, "bridge {name}")?;
         }
+        for name in &self.unfiltered {
+            writeln!(f, "unfiltered {name}")?;
+        }
+        for name in &self.down {
+            writeln!(f, "down {name}")?;
+        }
+        for (family, name) in &self.not_forwarding {
+            writeln!(f, "noforward {family} {name}")?;
+        }
+        for (filter, name) in &self.filters {
+            writeln!(f, "rp_filter {} {name}", filter.number())?;
+        }
+        for priority in &self.policies {
+            writeln!(f, "rule {priority}")?;
+        }
+        for entry in &self.hooks {
+            if let Some((table, chain)) = &entry.chain {
+                let HookEntry {
+                    family,
+                    hook,
+                    priority,
+                    ..
+                } = entry;
+                writeln!(f, "hook {family} {hook} {priority} {table} {chain}")?;
+            }
+        }
         for table in &self.dump.tables {
             writeln!(f, "table {} {}", table.family, table.name)?;
         }
@@ -314,6 +414,24 @@ impl FromStr for KernelState {
     }
 }
 
+/// Parses a base chain at a hook: family of the packets, hook, priority, table and chain.
+fn hook(text: &str) -> Option<HookEntry> {
+    let words: Vec<&str> = text.split(' ').collect();
+    let &[packets, hook, priority, table_family, table, chain] = &*words else {
+        return None;
+    };
+    let family = |text: &str| Family::ALL.into_iter().find(|it| it.as_str() == text);
+    let table = TableId::new(family(table_family)?, Name::new(table).ok()?);
+    Some(HookEntry {
+        family: family(packets)?,
+        hook: HOOKS.into_iter().find(|it| it.to_string() == hook)?,
+        priority: priority.parse().ok()?,
+        chain: Some((table, Name::new(chain).ok()?)),
+        function: None,
+        module: None,
+    })
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -339,7 +457,9 @@ mod tests {
     fn a_state_is_parsed_from_its_text() {
         let text = "# kube-proxy kernel state 1\naddress 192.168.0.5/24 2 eth0\n\
                     route 0.0.0.0/0 100 eth0\nroute 10.0.0.0/8 0 eth0 src 192.168.0.50\n\
-                    unreachable 10.244.1.13/32 0\nbridge cni0\ntable ip kube-proxy\nmessage 2560 02000a\n\
+                    unreachable 10.244.1.13/32 0\nbridge cni0\nunfiltered cni1\ndown eth1\n\
+                    noforward ip eth0\nrp_filter 2 eth0\nrule 100\n\
+                    hook ip forward -150 inet firewall base\ntable ip kube-proxy\nmessage 2560 02000a\n\
                     iptables-save *nat\niptables-save COMMIT\nset 3 KUBE-CLUSTER-IP\n\
                     xt_recent KUBE-SEP-A src=192.0.2.7 ttl: 63 last_seen: 5 oldest_pkt: 1 5\n# end\n";
         let state: KernelState = text.parse().unwrap();
@@ -353,15 +473,21 @@ mod tests {
             ("# kube-proxy kernel state 1\nroute here 1 eth0", 2),
             ("# kube-proxy kernel state 1\nroute ::/0 1 eth0 src here", 2),
             ("# kube-proxy kernel state 1\nlost 10.0.0.0/8 1", 2),
+            ("# kube-proxy kernel state 1\nrp_filter 3 eth0", 2),
+            ("# kube-proxy kernel state 1\nnoforward arp eth0", 2),
+            (
+                "# kube-proxy kernel state 1\nhook ip forward 0 inet firewall",
+                2,
+            ),
         ] {
             let expected = Err(InvalidState::Line(number));
             assert_eq!(wrong.parse::<KernelState>(), expected);
         }
         // A state that ends early, and one that is written twice.
         let early = text.strip_suffix("# end\n").unwrap();
-        let expected = Err(InvalidState::Incomplete(13));
+        let expected = Err(InvalidState::Incomplete(19));
         assert_eq!(early.parse::<KernelState>(), expected);
         let twice = format!("{text}{text}");
-        assert_eq!(twice.parse::<KernelState>(), Err(InvalidState::Line(14)));
+        assert_eq!(twice.parse::<KernelState>(), Err(InvalidState::Line(20)));
     }
 }

@@ -31,6 +31,19 @@ pub enum Reason {
     Served,
     /// The service port has no endpoints.
     NoEndpoints,
+    /// The service port has no endpoints: the EndpointSlices of the Service have other ports, or
+    /// are of another family.
+    OtherPorts {
+        /// Family, name and protocol of the service port.
+        wanted: (Family, String, Protocol),
+        /// Those of the EndpointSlices.
+        found: Vec<(Family, String, Protocol)>,
+    },
+    /// The proxy answers health checks of the load balancer there.
+    HealthCheck {
+        /// The Service.
+        service: ObjectName,
+    },
     /// The service port has endpoints, and none is ready.
     NotReady {
         /// Number of endpoints.
@@ -96,6 +109,11 @@ impl Reason {
         Some(match self {
             Self::Served | Self::Direct { .. } | Self::UnknownAddress => return None,
             Self::NoEndpoints => "endpoints",
+            Self::OtherPorts { wanted, found } => match of_family(found, wanted.0).next() {
+                Some(_) => "spec.ports[].targetPort",
+                None => "spec.ipFamilies",
+            },
+            Self::HealthCheck { .. } => "spec.healthCheckNodePort",
             Self::NotReady { .. } => "endpoints[].conditions.ready",
             Self::InternalPolicyLocal => "spec.internalTrafficPolicy",
             Self::ExternalPolicyLocal => "spec.externalTrafficPolicy",
@@ -135,6 +153,12 @@ impl fmt::Display for Sentence<'_> {
         match reason {
             Reason::Served => f.write_str("usable endpoints exist"),
             Reason::NoEndpoints => f.write_str("the service port has no endpoints"),
+            Reason::OtherPorts { wanted, found } => other_ports(f, wanted, found),
+            Reason::HealthCheck { service } => write!(
+                f,
+                "it is the health check node port of Service {service}: the proxy answers HTTP \
+                 requests there, 200 if the node has a usable endpoint and 503 otherwise"
+            ),
             Reason::NotReady { count: 1 } => f.write_str("its one endpoint is not ready"),
             Reason::NotReady { count } => write!(f, "none of its {count} endpoints is ready"),
             Reason::InternalPolicyLocal => f.write_str(
@@ -188,6 +212,37 @@ impl fmt::Display for Sentence<'_> {
             }
         }
     }
+}
+
+type SlicePort = (Family, String, Protocol);
+
+/// Returns the ports of a family.
+fn of_family(ports: &[SlicePort], family: Family) -> impl Iterator<Item = &SlicePort> {
+    ports.iter().filter(move |port| port.0 == family)
+}
+
+fn other_ports(f: &mut fmt::Formatter<'_>, wanted: &SlicePort, found: &[SlicePort]) -> fmt::Result {
+    let (family, name, protocol) = wanted;
+    let text = |(_, name, protocol): &SlicePort| match &**name {
+        "" => format!("an unnamed port ({protocol})"),
+        name => format!("{name} ({protocol})"),
+    };
+    let mut of_family = of_family(found, *family).peekable();
+    if of_family.peek().is_none() {
+        return write!(
+            f,
+            "the Service has endpoints of the other IP family only, and none in {family}: the \
+             pods have no {family} address"
+        );
+    }
+    let named = text(&(*family, name.clone(), *protocol));
+    write!(
+        f,
+        "the service port has no endpoints: its EndpointSlices do not have {named}: no container \
+         port has the name that targetPort states, or the slices name their ports otherwise; \
+         they have "
+    )?;
+    list(f, of_family.map(text))
 }
 
 fn skipped(f: &mut fmt::Formatter<'_>, service: &ObjectName, reason: &SkipReason) -> fmt::Result {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use vipline_service_model::{
-    Endpoint, Family, NodePortMatch, ObjectName, PortName, Route, ServicePort, Store,
+    Endpoint, Family, NodePortMatch, ObjectName, PortName, Protocol, Route, ServicePort, Store,
 };
 
 use super::{Expectation, Origin, Question, Reason};
@@ -161,7 +161,15 @@ impl Scene<'_> {
             Route::Drop if is_internal => (self.without_server(), Reason::InternalPolicyLocal),
             Route::Drop => (self.without_server(), Reason::ExternalPolicyLocal),
             Route::Reject if port.endpoint_count == 0 => {
-                (self.without_endpoints(owner, question), Reason::NoEndpoints)
+                let found = self.store.slice_ports(port);
+                let reason = match found.is_empty() {
+                    true => Reason::NoEndpoints,
+                    false => Reason::OtherPorts {
+                        wanted: (port.family, port.name.port.to_string(), port.protocol),
+                        found,
+                    },
+                };
+                (self.without_endpoints(owner, question), reason)
             }
             Route::Reject => {
                 let count = port.endpoint_count;
@@ -243,7 +251,8 @@ impl Scene<'_> {
     /// Returns the reason why no service port owns the destination.
     fn without_owner(&self, question: &Question) -> Reason {
         let addr = question.destination.ip();
-        self.wrong_port(addr)
+        self.health_check(question)
+            .or_else(|| self.wrong_port(addr))
             .or_else(|| self.wrong_node_port(question))
             .or_else(|| self.unserved(addr))
             .or_else(|| self.skipped(question))
@@ -287,6 +296,18 @@ impl Scene<'_> {
             .then_some(Reason::NodePortAddress { owner })
     }
 
+    /// Returns the Service whose health checks the proxy answers at the destination.
+    fn health_check(&self, question: &Question) -> Option<Reason> {
+        let destination = question.destination;
+        if question.protocol != Protocol::Tcp || !self.is_own(destination.ip()) {
+            return None;
+        }
+        let ports = self.store.ports();
+        let owners = ports.filter(|it| it.health_check_node_port == Some(destination.port()));
+        let service = owners.map(|it| it.name.service_name()).min()?;
+        Some(Reason::HealthCheck { service })
+    }
+
     fn unserved(&self, addr: IpAddr) -> Option<Reason> {
         let mut found = self.store.unserved().filter(|(_, it)| it.addr == addr);
         found.next().map(|(service, it)| Reason::Unserved {
@@ -320,6 +341,7 @@ impl Scene<'_> {
     /// ipvs reject other ports of cluster IPs.
     fn expectation_of(&self, reason: &Reason) -> Expectation {
         match (self.config.mode, reason) {
+            (_, Reason::HealthCheck { .. }) => Expectation::Unserved,
             (_, Reason::NoNodePort | Reason::NodePortAddress { .. }) => Expectation::Refused,
             (Mode::Nftables, Reason::UnusedClusterIp) => Expectation::Dropped,
             _ => Expectation::Unserved,

@@ -37,6 +37,7 @@ fn router(other: &Netns) {
         link::up(name).expect("the link");
         link::add_address(name, net(address)).expect("an address");
     }
+    link::set_sysctl("ipv4/ip_forward", "1").expect("the sysctl exists");
     let gateway = link::Hop::Via([192, 168, 0, 1].into());
     link::add_route(net("0.0.0.0/0"), gateway, "eth0").expect("a route");
 }

@@ -21,6 +21,12 @@ pub struct ExplainArgs {
     /// The connection comes from a process of this node
     #[arg(long)]
     pub from_node: bool,
+    /// Interface that receives the packet. Default: that to which the route to the source leads
+    #[arg(long, value_name = "NAME", conflicts_with = "from_node")]
+    pub interface: Option<String>,
+    /// Also connect from this node to the TCP endpoints and to the address itself
+    #[arg(long, conflicts_with_all = ["plan_only", "kernel_dump"])]
+    pub probe: bool,
     /// Evaluate the plan alone, and do not read the kernel
     #[arg(long, conflicts_with = "kernel_dump")]
     pub plan_only: bool,

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::validate::check;
+use super::write::CONFIGZ_KEY;
 use super::{Configuration, Gates, file};
 use crate::cli::Flags;
 use crate::failure::Failure;
@@ -41,6 +42,49 @@ impl Effective {
         if file.is_some() {
             configuration.logging.apply(&flags.log);
         }
+        Self::complete(flags, configuration, file, warnings)
+    }
+
+    /// Combines flags with the configuration of a running proxy, as `/configz` shows it. The
+    /// access to the API server is that of the flags.
+    ///
+    /// # Errors
+    ///
+    /// The text is no configuration, or all problems, one line each.
+    pub fn of_running(flags: &Flags, configz: &str) -> Result<Self, Failure> {
+        let named = |reason: String| {
+            Failure::machine(format_args!(
+                "the configuration of the running proxy: {reason}"
+            ))
+        };
+        let document: serde_json::Value =
+            serde_json::from_str(configz).map_err(|error| named(error.to_string()))?;
+        let inner = document.get(CONFIGZ_KEY).unwrap_or(&document);
+        let found =
+            file::read(&inner.to_string()).map_err(|fault| named(fault.reason.into_owned()))?;
+        let mut configuration = found.configuration;
+        configuration.overlay(flags);
+        Self::complete(flags, configuration, None, Vec::new())
+    }
+
+    /// Combines flags with a mode that they do not state.
+    ///
+    /// # Errors
+    ///
+    /// All problems, one line each.
+    pub fn in_mode(flags: &Flags, mode: &str) -> Result<Self, Failure> {
+        let mut configuration = Configuration::from_flags(flags);
+        configuration.mode = mode.to_owned();
+        Self::complete(flags, configuration, None, Vec::new())
+    }
+
+    /// Completes and checks a configuration.
+    fn complete(
+        flags: &Flags,
+        mut configuration: Configuration,
+        file: Option<PathBuf>,
+        mut warnings: Vec<String>,
+    ) -> Result<Self, Failure> {
         configuration.fill_for_system();
         let mut reasons = Vec::new();
         if let Some(name) = flags

@@ -23,6 +23,19 @@ impl Configuration {
         configuration
     }
 
+    /// Replaces what flags state in the configuration of a running proxy.
+    pub(super) fn overlay(&mut self, flags: &Flags) {
+        self.client_connection = Self::default().client_connection;
+        let node_port_addresses = std::mem::take(&mut self.node_port_addresses);
+        self.apply(flags);
+        if flags.nodeport_addresses.is_empty() {
+            self.node_port_addresses = node_port_addresses;
+        }
+        self.apply_modes(flags);
+        self.logging = Self::default().logging;
+        self.logging.apply(&flags.log);
+    }
+
     fn apply(&mut self, flags: &Flags) {
         self.feature_gates
             .extend(flags.feature_gates.iter().cloned());

@@ -9,7 +9,7 @@ use super::Configuration;
 use crate::failure::Failure;
 
 /// Key of the configuration in `/configz`.
-const CONFIGZ_KEY: &str = "kubeproxy.config.k8s.io";
+pub(super) const CONFIGZ_KEY: &str = "kubeproxy.config.k8s.io";
 
 impl Configuration {
     /// Returns the configuration as YAML, with sorted keys.

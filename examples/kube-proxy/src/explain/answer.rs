@@ -38,6 +38,10 @@ pub struct Answer {
     pub affinity: Vec<String>,
     /// Matching entries of connection tracking.
     pub conntrack: Vec<String>,
+    /// What was assumed because no flag states it.
+    pub assumed: Vec<String>,
+    /// Connections from this node that were tried.
+    pub probes: Vec<Probe>,
     /// Evaluation of the plan.
     pub plan: Side,
     /// Evaluation of the kernel's rules. `None`: they were not read.
@@ -48,6 +52,18 @@ pub struct Answer {
     pub agrees: Option<bool>,
     /// One sentence that answers the question.
     pub sentence: String,
+}
+
+/// A connection that was tried from this node.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Probe {
+    /// Address and port.
+    pub address: String,
+    /// Whether the address is an endpoint, otherwise it is the destination.
+    #[serde(rename = "endpoint")]
+    pub is_endpoint: bool,
+    /// Result: `accepts`, `refuses`, `times out`, `is not probed` or an error.
+    pub result: String,
 }
 
 /// A connection attempt.
@@ -153,6 +169,34 @@ pub struct Side {
     /// Reason why the rules cannot be evaluated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Rate or amount on which the result depends. The other fields hold within it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+}
+
+/// A rate or amount that a rule limits.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Limit {
+    /// The rule.
+    pub rule: String,
+    /// Result beyond the limit.
+    pub beyond: Outcome,
+}
+
+impl Side {
+    /// Returns what happens to replies of endpoints, the worst first: those that are lost, and
+    /// those that cannot be evaluated.
+    pub(super) fn reply(&self) -> Option<(&Path, &Reply)> {
+        let replies = || {
+            let paths = self.paths.iter();
+            paths.filter_map(|path| Some((path, path.reply.as_ref()?)))
+        };
+        let is_lost = |(_, reply): &(&Path, &Reply)| matches!(reply, Reply::Lost { .. });
+        let is_unknown = |(_, reply): &(&Path, &Reply)| matches!(reply, Reply::Unknown { .. });
+        replies()
+            .find(is_lost)
+            .or_else(|| replies().find(is_unknown))
+    }
 }
 
 /// An endpoint or another address, with its probability.
@@ -207,9 +251,37 @@ pub struct Path {
     /// Strongest effect of a rule of another program, and the index of its step.
     #[serde(skip)]
     pub(super) influence: Option<(Effect, usize)>,
-    /// Destination to which the node has no route.
+    /// What ended the path besides rules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub obstacle: Option<String>,
+    /// Where the packet was on its way to then, and whether there is no route.
     #[serde(skip)]
-    pub unroutable: Option<SocketAddr>,
+    pub(super) stopped: Option<(SocketAddr, bool)>,
+    /// The first reply of the endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reply: Option<Reply>,
+}
+
+/// The way of the first reply of an endpoint.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(tag = "result", rename_all = "lowercase")]
+pub enum Reply {
+    /// The client receives it from the address that it connected to.
+    Passes,
+    /// The client does not get it, or discards it.
+    Lost {
+        /// Reason.
+        reason: String,
+        /// Field of the API that is the reason.
+        field: Option<&'static str>,
+        /// Whether a rule of another program is the reason.
+        foreign: bool,
+    },
+    /// It cannot be evaluated.
+    Unknown {
+        /// Reason.
+        reason: String,
+    },
 }
 
 impl Path {
@@ -273,6 +345,9 @@ pub struct ServiceAnswer {
     pub sentence: String,
     /// One answer per address, port and origin.
     pub answers: Vec<Answer>,
+    /// Why connections are left out.
+    #[serde(skip)]
+    pub(super) left_out: Option<String>,
 }
 
 /// An explanation.
@@ -291,6 +366,14 @@ impl Explanation {
         match self {
             Self::Connection(answer) => answer.outcome,
             Self::Service(answer) => answer.outcome,
+        }
+    }
+
+    /// Returns the answers about single connections.
+    pub(super) fn answers_mut(&mut self) -> &mut [Answer] {
+        match self {
+            Self::Connection(answer) => std::slice::from_mut(answer),
+            Self::Service(answer) => &mut answer.answers,
         }
     }
 

@@ -3,17 +3,22 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
-use proxy_core::evaluate::{self, Rules};
-use proxy_core::nftables::evaluate::{Environment, Packet};
+use proxy_core::evaluate::{self, Arrival, Rules};
+use proxy_core::nftables::evaluate::{
+    Environment, Host, Interface, Packet, ReversePath, Route, RouteQuery,
+};
 use proxy_core::reason::{self, Expectation, Finding, Origin, Reason};
-use proxy_core::{Context, Engine, Family};
+use proxy_core::{AddressKind, Context, Engine, Family, Mode};
 use vipline_service_model::{EndpointDetails, LocalTraffic, ObjectName, Protocol};
 
 use super::answer::{
-    Answer, Endpoint, Masquerade, Outcome, Question, Reached, ServicePort, Side, Step,
+    Answer, Endpoint, Masquerade, Outcome, Question, Reached, Reply, ServicePort, Side, Step,
 };
-use super::sentence;
-use super::side;
+use super::stale::{Entry, Stale};
+use super::{sentence, side};
+
+/// Maximum number of entries of connection tracking in an answer.
+const MAX_FLOWS: usize = 16;
 
 /// Prefixes of the sets with the clients of session affinity: ours and upstream's.
 const CLIENTS: [&str; 2] = ["@clients-", "@affinity-"];
@@ -34,7 +39,23 @@ pub(super) struct Facts {
     pub(super) finding: Finding,
     pub(super) packet: Packet,
     details: Vec<EndpointDetails>,
-    mode: String,
+    /// Why the node cannot send packets to the source.
+    pub(super) no_way_back: Option<String>,
+    /// Interfaces, besides the assumed one, whose reverse path filter drops packets from the
+    /// source.
+    filtered: Vec<String>,
+    /// Whether the destination is an address of the node.
+    is_to_node: bool,
+    /// Priorities of rules of policy routing, which routes do not consider.
+    policies: Vec<u32>,
+    /// Whether the client is on this node.
+    is_client_here: bool,
+    /// Networks of the bridge that receives the packet, if packets between its ports pass no
+    /// rules.
+    bridged: Vec<IpNet>,
+    /// Whether the rules distinguish the pods of this node.
+    detects_pods: bool,
+    pub(super) mode: Mode,
     node: String,
 }
 
@@ -42,7 +63,13 @@ pub(super) struct Facts {
 #[derive(Debug)]
 pub(super) enum Kernel {
     Read(Side),
-    Skipped(Option<String>),
+    /// Without rules of a proxy in the mode, which the sentence says first.
+    Foreign(Side, String),
+    Skipped {
+        note: Option<String>,
+        /// Whether the reason is that no proxy has rules, in a sentence.
+        absence: Option<String>,
+    },
 }
 
 /// Source of a connection.
@@ -57,11 +84,12 @@ impl Facts {
     /// it does not work if another one owns the destination.
     pub(super) fn new(
         engine: &Engine,
-        host: &dyn Environment,
+        host: &Host,
         (protocol, destination): (Protocol, SocketAddr),
-        source: Source,
+        (source, interface): (Source, Option<&str>),
         asked: Option<&ObjectName>,
     ) -> Result<Self, String> {
+        let is_node = source == Source::Node;
         let source = match source {
             Source::Address(addr) => addr,
             Source::Node => evaluate::node_source(host, destination.ip()).ok_or_else(|| {
@@ -75,6 +103,25 @@ impl Facts {
             ));
         }
         let packet = evaluate::packet(host, protocol, source, destination);
+        let arrival = evaluate::arrival(host, source, destination.ip());
+        let no_way_back = match &arrival {
+            Arrival::NoWayBack(obstacle) => Some(obstacle.to_string()),
+            _ => None,
+        };
+        let packet = match (interface, &arrival) {
+            (Some(name), _) => {
+                let known = host.interface(name).cloned();
+                let input = known.ok_or_else(|| {
+                    format!("this node has no interface {name:?} with an address or a route")
+                })?;
+                evaluate::received(packet, input)
+            }
+            // The packet comes from outside all the same.
+            (None, Arrival::NoWayBack(_)) if !is_node => {
+                evaluate::received(packet, Interface::new("unknown"))
+            }
+            _ => packet,
+        };
         let context = engine.context(Family::of(source));
         let question = reason::Question {
             protocol,
@@ -87,21 +134,118 @@ impl Facts {
             && !finding.is_of(asked)
         {
             let owner = std::sync::Arc::clone(&port.name);
-            let kind = finding.kind.unwrap_or(proxy_core::AddressKind::ClusterIp);
+            let kind = finding.kind.unwrap_or(AddressKind::ClusterIp);
             finding.reason = Reason::Contested { owner, kind };
             finding.expectation = Expectation::Unserved;
         }
         let details = finding.port.as_ref();
         let details = details.map(|port| engine.store().endpoint_details(port));
+        let details = details.unwrap_or_default();
         let config = engine.config();
+        let node = engine.store().node();
+        let mut pod_networks = node.pod_cidrs.iter();
+        let is_client_here = question.origin != Origin::Outside
+            || pod_networks.any(|network| network.contains(&source))
+            || details
+                .iter()
+                .any(|it| it.endpoint.is_local && it.endpoint.addr == source);
+        let filtered = match interface {
+            None if question.origin == Origin::Outside => filtered(host, &packet, &details),
+            _ => Vec::new(),
+        };
+        let input = packet
+            .input()
+            .filter(|it| host.is_unfiltered_bridge(&it.name));
+        let bridged = input.map(|it| host.addrs_of(&it.name).collect());
         Ok(Self {
+            bridged: bridged.unwrap_or_default(),
+            policies: host.policies().to_vec(),
+            is_to_node: finding.kind == Some(AddressKind::NodePort)
+                || node.addresses.contains(&destination.ip()),
             question,
             finding,
             packet,
-            details: details.unwrap_or_default(),
-            mode: config.mode.to_string(),
+            no_way_back,
+            filtered,
+            is_client_here,
+            detects_pods: context.local.is_some(),
+            details,
+            mode: config.mode,
             node: config.node_name.to_string(),
         })
+    }
+
+    /// Returns why replies of an endpoint do not pass this node, so that the client gets them
+    /// from an address to which it did not connect: the endpoint is on another node, and sees
+    /// an address that does not lead back to this one.
+    pub(super) fn bypass(
+        &self,
+        endpoint: SocketAddr,
+        outcome: &evaluate::Outcome,
+    ) -> Option<Reply> {
+        let mut details = self.details.iter();
+        let details = details
+            .find(|it| (it.endpoint.addr, it.endpoint.port) == (endpoint.ip(), endpoint.port()))?;
+        let seen = outcome.packet.source();
+        let is_beside = |net: &&IpNet| net.contains(&seen) && net.contains(&endpoint.ip());
+        if let Some(network) = self.bridged.iter().find(is_beside) {
+            return Some(Reply::Lost {
+                reason: format!(
+                    "client {seen} and endpoint {endpoint} are at the same bridge, in {network}: \
+                     replies pass the bridge without rules, are not translated back, and the \
+                     client discards them (net.bridge.bridge-nf-call-iptables, or that of \
+                     ip6tables, must be 1; it needs module br_netfilter)"
+                ),
+                field: None,
+                foreign: false,
+            });
+        }
+        let node = details.node.as_ref()?;
+        if details.endpoint.is_local || *node == self.node {
+            return None;
+        }
+        // A virtual address leads to each node, and not back to this one.
+        let is_service_address =
+            !self.is_to_node && !outcome.is_masqueraded && seen == self.question.destination.ip();
+        let is_external = self
+            .finding
+            .kind
+            .is_some_and(|it| it != AddressKind::ClusterIp);
+        let is_from_outside =
+            !outcome.is_masqueraded && !self.is_client_here && (self.detects_pods || is_external);
+        if !is_service_address && !is_from_outside {
+            return None;
+        }
+        let port = self.finding.port.as_ref();
+        let is_local = is_external && port.is_some_and(|it| it.external_policy_local);
+        let policy = match is_local {
+            true => format!(
+                " (externalTrafficPolicy is Local, and mode {} then keeps the source, also for \
+                 endpoints on other nodes, which it uses because no usable one is on this node)",
+                self.mode
+            ),
+            false => String::new(),
+        };
+        Some(Reply::Lost {
+            reason: format!(
+                "endpoint {endpoint} is on node {node} and sees the source {seen}, so that its \
+                 replies do not come back through this node, and the client discards them{policy}"
+            ),
+            field: is_local.then_some("spec.externalTrafficPolicy"),
+            foreign: false,
+        })
+    }
+
+    /// Returns the entries of connection tracking that lead packets to addresses that are no
+    /// endpoints.
+    pub(super) fn stale<'e>(&self, entries: &'e [Entry]) -> Vec<&'e Entry> {
+        if self.details.is_empty() {
+            return Vec::new();
+        }
+        entries
+            .iter()
+            .filter(|it| !self.is_endpoint(it.server))
+            .collect()
     }
 
     /// Evaluates rules.
@@ -119,17 +263,22 @@ impl Facts {
     }
 
     /// Returns the answer.
-    pub(super) fn answer(self, plan: Side, kernel: Kernel, conntrack: Vec<String>) -> Answer {
-        let (kernel, kernel_note) = match kernel {
-            Kernel::Read(side) => (Some(side), None),
-            Kernel::Skipped(note) => (None, note),
+    pub(super) fn answer(self, plan: Side, kernel: Kernel, entries: &[Entry]) -> Answer {
+        let (kernel, kernel_note, absence) = match kernel {
+            Kernel::Read(side) => (Some(side), None, None),
+            Kernel::Foreign(side, absence) => (Some(side), None, Some(absence)),
+            Kernel::Skipped { note, absence } => (None, note, absence),
         };
         let evaluated = kernel.as_ref().filter(|it| it.error.is_none());
         let truth = evaluated.unwrap_or(&plan);
         let is_known = |side: &Side| side.error.is_none();
         let outcome = match is_known(&plan) && kernel.as_ref().is_none_or(is_known) {
-            true => outcome(truth, &self.finding),
+            true => whole(truth, &self.finding),
             false => Outcome::Unknown,
+        };
+        let outcome = match self.no_way_back {
+            Some(_) => Outcome::Dropped,
+            None => outcome,
         };
         let masquerade = truth.masquerade;
         let endpoints = self.endpoints(&truth.endpoints);
@@ -137,7 +286,16 @@ impl Facts {
         let agrees = evaluated.filter(|_| is_known(&plan));
         let agrees = agrees.map(|kernel| is_same(kernel, &plan));
         let reason = sentence::reason(&self, &plan, kernel.as_ref());
-        let field = self.finding.reason.field().map(str::to_owned);
+        let field = match truth.reply() {
+            Some((_, Reply::Lost { field, .. })) => *field,
+            _ => self.finding.reason.field(),
+        };
+        let field = field.map(str::to_owned);
+        let stale = self.stale(entries);
+        let stale = Stale::of(&stale, &self.question);
+        let assumed = self.assumed();
+        let finding = self.finding.clone();
+        let way_back = self.no_way_back.clone();
         let mut answer = Answer {
             question: self.question(),
             service: self.service_port(),
@@ -154,17 +312,54 @@ impl Facts {
                 .map(|it| it.to_string())
                 .collect(),
             affinity,
-            conntrack,
+            conntrack: entries
+                .iter()
+                .take(MAX_FLOWS)
+                .map(|it| it.text.clone())
+                .collect(),
+            assumed,
+            probes: Vec::new(),
             plan,
             kernel,
             kernel_note,
             agrees,
             sentence: String::new(),
-            mode: self.mode,
+            mode: self.mode.to_string(),
             node: self.node,
         };
-        answer.sentence = sentence::sentence(&answer, &self.finding);
+        answer.sentence = sentence::sentence(&answer, &finding, way_back.as_deref());
+        if let Some(absence) = absence {
+            sentence::add_absence(&mut answer, &finding, &absence);
+        }
+        if answer.outcome == Outcome::Reachable {
+            for assumed in &answer.assumed {
+                answer.sentence += &format!(" This assumes that {assumed}.");
+            }
+        }
+        sentence::add_stale(&mut answer, &finding, stale);
         answer
+    }
+
+    /// Returns what the answer assumes about the packet.
+    fn assumed(&self) -> Vec<String> {
+        let mut assumed = Vec::new();
+        if let Some(input) = self.packet.input().filter(|_| !self.filtered.is_empty()) {
+            assumed.push(format!(
+                "the packet arrives through {}, to which the route to its source leads; the \
+                 reverse path filter of {} would drop it (rp_filter; --interface says which \
+                 interface receives it)",
+                input.name,
+                self.filtered.join(" and ")
+            ));
+        }
+        if !self.policies.is_empty() {
+            let list = self.policies.iter().map(u32::to_string);
+            assumed.push(format!(
+                "none of the rules of policy routing on this node applies (ip rule: {})",
+                list.collect::<Vec<_>>().join(", ")
+            ));
+        }
+        assumed
     }
 
     fn question(&self) -> Question {
@@ -221,6 +416,46 @@ impl Facts {
         let all = all.map(|it| endpoint(it.endpoint.to_string(), Some(it)));
         let is_reached = |it: &Endpoint| endpoints.iter().any(|each| each.address == it.address);
         all.filter(|it| !is_reached(it)).collect()
+    }
+}
+
+/// Returns the interfaces, other than the one that receives the packet, whose strict reverse
+/// path filter drops packets of the source. Interfaces that lead to endpoints on this node
+/// receive no packets of others.
+fn filtered(host: &Host, packet: &Packet, details: &[EndpointDetails]) -> Vec<String> {
+    let Some(input) = packet.input() else {
+        return Vec::new();
+    };
+    let routed = |it: &EndpointDetails| {
+        let query = RouteQuery::new(packet.source(), it.endpoint.addr);
+        match host.route(&query).filter(|_| it.endpoint.is_local) {
+            Some(Route::Interface(interface)) => Some(interface.name),
+            _ => None,
+        }
+    };
+    let pods: Vec<String> = details.iter().filter_map(routed).collect();
+    let is_uplink = |name: &str| {
+        let has_addr = host.addrs_of(name).any(|net| net.addr().is_ipv4());
+        name != input.name && has_addr && !pods.iter().any(|it| it == name)
+    };
+    let filters = host
+        .reverse_paths()
+        .filter(|(_, filter)| *filter == ReversePath::Strict);
+    let names = filters.map(|(name, _)| name).filter(|name| is_uplink(name));
+    match packet.source() {
+        IpAddr::V4(_) => names.map(str::to_owned).collect(),
+        IpAddr::V6(_) => Vec::new(),
+    }
+}
+
+/// Returns the result of a side with the first reply and the limits on which it depends.
+fn whole(side: &Side, finding: &Finding) -> Outcome {
+    let outcome = outcome(side, finding);
+    match (outcome, side.reply(), &side.limit) {
+        (Outcome::Reachable, Some((_, Reply::Lost { .. })), _) => Outcome::Dropped,
+        (Outcome::Reachable, Some((_, Reply::Unknown { .. })), _) => Outcome::Unknown,
+        (_, _, Some(_)) => Outcome::Unknown,
+        _ => outcome,
     }
 }
 
@@ -356,7 +591,7 @@ mod tests {
         let host = engine.assumed_host();
         let to = (Protocol::Tcp, "10.96.0.10:80".parse().unwrap());
         let source = Source::Address("192.0.2.7".parse().unwrap());
-        let facts = Facts::new(&engine, &host, to, source, None).unwrap();
+        let facts = Facts::new(&engine, &host, to, (source, None), None).unwrap();
         let rules = engine.desired_rules(Family::V4);
         let known = facts.side(rules.as_ref(), &host);
         let plan = match plan_is_known {
@@ -364,11 +599,14 @@ mod tests {
             false => facts.side(None, &host),
         };
         let kernel = match kernel {
-            None => Kernel::Skipped(None),
+            None => Kernel::Skipped {
+                note: None,
+                absence: None,
+            },
             Some("") => Kernel::Read(known),
             Some(error) => Kernel::Read(side::failed(error.to_owned())),
         };
-        facts.answer(plan, kernel, Vec::new())
+        facts.answer(plan, kernel, &[])
     }
 
     #[test]

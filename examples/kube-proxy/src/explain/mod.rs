@@ -2,8 +2,11 @@
 //!
 //! - `inquiry`: the reason by the objects (`proxy_core::reason`) and the evaluations of plan
 //!   and kernel (`side`), joined in an [`Answer`](answer::Answer); `sentence`: its sentences;
+//! - `limits`: limits that rules ask for; `reply`: the first reply of an endpoint; `stale`:
+//!   entries of connection tracking;
 //! - `owner`: chains of a kube-proxy; `effect`: rules that change a packet;
 //! - `subject`: the questions about a Service;
+//! - `assumptions`: settings of the running proxy; `probe`: connections from this node;
 //! - `observed`: state of the kernel, or of a saved dump;
 //! - `text`, `dot`: output; JSON is the form of `answer`;
 //! - [`page`]: the same over HTTP.
@@ -17,6 +20,16 @@ mod owner;
 mod effect;
 
 mod side;
+
+mod limits;
+
+mod reply;
+
+mod stale;
+
+mod assumptions;
+
+mod probe;
 
 mod sentence;
 
@@ -43,17 +56,22 @@ use crate::process;
 use crate::settings::{Settings, Source};
 use crate::setup::Setup;
 use answer::{Explanation, Outcome};
+pub(crate) use assumptions::complete;
 use observed::Observed;
 use subject::Inquirer;
 use text::Styles;
 
-/// Prints an explanation. The exit code is 0 if the destination is reachable, 2 if the result
+/// Prints an explanation. `assumed` is what was assumed about the settings. The exit code is 0 if the destination is reachable, 2 if the result
 /// is unknown, otherwise 1.
 ///
 /// # Errors
 ///
 /// The arguments or objects are invalid, or the kernel cannot be read.
-pub fn explain(settings: Settings, args: &ExplainArgs) -> Result<ExitCode, Failure> {
+pub fn explain(
+    settings: Settings,
+    args: &ExplainArgs,
+    assumed: Vec<String>,
+) -> Result<ExitCode, Failure> {
     let subject = args.subject().map_err(Failure::input)?;
     let (mut setup, observed) = open(settings, args)?;
     let families = setup.engine.config().families.clone();
@@ -65,9 +83,16 @@ pub fn explain(settings: Settings, args: &ExplainArgs) -> Result<ExitCode, Failu
         plans: plans.collect(),
         from: args.from,
         from_node: args.from_node,
+        interface: args.interface.clone(),
     };
     let prepared = inquirer.prepare(&setup.engine, &observed.host, &subject);
-    let explanation = prepared.map_err(Failure::input)?.finish(&observed);
+    let mut explanation = prepared.map_err(Failure::input)?.finish(&observed);
+    for answer in explanation.answers_mut() {
+        answer.assumed.extend(assumed.iter().cloned());
+    }
+    if args.probe {
+        probe::run(&mut explanation);
+    }
     let has_color = std::io::stdout().is_terminal();
     print(&show(&explanation, args.output, has_color)?)?;
     Ok(match explanation.outcome() {

@@ -1,24 +1,18 @@
 //! State of the kernel: that of this node, or that of a saved dump.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
 
-use proxy_core::conntrack::{self, Filter, TupleFilter};
 use proxy_core::evaluate::{InvalidState, KernelState, Rules, observed_host};
-use proxy_core::netlink::Dump as NetlinkDump;
 use proxy_core::nftables::evaluate::Host;
 use proxy_core::{Config, Family, Mode};
-use vipline_service_model::Protocol;
 
 use super::answer::Answer;
 use super::inquiry::{Facts, Kernel};
+use super::{assumptions, stale};
 use crate::failure::{Failure, chain};
 use crate::rejectedz;
 use crate::settings::Settings;
-
-/// Maximum number of entries of connection tracking in an answer.
-const MAX_FLOWS: usize = 16;
 
 /// The environment of an explanation.
 pub(super) struct Observed {
@@ -119,16 +113,49 @@ impl Observed {
     ) -> Answer {
         let plan = facts.side(plan, &self.host);
         let kernel = match kernel {
-            Ok(rules) => Kernel::Read(facts.side(rules, &self.host)),
-            Err(note) => Kernel::Skipped(note.clone()),
+            Ok(rules) => {
+                let side = facts.side(rules, &self.host);
+                match rules.is_none_or(Rules::has_proxy) {
+                    true => Kernel::Read(side),
+                    false => Kernel::Foreign(side, self.absence(facts.mode)),
+                }
+            }
+            Err(note) => Kernel::Skipped {
+                absence: (*note == Some(no_rules(facts.mode))).then(|| self.absence(facts.mode)),
+                note: note.clone(),
+            },
         };
-        let flows = match self.rules {
-            State::Live(_) => flows(facts.question.protocol, facts.question.destination),
+        let entries = match self.rules {
+            State::Live(_) => stale::read(facts.question.protocol, facts.question.destination),
             State::Saved(..) | State::None(_) => Vec::new(),
         };
-        let mut answer = facts.answer(plan, kernel, flows);
+        let mut answer = facts.answer(plan, kernel, &entries);
         self.add_rejections(&mut answer);
         answer
+    }
+
+    /// Returns the sentence that no proxy in the mode has rules, with the modes that do.
+    fn absence(&self, mode: Mode) -> String {
+        let others = match &self.rules {
+            State::Live(config) => assumptions::installed(config),
+            State::Saved(state, _) => {
+                let has_rules = |it: &&Mode| {
+                    let rules = it.saved_rules(state);
+                    matches!(rules, Ok(Some(rules)) if rules.has_proxy())
+                };
+                Mode::BUILT_IN.iter().filter(has_rules).copied().collect()
+            }
+            State::None(_) => assumptions::installed(&Config::new("").with_mode(mode)),
+        };
+        let others: Vec<&str> = others.iter().map(|it| it.name()).collect();
+        let others = match &*others {
+            [] => String::new(),
+            names => format!(
+                ", but one in mode {} has (--proxy-mode)",
+                names.join(" and ")
+            ),
+        };
+        format!("No kube-proxy in mode {mode} has rules on this node{others}.")
     }
 
     /// Adds the rejected objects of the service port to the sentence.
@@ -147,22 +174,4 @@ impl Observed {
 
 fn no_rules(mode: Mode) -> String {
     format!("it has no rules of a kube-proxy in mode {mode}")
-}
-
-/// Returns the entries of connection tracking to a destination.
-fn flows(protocol: Protocol, destination: SocketAddr) -> Vec<String> {
-    let to = TupleFilter::new()
-        .destination(destination.ip())
-        .destination_port(destination.port());
-    let protocol = conntrack::Protocol(protocol.number());
-    let filter = Filter::new().protocol(protocol).original(to);
-    let found = conntrack::Client::open().and_then(|mut client| client.flows(&filter));
-    let Ok(NetlinkDump::Complete(flows) | NetlinkDump::Interrupted(flows)) = found else {
-        return Vec::new();
-    };
-    flows
-        .iter()
-        .take(MAX_FLOWS)
-        .map(ToString::to_string)
-        .collect()
 }

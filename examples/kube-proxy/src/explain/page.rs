@@ -91,6 +91,7 @@ impl Questioner {
             subject,
             from,
             from_node,
+            interface,
             format,
         } = question;
         let observed = Observed::read(&self.0.config).map_err(|error| (500, error))?;
@@ -101,6 +102,7 @@ impl Questioner {
                 plans: BTreeMap::new(),
                 from,
                 from_node,
+                interface,
             };
             // The request may have ended.
             let _ = reply.try_send(inquirer.prepare(engine, &host, &subject));
@@ -123,7 +125,7 @@ impl Questioner {
 /// Parameters of the page.
 const USAGE: &str = "usage: /debug/explain?tcp=ADDRESS:PORT (or udp, sctp), or \
                      ?service=NAMESPACE/NAME; optional: from=ADDRESS or from-node, \
-                     output=text, json or dot";
+                     interface=NAME, output=text, json or dot";
 
 /// A parsed query.
 #[derive(Debug, PartialEq)]
@@ -131,13 +133,14 @@ struct Question {
     subject: Subject,
     from: Option<IpAddr>,
     from_node: bool,
+    interface: Option<String>,
     format: Format,
 }
 
 impl Question {
     fn parse(query: &str) -> Result<Self, String> {
         let (mut found, mut from, mut from_node) = (None, None, false);
-        let mut format = None;
+        let (mut format, mut interface) = (None, None);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = decoded(value).ok_or_else(|| format!("invalid value of {name}"))?;
@@ -148,6 +151,7 @@ impl Question {
                     once(&mut from, addr, "source address")?;
                 }
                 "from-node" => from_node = true,
+                "interface" => once(&mut interface, value, "interface")?,
                 "output" => once(&mut format, Format::from_str(&value, true)?, "output")?,
                 _ => {
                     let what = What::from_str(name, true);
@@ -159,7 +163,11 @@ impl Question {
         if from.is_some() && from_node {
             return Err("from and from-node exclude each other".to_owned());
         }
+        if interface.is_some() && from_node {
+            return Err("interface and from-node exclude each other".to_owned());
+        }
         Ok(Self {
+            interface,
             subject: found.ok_or("no destination")?,
             from,
             from_node,

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 
 use proxy_core::reason::{Expectation, Finding, Reason};
 
-use super::answer::{Answer, Outcome, Path, Reached, Side, Step};
+use super::answer::{Answer, Outcome, Path, Reached, Reply, Side, Step};
 use super::effect::Effect;
 use super::inquiry::{self, Facts, is_recorded, masquerade_words};
+use super::stale::Stale;
 
 /// Maximum number of addresses in a list.
 const MAX_ADDRESSES: usize = 4;
@@ -19,14 +20,31 @@ pub(super) fn reason(facts: &Facts, plan: &Side, kernel: Option<&Side>) -> Strin
     if let Some(error) = &plan.error {
         return format!("the plan cannot be evaluated: {error}");
     }
+    if let Some(way_back) = &facts.no_way_back {
+        return way_back.clone();
+    }
     let by_objects = facts
         .finding
         .reason
         .sentence(facts.question.destination.ip());
+    let truth = kernel.unwrap_or(plan);
     match kernel.and_then(foreign) {
         Some((_, step)) => format!("a rule of another program decides: {}", line(step)),
-        None => by_objects,
+        None => problem(truth).unwrap_or(by_objects),
     }
+}
+
+/// Returns the problem on the way to an endpoint or back, besides rules that decide.
+fn problem(side: &Side) -> Option<String> {
+    let obstacle = side.paths.iter().find_map(|path| path.obstacle.clone());
+    let limit = side.limit.as_ref();
+    let limit = limit.map(|it| format!("the result depends on a limit: {}", it.rule));
+    let reply = || match side.reply()? {
+        (_, Reply::Lost { reason, .. }) => Some(format!("replies are lost: {reason}")),
+        (_, Reply::Unknown { reason }) => Some(format!("replies cannot be evaluated: {reason}")),
+        (_, Reply::Passes) => None,
+    };
+    obstacle.or(limit).or_else(reply)
 }
 
 /// Returns a path that a rule of another program decided, with that rule.
@@ -50,9 +68,18 @@ pub(super) fn line(step: &Step) -> String {
 }
 
 /// Returns the sentence that answers the question.
-pub(super) fn sentence(answer: &Answer, finding: &Finding) -> String {
+pub(super) fn sentence(answer: &Answer, finding: &Finding, no_way_back: Option<&str>) -> String {
+    let has_error = |side: &Side| side.error.is_some();
+    let is_unknown = has_error(&answer.plan) || answer.kernel.as_ref().is_some_and(has_error);
+    if let Some(way_back) = no_way_back {
+        let Answer { question, .. } = answer;
+        return format!(
+            "Does not work: {way_back}, so that no reply to the source {} leaves this node.",
+            question.source
+        );
+    }
     match &answer.kernel {
-        _ if answer.outcome == Outcome::Unknown => unknown(answer, finding),
+        _ if is_unknown => unknown(answer, finding),
         Some(kernel) if answer.agrees == Some(false) && foreign(kernel).is_none() => {
             disagreement(answer, finding, kernel)
         }
@@ -74,13 +101,28 @@ fn unknown(answer: &Answer, finding: &Finding) -> String {
     format!("{begin} By {by}, {result}")
 }
 
-/// Returns the sentence about the result of a side.
+/// Returns the sentence about the result of a side, which may depend on a limit.
 fn of_side(answer: &Answer, finding: &Finding, side: &Side) -> String {
+    let within = within_limits(answer, finding, side);
+    match &side.limit {
+        Some(limit) => format!(
+            "Unknown: the result depends on a limit: {}. Beyond it, connections are {}. Within \
+             it: {}",
+            limit.rule,
+            result(limit.beyond),
+            uncapitalized(&within)
+        ),
+        None => within,
+    }
+}
+
+/// Returns the sentence about the result of a side within all limits.
+fn within_limits(answer: &Answer, finding: &Finding, side: &Side) -> String {
     if let Some((path, step)) = foreign(side) {
         return by_foreign(answer, finding, side, (path, step));
     }
-    if let Some(to) = side.paths.iter().find_map(|path| path.unroutable) {
-        return without_route(answer, finding, to);
+    if let Some(path) = side.paths.iter().find(|path| path.obstacle.is_some()) {
+        return stopped(answer, finding, path);
     }
     if is_contradiction(finding, &answer.plan) {
         return format!(
@@ -90,7 +132,85 @@ fn of_side(answer: &Answer, finding: &Finding, side: &Side) -> String {
             by_objects(answer, finding)
         );
     }
-    result_of_side(answer, finding, side)
+    let result = result_of_side(answer, finding, side);
+    match side.reply() {
+        Some((path, Reply::Lost { reason, field, .. })) => {
+            let field = field.map(|it| format!(" ({it})")).unwrap_or_default();
+            format!(
+                "Does not work: {} leads {}, but replies are lost: {reason}{field}.",
+                answer.question.destination, path.end
+            )
+        }
+        Some((_, Reply::Unknown { reason })) => format!(
+            "Unknown: whether replies reach the client cannot be evaluated: {reason}. The first \
+             packet: {}",
+            uncapitalized(&result)
+        ),
+        _ => result,
+    }
+}
+
+/// Puts first that no proxy has rules: then neither the rules of the kernel nor a sync explain
+/// anything.
+pub(super) fn add_absence(answer: &mut Answer, finding: &Finding, absence: &str) {
+    let by_plan = match &answer.kernel {
+        _ if answer.plan.error.is_some() => return,
+        Some(_) => format!(
+            "Nothing serves Services there. By the plan, {}",
+            uncapitalized(&of_side(answer, finding, &answer.plan))
+        ),
+        None => format!("By the plan, {}", uncapitalized(&answer.sentence)),
+    };
+    answer.sentence = format!("{absence} {by_plan}");
+    if answer.kernel.is_some() {
+        answer.reason = uncapitalized(absence.trim_end_matches('.'));
+        answer.field = None;
+    }
+}
+
+/// Adds entries of connection tracking that lead packets to addresses that are no endpoints.
+///
+/// Packets follow an entry instead of rules. A client of UDP may keep its port and its entry for
+/// as long as it sends; a new connection of TCP has a new port.
+pub(super) fn add_stale(answer: &mut Answer, finding: &Finding, stale: Stale) {
+    let Stale { own, others } = stale;
+    if let Some(entry) = own {
+        let way = match entry.server.to_string() == answer.question.destination {
+            true => "no endpoint: it was created before the Service had endpoints".to_owned(),
+            false => format!(
+                "{}, which is no endpoint of {}",
+                entry.server,
+                port_name(finding)
+            ),
+        };
+        let timeout = entry.timeout.map_or_else(String::new, |seconds| {
+            format!(" or no packet comes for {seconds} s")
+        });
+        let is_udp = answer.question.protocol == "udp";
+        let text = format!(
+            "packets from {} follow an entry of connection tracking to {way}, until `conntrack \
+             -D` deletes it{timeout}.",
+            entry.client
+        );
+        if is_udp {
+            answer.outcome = answer.outcome.max(Outcome::Elsewhere);
+            answer.reason = format!("an entry of connection tracking leads to {way}");
+            answer.field = None;
+            answer.sentence = format!(
+                "Leads elsewhere: {text} A running proxy deletes such entries with its next \
+                 sync, and `kube-proxy diff` lists them. From other ports: {}",
+                uncapitalized(&answer.sentence)
+            );
+        } else {
+            answer.sentence += &format!(" Besides, {text}");
+        }
+    }
+    if others > 0 {
+        answer.sentence += &format!(
+            " {others} entries of connection tracking of other clients lead to addresses that are \
+             no endpoints."
+        );
+    }
 }
 
 /// Returns the sentence about a path that a rule of another program decided.
@@ -124,25 +244,41 @@ fn by_objects(answer: &Answer, finding: &Finding) -> String {
     finding.reason.sentence(ip(&answer.question.destination))
 }
 
-/// Returns the sentence about a packet that the node drops because it has no route.
+/// Returns the sentence about a packet that something besides rules stopped.
 ///
 /// The node looks for the route before most chains that refuse or drop packets.
-fn without_route(answer: &Answer, finding: &Finding, to: SocketAddr) -> String {
+fn stopped(answer: &Answer, finding: &Finding, path: &Path) -> String {
     let destination = &answer.question.destination;
-    let own = format!("Does not work: this node has no route to {to}");
+    let obstacle = path.obstacle.as_deref().unwrap_or_default();
+    let Some((to, has_no_route)) = path.stopped else {
+        return format!("Does not work: {obstacle}.");
+    };
     let reason = by_objects(answer, finding);
+    let is_served = finding.reason == Reason::Served;
     match (to.to_string() == *destination, &answer.service) {
-        (true, Some(_)) => {
-            format!("{own}, and drops the packets of connections that get no endpoint: {reason}.")
+        (true, Some(_)) if has_no_route => format!(
+            "Does not work: this node has no route to {to}, and drops the packets of connections \
+             that get no endpoint: {reason}."
+        ),
+        (true, None) if has_no_route => {
+            format!("Does not work: this node has no route to {to}: {reason}.")
         }
-        (true, None) => format!("{own}: {reason}."),
-        (false, _) => format!("{own}, to which {destination} leads."),
+        (false, _) if has_no_route => {
+            format!("Does not work: this node has no route to {to}, to which {destination} leads.")
+        }
+        (true, Some(_)) if is_served => format!("Does not work: {obstacle}."),
+        (true, _) => format!("Does not work: {obstacle}. Besides, {reason}."),
+        (false, _) => format!(
+            "Does not work: {destination} leads to {to}, and connections are {} on the way: \
+             {obstacle}.",
+            result(path.outcome)
+        ),
     }
 }
 
 /// Returns whether the evaluation of the plan contradicts the objects.
 fn is_contradiction(finding: &Finding, plan: &Side) -> bool {
-    if plan.error.is_some() {
+    if plan.error.is_some() || plan.paths.iter().any(|path| path.obstacle.is_some()) {
         return false;
     }
     let is_reachable = !plan.endpoints.is_empty() || !plan.elsewhere.is_empty();
@@ -186,6 +322,9 @@ fn result_of_side(answer: &Answer, finding: &Finding, side: &Side) -> String {
                 chances(side),
                 masquerade_words(side.masquerade)
             )
+        }
+        (Outcome::Reachable, None) if matches!(finding.reason, Reason::HealthCheck { .. }) => {
+            format!("Works for the first packet: {reason}.")
         }
         (Outcome::Reachable, None) => {
             format!("Works for the first packet, without the proxy: {reason}.")

@@ -1,28 +1,77 @@
 //! Evaluation of a question against the rules of one side.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use proxy_core::evaluate::{self, Rules, Verdict};
+use proxy_core::evaluate::{self, Obstacle, Rules, Verdict};
 use proxy_core::nftables::Element;
 use proxy_core::nftables::evaluate::{Environment, Event, ListUpdate, Probability, RuleStep};
 use proxy_core::nftables::expr::Expr;
 use proxy_core::reason::Reason;
 
-use super::answer::{Counter, Masquerade, Outcome, Path, Reached, Side, Step};
+use super::answer::{Counter, Limit, Masquerade, Outcome, Path, Reached, Side, Step};
 use super::effect::Effect;
 use super::inquiry::Facts;
-use super::owner;
+use super::limits::Limits;
+use super::sentence::line;
+use super::{owner, reply};
 
 /// Maximum number of paths.
 const MAX_PATHS: usize = 16;
 
 /// Evaluates the packet of a question.
 pub(super) fn evaluate(rules: &Rules, host: &dyn Environment, facts: &Facts) -> Side {
-    match rules.evaluate(&facts.packet, host) {
-        Ok(outcomes) => side(outcomes, facts),
-        Err(error) => failed(error.to_string()),
+    let within = Limits::new(host, false);
+    let outcomes = match rules.evaluate(&facts.packet, &within) {
+        Ok(outcomes) => outcomes,
+        Err(error) => return failed(error.to_string()),
+    };
+    let limit = match within.is_asked() {
+        true => match limit(rules, host, facts, &outcomes) {
+            Ok(limit) => limit,
+            Err(error) => return failed(error),
+        },
+        false => None,
+    };
+    Side {
+        limit,
+        ..side(outcomes, rules, &within, facts)
     }
+}
+
+/// Returns the limit on which the result depends: beyond all limits, it is another one.
+fn limit(
+    rules: &Rules,
+    host: &dyn Environment,
+    facts: &Facts,
+    within: &[evaluate::Outcome],
+) -> Result<Option<Limit>, String> {
+    let beyond = rules.evaluate(&facts.packet, &Limits::new(host, true));
+    let beyond = beyond.map_err(|error| error.to_string())?;
+    let worst = |outcomes: &[evaluate::Outcome]| {
+        let results = outcomes.iter().map(|it| outcome(&it.verdict, facts));
+        results.max().unwrap_or(Outcome::Dropped)
+    };
+    let verdicts = |outcomes: &[evaluate::Outcome]| {
+        let verdicts = outcomes.iter().map(|it| it.verdict.clone());
+        verdicts.collect::<BTreeSet<_>>()
+    };
+    if verdicts(within) == verdicts(&beyond) {
+        return Ok(None);
+    }
+    let events = |outcomes: &[evaluate::Outcome]| {
+        let first = outcomes.first();
+        first
+            .map(|it| it.trace.events().to_vec())
+            .unwrap_or_default()
+    };
+    let (one, other) = (events(within), events(&beyond));
+    let differs = one.iter().zip(&other).find(|(one, other)| one != other);
+    let rule = differs.map(|(one, _)| line(&step(one)));
+    Ok(Some(Limit {
+        rule: rule.unwrap_or_else(|| "a rule".to_owned()),
+        beyond: worst(&beyond),
+    }))
 }
 
 /// Returns the side of rules that cannot be evaluated.
@@ -34,10 +83,16 @@ pub(super) fn failed(error: String) -> Side {
         masquerade: Masquerade::Never,
         paths: Vec::new(),
         error: Some(error),
+        limit: None,
     }
 }
 
-fn side(mut outcomes: Vec<evaluate::Outcome>, facts: &Facts) -> Side {
+fn side(
+    mut outcomes: Vec<evaluate::Outcome>,
+    rules: &Rules,
+    host: &dyn Environment,
+    facts: &Facts,
+) -> Side {
     let results = outcomes.iter().map(|it| outcome(&it.verdict, facts));
     let worst = results.max().unwrap_or(Outcome::Dropped);
     let endpoints = reached(&outcomes, |addr| facts.is_endpoint(addr));
@@ -50,10 +105,14 @@ fn side(mut outcomes: Vec<evaluate::Outcome>, facts: &Facts) -> Side {
     let mut paths: Vec<Path> = Vec::new();
     for it in &outcomes {
         let result = outcome(&it.verdict, facts);
-        let end = end(&it.verdict, result);
+        let end = end(it, result);
         let is_known = paths.iter().any(|path| path.end == end);
         if !is_known && paths.len() < MAX_PATHS {
-            paths.push(path(it, result, end));
+            let mut path = path(it, result, end);
+            if result == Outcome::Reachable {
+                path.reply = reply::evaluate(it, rules, host, facts);
+            }
+            paths.push(path);
         }
     }
     Side {
@@ -63,6 +122,7 @@ fn side(mut outcomes: Vec<evaluate::Outcome>, facts: &Facts) -> Side {
         masquerade,
         paths,
         error: None,
+        limit: None,
     }
 }
 
@@ -76,14 +136,23 @@ fn outcome(verdict: &Verdict, facts: &Facts) -> Outcome {
         Verdict::Endpoint(addr) if facts.is_endpoint(*addr) => Outcome::Reachable,
         Verdict::Endpoint(_) => Outcome::Elsewhere,
         Verdict::Forwarded if is_direct => Outcome::Reachable,
+        // The proxy itself listens.
+        Verdict::Delivered if matches!(facts.finding.reason, Reason::HealthCheck { .. }) => {
+            Outcome::Reachable
+        }
         Verdict::Delivered | Verdict::Refused => Outcome::Refused,
         _ => Outcome::Dropped,
     }
 }
 
 /// Returns the end of a path in words.
-fn end(verdict: &Verdict, result: Outcome) -> String {
+fn end(outcome: &evaluate::Outcome, result: Outcome) -> String {
+    let verdict = &outcome.verdict;
     match (verdict, result) {
+        (Verdict::Dropped | Verdict::Refused, _) => match outcome.obstacle() {
+            Some(obstacle) => format!("{verdict}: {obstacle}"),
+            None => verdict.to_string(),
+        },
         (Verdict::Endpoint(addr), Outcome::Elsewhere) => {
             format!("to {addr} (no endpoint)")
         }
@@ -146,7 +215,9 @@ fn path(outcome: &evaluate::Outcome, result: Outcome, end: String) -> Path {
         Verdict::Dropped | Verdict::Refused | Verdict::Undecided
     );
     let influence = influence(&shown);
+    let obstacle = outcome.obstacle();
     let decided = match result {
+        _ if obstacle.is_some() => None,
         Outcome::Elsewhere => leading(&shown, influence),
         _ if is_end => shown.iter().rposition(|it| is_placed(it)),
         _ => None,
@@ -162,15 +233,19 @@ fn path(outcome: &evaluate::Outcome, result: Outcome, end: String) -> Path {
         influence,
         steps: shown.into_iter().map(step).collect(),
         updates: updates(outcome),
-        unroutable: match outcome.verdict {
-            Verdict::Unroutable(to) => Some(to),
-            _ => None,
-        },
+        stopped: obstacle.as_ref().map(|obstacle| {
+            let packet = &outcome.packet;
+            let port = packet.destination_port().unwrap_or_default();
+            let to = SocketAddr::new(packet.destination(), port);
+            (to, matches!(obstacle, Obstacle::NoRoute(_)))
+        }),
+        obstacle: obstacle.map(|it| it.to_string()),
+        reply: None,
     }
 }
 
 /// Returns whether an event may end a path.
-fn is_placed(event: &Event) -> bool {
+pub(super) fn is_placed(event: &Event) -> bool {
     matches!(
         event,
         Event::Rule(_) | Event::Policy { .. } | Event::Function { .. }
@@ -197,7 +272,7 @@ fn leading(events: &[&Event], influence: Option<(Effect, usize)>) -> Option<usiz
 
 /// Returns whether an event is of another program. The functions are those of IPVS, whose
 /// virtual servers are the proxy's.
-fn is_foreign(event: &Event) -> bool {
+pub(super) fn is_foreign(event: &Event) -> bool {
     match event {
         Event::Rule(rule) => !owner::is_own(rule.table(), rule.chain().name.as_str()),
         Event::Policy { table, chain, .. } => !owner::is_own(table, chain.as_str()),
@@ -232,7 +307,7 @@ fn list_update(update: &ListUpdate) -> String {
     }
 }
 
-fn step(event: &Event) -> Step {
+pub(super) fn step(event: &Event) -> Step {
     match event {
         Event::Rule(rule) => rule_step(rule),
         Event::Policy {

@@ -33,6 +33,8 @@ pub(super) struct Inquirer {
     pub(super) plans: BTreeMap<Family, Arc<Rules>>,
     pub(super) from: Option<IpAddr>,
     pub(super) from_node: bool,
+    /// Interface that receives the packets, instead of that of the route to the source.
+    pub(super) interface: Option<String>,
 }
 
 /// What an engine knows about a subject.
@@ -193,7 +195,7 @@ impl Inquirer {
         let known = self.plans.get(&Family::of(to.1.ip()));
         let own = || engine.desired_rules_of(to.1).map(Arc::new);
         Ok(Item {
-            facts: Facts::new(engine, host, to, source, asked)?,
+            facts: Facts::new(engine, host, to, (source, self.interface.as_deref()), asked)?,
             plan: known.cloned().or_else(own),
         })
     }
@@ -222,10 +224,7 @@ impl Prepared {
                 left_out,
             } => {
                 let answers = items.into_iter().map(answer).collect();
-                let mut answer = summary(&name, families, answers);
-                if let Some(reason) = left_out {
-                    answer.sentence += &format!(" Connections are left out: {reason}.");
-                }
+                let answer = summary(&name, families, answers, left_out);
                 Explanation::Service(Box::new(answer))
             }
         }
@@ -259,47 +258,74 @@ fn skipped(engine: &Engine, name: &ObjectName) -> Result<ServiceAnswer, String> 
         reason,
         field,
         answers: Vec::new(),
+        left_out: None,
     })
 }
 
 /// Returns the answer about a Service from those about its addresses.
-fn summary(name: &ObjectName, families: Vec<String>, answers: Vec<Answer>) -> ServiceAnswer {
-    let is_failed = |it: &&Answer| !matches!(it.outcome, Outcome::Reachable | Outcome::Unknown);
-    let is_unknown = |it: &&Answer| it.outcome == Outcome::Unknown;
-    let failed = answers.iter().filter(is_failed).count();
-    let unknown = answers.iter().filter(is_unknown).count();
-    let deciding = answers.iter().find(is_failed);
-    let deciding = deciding.or_else(|| answers.iter().find(is_unknown));
-    let deciding = deciding.or_else(|| answers.first());
-    let total = answers.len();
-    let problem = match (failed, unknown) {
-        (0, 0) => None,
-        (0, unknown) => Some((unknown, "are unknown".to_owned())),
-        (failed, 0) => Some((failed, "do not work".to_owned())),
-        (failed, unknown) => Some((failed, format!("do not work, and {unknown} are unknown"))),
-    };
-    let sentence = match (problem, deciding) {
-        (None, _) => format!(
-            "Works for the first packets: all {total} connections to Service {name} reach an \
-             endpoint."
-        ),
-        (Some((count, problem)), Some(answer)) => format!(
-            "{count} of {total} connections to Service {name} {problem}. The first, from {} \
-             ({}): {}",
-            answer.question.source, answer.question.from, answer.sentence
-        ),
-        (Some(_), None) => String::new(),
-    };
-    ServiceAnswer {
+fn summary(
+    name: &ObjectName,
+    families: Vec<String>,
+    answers: Vec<Answer>,
+    left_out: Option<String>,
+) -> ServiceAnswer {
+    let mut answer = ServiceAnswer {
         service: name.to_string(),
         families,
-        outcome: deciding.map_or(Outcome::Dropped, |it| it.outcome),
-        endpoints: deciding.map(|it| it.endpoints.clone()).unwrap_or_default(),
+        outcome: Outcome::Dropped,
+        endpoints: Vec::new(),
         masquerade: masquerade(&answers),
-        reason: deciding.map(|it| it.reason.clone()).unwrap_or_default(),
-        field: deciding.and_then(|it| it.field.clone()),
-        sentence,
+        reason: String::new(),
+        field: None,
+        sentence: String::new(),
         answers,
+        left_out,
+    };
+    answer.summarize();
+    answer
+}
+
+impl ServiceAnswer {
+    /// Sets what the answers about single connections determine.
+    pub(super) fn summarize(&mut self) {
+        let is_failed = |it: &&Answer| !matches!(it.outcome, Outcome::Reachable | Outcome::Unknown);
+        let is_unknown = |it: &&Answer| it.outcome == Outcome::Unknown;
+        let answers = &self.answers;
+        let failed = answers.iter().filter(is_failed).count();
+        let unknown = answers.iter().filter(is_unknown).count();
+        let deciding = answers.iter().find(is_failed);
+        let deciding = deciding.or_else(|| answers.iter().find(is_unknown));
+        let deciding = deciding.or_else(|| answers.first());
+        let (total, name) = (answers.len(), &self.service);
+        let problem = match (failed, unknown) {
+            (0, 0) => None,
+            (0, unknown) => Some((unknown, "are unknown".to_owned())),
+            (failed, 0) => Some((failed, "do not work".to_owned())),
+            (failed, unknown) => Some((failed, format!("do not work, and {unknown} are unknown"))),
+        };
+        let mut sentence = match (problem, deciding) {
+            (None, _) => format!(
+                "Works for the first packets: all {total} connections to Service {name} reach an \
+                 endpoint."
+            ),
+            (Some((count, problem)), Some(answer)) => format!(
+                "{count} of {total} connections to Service {name} {problem}. The first, from {} \
+                 ({}): {}",
+                answer.question.source, answer.question.from, answer.sentence
+            ),
+            (Some(_), None) => String::new(),
+        };
+        if let Some(reason) = &self.left_out {
+            sentence += &format!(" Connections are left out: {reason}.");
+        }
+        let deciding = deciding.cloned();
+        self.outcome = deciding.as_ref().map_or(Outcome::Dropped, |it| it.outcome);
+        self.sentence = sentence;
+        if let Some(deciding) = deciding {
+            self.endpoints = deciding.endpoints;
+            self.reason = deciding.reason;
+            self.field = deciding.field;
+        }
     }
 }
 

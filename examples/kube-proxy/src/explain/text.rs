@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::answer::{Answer, Endpoint, Explanation, Outcome, Path, Side, Step, short};
+use super::answer::{
+    Answer, Endpoint, Explanation, Outcome, Path, Probe, Reply, Side, Step, short,
+};
 use super::sentence::line;
 
 /// Styles of a terminal (ECMA-48), or empty texts.
@@ -122,6 +124,15 @@ fn write_answer(out: &mut String, answer: &Answer, styles: Styles) {
     for flow in &answer.conntrack {
         let _ = writeln!(out, "conntrack  {flow}");
     }
+    for assumed in &answer.assumed {
+        let _ = writeln!(out, "assumed    {assumed}");
+    }
+    for probe in &answer.probes {
+        let Probe {
+            address, result, ..
+        } = probe;
+        let _ = writeln!(out, "probe      {address} {result}");
+    }
     write_sides(out, answer, styles);
 }
 
@@ -194,6 +205,7 @@ fn write_path(out: &mut String, path: &Path, mark: char) {
     let _ = writeln!(out, "  {mark} {}", end(path));
 }
 
+/// Returns the end of a path in words, with the reply of the endpoint if it is lost.
 fn end(path: &Path) -> String {
     let masqueraded = if path.masqueraded {
         ", masqueraded"
@@ -205,7 +217,16 @@ fn end(path: &Path) -> String {
         false => path.deciding(),
     };
     let decided = decided.map(|step| format!(", decided by {}", line(step)));
-    format!("{}{masqueraded}{}", path.end, decided.unwrap_or_default())
+    let reply = match &path.reply {
+        Some(Reply::Lost { reason, .. }) => format!(", replies are lost: {reason}"),
+        Some(Reply::Unknown { reason }) => format!(", replies cannot be evaluated: {reason}"),
+        Some(Reply::Passes) | None => String::new(),
+    };
+    format!(
+        "{}{masqueraded}{}{reply}",
+        path.end,
+        decided.unwrap_or_default()
+    )
 }
 
 fn write_step(out: &mut String, step: &Step, mark: char) {

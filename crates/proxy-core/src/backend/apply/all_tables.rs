@@ -3,7 +3,7 @@
 #[cfg(feature = "iptables")]
 use vipline_iptables as iptables;
 use vipline_nftables::evaluate::Evaluator;
-use vipline_nftables::{Chain, Client, DumpOptions, Family, Ruleset, TableId};
+use vipline_nftables::{Chain, Client, DumpOptions, Family, HookEntry, Ruleset, TableId};
 use vipline_service_model as service_model;
 
 use crate::Error;
@@ -13,7 +13,7 @@ use crate::backend::iptables::apply::saved::legacy_rules;
 use crate::backend::saved::has_chain;
 #[cfg(feature = "iptables")]
 use crate::backend::saved_iptables::with_legacy;
-use crate::evaluate::Rules;
+use crate::evaluate::{Rules, read_hooks};
 
 /// Rules of the kernel.
 pub(in crate::backend) struct Installed {
@@ -41,9 +41,9 @@ pub(in crate::backend) fn installed(
     family: service_model::Family,
     is_own: impl Fn(&Chain) -> bool,
 ) -> Result<Installed, Error> {
-    let dump = all_tables(family)?;
+    let (dump, hooks) = all_tables(family)?;
     Ok(Installed {
-        evaluator: evaluator(&dump, family)?,
+        evaluator: evaluator(&dump, family)?.with_hooks(&hooks),
         has_proxy: has_chain(&dump, is_own),
         dump,
     })
@@ -57,20 +57,25 @@ pub(in crate::backend) fn installed_with_save(
     save: &str,
     has_proxy: bool,
 ) -> Result<Installed, Error> {
-    let dump = match all_tables(family) {
-        Err(vipline_nftables::Error::Unsupported { .. }) => Ruleset::new(),
-        dump => dump?,
+    let (dump, hooks) = match all_tables(family) {
+        Err(vipline_nftables::Error::Unsupported { .. }) => Default::default(),
+        read => read?,
     };
     let rules = iptables::evaluate::Rules::from_dump(dump.clone(), set_names(family));
     Ok(Installed {
-        evaluator: with_legacy(rules, save, iptables_family(family))?.evaluator(),
+        evaluator: with_legacy(rules, save, iptables_family(family))?
+            .evaluator()
+            .with_hooks(&hooks),
         has_proxy,
         dump,
     })
 }
 
-/// Dumps all tables that packets of a family pass, with the elements of dynamic sets.
-fn all_tables(family: service_model::Family) -> Result<Ruleset, vipline_nftables::Error> {
+/// Dumps all tables that packets of a family pass, with the elements of dynamic sets and the
+/// order of base chains.
+fn all_tables(
+    family: service_model::Family,
+) -> Result<(Ruleset, Vec<HookEntry>), vipline_nftables::Error> {
     let own = match family {
         service_model::Family::V4 => Family::Ip,
         service_model::Family::V6 => Family::Ip6,
@@ -82,7 +87,9 @@ fn all_tables(family: service_model::Family) -> Result<Ruleset, vipline_nftables
     };
     let mut tables: Vec<TableId> = client.tables()?.into_iter().map(|it| it.id).collect();
     tables.retain(passes);
-    client.dump_with(&tables, DumpOptions::new().with_dynamic_elements())
+    let dump = client.dump_with(&tables, DumpOptions::new().with_dynamic_elements())?;
+    let hooks = read_hooks(&mut client, own)?;
+    Ok((dump, hooks))
 }
 
 /// Returns the evaluator of a dump and of the rules of the legacy variant. With mode iptables

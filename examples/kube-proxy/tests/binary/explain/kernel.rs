@@ -1,6 +1,7 @@
 //! The rules of a kernel: agreement, drift, and rules of other programs.
 
 use serde_json::Value;
+use testkit::link;
 
 use crate::stage::{Stage, service, slice};
 
@@ -12,7 +13,7 @@ pub(super) fn web() -> Stage {
 }
 
 /// Changes the links, addresses or routes of a node.
-fn ip(stage: &Stage, line: &str) {
+pub(super) fn ip(stage: &Stage, line: &str) {
     let words: Vec<_> = line.split(' ').collect();
     let mut command = stage.command("ip");
     let status = stage.netns.run(|| command.args(words).status()).unwrap();
@@ -37,6 +38,12 @@ pub(super) fn add_links(stage: &Stage) {
         ip(&format!("link set {link}-peer up"));
     }
     ip("route add default via 192.168.0.1");
+    set(stage, "ipv4/ip_forward", "1");
+}
+
+/// Sets a value under `/proc/sys/net`.
+pub(super) fn set(stage: &Stage, path: &str, value: &str) {
+    stage.netns.run(|| link::set_sysctl(path, value)).unwrap();
 }
 
 const LINE: &str = "explain tcp 10.96.0.10:80 --from 198.51.100.7 -o json";

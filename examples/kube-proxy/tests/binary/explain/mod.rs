@@ -14,6 +14,8 @@ mod page;
 
 mod reasons;
 
+mod situations;
+
 use serde_json::Value;
 use testkit::scoped::Directory;
 

@@ -65,6 +65,15 @@ impl Node {
         Self { stage, variant }
     }
 
+    /// Creates a node in another mode, with the programs of the nft variant.
+    pub(crate) fn in_mode(mode: &'static str, files: &[(&str, &str)]) -> Self {
+        let stage = Stage::with(files).in_mode(mode, env::var("PATH").unwrap());
+        Self {
+            stage,
+            variant: "nft",
+        }
+    }
+
     /// Creates a node with a Service of three endpoints.
     fn web(backend: &'static str) -> Self {
         Self::with(backend, &[("web.yaml", &web(3))])

@@ -12,9 +12,10 @@ use vipline_ipvs::{self as ipvs, Forwarding};
 use vipline_nftables::Hook;
 use vipline_nftables::evaluate::{
     self, Cause, Context, Disposition, Environment, Evaluator, HookFunction, HookVerdict,
-    Interface, IpvsConnection, Limited, ListUpdate, Packet, Question, Route, RouteQuery, SetEntry,
+    Interface, IpvsConnection, Limited, ListUpdate, Loss, Packet, Question, Route, RouteQuery,
+    SetEntry,
 };
-use vipline_nftables::expr::{AddrType, RejectType};
+use vipline_nftables::expr::{AddrType, Direction, RejectType};
 
 use super::object::Object;
 use crate::backend::evaluate::{self as backend, RecentLists};
@@ -28,9 +29,19 @@ const SCTP: u8 = 132;
 /// `ICMP_PORT_UNREACH` of `linux/icmp.h` and `ICMPV6_PORT_UNREACH` of `linux/icmpv6.h`.
 const PORT_UNREACHABLE: [u8; 2] = [3, 4];
 
-/// Hooks at which IPVS schedules connections: `ip_vs_remote_request4` and
-/// `ip_vs_local_request4` of `net/netfilter/ipvs/ip_vs_core.c`.
-const PLACES: [(Hook, i32); 2] = [(Hook::Input, 99), (Hook::Output, -98)];
+/// Hooks at which IPVS schedules connections, `ip_vs_remote_request4` and
+/// `ip_vs_local_request4`, and those at which it translates replies, `ip_vs_reply4` and
+/// `ip_vs_local_reply4`, of `net/netfilter/ipvs/ip_vs_core.c`.
+const PLACES: [(Hook, i32); 5] = [
+    (Hook::Input, 99),
+    (Hook::Output, -98),
+    (Hook::Input, 98),
+    (Hook::Output, -99),
+    (Hook::Forward, 100),
+];
+
+/// Priorities of the functions that translate replies.
+const REPLIES: [i32; 3] = [98, -99, 100];
 
 /// State of the kernel besides rules.
 #[derive(Default)]
@@ -188,6 +199,18 @@ impl Environment for Node<'_> {
         self.environment.is_bridge(interface)
     }
 
+    fn receive_loss(&self, input: &Interface) -> Option<Loss> {
+        self.environment.receive_loss(input)
+    }
+
+    fn route_loss(&self, query: &RouteQuery<'_>, is_local: bool) -> Option<Loss> {
+        self.environment.route_loss(query, is_local)
+    }
+
+    fn send_loss(&self, output: &Interface) -> Option<Loss> {
+        self.environment.send_loss(output)
+    }
+
     fn addr_type(&self, addr: IpAddr, interface: Option<&Interface>) -> Option<AddrType> {
         match self.is_bound(addr) && interface.is_none() {
             true => Some(AddrType::Local),
@@ -236,8 +259,12 @@ impl HookFunction for Ipvs {
         &PLACES
     }
 
-    /// Schedules the first packet of a connection.
-    fn call(&self, _: i32, context: &mut Context<'_, '_>) -> Result<HookVerdict, Cause> {
+    /// Schedules the first packet of a connection, and translates replies.
+    fn call(&self, priority: i32, context: &mut Context<'_, '_>) -> Result<HookVerdict, Cause> {
+        if REPLIES.contains(&priority) {
+            self.answer(context);
+            return Ok(HookVerdict::Accept);
+        }
         // A packet that IPVS has forwarded is not scheduled again.
         let packet = scheduled(context.packet()).filter(|_| context.ipvs().is_none());
         let Some(packet) = packet else {
@@ -273,6 +300,34 @@ impl HookFunction for Ipvs {
 }
 
 impl Ipvs {
+    /// Sets the address of the virtual server as the source of a reply.
+    ///
+    /// The entry of connection tracking has the address as the destination of the connection:
+    /// with the sysctl `net.ipv4.vs.conntrack`, which the mode sets, IPVS changes only the
+    /// source of its replies.
+    fn answer(&self, context: &mut Context<'_, '_>) {
+        let is_reply = context.direction() == Some(Direction::Reply);
+        let Some(original) = context
+            .connection()
+            .map(|it| it.original)
+            .filter(|_| is_reply)
+        else {
+            return;
+        };
+        let packet = context.packet();
+        let (source, destination) = (packet.source(), packet.destination());
+        let port = original.destination_port.unwrap_or_default();
+        let server = SocketAddr::new(original.destination, port);
+        let client = SocketAddr::new(original.source, original.source_port.unwrap_or_default());
+        let request = Packet::with_protocol(packet.protocol(), client, server);
+        let is_of_server =
+            scheduled(&request).is_some_and(|it| self.balancer.server(&it).is_some());
+        if is_of_server && source != server.ip() && destination == original.source {
+            context.record(format!("ipvs translates the reply to come from {server}"));
+            context.set_source(server);
+        }
+    }
+
     /// Records the template that a packet found or creates.
     fn keep(&self, key: &TemplateKey, target: &Target<'_>, context: &mut Context<'_, '_>) {
         let (client, server) = (key.client, target.server.endpoint());

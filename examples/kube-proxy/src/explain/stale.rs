@@ -1,0 +1,69 @@
+//! Entries of connection tracking, which packets follow instead of rules.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "IO file"
+)]
+
+use std::net::SocketAddr;
+
+use proxy_core::conntrack::{self, Filter, TupleFilter};
+use proxy_core::netlink::Dump;
+use proxy_core::reason::Question;
+use vipline_service_model::Protocol;
+
+/// An entry of connection tracking to a destination.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Entry {
+    /// Entry in the format of `conntrack -L`.
+    pub(super) text: String,
+    pub(super) client: SocketAddr,
+    /// Source of replies: the endpoint, or the destination itself.
+    pub(super) server: SocketAddr,
+    /// Seconds until the entry ends without packets.
+    pub(super) timeout: Option<u32>,
+}
+
+/// Entries that lead packets to addresses that are no endpoints.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Stale {
+    /// The entry of the client that asks.
+    pub(super) own: Option<Entry>,
+    /// Number of entries of other clients.
+    pub(super) others: usize,
+}
+
+impl Stale {
+    /// Sorts the entries by their clients.
+    pub(super) fn of(entries: &[&Entry], question: &Question) -> Self {
+        let is_own = |it: &&&Entry| it.client.ip() == question.source;
+        let own = entries.iter().filter(is_own).count();
+        Self {
+            own: entries.iter().find(is_own).map(|it| (**it).clone()),
+            others: entries.len() - own,
+        }
+    }
+}
+
+/// Reads the entries to a destination. Empty if they cannot be read.
+pub(super) fn read(protocol: Protocol, destination: SocketAddr) -> Vec<Entry> {
+    let to = TupleFilter::new()
+        .destination(destination.ip())
+        .destination_port(destination.port());
+    let protocol = conntrack::Protocol(protocol.number());
+    let filter = Filter::new().protocol(protocol).original(to);
+    let found = conntrack::Client::open().and_then(|mut client| client.flows(&filter));
+    let flows = found.map(Dump::into_inner).unwrap_or_default();
+    let entries = flows.iter().map(|flow| Entry {
+        text: flow.to_string(),
+        client: end(&flow.original),
+        server: end(&flow.reply),
+        timeout: flow.timeout,
+    });
+    entries.collect()
+}
+
+/// Returns the source of a tuple.
+fn end(tuple: &conntrack::Tuple) -> SocketAddr {
+    SocketAddr::new(tuple.source, tuple.source_port().unwrap_or_default())
+}
