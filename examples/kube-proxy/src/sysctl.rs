@@ -55,6 +55,12 @@ pub fn with_remedy(error: &Error, stage: Stage) -> String {
 /// unprivileged container with this capability lacks only a writable `/proc/sys`.
 fn remedy(error: &Error, stage: Stage) -> Option<String> {
     let text = match error.source.kind() {
+        // No container helps, privileged or not.
+        ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied
+            if is_read_only(&error.path) =>
+        {
+            "only the first network namespace of the machine can change it: set it there".to_owned()
+        }
         ErrorKind::ReadOnlyFilesystem => match stage {
             Stage::Init => {
                 "/proc/sys is read-only in this container: make the container privileged".to_owned()
@@ -63,9 +69,6 @@ fn remedy(error: &Error, stage: Stage) -> Option<String> {
                              first, in a privileged container"
                 .to_owned(),
         },
-        ErrorKind::PermissionDenied if is_read_only(&error.path) => {
-            "only the first network namespace of the machine can change it: set it there".to_owned()
-        }
         ErrorKind::PermissionDenied => match stage {
             Stage::Init => {
                 "CAP_NET_ADMIN is missing: run as root or with this capability".to_owned()
@@ -410,6 +413,13 @@ mod tests {
         }
         let other = text(ErrorKind::InvalidInput, Stage::Start);
         assert!(!other.contains(';'), "{other}");
+        let file = folder.path().join(UDP);
+        fs::set_permissions(file, fs::Permissions::from_mode(0o444)).unwrap();
+        for kind in [ErrorKind::ReadOnlyFilesystem, ErrorKind::PermissionDenied] {
+            let text = text(kind, Stage::Start);
+            assert!(text.contains("only the first network namespace"), "{text}");
+            assert!(!text.contains("--init-only"), "{text}");
+        }
     }
 
     #[test]
