@@ -79,8 +79,11 @@ pub enum Pods {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Tcp {
-    /// Maximum number of connections. A client may have half of the connections.
+    /// Maximum number of connections.
     pub max_connections: usize,
+    /// Maximum number of connections of one client: of an IPv4 address, or of the /64 network
+    /// of an IPv6 address.
+    pub max_connections_per_client: usize,
     /// Time after which a connection without a request is closed.
     pub idle_timeout: GoDuration,
 }
@@ -200,6 +203,7 @@ impl Default for Tcp {
     fn default() -> Self {
         Self {
             max_connections: 10_000,
+            max_connections_per_client: 1_000,
             idle_timeout: GoDuration::from_secs(10),
         }
     }
@@ -360,7 +364,7 @@ mod tests {
     fn every_field_of_the_file_is_read() {
         let text = "manifests: /m\nclientConnection: {kubeconfig: /k, server: 'https://a'}\n\
                     zone: a.example\nttl: 7\npods: insecure\nlisten: ['127.0.0.1:53']\n\
-                    udpPayloadSize: 1400\nthreads: 3\ntcp: {maxConnections: 9, idleTimeout: 4s}\n\
+                    udpPayloadSize: 1400\nthreads: 3\ntcp: {maxConnections: 9, maxConnectionsPerClient: 8, idleTimeout: 4s}\n\
                     forward: {to: [192.0.2.1], policy: sequential, tryTimeout: 1s, attempts: 3, \
                     maxConcurrent: 5, maxFails: 6, healthCheck: 2s, forceTcp: true}\n\
                     stubs: [{domain: x.example, to: [192.0.2.2]}]\n\

@@ -110,10 +110,17 @@ impl Settings {
         problems.require("udpPayloadSize", is_valid, "must be from 512 to 4096");
         let tcp = TcpOptions {
             max_connections: configuration.tcp.max_connections,
+            max_connections_per_client: configuration.tcp.max_connections_per_client,
             idle_timeout: configuration.tcp.idle_timeout.positive(),
         };
         let is_valid = tcp.max_connections > 0;
         problems.require("tcp.maxConnections", is_valid, "must be more than 0");
+        let is_valid = tcp.max_connections_per_client > 0;
+        problems.require(
+            "tcp.maxConnectionsPerClient",
+            is_valid,
+            "must be more than 0",
+        );
         let is_valid = tcp.idle_timeout > Duration::ZERO;
         problems.require("tcp.idleTimeout", is_valid, "must be more than 0s");
         let forward = forward(configuration, &listen, stubs, &mut problems);
@@ -402,7 +409,7 @@ mod tests {
         let text = "zone: a..b\nttl: 9999\nlisten: ['x', '127.0.0.1', '127.0.0.1:53']\n\
                     udpPayloadSize: 100\nforward: {to: [there], policy: best}\n\
                     stubs: [{domain: a.example, to: [nowhere]}]\nmetrics: '127.0.0.1'\n\
-                    tcp: {maxConnections: 0, idleTimeout: 0s}\nnodeLocal: {addresses: [fe80::1], interface: a/b}\n";
+                    tcp: {maxConnections: 0, maxConnectionsPerClient: 0, idleTimeout: 0s}\nnodeLocal: {addresses: [fe80::1], interface: a/b}\n";
         let Err(Failure::Input(problems)) = settings(text) else {
             panic!("the configuration is valid");
         };
@@ -415,6 +422,7 @@ mod tests {
             "stubs",
             "metrics",
             "tcp.maxConnections",
+            "tcp.maxConnectionsPerClient",
             "tcp.idleTimeout",
             "nodeLocal.interface",
         ] {

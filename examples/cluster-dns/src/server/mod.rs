@@ -85,7 +85,7 @@ impl Server {
         };
         let addresses = &available(addresses, socket::has_ipv6());
         let (open, watched) = watch::channel(());
-        let connections = Pool::new(tcp.max_connections, tcp.max_connections / 2);
+        let connections = Pool::new(tcp.max_connections, tcp.max_connections_per_client);
         let budget = tcp::Budget::new();
         for &address in addresses {
             let started = tcp::start(address, tcp, &connections, &budget, &context, &watched);

@@ -1,6 +1,7 @@
 //! Answers to `dig`.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RecordType};
@@ -174,4 +175,26 @@ fn several_zones_have_the_names_of_the_cluster_and_none_leaves_it() {
     assert_eq!(code, Some(2), "{text}");
     let words = "zone: \"cluster.local;corp.example\" is no domain; expected DOMAIN[,DOMAIN]";
     assert!(text.contains(words), "{text}");
+}
+
+#[test]
+fn the_deployment_answers_as_the_coredns_of_kubeadm() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/deployment.yaml");
+    let manifest = std::fs::read_to_string(path).unwrap();
+    let flags = manifest
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- --"));
+    // The tests have a lame duck of their own.
+    let flags = flags.filter(|flag| !flag.starts_with("lame-duck"));
+    let flags: String = flags.map(|flag| format!("--{flag} ")).collect();
+    let manifests = [("web.yaml", &*service("web", "10.96.0.10"))];
+    let stage = Stage::start(&manifests, &(flags + FLAGS));
+    for (name, address) in [
+        ("web.shop.svc.cluster.local", "10.96.0.10"),
+        ("10-244-1-7.shop.pod.cluster.local", "10.244.1.7"),
+    ] {
+        let text = stage.dig(&format!("+noall +answer {name}"));
+        let words: Vec<_> = text.split_whitespace().collect();
+        assert_eq!(words, [&*format!("{name}."), "30", "IN", "A", address]);
+    }
 }

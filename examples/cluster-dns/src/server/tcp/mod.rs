@@ -70,6 +70,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 pub struct TcpOptions {
     /// Maximum number of connections.
     pub max_connections: usize,
+    /// Maximum number of connections of one client.
+    pub max_connections_per_client: usize,
     /// Time after which a connection without a request is closed.
     pub idle_timeout: Duration,
 }
