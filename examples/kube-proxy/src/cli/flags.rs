@@ -94,7 +94,7 @@ pub struct Flags {
     pub show_hidden_metrics_for_version: Option<String>,
     /// Feature gates, as NAME=true or NAME=false
     #[arg(long, global = true, value_name = "NAME=BOOL", value_delimiter = ',', value_parser = value::gate)]
-    pub feature_gates: Vec<(String, bool)>,
+    pub feature_gates: Vec<Option<(String, bool)>>,
     /// Proxy mode: iptables, ipvs or nftables; empty is iptables; kernelspace
     /// for render and diff of Windows nodes
     #[arg(long, global = true, value_name = "MODE")]
@@ -293,7 +293,7 @@ pub struct LogFlags {
     pub v: Option<u32>,
     /// Verbosity of single source files; no effect
     #[arg(long, global = true, value_name = "PATTERN=LEVEL", value_delimiter = ',', value_parser = value::vmodule)]
-    pub vmodule: Vec<Vmodule>,
+    pub vmodule: Vec<Option<Vmodule>>,
     /// Flush interval of the log; no effect [default: 5s]
     #[arg(long, global = true, value_name = "TIME", allow_hyphen_values = true)]
     pub log_flush_frequency: Option<GoDuration>,
@@ -334,7 +334,7 @@ impl Flags {
         let given = [
             ("--boot-id-file", boot_id_file.is_some()),
             ("--machine-id-file", machine_id_file.is_some()),
-            ("--vmodule", !self.log.vmodule.is_empty()),
+            ("--vmodule", self.log.vmodule.iter().any(Option::is_some)),
         ];
         let given = given.into_iter().filter(|(_, is_given)| *is_given);
         let of_mode = self.kernelspace.given().filter(|_| mode != KERNELSPACE);

@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(flags.oom_score_adj, Some(-5));
         assert_eq!(
             flags.feature_gates,
-            [("A".into(), true), ("B".into(), false)]
+            [Some(("A".into(), true)), Some(("B".into(), false))]
         );
         let off = parse("--masquerade-all=F").unwrap().flags;
         assert_eq!(off.masquerade_all, Some(false));

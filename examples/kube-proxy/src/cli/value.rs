@@ -57,12 +57,16 @@ pub(crate) fn split_port(text: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// Parses `NAME=true` or `NAME=false`.
-pub(super) fn gate(text: &str) -> Result<(String, bool), String> {
+/// Parses `NAME=true` or `NAME=false`. As in upstream, an empty item of a list is `None`:
+/// templates write `--feature-gates=` for no gates, and trailing commas.
+pub(super) fn gate(text: &str) -> Result<Option<(String, bool)>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
     let (name, value) = text
         .split_once('=')
         .ok_or("must be NAME=true or NAME=false")?;
-    Ok((name.trim().to_owned(), switch(value.trim())?))
+    Ok(Some((name.trim().to_owned(), switch(value.trim())?)))
 }
 
 /// Parses the value of `--iptables-backend`.
@@ -72,16 +76,19 @@ pub(super) fn iptables_backend(text: &str) -> Result<IptablesBackend, String> {
     found.ok_or_else(|| "must be auto, programs or netlink".to_owned())
 }
 
-/// Parses `PATTERN=LEVEL`.
-pub(super) fn vmodule(text: &str) -> Result<Vmodule, String> {
+/// Parses `PATTERN=LEVEL`. As in upstream, an empty item of a list is `None`.
+pub(super) fn vmodule(text: &str) -> Result<Option<Vmodule>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
     let (pattern, level) = text.split_once('=').ok_or("must be PATTERN=LEVEL")?;
     match (pattern, level.parse()) {
         ("", _) => Err("the pattern is missing".to_owned()),
         (_, Err(_)) => Err("the level must be a number".to_owned()),
-        (pattern, Ok(verbosity)) => Ok(Vmodule {
+        (pattern, Ok(verbosity)) => Ok(Some(Vmodule {
             file_pattern: pattern.to_owned(),
             verbosity,
-        }),
+        })),
     }
 }
 

@@ -113,6 +113,7 @@ impl Effective {
             }));
         }
         warnings.extend(flags.warnings(&configuration.mode));
+        warnings.extend(gates.warning());
         Ok(Self {
             configuration,
             fallback,

@@ -38,7 +38,7 @@ impl Configuration {
 
     fn apply(&mut self, flags: &Flags) {
         self.feature_gates
-            .extend(flags.feature_gates.iter().cloned());
+            .extend(flags.feature_gates.iter().flatten().cloned());
         let connection = &mut self.client_connection;
         set(&mut connection.kubeconfig, &flags.kubeconfig);
         set(&mut connection.content_type, &flags.kube_api_content_type);
@@ -66,8 +66,7 @@ impl Configuration {
             &flags.pod_interface_name_prefix,
         );
         set(&mut self.cluster_cidr, &flags.cluster_cidr);
-        self.node_port_addresses
-            .clone_from(&flags.nodeport_addresses);
+        self.node_port_addresses = without_empty(&flags.nodeport_addresses);
         set(&mut self.oom_score_adj, &flags.oom_score_adj);
         set(&mut self.config_sync_period, &flags.config_sync_period);
     }
@@ -93,7 +92,7 @@ impl Configuration {
         set(&mut ipvs.sync_period, &flags.ipvs_sync_period);
         set(&mut ipvs.min_sync_period, &flags.ipvs_min_sync_period);
         set(&mut ipvs.scheduler, &flags.ipvs_scheduler);
-        ipvs.exclude_cidrs.clone_from(&flags.ipvs_exclude_cidrs);
+        ipvs.exclude_cidrs = without_empty(&flags.ipvs_exclude_cidrs);
         set(&mut ipvs.strict_arp, &flags.ipvs_strict_arp);
         set(&mut ipvs.tcp_timeout, &flags.ipvs_tcp_timeout);
         set(&mut ipvs.tcp_fin_timeout, &flags.ipvs_tcpfin_timeout);
@@ -164,7 +163,7 @@ impl super::Logging {
         set(&mut self.verbosity, &flags.v);
         set(&mut self.flush_frequency, &flags.log_flush_frequency);
         let own = std::mem::take(&mut self.vmodule);
-        self.vmodule = flags.vmodule.iter().cloned().chain(own).collect();
+        self.vmodule = flags.vmodule.iter().flatten().cloned().chain(own).collect();
         let text = &mut self.options.text;
         set(&mut text.split_stream, &flags.log_text_split_stream);
         set(&mut text.info_buffer_size, &flags.log_text_info_buffer_size);
@@ -187,6 +186,12 @@ fn set<T: Clone>(field: &mut T, flag: &Option<T>) {
     if let Some(value) = flag {
         field.clone_from(value);
     }
+}
+
+/// Returns the items of a list. `--nodeport-addresses=` is the empty list, as in upstream.
+fn without_empty(items: &[String]) -> Vec<String> {
+    let items = items.iter().filter(|item| !item.is_empty());
+    items.cloned().collect()
 }
 
 /// Sets a field unless the flag is empty.
@@ -232,6 +237,8 @@ mod tests {
             r#"/showHiddenMetricsForVersion "1.35""#,
         ),
         ("feature-gates=A=true", r#"/featureGates {"A":true}"#),
+        ("feature-gates=A=true,,", r#"/featureGates {"A":true}"#),
+        ("feature-gates=", ""),
         ("proxy-mode=ipvs", r#"/mode "ipvs""#),
         (
             "masquerade-all",
@@ -241,6 +248,9 @@ mod tests {
             "nodeport-addresses=primary",
             r#"/nodePortAddresses ["primary"]"#,
         ),
+        ("nodeport-addresses=", ""),
+        ("ipvs-exclude-cidrs=", ""),
+        ("vmodule=", ""),
         ("cluster-cidr=c", r#"/clusterCIDR "c""#),
         (
             "detect-local-mode=NodeCIDR",

@@ -19,8 +19,6 @@ mod file;
 
 mod gates;
 
-mod others;
-
 mod validate;
 
 mod check_families;

@@ -119,7 +119,7 @@ impl Settings {
         config.iptables.backend = flags.iptables_backend.unwrap_or_default();
         let bind_address = parse_address(&configuration.bind_address);
         Ok(Self {
-            source: source(flags, &configuration, &mut warnings),
+            source: source(flags, &configuration, &gates, &mut warnings),
             sync_period: config.intervals.retry,
             config,
             bind_address: bind_address.filter(|address| !address.is_unspecified()),
@@ -208,7 +208,12 @@ fn scheduler(configuration: &Configuration) -> Result<Scheduler, String> {
     })
 }
 
-fn source(flags: &Flags, configuration: &Configuration, warnings: &mut Vec<String>) -> Source {
+fn source(
+    flags: &Flags,
+    configuration: &Configuration,
+    gates: &Gates,
+    warnings: &mut Vec<String>,
+) -> Source {
     let connection = &configuration.client_connection;
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let mut access = Access::default();
@@ -216,6 +221,7 @@ fn source(flags: &Flags, configuration: &Configuration, warnings: &mut Vec<Strin
     access.server = flags.master.as_deref().and_then(given);
     access.qps = connection.qps;
     access.burst = connection.burst;
+    access.watch_lists = gates.is_enabled(Gate::WatchListClient);
     let Some(path) = &flags.manifests else {
         return Source::Api(access);
     };

@@ -58,6 +58,23 @@ fn objects_of_the_api_are_programmed() {
 }
 
 #[test]
+fn lists_come_from_watches_unless_a_gate_forbids_it() {
+    for (gates, lists) in [
+        ("", 0),
+        ("--feature-gates WatchListClient=false", 4),
+        ("--feature-gates AllBeta=false", 4),
+    ] {
+        let cluster = Cluster::with(web());
+        let proxy = cluster.start_unsynced(gates);
+        wait_until("four watches", || cluster.watches() == 4);
+        let requests = cluster.server.requests();
+        let count = requests.iter().filter(|request| request.verb == "list");
+        assert_eq!(count.count(), lists, "{gates}");
+        assert!(proxy.terminate().unwrap().success());
+    }
+}
+
+#[test]
 fn the_scheduler_annotation_reaches_the_virtual_server() {
     let mut maglev = service("maglev", "10.96.0.10");
     maglev["metadata"]["annotations"] = json!({

@@ -239,3 +239,64 @@ fn unknown_arguments_are_rejected() {
     let outcome = Stage::new().run("--proxy_mode=nftables --iptables_sync_period=1m render");
     assert_eq!(outcome.code, 0, "{outcome:?}");
 }
+
+/// Gates of the kubelet, the API server, the scheduler and client-go, which kind and
+/// kubeadm copy into the configuration of kube-proxy.
+const GATES: &str = "AtomicFIFO=true,ClientsAllowCBOR=true,EnvFiles=false,GangScheduling=false,\
+    HostnameOverride=T,ImageVolume=1,KMSv1=true,UserNamespacesHostNetworkSupport=0,\
+    WatchListClient=true";
+
+#[test]
+fn feature_gates_of_all_components_are_accepted() {
+    let stage = Stage::with(&[("web.yaml", &service("web", "10.96.0.10"))]);
+    let plain = stage.run("render");
+    assert_eq!(plain.code, 0, "{plain:?}");
+    for flags in [
+        &format!("--feature-gates {GATES}"),
+        "--feature-gates=",
+        "--feature-gates=EnvFiles=true,",
+        "--nodeport-addresses=",
+        "--ipvs-exclude-cidrs= --vmodule=",
+    ] {
+        let outcome = stage.run(&format!("render {flags}"));
+        assert_eq!(
+            (outcome.code, outcome.stdout),
+            (0, plain.stdout.clone()),
+            "{flags}"
+        );
+    }
+    let fields = GATES
+        .replace("=T", "=true")
+        .replace("=1", "=true")
+        .replace("=0", "=false");
+    let fields = fields.replace(',', ", ").replace('=', ": ");
+    let configured = Configured::new(&format!("mode: nftables\nfeatureGates: {{{fields}}}\n"));
+    let (text, log) = configured.written("");
+    assert!(text.contains("  EnvFiles: false\n"), "{text}");
+    assert!(
+        log.contains("feature gates ImageVolume, KMSv1 are stable or deprecated"),
+        "{log}"
+    );
+}
+
+#[test]
+fn unknown_gates_and_other_values_of_locked_gates_are_rejected() {
+    let stage = Stage::new();
+    for (gates, expected) in [
+        ("Sesame=true", "unrecognized feature gate: Sesame"),
+        (
+            "GitRepoVolumeDriver=true",
+            "cannot set feature gate GitRepoVolumeDriver to true, feature is locked to false",
+        ),
+        (
+            "ImageVolume=false",
+            "cannot set feature gate ImageVolume to false, feature is locked to true",
+        ),
+        ("EnvFiles=yes", "must be true or false"),
+        ("EnvFiles", "must be NAME=true or NAME=false"),
+    ] {
+        let outcome = stage.run(&format!("render --feature-gates {gates}"));
+        assert_eq!(outcome.code, 2, "{outcome:?}");
+        assert!(outcome.stderr.contains(expected), "{outcome:?}");
+    }
+}

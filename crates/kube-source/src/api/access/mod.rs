@@ -63,9 +63,15 @@ pub struct Access {
     pub qps: f32,
     /// Maximum number of requests without a delay. A value below 1 counts as 1.
     pub burst: i32,
+    /// Whether objects may be listed within their watch (`sendInitialEvents`), which costs
+    /// an API server less memory than pages of a list. Disable it for a server that
+    /// accepts such a request and answers it wrongly; a server that rejects it is
+    /// recognized.
+    pub watch_lists: bool,
 }
 
-/// No kubeconfig and no server, 5 requests per second and a burst of 10, as in client-go.
+/// No kubeconfig and no server, 5 requests per second and a burst of 10, and lists within
+/// watches, as in client-go.
 impl Default for Access {
     fn default() -> Self {
         Self {
@@ -73,6 +79,7 @@ impl Default for Access {
             server: None,
             qps: 5.0,
             burst: 10,
+            watch_lists: true,
         }
     }
 }
@@ -178,6 +185,11 @@ impl Connection {
             .observer
             .request(&host, method.as_str(), RequestEvent::RateLimited(wait));
         Ok(client)
+    }
+
+    /// Returns whether objects may be listed within their watch.
+    pub(crate) fn allows_watch_lists(&self) -> bool {
+        self.opener.access.watch_lists
     }
 
     /// Returns the observer of the requests.

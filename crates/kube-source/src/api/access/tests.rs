@@ -11,8 +11,7 @@ fn access(kubeconfig: Option<&Path>, server: Option<&str>) -> Access {
     Access {
         kubeconfig: kubeconfig.map(Into::into),
         server: server.map(Into::into),
-        qps: 5.0,
-        burst: 10,
+        ..Access::default()
     }
 }
 

@@ -105,6 +105,10 @@ impl<O: Object> Watcher<O> {
         feed: Sender,
     ) -> Self {
         let observer = Arc::clone(connection.observer());
+        let watch_lists = match watch_mode {
+            WatchMode::ListAndWatch if connection.allows_watch_lists() => WatchLists::Supported,
+            WatchMode::ListAndWatch | WatchMode::ListOnly => WatchLists::Unsupported,
+        };
         Self {
             connection,
             selectors,
@@ -119,10 +123,7 @@ impl<O: Object> Watcher<O> {
             is_in_sync: false,
             last_error: None,
             version: None,
-            watch_lists: match watch_mode {
-                WatchMode::ListOnly => WatchLists::Unsupported,
-                WatchMode::ListAndWatch => WatchLists::Supported,
-            },
+            watch_lists,
             // One-shot commands run on one node and show the newest state.
             freshness: match watch_mode {
                 WatchMode::ListOnly => Freshness::Newest,

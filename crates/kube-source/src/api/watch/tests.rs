@@ -50,9 +50,9 @@ impl Stage {
         fs::write(&kubeconfig, server.kubeconfig()).unwrap();
         let access = Access {
             kubeconfig: Some(kubeconfig),
-            server: None,
             qps: 100.0,
             burst: 100,
+            ..Access::default()
         };
         let runtime = Runtime::new().unwrap();
         let recorded = Arc::new(Recorded::default());
