@@ -10,7 +10,7 @@ use daemon::http::{
 };
 use daemon::metrics::CONTENT_TYPE;
 use daemon::runtime;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -27,35 +27,45 @@ const ACTIVE_CONNECTIONS: usize = 128;
 /// The running servers. Dropping the value ends them.
 #[derive(Debug)]
 pub struct Servers {
-    /// `Some` until the drop.
-    runtime: Option<Runtime>,
+    /// Empty after the drop.
+    runtimes: Vec<Runtime>,
 }
 
 impl Drop for Servers {
     fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
+        for runtime in self.runtimes.drain(..) {
             runtime.shutdown_background();
         }
     }
 }
 
-/// Serves all pages on each of the addresses, on a thread of its own.
+/// Serves all pages on each of the addresses.
+///
+/// One thread serves all connections, and another one writes the pages of metrics, one
+/// after the other: `/health` and `/ready` share the port, and a client that asks for many
+/// pages of metrics must not delay them, or the kubelet restarts the pod.
 ///
 /// A server that cannot listen is retried every 5 s.
 ///
 /// # Errors
 ///
-/// The thread cannot be created.
+/// A thread cannot be created.
 pub fn serve(addresses: &[SocketAddr], telemetry: &Arc<Telemetry>) -> io::Result<Servers> {
-    let runtime = runtime::start(1, "http")?;
+    let connections = runtime::start(1, "http")?;
+    let metrics = runtime::start(1, "metrics")?;
+    let pages = Pages {
+        telemetry: Arc::clone(telemetry),
+        metrics: metrics.handle().clone(),
+    };
     for &address in addresses {
-        runtime.spawn(run(address, Arc::clone(telemetry)));
+        connections.spawn(run(address, pages.clone()));
     }
-    let runtime = Some(runtime);
-    Ok(Servers { runtime })
+    Ok(Servers {
+        runtimes: vec![connections, metrics],
+    })
 }
 
-async fn run(address: SocketAddr, telemetry: Arc<Telemetry>) {
+async fn run(address: SocketAddr, pages: Pages) {
     let mut reported = None;
     loop {
         match listen(address, Wildcard::BothFamilies) {
@@ -63,7 +73,7 @@ async fn run(address: SocketAddr, telemetry: Arc<Telemetry>) {
                 info!(%address, "health and metrics server started");
                 let connections = Connections::new(IDLE_CONNECTIONS, ACTIVE_CONNECTIONS);
                 let (_open, watched) = watch::channel(());
-                let answer = move |request: &Request| answer(&telemetry, request);
+                let answer = move |request: Request| pages.clone().answer(request);
                 let timeouts = Timeouts::DEFAULT;
                 return daemon::http::serve(listener, connections, timeouts, answer, watched).await;
             }
@@ -81,14 +91,31 @@ async fn run(address: SocketAddr, telemetry: Arc<Telemetry>) {
     }
 }
 
-fn answer(telemetry: &Telemetry, request: &Request) -> Response {
-    match request.uri().path() {
-        "/health" => text(200, PLAIN, "OK"),
-        "/ready" => match telemetry.unready_reason() {
-            None => text(200, PLAIN, "OK"),
-            Some(reason) => text(503, PLAIN, format!("{reason}\n")),
-        },
-        "/metrics" => text(200, CONTENT_TYPE, telemetry.metrics()),
-        _ => not_found(),
+/// The pages.
+#[derive(Clone)]
+struct Pages {
+    telemetry: Arc<Telemetry>,
+    /// The thread that writes metrics.
+    metrics: Handle,
+}
+
+impl Pages {
+    async fn answer(self, request: Request) -> Response {
+        let telemetry = self.telemetry;
+        match request.uri().path() {
+            "/health" => text(200, PLAIN, "OK"),
+            "/ready" => match telemetry.unready_reason() {
+                None => text(200, PLAIN, "OK"),
+                Some(reason) => text(503, PLAIN, format!("{reason}\n")),
+            },
+            "/metrics" => {
+                let page = self.metrics.spawn(async move { telemetry.metrics() });
+                match page.await {
+                    Ok(page) => text(200, CONTENT_TYPE, page),
+                    Err(error) => text(500, PLAIN, format!("{error}\n")),
+                }
+            }
+            _ => not_found(),
+        }
     }
 }

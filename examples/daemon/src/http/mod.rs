@@ -1,21 +1,23 @@
 //! HTTP on one listener, with limits.
 //!
-//! A slow, silent or numerous client holds neither memory nor sockets for long.
-//! [`Connections`] limits the number of connections. [`Timeouts`] and maximum
-//! sizes limit each connection. Accepting a connection never waits for another
-//! one.
+//! A slow, silent, greedy or numerous client holds neither memory nor sockets for long, and
+//! delays no other client for longer than its fair share.
+//! [`Connections`] limits the number of connections. [`Timeouts`], maximum
+//! sizes and a number of requests limit each connection. Accepting a connection never
+//! waits for another one. All connections of a thread take turns, one request each.
 
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::Method;
 use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioTimer;
@@ -38,6 +40,17 @@ pub type Request = hyper::Request<Bytes>;
 
 /// A response.
 pub type Response = hyper::Response<Full<Bytes>>;
+
+/// The address of the client, an extension of a request.
+#[derive(Clone, Copy, Debug)]
+struct Peer(IpAddr);
+
+/// Returns whether a request comes from a loopback address: from a process in this network
+/// namespace, or from a proxy that runs there.
+pub fn is_local(request: &Request) -> bool {
+    let peer = request.extensions().get::<Peer>();
+    peer.is_some_and(|Peer(address)| address.to_canonical().is_loopback())
+}
 
 /// Timeouts of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +78,12 @@ const MAX_HEADERS: usize = 16 * 1024;
 
 /// Maximum size of a body, in bytes.
 const MAX_BODY: usize = 1024;
+
+/// Maximum number of requests of a connection. The last response closes it.
+///
+/// A client may send hundreds of requests in one packet (pipelining), and cause megabytes
+/// of responses. Prometheus and probes send less than one a second.
+const MAX_REQUESTS: usize = 64;
 
 /// Receive buffer of a connection in bytes. The kernel doubles the number.
 const RECEIVE_BUFFER: u32 = 16 * 1024;
@@ -129,14 +148,15 @@ fn bind(address: SocketAddr, wildcard: Wildcard) -> io::Result<TcpListener> {
 /// Serves requests until the other end of `open` is dropped.
 ///
 /// Then no connection is accepted, and responses in progress are finished.
-pub async fn serve<F>(
+pub async fn serve<F, R>(
     listener: TcpListener,
     connections: Connections,
     timeouts: Timeouts,
     answer: F,
     mut open: watch::Receiver<()>,
 ) where
-    F: Fn(&Request) -> Response + Clone + Send + Sync + 'static,
+    F: Fn(Request) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Response> + Send + 'static,
 {
     let mut accepted: usize = 0;
     loop {
@@ -182,9 +202,10 @@ struct Connection<F> {
     open: watch::Receiver<()>,
 }
 
-impl<F> Connection<F>
+impl<F, R> Connection<F>
 where
-    F: Fn(&Request) -> Response + Send + Sync + 'static,
+    F: Fn(Request) -> R + Send + Sync + 'static,
+    R: Future<Output = Response> + Send + 'static,
 {
     /// Serves the connection until the pool evicts it.
     async fn serve(
@@ -213,23 +234,33 @@ where
     async fn answer_requests(self, slot: Slot, deadline: Instant) {
         let Self {
             stream,
+            peer,
             timeouts,
             answer,
             mut open,
-            ..
         } = self;
-        let shared = Arc::new((answer, slot, AtomicBool::new(false)));
+        let shared = Arc::new((answer, slot, AtomicUsize::new(0)));
         let of_requests = Arc::clone(&shared);
         let service = service_fn(move |request| {
             let shared = Arc::clone(&of_requests);
             async move {
-                let (answer, slot, has_request) = &*shared;
-                has_request.store(true, Ordering::Relaxed);
+                let (answer, slot, requests) = &*shared;
+                let number = requests.fetch_add(1, Ordering::Relaxed) + 1;
                 slot.touch();
-                let response = match read(request, timeouts.first).await {
-                    Ok(request) => answer(&request),
+                // Otherwise hyper answers up to 16 pipelined requests in a row, and all other
+                // connections of the thread wait.
+                yield_now().await;
+                let mut response = match read(request, timeouts.first).await {
+                    Ok(mut request) => {
+                        request.extensions_mut().insert(Peer(peer));
+                        answer(request).await
+                    }
                     Err(refusal) => refusal,
                 };
+                if number >= MAX_REQUESTS {
+                    let headers = response.headers_mut();
+                    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+                }
                 Ok::<_, Infallible>(response)
             }
         });
@@ -240,10 +271,10 @@ where
             .title_case_headers(true)
             .serve_connection(Stream::new(stream, timeouts.request), service);
         let mut connection = pin!(connection);
-        let (_, _, has_request) = &*shared;
+        let (_, _, requests) = &*shared;
         let silence = async {
             sleep_until(deadline).await;
-            if has_request.load(Ordering::Relaxed) {
+            if requests.load(Ordering::Relaxed) > 0 {
                 std::future::pending::<()>().await;
             }
         };

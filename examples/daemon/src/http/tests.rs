@@ -1,6 +1,7 @@
 //! Tests with impatient, silent and numerous clients.
 
-use std::io::Write;
+use std::future::ready;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
 use std::time::Instant;
@@ -52,7 +53,7 @@ impl Hello {
             listener,
             Connections::new(limit, limit),
             timeouts,
-            answer,
+            move |request| ready(answer(&request)),
             watched,
         ));
         drop(_guard);
@@ -101,6 +102,79 @@ fn connections_are_reused_for_a_limited_time() {
     let mut stream = connect(server.address);
     request_on(&mut stream, "hello /");
     request_on(&mut stream, "hello /");
+    assert_eq!(rest(&mut stream), "");
+}
+
+#[test]
+fn pipelined_requests_take_turns_with_other_connections() {
+    // One thread, and answers that take longer than anything else.
+    const WORK: Duration = Duration::from_millis(5);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let guard = runtime.enter();
+    let listener = listen(ANY, Wildcard::BothFamilies).unwrap();
+    let address = listener.local_addr().unwrap();
+    let (_open, watched) = watch::channel(());
+    let answered = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&answered);
+    runtime.spawn(serve(
+        listener,
+        Connections::new(LIMIT, LIMIT),
+        LONG,
+        move |request: Request| {
+            if request.uri().path() == "/slow" {
+                count.fetch_add(1, Ordering::Relaxed);
+                thread::sleep(WORK);
+            }
+            ready(text(200, PLAIN, "done"))
+        },
+        watched,
+    ));
+    drop(guard);
+    const GREEDY: usize = 4;
+    let slow = "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n".repeat(MAX_REQUESTS);
+    let greedy: Vec<_> = (0..GREEDY)
+        .map(|_| {
+            let mut stream = connect(address);
+            stream.write_all(slow.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    while answered.load(Ordering::Relaxed) < GREEDY {
+        thread::yield_now();
+    }
+    let before = answered.load(Ordering::Relaxed);
+    assert!(request(address, "GET /quick").ends_with("done"));
+    let meanwhile = answered.load(Ordering::Relaxed) - before;
+    // Its accept, its first byte and its request wait for a turn of the others each.
+    assert!(
+        meanwhile <= 8 * GREEDY,
+        "{meanwhile} other requests came first"
+    );
+    drop(greedy);
+    runtime.shutdown_background();
+}
+
+#[test]
+fn a_connection_ends_after_a_number_of_requests() {
+    let server = Hello::start(LONG);
+    let mut stream = connect(server.address);
+    let all = "GET /there HTTP/1.1\r\nHost: x\r\n\r\n".repeat(3 * MAX_REQUESTS);
+    stream.write_all(all.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    // The rest of the requests is not read, so the end may be a reset.
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8(answer).unwrap();
+    let count = answer.matches("hello /there").count();
+    assert!(count <= MAX_REQUESTS, "{count}");
+    let mut stream = connect(server.address);
+    for _ in 1..MAX_REQUESTS {
+        assert!(!request_on(&mut stream, "hello /").contains("Connection: close"));
+    }
+    assert!(request_on(&mut stream, "hello /").contains("Connection: close"));
     assert_eq!(rest(&mut stream), "");
 }
 

@@ -83,8 +83,8 @@ pub struct Flags {
     #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL")]
     pub bind_address_hard_fail: Option<bool>,
-    /// Serve /debug/flags/v on the metrics port, which changes the verbosity;
-    /// profiles are not served
+    /// Serve /debug/flags/v on the metrics port, which changes the verbosity, and
+    /// /debug/explain also to other hosts; profiles are not served
     #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL")]
     pub profiling: Option<bool>,

@@ -14,7 +14,7 @@ use crate::rejectedz;
 use crate::settings::Settings;
 use crate::telemetry::{CONTENT_TYPE, Probe, Telemetry};
 use crate::version;
-use daemon::http::{PLAIN, Request, Response, not_found, text};
+use daemon::http::{PLAIN, Request, Response, is_local, not_found, text};
 use proxy_core::health::HttpResponse;
 
 /// Path of explanations.
@@ -45,7 +45,8 @@ pub(super) struct Pages {
     gates: Gates,
     /// Explanations by the engine. `None` in tests of the server.
     explanations: Option<Explain>,
-    /// Whether `--profiling` is set. As in upstream, `/debug` requires it.
+    /// Whether `--profiling` is set. As in upstream, `/debug` requires it, except for
+    /// explanations to clients on this node.
     serves_debug: bool,
     start: Instant,
 }
@@ -81,6 +82,14 @@ impl Pages {
             "/metrics/slis" => text(200, CONTENT_TYPE, ""),
             "/proxyMode" => text(200, PLAIN, self.mode),
             rejectedz::PATH => text(200, "application/json", self.rejected()),
+            // Whoever may scrape metrics must not learn the firewall rules of the node, or
+            // who is connected to whom.
+            EXPLAIN if !(self.serves_debug || is_local(request)) => text(
+                403,
+                PLAIN,
+                "explanations show rules and connections of this node: \
+                 ask from a loopback address, or start kube-proxy with --profiling\n",
+            ),
             EXPLAIN => match &self.explanations {
                 Some(explanations) => explanations(request.uri().query().unwrap_or("")),
                 None => not_found(),

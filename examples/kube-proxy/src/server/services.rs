@@ -4,6 +4,7 @@
 //! number that moves from one Service to another keeps its listener.
 
 use std::collections::BTreeMap;
+use std::future::ready;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -181,9 +182,9 @@ impl Ports {
         open: watch::Receiver<()>,
     ) -> JoinHandle<()> {
         let (telemetry, proxy_health) = (self.telemetry.clone(), self.proxy_health);
-        let answer = move |_: &Request| {
+        let answer = move |_: Request| {
             let name = unpoisoned(&service).clone();
-            response(telemetry.service(family, &name, proxy_health))
+            ready(response(telemetry.service(family, &name, proxy_health)))
         };
         let connections = self.connections.clone();
         tokio::spawn(serve(

@@ -68,7 +68,7 @@ impl Served {
                 listener,
                 Connections::new(8, 8),
                 Timeouts::DEFAULT,
-                answer,
+                move |request| ready(answer(&request)),
                 watched,
             )
             .await;

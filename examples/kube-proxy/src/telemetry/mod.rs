@@ -237,9 +237,11 @@ impl Telemetry {
 
     fn values(&self) -> Page {
         let now = Instant::now();
-        let State {
-            metrics, contacts, ..
-        } = &*self.state();
+        // A copy: while a page is written, probes and syncs must not wait for the lock.
+        let (metrics, contacts) = {
+            let state = self.state();
+            (state.metrics.clone(), state.contacts.clone())
+        };
         let staleness = contacts.iter().map(|(&kind, contact)| match *contact {
             Contact::InSync => (kind, Duration::ZERO),
             Contact::LostSince(at) => (kind, now.saturating_duration_since(at)),

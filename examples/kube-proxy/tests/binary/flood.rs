@@ -131,7 +131,7 @@ impl Sched {
         let paths = tasks.map(|task| task.unwrap().path());
         let is_server = |path: &PathBuf| {
             let name = fs::read_to_string(path.join("comm"));
-            name.is_ok_and(|name| name.trim_end() == "http")
+            name.is_ok_and(|name| matches!(name.trim_end(), "health" | "metrics"))
         };
         paths.filter(is_server).fold(Self::default(), |sum, path| {
             let one = Self::of(&path);
@@ -253,5 +253,62 @@ fn health_is_answered_soon_under_thousands_of_connections() {
     }
     let before = || usage(&proxy).1 <= descriptors + 8;
     wait_until("no connections", before);
+    assert!(proxy.terminate().unwrap().success());
+}
+
+/// Clients of the metrics port, and the requests that each sends in one packet.
+const GREEDY_CLIENTS: usize = 40;
+const PIPELINED_REQUESTS: usize = 200;
+
+/// Asks for pages again and again, in packets of many requests, until `is_over`.
+fn pipeline(port: u16, path: &str, is_over: &AtomicBool) {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+    let requests = request.repeat(PIPELINED_REQUESTS);
+    while !is_over.load(Ordering::Relaxed) {
+        let Ok(mut stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else {
+            continue;
+        };
+        stream.set_read_timeout(Some(BYTE)).unwrap();
+        let mut page = [0; 1 << 16];
+        let sent = stream.write_all(requests.as_bytes());
+        while sent.is_ok()
+            && !is_over.load(Ordering::Relaxed)
+            && matches!(stream.read(&mut page), Ok(1..))
+        {}
+    }
+}
+
+#[test]
+fn health_does_not_wait_for_pipelined_requests_of_metrics() {
+    let stage = Stage::with(&[("web.yaml", &load_balancer("node-1"))]);
+    let proxy = stage.start();
+    wait_until("the port", || get(&stage, HEALTH_CHECK, "/").code == 200);
+    let is_over = AtomicBool::new(false);
+    let mut slowest = Duration::ZERO;
+    thread::scope(|scope| {
+        let _over = SetOnDrop::new(&is_over);
+        for _ in 0..GREEDY_CLIENTS {
+            scope.spawn(|| stage.netns.run(|| pipeline(METRICS, "/metrics", &is_over)));
+        }
+        thread::sleep(SOON);
+        let start = Instant::now();
+        while start.elapsed() < FLOOD {
+            for (port, path) in [
+                (HEALTH, "/livez"),
+                (HEALTH, "/healthz"),
+                (HEALTH_CHECK, "/"),
+            ] {
+                let asked = Instant::now();
+                assert_eq!(get(&stage, port, path).code, 200, "{path}");
+                slowest = slowest.max(asked.elapsed());
+            }
+            thread::sleep(PAUSE);
+        }
+        let metrics = get(&stage, METRICS, "/metrics");
+        assert_eq!(metrics.code, 200, "the metrics are served meanwhile");
+    });
+    println!("the slowest answer took {slowest:?}");
+    // Ten times of what is promised, because this machine runs other tests meanwhile.
+    assert!(slowest < SOON, "{slowest:?}");
     assert!(proxy.terminate().unwrap().success());
 }

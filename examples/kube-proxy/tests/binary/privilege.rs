@@ -70,7 +70,8 @@ fn a_lack_of_threads_is_one_error_line_that_says_where() {
     let expected = [
         "cannot handle signals",
         "cannot start the thread that searches for stale flows",
-        "cannot start the threads of http: OS can't spawn worker thread",
+        "cannot start the threads of health: OS can't spawn worker thread",
+        "cannot start the threads of metrics: OS can't spawn worker thread",
         "cannot start the threads of tasks: OS can't spawn worker thread",
     ];
     assert!(places.iter().eq(expected), "{places:?}");

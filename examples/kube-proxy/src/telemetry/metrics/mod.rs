@@ -54,7 +54,7 @@ pub enum Probe {
 }
 
 /// The values of all metrics.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Metrics {
     /// The mode. `None` is mode kernelspace.
     pub(super) mode: Option<Mode>,
@@ -70,7 +70,7 @@ pub(super) struct Metrics {
 }
 
 /// The values of one IP family.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FamilyMetrics {
     pub(super) last_queued: Timestamp,
     last_synced: Option<Timestamp>,
@@ -102,7 +102,7 @@ pub(super) struct FamilyMetrics {
 }
 
 /// Number of responses by result.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct ProbeCounts {
     good: u64,
     bad: u64,

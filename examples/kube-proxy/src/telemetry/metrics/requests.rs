@@ -13,14 +13,14 @@ const TIMES: [f64; 12] = [
 ];
 
 /// Counts of all requests.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Requests {
     /// Groups by host and method.
     groups: BTreeMap<(String, String), Group>,
 }
 
 /// Requests with one method to one host.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Group {
     /// Number of requests by status code. `None`: no response.
     codes: BTreeMap<Option<u16>, u64>,

@@ -1,6 +1,9 @@
 //! `/debug/explain` of a running proxy.
 
+use std::net::{IpAddr, SocketAddr};
+
 use serde_json::Value;
+use testkit::link;
 
 use super::kernel::web;
 use crate::health::{HEALTH, METRICS, get};
@@ -45,6 +48,47 @@ fn the_metrics_port_explains_and_the_health_port_does_not() {
     }
     assert_eq!(get(&stage, HEALTH, QUESTION).code, 404);
     drop(proxy);
+}
+
+#[test]
+fn other_hosts_get_explanations_with_profiling_only() {
+    let address = IpAddr::from([10, 9, 9, 9]);
+    for (flag, code) in [("", 403), ("--profiling", 200)] {
+        let stage = web();
+        let added = stage.netns.run(|| link::add_address("lo", address.into()));
+        added.unwrap();
+        let proxy = stage.start_with(&format!("--metrics-bind-address 0.0.0.0:{METRICS} {flag}"));
+        wait_until("a metrics server", || {
+            get(&stage, METRICS, "/healthz").code == 200
+        });
+        // A connection to another address of the node has that address as its source, too.
+        let request = |path: &str| {
+            let server = SocketAddr::new(address, METRICS);
+            let answer = stage
+                .netns
+                .run(|| testkit::http::request(server, &format!("GET {path}")));
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            let code: u16 = head.split(' ').nth(1).unwrap().parse().unwrap();
+            (code, body.to_owned())
+        };
+        let (found, body) = request(QUESTION);
+        assert_eq!(found, code, "{body}");
+        assert_eq!(body.contains("10.244.1.2"), code == 200, "{body}");
+        assert_eq!(
+            body.contains("start kube-proxy with --profiling"),
+            code == 403,
+            "{body}"
+        );
+        for path in ["/metrics", "/proxyMode"] {
+            assert_eq!(request(path).0, 200, "{path}");
+        }
+        assert_eq!(
+            get(&stage, METRICS, QUESTION).code,
+            200,
+            "from a loopback address"
+        );
+        assert!(proxy.terminate().unwrap().success());
+    }
 }
 
 #[test]
