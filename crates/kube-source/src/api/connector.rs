@@ -2,12 +2,13 @@
 
 use std::error::Error as StdError;
 use std::str;
+use std::sync::Arc;
 use std::time::Duration;
 
 use data_encoding::BASE64;
-use hyper::Uri;
-use hyper::header::HeaderValue;
+use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::rt::{Read, Write};
+use hyper::{Request, Uri};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Builder;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
@@ -15,9 +16,11 @@ use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use kube::Client;
 use kube::client::{Body, ClientBuilder, ConfigExt};
+use tower::util::MapRequestLayer;
 use tower::{BoxError, Service, ServiceBuilder};
 
 use super::access::error_chain;
+use super::bearer::Bearer;
 use super::request_metrics::RequestMetricsLayer;
 use super::socks::SocksConnector;
 
@@ -63,7 +66,7 @@ fn direct() -> HttpConnector {
     direct
 }
 
-/// Creates a client that connects through `config.proxy_url`, if set.
+/// Creates a client that connects through `config.proxy_url`, if set, and sends the token.
 ///
 /// HTTP and HTTPS proxies get a CONNECT request regardless of the server's
 /// scheme. Must be called within a Tokio runtime.
@@ -73,24 +76,25 @@ fn direct() -> HttpConnector {
 /// TLS or the credentials cannot be set up.
 pub(crate) fn client(
     config: &kube::Config,
+    bearer: Option<Bearer>,
     metrics: &RequestMetricsLayer,
 ) -> Result<Client, String> {
     let direct = direct();
     let Some(proxy) = &config.proxy_url else {
-        return build(config, direct, metrics);
+        return build(config, direct, bearer, metrics);
     };
     let credentials = credentials(proxy);
     match proxy.scheme_str() {
         Some("socks5" | "socks5h") => {
             let socks = SocksConnector::new(with_port(proxy, 1080), credentials, direct);
-            build(config, socks, metrics)
+            build(config, socks, bearer, metrics)
         }
         Some("https") => {
             let tls = config.rustls_https_connector_with_connector(direct);
             let tls = tls.map_err(|error| error_chain(&error))?;
-            build(config, tunnel(proxy, tls, credentials)?, metrics)
+            build(config, tunnel(proxy, tls, credentials)?, bearer, metrics)
         }
-        _ => build(config, tunnel(proxy, direct, credentials)?, metrics),
+        _ => build(config, tunnel(proxy, direct, credentials)?, bearer, metrics),
     }
 }
 
@@ -111,6 +115,7 @@ fn tunnel<C>(
 fn build<C>(
     config: &kube::Config,
     connector: C,
+    bearer: Option<Bearer>,
     metrics: &RequestMetricsLayer,
 ) -> Result<Client, String>
 where
@@ -126,9 +131,17 @@ where
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
     let client = Builder::new(TokioExecutor::new()).build::<_, Body>(connector);
+    let authorize = bearer.map(|bearer| {
+        let bearer = Arc::new(bearer);
+        MapRequestLayer::new(move |mut request: Request<Body>| {
+            request.headers_mut().insert(AUTHORIZATION, bearer.header());
+            request
+        })
+    });
     let service = ServiceBuilder::new()
         .layer(metrics)
         .layer(config.base_uri_layer())
+        .option_layer(authorize)
         .option_layer(config.auth_layer().map_err(wrong)?)
         .layer(config.extra_headers_layer().map_err(wrong)?)
         .map_err(BoxError::from)

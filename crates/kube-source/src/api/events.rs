@@ -150,7 +150,7 @@ async fn create_queued(
         let event = event(new_event, &reporter, Timestamp::now());
         match post(&connection, &event, &mut backoff).await {
             Err(error) => {
-                let (reason, is_first) = (error.to_string(), !has_failed);
+                let (reason, is_first) = (connection.describe(&error), !has_failed);
                 observer.report(&Report::EventFailed { reason, is_first });
                 has_failed = true;
             }
@@ -171,7 +171,9 @@ async fn post(connection: &Connection, event: &Event, backoff: &mut Backoff) -> 
             Err(error) => Err(error),
         };
         match created {
-            Err(Error::Timeout | Error::Unreachable(_)) if attempt < ATTEMPTS => {
+            Err(Error::Timeout | Error::Unreachable(_) | Error::NoCredentials(_))
+                if attempt < ATTEMPTS =>
+            {
                 attempt += 1;
                 tokio::time::sleep(backoff.wait()).await;
             }

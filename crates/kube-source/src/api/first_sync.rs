@@ -67,6 +67,21 @@ pub enum Readiness {
     ReadyWithoutAddresses,
 }
 
+/// What the first sync waits for.
+///
+/// Exhaustive: a proxy logs each of them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Lack {
+    /// Complete lists of objects.
+    Lists,
+    /// The Node object. Its name may be wrong.
+    Node,
+    /// podCIDRs of the Node.
+    PodCidrs,
+    /// Addresses of the Node.
+    Addresses,
+}
+
 impl FirstSyncGate {
     /// Creates a gate. Without `waits_for_node`, the gate does not wait for addresses and
     /// podCIDRs of the Node: missing podCIDRs then fail at once. It waits for ServiceCIDRs
@@ -165,6 +180,23 @@ impl FirstSyncGate {
             ADDRESSES_TIMEOUT
         };
         self.node_listed?.checked_add(limit)
+    }
+
+    /// Returns what the first sync waits for, if it has not begun.
+    pub fn lack(&self) -> Option<Lack> {
+        if self.is_open {
+            None
+        } else if self.node_listed.is_none() || self.others_listed.is_none() {
+            Some(Lack::Lists)
+        } else if self.current.is_none() {
+            Some(Lack::Node)
+        } else if self.lacks_pod_cidrs() {
+            Some(Lack::PodCidrs)
+        } else if self.lacks_addresses() {
+            Some(Lack::Addresses)
+        } else {
+            Some(Lack::Lists)
+        }
     }
 
     /// Returns whether the Node is known.

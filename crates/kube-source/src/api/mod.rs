@@ -11,7 +11,7 @@
 //!
 //! # Source files, in reading order
 //!
-//! - `access`: credentials and the client, with `http_proxy`, `socks`,
+//! - `access`: credentials and the client, with `bearer`, `http_proxy`, `socks`,
 //!   `exec_plugin`, `connector` and `request_metrics`.
 //! - `objects`, `parsed`: API objects.
 //! - `request`: list, watch and create requests, with `page` and `change` for their
@@ -20,6 +20,8 @@
 //!   vanished between lists, and `backoff` for retry delays and rate limits.
 
 mod access;
+
+mod bearer;
 
 mod http_proxy;
 

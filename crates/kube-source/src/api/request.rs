@@ -1,6 +1,7 @@
 //! Requests to the API server: pages of a list, watches, and creation of
 //! objects.
 
+use std::error::Error as StdError;
 use std::time::Duration;
 use std::{fmt, str};
 
@@ -38,6 +39,8 @@ pub enum Error {
     InvalidResponse(String),
     /// The server is unreachable, or the connection broke.
     Unreachable(String),
+    /// The credentials cannot be read, and there were none before.
+    NoCredentials(String),
 }
 
 impl Error {
@@ -95,8 +98,23 @@ impl Error {
             }
             kube::Error::Api(status) => Self::Rejected(Box::new(Status::new(*status))),
             kube::Error::SerdeError(error) => error.into(),
+            // kube names these errors after its own layers.
+            kube::Error::Service(error) => Self::Unreachable(connection_error(&*error)),
+            kube::Error::HyperError(error) => Self::Unreachable(connection_error(&error)),
             error => Self::Unreachable(error_chain(&error)),
         }
+    }
+}
+
+/// Describes why a request got no response.
+fn connection_error(error: &(dyn StdError + 'static)) -> String {
+    let text = error_chain(error);
+    // The words of rustls for a first byte that is no TLS.
+    match text.contains("InvalidContentType") {
+        true => "the server does not speak TLS on this port; use its port for HTTPS, or http:// \
+                 in the address if it has none"
+            .to_owned(),
+        false => text,
     }
 }
 
@@ -106,7 +124,7 @@ impl fmt::Display for Error {
             Self::Rejected(status) => status.fmt(f),
             Self::Timeout => f.write_str("the server did not respond in time"),
             Self::InvalidResponse(error) => write!(f, "invalid response: {error}"),
-            Self::Unreachable(reason) => f.write_str(reason),
+            Self::Unreachable(reason) | Self::NoCredentials(reason) => f.write_str(reason),
         }
     }
 }

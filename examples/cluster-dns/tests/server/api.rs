@@ -4,10 +4,12 @@ use std::time::{Duration, Instant};
 
 use apiserver::ApiServer;
 use serde_json::{Value, json};
+use testkit::netns::Netns;
+use testkit::scoped::Directory;
 use testkit::silence::silence_connections;
 
 use crate::api_objects::{endpoints, headless, shop};
-use crate::stage::Stage;
+use crate::stage::{FLAGS, Stage, outcome};
 
 /// Starts the program with the objects of the lab.
 fn start() -> (Stage, ApiServer) {
@@ -217,4 +219,46 @@ fn without_the_permission_to_list_namespaces_those_of_services_exist() {
 
 fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
+#[test]
+fn tokens_of_files_are_accepted_and_wrong_credentials_refused() {
+    let (netns, files) = (Netns::new().unwrap(), Directory::new().unwrap());
+    let server = netns.run(ApiServer::start);
+    server.apply_all(shop());
+    let text = server.kubeconfig_with_token();
+    let mut lines = text.lines();
+    let token = lines.find_map(|line| line.trim().strip_prefix("token: "));
+    let token = token.unwrap();
+    let of_file = text.replace(&format!("token: {token}"), "tokenFile: token");
+    let insecure = text.replace(
+        "    server:",
+        "    insecure-skip-tls-verify: true\n    server:",
+    );
+    let flags = format!("--kubeconfig {}/kubeconfig {FLAGS}", files.path().display());
+    for (kubeconfig, content, expected) in [
+        (&of_file, " \n", "/token: the token is empty"),
+        (&insecure, "", "insecure-skip-tls-verify are both set"),
+    ] {
+        files.write("token", content).unwrap();
+        files.write("kubeconfig", kubeconfig).unwrap();
+        let (code, output) = outcome(&flags);
+        assert_eq!(code, Some(2), "{output}");
+        assert!(output.contains(expected), "{output}");
+    }
+    files.write("token", &format!("{token}\r\n")).unwrap();
+    files.write("kubeconfig", &of_file).unwrap();
+    let stage = Stage::run(netns, files, &flags, &[]);
+    stage.wait_until_ready();
+    assert_eq!(short(&stage, "db.shop.svc.cluster.local").len(), 2);
+}
+
+#[test]
+fn errors_of_requests_name_the_server() {
+    let (stage, server) = start();
+    server.refuse_connections();
+    server.cut_connections(apiserver::Disconnect::Reset);
+    let expected = format!(": API server {}: ", server.url());
+    stage.until("the outage", || stage.process.output().contains(&expected));
+    assert!(!stage.process.output().contains("ServiceError"));
 }

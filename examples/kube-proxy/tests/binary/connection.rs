@@ -258,3 +258,161 @@ fn a_silently_dead_connection_is_replaced_within_half_a_minute() {
     wait_until("the new Service", has_rules);
     assert!(process.terminate().unwrap().success());
 }
+
+/// Returns a kubeconfig of the cluster with another line in place of that of the token, and
+/// the token.
+fn with_user(cluster: &Cluster, line: impl FnOnce(&str) -> String) -> (String, String) {
+    let text = cluster.server.kubeconfig_with_token();
+    let lines = text.lines();
+    let mut tokens = lines.filter_map(|line| line.trim().strip_prefix("token: "));
+    let token = tokens.next().unwrap().to_owned();
+    let text = text.replace(&format!("token: {token}"), &line(&token));
+    (text, token)
+}
+
+#[test]
+fn tokens_of_files_and_editors_are_accepted() {
+    let cluster = Cluster::with(service_with_endpoints("web", "10.96.0.10", 1));
+    let file = cluster.folder.path().join("token");
+    for ending in ["", "\n", "\r\n", " \n\n"] {
+        // A relative path begins at the folder of the kubeconfig.
+        let (text, token) = with_user(&cluster, |_| "tokenFile: token".to_owned());
+        fs::write(&file, token + ending).unwrap();
+        fs::write(cluster.kubeconfig(), text).unwrap();
+        let outcome = cluster.run("--oneshot");
+        assert_eq!(outcome.code, 0, "{ending:?}: {outcome:?}");
+    }
+    for line in [
+        |token: &str| format!("token: \"{token}\\n\""),
+        |token: &str| format!("token: \"{token}\\r\\n\""),
+        |token: &str| format!("token: |\n      {token}"),
+        |token: &str| format!("token: {token}\n    tokenFile: none"),
+        |token: &str| format!("token: {token}\n    username: ''\n    client-certificate: ''"),
+    ] {
+        let (text, _) = with_user(&cluster, line);
+        fs::write(cluster.kubeconfig(), &text).unwrap();
+        let outcome = cluster.run("--oneshot");
+        assert_eq!(outcome.code, 0, "{text}: {outcome:?}");
+    }
+}
+
+#[test]
+fn credentials_that_client_go_refuses_are_errors() {
+    let cluster = Cluster::with(service_with_endpoints("web", "10.96.0.10", 1));
+    fs::write(cluster.folder.path().join("empty"), "\n").unwrap();
+    let insecure = |text: String| {
+        text.replace(
+            "    server:",
+            "    insecure-skip-tls-verify: true\n    server:",
+        )
+    };
+    let user = |line: &'static str| with_user(&cluster, |_| line.to_owned()).0;
+    for (text, expected) in [
+        (user("tokenFile: empty"), "/empty: the token is empty"),
+        (user("tokenFile: none"), "/none: No such file or directory"),
+        (
+            user(r#"token: "a\nb""#),
+            "token: the token contains a line break",
+        ),
+        (
+            user("token: x\n    username: u\n    password: p"),
+            "a token and a password are both set",
+        ),
+        (
+            insecure(cluster.server.kubeconfig()),
+            "certificate-authority-data and insecure-skip-tls-verify are both set",
+        ),
+    ] {
+        fs::write(cluster.kubeconfig(), &text).unwrap();
+        for command in ["", "--oneshot"] {
+            let outcome = cluster.run(command);
+            assert_eq!(outcome.code, 2, "{expected}: {outcome:?}");
+            assert!(outcome.stderr.contains(expected), "{expected}: {outcome:?}");
+            assert!(outcome.stderr.contains("/kubeconfig: "), "{outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn a_renewed_token_file_is_used() {
+    let cluster = Cluster::with(service_with_endpoints("web", "10.96.0.10", 1));
+    let file = cluster.folder.path().join("token");
+    let (text, token) = with_user(&cluster, |_| "tokenFile: token".to_owned());
+    fs::write(&file, token + "\n").unwrap();
+    fs::write(cluster.kubeconfig(), text).unwrap();
+    let process = cluster.start();
+    cluster.server.set_token("another");
+    fs::write(&file, "another\r\n").unwrap();
+    cluster.server.cut_connections(Disconnect::Close);
+    cluster
+        .server
+        .apply_all(service_with_endpoints("more", "10.96.0.11", 2));
+    wait_until("the new Service", || {
+        cluster.ruleset().contains("10.96.0.11")
+    });
+    assert!(process.terminate().unwrap().success());
+}
+
+#[test]
+fn errors_of_requests_name_the_server_and_what_to_do() {
+    let cluster = Cluster::with(service_with_endpoints("web", "10.96.0.10", 1));
+    let url = cluster.server.url();
+    let (plain, closed) = cluster.netns.run(|| {
+        let bind = || TcpListener::bind("127.0.0.1:0").unwrap();
+        (bind(), bind().local_addr().unwrap())
+    });
+    let address = plain.local_addr().unwrap();
+    // A server without TLS, such as the former insecure port of API servers.
+    thread::spawn(move || {
+        for mut stream in plain.incoming().flatten() {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+        }
+    });
+    for (server, expected) in [
+        (
+            format!("https://{closed}"),
+            "Connection refused (os error 111)",
+        ),
+        (
+            format!("https://{address}"),
+            "the server does not speak TLS on this port; use its port for HTTPS, or http://",
+        ),
+    ] {
+        let text = cluster.server.kubeconfig().replace(&url, &server);
+        fs::write(cluster.kubeconfig(), text).unwrap();
+        let outcome = cluster.run("--oneshot");
+        assert_eq!(outcome.code, 1, "{outcome:?}");
+        let mut logs = vec![outcome.stderr];
+        let process = cluster.start_unsynced("");
+        wait_until("the warning", || process.output().contains("retrying"));
+        logs.push(process.output());
+        for log in logs {
+            let named = format!(": API server {server}: ");
+            assert!(log.contains(&named) && log.contains(expected), "{log}");
+            assert!(!log.contains("ServiceError"), "{log}");
+        }
+        assert!(process.terminate().unwrap().success());
+    }
+}
+
+#[test]
+fn a_missing_node_object_is_reported_at_once() {
+    let cluster = Cluster::new();
+    cluster
+        .server
+        .apply_all(service_with_endpoints("web", "10.96.0.10", 1));
+    let hint = "if the Node has another name, set --hostname-override to it";
+    let process = cluster.start_unsynced("");
+    let expected = format!("there is no Node \"node-1\"; the first sync waits for it; {hint}");
+    wait_until("the warning", || process.output().contains(&expected));
+    assert!(!process.output().contains("synced"));
+    // The kubelet creates the Node.
+    cluster.server.apply(node("10.0.0.1", "10.244.1.0/24"));
+    wait_until("the first sync", || process.output().contains("synced"));
+    assert!(process.terminate().unwrap().success());
+    cluster.server.delete("Node", "", "node-1");
+    let outcome = cluster.run("--oneshot");
+    let expected = "there is no Node \"node-1\"; continuing without it: ";
+    assert!(outcome.stderr.contains(expected), "{outcome:?}");
+    assert!(outcome.stderr.contains(hint), "{outcome:?}");
+}

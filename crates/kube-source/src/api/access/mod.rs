@@ -9,7 +9,7 @@
 use std::env;
 use std::error::Error as StdError;
 use std::hash::{BuildHasher, RandomState};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,12 +17,13 @@ use data_encoding::BASE64;
 use hyper::{Method, Uri};
 use k8s_openapi::jiff;
 use kube::Client;
-use kube::config::{AuthInfo, Kubeconfig, KubeconfigError};
+use kube::config::AuthInfo;
 use thiserror::Error;
 use tokio::task::spawn_blocking;
 use vipline_service_model::Timestamp;
 
 use super::backoff::TokenBucket;
+use super::bearer::Bearer;
 use super::connector;
 use super::exec_plugin::RunningPlugin;
 use super::http_proxy::{InvalidProxy, ProxyEnvironment};
@@ -30,17 +31,17 @@ use super::observer::{Observer, Report, RequestEvent};
 use super::request;
 use super::request_metrics::RequestMetricsLayer;
 
+mod kubeconfig;
+
+/// Rate limit of a client that sets none.
+const DEFAULT_QPS: f32 = 5.0;
+const DEFAULT_BURST: i32 = 10;
+
 /// Connect timeout.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// Minimum interval of reading the credentials while requests fail.
 const RENEWAL: Duration = Duration::from_secs(5);
-
-/// Placeholder `proxy-url` of a cluster without one.
-///
-/// It keeps kube from reading `HTTPS_PROXY`, whose rules in kube differ from
-/// Go's.
-const NO_PROXY_URL: &str = "http://none.invalid/";
 
 /// Maximum run time of an exec plugin.
 const PLUGIN: Duration = Duration::from_secs(30);
@@ -51,7 +52,10 @@ const EXPIRY: i64 = 60;
 
 /// Address and credentials of an API server, and the rate limit of requests.
 ///
-/// Without kubeconfig and server, the service account of the pod is used.
+/// Without kubeconfig and server, the service account of the pod is used. The rules are
+/// those of client-go: [the list of fields] names the differences.
+///
+/// [the list of fields]: https://github.com/vipline/vipline/blob/main/crates/kube-source/KUBECONFIG.md
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Access {
@@ -59,9 +63,11 @@ pub struct Access {
     pub kubeconfig: Option<PathBuf>,
     /// URL, or `host:port`, of the server. Replaces the address in the kubeconfig.
     pub server: Option<String>,
-    /// Average number of requests per second. Zero or less disables the limit.
+    /// Average number of requests per second. As in client-go, zero is the default, and a
+    /// negative number disables the limit.
     pub qps: f32,
-    /// Maximum number of requests without a delay. A value below 1 counts as 1.
+    /// Maximum number of requests without a delay. As in client-go, zero is the default. A
+    /// negative number counts as 1.
     pub burst: i32,
     /// Whether objects may be listed within their watch (`sendInitialEvents`), which costs
     /// an API server less memory than pages of a list. Disable it for a server that
@@ -77,10 +83,25 @@ impl Default for Access {
         Self {
             kubeconfig: None,
             server: None,
-            qps: 5.0,
-            burst: 10,
+            qps: DEFAULT_QPS,
+            burst: DEFAULT_BURST,
             watch_lists: true,
         }
+    }
+}
+
+impl Access {
+    /// Returns requests per second and burst.
+    fn limit(&self) -> (f64, u32) {
+        let qps = match self.qps == 0.0 {
+            true => DEFAULT_QPS,
+            false => self.qps,
+        };
+        let burst = match self.burst {
+            0 => DEFAULT_BURST,
+            burst => burst,
+        };
+        (qps.into(), u32::try_from(burst).unwrap_or(0))
     }
 }
 
@@ -116,6 +137,8 @@ struct State {
 struct Opened {
     client: Client,
     host: Arc<str>,
+    /// URL of the server, without credentials.
+    url: Arc<str>,
     expires: Option<Timestamp>,
 }
 
@@ -152,12 +175,12 @@ impl Connection {
             None => Some(opener.open(config).map_err(AccessError)?),
         };
         let start = Instant::now();
-        let burst = u32::try_from(access.burst).unwrap_or(0);
+        let (qps, burst) = access.limit();
         let state = State {
             opened,
             read: start,
             is_suspect: false,
-            bucket: TokenBucket::new(f64::from(access.qps), burst),
+            bucket: TokenBucket::new(qps, burst),
         };
         Ok(Self {
             opener,
@@ -171,7 +194,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Returns [`request::Error::Unreachable`] if there are no credentials.
+    /// Returns [`request::Error::NoCredentials`] if there are none.
     pub(crate) async fn client(&self, method: &Method) -> Result<Client, request::Error> {
         let wait = self.with(|state| state.bucket.take(self.start.elapsed()));
         if !wait.is_zero() {
@@ -185,6 +208,16 @@ impl Connection {
             .observer
             .request(&host, method.as_str(), RequestEvent::RateLimited(wait));
         Ok(client)
+    }
+
+    /// Describes an error with the address of the server: a wrong or dead address is the
+    /// most frequent reason.
+    pub(crate) fn describe(&self, error: &request::Error) -> String {
+        let url = |state: &mut State| state.opened.as_ref().map(|opened| Arc::clone(&opened.url));
+        match (error, self.with(url)) {
+            (request::Error::NoCredentials(_), _) | (_, None) => error.to_string(),
+            (_, Some(url)) => format!("API server {url}: {error}"),
+        }
     }
 
     /// Returns whether objects may be listed within their watch.
@@ -239,7 +272,7 @@ impl Connection {
                     self.opener.observer.report(&report);
                     Ok(former.clone())
                 }
-                (Err(reason), None) => Err(request::Error::Unreachable(reason)),
+                (Err(reason), None) => Err(request::Error::NoCredentials(reason)),
             }
         })
     }
@@ -274,14 +307,21 @@ impl Opener {
     fn open(&self, mut config: kube::Config) -> Result<Opened, String> {
         config.connect_timeout = Some(CONNECT);
         let expires = self.use_plugin(&mut config.auth_info)?;
-        let place = config.cluster_url.to_string();
+        let url: Arc<str> = without_credentials(&config.cluster_url).into();
+        let (token, file) = kubeconfig::take_token(&mut config.auth_info);
+        let bearer = Bearer::open(token.as_deref(), file.map(PathBuf::from));
+        let bearer = bearer.map_err(|reason| match &self.access.kubeconfig {
+            Some(path) => format!("{}: {reason}", path.display()),
+            None => reason,
+        })?;
         let host: Arc<str> = host(&config.cluster_url).into();
         let metrics = RequestMetricsLayer::new(Arc::clone(&self.observer), Arc::clone(&host));
-        let client = connector::client(&config, &metrics);
-        let client = client.map_err(|reason| format!("{place}: {reason}"))?;
+        let client = connector::client(&config, bearer, &metrics);
+        let client = client.map_err(|reason| format!("{url}: {reason}"))?;
         Ok(Opened {
             client,
             host,
+            url,
             expires,
         })
     }
@@ -312,6 +352,13 @@ impl Opener {
     }
 }
 
+/// Returns scheme, host, port and path of a URL.
+fn without_credentials(url: &Uri) -> String {
+    let scheme = url.scheme_str().unwrap_or_default();
+    let path = url.path().trim_end_matches('/');
+    format!("{scheme}://{}{path}", host(url))
+}
+
 /// Returns host and port of a URL. The port is left out if the URL has none.
 fn host(address: &Uri) -> String {
     let host = address.host().unwrap_or_default();
@@ -322,71 +369,28 @@ fn host(address: &Uri) -> String {
 }
 
 fn server(access: &Access) -> Result<kube::Config, String> {
-    let mut config = match (&access.kubeconfig, &access.server) {
-        (Some(path), _) => from_file(path)?,
-        (None, Some(server)) => return Ok(kube::Config::new(address("--master", server, false)?)),
-        (None, None) => kube::Config::incluster().map_err(|error| {
-            let missing = "neither --kubeconfig nor --master is set, and this is not a pod";
-            format!("{missing}: {}", error_chain(&error))
-        })?,
-    };
-    if let Some(server) = &access.server {
-        config.cluster_url = address("--master", server, is_secure(&config))?;
-    }
-    Ok(config)
-}
-
-fn from_file(path: &Path) -> Result<kube::Config, String> {
-    let named = |error: &dyn StdError| format!("{}: {}", path.display(), error_chain(error));
-    let mut kubeconfig = Kubeconfig::read_from(path).map_err(|error| match error {
-        KubeconfigError::ReadConfig(error, _) => named(&error),
-        error => named(&error),
-    })?;
-    for cluster in kubeconfig
-        .clusters
-        .iter_mut()
-        .flat_map(|named| &mut named.cluster)
-    {
-        let url = cluster.proxy_url.take().filter(|url| !url.is_empty());
-        cluster.proxy_url = Some(url.unwrap_or_else(|| NO_PROXY_URL.to_owned()));
-    }
-    let mut config = kube::Config::try_from(kubeconfig).map_err(|error| named(&error))?;
-    let url = config.proxy_url.take();
-    config.proxy_url = url.filter(|url| *url != NO_PROXY_URL);
-    if config.accept_invalid_certs && config.root_cert.is_none() {
-        // kube then does not open the trust store of the system, which images may lack.
-        config.root_cert = Some(Vec::new());
-    }
-    match config.proxy_url.as_ref().and_then(Uri::scheme_str) {
-        Some(scheme) if !matches!(scheme, "http" | "https" | "socks5") => Err(format!(
-            "{}: proxy-url: unsupported scheme {scheme:?}, must be http, https, or socks5",
-            path.display()
-        )),
-        _ => Ok(config),
+    match (&access.kubeconfig, &access.server) {
+        (Some(path), server) => kubeconfig::from_file(path, server.as_deref()),
+        (None, Some(server)) => Ok(kube::Config::new(address("--master", server, false)?)),
+        (None, None) => kubeconfig::from_pod(),
     }
 }
 
-/// Returns whether the credentials imply TLS for an address without a scheme.
-fn is_secure(config: &kube::Config) -> bool {
-    let auth = &config.auth_info;
-    config.root_cert.is_some()
-        || config.root_cert_file.is_some()
-        || config.accept_invalid_certs
-        || auth.client_certificate.is_some()
-        || auth.client_certificate_data.is_some()
-}
-
-fn address<T>(flag: &str, text: &str, is_secure: bool) -> Result<T, String>
-where
-    T: std::str::FromStr<Err: StdError + 'static>,
-{
+/// Parses an address: a URL, or `host:port`, which `is_secure` makes a URL of HTTPS.
+fn address(label: &str, text: &str, is_secure: bool) -> Result<Uri, String> {
     let scheme = if is_secure { "https" } else { "http" };
     let address = match text.contains("://") {
         true => text.to_owned(),
         false => format!("{scheme}://{text}"),
     };
-    let read = address.parse();
-    read.map_err(|error| format!("{flag}: {text:?}: {}", error_chain(&error)))
+    let wrong = |reason: &dyn std::fmt::Display| format!("{label}: {text:?}: {reason}");
+    let address: Uri = address
+        .parse()
+        .map_err(|error| wrong(&error_chain(&error)))?;
+    match address.scheme_str() {
+        Some("http" | "https") => Ok(address),
+        _ => Err(wrong(&"the scheme must be http or https")),
+    }
 }
 
 /// Returns an error with all causes that its own text does not contain.

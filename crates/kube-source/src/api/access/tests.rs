@@ -1,6 +1,7 @@
 //! Tests of credentials and addresses.
 
 use std::fs;
+use std::path::Path;
 
 use testkit::scoped::Directory;
 
@@ -102,7 +103,7 @@ fn an_error_of_credentials_names_the_file() {
     );
     fs::write(&path, KUBECONFIG.replace("cluster: c", "cluster: d")).unwrap();
     assert!(
-        error().contains("failed to load the cluster of context: d"),
+        error().ends_with("kubeconfig: contexts: there is no cluster \"d\""),
         "{}",
         error()
     );
@@ -114,4 +115,248 @@ fn an_error_of_credentials_names_the_file() {
         .config()
         .unwrap_err();
     assert!(bad.starts_with("--master: \"http://a b\": "), "{bad}");
+}
+
+/// Certificates and keys are not parsed before the client is created, except those of the CA.
+const CA: &str = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
+
+/// A kubeconfig with these fields of cluster and user.
+fn kubeconfig(cluster: &str, user: &str) -> String {
+    format!(
+        "clusters: [{{name: c, cluster: {{{cluster}}}}}]\n\
+         contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\n\
+         current-context: x\n\
+         users: [{{name: u, user: {{{user}}}}}]\n"
+    )
+}
+
+/// Reads a kubeconfig beside a CA, a key and a certificate.
+fn read(text: &str, server: Option<&str>) -> Result<kube::Config, String> {
+    let folder = Directory::new().unwrap();
+    let path = folder.path().join("kubeconfig");
+    for file in ["ca.crt", "client.crt", "client.key"] {
+        fs::write(folder.path().join(file), CA).unwrap();
+    }
+    fs::write(&path, text).unwrap();
+    let config = opener(access(Some(&path), server)).config();
+    config.map_err(|error| error.replace(&format!("{}: ", path.display()), ""))
+}
+
+const SERVER: &str = "server: 'https://10.0.0.1:6443'";
+
+#[test]
+fn fields_that_client_go_refuses_are_refused() {
+    let exec = "apiVersion: client.authentication.k8s.io/v1, command: c, interactiveMode: Never";
+    let data = BASE64.encode(CA.as_bytes());
+    for (cluster, user, expected) in [
+        ("", "", "cluster \"c\": server: missing"),
+        ("server: ''", "", "cluster \"c\": server: missing"),
+        ("server: 'ftp://a'", "", "the scheme must be http or https"),
+        (
+            &format!("{SERVER}, certificate-authority: ca.crt, insecure-skip-tls-verify: true"),
+            "",
+            "certificate-authority and insecure-skip-tls-verify are both set",
+        ),
+        (
+            &format!("{SERVER}, certificate-authority: ca.crt, certificate-authority-data: {data}"),
+            "",
+            "certificate-authority and certificate-authority-data are both set",
+        ),
+        (
+            &format!("{SERVER}, certificate-authority: none.crt"),
+            "",
+            "No such file or directory",
+        ),
+        (
+            &format!("{SERVER}, certificate-authority-data: bm90IFBFTQ=="),
+            "",
+            "the certificate authority has no certificate in PEM",
+        ),
+        (
+            &format!("{SERVER}, proxy-url: 'ftp://proxy'"),
+            "",
+            "proxy-url: unsupported scheme \"ftp\", must be http, https, or socks5",
+        ),
+        (
+            SERVER,
+            "client-certificate: client.crt",
+            "client-certificate requires client-key or client-key-data",
+        ),
+        (
+            SERVER,
+            &format!("client-certificate: a, client-certificate-data: {data}, client-key: b"),
+            "client-certificate and client-certificate-data are both set",
+        ),
+        (
+            SERVER,
+            &format!("client-certificate: a, client-key: b, client-key-data: {data}"),
+            "client-key and client-key-data are both set",
+        ),
+        (
+            SERVER,
+            "username: u, password: p, token: t",
+            "a token and a password are both set",
+        ),
+        (
+            SERVER,
+            "username: u, password: p, tokenFile: t",
+            "a token and a password are both set",
+        ),
+        (
+            SERVER,
+            "as-groups: [g]",
+            "as-groups requires the user to impersonate",
+        ),
+        (
+            SERVER,
+            "auth-provider: {name: oidc}",
+            "auth-provider is not supported",
+        ),
+        (
+            SERVER,
+            "exec: {command: c}",
+            "exec: apiVersion: \"\", must be",
+        ),
+        (
+            SERVER,
+            &format!("exec: {{{}}}", exec.replace("command: c", "command: ''")),
+            "exec: command: missing",
+        ),
+        (
+            SERVER,
+            &format!("exec: {{{}}}", exec.replace("Never", "Always")),
+            "there is no terminal",
+        ),
+        (
+            SERVER,
+            &format!("exec: {{{exec}, env: [{{value: v}}]}}"),
+            "exec: env: a variable has no name",
+        ),
+    ] {
+        let error = read(&kubeconfig(cluster, user), None)
+            .map(|_| ())
+            .unwrap_err();
+        assert!(error.contains(expected), "{cluster} {user}: {error}");
+    }
+    let good = kubeconfig(SERVER, "");
+    for (text, expected) in [
+        (
+            good.replace("current-context: x", ""),
+            "current-context: missing",
+        ),
+        (
+            good.replace("current-context: x", "current-context: z"),
+            "current-context: there is no context \"z\"",
+        ),
+        (
+            good.replace("cluster: c, user", "cluster: z, user"),
+            "there is no cluster \"z\"",
+        ),
+        (
+            good.replace("users: [", "users: [{name: u}, "),
+            "users: the name \"u\" occurs twice",
+        ),
+        (
+            format!("kind: Pod\n{good}"),
+            "kind: \"Pod\", must be \"Config\"",
+        ),
+        (
+            format!("apiVersion: v2\n{good}"),
+            "apiVersion: \"v2\", must be \"v1\"",
+        ),
+        (String::new(), "current-context: missing"),
+    ] {
+        let error = read(&text, None).map(|_| ()).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn fields_that_client_go_accepts_are_accepted() {
+    let data = BASE64.encode(CA.as_bytes());
+    let (first, rest) = data.split_at(8);
+    // Empty fields are absent, and base64 may have line breaks.
+    let config = read(
+        &kubeconfig(
+            &format!(
+                "{SERVER}, tls-server-name: '', proxy-url: '', certificate-authority: '', \
+                 certificate-authority-data: \"{first}\\n{rest}\\n\", \
+                 disable-compression: true, extensions: []"
+            ),
+            "token: '', tokenFile: '', username: '', password: '', as: '', client-certificate: '', \
+             client-key: client.key, client-certificate-data: ''",
+        ),
+        None,
+    )
+    .unwrap();
+    assert_eq!(
+        config.root_cert.map(|certificates| certificates.len()),
+        Some(1)
+    );
+    assert_eq!(
+        (
+            config.root_cert_file,
+            config.proxy_url,
+            config.tls_server_name
+        ),
+        (None, None, None)
+    );
+    let user = serde_json::to_value(&config.auth_info).unwrap();
+    assert_eq!(user, serde_json::json!({}));
+    // The CA of a file is read again for new connections.
+    let authority = format!("{SERVER}, certificate-authority: ca.crt, tls-server-name: api");
+    let text = kubeconfig(&authority, "token: t, username: u");
+    let config = read(&text, None).unwrap();
+    assert!(config.root_cert_file.unwrap().ends_with("ca.crt"));
+    assert_eq!(config.tls_server_name.as_deref(), Some("api"));
+    // The name belongs to the server in the file.
+    let config = read(&text, Some("10.0.0.2:6443")).unwrap();
+    assert_eq!(config.cluster_url.to_string(), "https://10.0.0.2:6443/");
+    assert_eq!(config.tls_server_name, None);
+    // Users that do not exist have no credentials, and --master needs no context.
+    let other = text.replace("user: u", "user: z");
+    assert!(read(&other, None).unwrap().auth_info.token.is_none());
+    let empty = read("", Some("https://10.0.0.2")).unwrap();
+    assert_eq!(empty.cluster_url.to_string(), "https://10.0.0.2/");
+}
+
+#[test]
+fn credentials_never_travel_in_clear_text() {
+    let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: c}";
+    for user in [
+        "token: t",
+        "tokenFile: none",
+        "username: u, password: p",
+        exec,
+    ] {
+        let text = kubeconfig("server: 'http://10.0.0.1'", &format!("{user}, as: other"));
+        let config = read(&text, None).unwrap();
+        let user = serde_json::to_value(&config.auth_info).unwrap();
+        assert_eq!(user, serde_json::json!({"as": "other"}));
+        let secure = kubeconfig(SERVER, "token: t");
+        let config = read(&secure, Some("http://10.0.0.1")).unwrap();
+        assert!(config.auth_info.token.is_none());
+    }
+}
+
+#[test]
+fn an_exec_plugin_gets_the_cluster_of_the_file() {
+    let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: c, \
+                provideClusterInfo: true}";
+    let config = read(&kubeconfig(SERVER, exec), None).unwrap();
+    let cluster = config.auth_info.exec.unwrap().cluster.unwrap();
+    assert_eq!(cluster.proxy_url, None);
+    assert_eq!(cluster.server.as_deref(), Some("https://10.0.0.1:6443"));
+}
+
+#[test]
+fn a_rate_of_zero_is_the_default() {
+    let limit = |qps, burst| {
+        let mut access = access(None, None);
+        (access.qps, access.burst) = (qps, burst);
+        access.limit()
+    };
+    assert_eq!(limit(0.0, 0), (5.0, 10));
+    assert_eq!(limit(2.0, 3), (2.0, 3));
+    assert_eq!(limit(-1.0, -1), (-1.0, 0));
 }

@@ -11,6 +11,7 @@ mod child_process;
 #[cfg(target_os = "linux")]
 mod process_group;
 
+use std::collections::HashMap;
 use std::io;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -99,7 +100,9 @@ fn command(exec: &ExecConfig, program: &str) -> Command {
         info["spec"]["cluster"] = json!(cluster);
     }
     let variables = exec.env.iter().flatten();
-    let variables = variables.filter_map(|pair| Some((pair.get("name")?, pair.get("value")?)));
+    let empty = String::new();
+    let value = |pair: &HashMap<String, String>| pair.get("value").unwrap_or(&empty).clone();
+    let variables = variables.filter_map(|pair| Some((pair.get("name")?, value(pair))));
     command
         .args(exec.args.iter().flatten())
         .envs(variables)

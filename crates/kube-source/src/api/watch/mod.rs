@@ -158,9 +158,10 @@ impl<O: Object> Watcher<O> {
                 Err(error)
                     if self.watch_mode == WatchMode::ListOnly && !self.can_recover(&error) =>
                 {
+                    let reason = self.connection.describe(&error);
                     return self
                         .feed
-                        .fatal(format!("list {}: {error}", plural(O::KIND)));
+                        .fatal(format!("list {}: {reason}", plural(O::KIND)));
                 }
                 Err(error) => self.recover(&error).await,
             }
@@ -184,7 +185,7 @@ impl<O: Object> Watcher<O> {
         if is_listing && error.is_bad_request() && self.has_default_fields() {
             self.report(Report::FieldSelectorRejected {
                 kind: O::KIND,
-                reason: error.to_string(),
+                reason: self.connection.describe(error),
             });
             self.selectors.fields = None;
             return;
@@ -192,7 +193,7 @@ impl<O: Object> Watcher<O> {
         if is_listing && self.watch_lists == WatchLists::Supported && error.is_failed_watch_list() {
             self.report(Report::WatchListFailed {
                 kind: O::KIND,
-                reason: error.to_string(),
+                reason: self.connection.describe(error),
             });
             self.watch_lists = match error.is_invalid() {
                 true => WatchLists::Unsupported,
@@ -363,7 +364,7 @@ impl<O: Object> Watcher<O> {
     /// Continues without objects of the kind. Retries after [`ABSENT_RETRY`].
     async fn continue_without(&mut self, error: &Error) {
         if self.last_error.is_none() {
-            let (kind, reason) = (O::KIND, error.to_string());
+            let (kind, reason) = (O::KIND, self.connection.describe(error));
             self.last_error = Some(reason.clone());
             self.report(Report::Unavailable { kind, reason });
         }
@@ -376,7 +377,7 @@ impl<O: Object> Watcher<O> {
     async fn pause(&mut self, error: &Error) {
         self.mark_lost();
         self.connection.renew();
-        let (kind, reason) = (O::KIND, error.to_string());
+        let (kind, reason) = (O::KIND, self.connection.describe(error));
         let wait = self.backoff.wait(error.is_history_lost());
         let wait = wait.max(error.retry_after());
         if self.last_error.as_ref() == Some(&reason) {
