@@ -60,7 +60,14 @@ impl Process {
         timeout: Duration,
     ) -> Result<Self, Error> {
         let program = name_of(path);
-        let timer = timer(timeout).map_err(failed("start a timer"))?;
+        let timer = timer(timeout).map_err(|errno| match errno {
+            // The profile of a mode without programs: the first call that it lacks.
+            Errno::NOSYS => failed(
+                "start a program: timerfd_create is forbidden, usually by a seccomp profile \
+                 that is not made for the programs of iptables",
+            )(errno),
+            errno => failed("start a timer")(errno),
+        })?;
         let mut command = Command::new(path);
         command
             .args(args)

@@ -72,7 +72,10 @@ pub fn remove_leftovers(mode: Mode, excluded: &[IpNet]) {
 /// Logs failed checks and objects that stay.
 fn warn_of_remainders(removal: &Removal) {
     for error in &removal.unchecked {
-        warn!("{}", chain(error));
+        let reason = chain(error);
+        warn!(
+            "rules and objects of kube-proxy that cannot be listed stay, if there are any: {reason}"
+        );
     }
     for message in &removal.stays {
         warn!("{message}");

@@ -22,7 +22,11 @@ const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 /// warning.
 pub fn adjust_oom_score(score: i32) {
     if let Err(error) = write_oom_score(score) {
-        warn!("{error:#}");
+        warn!(
+            "{error:#}; continuing with the present value: if the node runs out of memory, the \
+             kernel may end this process earlier. A lower value needs CAP_SYS_RESOURCE; \
+             --oom-score-adj sets another one"
+        );
     }
 }
 

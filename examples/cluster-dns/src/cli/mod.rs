@@ -5,6 +5,19 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use daemon::duration::GoDuration;
 
+/// Examples in the help text.
+const EXAMPLES: &str = "\
+Examples:
+  Serve the names of a cluster, and forward all others to the resolvers of this host:
+    cluster-dns --kubeconfig /etc/kubernetes/admin.conf --listen 127.0.0.1:5353
+  Try the names of Services in a folder, without a cluster:
+    cluster-dns --manifests examples/kube-proxy/demo --listen 127.0.0.1:5353 --forward none
+    dig @127.0.0.1 -p 5353 front.shop.svc.cluster.local
+  Serve the pods of this node at an address of its own, with another server for one domain:
+    cluster-dns --node-local 169.254.20.10 --stub corp.example=10.0.0.53
+  Remove what a killed process with --node-local left:
+    cluster-dns cleanup";
+
 /// Answer DNS queries for Kubernetes Services, and forward all others
 ///
 /// Objects come from manifests, from the API server of a kubeconfig or of --master, or
@@ -12,7 +25,7 @@ use daemon::duration::GoDuration;
 /// the configuration file. SIGUSR1 switches the query log on and off,
 /// and SIGUSR2 empties the cache of the upstreams' answers.
 #[derive(Clone, Debug, Default, Parser)]
-#[command(name = "cluster-dns", version)]
+#[command(name = "cluster-dns", version, after_help = EXAMPLES)]
 pub struct Cli {
     /// Configuration file, in YAML
     #[arg(long, value_name = "FILE")]
@@ -103,6 +116,18 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn the_examples_of_the_help_are_valid() {
+        let text = Cli::command().render_help().to_string();
+        let lines = text.lines().map(str::trim);
+        let lines = lines.filter(|line| line.starts_with("cluster-dns "));
+        let examples: Vec<_> = lines.map(str::split_whitespace).collect();
+        assert_eq!(examples.len(), 4);
+        for words in examples {
+            Cli::try_parse_from(words).unwrap();
+        }
+    }
 
     #[test]
     fn flag_definitions_are_consistent() {

@@ -28,6 +28,7 @@ fn the_help_lists_all_flags_and_the_version_is_printed() {
         "--config",
         "--node-local",
         "--threads",
+        "\nExamples:\n",
     ] {
         assert!(help.contains(flag), "{flag}: {help}");
     }

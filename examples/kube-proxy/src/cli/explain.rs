@@ -6,8 +6,22 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use vipline_service_model::{ObjectName, Protocol};
 
+/// Examples in the help text.
+const EXAMPLES: &str = "\
+Examples:
+  Why does this pod not reach the cluster IP?
+    kube-proxy explain tcp 10.96.0.10:80 --from 10.244.1.11 --kubeconfig /etc/kubernetes/kube-proxy.conf
+  Which addresses of a Service work, from where?
+    kube-proxy explain service shop/front --kubeconfig /etc/kubernetes/kube-proxy.conf
+  The same from a process of this node, as JSON:
+    kube-proxy explain tcp 10.96.0.10:80 --from-node --output json --config /var/lib/kube-proxy/config.conf
+  Away from the node, with its rules in a file:
+    kube-proxy save-kernel > node-1.json
+    kube-proxy explain udp 10.96.0.10:53 --kernel-dump node-1.json --manifests cluster.yaml";
+
 /// Arguments of `explain`.
 #[derive(Args, Clone, Debug, Eq, PartialEq)]
+#[command(after_help = EXAMPLES)]
 pub struct ExplainArgs {
     /// Protocol of the connection, or service
     #[arg(value_enum, ignore_case = true)]

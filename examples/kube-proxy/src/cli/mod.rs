@@ -16,12 +16,28 @@ pub(crate) use value::split_port;
 
 use crate::version::Version;
 
+/// Examples in the help text.
+const EXAMPLES: &str = "\
+Examples:
+  Serve the Services of a cluster, in mode nftables:
+    kube-proxy --kubeconfig /etc/kubernetes/kube-proxy.conf --proxy-mode nftables
+  Print the rules for the Services in a folder, without privileges:
+    kube-proxy render --manifests examples/kube-proxy/demo --proxy-mode nftables
+  Compare the rules of this node with the objects of the cluster:
+    kube-proxy diff --config /var/lib/kube-proxy/config.conf
+  Explain why a pod does not reach an address:
+    kube-proxy explain tcp 10.96.0.10:80 --from 10.244.1.11 --config /var/lib/kube-proxy/config.conf
+  Show what a removal of all rules would do, then remove them:
+    kube-proxy --cleanup --dry-run
+    kube-proxy --cleanup";
+
 /// Program the kernel so that Services are reachable
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "kube-proxy",
     args_override_self = true,
-    disable_help_subcommand = true
+    disable_help_subcommand = true,
+    after_help = EXAMPLES
 )]
 pub struct Cli {
     /// Command to run instead of the proxy.
@@ -154,6 +170,27 @@ mod tests {
     #[test]
     fn flag_definitions_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_examples_of_the_help_are_valid() {
+        let mut command = Cli::command();
+        let explain = command.find_subcommand_mut("explain").unwrap();
+        let texts = [explain.render_help(), Cli::command().render_help()];
+        let mut count = 0;
+        for text in texts.map(|text| text.to_string()) {
+            let lines = text.lines().map(str::trim);
+            for line in lines.filter_map(|line| line.strip_prefix("kube-proxy ")) {
+                let arguments = line.split(" > ").next().unwrap();
+                let cli = parse(arguments).unwrap_or_else(|error| panic!("{line}: {error}"));
+                assert_eq!(cli.conflict(), None, "{line}");
+                if let Some(Command::Explain(explain)) = cli.command {
+                    explain.subject().unwrap();
+                }
+                count += 1;
+            }
+        }
+        assert_eq!(count, 11);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use proxy_core::Event;
 use tracing::{info, warn};
-use vipline_kube_source::api::first_sync::Readiness;
+use vipline_kube_source::api::first_sync::{Lack, Readiness};
 use vipline_kube_source::manifests::fault::Key;
 use vipline_kube_source::manifests::source::Update;
 use vipline_service_model::{DetectLocal, Kind};
@@ -83,23 +83,33 @@ impl Setup {
 
     /// Permits the first sync when its conditions are met.
     pub(super) fn poll_gate(&mut self, now: Duration) -> Result<(), Failure> {
-        let Objects::Api { gate, is_waiting } = &mut self.objects else {
+        let Objects::Api { gate, logged } = &mut self.objects else {
             return Ok(());
         };
         let name = &self.node.name;
-        match gate.poll(now).map_err(Failure::Machine)? {
+        let readiness = gate.poll(now).map_err(|reason| match gate.has_node() {
+            true => Failure::Machine(reason),
+            false => Failure::Machine(format!("{reason}; {OTHER_NAME}")),
+        })?;
+        match readiness {
             Readiness::Waiting => {
-                if gate.next_deadline().is_some() && !std::mem::replace(is_waiting, true) {
-                    info!(
-                        "all objects are listed; waiting for addresses or podCIDRs of node {name:?}"
-                    );
+                let lack = gate.lack();
+                if *logged != lack {
+                    *logged = lack;
+                    log_wait(lack, name);
                 }
                 return Ok(());
             }
             Readiness::Ready => {}
+            Readiness::ReadyWithoutAddresses if gate.has_node() => {
+                warn!("Node {name:?} has no address; continuing without one");
+            }
             Readiness::ReadyWithoutAddresses => {
-                warn!("node {name:?} has no address; continuing without one");
-                if let Some(event) = self.node.substitute().filter(|_| !gate.has_node()) {
+                warn!(
+                    "there is no Node {name:?}; continuing without it: no endpoint counts as one \
+                     of this node, and traffic policy Local drops; {OTHER_NAME}"
+                );
+                if let Some(event) = self.node.substitute() {
                     self.apply(event);
                 }
             }
@@ -107,5 +117,24 @@ impl Setup {
         self.check_families()?;
         self.apply(Event::Synced);
         Ok(())
+    }
+}
+
+/// What to do if the API has no Node of this name.
+const OTHER_NAME: &str = "if the Node has another name, set --hostname-override to it";
+
+/// Logs why the first sync waits.
+fn log_wait(lack: Option<Lack>, name: &str) {
+    match lack {
+        None | Some(Lack::Lists) => {}
+        Some(Lack::Node) => {
+            warn!("there is no Node {name:?}; the first sync waits for it; {OTHER_NAME}");
+        }
+        Some(Lack::PodCidrs) => {
+            info!("all objects are listed; the first sync waits for podCIDRs of Node {name:?}");
+        }
+        Some(Lack::Addresses) => {
+            info!("all objects are listed; the first sync waits for addresses of Node {name:?}");
+        }
     }
 }

@@ -18,7 +18,7 @@ use proxy_core::interfaces::AddressWatch;
 use proxy_core::{Config, Engine, IptablesChoice};
 use vipline_kube_source::WatchMode;
 use vipline_kube_source::api::events::Recorder;
-use vipline_kube_source::api::first_sync::FirstSyncGate;
+use vipline_kube_source::api::first_sync::{FirstSyncGate, Lack};
 use vipline_kube_source::api::{Access, Api};
 use vipline_kube_source::manifests::Manifests;
 
@@ -76,8 +76,8 @@ enum Objects {
     /// An API server.
     Api {
         gate: FirstSyncGate,
-        /// Whether the wait for the Node was logged.
-        is_waiting: bool,
+        /// The reason for the wait that was logged last.
+        logged: Option<Lack>,
     },
 }
 
@@ -173,10 +173,7 @@ impl Setup {
             &config.detect_local,
             waits_for_node,
         );
-        let objects = Objects::Api {
-            gate,
-            is_waiting: false,
-        };
+        let objects = Objects::Api { gate, logged: None };
         match purpose {
             Purpose::Explain => api.watch_everything(watch_mode, tasks.sender()),
             _ => api.watch(watch_mode, tasks.sender()),

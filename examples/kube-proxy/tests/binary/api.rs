@@ -280,16 +280,15 @@ fn nothing_is_programmed_before_the_node_has_an_address() {
     let cluster = Cluster::new();
     cluster.server.apply_all(web());
     let proxy = cluster.start_unsynced("");
-    wait_until("the waiting message", || {
-        proxy
-            .output()
-            .contains("waiting for addresses or podCIDRs of node \"node-1\"")
-    });
+    let absent = "there is no Node \"node-1\"; the first sync waits for it";
+    wait_until(absent, || proxy.output().contains(absent));
     thread::sleep(QUIET_PERIOD);
     assert_eq!(cluster.ruleset(), "");
     let mut bare = node("10.0.0.1", "10.244.1.0/24");
     bare["status"] = json!({});
     cluster.server.apply(bare);
+    let bare = "the first sync waits for addresses of Node \"node-1\"";
+    wait_until(bare, || proxy.output().contains(bare));
     thread::sleep(QUIET_PERIOD);
     assert_eq!(cluster.ruleset(), "");
     cluster.server.apply(node("10.0.0.1", "10.244.1.0/24"));

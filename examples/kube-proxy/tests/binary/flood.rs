@@ -304,9 +304,9 @@ fn health_does_not_wait_for_pipelined_requests_of_metrics() {
             }
             thread::sleep(PAUSE);
         }
-        let metrics = get(&stage, METRICS, "/metrics");
-        assert_eq!(metrics.code, 200, "the metrics are served meanwhile");
     });
+    // Meanwhile the greedy clients, which have the same address, evict each other.
+    wait_until("metrics", || get(&stage, METRICS, "/metrics").code == 200);
     println!("the slowest answer took {slowest:?}");
     // Ten times of what is promised, because this machine runs other tests meanwhile.
     assert!(slowest < SOON, "{slowest:?}");

@@ -104,9 +104,11 @@ fn a_missing_path_is_rejected() {
 #[test]
 fn help_exits_with_success() {
     let stage = Stage::new();
-    for flag in ["--help", "-h", "render --help"] {
+    for flag in ["--help", "-h", "explain --help", "render --help"] {
         let outcome = stage.run(flag);
         assert_eq!((outcome.code, &*outcome.stderr), (0, ""), "{flag}");
+        let has_examples = outcome.stdout.contains("\nExamples:\n");
+        assert_eq!(has_examples, flag != "render --help", "{}", outcome.stdout);
         assert!(
             outcome.stdout.contains("kube-proxy"),
             "{flag}: {}",

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use testkit::scoped::Directory;
+use testkit::scoped::{Directory, Process};
 
-use crate::stage::{BINARY, Stage, service};
+use crate::stage::{BINARY, Stage, service, wait_until};
 
 /// A command prefix that drops CAP_NET_ADMIN for any user.
 const WITHOUT: [&str; 3] = [
@@ -112,4 +112,25 @@ fn rendering_needs_no_privilege() {
     let stage = Stage::with(&[("web.yaml", &service("web", "10.96.0.10"))]);
     let (without, with) = (stage.run_through(&WITHOUT, "render"), stage.run("render"));
     assert_eq!((without.code, without.stdout), (0, with.stdout));
+}
+
+#[test]
+fn a_score_that_cannot_be_set_says_what_follows() {
+    let stage = Stage::with(&[("web.yaml", &service("web", "10.96.0.10"))]);
+    let mut command = stage.command("setpriv");
+    command
+        .args([
+            "--bounding-set=-sys_resource",
+            "--inh-caps=-sys_resource",
+            BINARY,
+        ])
+        .args(stage.arguments("--oom-score-adj=-1000"));
+    let proxy = Process::start(&stage.netns, &mut command).unwrap();
+    wait_until("the first sync", || proxy.output().contains("synced"));
+    let output = proxy.output();
+    let expected = "set /proc/self/oom_score_adj to -1000: Permission denied (os error 13); \
+                    continuing with the present value: if the node runs out of memory, the \
+                    kernel may end this process earlier. A lower value needs CAP_SYS_RESOURCE";
+    assert!(output.contains(expected), "{output}");
+    assert!(proxy.terminate().unwrap().success());
 }

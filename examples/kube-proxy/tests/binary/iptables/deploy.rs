@@ -79,6 +79,20 @@ fn a_killed_iptables_process_is_reported_in_confinement() {
 }
 
 #[test]
+fn a_profile_without_programs_is_named_as_the_reason() {
+    let node = Node::web("nft");
+    let container = Container::new(ROOT, &profile("kube-proxy.json")).unwrap();
+    let mut command = node.stage.command(BINARY);
+    command.args(node.stage.arguments("--oneshot --oom-score-adj 0"));
+    container.confine(&mut command);
+    let output = node.netns().run(|| command.output()).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let outcome = String::from_utf8(output.stderr).unwrap();
+    let expected = "start a program: timerfd_create is forbidden, usually by a seccomp profile";
+    assert!(outcome.contains(expected), "{outcome}");
+}
+
+#[test]
 fn the_profile_extends_that_of_mode_nftables() {
     let text = profile("kube-proxy-iptables.json");
     assert_forbids_unneeded_system_calls(ROOT, &text);
