@@ -39,7 +39,8 @@
 //! - `evaluate`: the outcomes of a packet in the plan or in the kernel's rules.
 //! - [`reason`]: why a client reaches a Service or does not, and the deciding field.
 //! - [`interfaces`]: addresses of the node; [`sysctl`]: reads and writes sysctls.
-//! - `cleanup`: removal of everything that a kube-proxy programmed.
+//! - `cleanup`: removal of everything that a kube-proxy programmed; [`owned`]: the names of
+//!   all of that.
 //!
 //! A change costs only as much as the change itself: the engine compares one fragment of
 //! the plan with its previous version, never the whole plan. After [`Engine::watch`],
@@ -92,6 +93,8 @@ mod rejected;
 mod driver;
 
 mod entry;
+
+pub mod owned;
 
 pub mod reason;
 

@@ -1,7 +1,9 @@
-//! `diff`: the edits between the kernel and the plan, rejected objects and stale flows.
+//! `diff`: the edits between the kernel and the plan, rejected objects, stale flows, and what
+//! another kube-proxy left.
 
 use std::process::ExitCode;
 
+use crate::cleanup::Leftovers;
 use crate::failure::{Failure, ONLY_REJECTED, chain};
 use crate::flows;
 use crate::output::print;
@@ -10,7 +12,8 @@ use crate::settings::Settings;
 use crate::setup::Setup;
 
 /// Prints the flows that would be deleted, the objects that the running proxy reports
-/// as rejected, and the other edits between the kernel and the plan.
+/// as rejected, what another kube-proxy left, and the other edits between the kernel and the
+/// plan.
 ///
 /// The exit code is 0 without a difference, 3 if rejected objects are the only
 /// difference, otherwise 1.
@@ -30,8 +33,12 @@ pub fn diff(settings: Settings) -> Result<ExitCode, Failure> {
     // comments.
     let mut comments = flows::comments(&difference);
     comments += &page.as_ref().map(Page::comments).unwrap_or_default();
+    // The kernel evaluates leftovers beside the plan, and a running proxy does not look for
+    // them again. So they are a difference, although no edit of the plan removes them.
+    let leftovers = Leftovers::find(setup.engine.config());
+    comments += &leftovers.comments();
     print(&(comments + &difference.script))?;
-    let is_drift = difference.edits > 0 || !difference.stale_flows.is_empty();
+    let is_drift = difference.edits > 0 || !difference.stale_flows.is_empty() || leftovers.is_any();
     Ok(ExitCode::from(match difference.rejected {
         _ if is_drift => 1,
         0 => 0,

@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use proxy_core::{FamilyReport, RejectedObject};
+use proxy_core::{Engine, FamilyReport, RejectedObject};
 use tracing::warn;
 use vipline_kube_source::api::events::{EventType, NewEvent, Regarding};
 use vipline_reconcile::Cause;
@@ -12,6 +13,46 @@ use vipline_service_model::ObjectName;
 
 /// Maximum number of warnings of a sync of one family.
 const WARNINGS: usize = 16;
+
+/// Pause between two reminders of objects that stay rejected.
+const REMINDER_PERIOD: Duration = Duration::from_secs(60 * 60);
+
+/// Reminds of objects that stay rejected.
+///
+/// [`log`] reports a rejection once, and retries follow every 5 minutes without a word. A chain
+/// that a rule of another program keeps in use may stay for weeks, and the line about it
+/// is gone with the old log by then.
+#[derive(Debug, Default)]
+pub struct Reminder {
+    /// Time of the next reminder, while objects are rejected.
+    next: Option<Duration>,
+}
+
+impl Reminder {
+    /// Logs a reminder after a sync, if it is due.
+    pub fn synced(&mut self, engine: &Engine, now: Duration) {
+        let families = engine.config().families.iter();
+        let count = families.map(|&family| engine.rejected_count(family)).sum();
+        if self.is_due(count, now)
+            && let Some((family, first)) = engine.rejected_objects().first()
+        {
+            warn!(%family, objects = count, "objects are still rejected and retried every 5 minutes; /rejectedz lists all: {first}");
+        }
+    }
+
+    fn is_due(&mut self, count: usize, now: Duration) -> bool {
+        if count == 0 {
+            self.next = None;
+            return false;
+        }
+        let next = *self.next.get_or_insert(now + REMINDER_PERIOD);
+        if now < next {
+            return false;
+        }
+        self.next = Some(now + REMINDER_PERIOD);
+        true
+    }
+}
 
 /// Logs new rejections: one warning per Service, and one for objects without a
 /// Service.
@@ -78,5 +119,34 @@ fn text(objects: &[&RejectedObject]) -> String {
     match objects.len() - 1 {
         0 => first.to_string(),
         more => format!("{first}; and {more} more objects"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reminder_is_due_each_hour_while_objects_stay_rejected() {
+        let mut reminder = Reminder::default();
+        let minutes = |count: u64| Duration::from_secs(60 * count);
+        for (minute, count, expected) in [
+            (0, 0, false),
+            (10, 5, false),
+            (69, 5, false),
+            (70, 4, true),
+            (71, 4, false),
+            (130, 4, true),
+            (131, 0, false),
+            (200, 1, false),
+            (259, 1, false),
+            (260, 1, true),
+        ] {
+            assert_eq!(
+                reminder.is_due(count, minutes(minute)),
+                expected,
+                "{minute}"
+            );
+        }
     }
 }

@@ -5,8 +5,9 @@
 //! displays as the shell command that does the same. [`Removal::apply`] removes the
 //! objects step by step. A failed step does not stop the others.
 //!
-//! Only objects of modes that are built in are found. Each mode owns the names of its
-//! objects, the selection and the removal. Objects that rules of other programs use stay.
+//! Mode iptables finds the chains of all modes, by the list in [`owned`](crate::owned); the
+//! other modes find their sets, virtual servers and tables, if they are built in. Objects
+//! that rules of other programs use stay.
 //!
 //! Rules of the legacy variant of iptables are read and removed by the iptables programs,
 //! all other objects by netlink. Without `CONFIG_NFT_COMPAT` the programs also remove the
@@ -56,7 +57,7 @@ impl Removal {
     /// [`Error::Nftables`](crate::Error::Nftables) if nf_tables cannot be read, although
     /// the kernel supports it. All other errors are in [`unchecked`](Self::unchecked).
     pub fn find(scope: Scope, excluded: &[IpNet]) -> Result<Self, crate::Error> {
-        let mut search = search(scope);
+        let mut search = Search::new(scope);
         for mode in leftovers() {
             (mode.find)(&mut search)?;
         }
@@ -70,17 +71,22 @@ fn leftovers() -> impl Iterator<Item = Leftovers> {
     backends.map(Backend::leftovers)
 }
 
-/// Creates a search with the names of all modes.
-fn search(scope: Scope) -> Search {
-    #[allow(unused_mut, reason = "only iptables has names")]
-    let mut search = Search::new(scope);
-    #[cfg(feature = "iptables")]
-    leftovers().for_each(|mode| search.add_iptables_names(mode.iptables));
-    search
-}
-
-/// Returns the names of iptables objects of all modes in a scope.
-#[cfg(all(test, feature = "ipvs"))]
-pub(crate) fn iptables_names(scope: Scope) -> Vec<&'static names::Names> {
-    search(scope).iptables_names()
+/// Returns whether a chain of iptables is left from another kube-proxy, for a proxy in a mode
+/// with this backend: the proxy neither reads nor changes it, but the kernel evaluates its
+/// rules.
+///
+/// `variant` is the variant of the tables that contain the chain. May run
+/// `iptables-restore --version`, to determine the variant of the backend.
+#[cfg(feature = "iptables")]
+pub fn is_leftover_chain(
+    mode: Mode,
+    backend: crate::IptablesBackend,
+    family: vipline_service_model::Family,
+    variant: vipline_iptables::Variant,
+    (table, chain): (&str, &str),
+) -> bool {
+    let scope = Scope::AllExcept(mode, backend);
+    let own = crate::backend::iptables::apply::cleanup::variant_of(backend, family);
+    let is_in_use = own.is_none_or(|own| own == variant);
+    names::Selection::new(scope, is_in_use).has_chain(table, chain)
 }

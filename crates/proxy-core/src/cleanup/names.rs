@@ -1,77 +1,33 @@
-//! Names of chains and jumps in iptables.
+//! Selection of the chains and jumps of iptables to remove.
 
-use crate::Mode;
+use super::Scope;
+use crate::owned::{self, JUMPS, Jump};
 
-/// Chains and jumps that exactly these modes create.
-#[derive(Debug)]
-pub(crate) struct Names {
-    /// The modes.
-    pub(crate) modes: &'static [Mode],
-    /// Chains with constant names.
-    pub(crate) chains: &'static [Chain],
-    /// Returns whether a chain in table `nat` belongs to a service port or an endpoint.
-    pub(crate) is_of_service: fn(&str) -> bool,
-    /// The jumps, each with or without a match of state NEW.
-    pub(crate) jumps: &'static [Jump],
-}
-
-/// A chain of upstream.
+/// The chains and jumps in a scope, in the tables of one variant of iptables.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Chain {
-    /// The table.
-    pub(crate) table: &'static str,
-    /// The name.
-    pub(crate) name: &'static str,
+pub(crate) struct Selection {
+    scope: Scope,
+    /// Whether the mode that the scope excepts has its rules in these tables.
+    is_in_use: bool,
 }
 
-/// A rule of upstream that jumps to one of its chains.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Jump {
-    /// The table.
-    pub(crate) table: &'static str,
-    /// The chain that contains the rule.
-    pub(crate) from: &'static str,
-    /// The target chain.
-    pub(crate) to: &'static str,
-    /// The comment of the rule.
-    pub(crate) comment: &'static str,
-}
-
-pub(crate) const fn chain(table: &'static str, name: &'static str) -> Chain {
-    Chain { table, name }
-}
-
-pub(crate) const fn jump(
-    table: &'static str,
-    from: &'static str,
-    to: &'static str,
-    comment: &'static str,
-) -> Jump {
-    Jump {
-        table,
-        from,
-        to,
-        comment,
+impl Selection {
+    /// Selects names for the tables that the excepted mode uses or, with `false`, for
+    /// those that it does not use.
+    pub(crate) const fn new(scope: Scope, is_in_use: bool) -> Self {
+        Self { scope, is_in_use }
     }
-}
 
-impl Names {
-    /// Returns whether the chains include one of this table and name.
+    /// Returns whether a chain is to be removed.
     pub(crate) fn has_chain(&self, table: &str, name: &str) -> bool {
-        (table == "nat" && (self.is_of_service)(name))
-            || self
-                .chains
-                .iter()
-                .any(|chain| (chain.table, chain.name) == (table, name))
+        let chain = owned::find(table, name).filter(|chain| !chain.is_kubelets);
+        chain.is_some_and(|chain| self.scope.includes(chain.modes, self.is_in_use))
     }
-}
 
-/// Returns whether `names` include a chain.
-pub(crate) fn is_chain(names: &[&Names], table: &str, name: &str) -> bool {
-    names.iter().any(|names| names.has_chain(table, name))
-}
-
-/// Returns all jumps in `names`.
-pub(crate) fn jumps<'a>(names: &'a [&'static Names]) -> impl Iterator<Item = &'static Jump> + 'a {
-    names.iter().flat_map(|names| names.jumps)
+    /// Returns the jumps to be removed.
+    pub(crate) fn jumps(self) -> impl Iterator<Item = &'static Jump> {
+        JUMPS
+            .iter()
+            .filter(move |jump| self.scope.includes(jump.modes, self.is_in_use))
+    }
 }

@@ -97,7 +97,10 @@ pub enum Error {
         name: String,
     },
     /// Objects are visible in the kernel, but the program that reads them is missing.
-    #[error("{objects}: not checked: {program} is not installed")]
+    #[error(
+        "{objects}: not checked: {program} is not installed; rules of an earlier kube-proxy \
+         there stay and decide about packets"
+    )]
     NotChecked {
         /// The objects.
         objects: String,

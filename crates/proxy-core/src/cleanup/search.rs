@@ -2,37 +2,42 @@
 
 use ipnet::IpNet;
 
-#[cfg(feature = "iptables")]
-use super::names::Names;
 use super::removal::{Error, Found, Removal, plan};
-use crate::Mode;
+use crate::{IptablesBackend, Mode};
 
-/// The modes whose objects are removed.
+/// The objects to remove.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Scope {
-    /// All modes.
+    /// Those of all modes.
     AllModes,
-    /// All modes except one. Chains that this mode shares with another mode stay, too.
-    AllExcept(Mode),
+    /// Those that a proxy in this mode, with this backend of iptables, neither writes nor
+    /// reads: the objects of all other modes, and chains of its own mode in the other variant
+    /// of iptables. The kernel evaluates the rules of both variants, so such chains still
+    /// decide about packets.
+    ///
+    /// With [`IptablesBackend::Auto`], the variant is unknown, and chains of the mode stay
+    /// in both.
+    AllExcept(Mode, IptablesBackend),
 }
 
 impl Scope {
     /// Returns whether objects are in the scope that exactly these modes program.
-    fn includes(self, modes: &[Mode]) -> bool {
+    ///
+    /// `is_in_use` is whether the excepted mode uses the place of the objects: its
+    /// variant of iptables. Only chains of iptables can be elsewhere.
+    pub(crate) fn includes(self, modes: &[Mode], is_in_use: bool) -> bool {
         match self {
             Self::AllModes => true,
-            Self::AllExcept(mode) => !modes.contains(&mode),
+            Self::AllExcept(mode, _) => !is_in_use || !modes.contains(&mode),
         }
     }
 }
 
 /// The part of a removal that one mode defines.
 pub(crate) struct Leftovers {
-    /// Chains and jumps that the mode creates in iptables.
-    #[cfg(feature = "iptables")]
-    pub(crate) iptables: &'static [Names],
-    /// Adds the objects of the mode to the search.
+    /// Adds the objects of the mode to the search. Mode iptables adds the rules of iptables
+    /// of all modes.
     pub(crate) find: fn(&mut Search) -> Result<(), crate::Error>,
 }
 
@@ -41,9 +46,6 @@ pub(crate) struct Search {
     scope: Scope,
     found: Vec<Box<dyn Found>>,
     unchecked: Vec<Error>,
-    /// Names of iptables objects of all modes.
-    #[cfg(feature = "iptables")]
-    iptables: Vec<&'static Names>,
 }
 
 impl Search {
@@ -52,29 +54,19 @@ impl Search {
             scope,
             found: Vec::new(),
             unchecked: Vec::new(),
-            #[cfg(feature = "iptables")]
-            iptables: Vec::new(),
         }
     }
 
-    /// Returns whether objects of a mode are searched.
+    /// Returns the scope.
+    #[cfg(feature = "iptables")]
+    pub(crate) fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// Returns whether objects of a mode are searched outside of iptables.
     #[cfg(any(feature = "ipvs", feature = "nftables"))]
     pub(crate) fn includes(&self, mode: Mode) -> bool {
-        self.scope.includes(&[mode])
-    }
-
-    /// Returns the names of iptables objects of all modes in the scope.
-    #[cfg(feature = "iptables")]
-    pub(crate) fn iptables_names(&self) -> Vec<&'static Names> {
-        let all = self.iptables.iter().copied();
-        all.filter(|names| self.scope.includes(names.modes))
-            .collect()
-    }
-
-    /// Adds names of iptables objects of a mode.
-    #[cfg(feature = "iptables")]
-    pub(super) fn add_iptables_names(&mut self, names: &'static [Names]) {
-        self.iptables.extend(names);
+        self.scope.includes(&[mode], true)
     }
 
     /// Adds objects.

@@ -8,14 +8,14 @@ use proxy_core::nftables::evaluate::{
     Environment, Host, Interface, Packet, ReversePath, Route, RouteQuery,
 };
 use proxy_core::reason::{self, Expectation, Finding, Origin, Reason};
-use proxy_core::{AddressKind, Context, Engine, Family, Mode};
+use proxy_core::{AddressKind, Config, Context, Engine, Family, Mode};
 use vipline_service_model::{EndpointDetails, LocalTraffic, ObjectName, Protocol};
 
 use super::answer::{
     Answer, Endpoint, Masquerade, Outcome, Question, Reached, Reply, ServicePort, Side, Step,
 };
 use super::stale::{Entry, Stale};
-use super::{sentence, side};
+use super::{owner, sentence, side};
 
 /// Maximum number of entries of connection tracking in an answer.
 const MAX_FLOWS: usize = 16;
@@ -57,6 +57,7 @@ pub(super) struct Facts {
     detects_pods: bool,
     pub(super) mode: Mode,
     node: String,
+    config: Config,
 }
 
 /// Kernel's rules, or the reason why they were not read.
@@ -172,6 +173,7 @@ impl Facts {
             details,
             mode: config.mode,
             node: config.node_name.to_string(),
+            config: config.clone(),
         })
     }
 
@@ -285,6 +287,7 @@ impl Facts {
         let affinity = affinity(truth);
         let agrees = evaluated.filter(|_| is_known(&plan));
         let agrees = agrees.map(|kernel| is_same(kernel, &plan));
+        let family = Family::of(self.question.source);
         let reason = sentence::reason(&self, &plan, kernel.as_ref());
         let field = match truth.reply() {
             Some((_, Reply::Lost { field, .. })) => *field,
@@ -327,7 +330,13 @@ impl Facts {
             mode: self.mode.to_string(),
             node: self.node,
         };
-        answer.sentence = sentence::sentence(&answer, &finding, way_back.as_deref());
+        let kernel = answer.kernel.as_ref();
+        let leftover = kernel
+            .filter(|_| answer.agrees == Some(false))
+            .and_then(|kernel| owner::leftover(&self.config, family, kernel))
+            .cloned();
+        answer.sentence =
+            sentence::sentence(&answer, &finding, way_back.as_deref(), leftover.as_ref());
         if let Some(absence) = absence {
             sentence::add_absence(&mut answer, &finding, &absence);
         }

@@ -67,8 +67,14 @@ pub(super) fn line(step: &Step) -> String {
     }
 }
 
-/// Returns the sentence that answers the question.
-pub(super) fn sentence(answer: &Answer, finding: &Finding, no_way_back: Option<&str>) -> String {
+/// Returns the sentence that answers the question. `leftover` is a rule that another kube-proxy
+/// left, on a path through the kernel that differs from the plan.
+pub(super) fn sentence(
+    answer: &Answer,
+    finding: &Finding,
+    no_way_back: Option<&str>,
+    leftover: Option<&Step>,
+) -> String {
     let has_error = |side: &Side| side.error.is_some();
     let is_unknown = has_error(&answer.plan) || answer.kernel.as_ref().is_some_and(has_error);
     if let Some(way_back) = no_way_back {
@@ -81,7 +87,7 @@ pub(super) fn sentence(answer: &Answer, finding: &Finding, no_way_back: Option<&
     match &answer.kernel {
         _ if is_unknown => unknown(answer, finding),
         Some(kernel) if answer.agrees == Some(false) && foreign(kernel).is_none() => {
-            disagreement(answer, finding, kernel)
+            disagreement(answer, finding, kernel, leftover)
         }
         Some(kernel) => of_side(answer, finding, kernel),
         None => of_side(answer, finding, &answer.plan),
@@ -388,7 +394,12 @@ fn result(outcome: Outcome) -> &'static str {
 ///
 /// A rule of another program that takes part may be the cause, so that no sync repairs the
 /// difference.
-fn disagreement(answer: &Answer, finding: &Finding, kernel: &Side) -> String {
+fn disagreement(
+    answer: &Answer,
+    finding: &Finding,
+    kernel: &Side,
+    leftover: Option<&Step>,
+) -> String {
     let by = kernel
         .paths
         .iter()
@@ -397,15 +408,23 @@ fn disagreement(answer: &Answer, finding: &Finding, kernel: &Side) -> String {
         Some(step) => format!(" by {}", line(step)),
         None => format!(" ({})", path.end),
     });
-    let repair = match influence(kernel) {
-        Some((effect, step)) => format!(
+    let repair = match (leftover, influence(kernel)) {
+        (Some(step), _) => format!(
+            "Another kube-proxy left this rule, in another mode or in the variant of iptables that \
+             this proxy does not use: {}. No sync repairs it. The proxy removes such rules once, \
+             after its first sync, and logs what it cannot remove; `kube-proxy diff` lists them.",
+            line(step)
+        ),
+        (None, Some((effect, step))) => format!(
             "A rule of another program {effect}: {}. The proxy does not change that rule, and \
              repairs only its own, which `kube-proxy diff` lists.",
             line(step)
         ),
-        None => "A running proxy repairs such differences with its next sync; `kube-proxy diff` \
+        (None, None) => {
+            "A running proxy repairs such differences with its next sync; `kube-proxy diff` \
                  lists them, and /rejectedz those that the kernel rejects."
-            .to_owned(),
+                .to_owned()
+        }
     };
     format!(
         "Kernel and plan disagree about {}: in the kernel {}{}, by the plan {}. {repair}",

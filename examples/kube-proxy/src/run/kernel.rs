@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Instant;
 
 use ipnet::IpNet;
-use proxy_core::Mode;
+use proxy_core::{IptablesBackend, Mode};
 use tracing::{info, warn};
 use vipline_kube_source::WatchMode;
 
@@ -22,6 +22,7 @@ use crate::flow_search::FlowSearcher;
 use crate::flows;
 use crate::free_memory::FreeMemory;
 use crate::process;
+use crate::rejections::Reminder;
 use crate::settings::Settings;
 use crate::setup::Setup;
 use crate::signals::Signals;
@@ -52,6 +53,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     let sender = tasks.sender().clone();
     let mut searcher = FlowSearcher::start(sender.clone())?;
     let mut free_memory = FreeMemory::default();
+    let mut reminder = Reminder::default();
     process::prepare_mode(setup.settings(), Stage::Start)?;
     info!(%mode, %node, "started");
     if let Some(chosen) = &setup.iptables {
@@ -74,13 +76,16 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
                 check_first_sync(&report)?;
                 synced = report.is_success();
                 if synced {
-                    remove_leftovers(mode, std::mem::take(&mut settings.config.ipvs.excluded));
+                    let config = &setup.settings().config;
+                    let excluded = config.ipvs.excluded.clone();
+                    remove_leftovers(mode, config.iptables.backend, excluded);
                 }
             }
             if synced && !setup.engine.is_watching() {
                 subscribe(&mut setup);
             }
             report_sync(&setup, &report, ended - began);
+            reminder.synced(&setup.engine, setup.now());
             free_memory.synced(&report, setup.now());
         }
         questions.poll(&setup.engine);
@@ -124,10 +129,11 @@ fn watch_config(settings: &Settings) -> Result<Option<ConfigWatch>, Failure> {
     Ok(Some(watch))
 }
 
-/// Removes the objects of other modes, on a thread of its own.
-fn remove_leftovers(mode: Mode, excluded: Vec<IpNet>) {
+/// Removes the objects of other modes and of the other variant of iptables, on a thread of
+/// its own.
+fn remove_leftovers(mode: Mode, backend: IptablesBackend, excluded: Vec<IpNet>) {
     let builder = thread::Builder::new().name("leftovers".to_owned());
-    let spawned = builder.spawn(move || cleanup::remove_leftovers(mode, &excluded));
+    let spawned = builder.spawn(move || cleanup::remove_leftovers(mode, backend, &excluded));
     if let Err(error) = spawned {
         warn!("leftovers of other modes stay, because no thread can be started: {error}");
     }

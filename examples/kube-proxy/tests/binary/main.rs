@@ -37,6 +37,10 @@ mod faults;
 
 mod cleanup;
 
+mod releases;
+
+mod variants;
+
 mod iptables;
 
 mod ipvs;

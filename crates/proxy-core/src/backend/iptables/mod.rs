@@ -40,7 +40,7 @@
 
 pub(in crate::backend) mod plan;
 
-pub(in crate::backend) mod apply;
+pub(crate) mod apply;
 
 use std::borrow::Cow;
 
@@ -55,21 +55,12 @@ use self::apply::saved::save;
 use self::apply::support::check_family;
 use self::apply::watch::Watch;
 pub use self::plan::Planner;
-use self::plan::layout::Layout;
 use self::plan::saved::saved_rules;
 use super::operations::{Backend, Opened};
 use crate::cleanup::Leftovers;
 use crate::driver::{Absent, Drive, driver};
 use crate::evaluate::{KernelState, Rules};
 use crate::{Config, Error, IptablesChoice, Sysctl};
-
-/// Returns whether mode iptables creates a chain, here or in upstream.
-///
-/// The kubelet also creates chain `KUBE-FIREWALL`. Names alone do not decide: network policies
-/// have chains such as `KUBE-NWPLCY-…`.
-pub fn is_own_chain(table: &str, chain: &str) -> bool {
-    Layout::IPTABLES.owns(table, chain)
-}
 
 /// Makes the kernel route packets from and to loopback addresses.
 const ROUTE_LOCALNET: Sysctl = Sysctl::new(

@@ -43,7 +43,6 @@ use self::apply::prepare::{check_kernel, set_timeouts};
 use self::apply::saved::save;
 use self::apply::watch::Watch;
 pub use self::plan::Planner;
-use self::plan::layout::LAYOUT;
 pub use self::plan::object::{Key, Object};
 use self::plan::saved::saved_rules;
 use self::plan::sysctls::sysctls;
@@ -54,11 +53,6 @@ use crate::cleanup::Leftovers;
 use crate::driver::{Absent, Drive, driver};
 use crate::evaluate::{KernelState, Rules};
 use crate::{Config, Error, IptablesChoice, Sysctl};
-
-/// Returns whether mode ipvs creates a chain, here or in upstream.
-pub fn is_own_chain(table: &str, chain: &str) -> bool {
-    LAYOUT.owns(table, chain)
-}
 
 /// Mode ipvs.
 pub(super) struct Ipvs;

@@ -28,7 +28,7 @@ fn node(objects: &str) -> Stage {
 }
 
 /// Adds an uplink and a network of pods.
-pub(super) fn add_links(stage: &Stage) {
+pub(crate) fn add_links(stage: &Stage) {
     let ip = |line: &str| ip(stage, line);
     ip("link add eth0 type veth peer name eth0-peer");
     ip("link add pods type veth peer name pods-peer");

@@ -8,7 +8,7 @@ mod golden;
 
 mod iptables;
 
-mod kernel;
+pub(crate) mod kernel;
 
 mod page;
 

@@ -15,17 +15,14 @@ use vipline_service_model::Family;
 use super::choice::has_compat;
 use super::legacy::legacy_tables;
 use super::netlink;
-use crate::backend::iptables::plan::cleanup::names;
+use crate::IptablesBackend;
 use crate::backend::iptables::plan::cleanup::{Document, Saved, SavedRules};
 use crate::backend::iptables::plan::rules::iptables_family;
-use crate::cleanup::names::{Names, is_chain};
-use crate::cleanup::{Error, Leftovers, Remove, Search};
+use crate::cleanup::names::Selection;
+use crate::cleanup::{Error, Leftovers, Remove, Scope, Search};
 
-/// The mode's part of a removal.
-pub(in crate::backend) const LEFTOVERS: Leftovers = Leftovers {
-    iptables: names::IPTABLES,
-    find,
-};
+/// The mode's part of a removal: the rules of all modes.
+pub(in crate::backend) const LEFTOVERS: Leftovers = Leftovers { find };
 
 /// The tables that contain upstream's chains.
 const TABLES: [&str; 3] = ["mangle", "filter", "nat"];
@@ -40,27 +37,51 @@ enum Trace {
     Unknown,
 }
 
-/// Finds the chains and jumps of all modes in the scope.
+/// Finds the chains and jumps in the scope.
 fn find(search: &mut Search) -> Result<(), crate::Error> {
-    let names = search.iptables_names();
     let mut unchecked = Vec::new();
-    let rules = read(&names, &mut unchecked);
-    search.found(SavedRules { names, rules });
+    let rules = read(search.scope(), &mut unchecked);
+    search.found(SavedRules(rules));
     unchecked
         .into_iter()
         .for_each(|error| search.unchecked(error));
     Ok(())
 }
 
+/// Returns the variant whose tables a backend reads and writes. `None` if it is unknown:
+/// [`IptablesBackend::Auto`] is not resolved, or the programs cannot be run.
+pub(crate) fn variant_of(backend: IptablesBackend, family: Family) -> Option<Variant> {
+    match backend {
+        IptablesBackend::Auto => None,
+        IptablesBackend::Netlink => Some(Variant::Nft),
+        IptablesBackend::Programs => {
+            let client = Client::open(iptables_family(family)).ok()?;
+            Some(client.variant())
+        }
+    }
+}
+
+/// Returns whether the mode that a scope excepts has its rules in a variant. If that is
+/// unknown, it counts as having them in both, so that none of its rules are removed.
+fn is_in_use(scope: Scope, family: Family, variant: Variant) -> bool {
+    match scope {
+        Scope::AllModes => true,
+        Scope::AllExcept(_, backend) => {
+            variant_of(backend, family).is_none_or(|own| own == variant)
+        }
+    }
+}
+
 /// Returns the tables of both families and variants. Adds an error for each failed check.
-fn read(names: &[&'static Names], unchecked: &mut Vec<Error>) -> Vec<Saved> {
+fn read(scope: Scope, unchecked: &mut Vec<Error>) -> Vec<Saved> {
     let mut found = Vec::new();
     let mut nft = NftRules::open();
     for family in Family::ALL {
         for variant in Variant::ALL {
+            let selection = Selection::new(scope, is_in_use(scope, family, variant));
             let trace = match variant {
                 Variant::Legacy => legacy_trace(family),
-                Variant::Nft => nft.trace(names, family),
+                Variant::Nft => nft.trace(selection, family),
             };
             if let Trace::None = trace {
                 continue;
@@ -77,6 +98,7 @@ fn read(names: &[&'static Names], unchecked: &mut Vec<Error>) -> Vec<Saved> {
                         restore: format!("{}-nft-restore", iptables_family(family)),
                         text,
                         over_netlink: Some(family),
+                        selection,
                     }),
                     Err(error) => unchecked.push(error),
                 }
@@ -84,7 +106,13 @@ fn read(names: &[&'static Names], unchecked: &mut Vec<Error>) -> Vec<Saved> {
             }
             match (programs(family, variant), what) {
                 (Ok(Some((name, mut client))), _) => {
-                    found.push(save(&name, &mut client, &tables, unchecked));
+                    let text = save(&name, &mut client, &tables, unchecked);
+                    found.push(Saved {
+                        restore: format!("{name}-restore"),
+                        text,
+                        over_netlink: None,
+                        selection,
+                    });
                 }
                 (Ok(None), Some(objects)) => {
                     let program = format!("{}-{variant}-save", iptables_family(family));
@@ -99,7 +127,7 @@ fn read(names: &[&'static Names], unchecked: &mut Vec<Error>) -> Vec<Saved> {
 }
 
 /// Saves tables. Adds an error for each failure.
-fn save(name: &str, client: &mut Client, tables: &[&str], unchecked: &mut Vec<Error>) -> Saved {
+fn save(name: &str, client: &mut Client, tables: &[&str], unchecked: &mut Vec<Error>) -> String {
     let mut text = String::new();
     for table in tables {
         match client.save(TableName::new(table).expect("a valid name")) {
@@ -107,11 +135,7 @@ fn save(name: &str, client: &mut Client, tables: &[&str], unchecked: &mut Vec<Er
             Err(error) => unchecked.push(Error::operation(format_args!("{name}-save"))(error)),
         }
     }
-    Saved {
-        restore: format!("{name}-restore"),
-        text,
-        over_netlink: None,
-    }
+    text
 }
 
 impl Remove for Document {
@@ -214,7 +238,7 @@ impl NftRules {
     ///
     /// Reads only chains: the time of a dump of all rules of a table is quadratic in their
     /// number.
-    fn trace(&mut self, names: &[&'static Names], family: Family) -> Trace {
+    fn trace(&mut self, selection: Selection, family: Family) -> Trace {
         let client = match self {
             Self::Open(client) => client,
             Self::Unsupported => return Trace::None,
@@ -228,7 +252,7 @@ impl NftRules {
         let dump = client.chains(family, |chain| {
             let mut own = TABLES.into_iter();
             let table = own.find(|table| *table == chain.table.name.as_str());
-            tables.extend(table.filter(|table| is_chain(names, table, chain.name.as_str())));
+            tables.extend(table.filter(|table| selection.has_chain(table, chain.name.as_str())));
         });
         match dump {
             Ok(Dump::Complete(())) => {}

@@ -93,8 +93,7 @@ impl Installed {
             occurrence: 0,
             rule: rule.into(),
         });
-        let place = (self.layout.place_of_jump)(table.as_str(), chain.as_str(), rule);
-        let is_ours = place.is_some();
+        let is_ours = (self.layout.is_jump)(table.as_str(), chain.as_str(), rule);
         if is_ours && !self.jumps.contains(&entry) {
             self.jumps.push(entry);
         }

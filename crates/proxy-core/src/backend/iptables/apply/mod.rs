@@ -9,7 +9,7 @@ pub(in crate::backend) mod support;
 
 pub(in crate::backend) mod choice;
 
-pub(super) mod cleanup;
+pub(crate) mod cleanup;
 
 mod legacy;
 

@@ -1,9 +1,13 @@
 //! Ownership of chains by mode.
 
+use vipline_iptables::Rule;
 use vipline_nftables::Change;
 
 use super::base;
+use super::cleanup::forms;
 use super::names::{self, FILTER, Kind, MANGLE, NAT};
+use crate::Mode;
+use crate::owned::JUMPS;
 
 /// The chains of a mode, and the canary that shows that its rules are installed.
 #[derive(Clone, Copy, Debug)]
@@ -12,8 +16,9 @@ pub(in crate::backend) struct Layout {
     pub(in crate::backend) tables: &'static [&'static str],
     /// Returns the kind of a chain of a table.
     pub(in crate::backend) kind: fn(table: &str, chain: &str) -> Kind,
-    /// Returns the index of a jump by its table, chain and rule.
-    pub(in crate::backend) place_of_jump: fn(table: &str, from: &str, rule: &str) -> Option<usize>,
+    /// Returns whether a rule of a built-in chain is a jump of the mode: planned, or written
+    /// by an earlier release.
+    pub(in crate::backend) is_jump: fn(table: &str, from: &str, rule: &str) -> bool,
     /// Returns whether a change affects our chain, or a chain that may have lost a jump
     /// to ours.
     pub(in crate::backend) is_about_us: fn(Change<'_>) -> bool,
@@ -23,16 +28,14 @@ pub(in crate::backend) struct Layout {
 }
 
 impl Layout {
-    /// Returns whether the mode creates a chain.
-    pub(in crate::backend) fn owns(&self, table: &str, chain: &str) -> bool {
-        matches!((self.kind)(table, chain), Kind::Whole | Kind::Shared)
-    }
-
     /// Layout of mode iptables.
     pub(in crate::backend) const IPTABLES: Self = Self {
         tables: &[FILTER, MANGLE, NAT],
         kind: names::kind,
-        place_of_jump: base::place_of_jump,
+        is_jump: |table, from, rule| {
+            base::place_of_jump(table, from, rule).is_some()
+                || is_known_jump(Mode::Iptables, table, from, rule)
+        },
         is_about_us: |change| is_about(names::kind, change),
         canary: (MANGLE, names::CANARY),
     };
@@ -46,4 +49,15 @@ pub(in crate::backend) fn is_about(kind: fn(&str, &str) -> Kind, change: Change<
         Kind::System => change.is_removed,
         Kind::Foreign => false,
     }
+}
+
+/// Returns whether a release wrote a jump in a mode.
+pub(in crate::backend) fn is_known_jump(mode: Mode, table: &str, from: &str, rule: &str) -> bool {
+    let Ok(rule) = Rule::parse(rule) else {
+        return false;
+    };
+    let mut jumps = JUMPS
+        .iter()
+        .filter(|jump| jump.modes.contains(&mode) && (jump.table, jump.from) == (table, from));
+    jumps.any(|jump| forms(jump).contains(&rule))
 }

@@ -7,6 +7,8 @@ use sha2::{Digest, Sha256};
 use vipline_iptables::{ChainName, TableName, nfacct};
 use vipline_service_model::{Endpoint, PortName, Protocol};
 
+use crate::{Mode, owned};
+
 // Tables.
 pub(in crate::backend) const FILTER: &str = "filter";
 pub(in crate::backend) const MANGLE: &str = "mangle";
@@ -29,15 +31,6 @@ pub(in crate::backend) const MARK_MASQ: &str = "KUBE-MARK-MASQ";
 pub(in crate::backend) const NODEPORTS: &str = "KUBE-NODEPORTS";
 pub(in crate::backend) const PROXY_FIREWALL: &str = "KUBE-PROXY-FIREWALL";
 pub(in crate::backend) const SERVICES: &str = "KUBE-SERVICES";
-
-/// Prefixes of the chains of service ports and endpoints.
-const PREFIXES: [&str; 5] = [
-    "KUBE-SVC-",
-    "KUBE-SVL-",
-    "KUBE-EXT-",
-    "KUBE-FW-",
-    "KUBE-SEP-",
-];
 
 // nfacct counters.
 pub(in crate::backend) const INVALID_DROPPED: &str = "ct_state_invalid_dropped_pkts";
@@ -125,11 +118,6 @@ impl Hash {
     fn chain(&self, prefix: &str) -> ChainName {
         chain(&format!("{prefix}{self}"))
     }
-
-    fn is_valid(text: &str) -> bool {
-        let is_base32 = |byte| matches!(byte, b'A'..=b'Z' | b'2'..=b'7');
-        text.len() == 16 && text.bytes().all(is_base32)
-    }
 }
 
 impl fmt::Display for Hash {
@@ -147,13 +135,6 @@ pub(super) const fn protocol(protocol: Protocol) -> &'static str {
     }
 }
 
-/// Returns whether a chain belongs to a service port or an endpoint: its name is a prefix
-/// and a hash.
-pub(in crate::backend) fn is_of_service(chain: &str) -> bool {
-    let mut hashes = PREFIXES.iter().filter_map(|it| chain.strip_prefix(it));
-    hashes.any(Hash::is_valid)
-}
-
 /// Kind of a chain by ownership.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::backend) enum Kind {
@@ -168,18 +149,26 @@ pub(in crate::backend) enum Kind {
 }
 
 /// Returns the kind of a chain of a table.
+///
+/// Chains that earlier releases of this mode wrote, such as `KUBE-XLB-…`, are ours, so that
+/// a takeover removes them together with the chains that they jump to.
 pub(super) fn kind(table: &str, chain: &str) -> Kind {
-    if chain == CANARY {
-        return Kind::Whole;
-    }
     match (table, chain) {
         (FILTER, SERVICES | EXTERNAL_SERVICES | NODEPORTS | PROXY_FIREWALL)
         | (NAT, SERVICES | NODEPORTS) => Kind::Shared,
-        (FILTER, KUBE_FORWARD | FIREWALL) | (NAT, KUBE_POSTROUTING | MARK_MASQ) => Kind::Whole,
-        (NAT, name) if is_of_service(name) => Kind::Whole,
+        (FILTER, FIREWALL) => Kind::Whole,
         (FILTER, INPUT | FORWARD | OUTPUT) | (NAT, PREROUTING | OUTPUT | POSTROUTING) => {
             Kind::System
         }
+        _ => whole_or_foreign(Mode::Iptables, table, chain),
+    }
+}
+
+/// Returns the kind of a chain that has no kind of its own in a mode: ours if a release
+/// wrote it in this mode and the kubelet does not.
+pub(in crate::backend) fn whole_or_foreign(mode: Mode, table: &str, chain: &str) -> Kind {
+    match owned::find(table, chain) {
+        Some(known) if known.modes.contains(&mode) && !known.is_kubelets => Kind::Whole,
         _ => Kind::Foreign,
     }
 }
@@ -240,6 +229,7 @@ mod tests {
         for (table, chain, expected) in [
             (NAT, "KUBE-SVC-XPGD46QRK7WJZT7O", Kind::Whole),
             (FILTER, "KUBE-SVC-XPGD46QRK7WJZT7O", Kind::Foreign),
+            (NAT, "KUBE-XLB-XPGD46QRK7WJZT7O", Kind::Whole),
             (NAT, "KUBE-SVC-MINE", Kind::Foreign),
             (NAT, "KUBE-SVC-xpgd46qrk7wjzt7o", Kind::Foreign),
             (MANGLE, CANARY, Kind::Whole),

@@ -20,10 +20,7 @@ use crate::backend::ipvs::plan::names::link as link_name;
 use crate::cleanup::{Error, Leftovers, Remove, Search};
 
 /// The mode's part of a removal.
-pub(in crate::backend) const LEFTOVERS: Leftovers = Leftovers {
-    iptables: names::IPTABLES,
-    find,
-};
+pub(in crate::backend) const LEFTOVERS: Leftovers = Leftovers { find };
 
 /// Maximum time that the kernel uses a set for rules that were removed. A work queue
 /// releases it, which a loaded node delays.

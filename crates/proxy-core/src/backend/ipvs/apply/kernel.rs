@@ -291,8 +291,7 @@ impl vipline_reconcile::Target for Kernel {
     type Error = Error;
 
     fn dump(&mut self) -> Result<Vec<Object>, Error> {
-        let names = names::SETS.map(|set| set.name(self.family));
-        let sets = self.sets.dump(&names)?;
+        let sets = self.sets.dump(&names::all_sets(self.family))?;
         let addresses = self
             .links
             .dump_link_in(&names::link(), rtnl_family(self.family))?;

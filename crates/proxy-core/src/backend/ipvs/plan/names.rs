@@ -8,8 +8,9 @@ use vipline_service_model::Family;
 
 pub(super) use crate::backend::iptables::plan::names::{
     FILTER, FORWARD, INPUT, KUBE_FORWARD, KUBE_POSTROUTING, Kind, MARK_MASQ, NAT, OUTPUT,
-    POSTROUTING, PREROUTING, PROXY_FIREWALL, SERVICES, chain,
+    POSTROUTING, PREROUTING, PROXY_FIREWALL, SERVICES, chain, whole_or_foreign,
 };
+use crate::{Mode, owned};
 
 // Chains that do not depend on Services.
 pub(super) const IPVS_FILTER: &str = "KUBE-IPVS-FILTER";
@@ -174,21 +175,30 @@ pub(in crate::backend) static SETS: [&Set; 17] = [
     &IPVS_IPS,
 ];
 
+/// Returns the names of all sets of a family that a kube-proxy wrote, planned ones first.
+pub(in crate::backend) fn all_sets(family: Family) -> Vec<ipset::Name> {
+    let mut names: Vec<_> = SETS.iter().map(|set| set.name(family)).collect();
+    for old in owned::SETS {
+        let name = match family {
+            Family::V4 => old.to_owned(),
+            Family::V6 => name_for_v6(old),
+        };
+        let name = ipset::Name::new(&name).expect("the names in the list are valid");
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
 /// Returns the kind of a chain of a table.
 pub(super) fn kind(table: &str, chain: &str) -> Kind {
     match (table, chain) {
         (FILTER, IPVS_OUT_FILTER) => Kind::Shared,
-        (
-            FILTER,
-            KUBE_FORWARD | KUBE_NODE_PORT | PROXY_FIREWALL | SOURCE_RANGES_FIREWALL | IPVS_FILTER,
-        )
-        | (NAT, SERVICES | KUBE_POSTROUTING | KUBE_NODE_PORT | KUBE_LOAD_BALANCER | MARK_MASQ) => {
-            Kind::Whole
-        }
         (FILTER, INPUT | FORWARD | OUTPUT) | (NAT, PREROUTING | OUTPUT | POSTROUTING) => {
             Kind::System
         }
-        _ => Kind::Foreign,
+        _ => whole_or_foreign(Mode::Ipvs, table, chain),
     }
 }
 

@@ -11,11 +11,7 @@ use crate::Mode;
 use crate::cleanup::{self, Found, Leftovers, Removal, Remove, Search, Step};
 
 /// The mode's part of a removal.
-pub(in crate::backend) const LEFTOVERS: Leftovers = Leftovers {
-    #[cfg(feature = "iptables")]
-    iptables: &[],
-    find,
-};
+pub(in crate::backend) const LEFTOVERS: Leftovers = Leftovers { find };
 
 /// The tables that were found.
 struct Tables(Vec<TableId>);

@@ -8,7 +8,7 @@ use vipline_nftables::{Comment, Name};
 use vipline_service_model::PortName;
 
 /// Name of the table in each family. Upstream uses the same name.
-pub const TABLE: &str = "kube-proxy";
+pub const TABLE: &str = crate::owned::NFTABLES_TABLE;
 
 // Maps of slots to endpoints.
 pub(super) const BACKENDS: &str = "backends";

@@ -6,7 +6,7 @@ use std::fmt;
 use vipline_iptables::{Chain, Contents, Key, Object, SharedRule, jump_target};
 use vipline_reconcile::{Attempt, Cause, Edit, Reason};
 
-use crate::backend::iptables::plan::names;
+use crate::owned::is_of_service;
 
 /// Error messages of the programs and their error numbers.
 const ERRNOS: [(&str, i32); 9] = [
@@ -143,7 +143,7 @@ fn is_isolatable(edit: &Edit<Object>) -> bool {
         | Edit::Change {
             new: Object::Chain(chain),
             ..
-        } => names::is_of_service(chain.name.as_str()),
+        } => is_of_service(chain.name.as_str()),
         _ => true,
     }
 }
@@ -202,7 +202,7 @@ impl<'a> Groups<'a> {
     /// Sorts edits by group. Edits that the rules of all Services need come first.
     pub(super) fn sort(&self, indexes: &mut [usize]) {
         let is_of_service = |index: usize| match self.edits[index].object() {
-            Object::Chain(chain) => names::is_of_service(chain.name.as_str()),
+            Object::Chain(chain) => is_of_service(chain.name.as_str()),
             Object::SharedRule(_) => true,
         };
         indexes.sort_by_key(|&index| (is_of_service(index), self.groups[index], index));
@@ -255,7 +255,7 @@ fn names_in(edit: &Edit<Object>) -> impl Iterator<Item = &str> {
         };
         own.into_iter().chain(targets(object))
     });
-    names.filter(|name| names::is_of_service(name))
+    names.filter(|name| is_of_service(name))
 }
 
 /// Returns the chains that rules of an object jump to.

@@ -1,12 +1,10 @@
 //! Selection of the chains and jumps to remove in the output of `iptables-save`.
 
-pub(in crate::backend) mod names;
-
 use std::collections::HashSet;
 use std::fmt;
 
 use ipnet::IpNet;
-use vipline_iptables::matches::{Conntrack, CtState};
+use vipline_iptables::matches::{AddrType, AddressTypes, Conntrack, CtState, Match};
 use vipline_iptables::targets::Target;
 use vipline_iptables::{
     Chain, ChainName, Object, Position, Restore, Rule, RuleLine, Rules, SharedRule, Table,
@@ -15,21 +13,17 @@ use vipline_iptables::{
 use vipline_reconcile::Edit;
 use vipline_service_model::Family;
 
-use crate::cleanup::names::{Names, is_chain, jumps};
+use crate::cleanup::names::Selection;
 use crate::cleanup::{Found, Removal, Step};
+use crate::owned::Jump;
 
-/// The rules of the node, and the names of the chains and jumps to remove.
-pub(crate) struct SavedRules {
-    /// The names.
-    pub(crate) names: Vec<&'static Names>,
-    /// Output of the iptables-save programs.
-    pub(crate) rules: Vec<Saved>,
-}
+/// The rules of the node.
+pub(crate) struct SavedRules(pub(crate) Vec<Saved>);
 
 impl Found for SavedRules {
     fn plan(&self, _excluded: &[IpNet], removal: &mut Removal) {
-        for saved in &self.rules {
-            let (documents, stays) = plan(&self.names, saved);
+        for saved in &self.0 {
+            let (documents, stays) = plan(saved);
             removal.steps.extend(documents.into_iter().map(Step::new));
             removal.stays.extend(stays);
         }
@@ -45,6 +39,8 @@ pub(crate) struct Saved {
     pub(crate) text: String,
     /// Family, if the tables are read and changed over netlink instead of by programs.
     pub(crate) over_netlink: Option<Family>,
+    /// The chains and jumps to remove.
+    pub(crate) selection: Selection,
 }
 
 /// Removals in one table, applied atomically.
@@ -103,7 +99,7 @@ impl Document {
 ///
 /// A chain stays if a rule of another program jumps to it. So do the chains
 /// that it jumps to.
-fn plan(names: &[&'static Names], saved: &Saved) -> (Vec<Document>, Vec<String>) {
+fn plan(saved: &Saved) -> (Vec<Document>, Vec<String>) {
     let tables = match Tables::parse(&saved.text) {
         Ok(tables) => tables,
         Err(error) => {
@@ -119,12 +115,15 @@ fn plan(names: &[&'static Names], saved: &Saved) -> (Vec<Document>, Vec<String>)
         let Ok(name) = TableName::new(table.name()) else {
             continue;
         };
-        let rules = table.rules().map(|line| JumpRule::new(names, table, line));
+        let selection = saved.selection;
+        let rules = table
+            .rules()
+            .map(|line| JumpRule::new(selection, table, line));
         let (jumps, others): (Vec<_>, Vec<_>) = rules.partition(|rule| rule.is_upstream_jump);
         let chains = table
             .chains()
             .filter_map(|chain| ChainName::new(chain.name()).ok());
-        let chains = chains.filter(|chain| is_chain(names, table.name(), chain.as_str()));
+        let chains = chains.filter(|chain| selection.has_chain(table.name(), chain.as_str()));
         let mut chains: HashSet<ChainName> = chains.collect();
         while let Some((chain, rule)) = used(&chains, &others) {
             chains.remove(&chain);
@@ -191,7 +190,7 @@ struct JumpRule<'a> {
 }
 
 impl<'a> JumpRule<'a> {
-    fn new(names: &[&'static Names], table: &Table<'_>, line: &RuleLine<'a>) -> Self {
+    fn new(selection: Selection, table: &Table<'_>, line: &RuleLine<'a>) -> Self {
         // An unparsable rule is treated as a rule without a target. If it has
         // one, the restore program fails.
         let rule = line.rule().ok();
@@ -203,44 +202,59 @@ impl<'a> JumpRule<'a> {
             line: *line,
             target,
             is_upstream_jump: rule
-                .is_some_and(|rule| is_jump(names, table.name(), line.chain(), &rule)),
+                .is_some_and(|rule| is_jump(selection, table.name(), line.chain(), &rule)),
         }
     }
 }
 
 /// Returns whether a rule is one of upstream's jumps.
-fn is_jump(names: &[&'static Names], table: &str, chain: &str, rule: &Rule<'_>) -> bool {
-    let mut jumps = jumps(names).filter(|jump| (jump.table, jump.from) == (table, chain));
-    jumps.any(|jump| {
-        let to = ChainName::new(jump.to).expect("a valid name");
-        let all = Rule::new().comment(jump.comment).jump(to);
-        let mut new = all.clone();
-        new.matches.insert(0, Conntrack::state(CtState::NEW).into());
-        *rule == all || *rule == new
-    })
+fn is_jump(selection: Selection, table: &str, chain: &str, rule: &Rule<'_>) -> bool {
+    let mut jumps = selection
+        .jumps()
+        .filter(|jump| (jump.table, jump.from) == (table, chain));
+    jumps.any(|jump| forms(jump).contains(rule))
+}
+
+/// Returns the forms of a jump: for all packets, for new connections, and for local
+/// destinations.
+pub(in crate::backend) fn forms(jump: &Jump) -> [Rule<'static>; 3] {
+    let to = ChainName::new(jump.to).expect("a valid name");
+    let all = Rule::new().comment(jump.comment).jump(to);
+    let with = |one: Match<'static>| {
+        let mut rule = all.clone();
+        rule.matches.insert(0, one);
+        rule
+    };
+    let new = with(Conntrack::state(CtState::NEW).into());
+    let local = with(AddrType::destination(AddressTypes::LOCAL).into());
+    [all, new, local]
 }
 
 #[cfg(all(test, feature = "ipvs"))]
 mod tests {
     use super::*;
-    use crate::Mode;
-    use crate::cleanup::{Scope, iptables_names};
+    use crate::cleanup::Scope;
+    use crate::{IptablesBackend, Mode};
 
     /// A node of mode iptables with rules of other programs, saved by iptables
     /// 1.8.9.
     const NODE: &str = include_str!("captures/iptables.txt");
+
+    /// Selects the chains and jumps of all modes.
+    const ALL: Selection = Selection::new(Scope::AllModes, false);
 
     fn saved(text: &str) -> Saved {
         Saved {
             restore: "iptables-legacy-restore".to_owned(),
             text: text.to_owned(),
             over_netlink: None,
+            selection: ALL,
         }
     }
 
     #[test]
     fn upstreams_rules_are_removed_and_other_rules_stay() {
-        let (documents, stays) = plan(&iptables_names(Scope::AllModes), &saved(NODE));
+        let (documents, stays) = plan(&saved(NODE));
         let shown: String = documents.iter().map(|one| format!("{one}\n")).collect();
         assert_eq!(shown, include_str!("captures/iptables-plan.sh"));
         assert_eq!(stays, Vec::<String>::new());
@@ -266,7 +280,11 @@ mod tests {
              -A KUBE-SVC-NPX46M4PTMTKRN6Y -j KUBE-MARK-MASQ\nCOMMIT\n"
         );
         let removed = |mode| {
-            let (documents, stays) = plan(&iptables_names(Scope::AllExcept(mode)), &saved(&text));
+            let scope = Scope::AllExcept(mode, IptablesBackend::Programs);
+            let (documents, stays) = plan(&Saved {
+                selection: Selection::new(scope, true),
+                ..saved(&text)
+            });
             assert_eq!(stays, Vec::<String>::new());
             let texts = documents.iter().map(|one| one.text().to_string());
             let lines: Vec<_> = texts.flat_map(|text| removals_of(&text)).collect();
@@ -299,7 +317,7 @@ mod tests {
                     -A MINE -p tcp -m comment --comment \"a -j KUBE-SERVICES\" -j KUBE-NODEPORTS\n\
                     -A KUBE-NODEPORTS -j KUBE-MARK-MASQ\n\
                     -A KUBE-SERVICES -j KUBE-NODEPORTS\nCOMMIT\n";
-        let (documents, stays) = plan(&iptables_names(Scope::AllModes), &saved(text));
+        let (documents, stays) = plan(&saved(text));
         assert_eq!(documents.len(), 1);
         let text = documents[0].text().to_string();
         let removed: Vec<_> = text
@@ -323,12 +341,7 @@ mod tests {
             let text = format!("*{table}\n-A {rule}\nCOMMIT\n");
             let tables = Tables::parse(&text).unwrap();
             let table = tables.iter().next().unwrap();
-            JumpRule::new(
-                &iptables_names(Scope::AllModes),
-                table,
-                table.rules().next().unwrap(),
-            )
-            .is_upstream_jump
+            JumpRule::new(ALL, table, table.rules().next().unwrap()).is_upstream_jump
         };
         assert!(is_jump("nat", &format!("OUTPUT {good}")));
         let new = "-m conntrack --ctstate NEW";
@@ -355,20 +368,13 @@ mod tests {
         let text = format!("*nat\n-A {rule}\nCOMMIT\n");
         let tables = Tables::parse(&text).unwrap();
         let table = tables.get("nat").unwrap();
-        let leading = JumpRule::new(
-            &iptables_names(Scope::AllModes),
-            table,
-            table.rules().next().unwrap(),
-        );
+        let leading = JumpRule::new(ALL, table, table.rules().next().unwrap());
         assert_eq!(leading.target.unwrap().as_str(), "C");
     }
 
     #[test]
     fn unparsable_rules_are_reported_and_stay() {
-        let (documents, stays) = plan(
-            &iptables_names(Scope::AllModes),
-            &saved("*nat\n:KUBE-SERVICES - [0:0]\n"),
-        );
+        let (documents, stays) = plan(&saved("*nat\n:KUBE-SERVICES - [0:0]\n"));
         assert_eq!(documents, []);
         assert_eq!(stays.len(), 1, "{stays:?}");
         assert!(

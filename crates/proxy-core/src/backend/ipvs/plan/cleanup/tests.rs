@@ -4,10 +4,18 @@ use vipline_ipset::{Command, Commands, SetDump};
 
 use super::servers::tests::services;
 use super::*;
-use crate::Mode;
 use crate::backend::iptables::plan::cleanup::{Saved, SavedRules};
-use crate::cleanup::names::{is_chain, jumps};
-use crate::cleanup::{Scope, iptables_names, plan};
+use crate::cleanup::names::Selection;
+use crate::cleanup::{Scope, plan};
+use crate::{IptablesBackend, Mode, owned};
+
+/// Selects the chains and jumps of all modes.
+const ALL: Selection = Selection::new(Scope::AllModes, false);
+
+/// Selects what a mode leaves, in the variant of iptables that it uses.
+fn except(mode: Mode) -> Selection {
+    Selection::new(Scope::AllExcept(mode, IptablesBackend::Programs), true)
+}
 
 /// Output of `ipset save`, ipset 7.17.
 const SAVED: &str = include_str!("captures/ipset.txt");
@@ -49,11 +57,7 @@ fn upstreams_sets_of_both_families_are_removed() {
 
 /// Plans the removal of rules and of objects of mode ipvs.
 fn planned(rules: Vec<Saved>, ipvs: Found) -> Removal {
-    let names = iptables_names(Scope::AllModes);
-    plan(
-        &[Box::new(SavedRules { names, rules }), Box::new(ipvs)],
-        &[],
-    )
+    plan(&[Box::new(SavedRules(rules)), Box::new(ipvs)], &[])
 }
 
 #[test]
@@ -62,6 +66,7 @@ fn rules_are_removed_before_the_sets_that_they_use() {
         restore: "iptables-nft-restore".to_owned(),
         text: "*filter\n:KUBE-IPVS-FILTER - [0:0]\nCOMMIT\n".to_owned(),
         over_netlink: None,
+        selection: ALL,
     }];
     let ipvs = Found {
         servers: services("-A -t 10.96.0.20:80 -s rr\n-A -t 10.96.0.30:80 -s rr\n"),
@@ -82,52 +87,18 @@ fn rules_are_removed_before_the_sets_that_they_use() {
 }
 
 #[test]
-fn chains_are_identified_by_full_name_and_table() {
-    let all = iptables_names(Scope::AllModes);
-    for (table, name) in [
-        ("nat", "KUBE-SERVICES"),
-        ("nat", "KUBE-SVC-NPX46M4PTMTKRN6Y"),
-        ("nat", "KUBE-SEP-SXIVWICOYRO3J4NJ"),
-        ("filter", "KUBE-IPVS-OUT-FILTER"),
-        ("mangle", "KUBE-PROXY-CANARY"),
-    ] {
-        assert!(is_chain(&all, table, name), "{table} {name}");
-    }
-    for (table, name) in [
-        ("nat", "KUBE-SVC-MINE"),
-        ("nat", "KUBE-SVC-npx46m4ptmtkrn6y"),
-        ("nat", "KUBE-SVC-NPX46M4PTMTKRN6Y2"),
-        ("filter", "KUBE-SVC-NPX46M4PTMTKRN6Y"),
-        ("filter", "KUBE-FIREWALL"),
-        ("filter", "KUBE-KUBELET-CANARY"),
-        ("mangle", "KUBE-SERVICES"),
-        ("nat", "MY-KUBE-SERVICES"),
-    ] {
-        assert!(!is_chain(&all, table, name), "{table} {name}");
-    }
-}
-
-/// Returns whether modes iptables and ipvs both create a chain.
-fn is_shared(table: &str, name: &str) -> bool {
-    let mut all = iptables_names(Scope::AllModes).into_iter();
-    all.any(|names| names.modes == [Mode::Iptables, Mode::Ipvs] && names.has_chain(table, name))
-}
-
-#[test]
 fn every_jump_leads_to_a_chain_that_is_removed() {
-    for scope in [
-        Scope::AllModes,
-        Scope::AllExcept(Mode::Nftables),
-        Scope::AllExcept(Mode::Iptables),
-        Scope::AllExcept(Mode::Ipvs),
-    ] {
-        let names = iptables_names(scope);
-        for jump in jumps(&names) {
-            let within = |chain| is_chain(&names, jump.table, chain);
+    let modes = [Mode::Nftables, Mode::Iptables, Mode::Ipvs].map(except);
+    for selection in modes.into_iter().chain([ALL]) {
+        for jump in selection.jumps() {
+            let to = owned::find(jump.table, jump.to).expect(jump.to);
             // Chains of both modes stay, and their jumps may stay.
-            let stays = is_shared(jump.table, jump.to);
-            assert!(within(jump.to) || stays, "{scope:?} {jump:?}");
-            assert!(!within(jump.from), "{scope:?} {jump:?}");
+            let stays = to.modes == [Mode::Iptables, Mode::Ipvs];
+            assert!(
+                selection.has_chain(jump.table, jump.to) || stays,
+                "{jump:?}"
+            );
+            assert!(!selection.has_chain(jump.table, jump.from), "{jump:?}");
         }
     }
 }
@@ -142,19 +113,39 @@ fn objects_of_a_mode_are_not_leftovers_for_it() {
         ("nat", "KUBE-LOAD-BALANCER", [true, false, true]),
         ("filter", "KUBE-NODE-PORT", [true, false, true]),
     ];
-    let scopes = [Mode::Iptables, Mode::Ipvs, Mode::Nftables].map(Scope::AllExcept);
+    let selections = [Mode::Iptables, Mode::Ipvs, Mode::Nftables].map(except);
     for (table, chain, expected) in chains {
-        let in_the_way = scopes.map(|scope| is_chain(&iptables_names(scope), table, chain));
+        let in_the_way = selections.map(|selection| selection.has_chain(table, chain));
         assert_eq!(in_the_way, expected, "{table} {chain}");
     }
     let comments = |mode| {
-        let names = iptables_names(Scope::AllExcept(mode));
-        let comments: Vec<_> = jumps(&names).map(|jump| jump.comment).collect();
+        let comments: Vec<_> = except(mode).jumps().map(|jump| jump.comment).collect();
         comments
     };
     let portals = "kubernetes service portals";
     assert!(!comments(Mode::Iptables).contains(&portals));
-    assert_eq!(comments(Mode::Iptables).len(), 5);
-    assert_eq!(comments(Mode::Ipvs).len(), 8);
-    assert_eq!(comments(Mode::Nftables).len(), 17);
+    assert_eq!(comments(Mode::Iptables).len(), 10);
+    assert_eq!(comments(Mode::Ipvs).len(), 14);
+    assert_eq!(comments(Mode::Nftables).len(), 23);
+}
+
+#[test]
+fn all_chains_of_a_mode_in_the_variant_that_it_does_not_use_are_leftovers() {
+    for mode in [Mode::Iptables, Mode::Ipvs] {
+        let scope = Scope::AllExcept(mode, IptablesBackend::Programs);
+        let elsewhere = Selection::new(scope, false);
+        for (table, chain) in [
+            ("nat", "KUBE-SERVICES"),
+            ("nat", "KUBE-SVC-NPX46M4PTMTKRN6Y"),
+            ("nat", "KUBE-LOAD-BALANCER"),
+            ("nat", "KUBE-PORTALS-HOST"),
+        ] {
+            assert!(elsewhere.has_chain(table, chain), "{mode} {table} {chain}");
+        }
+        // The kubelet has its chains in both variants.
+        for (table, chain) in [("nat", "KUBE-MARK-DROP"), ("filter", "KUBE-FIREWALL")] {
+            assert!(!elsewhere.has_chain(table, chain), "{mode} {table} {chain}");
+        }
+        assert_eq!(elsewhere.jumps().count(), owned::JUMPS.len());
+    }
 }
