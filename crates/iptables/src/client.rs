@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use crate::lines::{Lines, line_of};
 use crate::process::{CHUNK, Process, Wrote, failed, find, name_of};
+use crate::tool_error::missing_extensions;
 use crate::{Error, Family, TableName, Variant, Version};
 
 /// Default time to wait for the xtables lock, in seconds.
@@ -268,7 +269,35 @@ impl Client {
         self.run_restore(document, &["--noflush", "--counters", "--test"])
     }
 
+    /// Checks a restore document like [`test`](Self::test), and returns the names of the matches
+    /// and targets that the kernel lacks, in the order of the document.
+    ///
+    /// The programs ask the kernel for each extension, which loads its module, but only warn if
+    /// the kernel lacks it, and `--test` succeeds. A restore would be rejected.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`restore`](Self::restore). [`Error::Rejected`] if a program lacks an
+    /// extension itself: its library, such as `libxt_nfacct.so`, is not installed.
+    pub fn test_extensions(
+        &mut self,
+        document: &impl fmt::Display,
+    ) -> Result<Vec<Box<str>>, Error> {
+        let args = ["--noflush", "--counters", "--test"];
+        let printed = self.run_restore_with_output(document, &args)?;
+        Ok(missing_extensions(&printed))
+    }
+
     fn run_restore(&mut self, document: &impl fmt::Display, args: &[&str]) -> Result<(), Error> {
+        self.run_restore_with_output(document, args).map(drop)
+    }
+
+    /// Runs the restore program. Returns what it printed on standard error.
+    fn run_restore_with_output(
+        &mut self,
+        document: &impl fmt::Display,
+        args: &[&str],
+    ) -> Result<String, Error> {
         let wait = self.wait.to_string();
         let args = [&["-w", &wait], args].concat();
         let (input, output) = (Stdio::piped(), Stdio::null());
@@ -293,7 +322,8 @@ impl Client {
                 line: None,
                 message: "ended before it had read the whole document".into(),
             }),
-            result => result.map_err(|error| self.with_cause(error)),
+            Ok(()) => Ok(process.complaint()),
+            Err(error) => Err(self.with_cause(error)),
         }
     }
 

@@ -178,6 +178,11 @@ impl Process {
         Ok(has_ended)
     }
 
+    /// Returns what the program printed on standard error.
+    pub(crate) fn complaint(&self) -> String {
+        String::from_utf8_lossy(&self.complaint).into_owned()
+    }
+
     /// Returns the result of a program that has ended.
     pub(crate) fn conclude(
         &mut self,

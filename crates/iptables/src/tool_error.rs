@@ -58,6 +58,25 @@ impl ToolError {
     }
 }
 
+/// Returns the extensions that the kernel lacks, in warnings of the form
+/// `Warning: Extension statistic revision 0 not supported, missing kernel module?`.
+///
+/// Both variants of 1.8.9 print one for each use. Each extension is returned once.
+pub(crate) fn missing_extensions(printed: &str) -> Vec<Box<str>> {
+    let mut names: Vec<Box<str>> = Vec::new();
+    for line in printed.lines() {
+        let warning = line.trim().strip_prefix("Warning: Extension ");
+        let warning = warning.filter(|rest| rest.contains(" not supported"));
+        let Some(name) = warning.and_then(|rest| rest.split(' ').next()) else {
+            continue;
+        };
+        if !names.iter().any(|known| **known == *name) {
+            names.push(name.into());
+        }
+    }
+    names
+}
+
 /// Returns a line without the program name.
 fn without_program(line: &str) -> &str {
     let mut line = line.trim();
@@ -154,6 +173,18 @@ mod tests {
             }
         }
         (command, printed, meaning)
+    }
+
+    #[test]
+    fn warnings_name_the_extensions_that_the_kernel_lacks() {
+        let printed = "Warning: Extension statistic revision 0 not supported, missing kernel \
+                       module?\nWarning: Extension statistic revision 0 not supported, missing \
+                       kernel module?\nWarning: Extension MASQUERADE revision 0 not supported, \
+                       missing kernel module?\n# Warning: iptables-legacy tables present, use \
+                       iptables-legacy to see them\n";
+        let names = missing_extensions(printed);
+        assert_eq!(names, ["statistic", "MASQUERADE"].map(Box::from));
+        assert!(missing_extensions("").is_empty());
     }
 
     #[test]

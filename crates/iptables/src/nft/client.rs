@@ -17,8 +17,8 @@ use super::batch::{Plan, State};
 use super::error::Error;
 use super::saved::{Saved, SavedChain, SavedRule};
 use super::sets::{self, SetIndexes, SetNames};
-use super::{compat, table_id};
-use crate::{ChainName, Family, Object, TableName};
+use super::{Lack, compat, table_id};
+use crate::{ChainName, Family, Object, Rule, TableName};
 
 /// Maximum number of attempts while other programs change the ruleset.
 pub(super) const ATTEMPTS: usize = 10;
@@ -45,6 +45,15 @@ pub struct Client {
     /// Socket for requests during a dump.
     pub(super) sets: RefCell<SetReader>,
 }
+
+/// What a kernel lacks.
+enum Absent {
+    Compat,
+    Extension,
+}
+
+/// `EPROTONOSUPPORT` of `asm-generic/errno.h`.
+const EPROTONOSUPPORT: vipline_netlink::Errno = vipline_netlink::Errno(93);
 
 /// The IP sets of a network namespace, read when a rule names one.
 #[derive(Debug)]
@@ -122,23 +131,58 @@ impl Client {
     ///
     /// [`Error::Netlink`]: a request failed, such as for a missing capability.
     pub fn has_compat(&mut self) -> Result<bool, Error> {
-        use vipline_netlink::Errno;
         for extension in compat::REQUIRED {
             let payload = compat::request(self.family, extension);
-            let reply: Result<(), vipline_netlink::Error> =
-                self.sets
-                    .get_mut()
-                    .socket
-                    .request(compat::GET, 0, &payload, |_| Ok(()));
-            match reply.map_err(|error| (error.errno(), error)) {
-                Ok(()) => {}
-                Err((Some(Errno::NOENT | Errno::INVAL | Errno::OPNOTSUPP), _)) => {
-                    return Ok(false);
-                }
-                Err((_, error)) => return Err(error.into()),
+            if self.query(&payload)?.is_some() {
+                return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Returns what the kernel lacks to evaluate a rule, with the revisions of this crate.
+    /// `None`: it has all matches and targets. A part of the rule that has no encoding here counts
+    /// as an extension that the kernel lacks.
+    ///
+    /// The kernel loads missing modules. It cannot tell whether it would accept the
+    /// values of the rule.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Netlink`]: a request failed, such as for a missing capability.
+    pub fn lack(&mut self, rule: &Rule<'_>) -> Result<Option<Lack>, Error> {
+        let encoded = match super::encode(rule, self.family) {
+            Ok(encoded) => encoded,
+            Err(unsupported) => return Ok(Some(Lack::Extension(unsupported.part))),
+        };
+        for expr in &encoded.exprs {
+            let Some((name, payload)) = compat::request_of(self.family, expr) else {
+                continue;
+            };
+            match self.query(&payload)? {
+                None => {}
+                Some(Absent::Compat) => return Ok(Some(Lack::Compat)),
+                Some(Absent::Extension) => return Ok(Some(Lack::Extension(name.into()))),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Asks for an extension. Returns what is absent.
+    ///
+    /// Without `CONFIG_NFT_COMPAT` there is no such subsystem of nfnetlink, which is EINVAL.
+    /// With it, ENOENT means no such extension, and EPROTONOSUPPORT no such revision.
+    fn query(&mut self, payload: &[u8]) -> Result<Option<Absent>, Error> {
+        use vipline_netlink::Errno;
+        let socket = &mut self.sets.get_mut().socket;
+        let reply: Result<(), vipline_netlink::Error> =
+            socket.request(compat::GET, 0, payload, |_| Ok(()));
+        match reply.map_err(|error| (error.errno(), error)) {
+            Ok(()) => Ok(None),
+            Err((Some(Errno::INVAL | Errno::OPNOTSUPP), _)) => Ok(Some(Absent::Compat)),
+            Err((Some(Errno::NOENT | EPROTONOSUPPORT), _)) => Ok(Some(Absent::Extension)),
+            Err((_, error)) => Err(error.into()),
+        }
     }
 
     /// Returns whether a chain exists.

@@ -2,6 +2,8 @@
 
 use vipline_netlink::attr::{put_be32, put_str};
 
+use vipline_nftables::expr::Expr;
+
 use crate::Family;
 
 /// Type of the request: subsystem and `NFNL_MSG_COMPAT_GET`.
@@ -12,11 +14,25 @@ const NAME: u16 = 1;
 const REVISION: u16 = 2;
 const KIND: u16 = 3;
 
+// Values of `KIND`.
+const MATCH: u32 = 0;
+const TARGET: u32 = 1;
+
 /// A match or target of a rule.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Extension {
     Match(&'static str, u32),
     Target(&'static str, u32),
+}
+
+/// What the kernel lacks to evaluate a rule of the nft variant.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Lack {
+    /// `CONFIG_NFT_COMPAT`, which evaluates structures of xtables.
+    Compat,
+    /// A match or target, by its name, or the revision of its structure.
+    Extension(Box<str>),
 }
 
 /// Matches and targets that almost all rules of iptables use, with the revisions of this
@@ -32,13 +48,27 @@ pub(super) const REQUIRED: [Extension; 6] = [
 
 /// Returns the payload of a request for an extension.
 pub(super) fn request(family: Family, extension: Extension) -> Vec<u8> {
+    match extension {
+        Extension::Match(name, revision) => payload(family, name, revision, MATCH),
+        Extension::Target(name, revision) => payload(family, name, revision, TARGET),
+    }
+}
+
+/// Returns the name of the structure of xtables in an expression, and the payload of the
+/// request for it. `None` for an expression of nf_tables itself.
+pub(super) fn request_of(family: Family, expr: &Expr) -> Option<(&str, Vec<u8>)> {
+    let (name, revision, kind) = match expr {
+        Expr::Match(it) => (it.name.as_str(), it.revision, MATCH),
+        Expr::Target(it) => (it.name.as_str(), it.revision, TARGET),
+        _ => return None,
+    };
+    Some((name, payload(family, name, revision, kind)))
+}
+
+fn payload(family: Family, name: &str, revision: u32, kind: u32) -> Vec<u8> {
     let family = match family {
         Family::V4 => vipline_nftables::Family::Ip,
         Family::V6 => vipline_nftables::Family::Ip6,
-    };
-    let (name, revision, kind) = match extension {
-        Extension::Match(name, revision) => (name, revision, 0),
-        Extension::Target(name, revision) => (name, revision, 1),
     };
     let mut payload = vec![family.number(), 0, 0, 0];
     put_str(&mut payload, NAME, name);
