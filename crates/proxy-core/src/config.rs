@@ -198,8 +198,8 @@ pub struct Iptables {
     /// Whether packets that conntrack considers invalid are dropped. Conntrack considers
     /// late packets invalid unless `net/netfilter/nf_conntrack_tcp_be_liberal` is set.
     pub drop_invalid: bool,
-    /// Whether rules count packets with nfacct. Cleared on open if the kernel does not
-    /// support nfacct.
+    /// Whether rules count packets with nfacct. Cleared on open if the kernel lacks the counters
+    /// or the match `nfacct`, or the programs of iptables lack the match.
     pub nfacct: bool,
     /// Whether masqueraded connections get random source ports. Cleared on open if
     /// iptables does not support `--random-fully`.

@@ -119,7 +119,9 @@ pub use engine::Engine;
 pub use error::Error;
 pub use mode::Mode;
 pub use rejected::{KnownRejections, RejectedObject};
-pub use report::{Difference, Drift, FamilyReport, MissingFeature, Outcome, Report, RuleCount};
+pub use report::{
+    Difference, Drift, FamilyReport, MissingExtension, MissingFeature, Outcome, Report, RuleCount,
+};
 pub use schedule::{Intervals, Schedule, Trigger};
 pub use sysctl::Sysctl;
 #[cfg(feature = "kernelspace")]

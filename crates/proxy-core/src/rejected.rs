@@ -25,6 +25,9 @@ pub struct RejectedObject {
     pub object: String,
     /// Whether the rejected edit removes the object.
     pub is_removal: bool,
+    /// Whether the object does not depend on Services: all of them work without it, but not
+    /// completely.
+    pub is_of_all: bool,
     /// Reason for the rejection.
     pub reason: Reason,
 }
@@ -34,6 +37,9 @@ impl fmt::Display for RejectedObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(owner) = &self.owner {
             write!(f, "{owner}: ")?;
+        }
+        if self.is_of_all {
+            f.write_str("for all Services: ")?;
         }
         if self.is_removal {
             f.write_str("removal of ")?;

@@ -249,6 +249,26 @@ impl fmt::Display for Difference {
     }
 }
 
+/// A match or target of iptables that the kernel or the programs lack.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct MissingExtension {
+    /// The name, such as `recent`.
+    pub name: &'static str,
+    /// The option of the kernel, such as `CONFIG_NETFILTER_XT_MATCH_RECENT`.
+    pub option: &'static str,
+    /// What is not served without it. `None` if the mode does not work.
+    pub affected: Option<&'static str>,
+}
+
+/// Displays as `CONFIG_NETFILTER_XT_MATCH_RECENT (recent) is off, or its module is missing`.
+impl fmt::Display for MissingExtension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, option, .. } = self;
+        write!(f, "{option} ({name}) is off, or its module is missing")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

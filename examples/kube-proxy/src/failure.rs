@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use proxy_core::Report;
+use proxy_core::{Config, Report};
 
 /// Exit code of `diff` if the kernel differs from the plan in rejected objects alone.
 pub const ONLY_REJECTED: u8 = 3;
@@ -53,16 +53,38 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Fails if an error of the first sync is permanent.
+/// Fails if an error of the first sync is permanent, or if the kernel lacks what the mode
+/// needs.
+///
+/// A kernel rejects a rule with an expression that it lacks like one with a name that does not
+/// exist. So the mode then asks for all that it needs, to name the option of the kernel instead of
+/// retrying for ever.
 ///
 /// # Errors
 ///
 /// The first error of which a retry cannot succeed.
-pub fn check_first_sync(report: &Report) -> Result<(), Failure> {
-    let mut failures = report
-        .errors()
-        .filter_map(|(_, error)| permanent_failure(error));
-    failures.next().map_or(Ok(()), Err)
+#[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+pub fn check_first_sync(report: &Report, config: &Config) -> Result<(), Failure> {
+    for (family, error) in report.errors() {
+        if let Some(failure) = permanent_failure(error) {
+            return Err(failure);
+        }
+        #[cfg(target_os = "linux")]
+        if is_rejection(error)
+            && let Err(error) = config.mode.probe(config, family)
+            && let Some(failure) = permanent_failure(&error)
+        {
+            return Err(failure);
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether nf_tables rejected operations, for whatever reason.
+#[cfg(target_os = "linux")]
+fn is_rejection(error: &proxy_core::Error) -> bool {
+    use proxy_core::nftables::Error::Rejected;
+    matches!(error, proxy_core::Error::Nftables(Rejected { .. }))
 }
 
 /// Returns the failure if a retry cannot succeed.
@@ -84,7 +106,7 @@ mod tests {
     use proxy_core::iptables::Error as IptablesError;
     use proxy_core::netlink::{Errno, Error as Netlink};
     use proxy_core::nftables::Error as NftablesError;
-    use proxy_core::{Config, Engine, Event};
+    use proxy_core::{Engine, Event};
 
     use super::*;
 
@@ -116,12 +138,13 @@ mod tests {
         let mut engine = Engine::plan_only(Config::default()).unwrap();
         engine.apply(Event::Synced);
         let mut report = engine.poll(Duration::ZERO).unwrap();
-        let failure = check_first_sync(&report).unwrap_err();
+        let config = Config::default();
+        let failure = check_first_sync(&report, &config).unwrap_err();
         assert_eq!(failure.to_string(), "no kernel: this engine only plans");
         for done in &mut report.families {
             done.outcome = Err(NftablesError::from(Netlink::Timeout).into());
         }
-        check_first_sync(&report).unwrap();
+        check_first_sync(&report, &config).unwrap();
     }
 
     #[test]

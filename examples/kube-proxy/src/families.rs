@@ -1,6 +1,6 @@
 //! The IP families that a mode can program on this node.
 
-use proxy_core::{Config, Error, Family};
+use proxy_core::{Config, Error, Family, MissingExtension};
 use tracing::warn;
 
 use crate::failure::{Failure, chain};
@@ -20,12 +20,20 @@ pub fn supported(config: &Config) -> Result<Vec<Family>, Failure> {
 }
 
 /// Returns the supported families. Logs a warning for each other family.
-fn choose(checked: Vec<(Family, Result<(), Error>)>) -> Result<Vec<Family>, Failure> {
+fn choose(
+    checked: Vec<(Family, Result<Vec<MissingExtension>, Error>)>,
+) -> Result<Vec<Family>, Failure> {
     let (mut supported, mut missing) = (Vec::new(), Vec::new());
     for (family, result) in checked {
         match result {
             Err(error) => missing.push((family, error)),
-            Ok(()) => supported.push(family),
+            Ok(extensions) => {
+                for extension in extensions {
+                    let affected = extension.affected.unwrap_or("everything");
+                    warn!(%family, "not served: {affected}: {extension}, or the library of iptables is");
+                }
+                supported.push(family);
+            }
         }
     }
     if let ([], Some((_, error))) = (&*supported, missing.first()) {
@@ -52,9 +60,17 @@ mod tests {
     #[test]
     fn a_family_without_iptables_is_left_out_if_the_other_has_it() {
         for (v4, v6, expected) in [
-            (Ok(()), Ok(()), Some(&Family::ALL[..])),
-            (Ok(()), Err(missing("ip6tables-save")), Some(&[Family::V4])),
-            (Err(missing("iptables-save")), Ok(()), Some(&[Family::V6])),
+            (Ok(vec![]), Ok(vec![]), Some(&Family::ALL[..])),
+            (
+                Ok(vec![]),
+                Err(missing("ip6tables-save")),
+                Some(&[Family::V4]),
+            ),
+            (
+                Err(missing("iptables-save")),
+                Ok(vec![]),
+                Some(&[Family::V6]),
+            ),
             (
                 Err(missing("iptables-save")),
                 Err(missing("ip6tables-save")),

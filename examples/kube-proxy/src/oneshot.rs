@@ -72,7 +72,9 @@ pub fn oneshot(settings: Settings, output: Output) -> Result<ExitCode, Failure> 
     let start = Instant::now();
     let report = setup.engine.poll(Duration::ZERO);
     let seconds = start.elapsed().as_secs_f64();
-    report.as_ref().map_or(Ok(()), check_first_sync)?;
+    if let Some(report) = &report {
+        check_first_sync(report, setup.engine.config())?;
+    }
     let done = report.as_ref().map_or(&[][..], |report| &report.families);
     for done in done {
         if let Some(result) = &done.cleanup {

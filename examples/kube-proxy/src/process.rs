@@ -9,6 +9,7 @@ use proxy_core::interfaces;
 use tracing::{info, warn};
 
 use crate::failure::{Failure, chain};
+use crate::families;
 use crate::node;
 use crate::settings::Settings;
 use crate::sysctl::{self, Stage};
@@ -96,8 +97,10 @@ pub fn init_only(settings: &Settings) -> Result<(), Failure> {
     sysctl::set_conntrack(&settings.configuration.conntrack, Stage::Init);
     prepare_mode(settings, Stage::Init)?;
     let mut is_checked = false;
-    for family in interfaces::families() {
-        let has_check = mode.probe(&settings.config, family);
+    let mut config = settings.config.clone();
+    config.families = interfaces::families();
+    for family in families::supported(&config)? {
+        let has_check = mode.probe(&config, family);
         if has_check.map_err(Failure::machine)? {
             is_checked = true;
             info!(%mode, %family, "the kernel supports the mode");

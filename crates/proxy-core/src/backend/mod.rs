@@ -9,6 +9,8 @@ use vipline_service_model::{Family, NodeView};
 pub(crate) use self::operations::Backend;
 pub use self::planner::Planner;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
+use crate::MissingExtension;
+#[cfg(any(feature = "iptables", feature = "nftables"))]
 use crate::evaluate::{KernelState, Rules};
 use crate::mode::modes;
 use crate::{Config, Context, Error, IptablesChoice, Mode, Sysctl};
@@ -105,15 +107,23 @@ impl Mode {
 
     /// Checks whether the mode can program a family, which the kernel supports.
     ///
-    /// Modes iptables and ipvs require table `nat` of iptables, and the programs or a
-    /// kernel with `CONFIG_NFT_COMPAT`, depending on the backend.
+    /// Modes iptables and ipvs require table `nat` of iptables, the programs or a kernel with
+    /// `CONFIG_NFT_COMPAT`, depending on the backend, and the matches and targets that rules of
+    /// nearly all Services use. Returns those that only some Services need: they are not
+    /// served, all others are. The kernel loads missing modules.
     ///
     /// # Errors
     ///
-    /// - [`Error::Iptables`] or [`Error::Unsupported`] if a retry cannot succeed. Other
-    ///   failures are reported when the engine syncs.
+    /// - [`Error::Iptables`] or [`Error::Unsupported`] if a retry cannot succeed;
+    ///   `Unsupported` names the option of the kernel. Other failures are reported when the
+    ///   engine syncs.
     /// - [`Error::NoSuchMode`] if the mode is not built in.
-    pub fn check_family(self, config: &Config, family: Family) -> Result<(), Error> {
+    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    pub fn check_family(
+        self,
+        config: &Config,
+        family: Family,
+    ) -> Result<Vec<MissingExtension>, Error> {
         self.backend()?.check_family(config, family)
     }
 

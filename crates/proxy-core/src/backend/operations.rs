@@ -3,6 +3,8 @@
 use vipline_service_model::Family;
 
 #[cfg(any(feature = "iptables", feature = "nftables"))]
+use crate::MissingExtension;
+#[cfg(any(feature = "iptables", feature = "nftables"))]
 use crate::cleanup::Leftovers;
 use crate::driver::Drive;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
@@ -26,11 +28,17 @@ pub(crate) trait Backend {
         Ok(())
     }
 
-    /// Checks whether the mode can program a family. Default: it can.
+    /// Checks whether the mode can program a family. Returns what it cannot use. Default: it
+    /// can, and uses everything.
     ///
     /// See [`Mode::check_family`](crate::Mode::check_family).
-    fn check_family(&self, _config: &Config, _family: Family) -> Result<(), Error> {
-        Ok(())
+    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    fn check_family(
+        &self,
+        _config: &Config,
+        _family: Family,
+    ) -> Result<Vec<MissingExtension>, Error> {
+        Ok(Vec::new())
     }
 
     /// Returns the backend of iptables, if the mode writes rules of iptables. Default: it

@@ -39,6 +39,13 @@ pub trait Planner {
         false
     }
 
+    /// Returns whether Services work without an object of [`base`](Self::base), although not
+    /// completely. If the kernel rejects such an object, it is reported and retried like an
+    /// object of a Service; without any other, the sync fails. Default: `false`.
+    fn is_optional(_object: &Self::Object) -> bool {
+        false
+    }
+
     /// Returns the table of an object and its number of rules, in modes with rules per
     /// Service. Default: `None`.
     fn rule_count(_object: &Self::Object) -> Option<(&'static str, usize)> {

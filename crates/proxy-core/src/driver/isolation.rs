@@ -14,8 +14,8 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     ///
     /// # Errors
     ///
-    /// [`Error::Rejected`] if the kernel rejected an object that the rules of all
-    /// Services need.
+    /// [`Error::Rejected`] if the kernel rejected an object without which no Service works.
+    /// Optional objects of the base are noted like those of Services.
     pub(super) fn note_rejected(&mut self, plan: &Plan<P::Object>) -> Result<(), Error> {
         let changed = mem::take(&mut self.changed);
         self.registry.refresh(&self.reconciler);
@@ -30,8 +30,9 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         for (rejected, owner) in rejected.into_iter().zip(owners) {
             let Rejected { object, reason, .. } = &rejected;
             let (text, reason) = (P::text(object), reason.clone());
+            let is_of_all = matches!(owner, Some(Owner::Base));
             let owner = match owner {
-                Some(Owner::Base) => {
+                Some(Owner::Base) if !rejected.is_removal && !P::is_optional(object) => {
                     of_base.push(Error::Rejected {
                         object: text,
                         reason,
@@ -40,12 +41,13 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
                     continue;
                 }
                 Some(Owner::Port(_, name)) => Some(Arc::clone(name.name())),
-                Some(Owner::OnDemand(_)) | None => None,
+                Some(Owner::Base | Owner::OnDemand(_)) | None => None,
             };
             let described = Arc::new(RejectedObject {
                 owner,
                 object: text,
                 is_removal: rejected.is_removal,
+                is_of_all,
                 reason,
             });
             self.newly_rejected.push(Arc::clone(&described));

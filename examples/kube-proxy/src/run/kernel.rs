@@ -73,7 +73,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
             let ended = Instant::now();
             setup.telemetry.synced(&setup.engine, &report, began, ended);
             if !synced {
-                check_first_sync(&report)?;
+                check_first_sync(&report, setup.engine.config())?;
                 synced = report.is_success();
                 if synced {
                     let config = &setup.settings().config;

@@ -67,6 +67,7 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
     ("crates/rtnl", "vm", 5, &[""]),
     ("crates/proxy-core", "vm", 23, &[""]),
     ("examples/kube-proxy", "vm", 11, &[""]),
+    ("examples/kube-proxy", "modules", 1, &[""]),
     (
         "crates/proxy-core",
         "kernel",

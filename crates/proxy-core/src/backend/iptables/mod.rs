@@ -60,7 +60,7 @@ use super::operations::{Backend, Opened};
 use crate::cleanup::Leftovers;
 use crate::driver::{Absent, Drive, driver};
 use crate::evaluate::{KernelState, Rules};
-use crate::{Config, Error, IptablesChoice, Sysctl};
+use crate::{Config, Error, IptablesChoice, MissingExtension, Sysctl};
 
 /// Makes the kernel route packets from and to loopback addresses.
 const ROUTE_LOCALNET: Sysctl = Sysctl::new(
@@ -74,7 +74,11 @@ const ROUTE_LOCALNET: Sysctl = Sysctl::new(
 pub(super) struct Iptables;
 
 impl Backend for Iptables {
-    fn check_family(&self, config: &Config, family: Family) -> Result<(), Error> {
+    fn check_family(
+        &self,
+        config: &Config,
+        family: Family,
+    ) -> Result<Vec<MissingExtension>, Error> {
         check_family(config, family)
     }
 
@@ -94,11 +98,12 @@ impl Backend for Iptables {
         let mut watch = Watch::new(config.intervals.retry);
         let mut drivers = Vec::new();
         for &family in &config.families {
-            let kernel = watch.open(family, backend)?;
+            let mut kernel = watch.open(family, backend)?;
             config.iptables.random_fully &= kernel.has_random_fully();
+            config.iptables.nfacct = config.iptables.nfacct && kernel.has_nfacct();
             drivers.push(driver::<Planner, _>(family, kernel));
         }
-        config.iptables.nfacct &= make_counters();
+        config.iptables.nfacct = config.iptables.nfacct && make_counters();
         Ok((drivers, Box::new(watch)))
     }
 

@@ -52,7 +52,7 @@ use super::operations::{Backend, Opened};
 use crate::cleanup::Leftovers;
 use crate::driver::{Absent, Drive, driver};
 use crate::evaluate::{KernelState, Rules};
-use crate::{Config, Error, IptablesChoice, Sysctl};
+use crate::{Config, Error, IptablesChoice, MissingExtension, Sysctl};
 
 /// Mode ipvs.
 pub(super) struct Ipvs;
@@ -62,7 +62,11 @@ impl Backend for Ipvs {
         check_kernel()
     }
 
-    fn check_family(&self, config: &Config, family: Family) -> Result<(), Error> {
+    fn check_family(
+        &self,
+        config: &Config,
+        family: Family,
+    ) -> Result<Vec<MissingExtension>, Error> {
         check_family(config, family)
     }
 

@@ -84,7 +84,7 @@ pub fn run<S: Service + Send + 'static>(
             let ended = Instant::now();
             setup.telemetry.synced(&setup.engine, &report, began, ended);
             if !synced {
-                check_first_sync(&report)?;
+                check_first_sync(&report, setup.engine.config())?;
                 synced = report.is_success();
             }
             report_sync(&setup, &report, ended - began);

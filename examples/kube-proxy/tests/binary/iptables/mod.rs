@@ -4,6 +4,8 @@ mod children;
 
 mod deploy;
 
+mod extensions;
+
 mod failures;
 
 mod families;

@@ -4,9 +4,10 @@ use vipline_iptables::{self as tool, Client, Variant, nft};
 use vipline_service_model::Family;
 
 use super::legacy::legacy_tables;
+use super::support::{Lacking, lacking};
 use crate::backend::iptables::plan::names::{self, MANGLE};
 use crate::backend::iptables::plan::rules::iptables_family;
-use crate::{Config, Error, IptablesBackend, IptablesChoice};
+use crate::{Config, Error, IptablesBackend, IptablesChoice, Mode};
 
 /// Kernel option that the rules of the nft variant require.
 pub(super) const COMPAT: &str = "CONFIG_NFT_COMPAT";
@@ -18,22 +19,32 @@ const KUBELET_CHAINS: [&str; 2] = ["KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY"];
 /// Chooses the backend for this node.
 pub(in crate::backend) fn choose(config: &Config) -> IptablesChoice {
     match config.iptables.backend {
-        IptablesBackend::Auto => detect(&config.families),
+        IptablesBackend::Auto => detect(config.mode, &config.families),
         backend => IptablesChoice::new(backend, "set by --iptables-backend"),
     }
 }
 
 /// Chooses netlink if the nft variant is in use and the kernel supports its rules.
-fn detect(families: &[Family]) -> IptablesChoice {
+///
+/// A kernel without a required extension cannot serve the mode by the programs, either; their
+/// check names the extension.
+fn detect(mode: Mode, families: &[Family]) -> IptablesChoice {
     let by_programs = |reason| IptablesChoice::new(IptablesBackend::Programs, reason);
     let reason = match nft_variant(families) {
         Ok(reason) => reason,
         Err(reason) => return by_programs(reason),
     };
     for &family in families {
-        match has_compat(family) {
-            Ok(true) => {}
-            Ok(false) => return by_programs(format!("the kernel lacks {COMPAT} for {family}")),
+        match lacking(mode, family) {
+            Ok(Lacking::Extensions(missing)) => {
+                let mut required = missing.iter().filter(|it| it.is_required(mode));
+                if let Some(first) = required.next() {
+                    return by_programs(format!("{}", first.missing(mode, family)));
+                }
+            }
+            Ok(Lacking::Compat) => {
+                return by_programs(format!("the kernel lacks {COMPAT} for {family}"));
+            }
             Err(error) => return by_programs(format!("nf_tables cannot be used: {error}")),
         }
     }

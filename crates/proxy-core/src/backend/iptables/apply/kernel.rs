@@ -79,6 +79,11 @@ impl Kernel {
     pub(in crate::backend) fn has_random_fully(&self) -> bool {
         self.tables.has_random_fully()
     }
+
+    /// Returns whether rules can count packets with nfacct.
+    pub(in crate::backend) fn has_nfacct(&mut self) -> bool {
+        self.tables.has_nfacct()
+    }
 }
 
 impl reconcile::Target for Kernel {

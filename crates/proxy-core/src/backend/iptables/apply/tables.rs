@@ -1,6 +1,8 @@
 //! Access to the tables of iptables of one family.
 
-use vipline_iptables::{Client, Object, TableName, Variant, nft};
+use vipline_iptables::matches::Nfacct;
+use vipline_iptables::targets::Target;
+use vipline_iptables::{Client, Object, Rule, TableName, Variant, nft};
 use vipline_nftables::Generation;
 use vipline_reconcile::{Attempt, Edit};
 use vipline_service_model::Family;
@@ -8,6 +10,7 @@ use vipline_service_model::Family;
 use super::installed::Installed;
 use super::own_commits::Trace;
 use super::{netlink, programs};
+use crate::backend::iptables::plan::extensions::test_document;
 use crate::backend::iptables::plan::layout::Layout;
 use crate::backend::iptables::plan::names;
 use crate::backend::iptables::plan::rules::iptables_family;
@@ -53,6 +56,23 @@ impl Tables {
         match self {
             Self::Programs(client) => client.version().has_random_fully(),
             Self::Netlink(_) => true,
+        }
+    }
+
+    /// Returns whether rules can match with `nfacct`: the kernel has `xt_nfacct`, and the
+    /// programs have `libxt_nfacct.so`. The counters are objects of another module,
+    /// `nfnetlink_acct`, and exist without the match.
+    pub(super) fn has_nfacct(&mut self) -> bool {
+        let rule = Rule::new()
+            .matching(Nfacct::new(names::INVALID_DROPPED))
+            .target(Target::Return);
+        match self {
+            Self::Programs(client) => {
+                let document = test_document(names::FILTER, [rule.to_string()].into_iter());
+                let missing = client.test_extensions(&document);
+                matches!(missing, Ok(names) if names.is_empty())
+            }
+            Self::Netlink(client) => matches!(client.lack(&rule), Ok(None)),
         }
     }
 

@@ -99,6 +99,26 @@ pub(super) fn place_of_jump(table: &str, from: &str, rule: &str) -> Option<usize
     jump::place(&JUMPS, table, from, rule)
 }
 
+/// Returns whether Services work without an object, although not completely. If the kernel
+/// rejects such an object, it is reported and retried like one of a Service.
+///
+/// Optional are the chains that only jumps of built-in chains lead to, and
+/// all jumps except those to the Services: without KUBE-FORWARD the policy of FORWARD decides,
+/// without KUBE-POSTROUTING the endpoints see the client. KUBE-MARK-MASQ is not optional,
+/// because the chains of all endpoints jump to it.
+pub(in crate::backend) fn is_optional(object: &Object) -> bool {
+    match object {
+        Object::Chain(chain) => matches!(
+            (chain.table.as_str(), chain.name.as_str()),
+            (FILTER, names::KUBE_FORWARD | names::FIREWALL) | (NAT, names::KUBE_POSTROUTING)
+        ),
+        Object::SharedRule(entry) => !matches!(
+            (entry.table.as_str(), entry.chain.as_str()),
+            (NAT, names::PREROUTING | names::OUTPUT)
+        ),
+    }
+}
+
 /// Returns an empty chain that serves as a canary: if it is missing, another process
 /// flushed the rules.
 fn canary(family: Family, table: &str) -> Object {

@@ -11,6 +11,8 @@ pub(in crate::backend) mod base;
 
 pub(in crate::backend) mod layout;
 
+pub(in crate::backend) mod extensions;
+
 mod service_port;
 
 mod port;
@@ -88,6 +90,10 @@ impl backend::Planner for Planner {
                 format!("-t {} -A {} {}", entry.table, entry.chain, entry.rule)
             }
         }
+    }
+
+    fn is_optional(object: &Object) -> bool {
+        base::is_optional(object)
     }
 
     fn rules<'a>(family: Family, objects: impl Iterator<Item = &'a Object>) -> Option<Rules> {

@@ -34,6 +34,7 @@ use vipline_service_model::{Family, ServicePort};
 use self::evaluate::State;
 use self::object::Object;
 use self::steps::Steps;
+use crate::backend::iptables::plan::base::is_optional;
 use crate::backend::iptables::plan::rules::iptables_family;
 use crate::evaluate::Rules;
 use crate::{Context, PortObjects, backend};
@@ -67,6 +68,10 @@ impl backend::Planner for Planner {
 
     fn text(object: &Object) -> String {
         object.to_string()
+    }
+
+    fn is_optional(object: &Object) -> bool {
+        object.rule().is_some_and(is_optional)
     }
 
     fn rules<'a>(family: Family, objects: impl Iterator<Item = &'a Object>) -> Option<Rules> {

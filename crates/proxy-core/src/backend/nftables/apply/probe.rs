@@ -1,10 +1,15 @@
 //! Check of the kernel's support for the base rules.
 
+use std::collections::BTreeMap;
+
+use vipline_netlink::Errno;
+use vipline_nftables::expr::Expr;
 use vipline_nftables::{
-    Client, Error, Name, Object, RejectedOperation, Subject, Table, TableFlags, TableId,
-    Transaction,
+    Chain, Client, Error, Name, Object, RejectedOperation, Rule, Subject, Table, TableFlags,
+    TableId, Transaction,
 };
 use vipline_reconcile::Edit;
+use vipline_service_model::Family;
 
 use crate::backend::nftables::Planner;
 use crate::{Context, Mode, Planner as _};
@@ -12,20 +17,41 @@ use crate::{Context, Mode, Planner as _};
 /// A table flag that the kernel always rejects.
 const IMPOSSIBLE: TableFlags = TableFlags::from_bits_retain(1 << 31);
 
+/// The expressions that are modules, with their kernel options and modules in IPv4 and IPv6.
+/// All others are part of nf_tables.
+const MODULES: [(&str, [(&str, &str); 2]); 7] = [
+    ("ct", [("CONFIG_NFT_CT", "nft_ct"); 2]),
+    (
+        "fib",
+        [
+            ("CONFIG_NFT_FIB_IPV4", "nft_fib_ipv4"),
+            ("CONFIG_NFT_FIB_IPV6", "nft_fib_ipv6"),
+        ],
+    ),
+    ("limit", [("CONFIG_NFT_LIMIT", "nft_limit"); 2]),
+    ("masq", [("CONFIG_NFT_MASQ", "nft_masq"); 2]),
+    ("nat", [("CONFIG_NFT_NAT", "nft_nat"); 2]),
+    ("numgen", [("CONFIG_NFT_NUMGEN", "nft_numgen"); 2]),
+    (
+        "reject",
+        [
+            ("CONFIG_NFT_REJECT_IPV4", "nft_reject_ipv4"),
+            ("CONFIG_NFT_REJECT_IPV6", "nft_reject_ipv6"),
+        ],
+    ),
+];
+
 /// Checks that the kernel supports all rules that do not depend on Services.
 ///
 /// The transaction contains an invalid table. So the kernel checks all operations and
 /// applies none.
+///
+/// All Services use these rules, so a kernel without one of their expressions is not supported.
 pub(in crate::backend) fn probe(cx: &Context) -> Result<(), crate::Error> {
-    let response = Client::open().and_then(|mut client| {
-        let edits = edits(&mut client, Planner::base(cx))?;
-        client.commit(&Transaction::from_edits(&edits))
-    });
-    let (rejected, more) = match response {
-        Err(Error::Rejected { rejected, more }) => (rejected, more),
-        Err(error) => return Err(error.into()),
-        Ok(()) => return Err(crate::Error::ProbeAccepted),
-    };
+    let mut client = Client::open()?;
+    let base = Planner::base(cx);
+    let edits = edits(&mut client, base.clone())?;
+    let (rejected, more) = refused(&mut client, &edits)?;
     let operations = rejected
         .iter()
         .filter(|operation| !is_deliberate(operation));
@@ -36,11 +62,93 @@ pub(in crate::backend) fn probe(cx: &Context) -> Result<(), crate::Error> {
     if reasons.is_empty() {
         return Ok(());
     }
+    let missing = missing_modules(&mut client, cx.family, &base)?;
+    if !missing.is_empty() {
+        reasons = missing;
+    }
     Err(crate::Error::Unsupported {
         mode: Mode::Nftables,
         family: cx.family,
         reasons: reasons.join("; "),
     })
+}
+
+/// Sends a transaction with an invalid table. Returns the operations that the kernel rejects, and
+/// the number of further ones.
+fn refused(
+    client: &mut Client,
+    edits: &[Edit<Object>],
+) -> Result<(Vec<RejectedOperation>, usize), crate::Error> {
+    match client.commit(&Transaction::from_edits(edits)) {
+        Err(Error::Rejected { rejected, more }) => Ok((rejected, more)),
+        Err(error) => Err(error.into()),
+        Ok(()) => Err(crate::Error::ProbeAccepted),
+    }
+}
+
+/// Returns a reason for each expression of the base rules that the kernel lacks.
+///
+/// The kernel rejects a rule with an unknown expression with ENOENT, which is also the error of
+/// a rule about a chain or a set that was rejected before, and it does not say which
+/// expression it means. So each expression is sent alone, in a table of its own.
+fn missing_modules(
+    client: &mut Client,
+    family: Family,
+    base: &[Object],
+) -> Result<Vec<String>, crate::Error> {
+    let mut found: BTreeMap<&str, &Expr> = BTreeMap::new();
+    let chains = base.iter().filter_map(|object| match object {
+        Object::Chain(chain) => Some(chain),
+        _ => None,
+    });
+    for expr in chains.flat_map(|chain| chain.rules.iter().flat_map(|rule| &rule.exprs)) {
+        found.entry(expr.name()).or_insert(expr);
+    }
+    let mut missing = Vec::new();
+    for (name, options) in MODULES {
+        let Some(&expr) = found.get(name) else {
+            continue;
+        };
+        let id = TableId::new(nft_family(family), probe_name());
+        let chain =
+            Chain::new(id.clone(), probe_name()).with_rules([Rule::from_exprs([expr.clone()])]);
+        let edits = [
+            Edit::Add(Table::new(id).into()),
+            Edit::Add(chain.into()),
+            Edit::Add(impossible(nft_family(family)).into()),
+        ];
+        let (rejected, _) = refused(client, &edits)?;
+        let is_unknown = |it: &RejectedOperation| {
+            it.errno == Errno::NOENT && matches!(it.request.subject, Subject::Rule(..))
+        };
+        if rejected.iter().any(is_unknown) {
+            let (option, module) = match family {
+                Family::V4 => options[0],
+                Family::V6 => options[1],
+            };
+            missing.push(format!("{option} is off, or module {module} is missing"));
+        }
+    }
+    Ok(missing)
+}
+
+fn nft_family(family: Family) -> vipline_nftables::Family {
+    match family {
+        Family::V4 => vipline_nftables::Family::Ip,
+        Family::V6 => vipline_nftables::Family::Ip6,
+    }
+}
+
+fn probe_name() -> Name {
+    Name::new("kube-proxy-probe").expect("it is a name")
+}
+
+/// Returns a table that the kernel rejects, so that it applies nothing.
+fn impossible(family: vipline_nftables::Family) -> Table {
+    let name = Name::new("kube-proxy-impossible").expect("it is a name");
+    let mut table = Table::new(TableId::new(family, name));
+    table.flags = IMPOSSIBLE;
+    table
 }
 
 /// Returns edits that replace the existing table by `objects` and add an
@@ -53,10 +161,7 @@ fn edits(client: &mut Client, objects: Vec<Object>) -> Result<Vec<Edit<Object>>,
             if client.table(&id)?.is_some() {
                 edits.push(Edit::Remove(Table::new(id.clone()).into()));
             }
-            let name = Name::new("kube-proxy-probe").expect("it is a name");
-            let mut impossible = Table::new(TableId::new(id.family, name));
-            impossible.flags = IMPOSSIBLE;
-            edits.push(Edit::Add(impossible.into()));
+            edits.push(Edit::Add(impossible(id.family).into()));
         }
         edits.push(Edit::Add(object));
     }
@@ -76,7 +181,7 @@ mod tests {
 
     use testkit::netns::Netns;
     use vipline_nftables::Family as Nft;
-    use vipline_service_model::{Family, NodeView};
+    use vipline_service_model::NodeView;
 
     use super::*;
     use crate::Config;
@@ -113,6 +218,26 @@ mod tests {
             probe(&context()).unwrap();
             let after = client.dump(std::slice::from_ref(&id)).unwrap();
             assert!(before.into_objects().eq(after.into_objects()));
+        });
+    }
+
+    #[test]
+    fn a_capable_kernel_lacks_no_module_and_all_expressions_are_asked_for() {
+        let netns = Netns::new().unwrap();
+        netns.run(|| {
+            for family in Family::ALL {
+                let cx = Context::new(&Config::default(), &NodeView::default(), [], family);
+                let base = Planner::base(&cx);
+                let mut client = Client::open().unwrap();
+                let before = client.generation().unwrap();
+                let missing = missing_modules(&mut client, family, &base).unwrap();
+                assert_eq!(missing, [""; 0]);
+                assert_eq!(
+                    client.generation().unwrap(),
+                    before,
+                    "nothing was committed"
+                );
+            }
         });
     }
 

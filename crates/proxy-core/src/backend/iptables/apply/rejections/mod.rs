@@ -6,6 +6,7 @@ use std::fmt;
 use vipline_iptables::{Chain, Contents, Key, Object, SharedRule, jump_target};
 use vipline_reconcile::{Attempt, Cause, Edit, Reason};
 
+use crate::backend::iptables::plan::base::is_optional;
 use crate::owned::is_of_service;
 
 /// Error messages of the programs and their error numbers.
@@ -143,7 +144,7 @@ fn is_isolatable(edit: &Edit<Object>) -> bool {
         | Edit::Change {
             new: Object::Chain(chain),
             ..
-        } => is_of_service(chain.name.as_str()),
+        } => is_of_service(chain.name.as_str()) || is_optional(edit.object()),
         _ => true,
     }
 }
@@ -217,10 +218,37 @@ impl<'a> Groups<'a> {
             .iter()
             .partition(|&&index| matches!(self.edits[index], Edit::Remove(_)));
         let mut dependents = self.kept_targets(removals);
-        let groups: HashSet<_> = others.into_iter().map(|index| self.of(index)).collect();
+        dependents.extend(self.jumps_to_rejected_chains(&others));
+        let groups: HashSet<_> = others.iter().map(|&index| self.of(index)).collect();
         let all = 0..self.edits.len();
         dependents.extend(all.filter(|&index| groups.contains(&self.of(index))));
         dependents
+    }
+
+    /// Returns the edits with jumps to chains that do not exist, because the kernel rejected
+    /// them. Chains of Services are connected with their jumps by groups.
+    fn jumps_to_rejected_chains(&self, rejected: &[usize]) -> Vec<usize> {
+        let missing = rejected
+            .iter()
+            .filter_map(|&index| match &self.edits[index] {
+                Edit::Add(Object::Chain(chain)) if !is_of_service(chain.name.as_str()) => {
+                    Some((chain.table, chain.name.as_str()))
+                }
+                _ => None,
+            });
+        let missing: HashSet<_> = missing.collect();
+        if missing.is_empty() {
+            return Vec::new();
+        }
+        let jumps = (0..self.edits.len()).filter(|&index| {
+            let object = self.edits[index].object();
+            let table = match object {
+                Object::Chain(chain) => chain.table,
+                Object::SharedRule(entry) => entry.table,
+            };
+            targets(object).any(|target| missing.contains(&(table, target)))
+        });
+        jumps.collect()
     }
 
     /// Returns the removals of chains to which remaining chains jump.

@@ -226,3 +226,36 @@ fn edits_of_committed_sections_are_applied() {
     assert_eq!((of(0), of(1), of(2)), (0, 4, 8));
     assert_eq!(of(restore.sections()), edits.len());
 }
+
+#[test]
+fn an_optional_chain_of_the_base_takes_only_the_jumps_to_it_with_it() {
+    let jump = SharedRule {
+        table: nat(),
+        chain: ChainName::new("POSTROUTING").unwrap(),
+        position: Position::Head,
+        occurrence: 0,
+        rule: "-j KUBE-POSTROUTING".into(),
+    };
+    let postrouting = chain("KUBE-POSTROUTING", &["-j MASQUERADE"]);
+    let mut objects = vec![postrouting, Object::from(jump)];
+    objects.extend(base());
+    objects.extend(service('A'));
+    let edits: Vec<_> = objects.into_iter().map(Edit::Add).collect();
+    let all: Vec<_> = (0..edits.len()).collect();
+    let rejected = |line| {
+        let reason = Reason::rejected(Some(2), "No such file or directory");
+        attempt(&edits, &all, Vec::new(), Some(line), reason)
+    };
+    let optional = rejected("-A KUBE-POSTROUTING -j MASQUERADE");
+    let Some(Attempt::Rejected { named, .. }) = optional else {
+        panic!("it is isolated: {optional:?}");
+    };
+    assert_eq!(named.len(), 1);
+    assert_eq!(named[0].0, 0);
+    let mut dependents = Groups::new(&edits).dependents(&[0]);
+    dependents.sort_unstable();
+    dependents.dedup();
+    assert_eq!(dependents, [0, 1]);
+    // All Services jump to this one.
+    assert!(rejected("-A KUBE-MARK-MASQ -j MARK").is_none());
+}

@@ -1,0 +1,213 @@
+//! A kernel without a module that the rules need. Runs in guests only: it takes
+//! modules away from the kernel, so no other test may run beside it.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use testkit::netns::Netns;
+use testkit::scoped::Directory;
+
+/// Maximum time until the kernel no longer uses a module, and the pause between attempts.
+/// A network namespace that was removed uses it for a while.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// A Service with two endpoints, and one with session affinity.
+const OBJECTS: &str = "apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  clusterIP: 10.96.0.10
+  ports: [{port: 80}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{port: 8080}]
+endpoints: [{addresses: [10.244.1.1]}, {addresses: [10.244.1.2]}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: sticky}
+spec:
+  clusterIP: 10.96.0.11
+  sessionAffinity: ClientIP
+  ports: [{port: 80}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: sticky, labels: {kubernetes.io/service-name: sticky}}
+addressType: IPv4
+ports: [{port: 8080}]
+endpoints: [{addresses: [10.244.1.3]}, {addresses: [10.244.1.4]}]
+";
+
+/// A module that the kernel cannot load until the value is dropped.
+struct Withheld {
+    file: PathBuf,
+}
+
+impl Withheld {
+    /// Unloads a module, and hides its file.
+    fn new(name: &str) -> Self {
+        let start = Instant::now();
+        while is_loaded(name) {
+            let status = Command::new("/sbin/modprobe").args(["-r", name]).status();
+            if !status.unwrap().success() {
+                assert!(start.elapsed() < RELEASE_TIMEOUT, "{name} stays in use");
+                thread::sleep(PAUSE);
+            }
+        }
+        let file = find(Path::new("/lib/modules/"), &format!("{name}.ko")).expect(name);
+        fs::rename(&file, hidden(&file)).unwrap();
+        Self { file }
+    }
+}
+
+impl Drop for Withheld {
+    fn drop(&mut self) {
+        fs::rename(hidden(&self.file), &self.file).unwrap();
+    }
+}
+
+fn hidden(file: &Path) -> PathBuf {
+    file.with_extension("hidden")
+}
+
+fn is_loaded(name: &str) -> bool {
+    Path::new("/sys/module").join(name).exists()
+}
+
+/// Finds a file by its name.
+fn find(folder: &Path, name: &str) -> Option<PathBuf> {
+    for entry in fs::read_dir(folder).ok()?.flatten() {
+        let path = entry.path();
+        let is_folder = entry.file_type().is_ok_and(|it| it.is_dir());
+        let found = match is_folder {
+            true => find(&path, name),
+            false => (entry.file_name().to_str() == Some(name)).then_some(path),
+        };
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
+/// Exit code and log of a command, and the rules that it left.
+#[derive(Debug)]
+struct Outcome {
+    code: i32,
+    log: String,
+    rules: String,
+}
+
+/// Runs the program in a network namespace of its own.
+fn run(command: &str, mode: &str) -> Outcome {
+    let (netns, folder) = (Netns::new().unwrap(), Directory::new().unwrap());
+    folder.write("objects.yaml", OBJECTS).unwrap();
+    let mut program = Command::new("timeout");
+    program.args(["120", env!("CARGO_BIN_EXE_kube-proxy")]);
+    program.args(command.split_whitespace());
+    program.args(format!("--proxy-mode {mode}").split_whitespace());
+    program.args([
+        "--hostname-override",
+        "node-1",
+        "--cluster-cidr",
+        "10.244.0.0/16",
+    ]);
+    program.arg("--manifests").arg(folder.path());
+    let output = netns.run(|| program.output()).unwrap();
+    let saved = netns
+        .run(|| Command::new("iptables-nft-save").output())
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Outcome {
+        code: output.status.code().unwrap_or(-1),
+        log: text(output.stderr) + &text(output.stdout),
+        rules: text(saved.stdout),
+    }
+}
+
+/// Backends of mode iptables. The guest's programs are of the nft variant.
+const NETLINK: &str = "iptables --iptables-backend netlink";
+const PROGRAMS: &str = "iptables --iptables-backend programs";
+const AUTO: &str = "iptables --iptables-backend auto";
+
+#[test]
+fn a_missing_module_is_named_by_its_option_and_what_needs_no_module_is_served() {
+    // Without a module that all Services need, the program ends at the start with one sentence.
+    for (module, modes, option) in [
+        ("nft_numgen", &["nftables"][..], "CONFIG_NFT_NUMGEN"),
+        ("nft_fib_ipv4", &["nftables"], "CONFIG_NFT_FIB_IPV4"),
+        ("nft_masq", &["nftables"], "CONFIG_NFT_MASQ"),
+        ("nft_reject_ipv4", &["nftables"], "CONFIG_NFT_REJECT_IPV4"),
+        (
+            "xt_statistic",
+            &[NETLINK, PROGRAMS, AUTO],
+            "CONFIG_NETFILTER_XT_MATCH_STATISTIC",
+        ),
+        ("xt_nat", &[NETLINK], "CONFIG_NETFILTER_XT_NAT"),
+    ] {
+        let _withheld = Withheld::new(module);
+        for mode in modes {
+            for command in ["", "--oneshot", "--init-only"] {
+                let outcome = run(command, mode);
+                println!("{module} {mode} {command}: {}", outcome.log);
+                assert_eq!(outcome.code, 1, "{module} {mode} {command}: {outcome:?}");
+                let errors = outcome.log.lines().filter(|line| line.contains("ERROR"));
+                let errors: Vec<_> = errors.collect();
+                assert_eq!(errors.len(), 1, "{module} {mode} {command}: {outcome:?}");
+                assert!(errors[0].contains(option), "{module} {mode}: {outcome:?}");
+                assert!(!errors[0].contains("CONFIG_NFT_COMPAT"), "{outcome:?}");
+            }
+        }
+    }
+    // Modules that only some Services need.
+    for (module, served, unserved, warning) in [
+        (
+            "xt_nfacct",
+            &["10.244.1.2:8080", "10.244.1.4:8080"][..],
+            None,
+            None,
+        ),
+        (
+            "xt_recent",
+            &["10.244.1.2:8080"],
+            Some("10.244.1.4:8080"),
+            Some("Services with session affinity: CONFIG_NETFILTER_XT_MATCH_RECENT"),
+        ),
+    ] {
+        let _withheld = Withheld::new(module);
+        for mode in [NETLINK, PROGRAMS] {
+            let init = run("--init-only", mode);
+            assert_eq!(init.code, 0, "{module} {mode}: {init:?}");
+            let outcome = run("--oneshot", mode);
+            println!("{module} {mode}: {}", outcome.log);
+            for address in served {
+                assert!(
+                    outcome.rules.contains(address),
+                    "{module} {mode}: {outcome:?}"
+                );
+            }
+            if let Some(address) = unserved {
+                assert!(
+                    !outcome.rules.contains(address),
+                    "{module} {mode}: {outcome:?}"
+                );
+            }
+            match warning {
+                None => assert_eq!(outcome.code, 0, "{module} {mode}: {outcome:?}"),
+                Some(words) => {
+                    assert!(outcome.log.contains(words), "{module} {mode}: {outcome:?}");
+                    assert!(init.log.contains(words), "{module} {mode}: {init:?}");
+                }
+            }
+        }
+    }
+}
