@@ -69,7 +69,7 @@ impl ReplyTracker {
     ) -> Result<(), Error> {
         for message in Messages::new(datagram) {
             let message = message?;
-            if message.port_id != self.port_id || message.seq != self.seq {
+            if message.seq != self.seq || !self.is_for_socket(&message)? {
                 continue;
             }
             self.is_interrupted |= message.is_interrupted();
@@ -87,6 +87,15 @@ impl ReplyTracker {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether a message is for the socket.
+    ///
+    /// Objects of `nfnetlink_hook` have port ID 0: it reads the ID of the reply that it writes
+    /// (`nfnl_hook_dump_one` of `net/netfilter/nfnetlink_hook.c`, as of Linux 6.12).
+    fn is_for_socket(&self, message: &Message<'_>) -> Result<bool, Error> {
+        let is_object = || Ok::<_, Error>(matches!(message.content()?, Content::Data));
+        Ok(message.port_id == self.port_id || message.port_id == 0 && is_object()?)
     }
 
     /// Returns whether the end of the reply was received.
@@ -130,6 +139,20 @@ mod tests {
         message(&mut rest, 3, 0, 7, &[]);
         reply.receive(&rest, |_| panic!("no object")).unwrap();
         assert!(reply.is_complete());
+    }
+
+    #[test]
+    fn objects_of_port_0_belong_to_the_reply() {
+        let mut datagram = Vec::new();
+        message(&mut datagram, 3072, 0, 7, &[1; 4]);
+        message(&mut datagram, 3072, 0, 6, &[2; 4]);
+        message(&mut datagram, 3, 0, 7, &[]);
+        let (mut reply, mut read) = (ReplyTracker::new(7, 1), Vec::new());
+        reply
+            .receive(&datagram, |message| read.push(message.payload.to_vec()))
+            .unwrap();
+        assert_eq!(read, [vec![1; 4]]);
+        assert!(!reply.is_complete(), "the end has the port of the socket");
     }
 
     #[test]

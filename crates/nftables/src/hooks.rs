@@ -12,8 +12,8 @@ use crate::{Family, Hook, Name, TableId};
 /// `NFNL_SUBSYS_HOOK` with `NFNL_MSG_HOOK_GET`.
 pub(crate) const GET_HOOK: u16 = 12 << 8;
 
-/// First version of Linux with the subsystem.
-pub(crate) const SINCE: &str = "5.14";
+/// First version of Linux with the subsystem, and its option, which Debian's 6.1 lacks.
+pub(crate) const SINCE: &str = "5.14, or lacks CONFIG_NETFILTER_NETLINK_HOOK";
 
 // enum nfnl_hook_attributes
 const HOOK_NUMBER: u16 = 1;

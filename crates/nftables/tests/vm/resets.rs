@@ -7,7 +7,7 @@ use testkit::nft;
 use vipline_nftables::{Client, Datatype, Error, Family, Name, RuleHandle, Set, TableId};
 
 /// Returns version and patch level of the running kernel.
-fn kernel() -> (u32, u32) {
+pub(crate) fn kernel() -> (u32, u32) {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(|it: char| !it.is_ascii_digit());
     let mut next = || numbers.next().unwrap().parse().unwrap();
