@@ -17,9 +17,6 @@ use super::answer::{
 use super::stale::{Entry, Stale};
 use super::{owner, sentence, side};
 
-/// Maximum number of entries of connection tracking in an answer.
-const MAX_FLOWS: usize = 16;
-
 /// Prefixes of the sets with the clients of session affinity: ours and upstream's.
 const CLIENTS: [&str; 2] = ["@clients-", "@affinity-"];
 
@@ -315,11 +312,7 @@ impl Facts {
                 .map(|it| it.to_string())
                 .collect(),
             affinity,
-            conntrack: entries
-                .iter()
-                .take(MAX_FLOWS)
-                .map(|it| it.text.clone())
-                .collect(),
+            conntrack: entries.iter().filter_map(|it| it.text.clone()).collect(),
             assumed,
             probes: Vec::new(),
             plan,

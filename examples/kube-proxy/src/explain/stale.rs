@@ -7,16 +7,19 @@
 
 use std::net::SocketAddr;
 
-use proxy_core::conntrack::{self, Filter, TupleFilter};
+use proxy_core::conntrack::{self, Filter, Flow, TupleFilter};
 use proxy_core::netlink::Dump;
 use proxy_core::reason::Question;
 use vipline_service_model::Protocol;
 
+/// Maximum number of entries that an answer shows.
+const MAX_SHOWN: usize = 16;
+
 /// An entry of connection tracking to a destination.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Entry {
-    /// Entry in the format of `conntrack -L`.
-    pub(super) text: String,
+    /// Entry in the format of `conntrack -L`, of the first 16.
+    pub(super) text: Option<String>,
     pub(super) client: SocketAddr,
     /// Source of replies: the endpoint, or the destination itself.
     pub(super) server: SocketAddr,
@@ -52,15 +55,22 @@ pub(super) fn read(protocol: Protocol, destination: SocketAddr) -> Vec<Entry> {
         .destination_port(destination.port());
     let protocol = conntrack::Protocol(protocol.number());
     let filter = Filter::new().protocol(protocol).original(to);
-    let found = conntrack::Client::open().and_then(|mut client| client.flows(&filter));
-    let flows = found.map(Dump::into_inner).unwrap_or_default();
-    let entries = flows.iter().map(|flow| Entry {
-        text: flow.to_string(),
-        client: end(&flow.original),
-        server: end(&flow.reply),
-        timeout: flow.timeout,
-    });
-    entries.collect()
+    // A busy destination has many entries, of which few are shown.
+    let mut entries: Vec<Entry> = Vec::new();
+    let add = |flow: Flow| {
+        let is_shown = entries.len() < MAX_SHOWN;
+        entries.push(Entry {
+            text: is_shown.then(|| flow.to_string()),
+            client: end(&flow.original),
+            server: end(&flow.reply),
+            timeout: flow.timeout,
+        });
+    };
+    let read = conntrack::Client::open().and_then(|mut client| client.dump(&filter, add));
+    match read {
+        Ok(Dump::Complete(()) | Dump::Interrupted(())) => entries,
+        Err(_) => Vec::new(),
+    }
 }
 
 /// Returns the source of a tuple.
