@@ -142,6 +142,12 @@ impl TokenBucket {
         has_one
     }
 
+    /// Returns whether the bucket is as full as a new one.
+    pub(crate) fn is_full(&mut self, now: Duration) -> bool {
+        self.refill(now);
+        self.tokens >= self.size
+    }
+
     fn refill(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.at).as_secs_f64();
         self.tokens = (self.tokens + passed * self.rate).min(self.size);

@@ -5,8 +5,9 @@
     reason = "IO file"
 )]
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use hyper::Method;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -27,6 +28,16 @@ const CAPACITY: usize = 64;
 
 /// Burst, and rate per second, of created Events.
 const LIMIT: (u32, f64) = (32, 0.1);
+
+/// Burst, and rate per second, of Events about objects of one namespace.
+///
+/// Whoever may create Services in a namespace decides how many Events there are about them.
+/// A namespace gets a quarter of the burst and a tenth of the rate, so that the Events of
+/// others, and those of the Node, are still created.
+const NAMESPACE_LIMIT: (u32, f64) = (8, 0.01);
+
+/// Number of namespaces from which on those with a full budget are forgotten.
+const MAX_NAMESPACES: usize = 1024;
 
 /// Maximum attempts for one Event.
 const ATTEMPTS: u32 = 12;
@@ -77,7 +88,49 @@ pub enum EventType {
 /// Creates Events in the background. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
-    queue: Option<(mpsc::Sender<NewEvent>, Arc<dyn Observer>)>,
+    queue: Option<Queue>,
+}
+
+/// Where a recorder passes Events on.
+#[derive(Clone, Debug)]
+struct Queue {
+    start: Instant,
+    budget: Arc<Mutex<Budget>>,
+    sender: mpsc::Sender<NewEvent>,
+    observer: Arc<dyn Observer>,
+}
+
+/// Limits of the number of Events: one for each namespace, and one for all.
+#[derive(Debug)]
+struct Budget {
+    all: TokenBucket,
+    namespaces: HashMap<Arc<str>, TokenBucket>,
+}
+
+impl Budget {
+    fn new() -> Self {
+        let (burst, rate) = LIMIT;
+        Self {
+            all: TokenBucket::new(rate, burst),
+            namespaces: HashMap::new(),
+        }
+    }
+
+    /// Returns whether an Event may be created, and counts it then.
+    fn admits(&mut self, regarding: &Regarding, now: Duration) -> bool {
+        let namespace = match regarding {
+            // Only this process decides about these.
+            Regarding::Node => return self.all.try_take(now),
+            Regarding::Service(name) | Regarding::EndpointSlice(name) => &name.namespace,
+        };
+        if self.namespaces.len() >= MAX_NAMESPACES && !self.namespaces.contains_key(namespace) {
+            self.namespaces.retain(|_, bucket| !bucket.is_full(now));
+        }
+        let bucket = self.namespaces.entry(Arc::clone(namespace));
+        let (burst, rate) = NAMESPACE_LIMIT;
+        let bucket = bucket.or_insert_with(|| TokenBucket::new(rate, burst));
+        bucket.try_take(now) && self.all.try_take(now)
+    }
 }
 
 /// The reporting controller of Events.
@@ -110,22 +163,33 @@ impl Recorder {
             queue,
         ));
         Self {
-            queue: Some((sender, observer)),
+            queue: Some(Queue {
+                start: Instant::now(),
+                budget: Arc::new(Mutex::new(Budget::new())),
+                sender,
+                observer,
+            }),
         }
     }
 
     /// Queues an Event. Does not block.
     ///
-    /// An Event is discarded if 64 Events are queued, or if it exceeds the rate limit: 32
-    /// Events at once, then one every 10 s. The observer gets a report of each.
+    /// An Event is discarded if 64 Events are queued, or if it exceeds a rate limit: 32
+    /// Events at once, then one every 10 s; and 8 about objects of one namespace at once,
+    /// then one every 100 s. The observer gets a report of each.
     pub fn record(&self, event: NewEvent) {
-        let Some((sender, observer)) = &self.queue else {
+        let Some(queue) = &self.queue else {
             return;
         };
-        if let Err(error) = sender.try_send(event) {
-            observer.report(&Report::EventDiscarded {
-                reason: error.to_string(),
-            });
+        let mut budget = queue.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_admitted = budget.admits(&event.regarding, queue.start.elapsed());
+        drop(budget);
+        let discarded = match is_admitted {
+            true => queue.sender.try_send(event).err().map(|it| it.to_string()),
+            false => Some(format!("rate limit exceeded: {}", event.text)),
+        };
+        if let Some(reason) = discarded {
+            queue.observer.report(&Report::EventDiscarded { reason });
         }
     }
 }
@@ -136,17 +200,10 @@ async fn create_queued(
     reporter: Reporter,
     mut queue: mpsc::Receiver<NewEvent>,
 ) {
-    let (start, (burst, rate)) = (Instant::now(), LIMIT);
-    let mut limit = TokenBucket::new(rate, burst);
     let mut backoff = Backoff::new(seed());
     let mut has_failed = false;
     let observer = Arc::clone(connection.observer());
     while let Some(new_event) = queue.recv().await {
-        if !limit.try_take(start.elapsed()) {
-            let reason = format!("rate limit exceeded: {}", new_event.text);
-            observer.report(&Report::EventDiscarded { reason });
-            continue;
-        }
         let event = event(new_event, &reporter, Timestamp::now());
         match post(&connection, &event, &mut backoff).await {
             Err(error) => {
@@ -284,7 +341,12 @@ mod tests {
         let (sender, queue) = mpsc::channel(1);
         let observer: Arc<dyn Observer> = Arc::new(Recorded::default());
         let recorder = Recorder {
-            queue: Some((sender, observer)),
+            queue: Some(Queue {
+                start: Instant::now(),
+                budget: Arc::new(Mutex::new(Budget::new())),
+                sender,
+                observer,
+            }),
         };
         let new_event = NewEvent {
             regarding: Regarding::Node,
@@ -299,5 +361,39 @@ mod tests {
             }
         }
         assert_eq!(queue.len(), 1);
+    }
+
+    #[test]
+    fn a_namespace_does_not_use_up_the_events_of_others() {
+        let mut budget = Budget::new();
+        let mut count = |regarding: &Regarding, count, seconds| {
+            let now = Duration::from_secs(seconds);
+            (0..count).filter(|_| budget.admits(regarding, now)).count()
+        };
+        let of = |namespace: &str| Regarding::Service(ObjectName::new(namespace, "web"));
+        let slice = Regarding::EndpointSlice(ObjectName::new("flood", "web-1"));
+        assert_eq!(count(&of("flood"), 1000, 0), 8);
+        assert_eq!(count(&slice, 1000, 0), 0, "slices share the budget");
+        assert_eq!(count(&of("shop"), 3, 0), 3);
+        assert_eq!(count(&Regarding::Node, 2, 0), 2);
+        // The flood goes on for an hour.
+        let later: usize = (1..=3600)
+            .map(|second| count(&of("flood"), 10, second))
+            .sum();
+        assert_eq!(later, 36);
+        assert_eq!(count(&of("shop"), 100, 3600), 8);
+        // The flood took one in that second, and `shop` eight.
+        assert_eq!(count(&Regarding::Node, 100, 3600), 32 - 1 - 8);
+    }
+
+    #[test]
+    fn namespaces_that_were_silent_are_forgotten() {
+        let mut budget = Budget::new();
+        for number in 0..3 * MAX_NAMESPACES {
+            let name = ObjectName::new(format!("namespace-{number}"), "web");
+            let now = Duration::from_secs(1000 * number as u64);
+            assert!(budget.admits(&Regarding::Service(name), now));
+        }
+        assert!(budget.namespaces.len() <= MAX_NAMESPACES);
     }
 }
