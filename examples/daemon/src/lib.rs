@@ -4,7 +4,8 @@
 //! - [`metrics`]: Prometheus' text format, histograms, and metrics of the process;
 //! - [`runtime`]: the threads of asynchronous tasks;
 //! - [`duration`]: durations in Go's format;
-//! - [`descriptors`]: the limit of open files.
+//! - [`descriptors`]: the limit of open files;
+//! - [`log_limit`]: limits on log lines about objects.
 #![forbid(unsafe_code)]
 
 pub mod http;
@@ -17,3 +18,5 @@ pub mod duration;
 
 #[cfg(unix)]
 pub mod descriptors;
+
+pub mod log_limit;

@@ -4,6 +4,7 @@ use proxy_core::{CleanupReport, Difference, Engine, Error, Family};
 use tracing::{debug, info, warn};
 
 use crate::failure::chain;
+use crate::logging::ROUTINE;
 
 /// Warns if the kernel cannot list flows, because stale flows then stay.
 pub fn warn_if_unreadable(engine: &Engine) {
@@ -22,7 +23,10 @@ pub fn log_search(family: Family, result: &Result<CleanupReport, Error>) {
             let (deleted, took) = (cleaned.deleted, cleaned.duration.unwrap_or_default());
             match deleted {
                 0 => debug!(%family, duration = ?took, "no stale flows"),
-                _ => info!(%family, deleted, duration = ?took, "deleted stale flows"),
+                // Every rolling update of a UDP Service makes flows stale.
+                _ => {
+                    info!(target: ROUTINE, %family, deleted, duration = ?took, "deleted stale flows")
+                }
             }
             if !cleaned.is_complete {
                 let message = "search for stale flows interrupted; retrying";

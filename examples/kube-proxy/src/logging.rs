@@ -12,6 +12,16 @@ use tracing_subscriber::{Layer, Registry, fmt, registry};
 
 use crate::config::Logging;
 
+/// Target of lines that a healthy proxy writes again and again, such as one for each sync.
+///
+/// A node with many changes would write more than 100,000 of them a day, and upstream
+/// writes none at its default verbosity, so they are logged from [`ROUTINE_VERBOSITY`].
+/// The first sync, repairs, failures and recoveries have no such target.
+pub const ROUTINE: &str = concat!(env!("CARGO_CRATE_NAME"), "::routine");
+
+/// Verbosity from which [`ROUTINE`] is logged.
+const ROUTINE_VERBOSITY: u32 = 2;
+
 /// Filter of the log, which can be replaced at run time.
 static FILTER: OnceLock<Handle<Targets, Registry>> = OnceLock::new();
 
@@ -53,10 +63,15 @@ fn log_filter(verbosity: u32) -> Targets {
         4..=5 => (LevelFilter::DEBUG, LevelFilter::OFF),
         6.. => (LevelFilter::TRACE, LevelFilter::DEBUG),
     };
+    let routine = match verbosity < ROUTINE_VERBOSITY {
+        true => LevelFilter::OFF,
+        false => own,
+    };
     let crate_name = env!("CARGO_CRATE_NAME");
     Targets::new()
         .with_default(libraries)
         .with_target(crate_name, own)
+        .with_target(ROUTINE, routine)
         .with_target("daemon", own)
 }
 
@@ -67,10 +82,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_log_from_verbosity_six() {
+    fn routine_lines_begin_at_verbosity_two_and_libraries_at_six() {
         let logs = |verbosity, target, level| log_filter(verbosity).would_enable(target, &level);
         assert!(logs(0, "kube_proxy::run", Level::INFO));
         assert!(!logs(3, "kube_proxy::run", Level::DEBUG));
+        assert!(!logs(1, ROUTINE, Level::INFO));
+        assert!(logs(2, ROUTINE, Level::INFO));
+        assert!(!logs(3, ROUTINE, Level::DEBUG));
+        assert!(logs(4, ROUTINE, Level::DEBUG));
         assert!(logs(4, "kube_proxy::telemetry::source", Level::DEBUG));
         assert!(logs(4, "daemon::http", Level::DEBUG));
         assert!(!logs(5, "kube_client::client", Level::ERROR));

@@ -5,14 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::log_limit::LineLimit;
 use proxy_core::{Engine, FamilyReport, RejectedObject};
 use tracing::warn;
 use vipline_kube_source::api::events::{EventType, NewEvent, Regarding};
 use vipline_reconcile::Cause;
 use vipline_service_model::ObjectName;
-
-/// Maximum number of warnings of a sync of one family.
-const WARNINGS: usize = 16;
 
 /// Pause between two reminders of objects that stay rejected.
 const REMINDER_PERIOD: Duration = Duration::from_secs(60 * 60);
@@ -58,17 +56,13 @@ impl Reminder {
 /// Service.
 ///
 /// A Service with many rejected objects does not hide other Services.
-pub fn log(done: &FamilyReport) {
+pub fn log(done: &FamilyReport, limit: &LineLimit) {
     let family = done.family;
-    let services = by_service(&done.rejected);
-    for objects in services.values().take(WARNINGS) {
-        let text = text(objects);
-        warn!(%family, "object rejected; retrying with backoff: {text}");
-    }
-    let rest = services.values().skip(WARNINGS).map(Vec::len);
-    let more: usize = rest.sum();
-    if more > 0 {
-        warn!(%family, objects = more, "more objects rejected; retrying with backoff");
+    for objects in by_service(&done.rejected).values() {
+        if limit.admits() {
+            let text = text(objects);
+            warn!(%family, "object rejected; retrying with backoff: {text}");
+        }
     }
 }
 

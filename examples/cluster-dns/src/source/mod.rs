@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use daemon::log_limit::{self, LineLimit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::runtime::Handle;
@@ -51,6 +52,8 @@ enum Objects {
 struct Applier {
     zone: Arc<RwLock<Zone>>,
     telemetry: Arc<Telemetry>,
+    /// Limit of the warnings about fields of objects.
+    problems: LineLimit,
     start: Instant,
 }
 
@@ -72,6 +75,7 @@ impl Source {
         let applier = Applier {
             zone,
             telemetry: Arc::clone(telemetry),
+            problems: LineLimit::new("problems of objects"),
             start: Instant::now(),
         };
         let objects = match source {
@@ -176,13 +180,15 @@ impl Applier {
     }
 
     fn update(&self, update: Update) {
-        for line in update.ignored {
+        log_limit::each("ignored documents", update.ignored, |line| {
             debug!("ignored: {line}");
-        }
-        for error in update.errors {
+        });
+        for _ in &update.errors {
             self.telemetry.count_problem();
-            error!("{error}");
         }
+        log_limit::each("invalid manifests", update.errors, |error| {
+            error!("{error}");
+        });
         for event in update.events {
             self.apply(&event);
         }
@@ -212,7 +218,9 @@ impl Applier {
         drop(zone);
         for warning in warnings {
             self.telemetry.count_problem();
-            warn!("{warning}");
+            if self.problems.admits() {
+                warn!("{warning}");
+            }
         }
     }
 }

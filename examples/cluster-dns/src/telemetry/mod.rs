@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use daemon::log_limit::LineLimit;
 use vipline_kube_source::api::{Contact, Observer, Report, RequestEvent, Severity};
 use vipline_service_dns::Zone;
 use vipline_service_model::Kind;
@@ -40,6 +41,8 @@ pub struct Telemetry {
     is_serving: AtomicBool,
     is_ending: AtomicBool,
     source: Source,
+    /// Limit of the lines about objects of the API that cannot be read.
+    unreadable: LineLimit,
     /// Connections beyond the limit.
     pub(crate) evicted_connections: AtomicU64,
     /// Queries without a place to wait for the forwarder.
@@ -73,6 +76,7 @@ impl Telemetry {
             is_serving: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
             source: Source::default(),
+            unreadable: LineLimit::new("unreadable objects"),
             evicted_connections: AtomicU64::new(0),
             overload: AtomicU64::new(0),
         }
@@ -157,6 +161,9 @@ impl Observer for Telemetry {
     fn report(&self, report: &Report) {
         if report.object_problem().is_some() {
             self.count_problem();
+            if !self.unreadable.admits() {
+                return;
+            }
         }
         if let Report::Unavailable {
             kind: Kind::Namespace,

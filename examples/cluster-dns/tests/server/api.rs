@@ -262,3 +262,28 @@ fn errors_of_requests_name_the_server() {
     stage.until("the outage", || stage.process.output().contains(&expected));
     assert!(!stage.process.output().contains("ServiceError"));
 }
+
+#[test]
+fn invalid_objects_are_a_bounded_number_of_lines() {
+    let (stage, _server) = Stage::with_api(|server| {
+        for number in 0..100 {
+            let mut broken = headless(&format!("s{number}"));
+            broken["spec"]["clusterIP"] = json!("10.96.0.300");
+            broken["spec"]["clusterIPs"] = json!(["10.96.0.300"]);
+            broken["spec"]["ports"] = json!([{"name": "bad", "port": "many"}]);
+            server.apply(broken);
+        }
+    });
+    let rests = [
+        "84 more problems of objects;",
+        "84 more unreadable objects;",
+    ];
+    stage.until("the numbers of the other lines", || {
+        let output = stage.process.output();
+        rests.iter().all(|rest| output.contains(rest))
+    });
+    let output = stage.process.output();
+    for text in ["not an IP address", "using the rest of the object"] {
+        assert_eq!(output.matches(text).count(), 16, "{text}: {output}");
+    }
+}

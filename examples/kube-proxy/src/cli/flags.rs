@@ -287,8 +287,8 @@ pub struct LogFlags {
     /// Format of the log: text or json [default: text]
     #[arg(long, global = true, value_name = "FORMAT")]
     pub logging_format: Option<String>,
-    /// Verbosity of the log: 0 for normal operation, 4 for debugging, 6 for
-    /// everything [default: 0]
+    /// Verbosity of the log: 0 for normal operation, 2 for a line for each sync,
+    /// 4 for debugging, 6 for everything [default: 0]
     #[arg(short, long = "v", global = true, value_name = "LEVEL")]
     pub v: Option<u32>,
     /// Verbosity of single source files; no effect

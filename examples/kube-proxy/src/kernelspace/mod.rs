@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use daemon::log_limit;
 use proxy_core::Report;
 use serde::Serialize;
 use tracing::warn;
@@ -161,13 +162,11 @@ fn check(report: &Report) -> Result<usize, Failure> {
         let error = chain(error);
         return Err(Failure::machine(format_args!("{family}: {error}")));
     }
-    let rejected = report.families.iter().flat_map(|it| &it.rejected);
-    let mut count = 0;
-    for object in rejected {
+    let rejected = || report.families.iter().flat_map(|it| &it.rejected);
+    log_limit::each("rejected objects", rejected(), |object| {
         warn!("rejected: {object}");
-        count += 1;
-    }
-    Ok(count)
+    });
+    Ok(rejected().count())
 }
 
 fn print_json(document: &impl Serialize) -> Result<(), Failure> {

@@ -11,7 +11,7 @@ use proxy_core::{IptablesBackend, Mode};
 use tracing::{info, warn};
 use vipline_kube_source::WatchMode;
 
-use super::report::{report_start, report_sync};
+use super::report::{SyncReporter, report_start};
 use super::serve::serve;
 use crate::allocator;
 use crate::cleanup;
@@ -65,6 +65,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     let explain = Arc::new(move |query: &str| questioner.answer(query));
     let _servers = serve(&setup, &settings, Some(explain))?;
     report_start(&setup);
+    let mut reporter = SyncReporter::default();
     let mut synced = false;
     loop {
         setup.poll()?;
@@ -84,7 +85,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
             if synced && !setup.engine.is_watching() {
                 subscribe(&mut setup);
             }
-            report_sync(&setup, &report, ended - began);
+            reporter.report(&setup, &report, ended - began);
             reminder.synced(&setup.engine, setup.now());
             free_memory.synced(&report, setup.now());
         }

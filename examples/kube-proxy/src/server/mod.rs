@@ -160,10 +160,6 @@ pub fn start(
     let limits = Limits::new(descriptors);
     let health = runtime::start(1, "health")?;
     let metrics = runtime::start(1, "metrics")?;
-    let on_failure: OnFailure = Arc::new(move |failure| {
-        warn!("{}", failure.text());
-        on_failure(failure);
-    });
     let server = |what, address, active, failure| Server {
         what,
         address,
@@ -232,6 +228,7 @@ impl Server {
                 Err(error) => {
                     let text = format!("{what} server cannot listen on {address}: {error}");
                     if reported.as_ref() != Some(&text) {
+                        warn!("{text}");
                         (self.on_failure)((self.failure)(text.clone()));
                         reported = Some(text);
                     }

@@ -15,13 +15,15 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 use vipline_service_model::{NodePortAddresses, NodePortMatch, ObjectName};
 
 use super::pages::response;
 use super::{ListenFailure, OnFailure};
+use crate::logging::ROUTINE;
 use crate::telemetry::{ProxyHealth, Telemetry};
 use daemon::http::{Connections, Request, Timeouts, Wildcard, listen, serve};
+use daemon::log_limit;
 
 /// Settings of the health check node ports.
 pub(super) struct Ports {
@@ -102,21 +104,34 @@ impl Ports {
             wanted.entry((family, number)).or_default().push(name);
         }
         ports.close_unwanted(&wanted).await;
-        let mut losers = Vec::new();
+        let (mut losers, mut failures) = (Vec::new(), Vec::new());
         for (number, mut services) in wanted {
             let owner = ports.owner(number, &services);
             let owner = services.swap_remove(owner);
             losers.extend(services.into_iter().map(|loser| (number, loser)));
-            self.assign(ports, number, owner);
+            failures.extend(self.assign(ports, number, owner));
         }
-        self.report_conflicts(ports, losers);
+        failures.extend(self.conflicts(ports, losers));
+        let texts = failures.iter().map(ListenFailure::text);
+        log_limit::each("failures of health check ports", texts, |text| {
+            warn!("{text}")
+        });
+        failures.into_iter().for_each(|it| (self.on_failure)(it));
     }
 
-    /// Assigns a port to a Service. Opens the port if it is not open.
-    fn assign(&self, ports: &mut OpenPorts, number: Number, owner: ObjectName) {
+    /// Assigns a port to a Service. Opens the port if it is not open. Returns a new failure.
+    fn assign(
+        &self,
+        ports: &mut OpenPorts,
+        number: Number,
+        owner: ObjectName,
+    ) -> Option<ListenFailure> {
         let reported = match ports.ports.get(&number) {
             Some(port @ Port { state, .. }) => match state {
-                State::Open { .. } => return port.set_service(owner),
+                State::Open { .. } => {
+                    port.set_service(owner);
+                    return None;
+                }
                 State::Failed { reported, text } => (*reported == owner).then(|| text.clone()),
             },
             None => None,
@@ -125,19 +140,17 @@ impl Ports {
         let addresses = addresses.or_insert_with(|| self.choose(number.0)).clone();
         let left = self.max_listeners.saturating_sub(ports.listeners());
         let service = Arc::new(Mutex::new(owner.clone()));
-        let state = match self.open(&addresses, number, &service, left) {
-            Ok(state) => state,
+        let (state, failure) = match self.open(&addresses, number, &service, left) {
+            Ok(state) => (state, None),
             Err(text) => {
-                if reported.as_ref() != Some(&text) {
-                    self.on_failure(&owner, text.clone());
-                }
-                State::Failed {
-                    reported: owner,
-                    text,
-                }
+                let is_new = reported.as_ref() != Some(&text);
+                let failure = is_new.then(|| failure(&owner, text.clone()));
+                let reported = owner;
+                (State::Failed { reported, text }, failure)
             }
         };
         ports.ports.insert(number, Port { service, state });
+        failure
     }
 
     /// Opens a port on all addresses, or on none.
@@ -165,7 +178,7 @@ impl Ports {
                     .map_err(|error| format!("health check port {address} of {name}: {error}"))?,
             );
         }
-        info!(service = %name, port = number, %family, "health check port open");
+        info!(target: ROUTINE, service = %name, port = number, %family, "health check port open");
         let (open, watched) = watch::channel(());
         let listeners = listeners
             .into_iter()
@@ -196,12 +209,17 @@ impl Ports {
         ))
     }
 
-    /// Reports Services whose port has belonged to another Service for the
-    /// retry interval.
+    /// Returns a failure for each Service whose port has belonged to another Service for
+    /// the retry interval, once.
     ///
     /// A port that moves may belong to both Services for a short time.
-    fn report_conflicts(&self, ports: &mut OpenPorts, losers: Vec<(Number, ObjectName)>) {
+    fn conflicts(
+        &self,
+        ports: &mut OpenPorts,
+        losers: Vec<(Number, ObjectName)>,
+    ) -> Vec<ListenFailure> {
         let now = Instant::now();
+        let mut failures = Vec::new();
         let mut before = std::mem::take(&mut ports.conflicts);
         for ((family, number), loser) in losers {
             let key = (family, loser);
@@ -219,15 +237,11 @@ impl Ports {
                 let text = format!(
                     "health check port {number} of {loser}: the port belongs to Service {owner}"
                 );
-                self.on_failure(loser, text);
+                failures.push(failure(loser, text));
             }
             ports.conflicts.insert(key, conflict);
         }
-    }
-
-    fn on_failure(&self, name: &ObjectName, text: String) {
-        let name = name.clone();
-        (self.on_failure)(ListenFailure::Service { name, text });
+        failures
     }
 
     /// Returns the listener addresses of a family.
@@ -307,10 +321,15 @@ impl Port {
     fn set_service(&self, service: ObjectName) {
         let mut present = self.service();
         if *present != service {
-            info!(from_service = %present, to_service = %service, "health check port moved");
+            info!(target: ROUTINE, from_service = %present, to_service = %service, "health check port moved");
             *present = service;
         }
     }
+}
+
+fn failure(name: &ObjectName, text: String) -> ListenFailure {
+    let name = name.clone();
+    ListenFailure::Service { name, text }
 }
 
 /// Locks the name even after a panic of another holder: the name is always

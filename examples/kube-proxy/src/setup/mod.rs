@@ -13,6 +13,7 @@ mod polling;
 use std::sync::Arc;
 use std::time::Instant;
 
+use daemon::log_limit::LineLimit;
 #[cfg(target_os = "linux")]
 use proxy_core::interfaces::AddressWatch;
 use proxy_core::{Config, Engine, IptablesChoice};
@@ -63,6 +64,8 @@ pub struct Setup {
     objects: Objects,
     node: ThisNode,
     refused: RefusedAddresses,
+    /// Limit of the warnings about fields of objects.
+    problems: LineLimit,
     /// Monitor of interface addresses, unless the engine only plans.
     #[cfg(target_os = "linux")]
     addresses: Option<AddressWatch>,
@@ -208,6 +211,7 @@ impl Setup {
                 bind_address: settings.bind_address,
             },
             refused: RefusedAddresses::default(),
+            problems: LineLimit::new("problems of objects"),
             #[cfg(target_os = "linux")]
             addresses: None,
             start: Instant::now(),

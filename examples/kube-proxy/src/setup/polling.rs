@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use daemon::log_limit;
 use proxy_core::Event;
 use tracing::{debug, error, info, warn};
 use vipline_kube_source::api::feed::Item;
@@ -100,12 +101,12 @@ impl Setup {
 
     /// Applies an update of the manifests and logs its errors.
     pub(super) fn apply_update(&mut self, update: Update) {
-        for line in update.ignored {
+        log_limit::each("ignored documents", update.ignored, |line| {
             debug!("ignored: {line}");
-        }
-        for error in update.errors {
+        });
+        log_limit::each("invalid manifests", update.errors, |error| {
             error!("{error}");
-        }
+        });
         for event in update.events {
             self.apply(self.node.with_bind_address(event));
         }
@@ -115,7 +116,9 @@ impl Setup {
         let object = self.refused.object(&event);
         let warnings = self.engine.apply(event);
         for warning in &warnings {
-            warn!("{warning}");
+            if self.problems.admits() {
+                warn!("{warning}");
+            }
             self.telemetry.object_problem(warning.kind);
         }
         if let Some(event) = self.refused.event(object, &warnings) {

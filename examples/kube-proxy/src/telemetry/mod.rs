@@ -16,6 +16,7 @@ use vipline_kube_source::api::{self, Contact, Observer, RequestEvent, Severity};
 use vipline_service_model::{Kind, NodeView, ObjectName, Timestamp};
 
 use crate::config::Gates;
+use daemon::log_limit::LineLimit;
 use daemon::metrics::Page;
 use metrics::{Metrics, Sync};
 
@@ -42,6 +43,8 @@ struct Shared {
     start: Instant,
     /// Number of syncs.
     syncs: watch::Sender<u64>,
+    /// Limit of the lines about objects of the API that cannot be read.
+    unreadable: LineLimit,
     state: Mutex<State>,
 }
 
@@ -82,6 +85,7 @@ impl Telemetry {
         Self(Arc::new(Shared {
             start: Instant::now(),
             syncs: watch::Sender::new(0),
+            unreadable: LineLimit::new("unreadable objects"),
             state: Mutex::new(state),
         }))
     }
@@ -315,6 +319,9 @@ impl Observer for Telemetry {
     fn report(&self, report: &api::Report) {
         if let Some(kind) = report.object_problem() {
             self.object_problem(kind);
+            if !self.0.unreadable.admits() {
+                return;
+            }
         }
         match report.severity() {
             Severity::Warning => warn!("{report}"),

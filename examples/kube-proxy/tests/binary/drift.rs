@@ -80,7 +80,7 @@ fn changes_to_other_tables_are_not_logged() {
 #[test]
 fn own_commits_cause_no_dump_in_a_pid_namespace() {
     let stage = stage();
-    let proxy = stage.start_in_pid_namespace("");
+    let proxy = stage.start_in_pid_namespace("--v 2");
     let lines = || proxy.output().matches(" synced ").count();
     wait_until("both families", || lines() == 2);
     for count in [4, 7, 2] {

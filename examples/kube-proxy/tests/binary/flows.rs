@@ -131,7 +131,7 @@ pub(crate) fn follow_endpoints(stage: &Stage, apply: impl FnOnce(&str)) {
         wait_until("the count", || metric_in(&stage.netns, name) == Some(count));
     };
     stage.write("dns.yaml", &dns(1));
-    let proxy = stage.start_with(FLAGS);
+    let proxy = stage.start_with(&format!("{FLAGS} --v 2"));
     deleted(0.0);
     assert_eq!((site.request(), site.request()), (1, 1));
     stage.write("dns.yaml", &dns(2));
@@ -212,7 +212,7 @@ pub(crate) fn follow_endpoints_at_all_node_addresses(stage: &Stage, flags: &str)
     assert!(node_port(1).contains("nodePort"));
     stage.write("node.yaml", NODE);
     stage.write("dns.yaml", &node_port(1));
-    let proxy = stage.start_with(&format!("{FLAGS} {flags}"));
+    let proxy = stage.start_with(&format!("{FLAGS} --v 2 {flags}"));
     // A new address triggers a sync.
     let syncs = || proxy.output().matches("synced family=IPv4").count();
     let before = syncs();

@@ -68,3 +68,5 @@ mod chaos;
 mod scale;
 
 mod idle;
+
+mod log;

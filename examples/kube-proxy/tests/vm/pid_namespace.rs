@@ -5,8 +5,9 @@ use testkit::proxy::Proxy;
 
 use crate::site::{Site, contains, wait_until};
 
-/// Flags with a period of polls and resyncs that the test does not exceed.
-const LONG_SYNC_PERIOD: &str = "--ipvs-sync-period 3600s --ipvs-min-sync-period 0s";
+/// Flags with a line for each sync, and a period of polls and resyncs that the test does not
+/// exceed.
+const FLAGS: &str = "--v 2 --ipvs-sync-period 3600s --ipvs-min-sync-period 0s";
 
 /// A Service with source ranges that exclude the node. A rule drops packets of the node
 /// to its load balancer IP.
@@ -46,7 +47,7 @@ fn await_sync(proxy: &Proxy, before: usize) {
 fn own_commits_cause_no_dump_and_foreign_ones_are_repaired_in_a_pid_namespace() {
     let site = Site::new();
     site.set_backends(&[0]);
-    let proxy = site.start_in_pid_namespace("ipvs", LONG_SYNC_PERIOD);
+    let proxy = site.start_in_pid_namespace("ipvs", FLAGS);
     for backends in [&[1][..], &[0, 1], &[0]] {
         let before = syncs(&proxy);
         site.set_backends(backends);

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use vipline_hcn::Service;
 use vipline_kube_source::WatchMode;
 
-use super::report::{report_start, report_sync};
+use super::report::{SyncReporter, report_start};
 use super::serve::serve;
 use crate::config::CHANGED;
 use crate::config::modified::Modified;
@@ -64,6 +64,7 @@ pub fn run<S: Service + Send + 'static>(
     info!(%mode, %node, "started");
     let _servers = serve(&setup, &settings, None)?;
     report_start(&setup);
+    let mut reporter = SyncReporter::default();
     let mut synced = false;
     let mut next_read = setup.now() + settings.sync_period;
     while !stop.is_requested() {
@@ -87,7 +88,7 @@ pub fn run<S: Service + Send + 'static>(
                 check_first_sync(&report, setup.engine.config())?;
                 synced = report.is_success();
             }
-            report_sync(&setup, &report, ended - began);
+            reporter.report(&setup, &report, ended - began);
         }
         if config.as_mut().is_some_and(|it| it.has_changed(now)) {
             return Err(Failure::machine(CHANGED));

@@ -94,7 +94,7 @@ fn other_hosts_get_explanations_with_profiling_only() {
 #[test]
 fn an_explanation_does_not_delay_or_repeat_a_sync() {
     let stage = web();
-    let proxy = stage.start();
+    let proxy = stage.start_with("--v 2");
     wait_until("a metrics server", || {
         get(&stage, METRICS, "/healthz").code == 200
     });

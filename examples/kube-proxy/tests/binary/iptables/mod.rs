@@ -100,7 +100,7 @@ impl Node {
 
     /// Replaces a program by a shell script. Variable `$real` is the path of the
     /// original, `$folder` that of the test directory.
-    fn script(&self, name: &str, text: &str) {
+    pub(crate) fn script(&self, name: &str, text: &str) {
         let (family, end) = name.split_once('-').unwrap();
         let real = program(&format!("{family}-{}-{end}", self.variant));
         let folder = self.stage.folder.path().display();
@@ -120,7 +120,7 @@ impl Node {
     }
 
     /// Returns the rules of both families without comments and counters.
-    fn rules(&self) -> String {
+    pub(crate) fn rules(&self) -> String {
         let saved = self.shell("iptables-save; ip6tables-save");
         let lines = saved.lines().filter(|line| !line.starts_with('#'));
         // The policies may count traffic of the test.

@@ -35,7 +35,7 @@ fn no_process_is_started_and_a_restart_commits_nothing() {
     assert!(proxy.terminate().unwrap().success());
     let before = generation();
 
-    let proxy = node.stage.start();
+    let proxy = node.stage.start_with("--v 2");
     wait_until("both families", || {
         proxy.output().matches("edits=0 ").count() == 2
     });

@@ -11,8 +11,8 @@ use testkit::scoped::Process;
 use super::{Node, VARIANTS, lines, web};
 use crate::stage::{Stage, wait_until};
 
-/// A flag with a period of polls and resyncs that no test exceeds.
-const LONG_SYNC_PERIOD: &str = "--iptables-sync-period 3600s";
+/// Flags with a line for each sync, and a period of polls and resyncs that no test exceeds.
+const FLAGS: &str = "--v 2 --iptables-sync-period 3600s";
 
 /// The process IDs of the first programs in a PID namespace.
 const PORT_IDS: RangeInclusive<u32> = 2..=500;
@@ -27,7 +27,7 @@ fn with_port_id(port_id: u32) -> OwnedFd {
 
 /// Starts the binary in a PID namespace, and waits until it has synced both families.
 fn start(stage: &Stage) -> Process {
-    let process = stage.start_in_pid_namespace(LONG_SYNC_PERIOD);
+    let process = stage.start_in_pid_namespace(FLAGS);
     wait_until("the first sync", || {
         process.output().matches(" synced ").count() == 2
     });

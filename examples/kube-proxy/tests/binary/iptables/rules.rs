@@ -43,7 +43,7 @@ fn a_restart_writes_nothing_and_a_change_is_written_once() {
         assert!(proxy.terminate().unwrap().success());
         let rules = node.shell("iptables-save -c; ip6tables-save -c | grep -v ^#");
 
-        let proxy = node.stage.start();
+        let proxy = node.stage.start_with("--v 2");
         wait_until("both families", || {
             proxy.output().matches("edits=0 ").count() == 2
         });
