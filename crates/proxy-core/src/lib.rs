@@ -120,7 +120,8 @@ pub use error::Error;
 pub use mode::Mode;
 pub use rejected::{KnownRejections, RejectedObject};
 pub use report::{
-    Difference, Drift, FamilyReport, MissingExtension, MissingFeature, Outcome, Report, RuleCount,
+    Difference, Drift, FamilyReport, MissingExtension, MissingFeature, Outcome, RepairConflict,
+    RepairConflictChange, Report, RuleCount,
 };
 pub use schedule::{Intervals, Schedule, Trigger};
 pub use sysctl::Sysctl;

@@ -60,6 +60,8 @@ pub struct FamilyReport {
     /// All other objects are installed. A rejected object is retried with a backoff, and
     /// when its Service changes.
     pub rejected: Vec<Arc<RejectedObject>>,
+    /// Beginning or end of a conflict with a program that undoes repairs.
+    pub repair_conflict: Option<RepairConflictChange>,
     /// Result of the search for stale flows. `None` if no search was made: no flow can be
     /// stale, the sync failed, or the caller runs
     /// [searches](crate::Engine::defer_flow_searches).
@@ -81,6 +83,50 @@ pub struct Drift {
     pub is_incomplete: bool,
 }
 
+/// Beginning or end of a conflict with a program that undoes repairs.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum RepairConflictChange {
+    /// The same program undid three repairs of an object within 10 s. The object is repaired
+    /// after 1 s, and then after waits that double up to 60 s. Other objects do not wait.
+    Began(RepairConflict),
+    /// No repair was undone for 10 s, or for the last wait if that is longer. Repairs are
+    /// immediate again.
+    Ended {
+        /// The processes that undid repairs, such as `nft (4711)`. Empty if the kernel does
+        /// not report them.
+        processes: Vec<Box<str>>,
+    },
+}
+
+/// Objects whose repairs another program keeps undoing.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct RepairConflict {
+    /// The processes that made the last changes, such as `nft (4711)`. Empty if the kernel
+    /// does not report them.
+    pub processes: Vec<Box<str>>,
+    /// Number of objects.
+    pub objects: usize,
+    /// The first of them, as the mode's native tool names it.
+    pub first: String,
+}
+
+/// Displays as one sentence for the operator of the node.
+impl fmt::Display for RepairConflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.processes {
+            [] => f.write_str("another program")?,
+            processes => f.write_str(&processes.join(", "))?,
+        }
+        write!(f, " undoes each repair of {}", self.first)?;
+        match self.objects {
+            0 | 1 => Ok(()),
+            objects => write!(f, " and of {} more objects", objects - 1),
+        }
+    }
+}
+
 /// Result of programming the kernel.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -93,6 +139,9 @@ pub struct Outcome {
     pub objects: usize,
     /// Number of objects that the kernel rejects.
     pub rejected: usize,
+    /// Number of objects that wait for their repair, because another program
+    /// [undid](RepairConflictChange::Began) the last ones.
+    pub waiting: usize,
     /// Whether all edits were one commit that replaced the objects of another proxy.
     ///
     /// Only such a commit may block other users of nf_tables for a noticeable time.

@@ -31,6 +31,8 @@ pub struct Reconciler<K: Target> {
     /// Edits that are not committed yet; `None` if the target's state is unknown.
     pending: Option<Pending<K::Object>>,
     rejected: RejectedObjects<K::Object>,
+    /// Objects whose edits the caller postponed.
+    postponed: RejectedObjects<K::Object>,
 }
 
 /// Result of a reconciliation.
@@ -84,6 +86,7 @@ impl<K: Target> Reconciler<K> {
             target,
             pending: None,
             rejected: RejectedObjects::default(),
+            postponed: RejectedObjects::default(),
         }
     }
 
@@ -163,9 +166,43 @@ impl<K: Target> Reconciler<K> {
         self.forget();
     }
 
-    /// Returns the time of the earliest retry, which may have passed.
+    /// Returns the time of the earliest retry or postponed edit, which may have passed.
     pub fn next_retry(&self) -> Option<Duration> {
-        self.rejected.next()
+        let times = [self.rejected.next(), self.postponed.next()];
+        times.into_iter().flatten().min()
+    }
+
+    /// Removes edits from the plan that the last call of [`plan`](Self::plan) returned.
+    ///
+    /// `until` has one time for each edit of the plan, or `None` for an edit that stays. The
+    /// object of a postponed edit is unchanged until a plan at that time, or until an edit of
+    /// the object is [pending](Self::pending). A plan that is based on a dump contains the
+    /// edits of all postponed objects again.
+    pub fn postpone(&mut self, plan: &mut Plan<K::Object>, until: &[Option<Duration>]) {
+        let times = until.iter().copied().chain(std::iter::repeat(None));
+        let mut edits = Vec::with_capacity(plan.edits.len());
+        let mut together = plan.together;
+        for (index, (edit, until)) in plan.edits.drain(..).zip(times).enumerate() {
+            match until {
+                Some(until) => {
+                    self.postponed.postpone(edit, until);
+                    together -= usize::from(index < plan.together);
+                }
+                None => edits.push(edit),
+            }
+        }
+        (plan.edits, plan.together) = (edits, together);
+        self.postponed.schedule();
+    }
+
+    /// Returns the postponed objects.
+    pub fn postponed(&self) -> impl Iterator<Item = &Rejected<K::Object>> {
+        self.postponed.iter()
+    }
+
+    /// Returns the number of postponed objects.
+    pub fn postponed_count(&self) -> usize {
+        self.postponed.len()
     }
 
     /// Dumps the target and returns its difference to the `desired` state.
@@ -229,9 +266,14 @@ impl<K: Target> Reconciler<K> {
         let pending = pending.filter(|_| !self.rejected.needs_dump(now));
         let dumped = pending.is_none();
         let Due { mut edits, retries } = match pending {
-            Some(mut pending) => self.rejected.amend(pending.take(), now),
+            Some(mut pending) => {
+                let pending = self.postponed.amend(pending.take(), now);
+                let edits = pending.edits.into_iter().chain(pending.retries);
+                self.rejected.amend(edits.collect(), now)
+            }
             None => {
                 let edits = self.difference(desired)?;
+                self.postponed = RejectedObjects::default();
                 self.rejected.filter(edits, now)
             }
         };
@@ -311,6 +353,9 @@ impl<K: Target> Reconciler<K> {
 
     /// Records the results of all edits of a plan.
     fn record(&mut self, plan: &Plan<K::Object>, now: Duration) {
+        if !self.postponed.is_empty() {
+            self.postponed.remove_all(&plan.edits);
+        }
         if plan.rejections.is_empty() && self.rejected.is_empty() {
             return;
         }

@@ -145,9 +145,33 @@ impl<T: Keyed> RejectedObjects<T> {
         }
     }
 
+    /// Adds the object of an edit that is not to be sent before `until`.
+    pub(crate) fn postpone(&mut self, edit: Edit<T>, until: Duration) {
+        self.take(edit.object());
+        let object = edit.object().clone();
+        let (installed, desired) = edit.into_old_and_new();
+        self.objects.insert(Rejected {
+            object,
+            is_removal: desired.is_none(),
+            installed,
+            reason: Reason::rejected(None, "postponed"),
+            attempts: 0,
+            retry_at: until,
+            is_new: false,
+        });
+    }
+
     /// Removes the object with the key of `object`.
     pub(crate) fn remove(&mut self, object: &T) {
         self.take(object);
+        self.schedule();
+    }
+
+    /// Removes the objects of edits.
+    pub(crate) fn remove_all(&mut self, edits: &[Edit<T>]) {
+        for edit in edits {
+            self.take(edit.object());
+        }
         self.schedule();
     }
 

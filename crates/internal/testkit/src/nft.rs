@@ -2,6 +2,9 @@
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::scoped::Directory;
 
 /// Runs `nft` in the namespace of the calling thread, with a script as standard input.
 ///
@@ -22,6 +25,26 @@ pub fn run(args: &[&str], script: &str) -> Output {
         .expect("nft reads its input");
     drop(stdin);
     child.wait_with_output().expect("nft exits")
+}
+
+/// Runs `nft` under a name that no earlier call had. The kernel reports the name of a program
+/// together with its changes, and a proxy repairs rarely what one program changes again and
+/// again.
+///
+/// # Panics
+///
+/// If `nft` is not installed or fails.
+#[track_caller]
+pub fn succeeds_as_another_program(args: &[&str]) {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let folder = Directory::new().expect("a temporary directory");
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let link = folder.path().join(format!("nft-{number}"));
+    let script = "ln -s \"$(command -v nft)\" \"$0\" && exec \"$0\" \"$@\"";
+    let mut shell = Command::new("sh");
+    let output = shell.args(["-c", script]).arg(link).args(args).output();
+    let output = output.expect("a shell");
+    assert!(output.status.success(), "nft {args:?}: {output:?}");
 }
 
 /// Runs `nft` as [`run`] does, and returns its standard output.

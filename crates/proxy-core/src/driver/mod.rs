@@ -8,6 +8,8 @@ mod isolation;
 
 mod on_demand;
 
+mod repairs;
+
 use std::collections::HashSet;
 use std::hash::RandomState;
 use std::iter;
@@ -25,13 +27,14 @@ use self::contests::Contests;
 use self::counts::Counts;
 pub(crate) use self::on_demand::Id;
 use self::on_demand::OnDemand;
+use self::repairs::Repairs;
 use crate::entry::{Counted, Entry, HashedName, Owner, edits};
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 use crate::evaluate::Rules;
 use crate::rejected::{FormerOwners, KnownRejections, Registry, RejectedObject};
 use crate::{
-    AddressKind, Claim, ContestedAddress, Context, Difference, Error, LostAddresses, Outcome,
-    Planner, PortObjects,
+    AddressKind, Claim, ContestedAddress, Context, Difference, Drift, Error, LostAddresses,
+    Outcome, Planner, PortObjects, RepairConflictChange,
 };
 
 /// A driver of one family, independent of the mode.
@@ -62,15 +65,26 @@ pub(crate) trait Drive: Send {
     /// Returns whether the kernel's state is known.
     fn is_known(&self) -> bool;
 
-    /// Makes the kernel equal to the plan, except for objects that it rejects. Also
-    /// removes objects whose removal is due.
-    fn reconcile(&mut self, now: Duration) -> Result<Outcome, Error>;
+    /// Makes the kernel equal to the plan, except for objects that it rejects, and for those
+    /// whose repairs `drift` undid too often. Also removes objects whose removal is due.
+    fn reconcile(&mut self, drift: Option<&Drift>, now: Duration) -> Result<Outcome, Error>;
 
     /// Returns the time at which the next unused object expires.
     fn deadline(&self) -> Option<Duration>;
 
-    /// Returns the time at which the next rejected object is retried.
+    /// Returns the time at which the next rejected object is retried or the next waiting
+    /// object is repaired, or at which a conflict with another program ends.
     fn next_retry(&self) -> Option<Duration>;
+
+    /// Forgets repairs that have lasted.
+    fn expire_repairs(&mut self, now: Duration);
+
+    /// Removes and returns the beginning or the end of a conflict with a program that undoes
+    /// repairs.
+    fn take_repair_conflict(&mut self) -> Option<RepairConflictChange>;
+
+    /// Returns the number of objects whose repairs are delayed because of such a conflict.
+    fn repair_conflicts(&self) -> usize;
 
     /// Removes and returns the objects that were rejected for the first time since the
     /// last call.
@@ -129,6 +143,7 @@ where
         entry_edits: Pending::new(),
         on_demand: OnDemand::new(),
         contests: Contests::default(),
+        repairs: Repairs::default(),
         changed: Vec::new(),
         former: FormerOwners::default(),
         registry: Registry::default(),
@@ -152,6 +167,8 @@ struct Driver<P: Planner, K: Target<Object = P::Object>> {
     /// Objects that several service ports use.
     on_demand: OnDemand<P::Object>,
     contests: Contests,
+    /// What was repaired recently.
+    repairs: Repairs,
     /// Service ports planned since the last sync, while the kernel's state is known.
     changed: Vec<HashedName>,
     /// Owners of the objects that the next commit removes.
@@ -239,9 +256,10 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         owner: Owner,
         entries: impl IntoIterator<Item = Entry<P::Object>>,
     ) -> bool {
-        let Some(pending) = self.reconciler.pending() else {
+        // A changed object ends the history of its repairs, also before a dump.
+        if !self.reconciler.is_known() && self.repairs.is_empty() {
             return self.ledger.replace(owner, entries, None);
-        };
+        }
         let entry_edits = &mut self.entry_edits;
         let port = match &owner {
             Owner::Port(_, name) => Some(name.clone()),
@@ -249,6 +267,10 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         };
         let is_shared = self.ledger.replace(owner, entries, Some(entry_edits));
         for edit in entry_edits.take().into_iter().flat_map(edits) {
+            self.repairs.forget(edit.object());
+            let Some(pending) = self.reconciler.pending() else {
+                continue;
+            };
             if let (Edit::Remove(object), Some(port)) = (&edit, &port) {
                 self.former.insert(object, port);
             }
@@ -258,7 +280,12 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     }
 
     /// Commits one step towards the plan.
-    fn step(&mut self, now: Duration) -> Result<(Plan<P::Object>, reconcile::Outcome), Error>
+    fn step(
+        &mut self,
+        drift: Option<&Drift>,
+        now: Duration,
+        may_wait: bool,
+    ) -> Result<(Plan<P::Object>, reconcile::Outcome), Error>
     where
         Error: From<K::Error>,
     {
@@ -271,10 +298,13 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         let mut planned = Counts::default();
         let counted = desired.inspect(|object| planned.add::<P>(object));
         let mut plan = self.reconciler.plan(counted, now)?;
+        self.hold_back(&mut plan, drift, now, may_wait);
         let done = self.reconciler.commit(&mut plan, now)?;
+        self.repairs.committed(now);
         if plan.dumped {
             self.counts = planned;
-            for rejected in self.reconciler.rejected() {
+            let missing = self.reconciler.rejected();
+            for rejected in missing.chain(self.reconciler.postponed()) {
                 let installed = rejected.installed.as_ref();
                 self.counts.replace::<P>(rejected.desired(), installed);
             }
@@ -285,6 +315,36 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
             }
         }
         Ok((plan, done))
+    }
+
+    /// Removes from a plan the repairs that must wait, because another program undid the last
+    /// ones. Without `may_wait` none waits.
+    fn hold_back(
+        &mut self,
+        plan: &mut Plan<P::Object>,
+        drift: Option<&Drift>,
+        now: Duration,
+        may_wait: bool,
+    ) {
+        if drift.is_none() && self.repairs.is_empty() {
+            return;
+        }
+        self.repairs.begin(plan.dumped);
+        let mut until = vec![None; plan.edits.len()];
+        for (edit, until) in plan.edits.iter().zip(&mut until) {
+            let object = edit.object();
+            // The retry of a rejected object repairs nothing.
+            if self.reconciler.rejection(object).is_none() {
+                *until = self.repairs.judge(object, drift, now, P::text);
+            }
+            if !may_wait && until.take().is_some() {
+                self.repairs.repair_anyway(object);
+            }
+        }
+        if until.iter().any(Option::is_some) {
+            self.reconciler.postpone(plan, &until);
+        }
+        self.repairs.note_change(drift);
     }
 
     /// Returns the desired state.
@@ -345,13 +405,24 @@ where
         self.reconciler.is_known()
     }
 
-    fn reconcile(&mut self, now: Duration) -> Result<Outcome, Error> {
+    fn reconcile(&mut self, drift: Option<&Drift>, now: Duration) -> Result<Outcome, Error> {
         for id in self.on_demand.expire(now) {
             self.set_entries(Owner::OnDemand(id), []);
         }
-        let (mut plan, mut done) = self.step(now)?;
+        let (mut plan, mut done) = self.step(drift, now, true)?;
+        // A change may need an object that waits for its repair. Then nothing waits.
+        if done.rejected > 0 && self.reconciler.postponed_count() > 0 {
+            let rejected = self.reconciler.rejected();
+            let first = rejected.filter(|it| it.attempts <= 1);
+            let first: Vec<_> = first.map(|it| it.object.clone()).collect();
+            for object in &first {
+                self.reconciler.retry(object);
+            }
+            self.reconciler.forget();
+            (plan, done) = self.step(drift, now, false)?;
+        }
         if done.is_stale {
-            (plan, done) = self.step(now)?;
+            (plan, done) = self.step(drift, now, true)?;
         }
         self.note_rejected(&plan)?;
         self.counts.set_written::<P>(plan.committed());
@@ -360,6 +431,7 @@ where
             dumped: done.dumped,
             objects: self.counts.objects,
             rejected: self.reconciler.rejected_count(),
+            waiting: self.reconciler.postponed_count(),
             took_over: done.took_over,
             rules: self.counts.rules.clone(),
         })
@@ -370,7 +442,20 @@ where
     }
 
     fn next_retry(&self) -> Option<Duration> {
-        self.reconciler.next_retry()
+        let times = [self.reconciler.next_retry(), self.repairs.end()];
+        times.into_iter().flatten().min()
+    }
+
+    fn expire_repairs(&mut self, now: Duration) {
+        self.repairs.expire(now);
+    }
+
+    fn take_repair_conflict(&mut self) -> Option<RepairConflictChange> {
+        self.repairs.take_change()
+    }
+
+    fn repair_conflicts(&self) -> usize {
+        self.repairs.waiting()
     }
 
     fn take_rejected(&mut self) -> Vec<Arc<RejectedObject>> {

@@ -97,15 +97,15 @@ fn objects_with_delayed_removal_stay_after_their_last_use() {
     let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
     driver.set_context(context(false));
     driver.plan(&port("a", 4));
-    assert_eq!(driver.reconcile(Duration::ZERO).unwrap().edits, 5);
+    assert_eq!(driver.reconcile(None, Duration::ZERO).unwrap().edits, 5);
     driver.plan(&port("a", 1));
     assert_eq!(driver.desired(), "[1, 3, 100]");
-    assert_eq!(driver.reconcile(Duration::ZERO).unwrap().edits, 2);
+    assert_eq!(driver.reconcile(None, Duration::ZERO).unwrap().edits, 2);
     driver.plan_removal(&port("a", 1).name);
     assert_eq!(driver.desired(), "[1, 3, 100]");
-    assert_eq!(driver.reconcile(Duration::ZERO).unwrap().edits, 0);
+    assert_eq!(driver.reconcile(None, Duration::ZERO).unwrap().edits, 0);
     driver.plan(&port("b", 3));
-    assert_eq!(driver.reconcile(Duration::ZERO).unwrap().edits, 1);
+    assert_eq!(driver.reconcile(None, Duration::ZERO).unwrap().edits, 1);
 }
 
 #[test]
@@ -115,25 +115,25 @@ fn an_unused_object_is_removed_after_half_a_minute_unless_it_is_used_again() {
     driver.set_context(context(false));
     driver.plan(&port("a", 5));
     driver.plan(&port("b", 3));
-    driver.reconcile(secs(100)).unwrap();
+    driver.reconcile(None, secs(100)).unwrap();
     assert_eq!(driver.deadline(), None);
     driver.plan(&port("a", 1));
-    driver.reconcile(secs(200)).unwrap();
+    driver.reconcile(None, secs(200)).unwrap();
     assert_eq!(driver.desired(), "[1, 2, 3, 5, 100]");
     assert_eq!(driver.deadline(), Some(secs(230)));
     driver.plan_removal(&port("b", 3).name);
-    driver.reconcile(secs(210)).unwrap();
+    driver.reconcile(None, secs(210)).unwrap();
     assert_eq!(driver.desired(), "[1, 3, 5, 100]");
     driver.plan(&port("b", 5));
     driver.plan(&port("b", 3));
     assert_eq!(
-        driver.reconcile(secs(230)).unwrap().edits,
+        driver.reconcile(None, secs(230)).unwrap().edits,
         1,
         "5 is unused again"
     );
     assert_eq!(driver.deadline(), Some(secs(260)));
-    assert_eq!(driver.reconcile(secs(259)).unwrap().edits, 0);
-    assert_eq!(driver.reconcile(secs(260)).unwrap().edits, 1);
+    assert_eq!(driver.reconcile(None, secs(259)).unwrap().edits, 0);
+    assert_eq!(driver.reconcile(None, secs(260)).unwrap().edits, 1);
     assert_eq!(driver.desired(), "[1, 2, 3, 100]");
     assert_eq!(driver.deadline(), None);
 }
@@ -143,15 +143,15 @@ fn at_most_64_unused_objects_stay_and_a_dump_removes_none_of_them() {
     let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
     driver.set_context(context(false));
     driver.plan(&port("a", 1000));
-    driver.reconcile(Duration::ZERO).unwrap();
+    driver.reconcile(None, Duration::ZERO).unwrap();
     driver.plan_removal(&port("a", 1000).name);
-    let done = driver.reconcile(Duration::ZERO).unwrap();
+    let done = driver.reconcile(None, Duration::ZERO).unwrap();
     // Number 100 is also a base object.
     assert_eq!((done.objects, done.edits), (1 + 64, 1000 - 64 - 1));
     driver.forget();
-    let done = driver.reconcile(Duration::from_secs(29)).unwrap();
+    let done = driver.reconcile(None, Duration::from_secs(29)).unwrap();
     assert_eq!((done.dumped, done.edits), (true, 0));
-    driver.reconcile(Duration::from_secs(30)).unwrap();
+    driver.reconcile(None, Duration::from_secs(30)).unwrap();
     assert_eq!(driver.desired(), "[100]");
 }
 
@@ -214,10 +214,10 @@ fn the_sync_after_a_failure_dumps() {
     driver.set_context(context(false));
     driver.plan(&port("a", 2));
     assert!(matches!(
-        driver.reconcile(Duration::ZERO),
+        driver.reconcile(None, Duration::ZERO),
         Err(Error::Custom { source, .. }) if source.to_string().contains("injected failure")
     ));
-    let done = driver.reconcile(Duration::ZERO).unwrap();
+    let done = driver.reconcile(None, Duration::ZERO).unwrap();
     assert_eq!((done.edits, done.dumped, done.objects), (2, true, 3));
     let difference = driver.difference(&KnownRejections::default()).unwrap();
     assert_eq!((difference.edits, &*difference.script), (0, ""));
@@ -229,11 +229,189 @@ fn a_driver_without_a_kernel_only_plans() {
     driver.set_context(context(false));
     assert_eq!(driver.desired(), "[100]");
     assert!(matches!(
-        driver.reconcile(Duration::ZERO),
+        driver.reconcile(None, Duration::ZERO),
         Err(Error::NoKernel)
     ));
     assert!(matches!(
         driver.difference(&KnownRejections::default()),
         Err(Error::NoKernel)
     ));
+}
+
+/// A kernel that another program shares.
+#[derive(Clone, Default)]
+struct SharedMemory(Arc<std::sync::Mutex<Memory<Number>>>);
+
+impl SharedMemory {
+    fn memory(&self) -> std::sync::MutexGuard<'_, Memory<Number>> {
+        self.0.lock().unwrap()
+    }
+
+    /// Removes objects as the other program does.
+    fn undo(&self, numbers: &[u16]) {
+        let mut memory = self.memory();
+        for &number in numbers {
+            if memory.get(&Number(number)).is_some() {
+                memory.commit(&[Edit::Remove(Number(number))]).unwrap();
+            }
+        }
+    }
+
+    fn has(&self, number: u16) -> bool {
+        self.memory().get(&Number(number)).is_some()
+    }
+}
+
+impl Target for SharedMemory {
+    type Object = Number;
+    type Error = vipline_reconcile::MemoryError;
+
+    fn dump(&mut self) -> Result<Vec<Number>, Self::Error> {
+        self.memory().dump()
+    }
+
+    fn commit(&mut self, edits: &[Edit<Number>]) -> Result<Vec<Rejection>, Self::Error> {
+        self.memory().commit(edits)
+    }
+}
+
+fn foreign(process: &str) -> Drift {
+    Drift {
+        changes: 1,
+        processes: vec![process.into()],
+        is_incomplete: false,
+    }
+}
+
+/// Returns a driver that has synced the numbers up to 4.
+fn synced() -> (SharedMemory, Box<dyn Drive>) {
+    let kernel = SharedMemory::default();
+    let mut driver = driver::<Numbers, _>(Family::V4, kernel.clone());
+    driver.set_context(context(false));
+    driver.plan(&port("a", 4));
+    driver.reconcile(None, Duration::ZERO).unwrap();
+    (kernel, driver)
+}
+
+/// Lets another program remove `undone` whenever they are there, for 120 s. Calls `also`
+/// after each step. Returns the number of repairs.
+fn repairs_of(
+    undone: &[u16],
+    mut also: impl FnMut(&mut dyn Drive, &SharedMemory, Duration),
+) -> usize {
+    let (kernel, mut driver) = synced();
+    let mut repairs = 0;
+    for step in 1..120 * 50 {
+        let now = Duration::from_millis(20 * step);
+        driver.expire_repairs(now);
+        let was_there = kernel.has(undone[0]);
+        if was_there {
+            kernel.undo(undone);
+            driver.forget();
+            let drift = foreign("kube-proxy (7)");
+            driver.reconcile(Some(&drift), now).unwrap();
+            repairs += usize::from(kernel.has(undone[0]));
+        } else if driver.next_retry().is_some_and(|at| at <= now) {
+            driver.reconcile(None, now).unwrap();
+            repairs += usize::from(kernel.has(undone[0]));
+        }
+        also(&mut *driver, &kernel, now);
+    }
+    repairs
+}
+
+#[test]
+fn repairs_that_another_program_undoes_become_rare() {
+    // Without waits there are 6,000: three at once, then after 1, 2, 4, 8, 16, 32 s and so on.
+    assert_eq!(repairs_of(&[2, 4], |_, _, _| {}), 3 + 6);
+}
+
+#[test]
+fn other_objects_are_repaired_at_once_while_one_waits() {
+    let mut others = 0;
+    repairs_of(&[2], |driver, kernel, now| {
+        // So rarely that this object never waits.
+        if now.as_millis() % 5000 == 0 {
+            kernel.undo(&[4]);
+            driver.forget();
+            driver.reconcile(Some(&foreign("nft (8)")), now).unwrap();
+            assert!(kernel.has(4), "{now:?}");
+            others += 1;
+        }
+    });
+    assert_eq!(others, 23);
+}
+
+#[test]
+fn a_conflict_is_reported_once_and_ends_when_the_other_program_stops() {
+    let (kernel, mut driver) = synced();
+    let undo = |driver: &mut dyn Drive, millis| {
+        kernel.undo(&[2, 4]);
+        driver.forget();
+        let now = Duration::from_millis(millis);
+        driver
+            .reconcile(Some(&foreign("kube-proxy (7)")), now)
+            .unwrap()
+    };
+    for millis in [20, 40, 60] {
+        let done = undo(&mut *driver, millis);
+        assert_eq!((done.edits, done.waiting), (2, 0));
+        assert_eq!(driver.take_repair_conflict(), None);
+    }
+    let done = undo(&mut *driver, 80);
+    assert_eq!((done.edits, done.waiting, done.objects), (0, 2, 3));
+    assert_eq!(driver.repair_conflicts(), 2);
+    let Some(RepairConflictChange::Began(conflict)) = driver.take_repair_conflict() else {
+        panic!("the conflict began");
+    };
+    let text = conflict.to_string();
+    let begin = "kube-proxy (7) undoes each repair of ";
+    assert!(text.starts_with(begin), "{text}");
+    assert!(text.ends_with(" and of 1 more objects"), "{text}");
+    assert_eq!(driver.next_retry(), Some(Duration::from_millis(1060)));
+    let done = driver.reconcile(None, Duration::from_millis(1060)).unwrap();
+    assert_eq!((done.edits, done.waiting, done.dumped), (2, 0, false));
+    // This repair lasts.
+    let end = Duration::from_millis(11_060);
+    assert_eq!(driver.next_retry(), Some(end));
+    driver.expire_repairs(end);
+    assert!(matches!(
+        driver.take_repair_conflict(),
+        Some(RepairConflictChange::Ended { processes }) if *processes == ["kube-proxy (7)".into()]
+    ));
+    assert_eq!((driver.repair_conflicts(), driver.next_retry()), (0, None));
+    assert_eq!(undo(&mut *driver, 11_080).edits, 2, "at once again");
+}
+
+#[test]
+fn a_change_of_a_service_does_not_wait_for_a_conflict() {
+    let (kernel, mut driver) = synced();
+    for millis in [20, 40, 60, 80] {
+        kernel.undo(&[4]);
+        driver.forget();
+        let now = Duration::from_millis(millis);
+        driver.reconcile(Some(&foreign("nft (7)")), now).unwrap();
+    }
+    assert!(!kernel.has(4));
+    driver.plan(&port("a", 2));
+    let done = driver.reconcile(None, Duration::from_millis(100)).unwrap();
+    assert_eq!((done.edits, done.waiting), (0, 0));
+    driver.plan(&port("a", 6));
+    let done = driver.reconcile(None, Duration::from_millis(120)).unwrap();
+    assert!(kernel.has(4) && kernel.has(6), "{done:?}");
+}
+
+#[test]
+fn failed_repairs_do_not_count() {
+    let (kernel, mut driver) = synced();
+    let drift = foreign("nft (7)");
+    kernel.undo(&[4]);
+    driver.forget();
+    for millis in 1..=20 {
+        kernel.memory().fail_after(0);
+        let now = Duration::from_millis(millis);
+        assert!(driver.reconcile(Some(&drift), now).is_err());
+    }
+    driver.reconcile(None, Duration::from_millis(21)).unwrap();
+    assert!(kernel.has(4));
 }

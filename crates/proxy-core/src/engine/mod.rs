@@ -254,6 +254,9 @@ impl Engine {
         if self.next_retry().is_some_and(|at| at <= now) {
             self.schedule.request();
         }
+        for driver in &mut self.drivers {
+            driver.expire_repairs(now);
+        }
         let is_before_pause = self.schedule.is_before_pause();
         let Some(trigger) = self.schedule.poll(now) else {
             return match is_before_pause {
@@ -296,14 +299,16 @@ impl Engine {
         let families = self.drivers.iter_mut().map(|driver| {
             let family = driver.family();
             let was_state_known = driver.is_known();
-            let outcome = driver.reconcile(now);
+            let drift = self.drift.remove(&family);
+            let outcome = driver.reconcile(drift.as_ref(), now);
             let cleanup = cleanup.as_mut().filter(|_| outcome.is_ok());
             FamilyReport {
                 family,
-                drift: self.drift.remove(&family),
+                drift,
                 was_state_known,
                 outcome,
                 rejected: driver.take_rejected(),
+                repair_conflict: driver.take_repair_conflict(),
                 cleanup: cleanup.and_then(|cleanup| cleanup.committed(family, now)),
             }
         });
@@ -373,6 +378,13 @@ impl Engine {
             objects.map(|object| (driver.family(), object))
         });
         rejected.collect()
+    }
+
+    /// Returns the number of objects of a family whose repairs are delayed, because another
+    /// program [undoes](crate::RepairConflictChange::Began) them.
+    pub fn repair_conflicts(&self, family: Family) -> usize {
+        let drivers = self.drivers.iter().filter(|it| it.family() == family);
+        drivers.map(|driver| driver.repair_conflicts()).sum()
     }
 
     /// Returns the time at which the next rejected object is retried.

@@ -274,16 +274,24 @@ fn invalid_objects_are_a_bounded_number_of_lines() {
             server.apply(broken);
         }
     });
-    let rests = [
-        "84 more problems of objects;",
-        "84 more unreadable objects;",
-    ];
-    stage.until("the numbers of the other lines", || {
-        let output = stage.process.output();
-        rests.iter().all(|rest| output.contains(rest))
-    });
-    let output = stage.process.output();
-    for text in ["not an IP address", "using the rest of the object"] {
-        assert_eq!(output.matches(text).count(), 16, "{text}: {output}");
+    for (text, what) in [
+        ("not an IP address", "problems of objects"),
+        ("using the rest of the object", "unreadable objects"),
+    ] {
+        // On a busy machine the lines come in more than one window of the limit.
+        let count = || {
+            let output = stage.process.output();
+            let numbers = output.lines().filter_map(|line| {
+                let (before, _) = line.split_once(&format!(" more {what};"))?;
+                before.rsplit(' ').next()?.parse::<usize>().ok()
+            });
+            (numbers.sum::<usize>(), output.matches(text).count())
+        };
+        stage.until(what, || {
+            let (omitted, written) = count();
+            omitted + written == 100
+        });
+        let (_, written) = count();
+        assert!(written <= 3 * 16, "{what}: {written}");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use daemon::log_limit::LineLimit;
-use proxy_core::{Family, FamilyReport, MissingFeature, Report, Trigger};
+use proxy_core::{Family, FamilyReport, MissingFeature, RepairConflictChange, Report, Trigger};
 use tracing::{debug, info, warn};
 use vipline_kube_source::api::events::{EventType, NewEvent, Regarding};
 
@@ -94,6 +94,17 @@ impl SyncReporter {
     fn log(&mut self, report: &Report, done: &FamilyReport, took: Duration) {
         let family = done.family;
         let before = self.succeeded.insert(family, done.outcome.is_ok());
+        match &done.repair_conflict {
+            Some(RepairConflictChange::Began(conflict)) => warn!(
+                %family,
+                "{conflict}: from now on these wait 1s to 60s for their repair until that program stops; stop it, or this proxy, if both program Services"
+            ),
+            Some(RepairConflictChange::Ended { processes }) => {
+                let processes = processes.join(", ");
+                info!(%family, %processes, "no other program undoes repairs any more; repairs are immediate again");
+            }
+            _ => {}
+        }
         let outcome = match &done.outcome {
             Ok(outcome) => outcome,
             Err(error) => return warn!(%family, "sync failed; retrying: {}", chain(error)),
@@ -101,6 +112,13 @@ impl SyncReporter {
         let (edits, dumped) = (outcome.edits, outcome.dumped);
         if outcome.took_over {
             info!(%family, edits, duration = ?took, "took over the rules of another kube-proxy");
+        } else if let Some(drift) = done
+            .drift
+            .as_ref()
+            .filter(|_| edits == 0 && outcome.waiting > 0)
+        {
+            let waiting = outcome.waiting;
+            info!(target: ROUTINE, %family, waiting, duration = ?took, "changes by another program are not repaired yet: {drift}");
         } else if let Some(drift) = &done.drift {
             warn!(%family, edits, duration = ?took, "repaired changes by another program: {drift}");
         } else if before.is_none() {

@@ -140,6 +140,7 @@ impl Telemetry {
                 ended: clock,
             };
             metrics.synced(engine.store(), done, sync);
+            metrics.set_repair_conflicts(family, engine.repair_conflicts(family));
             if done.outcome.is_ok() && still_waits {
                 continue;
             }

@@ -2,9 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::commits::CommitMonitor;
+use std::thread;
 
-use crate::stage::{Stage, service, slice, wait_until};
+use testkit::commits::CommitMonitor;
+use testkit::scoped::Process;
+
+use crate::health::metric_in;
+use crate::iptables::Node;
+use crate::stage::{BINARY, Stage, service, slice, wait_until};
 
 /// Maximum repair time on an idle machine.
 const MAX_REPAIR_TIME: Duration = Duration::from_millis(100);
@@ -19,11 +24,6 @@ fn stage() -> Stage {
 
 #[test]
 fn foreign_changes_are_repaired_within_100_milliseconds() {
-    let stage = stage();
-    let proxy = stage.start();
-    let list = || ["ip", "ip6"].map(|family| stage.nft(&["list", "table", family, "kube-proxy"]));
-    let rules = list().map(|outcome| outcome.stdout);
-    let commits = CommitMonitor::open(&stage.netns).unwrap();
     for (words, changes) in [
         ("delete table ip kube-proxy", None),
         ("flush chain ip kube-proxy nat-prerouting", Some(2)),
@@ -33,6 +33,13 @@ fn foreign_changes_are_repaired_within_100_milliseconds() {
         ),
         ("flush ruleset", None),
     ] {
+        // A fourth repair of an object would wait.
+        let stage = stage();
+        let proxy = stage.start();
+        let list =
+            || ["ip", "ip6"].map(|family| stage.nft(&["list", "table", family, "kube-proxy"]));
+        let rules = list().map(|outcome| outcome.stdout);
+        let commits = CommitMonitor::open(&stage.netns).unwrap();
         let mut best = Duration::MAX;
         for _ in 0..3 {
             let begin = Instant::now();
@@ -51,8 +58,8 @@ fn foreign_changes_are_repaired_within_100_milliseconds() {
         let message =
             "repaired changes by another program: ".to_owned() + &count.unwrap_or_default();
         wait_until(&message, || proxy.output().contains(&message));
+        assert!(proxy.terminate().unwrap().success());
     }
-    assert!(proxy.terminate().unwrap().success());
 }
 
 #[test]
@@ -95,4 +102,100 @@ fn own_commits_cause_no_dump_in_a_pid_namespace() {
     assert_eq!(stage.nft(&["flush chain ip kube-proxy services"]).code, 0);
     let message = "repaired changes by another program: ";
     wait_until(message, || proxy.output().contains(message));
+}
+
+/// Lets another proxy with another `--cluster-cidr` program the same namespace, until both
+/// notice that they undo each other's repairs. Then the other one stops.
+fn two_proxies_become_quiet(stage: &Stage) {
+    let proxy = stage.start();
+    let mut arguments = stage.arguments("");
+    for argument in &mut arguments {
+        if argument == "10.244.0.0/16" {
+            "10.245.0.0/16".clone_into(argument);
+        }
+    }
+    let other = Process::start(&stage.netns, stage.command(BINARY).args(arguments)).unwrap();
+    let both = [&proxy, &other];
+    let undoes = |pid: u32| format!("kube-proxy ({pid}) undoes each repair of ");
+    wait_until("the conflict", || {
+        proxy.output().contains(&undoes(other.pid()))
+            && other.output().contains(&undoes(proxy.pid()))
+    });
+    let name = "vipline_repair_conflicts{ip_family=\"IPv4\"}";
+    wait_until(name, || {
+        metric_in(&stage.netns, name).is_some_and(|count| count > 0.0)
+    });
+    thread::sleep(Duration::from_secs(3));
+    for proxy in both {
+        let output = proxy.output();
+        // Three at once and then after 1, 2 and 4 s, and before that the other one's start.
+        let repairs = output
+            .matches("repaired changes by another program")
+            .count();
+        println!("{repairs} repairs");
+        assert!((3..=12).contains(&repairs), "{repairs}: {output}");
+        assert_eq!(
+            output.matches(" undoes each repair of ").count(),
+            1,
+            "{output}"
+        );
+    }
+    assert!(other.terminate().unwrap().success());
+    let end = "repairs are immediate again";
+    wait_until(end, || proxy.output().contains(end));
+    assert_eq!(metric_in(&stage.netns, name), Some(0.0));
+    let difference = stage.run("diff");
+    assert_eq!(difference.code, 0, "{difference:?}");
+    assert!(proxy.terminate().unwrap().success());
+}
+
+#[test]
+fn two_proxies_that_undo_each_others_repairs_become_quiet() {
+    two_proxies_become_quiet(&stage());
+}
+
+#[test]
+fn two_proxies_in_mode_iptables_become_quiet() {
+    let web = service("web", "10.96.0.10") + &slice("web", 1, 3);
+    let node = Node::with("netlink", &[("web.yaml", &web)]);
+    two_proxies_become_quiet(node.stage());
+}
+
+#[test]
+fn other_changes_are_repaired_at_once_during_a_conflict() {
+    let stage = stage();
+    let proxy = stage.start();
+    let flush = |chain: &str| {
+        let outcome = stage.nft(&["flush", "chain", "ip", "kube-proxy", chain]);
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+    };
+    let rules = || stage.nft(&["list", "table", "ip", "kube-proxy"]).stdout;
+    let before = rules();
+    for _ in 0..3 {
+        flush("nat-prerouting");
+        wait_until("the repair", || rules() == before);
+    }
+    flush("nat-prerouting");
+    let conflict = "undoes each repair of ";
+    wait_until(conflict, || proxy.output().contains(conflict));
+    assert!(rules() != before, "the chain waits");
+    let begin = Instant::now();
+    flush("nat-output");
+    let count = || rules().matches("hook output priority").count();
+    let expected = before.matches("hook output priority").count();
+    assert_eq!(count(), expected);
+    let output_chain = |rules: &str| {
+        let (_, chain) = rules.split_once("chain nat-output {").unwrap();
+        chain.split_once('}').unwrap().0.to_owned()
+    };
+    wait_until("the repair of the other chain", || {
+        output_chain(&rules()) == output_chain(&before)
+    });
+    assert!(
+        begin.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        begin.elapsed()
+    );
+    wait_until("the repair of the first chain", || rules() == before);
+    assert!(proxy.terminate().unwrap().success());
 }

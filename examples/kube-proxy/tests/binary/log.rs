@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use testkit::scoped::Process;
 
 use crate::cluster::{Cluster, service};
 use crate::health::{HEALTH_CHECK, load_balancer};
 use crate::iptables::Node;
 use crate::stage::{self, Stage, slice, wait_until};
-
-/// Lines of one kind about objects in one sync, and the line with the number of the others.
-const MAX_LINES: usize = 16 + 1;
 
 /// Returns the manifest of a Service of one namespace with external IPs and ports.
 fn claim(namespace: &str, name: &str, ip: &str, addresses: u8, ports: u16) -> String {
@@ -27,6 +25,26 @@ fn claim(namespace: &str, name: &str, ip: &str, addresses: u8, ports: u16) -> St
 /// Returns the lines with a text.
 fn lines(output: &str, text: &str) -> usize {
     output.lines().filter(|line| line.contains(text)).count()
+}
+
+/// Returns the sum of the numbers of lines that were left out.
+fn omitted(output: &str, what: &str) -> usize {
+    let numbers = output.lines().filter_map(|line| {
+        let (before, _) = line.split_once(&format!(" more {what};"))?;
+        before.rsplit(' ').next()?.parse::<usize>().ok()
+    });
+    numbers.sum()
+}
+
+/// Waits until `count` lines with a text were written or left out. On a busy machine they
+/// come in more than one window of the limit.
+fn wait_for_lines(proxy: &Process, text: &str, what: &str, count: usize) {
+    wait_until(what, || {
+        let output = proxy.output();
+        lines(&output, text) + omitted(&output, what) == count
+    });
+    let written = lines(&proxy.output(), text);
+    assert!(written <= 3 * 16, "{}", proxy.output());
 }
 
 #[test]
@@ -100,12 +118,8 @@ fn contested_addresses_are_a_bounded_number_of_lines() {
     let proxy = stage.start();
     let second = claim("shop", "second", "10.96.0.11", 40, 25);
     stage.write("second.yaml", &second);
-    let rest = "984 more contested addresses; only the first 16 are in the log";
-    wait_until(rest, || proxy.output().contains(rest));
-    wait_until("the loss", || proxy.output().contains("does not get"));
-    let output = proxy.output();
-    assert_eq!(lines(&output, "claim this address"), 16, "{output}");
-    assert!(lines(&output, "shop/") <= 2 * MAX_LINES, "{output}");
+    wait_for_lines(&proxy, "claim this address", "contested addresses", 1000);
+    assert!(proxy.output().contains("does not get"));
     assert!(proxy.terminate().unwrap().success());
 }
 
@@ -124,19 +138,9 @@ fn broken(count: usize) -> impl Iterator<Item = Value> {
 fn invalid_objects_are_a_bounded_number_of_lines() {
     let cluster = Cluster::with(broken(100));
     let proxy = cluster.start();
-    for rest in [
-        "84 more problems of objects;",
-        "84 more unreadable objects;",
-    ] {
-        wait_until(rest, || proxy.output().contains(rest));
-    }
-    let output = proxy.output();
-    assert_eq!(lines(&output, "not an IP address"), 16, "{output}");
-    assert_eq!(
-        lines(&output, "using the rest of the object"),
-        16,
-        "{output}"
-    );
+    wait_for_lines(&proxy, "not an IP address", "problems of objects", 100);
+    let text = "using the rest of the object";
+    wait_for_lines(&proxy, text, "unreadable objects", 100);
     assert!(proxy.terminate().unwrap().success());
 }
 
@@ -151,14 +155,8 @@ fn health_check_ports_that_cannot_be_opened_are_a_bounded_number_of_lines() {
     });
     let cluster = Cluster::with(services);
     let proxy = cluster.start();
-    let rest = "43 more failures of health check ports;";
-    wait_until(rest, || proxy.output().contains(rest));
-    let output = proxy.output();
-    assert_eq!(
-        lines(&output, "the port belongs to Service"),
-        16,
-        "{output}"
-    );
+    let text = "the port belongs to Service";
+    wait_for_lines(&proxy, text, "failures of health check ports", 59);
     assert!(proxy.terminate().unwrap().success());
 }
 
@@ -187,11 +185,7 @@ fn a_namespace_does_not_use_up_the_events_of_others() {
     };
     let expected = BTreeMap::from([("flood".to_owned(), 8), ("shop".to_owned(), 2)]);
     wait_until("the Events", || contested() == expected);
-    let output = proxy.output();
-    assert_eq!(lines(&output, "does not get"), 16, "{output}");
-    assert!(
-        output.contains("46 more Services without an address of theirs;"),
-        "{output}"
-    );
+    let what = "Services without an address of theirs";
+    wait_for_lines(&proxy, "does not get", what, 62);
     assert!(proxy.terminate().unwrap().success());
 }

@@ -253,10 +253,10 @@ fn survive(
     (survivor, phase)
 }
 
-/// Changes the rules as another program, by a command of nft.
+/// Changes the rules by a command of nft, as a program that made no earlier change.
 fn flush(cluster: &Cluster, command: &str) {
-    let output = cluster.lab.node.netns.run(|| nft::run(&[command], ""));
-    assert!(output.status.success(), "{command}: {output:?}");
+    let netns = &cluster.lab.node.netns;
+    netns.run(|| nft::succeeds_as_another_program(&[command]));
 }
 
 /// Waits until the proxy watches all kinds.

@@ -90,6 +90,8 @@ pub(super) struct FamilyMetrics {
     /// Number of failures of partial syncs. Included in `failures`.
     partial_failures: u64,
     drift: u64,
+    /// Number of objects whose repairs are delayed, because another program undoes them.
+    repair_conflicts: usize,
     /// Duration of searches for stale flows.
     searches: Histogram,
     /// Number of deleted stale flows.
@@ -159,6 +161,13 @@ impl Metrics {
         }
     }
 
+    /// Records the number of objects of a family whose repairs are delayed.
+    pub(super) fn set_repair_conflicts(&mut self, family: Family, count: usize) {
+        if let Some(family) = self.families.get_mut(&family) {
+            family.repair_conflicts = count;
+        }
+    }
+
     /// Counts a response to a health probe.
     pub(super) fn probed(&mut self, probe: Probe, code: u16) {
         let answers = match probe {
@@ -199,6 +208,7 @@ impl FamilyMetrics {
             failures: 0,
             partial_failures: 0,
             drift: 0,
+            repair_conflicts: 0,
             searches: Histogram::new(&SYNC),
             stale_flows: 0,
             is_unknown: true,
@@ -234,7 +244,9 @@ impl FamilyMetrics {
             let passed = page::seconds(sync.ended) - page::seconds(at);
             self.programming.observe(passed.max(0.0));
         }
-        if let Some(drift) = &done.drift {
+        // Nothing is repaired while all changed objects wait.
+        let is_repaired = outcome.edits > 0 || outcome.waiting == 0;
+        if let Some(drift) = done.drift.as_ref().filter(|_| is_repaired) {
             self.drift += drift.changes.max(1) as u64;
         }
         if let Some(Ok(cleaned)) = &done.cleanup {

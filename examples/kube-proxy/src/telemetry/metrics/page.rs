@@ -239,6 +239,13 @@ impl Metrics {
         );
         self.add_values(
             page,
+            "vipline_repair_conflicts",
+            Type::Gauge,
+            "Objects whose repairs wait, because another program undid the last ones",
+            |family| Some(float(family.repair_conflicts)),
+        );
+        self.add_values(
+            page,
             "vipline_objects",
             Type::Gauge,
             "Number of objects of the proxy in the kernel",

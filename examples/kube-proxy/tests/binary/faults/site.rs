@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use testkit::nft;
 use testkit::scoped::Process;
 
 use super::tracer::{Threads, Tracer};
@@ -105,9 +106,11 @@ impl Site {
         }
     }
 
+    /// Changes rules as a program that made no earlier change, so that the proxy repairs them
+    /// at once.
     fn nft(&self, command: &str) {
-        let outcome = self.stage().nft(&[command]);
-        assert_eq!(outcome.code, 0, "{command}: {outcome:?}");
+        let netns = &self.stage().netns;
+        netns.run(|| nft::succeeds_as_another_program(&[command]));
     }
 
     fn write(&mut self, state: usize) {
