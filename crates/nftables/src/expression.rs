@@ -155,6 +155,8 @@ meta_expressions! {
     nfproto = NfProto;
     /// The packet mark: `meta mark`.
     mark = Mark;
+    /// The priority of the packet for traffic control: `meta priority`.
+    priority = Priority;
     /// The name of the input interface: `iifname`.
     iifname = Iifname;
     /// The name of the output interface: `oifname`.
@@ -457,6 +459,20 @@ impl Expression {
             Term::Concat(parts) => parts,
             _ => std::slice::from_ref(self),
         }
+    }
+
+    /// Adds an offset to a generated number or a hash: `jhash ip saddr mod 251 offset 1`.
+    ///
+    /// Other expressions have no offset and stay as they are.
+    #[must_use]
+    pub fn with_offset(mut self, by: u32) -> Self {
+        match &mut self.0 {
+            Term::Numgen { offset, .. }
+            | Term::Jenkins { offset, .. }
+            | Term::Symmetric { offset, .. } => *offset = by,
+            _ => {}
+        }
+        self
     }
 
     /// Returns the data that the value maps to: `ip daddr map @m`.

@@ -432,6 +432,14 @@ pub fn update_map(
     dynset(DynsetOp::Update, map, key, Some(data), timeout)
 }
 
+/// Deletes an element of a dynamic map: `delete @map { key : data }`.
+///
+/// The key alone selects the element, but the kernel demands a data register for a map. The
+/// rule continues whether such an element exists or not.
+pub fn delete_from_map(map: &Set, key: &Expression, data: &Expression) -> Statement {
+    dynset(DynsetOp::Delete, map, key, Some(data), None)
+}
+
 fn dynset(
     op: DynsetOp,
     set: &Set,

@@ -43,6 +43,92 @@ pub enum HashType {
     Symmetric,
 }
 
+/// Returns the number that `jhash … mod MODULUS seed SEED offset OFFSET` computes for a
+/// value, given as bytes in register layout: the fields of a concatenation are padded to
+/// whole words.
+///
+/// You need this to add elements that a rule finds by the hash of a packet:
+///
+/// ```
+/// use vipline_nftables::expr::jenkins_number;
+///
+/// // ip daddr . th dport of 10.1.0.1 and 8080
+/// let value = [10, 1, 0, 1, 0x1f, 0x90, 0, 0];
+/// let number = jenkins_number(&value, 1, u32::MAX, 1);
+/// # #[cfg(target_endian = "little")]
+/// assert_eq!(number, 0xfe61_083e);
+/// ```
+///
+/// The kernel reads words in host byte order, so the number depends on the byte order of the
+/// machine.
+pub fn jenkins_number(value: &[u8], seed: u32, modulus: u32, offset: u32) -> u32 {
+    offset.wrapping_add(scale(jenkins(value, seed), modulus))
+}
+
+/// Maps a hash to a number below `modulus`, as `reciprocal_scale` of the kernel.
+fn scale(hash: u32, modulus: u32) -> u32 {
+    ((u64::from(hash) * u64::from(modulus)) >> u32::BITS) as u32
+}
+
+/// Returns the Jenkins hash of the kernel: lookup3 with words in host byte order.
+fn jenkins(mut key: &[u8], seed: u32) -> u32 {
+    let len = u32::try_from(key.len()).unwrap_or(u32::MAX);
+    let start = 0xdead_beef_u32.wrapping_add(len).wrapping_add(seed);
+    let mut state = [start; 3];
+    let word = |bytes: &[u8], at: usize| {
+        let bytes = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
+        bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+    };
+    let add = |state: &mut [u32; 3], words: [u32; 3]| {
+        for (state, word) in state.iter_mut().zip(words) {
+            *state = state.wrapping_add(word);
+        }
+    };
+    while let Some((block, rest)) = key
+        .split_at_checked(12)
+        .filter(|(_, rest)| !rest.is_empty())
+    {
+        add(&mut state, [word(block, 0), word(block, 4), word(block, 8)]);
+        mix(&mut state);
+        key = rest;
+    }
+    if key.is_empty() {
+        return state[2];
+    }
+    // The kernel adds the last bytes in little-endian order.
+    let mut last = [0; 12];
+    for (place, byte) in last.iter_mut().zip(key) {
+        *place = *byte;
+    }
+    let little = |at| u32::from_le(word(&last, at));
+    add(&mut state, [little(0), little(4), little(8)]);
+    finish(&mut state);
+    state[2]
+}
+
+fn mix([a, b, c]: &mut [u32; 3]) {
+    for (bits, rotate) in [(4, 0), (6, 1), (8, 2), (16, 0), (19, 1), (4, 2)] {
+        let (x, y, z) = match rotate {
+            0 => (&mut *a, &mut *b, &mut *c),
+            1 => (&mut *b, &mut *c, &mut *a),
+            _ => (&mut *c, &mut *a, &mut *b),
+        };
+        *x = x.wrapping_sub(*z) ^ z.rotate_left(bits);
+        *z = z.wrapping_add(*y);
+    }
+}
+
+fn finish([a, b, c]: &mut [u32; 3]) {
+    for (bits, rotate) in [(14, 0), (11, 1), (25, 2), (16, 0), (4, 1), (14, 2), (24, 0)] {
+        let (x, y) = match rotate {
+            0 => (&mut *c, *b),
+            1 => (&mut *a, *c),
+            _ => (&mut *b, *a),
+        };
+        *x = (*x ^ y).wrapping_sub(y.rotate_left(bits));
+    }
+}
+
 impl ExprType for Hash {
     const NAME: &'static str = "hash";
 
@@ -108,6 +194,20 @@ impl ExprType for Hash {
 mod tests {
     use super::*;
     use crate::expr::tests::assert_identity;
+
+    #[test]
+    fn the_number_of_a_hash_is_at_least_the_offset() {
+        let value = [10, 1, 0, 1, 0x1f, 0x90, 0, 0];
+        for modulus in [1, 16, u32::MAX] {
+            let number = jenkins_number(&value, 1, modulus, 0);
+            assert!(number < modulus);
+            assert_eq!(jenkins_number(&value, 1, modulus, 1), number + 1);
+        }
+        assert_ne!(
+            jenkins_number(&value, 1, u32::MAX, 0),
+            jenkins_number(&value, 2, u32::MAX, 0)
+        );
+    }
 
     #[test]
     fn both_types_round_trip() {

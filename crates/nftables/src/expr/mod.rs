@@ -98,7 +98,7 @@ pub use dynset::{Dynset, DynsetOp};
 pub use exthdr::{Exthdr, ExthdrAccess, ExthdrOp};
 pub use fib::{AddrType, Fib, FibFlags, FibResult};
 pub use flow_offload::FlowOffload;
-pub use hash::{Hash, HashType};
+pub use hash::{Hash, HashType, jenkins_number};
 pub use immediate::Immediate;
 pub use last::Last;
 pub use limit::{Limit, LimitType};
