@@ -1,14 +1,17 @@
-//! Session affinity in mode nftables: which affinity records the engine deletes.
+//! Session affinity in mode nftables: recorded clients, and the chains that record them.
 //!
-//! Each test has its own network namespace. nft adds the records that packets would
-//! add.
+//! Each test has its own network namespace. nft adds the clients that packets would add.
 
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use proxy_core::{Engine, Event, Report};
+use proxy_core::backend::nftables::{self, Planner};
+use proxy_core::{Engine, Event, Family, Report};
 use testkit::generate::ServiceBuilder;
 use testkit::netns::Netns;
 use testkit::nft;
+use vipline_nftables::{Error, Object};
+use vipline_reconcile::{Edit, Rejection, Target};
 use vipline_service_model::api;
 
 use crate::fixtures::{apply, config, web, with_endpoints};
@@ -55,10 +58,9 @@ fn sticky(endpoints: &[u8]) -> Vec<Event> {
     [Event::from(object)].into_iter().chain(slices).collect()
 }
 
-/// Returns the names of the affinity maps of a family.
-fn affinity_maps(family: &str) -> Vec<String> {
-    let list = nft::run(&["list", "maps", family], "").stdout;
-    let list = String::from_utf8(list).expect("the output of nft is UTF-8");
+/// Returns the names of the maps of clients of a family.
+fn maps_of_clients(family: &str) -> Vec<String> {
+    let list = nft::succeeds(&["list", "maps", family], "");
     let names = list.lines().filter_map(|line| {
         let name = line.trim().strip_prefix("map ")?.strip_suffix(" {")?;
         name.starts_with("clients-").then(|| name.to_owned())
@@ -66,123 +68,140 @@ fn affinity_maps(family: &str) -> Vec<String> {
     names.collect()
 }
 
-/// Adds one affinity record for endpoint 1 and one for endpoint 2 in each family.
-fn add_records() {
-    for (family, client, endpoint) in [
-        ("ip", "192.0.2.", "10.1.0."),
-        ("ip6", "2001:db8::", "fd00:1::"),
-    ] {
-        let maps = affinity_maps(family);
-        let [map] = &*maps else {
-            panic!("one service port has one map: {maps:?}");
-        };
-        for last in [1, 2] {
-            let element = format!("{{ {client}{last} timeout 1h : {endpoint}{last} . 8080 }}");
-            nft::succeeds(&["add", "element", family, "kube-proxy", map, &element], "");
+/// Adds `count` clients to each map of clients, as packets would.
+fn add_clients(count: u16) {
+    if count == 0 {
+        return;
+    }
+    for (family, prefix) in [("ip", "198.18."), ("ip6", "2001:db8::")] {
+        let separator = if family == "ip" { "." } else { ":" };
+        for map in maps_of_clients(family) {
+            let client = |number: u16| {
+                let [high, low] = number.to_be_bytes();
+                format!("{prefix}{high}{separator}{low} . 1:{number:x} timeout 1h : 2:{number:x}")
+            };
+            let clients: Vec<_> = (1..=count).map(client).collect();
+            let elements = clients.join(", ");
+            let command = format!("add element {family} kube-proxy {map} {{ {elements} }}\n");
+            nft::succeeds(&["-f", "-"], &command);
         }
     }
 }
 
-/// Returns the number of affinity records: in total, and of endpoint 1.
-fn record_counts() -> (usize, usize) {
-    let list =
-        |family, map: &String| nft::run(&["list", "map", family, "kube-proxy", map], "").stdout;
-    let lists = ["ip", "ip6"].map(|family| {
-        let maps = affinity_maps(family);
-        let lists: Vec<_> = maps.iter().map(|map| list(family, map)).collect();
-        lists.concat()
-    });
-    let text = String::from_utf8(lists.concat()).expect("the output of nft is UTF-8");
-    let count = |pattern| text.matches(pattern).count();
-    let first = count(": 10.1.0.1 . 8080") + count(": fd00:1::1 . 8080");
-    (count(" expires "), first)
+/// Returns the number of recorded clients.
+fn client_count() -> usize {
+    let count = |family| {
+        let maps = maps_of_clients(family).into_iter();
+        let list = |map: String| nft::succeeds(&["list", "map", family, "kube-proxy", &map], "");
+        maps.map(|map| list(map).matches(" expires ").count())
+            .sum::<usize>()
+    };
+    count("ip") + count("ip6")
 }
 
 #[test]
-fn affinity_records_of_a_removed_endpoint_are_deleted() {
+fn clients_are_neither_drift_nor_a_difference_and_survive_a_restart() {
     Netns::new().unwrap().run(|| {
         let mut proxy = Proxy::start(sticky(&[1, 2]));
-        add_records();
-        assert_eq!(record_counts(), (4, 2));
-        proxy.change(sticky(&[1, 2, 3]));
-        assert_eq!(record_counts(), (4, 2), "no endpoint was removed");
-        proxy.change(sticky(&[1, 3]));
-        assert_eq!(record_counts(), (2, 2));
-        let nothing = proxy.engine.difference().unwrap();
-        assert_eq!(
-            nothing.script, "",
-            "affinity records are not part of the difference"
-        );
-    });
-}
-
-#[test]
-fn affinity_records_of_a_deleted_service_are_deleted() {
-    Netns::new().unwrap().run(|| {
-        let mut proxy = Proxy::start(sticky(&[1, 2]));
-        add_records();
-        let name = web("10.96.0.10").service().metadata.object_name();
-        proxy.change(vec![Event::ServiceDeleted(name)]);
-        assert_eq!(record_counts(), (0, 0));
-    });
-}
-
-#[test]
-fn affinity_records_are_deleted_when_affinity_is_disabled() {
-    Netns::new().unwrap().run(|| {
-        let mut proxy = Proxy::start(sticky(&[1, 2]));
-        add_records();
-        let mut events = sticky(&[1, 2]);
-        let Some(Event::ServiceApplied(service)) = events.first_mut() else {
-            panic!("the Service comes first")
-        };
-        service.spec.session_affinity = api::Affinity::None;
-        proxy.change(events);
-        assert_eq!(record_counts(), (0, 0));
-    });
-}
-
-#[test]
-fn affinity_records_of_an_endpoint_removed_between_two_runs_are_deleted() {
-    Netns::new().unwrap().run(|| {
-        drop(Proxy::start(sticky(&[1, 2])));
-        add_records();
-        Proxy::start(sticky(&[1]));
-        assert_eq!(record_counts(), (2, 2));
-    });
-}
-
-#[test]
-fn affinity_records_left_by_a_crash_are_deleted_by_the_first_change_after_a_restart() {
-    Netns::new().unwrap().run(|| {
-        let mut proxy = Proxy::start(sticky(&[1]));
-        add_records();
-        proxy.change(sticky(&[1, 3]));
-        assert_eq!(
-            record_counts(),
-            (4, 2),
-            "without a removed endpoint no record is checked"
-        );
-        drop(proxy);
-        Proxy::start(sticky(&[1, 3, 4]));
-        assert_eq!(record_counts(), (2, 2));
-    });
-}
-
-#[test]
-fn deleting_affinity_records_is_not_drift() {
-    Netns::new().unwrap().run(|| {
-        let mut proxy = Proxy::start(sticky(&[1, 2]));
-        add_records();
+        add_clients(3);
+        assert_eq!(client_count(), 6);
         proxy.engine.watch().unwrap();
         let report = proxy.change(sticky(&[1]));
         assert!(report.families.iter().all(|done| done.drift.is_none()));
-        assert_eq!(record_counts(), (2, 2));
+        assert_eq!(proxy.engine.difference().unwrap().script, "");
         for _ in 0..3 {
             assert!(proxy.engine.poll(proxy.now).is_none());
             proxy.now += Duration::from_secs(5);
         }
+        drop(proxy);
+        Proxy::start(sticky(&[1, 2]));
+        assert_eq!(client_count(), 6);
     });
+}
+
+#[test]
+fn the_map_of_clients_is_removed_with_its_last_service() {
+    Netns::new().unwrap().run(|| {
+        let mut proxy = Proxy::start(sticky(&[1, 2]));
+        add_clients(1);
+        let name = web("10.96.0.10").service().metadata.object_name();
+        proxy.change(vec![Event::ServiceDeleted(name)]);
+        assert_eq!(
+            client_count(),
+            2,
+            "a Service that returns finds its clients"
+        );
+        for _ in 0..60 {
+            proxy.now += Duration::from_secs(1);
+            proxy.engine.poll(proxy.now);
+        }
+        assert_eq!(
+            (maps_of_clients("ip"), maps_of_clients("ip6")),
+            (vec![], vec![])
+        );
+    });
+}
+
+#[test]
+fn the_cost_of_a_removed_endpoint_does_not_depend_on_the_number_of_clients() {
+    let costs = [0, 1_000].map(|clients| {
+        Netns::new().unwrap().run(|| {
+            let kernels = Family::ALL.map(|family| {
+                let kernel = nftables::Kernel::open(family).expect("the kernel has nf_tables");
+                Counted(Arc::new(Mutex::new(kernel)))
+            });
+            let mut engine = Engine::with_kernels::<Planner, _>(config(), |family| match family {
+                Family::V4 => kernels[0].clone(),
+                Family::V6 => kernels[1].clone(),
+            });
+            apply(&mut engine, sticky(&[1, 2]));
+            engine.apply(Event::Synced);
+            let mut proxy = Proxy {
+                engine,
+                now: Duration::ZERO,
+            };
+            assert!(proxy.engine.poll(proxy.now).expect("a start").is_success());
+            add_clients(clients);
+            let counters = || kernels.each_ref().map(|kernel| kernel.get().counters());
+            let before = counters();
+            proxy.change(sticky(&[1]));
+            let after = counters();
+            [0, 1].map(|family| {
+                let (before, after) = (before[family], after[family]);
+                [
+                    after.sends - before.sends,
+                    after.bytes_sent - before.bytes_sent,
+                    after.receives - before.receives,
+                ]
+            })
+        })
+    });
+    assert_eq!(costs[0], costs[1]);
+    let [sends, ..] = costs[0][0];
+    assert_eq!(sends, 1, "one message");
+}
+
+/// A kernel with counters. Clones share the kernel.
+#[derive(Clone)]
+struct Counted(Arc<Mutex<nftables::Kernel>>);
+
+impl Counted {
+    fn get(&self) -> MutexGuard<'_, nftables::Kernel> {
+        self.0.lock().expect("no test continues after a panic")
+    }
+}
+
+impl Target for Counted {
+    type Object = Object;
+    type Error = Error;
+
+    fn dump(&mut self) -> Result<Vec<Object>, Error> {
+        self.get().dump()
+    }
+
+    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
+        self.get().commit(edits)
+    }
 }
 
 /// Returns the events of 300 Services; `timeout` maps the number of a Service to its
@@ -231,7 +250,10 @@ fn unused_chains_are_bounded_excluded_from_the_difference_and_removed_within_a_m
         assert_eq!(chains("learn-"), 300);
         let same = || with_timeouts(|_| 10_800);
         proxy.change(same());
-        assert_eq!(chains("learn-"), 300 + 64);
+        // Services with one timeout share a chain per map of clients.
+        let shards = chains("recall-");
+        assert!(shards <= 64, "{shards}");
+        assert_eq!(chains("learn-"), shards + 64);
         assert_eq!(difference(same()), (0, String::new()));
         nft::succeeds(&["add chain ip kube-proxy lb-77 { drop; }"], "");
         assert_eq!(difference(same()).0, 1, "the added chain is foreign");
@@ -247,7 +269,7 @@ fn unused_chains_are_bounded_excluded_from_the_difference_and_removed_within_a_m
         let report = proxy.engine.poll(proxy.now).expect("a sync is due");
         assert!(report.is_success(), "{report}");
         assert_eq!(report.families[0].outcome.as_ref().unwrap().edits, 64);
-        assert_eq!(chains("learn-"), 300);
+        assert_eq!(chains("learn-"), shards);
         assert!(proxy.engine.poll(deadline).is_none());
         let report = proxy.engine.poll(deadline + Duration::from_secs(30));
         assert!(report.is_none(), "removals by the engine are not drift");

@@ -201,19 +201,26 @@ fn an_unanswered_connection_attempt_moves_when_its_endpoint_is_removed(rules: Ru
     }
 }
 
-/// Adds records to all IPv4 affinity maps until the maps are full.
-fn fill() {
+/// Returns the names of all IPv4 maps of clients.
+fn maps_of_clients() -> Vec<String> {
     let maps = nft::succeeds(&["list", "maps", "ip"], "");
     let maps = maps.lines().filter_map(|line| {
         let name = line.trim().strip_prefix("map ")?.strip_suffix(" {")?;
-        name.starts_with("clients-").then_some(name)
+        name.starts_with("clients-").then(|| name.to_owned())
     });
-    for map in maps {
+    maps.collect()
+}
+
+/// Adds clients to all IPv4 maps of clients until the maps are full.
+fn fill() {
+    const SIZE: u32 = 131_072;
+    for map in maps_of_clients() {
         let client = |number: u32| {
-            let [_, _, third, last] = number.to_be_bytes();
-            format!("198.18.{third}.{last} timeout 1h : 192.0.2.1 . 1")
+            let [_, second, third, last] = number.to_be_bytes();
+            format!("198.{}.{third}.{last} . 1:1 timeout 1h : 1:1", 16 + second)
         };
-        let clients: Vec<_> = (0..65_500).map(client).collect();
+        let nearly = SIZE - 20;
+        let clients: Vec<_> = (0..nearly).map(client).collect();
         let elements = format!("{{ {} }}", clients.join(", "));
         nft::succeeds(
             &["-f", "-"],
@@ -221,13 +228,83 @@ fn fill() {
         );
         let is_accepted = |number: u32| {
             let element = format!("{{ {} }}", client(number));
-            let args = ["add", "element", "ip", "kube-proxy", map, &element];
+            let args = ["add", "element", "ip", "kube-proxy", &map, &element];
             nft::run(&args, "").status.success()
         };
         assert!(
-            (65_500..65_536).any(|number| !is_accepted(number)),
+            (nearly..SIZE + 20).any(|number| !is_accepted(number)),
             "{map} is full"
         );
+    }
+}
+
+/// Records clients once more.
+fn restore(records: &[(String, String)]) {
+    for (map, elements) in records {
+        let command = format!("add element ip kube-proxy {map} {elements}\n");
+        nft::succeeds(&["-f", "-"], &command);
+    }
+}
+
+/// Returns the IPv4 maps with recorded clients, and their elements in braces, without
+/// expiration.
+fn recorded() -> Vec<(String, String)> {
+    let with_elements = |map: String| {
+        let list = nft::succeeds(&["list", "map", "ip", "kube-proxy", &map], "");
+        let (_, elements) = list.split_once("elements = ")?;
+        let (elements, _) = elements.split_once('}')?;
+        let mut kept = Vec::new();
+        let mut words = elements.split_whitespace();
+        while let Some(word) = words.next() {
+            match word {
+                "expires" => drop(words.next()),
+                word => kept.push(word),
+            }
+        }
+        Some((map, kept.join(" ") + " }"))
+    };
+    maps_of_clients()
+        .into_iter()
+        .filter_map(with_elements)
+        .collect()
+}
+
+#[test]
+fn a_removed_endpoint_that_is_recorded_again_is_not_used() {
+    let mut stage = stage(Rules::Nftables);
+    stage.sync(with_affinity(web(&stage, &[]), LONG_TIMEOUT).events());
+    let probe = stage.probe(External, ClusterIp, NUMBER, WAYS[0]);
+    let gone = sole_endpoint(&stage.lab.client, probe, 5);
+    let records = stage.lab.node.netns.run(recorded);
+    assert_eq!(records.len(), 1, "one client of one port: {records:?}");
+    let without = [gone.clone()];
+    stage.sync(with_affinity(web(&stage, &without), LONG_TIMEOUT).events());
+    // As if a packet of the old connection came after the sync.
+    stage.lab.node.netns.run(|| restore(&records));
+    let other = sole_endpoint(&stage.lab.client, probe, REQUESTS);
+    assert_ne!(other, gone);
+    let after = stage.lab.node.netns.run(recorded);
+    assert_eq!(after.len(), 1, "{after:?}");
+    assert_ne!(
+        after, records,
+        "the client is recorded with its new endpoint"
+    );
+}
+
+#[test]
+fn services_with_the_same_clients_have_separate_records() {
+    let mut stage = stage(Rules::Nftables);
+    let numbers = [NUMBER, NUMBER + 1];
+    let backends = || stage.lab.backends.iter().map(|host| (host, NODE));
+    let webs = numbers.map(|number| with_affinity(Web::new(number, backends()), LONG_TIMEOUT));
+    for web in webs {
+        stage.sync(web.events());
+    }
+    let probe = |number| stage.probe(External, ClusterIp, number, WAYS[0]);
+    let first = numbers.map(|number| answer(&stage.lab.client, probe(number)));
+    for _ in 0..REQUESTS {
+        let now = numbers.map(|number| answer(&stage.lab.client, probe(number)));
+        assert_eq!(now, first);
     }
 }
 
@@ -235,9 +312,12 @@ fn fill() {
 fn a_full_affinity_map_of_one_service_does_not_affect_another_service() {
     let mut stage = stage(Rules::Nftables);
     stage.lab.node.netns.run(fill);
+    let full = stage.lab.node.netns.run(maps_of_clients);
     let backends = stage.lab.backends.iter().map(|host| (host, NODE));
     let other = with_affinity(Web::new(NUMBER + 1, backends), TIMEOUT);
     stage.sync(other.events());
+    let maps = stage.lab.node.netns.run(maps_of_clients);
+    assert_eq!(maps.len(), 2 * full.len(), "each port has a map of its own");
     let probe = |number| stage.probe(External, ClusterIp, number, WAYS[0]);
     sole_endpoint(&stage.lab.client, probe(NUMBER + 1), REQUESTS);
     let first = answer(&stage.lab.client, probe(NUMBER));

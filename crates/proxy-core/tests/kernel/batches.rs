@@ -95,15 +95,17 @@ fn frontend(element: &Element) -> Option<String> {
     let (key, _) = text.split_once(" : ").unwrap_or((&text, ""));
     let fields: Vec<_> = key.split(" . ").collect();
     match (element.set().name.as_str(), &*fields) {
-        // Endpoints that affinity records of a Service may refer to.
-        (set, _) if set.starts_with("endpoints-") => None,
         ("hairpin-endpoints" | "service-cidrs" | "nodeport-networks", _) => None,
         // Several Services share these elements.
         (
             "service-networks"
             | "external-networks"
             | "sticky-protocols"
-            | "sticky-nodeport-protocols",
+            | "sticky-nodeport-protocols"
+            | "recalls"
+            | "forgets"
+            | "learners"
+            | "nodeport-learners",
             _,
         ) => None,
         (_, [protocol @ ("tcp" | "udp"), port, ..]) => Some(format!("{protocol} . {port}")),
@@ -155,7 +157,7 @@ fn an_interrupted_start_leaves_complete_services_and_the_next_start_adds_the_res
             }
             // A quarter of the Services has no address other than the cluster IP.
             let services = services(&installed);
-            // The first transactions contain only sets and chains of service ports.
+            // The first transactions contain only chains and sets.
             assert!(services > before || before == 0);
             assert_eq!(
                 installed.len() - services,

@@ -198,6 +198,11 @@ const PREVIOUS_LAYOUT: &str = include_str!("upstream/previous-layout.nft");
 /// The listing of the same fixture in a layout that looks up all packets in all sets.
 const LAYOUT_WITHOUT_NETWORKS: &str = include_str!("upstream/layout-without-networks.nft");
 
+/// The listing of the same fixture in the layout in which each Service with session affinity
+/// had maps and chains of its own.
+const LAYOUT_WITH_MAPS_OF_SERVICES: &str =
+    include_str!("upstream/layout-with-maps-of-services.nft");
+
 /// Returns an engine after its first sync, with additional Services.
 fn synced(family: Family) -> Engine {
     let (_, events) = upstream_and_events(16, family);
@@ -298,6 +303,12 @@ fn a_table_taken_over_by_upstream_is_replaced_in_one_transaction() {
 #[test]
 fn the_previous_layout_is_replaced_in_one_transaction() {
     assert_replaced(PREVIOUS_LAYOUT, true, 1);
+}
+
+#[test]
+fn a_layout_with_maps_and_chains_of_each_sticky_service_is_changed_in_two_transactions() {
+    // The second transaction removes chains and maps that are not used anymore.
+    assert_replaced(LAYOUT_WITH_MAPS_OF_SERVICES, false, 2);
 }
 
 #[test]

@@ -17,11 +17,11 @@ use crate::fixtures::{Kernels, apply, config, with_endpoints};
 
 /// Number of Services with session affinity.
 const SERVICES: u32 = 100;
-/// Number of on-demand chains and sets of a Service: `learn-S-T`, `sticky-S-N`,
-/// `clients-S` and `endpoints-S`.
-const PER_SERVICE: usize = 4;
-/// Number of on-demand chains that all Services share: `lb-2`.
-const SHARED: usize = 1;
+/// Number of on-demand chains and sets that the Services of a shard share: `clients-K`,
+/// `recall-K` and `forget-K`.
+const PER_SHARD: usize = 3;
+/// Number of on-demand chains of a Service with a timeout of its own: `learn-T-K`.
+const PER_TIMEOUT: usize = 1;
 /// Maximum number of unused chains and sets.
 const MAX_UNUSED: usize = 64;
 /// Maximum time for which an unused chain or set stays.
@@ -71,12 +71,9 @@ fn on_demand<'a>(objects: impl IntoIterator<Item = &'a Object>) -> usize {
         Object::Set(set) => Some(set.name.as_str()),
         _ => None,
     });
-    // Names of base sets contain no service port.
-    let prefixes = ["learn-", "sticky-", "clients-", "endpoints-"];
-    let of_a_port = |name: &&str| {
-        prefixes.iter().any(|prefix| name.starts_with(prefix)) && name.contains(char::is_uppercase)
-    };
-    names.filter(of_a_port).count()
+    let prefixes = ["learn-", "recall-", "forget-", "clients-"];
+    let is_on_demand = |name: &&str| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    names.filter(is_on_demand).count()
 }
 
 /// An IPv4-only engine in the network namespace of its thread.
@@ -202,9 +199,11 @@ fn with_timeout(timeout: Option<u32>) -> impl Iterator<Item = Event> {
 #[test]
 fn unused_chains_and_sets_are_bounded_and_removed_within_a_minute() {
     Netns::new().expect("a network namespace").run(|| {
-        let used = SERVICES as usize * PER_SERVICE;
         let mut proxy = Proxy::start(with_timeouts(0));
-        assert_eq!(proxy.installed(), used);
+        let used = proxy.installed();
+        let of_shards = used - SERVICES as usize * PER_TIMEOUT;
+        assert!((PER_SHARD..=64 * PER_SHARD).contains(&of_shards), "{used}");
+        assert_eq!(of_shards % PER_SHARD, 0, "{used}");
         for round in 1..=4 {
             proxy.change(with_timeouts(round));
             assert_eq!(proxy.installed(), used + MAX_UNUSED);
@@ -212,7 +211,7 @@ fn unused_chains_and_sets_are_bounded_and_removed_within_a_minute() {
         proxy.wait();
         assert_eq!(proxy.installed(), used);
         proxy.change(with_timeout(None));
-        assert_eq!(proxy.installed() + SHARED, MAX_UNUSED);
+        assert_eq!(proxy.installed(), MAX_UNUSED);
         proxy.wait();
         assert_eq!(proxy.installed(), 0);
     });
@@ -251,7 +250,7 @@ fn unused_chains_are_removed_within_a_minute_while_changes_wait_longer() {
     apply(&mut engine, service(1, None, &ENDPOINTS));
     let report = engine.poll(secs(1_300)).expect("a change is due");
     assert!(report.is_success() && engine.poll(secs(1_300)).is_none());
-    assert_eq!(installed(), PER_SERVICE);
+    assert_eq!(installed(), PER_SHARD + PER_TIMEOUT);
 
     apply(&mut engine, service(1, None, &["10.1.0.9"]));
     let deadline = engine.next_deadline().expect("unused chains");
@@ -261,7 +260,7 @@ fn unused_chains_are_removed_within_a_minute_while_changes_wait_longer() {
     assert_eq!((report.trigger, report.ports), (Trigger::Unused, 0));
     let edits: Vec<_> = report.families.iter().map(|done| &done.outcome).collect();
     let edits = edits.iter().filter_map(|it| Some(it.as_ref().ok()?.edits));
-    assert_eq!(edits.collect::<Vec<_>>(), [PER_SERVICE + SHARED, 0]);
+    assert_eq!(edits.collect::<Vec<_>>(), [PER_SHARD + PER_TIMEOUT, 0]);
     assert_eq!(installed(), 0);
     assert!(engine.is_queued(), "the change still waits");
 

@@ -17,8 +17,18 @@ use super::answer::{
 use super::stale::{Entry, Stale};
 use super::{owner, sentence, side};
 
-/// Prefixes of the sets with the clients of session affinity: ours and upstream's.
-const CLIENTS: [&str; 2] = ["@clients-", "@affinity-"];
+/// Prefixes of the sets that lead a recorded client to its endpoint: ours for cluster IPs and
+/// external IPs, with and without the short circuit, the same for node ports, and upstream's.
+const RECORDED_ENDPOINTS: [&str; 5] = [
+    "@recorded ",
+    "@short-recorded ",
+    "@nodeport-recorded ",
+    "@short-nodeport-recorded ",
+    "@affinity-",
+];
+
+/// Part of an update of our clients. It has a hash instead of the endpoint.
+const CLIENTS: &str = " @clients-";
 
 /// Prefix of the lists of match `recent` with the clients of an endpoint.
 const LISTS: &str = "KUBE-SEP-";
@@ -490,7 +500,15 @@ fn affinity(side: &Side) -> Vec<String> {
     for path in &side.paths {
         let recorded = path.steps.iter().flat_map(recorded);
         let recorded = recorded.map(|it| format!("{RECORDED}{it}"));
-        let updates = path.updates.iter().map(|it| format!("records: {it}"));
+        let updates = path.updates.iter().map(|it| {
+            if let Some(client) = it.strip_prefix("delete ") {
+                format!("forgets: {client}, whose endpoint was removed")
+            } else if it.contains(CLIENTS) {
+                format!("records: {it} {}", path.end)
+            } else {
+                format!("records: {it}")
+            }
+        });
         for line in recorded.chain(updates) {
             if !found.contains(&line) {
                 found.push(line);
@@ -503,7 +521,8 @@ fn affinity(side: &Side) -> Vec<String> {
 /// Returns the recorded clients that a step found: elements of a set, an entry of a list of
 /// match `recent`, or a persistence template of IPVS.
 fn recorded(step: &Step) -> Vec<String> {
-    let is_recorded = |element: &&String| CLIENTS.iter().any(|it| element.starts_with(it));
+    let is_recorded =
+        |element: &&String| RECORDED_ENDPOINTS.iter().any(|it| element.starts_with(it));
     let elements = step.elements.iter().filter(is_recorded).cloned();
     let template = step.text.strip_prefix(FOUND);
     let template = template.map(|it| format!("template {it}"));
@@ -666,9 +685,9 @@ mod tests {
             (
                 step(
                     "goto a",
-                    &["@clients-2 { 10.0.0.1 }", "@services { 10.0.0.1 }"],
+                    &["@recorded { 10.0.0.1 }", "@services { 10.0.0.1 }"],
                 ),
-                &["@clients-2 { 10.0.0.1 }"][..],
+                &["@recorded { 10.0.0.1 }"][..],
             ),
             (
                 step("goto a", &["@affinity-A { 10.0.0.1 }"]),

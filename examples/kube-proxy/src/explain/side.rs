@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use proxy_core::evaluate::{self, Obstacle, Rules, Verdict};
 use proxy_core::nftables::Element;
 use proxy_core::nftables::evaluate::{Environment, Event, ListUpdate, Probability, RuleStep};
-use proxy_core::nftables::expr::Expr;
+use proxy_core::nftables::expr::{DynsetOp, Expr};
 use proxy_core::reason::Reason;
 
 use super::answer::{Counter, Limit, Masquerade, Outcome, Path, Reached, Side, Step};
@@ -366,12 +366,18 @@ fn counter(rule: &RuleStep) -> Option<Counter> {
     })
 }
 
+///
+/// A rule may also delete an element, such as a client whose endpoint was removed.
 fn update(update: &proxy_core::nftables::evaluate::SetUpdate) -> String {
     let timeout = update.timeout.map_or_else(String::new, |timeout| {
         format!(" for {} s", timeout.as_secs())
     });
+    let deleted = match update.op {
+        DynsetOp::Delete => "delete ",
+        _ => "",
+    };
     let (table, set, element) = (&update.table, &update.set, &update.element);
-    format!("{table} @{set} {{ {element} }}{timeout}")
+    format!("{deleted}{table} @{set} {{ {element} }}{timeout}")
 }
 
 impl Step {

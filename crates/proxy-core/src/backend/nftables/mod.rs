@@ -19,6 +19,10 @@
 //!                                 │     │     └─► short-circuit, for @local-policy-ips   to_short_circuit
 //!                                 │     │           from pods: vmap @short-ips         short_circuit
 //!                                 │     │           from the node: mark, vmap @short-ips ──► lb-short-N
+//!                                 │     ├► affinity, for @pool-ips               to_affinity
+//!                                 │     │    vmap @recalls ─► recall-K: map @clients-K    recall
+//!                                 │     │    dnat to … map @recorded             recorded_endpoint
+//!                                 │     │    vmap @forgets ─► forget-K, for removed endpoints    forget
 //!                                 │     │ vmap @dispatch-ips                     dispatch
 //!                                 │     │ dnat to … map @backends-N, N up to 6     direct
 //!                                 └─► nodeports, for addresses of the node       to_nodeports
@@ -27,7 +31,6 @@
 //!                                 ▼
 //!                               lb-N      one chain per higher number of slots
 //!                                 │ dnat to … numgen random mod N map @backends      lb
-//!                                 │ (sticky-S-N: first dnat to … map @clients-S     sticky)
 //!                                 ▼
 //!                    routing to the endpoint
 //!                                 │
@@ -50,8 +53,9 @@
 //!        │   translated: translated (forward and output)
 //!        │          ├► cluster-ips-check, for @service-cidrs   cluster_ip_endpoints
 //!        ├──────────┴► affinity-learning                    learners
-//!        │               @sticky-protocols, @sticky-nodeport-protocols
-//!        │               learn-S-T: update @clients-S       learn
+//!        │               @sticky-protocols, @pool-ips; the same for node ports
+//!        │               └─► learning: vmap @learners       to_chain_of_learner
+//!        │                     learn-T-K: update @clients-K     learn
 //!        └────────────────────────┐
 //!                                 ▼
 //!                    nat-postrouting ─► masquerading
@@ -76,17 +80,41 @@
 //! | external policy Local | `local-policy-ips { V }`, `short-ips`, `short-backends` | `short_circuit` |
 //! | source ranges | `restricted-ips { V }`, `source-ranges { V . network }` | `source_ranges` |
 //! | | base chains before DNAT | `chains_before_dnat` |
-//! | session affinity | `dispatch-ips { V : goto sticky-S-N }`, `backends` for `backends-N` | `balance` |
-//! | | `endpoints-S { endpoint . port }` | `allowed_endpoint` |
+//! | session affinity | `pool-ips { V : pool }`, `learner-ips { V : learner }` | `number` |
+//! | each endpoint, with session affinity | `recorded { V . token : endpoint . port }` | `recorded` |
+//! | session affinity, for all Services | `recalls { K : jump recall-K }`, `forgets { K : jump forget-K }`, `learners { learner : goto learn-T-K }` | `verdict` |
 //! | | `sticky-protocols { proto }`, `sticky-nodeport-protocols { proto }` | `protocol` |
-//! | | `sticky-ips { V : goto learn-S-T }` | `learner` |
 //! | each local endpoint | `hairpin-endpoints { ip . ip . proto . port }` | `hairpin` |
 //! | no endpoints | `no-endpoints { V }` | `no_endpoints` |
 //! | no local endpoints | `no-local-endpoints { V }` | `no_local_endpoints` |
 //!
-//! S identifies a service port with session affinity. All its addresses and its node port
-//! share the clients in `clients-S`; addresses that use local endpoints only share
-//! `clients-S-local`. No other service port uses these maps.
+//! # Session affinity
+//!
+//! The clients of all Services are in 64 maps, `clients-0` to `clients-63`. The pool of a
+//! service port, a hash of its name, selects the map, and is a part of the key. So all
+//! addresses and the node port share the clients, and a Service with so many clients that its
+//! map is full affects one other Service in 64. Addresses that use local endpoints only have
+//! clients of their own. Timeouts belong to chains: `learn-10800-12` records clients in
+//! `clients-12` for three hours.
+//!
+//! What must not grow with the number of Services is the number of sets, chains and verdicts.
+//! The kernel (6.18) walks the list of all sets of a table for each message that names a set,
+//! and validates all verdicts of all maps at each commit that adds one. With two sets, two
+//! chains and two verdicts per Service, as before, 10,000 Services took 51 s of system time,
+//! and their removal 82 s. With elements of plain maps only, they take 0.5 s and 0.3 s; twice
+//! the time of Services without affinity, because they have twice as many elements.
+//!
+//! Such an element cannot choose a chain, so its data must become a part of the next key. The
+//! kernel does that in registers, but nft 1.0.6 of Debian 12 aborts when it lists a lookup
+//! whose key contains the result of another one. Its language has only one way to write that:
+//! a statement stores the result, and an expression loads it. `plan/affinity.rs` says why the
+//! place is the priority of the packet, and why a record can be wrong without harm.
+//!
+//! These were tried as well: `jhash … map @m` has a syntax, but nft 1.0.6 computes a length of
+//! 0 for the map, which the kernel refuses; and it cannot load constants in the key of a
+//! lookup, which a chain per Service would need.
+//!
+//! # Costs
 //!
 //! The expensive part of the path is a lookup in a large set, which is rarely in a cache of
 //! the processor. So packets are preselected by small sets: a network in
@@ -105,15 +133,13 @@
 //! deletes all base chains of this mode. No set has a name that upstream declares.
 //! Packets reach none of the remaining objects.
 //!
-//! Chains `lb-N` and all objects of one S exist while Services use them and for 30 s
+//! Chains `lb-N` and the maps and chains of clients exist while Services use them and for 30 s
 //! after, because kernels before 6.2 release references to a chain late. At most 64
 //! unused objects stay. A start removes unused chains after its first commit. The same
 //! holds for the base chains before DNAT: a base chain costs every packet, even without a
 //! match.
 //!
-//! Large changes are committed in batches; the rules are consistent after each batch. The
-//! kernel walks all sets of a table for each set that is added or referenced. So sets of
-//! one S are committed last, in small batches.
+//! Large changes are committed in batches; the rules are consistent after each batch.
 
 mod plan;
 

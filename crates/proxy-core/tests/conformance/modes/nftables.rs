@@ -3,7 +3,9 @@
 use proxy_core::backend::nftables::Planner;
 use proxy_core::{Family, Mode};
 use vipline_nftables::evaluate::{Evaluator, Host, SetUpdate};
+use vipline_nftables::expr::DynsetOp;
 use vipline_nftables::{Object, Ruleset};
+use vipline_reconcile::Keyed;
 
 use super::{Rules, Seen, fate, installed};
 use crate::flow::Flow;
@@ -63,8 +65,16 @@ impl Rules for Nftables {
     fn after(&self, flow: &Flow, seen: &Seen<SetUpdate>) -> Self {
         let mut objects = self.objects.clone();
         let changed = &mut objects[usize::from(flow.destination.is_ipv6())];
-        let elements = seen.updates.iter().map(|update| update.element.clone());
-        changed.extend(elements.map(Object::from));
+        for update in &seen.updates {
+            let element = Object::from(update.element.clone());
+            let place = changed.iter().position(|it| it.key() == element.key());
+            match (update.op, place) {
+                (DynsetOp::Delete, Some(place)) => drop(changed.swap_remove(place)),
+                // The data of an element stays.
+                (_, Some(_)) | (DynsetOp::Delete, None) => {}
+                (_, None) => changed.push(element),
+            }
+        }
         Self::new(objects, self.host.clone())
     }
 }

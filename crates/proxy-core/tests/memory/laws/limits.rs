@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use proxy_core::backend::iptables;
 use proxy_core::{Config, Event, Report, Trigger};
-use testkit::generate::{Stack, cluster};
+use testkit::generate::{ServiceBuilder, Stack, cluster};
 use vipline_iptables::Restore;
-use vipline_nftables::Object;
+use vipline_nftables::{ElementData, Object};
 use vipline_reconcile::Edit;
 use vipline_service_model::api;
 
@@ -239,7 +239,7 @@ fn the_number_of_chains_and_sets_is_constant_when_services_use_every_feature() {
             if number % 2 == 0 {
                 spec.external_traffic_policy = api::TrafficPolicy::Local;
             }
-            // Each Service with affinity has its own maps and chains.
+            // Each of up to 64 maps of clients has chains, see the next law.
             if number < 12 && number % 3 == 0 {
                 spec.session_affinity = api::Affinity::ClientIp;
             }
@@ -261,4 +261,113 @@ fn the_number_of_chains_and_sets_is_constant_when_services_use_every_feature() {
             .count()
     };
     assert_eq!(count(12), count(1_200));
+}
+
+/// The objects of the IPv4 table.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Counts {
+    chains: usize,
+    sets: usize,
+    verdicts: usize,
+    elements: usize,
+}
+
+/// Counts the objects of Services with session affinity and two endpoints each.
+fn with_affinity(services: usize) -> Counts {
+    let kernels = Kernels::default();
+    let mut engine = kernels.engine(Config::default());
+    for builder in cluster(services, 2, Stack::V4) {
+        let mut service = builder.service();
+        service.spec.session_affinity = api::Affinity::ClientIp;
+        apply(&mut engine, [service.into()]);
+        apply(&mut engine, builder.slices().into_iter().map(Event::from));
+    }
+    engine.apply(Event::Synced);
+    let mut now = Duration::ZERO;
+    assert!(sync(&mut engine, &mut now).is_success());
+    let kernel = kernels.v4.get();
+    let mut counts = Counts {
+        chains: 0,
+        sets: 0,
+        verdicts: 0,
+        elements: 0,
+    };
+    for object in kernel.memory.objects() {
+        match object {
+            Object::Chain(_) => counts.chains += 1,
+            Object::Set(_) => counts.sets += 1,
+            Object::Element(element) => match element.data() {
+                Some(ElementData::Verdict(_)) => counts.verdicts += 1,
+                _ => counts.elements += 1,
+            },
+            _ => {}
+        }
+    }
+    counts
+}
+
+#[test]
+fn session_affinity_adds_elements_but_neither_chains_nor_sets_nor_verdicts_per_service() {
+    const SHARDS: usize = 64;
+    let [none, few, many, most] = [0, 10, 1_000, 10_000].map(with_affinity);
+    // A map of clients, the chains `recall-K`, `forget-K` and `learn-10800-K`, and a verdict
+    // for each of them.
+    let of_all_shards = Counts {
+        chains: none.chains + 3 * SHARDS,
+        sets: none.sets + SHARDS,
+        verdicts: none.verdicts + 3 * SHARDS,
+        ..most
+    };
+    assert_eq!(most, of_all_shards);
+    let objects = |counts: Counts| [counts.chains, counts.sets, counts.verdicts];
+    assert_eq!(
+        objects(many),
+        objects(most),
+        "the number of Services has no influence"
+    );
+    let limits = objects(none).into_iter().zip([3, 1, 3]);
+    for (count, (before, each)) in objects(few).into_iter().zip(limits) {
+        assert!(count <= before + 10 * each, "{few:?}");
+    }
+    // Cluster IP, two slots, pool, learner and two tokens; networks and the protocol are shared.
+    let per_service = (most.elements - many.elements) as f64 / 9_000.0;
+    assert!((7.0..7.01).contains(&per_service), "{per_service}");
+}
+
+#[test]
+fn one_more_service_with_session_affinity_is_one_transaction_of_elements() {
+    let edits = [1_000, 3_000].map(|services| {
+        let kernels = Kernels::default();
+        let mut engine = kernels.engine(Config::default());
+        let sticky = |builder: ServiceBuilder| {
+            let mut service = builder.service();
+            service.spec.session_affinity = api::Affinity::ClientIp;
+            let slices = builder.slices().into_iter().map(Event::from);
+            [service.into()].into_iter().chain(slices)
+        };
+        let mut builders: Vec<_> = cluster(services + 1, 2, Stack::V4).collect();
+        // The shard of the last Service has other Services.
+        let last = builders.swap_remove(0);
+        for builder in builders {
+            apply(&mut engine, sticky(builder));
+        }
+        engine.apply(Event::Synced);
+        let mut now = Duration::ZERO;
+        sync(&mut engine, &mut now);
+        apply(&mut engine, sticky(last));
+        sync(&mut engine, &mut now);
+        kinds(&kernels.v4.get().last_edits)
+    });
+    let expected = [
+        "add active-cluster-ips",
+        "add backends-2",
+        "add backends-2",
+        "add learner-ips",
+        "add pool-ips",
+        "add recorded",
+        "add recorded",
+    ];
+    for edits in edits {
+        assert_eq!(edits, expected);
+    }
 }

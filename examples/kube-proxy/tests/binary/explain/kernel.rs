@@ -93,12 +93,14 @@ fn the_endpoint_of_a_recorded_client_is_no_disagreement() {
     stage.oneshot();
     let first = answer(&stage);
     assert_eq!(first["endpoints"].as_array().unwrap().len(), 2);
-    let records = first["affinity"][0].as_str().unwrap();
-    let (_, map) = records.split_once('@').unwrap();
-    let (map, _) = map.split_once(' ').unwrap();
+    let lines = first["affinity"].as_array().unwrap().iter();
+    let mut lines = lines.map(|line| line.as_str().unwrap());
+    let line = lines.find(|line| line.ends_with(" to endpoint 10.244.1.2:8080"));
+    let (_, records) = line.unwrap().split_once('@').unwrap();
+    let (element, _) = records.rsplit_once(" for ").unwrap();
     let record = |client: &str| {
-        let entry = format!("{client} timeout 1h : 10.244.1.2 . 8080");
-        stage.load(&format!("add element ip kube-proxy {map} {{ {entry} }}\n"));
+        let element = element.replace("198.51.100.7", client);
+        stage.load(&format!("add element ip kube-proxy {element}\n"));
     };
     record("198.51.100.8");
     assert_eq!(answer(&stage)["endpoints"], first["endpoints"]);

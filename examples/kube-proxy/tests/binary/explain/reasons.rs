@@ -246,7 +246,10 @@ fn the_affinity_that_a_connection_records_is_shown() {
         affinity.starts_with("records: ip kube-proxy @clients-"),
         "{affinity}"
     );
-    assert!(affinity.contains("10.244.1.71 . 8080"), "{affinity}");
+    assert!(
+        affinity.ends_with(" to endpoint 10.244.1.71:8080"),
+        "{affinity}"
+    );
     assert_eq!(answer["service"]["affinitySeconds"], 10_800);
     let is_anonymous = answer.to_string().contains("@__set");
     assert!(!is_anonymous, "{answer:#}");

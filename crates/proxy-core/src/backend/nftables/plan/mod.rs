@@ -27,7 +27,7 @@ mod tests;
 use vipline_nftables::evaluate::Evaluator;
 use vipline_nftables::{Action, Object, Operation, Ruleset, Subject};
 use vipline_reconcile::{Edit, Keyed};
-use vipline_service_model::{Family, Protocol, ServicePort};
+use vipline_service_model::{Family, ServicePort};
 
 use crate::backend::evaluate::{NoClients, rules};
 use crate::evaluate::Rules;
@@ -83,11 +83,9 @@ impl backend::Planner for Planner {
                         .find(|made| made.key() == object.key()),
                 )
             }
-            // The name does not contain the protocol of the service port.
-            Object::Chain(chain) => Protocol::ALL.into_iter().any(|of_port| {
-                let made = port::chain_on_demand(table, &chain.name, of_port);
-                is_made(made.map(Object::from))
-            }),
+            Object::Chain(chain) => {
+                is_made(port::chain_on_demand(table, &chain.name).map(Object::from))
+            }
             Object::Set(set) => {
                 is_made(affinity::set_on_demand(table, &set.name).map(Object::from))
             }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use data_encoding::BASE32;
 use sha2::{Digest, Sha256};
 use vipline_nftables::{Comment, Name};
 use vipline_service_model::PortName;
@@ -42,8 +41,20 @@ pub(super) const STICKY_NODEPORT_PROTOCOLS: &str = "sticky-nodeport-protocols";
 pub(super) const STICKY_PROTOCOLS: &str = "sticky-protocols";
 
 // Maps of addresses with session affinity.
-pub(super) const STICKY_IPS: &str = "sticky-ips";
-pub(super) const STICKY_NODEPORTS: &str = "sticky-nodeports";
+pub(super) const POOL_IPS: &str = "pool-ips";
+pub(super) const POOL_NODEPORTS: &str = "pool-nodeports";
+pub(super) const LEARNER_IPS: &str = "learner-ips";
+pub(super) const LEARNER_NODEPORTS: &str = "learner-nodeports";
+pub(super) const RECORDED: &str = "recorded";
+pub(super) const SHORT_RECORDED: &str = "short-recorded";
+pub(super) const NODEPORT_RECORDED: &str = "nodeport-recorded";
+pub(super) const SHORT_NODEPORT_RECORDED: &str = "short-nodeport-recorded";
+
+// Verdict maps of session affinity. Their size does not depend on the number of Services.
+pub(super) const RECALLS: &str = "recalls";
+pub(super) const FORGETS: &str = "forgets";
+pub(super) const LEARNERS: &str = "learners";
+pub(super) const NODEPORT_LEARNERS: &str = "nodeport-learners";
 
 // Base chains, named after type and hook: a subset of upstream's, see `UPSTREAM`.
 pub(super) const FILTER_PREROUTING_PRE_DNAT: &str = "filter-prerouting-pre-dnat";
@@ -56,19 +67,25 @@ pub(super) const NAT_OUTPUT: &str = "nat-output";
 pub(super) const NAT_POSTROUTING: &str = "nat-postrouting";
 
 // Regular chains.
+pub(super) const AFFINITY: &str = "affinity";
 pub(super) const AFFINITY_LEARNING: &str = "affinity-learning";
 pub(super) const CLUSTER_IPS_CHECK: &str = "cluster-ips-check";
 pub(super) const EXTERNAL_IPS: &str = "external-ips";
 pub(super) const FIREWALL_CHECK: &str = "firewall-check";
+pub(super) const LEARNING: &str = "learning";
 pub(super) const MARK_FOR_MASQUERADE: &str = "mark-for-masquerade";
 pub(super) const MASQUERADING: &str = "masquerading";
 pub(super) const NODEPORTS: &str = "nodeports";
+pub(super) const NODEPORT_AFFINITY: &str = "nodeport-affinity";
 pub(super) const NODEPORT_ENDPOINTS_CHECK: &str = "nodeport-endpoints-check";
+pub(super) const NODEPORT_LEARNING: &str = "nodeport-learning";
 pub(super) const SERVICES: &str = "services";
 pub(super) const SERVICE_ENDPOINTS_CHECK: &str = "service-endpoints-check";
 pub(super) const SERVICE_IPS_CHECK: &str = "service-ips-check";
+pub(super) const SHORT_AFFINITY: &str = "short-affinity";
 pub(super) const SHORT_CIRCUIT: &str = "short-circuit";
 pub(super) const SHORT_CIRCUIT_NODEPORTS: &str = "short-circuit-nodeports";
+pub(super) const SHORT_NODEPORT_AFFINITY: &str = "short-nodeport-affinity";
 pub(super) const TRANSLATED: &str = "translated";
 
 /// Names of upstream's sets and maps. The first layout of this crate used such
@@ -98,6 +115,10 @@ pub(super) fn is_upstream(name: &Name) -> bool {
 pub(super) fn is_shared(name: &Name) -> bool {
     let shared = [
         EXTERNAL_NETWORKS,
+        FORGETS,
+        LEARNERS,
+        NODEPORT_LEARNERS,
+        RECALLS,
         SERVICE_NETWORKS,
         STICKY_NODEPORT_PROTOCOLS,
         STICKY_PROTOCOLS,
@@ -111,25 +132,37 @@ const DIRECT: &str = "backends-";
 const LB: &str = "lb-";
 /// Prefix of chains that record the endpoints of clients.
 const LEARN: &str = "learn-";
-/// Prefix of chains that send clients to their recorded endpoints.
-const STICKY: &str = "sticky-";
+/// Prefix of chains that look up the recorded endpoint of a client.
+const RECALL: &str = "recall-";
+/// Prefix of chains that delete a client.
+const FORGET: &str = "forget-";
 /// Prefix of maps of clients to their recorded endpoints.
 const CLIENTS: &str = "clients-";
-/// Prefix of sets of endpoints that may be recorded.
-const ENDPOINTS: &str = "endpoints-";
-/// Marks names for local endpoints only.
-const LOCAL: &str = "local";
+/// Marks a chain for node ports.
+const NODEPORT: &str = "nodeport-";
+/// Marks a chain that records clients for local endpoints only.
+const LOCAL: &str = "local-";
 /// Marks a chain that records clients both for all endpoints and for local endpoints.
-const BOTH: &str = "both";
+const BOTH: &str = "both-";
 
-/// Length in bytes of the hash in names of a service port. A multiple of five, so that
-/// base32 needs no padding.
-const HASH: usize = 10;
-
-/// Returns the part of names that identifies a service port: `2PJ2ZLJC6L4IFV3Z`.
+/// Prefixes of the chains that a former layout had for each Service with session affinity:
+/// `sticky-2PJ2ZLJC6L4IFV3Z-2`, `learn-2PJ2ZLJC6L4IFV3Z-10800`.
 ///
-/// Names of Services may be too long for nf_tables, so this is a truncated SHA-256 hash.
-pub(super) fn port_id(port: &PortName) -> Box<str> {
+/// A start after an upgrade removes them like unused chains: after the elements that lead to
+/// them, and in another transaction.
+const FORMER_CHAINS: [&str; 1] = ["sticky-"];
+/// Prefixes of the sets of the former layout: `clients-2PJ2ZLJC6L4IFV3Z`,
+/// `endpoints-2PJ2ZLJC6L4IFV3Z-local`.
+const FORMER_SETS: [&str; 1] = ["endpoints-"];
+
+/// Returns the pool of a service port: the number under which its clients are recorded, at
+/// all of its addresses.
+///
+/// It is a part of a SHA-256 hash of the name, so that a restart finds the clients again. Two
+/// service ports have the same pool with a probability of one in two thousand million; then a
+/// client of both loses its affinity when it changes between them. It never reaches an
+/// endpoint of the other one, because a recorded endpoint counts only if the address has it.
+pub(super) fn pool(port: &PortName) -> u32 {
     let PortName {
         namespace,
         service,
@@ -138,57 +171,9 @@ pub(super) fn port_id(port: &PortName) -> Box<str> {
         ..
     } = port;
     let hash = Sha256::digest(format!("{namespace}/{service}/{protocol}/{port}"));
-    let hash = hash.get(..HASH).expect("a hash has 32 bytes");
-    BASE32.encode(hash).into()
-}
-
-/// The clients of a service port that share a list of endpoints.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(in crate::backend) struct Pool<'a> {
-    /// Identifies the service port.
-    pub(in crate::backend) id: &'a str,
-    /// Whether the pool contains local endpoints only.
-    pub(in crate::backend) is_local: bool,
-}
-
-impl<'a> Pool<'a> {
-    /// Returns the name of the map of clients: `clients-2PJ2ZLJC6L4IFV3Z-local`.
-    pub(super) fn clients(self) -> Name {
-        self.named(CLIENTS)
-    }
-
-    /// Returns the name of the set of endpoints: `endpoints-2PJ2ZLJC6L4IFV3Z`.
-    pub(super) fn endpoints(self) -> Name {
-        self.named(ENDPOINTS)
-    }
-
-    fn named(self, prefix: &str) -> Name {
-        let (id, dash, local) = match self.is_local {
-            true => (self.id, "-", LOCAL),
-            false => (self.id, "", ""),
-        };
-        numbered(format_args!("{prefix}{id}{dash}{local}"))
-    }
-
-    /// Parses the name of a map of clients.
-    pub(in crate::backend) fn of_clients(name: &'a Name) -> Option<Self> {
-        Self::parse(name.as_str().strip_prefix(CLIENTS)?)
-    }
-
-    /// Parses the name of a set of endpoints.
-    pub(super) fn of_endpoints(name: &'a Name) -> Option<Self> {
-        Self::parse(name.as_str().strip_prefix(ENDPOINTS)?)
-    }
-
-    fn parse(text: &'a str) -> Option<Self> {
-        let (id, local) = match text.split_once('-') {
-            Some((id, LOCAL)) => (id, true),
-            Some(_) => return None,
-            None => (text, false),
-        };
-        let is_local = local;
-        Some(Self { id, is_local })
-    }
+    let first = hash.first_chunk().expect("a hash has 32 bytes");
+    // 0 means that nothing is known of a client.
+    (u32::from_be_bytes(*first) & !super::affinity::LOCAL).max(1)
 }
 
 /// The lists of endpoints for which clients of a service port are recorded.
@@ -200,15 +185,26 @@ pub(super) enum Lists {
 }
 
 impl Lists {
-    /// Returns the pools of a service port.
-    pub(super) fn pools(self, id: &str) -> impl Iterator<Item = Pool<'_>> {
-        let lists: &[bool] = match self {
-            Self::Cluster => &[false],
-            Self::Local => &[true],
-            Self::Both => &[false, true],
-        };
-        lists.iter().map(move |&is_local| Pool { id, is_local })
+    const ALL: [Self; 3] = [Self::Cluster, Self::Local, Self::Both];
+
+    /// Returns the mark in the name of a chain.
+    fn mark(self) -> &'static str {
+        match self {
+            Self::Cluster => "",
+            Self::Local => LOCAL,
+            Self::Both => BOTH,
+        }
     }
+}
+
+/// How the clients of an address are recorded.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Learner {
+    pub(super) lists: Lists,
+    /// Time in seconds for which a client without new connections stays recorded.
+    pub(super) seconds: u32,
+    /// The [shard](super::affinity::SHARDS) of the pool.
+    pub(super) shard: u32,
 }
 
 /// Returns the name of the map of addresses with `slots` slots: `backends-3`.
@@ -224,24 +220,37 @@ pub(super) fn lb(path: &str, slots: u32) -> Name {
     numbered(format_args!("{LB}{path}{slots}"))
 }
 
-/// Returns the name of a chain that sends clients to their recorded endpoints, and other
-/// clients to [`lb`]: `sticky-2PJ2ZLJC6L4IFV3Z-local-nodeport-3`.
-pub(super) fn sticky(pool: Pool<'_>, path: &str, slots: u32) -> Name {
-    let id = pool.id;
-    match pool.is_local {
-        true => numbered(format_args!("{STICKY}{id}-{LOCAL}-{path}{slots}")),
-        false => numbered(format_args!("{STICKY}{id}-{path}{slots}")),
-    }
+/// Returns the name of the map of the clients in a shard: `clients-12`.
+pub(super) fn clients(shard: u32) -> Name {
+    numbered(format_args!("{CLIENTS}{shard}"))
 }
 
-/// Returns the name of the chain that records the endpoints of clients for `seconds`:
-/// `learn-2PJ2ZLJC6L4IFV3Z-10800`.
-pub(super) fn learn(id: &str, lists: Lists, seconds: u32) -> Name {
-    match lists {
-        Lists::Cluster => numbered(format_args!("{LEARN}{id}-{seconds}")),
-        Lists::Local => numbered(format_args!("{LEARN}{id}-{LOCAL}-{seconds}")),
-        Lists::Both => numbered(format_args!("{LEARN}{id}-{BOTH}-{seconds}")),
-    }
+/// Parses the name of a map of clients.
+pub(super) fn shard_of_clients(name: &Name) -> Option<u32> {
+    name.as_str().strip_prefix(CLIENTS)?.parse().ok()
+}
+
+/// Returns the name of the chain that looks up clients in a shard: `recall-12`.
+pub(super) fn recall(shard: u32) -> Name {
+    numbered(format_args!("{RECALL}{shard}"))
+}
+
+/// Returns the name of the chain that deletes a client of a shard: `forget-12`.
+pub(super) fn forget(shard: u32) -> Name {
+    numbered(format_args!("{FORGET}{shard}"))
+}
+
+/// Returns the name of the chain that records the endpoints of clients: `learn-10800-12`,
+/// `learn-nodeport-both-10800-12`.
+pub(super) fn learn(is_nodeport: bool, learner: Learner) -> Name {
+    let nodeport = if is_nodeport { NODEPORT } else { "" };
+    let Learner {
+        lists,
+        seconds,
+        shard,
+    } = learner;
+    let lists = lists.mark();
+    numbered(format_args!("{LEARN}{nodeport}{lists}{seconds}-{shard}"))
 }
 
 /// The purpose of a chain on demand, by its name.
@@ -249,18 +258,12 @@ pub(super) fn learn(id: &str, lists: Lists, seconds: u32) -> Name {
 pub(super) enum OnDemand<'a> {
     /// [`lb`].
     Lb { path: &'a str, slots: u32 },
-    /// [`sticky`].
-    Sticky {
-        pool: Pool<'a>,
-        path: &'a str,
-        slots: u32,
-    },
+    /// [`recall`].
+    Recall(u32),
+    /// [`forget`].
+    Forget(u32),
     /// [`learn`].
-    Learn {
-        id: &'a str,
-        lists: Lists,
-        seconds: u32,
-    },
+    Learn { is_nodeport: bool, learner: Learner },
 }
 
 impl<'a> OnDemand<'a> {
@@ -271,26 +274,29 @@ impl<'a> OnDemand<'a> {
             let (path, slots) = path_and_number(text)?;
             return Some(Self::Lb { path, slots });
         }
-        if let Some(text) = name.strip_prefix(STICKY) {
-            let (id, text) = text.split_once('-')?;
-            let (path, slots) = path_and_number(text)?;
-            let local = path.strip_prefix(LOCAL).and_then(|it| it.strip_prefix('-'));
-            let pool = Pool {
-                id,
-                is_local: local.is_some(),
-            };
-            let path = local.unwrap_or(path);
-            return Some(Self::Sticky { pool, path, slots });
+        if let Some(shard) = name.strip_prefix(RECALL) {
+            return Some(Self::Recall(shard.parse().ok()?));
         }
-        let (id, text) = name.strip_prefix(LEARN)?.split_once('-')?;
-        let (lists, seconds) = match text.split_once('-') {
-            Some((LOCAL, seconds)) => (Lists::Local, seconds),
-            Some((BOTH, seconds)) => (Lists::Both, seconds),
-            Some(_) => return None,
-            None => (Lists::Cluster, text),
+        if let Some(shard) = name.strip_prefix(FORGET) {
+            return Some(Self::Forget(shard.parse().ok()?));
+        }
+        let text = name.strip_prefix(LEARN)?;
+        let (is_nodeport, text) = match text.strip_prefix(NODEPORT) {
+            Some(text) => (true, text),
+            None => (false, text),
         };
-        let seconds = seconds.parse().ok()?;
-        Some(Self::Learn { id, lists, seconds })
+        let (mark, shard) = path_and_number(text)?;
+        let (mark, seconds) = path_and_number(mark.strip_suffix('-')?)?;
+        let lists = Lists::ALL.into_iter().find(|lists| lists.mark() == mark)?;
+        let learner = Learner {
+            lists,
+            seconds,
+            shard,
+        };
+        Some(Self::Learn {
+            is_nodeport,
+            learner,
+        })
     }
 }
 
@@ -304,9 +310,8 @@ fn path_and_number(text: &str) -> Option<(&str, u32)> {
 /// Returns whether chains of this name exist only while service ports use them.
 pub(in crate::backend) fn is_chain_on_demand(name: &Name) -> bool {
     let name = name.as_str();
-    [LB, LEARN, STICKY]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
+    let prefixes = [LB, LEARN, RECALL, FORGET].into_iter().chain(FORMER_CHAINS);
+    prefixes.into_iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Returns whether chains of this name exist only while service ports have source ranges.
@@ -314,17 +319,16 @@ pub(super) fn is_chain_before_dnat(name: &Name) -> bool {
     [FILTER_PREROUTING_PRE_DNAT, FILTER_OUTPUT_PRE_DNAT].contains(&name.as_str())
 }
 
-/// Returns whether only one service port uses a chain of this name.
-pub(super) fn is_chain_of_port(name: &Name) -> bool {
+/// Returns whether chains of this name exist only while service ports have session affinity.
+pub(super) fn is_chain_of_affinity(name: &Name) -> bool {
     is_chain_on_demand(name) && !name.as_str().starts_with(LB)
 }
 
 /// Returns whether sets of this name exist only while service ports use them.
 pub(in crate::backend) fn is_set_on_demand(name: &Name) -> bool {
     let name = name.as_str();
-    [CLIENTS, ENDPOINTS]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
+    let prefixes = [CLIENTS].into_iter().chain(FORMER_SETS);
+    prefixes.into_iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn numbered(text: fmt::Arguments<'_>) -> Name {
@@ -345,14 +349,13 @@ pub(super) fn comment(text: &'static str) -> Comment {
 mod tests {
     use vipline_service_model::Protocol;
 
+    use super::super::affinity::LOCAL;
     use super::*;
 
-    const ID: &str = "2PJ2ZLJC6L4IFV3Z";
-
     #[test]
-    fn a_service_port_is_identified_by_all_parts_of_its_name() {
+    fn a_pool_depends_on_all_parts_of_the_name_of_a_service_port() {
         let name = |service: &str, port: &str, protocol| {
-            port_id(&PortName {
+            pool(&PortName {
                 namespace: "default".into(),
                 service: service.into(),
                 port: port.into(),
@@ -360,23 +363,24 @@ mod tests {
                 created: None,
             })
         };
-        let id = name("web", "http", Protocol::Tcp);
-        assert_eq!(id, name("web", "http", Protocol::Tcp));
-        assert_eq!((id.len(), id.contains('-')), (16, false));
+        let of_web = name("web", "http", Protocol::Tcp);
+        assert_eq!(of_web, name("web", "http", Protocol::Tcp));
+        assert_eq!(of_web & LOCAL, 0);
         for other in [
             name("web", "", Protocol::Tcp),
             name("web2", "http", Protocol::Tcp),
             name("web", "http", Protocol::Udp),
         ] {
-            assert_ne!(id, other);
+            assert_ne!(of_web, other);
         }
-        let long = "x".repeat(10_000);
-        assert_eq!(name(&long, &long, Protocol::Tcp).len(), 16);
     }
 
     #[test]
     fn names_of_chains_on_demand_are_parsed() {
-        let pools = [false, true].map(|is_local| Pool { id: ID, is_local });
+        let assert_parsed = |name: &Name, expected| {
+            assert_eq!(OnDemand::parse(name), Some(expected));
+            assert!(is_chain_on_demand(name), "{name}");
+        };
         for (path, slots) in [
             ("", 300),
             ("short-", 1),
@@ -385,47 +389,69 @@ mod tests {
             ("short-nodeport-", 9),
         ] {
             let name = lb(path, slots);
-            assert_eq!(OnDemand::parse(&name), Some(OnDemand::Lb { path, slots }));
-            for pool in pools {
-                let name = sticky(pool, path, slots);
-                let expected = OnDemand::Sticky { pool, path, slots };
-                assert_eq!(OnDemand::parse(&name), Some(expected));
-                assert!(is_chain_on_demand(&name));
-            }
+            assert_parsed(&name, OnDemand::Lb { path, slots });
+            assert!(!is_chain_of_affinity(&name));
         }
-        for lists in [Lists::Cluster, Lists::Local, Lists::Both] {
-            let (id, seconds) = (ID, 10_800);
-            let name = learn(id, lists, seconds);
-            let expected = OnDemand::Learn { id, lists, seconds };
-            assert_eq!(OnDemand::parse(&name), Some(expected));
-            assert!(is_chain_on_demand(&name));
+        assert_parsed(&recall(12), OnDemand::Recall(12));
+        assert_parsed(&forget(0), OnDemand::Forget(0));
+        for lists in Lists::ALL {
+            for is_nodeport in [false, true] {
+                let learner = Learner {
+                    lists,
+                    seconds: 10_800,
+                    shard: 63,
+                };
+                let name = learn(is_nodeport, learner);
+                let expected = OnDemand::Learn {
+                    is_nodeport,
+                    learner,
+                };
+                assert_parsed(&name, expected);
+                assert!(is_chain_of_affinity(&name));
+            }
         }
         for other in [
             "lb-",
             "lb-x",
-            "learn-A",
-            "learn-A-short-3",
+            "learn-2PJ2ZLJC6L4IFV3Z-10800",
+            "learn-short-1-3",
+            "learn-3",
+            "recall-x",
             "sticky-3",
-            "sticky-ips",
         ] {
             assert_eq!(OnDemand::parse(&name(other)), None, "{other}");
         }
-        for other in [SERVICES, AFFINITY_LEARNING, SHORT_CIRCUIT] {
+        for other in [
+            SERVICES,
+            AFFINITY,
+            AFFINITY_LEARNING,
+            LEARNING,
+            SHORT_CIRCUIT,
+        ] {
             assert!(!is_chain_on_demand(&name(other)), "{other}");
         }
     }
 
     #[test]
-    fn names_of_sets_on_demand_are_parsed() {
-        for is_local in [false, true] {
-            let pool = Pool { id: ID, is_local };
-            let [clients, endpoints] = [pool.clients(), pool.endpoints()];
-            assert_eq!(Pool::of_clients(&clients), Some(pool));
-            assert_eq!(Pool::of_endpoints(&endpoints), Some(pool));
-            assert_eq!(Pool::of_endpoints(&clients), None);
-            assert!(is_set_on_demand(&clients) && is_set_on_demand(&endpoints));
+    fn objects_of_the_former_layout_are_on_demand() {
+        for chain in ["sticky-2PJ2ZLJC6L4IFV3Z-2", "learn-2PJ2ZLJC6L4IFV3Z-10800"] {
+            assert!(is_chain_of_affinity(&name(chain)), "{chain}");
         }
-        for other in [BACKENDS, NO_ENDPOINTS, STICKY_IPS] {
+        for set in [
+            "clients-2PJ2ZLJC6L4IFV3Z",
+            "endpoints-2PJ2ZLJC6L4IFV3Z-local",
+        ] {
+            assert!(is_set_on_demand(&name(set)), "{set}");
+            assert_eq!(shard_of_clients(&name(set)), None, "{set}");
+        }
+    }
+
+    #[test]
+    fn names_of_sets_on_demand_are_parsed() {
+        let clients = clients(12);
+        assert_eq!(shard_of_clients(&clients), Some(12));
+        assert!(is_set_on_demand(&clients));
+        for other in [BACKENDS, NO_ENDPOINTS, POOL_IPS, RECORDED] {
             assert!(!is_set_on_demand(&name(other)), "{other}");
         }
     }

@@ -33,10 +33,18 @@ pub(super) fn listing<'a>(objects: impl Iterator<Item = &'a Object>) -> String {
 /// reports "conflicting protocols" for the type of the map. A table of another program is
 /// also replaced as a whole.
 fn unsupported_by_nft(edits: &[Edit<Object>]) -> Option<&TableId> {
+    let users = [
+        names::SERVICES,
+        names::AFFINITY,
+        names::SHORT_AFFINITY,
+        names::NODEPORT_AFFINITY,
+        names::SHORT_NODEPORT_AFFINITY,
+    ];
     let names_backends = |edit: &Edit<Object>| match (edit, edit.object()) {
         (Edit::Remove(_), _) => false,
-        (_, Object::Chain(chain)) if chain.name.as_str() == names::SERVICES => true,
-        (_, Object::Chain(chain)) => names::is_chain_on_demand(&chain.name),
+        (_, Object::Chain(chain)) => {
+            users.contains(&chain.name.as_str()) || names::is_chain_on_demand(&chain.name)
+        }
         (_, Object::Set(set)) => names::is_set_on_demand(&set.name),
         _ => false,
     };

@@ -11,7 +11,7 @@ pub(super) enum Subject<'a> {
     Node,
     /// An endpoint: `{ address . address … }`.
     Endpoint,
-    /// A network or protocol that several Services share.
+    /// A network, a protocol or a verdict of session affinity, which several Services share.
     Shared,
     /// An address or node port of a Service: `{ address . protocol … }` or
     /// `{ protocol . port … }`, and a cluster IP.

@@ -4,14 +4,16 @@ use std::net::IpAddr;
 use std::sync::{LazyLock, OnceLock};
 
 use ipnet::IpNet;
+use vipline_nftables::expr::CtKey;
 use vipline_nftables::expression::{
-    Expression, concat, daddr, l4proto, numgen_random, saddr, th_dport,
+    Expression, concat, ct_original, ct_original_daddr, daddr, l4proto, numgen_random, priority,
+    saddr, th_dport,
 };
 use vipline_nftables::statement::{Statement, dnat, jump};
 use vipline_nftables::{
     Chain, Datatype, Family, Field, Name, Object, Rule, Set, SetFlags, TableId, Value,
 };
-use vipline_service_model as service_model;
+use vipline_service_model::{self as service_model, Protocol};
 
 use super::names::{self, comment, name};
 
@@ -75,6 +77,14 @@ pub(in crate::backend) struct Table {
     pub(super) restricted_ips: Set,
     /// `VIP . protocol . port . network` of allowed sources.
     pub(super) source_ranges: Set,
+    /// Verdict map of a shard to the chain that looks up its clients.
+    pub(super) recalls: Set,
+    /// Verdict map of a shard to the chain that deletes a client.
+    pub(super) forgets: Set,
+    /// Verdict map of the number of a learner to the chain that records clients.
+    pub(super) of_learners: Set,
+    /// Same as `of_learners`, for node ports.
+    pub(super) of_nodeport_learners: Set,
 }
 
 /// A lookup path from the address that clients connect to, to an endpoint.
@@ -86,6 +96,8 @@ pub(super) struct LookupPath {
     pub(super) infix: &'static str,
     /// Whether the chains mark packets for masquerading.
     pub(super) marks: bool,
+    /// Whether the path leads clients inside the cluster to all endpoints.
+    pub(super) is_short: bool,
     /// Fields by which Services are looked up.
     pub(super) key: Vec<Expression>,
     /// Map of key and slot to endpoint and port, for keys in `dispatch`.
@@ -95,8 +107,12 @@ pub(super) struct LookupPath {
     /// Maps of key and slot to endpoint and port, for keys with one slot, two slots, and
     /// so on. These keys are not in `dispatch`.
     pub(super) direct: Vec<Set>,
-    /// Verdict map of the key to the chain that records the endpoints of clients.
+    /// Map of the key to the pool of a service port with session affinity.
+    pub(super) pools: Set,
+    /// Map of the key to the number of a [`Learner`](names::Learner).
     pub(super) learners: Set,
+    /// Map of the key and the token of an endpoint to the endpoint and its port.
+    pub(super) recorded: Set,
     /// Load-balancing chains by number of slots, created on first use.
     lbs: [OnceLock<Chain>; 128],
 }
@@ -134,19 +150,48 @@ impl Table {
         let sticky = "protocols with session affinity";
         let of_node = "protocols of node ports with session affinity";
         let restricted = "destinations that are subject to LoadBalancerSourceRanges";
-        let of_ips = learners(&id, names::STICKY_IPS, &vip);
-        let of_nodeports = learners(&id, names::STICKY_NODEPORTS, &nodeport);
+        let numbers = |text, key: &[Datatype], words| {
+            let number = fields(&[Datatype::Classid]);
+            Set::map(id.clone(), name(text), fields(key), number).with_comment(comment(words))
+        };
+        let pools = "numbers of service ports with session affinity";
+        let learners = "for how long clients stay with their endpoints";
+        let of_ips = [
+            numbers(names::POOL_IPS, &vip, pools),
+            numbers(names::LEARNER_IPS, &vip, learners),
+        ];
+        let of_nodeports = [
+            numbers(names::POOL_NODEPORTS, &nodeport, pools),
+            numbers(names::LEARNER_NODEPORTS, &nodeport, learners),
+        ];
+        let verdicts = |text, words| {
+            Set::verdict_map(id.clone(), name(text), fields(&[Datatype::Classid]))
+                .with_comment(comment(words))
+        };
         let external = |infix| {
-            let maps = [names::NODEPORT_BACKENDS, names::DISPATCH_NODEPORTS];
+            let maps = [
+                names::NODEPORT_BACKENDS,
+                names::DISPATCH_NODEPORTS,
+                names::NODEPORT_RECORDED,
+            ];
             LookupPath::of_nodeports(&id, infix, maps, &of_nodeports)
         };
         Self {
-            ips: LookupPath::of_ips(&id, "", [names::BACKENDS, names::DISPATCH_IPS], &of_ips)
-                .with_direct(),
+            ips: LookupPath::of_ips(
+                &id,
+                "",
+                [names::BACKENDS, names::DISPATCH_IPS, names::RECORDED],
+                &of_ips,
+            )
+            .with_direct(),
             short_ips: LookupPath::of_ips(
                 &id,
                 "short-",
-                [names::SHORT_BACKENDS, names::SHORT_IPS],
+                [
+                    names::SHORT_BACKENDS,
+                    names::SHORT_IPS,
+                    names::SHORT_RECORDED,
+                ],
                 &of_ips,
             ),
             nodeports: external("nodeport-"),
@@ -154,7 +199,11 @@ impl Table {
             short_nodeports: LookupPath::of_nodeports(
                 &id,
                 "short-nodeport-",
-                [names::SHORT_NODEPORT_BACKENDS, names::SHORT_NODEPORTS],
+                [
+                    names::SHORT_NODEPORT_BACKENDS,
+                    names::SHORT_NODEPORTS,
+                    names::SHORT_NODEPORT_RECORDED,
+                ],
                 &of_nodeports,
             ),
             no_endpoints: set(names::NO_ENDPOINTS, &vip, no_endpoints),
@@ -193,6 +242,13 @@ impl Table {
                 "LoadBalancerSourceRanges",
             )
             .with_flags(SetFlags::INTERVAL),
+            recalls: verdicts(names::RECALLS, "where clients are looked up"),
+            forgets: verdicts(names::FORGETS, "where clients are deleted"),
+            of_learners: verdicts(names::LEARNERS, "where clients are recorded"),
+            of_nodeport_learners: verdicts(
+                names::NODEPORT_LEARNERS,
+                "where clients of node ports are recorded",
+            ),
             id,
         }
     }
@@ -210,7 +266,7 @@ impl Table {
     }
 
     /// Returns the lookup paths without those that use the sets of another path.
-    fn paths_with_own_sets(&self) -> [&LookupPath; 4] {
+    pub(super) fn paths_with_own_sets(&self) -> [&LookupPath; 4] {
         [
             &self.ips,
             &self.short_ips,
@@ -226,8 +282,10 @@ impl Table {
         let of_paths = self
             .paths_with_own_sets()
             .into_iter()
-            .flat_map(|path| [&path.backends, &path.dispatch]);
-        let learners = [&self.ips.learners, &self.nodeports.learners];
+            .flat_map(|path| [&path.backends, &path.dispatch, &path.recorded]);
+        let of_affinity = [&self.ips, &self.nodeports]
+            .into_iter()
+            .flat_map(|path| [&path.pools, &path.learners]);
         let plain = [
             &self.no_endpoints,
             &self.no_local_endpoints,
@@ -246,9 +304,13 @@ impl Table {
             &self.hairpin_endpoints,
             &self.restricted_ips,
             &self.source_ranges,
+            &self.recalls,
+            &self.forgets,
+            &self.of_learners,
+            &self.of_nodeport_learners,
         ];
         let sets = self.ips.direct.iter().chain(of_paths);
-        let sets = sets.chain(learners).chain(plain);
+        let sets = sets.chain(of_affinity).chain(plain);
         let sets: Vec<_> = sets.cloned().map(Object::from).collect();
         [Object::from(table)].into_iter().chain(sets)
     }
@@ -292,11 +354,16 @@ impl Table {
 }
 
 impl LookupPath {
-    fn of_ips(id: &TableId, infix: &'static str, maps: [&'static str; 2], of: &Set) -> Self {
+    fn of_ips(id: &TableId, infix: &'static str, maps: [&'static str; 3], of: &[Set; 2]) -> Self {
         Self::new(id, infix, vip_port(id.family).to_vec(), maps, of)
     }
 
-    fn of_nodeports(id: &TableId, infix: &'static str, maps: [&'static str; 2], of: &Set) -> Self {
+    fn of_nodeports(
+        id: &TableId,
+        infix: &'static str,
+        maps: [&'static str; 3],
+        of: &[Set; 2],
+    ) -> Self {
         Self::new(id, infix, nodeport().to_vec(), maps, of)
     }
 
@@ -310,15 +377,18 @@ impl LookupPath {
         id: &TableId,
         infix: &'static str,
         key: Vec<Expression>,
-        [backends, dispatch]: [&'static str; 2],
-        learners: &Set,
+        [backends, dispatch, recorded]: [&'static str; 3],
+        [pools, learners]: &[Set; 2],
     ) -> Self {
         let types: Vec<_> = key.iter().map(Expression::datatype).collect();
         Self {
             id: id.clone(),
             infix,
             marks: false,
+            is_short: infix.starts_with("short-"),
             backends: slots_of(id, name(backends), &key),
+            recorded: recorded_of(id, name(recorded), &key),
+            pools: pools.clone(),
             dispatch: Set::verdict_map(id.clone(), name(dispatch), fields(&types))
                 .with_comment(comment("how to choose among so many endpoints")),
             learners: learners.clone(),
@@ -385,6 +455,34 @@ impl LookupPath {
         let client = [saddr(self.id.family)].into_iter();
         concat(client.chain(self.key.iter().cloned()))
     }
+
+    /// Returns whether Services are looked up by node port.
+    pub(super) fn is_of_nodeports(&self) -> bool {
+        self.key.len() == 2
+    }
+
+    /// Returns the statement that looks up a number of the Service and keeps it in the
+    /// priority of the packet: `meta priority set ip daddr . meta l4proto . th dport map
+    /// @pool-ips`. Packets to other destinations continue with the next rule.
+    pub(super) fn to_number(&self, numbers: &Set) -> Statement {
+        priority().set(&self.key().map(numbers))
+    }
+
+    /// Returns the same for a translated packet, by its original destination.
+    pub(super) fn to_number_of_original(&self, numbers: &Set) -> [Statement; 2] {
+        let addr = (!self.is_of_nodeports()).then(|| ct_original_daddr(self.id.family));
+        let port = [l4proto(), ct_original(CtKey::ProtoDst)];
+        let key = concat(addr.into_iter().chain(port));
+        [has_ports(), priority().set(&key.map(numbers))]
+    }
+}
+
+/// Returns the protocol match that nft requires before `proto-dst`.
+fn has_ports() -> Statement {
+    let protocols = Protocol::ALL.map(|it| [Value::from(it.number())]);
+    l4proto()
+        .is_one_of(protocols)
+        .expect("the values have the type of the field")
 }
 
 /// ```nft
@@ -416,6 +514,14 @@ fn slots_of(id: &TableId, name: Name, key: &[Expression]) -> Set {
     Set::map(id.clone(), name, slot, endpoint).with_comment(comment("endpoints by slot"))
 }
 
+/// Returns a map of a key and the token of an endpoint to the endpoint and its port.
+fn recorded_of(id: &TableId, name: Name, key: &[Expression]) -> Set {
+    let token = key.iter().cloned().chain([priority()]);
+    let token: Vec<_> = token.map(Field::from).collect();
+    let endpoint = [daddr(id.family), th_dport()].map(Field::from);
+    Set::map(id.clone(), name, token, endpoint).with_comment(comment("endpoints by token"))
+}
+
 /// Returns an element with this key.
 pub(super) fn element(set: &Set, key: &[Value]) -> Object {
     let element = set.element(key);
@@ -426,12 +532,6 @@ pub(super) fn element(set: &Set, key: &[Value]) -> Object {
 
 pub(super) fn fields(types: &[Datatype]) -> Vec<Field> {
     types.iter().map(|&datatype| datatype.into()).collect()
-}
-
-/// Returns the map of addresses whose clients are recorded.
-fn learners(id: &TableId, text: &'static str, key: &[Datatype]) -> Set {
-    Set::verdict_map(id.clone(), name(text), fields(key))
-        .with_comment(comment("for how long clients stay with their endpoints"))
 }
 
 /// Returns the lookup key of addresses: `ip daddr . meta l4proto . th dport`.

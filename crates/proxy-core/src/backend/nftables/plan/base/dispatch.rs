@@ -6,6 +6,7 @@ use vipline_nftables::statement::{Statement, jump};
 use vipline_nftables::{Chain, Rule, Set};
 use vipline_service_model::LocalTraffic;
 
+use super::affinity::to_recorded_endpoint;
 use super::masquerading::masquerade_cluster_ips;
 use crate::Context;
 use crate::backend::nftables::plan::names::{self, comment, name};
@@ -15,11 +16,16 @@ use crate::backend::nftables::plan::table::{LookupPath, Table, to_slot};
 pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
     let services = masquerade_cluster_ips(cx, table)
         .into_iter()
-        .chain([to_external_ips(table), dispatch(table, &table.ips)])
+        .chain([
+            to_external_ips(table),
+            to_affinity(table, &table.ips),
+            dispatch(table, &table.ips),
+        ])
         .chain(direct(table));
     let external_ips = [masquerade_external(cx, table), to_short_circuit(table)];
     let nodeports = [
         to_short_circuit_nodeports(table),
+        to_affinity(table, &table.nodeports),
         dispatch(table, &table.nodeports),
     ];
     vec![
@@ -113,8 +119,10 @@ fn to_short_circuit_nodeports(table: &Table) -> Rule {
 }
 
 /// ```nft
+/// ip saddr 10.0.0.0/8 meta priority set ip daddr . meta l4proto . th dport map @pool-ips jump short-affinity
 /// ip saddr 10.0.0.0/8 ip daddr . meta l4proto . th dport vmap @short-ips comment "short-circuit pod traffic"
 /// fib saddr type local meta mark set meta mark | 0x00004000 comment "masquerade local traffic"
+/// fib saddr type local meta priority set ip daddr . meta l4proto . th dport map @pool-ips jump short-affinity
 /// fib saddr type local ip daddr . meta l4proto . th dport vmap @short-ips comment "short-circuit local traffic"
 /// ```
 ///
@@ -122,20 +130,29 @@ fn to_short_circuit_nodeports(table: &Table) -> Rule {
 /// masqueraded, because endpoints may have no route to its source address.
 fn short_circuit(cx: &Context, table: &Table, path: &LookupPath) -> Vec<Rule> {
     let from_node = || fib_saddr_type().is(AddrType::Local);
+    let affinity = |source| {
+        let source = [source].into_iter();
+        table.rule(source.chain(to_recorded_endpoint(path)))
+    };
     let dispatch = || path.key().vmap(&path.dispatch);
     let from_pods = cx.local.as_ref().map(|pods| {
-        let rule = table.rule([local_test(CmpOp::Eq, pods, table), dispatch()]);
-        rule.with_comment(comment("short-circuit pod traffic"))
+        let from_pods = || local_test(CmpOp::Eq, pods, table);
+        let rule = table.rule([from_pods(), dispatch()]);
+        [
+            affinity(from_pods()),
+            rule.with_comment(comment("short-circuit pod traffic")),
+        ]
     });
     let rules = [
         table
             .rule([from_node(), mark_to_masquerade(cx)])
             .with_comment(comment("masquerade local traffic")),
+        affinity(from_node()),
         table
             .rule([from_node(), dispatch()])
             .with_comment(comment("short-circuit local traffic")),
     ];
-    from_pods.into_iter().chain(rules).collect()
+    from_pods.into_iter().flatten().chain(rules).collect()
 }
 
 /// Returns a match for traffic of local pods, or with `!=` for all other traffic.
@@ -162,6 +179,17 @@ pub(super) fn local_test(op: CmpOp, local: &LocalTraffic, table: &Table) -> Stat
 fn direct(table: &Table) -> Vec<Rule> {
     let rule = |(slots, backends): (u32, &Set)| to_slot(&table.ips, slots, backends);
     (1..).zip(&table.ips.direct).map(rule).collect()
+}
+
+/// ```nft
+/// meta priority set ip daddr . meta l4proto . th dport map @pool-ips jump affinity
+/// meta priority set meta l4proto . th dport map @pool-nodeports jump nodeport-affinity
+/// ```
+///
+/// Sends clients of Services with session affinity to their recorded endpoints. Other
+/// clients return, and continue like those of a Service without affinity.
+fn to_affinity(table: &Table, path: &LookupPath) -> Rule {
+    table.rule(to_recorded_endpoint(path))
 }
 
 /// ```nft
@@ -231,6 +259,7 @@ mod tests {
         let several = limited(&["192.168.0.1/32", "198.51.100.0/24"]);
         let table = Table::of(Family::V4);
         let dispatches = [&table.ips, &table.nodeports].map(|path| dispatch(table, path));
+        let affinities = [&table.ips, &table.nodeports].map(|path| to_affinity(table, path));
         assert_documented(
             include_str!("dispatch.rs"),
             &[
@@ -254,6 +283,7 @@ mod tests {
                     text(short_circuit(&cx, table, &table.short_ips)),
                 ),
                 ("direct", text(direct(table))),
+                ("to_affinity", text(affinities.into())),
                 ("dispatch", text(dispatches.into())),
                 (
                     "to_nodeports",
@@ -271,6 +301,6 @@ mod tests {
     fn pods_have_no_short_circuit_rule_without_local_detection() {
         let cx = cx(Family::V4, DetectLocal::ClusterCidr(Vec::new()));
         let table = Table::of(Family::V4);
-        assert_eq!(short_circuit(&cx, table, &table.short_ips).len(), 2);
+        assert_eq!(short_circuit(&cx, table, &table.short_ips).len(), 3);
     }
 }

@@ -16,9 +16,9 @@ use crate::backend::Planner as _;
 /// Larger transactions do not speed up a load.
 const BATCH: usize = 4_096;
 
-/// Number of plain elements that cost the kernel as much as a set or chain of a service
-/// port.
-const OF_PORT: usize = 16;
+/// Number of plain elements that cost the kernel as much as a set or chain of session
+/// affinity.
+const OF_AFFINITY: usize = 16;
 
 /// Stage of an edit in the order of commits.
 ///
@@ -28,15 +28,14 @@ const OF_PORT: usize = 16;
 pub(super) enum Stage {
     /// Tables, sets, chains, and elements about the node and the cluster.
     Frame,
-    /// Sets and chains of one service port, which are not referenced yet. Sets come
-    /// first, because chains refer to them.
-    OfPorts,
-    /// Endpoints that are not referenced yet, and networks and protocols of Services.
+    /// Sets and chains of session affinity, which are not referenced yet. Sets come first,
+    /// because chains refer to them. Their number depends on the timeouts in use.
+    OfAffinity,
+    /// Endpoints that are not referenced yet, and elements that several Services share.
     Endpoints,
     /// All elements of one address or node port of a Service at a time.
     Services,
-    /// Endpoints that are no longer referenced, and networks and protocols without
-    /// Services.
+    /// Endpoints that are no longer referenced, and shared elements without Services.
     FormerEndpoints,
     /// Unreferenced chains, and sets that only these chains use, in separate
     /// transactions. Kernels before 6.2 do not see within a transaction that a chain
@@ -140,7 +139,7 @@ fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edi
     }
     let [
         mut frame,
-        mut of_ports,
+        mut of_affinity,
         endpoints,
         mut services,
         former,
@@ -149,11 +148,11 @@ fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edi
     ] = stages;
     // The kernel lists sets and chains in order of creation.
     frame.sort_by_key(|it| name(it.edit));
-    of_ports.sort_by_key(|it| (matches!(it.edit.object(), Object::Chain(_)), name(it.edit)));
+    of_affinity.sort_by_key(|it| (matches!(it.edit.object(), Object::Chain(_)), name(it.edit)));
     services.sort_by_key(|it| it.unit);
     chains.sort_by_key(|it| name(it.edit));
     let mut order = services;
-    order.splice(..0, [frame, of_ports, endpoints].concat());
+    order.splice(..0, [frame, of_affinity, endpoints].concat());
     order.extend(former);
     let after = [chains, table].concat();
     let divisible = order
@@ -218,7 +217,9 @@ impl Placed<'_> {
             Object::Element(element) if element.key_end().is_some() => [4, 512],
             // To add a set or chain, the kernel walks all sets of the table several
             // times.
-            Object::Set(_) | Object::Chain(_) if self.stage == Stage::OfPorts => [OF_PORT, 1],
+            Object::Set(_) | Object::Chain(_) if self.stage == Stage::OfAffinity => {
+                [OF_AFFINITY, 1]
+            }
             _ => [1, 1],
         };
         match self.edit {
@@ -256,8 +257,8 @@ pub(super) fn stage(edit: &Edit<Object>) -> Stage {
         Object::Table(_) if matches!(edit, Edit::Change { .. }) => Stage::Table,
         _ if gone && Planner::is_removal_delayed(object) => Stage::FormerChains,
         _ if gone => Stage::FormerEndpoints,
-        Object::Set(set) if names::is_set_on_demand(&set.name) => Stage::OfPorts,
-        Object::Chain(chain) if names::is_chain_of_port(&chain.name) => Stage::OfPorts,
+        Object::Set(set) if names::is_set_on_demand(&set.name) => Stage::OfAffinity,
+        Object::Chain(chain) if names::is_chain_of_affinity(&chain.name) => Stage::OfAffinity,
         _ => Stage::Frame,
     }
 }

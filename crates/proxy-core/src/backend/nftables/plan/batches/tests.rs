@@ -10,6 +10,7 @@ use vipline_reconcile::{Keyed, Memory, Target, diff};
 use vipline_service_model::{DetectLocal, Family, PortName, Route, ServicePort};
 
 use super::super::Planner;
+use super::super::affinity::shard;
 use super::super::table::Table;
 use super::super::tests::{cx, service_port};
 use super::*;
@@ -270,7 +271,7 @@ fn the_table_of_another_program_is_replaced_in_one_transaction() {
     );
 }
 
-/// Returns a service port with session affinity.
+/// Returns a service port with session affinity and a timeout of its own.
 fn sticky(number: u8) -> ServicePort {
     let mut port = service_port(Route::Cluster);
     port.name = Arc::new(PortName {
@@ -278,30 +279,34 @@ fn sticky(number: u8) -> ServicePort {
         ..PortName::clone(&port.name)
     });
     port.cluster_ip = IpAddr::from([10, 96, 1, number]);
-    port.affinity = Some(10_800);
+    port.affinity = Some(10_800 + u32::from(number));
     port
 }
 
 #[test]
-fn sets_and_chains_of_service_ports_are_split_and_come_after_base_objects() {
+fn sets_and_chains_of_affinity_are_split_and_come_after_base_objects() {
     let cx = cx(Family::V4, DetectLocal::NodeCidr);
     let mut objects = Planner::base(&cx);
-    for number in 0..100 {
-        objects.extend(Planner::port(&cx, &sticky(number)).into_objects());
+    let ports = (0..100).map(sticky);
+    let ports: Vec<_> = ports.collect();
+    for port in &ports {
+        objects.extend(Planner::port(&cx, port).into_objects());
     }
+    let shards = ports.iter().map(|port| shard(names::pool(&port.name)));
+    let shards = shards.collect::<BTreeSet<_>>().len();
     let mut seen = BTreeSet::new();
     objects.retain(|object| seen.insert(format!("{:?}", object.key())));
     let edits = diff([], &objects);
     let size = 160;
     let batches: Vec<_> = batches(&edits, size).collect();
-    let of_ports = |batch: &Vec<&Edit<Object>>| {
+    let of_affinity = |batch: &Vec<&Edit<Object>>| {
         let stages = batch.iter().map(|edit| stage(edit));
-        stages.filter(|stage| *stage == Stage::OfPorts).count()
+        stages.filter(|stage| *stage == Stage::OfAffinity).count()
     };
-    let counts: Vec<_> = batches.iter().map(of_ports).collect();
-    assert_eq!(counts.iter().sum::<usize>(), 100 * 4);
+    let counts: Vec<_> = batches.iter().map(of_affinity).collect();
+    assert_eq!(counts.iter().sum::<usize>(), shards * 3 + ports.len());
     assert!(
-        counts.iter().all(|count| *count <= size / OF_PORT),
+        counts.iter().all(|count| *count <= size / OF_AFFINITY),
         "{counts:?}"
     );
     let mut memory = Memory::new();

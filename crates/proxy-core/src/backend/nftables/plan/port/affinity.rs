@@ -1,32 +1,29 @@
 //! Objects for session affinity.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
 
-use vipline_nftables::expression::{concat, ct_original_saddr, daddr, l4proto, saddr, th_dport};
-use vipline_nftables::statement::{dnat, goto, update_map};
-use vipline_nftables::{Chain, Name, Object, Rule, Set, Value, Verdict};
-use vipline_service_model::{Endpoint, Protocol, Route, ServicePort};
+use vipline_nftables::{Chain, Object, Set, Value, Verdict};
+use vipline_service_model::{Protocol, Route, ServicePort};
 
 use super::Front;
-use crate::backend::nftables::plan::affinity::Pool;
-use crate::backend::nftables::plan::names::{self, Lists};
+use crate::backend::nftables::plan::affinity::{
+    LOCAL, MAX_TIMEOUT, clients, forget, learn, recall, shard, token,
+};
+use crate::backend::nftables::plan::names::{self, Learner, Lists};
 use crate::backend::nftables::plan::table::{LookupPath, Table, element};
 
 /// The session affinity of a service port.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Affinity {
-    /// Identifies the service port in names.
-    id: Box<str>,
+    pool: u32,
     protocol: Protocol,
-    lists: Lists,
-    /// Time in seconds for which a client without new connections stays recorded.
-    seconds: u32,
+    learner: Learner,
 }
 
 impl Affinity {
     /// Returns the affinity of a service port that has endpoints.
     pub(super) fn of(port: &ServicePort) -> Option<Self> {
-        let seconds = port.affinity?;
+        let seconds = port.affinity?.min(MAX_TIMEOUT);
         let leads = |route| port.internal == route || port.external == route;
         let lists = match (
             leads(Route::Cluster) || port.has_short_circuit(),
@@ -37,62 +34,63 @@ impl Affinity {
             (false, true) => Lists::Local,
             (false, false) => return None,
         };
-        let id = names::port_id(&port.name);
+        let pool = names::pool(&port.name);
         Some(Self {
-            id,
+            pool,
             protocol: port.protocol,
-            lists,
-            seconds,
+            learner: Learner {
+                lists,
+                seconds,
+                shard: shard(pool),
+            },
         })
     }
 
-    /// Returns the name of the pool for the endpoints of a route.
-    fn pool(&self, route: Route) -> names::Pool<'_> {
-        names::Pool {
-            id: &self.id,
-            is_local: route == Route::Local,
-        }
-    }
-
-    /// Adds the client pools and the endpoints that may be recorded.
-    pub(super) fn pools(&self, table: &Table, port: &ServicePort, out: &mut Vec<Object>) {
+    /// Adds the objects that all Services with the same shard and timeout share.
+    pub(super) fn shared(&self, table: &Table, port: &ServicePort, out: &mut Vec<Object>) {
+        let shard = self.learner.shard;
+        let chains = [recall(table, shard), forget(table, shard)];
+        out.push(clients(table, shard).into());
+        out.extend(
+            [&table.recalls, &table.forgets]
+                .into_iter()
+                .zip(&chains)
+                .map(|(map, chain)| verdict(map, shard, Verdict::Jump(chain.name.clone()))),
+        );
+        out.extend(chains.map(Object::from));
+        self.recording(table, &table.ips, out);
         out.push(protocol(&table.sticky_protocols, self.protocol));
         if port.node_port.is_some() {
+            self.recording(table, &table.nodeports, out);
             out.push(protocol(&table.sticky_nodeport_protocols, self.protocol));
         }
-        for name in self.lists.pools(&self.id) {
-            let pool = Pool::new(table, name);
-            out.push(pool.clients.clone().into());
-            out.push(pool.endpoints.clone().into());
-            let route = if name.is_local {
-                Route::Local
-            } else {
-                Route::Cluster
-            };
-            let endpoints = port.endpoints(route).iter();
-            out.extend(endpoints.map(|endpoint| allowed_endpoint(&pool, endpoint)));
-        }
     }
 
-    /// Adds the chain that prefers recorded endpoints over `slots` slots, and returns its
-    /// name.
-    pub(super) fn balance(
+    /// Adds the chain that records clients.
+    fn recording(&self, table: &Table, path: &LookupPath, out: &mut Vec<Object>) {
+        let map = match path.is_of_nodeports() {
+            true => &table.of_nodeport_learners,
+            false => &table.of_learners,
+        };
+        let chain: Chain = learn(path, self.learner);
+        let to_chain = Verdict::Goto(chain.name.clone());
+        out.push(verdict(map, self.learner.number(), to_chain));
+        out.push(chain.into());
+    }
+
+    /// Adds the objects of an address or node port, to which `route` leads.
+    ///
+    /// Without endpoints for the route the address may still have the short circuit.
+    pub(super) fn record(
         &self,
         path: &LookupPath,
+        front: &Front<'_>,
         route: Route,
-        slots: u32,
         out: &mut Vec<Object>,
-    ) -> Name {
-        let chain = sticky(path, self.pool(route), self.protocol, slots);
-        let name = chain.name.clone();
-        out.push(chain.into());
-        name
-    }
-
-    /// Adds the objects that record the endpoints of clients of an address or node port.
-    pub(super) fn record(&self, path: &LookupPath, front: &Front<'_>, out: &mut Vec<Object>) {
-        out.push(learn(path, &self.id, self.lists, self.seconds).into());
-        out.push(learner(self, path, front));
+    ) {
+        let local = if route == Route::Local { LOCAL } else { 0 };
+        out.push(number(&path.pools, front, self.pool | local));
+        out.push(number(&path.learners, front, self.learner.number()));
     }
 }
 
@@ -109,78 +107,54 @@ fn protocol(set: &Set, protocol: Protocol) -> Object {
 }
 
 /// ```nft
-/// add element ip kube-proxy sticky-ips { 10.96.0.10 . tcp . 80 : goto learn-NEN34NKV7KVWB727-10800 }
+/// add element ip kube-proxy recalls { 0:35 : jump recall-53 }
+/// add element ip kube-proxy forgets { 0:35 : jump forget-53 }
+/// add element ip kube-proxy learners { 2a:3035 : goto learn-10800-53 }
 /// ```
 ///
-/// Records clients of the address for `timeoutSeconds` of the Service.
-fn learner(affinity: &Affinity, path: &LookupPath, front: &Front<'_>) -> Object {
-    let chain = names::learn(&affinity.id, affinity.lists, affinity.seconds);
-    let element = path.learners.element(front.key());
+/// Leads from a number to a chain. Many Services share the elements: the kernel validates all
+/// verdicts when one of them is added.
+fn verdict(map: &Set, number: u32, verdict: Verdict) -> Object {
+    let element = map.element(&[number.into()]);
     element
-        .and_then(|it| it.with_verdict(Verdict::Goto(chain)))
-        .expect("the verdict of an address fits the map")
+        .and_then(|it| it.with_verdict(verdict))
+        .expect("a number and a verdict fit the map")
         .into()
 }
 
 /// ```nft
-/// add element ip kube-proxy endpoints-NEN34NKV7KVWB727 { 10.1.0.1 . 8080 }
+/// add element ip kube-proxy pool-ips { 10.96.0.10 . tcp . 80 : 691b:be35 }
+/// add element ip kube-proxy learner-ips { 10.96.0.10 . tcp . 80 : 2a:3035 }
 /// ```
 ///
-/// Allows a client to be recorded for an endpoint. A stuck connection retransmits its
-/// first packet when the endpoint is removed; such an endpoint must not be recorded.
-fn allowed_endpoint(pool: &Pool, endpoint: &Endpoint) -> Object {
-    let endpoint: [Value; 2] = [endpoint.addr.into(), endpoint.port.into()];
-    element(&pool.endpoints, &endpoint)
+/// Gives the address the pool of its service port, and the timeout of its clients.
+fn number(map: &Set, front: &Front<'_>, number: u32) -> Object {
+    let element = map.element(front.key());
+    element
+        .and_then(|it| it.with_data(&[number.into()]))
+        .expect("the number of an address fits the map")
+        .into()
 }
 
 /// ```nft
-/// meta l4proto tcp dnat ip to ip saddr map @clients-NEN34NKV7KVWB727
-/// goto lb-2
+/// add element ip kube-proxy recorded { 10.96.0.10 . tcp . 80 . fe61:83e : 10.1.0.1 . 8080 }
+/// add element ip kube-proxy recorded { 10.96.0.10 . tcp . 80 . 20f8:32d3 : 10.1.0.2 . 8080 }
 /// ```
 ///
-/// Sends a recorded client to its endpoint, and another client to any endpoint. Tests one
-/// protocol: a test of several protocols would need another set, and the kernel walks all
-/// sets for each added set.
-pub(super) fn sticky(
-    path: &LookupPath,
-    name: names::Pool<'_>,
-    of_port: Protocol,
-    slots: u32,
-) -> Chain {
-    let family = path.id.family;
-    let pool = Pool::new(path.table(), name);
-    let rules = [
-        // nft loads a map of ports only after a protocol match.
-        vec![
-            l4proto().is(of_port.number()),
-            dnat(saddr(family).map(&pool.clients)),
-        ],
-        vec![goto(&names::lb(path.infix, slots))],
-    ];
-    let rules = rules.into_iter().map(|rule| Rule::new(family, rule));
-    Chain::new(path.id.clone(), names::sticky(name, path.infix, slots))
-        .with_rules(path.mark().into_iter().chain(rules))
-}
-
-/// ```nft
-/// ip daddr . th dport @endpoints-NEN34NKV7KVWB727 update @clients-NEN34NKV7KVWB727 { ct original ip saddr timeout 3h : ip daddr . th dport }
-/// ip daddr . th dport @endpoints-NEN34NKV7KVWB727-local update @clients-NEN34NKV7KVWB727-local { ct original ip saddr timeout 3h : ip daddr . th dport }
-/// ```
-///
-/// Records the endpoint of the client. The timeout restarts with each new connection. A
-/// client keeps the first endpoint of each list.
-pub(super) fn learn(path: &LookupPath, id: &str, lists: Lists, seconds: u32) -> Chain {
-    let family = path.id.family;
-    let timeout = Duration::from_secs(seconds.into());
-    let endpoint = || concat([daddr(family), th_dport()]);
-    let rules = lists.pools(id).map(|name| {
-        let pool = Pool::new(path.table(), name);
-        let client = ct_original_saddr(family);
-        let chosen = endpoint().in_set(&pool.endpoints);
-        let update = update_map(&pool.clients, &client, Some(timeout), &endpoint());
-        Rule::new(family, [chosen, update])
-    });
-    Chain::new(path.id.clone(), names::learn(id, lists, seconds)).with_rules(rules)
+/// Leads recorded clients to the endpoints of the address. A client with another endpoint,
+/// which was removed, is treated like a new one.
+pub(super) fn recorded(path: &LookupPath, front: &Front<'_>, route: Route, out: &mut Vec<Object>) {
+    let keys = path.recorded.key_prefix(front.key());
+    let keys = keys.expect("a key of the path fits its maps");
+    let mut tokens = BTreeSet::new();
+    for endpoint in front.port.endpoints(route) {
+        let token = token(endpoint);
+        if tokens.insert(token) {
+            let target: [Value; 2] = [endpoint.addr.into(), endpoint.port.into()];
+            let element = keys.map_element(&[token.into()], &target);
+            out.push(element.expect("endpoints are of one family").into());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -192,51 +166,73 @@ mod tests {
         assert_documented, commands, cx, planned, service_port,
     };
 
-    fn text(chain: &Chain) -> Vec<String> {
-        chain.rules.iter().map(Rule::to_string).collect()
+    fn plan(port: &ServicePort) -> Vec<Object> {
+        planned(&cx(Family::V4, DetectLocal::NodeCidr), port)
+    }
+
+    fn sticky() -> ServicePort {
+        let mut port = service_port(Route::Cluster);
+        port.affinity = Some(10_800);
+        port
+    }
+
+    fn of_sets(planned: &[Object], sets: &[&str]) -> Vec<String> {
+        let commands = sets.iter().map(|set| commands(planned, set));
+        commands.flatten().collect()
     }
 
     #[test]
-    fn elements_and_rules_match_their_documentation() {
-        let mut port = service_port(Route::Cluster);
-        port.affinity = Some(10_800);
-        let plan = |port: &ServicePort| planned(&cx(Family::V4, DetectLocal::NodeCidr), port);
-        let planned = plan(&port);
-        let path = &Table::of(Family::V4).ips;
-        let affinity = Affinity::of(&port).unwrap();
-        let id = &*affinity.id;
-        let protocols = |planned: &[Object]| {
-            let sets = [names::STICKY_PROTOCOLS, names::STICKY_NODEPORT_PROTOCOLS];
-            sets.map(|set| commands(planned, set)).concat()
-        };
-        assert_eq!(protocols(&planned).len(), 1);
-        let exposed = ServicePort {
+    fn elements_match_their_documentation() {
+        let planned = plan(&sticky());
+        let exposed = plan(&ServicePort {
             node_port: Some(30_080),
-            ..port.clone()
-        };
-        let exposed = plan(&exposed);
-        let endpoints = commands(&planned, affinity.pool(Route::Cluster).endpoints().as_str());
+            ..sticky()
+        });
+        let protocols = [names::STICKY_PROTOCOLS, names::STICKY_NODEPORT_PROTOCOLS];
+        assert_eq!(of_sets(&planned, &protocols).len(), 1);
+        let verdicts = [names::RECALLS, names::FORGETS, names::LEARNERS];
+        let numbers = [names::POOL_IPS, names::LEARNER_IPS];
         assert_documented(
             include_str!("affinity.rs"),
             &[
-                ("protocol", protocols(&exposed)),
-                ("learner", commands(&planned, names::STICKY_IPS)),
-                ("allowed_endpoint", endpoints[..1].to_vec()),
-                (
-                    "sticky",
-                    text(&sticky(
-                        path,
-                        affinity.pool(Route::Cluster),
-                        Protocol::Tcp,
-                        2,
-                    )),
-                ),
-                ("learn", text(&learn(path, id, Lists::Both, 10_800))),
+                ("protocol", of_sets(&exposed, &protocols)),
+                ("verdict", of_sets(&planned, &verdicts)),
+                ("number", of_sets(&planned, &numbers)),
+                ("recorded", of_sets(&planned, &[names::RECORDED])),
             ],
         );
-        assert_eq!(endpoints.len(), 2);
-        assert_eq!(commands(&planned, "backends-2").len(), 0);
-        assert_eq!(text(&learn(path, id, Lists::Local, 1)).len(), 1);
+    }
+
+    #[test]
+    fn session_affinity_adds_elements_to_those_of_a_service_without_it() {
+        let keys = |planned: &[Object]| -> BTreeSet<String> {
+            let elements = planned.iter().filter_map(|object| match object {
+                Object::Element(element) => Some(format!("{} {element}", element.set().name)),
+                _ => None,
+            });
+            elements.collect()
+        };
+        let with = keys(&plan(&sticky()));
+        assert!(with.is_superset(&keys(&plan(&service_port(Route::Cluster)))));
+    }
+
+    #[test]
+    fn an_address_with_policy_local_has_the_pool_of_local_endpoints() {
+        let mut port = sticky();
+        port.local = port.cluster.clone();
+        port.load_balancer_ips = std::sync::Arc::new([[203, 0, 113, 9].into()]);
+        (port.external, port.external_policy_local) = (Route::Local, true);
+        let pools = commands(&plan(&port), names::POOL_IPS);
+        let pool = names::pool(&port.name);
+        for (vip, pool) in [("10.96.0.10", pool), ("203.0.113.9", pool | LOCAL)] {
+            let pool = format!("{vip} . tcp . 80 : {:x}:{:x} }}", pool >> 16, pool & 0xffff);
+            assert!(pools.iter().any(|line| line.ends_with(&pool)), "{pools:?}");
+        }
+        for set in [names::RECORDED, names::SHORT_RECORDED] {
+            let to_vip = commands(&plan(&port), set).into_iter();
+            let to_vip = to_vip.filter(|line| line.contains("203.0.113.9"));
+            assert_eq!(to_vip.count(), 2, "{set}");
+        }
     }
 
     #[test]
@@ -250,15 +246,14 @@ mod tests {
             (Drop, Drop, false, None),
             (Reject, Reject, false, None),
         ] {
-            let mut port = service_port(Cluster);
-            port.affinity = Some(10_800);
+            let mut port = sticky();
             (port.internal, port.external) = (internal, external);
             port.external_policy_local = policy_local;
-            let lists = Affinity::of(&port).map(|affinity| affinity.lists);
+            let lists = Affinity::of(&port).map(|affinity| affinity.learner.lists);
             assert_eq!(lists, expected, "{internal:?} {external:?}");
         }
         let mut port = service_port(Local);
         (port.affinity, port.external) = (Some(10_800), Local);
-        assert_eq!(Affinity::of(&port).unwrap().lists, Lists::Local);
+        assert_eq!(Affinity::of(&port).unwrap().learner.lists, Lists::Local);
     }
 }

@@ -111,7 +111,7 @@ fn route(sets: Sets<'_>, front: &Front<'_>, out: &mut Vec<Object>) {
     }
     let leads = is_short || port.external.has_endpoints();
     if let Some(affinity) = front.affinity.filter(|_| leads) {
-        affinity.record(sets.path, front, out);
+        affinity.record(sets.path, front, port.external, out);
     }
 }
 

@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use vipline_nftables::{Chain, Name, Object, Set, TableId, Value, Verdict};
-use vipline_service_model::{Protocol, Route, ServicePort};
+use vipline_service_model::{Route, ServicePort};
 
 use self::affinity::Affinity;
+use super::affinity as plan_affinity;
 use super::names::OnDemand;
 use super::table::{LookupPath, Table, element};
 use super::{endpoint, names};
@@ -27,7 +28,7 @@ pub(super) fn objects(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
     endpoint::hairpin(table, port, &mut out.own);
     let affinity = Affinity::of(port);
     if let Some(affinity) = &affinity {
-        affinity.pools(table, port, &mut out.own);
+        affinity.shared(table, port, &mut out.own);
     }
     let affinity = affinity.as_ref();
     cluster_ip(table, port, affinity, &mut out);
@@ -129,7 +130,7 @@ fn cluster_ip(
         Route::Cluster | Route::Local => {
             balance(&table.ips, &front, port.internal, objects);
             if let Some(affinity) = affinity {
-                affinity.record(&table.ips, &front, objects);
+                affinity.record(&table.ips, &front, port.internal, objects);
             }
         }
         Route::Drop => objects.push(no_local_endpoints(&table.no_local_endpoints, &front)),
@@ -139,26 +140,23 @@ fn cluster_ip(
 
 /// ```nft
 /// add element ip kube-proxy dispatch-nodeports { tcp . 30080 : goto lb-masquerade-nodeport-2 }
-/// add element ip kube-proxy dispatch-ips { 10.96.0.11 . tcp . 80 : goto sticky-NEN34NKV7KVWB727-2 }
 /// ```
 ///
-/// Sends the address to the chain for its number of endpoints. With affinity, sends it to
-/// a chain that prefers the recorded endpoint of the client. An address with few
-/// endpoints and without affinity has no chain: rules find its endpoints directly.
+/// Sends the address to the chain for its number of endpoints. An address with few endpoints
+/// has no chain: rules find its endpoints directly. With session affinity, clients with a
+/// recorded endpoint do not come here.
 fn balance(path: &LookupPath, front: &Front<'_>, route: Route, out: &mut Vec<Object>) {
     let endpoints = front.port.endpoints(route);
     let slots = u32::try_from(endpoints.len()).expect("the number of endpoints fits in 32 bits");
-    let direct = path.direct(slots).filter(|_| front.affinity.is_none());
-    if let Some(backends) = direct {
+    if front.affinity.is_some() {
+        affinity::recorded(path, front, route, out);
+    }
+    if let Some(backends) = path.direct(slots) {
         return endpoint::backends(backends, front.key(), endpoints, out);
     }
     endpoint::backends(&path.backends, front.key(), endpoints, out);
     out.push(path.lb(slots).into());
-    let chain = match front.affinity {
-        Some(affinity) => affinity.balance(path, route, slots, out),
-        None => names::lb(path.infix, slots),
-    };
-    out.push(dispatch(path, front, chain));
+    out.push(dispatch(path, front, names::lb(path.infix, slots)));
 }
 
 /// Returns the element that sends an address to a chain.
@@ -171,16 +169,26 @@ fn dispatch(path: &LookupPath, front: &Front<'_>, chain: Name) -> Object {
 }
 
 /// Returns the on-demand chain with this name.
-pub(super) fn chain_on_demand(id: &TableId, name: &Name, of_port: Protocol) -> Option<Chain> {
+pub(super) fn chain_on_demand(id: &TableId, name: &Name) -> Option<Chain> {
     let table = Table::of_id(id)?;
     let path_with = |infix| table.paths().into_iter().find(|path| path.infix == infix);
     let chain = match OnDemand::parse(name)? {
-        OnDemand::Lb { slots: 0, .. } | OnDemand::Learn { seconds: 0, .. } => return None,
+        OnDemand::Lb { slots: 0, .. } => return None,
         OnDemand::Lb { path, slots } => path_with(path)?.lb(slots),
-        OnDemand::Sticky { pool, path, slots } => {
-            affinity::sticky(path_with(path)?, pool, of_port, slots)
+        OnDemand::Recall(shard) => plan_affinity::recall(table, shard),
+        OnDemand::Forget(shard) => plan_affinity::forget(table, shard),
+        OnDemand::Learn { learner, .. } if learner.seconds == 0 => return None,
+        OnDemand::Learn {
+            is_nodeport,
+            learner,
+        } => {
+            let path = if is_nodeport {
+                &table.nodeports
+            } else {
+                &table.ips
+            };
+            plan_affinity::learn(path, learner)
         }
-        OnDemand::Learn { id, lists, seconds } => affinity::learn(&table.ips, id, lists, seconds),
     };
     (chain.name == *name).then_some(chain)
 }
@@ -221,11 +229,6 @@ mod tests {
         port.external = Route::Cluster;
         let served = planned(&cx(Family::V4, DetectLocal::NodeCidr), &port);
         let dispatched = commands(&served, names::DISPATCH_NODEPORTS);
-        port.affinity = Some(10_800);
-        port.cluster_ip = [10, 96, 0, 11].into();
-        port.node_port = None;
-        let sticky = planned(&cx(Family::V4, DetectLocal::NodeCidr), &port);
-        let dispatched = [dispatched, commands(&sticky, names::DISPATCH_IPS)].concat();
         let mut exposed = service_port(Route::Cluster);
         exposed.load_balancer_ips = [[203, 0, 113, 9], [203, 0, 113, 10]]
             .map(IpAddr::from)
