@@ -33,7 +33,6 @@ fn main() -> ExitCode {
 fn figures() -> Outcome<usize> {
     let mut figures = Figures::new()?;
     after_timeouts(&mut figures)?;
-    load(&mut figures)?;
     Ok(figures.finish("affinity")?)
 }
 
@@ -44,17 +43,16 @@ struct Cell {
 }
 
 impl Cell {
-    /// Loads Services with session affinity, and returns the elapsed time.
-    fn loaded(count: u32) -> Outcome<(Self, Duration)> {
+    /// Loads Services with session affinity.
+    fn loaded(count: u32) -> Outcome<Self> {
         let netns = Netns::new()?;
         let events = services(count, |_| USUAL);
         let mut proxy = netns.run(|| Proxy::start(events))?;
-        let (time, _) = proxy.change(Event::Synced);
-        let cell = Self {
+        proxy.change(Event::Synced);
+        Ok(Self {
             proxy,
             _netns: netns,
-        };
-        Ok((cell, time.wall))
+        })
     }
 
     /// Changes the timeout of one Service, and returns the time of the sync.
@@ -83,8 +81,8 @@ fn services(count: u32, timeout: impl Fn(u32) -> u32) -> impl Iterator<Item = Ev
 /// Compares syncs of a proxy after many changes of timeouts with syncs of a proxy
 /// without changes. Measurements alternate.
 fn after_timeouts(figures: &mut Figures) -> Outcome<()> {
-    let (mut fresh, _) = Cell::loaded(SERVICES)?;
-    let (mut used, _) = Cell::loaded(SERVICES)?;
+    let mut fresh = Cell::loaded(SERVICES)?;
+    let mut used = Cell::loaded(SERVICES)?;
     for round in 0..TIMEOUTS / SERVICES {
         let events = services(SERVICES, |number| 1 + round * SERVICES + number);
         used.proxy.change_all(events);
@@ -102,20 +100,5 @@ fn after_timeouts(figures: &mut Figures) -> Outcome<()> {
     let ratio = after.as_secs_f64() / before.as_secs_f64();
     figures.push(name, size, (ratio, "x that before"), 1.2)?;
     figures.push(name, size, (ms(after), "ms"), None)?;
-    Ok(())
-}
-
-/// Measures a load of Services with session affinity.
-fn load(figures: &mut Figures) -> Outcome<()> {
-    for count in [1_000, 2_000, 4_000] {
-        let (_, time) = Cell::loaded(count)?;
-        let size = Size::new(count as usize, 3);
-        figures.push(
-            "nftables: full load, affinity",
-            size,
-            (ms(time), "ms"),
-            None,
-        )?;
-    }
     Ok(())
 }
