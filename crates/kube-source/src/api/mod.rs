@@ -11,7 +11,7 @@
 //!
 //! # Source files, in reading order
 //!
-//! - `access`: credentials and the client, with `bearer`, `http_proxy`, `socks`,
+//! - `access`: credentials and the client, with `kubeconfig`, `bearer`, `http_proxy`, `socks`,
 //!   `exec_plugin`, `connector` and `request_metrics`.
 //! - `objects`, `parsed`: API objects.
 //! - `request`: list, watch and create requests, with `page` and `change` for their
@@ -22,6 +22,8 @@
 mod access;
 
 mod bearer;
+
+mod kubeconfig;
 
 mod http_proxy;
 

@@ -27,11 +27,10 @@ use super::bearer::Bearer;
 use super::connector;
 use super::exec_plugin::RunningPlugin;
 use super::http_proxy::{InvalidProxy, ProxyEnvironment};
+use super::kubeconfig;
 use super::observer::{Observer, Report, RequestEvent};
 use super::request;
 use super::request_metrics::RequestMetricsLayer;
-
-mod kubeconfig;
 
 /// Rate limit of a client that sets none.
 const DEFAULT_QPS: f32 = 5.0;
@@ -377,7 +376,7 @@ fn server(access: &Access) -> Result<kube::Config, String> {
 }
 
 /// Parses an address: a URL, or `host:port`, which `is_secure` makes a URL of HTTPS.
-fn address(label: &str, text: &str, is_secure: bool) -> Result<Uri, String> {
+pub(super) fn address(label: &str, text: &str, is_secure: bool) -> Result<Uri, String> {
     let scheme = if is_secure { "https" } else { "http" };
     let address = match text.contains("://") {
         true => text.to_owned(),

@@ -21,7 +21,7 @@ use kube::config::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{address, error_chain};
+use super::access::{address, error_chain};
 
 /// Placeholder `proxy-url` of a cluster without one.
 ///
