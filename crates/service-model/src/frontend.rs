@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use crate::api::MetadataKey;
+use crate::limit::{self, ExternalAddresses, OverLimit};
 use crate::warning::{Field, Problem, Warnings};
 use crate::{
     Family, ObjectName, PortName, Protocol, Scheduler, SpecialAddress, Timestamp, UnservedAddress,
@@ -44,6 +45,8 @@ pub(crate) struct Frontend {
     pub(crate) health_check_node_port: Option<u16>,
     /// External addresses that are not served.
     pub(crate) unserved: Box<[UnservedAddress]>,
+    /// Ports and addresses beyond the limits of one Service.
+    pub(crate) over_limit: Box<[OverLimit]>,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -89,15 +92,26 @@ impl Frontend {
             return None;
         }
         let outside = Outside::read(service, warnings);
-        let unserved = outside.unserved(&cluster_ips, external_ips);
-        let addresses = cluster_ips.into_iter();
-        let addresses = addresses
-            .map(|ip| Addresses::new(ip, &outside, external_ips))
-            .collect();
+        let mut unserved = outside.unserved(&cluster_ips, external_ips);
+        let ports = Ports::read(service, name, warnings);
+        let mut over_limit = Vec::new();
+        let mut addresses = Vec::with_capacity(cluster_ips.len());
+        for ip in cluster_ips {
+            let (of_family, cut) = Addresses::new(ip, &outside, external_ips, &ports);
+            over_limit.extend(ports.over_limit(of_family.family));
+            over_limit.extend(cut.descriptions);
+            let reason = UnservedReason::OverLimit;
+            let beyond = cut.addresses.into_iter();
+            unserved.extend(beyond.map(|addr| UnservedAddress { addr, reason }));
+            addresses.push(of_family);
+        }
+        for beyond in &over_limit {
+            warnings.push_over_limit(beyond);
+        }
         let external_policy_local =
             reaches_outside(spec) && spec.external_traffic_policy == api::TrafficPolicy::Local;
         Some(Self {
-            ports: ports(service, name, warnings),
+            ports: ports.served,
             addresses,
             affinity: affinity(spec, warnings),
             scheduler: scheduler(&service.metadata, warnings),
@@ -108,7 +122,8 @@ impl Frontend {
             internal_policy_local: spec.internal_traffic_policy == api::TrafficPolicy::Local,
             external_policy_local,
             health_check_node_port: health_check(spec, external_policy_local, warnings),
-            unserved,
+            unserved: unserved.into(),
+            over_limit: over_limit.into(),
         })
     }
 
@@ -194,7 +209,7 @@ impl Outside {
     }
 
     /// Returns the addresses that are not served, with the reason.
-    fn unserved(&self, cluster_ips: &[IpAddr], serve: ExternalIps) -> Box<[UnservedAddress]> {
+    fn unserved(&self, cluster_ips: &[IpAddr], serve: ExternalIps) -> Vec<UnservedAddress> {
         let has_family = |addr: IpAddr| {
             let families = cluster_ips.iter().map(|&ip| Family::of(ip));
             families
@@ -222,29 +237,44 @@ impl Outside {
 }
 
 impl Addresses {
-    fn new(cluster_ip: IpAddr, outside: &Outside, serve: ExternalIps) -> Self {
+    /// Returns the addresses of the family of a cluster IP, and those beyond the limits.
+    fn new(
+        cluster_ip: IpAddr,
+        outside: &Outside,
+        serve: ExternalIps,
+        ports: &Ports,
+    ) -> (Self, limit::Cut) {
         let family = Family::of(cluster_ip);
-        let ours = |addresses: &[IpAddr]| -> Arc<[IpAddr]> {
-            shared(
-                addresses
-                    .iter()
-                    .copied()
-                    .filter(|&addr| Family::of(addr) == family)
-                    .collect(),
-            )
+        let ours = |addresses: &[IpAddr]| {
+            let ours = addresses.iter().copied();
+            distinct(ours.filter(|&addr| Family::of(addr) == family).collect())
         };
+        let source_ranges = shared(bounds(&outside.source_ranges, family));
         let external_ips = ours(&outside.external_ips);
-        Self {
+        let wants_external_ips = !external_ips.is_empty();
+        let mut served = ExternalAddresses {
             family,
-            cluster_ip,
-            wants_external_ips: !external_ips.is_empty(),
+            load_balancer_ips: ours(&outside.load_balancer_ips),
             external_ips: match serve {
                 ExternalIps::Serve => external_ips,
-                ExternalIps::Ignore => Arc::default(),
+                ExternalIps::Ignore => Vec::new(),
             },
-            load_balancer_ips: ours(&outside.load_balancer_ips),
-            source_ranges: shared(bounds(&outside.source_ranges, family)),
-        }
+        };
+        let cut = served.cut(
+            cluster_ip,
+            ports.served.len(),
+            ports.pairs,
+            source_ranges.len(),
+        );
+        let addresses = Self {
+            family,
+            cluster_ip,
+            external_ips: shared(served.external_ips),
+            load_balancer_ips: shared(served.load_balancer_ips),
+            source_ranges,
+            wants_external_ips,
+        };
+        (addresses, cut)
     }
 }
 
@@ -322,40 +352,72 @@ fn source_ranges(spec: &api::ServiceSpec, warnings: &mut Warnings<'_>) -> Vec<Ip
     ranges
 }
 
-/// Returns the ports, sorted by name. The last port of a name is used.
-fn ports(service: &api::Service, name: &ObjectName, warnings: &mut Warnings<'_>) -> Box<[Port]> {
-    let created = created(service, warnings);
-    let mut ports = BTreeMap::new();
-    for (index, port) in service.spec.ports.iter().enumerate() {
-        let Some(protocol) = protocol(&port.protocol) else {
-            let word = port.protocol.as_str().into();
-            warnings.push(
-                Field::member("spec.ports[].protocol", index),
-                Problem::Unknown(word),
-            );
-            continue;
-        };
-        if port.port == 0 {
-            warnings.push(Field::member("spec.ports[].port", index), Problem::Zero);
-            continue;
+/// The ports of a Service.
+struct Ports {
+    /// The served ports, sorted by name.
+    served: Box<[Port]>,
+    /// Number of pairs of a served port with the cluster IP or its node port.
+    pairs: usize,
+    /// The first port beyond the limit in the order of the Service, and their number.
+    beyond: Option<((Protocol, u16), usize)>,
+}
+
+impl Ports {
+    /// Reads the ports. The last port of a name is used.
+    fn read(service: &api::Service, name: &ObjectName, warnings: &mut Warnings<'_>) -> Self {
+        let created = created(service, warnings);
+        let mut ports = BTreeMap::new();
+        for (index, port) in service.spec.ports.iter().enumerate() {
+            let Some(protocol) = protocol(&port.protocol) else {
+                let word = port.protocol.as_str().into();
+                warnings.push(
+                    Field::member("spec.ports[].protocol", index),
+                    Problem::Unknown(word),
+                );
+                continue;
+            };
+            if port.port == 0 {
+                warnings.push(Field::member("spec.ports[].port", index), Problem::Zero);
+                continue;
+            }
+            let name = Arc::new(PortName {
+                namespace: Arc::clone(&name.namespace),
+                service: Arc::clone(&name.name),
+                port: port_name(&port.name),
+                protocol,
+                created,
+            });
+            let port = Port {
+                name: Arc::clone(&name),
+                port: port.port,
+                node_port: (port.node_port != 0).then_some(port.node_port),
+            };
+            if ports.insert(name, (index, port)).is_some() {
+                warnings.push(Field::member("spec.ports[]", index), Problem::Duplicate);
+            }
         }
-        let name = Arc::new(PortName {
-            namespace: Arc::clone(&name.namespace),
-            service: Arc::clone(&name.name),
-            port: port_name(&port.name),
-            protocol,
-            created,
-        });
-        let port = Port {
-            name: Arc::clone(&name),
-            port: port.port,
-            node_port: (port.node_port != 0).then_some(port.node_port),
-        };
-        if ports.insert(name, port).is_some() {
-            warnings.push(Field::member("spec.ports[]", index), Problem::Duplicate);
+        let mut ports: Vec<_> = ports.into_values().collect();
+        ports.sort_unstable_by_key(|(index, _)| *index);
+        let has_node_port = ports.iter().map(|(_, port)| port.node_port.is_some());
+        let (served, pairs) = limit::served_ports(has_node_port);
+        let first_beyond = ports.get(served);
+        let beyond =
+            first_beyond.map(|(_, port)| ((port.name.protocol, port.port), ports.len() - served));
+        ports.truncate(served);
+        let mut served: Vec<_> = ports.into_iter().map(|(_, port)| port).collect();
+        served.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        Self {
+            served: served.into(),
+            pairs,
+            beyond,
         }
     }
-    ports.into_values().collect()
+
+    /// Describes the ports beyond the limit in a family.
+    fn over_limit(&self, family: Family) -> Option<OverLimit> {
+        let (first, count) = self.beyond?;
+        Some(limit::ports_over_limit(family, first, count))
+    }
 }
 
 /// Returns the name of a port, without allocation for an empty name.
@@ -426,12 +488,17 @@ fn health_check(
     Some(spec.health_check_node_port)
 }
 
-/// Removes duplicates and returns a shared list.
-fn shared<T: Copy + Eq + Hash>(mut items: Vec<T>) -> Arc<[T]> {
+/// Removes duplicates.
+fn distinct<T: Copy + Eq + Hash>(mut items: Vec<T>) -> Vec<T> {
     let mut seen = HashSet::with_capacity(items.len());
     items.retain(|&item| seen.insert(item));
+    items
+}
+
+/// Removes duplicates and returns a shared list.
+fn shared<T: Copy + Eq + Hash>(items: Vec<T>) -> Arc<[T]> {
     match items.is_empty() {
         true => Arc::default(),
-        false => items.into(),
+        false => distinct(items).into(),
     }
 }

@@ -54,6 +54,7 @@
 //! - `store`: from events to service ports. `entries`: state and dirty mark of
 //!   each Service. `frontend`: a parsed Service. `slices`: its endpoints.
 //!   `topology` and `policy`: selection of endpoints.
+//! - `limit`: the most that one Service gets, because addresses x ports is a product.
 //! - `details` and `unserved`: endpoints with all their properties, and Services and
 //!   addresses that the store does not serve, for explanations.
 //! - `local_traffic` and `node_ports`: results of the configuration.
@@ -82,6 +83,8 @@ mod store;
 mod entries;
 
 mod shared_names;
+
+mod limit;
 
 mod location;
 
@@ -114,6 +117,7 @@ pub use details::EndpointDetails;
 pub use event::Event;
 pub use frontend::ExternalIps;
 pub use ipnet;
+pub use limit::{Limit, MAX_ADDRESS_PORT_PAIRS, MAX_SOURCE_CHECKS, OverLimit};
 pub use local_traffic::{DetectLocal, LocalTraffic};
 pub use name::{ObjectName, PortName, Protocol};
 pub use node_ports::{NodePortAddresses, NodePortFilter, NodePortMatch};

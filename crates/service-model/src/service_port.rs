@@ -130,23 +130,34 @@ pub struct PortChange {
     pub name: Arc<PortName>,
     /// The new value. `None` if the service port was removed.
     pub port: Option<Arc<ServicePort>>,
+    /// The value of the last resolve. `None` if the service port is new.
+    pub former: Option<Arc<ServicePort>>,
 }
 
 impl PortChange {
-    pub(crate) fn updated(port: &Arc<ServicePort>) -> Self {
+    /// Creates a change of a service port to itself, for a caller that must plan it again
+    /// for another reason.
+    pub fn again(port: &Arc<ServicePort>) -> Self {
         Self {
             family: port.family,
             name: Arc::clone(&port.name),
             port: Some(Arc::clone(port)),
+            former: Some(Arc::clone(port)),
         }
     }
 
-    pub(crate) fn removed(port: &ServicePort) -> Self {
-        Self {
-            family: port.family,
-            name: Arc::clone(&port.name),
-            port: None,
-        }
+    /// Creates a change from one value to another. Returns `None` without values.
+    pub(crate) fn between(
+        former: Option<&Arc<ServicePort>>,
+        port: Option<&Arc<ServicePort>>,
+    ) -> Option<Self> {
+        let either = port.or(former)?;
+        Some(Self {
+            family: either.family,
+            name: Arc::clone(&either.name),
+            port: port.cloned(),
+            former: former.cloned(),
+        })
     }
 }
 

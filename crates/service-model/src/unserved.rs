@@ -55,6 +55,9 @@ pub enum UnservedReason {
     ProxyMode,
     /// External IPs are [ignored](crate::ExternalIps::Ignore).
     ExternalIpsIgnored,
+    /// The Service has more pairs of an address and a port than [one Service
+    /// gets](crate::MAX_ADDRESS_PORT_PAIRS), or too many source ranges.
+    OverLimit,
 }
 
 impl SkippedService {

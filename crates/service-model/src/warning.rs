@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::{Family, ObjectName, SpecialAddress};
+use crate::{Family, ObjectName, OverLimit, SpecialAddress};
 
 /// An invalid field of an object. The field is left out of the result.
 ///
@@ -74,6 +74,8 @@ pub enum Problem {
     WrongFamily(IpAddr, Family),
     /// The number must not be zero.
     Zero,
+    /// Ports or addresses beyond a limit of one Service, which are not served.
+    OverLimit(OverLimit),
     /// Number of further problems of the object without a warning of their own.
     Omitted(usize),
 }
@@ -138,6 +140,7 @@ impl fmt::Display for Problem {
             Self::Unknown(word) => write!(f, "unknown: {word:?}"),
             Self::WrongFamily(addr, family) => write!(f, "not an {family} address: {addr}"),
             Self::Zero => f.write_str("must not be zero"),
+            Self::OverLimit(beyond) => beyond.fmt(f),
             Self::Omitted(count) => write!(f, "{count} further problems of the object"),
         }
     }
@@ -149,7 +152,7 @@ impl fmt::Display for Problem {
 const MAX_WARNINGS: usize = 16;
 
 /// Collects the warnings about one object, at most 17. The last one counts those that were
-/// left out.
+/// left out. Warnings about the limits of one Service come in addition.
 #[derive(Debug)]
 pub struct Warnings<'a> {
     kind: Kind,
@@ -177,6 +180,15 @@ impl<'a> Warnings<'a> {
             return;
         }
         self.add(field, problem);
+    }
+
+    /// Adds a warning about what is beyond a limit. An object has at most six of them, and
+    /// other problems must not hide them.
+    pub(crate) fn push_over_limit(&mut self, beyond: &OverLimit) {
+        self.add(
+            Field::plain(beyond.field),
+            Problem::OverLimit(beyond.clone()),
+        );
     }
 
     /// Returns the warnings.

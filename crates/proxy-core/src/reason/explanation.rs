@@ -5,7 +5,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use vipline_service_model::{Family, ObjectName, PortName, Protocol, SkipReason, UnservedReason};
+use vipline_service_model::{
+    Family, MAX_ADDRESS_PORT_PAIRS, MAX_SOURCE_CHECKS, ObjectName, PortName, Protocol, SkipReason,
+    UnservedReason,
+};
 
 use crate::AddressKind;
 
@@ -288,6 +291,12 @@ fn unserved(
             write!(
                 f,
                 "{addr} is an external IP of Service {service}, and feature gate AllowServiceExternalIPs is off"
+            )
+        }
+        UnservedReason::OverLimit => {
+            write!(
+                f,
+                "Service {service} has {addr} beyond the limit of {MAX_ADDRESS_PORT_PAIRS} pairs of an address and a port, or of {MAX_SOURCE_CHECKS} with source ranges, and gets the addresses before it only"
             )
         }
         _ => {

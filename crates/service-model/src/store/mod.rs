@@ -15,8 +15,8 @@ use crate::shared_names::SharedNames;
 use crate::slices::{self, Slice};
 use crate::warning::{Field, Kind, Problem, Warnings};
 use crate::{
-    Event, Family, NodeView, ObjectName, PortChange, ServicePort, SkippedService, Timestamp,
-    UnservedAddress, Warning, api, parse_network, policy,
+    Event, Family, NodeView, ObjectName, OverLimit, PortChange, ServicePort, SkippedService,
+    Timestamp, UnservedAddress, Warning, api, parse_network, policy,
 };
 
 /// Maximum number of trigger times of one Service between two resolves.
@@ -65,6 +65,8 @@ pub struct Store {
     locations: SharedLocations,
     /// Services that are not served. Empty if the source leaves them out.
     skipped: BTreeMap<ObjectName, SkippedService>,
+    /// Services of which a part is not served, because it is beyond a limit.
+    over_limit: BTreeMap<ObjectName, Box<[OverLimit]>>,
     node: Arc<NodeView>,
     /// Node of the last resolve.
     resolved_for: Option<NodeView>,
@@ -189,6 +191,13 @@ impl Store {
         })
     }
 
+    /// Returns what is not served because a Service reached a
+    /// [limit](crate::MAX_ADDRESS_PORT_PAIRS), by Service.
+    pub fn over_limit(&self) -> impl Iterator<Item = (&ObjectName, &OverLimit)> {
+        let services = self.over_limit.iter();
+        services.flat_map(|(name, beyond)| beyond.iter().map(move |it| (name, it)))
+    }
+
     /// Returns the slices of a Service.
     pub(crate) fn slices_of(&self, service: &ObjectName) -> &[Slice] {
         let place = self.entries.find(service);
@@ -270,6 +279,13 @@ impl Store {
 
     fn set_frontend(&mut self, name: ObjectName, frontend: Option<Arc<Frontend>>) {
         self.counts.service_changes += 1;
+        match frontend.as_ref().filter(|it| !it.over_limit.is_empty()) {
+            Some(frontend) => {
+                let beyond = frontend.over_limit.clone();
+                self.over_limit.insert(name.clone(), beyond);
+            }
+            None => drop(self.over_limit.remove(&name)),
+        }
         let held = self
             .entries
             .find(&name)
@@ -398,10 +414,7 @@ impl Store {
             let endpoints = self.endpoints.of_mut(port.family);
             *endpoints += count_of(new);
             *endpoints -= count_of(old);
-            out.push(match new {
-                Some(port) => PortChange::updated(port),
-                None => PortChange::removed(port),
-            });
+            out.extend(PortChange::between(old, new));
         });
         let now = NoLocalEndpoints::of_service(&entry.ports);
         for family in Family::ALL {
