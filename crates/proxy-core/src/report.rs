@@ -14,8 +14,11 @@ use crate::{CleanupReport, ContestedAddress, Error, LostAddresses, RejectedObjec
 pub struct Report {
     /// Reason for the sync.
     pub trigger: Trigger,
-    /// Number of service ports that changed since the last sync, in all families.
+    /// Number of service ports with changes that this sync completed, in all families.
     pub ports: usize,
+    /// Whether the sync included all changes. Otherwise the rest of a large change follows
+    /// in the next sync, which is due at once.
+    pub is_complete: bool,
     /// Results by family, in the order of [`Config::families`](crate::Config::families).
     pub families: Vec<FamilyReport>,
     /// Contested addresses that are new since the last sync or have a new owner.

@@ -157,6 +157,18 @@ impl Schedule {
         self.ended(Trigger::Timer);
     }
 
+    /// Records that a sync succeeded and left a part of the changes. The next sync is due at
+    /// once: the pause is for changes that arrive one after the other.
+    pub fn continues(&mut self) {
+        self.requested = true;
+        self.state = State::Waiting {
+            urgent: Duration::ZERO,
+            earliest: Duration::ZERO,
+            latest: Duration::MAX,
+            next: Trigger::Timer,
+        };
+    }
+
     /// Records that a sync failed.
     pub fn failed(&mut self) {
         self.ended(Trigger::Retry);
@@ -337,5 +349,20 @@ mod tests {
         schedule.succeeded();
         assert_eq!(schedule.poll(secs(5)), None);
         assert_eq!(schedule.next_deadline(), None);
+    }
+
+    #[test]
+    fn the_rest_of_a_change_is_due_at_once_and_the_pause_follows_it() {
+        let mut schedule = schedule();
+        schedule.request();
+        assert_eq!(schedule.poll(secs(100)), Some(Trigger::Change));
+        schedule.continues();
+        assert!(schedule.is_requested());
+        assert_eq!(schedule.next_deadline(), Some(Duration::ZERO));
+        assert_eq!(schedule.poll(secs(100)), Some(Trigger::Change));
+        schedule.succeeded();
+        assert_eq!(schedule.poll(secs(100)), None);
+        schedule.request();
+        assert_eq!(schedule.next_deadline(), Some(secs(101)));
     }
 }

@@ -14,6 +14,14 @@ pub trait Planner {
     /// A kernel object that the mode programs.
     type Object: Keyed;
 
+    /// Number of edits after which a sync ends, and leaves other changes to the next one.
+    /// Default: 4,096, which mode nftables plans and commits in 20 ms.
+    ///
+    /// A sync has up to twice as many: a Service with fewer objects than a quarter changes as
+    /// a whole, and objects that several addresses share come with the first of them. An
+    /// address changes as a whole however many endpoints it has.
+    const EDITS_PER_SYNC: usize = 4_096;
+
     /// Returns the objects that do not depend on Services.
     fn base(cx: &Context) -> Vec<Self::Object>;
 

@@ -8,6 +8,8 @@ mod isolation;
 
 mod on_demand;
 
+pub(crate) mod part;
+
 mod repairs;
 
 use std::collections::HashSet;
@@ -21,7 +23,7 @@ use std::time::Duration;
 use vipline_reconcile::{
     self as reconcile, Edit, Keyed, Ledger, Pending, Plan, Reconciler, Rejection, Target,
 };
-use vipline_service_model::{Family, PortName, ServicePort};
+use vipline_service_model::{Family, PortChange, PortName, ServicePort};
 
 use self::contests::Contests;
 use self::counts::Counts;
@@ -58,6 +60,20 @@ pub(crate) trait Drive: Send {
 
     /// Plans the removal of a service port.
     fn plan_removal(&mut self, name: &Arc<PortName>);
+
+    /// Plans a part of a change that has about `limit` edits, or the whole change if it is
+    /// small. Returns whether nothing of the change is left.
+    ///
+    /// The rules are consistent after each part: an address has all of its former objects
+    /// or all of its new ones.
+    fn plan_part(&mut self, change: &PortChange, limit: usize) -> bool;
+
+    /// Returns the number of edits that were planned up to now. If the kernel's state is
+    /// unknown, planned objects count as edits.
+    fn planned_edits(&self) -> usize;
+
+    /// Returns the number of edits after which a sync ends.
+    fn edits_per_sync(&self) -> usize;
 
     /// Marks the kernel's state as unknown.
     fn forget(&mut self);
@@ -148,6 +164,7 @@ where
         former: FormerOwners::default(),
         registry: Registry::default(),
         newly_rejected: Vec::new(),
+        planned_edits: 0,
         reconciler: Reconciler::new(kernel),
     })
 }
@@ -175,6 +192,8 @@ struct Driver<P: Planner, K: Target<Object = P::Object>> {
     former: FormerOwners,
     registry: Registry<P::Object>,
     newly_rejected: Vec<Arc<RejectedObject>>,
+    /// Number of edits up to now.
+    planned_edits: usize,
     reconciler: Reconciler<K>,
 }
 
@@ -234,18 +253,13 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     /// Removes from `planned` the objects that several service ports may use, and adds new
     /// ones to the ledger.
     fn set_on_demand(&mut self, name: &Arc<PortName>, planned: &mut PortObjects<P::Object>) {
-        let mut used = Vec::new();
-        let claimed = planned.claims.iter_mut().map(|claim| &mut claim.objects);
-        for objects in iter::once(&mut planned.own).chain(claimed) {
-            if objects.iter().any(P::is_removal_delayed) {
-                let (on_demand, rest) = mem::take(objects)
-                    .into_iter()
-                    .partition(P::is_removal_delayed);
-                *objects = rest;
-                used.extend::<Vec<_>>(on_demand);
-            }
-        }
-        for (id, object) in self.on_demand.replace(name, used) {
+        let used = take_on_demand::<P>(planned);
+        let created = self.on_demand.replace(name, used);
+        self.add_on_demand(created);
+    }
+
+    fn add_on_demand(&mut self, created: Vec<(Id, P::Object)>) {
+        for (id, object) in created {
             self.set_entries(Owner::OnDemand(id), [Entry::Object(object)]);
         }
     }
@@ -258,6 +272,9 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     ) -> bool {
         // A changed object ends the history of its repairs, also before a dump.
         if !self.reconciler.is_known() && self.repairs.is_empty() {
+            let planned_edits = &mut self.planned_edits;
+            let entries = entries.into_iter();
+            let entries = entries.inspect(|entry| *planned_edits += entry.objects().len());
             return self.ledger.replace(owner, entries, None);
         }
         let entry_edits = &mut self.entry_edits;
@@ -268,6 +285,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         let is_shared = self.ledger.replace(owner, entries, Some(entry_edits));
         for edit in entry_edits.take().into_iter().flat_map(edits) {
             self.repairs.forget(edit.object());
+            self.planned_edits += 1;
             let Some(pending) = self.reconciler.pending() else {
                 continue;
             };
@@ -353,6 +371,22 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     }
 }
 
+/// Removes and returns the objects that several service ports may use.
+fn take_on_demand<P: Planner>(planned: &mut PortObjects<P::Object>) -> Vec<P::Object> {
+    let mut used = Vec::new();
+    let claimed = planned.claims.iter_mut().map(|claim| &mut claim.objects);
+    for objects in iter::once(&mut planned.own).chain(claimed) {
+        if objects.iter().any(P::is_removal_delayed) {
+            let (on_demand, rest) = mem::take(objects)
+                .into_iter()
+                .partition(P::is_removal_delayed);
+            *objects = rest;
+            used.extend::<Vec<_>>(on_demand);
+        }
+    }
+    used
+}
+
 impl<P, K> Drive for Driver<P, K>
 where
     P: Planner,
@@ -395,6 +429,18 @@ where
     fn plan_removal(&mut self, name: &Arc<PortName>) {
         self.set_on_demand(name, &mut PortObjects::default());
         self.replace_port(name, PortObjects::default());
+    }
+
+    fn plan_part(&mut self, change: &PortChange, limit: usize) -> bool {
+        self.plan_part_of(change, limit)
+    }
+
+    fn planned_edits(&self) -> usize {
+        self.planned_edits
+    }
+
+    fn edits_per_sync(&self) -> usize {
+        P::EDITS_PER_SYNC
     }
 
     fn forget(&mut self) {

@@ -85,6 +85,16 @@ impl<T: Keyed> OnDemand<T> {
         created
     }
 
+    /// Adds objects that a service port uses, besides those of the last call. Returns the
+    /// objects that did not exist.
+    ///
+    /// For a service port of which a part still uses the former objects.
+    pub(super) fn extend(&mut self, name: &Arc<PortName>, objects: Vec<T>) -> Vec<(Id, T)> {
+        let former = self.users.get(name).into_iter().flatten();
+        let former: Vec<T> = former.map(|id| self.objects[id].object.clone()).collect();
+        self.replace(name, former.into_iter().chain(objects).collect())
+    }
+
     /// Removes and returns objects that have been unused for [`REMOVAL_DELAY`]. If more
     /// than [`MAX_UNUSED`] are unused, also removes those with the oldest last use.
     pub(super) fn expire(&mut self, now: Duration) -> Vec<Id> {

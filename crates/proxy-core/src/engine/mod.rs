@@ -3,6 +3,8 @@
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 mod evaluation;
 
+mod backlog;
+
 mod flow_cleanup;
 
 mod planning;
@@ -23,6 +25,7 @@ use vipline_service_model::{
     Warning,
 };
 
+use self::backlog::Backlog;
 use crate::conntrack_cleanup::Cleanup;
 use crate::driver::{Drive, driver};
 use crate::report::FamilyReport;
@@ -45,6 +48,10 @@ pub struct Engine {
     store: Store,
     schedule: Schedule,
     drivers: Vec<Box<dyn Drive>>,
+    /// Changes that wait for a later sync, for each driver.
+    backlogs: Vec<Backlog>,
+    /// Whether all objects have been planned once.
+    has_planned: bool,
     /// Addresses of the node's interfaces; empty while they are unknown.
     addresses: Vec<IpAddr>,
     /// Detects changes by other processes; `None` with the caller's own kernels.
@@ -125,7 +132,9 @@ impl Engine {
             schedule: Schedule::new(config.intervals),
             config,
             store,
+            backlogs: drivers.iter().map(|_| Backlog::default()).collect(),
             drivers,
+            has_planned: false,
             addresses: Vec::new(),
             watch: None,
             drift: BTreeMap::new(),
@@ -243,6 +252,11 @@ impl Engine {
 
     /// Syncs all families if a sync is due, and returns its report.
     ///
+    /// A sync after the first one has a bounded number of edits. If a change has more, the
+    /// rest follows in the next syncs, which are due at once: the [next
+    /// deadline](Self::next_deadline) has passed then. Changes of other Services that arrive
+    /// in between precede the rest, and the rules are consistent after each sync.
+    ///
     /// No sync is due before [`Event::Synced`]. A failure in one family does not affect
     /// the sync of the other. Between two syncs the function also removes objects that
     /// were unused for 30 s, and then returns a report with [`Trigger::Unused`].
@@ -267,12 +281,14 @@ impl Engine {
         if trigger == Trigger::Timer && !self.is_watching() {
             self.forget(|_| true);
         }
-        let ports = self.plan();
+        let ports = self.plan_next();
         let report = self.reconcile(trigger, ports, now);
-        if report.is_success() && !self.cleanup.as_ref().is_some_and(Cleanup::needs_sync) {
+        if !report.is_success() || self.cleanup.as_ref().is_some_and(Cleanup::needs_sync) {
+            self.schedule.failed();
+        } else if report.is_complete {
             self.schedule.succeeded();
         } else {
-            self.schedule.failed();
+            self.schedule.continues();
         }
         Some(report)
     }
@@ -317,6 +333,7 @@ impl Engine {
         Report {
             trigger,
             ports,
+            is_complete: self.backlogs.iter().all(Backlog::is_empty),
             families,
             contested,
             lost_addresses,

@@ -8,29 +8,74 @@ use crate::driver::{Drive, Replan};
 use crate::{Config, Context, Engine};
 
 impl Engine {
-    /// Plans all changes and returns the number of changed service ports.
-    pub(super) fn plan(&mut self) -> usize {
+    /// Plans all changes.
+    pub(super) fn plan(&mut self) {
+        self.plan_with(Extent::Everything);
+    }
+
+    /// Plans the changes of the next sync, and returns the number of changed service ports.
+    ///
+    /// The first sync plans everything: rules that an earlier process installed must not
+    /// be removed only because their Service is not planned yet.
+    pub(super) fn plan_next(&mut self) -> usize {
+        self.plan_with(match self.has_planned {
+            true => Extent::OneSync,
+            false => Extent::Everything,
+        })
+    }
+
+    fn plan_with(&mut self, extent: Extent) -> usize {
         let node = self.store.node();
         let mut changes = self.store.resolve(&node);
         changes.sort_by_cached_key(|change| urgency(&change.name));
-        for driver in &mut self.drivers {
+        self.has_planned |= self.store.is_synced();
+        let mut count = 0;
+        for (driver, backlog) in self.drivers.iter_mut().zip(&mut self.backlogs) {
+            let driver = &mut **driver;
             let family = driver.family();
             let cx = context(&self.config, &self.store, &self.addresses, family);
-            if let Some(cleanup) = &self.cleanup {
+            let cleanup = self.cleanup.as_ref();
+            if let Some(cleanup) = cleanup {
                 cleanup.set_context(&cx);
-                let own = changes.iter().filter(|each| each.family == family);
-                own.for_each(|change| cleanup.plan(change));
             }
+            // Flows of an address are stale once all of its rules have changed.
+            let note = |change: &PortChange| {
+                if let Some(cleanup) = cleanup {
+                    cleanup.plan(change);
+                }
+            };
             let replan = driver.set_context(cx);
-            plan_changes(&mut **driver, &changes);
+            if extent == Extent::OneSync {
+                backlog.add(changes.iter().filter(|each| each.family == family));
+                if replan == Replan::All {
+                    let ports = self.store.ports();
+                    backlog.add_again(ports.filter(|port| port.family == family));
+                }
+                count += backlog.plan(driver, note);
+                continue;
+            }
+            let waiting = backlog.take();
+            for changes in [&waiting, &changes] {
+                let own = changes.iter().filter(|each| each.family == family);
+                own.for_each(note);
+                count += plan_changes(driver, changes);
+            }
             if replan == Replan::All {
                 for port in self.store.ports().filter(|port| port.family == family) {
                     driver.plan(port);
                 }
             }
         }
-        changes.len()
+        count
     }
+}
+
+/// Which changes are planned.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Extent {
+    Everything,
+    /// As many as one sync may commit.
+    OneSync,
 }
 
 /// Returns the context of a family.
@@ -46,11 +91,13 @@ pub(super) fn context(
         .with_endpoints(store.endpoints(family))
 }
 
-/// Plans the changes of the driver's family, one Service after the other.
-fn plan_changes(driver: &mut dyn Drive, changes: &[PortChange]) {
+/// Plans the changes of the driver's family, one Service after the other. Returns their
+/// number.
+fn plan_changes(driver: &mut dyn Drive, changes: &[PortChange]) -> usize {
     let family = driver.family();
     let planned = changes.iter().filter(|each| each.family == family);
-    driver.reserve(planned.filter(|each| each.port.is_some()).count());
+    driver.reserve(planned.clone().filter(|each| each.port.is_some()).count());
+    let count = planned.count();
     for ports in changes.chunk_by(|one, next| one.name.is_same_service(&next.name)) {
         let mut ports = ports.iter().filter(|each| each.family == family).peekable();
         if let Some(first) = ports.peek() {
@@ -61,11 +108,12 @@ fn plan_changes(driver: &mut dyn Drive, changes: &[PortChange]) {
             None => driver.plan_removal(&change.name),
         });
     }
+    count
 }
 
 /// Returns the order in which Services are planned: the API server, DNS, other Services
 /// of `kube-system`, all others.
-fn urgency(name: &PortName) -> u8 {
+pub(super) fn urgency(name: &PortName) -> u8 {
     match (&*name.namespace, &*name.service) {
         ("default", "kubernetes") => 0,
         ("kube-system", service) if service.contains("dns") => 1,

@@ -14,6 +14,7 @@ mod engine;
 mod evaluate;
 mod golden;
 mod laws;
+mod parts;
 mod rejections;
 
 #[global_allocator]

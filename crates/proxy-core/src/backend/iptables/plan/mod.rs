@@ -45,6 +45,11 @@ pub enum Planner {}
 impl backend::Planner for Planner {
     type Object = Object;
 
+    /// To delete a rule from the chain that all Services share, the kernel or the program
+    /// walks the rules before it: 2,048 deletions from 16,000 rules take 0.8 s of processor
+    /// time over netlink.
+    const EDITS_PER_SYNC: usize = 512;
+
     fn base(cx: &Context) -> Vec<Object> {
         base::objects(cx)
     }

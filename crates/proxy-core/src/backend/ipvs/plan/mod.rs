@@ -46,6 +46,10 @@ pub enum Planner {}
 impl backend::Planner for Planner {
     type Object = Object;
 
+    /// Each virtual server, real server and address is a message of its own, and the kernel
+    /// walks the addresses of `kube-ipvs0` for each one.
+    const EDITS_PER_SYNC: usize = 1_024;
+
     fn base(cx: &Context) -> Vec<Object> {
         base::objects(cx)
     }

@@ -25,6 +25,9 @@ pub enum Planner {}
 impl backend::Planner for Planner {
     type Object = Object;
 
+    /// HNS takes several milliseconds for each load balancer.
+    const EDITS_PER_SYNC: usize = 256;
+
     fn base(cx: &Context) -> Vec<Object> {
         base::objects(cx)
     }
