@@ -1,6 +1,7 @@
-//! Events about addresses that the proxy refuses to serve.
+//! Events about addresses that the proxy refuses to serve, and about Services of which it serves
+//! a part only.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use proxy_core::Event;
 use vipline_kube_source::api::events::{EventType, NewEvent, Regarding};
@@ -11,8 +12,28 @@ use vipline_service_model::{Kind, ObjectName, Problem, Warning};
 /// An object that changes for other reasons causes no further Event.
 #[derive(Debug, Default)]
 pub struct RefusedAddresses {
-    last_events: HashMap<(Kind, ObjectName), String>,
+    last_events: HashMap<(Kind, ObjectName), BTreeMap<&'static str, String>>,
 }
+
+/// A kind of problem that has an Event.
+struct Subject {
+    includes: fn(&Problem) -> bool,
+    reason: &'static str,
+    action: &'static str,
+}
+
+const SUBJECTS: [Subject; 2] = [
+    Subject {
+        includes: |problem| matches!(problem, Problem::SpecialAddress(..)),
+        reason: "AddressRefused",
+        action: "ReadAddresses",
+    },
+    Subject {
+        includes: |problem| matches!(problem, Problem::OverLimit(_)),
+        reason: "ServiceTooLarge",
+        action: "ServeAddresses",
+    },
+];
 
 impl RefusedAddresses {
     /// Returns the object of an event, if an Event was created for any object.
@@ -29,38 +50,58 @@ impl RefusedAddresses {
         }
     }
 
-    /// Returns the Event for refused addresses among `warnings`, unless it
-    /// equals the last Event of the object.
-    pub fn event(
+    /// Returns the Events for refused addresses among `warnings`, except those that equal the
+    /// last Event of the object.
+    pub fn events(
         &mut self,
         object: Option<(Kind, ObjectName)>,
         warnings: &[Warning],
-    ) -> Option<NewEvent> {
+    ) -> Vec<NewEvent> {
         let is_refused =
-            |warning: &&Warning| matches!(warning.problem, Problem::SpecialAddress(..));
-        let mut refused = warnings.iter().filter(is_refused);
-        let Some(first) = refused.next() else {
-            self.last_events.remove(&object?);
-            return None;
+            |warning: &&Warning| SUBJECTS.iter().any(|it| (it.includes)(&warning.problem));
+        let refused: Vec<_> = warnings.iter().filter(is_refused).collect();
+        let Some(first) = refused.first() else {
+            if let Some(object) = object {
+                self.last_events.remove(&object);
+            }
+            return Vec::new();
         };
         let regarding = match first.kind {
             Kind::Service => Regarding::Service(first.name.clone()),
             Kind::EndpointSlice => Regarding::EndpointSlice(first.name.clone()),
-            _ => return None,
+            _ => return Vec::new(),
         };
-        let text = match refused.count() {
-            0 => format!("{}: {}", first.field, first.problem),
-            others => format!("{}: {}; others: {others}", first.field, first.problem),
-        };
+        let mut texts = BTreeMap::new();
+        let mut events = Vec::new();
         let key = (first.kind, first.name.clone());
-        let former = self.last_events.insert(key, text.clone());
-        (former.as_ref() != Some(&text)).then_some(NewEvent {
-            regarding,
-            kind: EventType::Warning,
-            reason: "AddressRefused",
-            action: "ReadAddresses",
-            text,
-        })
+        let former = self.last_events.remove(&key).unwrap_or_default();
+        for Subject {
+            includes,
+            reason,
+            action,
+        } in SUBJECTS
+        {
+            let mut refused = refused.iter().filter(|it| includes(&it.problem));
+            let Some(first) = refused.next() else {
+                continue;
+            };
+            let text = match refused.count() {
+                0 => format!("{}: {}", first.field, first.problem),
+                others => format!("{}: {}; others: {others}", first.field, first.problem),
+            };
+            if former.get(reason) != Some(&text) {
+                events.push(NewEvent {
+                    regarding: regarding.clone(),
+                    kind: EventType::Warning,
+                    reason,
+                    action,
+                    text: text.clone(),
+                });
+            }
+            texts.insert(reason, text);
+        }
+        self.last_events.insert(key, texts);
+        events
     }
 }
 
@@ -80,10 +121,10 @@ mod tests {
     }
 
     impl Stage {
-        fn apply(&mut self, event: Event) -> Option<NewEvent> {
+        fn apply(&mut self, event: Event) -> Vec<NewEvent> {
             let object = self.refused.object(&event);
             let warnings = self.engine.apply(event);
-            self.refused.event(object, &warnings)
+            self.refused.events(object, &warnings)
         }
     }
 
@@ -105,7 +146,7 @@ mod tests {
             refused: RefusedAddresses::default(),
         };
         let mut texts = |events: Vec<Event>| -> Vec<String> {
-            let texts = events.into_iter().filter_map(|event| stage.apply(event));
+            let texts = events.into_iter().flat_map(|event| stage.apply(event));
             texts.map(|event| event.text).collect()
         };
         let multicast = || service("web", &["192.0.2.1", "224.0.1.1"]);
@@ -141,9 +182,39 @@ mod tests {
             engine: Engine::plan_only(Config::default()).unwrap(),
             refused: RefusedAddresses::default(),
         };
-        let new_event = stage.apply(slice.into()).unwrap();
+        let new_event = stage.apply(slice.into()).pop().unwrap();
         let name = ObjectName::new(Arc::from("shop"), Arc::from("web-1"));
         assert_eq!(new_event.regarding, Regarding::EndpointSlice(name));
         assert!(new_event.text.contains("link-local"), "{}", new_event.text);
+    }
+
+    #[test]
+    fn a_service_beyond_the_limit_gets_an_event_until_it_is_within_it() {
+        let mut stage = Stage {
+            engine: Engine::plan_only(Config::default()).unwrap(),
+            refused: RefusedAddresses::default(),
+        };
+        let large = |first: &str| {
+            let many = (0..20_000_u16).map(|number| {
+                let [high, low] = number.to_be_bytes();
+                format!("203.0.{high}.{low}")
+            });
+            let external_ips: Vec<_> = [first.to_owned()].into_iter().chain(many).collect();
+            let external_ips: Vec<_> = external_ips.iter().map(String::as_str).collect();
+            service("web", &external_ips)
+        };
+        let mut reasons = |event| -> Vec<&str> {
+            let events = stage.apply(event).into_iter();
+            events.map(|event| event.reason).collect()
+        };
+        assert_eq!(reasons(large("192.0.2.1")), ["ServiceTooLarge"]);
+        assert!(reasons(large("192.0.2.1")).is_empty());
+        assert_eq!(
+            reasons(large("127.0.0.1")),
+            ["AddressRefused", "ServiceTooLarge"],
+            "both, and the first address beyond the limit is another one"
+        );
+        assert!(reasons(service("web", &["192.0.2.1"])).is_empty());
+        assert_eq!(reasons(large("192.0.2.1")), ["ServiceTooLarge"]);
     }
 }

@@ -1,4 +1,5 @@
-//! `/rejectedz`: the rejected objects of a running proxy, which `diff` reads.
+//! `/rejectedz`: what a running proxy does not serve: objects that the kernel rejected, which
+//! `diff` reads, and the parts of Services beyond a limit.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -8,8 +9,18 @@ use std::time::Duration;
 
 use proxy_core::{Family, KnownRejections, RejectedObject};
 use serde::{Deserialize, Serialize};
+use vipline_service_model::{ObjectName, OverLimit};
 
 use crate::settings::Settings;
+
+/// What a proxy does not serve, as of its last sync.
+#[derive(Clone, Debug, Default)]
+pub struct Unserved {
+    /// Objects that the kernel rejected.
+    pub rejected: Vec<(Family, Arc<RejectedObject>)>,
+    /// Parts of Services beyond a limit.
+    pub over_limit: Vec<(ObjectName, OverLimit)>,
+}
 
 /// Path of the page, at the port for metrics.
 pub const PATH: &str = "/rejectedz";
@@ -46,22 +57,35 @@ struct Object {
     is_removal: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     errno: Option<i32>,
-    /// Error message of the kernel.
+    /// Error message of the kernel, or the limit.
     reason: String,
+    /// Whether the object is a field of a Service of which a part is beyond a limit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_over_limit: bool,
 }
 
 impl Page {
     /// Creates the page. Objects are sorted.
-    pub fn new(mode: &str, node: &str, rejected: &[(Family, Arc<RejectedObject>)]) -> Self {
-        let objects = rejected.iter().map(|(family, rejected)| Object {
+    pub fn new(mode: &str, node: &str, unserved: &Unserved) -> Self {
+        let objects = unserved.rejected.iter().map(|(family, rejected)| Object {
             ip_family: family.to_string(),
             service_port: rejected.owner.as_ref().map(ToString::to_string),
             object: rejected.object.clone(),
             is_removal: rejected.is_removal,
             errno: rejected.reason.errno,
             reason: rejected.reason.to_string(),
+            is_over_limit: false,
         });
-        let mut objects: Vec<_> = objects.collect();
+        let beyond = unserved.over_limit.iter().map(|(service, it)| Object {
+            ip_family: it.family.to_string(),
+            service_port: Some(service.to_string()),
+            object: it.field.to_owned(),
+            is_removal: false,
+            errno: None,
+            reason: it.to_string(),
+            is_over_limit: true,
+        });
+        let mut objects: Vec<_> = objects.chain(beyond).collect();
         objects.sort_unstable();
         Self {
             mode: mode.to_owned(),
@@ -90,7 +114,7 @@ impl Page {
     /// Returns the objects in the form that the engine compares.
     pub fn known(&self) -> KnownRejections {
         let mut known = KnownRejections::default();
-        for object in &self.objects {
+        for object in self.objects.iter().filter(|it| !it.is_over_limit) {
             let families = [Family::V4, Family::V6].into_iter();
             let mut families = families.filter(|it| it.to_string() == object.ip_family);
             if let Some(family) = families.next() {
@@ -108,6 +132,10 @@ impl Page {
             let port: String = port.collect();
             let removal = if it.is_removal { "removal of " } else { "" };
             let (family, object, reason) = (&it.ip_family, &it.object, one_line(&it.reason));
+            if it.is_over_limit {
+                let _ = writeln!(text, "# beyond a limit: {family}: {port}{object}: {reason}");
+                continue;
+            }
             let _ = writeln!(
                 text,
                 "# rejected by the kernel: {family}: {port}{removal}{object}: {reason}"
@@ -160,15 +188,21 @@ mod tests {
         let json = r#"{"mode": "ipvs", "node": "n1", "objects": [
             {"ipFamily": "IPv4", "servicePort": "shop/web:http", "object": "-a -t 10.96.0.1:80",
              "isRemoval": false, "errno": 22, "reason": "invalid\nargument"},
+            {"ipFamily": "IPv4", "servicePort": "shop/big", "object": "spec.externalIPs",
+             "isRemoval": false, "reason": "not served", "isOverLimit": true},
             {"ipFamily": "IPv6", "object": "-D -t [::1]:80", "isRemoval": true, "reason": "busy"}]}"#;
         let page: Page = serde_json::from_str(json).unwrap();
         assert_eq!(
             page.comments(),
             "# rejected by the kernel: IPv4: shop/web:http: -a -t 10.96.0.1:80: invalid argument\n\
+             # beyond a limit: IPv4: shop/big: spec.externalIPs: not served\n\
              # rejected by the kernel: IPv6: removal of -D -t [::1]:80: busy\n"
         );
         assert_eq!(serde_json::from_str::<Page>(&page.to_json()).unwrap(), page);
-        assert_eq!(Page::new(Mode::Ipvs.name(), "n1", &[]).objects, []);
+        assert_eq!(
+            Page::new(Mode::Ipvs.name(), "n1", &Unserved::default()).objects,
+            []
+        );
     }
 
     #[test]

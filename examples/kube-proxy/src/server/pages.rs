@@ -105,7 +105,7 @@ impl Pages {
     }
 
     fn rejected(&self) -> String {
-        rejectedz::Page::new(self.mode, &self.node, &self.telemetry.rejected()).to_json()
+        rejectedz::Page::new(self.mode, &self.node, &self.telemetry.unserved()).to_json()
     }
 
     fn status(&self) -> String {

@@ -121,7 +121,7 @@ impl Setup {
             }
             self.telemetry.object_problem(warning.kind);
         }
-        if let Some(event) = self.refused.event(object, &warnings) {
+        for event in self.refused.events(object, &warnings) {
             self.recorder.record(event);
         }
     }

@@ -9,13 +9,14 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use proxy_core::health::{Health, HttpResponse, LocalEndpoints};
-use proxy_core::{CleanupReport, Engine, Error, Family, Mode, RejectedObject, Report, Trigger};
+use proxy_core::{CleanupReport, Engine, Error, Family, Mode, Report, Trigger};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 use vipline_kube_source::api::{self, Contact, Observer, RequestEvent, Severity};
 use vipline_service_model::{Kind, NodeView, ObjectName, Timestamp};
 
 use crate::config::Gates;
+use crate::rejectedz::Unserved;
 use daemon::log_limit::LineLimit;
 use daemon::metrics::Page;
 use metrics::{Metrics, Sync};
@@ -54,7 +55,7 @@ struct State {
     metrics: Metrics,
     contacts: BTreeMap<Kind, Contact>,
     node: Arc<NodeView>,
-    rejected: Vec<(Family, Arc<RejectedObject>)>,
+    unserved: Unserved,
 }
 
 /// Whether health checks of Services include the health of the proxy.
@@ -80,7 +81,7 @@ impl Telemetry {
             metrics: Metrics::new(mode, families, clock),
             contacts: BTreeMap::new(),
             node: Arc::default(),
-            rejected: Vec::new(),
+            unserved: Unserved::default(),
         };
         Self(Arc::new(Shared {
             start: Instant::now(),
@@ -122,10 +123,16 @@ impl Telemetry {
     pub fn synced(&self, engine: &Engine, report: &Report, began: Instant, ended: Instant) {
         let (began, ended) = (self.since_start(began), self.since_start(ended));
         let clock = clock();
-        let rejected = engine.rejected_objects();
+        let over_limit = engine.store().over_limit();
+        let unserved = Unserved {
+            rejected: engine.rejected_objects(),
+            over_limit: over_limit
+                .map(|(name, it)| (name.clone(), it.clone()))
+                .collect(),
+        };
         let mut state = self.state();
         state.update_node(engine);
-        state.rejected = rejected;
+        state.unserved = unserved;
         let State {
             health, metrics, ..
         } = &mut *state;
@@ -220,9 +227,9 @@ impl Telemetry {
         Arc::clone(&self.state().node)
     }
 
-    /// Returns the objects that the kernel rejected in the last sync.
-    pub fn rejected(&self) -> Vec<(Family, Arc<RejectedObject>)> {
-        self.state().rejected.clone()
+    /// Returns what is not served as of the last sync.
+    pub fn unserved(&self) -> Unserved {
+        self.state().unserved.clone()
     }
 
     /// Returns the page of all metrics, including the feature `gates`.

@@ -67,6 +67,8 @@ mod chaos;
 
 mod scale;
 
+mod large;
+
 mod idle;
 
 mod log;
