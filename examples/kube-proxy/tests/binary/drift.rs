@@ -132,7 +132,6 @@ fn two_proxies_become_quiet(stage: &Stage) {
         let repairs = output
             .matches("repaired changes by another program")
             .count();
-        println!("{repairs} repairs");
         assert!((3..=12).contains(&repairs), "{repairs}: {output}");
         assert_eq!(
             output.matches(" undoes each repair of ").count(),
