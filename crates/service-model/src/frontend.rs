@@ -92,6 +92,7 @@ impl Frontend {
             return None;
         }
         let outside = Outside::read(service, warnings);
+        outside.check_source_ranges(&cluster_ips, warnings);
         let mut unserved = outside.unserved(&cluster_ips, external_ips);
         let ports = Ports::read(service, name, warnings);
         let mut over_limit = Vec::new();
@@ -205,6 +206,26 @@ impl Outside {
             load_balancer_ips: load_balancer_ips(&service.status, warnings),
             proxy_ips: proxy_ips(&service.status),
             source_ranges: source_ranges(&service.spec, warnings),
+        }
+    }
+
+    /// Warns about source ranges that are all of another family than a load balancer IP.
+    ///
+    /// Upstream selects the ranges by family and takes none for no restriction. A firewall
+    /// that its author believes to be closed is open then.
+    fn check_source_ranges(&self, cluster_ips: &[IpAddr], warnings: &mut Warnings<'_>) {
+        if self.source_ranges.is_empty() {
+            return;
+        }
+        for family in cluster_ips.iter().map(|&ip| Family::of(ip)) {
+            let ranges = &mut self.source_ranges.iter();
+            let mut ips = self.load_balancer_ips.iter();
+            if !ranges.any(|&range| Family::of_network(range) == family)
+                && let Some(&ip) = ips.find(|&&ip| Family::of(ip) == family)
+            {
+                let field = Field::plain("spec.loadBalancerSourceRanges");
+                warnings.push(field, Problem::NoSourceRange(ip));
+            }
         }
     }
 

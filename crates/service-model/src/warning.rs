@@ -66,6 +66,9 @@ pub enum Problem {
     Duplicate,
     /// The special-purpose address must not be an endpoint or external address.
     SpecialAddress(IpAddr, SpecialAddress),
+    /// The object has source ranges, but none of the family of its load balancer IP. All
+    /// clients reach the IP, as in upstream.
+    NoSourceRange(IpAddr),
     /// A required field is missing.
     Missing,
     /// The value is not in the API's enumeration for the field.
@@ -136,6 +139,13 @@ impl fmt::Display for Problem {
             Self::BadTime(text) => write!(f, "not a time: {text:?}"),
             Self::Duplicate => f.write_str("duplicate name and protocol, the last port is used"),
             Self::SpecialAddress(addr, special) => write!(f, "{special} address refused: {addr}"),
+            Self::NoSourceRange(addr) => {
+                let family = Family::of(*addr);
+                write!(
+                    f,
+                    "no range is {family}, so all clients reach load balancer IP {addr}"
+                )
+            }
             Self::Missing => f.write_str("missing"),
             Self::Unknown(word) => write!(f, "unknown: {word:?}"),
             Self::WrongFamily(addr, family) => write!(f, "not an {family} address: {addr}"),

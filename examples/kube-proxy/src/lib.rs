@@ -12,7 +12,7 @@
 //!   [`explain`];
 //! - [`kernelspace`]: the commands of mode kernelspace; `windows`: the service;
 //! - [`flow_search`]: the thread that searches for stale flows;
-//! - [`flows`], [`rejections`], [`rejectedz`], [`refused`]: reports about stale
+//! - [`flows`], [`rejections`], [`rejectedz`], [`field_events`]: reports about stale
 //!   flows, rejected objects and refused addresses;
 //! - [`node`], [`families`]: the node and its IP families;
 //! - [`process`], [`sysctl`], [`cleanup`]: preparation of the node, and removal
@@ -41,7 +41,9 @@ pub mod families;
 
 pub mod node;
 
-pub mod refused;
+pub mod field_events;
+
+pub mod bound_addresses;
 
 pub mod rejectedz;
 

@@ -9,7 +9,7 @@ use vipline_service_model::{ObjectName, PortName};
 
 use super::{Driver, Owner};
 use crate::entry::Key;
-use crate::{Address, AddressKind, ContestedAddress, LostAddresses, Planner};
+use crate::{Address, AddressKind, ContestedAddress, Context, LostAddresses, Planner};
 
 /// Contested addresses of a family, and unreported changes of their owners.
 ///
@@ -23,6 +23,21 @@ pub(super) struct Contests {
     changed: BTreeSet<Address>,
     /// Service ports that lost an address since the last report.
     losers: BTreeSet<Arc<PortName>>,
+    /// Node ports that do not work at one address of the node, because it is an address of
+    /// another service port with the same number. By that address.
+    hidden: BTreeMap<Address, HiddenNodePort>,
+    /// Those that are new since the last report of addresses, and of losers.
+    newly_hidden: [BTreeSet<Address>; 2],
+}
+
+/// A node port that does not work at an address of the node.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct HiddenNodePort {
+    /// The service port that has the address, and the kind of its claim.
+    owner: Arc<PortName>,
+    kind: AddressKind,
+    /// The service port of the node port.
+    loser: Arc<PortName>,
 }
 
 impl Contests {
@@ -32,7 +47,7 @@ impl Contests {
 
     /// Returns the number of contested addresses.
     pub(super) fn len(&self) -> usize {
-        self.owners.len()
+        self.owners.len() + self.hidden.len()
     }
 
     /// Returns the former owner of an address if the address was contested.
@@ -71,6 +86,12 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
             Owner::Base | Owner::OnDemand(_) => None,
         });
         [claims.next(), claims.next()]
+    }
+
+    fn is_claimed_by(&self, address: Address, name: &Arc<PortName>) -> bool {
+        let key = Key::Address(address);
+        let mut claimants = self.ledger.claimants(&key);
+        claimants.any(|owner| matches!(owner, Owner::Port(_, other) if other.name() == name))
     }
 
     /// Updates the contests of the addresses that a service port claims or claimed
@@ -119,6 +140,75 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         }
     }
 
+    /// Updates the node ports that do not work at an address of the node, after a change of
+    /// the claims to `addresses`.
+    ///
+    /// A node port claims its number, not the addresses of the node, which change. The rules
+    /// of an IP address precede those of node ports.
+    pub(super) fn note_hidden_node_ports(&mut self, addresses: &[Address]) {
+        let ips = self.cx.as_ref().map(Context::node_port_ips);
+        let ips = ips.unwrap_or_default();
+        for &address in addresses {
+            match address {
+                Address::Ip(ip, ..) if !ips.contains(&ip) => {}
+                Address::Ip(_, protocol, number) => {
+                    self.note_hidden_node_port(address, Address::NodePort(protocol, number));
+                }
+                Address::NodePort(protocol, number) => {
+                    for &ip in &ips {
+                        self.note_hidden_node_port(Address::Ip(ip, protocol, number), address);
+                    }
+                }
+            }
+        }
+    }
+
+    fn note_hidden_node_port(&mut self, address: Address, node_port: Address) {
+        let [owner, _] = self.claims(address);
+        let [loser, _] = self.claims(node_port);
+        let hidden = match (owner, loser) {
+            // Mode ipvs claims its node ports at each address of the node, so that this is a
+            // contest as any other, and would be reported twice.
+            (Some((kind, owner)), Some((_, loser)))
+                if owner != loser && !self.is_claimed_by(address, &loser) =>
+            {
+                Some(HiddenNodePort { owner, kind, loser })
+            }
+            _ => None,
+        };
+        let contests = &mut self.contests;
+        if contests.hidden.get(&address) == hidden.as_ref() {
+            return;
+        }
+        match hidden {
+            Some(hidden) => {
+                contests.hidden.insert(address, hidden);
+                for new in &mut contests.newly_hidden {
+                    new.insert(address);
+                }
+            }
+            None => drop(contests.hidden.remove(&address)),
+        }
+    }
+
+    /// Updates all hidden node ports after a change of the node's addresses.
+    pub(super) fn note_node_addresses(&mut self) {
+        let former: Vec<_> = mem::take(&mut self.contests.hidden).into_iter().collect();
+        let names = self.exposed.iter().map(|name| Arc::clone(name.name()));
+        for name in names.collect::<Vec<_>>() {
+            let addresses = self.addresses(&name);
+            self.note_hidden_node_ports(&addresses);
+        }
+        // What was hidden before was reported before.
+        for (address, hidden) in former {
+            if self.contests.hidden.get(&address) == Some(&hidden) {
+                for new in &mut self.contests.newly_hidden {
+                    new.remove(&address);
+                }
+            }
+        }
+    }
+
     /// Removes and returns contested addresses with a new owner.
     pub(super) fn newly_contested(&mut self) -> Vec<ContestedAddress> {
         let changed = mem::take(&mut self.contests.changed);
@@ -134,29 +224,50 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
                 claim_count,
             })
         });
-        contested.collect()
+        let mut contested: Vec<_> = contested.collect();
+        let [hidden, _] = &mut self.contests.newly_hidden;
+        for address in mem::take(hidden) {
+            if let Some(hidden) = self.contests.hidden.get(&address) {
+                contested.push(ContestedAddress {
+                    address,
+                    owner: Arc::clone(&hidden.owner),
+                    kind: hidden.kind,
+                    claim_count: 2,
+                });
+            }
+        }
+        contested
     }
 
     /// Removes and returns lost addresses, one entry per Service.
     pub(super) fn newly_lost(&mut self) -> Vec<LostAddresses> {
         let losers = mem::take(&mut self.contests.losers);
         let mut by_service: BTreeMap<ObjectName, LostAddresses> = BTreeMap::new();
+        let mut add = |loser: &PortName, first: Address, owner, kind| {
+            let service = loser.service_name();
+            let others = |lost: &mut LostAddresses| lost.others += 1;
+            let entry = by_service.entry(service.clone());
+            entry.and_modify(others).or_insert_with(|| LostAddresses {
+                service,
+                first,
+                owner,
+                kind,
+                others: 0,
+            });
+        };
         for loser in losers {
             for address in self.addresses(&loser) {
                 let [owner, _] = self.claims(address);
-                let Some((kind, owner)) = owner.filter(|(_, name)| *name != loser) else {
-                    continue;
-                };
-                let service = loser.service_name();
-                let others = |lost: &mut LostAddresses| lost.others += 1;
-                let entry = by_service.entry(service.clone());
-                entry.and_modify(others).or_insert_with(|| LostAddresses {
-                    service,
-                    first: address,
-                    owner,
-                    kind,
-                    others: 0,
-                });
+                if let Some((kind, owner)) = owner.filter(|(_, name)| *name != loser) {
+                    add(&loser, address, owner, kind);
+                }
+            }
+        }
+        let [_, hidden] = &mut self.contests.newly_hidden;
+        for address in mem::take(hidden) {
+            if let Some(hidden) = self.contests.hidden.get(&address) {
+                let owner = Arc::clone(&hidden.owner);
+                add(&hidden.loser, address, owner, hidden.kind);
             }
         }
         by_service.into_values().collect()

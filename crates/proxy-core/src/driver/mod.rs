@@ -213,6 +213,10 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
             true => Vec::new(),
             false => self.addresses(name),
         };
+        let mut exposed = match self.exposed.contains(&hashed) {
+            true => self.addresses(name),
+            false => Vec::new(),
+        };
         let mut is_shared = false;
         let PortObjects { own, mut claims } = planned;
         let kinds = self.kinds_of(&hashed, &claims);
@@ -228,6 +232,12 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         }
         if is_shared || !before.is_empty() {
             self.note_contests(name, &before);
+        }
+        if self.exposed.contains(&hashed) {
+            exposed.extend(self.addresses(name));
+        }
+        if !exposed.is_empty() {
+            self.note_hidden_node_ports(&exposed);
         }
     }
 
@@ -405,6 +415,10 @@ where
         let base = P::base(&cx).into_iter().map(Entry::Object);
         self.set_entries(Owner::Base, base);
         let before = self.cx.replace(cx);
+        let ips = |cx: &Option<Context>| cx.as_ref().map(Context::node_port_ips);
+        if ips(&before) != ips(&self.cx) {
+            self.note_node_addresses();
+        }
         match (before, &self.cx) {
             (Some(before), Some(cx)) if P::requires_replan(&before, cx) => Replan::All,
             _ => Replan::Nothing,

@@ -14,7 +14,7 @@ use testkit::allocation::allocated;
 use testkit::generate::ServiceBuilder;
 use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::arbitrary::Dice;
-use vipline_service_model::{PortName, ServicePort, api};
+use vipline_service_model::{NodePortAddresses, PortName, ServicePort, api};
 
 use crate::fixtures::{self, MemoryKernels, apply, random_contender, web, with_endpoints};
 
@@ -490,4 +490,84 @@ fn a_contest_is_reported_when_the_owner_changes_or_a_service_loses_the_address()
         reported(vec![all[3].clone()]),
         (is("s-00001", 2), vec!["s-00003".into()])
     );
+}
+
+/// Returns a Service with port `http`.
+fn with_http(name: &str, cluster_ip: &str) -> api::Service {
+    let mut service = api::Service {
+        metadata: api::ObjectMeta::named("default", name),
+        ..api::Service::default()
+    };
+    service.spec.cluster_ip = cluster_ip.into();
+    service.spec.ports = vec![api::ServicePortSpec {
+        name: "http".into(),
+        port: 80,
+        ..api::ServicePortSpec::default()
+    }];
+    service
+}
+
+/// Returns the texts about addresses and losers after a poll.
+fn reports(report: &Report) -> Vec<String> {
+    let contested = report.contested.iter().map(ToString::to_string);
+    let lost = report.lost_addresses.iter().map(ToString::to_string);
+    contested.chain(lost).collect()
+}
+
+fn node_port_beside_an_external_ip<P>()
+where
+    P: Planner + 'static,
+    P::Object: Send + Sync,
+{
+    let everywhere = NodePortAddresses::Within(vec!["0.0.0.0/0".parse().unwrap()]);
+    let kernels = MemoryKernels::<P::Object>::default();
+    let mut engine = kernels.engine_of::<P>(config().with_node_port_addresses(everywhere));
+    engine.set_addresses(vec![[192, 0, 2, 1].into(), [192, 0, 2, 2].into()]);
+    let mut external = with_http("external", "10.96.0.1");
+    external.spec.external_ips = vec!["192.0.2.2".into()];
+    external.spec.ports[0].port = 30_080;
+    let mut node = with_http("node", "10.96.0.2");
+    node.spec.kind = api::ServiceType::NodePort;
+    node.spec.ports[0].node_port = 30_080;
+    engine.apply(node.clone().into());
+    engine.apply(Event::Synced);
+    let mut now = Duration::ZERO;
+    let mut poll = |engine: &mut Engine| {
+        let polled = (0..3).find_map(|_| {
+            now += Duration::from_secs(1);
+            engine.poll(now)
+        });
+        reports(&polled.expect("a sync"))
+    };
+    assert!(poll(&mut engine).is_empty());
+    engine.apply(external.clone().into());
+    let expected = [
+        "192.0.2.2:30080/TCP: 2 service ports claim this address; default/external:http gets it \
+         as its external IP",
+        "default/node does not get 192.0.2.2:30080/TCP: default/external:http has it as its \
+         external IP",
+    ];
+    assert_eq!(poll(&mut engine), expected);
+    assert_eq!(engine.contested_count(), 1);
+    // It is reported once, and again after the address has gone and come back.
+    engine.apply(node.clone().into());
+    engine.request_resync();
+    assert!(poll(&mut engine).is_empty());
+    engine.set_addresses(vec![[192, 0, 2, 1].into()]);
+    assert!(poll(&mut engine).is_empty());
+    assert_eq!(engine.contested_count(), 0);
+    engine.set_addresses(vec![[192, 0, 2, 2].into()]);
+    assert_eq!(poll(&mut engine), expected);
+    let mut moved = external;
+    moved.spec.external_ips = vec!["192.0.2.3".into()];
+    engine.apply(moved.into());
+    assert!(poll(&mut engine).is_empty());
+    assert_eq!(engine.contested_count(), 0);
+}
+
+#[test]
+fn a_node_port_that_an_external_ip_of_the_node_hides_is_reported_in_every_mode() {
+    node_port_beside_an_external_ip::<nftables::Planner>();
+    node_port_beside_an_external_ip::<iptables::Planner>();
+    node_port_beside_an_external_ip::<ipvs::Planner>();
 }

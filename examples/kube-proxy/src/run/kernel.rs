@@ -85,7 +85,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
             if synced && !setup.engine.is_watching() {
                 subscribe(&mut setup);
             }
-            reporter.report(&setup, &report, ended - began);
+            reporter.report(&mut setup, &report, ended - began);
             reminder.synced(&setup.engine, setup.now());
             free_memory.synced(&report, setup.now());
         }

@@ -35,6 +35,7 @@ pub(super) struct SyncReporter {
     succeeded: BTreeMap<Family, bool>,
     contested: LineLimit,
     lost: LineLimit,
+    bound: LineLimit,
     missing: LineLimit,
     rejected: LineLimit,
 }
@@ -45,6 +46,7 @@ impl Default for SyncReporter {
             succeeded: BTreeMap::new(),
             contested: LineLimit::new("contested addresses"),
             lost: LineLimit::new("Services without an address of theirs"),
+            bound: LineLimit::new("external addresses of other machines"),
             missing: LineLimit::new("missing features"),
             rejected: LineLimit::new("Services with rejected objects"),
         }
@@ -53,7 +55,7 @@ impl Default for SyncReporter {
 
 impl SyncReporter {
     /// Logs a sync, and records its Events.
-    pub(super) fn report(&mut self, setup: &Setup, report: &Report, took: Duration) {
+    pub(super) fn report(&mut self, setup: &mut Setup, report: &Report, took: Duration) {
         for contested in &report.contested {
             if self.contested.admits() {
                 warn!("{contested}");
@@ -71,6 +73,13 @@ impl SyncReporter {
                 action: "ClaimAddress",
                 text: lost.to_string(),
             });
+        }
+        let bound = setup.bound_addresses.as_mut();
+        for event in bound.map_or_else(Vec::new, |it| it.events(&setup.engine)) {
+            if self.bound.admits() {
+                warn!("{}", event.text);
+            }
+            setup.recorder.record(event);
         }
         for feature in &report.missing_features {
             match feature {

@@ -16,16 +16,17 @@ use std::time::Instant;
 use daemon::log_limit::LineLimit;
 #[cfg(target_os = "linux")]
 use proxy_core::interfaces::AddressWatch;
-use proxy_core::{Config, Engine, IptablesChoice};
+use proxy_core::{Config, Engine, IptablesChoice, Mode};
 use vipline_kube_source::WatchMode;
 use vipline_kube_source::api::events::Recorder;
 use vipline_kube_source::api::first_sync::{FirstSyncGate, Lack};
 use vipline_kube_source::api::{Access, Api};
 use vipline_kube_source::manifests::Manifests;
 
+use crate::bound_addresses::BoundAddresses;
 use crate::failure::Failure;
+use crate::field_events::FieldEvents;
 use crate::node::ThisNode;
-use crate::refused::RefusedAddresses;
 use crate::settings::{Settings, Source};
 use crate::tasks::Tasks;
 use crate::telemetry::Telemetry;
@@ -63,7 +64,9 @@ pub struct Setup {
     settings: Settings,
     objects: Objects,
     node: ThisNode,
-    refused: RefusedAddresses,
+    field_events: FieldEvents,
+    /// External addresses that mode ipvs binds. `None` in other modes.
+    pub(crate) bound_addresses: Option<BoundAddresses>,
     /// Limit of the warnings about fields of objects.
     problems: LineLimit,
     /// Monitor of interface addresses, unless the engine only plans.
@@ -210,7 +213,8 @@ impl Setup {
                 name: settings.config.node_name.to_string(),
                 bind_address: settings.bind_address,
             },
-            refused: RefusedAddresses::default(),
+            field_events: FieldEvents::default(),
+            bound_addresses: (settings.mode() == Some(Mode::Ipvs)).then(BoundAddresses::default),
             problems: LineLimit::new("problems of objects"),
             #[cfg(target_os = "linux")]
             addresses: None,

@@ -113,7 +113,10 @@ impl Setup {
     }
 
     pub(super) fn apply(&mut self, event: Event) {
-        let object = self.refused.object(&event);
+        if let Some(bound) = &mut self.bound_addresses {
+            bound.note(&event);
+        }
+        let object = self.field_events.object(&event);
         let warnings = self.engine.apply(event);
         for warning in &warnings {
             if self.problems.admits() {
@@ -121,7 +124,7 @@ impl Setup {
             }
             self.telemetry.object_problem(warning.kind);
         }
-        for event in self.refused.events(object, &warnings) {
+        for event in self.field_events.events(object, &warnings) {
             self.recorder.record(event);
         }
     }

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use apiserver::{Disconnect, ErrorResponse};
+use ipnet::IpNet;
 use serde_json::{Value, json};
+use testkit::link;
 
 use crate::cluster::{Cluster, QUIET_PERIOD, code, node, service, service_with_endpoints, slice};
 use crate::stage::wait_until;
@@ -418,6 +421,72 @@ fn a_service_with_a_refused_address_gets_an_event() {
     assert_eq!(event["type"], "Warning");
     let note = "spec.externalIPs[0]: multicast address refused: 224.0.1.1";
     assert_eq!(event["note"], note);
+    assert!(proxy.terminate().unwrap().success());
+}
+
+#[test]
+fn a_service_whose_source_ranges_leave_an_address_open_gets_an_event() {
+    let mut open = service("open", "10.96.0.10");
+    open["spec"]["type"] = json!("LoadBalancer");
+    open["spec"]["loadBalancerSourceRanges"] = json!(["2001:db8::/32"]);
+    open["status"] = json!({"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}]}});
+    let mut closed = open.clone();
+    closed["metadata"]["name"] = json!("closed");
+    closed["spec"]["clusterIP"] = json!("10.96.0.11");
+    closed["spec"]["clusterIPs"] = json!(["10.96.0.11"]);
+    closed["spec"]["loadBalancerSourceRanges"] = json!(["2001:db8::/32", "192.0.2.0/24"]);
+    closed["status"]["loadBalancer"]["ingress"][0]["ip"] = json!("203.0.113.10");
+    let cluster = Cluster::with([open, closed]);
+    let proxy = cluster.start();
+    let events = || -> Vec<Value> {
+        let events = cluster.server.events().into_iter();
+        events
+            .filter(|event| event["reason"] == "SourceRangesIneffective")
+            .collect()
+    };
+    wait_until("the event", || !events().is_empty());
+    let [event] = &*events() else {
+        panic!("one event: {:?}", events());
+    };
+    assert_eq!(event["regarding"]["name"], "open");
+    assert_eq!(event["type"], "Warning");
+    let note = "spec.loadBalancerSourceRanges: no range is IPv4, so all clients reach load \
+                balancer IP 203.0.113.9";
+    assert_eq!(event["note"], note);
+    assert!(proxy.output().contains(note), "{}", proxy.output());
+    assert!(proxy.terminate().unwrap().success());
+}
+
+#[test]
+fn a_service_whose_node_port_an_external_ip_hides_gets_an_event() {
+    let mut external = service("external", "10.96.0.10");
+    external["spec"]["externalIPs"] = json!(["10.0.0.1"]);
+    external["spec"]["ports"] = json!([{"port": 30080}]);
+    let mut node_port = service("node-port", "10.96.0.11");
+    node_port["spec"]["type"] = json!("NodePort");
+    node_port["spec"]["ports"] = json!([{"port": 80, "nodePort": 30080}]);
+    let cluster = Cluster::with([external, node_port]);
+    // Node ports are served only at addresses that an interface has.
+    let address: IpAddr = [10, 0, 0, 1].into();
+    let added = cluster
+        .netns
+        .run(|| link::add_address("lo", IpNet::from(address)));
+    added.unwrap();
+    let proxy = cluster.start();
+    let event = || {
+        let events = cluster.server.events();
+        events
+            .into_iter()
+            .find(|event| event["reason"] == "AddressContested")
+    };
+    wait_until("the event", || event().is_some());
+    let event = event().unwrap();
+    assert_eq!(event["regarding"]["name"], "node-port");
+    let note = "default/node-port does not get 10.0.0.1:30080/TCP: default/external has it as its \
+                external IP";
+    assert_eq!(event["note"], note);
+    let line = "10.0.0.1:30080/TCP: 2 service ports claim this address; default/external gets it";
+    assert!(proxy.output().contains(line), "{}", proxy.output());
     assert!(proxy.terminate().unwrap().success());
 }
 

@@ -88,7 +88,7 @@ pub fn run<S: Service + Send + 'static>(
                 check_first_sync(&report, setup.engine.config())?;
                 synced = report.is_success();
             }
-            reporter.report(&setup, &report, ended - began);
+            reporter.report(&mut setup, &report, ended - began);
         }
         if config.as_mut().is_some_and(|it| it.has_changed(now)) {
             return Err(Failure::machine(CHANGED));

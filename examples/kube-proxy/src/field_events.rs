@@ -1,41 +1,52 @@
-//! Events about addresses that the proxy refuses to serve, and about Services of which it serves
-//! a part only.
+//! Events about fields of objects that do not do what their author expects: addresses that
+//! the proxy refuses to serve, Services of which it serves a part only, and source ranges
+//! that leave an address open.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use proxy_core::Event;
 use vipline_kube_source::api::events::{EventType, NewEvent, Regarding};
 use vipline_service_model::{Kind, ObjectName, Problem, Warning};
 
-/// The objects with refused addresses, each with the text of its last Event.
+/// The objects with such fields, each with the text of its last Event of a kind.
 ///
 /// An object that changes for other reasons causes no further Event.
 #[derive(Debug, Default)]
-pub struct RefusedAddresses {
-    last_events: HashMap<(Kind, ObjectName), BTreeMap<&'static str, String>>,
+pub struct FieldEvents {
+    last_events: HashMap<(Kind, ObjectName), Vec<(Subject, String)>>,
 }
 
-/// A kind of problem that has an Event.
-struct Subject {
-    includes: fn(&Problem) -> bool,
-    reason: &'static str,
-    action: &'static str,
+/// What an Event is about.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Subject {
+    RefusedAddress,
+    OverLimit,
+    SourceRanges,
 }
 
-const SUBJECTS: [Subject; 2] = [
-    Subject {
-        includes: |problem| matches!(problem, Problem::SpecialAddress(..)),
-        reason: "AddressRefused",
-        action: "ReadAddresses",
-    },
-    Subject {
-        includes: |problem| matches!(problem, Problem::OverLimit(_)),
-        reason: "ServiceTooLarge",
-        action: "ServeAddresses",
-    },
-];
+impl Subject {
+    const ALL: [Self; 3] = [Self::RefusedAddress, Self::OverLimit, Self::SourceRanges];
 
-impl RefusedAddresses {
+    fn of(problem: &Problem) -> Option<Self> {
+        match problem {
+            Problem::SpecialAddress(..) => Some(Self::RefusedAddress),
+            Problem::OverLimit(_) => Some(Self::OverLimit),
+            Problem::NoSourceRange(_) => Some(Self::SourceRanges),
+            _ => None,
+        }
+    }
+
+    /// Returns the reason and the action of the Event.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::RefusedAddress => ("AddressRefused", "ReadAddresses"),
+            Self::OverLimit => ("ServiceTooLarge", "ServeAddresses"),
+            Self::SourceRanges => ("SourceRangesIneffective", "ReadSourceRanges"),
+        }
+    }
+}
+
+impl FieldEvents {
     /// Returns the object of an event, if an Event was created for any object.
     pub fn object(&self, event: &Event) -> Option<(Kind, ObjectName)> {
         if self.last_events.is_empty() {
@@ -50,57 +61,50 @@ impl RefusedAddresses {
         }
     }
 
-    /// Returns the Events for refused addresses among `warnings`, except those that equal the
-    /// last Event of the object.
+    /// Returns the Events for `warnings` about an object, without those that equal the last
+    /// Event of the object about the same subject.
     pub fn events(
         &mut self,
         object: Option<(Kind, ObjectName)>,
         warnings: &[Warning],
     ) -> Vec<NewEvent> {
-        let is_refused =
-            |warning: &&Warning| SUBJECTS.iter().any(|it| (it.includes)(&warning.problem));
-        let refused: Vec<_> = warnings.iter().filter(is_refused).collect();
-        let Some(first) = refused.first() else {
-            if let Some(object) = object {
-                self.last_events.remove(&object);
-            }
+        let named = warnings.first().map(|it| (it.kind, it.name.clone()));
+        let Some(object) = named.or(object) else {
             return Vec::new();
         };
-        let regarding = match first.kind {
-            Kind::Service => Regarding::Service(first.name.clone()),
-            Kind::EndpointSlice => Regarding::EndpointSlice(first.name.clone()),
-            _ => return Vec::new(),
-        };
-        let mut texts = BTreeMap::new();
-        let mut events = Vec::new();
-        let key = (first.kind, first.name.clone());
-        let former = self.last_events.remove(&key).unwrap_or_default();
-        for Subject {
-            includes,
-            reason,
-            action,
-        } in SUBJECTS
-        {
-            let mut refused = refused.iter().filter(|it| includes(&it.problem));
-            let Some(first) = refused.next() else {
+        let former = self.last_events.remove(&object).unwrap_or_default();
+        let (mut last, mut events) = (Vec::new(), Vec::new());
+        for subject in Subject::ALL {
+            let is_about = |warning: &&Warning| Subject::of(&warning.problem) == Some(subject);
+            let mut about = warnings.iter().filter(is_about);
+            let Some(first) = about.next() else {
                 continue;
             };
-            let text = match refused.count() {
+            let regarding = match first.kind {
+                Kind::Service => Regarding::Service(first.name.clone()),
+                Kind::EndpointSlice => Regarding::EndpointSlice(first.name.clone()),
+                _ => continue,
+            };
+            let text = match about.count() {
                 0 => format!("{}: {}", first.field, first.problem),
                 others => format!("{}: {}; others: {others}", first.field, first.problem),
             };
-            if former.get(reason) != Some(&text) {
-                events.push(NewEvent {
-                    regarding: regarding.clone(),
-                    kind: EventType::Warning,
-                    reason,
-                    action,
-                    text: text.clone(),
-                });
+            last.push((subject, text.clone()));
+            if former.contains(&(subject, text.clone())) {
+                continue;
             }
-            texts.insert(reason, text);
+            let (reason, action) = subject.names();
+            events.push(NewEvent {
+                regarding,
+                kind: EventType::Warning,
+                reason,
+                action,
+                text,
+            });
         }
-        self.last_events.insert(key, texts);
+        if !last.is_empty() {
+            self.last_events.insert(object, last);
+        }
         events
     }
 }
@@ -117,14 +121,14 @@ mod tests {
     /// An engine, and the texts about what it takes in.
     struct Stage {
         engine: Engine,
-        refused: RefusedAddresses,
+        fields: FieldEvents,
     }
 
     impl Stage {
         fn apply(&mut self, event: Event) -> Vec<NewEvent> {
-            let object = self.refused.object(&event);
+            let object = self.fields.object(&event);
             let warnings = self.engine.apply(event);
-            self.refused.events(object, &warnings)
+            self.fields.events(object, &warnings)
         }
     }
 
@@ -143,7 +147,7 @@ mod tests {
     fn an_object_gets_one_event_until_its_refused_addresses_change() {
         let mut stage = Stage {
             engine: Engine::plan_only(Config::default()).unwrap(),
-            refused: RefusedAddresses::default(),
+            fields: FieldEvents::default(),
         };
         let mut texts = |events: Vec<Event>| -> Vec<String> {
             let texts = events.into_iter().flat_map(|event| stage.apply(event));
@@ -180,9 +184,9 @@ mod tests {
         slice.metadata.labels.insert(label, "web".into());
         let mut stage = Stage {
             engine: Engine::plan_only(Config::default()).unwrap(),
-            refused: RefusedAddresses::default(),
+            fields: FieldEvents::default(),
         };
-        let new_event = stage.apply(slice.into()).pop().unwrap();
+        let new_event = stage.apply(slice.into()).remove(0);
         let name = ObjectName::new(Arc::from("shop"), Arc::from("web-1"));
         assert_eq!(new_event.regarding, Regarding::EndpointSlice(name));
         assert!(new_event.text.contains("link-local"), "{}", new_event.text);
