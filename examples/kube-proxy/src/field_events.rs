@@ -139,6 +139,10 @@ mod tests {
             ..api::Service::default()
         };
         service.spec.cluster_ip = "10.96.0.10".into();
+        service.spec.ports = vec![api::ServicePortSpec {
+            port: 80,
+            ..api::ServicePortSpec::default()
+        }];
         service.spec.external_ips = external_ips.iter().map(|&ip| ip.into()).collect();
         service.into()
     }
@@ -196,7 +200,7 @@ mod tests {
     fn a_service_beyond_the_limit_gets_an_event_until_it_is_within_it() {
         let mut stage = Stage {
             engine: Engine::plan_only(Config::default()).unwrap(),
-            refused: RefusedAddresses::default(),
+            fields: FieldEvents::default(),
         };
         let large = |first: &str| {
             let many = (0..20_000_u16).map(|number| {
