@@ -179,7 +179,6 @@ mod tests {
                 port: Some(8080),
                 ..api::EndpointPort::default()
             }],
-            ..api::EndpointSlice::default()
         };
         let label = api::EndpointSlice::SERVICE_NAME_LABEL.to_owned();
         slice.metadata.labels.insert(label, service.into());

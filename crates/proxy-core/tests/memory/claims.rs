@@ -519,7 +519,8 @@ where
     P: Planner + 'static,
     P::Object: Send + Sync,
 {
-    let everywhere = NodePortAddresses::Within(vec!["0.0.0.0/0".parse().unwrap()]);
+    let everywhere = "0.0.0.0/0".parse().expect("a network");
+    let everywhere = NodePortAddresses::Within(vec![everywhere]);
     let kernels = MemoryKernels::<P::Object>::default();
     let mut engine = kernels.engine_of::<P>(config().with_node_port_addresses(everywhere));
     engine.set_addresses(vec![[192, 0, 2, 1].into(), [192, 0, 2, 2].into()]);
