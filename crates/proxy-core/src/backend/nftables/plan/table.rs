@@ -15,6 +15,7 @@ use vipline_nftables::{
 };
 use vipline_service_model::{self as service_model, Protocol};
 
+use super::affinity::SHARDS;
 use super::names::{self, comment, name};
 
 /// Maximum number of slots of an address whose endpoints are found directly, in a map for
@@ -85,6 +86,8 @@ pub(in crate::backend) struct Table {
     pub(super) of_learners: Set,
     /// Same as `of_learners`, for node ports.
     pub(super) of_nodeport_learners: Set,
+    /// The map of clients of each shard with its chains and verdicts, created on first use.
+    pub(super) shards: [OnceLock<[Object; 5]>; SHARDS as usize],
 }
 
 /// A lookup path from the address that clients connect to, to an endpoint.
@@ -115,6 +118,9 @@ pub(super) struct LookupPath {
     pub(super) recorded: Set,
     /// Load-balancing chains by number of slots, created on first use.
     lbs: [OnceLock<Chain>; 128],
+    /// Chains that record clients for the usual timeout, and the verdicts that lead to them,
+    /// by shard, created on first use.
+    pub(super) usual_learners: [OnceLock<[Object; 2]>; SHARDS as usize],
 }
 
 impl Table {
@@ -249,6 +255,7 @@ impl Table {
                 names::NODEPORT_LEARNERS,
                 "where clients of node ports are recorded",
             ),
+            shards: [const { OnceLock::new() }; SHARDS as usize],
             id,
         }
     }
@@ -394,6 +401,7 @@ impl LookupPath {
             learners: learners.clone(),
             direct: Vec::new(),
             lbs: [const { OnceLock::new() }; 128],
+            usual_learners: [const { OnceLock::new() }; SHARDS as usize],
             key,
         }
     }

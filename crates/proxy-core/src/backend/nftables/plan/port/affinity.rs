@@ -47,17 +47,16 @@ impl Affinity {
     }
 
     /// Adds the objects that all Services with the same shard and timeout share.
+    ///
+    /// A plan of 10,000 Services has each of them 150 times, so they are created once: to
+    /// create a chain takes longer than all elements of a Service.
     pub(super) fn shared(&self, table: &Table, port: &ServicePort, out: &mut Vec<Object>) {
         let shard = self.learner.shard;
-        let chains = [recall(table, shard), forget(table, shard)];
-        out.push(clients(table, shard).into());
-        out.extend(
-            [&table.recalls, &table.forgets]
-                .into_iter()
-                .zip(&chains)
-                .map(|(map, chain)| verdict(map, shard, Verdict::Jump(chain.name.clone()))),
-        );
-        out.extend(chains.map(Object::from));
+        let make = || shard_objects(table, shard);
+        match table.shards.get(shard as usize) {
+            Some(objects) => out.extend(objects.get_or_init(make).iter().cloned()),
+            None => out.extend(make()),
+        }
         self.recording(table, &table.ips, out);
         out.push(protocol(&table.sticky_protocols, self.protocol));
         if port.node_port.is_some() {
@@ -66,16 +65,21 @@ impl Affinity {
         }
     }
 
-    /// Adds the chain that records clients.
+    /// Adds the chain that records clients, and the verdict that leads to it.
     fn recording(&self, table: &Table, path: &LookupPath, out: &mut Vec<Object>) {
-        let map = match path.is_of_nodeports() {
-            true => &table.of_nodeport_learners,
-            false => &table.of_learners,
+        let learner = self.learner;
+        let make = || learner_objects(table, path, learner);
+        let usual = Learner {
+            lists: Lists::Cluster,
+            seconds: USUAL_TIMEOUT,
+            ..learner
         };
-        let chain: Chain = learn(path, self.learner);
-        let to_chain = Verdict::Goto(chain.name.clone());
-        out.push(verdict(map, self.learner.number(), to_chain));
-        out.push(chain.into());
+        match path.usual_learners.get(learner.shard as usize) {
+            Some(objects) if learner == usual => {
+                out.extend(objects.get_or_init(make).iter().cloned());
+            }
+            _ => out.extend(make()),
+        }
     }
 
     /// Adds the objects of an address or node port, to which `route` leads.
@@ -92,6 +96,33 @@ impl Affinity {
         out.push(number(&path.pools, front, self.pool | local));
         out.push(number(&path.learners, front, self.learner.number()));
     }
+}
+
+/// Timeout in seconds of a Service that does not set one.
+const USUAL_TIMEOUT: u32 = 10_800;
+
+/// Returns the map of clients of a shard, its chains and the verdicts that lead to them.
+fn shard_objects(table: &Table, shard: u32) -> [Object; 5] {
+    let [recall, forget] = [recall(table, shard), forget(table, shard)];
+    let to = |map, chain: &Chain| verdict(map, shard, Verdict::Jump(chain.name.clone()));
+    [
+        clients(table, shard).into(),
+        to(&table.recalls, &recall),
+        to(&table.forgets, &forget),
+        recall.into(),
+        forget.into(),
+    ]
+}
+
+/// Returns the chain of a learner, and the verdict that leads to it.
+fn learner_objects(table: &Table, path: &LookupPath, learner: Learner) -> [Object; 2] {
+    let map = match path.is_of_nodeports() {
+        true => &table.of_nodeport_learners,
+        false => &table.of_learners,
+    };
+    let chain = learn(path, learner);
+    let to_chain = Verdict::Goto(chain.name.clone());
+    [verdict(map, learner.number(), to_chain), chain.into()]
 }
 
 /// ```nft
