@@ -43,6 +43,7 @@ enum Name {
 /// A rule in a built-in chain that jumps to a chain of a kube-proxy.
 ///
 /// It matches all packets, new connections, or (in mode userspace) local destinations.
+#[cfg(feature = "iptables")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Jump {
     pub(crate) table: &'static str,
@@ -125,6 +126,7 @@ static CHAINS: [Chain; 32] = [
     kubelets("nat", "KUBE-MARK-DROP", BOTH),
 ];
 
+#[cfg(feature = "iptables")]
 const fn jump(
     [table, from, to]: [&'static str; 3],
     comment: &'static str,
@@ -139,14 +141,22 @@ const fn jump(
     }
 }
 
+#[cfg(feature = "iptables")]
 const PORTALS: &str = "kubernetes service portals";
+#[cfg(feature = "iptables")]
 const VISIBLE_PORTALS: &str = "kubernetes externally-visible service portals";
+#[cfg(feature = "iptables")]
 const LOAD_BALANCER_FIREWALL: &str = "kubernetes load balancer firewall";
+#[cfg(feature = "iptables")]
 const IPVS_FIREWALL: &str = "kube-proxy firewall rules";
+#[cfg(feature = "iptables")]
 const IPVS_FILTER: &str = "kubernetes ipvs access filter";
+#[cfg(feature = "iptables")]
 const CLUSTER_IPS: &str = "handle ClusterIPs; NOTE: this must be before the NodePort rules";
+#[cfg(feature = "iptables")]
 const NODE_PORTS: &str = "handle service NodePorts; NOTE: this must be the last rule in the chain";
 
+#[cfg(feature = "iptables")]
 pub(crate) static JUMPS: [Jump; 23] = [
     jump(["nat", "OUTPUT", "KUBE-SERVICES"], PORTALS, BOTH),
     jump(["nat", "PREROUTING", "KUBE-SERVICES"], PORTALS, BOTH),
@@ -300,6 +310,7 @@ pub fn is_chain(table: &str, name: &str) -> bool {
 }
 
 /// Returns whether a chain of table `nat` belongs to a service port or an endpoint.
+#[cfg(feature = "iptables")]
 pub(crate) fn is_of_service(name: &str) -> bool {
     find("nat", name).is_some_and(|chain| matches!(chain.name, Name::Hashed(_)))
 }

@@ -15,7 +15,7 @@ use crate::config::Logging;
 /// Target of lines that a healthy proxy writes again and again, such as one for each sync.
 ///
 /// A node with many changes would write more than 100,000 of them a day, and upstream
-/// writes none at its default verbosity, so they are logged from [`ROUTINE_VERBOSITY`].
+/// writes none at its default verbosity, so they are logged from `ROUTINE_VERBOSITY`.
 /// The first sync, repairs, failures and recoveries have no such target.
 pub const ROUTINE: &str = concat!(env!("CARGO_CRATE_NAME"), "::routine");
 

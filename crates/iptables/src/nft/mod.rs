@@ -108,7 +108,6 @@ use crate::{Counters, Family, Rule};
 
 #[cfg(target_os = "linux")]
 pub use client::Client;
-#[cfg(target_os = "linux")]
 pub use compat::Lack;
 pub use error::{Error, Operation, RejectedOperation};
 pub(crate) use partial::{decode_match, decode_target, encode_partially, rule_text, text_rule};

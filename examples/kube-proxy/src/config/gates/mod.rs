@@ -8,7 +8,7 @@ use table::{ALL_ALPHA, ALL_BETA, GATES, Spec, Stage, find};
 
 /// A feature gate with effect on this proxy.
 ///
-/// All others of [`GATES`] are accepted, shown in the metrics, and have no effect: they
+/// All others of `GATES` are accepted, shown in the metrics, and have no effect: they
 /// concern other components, or an implementation that this proxy does not share. Of those
 /// that upstream kube-proxy reads, `NativeHistograms` has no effect because histograms are
 /// served in the classic text format only, and the gates for CBOR because requests are JSON.
