@@ -3,7 +3,7 @@
 
 use std::error::Error as StdError;
 use std::time::Duration;
-use std::{fmt, str};
+use std::{fmt, io, str};
 
 use futures_util::stream::unfold;
 use futures_util::{AsyncBufRead, AsyncBufReadExt, Stream};
@@ -115,6 +115,15 @@ fn connection_error(error: &(dyn StdError + 'static)) -> String {
                  in the address if it has none"
             .to_owned(),
         false => text,
+    }
+}
+
+/// Describes why the body of a response ended. kube wraps these errors in its own, too.
+fn body_error(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|it| it.downcast_ref());
+    match inner {
+        Some(kube::Error::Service(error)) => connection_error(error.as_ref()),
+        _ => error_chain(error),
     }
 }
 
@@ -250,7 +259,7 @@ async fn next_change<O: Object>(
             let text = text.map_err(|error| Error::InvalidResponse(error.to_string()))?;
             Change::parse(text).map(Some)
         }
-        Err(error) => Err(Error::Unreachable(error_chain(&error))),
+        Err(error) => Err(Error::Unreachable(body_error(&error))),
     }
 }
 

@@ -260,7 +260,8 @@ fn errors_of_requests_name_the_server() {
     server.cut_connections(apiserver::Disconnect::Reset);
     let expected = format!(": API server {}: ", server.url());
     stage.until("the outage", || stage.process.output().contains(&expected));
-    assert!(!stage.process.output().contains("ServiceError"));
+    let output = stage.process.output();
+    assert!(!output.contains("ServiceError"), "{output}");
 }
 
 #[test]
