@@ -48,9 +48,6 @@ fn check(query: &Query<'_>, answer: &[u8], limit: usize) {
     ));
     assert_eq!(message.queries.len(), 1);
     assert_eq!(message.edns.is_some(), query.edns.is_some());
-    if message.metadata.truncation {
-        assert!(message.answers.is_empty());
-    }
     // All records belong to the chain of aliases of the question.
     let mut chain = vec![message.queries[0].name.clone()];
     for record in &message.answers {
@@ -60,6 +57,9 @@ fn check(query: &Query<'_>, answer: &[u8], limit: usize) {
         });
     }
     for record in &message.answers {
-        assert!(chain.contains(&record.name), "{record}");
+        // A DNAME, and its signature, stand at an ancestor of the name that they redirect.
+        let may_be_above = matches!(u16::from(record.record_type()), 39 | 46);
+        let is_above = may_be_above && chain.iter().any(|name| record.name.zone_of(name));
+        assert!(is_above || chain.contains(&record.name), "{record}");
     }
 }
