@@ -30,6 +30,8 @@ where
 {
     type Object = P::Object;
 
+    const EDITS_PER_SYNC: usize = P::EDITS_PER_SYNC;
+
     fn base(cx: &Context) -> Vec<P::Object> {
         BASES.with_borrow_mut(|bases| {
             let is_known =
@@ -59,6 +61,10 @@ where
 
     fn tolerates_unused(object: &P::Object) -> bool {
         P::tolerates_unused(object)
+    }
+
+    fn is_optional(object: &P::Object) -> bool {
+        P::is_optional(object)
     }
 
     fn rule_count(object: &P::Object) -> Option<(&'static str, usize)> {

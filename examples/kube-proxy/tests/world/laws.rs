@@ -76,51 +76,77 @@ where
     /// Syncs if a sync is due, until all changes are complete. Returns the number of syncs. A
     /// failed sync is an error.
     ///
-    /// A change of the Node can replace the objects of all Services, which is spread over
-    /// several syncs. Their edits belong to that change, and not to the next one.
+    /// A large change is spread over several syncs. The edits of all of them belong to that
+    /// change, and not to the next one.
     pub(crate) fn sync(&mut self) -> Result<usize, String> {
+        self.sync_and(|_, _| Ok(()))
+    }
+
+    /// Syncs, and calls `check` after each sync, with the positions of both families before.
+    fn sync_and(
+        &mut self,
+        check: impl Fn(&Self, [(usize, usize); 2]) -> Verdict,
+    ) -> Result<usize, String> {
         self.now += Duration::from_secs(1);
         for syncs in 0..MAX_SYNCS {
-            match self.engine.poll(self.now) {
-                None => return Ok(syncs),
-                Some(report) if !report.is_success() => {
-                    return Err(format!("a sync failed: {report}"));
-                }
-                Some(report) if report.is_complete => return Ok(syncs + 1),
-                Some(_) => {}
+            let before = Family::ALL.map(|family| self.position(family));
+            let Some(report) = self.engine.poll(self.now) else {
+                return Ok(syncs);
+            };
+            if !report.is_success() {
+                return Err(format!("a sync failed: {report}"));
+            }
+            check(self, before)?;
+            if report.is_complete {
+                return Ok(syncs + 1);
             }
         }
         Err(format!("a change is not complete after {MAX_SYNCS} syncs"))
+    }
+
+    /// Returns the number of commits, and that of their edits.
+    fn position(&self, family: Family) -> (usize, usize) {
+        let kernel = self.kernels.of(family).get();
+        (kernel.memory.commits(), kernel.edits.len())
+    }
+
+    /// Checks that a sync that began at these positions committed at most once for each
+    /// family, and nothing needless.
+    ///
+    /// Objects that several Services share may change in several syncs of a large change, so
+    /// that each commit is minimal, but not always their sum.
+    fn check_commits(&self, before: [(usize, usize); 2]) -> Verdict {
+        for (family, (commits, edits)) in Family::ALL.into_iter().zip(before) {
+            let kernel = self.kernels.of(family).get();
+            let edits = &kernel.edits[edits..];
+            let commits = kernel.memory.commits() - commits;
+            if commits != usize::from(!edits.is_empty()) {
+                let edits = edits.len();
+                return Err(format!("{family}: {commits} commits of {edits} edits"));
+            }
+            check_minimal(family, edits)?;
+        }
+        Ok(())
     }
 
     /// Applies an event and syncs. Checks the cost and the edited objects.
     pub(crate) fn step(&mut self, event: Event) -> Verdict {
         self.costs = [Cost::default(); 2];
         let affected = self.tracker.affected(&event);
-        let before = Family::ALL.map(|family| self.counts(family));
+        let dumps = Family::ALL.map(|family| self.dumps(family));
         let plan_before = self.plan.take().unwrap_or_else(|| self.current_plan());
         self.engine.apply(event);
-        let syncs = self.sync()?;
+        let syncs = self.sync_and(Self::check_commits)?;
         let plan = self.current_plan();
-        for (family, (commits, dumps)) in Family::ALL.into_iter().zip(before) {
+        let mut all_edits = 0;
+        for (family, dumps) in Family::ALL.into_iter().zip(dumps) {
             let edits = std::mem::take(&mut self.kernels.of(family).get().edits);
-            let (later_commits, later_dumps) = self.counts(family);
-            let new_commits = later_commits - commits;
-            let is_expected = match edits.is_empty() {
-                true => new_commits == 0,
-                false => (1..=syncs).contains(&new_commits),
-            };
-            if !is_expected || later_dumps != dumps {
-                return Err(format!(
-                    "{family}: {later_commits} commits, {later_dumps} dumps"
-                ));
+            all_edits += edits.len();
+            if self.dumps(family) != dumps {
+                return Err(format!("{family}: a change dumped the kernel"));
             }
             if edits.is_empty() {
                 continue;
-            }
-            // Objects that several Services share may change in several parts of a change.
-            if syncs == 1 {
-                check_minimal(family, &edits)?;
             }
             let plans = [&plan_before, &plan];
             let cost = P::cost(family, &edits);
@@ -141,6 +167,10 @@ where
                 ));
             }
         }
+        // A sync that is not the last one has a quarter of its edits at least.
+        if syncs > 1 + all_edits / (P::EDITS_PER_SYNC / 4) {
+            return Err(format!("{all_edits} edits took {syncs} syncs"));
+        }
         self.plan = Some(plan);
         Ok(())
     }
@@ -160,10 +190,8 @@ where
         contexts.iter().flat_map(Cached::<P>::base).collect()
     }
 
-    /// Returns the number of commits and dumps.
-    fn counts(&self, family: Family) -> (usize, usize) {
-        let kernel = self.kernels.of(family).get();
-        (kernel.memory.commits(), kernel.memory.dumps())
+    fn dumps(&self, family: Family) -> usize {
+        self.kernels.of(family).get().memory.dumps()
     }
 
     /// Checks that the kernels match the plan.
