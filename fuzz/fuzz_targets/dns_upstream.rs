@@ -10,10 +10,13 @@ const NAME: &[u8] = b"\x03wWw\x07example\x03com\0";
 const ID: u16 = 7;
 const TYPE_A: u16 = 1;
 
+/// Length of the longest message of DNS.
+const LONGEST: usize = 65_535;
+
 /// Checks one input.
 pub(crate) fn run(reply: &[u8]) {
     let options = CacheOptions::default();
-    for (limit, dnssec_ok) in [(512, None), (1_232, Some(false)), (65_535, Some(true))] {
+    for (limit, dnssec_ok) in [(512, None), (1_232, Some(false)), (LONGEST, Some(true))] {
         let query = Query {
             id: ID,
             name: NAME,
@@ -27,8 +30,12 @@ pub(crate) fn run(reply: &[u8]) {
                 dnssec_ok,
             }),
         };
-        if let Some(answer) = answer_from_reply(&query, reply, limit, &options) {
+        let [answer, whole] =
+            [limit, LONGEST].map(|limit| answer_from_reply(&query, reply, limit, &options));
+        assert_eq!(answer.is_some(), whole.is_some());
+        if let (Some(answer), Some(whole)) = (answer, whole) {
             check(&query, &answer, limit);
+            check_cut(&answer, &whole);
         }
     }
 }
@@ -62,4 +69,20 @@ fn check(query: &Query<'_>, answer: &[u8], limit: usize) {
         let is_above = may_be_above && chain.iter().any(|name| record.name.zone_of(name));
         assert!(is_above || chain.contains(&record.name), "{record}");
     }
+}
+
+/// Checks that a shortened answer has the first records of the whole one, and says whether
+/// records are missing.
+fn check_cut(answer: &[u8], whole: &[u8]) {
+    let [answer, whole] = [answer, whole].map(|bytes| Message::from_vec(bytes).unwrap());
+    let (answers, authorities) = (answer.answers.len(), answer.authorities.len());
+    assert_eq!(answer.answers, whole.answers[..answers]);
+    assert_eq!(answer.authorities, whole.authorities[..authorities]);
+    let has_all_answers = answers == whole.answers.len();
+    assert!(has_all_answers || authorities == 0);
+    let is_whole = has_all_answers && authorities == whole.authorities.len();
+    assert_eq!(
+        answer.metadata.truncation,
+        whole.metadata.truncation || !is_whole
+    );
 }
