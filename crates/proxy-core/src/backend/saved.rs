@@ -18,14 +18,22 @@ pub(super) fn has_chain(ruleset: &Ruleset, is_it: impl Fn(&Chain) -> bool) -> bo
     objects.any(|object| matches!(&object, Object::Chain(chain) if is_it(chain)))
 }
 
-/// Returns the evaluator of tables of nf_tables and of both variants of iptables.
+/// Returns the evaluator of tables of nf_tables and of both variants of iptables, and the
+/// reasons why some rules are missing.
 #[cfg(all(feature = "nftables", feature = "iptables"))]
-pub(super) fn evaluator(state: &KernelState, ruleset: &Ruleset) -> Result<Evaluator, Error> {
+pub(super) fn evaluator(
+    state: &KernelState,
+    ruleset: &Ruleset,
+) -> Result<(Evaluator, Vec<String>), Error> {
     super::saved_iptables::evaluator_of_variants(state, ruleset)
 }
 
 /// Returns the evaluator of tables of nf_tables.
 #[cfg(all(feature = "nftables", not(feature = "iptables")))]
-pub(super) fn evaluator(state: &KernelState, ruleset: &Ruleset) -> Result<Evaluator, Error> {
-    Ok(Evaluator::new(ruleset).with_hooks(state.hooks()))
+pub(super) fn evaluator(
+    state: &KernelState,
+    ruleset: &Ruleset,
+) -> Result<(Evaluator, Vec<String>), Error> {
+    let evaluator = Evaluator::new(ruleset).with_hooks(state.hooks());
+    Ok((evaluator, Vec::new()))
 }

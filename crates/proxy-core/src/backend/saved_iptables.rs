@@ -11,37 +11,62 @@ use crate::Error;
 use crate::backend::evaluate::{RecentLists, is_listed};
 use crate::evaluate::{KernelState, Source};
 
-/// End of the comment that replaces the rules of the legacy variant if they exist and
-/// cannot be read.
-pub(super) const NOT_READ: &str = "are not evaluated: its programs are not installed";
+/// Part of the comment that replaces the rules of the legacy variant if they exist, or may
+/// exist, and cannot be read. The reason follows.
+pub(super) const NOT_EVALUATED: &str = " are not evaluated: ";
 
-/// Returns the evaluator of the rules of both variants of iptables.
+/// The rules of both variants of iptables.
+pub(super) struct Variants {
+    rules: iptables::evaluate::Rules,
+    /// Why rules of the legacy variant are missing.
+    unread: Vec<String>,
+}
+
+impl Variants {
+    /// Wraps the rules of the nft variant.
+    pub(super) fn new(nft: iptables::evaluate::Rules) -> Self {
+        let unread = Vec::new();
+        Self { rules: nft, unread }
+    }
+
+    /// Adds the rules of the legacy variant, or the comment that replaces them.
+    pub(super) fn with_legacy(
+        mut self,
+        text: &str,
+        family: iptables::Family,
+    ) -> Result<Self, Error> {
+        let comment = text.strip_prefix("# ");
+        if let Some(comment) = comment.filter(|it| it.contains(NOT_EVALUATED)) {
+            self.unread.push(comment.trim_end().to_owned());
+            return Ok(self);
+        }
+        let save = iptables::Tables::parse(text).map_err(Error::custom_permanent)?;
+        let rules = self.rules.with_legacy_save(&save, family);
+        self.rules = rules.map_err(Error::custom_permanent)?;
+        Ok(self)
+    }
+
+    /// Returns the evaluator of the rules, and the reasons why some are missing.
+    pub(super) fn evaluator(self) -> (Evaluator, Vec<String>) {
+        (self.rules.evaluator(), self.unread)
+    }
+}
+
+/// Returns the evaluator of the rules of both variants of iptables, and the reasons why some
+/// are missing.
 pub(super) fn evaluator_of_variants(
     state: &KernelState,
     ruleset: &Ruleset,
-) -> Result<Evaluator, Error> {
-    let mut rules = tables(state, ruleset);
+) -> Result<(Evaluator, Vec<String>), Error> {
+    let mut variants = Variants::new(tables(state, ruleset));
     for (family, source) in [
         (iptables::Family::V4, Source::IptablesSave),
         (iptables::Family::V6, Source::Ip6tablesSave),
     ] {
-        rules = with_legacy(rules, state.text(source), family)?;
+        variants = variants.with_legacy(state.text(source), family)?;
     }
-    Ok(rules.evaluator().with_hooks(state.hooks()))
-}
-
-/// Adds the rules of the legacy variant.
-pub(super) fn with_legacy(
-    rules: iptables::evaluate::Rules,
-    text: &str,
-    family: iptables::Family,
-) -> Result<iptables::evaluate::Rules, Error> {
-    if let Some(reason) = text.strip_prefix("# ").filter(|_| text.contains(NOT_READ)) {
-        return Err(Error::custom_permanent(reason.trim_end()));
-    }
-    let save = iptables::Tables::parse(text).map_err(Error::custom_permanent)?;
-    let rules = rules.with_legacy_save(&save, family);
-    rules.map_err(Error::custom_permanent)
+    let (evaluator, unread) = variants.evaluator();
+    Ok((evaluator.with_hooks(state.hooks()), unread))
 }
 
 /// Returns the tables of nf_tables with the names of IP sets.
@@ -87,15 +112,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_of_the_legacy_variant_that_were_not_read_are_an_error() {
-        let reason = format!("rules of iptables-legacy {NOT_READ}");
+    fn rules_of_the_legacy_variant_that_were_not_read_are_named() {
+        let reason = format!("rules of iptables-legacy{NOT_EVALUATED}its programs are missing");
         let text = format!("# kube-proxy kernel state 1\niptables-save # {reason}\n# end\n");
         let state: KernelState = text.parse().unwrap();
-        let error = evaluator_of_variants(&state, &Ruleset::new()).unwrap_err();
-        assert_eq!(error.to_string(), reason);
+        let (_, unread) = evaluator_of_variants(&state, &Ruleset::new()).unwrap();
+        assert_eq!(unread, [reason]);
         // A program prints other comments.
         let text = "# kube-proxy kernel state 1\niptables-save # Generated\n# end\n";
         let state: KernelState = text.parse().unwrap();
-        assert!(evaluator_of_variants(&state, &Ruleset::new()).is_ok());
+        let (_, unread) = evaluator_of_variants(&state, &Ruleset::new()).unwrap();
+        assert_eq!(unread, [""; 0]);
     }
 }

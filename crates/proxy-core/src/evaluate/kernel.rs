@@ -102,15 +102,25 @@ pub(crate) fn read_hooks(
     client: &mut nftables::Client,
     family: Family,
 ) -> Result<Vec<HookEntry>, nftables::Error> {
+    let mut entries = read_functions(client, family)?.unwrap_or_default();
+    entries.retain(|it| it.chain.is_some());
+    Ok(entries)
+}
+
+/// Reads what packets of a family pass at the hooks. `None`: the kernel does not list it.
+pub(crate) fn read_functions(
+    client: &mut nftables::Client,
+    family: Family,
+) -> Result<Option<Vec<HookEntry>>, nftables::Error> {
     let mut entries = Vec::new();
     for hook in HOOKS {
         match client.hooks(family, hook) {
-            Ok(found) => entries.extend(found.into_iter().filter(|it| it.chain.is_some())),
-            Err(nftables::Error::KernelTooOld { .. }) => return Ok(Vec::new()),
+            Ok(found) => entries.extend(found),
+            Err(nftables::Error::KernelTooOld { .. }) => return Ok(None),
             Err(error) => return Err(error),
         }
     }
-    Ok(entries)
+    Ok(Some(entries))
 }
 
 fn read_host() -> Result<KernelState, HostError> {

@@ -49,6 +49,8 @@ mod rules;
 
 pub(crate) use host::assumed;
 pub use host::{Arrival, arrival, node_source, packet, received, reply};
+#[cfg(feature = "iptables")]
+pub(crate) use kernel::read_functions;
 pub(crate) use kernel::read_hooks;
 pub use kernel::{HostError, observed_host, read_kernel};
 pub use outcome::{Obstacle, Outcome, Verdict};

@@ -36,6 +36,7 @@ impl Evaluate for evaluate::Evaluator {
 pub struct Rules {
     rules: Box<dyn Evaluate>,
     has_proxy: bool,
+    unread: Vec<String>,
 }
 
 impl Rules {
@@ -45,12 +46,27 @@ impl Rules {
         Self {
             rules: Box::new(rules),
             has_proxy,
+            unread: Vec::new(),
         }
+    }
+
+    /// Sets what could not be read.
+    #[cfg(any(feature = "nftables", feature = "iptables"))]
+    pub(crate) fn with_unread(mut self, unread: Vec<String>) -> Self {
+        self.unread = unread;
+        self
     }
 
     /// Returns whether the rules include those of a kube-proxy in the same mode.
     pub fn has_proxy(&self) -> bool {
         self.has_proxy
+    }
+
+    /// Returns the rules that may decide as well and could not be read, each with the reason:
+    /// `rules of iptables-legacy are not evaluated: its programs are not installed`. Outcomes
+    /// hold if none of them matches.
+    pub fn unread(&self) -> &[String] {
+        &self.unread
     }
 
     /// Returns all possible outcomes for a packet. Their probabilities sum to 1.

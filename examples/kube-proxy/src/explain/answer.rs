@@ -46,7 +46,7 @@ pub struct Answer {
     pub plan: Side,
     /// Evaluation of the kernel's rules. `None`: they were not read.
     pub kernel: Option<Side>,
-    /// Reason why the kernel's rules were not read.
+    /// Reason why the kernel's rules were not read, or only some of them.
     pub kernel_note: Option<String>,
     /// Whether kernel and plan give the same result. `None`: a side was not evaluated.
     pub agrees: Option<bool>,

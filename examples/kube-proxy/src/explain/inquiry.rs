@@ -70,9 +70,13 @@ pub(super) struct Facts {
 /// Kernel's rules, or the reason why they were not read.
 #[derive(Debug)]
 pub(super) enum Kernel {
-    Read(Side),
-    /// Without rules of a proxy in the mode, which the sentence says first.
-    Foreign(Side, String),
+    Read {
+        side: Side,
+        /// That no proxy in the mode has rules, which the sentence says first.
+        absence: Option<String>,
+        /// Rules that could not be read.
+        unread: Option<String>,
+    },
     Skipped {
         note: Option<String>,
         /// Whether the reason is that no proxy has rules, in a sentence.
@@ -274,8 +278,11 @@ impl Facts {
     /// Returns the answer.
     pub(super) fn answer(self, plan: Side, kernel: Kernel, entries: &[Entry]) -> Answer {
         let (kernel, kernel_note, absence) = match kernel {
-            Kernel::Read(side) => (Some(side), None, None),
-            Kernel::Foreign(side, absence) => (Some(side), None, Some(absence)),
+            Kernel::Read {
+                side,
+                absence,
+                unread,
+            } => (Some(side), unread, absence),
             Kernel::Skipped { note, absence } => (None, note, absence),
         };
         let evaluated = kernel.as_ref().filter(|it| it.error.is_none());
@@ -342,6 +349,9 @@ impl Facts {
             sentence::sentence(&answer, &finding, way_back.as_deref(), leftover.as_ref());
         if let Some(absence) = absence {
             sentence::add_absence(&mut answer, &finding, &absence);
+        }
+        if let (Some(_), Some(unread)) = (&answer.kernel, &answer.kernel_note) {
+            answer.sentence += &format!(" Besides, {unread}.");
         }
         if answer.outcome == Outcome::Reachable {
             for assumed in &answer.assumed {
@@ -624,8 +634,14 @@ mod tests {
                 note: None,
                 absence: None,
             },
-            Some("") => Kernel::Read(known),
-            Some(error) => Kernel::Read(side::failed(error.to_owned())),
+            Some(error) => Kernel::Read {
+                side: match error {
+                    "" => known,
+                    error => side::failed(error.to_owned()),
+                },
+                absence: None,
+                unread: None,
+            },
         };
         facts.answer(plan, kernel, &[])
     }

@@ -115,9 +115,12 @@ impl Observed {
         let kernel = match kernel {
             Ok(rules) => {
                 let side = facts.side(rules, &self.host);
-                match rules.is_none_or(Rules::has_proxy) {
-                    true => Kernel::Read(side),
-                    false => Kernel::Foreign(side, self.absence(facts.mode)),
+                let is_absent = rules.is_some_and(|it| !it.has_proxy());
+                let unread = rules.map(|it| it.unread().join("; "));
+                Kernel::Read {
+                    side,
+                    absence: is_absent.then(|| self.absence(facts.mode)),
+                    unread: unread.filter(|it| !it.is_empty()),
                 }
             }
             Err(note) => Kernel::Skipped {

@@ -160,7 +160,11 @@ fn write_endpoint(out: &mut String, endpoint: &Endpoint, style: &str) {
 fn write_sides(out: &mut String, answer: &Answer, styles: Styles) {
     let Styles { bold, reset, .. } = styles;
     let heading = match (&answer.kernel, &answer.kernel_note) {
-        (Some(_), _) => "path (= plan and kernel, < plan only, > kernel only)".to_owned(),
+        (Some(_), unread) => {
+            let unread = unread.iter().map(|it| format!("; {it}"));
+            let legend = "path (= plan and kernel, < plan only, > kernel only)";
+            format!("{legend}{}", unread.collect::<String>())
+        }
         (None, Some(note)) => format!("path by the plan; kernel not read: {note}"),
         (None, None) => "path by the plan".to_owned(),
     };

@@ -21,6 +21,7 @@ use testkit::program;
 use testkit::scoped::{Directory, Process};
 
 use crate::cluster::{node, service_with_endpoints};
+use crate::explain::kernel::add_links;
 use crate::iptables::with_sysctls_read_only;
 use crate::stage::{Stage, demo, wait_until};
 
@@ -105,9 +106,12 @@ impl Image {
 
     /// Returns a confined command that serves the demo manifests.
     fn demo(&self, words: &[&str]) -> Command {
+        self.with_demo(self.command(words))
+    }
+
+    fn with_demo(&self, mut command: Command) -> Command {
         let common_flags = "--proxy-mode nftables --hostname-override node-1 --cluster-cidr \
                      10.244.0.0/16 --oom-score-adj 0 --iptables-min-sync-period 0s";
-        let mut command = self.command(words);
         command.args(common_flags.split_whitespace());
         command.arg("--manifests").arg(self.manifests());
         command
@@ -176,6 +180,46 @@ fn the_confined_program_initializes() {
     let output = image.run(&["--init-only"]);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(image.rules(), "");
+}
+
+/// Only root may read which tables of iptables-legacy exist, and the image has no programs of
+/// iptables. Kernels with the tables as modules show that none is there.
+#[test]
+fn the_confined_program_explains_the_rules_of_the_kernel_as_root_does() {
+    let image = Image::new();
+    add_links(&image.netns);
+    let web = crate::stage::service("web", "10.96.7.77") + &crate::stage::slice("web", 7, 3);
+    fs::write(image.manifests().join("web.yaml"), web).unwrap();
+    let synced = image.run(&["--oneshot"]);
+    assert!(synced.status.success(), "{synced:?}");
+    let words = ["explain", "tcp", "10.96.7.77:80", "-o", "json"];
+    let words = [&words[..], &["--from", "198.51.100.7"]].concat();
+    let confined = explained(&image.run(&words));
+    let mut root = Command::new(image.program());
+    root.env_clear().args(words);
+    let by_root = explained(&image.netns.run(|| image.with_demo(root).output()).unwrap());
+    assert_eq!(by_root["kernelNote"], Value::Null, "{by_root:#}");
+    assert_eq!(by_root["agrees"], true, "{by_root:#}");
+    for field in ["kernel", "plan", "agrees", "outcome", "endpoints", "reason"] {
+        assert_eq!(confined[field], by_root[field], "{field}: {confined:#}");
+    }
+    let sentence = by_root["sentence"].as_str().unwrap();
+    let rest = confined["sentence"].as_str().unwrap();
+    let rest = rest.strip_prefix(sentence).expect("the same sentence");
+    let Some(note) = confined["kernelNote"].as_str() else {
+        assert_eq!(rest, "");
+        return;
+    };
+    let expected = "rules of iptables-legacy are not evaluated: whether they exist is unknown, \
+                    because /proc/thread-self/net/ip_tables_names cannot be read (Permission \
+                    denied (os error 13)), and its programs are not installed";
+    assert_eq!(note, expected);
+    assert_eq!(rest, format!(" Besides, {expected}."));
+}
+
+/// Returns an explanation in JSON.
+fn explained(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn explain_says_that_no_sync_repairs_rules_of_the_other_variant() {
         let node = Node::with(backend, &[("web.yaml", &web(3))]);
         node.stage().oneshot();
         node.shell(&restore(other, IPTABLES));
-        add_links(node.stage());
+        add_links(&node.stage().netns);
         // A Service that was deleted. Its old address still leads to its old pods.
         let line = "explain tcp 10.96.0.20:80 --from 10.244.1.7";
         let outcome = node.stage().run(line);

@@ -12,7 +12,7 @@ use crate::backend::evaluate;
 use crate::backend::iptables::apply::saved::legacy_rules;
 use crate::backend::saved::has_chain;
 #[cfg(feature = "iptables")]
-use crate::backend::saved_iptables::with_legacy;
+use crate::backend::saved_iptables::Variants;
 use crate::evaluate::{Rules, read_hooks};
 
 /// Rules of the kernel.
@@ -20,6 +20,8 @@ pub(in crate::backend) struct Installed {
     pub(in crate::backend) evaluator: Evaluator,
     /// Whether they include those of a proxy in the mode.
     pub(in crate::backend) has_proxy: bool,
+    /// Rules that could not be read, with the reasons.
+    pub(in crate::backend) unread: Vec<String>,
     dump: Ruleset,
 }
 
@@ -30,7 +32,7 @@ impl Installed {
         let recent = super::recent_lists::InstalledLists::new();
         #[cfg(not(feature = "iptables"))]
         let recent = evaluate::NoClients;
-        evaluate::rules(self.evaluator, &self.dump, recent, self.has_proxy)
+        evaluate::rules(self.evaluator, &self.dump, recent, self.has_proxy).with_unread(self.unread)
     }
 }
 
@@ -42,9 +44,11 @@ pub(in crate::backend) fn installed(
     is_own: impl Fn(&Chain) -> bool,
 ) -> Result<Installed, Error> {
     let (dump, hooks) = all_tables(family)?;
+    let (evaluator, unread) = evaluator(&dump, family)?;
     Ok(Installed {
-        evaluator: evaluator(&dump, family)?.with_hooks(&hooks),
+        evaluator: evaluator.with_hooks(&hooks),
         has_proxy: has_chain(&dump, is_own),
+        unread,
         dump,
     })
 }
@@ -62,11 +66,12 @@ pub(in crate::backend) fn installed_with_save(
         read => read?,
     };
     let rules = iptables::evaluate::Rules::from_dump(dump.clone(), set_names(family));
+    let variants = Variants::new(rules).with_legacy(save, iptables_family(family))?;
+    let (evaluator, unread) = variants.evaluator();
     Ok(Installed {
-        evaluator: with_legacy(rules, save, iptables_family(family))?
-            .evaluator()
-            .with_hooks(&hooks),
+        evaluator: evaluator.with_hooks(&hooks),
         has_proxy,
+        unread,
         dump,
     })
 }
@@ -92,19 +97,26 @@ fn all_tables(
     Ok((dump, hooks))
 }
 
-/// Returns the evaluator of a dump and of the rules of the legacy variant. With mode iptables
-/// it knows matches and targets of xtables.
+/// Returns the evaluator of a dump and of the rules of the legacy variant, and the reasons why
+/// some rules are missing. With mode iptables it knows matches and targets of xtables.
 #[cfg(feature = "iptables")]
-fn evaluator(dump: &Ruleset, family: service_model::Family) -> Result<Evaluator, Error> {
+fn evaluator(
+    dump: &Ruleset,
+    family: service_model::Family,
+) -> Result<(Evaluator, Vec<String>), Error> {
     let rules = iptables::evaluate::Rules::from_dump(dump.clone(), set_names(family));
-    let legacy = legacy_rules(family)?;
-    Ok(with_legacy(rules, &legacy, iptables_family(family))?.evaluator())
+    let variants = Variants::new(rules);
+    let variants = variants.with_legacy(&legacy_rules(family), iptables_family(family))?;
+    Ok(variants.evaluator())
 }
 
 /// Returns the evaluator of a dump.
 #[cfg(not(feature = "iptables"))]
-fn evaluator(dump: &Ruleset, _family: service_model::Family) -> Result<Evaluator, Error> {
-    Ok(Evaluator::new(dump))
+fn evaluator(
+    dump: &Ruleset,
+    _family: service_model::Family,
+) -> Result<(Evaluator, Vec<String>), Error> {
+    Ok((Evaluator::new(dump), Vec::new()))
 }
 
 /// Returns the names of IP sets, or none if the kernel has no IP sets.

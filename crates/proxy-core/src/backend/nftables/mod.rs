@@ -193,8 +193,9 @@ impl Backend for Nftables {
     fn saved_rules(&self, state: &KernelState) -> Result<Option<Rules>, Error> {
         let ruleset = ruleset(state)?;
         let has_proxy = has_chain(&ruleset, |chain| chain.table.name.as_str() == TABLE);
-        let evaluator = evaluator(state, &ruleset)?;
-        Ok(Some(rules(evaluator, &ruleset, NoClients, has_proxy)))
+        let (evaluator, unread) = evaluator(state, &ruleset)?;
+        let rules = rules(evaluator, &ruleset, NoClients, has_proxy);
+        Ok(Some(rules.with_unread(unread)))
     }
 
     fn leftovers(&self) -> Leftovers {

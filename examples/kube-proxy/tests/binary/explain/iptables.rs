@@ -25,7 +25,7 @@ fn objects() -> String {
 /// Returns a node whose kernel has the rules.
 fn synced(backend: &'static str) -> Node {
     let node = Node::with(backend, &[("objects.yaml", &objects())]);
-    add_links(node.stage());
+    add_links(&node.stage().netns);
     let outcome = node.stage().run("--oneshot");
     assert_eq!(outcome.code, 0, "{outcome:?}");
     node

@@ -1,7 +1,10 @@
 //! The rules of a kernel: agreement, drift, and rules of other programs.
 
+use std::process::Command;
+
 use serde_json::Value;
 use testkit::link;
+use testkit::netns::Netns;
 
 use crate::stage::{Stage, service, slice};
 
@@ -14,22 +17,26 @@ pub(super) fn web() -> Stage {
 
 /// Changes the links, addresses or routes of a node.
 pub(super) fn ip(stage: &Stage, line: &str) {
-    let words: Vec<_> = line.split(' ').collect();
-    let mut command = stage.command("ip");
-    let status = stage.netns.run(|| command.args(words).status()).unwrap();
+    ip_in(&stage.netns, line);
+}
+
+fn ip_in(netns: &Netns, line: &str) {
+    let mut command = Command::new("ip");
+    command.args(line.split(' '));
+    let status = netns.run(|| command.status()).unwrap();
     assert!(status.success(), "ip {line}");
 }
 
 /// Returns a node with an uplink and a network of pods, and objects.
 fn node(objects: &str) -> Stage {
     let stage = Stage::with(&[("web.yaml", objects)]);
-    add_links(&stage);
+    add_links(&stage.netns);
     stage
 }
 
 /// Adds an uplink and a network of pods.
-pub(crate) fn add_links(stage: &Stage) {
-    let ip = |line: &str| ip(stage, line);
+pub(crate) fn add_links(netns: &Netns) {
+    let ip = |line: &str| ip_in(netns, line);
     ip("link add eth0 type veth peer name eth0-peer");
     ip("link add pods type veth peer name pods-peer");
     for (link, address) in [("eth0", "192.168.0.5/24"), ("pods", "10.244.1.254/24")] {
@@ -38,7 +45,8 @@ pub(crate) fn add_links(stage: &Stage) {
         ip(&format!("link set {link}-peer up"));
     }
     ip("route add default via 192.168.0.1");
-    set(stage, "ipv4/ip_forward", "1");
+    let forward = || link::set_sysctl("ipv4/ip_forward", "1");
+    netns.run(forward).unwrap();
 }
 
 /// Sets a value under `/proc/sys/net`.
@@ -218,7 +226,7 @@ metadata: {name: dual, namespace: default}
 spec: {clusterIP: 10.96.0.20, clusterIPs: [10.96.0.20, 'fd00:96::20'], ports: [{port: 80}]}
 ";
     let stage = Stage::with(&[("dual.yaml", objects)]);
-    add_links(&stage);
+    add_links(&stage.netns);
     let line = "explain service default/dual --from-node -o json";
     let synced = stage.oneshot();
     let answer = json(&stage.run(line));

@@ -12,11 +12,11 @@ use vipline_iptables::{SaveOptions, Variant, nft};
 use vipline_service_model::Family;
 
 use super::cleanup::programs;
-use super::legacy::legacy_tables;
+use super::legacy::{legacy_tables, may_have_tables, names_path};
 use crate::Error;
 use crate::backend::apply::recent_lists::{FOLDER, TIMER_LIST, UPTIME};
 use crate::backend::iptables::plan::rules::iptables_family;
-use crate::backend::saved_iptables::NOT_READ;
+use crate::backend::saved_iptables::NOT_EVALUATED;
 use crate::evaluate::{KernelState, Source};
 
 /// Adds the rules of the legacy variant, the names of IP sets, and the lists of match
@@ -26,26 +26,39 @@ pub(in crate::backend) fn save(state: &mut KernelState) -> Result<(), Error> {
         (Family::V4, Source::IptablesSave),
         (Family::V6, Source::Ip6tablesSave),
     ] {
-        state.add_text(source, &legacy_rules(family)?);
+        state.add_text(source, &legacy_rules(family));
     }
     save_names(state);
     save_lists(state).map_err(Error::custom)
 }
 
-/// Returns the rules of the legacy variant as its programs print them, or a comment if the
-/// programs are not installed. Only tables that exist are read: a program would create
-/// others.
-pub(in crate::backend) fn legacy_rules(family: Family) -> Result<String, Error> {
-    if legacy_tables(family).is_ok_and(|tables| tables.is_empty()) {
-        return Ok(String::new());
-    }
-    match programs(family, Variant::Legacy)? {
-        Some((_, mut client)) => Ok(client.save_with(SaveOptions::new())?),
-        None => {
-            let family = iptables_family(family);
-            Ok(format!("# rules of {family}-legacy {NOT_READ}"))
-        }
-    }
+/// Returns the rules of the legacy variant as its programs print them, or a comment if they
+/// cannot be read. Only tables that exist are read: a program would create others.
+///
+/// In a container, a user besides root cannot even read which tables exist, and there are no
+/// programs. The rules of nf_tables are worth evaluating without those of the legacy variant,
+/// which most nodes do not have.
+pub(in crate::backend) fn legacy_rules(family: Family) -> String {
+    let doubt = match legacy_tables(family) {
+        Ok(tables) if tables.is_empty() => return String::new(),
+        Err(_) if !may_have_tables(family) => return String::new(),
+        Ok(_) => String::new(),
+        Err(error) => format!(
+            "whether they exist is unknown, because {} cannot be read ({error}), and ",
+            names_path(family)
+        ),
+    };
+    let saved = programs(family, Variant::Legacy).and_then(|found| match found {
+        Some((_, mut client)) => Ok(Some(client.save_with(SaveOptions::new())?)),
+        None => Ok(None),
+    });
+    let reason = match saved {
+        Ok(Some(rules)) => return rules,
+        Ok(None) => "its programs are not installed".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let family = iptables_family(family);
+    format!("# rules of {family}-legacy{NOT_EVALUATED}{doubt}{reason}")
 }
 
 /// Adds the names of IP sets, if the kernel has IP sets.

@@ -10,7 +10,7 @@ use crate::evaluate::{KernelState, Rules, Source};
 /// Returns the rules of a saved kernel, also those of other programs.
 pub(in crate::backend::iptables) fn saved_rules(state: &KernelState) -> Result<Rules, Error> {
     let ruleset = ruleset(state)?;
-    let evaluator = evaluator_of_variants(state, &ruleset)?;
+    let (evaluator, unread) = evaluator_of_variants(state, &ruleset)?;
     let line = format!(":{SERVICES} ");
     let has_line = |source| state.text(source).lines().any(|it| it.starts_with(&line));
     let has_proxy = has_chain(&ruleset, |chain| chain.name.as_str() == SERVICES)
@@ -18,5 +18,5 @@ pub(in crate::backend::iptables) fn saved_rules(state: &KernelState) -> Result<R
             .into_iter()
             .any(has_line);
     let lists = SavedLists::parse(state)?;
-    Ok(evaluate::rules(evaluator, &ruleset, lists, has_proxy))
+    Ok(evaluate::rules(evaluator, &ruleset, lists, has_proxy).with_unread(unread))
 }

@@ -25,7 +25,7 @@ pub(in crate::backend) fn installed_rules(config: &Config, family: Family) -> Re
     state.set_recent(InstalledLists::new());
     let installed = installed(config, family)?;
     let has_proxy = installed.has_proxy && state.has_servers();
-    Ok(rules(installed.evaluator, state, has_proxy))
+    Ok(rules(installed.evaluator, state, has_proxy).with_unread(installed.unread))
 }
 
 /// Reads all virtual servers.

@@ -28,7 +28,7 @@ pub(in crate::backend::ipvs) fn saved_rules(saved: &KernelState) -> Result<Rules
     let connections: Result<Vec<Connection>, _> = lines.map(str::parse).collect();
     state.add_templates(&connections.map_err(Error::custom_permanent)?);
     state.set_recent(SavedLists::parse(saved)?);
-    let evaluator = evaluator_of_variants(saved, &ruleset(saved)?)?;
+    let (evaluator, unread) = evaluator_of_variants(saved, &ruleset(saved)?)?;
     let has_servers = state.has_servers();
-    Ok(rules(evaluator, state, has_servers))
+    Ok(rules(evaluator, state, has_servers).with_unread(unread))
 }
