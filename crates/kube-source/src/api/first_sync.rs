@@ -18,6 +18,14 @@ const POD_CIDRS_TIMEOUT: Duration = Duration::from_secs(300);
 /// removing rules about ServiceCIDRs and adding them again.
 const SERVICE_CIDRS_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How long the first sync waits for addresses or podCIDRs until
+/// [`lack`](FirstSyncGate::lack) says so.
+///
+/// On a node that boots, the Node object often precedes its addresses and podCIDRs by a moment,
+/// which is nothing to report. The end of the wait for ServiceCIDRs is the same moment, so that
+/// there is one deadline.
+const PATIENCE: Duration = SERVICE_CIDRS_TIMEOUT;
+
 /// Delays the first sync until the required objects are known.
 ///
 /// All kinds must be listed, but the gate waits at most 2 s for ServiceCIDRs. Then the
@@ -36,6 +44,8 @@ pub struct FirstSyncGate {
     /// Time at which all kinds except ServiceCIDRs were listed.
     others_listed: Option<Duration>,
     current: Option<NodeView>,
+    /// Whether [`PATIENCE`] is over.
+    is_impatient: bool,
     is_open: bool,
 }
 
@@ -100,6 +110,7 @@ impl FirstSyncGate {
             node_listed: None,
             others_listed: None,
             current: None,
+            is_impatient: false,
             is_open: false,
         }
     }
@@ -146,6 +157,8 @@ impl FirstSyncGate {
     /// A message, if podCIDRs are needed and the Node has none, or does not exist, after
     /// five minutes.
     pub fn poll(&mut self, now: Duration) -> Result<Readiness, String> {
+        let patient_until = self.patient_until();
+        self.is_impatient = patient_until.is_some_and(|until| until <= now);
         if self.is_open || self.lacks_list(now) {
             return Ok(Readiness::Waiting);
         }
@@ -171,8 +184,12 @@ impl FirstSyncGate {
         if self.is_open {
             return None;
         }
-        if !self.missing.is_empty() {
-            return self.service_cidrs_deadline();
+        if !self.missing.is_empty() && !self.waits_for_node {
+            return None;
+        }
+        let patient_until = self.patient_until()?;
+        if !self.is_impatient {
+            return Some(patient_until);
         }
         let limit = if self.lacks_pod_cidrs() {
             POD_CIDRS_TIMEOUT
@@ -182,7 +199,8 @@ impl FirstSyncGate {
         self.node_listed?.checked_add(limit)
     }
 
-    /// Returns what the first sync waits for, if it has not begun.
+    /// Returns what the first sync waits for at the last poll, if it has not begun. Addresses
+    /// and podCIDRs of a Node count after two seconds.
     pub fn lack(&self) -> Option<Lack> {
         if self.is_open {
             None
@@ -190,6 +208,8 @@ impl FirstSyncGate {
             Some(Lack::Lists)
         } else if self.current.is_none() {
             Some(Lack::Node)
+        } else if !self.is_impatient {
+            Some(Lack::Lists)
         } else if self.lacks_pod_cidrs() {
             Some(Lack::PodCidrs)
         } else if self.lacks_addresses() {
@@ -197,6 +217,10 @@ impl FirstSyncGate {
         } else {
             Some(Lack::Lists)
         }
+    }
+
+    fn patient_until(&self) -> Option<Duration> {
+        self.others_listed?.checked_add(PATIENCE)
     }
 
     /// Returns whether the Node is known.
@@ -317,6 +341,7 @@ mod tests {
     fn the_first_sync_waits_thirty_seconds_for_addresses() {
         let mut gate = listed(&anywhere());
         gate.update_node(&node(&[], &[]));
+        assert_eq!(gate.poll(secs(12)), Ok(Readiness::Waiting));
         assert_eq!(gate.next_deadline(), Some(secs(40)));
         assert_eq!(gate.poll(secs(39)), Ok(Readiness::Waiting));
         assert_eq!(gate.poll(secs(40)), Ok(Readiness::ReadyWithoutAddresses));
@@ -325,6 +350,7 @@ mod tests {
     #[test]
     fn the_first_sync_waits_five_minutes_for_required_pod_cidrs() {
         let mut gate = listed(&DetectLocal::NodeCidr);
+        assert_eq!(gate.poll(secs(12)), Ok(Readiness::Waiting));
         assert_eq!(gate.next_deadline(), Some(secs(310)));
         assert_eq!(gate.poll(secs(309)), Ok(Readiness::Waiting));
         let missing = gate.poll(secs(310)).unwrap_err();
@@ -337,6 +363,38 @@ mod tests {
         );
         gate.update_node(&node(&["10.0.0.1"], &["10.1.0.0/24"]));
         assert_eq!(gate.poll(secs(310)), Ok(Readiness::Ready));
+    }
+
+    #[test]
+    fn a_wait_for_addresses_or_pod_cidrs_counts_after_two_seconds() {
+        for (detect_local, addresses, expected) in [
+            (anywhere(), &[][..], Lack::Addresses),
+            (DetectLocal::NodeCidr, &["10.0.0.1"], Lack::PodCidrs),
+        ] {
+            let mut gate = listed(&detect_local);
+            assert_eq!(gate.poll(secs(10)), Ok(Readiness::Waiting));
+            assert_eq!(gate.lack(), Some(Lack::Node));
+            gate.update_node(&node(addresses, &[]));
+            assert_eq!(gate.poll(secs(11)), Ok(Readiness::Waiting));
+            assert_eq!(gate.lack(), Some(Lack::Lists), "{expected:?}");
+            assert_eq!(gate.next_deadline(), Some(secs(12)));
+            assert_eq!(gate.poll(secs(12)), Ok(Readiness::Waiting));
+            assert_eq!(gate.lack(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn a_gate_without_service_cidrs_has_no_deadline_in_the_past() {
+        let mut gate = FirstSyncGate::new("n1".into(), &anywhere(), true);
+        for kind in [Kind::Node, Kind::EndpointSlice, Kind::Service] {
+            gate.mark_listed(kind, secs(10));
+        }
+        gate.update_node(&node(&[], &[]));
+        for (now, deadline) in [(10, 12), (12, 40), (39, 40)] {
+            assert_eq!(gate.poll(secs(now)), Ok(Readiness::Waiting));
+            assert_eq!(gate.next_deadline(), Some(secs(deadline)));
+        }
+        assert_eq!(gate.poll(secs(40)), Ok(Readiness::ReadyWithoutAddresses));
     }
 
     #[test]

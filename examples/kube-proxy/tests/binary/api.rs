@@ -292,12 +292,29 @@ fn nothing_is_programmed_before_the_node_has_an_address() {
     cluster.server.apply(bare);
     let bare = "the first sync waits for addresses of Node \"node-1\"";
     wait_until(bare, || proxy.output().contains(bare));
-    thread::sleep(QUIET_PERIOD);
     assert_eq!(cluster.ruleset(), "");
     cluster.server.apply(node("10.0.0.1", "10.244.1.0/24"));
     wait_until("the first sync", || {
         cluster.ruleset().contains("10.96.0.10")
     });
+    assert!(proxy.terminate().unwrap().success());
+}
+
+#[test]
+fn a_short_wait_for_addresses_is_not_logged() {
+    let cluster = Cluster::new();
+    cluster.server.apply_all(web());
+    let mut bare = node("10.0.0.1", "10.244.1.0/24");
+    bare["status"] = json!({});
+    cluster.server.apply(bare);
+    let proxy = cluster.start_unsynced("");
+    wait_until("four watches", || cluster.watches() == 4);
+    thread::sleep(QUIET_PERIOD);
+    assert_eq!(cluster.ruleset(), "");
+    cluster.server.apply(node("10.0.0.1", "10.244.1.0/24"));
+    wait_until("the first sync", || proxy.output().contains("synced"));
+    let output = proxy.output();
+    assert!(!output.contains("the first sync waits"), "{output}");
     assert!(proxy.terminate().unwrap().success());
 }
 
