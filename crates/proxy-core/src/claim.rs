@@ -7,7 +7,7 @@ use std::iter;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use vipline_service_model::{ObjectName, PortName, Protocol, ServicePort};
+use vipline_service_model::{Counted, ObjectName, PortName, Protocol, ServicePort};
 
 /// Desired objects of one service port.
 ///
@@ -311,8 +311,7 @@ impl fmt::Display for LostAddresses {
         )?;
         match others {
             0 => Ok(()),
-            1 => f.write_str("; nor does it get another address"),
-            _ => write!(f, "; nor does it get {others} other addresses"),
+            _ => write!(f, "; nor does it get {}", Counted(*others, "other address")),
         }
     }
 }

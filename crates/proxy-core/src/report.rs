@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use vipline_conntrack::Flow;
-use vipline_service_model::Family;
+use vipline_service_model::{Counted, Family};
 
 use crate::{CleanupReport, ContestedAddress, Error, LostAddresses, RejectedObject, Trigger};
 
@@ -125,7 +125,7 @@ impl fmt::Display for RepairConflict {
         write!(f, " undoes each repair of {}", self.first)?;
         match self.objects {
             0 | 1 => Ok(()),
-            objects => write!(f, " and of {} more objects", objects - 1),
+            objects => write!(f, " and of {}", Counted(objects - 1, "more object")),
         }
     }
 }
@@ -269,8 +269,8 @@ impl fmt::Display for Outcome {
         } else {
             "without a dump"
         };
-        let (edits, objects) = (self.edits, self.objects);
-        write!(f, "{edits} edits, {objects} objects, {how}")?;
+        let (edits, objects) = (Counted(self.edits, "edit"), Counted(self.objects, "object"));
+        write!(f, "{edits}, {objects}, {how}")?;
         if self.rejected > 0 {
             write!(f, ", {} rejected", self.rejected)?;
         }
@@ -286,7 +286,7 @@ impl fmt::Display for Drift {
         if self.is_incomplete {
             write!(f, "at least ")?;
         }
-        write!(f, "{} changes", self.changes)?;
+        Counted(self.changes, "change").fmt(f)?;
         for (index, process) in self.processes.iter().enumerate() {
             let before = if index == 0 { " by" } else { "," };
             write!(f, "{before} {process}")?;

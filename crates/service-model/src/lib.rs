@@ -49,7 +49,8 @@
 //! # Source files, in reading order
 //!
 //! - [`api`]: API objects. `event`: their changes. `name`: names of objects and
-//!   ports. `warning`: invalid fields.
+//!   ports. `warning`: invalid fields. `counted`:
+//!   numbers in sentences.
 //! - `node_view`: this node. `service_port`: the result.
 //! - `store`: from events to service ports. `entries`: state and dirty mark of
 //!   each Service. `frontend`: a parsed Service. `slices`: its endpoints.
@@ -71,6 +72,8 @@ mod timestamp;
 mod address;
 
 mod warning;
+
+mod counted;
 
 mod node_view;
 
@@ -113,6 +116,7 @@ pub mod arbitrary;
 
 pub use address::{Family, SpecialAddress, parse_address, parse_network};
 pub use changes::{Changes, Counts, HealthCheck, NoLocalEndpoints};
+pub use counted::Counted;
 pub use details::EndpointDetails;
 pub use event::Event;
 pub use frontend::ExternalIps;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::{Family, ObjectName, OverLimit, SpecialAddress};
+use crate::{Counted, Family, ObjectName, OverLimit, SpecialAddress};
 
 /// An invalid field of an object. The field is left out of the result.
 ///
@@ -151,7 +151,9 @@ impl fmt::Display for Problem {
             Self::WrongFamily(addr, family) => write!(f, "not an {family} address: {addr}"),
             Self::Zero => f.write_str("must not be zero"),
             Self::OverLimit(beyond) => beyond.fmt(f),
-            Self::Omitted(count) => write!(f, "{count} further problems of the object"),
+            Self::Omitted(count) => {
+                write!(f, "{} of the object", Counted(*count, "further problem"))
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use proxy_core::{Engine, FamilyReport};
 use serde::Serialize;
 use vipline_kube_source::WatchMode;
+use vipline_service_model::Counted;
 
 use crate::cli::Output;
 use crate::failure::{Failure, chain, check_first_sync};
@@ -190,7 +191,10 @@ impl Summary {
             ..
         } = self;
         let mut text = format!(
-            "mode {mode}, node {node}: {services} services, {ports} ports, {endpoints} endpoints\n"
+            "mode {mode}, node {node}: {}, {}, {}\n",
+            Counted(*services, "service"),
+            Counted(*ports, "port"),
+            Counted(*endpoints, "endpoint")
         );
         for FamilySummary {
             family,
@@ -202,7 +206,10 @@ impl Summary {
         {
             text += &match error {
                 Some(error) => format!("{family}: {error}\n"),
-                None => format!("{family}: {edits} edits, {objects} objects\n"),
+                None => {
+                    let (edits, objects) = (Counted(*edits, "edit"), Counted(*objects, "object"));
+                    format!("{family}: {edits}, {objects}\n")
+                }
             };
             for rejected in rejected {
                 text += &format!("{family}: rejected: {rejected}\n");

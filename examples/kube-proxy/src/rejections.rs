@@ -10,7 +10,7 @@ use proxy_core::{Engine, FamilyReport, RejectedObject};
 use tracing::warn;
 use vipline_kube_source::api::events::{EventType, NewEvent, Regarding};
 use vipline_reconcile::Cause;
-use vipline_service_model::ObjectName;
+use vipline_service_model::{Counted, ObjectName};
 
 /// Pause between two reminders of objects that stay rejected.
 const REMINDER_PERIOD: Duration = Duration::from_secs(60 * 60);
@@ -112,7 +112,7 @@ fn text(objects: &[&RejectedObject]) -> String {
     };
     match objects.len() - 1 {
         0 => first.to_string(),
-        more => format!("{first}; and {more} more objects"),
+        more => format!("{first}; and {}", Counted(more, "more object")),
     }
 }
 

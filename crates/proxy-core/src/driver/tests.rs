@@ -367,7 +367,7 @@ fn a_conflict_is_reported_once_and_ends_when_the_other_program_stops() {
     let text = conflict.to_string();
     let begin = "kube-proxy (7) undoes each repair of ";
     assert!(text.starts_with(begin), "{text}");
-    assert!(text.ends_with(" and of 1 more objects"), "{text}");
+    assert!(text.ends_with(" and of 1 more object"), "{text}");
     assert_eq!(driver.next_retry(), Some(Duration::from_millis(1060)));
     let done = driver.reconcile(None, Duration::from_millis(1060)).unwrap();
     assert_eq!((done.edits, done.waiting, done.dumped), (2, 0, false));

@@ -11,6 +11,7 @@ use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{DNSClass, RecordType};
 use tracing::info;
 use vipline_service_dns::Name;
+use vipline_service_model::Counted;
 
 use super::Transport;
 
@@ -78,7 +79,7 @@ impl QueryLog {
         match self.lost.load(Ordering::Relaxed) {
             0 => {}
             lost => {
-                let _ = write!(line, " ({lost} lines lost before)");
+                let _ = write!(line, " ({} lost before)", Counted(lost, "line"));
             }
         }
         match self.lines.try_send(line) {

@@ -11,6 +11,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
+use vipline_service_model::Counted;
+
 use super::answer::{Answer, Explanation, Outcome, Probe};
 
 /// Time until an address must accept a connection.
@@ -119,10 +121,7 @@ fn add(answer: &mut Answer, results: &BTreeMap<SocketAddr, Option<String>>) {
     let failed: Vec<&Probe> = reached.iter().filter(|it| is_failed(it)).collect();
     if answer.outcome == Outcome::Reachable && !failed.is_empty() {
         let refused = failed.iter().any(|it| it.result == REFUSES);
-        let list = failed
-            .iter()
-            .map(|it| format!("{} {}", it.address, it.result));
-        let list = list.collect::<Vec<_>>().join(", ");
+        let list = by_result(&failed);
         let reason = match refused {
             true => {
                 "nothing listens on that port there: compare targetPort with the port of \
@@ -136,29 +135,57 @@ fn add(answer: &mut Answer, results: &BTreeMap<SocketAddr, Option<String>>) {
         };
         answer.reason = format!("{list}: {reason}");
         answer.field = Some(FIELD.to_owned());
-        let (count, all) = (failed.len(), reached.len());
+        let (count, all) = (failed.len(), Counted(reached.len(), "endpoint"));
         let way = answer
             .sentence
             .trim_start_matches("Works for the first packet: ");
         answer.sentence = format!(
-            "Does not work for {count} of {all} endpoints: connections from this node to {list}; \
-             {reason} ({FIELD}). The rules are right: {way}"
+            "Does not work for {count} of {all}: from this node, {list}; {reason} ({FIELD}). The \
+             rules are right: {way}"
         );
     } else if answer.outcome == Outcome::Reachable && is_failed(&destination) {
         answer.sentence += &format!(
-            " From this node, all endpoints accept connections, but {} {}.",
-            destination.address, destination.result
+            " From this node, all endpoints accept connections, but {}.",
+            by_result(&[&destination])
         );
     } else if is_failed(&destination) {
-        answer.sentence += &format!(
-            " From this node, {} {}.",
-            destination.address, destination.result
-        );
+        answer.sentence += &format!(" From this node, {}.", by_result(&[&destination]));
     } else {
         answer.sentence += &format!(
             " The probe from this node: {} accepts.",
             destination.address
         );
+    }
+}
+
+/// Returns addresses with the same result together: `A and B refuse connections`.
+fn by_result(probes: &[&Probe]) -> String {
+    let mut results: Vec<&str> = probes.iter().map(|it| &*it.result).collect();
+    results.sort_unstable();
+    results.dedup();
+    let each = results.into_iter().map(|result| {
+        let of_result = probes.iter().filter(|it| it.result == result);
+        let addresses: Vec<&str> = of_result.map(|it| &*it.address).collect();
+        let words = match (result, addresses.len()) {
+            (REFUSES, 1) => "refuses connections",
+            (REFUSES, _) => "refuse connections",
+            (TIMES_OUT, 1) => "does not answer",
+            (TIMES_OUT, _) => "do not answer",
+            (error, _) => return format!("connections to {} fail: {error}", list(&addresses)),
+        };
+        format!("{} {words}", list(&addresses))
+    });
+    each.collect::<Vec<_>>().join("; ")
+}
+
+/// Returns `A`, `A and B`, or `A, B and C`.
+fn list(words: &[&str]) -> String {
+    match words {
+        [first @ .., second, last] => {
+            let before: String = first.iter().map(|word| format!("{word}, ")).collect();
+            format!("{before}{second} and {last}")
+        }
+        words => words.concat(),
     }
 }
 
@@ -171,6 +198,29 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+
+    #[test]
+    fn a_verb_agrees_with_its_addresses() {
+        let probe = |address: &str, result: &str| Probe {
+            address: address.to_owned(),
+            is_endpoint: true,
+            result: result.to_owned(),
+        };
+        let probes = [
+            probe("a", REFUSES),
+            probe("b", TIMES_OUT),
+            probe("c", REFUSES),
+            probe("d", "Network is unreachable (os error 101)"),
+            probe("e", REFUSES),
+        ];
+        let all: Vec<&Probe> = probes.iter().collect();
+        assert_eq!(
+            by_result(&all),
+            "connections to d fail: Network is unreachable (os error 101); a, c and e refuse \
+             connections; b does not answer"
+        );
+        assert_eq!(by_result(&all[..1]), "a refuses connections");
+    }
 
     #[test]
     fn an_address_accepts_or_refuses() {

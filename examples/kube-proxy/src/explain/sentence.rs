@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use proxy_core::reason::{Expectation, Finding, Reason};
+use vipline_service_model::Counted;
 
 use super::answer::{Answer, Outcome, Path, Reached, Reply, Side, Step};
 use super::effect::Effect;
@@ -59,7 +60,8 @@ pub(super) fn line(step: &Step) -> String {
         .handle
         .map_or_else(String::new, |it| format!(" handle {it}"));
     let counter = step.counter.map_or_else(String::new, |it| {
-        format!(" [{} packets, {} bytes]", it.packets, it.bytes)
+        let (packets, bytes) = (Counted(it.packets, "packet"), Counted(it.bytes, "byte"));
+        format!(" [{packets}, {bytes}]")
     });
     match step.place.is_empty() {
         true => step.text.clone(),
@@ -212,9 +214,13 @@ pub(super) fn add_stale(answer: &mut Answer, finding: &Finding, stale: Stale) {
         }
     }
     if others > 0 {
+        let (lead, to) = match others {
+            1 => ("leads", "an address that is no endpoint"),
+            _ => ("lead", "addresses that are no endpoints"),
+        };
         answer.sentence += &format!(
-            " {others} entries of connection tracking of other clients lead to addresses that are \
-             no endpoints."
+            " {} of connection tracking of other clients {lead} to {to}.",
+            Counted(others, "entry")
         );
     }
 }

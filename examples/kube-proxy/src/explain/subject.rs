@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use proxy_core::evaluate::Rules;
 use proxy_core::nftables::evaluate::Host;
 use proxy_core::{Engine, Family};
-use vipline_service_model::{DetectLocal, ObjectName, Protocol};
+use vipline_service_model::{Counted, DetectLocal, ObjectName, Protocol};
 
 use super::answer::{Answer, Explanation, Masquerade, Outcome, ServiceAnswer};
 use super::inquiry::{Facts, Source};
@@ -297,21 +297,35 @@ impl ServiceAnswer {
         let deciding = deciding.or_else(|| answers.iter().find(is_unknown));
         let deciding = deciding.or_else(|| answers.first());
         let (total, name) = (answers.len(), &self.service);
+        let is = |count| if count == 1 { "is" } else { "are" };
+        let does_not = |count| match count {
+            1 => "does not work",
+            _ => "do not work",
+        };
         let problem = match (failed, unknown) {
             (0, 0) => None,
-            (0, unknown) => Some((unknown, "are unknown".to_owned())),
-            (failed, 0) => Some((failed, "do not work".to_owned())),
-            (failed, unknown) => Some((failed, format!("do not work, and {unknown} are unknown"))),
+            (0, unknown) => Some((unknown, is(unknown).to_owned() + " unknown")),
+            (failed, 0) => Some((failed, does_not(failed).to_owned())),
+            (failed, unknown) => {
+                let (fail, is) = (does_not(failed), is(unknown));
+                Some((failed, format!("{fail}, and {unknown} {is} unknown")))
+            }
         };
         let mut sentence = match (problem, deciding) {
+            (None, _) if total == 1 => format!(
+                "Works for the first packet: the only connection to Service {name} reaches an \
+                 endpoint."
+            ),
             (None, _) => format!(
                 "Works for the first packets: all {total} connections to Service {name} reach an \
                  endpoint."
             ),
             (Some((count, problem)), Some(answer)) => format!(
-                "{count} of {total} connections to Service {name} {problem}. The first, from {} \
-                 ({}): {}",
-                answer.question.source, answer.question.from, answer.sentence
+                "{count} of {} to Service {name} {problem}. The first, from {} ({}): {}",
+                Counted(total, "connection"),
+                answer.question.source,
+                answer.question.from,
+                answer.sentence
             ),
             (Some(_), None) => String::new(),
         };

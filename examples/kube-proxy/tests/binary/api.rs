@@ -363,7 +363,10 @@ fn commands_list_objects_once_and_do_not_watch() {
     assert_eq!(outcome.code, 1, "{outcome:?}");
     let report = cluster.run("--oneshot");
     assert_eq!(report.code, 0, "{report:?}");
-    assert!(report.stdout.contains("1 services"), "{report:?}");
+    assert!(
+        report.stdout.contains(" 1 service, 1 port, 2 endpoints\n"),
+        "{report:?}"
+    );
     cluster.assert_in_sync();
     assert_eq!(cluster.server.count("watch", "services"), 0);
     cluster.server.refuse_connections();

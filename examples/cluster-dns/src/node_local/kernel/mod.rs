@@ -7,6 +7,7 @@ use std::slice;
 use vipline_nftables::{Object, Ruleset, Table, Transaction};
 use vipline_reconcile::{Edit, diff};
 use vipline_rtnl::{Address, Command, Commands, Kind, Link, Name, Snapshot};
+use vipline_service_model::Counted;
 
 use super::journal::Journal;
 use super::rules::{self, table};
@@ -229,7 +230,7 @@ impl Changes {
 impl fmt::Display for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { objects, commands } = self;
-        write!(f, "{objects} objects of table {}", table())?;
+        write!(f, "{} of table {}", Counted(*objects, "object"), table())?;
         commands
             .iter()
             .try_for_each(|command| write!(f, ", {command}"))

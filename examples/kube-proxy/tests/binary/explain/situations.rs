@@ -523,8 +523,8 @@ fn a_probe_names_endpoints_that_refuse_and_is_off_by_default() {
     assert_eq!(answer["outcome"], "refused", "{answer:#}");
     assert_eq!(answer["field"], "spec.ports[].targetPort");
     let sentence = answer["sentence"].as_str().unwrap();
-    let begin = "Does not work for 1 of 2 endpoints: connections from this node to \
-                 10.244.1.2:8080 refuses; nothing listens on that port there";
+    let begin = "Does not work for 1 of 2 endpoints: from this node, 10.244.1.2:8080 \
+                 refuses connections; nothing listens on that port there";
     assert!(sentence.starts_with(begin), "{sentence}");
     let probes = answer["probes"].as_array().unwrap();
     let result = |address: &str| {

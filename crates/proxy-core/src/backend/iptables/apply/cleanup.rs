@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use vipline_iptables::{Client, TableName, Variant, nft};
 use vipline_netlink::Dump;
 use vipline_nftables as nftables;
-use vipline_service_model::Family;
+use vipline_service_model::{Counted, Family};
 
 use super::choice::has_compat;
 use super::legacy::legacy_tables;
@@ -263,7 +263,10 @@ impl NftRules {
         match tables.len() {
             0 => Trace::None,
             count => {
-                let what = format!("{count} chains of iptables in {shown} of nf_tables");
+                let what = format!(
+                    "{} of iptables in {shown} of nf_tables",
+                    Counted(count, "chain")
+                );
                 Trace::Rules(tables_with_chains.collect(), what)
             }
         }

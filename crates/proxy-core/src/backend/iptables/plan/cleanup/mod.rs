@@ -11,7 +11,7 @@ use vipline_iptables::{
     TableName, Tables,
 };
 use vipline_reconcile::Edit;
-use vipline_service_model::Family;
+use vipline_service_model::{Counted, Family};
 
 use crate::cleanup::names::Selection;
 use crate::cleanup::{Found, Removal, Step};
@@ -86,7 +86,8 @@ impl Document {
         let is_chain = |edit: &&Edit<Object>| matches!(edit.object(), Object::Chain(_));
         let chains = self.removals.iter().filter(is_chain).count();
         let jumps = self.removals.len() - chains;
-        format!("{chains} chains and {jumps} jumps to them in table {table} of {program}")
+        let (chains, jumps) = (Counted(chains, "chain"), Counted(jumps, "jump"));
+        format!("{chains} and {jumps} to them in table {table} of {program}")
     }
 
     /// Returns the name of the programs without `-save` and `-restore`.
