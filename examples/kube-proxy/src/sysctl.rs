@@ -149,8 +149,12 @@ fn set_in(root: &Path, conntrack: &Conntrack, cpus: u64) -> Vec<Error> {
     let max = max(conntrack, cpus);
     let keep_size = "--conntrack-max-per-core=0 (maxPerCore: 0 in section conntrack)";
     let wanted = [
-        (MAX, max, Some(keep_size)),
-        (BUCKETS, buckets(root, max), Some(keep_size)),
+        (MAX, at_least(root, MAX, max), Some(keep_size)),
+        (
+            BUCKETS,
+            at_least(root, BUCKETS, max / CONNECTIONS_PER_BUCKET),
+            Some(keep_size),
+        ),
         (
             TCP_ESTABLISHED,
             seconds(conntrack.tcp_established_timeout),
@@ -192,14 +196,16 @@ fn max(conntrack: &Conntrack, cpus: u64) -> u64 {
     }
 }
 
-/// Returns the number of hash buckets for `max` connections; 0 if the table is
-/// large enough.
-fn buckets(root: &Path, max: u64) -> u64 {
-    let wanted = max / CONNECTIONS_PER_BUCKET;
-    let present = read_in(root, BUCKETS).and_then(|text| text.parse().ok());
+/// Returns `wanted`, or 0 if the present value is as large.
+///
+/// The table never shrinks. Who gave the machine a larger one needs it, and a node that is a
+/// container may read its size and not write it. Upstream 1.36.0 to 1.36.2 set a lower limit as
+/// well, and did not start on such nodes; later releases leave a larger one.
+fn at_least(root: &Path, name: &str, wanted: u64) -> u64 {
+    let present = read_in(root, name).and_then(|text| text.parse().ok());
     match present {
-        Some(present) if wanted > present => wanted,
-        _ => 0,
+        Some(present) if wanted <= present => 0,
+        _ => wanted,
     }
 }
 
@@ -282,6 +288,14 @@ mod tests {
         assert_eq!(values(&folder), expected);
         // The liberal setting is never unset.
         set_in(folder.path(), &usual, 2);
+        assert_eq!(values(&folder), expected);
+    }
+
+    #[test]
+    fn the_table_never_shrinks_and_timeouts_do() {
+        let folder = folder([262_144, 65_536, 432_000, 7200, 0, 300, 300]);
+        assert!(set_in(folder.path(), &Conntrack::default(), 4).is_empty());
+        let expected = [262_144, 65_536, 86_400, 3600, 0, 30, 120];
         assert_eq!(values(&folder), expected);
     }
 
