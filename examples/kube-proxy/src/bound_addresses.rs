@@ -5,8 +5,16 @@
 //! reaches nothing at the other one any more: not its kubelet, not its API server.
 //!
 //! The proxy watches only its own Node object, so it does not know the addresses of all
-//! nodes. It knows those with an endpoint: pods of the host network and API servers. An
-//! address without any endpoint is not noticed.
+//! nodes. It knows those with an endpoint of a Service with a cluster IP: pods of the host
+//! network, such as ingress controllers, and the API servers, which are the endpoints of
+//! `default/kubernetes`. An address without such an endpoint is not noticed.
+//!
+//! What would notice all of them costs too much. With a watch of all Nodes, each of 5,000
+//! proxies would get every change of 5,000 Nodes, whose status changes every five minutes at
+//! least: 80,000 messages per second from the API servers. A list of Nodes when an external IP
+//! appears is no better, because all proxies see the Service at once: 5,000 lists of 5,000 Nodes
+//! with 10 KB each are 250 GB. No field selector finds a Node by its address, and lists of
+//! metadata have no addresses.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -183,6 +191,48 @@ mod tests {
         let label = api::EndpointSlice::SERVICE_NAME_LABEL.to_owned();
         slice.metadata.labels.insert(label, service.into());
         slice.into()
+    }
+
+    #[test]
+    fn pods_of_the_host_network_and_api_servers_show_the_addresses_of_their_machines() {
+        let mut stage = Stage {
+            engine: Engine::plan_only(Config::new("node-1")).unwrap(),
+            bound: BoundAddresses::default(),
+            now: Duration::ZERO,
+        };
+        stage.apply(Event::Synced);
+        stage.apply(service("ingress", &[]));
+        stage.apply(service("kubernetes", &[]));
+        // An ingress controller in the host network that is not ready, and an API server, whose
+        // endpoints name no node.
+        let change = |event, change: &dyn Fn(&mut api::SliceEndpoint)| {
+            let Event::SliceApplied(mut slice) = event else {
+                panic!("a slice");
+            };
+            change(&mut slice.endpoints[0]);
+            Event::SliceApplied(slice)
+        };
+        let not_ready = |it: &mut api::SliceEndpoint| {
+            it.conditions.ready = Some(false);
+            it.conditions.serving = Some(false);
+        };
+        let ingress = slice("ingress", "192.0.2.7", "node-2");
+        stage.apply(change(ingress, &not_ready));
+        let server = slice("kubernetes", "192.0.2.9", "node-3");
+        stage.apply(change(server, &|it| it.node_name = None));
+        let texts = stage.apply(service("web", &["192.0.2.7", "192.0.2.8", "192.0.2.9"]));
+        let of = [
+            ("192.0.2.7", "shop/ingress"),
+            ("192.0.2.9", "shop/kubernetes"),
+        ];
+        assert_eq!(texts.len(), of.len(), "{texts:?}");
+        for (text, (address, endpoint)) in texts.iter().zip(of) {
+            let begin = format!(
+                "shop/web has external address {address}, which is also the address of an \
+                 endpoint of {endpoint}"
+            );
+            assert!(text.starts_with(&begin), "{text}");
+        }
     }
 
     #[test]
