@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Timeout of expected responses.
@@ -86,4 +87,33 @@ pub fn request_on(stream: &mut TcpStream, words: &str) -> String {
         answer += std::str::from_utf8(&bytes[..length]).expect("the response is text");
     }
     answer
+}
+
+/// Requests of [`pipeline`] in one packet.
+const PIPELINED_REQUESTS: usize = 200;
+
+/// Time without a byte after which [`pipeline`] gives a connection up.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// Asks for pages again and again until `is_over`, as a greedy client does: many requests in one
+/// packet, before the first response. Opens a new connection if the server closes one.
+///
+/// # Panics
+///
+/// The connection has no timeout.
+pub fn pipeline(address: SocketAddr, path: &str, is_over: &AtomicBool) {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+    let requests = request.repeat(PIPELINED_REQUESTS);
+    let is_over = || is_over.load(Ordering::Relaxed);
+    while !is_over() {
+        let Ok(mut stream) = TcpStream::connect(address) else {
+            continue;
+        };
+        stream
+            .set_read_timeout(Some(SILENCE))
+            .expect("the timeout is valid");
+        let mut page = [0; 1 << 16];
+        let is_sent = stream.write_all(requests.as_bytes()).is_ok();
+        while is_sent && !is_over() && matches!(stream.read(&mut page), Ok(1..)) {}
+    }
 }

@@ -1,14 +1,14 @@
 //! Raw packets that no resolver sends.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RecordType};
 use testkit::flag::SetOnDrop;
+use testkit::http::pipeline;
 
 use crate::stage::{FLAGS, Stage, service};
 
@@ -89,32 +89,17 @@ fn random_packets_do_not_end_the_server() {
     assert!(!stage.process.output().contains("panicked"));
 }
 
-/// Clients of the port, and the requests that each sends in one packet.
+/// Clients of the port that send many requests in one packet.
 const GREEDY_CLIENTS: usize = 40;
-const PIPELINED_REQUESTS: usize = 200;
+
+/// The port of metrics and health.
+const METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9153);
 
 /// Time in which pages are requested.
 const FLOOD: Duration = Duration::from_secs(3);
 
 /// Ten times of what is promised, because this machine runs other tests meanwhile.
 const SOON: Duration = Duration::from_secs(1);
-
-/// Asks for metrics again and again, in packets of many requests, until `is_over`.
-fn pipeline(is_over: &AtomicBool) {
-    let requests = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(PIPELINED_REQUESTS);
-    while !is_over.load(Ordering::Relaxed) {
-        let Ok(mut stream) = TcpStream::connect("127.0.0.1:9153") else {
-            continue;
-        };
-        stream.set_read_timeout(Some(SOON)).unwrap();
-        let mut page = [0; 1 << 16];
-        let sent = stream.write_all(requests.as_bytes());
-        while sent.is_ok()
-            && !is_over.load(Ordering::Relaxed)
-            && matches!(stream.read(&mut page), Ok(1..))
-        {}
-    }
-}
 
 #[test]
 fn health_does_not_wait_for_pipelined_requests_of_metrics_on_its_port() {
@@ -124,7 +109,7 @@ fn health_does_not_wait_for_pipelined_requests_of_metrics_on_its_port() {
     thread::scope(|scope| {
         let _over = SetOnDrop::new(&is_over);
         for _ in 0..GREEDY_CLIENTS {
-            scope.spawn(|| stage.netns.run(|| pipeline(&is_over)));
+            scope.spawn(|| stage.netns.run(|| pipeline(METRICS, "/metrics", &is_over)));
         }
         thread::sleep(SOON);
         let start = Instant::now();

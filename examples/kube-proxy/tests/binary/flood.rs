@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 use testkit::flag::SetOnDrop;
+use testkit::http::pipeline;
 use testkit::scoped::Process;
 
 use crate::health::{HEALTH, HEALTH_CHECK, METRICS, get, load_balancer};
@@ -256,27 +257,8 @@ fn health_is_answered_soon_under_thousands_of_connections() {
     assert!(proxy.terminate().unwrap().success());
 }
 
-/// Clients of the metrics port, and the requests that each sends in one packet.
+/// Clients of the metrics port that send many requests in one packet.
 const GREEDY_CLIENTS: usize = 40;
-const PIPELINED_REQUESTS: usize = 200;
-
-/// Asks for pages again and again, in packets of many requests, until `is_over`.
-fn pipeline(port: u16, path: &str, is_over: &AtomicBool) {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
-    let requests = request.repeat(PIPELINED_REQUESTS);
-    while !is_over.load(Ordering::Relaxed) {
-        let Ok(mut stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else {
-            continue;
-        };
-        stream.set_read_timeout(Some(BYTE)).unwrap();
-        let mut page = [0; 1 << 16];
-        let sent = stream.write_all(requests.as_bytes());
-        while sent.is_ok()
-            && !is_over.load(Ordering::Relaxed)
-            && matches!(stream.read(&mut page), Ok(1..))
-        {}
-    }
-}
 
 #[test]
 fn health_does_not_wait_for_pipelined_requests_of_metrics() {
@@ -284,11 +266,12 @@ fn health_does_not_wait_for_pipelined_requests_of_metrics() {
     let proxy = stage.start();
     wait_until("the port", || get(&stage, HEALTH_CHECK, "/").code == 200);
     let is_over = AtomicBool::new(false);
+    let metrics = (Ipv4Addr::LOCALHOST, METRICS).into();
     let mut slowest = Duration::ZERO;
     thread::scope(|scope| {
         let _over = SetOnDrop::new(&is_over);
         for _ in 0..GREEDY_CLIENTS {
-            scope.spawn(|| stage.netns.run(|| pipeline(METRICS, "/metrics", &is_over)));
+            scope.spawn(|| stage.netns.run(|| pipeline(metrics, "/metrics", &is_over)));
         }
         thread::sleep(SOON);
         let start = Instant::now();
