@@ -1,10 +1,12 @@
-//! A kernel without a module that the rules need. Runs in guests only: it takes
-//! modules away from the kernel, so no other test may run beside it.
+//! A kernel without a module that the rules need, and a node that has just booted. Runs in
+//! guests only: it takes modules away from the kernel, so no other test may run beside it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -46,6 +48,47 @@ addressType: IPv4
 ports: [{port: 8080}]
 endpoints: [{addresses: [10.244.1.3]}, {addresses: [10.244.1.4]}]
 ";
+
+/// Makes the tests of this file run one after the other: they share the modules.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Modules that are loaded again when the value is dropped, for the suites after this one.
+#[derive(Default)]
+struct Unloaded(BTreeSet<String>);
+
+impl Unloaded {
+    /// Unloads a module and all that need it.
+    fn unload(&mut self, name: &str) {
+        let start = Instant::now();
+        while is_loaded(name) {
+            let loaded = fs::read_to_string("/proc/modules").unwrap();
+            // Lines have name, size, number of uses, and the names of the modules that need it.
+            let mut lines = loaded.lines().map(|line| line.split(' ').collect());
+            let line: Vec<&str> = lines.find(|it: &Vec<&str>| it[0] == name).unwrap();
+            for other in line[3].split(',').filter(|it| !["-", ""].contains(it)) {
+                self.unload(other);
+            }
+            let status = Command::new("/sbin/modprobe").args(["-r", name]).status();
+            if !status.unwrap().success() {
+                assert!(start.elapsed() < RELEASE_TIMEOUT, "{name} stays in use");
+                thread::sleep(PAUSE);
+            }
+            self.0.insert(name.to_owned());
+        }
+    }
+}
+
+impl Drop for Unloaded {
+    fn drop(&mut self) {
+        for name in &self.0 {
+            let status = Command::new("/sbin/modprobe").arg(name).status();
+            assert!(status.unwrap().success() || thread::panicking(), "{name}");
+        }
+    }
+}
 
 /// A module that the kernel cannot load until the value is dropped.
 struct Withheld {
@@ -109,7 +152,11 @@ struct Outcome {
 
 /// Runs the program in a network namespace of its own.
 fn run(command: &str, mode: &str) -> Outcome {
-    let (netns, folder) = (Netns::new().unwrap(), Directory::new().unwrap());
+    run_in(&Netns::new().unwrap(), command, mode)
+}
+
+fn run_in(netns: &Netns, command: &str, mode: &str) -> Outcome {
+    let folder = Directory::new().unwrap();
     folder.write("objects.yaml", OBJECTS).unwrap();
     let mut program = Command::new("timeout");
     program.args(["120", env!("CARGO_BIN_EXE_kube-proxy")]);
@@ -139,8 +186,55 @@ const NETLINK: &str = "iptables --iptables-backend netlink";
 const PROGRAMS: &str = "iptables --iptables-backend programs";
 const AUTO: &str = "iptables --iptables-backend auto";
 
+/// A node that has just booted has no connection tracking: its first rule loads the module, and
+/// the sysctls get the kernel's defaults then. The size of the table belongs to the first network
+/// namespace, so the program runs there, too.
+#[test]
+fn sysctls_of_connection_tracking_are_set_before_a_rule_loads_its_module() {
+    let _alone = alone();
+    const MODULE: &str = "nf_conntrack";
+    let sysctl = |name: &str| {
+        let text = fs::read_to_string(format!("/proc/sys/net/netfilter/nf_conntrack_{name}"));
+        text.ok().map(|text| text.trim().to_owned())
+    };
+    let value = |text: &str| Some(text.to_owned());
+    let mut unloaded = Unloaded::default();
+    for (command, mode) in [
+        ("--init-only", "nftables"),
+        ("--oneshot", "nftables"),
+        ("--oneshot", NETLINK),
+        ("--init-only", "ipvs"),
+    ] {
+        let netns = Netns::new().unwrap();
+        unloaded.unload(MODULE);
+        assert_eq!(netns.run(|| sysctl("max")), None, "no module is loaded");
+        let outcome = run_in(&netns, command, mode);
+        println!("{command} {mode}: {}", outcome.log);
+        assert!(is_loaded(MODULE), "{command} {mode}");
+        for (name, expected) in [
+            ("tcp_timeout_established", "86400"),
+            ("tcp_timeout_close_wait", "3600"),
+        ] {
+            let found = netns.run(|| sysctl(name));
+            assert_eq!(found, value(expected), "{command} {mode} {name}");
+        }
+    }
+    unloaded.unload(MODULE);
+    let mut program = Command::new("timeout");
+    program.args(["120", env!("CARGO_BIN_EXE_kube-proxy"), "--init-only"]);
+    program.args(["--proxy-mode", "nftables", "--hostname-override", "node-1"]);
+    let output = program.output().unwrap();
+    println!("{output:?}");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        (sysctl("max"), sysctl("buckets")),
+        (value("131072"), value("32768"))
+    );
+}
+
 #[test]
 fn a_missing_module_is_named_by_its_option_and_what_needs_no_module_is_served() {
+    let _alone = alone();
     // Without a module that all Services need, the program ends at the start with one sentence.
     for (module, modes, option) in [
         ("nft_numgen", &["nftables"][..], "CONFIG_NFT_NUMGEN"),

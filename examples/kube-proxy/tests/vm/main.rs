@@ -12,6 +12,8 @@ mod explain;
 
 mod modes;
 
+mod takeover;
+
 mod pid_namespace;
 
 mod rejected;

@@ -277,11 +277,13 @@ fn shown<'a>(tool: &str, line: &'a str) -> Option<&'a str> {
             is_rule && !line.contains(" ACCEPT [") && !line.contains("KUBE-FIREWALL")
         }
     };
-    // Removes the index of the link, the initial value of the hash, and the counters.
+    // Removes the index of the link, the size of buckets, which is that of the creator of the set,
+    // the initial value of the hash, and the counters.
     let line = match tool {
         "ip -o address show" => line.split_once(' ')?.1,
         _ => line,
     };
+    let line = line.split(" bucketsize ").next()?;
     let line = line.split(" initval ").next()?.split(" [").next()?;
     is_shown.then(|| line.trim_end())
 }

@@ -66,8 +66,8 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
     ("crates/ipvs", "vm", 35, &[""]),
     ("crates/rtnl", "vm", 5, &[""]),
     ("crates/proxy-core", "vm", 23, &[""]),
-    ("examples/kube-proxy", "vm", 11, &[""]),
-    ("examples/kube-proxy", "modules", 1, &[""]),
+    ("examples/kube-proxy", "vm", 12, &[""]),
+    ("examples/kube-proxy", "modules", 2, &[""]),
     (
         "crates/proxy-core",
         "kernel",
