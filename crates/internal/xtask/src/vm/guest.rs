@@ -31,11 +31,14 @@ const MEMORY: &str = "1024";
 const PROCESSOR: &str = "Nehalem";
 
 /// Parameters of the kernel.
-const PARAMETERS: [&str; 9] = [
+const PARAMETERS: [&str; 10] = [
     "console=ttyS0",
     "panic=-1",
     "quiet",
     "loglevel=3",
+    // On a busy host QEMU delays the ticks that the kernel waits for, and the kernel panics:
+    // "IO-APIC + timer doesn't work".
+    "no_timer_check",
     // At fixed addresses, QEMU translates the code of a program once and not in each
     // process: this halves its CPU time.
     "norandmaps",
