@@ -35,7 +35,7 @@
 //!
 //! A chain with one owner is written as a whole. In chains that all Services share,
 //! single rules are inserted and deleted, so a change of a Service costs nothing for the
-//! others. Their order does not matter, except that one rule must be last in
+//! others. Only a chain that loses many rules at once is rewritten. Their order does not matter, except that one rule must be last in
 //! nat KUBE-SERVICES.
 
 pub(in crate::backend) mod plan;

@@ -6,6 +6,8 @@ mod faults;
 
 mod netlink;
 
+mod rewrite;
+
 mod watch;
 
 use std::process::Command;

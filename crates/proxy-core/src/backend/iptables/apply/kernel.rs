@@ -1,11 +1,15 @@
 //! The iptables kernel of one family, limited to our chains and the jumps to them.
 
+use std::collections::HashSet;
+
 use vipline_iptables::{Client, Object, nfacct};
 use vipline_reconcile::{self as reconcile, Atomic, Attempt, Edit, Rejection, isolate};
 use vipline_service_model::Family;
 
+use super::batch::Batch;
 use super::own_commits::Trace;
 use super::rejections::Groups;
+use super::shared_chains::SharedChains;
 use super::tables::Tables;
 use crate::backend::iptables::plan::layout::Layout;
 use crate::backend::iptables::plan::names;
@@ -26,6 +30,7 @@ pub struct Kernel {
     /// Whether the commit after the last dump failed. If so, shared chains are rewritten
     /// regardless of their contents.
     must_rewrite: bool,
+    shared_chains: SharedChains,
 }
 
 impl Kernel {
@@ -61,6 +66,7 @@ impl Kernel {
             trace: Trace::default(),
             is_fresh: false,
             must_rewrite: false,
+            shared_chains: SharedChains::default(),
         }
     }
 
@@ -98,16 +104,28 @@ impl reconcile::Target for Kernel {
             commit_counter.dumped(commit_counter.foreign_at(generation));
         }
         self.is_fresh = true;
-        Ok(match self.must_rewrite {
+        let objects = match self.must_rewrite {
             true => installed.into_whole_chains(),
             false => installed.into_objects(),
-        })
+        };
+        self.shared_chains.dumped(&objects);
+        Ok(objects)
     }
 
     fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
         let was_fresh = std::mem::take(&mut self.is_fresh);
         let done = self.commit_most(edits);
         self.must_rewrite = done.is_err() && was_fresh;
+        match &done {
+            Ok(rejections) => {
+                let rejected: HashSet<_> = rejections.iter().map(|it| it.index).collect();
+                let is_committed = |(index, _): &(usize, _)| !rejected.contains(index);
+                let committed = edits.iter().enumerate().filter(is_committed);
+                self.shared_chains
+                    .committed(committed.map(|(_, edit)| edit));
+            }
+            Err(_) => self.shared_chains.forget(),
+        }
         done
     }
 }
@@ -116,7 +134,10 @@ impl Kernel {
     /// Commits edits. If any is rejected, isolates the rejected ones.
     fn commit_most(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
         let mut all: Vec<_> = (0..edits.len()).collect();
-        let first = self.tables.attempt(&self.trace, edits, &all)?;
+        // Isolation deletes single rules, so that it learns which of them the kernel rejects.
+        let rewritten = self.shared_chains.to_rewrite(edits);
+        let batch = Batch::rewriting(edits, &all, &rewritten);
+        let first = self.tables.attempt(&self.trace, &batch)?;
         if matches!(first, Attempt::Applied) {
             return Ok(Vec::new());
         }
@@ -150,7 +171,7 @@ impl Atomic for Committer<'_> {
             return Ok(first);
         }
         let Kernel { tables, trace, .. } = &mut *self.kernel;
-        tables.attempt(trace, self.edits, batch)
+        tables.attempt(trace, &Batch::new(self.edits, batch))
     }
 
     fn dependents(&self, rejected: &[usize]) -> Vec<usize> {

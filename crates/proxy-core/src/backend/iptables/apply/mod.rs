@@ -11,6 +11,8 @@ pub(in crate::backend) mod choice;
 
 pub(crate) mod cleanup;
 
+mod batch;
+
 mod legacy;
 
 pub(super) mod installed;
@@ -26,5 +28,7 @@ mod own_commits;
 mod programs;
 
 mod rejections;
+
+mod shared_chains;
 
 mod tables;

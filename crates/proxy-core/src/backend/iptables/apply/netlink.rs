@@ -1,13 +1,13 @@
 //! The tables of one family in nf_tables, over netlink.
 
+use vipline_iptables::TableName;
 use vipline_iptables::nft::{Client, Error, RejectedOperation, Saved};
-use vipline_iptables::{Object, TableName};
-use vipline_reconcile::{Attempt, Edit};
+use vipline_reconcile::Attempt;
 use vipline_service_model::Family;
 
+use super::batch::Batch;
 use super::installed::Installed;
 use super::own_commits::Trace;
-use super::programs::select;
 use super::rejections;
 use crate::backend::iptables::plan::layout::Layout;
 use crate::backend::iptables::plan::names;
@@ -64,24 +64,23 @@ pub(super) fn save(family: Family, tables: &[&str]) -> Result<String, Error> {
     Ok(text.collect())
 }
 
-/// Commits the edits that the indices in `batch` select, in one transaction.
+/// Commits a batch in one transaction.
 pub(super) fn attempt(
     client: &mut Client,
     trace: &Trace,
-    edits: &[Edit<Object>],
-    batch: &[usize],
+    batch: &Batch<'_>,
 ) -> Result<Attempt, Error> {
-    let part = select(edits, batch);
-    let Err(error) = client.commit(&part) else {
-        trace.commit_counter.committed(u32::from(!part.is_empty()));
+    let edits = batch.edits();
+    let Err(error) = client.commit(edits) else {
+        trace.commit_counter.committed(u32::from(!edits.is_empty()));
         return Ok(Attempt::Applied);
     };
-    rejection(edits, batch, &error).ok_or(error)
+    rejection(batch, &error).ok_or(error)
 }
 
 /// Returns the rejected edits of a batch. `None` if the error is not about single edits,
 /// or if the rules of all Services need an object.
-fn rejection(edits: &[Edit<Object>], batch: &[usize], error: &Error) -> Option<Attempt> {
+fn rejection(batch: &Batch<'_>, error: &Error) -> Option<Attempt> {
     let (named, reason) = match error {
         Error::Rejected { rejected, .. } => {
             let reason = |one: &RejectedOperation| rejections::reason_of(Some(one.errno.0), one);
@@ -93,16 +92,18 @@ fn rejection(edits: &[Edit<Object>], batch: &[usize], error: &Error) -> Option<A
             };
             let named = rejected.iter().filter(|one| !is_consequence(one));
             let named = named.filter_map(|one| {
-                let index = *batch.get(one.request.edit?)?;
+                let index = batch.origin(one.request.edit?)?;
                 Some((index, reason(one)))
             });
             (named.collect(), reason(first))
         }
         Error::MissingSet { operation, .. } | Error::Unsupported { operation, .. } => {
             let reason = rejections::reason_of(None, error);
-            (vec![(*batch.get(operation.edit?)?, reason.clone())], reason)
+            let named = batch.origin(operation.edit?);
+            let named = named.map(|index| (index, reason.clone()));
+            (named.into_iter().collect(), reason)
         }
         _ => return None,
     };
-    rejections::rejected(edits, Vec::new(), named, reason)
+    rejections::rejected(batch.all, Vec::new(), named, reason)
 }

@@ -1,12 +1,11 @@
 //! The tables of one family, over the programs of iptables.
 
-use std::borrow::Cow;
-
-use vipline_iptables::{Client, Error, Line, Object, Restore, Rule, TableName, Variant};
+use vipline_iptables::{Client, Error, Line, Restore, Rule, TableName, Variant};
 use vipline_nftables::{self as nftables, Generation};
-use vipline_reconcile::{Attempt, Edit};
+use vipline_reconcile::Attempt;
 use vipline_service_model::Family;
 
+use super::batch::Batch;
 use super::installed::Installed;
 use super::own_commits::{Run, Trace};
 use super::rejections;
@@ -67,15 +66,13 @@ pub(super) fn generation(client: &Client) -> Option<Generation> {
     generation.ok()
 }
 
-/// Restores a document with the edits that the indices in `batch` select.
+/// Restores a document with a batch.
 pub(super) fn attempt(
     client: &mut Client,
     trace: &Trace,
-    edits: &[Edit<Object>],
-    batch: &[usize],
+    batch: &Batch<'_>,
 ) -> Result<Attempt, Error> {
-    let part = select(edits, batch);
-    let restore = Restore::in_sections(&part, section(client));
+    let restore = Restore::in_sections(batch.edits(), section(client));
     let sections = u32::try_from(restore.sections()).unwrap_or(u32::MAX);
     let before = generation(client);
     let done = client.restore(&restore);
@@ -90,19 +87,11 @@ pub(super) fn attempt(
     }
     let (commits, attempt) = match done {
         Ok(()) => (restore.sections(), Ok(Attempt::Applied)),
-        Err(error) => refused(edits, batch, &restore, error),
+        Err(error) => refused(batch, &restore, error),
     };
     let commits = u32::try_from(commits).unwrap_or(u32::MAX);
     trace.commit_counter.committed(commits);
     attempt
-}
-
-/// Returns the edits that the indices in `batch` select.
-pub(super) fn select<'a>(edits: &'a [Edit<Object>], batch: &[usize]) -> Cow<'a, [Edit<Object>]> {
-    match batch.len() == edits.len() {
-        true => Cow::Borrowed(edits),
-        false => Cow::Owned(batch.iter().map(|&index| edits[index].clone()).collect()),
-    }
 }
 
 /// Returns the maximum size of a section of a document.
@@ -118,8 +107,7 @@ fn section(client: &Client) -> usize {
 
 /// Returns the number of committed sections and the rejected edits.
 fn refused(
-    edits: &[Edit<Object>],
-    batch: &[usize],
+    batch: &Batch<'_>,
     restore: &Restore<'_>,
     error: Error,
 ) -> (usize, Result<Attempt, Error>) {
@@ -131,8 +119,8 @@ fn refused(
     else {
         return (0, Err(error));
     };
-    let applied = rejections::applied(edits, batch, restore.objects_of(line.commits));
+    let applied = batch.applied(restore.objects_of(line.commits));
     let (text, reason) = (line.text.as_deref(), rejections::reason(message));
-    let attempt = rejections::attempt(edits, batch, applied, text, reason);
+    let attempt = rejections::attempt(batch.all, batch.selected, applied, text, reason);
     (line.commits, attempt.ok_or(error))
 }

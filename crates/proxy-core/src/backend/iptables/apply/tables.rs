@@ -2,11 +2,12 @@
 
 use vipline_iptables::matches::Nfacct;
 use vipline_iptables::targets::Target;
-use vipline_iptables::{Client, Object, Rule, TableName, Variant, nft};
+use vipline_iptables::{Client, Rule, TableName, Variant, nft};
 use vipline_nftables::Generation;
-use vipline_reconcile::{Attempt, Edit};
+use vipline_reconcile::Attempt;
 use vipline_service_model::Family;
 
+use super::batch::Batch;
 use super::installed::Installed;
 use super::own_commits::Trace;
 use super::{netlink, programs};
@@ -112,16 +113,11 @@ impl Tables {
         }
     }
 
-    /// Commits the edits that the indices in `batch` select.
-    pub(super) fn attempt(
-        &mut self,
-        trace: &Trace,
-        edits: &[Edit<Object>],
-        batch: &[usize],
-    ) -> Result<Attempt, Error> {
+    /// Commits a batch of edits.
+    pub(super) fn attempt(&mut self, trace: &Trace, batch: &Batch<'_>) -> Result<Attempt, Error> {
         match self {
-            Self::Programs(client) => Ok(programs::attempt(client, trace, edits, batch)?),
-            Self::Netlink(client) => Ok(netlink::attempt(client, trace, edits, batch)?),
+            Self::Programs(client) => Ok(programs::attempt(client, trace, batch)?),
+            Self::Netlink(client) => Ok(netlink::attempt(client, trace, batch)?),
         }
     }
 }
