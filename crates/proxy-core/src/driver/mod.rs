@@ -29,6 +29,7 @@ use self::contests::Contests;
 use self::counts::Counts;
 pub(crate) use self::on_demand::Id;
 use self::on_demand::OnDemand;
+use self::part::EDIT_COST;
 use self::repairs::Repairs;
 use crate::entry::{Counted, Entry, HashedName, Owner, edits};
 #[cfg(any(feature = "iptables", feature = "nftables"))]
@@ -164,7 +165,7 @@ where
         former: FormerOwners::default(),
         registry: Registry::default(),
         newly_rejected: Vec::new(),
-        planned_edits: 0,
+        planned_cost: 0,
         reconciler: Reconciler::new(kernel),
     })
 }
@@ -192,8 +193,8 @@ struct Driver<P: Planner, K: Target<Object = P::Object>> {
     former: FormerOwners,
     registry: Registry<P::Object>,
     newly_rejected: Vec<Arc<RejectedObject>>,
-    /// Number of edits up to now.
-    planned_edits: usize,
+    /// Cost of all edits up to now, in units of which an edit costs [`EDIT_COST`].
+    planned_cost: usize,
     reconciler: Reconciler<K>,
 }
 
@@ -282,9 +283,10 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     ) -> bool {
         // A changed object ends the history of its repairs, also before a dump.
         if !self.reconciler.is_known() && self.repairs.is_empty() {
-            let planned_edits = &mut self.planned_edits;
+            let planned_cost = &mut self.planned_cost;
             let entries = entries.into_iter();
-            let entries = entries.inspect(|entry| *planned_edits += entry.objects().len());
+            let entries =
+                entries.inspect(|entry| *planned_cost += entry.objects().len() * EDIT_COST);
             return self.ledger.replace(owner, entries, None);
         }
         let entry_edits = &mut self.entry_edits;
@@ -295,7 +297,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         let is_shared = self.ledger.replace(owner, entries, Some(entry_edits));
         for edit in entry_edits.take().into_iter().flat_map(edits) {
             self.repairs.forget(edit.object());
-            self.planned_edits += 1;
+            self.planned_cost += part::cost::<P>(&edit);
             let Some(pending) = self.reconciler.pending() else {
                 continue;
             };
@@ -450,7 +452,7 @@ where
     }
 
     fn planned_edits(&self) -> usize {
-        self.planned_edits
+        self.planned_cost / EDIT_COST
     }
 
     fn edits_per_sync(&self) -> usize {

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use vipline_reconcile::{Keyed, Target};
+use vipline_reconcile::{Edit, Keyed, Target};
 use vipline_service_model::{PortChange, PortName, ServicePort};
 
 use super::{Driver, Owner, take_on_demand};
@@ -28,6 +28,21 @@ use crate::{Address, AddressKind, Claim, Planner, PortObjects};
 /// Part of the edits of a sync up to which a change of a service port is planned as a whole,
 /// and the minimum number of edits of a part.
 pub(crate) const SMALL_SHARE: usize = 4;
+
+/// Cost of an edit. The removal of a cheap object costs less.
+pub(super) const EDIT_COST: usize = 64;
+
+/// Returns the cost of an edit.
+pub(super) fn cost<P: Planner>(edit: &Edit<P::Object>) -> usize {
+    match edit {
+        Edit::Remove(object) => cost_of_removal::<P>(object),
+        Edit::Add(_) | Edit::Change { .. } => EDIT_COST,
+    }
+}
+
+fn cost_of_removal<P: Planner>(object: &P::Object) -> usize {
+    (EDIT_COST / P::removals_per_edit(object).max(1)).max(1)
+}
 
 /// Objects of one address of a service port in the ledger.
 struct Held<T> {
@@ -43,17 +58,18 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
             .cx
             .as_ref()
             .expect("the context is set before ports are planned");
-        let (held_count, min) = (self.held_objects(name), P::EDITS_PER_SYNC / SMALL_SHARE);
+        let min = P::EDITS_PER_SYNC / SMALL_SHARE;
+        let held_cost = self.cost_of_removal(name);
         let Some(target) = change.port.as_ref().or(change.former.as_ref()) else {
             self.replace_whole(name, PortObjects::default());
             return true;
         };
-        if change.port.is_none() && held_count <= min {
+        if change.port.is_none() && held_cost <= min * EDIT_COST {
             self.replace_whole(name, PortObjects::default());
             return true;
         }
         let planned = P::port(cx, target);
-        if held_count + count(&planned) <= min {
+        if held_cost + count(&planned) * EDIT_COST <= min * EDIT_COST {
             self.replace_whole(name, planned);
             return true;
         }
@@ -99,7 +115,11 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     ) -> Option<(PortObjects<P::Object>, Vec<P::Object>)> {
         let mut used = take_on_demand::<P>(&mut planned);
         let mut held = self.held(&target.name);
-        let mut left = limit;
+        let mut left = limit.saturating_mul(EDIT_COST);
+        let removal = |objects: &[P::Object]| -> usize {
+            let costs = objects.iter().map(cost_of_removal::<P>);
+            costs.sum::<usize>().max(1)
+        };
         let mut is_done = true;
         // Whether an address keeps objects that the target does not have. They may need former
         // objects without an address.
@@ -129,7 +149,8 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
                     claims.extend(former.map(|it| it.into_claim(claim.address)));
                 }
                 former => {
-                    let cost = former.map_or(0, |it| it.objects.len()) + claim.objects.len();
+                    let former = former.map_or(0, |it| removal(&it.objects));
+                    let cost = former + claim.objects.len() * EDIT_COST;
                     left = left.saturating_sub(cost.max(1));
                     claims.push(claim);
                 }
@@ -145,7 +166,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
             if left == 0 || !is_done && !is_removal {
                 kept.push(claim);
             } else {
-                left = left.saturating_sub(claim.objects.len().max(1));
+                left = left.saturating_sub(removal(&claim.objects));
             }
         }
         if is_done && kept.is_empty() {
@@ -171,13 +192,14 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         Some((PortObjects { own, claims }, used))
     }
 
-    /// Returns the number of objects of a service port in the ledger.
-    fn held_objects(&self, name: &Arc<PortName>) -> usize {
+    /// Returns the cost of the removal of a service port.
+    fn cost_of_removal(&self, name: &Arc<PortName>) -> usize {
         let owners = self.owners_of(name);
         let objects = owners
             .iter()
             .flat_map(|owner| self.ledger.objects_of(owner));
-        objects.map(|entry| entry.objects().len()).sum()
+        let objects = objects.flat_map(Entry::objects);
+        objects.map(cost_of_removal::<P>).sum()
     }
 
     /// Returns the objects of a service port in the ledger by address.
