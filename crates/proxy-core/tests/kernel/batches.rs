@@ -105,6 +105,7 @@ fn frontend(element: &Element) -> Option<String> {
             | "recalls"
             | "forgets"
             | "learners"
+            | "usual-learners"
             | "nodeport-learners",
             _,
         ) => None,

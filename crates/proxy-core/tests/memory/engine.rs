@@ -97,7 +97,7 @@ fn a_failed_sync_is_retried_and_does_not_block_the_other_family() {
     assert_eq!(errors, [Family::V4]);
     assert_eq!(
         report.to_string(),
-        "IPv4: in-memory kernel: injected failure\nIPv6: 3 edits, 73 objects, without a dump"
+        "IPv4: in-memory kernel: injected failure\nIPv6: 3 edits, 74 objects, without a dump"
     );
     assert!(engine.poll(secs(101)).is_none());
     assert_eq!(engine.next_deadline(), Some(secs(131)));
@@ -182,8 +182,8 @@ fn no_sync_runs_before_the_initial_list_is_complete() {
     let report = engine.poll(secs(100)).unwrap();
     assert_eq!((report.trigger, report.ports), (Trigger::Change, 1));
     let lines = [
-        "IPv4: 73 edits, 73 objects, after a dump",
-        "IPv6: 70 edits, 70 objects, after a dump",
+        "IPv4: 74 edits, 74 objects, after a dump",
+        "IPv6: 71 edits, 71 objects, after a dump",
     ];
     assert_eq!(report.to_string(), lines.join("\n"));
 }

@@ -23,6 +23,7 @@
 //!                                 │     │    vmap @recalls ─► recall-K: map @clients-K    recall
 //!                                 │     │    dnat to … map @recorded             recorded_endpoint
 //!                                 │     │    vmap @forgets ─► forget-K, for removed endpoints    forget
+//!                                 │     │    dnat to … map @backends-N, N up to 6, for new clients
 //!                                 │     │ vmap @dispatch-ips                     dispatch
 //!                                 │     │ dnat to … map @backends-N, N up to 6     direct
 //!                                 └─► nodeports, for addresses of the node       to_nodeports
@@ -54,7 +55,7 @@
 //!        │          ├► cluster-ips-check, for @service-cidrs   cluster_ip_endpoints
 //!        ├──────────┴► affinity-learning                    learners
 //!        │               @sticky-protocols, @pool-ips; the same for node ports
-//!        │               └─► learning: vmap @learners       to_chain_of_learner
+//!        │               └─► learning: vmap @usual-learners, vmap @learners    to_chain_of_learner
 //!        │                     learn-T-K: update @clients-K     learn
 //!        └────────────────────────┐
 //!                                 ▼
@@ -74,15 +75,15 @@
 //! | node port | `dispatch-nodeports { proto . port : goto lb-masquerade-nodeport-N }` | `node_port` |
 //! | each address | `service-networks { network }` | `networks` |
 //! | external IP, load balancer IP | `external-networks { network }` | `networks` |
-//! | each of N endpoints | `backends-N { V . slot : endpoint . port }` | `backends` |
+//! | each of N endpoints | `backends-N { V . slot : endpoint . port }`, a single one `single-backends { V : endpoint . port }` | `backends` |
 //! | more than 6 endpoints | `dispatch-ips { V : goto lb-N }`, `backends` for `backends-N` | `balance` |
 //! | external policy Cluster | `masquerade-ips { V }`; not for node ports | `masquerade` |
 //! | external policy Local | `local-policy-ips { V }`, `short-ips`, `short-backends` | `short_circuit` |
 //! | source ranges | `restricted-ips { V }`, `source-ranges { V . network }` | `source_ranges` |
 //! | | base chains before DNAT | `chains_before_dnat` |
-//! | session affinity | `pool-ips { V : pool }`, `learner-ips { V : learner }` | `number` |
+//! | session affinity | `pool-ips { V : pool and more }`, unless usual `learner-ips { V : learner }` | `number` |
 //! | each endpoint, with session affinity | `recorded { V . token : endpoint . port }` | `recorded` |
-//! | session affinity, for all Services | `recalls { K : jump recall-K }`, `forgets { K : jump forget-K }`, `learners { learner : goto learn-T-K }` | `verdict` |
+//! | session affinity, for all Services | `recalls { K : jump recall-K }`, `forgets { K : jump forget-K }`, `usual-learners { K : goto learn-10800-K }`, `learners { learner : goto learn-T-K }` | `verdict` |
 //! | | `sticky-protocols { proto }`, `sticky-nodeport-protocols { proto }` | `protocol` |
 //! | each local endpoint | `hairpin-endpoints { ip . ip . proto . port }` | `hairpin` |
 //! | no endpoints | `no-endpoints { V }` | `no_endpoints` |
@@ -125,6 +126,11 @@
 //! `goto` elements are expensive, because the kernel validates their whole map. So most
 //! Services are in maps of endpoints only. A packet to a Service with few endpoints
 //! needs one lookup that finds an element.
+//!
+//! A new flow to a Service with session affinity costs no more than with a map and chains of its
+//! own: one number in `pool-ips` says all that its packets need to know of the Service, so that
+//! they search neither the maps for fewer slots nor the learner. Without that, flows of
+//! known clients cost 4 to 7 % more, and those of new clients 7 to 10 % (6.18, 10,000 Services).
 //!
 //! If several Services claim one address, the claim with the highest precedence gets all
 //! elements of the address.

@@ -329,9 +329,9 @@ fn session_affinity_adds_elements_but_neither_chains_nor_sets_nor_verdicts_per_s
     for (count, (before, each)) in objects(few).into_iter().zip(limits) {
         assert!(count <= before + 10 * each, "{few:?}");
     }
-    // Cluster IP, two slots, pool, learner and two tokens; networks and the protocol are shared.
+    // Cluster IP, two slots, pool and two tokens; networks and the protocol are shared.
     let per_service = (most.elements - many.elements) as f64 / 9_000.0;
-    assert!((7.0..7.01).contains(&per_service), "{per_service}");
+    assert!((6.0..6.01).contains(&per_service), "{per_service}");
 }
 
 #[test]
@@ -362,7 +362,6 @@ fn one_more_service_with_session_affinity_is_one_transaction_of_elements() {
         "add active-cluster-ips",
         "add backends-2",
         "add backends-2",
-        "add learner-ips",
         "add pool-ips",
         "add recorded",
         "add recorded",

@@ -10,13 +10,18 @@ use super::table::{Table, element};
 /// ```
 ///
 /// `key` is the lookup key of the address. Slots are the positions of the endpoints in
-/// the list of the address. They depend on the current list only.
+/// the list of the address. They depend on the current list only. The key of a single endpoint
+/// has no slot.
 pub(super) fn backends(map: &Set, key: &[Value], endpoints: &[Endpoint], out: &mut Vec<Object>) {
     let keys = map.key_prefix(key);
     let keys = keys.expect(FIT);
+    let has_slots = map.key.len() > key.len();
     for (slot, endpoint) in (0_u32..).zip(endpoints) {
         let target: [Value; 2] = [endpoint.addr.into(), endpoint.port.into()];
-        let element = keys.map_element(&[slot.into()], &target);
+        let element = match has_slots {
+            true => keys.map_element(&[slot.into()], &target),
+            false => keys.map_element(&[], &target),
+        };
         out.push(element.expect(FIT).into());
     }
 }

@@ -11,6 +11,7 @@ pub const TABLE: &str = crate::owned::NFTABLES_TABLE;
 
 // Maps of slots to endpoints.
 pub(super) const BACKENDS: &str = "backends";
+pub(super) const SINGLE_BACKENDS: &str = "single-backends";
 pub(super) const SHORT_BACKENDS: &str = "short-backends";
 pub(super) const NODEPORT_BACKENDS: &str = "nodeport-backends";
 pub(super) const SHORT_NODEPORT_BACKENDS: &str = "short-nodeport-backends";
@@ -52,6 +53,7 @@ pub(super) const SHORT_NODEPORT_RECORDED: &str = "short-nodeport-recorded";
 
 // Verdict maps of session affinity. Their size does not depend on the number of Services.
 pub(super) const RECALLS: &str = "recalls";
+pub(super) const USUAL_LEARNERS: &str = "usual-learners";
 pub(super) const FORGETS: &str = "forgets";
 pub(super) const LEARNERS: &str = "learners";
 pub(super) const NODEPORT_LEARNERS: &str = "nodeport-learners";
@@ -122,6 +124,7 @@ pub(super) fn is_shared(name: &Name) -> bool {
         SERVICE_NETWORKS,
         STICKY_NODEPORT_PROTOCOLS,
         STICKY_PROTOCOLS,
+        USUAL_LEARNERS,
     ];
     shared.contains(&name.as_str())
 }
@@ -159,9 +162,9 @@ const FORMER_SETS: [&str; 1] = ["endpoints-"];
 /// all of its addresses.
 ///
 /// It is a part of a SHA-256 hash of the name, so that a restart finds the clients again. Two
-/// service ports have the same pool with a probability of one in two thousand million; then a
-/// client of both loses its affinity when it changes between them. It never reaches an
-/// endpoint of the other one, because a recorded endpoint counts only if the address has it.
+/// service ports have the same pool with a probability of one in 134 million; then a client of
+/// both loses its affinity when it changes between them. It never reaches an endpoint of the
+/// other one, because a recorded endpoint counts only if the address has it.
 pub(super) fn pool(port: &PortName) -> u32 {
     let PortName {
         namespace,
@@ -172,8 +175,7 @@ pub(super) fn pool(port: &PortName) -> u32 {
     } = port;
     let hash = Sha256::digest(format!("{namespace}/{service}/{protocol}/{port}"));
     let first = hash.first_chunk().expect("a hash has 32 bytes");
-    // 0 means that nothing is known of a client.
-    (u32::from_be_bytes(*first) & !super::affinity::LOCAL).max(1)
+    u32::from_be_bytes(*first) & super::affinity::POOL
 }
 
 /// The lists of endpoints for which clients of a service port are recorded.
@@ -208,8 +210,14 @@ pub(super) struct Learner {
 }
 
 /// Returns the name of the map of addresses with `slots` slots: `backends-3`.
+///
+/// The name of the map for one slot is different because its keys have no slot. An earlier
+/// release had a map with slots under the usual name, and a set cannot change its type.
 pub(super) fn direct(slots: u32) -> Name {
-    numbered(format_args!("{DIRECT}{slots}"))
+    match slots {
+        1 => name(SINGLE_BACKENDS),
+        _ => numbered(format_args!("{DIRECT}{slots}")),
+    }
 }
 
 /// Returns the name of a load-balancing chain: `lb-short-3`.

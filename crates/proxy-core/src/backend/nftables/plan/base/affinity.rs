@@ -1,10 +1,10 @@
 //! Rules of session affinity that do not depend on Services.
 
 use vipline_nftables::expression::{l4proto, priority};
-use vipline_nftables::statement::{Statement, dnat, goto, jump, return_};
+use vipline_nftables::statement::{Statement, dnat, goto, jump};
 use vipline_nftables::{Chain, Name, Rule, Set};
 
-use crate::backend::nftables::plan::affinity::{LOCAL, SHARDS, reset};
+use crate::backend::nftables::plan::affinity::{LOCAL, SHARDS, SLOTS, USUAL, reset, slots};
 use crate::backend::nftables::plan::names::{self, name};
 use crate::backend::nftables::plan::table::{LookupPath, Table};
 
@@ -15,8 +15,8 @@ pub(super) fn chains(table: &Table) -> Vec<Chain> {
     let mut chains: Vec<_> = of_paths
         .map(|path| table.chain(chain_of(path), recorded_endpoint(table, path)))
         .collect();
-    let ips = to_chain_of_learner(&table.ips, &table.of_learners);
-    let nodeports = to_chain_of_learner(&table.nodeports, &table.of_nodeport_learners);
+    let ips = to_chain_of_learner(table, &table.ips, &table.of_learners);
+    let nodeports = to_chain_of_learner(table, &table.nodeports, &table.of_nodeport_learners);
     chains.extend([
         table.chain(names::AFFINITY_LEARNING, learners(table)),
         table.chain(names::LEARNING, ips),
@@ -45,24 +45,32 @@ pub(super) fn to_recorded_endpoint(path: &LookupPath) -> [Statement; 2] {
 
 /// ```nft
 /// meta priority & 0:3f vmap @recalls
-/// meta priority none return
 /// dnat ip to ip daddr . meta l4proto . th dport . meta priority map @recorded
-/// meta priority set ip daddr . meta l4proto . th dport map @pool-ips meta priority & 0:3f vmap @forgets
+/// meta priority & 3800:0 != none meta priority set ip daddr . meta l4proto . th dport map @pool-ips meta priority & 0:3f vmap @forgets
+/// meta priority set ip daddr . meta l4proto . th dport map @pool-ips
+/// meta priority & 3800:0 == 800:0 meta priority set none dnat ip to ip daddr . meta l4proto . th dport map @single-backends
+/// meta priority & 3800:0 == 1000:0 meta priority set none dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 2 map @backends-2
+/// meta priority & 3800:0 == 1800:0 meta priority set none dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 3 map @backends-3
+/// meta priority & 3800:0 == 2000:0 meta priority set none dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 4 map @backends-4
+/// meta priority & 3800:0 == 2800:0 meta priority set none dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 5 map @backends-5
+/// meta priority & 3800:0 == 3000:0 meta priority set none dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 6 map @backends-6
+/// meta priority set none
 /// meta priority set meta priority & 7fff:ffff
 /// meta priority & 0:3f vmap @recalls
-/// meta priority none return
 /// dnat ip to ip daddr . meta l4proto . th dport . meta priority map @short-recorded
-/// meta priority set ip daddr . meta l4proto . th dport map @pool-ips meta priority set meta priority & 7fff:ffff meta priority & 0:3f vmap @forgets
+/// meta priority & 3800:0 != none meta priority set ip daddr . meta l4proto . th dport map @pool-ips meta priority set meta priority & 7fff:ffff meta priority & 0:3f vmap @forgets
+/// meta priority set none
 /// meta priority & 8000:0 == none jump mark-for-masquerade
 /// meta priority & 0:3f vmap @recalls
-/// meta priority none return
 /// dnat ip to meta l4proto . th dport . meta priority map @nodeport-recorded
-/// meta priority set meta l4proto . th dport map @pool-nodeports meta priority & 0:3f vmap @forgets
+/// meta priority & 3800:0 != none meta priority set meta l4proto . th dport map @pool-nodeports meta priority & 0:3f vmap @forgets
+/// meta priority set none
 /// ```
 ///
 /// Looks up the client in the map of its pool, and sends it to its endpoint. If the address
-/// does not have this endpoint anymore, deletes the client and returns. The chain of
-/// `recalls` and that of `forgets` return.
+/// does not have this endpoint anymore, deletes the client. For a client without a record the
+/// number of the address tells the number of slots; if they are found directly, the client is
+/// sent to one of them, otherwise it returns. The chain of `recalls` and that of `forgets` return.
 ///
 /// The short circuit uses all endpoints, so it uses the clients of all endpoints. Node ports
 /// are masqueraded unless their pool has the bit of local endpoints: with external policy
@@ -78,18 +86,26 @@ fn recorded_endpoint(table: &Table, path: &LookupPath) -> Vec<Rule> {
         vec![priority().and(LOCAL).is(0_u32), mark]
     });
     let token = path.key_and(priority());
-    let rules = [
+    let has_slots = |bits: u32| priority().and(SLOTS).is(bits);
+    let is_token = || priority().and(SLOTS).is_not(0_u32);
+    let recall = [
         vec![shard().vmap(&table.recalls)],
-        vec![priority().is(0_u32), return_()],
         vec![dnat(token.map(&path.recorded))],
-        [path.to_number(&path.pools)]
+        [is_token(), path.to_number(&path.pools)]
             .into_iter()
             .chain(of_all())
             .chain([shard().vmap(&table.forgets)])
             .collect(),
     ];
+    // The chains of the shard left the pool only.
+    let again = path.direct(1).map(|_| vec![path.to_number(&path.pools)]);
+    let choose = (1..).zip(&path.direct).map(|(number, backends)| {
+        let to_slot = path.to_slot(number, backends);
+        vec![has_slots(slots(path, number)), reset(), to_slot]
+    });
     let before = of_all().map(|statement| vec![statement]);
-    let rules = before.into_iter().chain(masquerade).chain(rules);
+    let rules = before.into_iter().chain(masquerade).chain(recall);
+    let rules = rules.chain(again).chain(choose).chain([vec![reset()]]);
     rules.map(|statements| table.rule(statements)).collect()
 }
 
@@ -119,8 +135,10 @@ fn learners(table: &Table) -> [Rule; 2] {
 }
 
 /// ```nft
+/// meta priority & 4000:3f vmap @usual-learners
 /// meta l4proto { tcp, udp, sctp } meta priority set ct original ip daddr . meta l4proto . ct original proto-dst map @learner-ips meta priority vmap @learners
 /// meta priority set none
+/// meta priority & 4000:3f vmap @usual-learners
 /// meta l4proto { tcp, udp, sctp } meta priority set meta l4proto . ct original proto-dst map @learner-nodeports meta priority vmap @nodeport-learners
 /// meta priority set none
 /// ```
@@ -128,11 +146,15 @@ fn learners(table: &Table) -> [Rule; 2] {
 /// Goes to the chain that records clients for the timeout of the Service. The chain resets the
 /// priority. It is missing if the kernel rejected it, such as one without `jhash`
 /// (CONFIG_NFT_HASH).
-fn to_chain_of_learner(path: &LookupPath, chains: &Set) -> [Rule; 2] {
+fn to_chain_of_learner(table: &Table, path: &LookupPath, chains: &Set) -> [Rule; 3] {
+    let usual = priority().and(USUAL | (SHARDS - 1));
     let to_number = path.to_number_of_original(&path.learners).into_iter();
     let statements = to_number.chain([priority().vmap(chains)]);
-    let rule = |statements: Vec<Statement>| Rule::new(path.id.family, statements);
-    [rule(statements.collect()), rule(vec![reset()])]
+    [
+        table.rule([usual.vmap(&table.usual_learners)]),
+        table.rule(statements),
+        table.rule([reset()]),
+    ]
 }
 
 #[cfg(test)]
@@ -149,8 +171,9 @@ mod tests {
         let of_paths = [&table.ips, &table.short_ips, &table.nodeports];
         let recorded = of_paths.map(|path| text(&recorded_endpoint(table, path)));
         let to_chains = [
-            text(&to_chain_of_learner(&table.ips, &table.of_learners)),
+            text(&to_chain_of_learner(table, &table.ips, &table.of_learners)),
             text(&to_chain_of_learner(
+                table,
                 &table.nodeports,
                 &table.of_nodeport_learners,
             )),

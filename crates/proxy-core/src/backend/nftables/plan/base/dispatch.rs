@@ -3,14 +3,14 @@
 use vipline_nftables::expr::{AddrType, CmpOp};
 use vipline_nftables::expression::{daddr, fib_daddr_type, fib_saddr_type, iifname, mark, saddr};
 use vipline_nftables::statement::{Statement, jump};
-use vipline_nftables::{Chain, Rule, Set};
+use vipline_nftables::{Chain, Rule};
 use vipline_service_model::LocalTraffic;
 
 use super::affinity::to_recorded_endpoint;
 use super::masquerading::masquerade_cluster_ips;
 use crate::Context;
 use crate::backend::nftables::plan::names::{self, comment, name};
-use crate::backend::nftables::plan::table::{LookupPath, Table, to_slot};
+use crate::backend::nftables::plan::table::{LookupPath, Table};
 
 /// Returns the chains that look up Services.
 pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
@@ -165,7 +165,7 @@ pub(super) fn local_test(op: CmpOp, local: &LocalTraffic, table: &Table) -> Stat
 }
 
 /// ```nft
-/// dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 1 map @backends-1
+/// dnat ip to ip daddr . meta l4proto . th dport map @single-backends
 /// dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 2 map @backends-2
 /// dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 3 map @backends-3
 /// dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 4 map @backends-4
@@ -174,10 +174,11 @@ pub(super) fn local_test(op: CmpOp, local: &LocalTraffic, table: &Table) -> Stat
 /// ```
 ///
 /// Selects an endpoint of an address with one to six endpoints. An address with N
-/// endpoints is in map `backends-N` only. Maps of endpoints are cheap to change: if an
+/// endpoints is in map `backends-N` only, and one with a single endpoint in
+/// `single-backends`, whose key has no random slot. Maps of endpoints are cheap to change: if an
 /// element of a verdict map changes, the kernel validates the whole map.
 fn direct(table: &Table) -> Vec<Rule> {
-    let rule = |(slots, backends): (u32, &Set)| to_slot(&table.ips, slots, backends);
+    let rule = |(slots, backends)| table.rule([table.ips.to_slot(slots, backends)]);
     (1..).zip(&table.ips.direct).map(rule).collect()
 }
 

@@ -7,7 +7,7 @@ use vipline_service_model::{Protocol, Route, ServicePort};
 
 use super::Front;
 use crate::backend::nftables::plan::affinity::{
-    LOCAL, MAX_TIMEOUT, clients, forget, learn, recall, shard, token,
+    LOCAL, MAX_TIMEOUT, USUAL, clients, forget, learn, recall, shard, slots, token,
 };
 use crate::backend::nftables::plan::names::{self, Learner, Lists};
 use crate::backend::nftables::plan::table::{LookupPath, Table, element};
@@ -60,22 +60,20 @@ impl Affinity {
         self.recording(table, &table.ips, out);
         out.push(protocol(&table.sticky_protocols, self.protocol));
         if port.node_port.is_some() {
-            self.recording(table, &table.nodeports, out);
+            if !self.learner.is_usual() {
+                self.recording(table, &table.nodeports, out);
+            }
             out.push(protocol(&table.sticky_nodeport_protocols, self.protocol));
         }
     }
 
-    /// Adds the chain that records clients, and the verdict that leads to it.
+    /// Adds the chain that records clients, and the verdict that leads to it. Node ports share
+    /// that of a usual learner.
     fn recording(&self, table: &Table, path: &LookupPath, out: &mut Vec<Object>) {
         let learner = self.learner;
         let make = || learner_objects(table, path, learner);
-        let usual = Learner {
-            lists: Lists::Cluster,
-            seconds: USUAL_TIMEOUT,
-            ..learner
-        };
-        match path.usual_learners.get(learner.shard as usize) {
-            Some(objects) if learner == usual => {
+        match table.of_usual_learners.get(learner.shard as usize) {
+            Some(objects) if learner.is_usual() => {
                 out.extend(objects.get_or_init(make).iter().cloned());
             }
             _ => out.extend(make()),
@@ -92,14 +90,21 @@ impl Affinity {
         route: Route,
         out: &mut Vec<Object>,
     ) {
+        let endpoints = match route {
+            Route::Cluster | Route::Local => front.port.endpoints(route).len(),
+            Route::Drop | Route::Reject => 0,
+        };
+        let slots = slots(path, u32::try_from(endpoints).unwrap_or(u32::MAX));
         let local = if route == Route::Local { LOCAL } else { 0 };
-        out.push(number(&path.pools, front, self.pool | local));
-        out.push(number(&path.learners, front, self.learner.number()));
+        let is_usual = self.learner.is_usual();
+        let usual = if is_usual { USUAL } else { 0 };
+        let pool = self.pool | slots | local | usual;
+        out.push(number(&path.pools, front, pool));
+        if !is_usual {
+            out.push(number(&path.learners, front, self.learner.number()));
+        }
     }
 }
-
-/// Timeout in seconds of a Service that does not set one.
-const USUAL_TIMEOUT: u32 = 10_800;
 
 /// Returns the map of clients of a shard, its chains and the verdicts that lead to them.
 fn shard_objects(table: &Table, shard: u32) -> [Object; 5] {
@@ -117,6 +122,7 @@ fn shard_objects(table: &Table, shard: u32) -> [Object; 5] {
 /// Returns the chain of a learner, and the verdict that leads to it.
 fn learner_objects(table: &Table, path: &LookupPath, learner: Learner) -> [Object; 2] {
     let map = match path.is_of_nodeports() {
+        _ if learner.is_usual() => &table.usual_learners,
         true => &table.of_nodeport_learners,
         false => &table.of_learners,
     };
@@ -140,7 +146,8 @@ fn protocol(set: &Set, protocol: Protocol) -> Object {
 /// ```nft
 /// add element ip kube-proxy recalls { 0:35 : jump recall-53 }
 /// add element ip kube-proxy forgets { 0:35 : jump forget-53 }
-/// add element ip kube-proxy learners { 2a:3035 : goto learn-10800-53 }
+/// add element ip kube-proxy usual-learners { 4000:35 : goto learn-10800-53 }
+/// add element ip kube-proxy learners { e:1035 : goto learn-3600-53 }
 /// ```
 ///
 /// Leads from a number to a chain. Many Services share the elements: the kernel validates all
@@ -154,11 +161,12 @@ fn verdict(map: &Set, number: u32, verdict: Verdict) -> Object {
 }
 
 /// ```nft
-/// add element ip kube-proxy pool-ips { 10.96.0.10 . tcp . 80 : 691b:be35 }
-/// add element ip kube-proxy learner-ips { 10.96.0.10 . tcp . 80 : 2a:3035 }
+/// add element ip kube-proxy pool-ips { 10.96.0.10 . tcp . 80 : 511b:be35 }
+/// add element ip kube-proxy learner-ips { 10.96.0.10 . tcp . 80 : e:1035 }
 /// ```
 ///
-/// Gives the address the pool of its service port, and the timeout of its clients.
+/// Gives the address the pool of its service port with its number of slots, and the timeout of
+/// its clients unless it is the usual one.
 fn number(map: &Set, front: &Front<'_>, number: u32) -> Object {
     let element = map.element(front.key());
     element
@@ -168,8 +176,8 @@ fn number(map: &Set, front: &Front<'_>, number: u32) -> Object {
 }
 
 /// ```nft
-/// add element ip kube-proxy recorded { 10.96.0.10 . tcp . 80 . fe61:83e : 10.1.0.1 . 8080 }
-/// add element ip kube-proxy recorded { 10.96.0.10 . tcp . 80 . 20f8:32d3 : 10.1.0.2 . 8080 }
+/// add element ip kube-proxy recorded { 10.96.0.10 . tcp . 80 . ff3:840 : 10.1.0.1 . 8080 }
+/// add element ip kube-proxy recorded { 10.96.0.10 . tcp . 80 . 907:c196 : 10.1.0.2 . 8080 }
 /// ```
 ///
 /// Leads recorded clients to the endpoints of the address. A client with another endpoint,
@@ -190,7 +198,8 @@ pub(super) fn recorded(path: &LookupPath, front: &Front<'_>, route: Route, out: 
 
 #[cfg(test)]
 mod tests {
-    use vipline_service_model::{DetectLocal, Family};
+    use vipline_nftables::ElementData;
+    use vipline_service_model::{DetectLocal, Endpoint, Family};
 
     use super::*;
     use crate::backend::nftables::plan::tests::{
@@ -221,14 +230,29 @@ mod tests {
         });
         let protocols = [names::STICKY_PROTOCOLS, names::STICKY_NODEPORT_PROTOCOLS];
         assert_eq!(of_sets(&planned, &protocols).len(), 1);
-        let verdicts = [names::RECALLS, names::FORGETS, names::LEARNERS];
-        let numbers = [names::POOL_IPS, names::LEARNER_IPS];
+        let unusual = plan(&ServicePort {
+            affinity: Some(3600),
+            ..sticky()
+        });
+        let verdicts = [names::RECALLS, names::FORGETS, names::USUAL_LEARNERS];
+        let with_unusual = |sets: &[&str], set| {
+            let both = [of_sets(&planned, sets), of_sets(&unusual, &[set])];
+            both.concat()
+        };
+        assert_eq!(
+            of_sets(&planned, &[names::LEARNERS, names::LEARNER_IPS]),
+            [""; 0]
+        );
+        assert_eq!(of_sets(&unusual, &[names::USUAL_LEARNERS]), [""; 0]);
         assert_documented(
             include_str!("affinity.rs"),
             &[
                 ("protocol", of_sets(&exposed, &protocols)),
-                ("verdict", of_sets(&planned, &verdicts)),
-                ("number", of_sets(&planned, &numbers)),
+                ("verdict", with_unusual(&verdicts, names::LEARNERS)),
+                (
+                    "number",
+                    with_unusual(&[names::POOL_IPS], names::LEARNER_IPS),
+                ),
                 ("recorded", of_sets(&planned, &[names::RECORDED])),
             ],
         );
@@ -254,7 +278,8 @@ mod tests {
         port.load_balancer_ips = std::sync::Arc::new([[203, 0, 113, 9].into()]);
         (port.external, port.external_policy_local) = (Route::Local, true);
         let pools = commands(&plan(&port), names::POOL_IPS);
-        let pool = names::pool(&port.name);
+        let slots = slots(&Table::of(Family::V4).ips, 2);
+        let pool = names::pool(&port.name) | slots;
         for (vip, pool) in [("10.96.0.10", pool), ("203.0.113.9", pool | LOCAL)] {
             let pool = format!("{vip} . tcp . 80 : {:x}:{:x} }}", pool >> 16, pool & 0xffff);
             assert!(pools.iter().any(|line| line.ends_with(&pool)), "{pools:?}");
@@ -263,6 +288,36 @@ mod tests {
             let to_vip = commands(&plan(&port), set).into_iter();
             let to_vip = to_vip.filter(|line| line.contains("203.0.113.9"));
             assert_eq!(to_vip.count(), 2, "{set}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_an_address_tells_its_slots_and_whether_its_learner_is_usual() {
+        let number = |endpoints: u8, seconds| {
+            let mut port = sticky();
+            let endpoint = |n| Endpoint {
+                addr: [10, 1, 0, n].into(),
+                port: 8080,
+                is_local: false,
+            };
+            port.cluster = (1..=endpoints).map(endpoint).collect();
+            port.affinity = Some(seconds);
+            let element = plan(&port).into_iter().find_map(|object| match object {
+                Object::Element(element) if element.set().name.as_str() == names::POOL_IPS => {
+                    Some(element)
+                }
+                _ => None,
+            });
+            let element = element.unwrap();
+            let Some(ElementData::Value(bytes)) = element.data() else {
+                panic!("{element}");
+            };
+            u32::from_ne_bytes(bytes.try_into().unwrap())
+        };
+        let pool = names::pool(&sticky().name);
+        for (endpoints, slots) in [(1, 1), (6, 6), (7, 7), (9, 7)] {
+            assert_eq!(number(endpoints, 10_800), USUAL | slots << 27 | pool);
+            assert_eq!(number(endpoints, 10_801), slots << 27 | pool);
         }
     }
 

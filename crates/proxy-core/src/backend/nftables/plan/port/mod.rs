@@ -179,6 +179,10 @@ pub(super) fn chain_on_demand(id: &TableId, name: &Name) -> Option<Chain> {
         OnDemand::Forget(shard) => plan_affinity::forget(table, shard),
         OnDemand::Learn { learner, .. } if learner.seconds == 0 => return None,
         OnDemand::Learn {
+            is_nodeport: true,
+            learner,
+        } if learner.is_usual() => return None,
+        OnDemand::Learn {
             is_nodeport,
             learner,
         } => {
