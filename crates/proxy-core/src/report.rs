@@ -301,7 +301,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// A match or target of iptables that the kernel or the programs lack.
+/// A match or target of iptables that the kernel or the programs lack, or an expression of
+/// nf_tables that the kernel lacks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct MissingExtension {

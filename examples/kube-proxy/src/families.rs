@@ -1,6 +1,6 @@
 //! The IP families that a mode can program on this node.
 
-use proxy_core::{Config, Error, Family, MissingExtension};
+use proxy_core::{Config, Error, Family, MissingExtension, Mode};
 use tracing::warn;
 
 use crate::failure::{Failure, chain};
@@ -16,11 +16,12 @@ use crate::failure::{Failure, chain};
 pub fn supported(config: &Config) -> Result<Vec<Family>, Failure> {
     let families = config.families.iter();
     let checked = families.map(|&family| (family, config.mode.check_family(config, family)));
-    choose(checked.collect())
+    choose(config.mode, checked.collect())
 }
 
 /// Returns the supported families. Logs a warning for each other family.
 fn choose(
+    mode: Mode,
     checked: Vec<(Family, Result<Vec<MissingExtension>, Error>)>,
 ) -> Result<Vec<Family>, Failure> {
     let (mut supported, mut missing) = (Vec::new(), Vec::new());
@@ -28,9 +29,14 @@ fn choose(
         match result {
             Err(error) => missing.push((family, error)),
             Ok(extensions) => {
+                // The programs of iptables also need a library for each match and target.
+                let or_library = match mode {
+                    Mode::Nftables => "",
+                    _ => ", or the library of iptables is",
+                };
                 for extension in extensions {
                     let affected = extension.affected.unwrap_or("everything");
-                    warn!(%family, "not served: {affected}: {extension}, or the library of iptables is");
+                    warn!(%family, "not served: {affected}: {extension}{or_library}");
                 }
                 supported.push(family);
             }
@@ -77,10 +83,11 @@ mod tests {
                 None,
             ),
         ] {
-            let chosen = choose(vec![(Family::V4, v4), (Family::V6, v6)]);
+            let chosen = choose(Mode::Iptables, vec![(Family::V4, v4), (Family::V6, v6)]);
             assert_eq!(chosen.ok().as_deref(), expected);
         }
-        let error = choose(vec![(Family::V4, Err(missing("iptables-save")))]).unwrap_err();
+        let checked = vec![(Family::V4, Err(missing("iptables-save")))];
+        let error = choose(Mode::Iptables, checked).unwrap_err();
         assert!(error.to_string().contains("iptables-save"), "{error}");
     }
 }

@@ -107,6 +107,8 @@ impl Mode {
 
     /// Checks whether the mode can program a family, which the kernel supports.
     ///
+    /// Mode nftables can; only session affinity needs an expression that a kernel may lack
+    /// although it has all others. [`probe`](Self::probe) asks for those that all Services need.
     /// Modes iptables and ipvs require table `nat` of iptables, the programs or a kernel with
     /// `CONFIG_NFT_COMPAT`, depending on the backend, and the matches and targets that rules of
     /// nearly all Services use. Returns those that only some Services need: they are not

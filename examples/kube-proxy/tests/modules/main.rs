@@ -170,9 +170,14 @@ fn run_in(netns: &Netns, command: &str, mode: &str) -> Outcome {
     ]);
     program.arg("--manifests").arg(folder.path());
     let output = netns.run(|| program.output()).unwrap();
-    let saved = netns
-        .run(|| Command::new("iptables-nft-save").output())
-        .unwrap();
+    let mut list = match mode {
+        "nftables" => Command::new("nft"),
+        _ => Command::new("iptables-nft-save"),
+    };
+    if mode == "nftables" {
+        list.args(["list", "ruleset"]);
+    }
+    let saved = netns.run(|| list.output()).unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Outcome {
         code: output.status.code().unwrap_or(-1),
@@ -263,22 +268,31 @@ fn a_missing_module_is_named_by_its_option_and_what_needs_no_module_is_served() 
         }
     }
     // Modules that only some Services need.
-    for (module, served, unserved, warning) in [
+    for (module, modes, served, unserved, warning) in [
+        (
+            "nft_hash",
+            &["nftables"][..],
+            &["10.244.1.2 . 8080"][..],
+            Some("10.244.1.4 . 8080"),
+            Some("Services with session affinity: CONFIG_NFT_HASH"),
+        ),
         (
             "xt_nfacct",
-            &["10.244.1.2:8080", "10.244.1.4:8080"][..],
+            &[NETLINK, PROGRAMS],
+            &["10.244.1.2:8080", "10.244.1.4:8080"],
             None,
             None,
         ),
         (
             "xt_recent",
+            &[NETLINK, PROGRAMS],
             &["10.244.1.2:8080"],
             Some("10.244.1.4:8080"),
             Some("Services with session affinity: CONFIG_NETFILTER_XT_MATCH_RECENT"),
         ),
     ] {
         let _withheld = Withheld::new(module);
-        for mode in [NETLINK, PROGRAMS] {
+        for mode in modes {
             let init = run("--init-only", mode);
             assert_eq!(init.code, 0, "{module} {mode}: {init:?}");
             let outcome = run("--oneshot", mode);
@@ -300,6 +314,12 @@ fn a_missing_module_is_named_by_its_option_and_what_needs_no_module_is_served() 
                 Some(words) => {
                     assert!(outcome.log.contains(words), "{module} {mode}: {outcome:?}");
                     assert!(init.log.contains(words), "{module} {mode}: {init:?}");
+                    // The Service is named.
+                    let by_name = "default/sticky";
+                    assert!(
+                        outcome.log.contains(by_name),
+                        "{module} {mode}: {outcome:?}"
+                    );
                 }
             }
         }

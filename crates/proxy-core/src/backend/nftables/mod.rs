@@ -155,7 +155,7 @@ use vipline_service_model::Family;
 
 use self::apply::cleanup::LEFTOVERS;
 pub use self::apply::kernel::Kernel;
-use self::apply::probe::probe;
+use self::apply::probe::{lacking, probe};
 use self::apply::watch::Watch;
 pub use self::plan::Planner;
 pub use self::plan::batches::transactions;
@@ -167,12 +167,21 @@ use super::saved::{evaluator, has_chain, ruleset};
 use crate::cleanup::Leftovers;
 use crate::driver::{Absent, Drive, driver};
 use crate::evaluate::{KernelState, Rules};
-use crate::{Config, Context, Error};
+use crate::{Config, Context, Error, MissingExtension};
 
 /// Mode nftables.
 pub(super) struct Nftables;
 
 impl Backend for Nftables {
+    fn check_family(
+        &self,
+        _config: &Config,
+        family: Family,
+    ) -> Result<Vec<MissingExtension>, Error> {
+        // The first sync reports the error, such as a missing privilege.
+        Ok(lacking(family).unwrap_or_default())
+    }
+
     fn probe(&self, cx: &Context) -> Result<bool, Error> {
         probe(cx).map(|()| true)
     }

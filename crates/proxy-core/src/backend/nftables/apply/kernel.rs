@@ -14,8 +14,11 @@ use vipline_reconcile::{
 };
 use vipline_service_model::Family;
 
+use super::probe::lacking;
 use super::rejections;
+use crate::MissingExtension;
 use crate::backend::apply::foreign_commits::CommitCounter;
+use crate::backend::nftables::plan::affinity::StickyAddresses;
 use crate::backend::nftables::plan::batches::parts_of;
 use crate::backend::nftables::plan::table::Table;
 use crate::backend::nftables::plan::takeover::{are_incomplete, completed, is_takeover};
@@ -25,12 +28,42 @@ use crate::backend::nftables::plan::takeover::{are_incomplete, completed, is_tak
 /// Packets also write to the table: they record the endpoint of a client. Recorded clients
 /// are not planned, so they are neither dumped nor compared. If an endpoint is removed, the
 /// rules ignore its clients, so nothing here depends on the number of clients.
+///
+/// If the kernel lacks an expression that session affinity needs, the Services with session
+/// affinity are rejected as a whole: they would otherwise be served without it.
 #[derive(Debug)]
 pub struct Kernel {
     pub(super) client: Client,
     pub(super) table: &'static Table,
     commit_counter: CommitCounter,
     took_over: bool,
+    support: Support,
+}
+
+/// What the kernel has of the expressions that only Services with session affinity need.
+#[derive(Clone, Copy, Debug)]
+struct Support {
+    family: Family,
+    /// Whether the kernel had all of them when it was asked.
+    is_complete: bool,
+    /// Asks the kernel.
+    ask: fn(Family) -> Result<Vec<MissingExtension>, crate::Error>,
+}
+
+impl Support {
+    /// Returns the reason why the kernel cannot serve Services with session affinity.
+    ///
+    /// A module may be installed later, so the kernel is asked until it has all. An error says
+    /// nothing; the commit then reports its own.
+    fn lack(&mut self) -> Option<Reason> {
+        if self.is_complete {
+            return None;
+        }
+        let missing = (self.ask)(self.family).ok()?;
+        self.is_complete = missing.is_empty();
+        let missing = missing.first()?;
+        Some(Reason::rejected(None, missing))
+    }
 }
 
 /// Encoder of transactions. Both encoders produce the same messages.
@@ -60,6 +93,11 @@ impl Kernel {
             table: Table::of(family),
             commit_counter,
             took_over: false,
+            support: Support {
+                family,
+                is_complete: false,
+                ask: lacking,
+            },
         })
     }
 
@@ -109,8 +147,18 @@ impl reconcile::Target for Kernel {
             false => Cow::Borrowed(edits),
         };
         let (mut rejected, mut budget) = (Vec::new(), MAX_REJECTED_BATCHES);
+        let sticky = StickyAddresses::of(&edits);
+        let lack = match sticky.is_empty() {
+            true => None,
+            false => self.support.lack(),
+        };
         for part in parts_of(&edits) {
-            let all = (0..part.len()).collect();
+            let (unsupported, all): (Vec<_>, Vec<_>) =
+                (0..part.len()).partition(|&index| lack.is_some() && sticky.need(part[index]));
+            if let Some(reason) = &lack {
+                let refused = unsupported.into_iter();
+                rejected.extend(refused.map(|index| (part[index], reason.clone())));
+            }
             let mut sender = Sender::new(self, &part);
             let rejections = isolate(&mut sender, all, &mut budget)?;
             rejected.extend(rejections.into_iter().map(|it| (part[it.index], it.reason)));
@@ -182,5 +230,70 @@ fn rejected_part(edit: &Edit<Object>, reason: &Reason) -> Error {
     Error::Rejected {
         rejected: vec![refused],
         more: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::netns::Netns;
+    use vipline_reconcile::Target as _;
+    use vipline_service_model::{DetectLocal, Route};
+
+    use super::*;
+    use crate::Planner as _;
+    use crate::backend::nftables::Planner;
+    use crate::backend::nftables::plan::tests::{cx, planned, service_port};
+
+    fn without_hash(_: Family) -> Result<Vec<MissingExtension>, crate::Error> {
+        Ok(vec![MissingExtension {
+            name: "hash",
+            option: "CONFIG_NFT_HASH",
+            affected: Some("Services with session affinity"),
+        }])
+    }
+
+    #[test]
+    fn a_service_with_affinity_is_rejected_until_the_kernel_has_what_it_needs() {
+        let netns = Netns::new().unwrap();
+        netns.run(|| {
+            let cx = cx(Family::V4, DetectLocal::NodeCidr);
+            let mut port = service_port(Route::Cluster);
+            let plain = planned(&cx, &port);
+            port.cluster_ip = [10, 96, 0, 11].into();
+            port.affinity = Some(10_800);
+            let sticky = planned(&cx, &port);
+            let mut edits: Vec<_> = Planner::base(&cx).into_iter().map(Edit::Add).collect();
+            let base = edits.len();
+            for object in plain.into_iter().chain(sticky) {
+                let edit = Edit::Add(object);
+                if !edits.iter().any(|it| it.key() == edit.key()) {
+                    edits.push(edit);
+                }
+            }
+            let mut kernel = Kernel::open(Family::V4).unwrap();
+            kernel.support.ask = without_hash;
+            let rejected = kernel.commit(&edits).unwrap();
+            assert!(!rejected.is_empty());
+            let mut retried = Vec::new();
+            for rejection in rejected {
+                let edit = &edits[rejection.index];
+                let text = Planner::text(edit.object());
+                assert!(rejection.index >= base, "{text}");
+                assert!(!text.contains("10.96.0.10 "), "{text}");
+                let reason = rejection.reason.to_string();
+                assert!(reason.contains("CONFIG_NFT_HASH"), "{text}: {reason}");
+                retried.push(edit.clone());
+            }
+            let installed = kernel.dump().unwrap();
+            let texts: Vec<_> = installed.iter().map(Planner::text).collect();
+            let led = |vip: &str| {
+                let of_vip = texts.iter().filter(|it| it.contains(vip));
+                of_vip.filter(|it| it.contains("8080")).count()
+            };
+            assert_eq!([led("10.96.0.10 "), led("10.96.0.11 ")], [2, 0]);
+            // The module is there now.
+            kernel.support.ask = lacking;
+            assert_eq!(kernel.commit(&retried).unwrap(), []);
+        });
     }
 }

@@ -1,18 +1,20 @@
-//! Check of the kernel's support for the base rules.
+//! Check of the kernel's support for the rules.
 
 use std::collections::BTreeMap;
 
 use vipline_netlink::Errno;
 use vipline_nftables::expr::Expr;
 use vipline_nftables::{
-    Chain, Client, Error, Name, Object, RejectedOperation, Rule, Subject, Table, TableFlags,
-    TableId, Transaction,
+    Chain, Client, Error, Name, Object, RejectedOperation, Rule, Subject, Table as NftTable,
+    TableFlags, TableId, Transaction,
 };
 use vipline_reconcile::Edit;
-use vipline_service_model::Family;
+use vipline_service_model::{Family, NodeView};
 
 use crate::backend::nftables::Planner;
-use crate::{Context, Mode, Planner as _};
+use crate::backend::nftables::plan::affinity::chains_of_affinity;
+use crate::backend::nftables::plan::table::Table;
+use crate::{Config, Context, MissingExtension, Mode, Planner as _};
 
 /// A table flag that the kernel always rejects.
 const IMPOSSIBLE: TableFlags = TableFlags::from_bits_retain(1 << 31);
@@ -28,7 +30,7 @@ const MODULES: [(&str, [(&str, &str); 2]); 7] = [
             ("CONFIG_NFT_FIB_IPV6", "nft_fib_ipv6"),
         ],
     ),
-    ("limit", [("CONFIG_NFT_LIMIT", "nft_limit"); 2]),
+    ("hash", [("CONFIG_NFT_HASH", "nft_hash"); 2]),
     ("masq", [("CONFIG_NFT_MASQ", "nft_masq"); 2]),
     ("nat", [("CONFIG_NFT_NAT", "nft_nat"); 2]),
     ("numgen", [("CONFIG_NFT_NUMGEN", "nft_numgen"); 2]),
@@ -62,15 +64,43 @@ pub(in crate::backend) fn probe(cx: &Context) -> Result<(), crate::Error> {
     if reasons.is_empty() {
         return Ok(());
     }
-    let missing = missing_modules(&mut client, cx.family, &base)?;
+    let missing = missing_modules(&mut client, cx.family, &exprs(&base))?;
     if !missing.is_empty() {
-        reasons = missing;
+        let named = missing.iter().map(|it| {
+            let Module { option, module, .. } = it;
+            format!("{option} is off, or module {module} is missing")
+        });
+        reasons = named.collect();
     }
     Err(crate::Error::Unsupported {
         mode: Mode::Nftables,
         family: cx.family,
         reasons: reasons.join("; "),
     })
+}
+
+/// Returns what the kernel lacks for chains that exist only while Services need them.
+///
+/// The base rules work without it, and so do all other Services.
+pub(in crate::backend) fn lacking(family: Family) -> Result<Vec<MissingExtension>, crate::Error> {
+    let mut client = Client::open()?;
+    let base = Planner::base(&Context::new(
+        &Config::default(),
+        &NodeView::default(),
+        [],
+        family,
+    ));
+    let base = exprs(&base);
+    let chains = chains_of_affinity(Table::of(family));
+    let mut only_here = exprs(&chains);
+    only_here.retain(|name, _| !base.contains_key(name));
+    let missing = missing_modules(&mut client, family, &only_here)?;
+    let described = missing.into_iter().map(|it| MissingExtension {
+        name: it.name,
+        option: it.option,
+        affected: Some("Services with session affinity"),
+    });
+    Ok(described.collect())
 }
 
 /// Sends a transaction with an invalid table. Returns the operations that the kernel rejects, and
@@ -86,7 +116,27 @@ fn refused(
     }
 }
 
-/// Returns a reason for each expression of the base rules that the kernel lacks.
+/// An expression that the kernel lacks.
+struct Module {
+    name: &'static str,
+    option: &'static str,
+    module: &'static str,
+}
+
+/// Returns the expressions of chains, one of each name.
+fn exprs(objects: &[Object]) -> BTreeMap<&str, &Expr> {
+    let mut found = BTreeMap::new();
+    let chains = objects.iter().filter_map(|object| match object {
+        Object::Chain(chain) => Some(chain),
+        _ => None,
+    });
+    for expr in chains.flat_map(|chain| chain.rules.iter().flat_map(|rule| &rule.exprs)) {
+        found.entry(expr.name()).or_insert(expr);
+    }
+    found
+}
+
+/// Returns the expressions in modules that the kernel lacks.
 ///
 /// The kernel rejects a rule with an unknown expression with ENOENT, which is also the error of
 /// a rule about a chain or a set that was rejected before, and it does not say which
@@ -94,16 +144,8 @@ fn refused(
 fn missing_modules(
     client: &mut Client,
     family: Family,
-    base: &[Object],
-) -> Result<Vec<String>, crate::Error> {
-    let mut found: BTreeMap<&str, &Expr> = BTreeMap::new();
-    let chains = base.iter().filter_map(|object| match object {
-        Object::Chain(chain) => Some(chain),
-        _ => None,
-    });
-    for expr in chains.flat_map(|chain| chain.rules.iter().flat_map(|rule| &rule.exprs)) {
-        found.entry(expr.name()).or_insert(expr);
-    }
+    found: &BTreeMap<&str, &Expr>,
+) -> Result<Vec<Module>, crate::Error> {
     let mut missing = Vec::new();
     for (name, options) in MODULES {
         let Some(&expr) = found.get(name) else {
@@ -113,7 +155,7 @@ fn missing_modules(
         let chain =
             Chain::new(id.clone(), probe_name()).with_rules([Rule::from_exprs([expr.clone()])]);
         let edits = [
-            Edit::Add(Table::new(id).into()),
+            Edit::Add(NftTable::new(id).into()),
             Edit::Add(chain.into()),
             Edit::Add(impossible(nft_family(family)).into()),
         ];
@@ -126,7 +168,11 @@ fn missing_modules(
                 Family::V4 => options[0],
                 Family::V6 => options[1],
             };
-            missing.push(format!("{option} is off, or module {module} is missing"));
+            missing.push(Module {
+                name,
+                option,
+                module,
+            });
         }
     }
     Ok(missing)
@@ -144,9 +190,9 @@ fn probe_name() -> Name {
 }
 
 /// Returns a table that the kernel rejects, so that it applies nothing.
-fn impossible(family: vipline_nftables::Family) -> Table {
+fn impossible(family: vipline_nftables::Family) -> NftTable {
     let name = Name::new("kube-proxy-impossible").expect("it is a name");
-    let mut table = Table::new(TableId::new(family, name));
+    let mut table = NftTable::new(TableId::new(family, name));
     table.flags = IMPOSSIBLE;
     table
 }
@@ -159,7 +205,7 @@ fn edits(client: &mut Client, objects: Vec<Object>) -> Result<Vec<Edit<Object>>,
         if let Object::Table(table) = &object {
             let id = table.id.clone();
             if client.table(&id)?.is_some() {
-                edits.push(Edit::Remove(Table::new(id.clone()).into()));
+                edits.push(Edit::Remove(NftTable::new(id.clone()).into()));
             }
             edits.push(Edit::Add(impossible(id.family).into()));
         }
@@ -177,14 +223,14 @@ fn is_deliberate(refused: &RejectedOperation) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::net::IpAddr;
 
     use testkit::netns::Netns;
     use vipline_nftables::Family as Nft;
-    use vipline_service_model::NodeView;
 
     use super::*;
-    use crate::Config;
+    use crate::backend::nftables::plan::tests::rules_of_all_kinds;
 
     fn context() -> Context {
         let mut node = NodeView::default();
@@ -221,8 +267,35 @@ mod tests {
         });
     }
 
+    /// The expressions of `nf_tables.ko`, which no kernel with nf_tables lacks.
+    const BUILT_IN: [&str; 7] = [
+        "bitwise",
+        "cmp",
+        "dynset",
+        "immediate",
+        "lookup",
+        "meta",
+        "payload",
+    ];
+
     #[test]
-    fn a_capable_kernel_lacks_no_module_and_all_expressions_are_asked_for() {
+    fn each_expression_of_any_rule_is_asked_for_or_is_in_every_kernel() {
+        let mut all = BTreeSet::new();
+        for family in Family::ALL {
+            let chains = rules_of_all_kinds(family);
+            all.extend(exprs(&chains).into_keys().map(str::to_owned));
+        }
+        let modules = MODULES.map(|(name, _)| name);
+        let is_known = |name: &str| modules.contains(&name) || BUILT_IN.contains(&name);
+        let unknown: Vec<_> = all.iter().filter(|name| !is_known(name)).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+        for name in modules.into_iter().chain(BUILT_IN) {
+            assert!(all.contains(name), "no rule has {name}");
+        }
+    }
+
+    #[test]
+    fn a_capable_kernel_lacks_no_module() {
         let netns = Netns::new().unwrap();
         netns.run(|| {
             for family in Family::ALL {
@@ -230,8 +303,9 @@ mod tests {
                 let base = Planner::base(&cx);
                 let mut client = Client::open().unwrap();
                 let before = client.generation().unwrap();
-                let missing = missing_modules(&mut client, family, &base).unwrap();
-                assert_eq!(missing, [""; 0]);
+                let missing = missing_modules(&mut client, family, &exprs(&base)).unwrap();
+                assert_eq!(missing.len(), 0);
+                assert_eq!(lacking(family).unwrap(), []);
                 assert_eq!(
                     client.generation().unwrap(),
                     before,

@@ -34,6 +34,7 @@
 //! nobody has to search the clients. Such a client is deleted when it connects the next time,
 //! because an update does not replace the data of an element.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -42,10 +43,13 @@ use vipline_nftables::expression::{
     Expression, concat, ct_original_saddr, daddr, jhash, priority, saddr, th_dport,
 };
 use vipline_nftables::statement::{delete_from_map, update_map};
-use vipline_nftables::{Chain, Datatype, Name, Rule, Set, SetFlags, Statement, TableId};
+use vipline_nftables::{
+    Chain, Datatype, Element, Name, Object, Rule, Set, SetFlags, Statement, TableId, Verdict,
+};
+use vipline_reconcile::Edit;
 use vipline_service_model::Endpoint;
 
-use super::names::{self, Learner, Lists, comment};
+use super::names::{self, Learner, Lists, OnDemand, comment};
 use super::table::{LookupPath, MAX_DIRECT, Table, fields};
 
 /// Number of maps of clients. A Service with so many clients that its map is full keeps
@@ -265,6 +269,94 @@ pub(super) fn learn(path: &LookupPath, learner: Learner) -> Chain {
     chain(table, names::learn(path.is_of_nodeports(), learner), rules)
 }
 
+/// The addresses and node ports with session affinity among the added objects of a change.
+#[derive(Debug)]
+pub(in crate::backend) struct StickyAddresses<'a> {
+    ips: HashSet<&'a [u8]>,
+    nodeports: HashSet<&'a [u8]>,
+}
+
+impl<'a> StickyAddresses<'a> {
+    pub(in crate::backend) fn of(edits: &'a [Edit<Object>]) -> Self {
+        let keys_in = |map| {
+            let elements = edits.iter().filter_map(added_element);
+            let of_map = elements.filter(move |it| it.set().name.as_str() == map);
+            of_map.map(Element::key_bytes).collect()
+        };
+        Self {
+            ips: keys_in(names::POOL_IPS),
+            nodeports: keys_in(names::POOL_NODEPORTS),
+        }
+    }
+
+    pub(in crate::backend) fn is_empty(&self) -> bool {
+        self.ips.is_empty() && self.nodeports.is_empty()
+    }
+
+    /// Returns whether one of the addresses needs an edit, or the chains that record clients do:
+    /// the elements that lead to endpoints, the chains, and the verdicts that lead to them.
+    ///
+    /// Elements of plain sets stay: they drop, reject or mark packets, and need no endpoint.
+    pub(in crate::backend) fn need(&self, edit: &Edit<Object>) -> bool {
+        if let Edit::Add(Object::Chain(chain)) = edit {
+            return is_learner(&chain.name);
+        }
+        let Some(element) = added_element(edit) else {
+            return false;
+        };
+        if let Some(Verdict::Goto(chain)) = element.verdict()
+            && is_learner(chain)
+        {
+            return true;
+        }
+        let set = element.set();
+        let keys = match set.key.first().map(|field| field.datatype) {
+            Some(Datatype::Ipv4Addr | Datatype::Ipv6Addr) => &self.ips,
+            _ => &self.nodeports,
+        };
+        let Some(len) = keys.iter().next().map(|key| key.len()) else {
+            return false;
+        };
+        let key = element.key_bytes().get(..len);
+        set.is_map() && key.is_some_and(|key| keys.contains(key))
+    }
+}
+
+/// Returns the element that an edit adds, or gives other data.
+fn added_element(edit: &Edit<Object>) -> Option<&Element> {
+    match edit {
+        Edit::Add(Object::Element(element))
+        | Edit::Change {
+            new: Object::Element(element),
+            ..
+        } => Some(element),
+        _ => None,
+    }
+}
+
+fn is_learner(chain: &Name) -> bool {
+    matches!(OnDemand::parse(chain), Some(OnDemand::Learn { .. }))
+}
+
+/// Returns a chain of each kind that exists only while Services have session affinity.
+pub(in crate::backend) fn chains_of_affinity(table: &Table) -> Vec<Object> {
+    let learner = Learner {
+        lists: Lists::Both,
+        ..Learner::usual(0)
+    };
+    let learners = [
+        learn(&table.ips, Learner::usual(0)),
+        learn(&table.ips, learner),
+        learn(&table.nodeports, learner),
+    ];
+    let others = [recall(table, 0), forget(table, 0)];
+    others
+        .into_iter()
+        .chain(learners)
+        .map(Object::from)
+        .collect()
+}
+
 fn chain(table: &Table, name: Name, rules: impl IntoIterator<Item = Vec<Statement>>) -> Chain {
     let rules = rules.into_iter();
     let rules = rules.map(|statements| Rule::new(table.family(), statements));
@@ -275,9 +367,9 @@ fn chain(table: &Table, name: Name, rules: impl IntoIterator<Item = Vec<Statemen
 mod tests {
     use std::collections::BTreeSet;
 
-    use vipline_service_model::Family;
+    use vipline_service_model::{DetectLocal, Family, Route, ServicePort};
 
-    use super::super::tests::assert_documented;
+    use super::super::tests::{assert_documented, cx, planned, service_port};
     use super::*;
 
     fn text(chain: &Chain) -> Vec<String> {
@@ -307,6 +399,41 @@ mod tests {
             assert_eq!(rules.len(), 2);
             assert!(rules[0].contains("map @pool-nodeports meta priority set"));
         }
+    }
+
+    #[test]
+    fn without_learners_the_addresses_with_affinity_have_no_endpoints_and_others_stay() {
+        let plan = |port: &ServicePort| planned(&cx(Family::V4, DetectLocal::NodeCidr), port);
+        let mut port = service_port(Route::Cluster);
+        port.node_port = Some(30_080);
+        port.external = Route::Cluster;
+        port.affinity = Some(10_800);
+        let sticky: Vec<_> = plan(&port).into_iter().map(Edit::Add).collect();
+        let other = ServicePort {
+            cluster_ip: [10, 96, 0, 11].into(),
+            node_port: Some(30_081),
+            affinity: None,
+            ..port
+        };
+        let other: Vec<_> = plan(&other).into_iter().map(Edit::Add).collect();
+        let found = StickyAddresses::of(&sticky);
+        assert!(!found.is_empty());
+        assert!(StickyAddresses::of(&other).is_empty());
+        assert_eq!(other.iter().find(|edit| found.need(edit)), None);
+        let kept = sticky.iter().filter(|edit| !found.need(edit));
+        for object in kept.map(Edit::object) {
+            if let Object::Element(element) = object {
+                let shared = [names::RECALLS, names::FORGETS];
+                let is_shared = shared.contains(&element.set().name.as_str());
+                assert!(!element.set().is_map() || is_shared, "{element}");
+            }
+        }
+        let removals = sticky.into_iter().map(|edit| match edit {
+            Edit::Add(object) => Edit::Remove(object),
+            edit => edit,
+        });
+        let removals: Vec<_> = removals.collect();
+        assert!(StickyAddresses::of(&removals).is_empty());
     }
 
     #[test]

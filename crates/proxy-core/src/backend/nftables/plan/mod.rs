@@ -22,7 +22,7 @@ pub(super) mod takeover;
 mod script;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use vipline_nftables::evaluate::Evaluator;
 use vipline_nftables::{Action, Object, Operation, Ruleset, Subject};

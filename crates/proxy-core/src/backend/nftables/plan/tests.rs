@@ -7,6 +7,9 @@ use vipline_service_model::{
     DetectLocal, Endpoint, Family, NodeView, PortName, Protocol, Route, ServicePort,
 };
 
+use super::Planner;
+use super::table::Table;
+use crate::backend::Planner as _;
 use crate::{Config, Context};
 
 /// Panics if the functions of a source file do not emit the nft code in their docs.
@@ -51,13 +54,25 @@ pub(super) fn commands(objects: &[Object], set: &str) -> Vec<String> {
     elements.map(command).collect()
 }
 
+/// Returns the base objects, and a chain of each kind that exists on demand.
+pub(in crate::backend::nftables) fn rules_of_all_kinds(family: Family) -> Vec<Object> {
+    let table = Table::of(family);
+    let cx = cx(family, DetectLocal::NodeCidr);
+    let balancing = table.paths().map(|path| path.lb(2).into());
+    let before_dnat = super::base::chains_before_dnat(table).map(Object::from);
+    let mut objects = Planner::base(&cx);
+    objects.extend(super::affinity::chains_of_affinity(table));
+    objects.extend(balancing.into_iter().chain(before_dnat));
+    objects
+}
+
 /// Returns all objects of a service port.
-pub(super) fn planned(cx: &Context, port: &ServicePort) -> Vec<Object> {
+pub(in crate::backend::nftables) fn planned(cx: &Context, port: &ServicePort) -> Vec<Object> {
     super::port::objects(cx, port).into_objects().collect()
 }
 
 /// Returns the context of a family with its own ServiceCIDR.
-pub(super) fn cx(family: Family, detect_local: DetectLocal) -> Context {
+pub(in crate::backend::nftables) fn cx(family: Family, detect_local: DetectLocal) -> Context {
     let networks = ["10.96.0.0/16", "fd00:96::/112"].map(|text| text.parse().unwrap());
     let config = Config {
         detect_local,
@@ -67,7 +82,7 @@ pub(super) fn cx(family: Family, detect_local: DetectLocal) -> Context {
 }
 
 /// Returns a service port with two local endpoints to which `route` leads.
-pub(super) fn service_port(route: Route) -> ServicePort {
+pub(in crate::backend::nftables) fn service_port(route: Route) -> ServicePort {
     let endpoints = [[10, 1, 0, 1], [10, 1, 0, 2]].map(|addr| Endpoint {
         addr: addr.into(),
         port: 8080,
