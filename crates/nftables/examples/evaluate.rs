@@ -46,19 +46,19 @@ fn ruleset() -> Result<Ruleset> {
     };
     let (input, hook) = base("input", ChainType::Filter, Hook::Input, 0)?;
     let input = input.with_base(hook.with_policy(Policy::Drop));
-    let ssh = [tcp_dport().is(22_u16), accept()];
+    let ssh = [tcp_dport().is(22), accept()];
     let (balance, hook) = base("balance", ChainType::Nat, Hook::Prerouting, -100)?;
     let data = [Datatype::Ipv4Addr.into(), Datatype::InetService.into()];
     let key = [Datatype::InetService.into(), Datatype::Mark.into()];
     let servers = Set::map(id.clone(), Name::new("servers")?, key, data);
-    let server = concat([tcp_dport(), numgen_random(2)]).map(&servers);
+    let server = concat((tcp_dport(), numgen_random(2))).map(&servers);
     let inside: ipnet::IpNet = "10.0.0.0/24".parse()?;
     let http = [ip_saddr().is_not(inside), dnat(server)];
     let mut objects = vec![
-        input.with_rules([Rule::new(id.family, ssh)]).into(),
+        input.with_rules([Rule::new(id.family, ssh)?]).into(),
         balance
             .with_base(hook)
-            .with_rules([Rule::new(id.family, http)])
+            .with_rules([Rule::new(id.family, http)?])
             .into(),
         servers.clone().into(),
     ];

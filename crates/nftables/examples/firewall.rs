@@ -44,8 +44,8 @@ pub(crate) fn run(out: &mut impl Write) -> Result<()> {
 
     // One call for one change. The other rules and all counters stay as they are.
     client.add(firewall.ports.element(&[443_u16.into()])?)?;
-    let dns = [udp_dport().is(53_u16), firewall.dns.statement(), accept()];
-    let dns = Rule::new(table.family, dns);
+    let dns = [udp_dport().is(53), firewall.dns.statement(), accept()];
+    let dns = Rule::new(table.family, dns)?;
     let dns = client.add_rule(table, input, RulePosition::Head, &dns)?;
     writeln!(out, "# With HTTPS and DNS:\n\n{}", client.dump(&tables)?)?;
 
@@ -120,7 +120,7 @@ impl Firewall {
             self.dns.clone().into(),
             self.ports.clone().into(),
             self.blocked.clone().into(),
-            self.chain().into(),
+            self.chain()?.into(),
         ];
         for port in [22_u16, 80] {
             objects.push(self.ports.element(&[port.into()])?.into());
@@ -132,19 +132,19 @@ impl Firewall {
         Ok(objects)
     }
 
-    fn chain(&self) -> Chain {
+    fn chain(&self) -> Result<Chain> {
         let rule = |statements: Vec<_>| Rule::new(self.table.family, statements);
         let known = CtState::ESTABLISHED | CtState::RELATED;
         let base = BaseChain::new(ChainType::Filter, Hook::Input, 0).with_policy(Policy::Drop);
         let chain = Chain::new(self.table.clone(), self.input.clone()).with_base(base);
-        chain.with_rules([
-            rule(vec![ct_state().is(known), accept()]),
+        Ok(chain.with_rules([
+            rule(vec![ct_state().is(known), accept()])?,
             rule(vec![
                 ip_saddr().in_set(&self.blocked),
                 self.dropped.statement(),
                 drop(),
-            ]),
-            rule(vec![tcp_dport().in_set(&self.ports), accept()]),
-        ])
+            ])?,
+            rule(vec![tcp_dport().in_set(&self.ports), accept()])?,
+        ]))
     }
 }

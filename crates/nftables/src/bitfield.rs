@@ -321,7 +321,7 @@ mod tests {
         };
         let masked = |mask: &[u8]| {
             let none = Bytes::repeat(0, mask.len());
-            let bits = Expression(Term::Load(load)).with_bits(mask.into(), none);
+            let bits = Expression::of(Term::Load(load)).with_bits(mask.into(), none);
             BitField::of(&bits, |_| Some(0))
         };
         let field = masked(&[0xff, 0xf8]).unwrap();

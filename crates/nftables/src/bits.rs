@@ -1,15 +1,16 @@
 //! Bitwise operations of expressions: masks, prefixes and shifts.
 
 use crate::Bytes;
-use crate::datatype::ByteOrder;
 use crate::expression::{Expression, Term};
+use crate::invalid::{InvalidStatement, Reason};
+use crate::operand::Constant;
+use crate::value::End;
 
-impl Expression {
+impl<T> Expression<T> {
     /// Returns the bitwise AND with a mask: `meta mark & 0x1`.
     #[must_use]
-    pub fn and(self, mask: u32) -> Self {
-        let [mask, none] = [self.integer(mask), self.integer(0)];
-        self.with_bits(mask, none)
+    pub fn and(self, mask: impl Constant<T>) -> Self {
+        self.with_operand(mask, |mask| (mask.clone(), Bytes::repeat(0, mask.len())))
     }
 
     /// Returns the first `len` bits of an address, followed by zeros:
@@ -32,16 +33,14 @@ impl Expression {
 
     /// Returns the bitwise OR: `meta mark | 0x1`.
     #[must_use]
-    pub fn or(self, bits: u32) -> Self {
-        let [mask, bits] = [self.integer(!bits), self.integer(bits)];
-        self.with_bits(mask, bits)
+    pub fn or(self, bits: impl Constant<T>) -> Self {
+        self.with_operand(bits, |bits| (zip(bits, bits, |bit, _| !bit), bits.clone()))
     }
 
     /// Returns the bitwise XOR: `meta mark ^ 0x1`.
     #[must_use]
-    pub fn xor(self, bits: u32) -> Self {
-        let [mask, bits] = [self.integer(u32::MAX), self.integer(bits)];
-        self.with_bits(mask, bits)
+    pub fn xor(self, bits: impl Constant<T>) -> Self {
+        self.with_operand(bits, |bits| (Bytes::repeat(0xff, bits.len()), bits.clone()))
     }
 
     /// Returns the value, shifted to the left by a number of bits: `meta mark << 8`.
@@ -57,20 +56,33 @@ impl Expression {
     }
 
     pub(crate) fn shift(self, left: bool, bits: u32) -> Self {
-        let of = Box::new(self);
-        Self(Term::Shift { of, left, bits })
+        let of = Box::new(self.untyped());
+        Self::typed(Term::Shift { of, left, bits })
     }
 
-    /// Encodes a number in the size and byte order of the expression. Truncates it.
-    fn integer(&self, number: u32) -> Bytes {
-        let len = usize::from(self.bytes());
-        let big = number.to_be_bytes();
-        let mut bytes = Bytes::repeat(0, len.saturating_sub(4));
-        bytes.extend(big.get(4_usize.saturating_sub(len)..).unwrap_or(&big));
-        if self.order() == ByteOrder::Host && cfg!(target_endian = "little") {
-            bytes.as_mut_slice().reverse();
+    /// Returns the operation with a constant, whose mask and bits `parts` returns.
+    fn with_operand(
+        self,
+        operand: impl Constant<T>,
+        parts: impl Fn(&Bytes) -> (Bytes, Bytes),
+    ) -> Self {
+        let (this, values) = (self.clone().untyped(), operand.into_values());
+        let encoded = match &*values {
+            [value] => this
+                .check(value)
+                .and_then(|()| this.bytes_of(value, this.order(), End::First)),
+            _ => Err(Reason::Interval),
+        };
+        match encoded {
+            Ok(bytes) => {
+                let (mask, xor) = parts(&bytes);
+                self.with_bits(mask, xor)
+            }
+            Err(reason) => {
+                let invalid = InvalidStatement::new(&this, &values, reason);
+                Self::typed(Term::Invalid(Box::new(invalid)))
+            }
         }
-        bytes
     }
 
     /// Returns `value & mask ^ xor`, merged with an existing mask.
@@ -85,9 +97,9 @@ impl Expression {
                 let kept = zip(&old_xor, &mask, |a, b| a & b);
                 (of, new_mask, zip(&kept, &xor, |a, b| a ^ b))
             }
-            term => (Box::new(Self(term)), mask, xor),
+            term => (Box::new(Expression::of(term)), mask, xor),
         };
-        Self(Term::Bits { of, mask, xor })
+        Self::typed(Term::Bits { of, mask, xor })
     }
 }
 
@@ -107,11 +119,11 @@ mod tests {
     #[test]
     fn a_prefix_keeps_the_first_bits() {
         for (of, len, expected) in [
-            (ip_daddr(), 20, "ip daddr & 255.255.240.0"),
-            (ip_daddr(), 0, "ip daddr & 0.0.0.0"),
-            (ip_daddr(), 200, "ip daddr & 255.255.255.255"),
+            (ip_daddr().untyped(), 20, "ip daddr & 255.255.240.0"),
+            (ip_daddr().untyped(), 0, "ip daddr & 0.0.0.0"),
+            (ip_daddr().untyped(), 200, "ip daddr & 255.255.255.255"),
             (
-                ip6_daddr(),
+                ip6_daddr().untyped(),
                 116,
                 "ip6 daddr & ffff:ffff:ffff:ffff:ffff:ffff:ffff:f000",
             ),

@@ -1,42 +1,75 @@
-//! Match statements: comparisons and lookups.
+//! Match statements and assignments: comparisons, lookups and stores.
 
-use std::net::IpAddr;
 use std::sync::Arc;
-
-use ipnet::IpNet;
 
 use crate::datatype::ByteOrder;
 use crate::expr::{AnonymousSet, Cmp, CmpOp, Lookup, Range, Register, SetRef};
 use crate::expression::{Expression, Term};
+use crate::invalid::Reason;
 use crate::lower::Lower;
+use crate::operand::{Constant, Operand};
 use crate::value::End;
 use crate::{
-    Bytes, Datatype, Element, Family, Field, InvalidElement, Name, Set, SetFlags, Statement,
+    Bytes, Datatype, Element, Family, Field, InvalidStatement, Name, Set, SetFlags, Statement,
     TableId, Value,
 };
 
-impl Expression {
+/// Length of the longest interface name: `IFNAMSIZ`, without the NUL byte that ends it.
+const MAX_IFNAME: usize = 15;
+
+impl<T> Expression<T> {
     /// Matches a value, prefix or range: `ip daddr 10.0.0.1`, `ct state new`,
     /// `iifname "cni*"`, `tcp dport 1-5`.
     ///
-    /// The value must have the size of the expression. This function does not check
-    /// the size: with another size the kernel rejects the rule, or no packet matches.
-    /// A conntrack state, conntrack status or TCP flag matches if any of the bits is
-    /// set.
-    pub fn is(self, value: impl Into<Value>) -> Statement {
-        self.compare(CmpOp::Eq, &value.into())
+    /// A conntrack state, conntrack status or TCP flag matches if any of the bits is set.
+    /// A value that the expression cannot have makes the statement invalid, which
+    /// [`Rule::new`](crate::Rule::new) reports.
+    pub fn is(self, value: impl Operand<T>) -> Statement {
+        self.compares(CmpOp::Eq, value)
     }
 
     /// Matches all other values: `ip daddr != 10.0.0.0/8`.
     ///
     /// Compares all bits, also of conntrack states, conntrack statuses and TCP flags.
-    pub fn is_not(self, value: impl Into<Value>) -> Statement {
-        self.compare(CmpOp::Ne, &value.into())
+    pub fn is_not(self, value: impl Operand<T>) -> Statement {
+        self.compares(CmpOp::Ne, value)
     }
 
     /// Compares with an operator: `meta mark < 5`, `tcp dport >= 1024`.
-    pub fn compares(self, op: CmpOp, value: impl Into<Value>) -> Statement {
-        self.compare(op, &value.into())
+    pub fn compares(self, op: CmpOp, value: impl Operand<T>) -> Statement {
+        let (this, values) = (self.untyped(), value.into_values());
+        let lower = this.clone().compare(op, &values);
+        this.statement(&values, lower)
+    }
+
+    /// Matches one of several values, prefixes or ranges: `tcp dport { 22, 80 }`. The set is
+    /// anonymous: it belongs to the rule.
+    pub fn is_in<V: Operand<T>>(self, values: impl IntoIterator<Item = V>) -> Statement {
+        self.anonymous(values, false)
+    }
+
+    /// Matches all other values: `tcp dport != { 22, 80 }`.
+    pub fn is_not_in<V: Operand<T>>(self, values: impl IntoIterator<Item = V>) -> Statement {
+        self.anonymous(values, true)
+    }
+
+    fn anonymous<V: Operand<T>>(
+        self,
+        values: impl IntoIterator<Item = V>,
+        invert: bool,
+    ) -> Statement {
+        let this = self.untyped();
+        let values: Vec<Vec<Value>> = values.into_iter().map(Operand::into_values).collect();
+        for one in &values {
+            if let Err(reason) = this.check_all(one) {
+                return InvalidStatement::new(&this, one, reason).into();
+            }
+        }
+        let intervals = values.iter().flatten().any(Value::is_interval);
+        match this.anonymous_set(intervals, &values) {
+            Ok(set) => this.lookup(set, intervals, None, invert),
+            Err(()) => InvalidStatement::new(&this, &[], Reason::Type).into(),
+        }
     }
 
     /// Matches the elements of a set: `ip daddr @set`.
@@ -59,62 +92,22 @@ impl Expression {
         )
     }
 
-    /// Matches the values of an anonymous set: `meta l4proto { tcp, udp }`.
-    ///
-    /// Each value of a concatenation is a list with one value per field.
-    /// With a prefix or a range the set has intervals.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidElement`] if a value does not fit the expression.
-    pub fn is_one_of<V: AsRef<[Value]>>(
-        self,
-        values: impl IntoIterator<Item = V>,
-    ) -> Result<Statement, InvalidElement> {
-        let values: Vec<V> = values.into_iter().collect();
-        let wide = |value: &Value| matches!(value, Value::Prefix(_) | Value::Range(_));
-        let intervals = values.iter().any(|value| value.as_ref().iter().any(wide));
-        let set = self.anonymous_set(intervals, &values)?;
-        Ok(self.lookup(set, intervals, None, false))
-    }
-
-    fn anonymous_set<V: AsRef<[Value]>>(
-        &self,
-        intervals: bool,
-        values: &[V],
-    ) -> Result<SetRef, InvalidElement> {
-        let pattern = |text| Name::new(text).expect("a constant that is a name");
-        // A placeholder. The encoder uses the table of the rule.
-        let table = TableId::new(Family::Inet, pattern("-"));
-        let fields: Vec<Field> = self.parts().iter().cloned().map(Field::from).collect();
-        let mut flags = SetFlags::ANONYMOUS | SetFlags::CONSTANT;
-        flags.set(SetFlags::INTERVAL, intervals);
-        let set = Set::set(table, pattern("__set%d"), fields).with_flags(flags);
-        let elements: Result<Vec<Element>, _> = values
-            .iter()
-            .map(|value| set.element(value.as_ref()))
-            .collect();
-        Ok(SetRef::Anonymous(Arc::new(AnonymousSet {
-            elements: elements?,
-            set,
-        })))
-    }
-
     /// Assigns the value of another expression: `meta mark set meta mark | 0x4000`.
-    pub fn set(self, value: &Self) -> Statement {
-        let mut lower = Lower::default();
-        let source = lower.value(value);
-        if self.order() == ByteOrder::Big {
-            lower.convert_to_network_order(0, value);
+    ///
+    /// Both must have the same size. What can be assigned is decided by the kernel.
+    pub fn set<U>(self, value: &Expression<U>) -> Statement {
+        let (this, value) = (self.untyped(), value.clone().untyped());
+        match this.assign(&value) {
+            Ok(lower) => Statement::from_lower(lower),
+            Err(reason) => InvalidStatement::of_assignment(&this, &value, reason).into(),
         }
-        lower.store(&self, source);
-        Statement::from_lower(lower)
     }
 
     /// Assigns a constant: `meta mark set 0x4000`.
-    pub fn set_to(self, value: impl Into<Value>) -> Statement {
-        let (first, _) = self.bytes_of(&value.into(), self.order());
-        self.set(&Self::constant(first))
+    pub fn set_to(self, value: impl Constant<T>) -> Statement {
+        let (this, values) = (self.untyped(), value.into_values());
+        let lower = this.assign_constant(&values);
+        this.statement(&values, lower)
     }
 
     fn lookup(
@@ -140,60 +133,134 @@ impl Expression {
         });
         Statement::from_lower(lower)
     }
+}
 
-    fn bytes_of(&self, value: &Value, order: ByteOrder) -> (Bytes, Bytes) {
-        let written = |end| {
-            let mut out = Bytes::new();
-            value
-                .write(self.bytes(), order, end, &mut out)
-                .then_some(out)
-        };
-        if let (Some(first), Some(last)) = (written(End::First), written(End::Last)) {
-            return (first, last);
+impl Expression {
+    fn statement(&self, values: &[Value], lower: Result<Lower, Reason>) -> Statement {
+        match lower {
+            Ok(lower) => Statement::from_lower(lower),
+            Err(reason) => InvalidStatement::new(self, values, reason).into(),
         }
-        let bytes = match value {
-            Value::Addr(IpAddr::V4(addr)) => Bytes::from(addr.octets()),
-            Value::Addr(IpAddr::V6(addr)) => Bytes::from(addr.octets()),
-            Value::Prefix(IpNet::V4(net)) => Bytes::from(net.network().octets()),
-            Value::Prefix(IpNet::V6(net)) => Bytes::from(net.network().octets()),
-            Value::Bytes(bytes) | Value::Text(bytes) => bytes.clone(),
-            _ => Bytes::repeat(0xff, usize::from(self.bytes())),
-        };
-        (bytes.clone(), bytes)
     }
 
-    fn compare(self, op: CmpOp, value: &Value) -> Statement {
+    fn anonymous_set(&self, intervals: bool, values: &[Vec<Value>]) -> Result<SetRef, ()> {
+        let pattern = |text| Name::new(text).expect("a constant that is a name");
+        // A placeholder. The encoder uses the table of the rule.
+        let table = TableId::new(Family::Inet, pattern("-"));
+        let mut flags = SetFlags::ANONYMOUS | SetFlags::CONSTANT;
+        flags.set(SetFlags::INTERVAL, intervals);
+        let fields: Vec<Field> = self.clone().into_fields();
+        let set = Set::set(table, pattern("__set%d"), fields).with_flags(flags);
+        let elements = values.iter().map(|value| set.element(value));
+        let elements: Result<Vec<Element>, _> = elements.collect();
+        Ok(SetRef::Anonymous(Arc::new(AnonymousSet {
+            elements: elements.map_err(drop)?,
+            set,
+        })))
+    }
+
+    /// Checks one value for each field.
+    fn check_all(&self, values: &[Value]) -> Result<(), Reason> {
+        let parts = self.parts();
+        if parts.len() != values.len() {
+            return Err(Reason::Fields(parts.len()));
+        }
+        let mut pairs = parts.iter().zip(values);
+        pairs.try_for_each(|(part, value)| part.check(value))
+    }
+
+    /// Checks that the expression can have a value.
+    pub(crate) fn check(&self, value: &Value) -> Result<(), Reason> {
+        let datatype = self.datatype();
+        let is_text = matches!(datatype, Datatype::Ifname | Datatype::String);
+        let is_addr = matches!(datatype, Datatype::Ipv4Addr | Datatype::Ipv6Addr);
+        let may_be_addr = is_addr
+            || matches!(
+                datatype,
+                Datatype::Integer | Datatype::LlAddr | Datatype::Other(_)
+            );
+        let is_type = match value {
+            Value::Addr(_) | Value::Prefix(_) => may_be_addr,
+            Value::Integer(_) => !is_text && !is_addr,
+            Value::Text(_) => is_text,
+            Value::Bytes(_) => true,
+            Value::Range(ends) => {
+                let (first, last) = &**ends;
+                if first.is_interval() || last.is_interval() {
+                    return Err(Reason::Type);
+                }
+                self.check(first)?;
+                self.check(last)?;
+                let written = |end| self.bytes_of(value, ByteOrder::Big, end);
+                if written(End::First)? > written(End::Last)? {
+                    return Err(Reason::EmptyRange);
+                }
+                true
+            }
+        };
+        if !is_type {
+            return Err(Reason::Type);
+        }
+        if let (Value::Text(name), Datatype::Ifname) = (value, datatype) {
+            let name = name.strip_suffix(b"*").unwrap_or(name);
+            let is_name = |byte: &u8| !byte.is_ascii_whitespace() && !b"/:".contains(byte);
+            if name.is_empty() || name.len() > MAX_IFNAME || !name.iter().all(is_name) {
+                return Err(Reason::Ifname);
+            }
+        }
+        self.bytes_of(value, self.order(), End::First).map(drop)
+    }
+
+    /// Returns one end of a value, encoded as the expression.
+    pub(crate) fn bytes_of(
+        &self,
+        value: &Value,
+        order: ByteOrder,
+        end: End,
+    ) -> Result<Bytes, Reason> {
+        let mut out = Bytes::new();
+        match value.write(self.bytes(), order, end, &mut out) {
+            true => Ok(out),
+            false => Err(Reason::Size(self.bytes())),
+        }
+    }
+
+    fn compare(self, op: CmpOp, values: &[Value]) -> Result<Lower, Reason> {
+        self.check_all(values)?;
+        let value = match values {
+            [value] => value,
+            values => return self.compare_concatenation(op, values),
+        };
         let mut lower = Lower::default();
         let source = Register::word(0);
+        let first = |order| self.bytes_of(value, order, End::First);
         match value {
             Value::Prefix(net) if net.prefix_len() < net.max_prefix_len() => {
+                if !matches!(op, CmpOp::Eq | CmpOp::Ne) {
+                    return Err(Reason::Order);
+                }
                 let len = usize::from(net.prefix_len());
-                let (first, _) = self.bytes_of(value, ByteOrder::Big);
-                let data = lower.load_prefix(&self, len, first);
+                let data = lower.load_prefix(&self, len, first(ByteOrder::Big)?);
                 lower.push(Cmp { source, op, data });
             }
             Value::Range(_) => {
                 lower.value(&self);
                 lower.convert_to_network_order(0, &self);
-                let (from, to) = self.bytes_of(value, ByteOrder::Big);
-                if op == CmpOp::Ne {
-                    lower.push(Range {
+                let from = first(ByteOrder::Big)?;
+                let to = self.bytes_of(value, ByteOrder::Big, End::Last)?;
+                match op {
+                    CmpOp::Ne => lower.push(Range {
                         source,
                         invert: true,
                         from,
                         to,
-                    });
-                } else {
-                    lower.push(Cmp {
-                        source,
-                        op: CmpOp::Ge,
-                        data: from,
-                    });
-                    lower.push(Cmp {
-                        source,
-                        op: CmpOp::Le,
-                        data: to,
-                    });
+                    }),
+                    CmpOp::Eq => {
+                        for (op, data) in [(CmpOp::Ge, from), (CmpOp::Le, to)] {
+                            lower.push(Cmp { source, op, data });
+                        }
+                    }
+                    _ => return Err(Reason::Order),
                 }
             }
             Value::Text(text) if text.ends_with(b"*") => {
@@ -202,9 +269,9 @@ impl Expression {
                 lower.push(Cmp { source, op, data });
             }
             _ if op == CmpOp::Eq && self.is_bitmask() => {
-                let (mask, _) = self.bytes_of(value, self.order());
+                let mask = first(self.order())?;
                 let none = Bytes::repeat(0, mask.len());
-                lower.value(&self.with_bits(mask, none.clone()));
+                lower.value(&self.clone().with_bits(mask, none.clone()));
                 lower.push(Cmp {
                     source,
                     op: CmpOp::Ne,
@@ -213,20 +280,72 @@ impl Expression {
             }
             _ => {
                 lower.value(&self);
-                let ordered = !matches!(op, CmpOp::Eq | CmpOp::Ne);
-                if ordered {
+                let is_ordered = !matches!(op, CmpOp::Eq | CmpOp::Ne);
+                if is_ordered {
                     lower.convert_to_network_order(0, &self);
                 }
-                let order = if ordered {
-                    ByteOrder::Big
-                } else {
-                    self.order()
+                let order = match is_ordered {
+                    true => ByteOrder::Big,
+                    false => self.order(),
                 };
-                let (data, _) = self.bytes_of(value, order);
+                let data = first(order)?;
                 lower.push(Cmp { source, op, data });
             }
         }
-        Statement::from_lower(lower)
+        Ok(lower)
+    }
+
+    /// Compares all fields at once: `ip daddr . tcp dport 10.0.0.1 . 80`.
+    fn compare_concatenation(&self, op: CmpOp, values: &[Value]) -> Result<Lower, Reason> {
+        if !matches!(op, CmpOp::Eq | CmpOp::Ne) {
+            return Err(Reason::Order);
+        }
+        if values.iter().any(Value::is_interval) {
+            return Err(Reason::Interval);
+        }
+        let mut data = Bytes::new();
+        for (part, value) in self.parts().iter().zip(values) {
+            data.extend(&part.bytes_of(value, part.order(), End::First)?);
+            data.pad();
+        }
+        let mut lower = Lower::default();
+        let source = lower.value(self);
+        lower.push(Cmp { source, op, data });
+        Ok(lower)
+    }
+
+    fn assign_constant(&self, values: &[Value]) -> Result<Lower, Reason> {
+        self.check_all(values)?;
+        let [value] = values else {
+            return Err(Reason::NotAssignable);
+        };
+        if value.is_interval() || matches!(value, Value::Text(text) if text.ends_with(b"*")) {
+            return Err(Reason::Interval);
+        }
+        let bytes = self.bytes_of(value, self.order(), End::First)?;
+        self.assign(&Self::of(Term::Constant(bytes)))
+    }
+
+    fn assign(&self, value: &Self) -> Result<Lower, Reason> {
+        let mut lower = Lower::default();
+        // The data of a map that only its name refers to have an unknown size.
+        if value.bytes() != self.bytes() && value.bytes() != 0 {
+            return Err(Reason::Size(self.bytes()));
+        }
+        if lower.store_in_words(self, value)? {
+            return Ok(lower);
+        }
+        let source = lower.value(value);
+        let is_constant = matches!(value.0, Term::Constant(_));
+        match (self.order(), value.order()) {
+            (ByteOrder::Big, ByteOrder::Host) => lower.convert_to_network_order(0, value),
+            (ByteOrder::Host, ByteOrder::Big) if !is_constant => {
+                lower.convert_to_host_order(0, value);
+            }
+            _ => {}
+        }
+        lower.store(self, source)?;
+        Ok(lower)
     }
 
     fn is_bitmask(&self) -> bool {

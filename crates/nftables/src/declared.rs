@@ -158,13 +158,13 @@ pub(crate) fn declared(kind: u32, parameters: &[(u8, u32)]) -> Option<Declared> 
         }
         KIND_RT => {
             let key = RtKey::from_number(get(0)?);
-            Expression(Term::Load(Load::Rt(key))).into()
+            Expression::of(Term::Load(Load::Rt(key))).into()
         }
         KIND_FIB => {
             let results = [FibResult::Oif, FibResult::Oifname, FibResult::AddrType];
             let result = usize::try_from(get(0)?).ok()?.checked_sub(1)?;
             let flags = FibFlags::from_bits_retain(get(1)?);
-            Expression(Term::Fib(flags, *results.get(result)?)).into()
+            Expression::of(Term::Fib(flags, *results.get(result)?)).into()
         }
         KIND_XFRM => {
             let key = XfrmKey::from_number(get(0)?);
@@ -186,7 +186,7 @@ pub(crate) fn declared(kind: u32, parameters: &[(u8, u32)]) -> Option<Declared> 
         // nft 1.0.6 aborts when it lists a set that is declared with `jhash`.
         KIND_HASH if get(0)? == 1 => {
             let (modulus, offset) = (get(2)?, get(1)?);
-            Expression(Term::Symmetric { modulus, offset }).into()
+            Expression::of(Term::Symmetric { modulus, offset }).into()
         }
         _ => return None,
     })

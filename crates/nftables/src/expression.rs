@@ -5,20 +5,32 @@
 //! ([`Expression::set`]) or concatenated ([`concat()`]).
 //! Kernel expressions, which execute a rule, are in [`expr`](crate::expr).
 
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use crate::bitfield::BitField;
 use crate::datatype::ByteOrder;
 use crate::expr::{
-    CtKey, Direction, ExthdrOp, FibFlags, FibResult, MetaKey, NumgenMode, OsfTtl, PayloadBase,
-    RtKey, SetRef, SocketKey, XfrmDirection, XfrmKey,
+    AddrType, CtKey, CtState, CtStatus, Direction, ExthdrOp, FibFlags, FibResult, MetaKey,
+    NumgenMode, OsfTtl, PayloadBase, RtKey, SetRef, SocketKey, XfrmDirection, XfrmKey,
 };
 use crate::field::width;
 use crate::header::{self, HeaderField};
 use crate::load::Load;
-use crate::{Bytes, Datatype, Family, Field, Set};
+use crate::operand::{Ifname, Parts};
+use crate::{Bytes, Datatype, Family, Field, InvalidStatement, Set, Value};
 
 /// An expression: a header field, packet metadata, a number, or a concatenation.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Expression(pub(crate) Term);
+///
+/// `T` is the Rust type of its values: `tcp_dport()` is an `Expression<u16>`, and
+/// `ip_saddr()` an `Expression<Ipv4Addr>`. What can be compared with it is an
+/// [`Operand<T>`](crate::Operand), so that a port is never compared with an address, nor with
+/// a number that no port has. Some types are known only when the program runs, such as that
+/// of a [`CtKey`], or of a key that was decoded from a dump. Such an expression is an
+/// `Expression<Value>`, and takes whatever converts to a [`Value`]; a value that it cannot
+/// have makes the statement invalid ([`InvalidStatement`]).
+pub struct Expression<T = Value>(pub(crate) Term, PhantomData<fn() -> T>);
 
 /// The variants of an expression.
 #[derive(Clone, Debug)]
@@ -68,123 +80,129 @@ pub(crate) enum Term {
     BitField(BitField),
     Concat(Vec<Expression>),
     Constant(Bytes),
+    /// An operation with a value that the operand cannot have.
+    Invalid(Box<InvalidStatement>),
     /// A port of the protocol that a previous match implies. Only used for text.
     Port(&'static str, &'static str),
     Unknown,
 }
 
 macro_rules! header_expressions {
-    ($($(#[$doc:meta])* $function:ident = $field:ident;)*) => {
+    ($($(#[$doc:meta])* $function:ident: $values:ty = $field:ident;)*) => {
         $($(#[$doc])*
-        pub fn $function() -> Expression {
-            Expression(Term::Header(&header::$field))
+        pub fn $function() -> Expression<$values> {
+            Expression::typed(Term::Header(&header::$field))
         })*
     };
 }
 
 header_expressions! {
     /// The source address of an IPv4 packet: `ip saddr`.
-    ip_saddr = IP_SADDR;
+    ip_saddr: Ipv4Addr = IP_SADDR;
     /// The destination address of an IPv4 packet: `ip daddr`.
-    ip_daddr = IP_DADDR;
+    ip_daddr: Ipv4Addr = IP_DADDR;
     /// The transport protocol of an IPv4 packet: `ip protocol`.
-    ip_protocol = IP_PROTOCOL;
+    ip_protocol: u8 = IP_PROTOCOL;
     /// The source address of an IPv6 packet: `ip6 saddr`.
-    ip6_saddr = IP6_SADDR;
+    ip6_saddr: Ipv6Addr = IP6_SADDR;
     /// The destination address of an IPv6 packet: `ip6 daddr`.
-    ip6_daddr = IP6_DADDR;
+    ip6_daddr: Ipv6Addr = IP6_DADDR;
     /// The source port of any transport protocol: `th sport`.
-    th_sport = TH_SPORT;
+    th_sport: u16 = TH_SPORT;
     /// The destination port of any transport protocol: `th dport`.
-    th_dport = TH_DPORT;
+    th_dport: u16 = TH_DPORT;
     /// The source port of a TCP segment: `tcp sport`.
-    tcp_sport = TCP_SPORT;
+    tcp_sport: u16 = TCP_SPORT;
     /// The destination port of a TCP segment: `tcp dport`.
-    tcp_dport = TCP_DPORT;
+    tcp_dport: u16 = TCP_DPORT;
     /// The flags of a TCP segment: `tcp flags`.
-    tcp_flags = TCP_FLAGS;
+    tcp_flags: u8 = TCP_FLAGS;
     /// The source port of a UDP datagram: `udp sport`.
-    udp_sport = UDP_SPORT;
+    udp_sport: u16 = UDP_SPORT;
     /// The destination port of a UDP datagram: `udp dport`.
-    udp_dport = UDP_DPORT;
+    udp_dport: u16 = UDP_DPORT;
     /// The source port of an SCTP packet: `sctp sport`.
-    sctp_sport = SCTP_SPORT;
+    sctp_sport: u16 = SCTP_SPORT;
     /// The destination port of an SCTP packet: `sctp dport`.
-    sctp_dport = SCTP_DPORT;
+    sctp_dport: u16 = SCTP_DPORT;
     /// The type of an ICMP message: `icmp type`.
-    icmp_type = ICMP_TYPE;
+    icmp_type: u8 = ICMP_TYPE;
     /// The type of an ICMPv6 message: `icmpv6 type`.
-    icmpv6_type = ICMPV6_TYPE;
+    icmpv6_type: u8 = ICMPV6_TYPE;
     /// The source address of an Ethernet frame: `ether saddr`.
-    ether_saddr = ETHER_SADDR;
+    ether_saddr: [u8; 6] = ETHER_SADDR;
     /// The destination address of an Ethernet frame: `ether daddr`.
-    ether_daddr = ETHER_DADDR;
+    ether_daddr: [u8; 6] = ETHER_DADDR;
 }
 
 /// The source address: `ip6 saddr` in family `ip6`, otherwise `ip saddr`.
-pub fn saddr(family: Family) -> Expression {
-    if family == Family::Ip6 {
-        ip6_saddr()
+///
+/// A value of the other family makes the statement invalid.
+pub fn saddr(family: Family) -> Expression<IpAddr> {
+    Expression::typed(if family == Family::Ip6 {
+        ip6_saddr().0
     } else {
-        ip_saddr()
-    }
+        ip_saddr().0
+    })
 }
 
 /// The destination address: `ip6 daddr` in family `ip6`, otherwise `ip daddr`.
-pub fn daddr(family: Family) -> Expression {
-    if family == Family::Ip6 {
-        ip6_daddr()
+///
+/// A value of the other family makes the statement invalid.
+pub fn daddr(family: Family) -> Expression<IpAddr> {
+    Expression::typed(if family == Family::Ip6 {
+        ip6_daddr().0
     } else {
-        ip_daddr()
-    }
+        ip_daddr().0
+    })
 }
 
 macro_rules! meta_expressions {
-    ($($(#[$doc:meta])* $function:ident = $key:ident;)*) => {
+    ($($(#[$doc:meta])* $function:ident: $values:ty = $key:ident;)*) => {
         $($(#[$doc])*
-        pub fn $function() -> Expression {
-            Expression::from(MetaKey::$key)
+        pub fn $function() -> Expression<$values> {
+            Expression::typed(Term::Meta(MetaKey::$key))
         })*
     };
 }
 
 meta_expressions! {
     /// The transport protocol: `meta l4proto`.
-    l4proto = L4Proto;
+    l4proto: u8 = L4Proto;
     /// The protocol family of the packet: `meta nfproto`.
-    nfproto = NfProto;
+    nfproto: u8 = NfProto;
     /// The packet mark: `meta mark`.
-    mark = Mark;
+    mark: u32 = Mark;
     /// The priority of the packet for traffic control: `meta priority`.
-    priority = Priority;
+    priority: u32 = Priority;
     /// The name of the input interface: `iifname`.
-    iifname = Iifname;
+    iifname: Ifname = Iifname;
     /// The name of the output interface: `oifname`.
-    oifname = Oifname;
+    oifname: Ifname = Oifname;
     /// The index of the input interface: `iif`.
-    iif = Iif;
+    iif: u32 = Iif;
     /// The index of the output interface: `oif`.
-    oif = Oif;
+    oif: u32 = Oif;
 }
 
 /// The state of the connection: `ct state`.
-pub fn ct_state() -> Expression {
-    CtKey::State.into()
+pub fn ct_state() -> Expression<CtState> {
+    Expression::typed(Term::Ct(CtKey::State, None))
 }
 
 /// The status of the connection: `ct status`.
-pub fn ct_status() -> Expression {
-    CtKey::Status.into()
+pub fn ct_status() -> Expression<CtStatus> {
+    Expression::typed(Term::Ct(CtKey::Status, None))
 }
 
 /// The mark of the connection: `ct mark`.
-pub fn ct_mark() -> Expression {
-    CtKey::Mark.into()
+pub fn ct_mark() -> Expression<u32> {
+    Expression::typed(Term::Ct(CtKey::Mark, None))
 }
 
 /// The direction of the packet in its connection: `ct direction`.
-pub fn ct_direction() -> Expression {
-    CtKey::Direction.into()
+pub fn ct_direction() -> Expression<Direction> {
+    Expression::typed(Term::Ct(CtKey::Direction, None))
 }
 
 /// A conntrack property of the original direction: `ct original ip daddr`.
@@ -198,34 +216,34 @@ pub fn ct_reply(key: CtKey) -> Expression {
 }
 
 /// The source address of the original direction: `ct original ip saddr`.
-pub fn ct_original_saddr(family: Family) -> Expression {
-    ct_original(if family == Family::Ip6 {
-        CtKey::SrcIp6
-    } else {
-        CtKey::SrcIp
-    })
+pub fn ct_original_saddr(family: Family) -> Expression<IpAddr> {
+    let key = match family {
+        Family::Ip6 => CtKey::SrcIp6,
+        _ => CtKey::SrcIp,
+    };
+    Expression::typed(Term::Ct(key, Some(Direction::Original)))
 }
 
 /// The destination address of the original direction: `ct original ip daddr`.
-pub fn ct_original_daddr(family: Family) -> Expression {
-    ct_original(if family == Family::Ip6 {
-        CtKey::DstIp6
-    } else {
-        CtKey::DstIp
-    })
+pub fn ct_original_daddr(family: Family) -> Expression<IpAddr> {
+    let key = match family {
+        Family::Ip6 => CtKey::DstIp6,
+        _ => CtKey::DstIp,
+    };
+    Expression::typed(Term::Ct(key, Some(Direction::Original)))
 }
 
 /// Whether the packet has an optional header: `exthdr frag`, `tcp option sack-perm`.
 ///
-/// The value is 1 or 0. `kind` is a protocol number, an option kind or a chunk type.
-pub fn exthdr_exists(op: ExthdrOp, kind: u8) -> Expression {
-    Expression::load(Load::Exthdr {
+/// `kind` is a protocol number, an option kind or a chunk type.
+pub fn exthdr_exists(op: ExthdrOp, kind: u8) -> Expression<bool> {
+    Expression::typed(Term::Load(Load::Exthdr {
         op,
         kind,
         offset: 0,
         len: 1,
         present: true,
-    })
+    }))
 }
 
 /// Bytes of an optional header: `frag id`, `tcp option maxseg size`.
@@ -244,8 +262,8 @@ pub fn exthdr(op: ExthdrOp, kind: u8, offset: u32, len: u32) -> Expression {
 /// The maximum segment size in the options of a TCP SYN: `tcp option maxseg size`.
 ///
 /// `tcp_option_maxseg_size().set(&RtKey::Tcpmss.into())` fits it to the route.
-pub fn tcp_option_maxseg_size() -> Expression {
-    exthdr(ExthdrOp::TcpOption, 2, 2, 2)
+pub fn tcp_option_maxseg_size() -> Expression<u16> {
+    Expression::typed(exthdr(ExthdrOp::TcpOption, 2, 2, 2).0)
 }
 
 /// A property of an IPsec transformation: `ipsec in spnum 1 reqid`.
@@ -271,45 +289,48 @@ pub fn fib(flags: FibFlags, result: FibResult) -> Expression {
 }
 
 /// The route type of the destination address: `fib daddr type`.
-pub fn fib_daddr_type() -> Expression {
-    fib(FibFlags::DADDR, FibResult::AddrType)
+pub fn fib_daddr_type() -> Expression<AddrType> {
+    Expression::typed(Term::Fib(FibFlags::DADDR, FibResult::AddrType))
 }
 
 /// The route type of the source address: `fib saddr type`.
-pub fn fib_saddr_type() -> Expression {
-    fib(FibFlags::SADDR, FibResult::AddrType)
+pub fn fib_saddr_type() -> Expression<AddrType> {
+    Expression::typed(Term::Fib(FibFlags::SADDR, FibResult::AddrType))
 }
 
 /// A random number below `modulus`: `numgen random mod 3`.
-pub fn numgen_random(modulus: u32) -> Expression {
-    Expression::numgen(NumgenMode::Random, modulus, 0)
+pub fn numgen_random(modulus: u32) -> Expression<u32> {
+    Expression::typed(Expression::numgen(NumgenMode::Random, modulus, 0).0)
 }
 
 /// A round-robin counter below `modulus`: `numgen inc mod 3`.
-pub fn numgen_inc(modulus: u32) -> Expression {
-    Expression::numgen(NumgenMode::Incremental, modulus, 0)
+pub fn numgen_inc(modulus: u32) -> Expression<u32> {
+    Expression::typed(Expression::numgen(NumgenMode::Incremental, modulus, 0).0)
 }
 
 /// The Jenkins hash of an expression, modulo `modulus`: `jhash ip saddr mod 251`.
 ///
 /// Without a seed the kernel chooses a random one.
-pub fn jhash(of: Expression, modulus: u32, seed: Option<u32>) -> Expression {
-    Expression::jenkins(of, modulus, seed, 0)
+pub fn jhash<T>(of: Expression<T>, modulus: u32, seed: Option<u32>) -> Expression<u32> {
+    Expression::typed(Expression::jenkins(of.untyped(), modulus, seed, 0).0)
 }
 
 /// The symmetric hash of the connection, modulo `modulus`: `symhash mod 2`.
-pub fn symhash(modulus: u32) -> Expression {
-    Expression::symmetric(modulus, 0)
+pub fn symhash(modulus: u32) -> Expression<u32> {
+    Expression::typed(Term::Symmetric { modulus, offset: 0 })
 }
 
 /// The concatenation of expressions: `ip daddr . meta l4proto . th dport`.
-pub fn concat(parts: impl IntoIterator<Item = Expression>) -> Expression {
-    Expression(Term::Concat(parts.into_iter().collect()))
+///
+/// Of a tuple, the values are tuples: `concat((ip_daddr(), tcp_dport()))` is an
+/// `Expression<(Ipv4Addr, u16)>`. Of a list, whose number of fields may vary, they are lists.
+pub fn concat<P: Parts>(parts: P) -> Expression<P::Values> {
+    Expression::typed(Term::Concat(parts.into_parts()))
 }
 
 impl From<MetaKey> for Expression {
     fn from(key: MetaKey) -> Self {
-        Self(Term::Meta(key))
+        Self::of(Term::Meta(key))
     }
 }
 
@@ -332,10 +353,44 @@ impl From<CtKey> for Expression {
 }
 
 impl Expression {
+    /// Returns the fields of a concatenation, or the expression itself.
+    pub(crate) fn parts(&self) -> &[Self] {
+        match &self.0 {
+            Term::Concat(parts) => parts,
+            _ => std::slice::from_ref(self),
+        }
+    }
+}
+
+impl<T> Clone for Expression<T> {
+    fn clone(&self) -> Self {
+        Self::typed(self.0.clone())
+    }
+}
+
+impl<T> fmt::Debug for Expression<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Expression").field(&self.0).finish()
+    }
+}
+
+impl<T> Eq for Expression<T> {}
+
+impl<T> PartialEq for Expression<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Expression {
+    pub(crate) const fn of(term: Term) -> Self {
+        Self::typed(term)
+    }
+
     /// Returns the expression for bytes of the packet: the named header field at this
     /// location, or `@nh,96,32`.
     pub fn payload(base: PayloadBase, offset: u32, len: u32, family: Option<Family>) -> Self {
-        Self(match HeaderField::find(base, offset, len, family) {
+        Self::of(match HeaderField::find(base, offset, len, family) {
             Some(field) => Term::Header(field),
             None => Term::Payload { base, offset, len },
         })
@@ -343,19 +398,19 @@ impl Expression {
 
     /// Returns the expression for a conntrack property.
     pub fn ct(key: CtKey, direction: Option<Direction>) -> Self {
-        Self(Term::Ct(key, direction))
+        Self::of(Term::Ct(key, direction))
     }
 
     pub(crate) fn load(load: Load) -> Self {
-        Self(Term::Load(load))
+        Self::of(Term::Load(load))
     }
 
     pub(crate) fn fib(flags: FibFlags, result: FibResult) -> Self {
-        Self(Term::Fib(flags, result))
+        Self::of(Term::Fib(flags, result))
     }
 
     pub(crate) fn numgen(mode: NumgenMode, modulus: u32, offset: u32) -> Self {
-        Self(Term::Numgen {
+        Self::of(Term::Numgen {
             mode,
             modulus,
             offset,
@@ -363,7 +418,7 @@ impl Expression {
     }
 
     pub(crate) fn jenkins(of: Self, modulus: u32, seed: Option<u32>, offset: u32) -> Self {
-        Self(Term::Jenkins {
+        Self::of(Term::Jenkins {
             of: Box::new(of),
             modulus,
             seed,
@@ -372,11 +427,23 @@ impl Expression {
     }
 
     pub(crate) fn symmetric(modulus: u32, offset: u32) -> Self {
-        Self(Term::Symmetric { modulus, offset })
+        Self::of(Term::Symmetric { modulus, offset })
     }
 
     pub(crate) fn constant(bytes: Bytes) -> Self {
-        Self(Term::Constant(bytes))
+        Self::of(Term::Constant(bytes))
+    }
+}
+
+impl<T> Expression<T> {
+    /// Creates an expression whose values are known to be of type `T`.
+    pub(crate) const fn typed(term: Term) -> Self {
+        Self(term, PhantomData)
+    }
+
+    /// Returns the expression for values whose type is not known.
+    pub fn untyped(self) -> Expression {
+        Expression::of(self.0)
     }
 
     /// Returns the data type; of a concatenation, that of the first field.
@@ -393,7 +460,9 @@ impl Expression {
             Term::Fib(_, FibResult::AddrType) => Datatype::FibAddrType,
             Term::Bits { of, .. } | Term::Shift { of, .. } => of.datatype(),
             Term::Map { data, .. } => data.first().map_or(Datatype::Integer, |f| f.datatype),
-            Term::Concat(parts) => parts.first().map_or(Datatype::Integer, Self::datatype),
+            Term::Concat(parts) => parts
+                .first()
+                .map_or(Datatype::Integer, Expression::datatype),
             _ => Datatype::Integer,
         }
     }
@@ -453,11 +522,12 @@ impl Expression {
         u8::try_from(self.bytes().div_ceil(4)).unwrap_or(u8::MAX)
     }
 
-    /// Returns the fields of a concatenation, or the expression itself.
-    pub(crate) fn parts(&self) -> &[Self] {
-        match &self.0 {
-            Term::Concat(parts) => parts,
-            _ => std::slice::from_ref(self),
+    /// Returns the fields of a concatenation, or the expression itself: those of the key of a
+    /// set in which it is looked up.
+    pub fn into_fields(self) -> Vec<Field> {
+        match self.0 {
+            Term::Concat(parts) => parts.into_iter().map(Field::from).collect(),
+            _ => vec![self.into()],
         }
     }
 
@@ -477,22 +547,22 @@ impl Expression {
 
     /// Returns the data that the value maps to: `ip daddr map @m`.
     #[must_use]
-    pub fn map(self, map: &Set) -> Self {
+    pub fn map(self, map: &Set) -> Expression {
         let data = match &map.data {
             crate::DataKind::Fields(fields) => fields.clone(),
             _ => Vec::new(),
         };
-        Self(Term::Map {
-            of: Box::new(self),
+        Expression::of(Term::Map {
+            of: Box::new(self.untyped()),
             set: map.into(),
             data,
         })
     }
 
     /// Returns the data that the value maps to in a map with unknown fields.
-    pub(crate) fn map_by(self, set: SetRef) -> Self {
-        Self(Term::Map {
-            of: Box::new(self),
+    pub(crate) fn map_by(self, set: SetRef) -> Expression {
+        Expression::of(Term::Map {
+            of: Box::new(self.untyped()),
             set,
             data: Vec::new(),
         })

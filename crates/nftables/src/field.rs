@@ -31,12 +31,12 @@ impl From<Datatype> for Field {
     }
 }
 
-impl From<Expression> for Field {
-    fn from(expression: Expression) -> Self {
+impl<T> From<Expression<T>> for Field {
+    fn from(expression: Expression<T>) -> Self {
         Self {
             datatype: expression.datatype(),
             bytes: expression.bytes(),
-            expression: Some(expression),
+            expression: Some(expression.untyped()),
             declared: None,
         }
     }

@@ -30,6 +30,48 @@ pub(crate) enum Layer {
     Vlan,
 }
 
+/// The checksum that depends on a field, as the attributes of a store: `NFTA_PAYLOAD_CSUM_*`.
+///
+/// Without it the kernel stores the bytes and nothing else, and the receiver drops the packet.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Checksum {
+    /// `enum nft_payload_csum_types`: none, the Internet checksum, or the CRC of SCTP.
+    pub(crate) kind: u32,
+    /// Offset of the checksum in the header of the field.
+    pub(crate) offset: u32,
+    /// `enum nft_payload_csum_flags`.
+    pub(crate) flags: u32,
+}
+
+impl Checksum {
+    /// Flag: the bytes are part of the pseudo-header of the transport protocol's checksum,
+    /// which the kernel then updates as well.
+    pub(crate) const PSEUDO_HEADER: u32 = 1;
+
+    /// Returns the checksum that nft 1.0.6 updates when it stores a field: the one home of
+    /// this table, for stores and for their text.
+    pub(crate) fn of(protocol: &str, name: &str) -> Self {
+        let flags = match (protocol, name) {
+            ("ip", "saddr" | "daddr" | "protocol" | "length")
+            | ("ip6", "saddr" | "daddr" | "nexthdr" | "length") => Self::PSEUDO_HEADER,
+            _ => 0,
+        };
+        let (kind, offset) = match protocol {
+            "ip" => (1, 10),
+            "tcp" => (1, 16),
+            "udp" => (1, 6),
+            "icmp" | "igmp" | "icmpv6" => (1, 2),
+            "sctp" => (2, 8),
+            _ => (0, 0),
+        };
+        Self {
+            kind,
+            offset,
+            flags,
+        }
+    }
+}
+
 /// Size of a VLAN header.
 pub(crate) const VLAN_BYTES: u32 = 4;
 
@@ -162,6 +204,13 @@ fields! {
 }
 
 impl HeaderField {
+    /// Returns the checksum to update when the field is stored. Returns `None` for the ports
+    /// of any protocol (`th`), because each protocol has its checksum at another place; nft
+    /// stores them without, and the receiver drops the packet.
+    pub(crate) fn checksum(&self) -> Option<Checksum> {
+        (self.protocol != "th").then(|| Checksum::of(self.protocol, self.name))
+    }
+
     /// Returns whether the field is the type of an Ethernet or VLAN header.
     pub(crate) fn is_frame_type(&self) -> bool {
         self.base == PayloadBase::Link && self.datatype == Datatype::EtherType

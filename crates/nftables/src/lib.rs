@@ -10,7 +10,7 @@
 //!
 //! let mut client = Client::open()?;
 //! let (filter, input) = (TableId::new(Family::Inet, Name::new("filter")?), Name::new("input")?);
-//! let ssh = Rule::new(filter.family, [tcp_dport().is(22_u16), accept()]);
+//! let ssh = Rule::new(filter.family, [tcp_dport().is(22), accept()])?;
 //! let handle = client.add_rule(&filter, &input, RulePosition::Head, &ssh)?;
 //! client.delete_rule(&filter, &input, handle)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -33,8 +33,8 @@
 //! let id = TableId::new(Family::Inet, Name::new("firewall")?);
 //! let input = BaseChain::new(ChainType::Filter, Hook::Input, 0).with_policy(Policy::Drop);
 //! let input = Chain::new(id.clone(), Name::new("input")?).with_base(input).with_rules([
-//!     Rule::new(id.family, [ct_state().is(CtState::ESTABLISHED), accept()]),
-//!     Rule::new(id.family, [tcp_dport().is(22_u16), accept()]),
+//!     Rule::new(id.family, [ct_state().is(CtState::ESTABLISHED), accept()])?,
+//!     Rule::new(id.family, [tcp_dport().is(22), accept()])?,
 //! ]);
 //! let desired = [Table::new(id.clone()).into(), input.into()];
 //!
@@ -130,6 +130,10 @@ mod bits;
 
 mod comparison;
 
+mod invalid;
+
+mod operand;
+
 mod lower;
 
 pub mod expr;
@@ -192,12 +196,14 @@ pub use field::Field;
 pub use flowtable::{Flowtable, FlowtableFlags};
 pub use generation::Generation;
 pub use hooks::HookEntry;
+pub use invalid::InvalidStatement;
 pub use ipnet;
 pub use monitor::{Change, ChangeCounts, Commit, Event, EventObject, Notifications, Process};
 #[cfg(target_os = "linux")]
 pub use monitor::{Monitor, Notification};
 pub use name::{Comment, InvalidName, Name};
 pub use object::{Key, Object, SetKey};
+pub use operand::{Constant, Ifname, Operand, Parts};
 pub use operation::{Action, Operation, Subject};
 pub use rule::{Compat, Rule};
 pub use rules::{BatchBuilder, InstalledRule, Operations, RuleHandle, RulePosition};

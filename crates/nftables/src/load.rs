@@ -245,14 +245,14 @@ mod tests {
     fn a_header_implies_its_network_protocol() {
         let fragment = exthdr_exists(ExthdrOp::Ipv6, 44);
         let id = exthdr(ExthdrOp::Ipv6, 44, 4, 4);
-        let rule = Rule::new(Family::Inet, [fragment.is(1_u8), id.is(5_u32)]);
+        let rule = Rule::new(Family::Inet, [fragment.is(true), id.is(5_u32)]).unwrap();
         let text = "meta nfproto ipv6 exthdr frag exists frag id 5";
         assert_eq!(rule.to_string(), text);
     }
 
     #[test]
     fn an_operating_system_is_a_name() {
-        let rule = Rule::new(Family::Ip, [osf_name(OsfTtl::NoCheck).is("Linux")]);
+        let rule = Rule::new(Family::Ip, [osf_name(OsfTtl::NoCheck).is("Linux")]).unwrap();
         assert_eq!(rule.to_string(), "osf ttl skip name \"Linux\"");
     }
 }

@@ -9,9 +9,10 @@ use crate::expr::{
     Lookup, Meta, Numgen, Payload, PayloadAccess, PayloadBase, Register,
 };
 use crate::expression::{Expression, Term};
-use crate::header::Layer;
+use crate::header::{Checksum, Layer};
+use crate::invalid::Reason;
 use crate::statement::Protocols;
-use crate::{Bytes, Data, Datatype, Family};
+use crate::{Bytes, Data, Datatype, InvalidStatement};
 
 /// Number of register words that nft allocates for a single value.
 pub(crate) const SINGLE: u8 = 4;
@@ -21,6 +22,8 @@ pub(crate) const SINGLE: u8 = 4;
 pub(crate) struct Lower {
     pub(crate) exprs: Vec<Expr>,
     pub(crate) requires: Protocols,
+    /// The reason why the statement cannot be compiled.
+    pub(crate) invalid: Option<InvalidStatement>,
     /// First unused register word.
     pub(crate) next: u8,
     /// Whether concatenated integers must be in network byte order.
@@ -33,7 +36,7 @@ impl Lower {
     }
 
     /// Loads a value into newly allocated words and returns the first.
-    pub(crate) fn value(&mut self, expression: &Expression) -> Register {
+    pub(crate) fn value<T>(&mut self, expression: &Expression<T>) -> Register {
         let at = self.next;
         self.next += match &expression.0 {
             Term::Concat(_) => expression.words(),
@@ -46,11 +49,11 @@ impl Lower {
 
     /// Loads a constant into newly allocated words and returns the first.
     pub(crate) fn constant(&mut self, bytes: Bytes) -> Register {
-        self.value(&Expression::constant(bytes))
+        self.value(&Expression::of(Term::Constant(bytes)))
     }
 
     /// Loads a value into the words that start at `at`.
-    pub(crate) fn load(&mut self, expression: &Expression, at: u8) {
+    pub(crate) fn load<T>(&mut self, expression: &Expression<T>, at: u8) {
         self.requires = self.requires.with(expression.requires());
         let destination = Register::word(at);
         let access = Access::Load(destination);
@@ -107,12 +110,13 @@ impl Lower {
                     data: Data::Value(bytes.clone()),
                 });
             }
+            Term::Invalid(invalid) => self.invalid = Some((**invalid).clone()),
             Term::BitField(_) | Term::Port(..) | Term::Unknown => {}
         }
     }
 
     /// Loads a value and performs a bitwise operation on it.
-    fn load_bits(&mut self, expression: &Expression, at: u8) {
+    fn load_bits<T>(&mut self, expression: &Expression<T>, at: u8) {
         let (of, op) = match &expression.0 {
             Term::Bits { of, mask, xor } => {
                 let (mask, xor) = (mask.clone(), xor.clone());
@@ -138,7 +142,7 @@ impl Lower {
     }
 
     /// Loads a generated number or a hash.
-    fn load_number(&mut self, expression: &Expression, destination: Register) {
+    fn load_number<T>(&mut self, expression: &Expression<T>, destination: Register) {
         match &expression.0 {
             Term::Numgen {
                 mode,
@@ -224,10 +228,18 @@ impl Lower {
     }
 
     /// Converts the integer at word `at` to network byte order.
-    pub(crate) fn convert_to_network_order(&mut self, at: u8, expression: &Expression) {
+    pub(crate) fn convert_to_network_order<T>(&mut self, at: u8, expression: &Expression<T>) {
         let bytes = expression.bytes();
         if expression.order() == ByteOrder::Host && matches!(bytes, 2 | 4 | 8) {
-            self.push_byteorder(at, bytes.into(), bytes.into());
+            self.push_byteorder(at, ByteorderOp::ToNetwork, bytes.into(), bytes.into());
+        }
+    }
+
+    /// Converts the integer at word `at` to host byte order.
+    pub(crate) fn convert_to_host_order(&mut self, at: u8, expression: &Expression) {
+        let bytes = expression.bytes();
+        if expression.order() == ByteOrder::Big && matches!(bytes, 2 | 4 | 8) {
+            self.push_byteorder(at, ByteorderOp::ToHost, bytes.into(), bytes.into());
         }
     }
 
@@ -240,13 +252,13 @@ impl Lower {
             || expression.datatype() == Datatype::InetProto && !is_header;
         // A single byte has no byte order; Linux 6.12.117 rejects its conversion.
         if is_host && number && bytes > 1 {
-            self.push_byteorder(at, bytes, if bytes.is_multiple_of(4) { 4 } else { 2 });
+            let size = if bytes.is_multiple_of(4) { 4 } else { 2 };
+            self.push_byteorder(at, ByteorderOp::ToNetwork, bytes, size);
         }
     }
 
-    fn push_byteorder(&mut self, at: u8, len: u32, size: u32) {
+    fn push_byteorder(&mut self, at: u8, op: ByteorderOp, len: u32, size: u32) {
         let source = Register::word(at);
-        let op = ByteorderOp::ToNetwork;
         self.push(Byteorder {
             source,
             destination: source,
@@ -256,10 +268,10 @@ impl Lower {
         });
     }
 
-    /// Stores a register to packet metadata, conntrack or a header field.
-    pub(crate) fn store(&mut self, expression: &Expression, source: Register) {
+    /// Stores a register to packet metadata, conntrack, an option or bytes of the packet.
+    pub(crate) fn store(&mut self, to: &Expression, source: Register) -> Result<(), Reason> {
         let access = Access::Store(source);
-        match &expression.0 {
+        match &to.0 {
             Term::Meta(key) => self.push(Meta { key: *key, access }),
             Term::Ct(key, direction) => {
                 self.push(Ct {
@@ -268,30 +280,95 @@ impl Lower {
                     access,
                 });
             }
-            Term::Load(load) => self.exprs.extend(load.store(source)),
-            Term::Header(field) => {
-                self.requires = self.requires.with(expression.requires());
-                let ip = field.layer == Layer::Network(Family::Ip);
-                let access = PayloadAccess::Store {
-                    source,
-                    checksum: ip.into(),
-                    checksum_offset: if ip { 10 } else { 0 },
-                    checksum_flags: (field.name.ends_with("addr")).into(),
-                };
-                let (base, offset, len) = (field.base, field.offset, field.bytes.into());
-                self.push(Payload {
-                    base,
-                    offset,
-                    len,
-                    access,
-                });
+            Term::Load(load) => {
+                let store = load.store(source).ok_or(Reason::NotAssignable)?;
+                self.push(store);
             }
-            _ => {}
+            Term::Header(field) => {
+                self.requires = self.requires.with(to.requires());
+                let checksum = field.checksum().ok_or(Reason::UnknownChecksum)?;
+                let (base, offset, len) = (field.base, field.offset, field.bytes.into());
+                self.store_payload(base, offset, len, source, checksum);
+            }
+            Term::Payload { base, offset, len } => {
+                self.store_payload(*base, *offset, *len, source, Checksum::default());
+            }
+            _ => return Err(Reason::NotAssignable),
         }
+        Ok(())
+    }
+
+    /// Stores a field with an odd number of bytes, if its header has a checksum. Returns false
+    /// for all other fields.
+    ///
+    /// The checksum is one of 16-bit words, and the kernel updates it by the difference of the
+    /// stored bytes (`nft_payload_csum_inet`), as if they began at a word. So the field is
+    /// stored with the byte that shares its word, as nft does: `ip ttl set 64` loads TTL and
+    /// protocol, replaces the former, and stores both.
+    pub(crate) fn store_in_words(
+        &mut self,
+        to: &Expression,
+        value: &Expression,
+    ) -> Result<bool, Reason> {
+        let Term::Header(field) = &to.0 else {
+            return Ok(false);
+        };
+        let checksum = field.checksum().ok_or(Reason::UnknownChecksum)?;
+        if checksum.kind == 0 || field.bytes.is_multiple_of(2) {
+            return Ok(false);
+        }
+        let Term::Constant(bytes) = &value.0 else {
+            return Err(Reason::NotConstant);
+        };
+        let offset = field.offset & !1;
+        let (mut mask, mut xor) = (Bytes::repeat(0, bytes.len()), bytes.clone());
+        if offset == field.offset {
+            mask.extend(&[0xff]);
+            xor.extend(&[0]);
+        } else {
+            mask = Bytes::from([0xff]);
+            mask.extend(&Bytes::repeat(0, bytes.len()));
+            xor = Bytes::from([0]);
+            xor.extend(bytes);
+        }
+        let len = u32::from(field.bytes) + 1;
+        self.requires = self.requires.with(to.requires());
+        let word = Register::word(0);
+        self.load_payload(field.base, offset, len, word);
+        self.push(Bitwise {
+            source: word,
+            destination: word,
+            len,
+            op: BitwiseOp::MaskXor { mask, xor },
+        });
+        self.store_payload(field.base, offset, len, word, checksum);
+        Ok(true)
+    }
+
+    fn store_payload(
+        &mut self,
+        base: PayloadBase,
+        offset: u32,
+        len: u32,
+        source: Register,
+        checksum: Checksum,
+    ) {
+        let access = PayloadAccess::Store {
+            source,
+            checksum: checksum.kind,
+            checksum_offset: checksum.offset,
+            checksum_flags: checksum.flags,
+        };
+        self.push(Payload {
+            base,
+            offset,
+            len,
+            access,
+        });
     }
 }
 
-impl Expression {
+impl<T> Expression<T> {
     /// Returns the protocols that the packet must have.
     fn requires(&self) -> Protocols {
         match &self.0 {

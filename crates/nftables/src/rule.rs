@@ -4,7 +4,7 @@ use crate::expr::{
     Access, Cmp, CmpOp, Expr, Meta, MetaKey, ObjrefSource, Register, Reject, SetRef,
 };
 use crate::statement::{Protocols, Statement, Step};
-use crate::{Bytes, Chain, Comment, Family};
+use crate::{Bytes, Chain, Comment, Family, InvalidStatement};
 
 /// A rule: kernel expressions that are evaluated in order.
 ///
@@ -18,10 +18,11 @@ use crate::{Bytes, Chain, Comment, Family};
 ///
 /// let rule = Rule::new(Family::Ip, [
 ///     ct_state().is(CtState::NEW),
-///     tcp_dport().is(22_u16),
+///     tcp_dport().is(22),
 ///     accept(),
-/// ]);
+/// ])?;
 /// assert_eq!(rule.to_string(), "ct state new tcp dport 22 accept");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -63,7 +64,15 @@ impl Rule {
     /// header, unless a previous statement already matches the protocol:
     /// `meta l4proto tcp` before `tcp dport`, and in family `inet`
     /// `meta nfproto ipv4` before `ip daddr`.
-    pub fn new(family: Family, statements: impl IntoIterator<Item = Statement>) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidStatement`] if an expression cannot have the value that a statement compares it
+    /// with or assigns, such as an address of another family. It names both.
+    pub fn new(
+        family: Family,
+        statements: impl IntoIterator<Item = Statement>,
+    ) -> Result<Self, InvalidStatement> {
         let mut exprs = Vec::new();
         let mut known = Protocols {
             network: matches!(family, Family::Ip | Family::Ip6).then_some(family),
@@ -83,9 +92,10 @@ impl Rule {
             match statement.0 {
                 Step::Exprs { exprs: step, .. } => exprs.extend(step),
                 Step::Reject => exprs.push(Reject::port_unreachable(family).into()),
+                Step::Invalid(invalid) => return Err(invalid),
             }
         }
-        Self::from_exprs(exprs)
+        Ok(Self::from_exprs(exprs))
     }
 
     /// Creates a rule of kernel expressions, without adding protocol matches.

@@ -15,7 +15,7 @@ use crate::expr::{
 };
 use crate::expression::{Expression, Term};
 use crate::lower::{Lower, SINGLE};
-use crate::{Bytes, Family, Name, Set, Verdict};
+use crate::{Bytes, Family, InvalidStatement, Name, Set, Value, Verdict};
 
 /// A statement of a rule: a match or an action.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub(crate) enum Step {
     },
     /// A `reject` whose type depends on the family of the table.
     Reject,
+    /// A statement that no rule can have.
+    Invalid(InvalidStatement),
 }
 
 /// The protocols of a packet, if known.
@@ -53,7 +55,7 @@ impl Statement {
     pub(crate) fn requires(&self) -> Protocols {
         match &self.0 {
             Step::Exprs { requires, .. } => *requires,
-            Step::Reject => Protocols::default(),
+            Step::Reject | Step::Invalid(_) => Protocols::default(),
         }
     }
 
@@ -76,9 +78,12 @@ impl Statement {
     }
 
     pub(crate) fn from_lower(lower: Lower) -> Self {
-        Self(Step::Exprs {
-            exprs: lower.exprs,
-            requires: lower.requires,
+        Self(match lower.invalid {
+            Some(invalid) => Step::Invalid(invalid),
+            None => Step::Exprs {
+                exprs: lower.exprs,
+                requires: lower.requires,
+            },
         })
     }
 }
@@ -101,6 +106,12 @@ fn implied_protocols(load: &Expr, data: &[u8]) -> Protocols {
         // `ip6 nexthdr` and `ip protocol`
         Expr::Payload(payload) if [6, 9].contains(&payload.offset) => transport,
         _ => Protocols::default(),
+    }
+}
+
+impl From<InvalidStatement> for Statement {
+    fn from(invalid: InvalidStatement) -> Self {
+        Self(Step::Invalid(invalid))
     }
 }
 
@@ -303,10 +314,10 @@ impl From<SocketAddr> for NatTarget {
     }
 }
 
-impl From<Expression> for NatTarget {
+impl<T> From<Expression<T>> for NatTarget {
     /// Takes the address, and the port if the map has one, from map data.
-    fn from(map: Expression) -> Self {
-        Self(NatTargetKind::Map(map))
+    fn from(map: Expression<T>) -> Self {
+        Self(NatTargetKind::Map(map.untyped()))
     }
 }
 
@@ -407,27 +418,27 @@ fn nat_map(lower: &mut Lower, map: &Expression) -> (Family, [Option<Register>; 4
 }
 
 /// Adds an element to a dynamic set: `add @set { key }`.
-pub fn add(set: &Set, key: &Expression) -> Statement {
-    dynset(DynsetOp::Add, set, key, None, None)
+pub fn add<K>(set: &Set, key: &Expression<K>) -> Statement {
+    dynset::<_, Value>(DynsetOp::Add, set, key, None, None)
 }
 
 /// Adds an element to a dynamic set or refreshes its timeout:
 /// `update @set { key timeout T }`.
 ///
 /// Without a timeout the default of the set applies.
-pub fn update(set: &Set, key: &Expression, timeout: Option<Duration>) -> Statement {
-    dynset(DynsetOp::Update, set, key, None, timeout)
+pub fn update<K>(set: &Set, key: &Expression<K>, timeout: Option<Duration>) -> Statement {
+    dynset::<_, Value>(DynsetOp::Update, set, key, None, timeout)
 }
 
 /// Adds an element to a dynamic map or refreshes its timeout:
 /// `update @map { key timeout T : data }`.
 ///
 /// Without a timeout the default of the map applies.
-pub fn update_map(
+pub fn update_map<K, D>(
     map: &Set,
-    key: &Expression,
+    key: &Expression<K>,
     timeout: Option<Duration>,
-    data: &Expression,
+    data: &Expression<D>,
 ) -> Statement {
     dynset(DynsetOp::Update, map, key, Some(data), timeout)
 }
@@ -436,15 +447,15 @@ pub fn update_map(
 ///
 /// The key alone selects the element, but the kernel demands a data register for a map. The
 /// rule continues whether such an element exists or not.
-pub fn delete_from_map(map: &Set, key: &Expression, data: &Expression) -> Statement {
+pub fn delete_from_map<K, D>(map: &Set, key: &Expression<K>, data: &Expression<D>) -> Statement {
     dynset(DynsetOp::Delete, map, key, Some(data), None)
 }
 
-fn dynset(
+fn dynset<K, D>(
     op: DynsetOp,
     set: &Set,
-    key: &Expression,
-    data: Option<&Expression>,
+    key: &Expression<K>,
+    data: Option<&Expression<D>>,
     timeout: Option<Duration>,
 ) -> Statement {
     let mut lower = Lower::default();

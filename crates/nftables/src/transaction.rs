@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn objects_are_added_before_objects_that_refer_to_them() {
-        let rule = Rule::new(Family::Ip, [accept()]);
+        let rule = Rule::new(Family::Ip, [accept()]).unwrap();
         assert_script(
             &[
                 Edit::Add(element(80, Verdict::Goto(name("c")))),
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn objects_are_deleted_after_objects_that_refer_to_them() {
-        let rule = Rule::new(Family::Ip, [accept()]);
+        let rule = Rule::new(Family::Ip, [accept()]).unwrap();
         assert_script(
             &[
                 Edit::Remove(map().into()),
@@ -354,7 +354,8 @@ mod tests {
 
     #[test]
     fn a_chain_with_changed_rules_is_flushed_and_refilled() {
-        let [old, new] = [accept(), drop()].map(|verdict| Rule::new(Family::Ip, [verdict]));
+        let [old, new] =
+            [accept(), drop()].map(|verdict| Rule::new(Family::Ip, [verdict]).unwrap());
         assert_script(
             &[Edit::Change {
                 old: chain("c", &[old]).into(),
@@ -367,7 +368,7 @@ mod tests {
     #[test]
     fn a_chain_with_a_changed_hook_is_replaced() {
         let base = |priority| BaseChain::new(ChainType::Nat, Hook::Output, priority);
-        let rule = Rule::new(Family::Ip, [accept()]);
+        let rule = Rule::new(Family::Ip, [accept()]).unwrap();
         let at = |priority| chain("c", std::slice::from_ref(&rule)).with_base(base(priority));
         assert_script(
             &[Edit::Change {

@@ -1,11 +1,12 @@
 //! Values of fields of set keys and data.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use crate::Bytes;
 use crate::datatype::ByteOrder;
+use crate::{Bytes, Name};
 
 /// A value of one field.
 ///
@@ -134,11 +135,28 @@ from! {
     Ipv4Addr => addr, Self::Addr(addr.into());
     Ipv6Addr => addr, Self::Addr(addr.into());
     IpNet => net, Self::Prefix(net);
+    Ipv4Net => net, Self::Prefix(net.into());
+    Ipv6Net => net, Self::Prefix(net.into());
+    [u8; 6] => addr, Self::Bytes(addr.into());
+    bool => flag, Self::Integer(flag.into());
     u8 => number, Self::Integer(number.into());
     u16 => number, Self::Integer(number.into());
     u32 => number, Self::Integer(number.into());
     u64 => number, Self::Integer(number);
     &str => text, Self::Text(text.as_bytes().into());
+}
+
+impl From<&Name> for Value {
+    fn from(name: &Name) -> Self {
+        Self::Text(name.as_str().as_bytes().into())
+    }
+}
+
+impl<T: Clone + Into<Self>> From<RangeInclusive<T>> for Value {
+    fn from(range: RangeInclusive<T>) -> Self {
+        let (first, last) = range.into_inner();
+        Self::Range(Box::new((first.into(), last.into())))
+    }
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ fn table() -> TableId {
 
 /// Returns a rule that accepts packets to a port.
 fn rule(port: u16) -> Rule {
-    Rule::new(Family::Ip, [tcp_dport().is(port), accept()])
+    Rule::new(Family::Ip, [tcp_dport().is(port), accept()]).unwrap()
 }
 
 /// A network namespace with table `ip t`, chain `c` and a client.

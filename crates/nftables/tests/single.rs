@@ -29,7 +29,7 @@ use vipline_nftables::statement::{accept, counter, drop};
 use vipline_nftables::{
     BaseChain, Chain, ChainType, Client, Committed, Datatype, Element, Error, Family, Generation,
     Hook, Name, Object, Rule, RuleHandle, RulePosition, Ruleset, Set, SetFlags, Table, TableId,
-    Transaction, Value, diff,
+    Transaction, diff,
 };
 
 fn name(text: &str) -> Name {
@@ -42,7 +42,7 @@ fn table() -> TableId {
 
 /// Returns a rule that accepts packets to a port.
 fn rule(port: u16) -> Rule {
-    Rule::new(Family::Inet, [tcp_dport().is(port), accept()])
+    Rule::new(Family::Inet, [tcp_dport().is(port), accept()]).unwrap()
 }
 
 fn ports() -> Set {
@@ -121,7 +121,7 @@ fn a_chain_of_another_program_gets_one_rule_and_loses_it_by_its_handle() {
     ];
     assert_eq!(lab.list(), lines(&all));
     let (client, input) = (&mut lab.client, name("input"));
-    let refused = Rule::new(Family::Inet, [tcp_dport().is(5_u16), drop()]);
+    let refused = Rule::new(Family::Inet, [tcp_dport().is(5), drop()]).unwrap();
     let new = client
         .replace_rule(&table(), &input, before, &refused)
         .unwrap();
@@ -137,11 +137,7 @@ fn a_chain_of_another_program_gets_one_rule_and_loses_it_by_its_handle() {
 #[test]
 fn a_rule_with_anonymous_sets_is_added_alone() {
     let mut lab = Lab::with_input();
-    let ports: Vec<_> = [22_u16, 80].map(|port| [Value::from(port)]).into();
-    let rule = Rule::new(
-        Family::Inet,
-        [tcp_dport().is_one_of(ports).unwrap(), accept()],
-    );
+    let rule = Rule::new(Family::Inet, [tcp_dport().is_in([22, 80]), accept()]).unwrap();
     let input = name("input");
     let handle = lab
         .client
@@ -171,10 +167,9 @@ fn a_rule_with_anonymous_sets_is_added_alone() {
 #[test]
 fn a_dump_has_the_handles_of_rules() {
     let mut lab = Lab::with_input();
-    let ports: Vec<_> = [22_u16, 80].map(|port| [Value::from(port)]).into();
-    let ports = tcp_dport().is_one_of(ports).unwrap();
+    let ports = tcp_dport().is_in([22, 80]);
     let input = name("input");
-    let first = Rule::new(Family::Inet, [ports, accept()]);
+    let first = Rule::new(Family::Inet, [ports, accept()]).unwrap();
     let first = lab
         .client
         .add_rule(&table(), &input, RulePosition::Head, &first)
@@ -453,7 +448,7 @@ fn a_reset_returns_the_named_counters_before_it() {
 
 /// The objects that a program wants: a chain with one rule.
 fn desired() -> [Object; 2] {
-    let rule = Rule::new(Family::Inet, [counter(), accept()]);
+    let rule = Rule::new(Family::Inet, [counter(), accept()]).unwrap();
     let chain = Chain::new(table(), name("input")).with_rules([rule]);
     [Table::new(table()).into(), chain.into()]
 }

@@ -17,7 +17,7 @@
 //! let id = TableId::new(Family::Inet, Name::new("firewall")?);
 //! let input = BaseChain::new(ChainType::Filter, Hook::Input, 0).with_policy(Policy::Drop);
 //! let input = Chain::new(id.clone(), Name::new("input")?).with_base(input);
-//! let ssh = Rule::new(id.family, [tcp_dport().is(22_u16), accept()]);
+//! let ssh = Rule::new(id.family, [tcp_dport().is(22), accept()])?;
 //! let ruleset: Ruleset = [Table::new(id).into(), input.with_rules([ssh]).into()]
 //!     .into_iter()
 //!     .collect();

@@ -25,7 +25,7 @@ use crate::{Action, Chain, Generation, Name, Operation, Rule, Subject, TableId};
 /// let (table, chain) = (TableId::new(Family::Ip, Name::new("filter")?), Name::new("input")?);
 /// let mut client = Client::open()?;
 /// let mut batch = client.batch(None);
-/// let rule = Rule::new(table.family, [counter(), accept()]);
+/// let rule = Rule::new(table.family, [counter(), accept()])?;
 /// batch.add_rule(&table, &chain, RulePosition::Head, &rule);
 /// client.commit_batch(batch)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn rules_at_the_tail_are_encoded_like_those_of_a_transaction() {
         let table = TableId::new(Family::Ip, name("t"));
-        let rule = Rule::new(Family::Ip, [accept()]);
+        let rule = Rule::new(Family::Ip, [accept()]).unwrap();
         let chain = Chain::new(table.clone(), name("c")).with_rules([rule.clone()]);
         let edits = [Edit::Add(chain.clone().into())];
         let transaction = Transaction::from_edits(&edits);

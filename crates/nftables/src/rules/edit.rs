@@ -18,7 +18,7 @@ impl Client {
     /// use vipline_nftables::{Client, Family, Name, Rule, RulePosition, TableId};
     ///
     /// let (filter, input) = (TableId::new(Family::Inet, Name::new("filter")?), Name::new("input")?);
-    /// let ssh = Rule::new(filter.family, [tcp_dport().is(22_u16), accept()]);
+    /// let ssh = Rule::new(filter.family, [tcp_dport().is(22), accept()])?;
     ///
     /// let mut client = Client::open()?;
     /// let handle = client.add_rule(&filter, &input, RulePosition::Head, &ssh)?;

@@ -53,8 +53,8 @@ impl Context {
     /// Returns the expression for bytes of the packet.
     pub(crate) fn payload(&self, base: PayloadBase, offset: u32, len: u32) -> Expression {
         match self.field_at(base, offset, len) {
-            Some(field) => Expression(Term::Header(field)),
-            None => Expression(Term::Payload { base, offset, len }),
+            Some(field) => Expression::of(Term::Header(field)),
+            None => Expression::of(Term::Payload { base, offset, len }),
         }
     }
 
@@ -94,7 +94,7 @@ impl Context {
     pub(crate) fn name_bits(&self, left: Expression, values: &[&[u8]]) -> Expression {
         let field = BitField::of(&left, |layer| self.distance(layer));
         match field.filter(|field| values.iter().all(|value| field.contains(value))) {
-            Some(field) => Expression(Term::BitField(field)),
+            Some(field) => Expression::of(Term::BitField(field)),
             None => left,
         }
     }
@@ -105,7 +105,7 @@ impl Context {
     pub(crate) fn name_last_bits(&self, key: Expression) -> Expression {
         if let Term::Concat(parts) = key.0 {
             let parts = parts.into_iter().map(|part| self.name_last_bits(part));
-            return Expression(Term::Concat(parts.collect()));
+            return Expression::of(Term::Concat(parts.collect()));
         }
         self.shifted_field(&key, 0).unwrap_or(key)
     }
@@ -115,7 +115,7 @@ impl Context {
     pub(crate) fn shifted_field(&self, of: &Expression, bits: u32) -> Option<Expression> {
         let field = BitField::of(of, |layer| self.distance(layer))?;
         let value = Term::BitField(BitField { shift: 0, ..field });
-        (field.shift == bits).then_some(Expression(value))
+        (field.shift == bits).then_some(Expression::of(value))
     }
 
     /// Splits bytes into adjacent header fields, if all have names.
@@ -156,7 +156,10 @@ impl Context {
     /// Returns the named field at a location.
     fn port_or_field(&self, base: PayloadBase, offset: u32, len: u32) -> Option<Expression> {
         let field = self.field_at(base, offset, len)?;
-        Some(self.port(field).unwrap_or(Expression(Term::Header(field))))
+        Some(
+            self.port(field)
+                .unwrap_or_else(|| Expression::of(Term::Header(field))),
+        )
     }
 
     /// Returns the port of the matched transport protocol for a port of any protocol.
@@ -166,7 +169,7 @@ impl Context {
             (Some(*number) == self.transport).then_some(*name)
         };
         let name = header::WITH_PORTS.iter().find_map(named)?;
-        is_port.then_some(Expression(Term::Port(name, field.name)))
+        is_port.then_some(Expression::of(Term::Port(name, field.name)))
     }
 
     /// Returns the header field at a location, with the name of the matched protocol.

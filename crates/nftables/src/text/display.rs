@@ -17,7 +17,7 @@ use crate::{DataKind, Datatype, Element, ElementData, Family, Field, Rule};
 /// `NFT_PAYLOAD_INNER_HEADER`
 const INNER: u32 = 3;
 
-impl fmt::Display for Expression {
+impl<T> fmt::Display for Expression<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Term::Header(field) => write!(f, "{} {}", field.protocol, field.name),
@@ -80,6 +80,7 @@ impl fmt::Display for Expression {
             Term::Constant(bytes) => write!(f, "{}", Literal::new(Datatype::Integer, bytes, false)),
             Term::Port(protocol, name) => write!(f, "{protocol} {name}"),
             Term::BitField(field) => write!(f, "{}{} {}", field.prefix, field.protocol, field.name),
+            Term::Invalid(invalid) => write!(f, "/* {invalid} */"),
             Term::Unknown => f.write_str("/* unknown */"),
         }
     }
@@ -90,7 +91,7 @@ impl Eq for Term {}
 impl PartialEq for Term {
     /// Two expressions are equal if their nft texts are equal.
     fn eq(&self, other: &Self) -> bool {
-        Expression(self.clone()).to_string() == Expression(other.clone()).to_string()
+        Expression::of(self.clone()).to_string() == Expression::of(other.clone()).to_string()
     }
 }
 

@@ -132,7 +132,7 @@ impl Listing {
     /// Returns the expression for `bytes` bytes of a register.
     pub(crate) fn read(&self, register: Register, bytes: usize) -> Expression {
         let Some(slot) = self.slot(register) else {
-            return Expression(Term::Unknown);
+            return Expression::of(Term::Unknown);
         };
         if usize::from(slot.expression.bytes()) >= bytes || slot.words * 4 >= bytes {
             return slot.expression.clone();
@@ -176,7 +176,7 @@ impl Listing {
     /// Concatenates adjacent registers that were loaded for the same part.
     fn gather(&self, register: Register, words: Option<usize>) -> Expression {
         let (Some(first), Some(start)) = (self.slot(register), register.start()) else {
-            return Expression(Term::Unknown);
+            return Expression::of(Term::Unknown);
         };
         let end = words.map_or(WORDS, |words| usize::from(start) + words);
         let (mut at, mut parts) = (usize::from(start), Vec::new());
@@ -191,7 +191,7 @@ impl Listing {
         }
         match <[Expression; 1]>::try_from(parts) {
             Ok([single]) => single,
-            Err(parts) => Expression(Term::Concat(parts)),
+            Err(parts) => Expression::of(Term::Concat(parts)),
         }
     }
 
@@ -335,7 +335,7 @@ impl Listing {
     /// Appends `expression set value`, with a value of the type of `typed`.
     pub(super) fn set_as(&mut self, expression: Expression, typed: &Expression, source: Register) {
         let value = self.slot(source).map(|slot| slot.expression.clone());
-        let value = value.unwrap_or(Expression(Term::Unknown));
+        let value = value.unwrap_or_else(|| Expression::of(Term::Unknown));
         let value = self.context.shifted_field(&value, 0).unwrap_or(value);
         let is_big = typed.order() == ByteOrder::Big;
         let value = operand(&value, typed.datatype(), is_big);

@@ -20,7 +20,7 @@ impl Listing {
                 ));
                 let addr = Literal::new(field.datatype, &addr, false).to_string();
                 Some((
-                    Expression(Term::Header(field)),
+                    Expression::of(Term::Header(field)),
                     format!("{addr}/{}", data.len() * 8),
                 ))
             }
@@ -35,6 +35,8 @@ impl Listing {
                 let addr = Literal::new(of.datatype(), data, false).to_string();
                 Some(((**of).clone(), format!("{addr}/{len}")))
             }
+            // Several fields: only the first of them may be an address.
+            Term::Concat(_) => None,
             // A prefix of whole bytes.
             _ => {
                 let size = match left.datatype() {

@@ -405,12 +405,12 @@ fn fmt_listed(f: &mut fmt::Formatter<'_>, elements: &[Element]) -> fmt::Result {
 
 #[cfg(test)]
 mod tests {
-    use crate::expression::{ip_daddr, l4proto, tcp_dport, th_dport};
+    use crate::expression::{concat, ip_daddr, l4proto, tcp_dport, th_dport};
     use crate::{Family, Field, Name, Object, Set, TableId};
 
     fn declared(key: &[Field]) -> String {
         let table = TableId::new(Family::Ip, Name::new("t").unwrap());
-        let data = [ip_daddr(), tcp_dport()].map(Field::from);
+        let data = concat((ip_daddr(), tcp_dport())).into_fields();
         let map = Set::map(table, Name::new("m").unwrap(), key, data);
         Object::from(map).to_string()
     }
@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn the_port_in_map_data_is_declared_for_any_protocol() {
         assert_eq!(
-            declared(&[ip_daddr(), l4proto(), th_dport()].map(Field::from)),
+            declared(&concat((ip_daddr(), l4proto(), th_dport())).into_fields()),
             "add map ip t m { typeof ip daddr . meta l4proto . th dport : ip daddr . th dport; }"
         );
     }
@@ -426,7 +426,7 @@ mod tests {
     #[test]
     fn the_port_in_map_data_keeps_the_protocol_of_the_key() {
         assert_eq!(
-            declared(&[ip_daddr(), tcp_dport()].map(Field::from)),
+            declared(&concat((ip_daddr(), tcp_dport())).into_fields()),
             "add map ip t m { typeof ip daddr . tcp dport : ip daddr . tcp dport; }"
         );
     }

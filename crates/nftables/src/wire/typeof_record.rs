@@ -115,11 +115,11 @@ pub(super) fn expression(kind: u32, numbers: &[u32]) -> Option<Expression> {
         (KIND_PAYLOAD, [0, _, base, offset, len]) if (offset | len) % 8 == 0 => {
             let base = PayloadBase::from_number(base.checked_sub(1)?);
             let (offset, len) = (offset / 8, len / 8);
-            Expression(Term::Payload { base, offset, len })
+            Expression::of(Term::Payload { base, offset, len })
         }
         (KIND_PAYLOAD, [protocol, field] | [protocol, field, _]) => {
             let ids = (*protocol, *field);
-            Expression(Term::Header(
+            Expression::of(Term::Header(
                 header::ALL.iter().find(|f| f.typeof_ids == ids)?,
             ))
         }

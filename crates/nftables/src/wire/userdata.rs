@@ -314,13 +314,13 @@ impl<'a> Iterator for Records<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expression::{ip_daddr, l4proto, numgen_random, tcp_dport, th_dport};
+    use crate::expression::{concat, ip_daddr, l4proto, numgen_random, tcp_dport, th_dport};
     use crate::{Family, Name, Set, TableId};
 
     fn backends() -> Set {
         let table = TableId::new(Family::Ip, Name::new("t").unwrap());
-        let key = [ip_daddr(), l4proto(), th_dport(), numgen_random(2)].map(Field::from);
-        let data = [ip_daddr(), tcp_dport()].map(Field::from);
+        let key = concat((ip_daddr(), l4proto(), th_dport(), numgen_random(2))).into_fields();
+        let data = concat((ip_daddr(), tcp_dport())).into_fields();
         Set::map(table, Name::new("m").unwrap(), key, data)
     }
 

@@ -8,7 +8,7 @@ use vipline_nftables::expr::{
 };
 use vipline_nftables::expression::*;
 use vipline_nftables::statement::*;
-use vipline_nftables::{Expression, Hook, Value};
+use vipline_nftables::{Expression, Hook};
 
 use crate::rules::{Case, Samples, name};
 
@@ -30,7 +30,7 @@ impl Samples {
             self.case(
                 Hook::Forward,
                 "tcp dport 22 accept",
-                [tcp_dport().is(22_u16), accept()],
+                [tcp_dport().is(22), accept()],
             ),
             self.case(
                 Hook::Forward,
@@ -114,13 +114,13 @@ impl Samples {
             self.case(
                 Hook::Prerouting,
                 &format!("tcp dport 80 dnat to {socket}"),
-                [tcp_dport().is(80_u16), dnat(socket)],
+                [tcp_dport().is(80), dnat(socket)],
             ),
             self.case(Hook::Postrouting, &format!("snat to {addr}"), [snat(addr)]),
             self.case(
                 Hook::Prerouting,
                 "tcp dport 80 redirect to :8080",
-                [tcp_dport().is(80_u16), redirect(8080)],
+                [tcp_dport().is(80), redirect(8080)],
             ),
             self.case(Hook::Forward, "return", [return_()]),
         ]
@@ -145,7 +145,7 @@ impl Samples {
             self.case(
                 Hook::Prerouting,
                 &format!("tcp dport 80 dnat to {of_ports}"),
-                [tcp_dport().is(80_u16), dnat(ports)],
+                [tcp_dport().is(80), dnat(ports)],
             ),
             self.case(Hook::Forward, &format!("dup to {addr}"), [dup(addr)]),
             self.case(
@@ -176,12 +176,12 @@ impl Samples {
             self.case(
                 Hook::Forward,
                 "tcp option sack-perm exists",
-                [header(4).is(1_u8)],
+                [header(4).is(true)],
             ),
             self.case(
                 Hook::Forward,
                 "tcp option maxseg size 1000-1500",
-                [tcp_option_maxseg_size().is(Value::integer_range(1000, 1500))],
+                [tcp_option_maxseg_size().is(1000..=1500)],
             ),
             self.case(
                 Hook::Forward,

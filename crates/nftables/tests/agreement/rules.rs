@@ -55,9 +55,9 @@ impl Samples {
             [addr, Datatype::InetProto, Datatype::InetService].map(Field::from);
         let three = [addr.clone(), proto.clone(), port.clone()];
         let set = |text: &str, key: &[Field]| Set::set(table.clone(), name(text), key.to_vec());
-        let slots = [daddr(family), l4proto(), th_dport(), numgen_random(2)].map(Field::from);
-        let endpoint = [daddr(family), th_dport()].map(Field::from);
-        let client = [saddr(family), daddr(family), l4proto(), th_dport()].map(Field::from);
+        let slots = concat((daddr(family), l4proto(), th_dport(), numgen_random(2))).into_fields();
+        let endpoint = concat((daddr(family), th_dport())).into_fields();
+        let client = concat((saddr(family), daddr(family), l4proto(), th_dport())).into_fields();
         Self {
             family,
             service_ips: Set::verdict_map(table.clone(), name("service-ips"), three.clone())
@@ -194,48 +194,47 @@ impl Samples {
         let word = self.family.as_str();
         Case {
             text: text.replace("IP", word),
-            rule: Rule::new(self.family, statements),
+            rule: Rule::new(self.family, statements).unwrap(),
             hook,
             loads: true,
         }
     }
 
     /// `IP daddr . meta l4proto . th dport`
-    fn destination(&self) -> [Expression; 3] {
-        [daddr(self.family), l4proto(), th_dport()]
+    fn destination(&self) -> Expression<(IpAddr, u8, u16)> {
+        concat((daddr(self.family), l4proto(), th_dport()))
     }
 
-    fn learned_key(&self) -> Expression {
-        concat([
+    fn learned_key(&self) -> Expression<(IpAddr, IpAddr, u8, Value)> {
+        concat((
             ct_original_saddr(self.family),
             ct_original_daddr(self.family),
             l4proto(),
             ct_original(CtKey::ProtoDst),
-        ])
+        ))
     }
 
     fn dispatch(&self) -> Vec<Case> {
         let family = self.family;
-        let destination = || self.destination();
-        let slot = |slot: Expression| {
-            dnat(concat(destination().into_iter().chain([slot])).map(&self.backends))
+        let slot = |slot: Expression<u32>| {
+            let key = concat((daddr(family), l4proto(), th_dport(), slot));
+            dnat(key.map(&self.backends))
         };
-        let original = [
+        let original = concat((
             ct_original_daddr(family),
             l4proto(),
             ct_original(CtKey::ProtoDst),
             daddr(family),
             th_dport(),
-        ];
-        let endpoint = concat([daddr(family), th_dport()]);
-        let protocols = [[6_u8], [17], [132]].map(|[proto]| [Value::from(proto)]);
-        let hairpin = [saddr(family)].into_iter().chain(destination());
-        let affine = concat([saddr(family)].into_iter().chain(destination()));
+        ));
+        let endpoint = concat((daddr(family), th_dport()));
+        let affine = concat((saddr(family), daddr(family), l4proto(), th_dport()));
+        let hairpin = affine.clone();
         let mut cases = vec![
             self.case(
                 Hook::Prerouting,
                 "IP daddr . meta l4proto . th dport vmap @service-ips",
-                [concat(destination()).vmap(&self.service_ips)],
+                [self.destination().vmap(&self.service_ips)],
             ),
             self.case(
                 Hook::Prerouting,
@@ -250,7 +249,7 @@ impl Samples {
             self.case(
                 Hook::Prerouting,
                 "dnat IP to IP daddr . meta l4proto . th dport . jhash IP saddr . th sport mod 251 seed 0x7 map @backends",
-                [slot(jhash(concat([saddr(family), th_sport()]), 251, Some(7)))],
+                [slot(jhash(concat((saddr(family), th_sport())), 251, Some(7)))],
             ),
             self.case(
                 Hook::Prerouting,
@@ -267,7 +266,7 @@ impl Samples {
                 "ct status dnat IP saddr . IP daddr . meta l4proto . th dport @hairpin masquerade fully-random",
                 [
                     ct_status().is(CtStatus::DNAT),
-                    concat(hairpin).in_set(&self.hairpin),
+                    hairpin.in_set(&self.hairpin),
                     masquerade(NatFlags::FULLY_RANDOM),
                 ],
             ),
@@ -280,11 +279,11 @@ impl Samples {
                  ct original IP daddr . meta l4proto . ct original proto-dst . IP daddr . th dport @affinity-endpoints \
                  update @affinity { ct original IP saddr . ct original IP daddr . meta l4proto . ct original proto-dst timeout 3h : IP daddr . th dport }",
                 [
-                    l4proto().is_one_of(protocols).unwrap(),
+                    l4proto().is_in([6, 17, 132]),
                     ct_state().is(CtState::NEW),
                     ct_direction().is(Direction::Original),
                     ct_status().is(CtStatus::DNAT),
-                    concat(original).in_set(&self.affinity_endpoints),
+                    original.in_set(&self.affinity_endpoints),
                     update_map(&self.affinity, &self.learned_key(), Some(THREE_HOURS), &endpoint),
                 ],
             )
@@ -305,7 +304,7 @@ impl Samples {
             _ => (20, "255.255.240.0"),
         };
         let (first, last) = (self.addr(1), self.addr(5));
-        let guarded = concat(self.destination().into_iter().chain([saddr(family)]));
+        let guarded = concat((daddr(family), l4proto(), th_dport(), saddr(family)));
         vec![
             self.case(
                 Hook::Forward,
@@ -331,7 +330,7 @@ impl Samples {
                 Hook::Postrouting,
                 "meta mark & 0x00004000 != 0x00000000 meta mark set meta mark ^ 0x00004000 masquerade fully-random",
                 [
-                    mark().and(0x4000).is_not(0_u32),
+                    mark().and(0x4000).is_not(0),
                     mark().set(&mark().xor(0x4000)),
                     masquerade(NatFlags::FULLY_RANDOM),
                 ],
@@ -339,7 +338,7 @@ impl Samples {
             self.case(
                 Hook::Forward,
                 "meta mark & 0x0000ff00 == 0x00001200 accept",
-                [mark().and(0xff00).is(0x1200_u32), accept()],
+                [mark().and(0xff00).is(0x1200), accept()],
             ),
             self.case(
                 Hook::Forward,
@@ -392,30 +391,28 @@ impl Samples {
             self.case(
                 Hook::Forward,
                 "meta mark 0x00000001-0x00000005 accept",
-                [mark().is(Value::integer_range(1, 5)), accept()],
+                [mark().is(1..=5), accept()],
             ),
             self.case(
                 Hook::Forward,
                 &format!("IP saddr {first}-{last} accept"),
-                [saddr(family).is(Value::addr_range(first, last)), accept()],
+                [saddr(family).is(first..=last), accept()],
             ),
             self.case(
                 Hook::Forward,
                 "tcp dport != 1-5 accept",
-                [tcp_dport().is_not(Value::integer_range(1, 5)), accept()],
+                [tcp_dport().is_not(1..=5), accept()],
             ),
             self.case(
                 Hook::Forward,
                 "tcp dport >= 1024 accept",
-                [tcp_dport().compares(CmpOp::Ge, 1024_u16), accept()],
+                [tcp_dport().compares(CmpOp::Ge, 1024), accept()],
             ),
             self.case(
                 Hook::Forward,
                 "udp dport { 53, 1000-2000 } accept",
                 [
-                    udp_dport()
-                        .is_one_of([[Value::from(53_u16)], [Value::integer_range(1000, 2000)]])
-                        .unwrap(),
+                    udp_dport().is_in([53..=53, 1000..=2000]),
                     accept(),
                 ],
             ),

@@ -229,7 +229,7 @@ fn rules(random: &mut Random, sets: &Sets, hook: Option<Hook>, depth: usize) -> 
             }
             statements.push(counter());
             statements.extend(action(random, sets, depth));
-            Rule::new(Family::Ip, statements)
+            Rule::new(Family::Ip, statements).unwrap()
         })
         .collect()
 }
@@ -249,11 +249,11 @@ fn condition(random: &mut Random, sets: &Sets, hook: Option<Hook>) -> Statement 
         6 => udp_dport().in_set(&sets.ports),
         7 => ip_saddr().in_set(&sets.networks),
         8 => ip_daddr().not_in_set(&sets.networks),
-        9 => concat([ip_daddr(), udp_dport()]).in_set(&sets.pairs),
+        9 => concat((ip_daddr(), udp_dport())).in_set(&sets.pairs),
         10 => mark().is(Value::Integer(random.below(3))),
         11 => ct_state().is(random.one_of(&[CtState::NEW, CtState::ESTABLISHED])),
         12 => {
-            jhash(concat([ip_saddr(), udp_sport()]), 3, Some(7)).is(Value::Integer(random.below(3)))
+            jhash(concat((ip_saddr(), udp_sport())), 3, Some(7)).is(Value::Integer(random.below(3)))
         }
         13 if random.budget > 0 => {
             random.budget -= 1;
@@ -282,7 +282,7 @@ fn action(random: &mut Random, sets: &Sets, depth: usize) -> Option<Statement> {
         7 if depth == 0 => goto(&name("first")),
         6 | 8 if depth < 2 => jump(&name("second")),
         9 if depth < 2 => udp_dport().vmap(&sets.verdicts),
-        10 => update(&sets.seen, &concat([ip_saddr(), udp_dport()]), None),
+        10 => update(&sets.seen, &concat((ip_saddr(), udp_dport())), None),
         11 => return_(),
         _ => return None,
     })
@@ -304,9 +304,9 @@ fn translation(random: &mut Random, sets: &Sets, hook: Hook) -> Rule {
                 0 => numgen_random(3),
                 _ => numgen_inc(3),
             };
-            dnat(concat([ip_daddr(), slot]).map(&sets.endpoints))
+            dnat(concat((ip_daddr(), slot)).map(&sets.endpoints))
         }
     };
     let statements = [l4proto().is(17_u8), matched, counter(), action];
-    Rule::new(Family::Ip, statements)
+    Rule::new(Family::Ip, statements).unwrap()
 }

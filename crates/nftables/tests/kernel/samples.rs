@@ -57,13 +57,14 @@ pub(crate) fn objects(table: &TableId) -> Vec<Object> {
     objects.extend(sets(table));
     let leaf = Chain::new(table.clone(), name("leaf"))
         .with_comment(Comment::new("where packets end").unwrap())
-        .with_rules([Rule::new(table.family, [counter(), drop()])]);
+        .with_rules([Rule::new(table.family, [counter(), drop()]).unwrap()]);
     let input = Chain::new(table.clone(), name("input"))
         .with_base(BaseChain::new(ChainType::Filter, Hook::Input, -150).with_policy(Policy::Drop))
         .with_rules([
             Rule::new(table.family, [iifname().is("lo"), accept()])
+                .unwrap()
                 .with_comment(Comment::new("ourselves").unwrap()),
-            Rule::new(table.family, [jump(&name("leaf"))]),
+            Rule::new(table.family, [jump(&name("leaf"))]).unwrap(),
         ]);
     objects.extend([input.into(), leaf.into()]);
     objects
@@ -167,7 +168,7 @@ pub(crate) fn expressions(table: &TableId) -> Vec<Object> {
     let chain = |text: &str, kind, hook, priority, rules: Vec<Vec<Statement>>| {
         let rules = rules
             .into_iter()
-            .map(|statements| Rule::new(table.family, statements));
+            .map(|statements| Rule::new(table.family, statements).unwrap());
         Chain::new(table.clone(), name(text))
             .with_base(BaseChain::new(kind, hook, priority))
             .with_rules(rules)
@@ -232,9 +233,7 @@ pub(crate) fn expressions(table: &TableId) -> Vec<Object> {
 
 /// Returns match statements.
 fn tests() -> Vec<Vec<Statement>> {
-    let protocols = l4proto()
-        .is_one_of([[Value::from(6_u8)], [17_u8.into()]])
-        .unwrap();
+    let protocols = l4proto().is_in([6, 17]);
     vec![
         vec![ip_daddr().is(IpAddr::from([10, 0, 0, 1])), accept()],
         vec![
@@ -331,7 +330,7 @@ fn numbers() -> Vec<Vec<Statement>> {
         vec![mark().set(&numgen_inc(3))],
         vec![mark().set(&symhash(2))],
         vec![mark().set(&jhash(ip_saddr(), 251, Some(1)))],
-        vec![mark().set(&jhash(concat([ip_saddr(), th_sport()]), 251, Some(1)))],
+        vec![mark().set(&jhash(concat((ip_saddr(), th_sport())), 251, Some(1)))],
     ]
 }
 
@@ -346,9 +345,12 @@ pub(crate) fn dispatch(table: &TableId) -> (Set, Vec<Object>) {
             Datatype::InetService.into(),
         ],
     );
-    let key = concat([ip_daddr(), l4proto(), th_dport()]);
-    let chain = Chain::new(table.clone(), name("services"))
-        .with_rules([Rule::new(table.family, [key.vmap(&set)])]);
+    let key = concat((ip_daddr(), l4proto(), th_dport()));
+    let chain = Chain::new(table.clone(), name("services")).with_rules([Rule::new(
+        table.family,
+        [key.vmap(&set)],
+    )
+    .unwrap()]);
     let objects = vec![
         Table::new(table.clone()).into(),
         set.clone().into(),

@@ -17,7 +17,10 @@ fn declared_sets_are_those_of_nft() {
     let spi = ipsec(XfrmDirection::Out, 1, XfrmKey::Spi);
     let reqid = ipsec(XfrmDirection::In, 0, XfrmKey::Reqid);
     let cases: Vec<(&str, Vec<Expression>)> = vec![
-        ("tcp option maxseg size", vec![tcp_option_maxseg_size()]),
+        (
+            "tcp option maxseg size",
+            vec![tcp_option_maxseg_size().untyped()],
+        ),
         ("frag id", vec![exthdr(ExthdrOp::Ipv6, 44, 4, 4)]),
         ("rt seg-left", vec![exthdr(ExthdrOp::Ipv6, 43, 3, 1)]),
         (
@@ -33,17 +36,20 @@ fn declared_sets_are_those_of_nft() {
         ("socket transparent", vec![SocketKey::Transparent.into()]),
         ("rt classid", vec![RtKey::Classid.into()]),
         ("ipsec out spnum 1 spi", vec![spi]),
-        ("fib saddr type", vec![fib_saddr_type()]),
+        ("fib saddr type", vec![fib_saddr_type().untyped()]),
         (
             "fib daddr . mark oif",
             vec![fib(FibFlags::DADDR | FibFlags::MARK, FibResult::Oif)],
         ),
-        ("symhash mod 7", vec![symhash(7)]),
+        ("symhash mod 7", vec![symhash(7).untyped()]),
         ("meta mark", vec![MetaKey::Mark.into()]),
-        ("ip saddr . ipsec in reqid", vec![ip_saddr(), reqid]),
+        (
+            "ip saddr . ipsec in reqid",
+            vec![ip_saddr().untyped(), reqid],
+        ),
         (
             "ip daddr . tcp option maxseg size",
-            vec![ip_daddr(), tcp_option_maxseg_size()],
+            vec![ip_daddr().untyped(), tcp_option_maxseg_size().untyped()],
         ),
     ];
     for (text, key) in cases {

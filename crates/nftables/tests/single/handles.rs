@@ -29,15 +29,14 @@ fn numbers(added: &[Added]) -> Vec<u64> {
 #[test]
 fn a_batch_returns_the_handles_of_what_it_added() {
     let mut lab = Lab::new();
-    let ports: Vec<_> = [22_u16, 80].map(|port| [Value::from(port)]).into();
-    let ports = tcp_dport().is_one_of(ports).unwrap();
+    let ports = tcp_dport().is_in([22, 80]);
     let mut batch = lab.client.batch(None);
     batch.add_table(&table());
     batch.add_regular_chain(&table(), &name("input"));
     let rules = [
-        Rule::new(Family::Inet, [ports, accept()]),
+        Rule::new(Family::Inet, [ports, accept()]).unwrap(),
         rule(25),
-        Rule::new(Family::Inet, [counter(), drop()]),
+        Rule::new(Family::Inet, [counter(), drop()]).unwrap(),
     ];
     for rule in &rules {
         batch.add_rule(&table(), &name("input"), RulePosition::Tail, rule);

@@ -32,7 +32,7 @@ fn fast() -> Flowtable {
 /// Returns a chain that adds forwarded connections to the flowtable.
 fn forward() -> Chain {
     let base = BaseChain::new(ChainType::Filter, Hook::Forward, 0);
-    let rule = Rule::new(Family::Inet, [flow_add(&name("fast"))]);
+    let rule = Rule::new(Family::Inet, [flow_add(&name("fast"))]).unwrap();
     Chain::new(table(), name("forward"))
         .with_base(base)
         .with_rules([rule])

@@ -128,9 +128,10 @@ fn ipv6_answers(sockets: &Set) -> Rule {
     untracked(sockets, ip6_saddr(), th_sport())
 }
 
-fn untracked(sockets: &Set, address: Expression, port: Expression) -> Rule {
-    let socket = concat([address, l4proto(), port]);
-    Rule::new(Family::Inet, [socket.in_set(sockets), notrack()])
+fn untracked<A>(sockets: &Set, address: Expression<A>, port: Expression<u16>) -> Rule {
+    let socket = concat((address, l4proto(), port));
+    let rule = Rule::new(Family::Inet, [socket.in_set(sockets), notrack()]);
+    rule.expect("lookups have no values")
 }
 
 fn chain(text: &str, hook: Hook) -> Chain {

@@ -16,8 +16,8 @@ use crate::statement::{
     snat, update,
 };
 use crate::{
-    BaseChain, Chain, ChainType, Datatype, Family, Field, Generation, Hook, Name, Object, Policy,
-    Rule, Ruleset, Set, SetFlags, Table, TableFlags, TableId, Value, Verdict,
+    BaseChain, Chain, ChainType, Datatype, Family, Generation, Hook, Name, Object, Policy, Rule,
+    Ruleset, Set, SetFlags, Table, TableFlags, TableId, Value, Verdict,
 };
 
 mod extensions;
@@ -35,7 +35,7 @@ fn table() -> TableId {
 }
 
 fn rule(statements: impl IntoIterator<Item = Statement>) -> Rule {
-    Rule::new(FAMILY, statements)
+    Rule::new(FAMILY, statements).unwrap()
 }
 
 fn chain(text: &str, rules: impl IntoIterator<Item = Rule>) -> Chain {
@@ -208,7 +208,7 @@ fn verdict_maps_intervals_and_concatenations_are_looked_up() {
         let element = ports.element(&[port.into()]).unwrap();
         Object::from(element.with_verdict(verdict).unwrap())
     };
-    let key = concat([l4proto(), ip_saddr()]);
+    let key = concat((l4proto(), ip_saddr()));
     let rules = vec![rule([key.in_set(&allowed), udp_dport().vmap(&ports)])];
     let objects = [
         allowed.clone().into(),

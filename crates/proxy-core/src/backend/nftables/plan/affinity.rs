@@ -44,13 +44,13 @@ use vipline_nftables::expression::{
 };
 use vipline_nftables::statement::{delete_from_map, update_map};
 use vipline_nftables::{
-    Chain, Datatype, Element, Name, Object, Rule, Set, SetFlags, Statement, TableId, Verdict,
+    Chain, Datatype, Element, Name, Object, Set, SetFlags, Statement, TableId, Verdict,
 };
 use vipline_reconcile::Edit;
 use vipline_service_model::Endpoint;
 
 use super::names::{self, Learner, Lists, OnDemand, comment};
-use super::table::{LookupPath, MAX_DIRECT, Table, fields};
+use super::table::{LookupPath, MAX_DIRECT, Table, fields, rule};
 
 /// Number of maps of clients. A Service with so many clients that its map is full keeps
 /// one Service in 64 from recording new clients. A larger number would make the table
@@ -169,14 +169,14 @@ pub(super) fn token(endpoint: &Endpoint) -> u32 {
 }
 
 /// Returns the token of the endpoint to which a packet was translated.
-fn token_of_packet(table: &Table) -> Expression {
-    let endpoint = concat([daddr(table.family()), th_dport()]);
+fn token_of_packet(table: &Table) -> Expression<u32> {
+    let endpoint = concat((daddr(table.family()), th_dport()));
     jhash(endpoint, TOKENS, Some(SEED)).with_offset(FIRST_TOKEN)
 }
 
 /// Returns the statement `meta priority set none`.
 pub(super) fn reset() -> Statement {
-    priority().set_to(0_u32)
+    priority().set_to(0)
 }
 
 /// Returns the statement that keeps some bits of the number of an address: `meta priority set
@@ -210,7 +210,7 @@ pub(super) fn set_on_demand(id: &TableId, name: &Name) -> Option<Set> {
 /// Replaces the number of the address by the token of the client's endpoint, or by the pool for
 /// an unknown client.
 pub(super) fn recall(table: &Table, shard: u32) -> Chain {
-    let client = concat([saddr(table.family()), priority()]);
+    let client = concat((saddr(table.family()), priority()));
     let token = client.map(&clients(table, shard));
     let rules = [vec![keep(OF_CLIENTS), priority().set(&token)]];
     chain(table, names::recall(shard), rules)
@@ -223,7 +223,7 @@ pub(super) fn recall(table: &Table, shard: u32) -> Chain {
 /// Deletes a client whose endpoint was removed. Without that, the next update would only
 /// prolong the record of the removed endpoint.
 pub(super) fn forget(table: &Table, shard: u32) -> Chain {
-    let client = concat([saddr(table.family()), priority()]);
+    let client = concat((saddr(table.family()), priority()));
     let delete = delete_from_map(&clients(table, shard), &client, &priority());
     chain(
         table,
@@ -248,7 +248,7 @@ pub(super) fn forget(table: &Table, shard: u32) -> Chain {
 pub(super) fn learn(path: &LookupPath, learner: Learner) -> Chain {
     let table = path.table();
     let timeout = Duration::from_secs(learner.seconds.into());
-    let client = concat([ct_original_saddr(table.family()), priority()]);
+    let client = concat((ct_original_saddr(table.family()), priority()));
     let clients = clients(table, learner.shard);
     let record = || update_map(&clients, &client, Some(timeout), &token_of_packet(table));
     let mut first = match learner.is_usual() {
@@ -359,7 +359,7 @@ pub(in crate::backend) fn chains_of_affinity(table: &Table) -> Vec<Object> {
 
 fn chain(table: &Table, name: Name, rules: impl IntoIterator<Item = Vec<Statement>>) -> Chain {
     let rules = rules.into_iter();
-    let rules = rules.map(|statements| Rule::new(table.family(), statements));
+    let rules = rules.map(|statements| rule(table.family(), statements));
     Chain::new(table.id.clone(), name).with_rules(rules)
 }
 
@@ -367,6 +367,7 @@ fn chain(table: &Table, name: Name, rules: impl IntoIterator<Item = Vec<Statemen
 mod tests {
     use std::collections::BTreeSet;
 
+    use vipline_nftables::Rule;
     use vipline_service_model::{DetectLocal, Family, Route, ServicePort};
 
     use super::super::tests::{assert_documented, cx, planned, service_port};

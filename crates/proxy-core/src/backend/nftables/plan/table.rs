@@ -373,7 +373,7 @@ impl Table {
 
 impl LookupPath {
     fn of_ips(id: &TableId, infix: &'static str, maps: [&'static str; 3], of: &[Set; 2]) -> Self {
-        Self::new(id, infix, vip_port(id.family).to_vec(), maps, of)
+        Self::new(id, infix, vip_port(id.family), maps, of)
     }
 
     fn of_nodeports(
@@ -382,7 +382,7 @@ impl LookupPath {
         maps: [&'static str; 3],
         of: &[Set; 2],
     ) -> Self {
-        Self::new(id, infix, nodeport().to_vec(), maps, of)
+        Self::new(id, infix, nodeport(), maps, of)
     }
 
     /// Creates the maps of a lookup path.
@@ -429,7 +429,7 @@ impl LookupPath {
     /// Returns the first rule of the path's chains, if they mark packets.
     pub(super) fn mark(&self) -> Option<Rule> {
         let mark = || jump(&name(names::MARK_FOR_MASQUERADE));
-        self.marks.then(|| Rule::new(self.id.family, [mark()]))
+        self.marks.then(|| rule(self.id.family, [mark()]))
     }
 
     /// Adds the maps of keys that are not in `dispatch`.
@@ -469,18 +469,19 @@ impl LookupPath {
 
     /// Returns the lookup key of Services: `ip daddr . meta l4proto . th dport`.
     pub(super) fn key(&self) -> Expression {
-        concat(self.key.iter().cloned())
+        concat(self.key.clone())
     }
 
     /// Returns the lookup key, followed by another field.
-    pub(super) fn key_and(&self, field: Expression) -> Expression {
-        concat(self.key.iter().cloned().chain([field]))
+    pub(super) fn key_and<T>(&self, field: Expression<T>) -> Expression {
+        let key = self.key.iter().cloned();
+        concat(key.chain([field.untyped()]).collect::<Vec<_>>())
     }
 
     /// Returns the client's address, followed by the lookup key.
     pub(super) fn client_and_key(&self) -> Expression {
-        let client = [saddr(self.id.family)].into_iter();
-        concat(client.chain(self.key.iter().cloned()))
+        let client = [saddr(self.id.family).untyped()].into_iter();
+        concat(client.chain(self.key.iter().cloned()).collect::<Vec<_>>())
     }
 
     /// Returns the statement that sends a key in the map `backends` to one of its `slots` slots.
@@ -511,19 +512,16 @@ impl LookupPath {
 
     /// Returns the same for a translated packet, by its original destination.
     pub(super) fn to_number_of_original(&self, numbers: &Set) -> [Statement; 2] {
-        let addr = (!self.is_of_nodeports()).then(|| ct_original_daddr(self.id.family));
-        let port = [l4proto(), ct_original(CtKey::ProtoDst)];
-        let key = concat(addr.into_iter().chain(port));
+        let addr = (!self.is_of_nodeports()).then(|| ct_original_daddr(self.id.family).untyped());
+        let port = [l4proto().untyped(), ct_original(CtKey::ProtoDst)];
+        let key = concat(addr.into_iter().chain(port).collect::<Vec<_>>());
         [has_ports(), priority().set(&key.map(numbers))]
     }
 }
 
 /// Returns the protocol match that nft requires before `proto-dst`.
 fn has_ports() -> Statement {
-    let protocols = Protocol::ALL.map(|it| [Value::from(it.number())]);
-    l4proto()
-        .is_one_of(protocols)
-        .expect("the values have the type of the field")
+    l4proto().is_in(Protocol::ALL.map(Protocol::number))
 }
 
 /// ```nft
@@ -535,17 +533,28 @@ fn has_ports() -> Statement {
 /// Selects a random slot and maps it to an endpoint. All addresses with the same number
 /// of endpoints share the chain, and all node ports that are masqueraded, and all others.
 fn lb(path: &LookupPath, slots: u32) -> Chain {
-    let rule = Rule::new(path.id.family, [path.to_slot(slots, &path.backends)]);
+    let rule = rule(path.id.family, [path.to_slot(slots, &path.backends)]);
     let rules = path.mark().into_iter().chain([rule]);
     Chain::new(path.id.clone(), names::lb(path.infix, slots)).with_rules(rules)
 }
 
 /// Returns a map of a key, and a slot or the token of an endpoint, to the endpoint and its port.
-fn endpoints_of(id: &TableId, name: Name, key: &[Expression], last: Option<Expression>) -> Set {
-    let key = key.iter().cloned().chain(last);
-    let key: Vec<_> = key.map(Field::from).collect();
-    let endpoint = [daddr(id.family), th_dport()].map(Field::from);
+fn endpoints_of(
+    id: &TableId,
+    name: Name,
+    key: &[Expression],
+    last: Option<Expression<u32>>,
+) -> Set {
+    let key = key.iter().cloned().map(Field::from);
+    let key: Vec<_> = key.chain(last.map(Field::from)).collect();
+    let endpoint = concat((daddr(id.family), th_dport())).into_fields();
     Set::map(id.clone(), name, key, endpoint)
+}
+
+/// Returns a rule. All statements of a plan compare expressions with values of their types:
+/// a context has the addresses of its family only.
+pub(super) fn rule(family: Family, statements: impl IntoIterator<Item = Statement>) -> Rule {
+    Rule::new(family, statements).expect("expressions are compared with values of their types")
 }
 
 /// Returns an element with this key.
@@ -561,13 +570,14 @@ pub(super) fn fields(types: &[Datatype]) -> Vec<Field> {
 }
 
 /// Returns the lookup key of addresses: `ip daddr . meta l4proto . th dport`.
-fn vip_port(family: Family) -> [Expression; 3] {
-    [daddr(family), l4proto(), th_dport()]
+fn vip_port(family: Family) -> Vec<Expression> {
+    let [proto, port] = [l4proto().untyped(), th_dport().untyped()];
+    vec![daddr(family).untyped(), proto, port]
 }
 
 /// Returns the lookup key of node ports: `meta l4proto . th dport`.
-fn nodeport() -> [Expression; 2] {
-    [l4proto(), th_dport()]
+fn nodeport() -> Vec<Expression> {
+    vec![l4proto().untyped(), th_dport().untyped()]
 }
 
 #[cfg(test)]

@@ -149,7 +149,7 @@ mod tests {
         let addr = [Datatype::Ipv4Addr.into()];
         let dynamic = Set::set(table.clone(), Name::new("affinity-x").unwrap(), addr)
             .with_flags(SetFlags::DYNAMIC);
-        let rules = [Rule::new(table.family, [drop()])];
+        let rules = [Rule::new(table.family, [drop()]).expect("a verdict has no value")];
         let chain = Chain::new(table.clone(), Name::new("service-x").unwrap());
         let is_cluster_ip = |object: &&Object| match object {
             Object::Set(set) => set.name.as_str() == names::ACTIVE_CLUSTER_IPS,

@@ -83,11 +83,11 @@ fn recorded_endpoint(table: &Table, path: &LookupPath) -> Vec<Rule> {
     };
     let masquerade = (path.is_of_nodeports() && !path.is_short).then(|| {
         let mark = jump(&name(names::MARK_FOR_MASQUERADE));
-        vec![priority().and(LOCAL).is(0_u32), mark]
+        vec![priority().and(LOCAL).is(0), mark]
     });
     let token = path.key_and(priority());
     let has_slots = |bits: u32| priority().and(SLOTS).is(bits);
-    let is_token = || priority().and(SLOTS).is_not(0_u32);
+    let is_token = || priority().and(SLOTS).is_not(0);
     let recall = [
         vec![shard().vmap(&table.recalls)],
         vec![dnat(token.map(&path.recorded))],

@@ -16,7 +16,7 @@ use vipline_nftables::{BaseChain, Chain, ChainType, Hook, Object, Rule, Set, Val
 
 use self::dispatch::{to_nodeports, to_services};
 use super::names::{self, name};
-use super::table::{self, Table};
+use super::table::{self, Table, rule};
 use crate::Context;
 
 /// Returns the objects that do not depend on Services.
@@ -110,7 +110,7 @@ impl Table {
     }
 
     fn rule(&self, statements: impl IntoIterator<Item = Statement>) -> Rule {
-        Rule::new(self.family(), statements)
+        rule(self.family(), statements)
     }
 
     fn chain(&self, text: &'static str, rules: impl IntoIterator<Item = Rule>) -> Chain {
