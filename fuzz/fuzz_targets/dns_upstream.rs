@@ -74,7 +74,8 @@ fn check(query: &Query<'_>, answer: &[u8], limit: usize) {
 /// Checks that a shortened answer has the first records of the whole one, and says whether
 /// records are missing.
 fn check_cut(answer: &[u8], whole: &[u8]) {
-    let [answer, whole] = [answer, whole].map(|bytes| Message::from_vec(bytes).unwrap());
+    let [answer, whole] =
+        [answer, whole].map(|bytes| Message::from_vec(bytes).expect("an answer is well-formed"));
     let (answers, authorities) = (answer.answers.len(), answer.authorities.len());
     assert_eq!(answer.answers, whole.answers[..answers]);
     assert_eq!(answer.authorities, whole.authorities[..authorities]);
