@@ -26,10 +26,13 @@ fn stage() -> Stage {
 fn foreign_changes_are_repaired_within_100_milliseconds() {
     for (words, changes) in [
         ("delete table ip kube-proxy", None),
-        ("flush chain ip kube-proxy nat-prerouting", Some(2)),
+        (
+            "flush chain ip kube-proxy nat-prerouting",
+            Some("2 changes"),
+        ),
         (
             "delete element ip kube-proxy active-cluster-ips { 10.96.0.10 }",
-            Some(1),
+            Some("1 change"),
         ),
         ("flush ruleset", None),
     ] {
@@ -54,7 +57,7 @@ fn foreign_changes_are_repaired_within_100_milliseconds() {
         }
         println!("repaired {best:?} after nft was started: {words}");
         assert!(best < MAX_REPAIR_TIME, "{words}: {best:?}");
-        let count = changes.map(|changes| format!("{changes} changes by nft"));
+        let count = changes.map(|changes| format!("{changes} by nft"));
         let message =
             "repaired changes by another program: ".to_owned() + &count.unwrap_or_default();
         wait_until(&message, || proxy.output().contains(&message));

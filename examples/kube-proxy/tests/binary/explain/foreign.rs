@@ -85,7 +85,7 @@ fn all_connections_of_a_service_may_be_unknown() {
     let answer = json(&stage.run("explain service default/web --from 198.51.100.7 -o json"));
     assert_eq!(answer["outcome"], "unknown", "{answer:#}");
     let sentence = answer["sentence"].as_str().unwrap();
-    let begin = "1 of 1 connections to Service default/web are unknown. The first, from \
+    let begin = "1 of 1 connection to Service default/web is unknown. The first, from \
                  198.51.100.7 (outside): Unknown: ";
     assert!(sentence.starts_with(begin), "{sentence}");
 }
