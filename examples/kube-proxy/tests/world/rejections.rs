@@ -144,15 +144,17 @@ where
     fn sync(&mut self) -> Verdict {
         self.plan.sync()?;
         let before = Family::ALL.map(|family| self.attempts(family));
-        self.run.sync()?;
+        let syncs = self.run.sync()?;
         for (family, before) in Family::ALL.into_iter().zip(before) {
             let take = |run: &Run<P>| std::mem::take(&mut run.kernels.of(family).get().edits);
             let (edits, planned) = (take(&self.run), take(&self.plan));
             let rejected = self.rejected_of(family).len();
             // A search halves the batch for each rejected object. The search is
-            // repeated if the kernel is dumped after a conflict.
+            // repeated if the kernel is dumped after a conflict, and each sync of a large
+            // change may search.
             let depth = usize::BITS - edits.len().leading_zeros();
-            let most = 2 * (1 + rejected * (2 + 2 * usize::try_from(depth).unwrap()));
+            let of_search = 1 + rejected * (2 + 2 * usize::try_from(depth).unwrap());
+            let most = 2 * of_search * syncs.max(1);
             let attempts = self.attempts(family) - before;
             if attempts > most {
                 let edits = edits.len();
