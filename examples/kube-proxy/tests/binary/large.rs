@@ -84,7 +84,7 @@ fn a_million_pairs_are_cut_to_the_limit_and_programmed_in_parts_beside_other_ser
             let livez = get_in(&cluster.netns, HEALTH, "/livez");
             assert_eq!(livez.code, 200, "{}", livez.body);
             let rules = cluster.ruleset();
-            let last = "203.0.14.1 . tcp . 1999 . 0 : ";
+            let last = "203.0.14.1 . tcp . 1999 : ";
             let is_large = match endpoint {
                 Some(endpoint) => rules.contains(&format!("{last}{endpoint} . 8080")),
                 None => !rules.contains("10.96.0.99"),

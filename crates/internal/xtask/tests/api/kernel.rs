@@ -20,6 +20,9 @@ const TICK: Duration = Duration::from_millis(2);
 /// follow.
 const BACKENDS: [&str; 2] = ["backends", "nodeport-backends"];
 
+/// Map of Services with one endpoint, whose keys have no slot.
+const SINGLE: &str = "single-backends";
+
 /// Prefix of the names of marker tables, which mark a point in time.
 const MARK: &str = "mark-";
 
@@ -128,6 +131,12 @@ impl Observed {
                 return Some(Fact {
                     service: key.clone(),
                     endpoint: String::new(),
+                });
+            }
+            if set == SINGLE {
+                return Some(Fact {
+                    service: key.clone(),
+                    endpoint: value.clone(),
                 });
             }
             let (service, _slot) = key.rsplit_once(" . ")?;
