@@ -204,17 +204,24 @@ fn node_ports(config: &Config, node: &NodeView, family: Family) -> NodePortFilte
     config.node_port_addresses.filter(family, &node.addresses)
 }
 
-/// Returns whether some traffic matches and some does not. An interface name that is too
-/// long matches nothing, and a network with prefix length 0 matches everything.
+/// Returns whether some traffic matches and some does not. No interface has a name that is too
+/// long or has one of the characters that `dev_valid_name` of the kernel refuses, and a network
+/// with prefix length 0 matches everything.
+///
+/// A name that ends with `*` would be a prefix in nft.
 ///
 /// The nft variant of iptables rejects `! -s 0.0.0.0/0`.
 fn could_exist(local: &LocalTraffic) -> bool {
     match local {
         LocalTraffic::Cidr(network) => network.prefix_len() > 0,
-        LocalTraffic::Interface(name) | LocalTraffic::InterfacePrefix(name) => {
-            name.len() <= MAX_INTERFACE_NAME
-        }
+        LocalTraffic::Interface(name) => !name.ends_with('*') && is_interface_name(name),
+        LocalTraffic::InterfacePrefix(name) => is_interface_name(name),
     }
+}
+
+fn is_interface_name(name: &str) -> bool {
+    let is_refused = |letter: char| letter.is_ascii_whitespace() || matches!(letter, '/' | ':');
+    !name.is_empty() && name.len() <= MAX_INTERFACE_NAME && !name.contains(is_refused)
 }
 
 /// Returns the networks of the family, sorted and aggregated so that none overlap.
@@ -260,8 +267,14 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_name_that_is_too_long_detects_no_local_traffic() {
-        for (name, expected) in [("fifteen-letters", true), ("sixteen-letters!", false)] {
+    fn an_interface_name_that_no_interface_has_detects_no_local_traffic() {
+        for (name, expected) in [
+            ("fifteen-letters", true),
+            ("sixteen-letters!", false),
+            ("eth 0", false),
+            ("eth/0", false),
+            ("", false),
+        ] {
             for detect_local in [
                 DetectLocal::Interface(name.into()),
                 DetectLocal::InterfacePrefix(name.into()),

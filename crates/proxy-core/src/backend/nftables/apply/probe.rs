@@ -50,8 +50,11 @@ const MODULES: [(&str, [(&str, &str); 2]); 7] = [
 ///
 /// All Services use these rules, so a kernel without one of their expressions is not supported.
 pub(in crate::backend) fn probe(cx: &Context) -> Result<(), crate::Error> {
+    probe_base(cx.family, Planner::base(cx))
+}
+
+fn probe_base(family: Family, base: Vec<Object>) -> Result<(), crate::Error> {
     let mut client = Client::open()?;
-    let base = Planner::base(cx);
     let edits = edits(&mut client, base.clone())?;
     let (rejected, more) = refused(&mut client, &edits)?;
     let operations = rejected
@@ -64,7 +67,7 @@ pub(in crate::backend) fn probe(cx: &Context) -> Result<(), crate::Error> {
     if reasons.is_empty() {
         return Ok(());
     }
-    let missing = missing_modules(&mut client, cx.family, &exprs(&base))?;
+    let missing = missing_modules(&mut client, family, &exprs(&base))?;
     if !missing.is_empty() {
         let named = missing.iter().map(|it| {
             let Module { option, module, .. } = it;
@@ -74,7 +77,7 @@ pub(in crate::backend) fn probe(cx: &Context) -> Result<(), crate::Error> {
     }
     Err(crate::Error::Unsupported {
         mode: Mode::Nftables,
-        family: cx.family,
+        family,
         reasons: reasons.join("; "),
     })
 }
@@ -227,7 +230,8 @@ mod tests {
     use std::net::IpAddr;
 
     use testkit::netns::Netns;
-    use vipline_nftables::Family as Nft;
+    use vipline_nftables::expr::{Cmp, CmpOp, Register};
+    use vipline_nftables::{Bytes, Family as Nft};
 
     use super::*;
     use crate::backend::nftables::plan::tests::rules_of_all_kinds;
@@ -319,11 +323,18 @@ mod tests {
     fn rejected_operations_are_named() {
         let netns = Netns::new().unwrap();
         let error = netns.run(|| {
-            let mut cx = context();
-            cx.local = Some(vipline_service_model::LocalTraffic::Interface(
-                "a-name-too-long-for-any-interface".into(),
-            ));
-            probe(&cx).unwrap_err().to_string()
+            // No register has as many bytes.
+            let too_long = Cmp {
+                source: Register::word(0),
+                op: CmpOp::Eq,
+                data: Bytes::repeat(0, 65),
+            };
+            let id = TableId::new(Nft::Ip, Name::new("kube-proxy").unwrap());
+            let chain = Chain::new(id, Name::new("refused").unwrap())
+                .with_rules([Rule::from_exprs([too_long.into()])]);
+            let mut base = Planner::base(&context());
+            base.push(chain.into());
+            probe_base(Family::V4, base).unwrap_err().to_string()
         });
         let start = "the kernel does not support mode nftables for IPv4: add rule ip kube-proxy ";
         assert!(error.starts_with(start), "{error}");
