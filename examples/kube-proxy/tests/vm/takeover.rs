@@ -79,8 +79,12 @@ fn a_node_of_1_23_in_mode_ipvs_is_taken_over_without_a_remainder() {
     println!("{}", proxy.process().output());
     proxy.stop().unwrap();
     let after = site.state();
-    let (kept, own): (Vec<_>, Vec<_>) = after.iter().partition(|line| is_of_others(line));
-    let alone: Vec<_> = alone.iter().collect();
+    let (kept, mut own): (Vec<_>, Vec<_>) = after.iter().partition(|line| is_of_others(line));
+    // Rules of both modes were restored above, so that some jumps exist twice. A second one
+    // leads to the same chain and stays, as with upstream, which only asks whether one exists.
+    own.dedup();
+    let mut alone: Vec<_> = alone.iter().collect();
+    alone.dedup();
     assert_eq!(own, alone);
     assert_eq!(kept, others);
     // `state` leaves out what has the name of a chain of the kubelet in another table.
