@@ -199,8 +199,8 @@ fn max(conntrack: &Conntrack, cpus: u64) -> u64 {
 /// Returns `wanted`, or 0 if the present value is as large.
 ///
 /// The table never shrinks. Who gave the machine a larger one needs it, and a node that is a
-/// container may read its size and not write it. Upstream 1.36.0 to 1.36.2 set a lower limit as
-/// well, and did not start on such nodes; later releases leave a larger one.
+/// container may read its size and not write it. Upstream 1.36 sets a lower limit as well, and
+/// does not start on such nodes; kubernetes#142035 changes that.
 fn at_least(root: &Path, name: &str, wanted: u64) -> u64 {
     let present = read_in(root, name).and_then(|text| text.parse().ok());
     match present {
