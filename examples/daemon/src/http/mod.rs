@@ -222,8 +222,13 @@ where
             _ = self.open.changed() => return,
         }
         drop(idle);
-        let (slot, evicted) = active.admit(self.peer);
-        let rest = Box::pin(self.answer_requests(slot, deadline));
+        // The slot is never touched: of the connections of one client, the oldest is evicted, not
+        // the one that was silent for longest. Connections that repeat requests without a pause are
+        // all used between the request of a probe from the same address and its turn to be answered.
+        // The probe would be the next to be evicted. So few connections begin until then that it
+        // never is the oldest: the loop that accepts them yields after YIELD_INTERVAL.
+        let (_slot, evicted) = active.admit(self.peer);
+        let rest = Box::pin(self.answer_requests(deadline));
         tokio::select! {
             () = rest => {}
             _ = evicted => {}
@@ -231,7 +236,7 @@ where
     }
 
     /// Serves requests. The first request must be complete at `deadline`.
-    async fn answer_requests(self, slot: Slot, deadline: Instant) {
+    async fn answer_requests(self, deadline: Instant) {
         let Self {
             stream,
             peer,
@@ -239,14 +244,13 @@ where
             answer,
             mut open,
         } = self;
-        let shared = Arc::new((answer, slot, AtomicUsize::new(0)));
+        let shared = Arc::new((answer, AtomicUsize::new(0)));
         let of_requests = Arc::clone(&shared);
         let service = service_fn(move |request| {
             let shared = Arc::clone(&of_requests);
             async move {
-                let (answer, slot, requests) = &*shared;
+                let (answer, requests) = &*shared;
                 let number = requests.fetch_add(1, Ordering::Relaxed) + 1;
-                slot.touch();
                 // Otherwise hyper answers up to 16 pipelined requests in a row, and all other
                 // connections of the thread wait.
                 yield_now().await;
@@ -271,7 +275,7 @@ where
             .title_case_headers(true)
             .serve_connection(Stream::new(stream, timeouts.request), service);
         let mut connection = pin!(connection);
-        let (_, _, requests) = &*shared;
+        let (_, requests) = &*shared;
         let silence = async {
             sleep_until(deadline).await;
             if requests.load(Ordering::Relaxed) > 0 {

@@ -289,7 +289,7 @@ fn a_request_has_a_maximum_size() {
 }
 
 #[test]
-fn a_connection_beyond_the_limit_evicts_the_least_recently_used_one() {
+fn a_connection_beyond_the_limit_evicts_the_oldest_one_of_its_client() {
     let hello = |request: &Request| text(200, PLAIN, format!("hello {}", request.uri().path()));
     // Two active connections for each client.
     let server = Hello::with(8, LONG, hello);
@@ -297,11 +297,12 @@ fn a_connection_beyond_the_limit_evicts_the_least_recently_used_one() {
     request_on(&mut first, "hello /");
     let mut second = connect(server.address);
     request_on(&mut second, "hello /");
+    // A client that repeats requests must not evict one that waits for its first response.
     request_on(&mut first, "hello /");
     let mut third = connect(server.address);
     request_on(&mut third, "hello /");
-    assert_eq!(rest(&mut second), "");
-    request_on(&mut first, "hello /");
+    assert_eq!(rest(&mut first), "");
+    request_on(&mut second, "hello /");
     request_on(&mut third, "hello /");
     // And four idle ones.
     let mut idle: Vec<_> = (0..5).map(|_| connect(server.address)).collect();
