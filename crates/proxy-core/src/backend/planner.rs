@@ -22,6 +22,12 @@ pub trait Planner {
     /// address changes as a whole however many endpoints it has.
     const EDITS_PER_SYNC: usize = 4_096;
 
+    /// Returns the number of objects like this one whose addition costs as much as one edit, at
+    /// most 64. Default: 1.
+    fn additions_per_edit(_object: &Self::Object) -> usize {
+        1
+    }
+
     /// Returns the number of objects like this one whose removal costs as much as one edit, at
     /// most 64. Default: 1.
     fn removals_per_edit(_object: &Self::Object) -> usize {

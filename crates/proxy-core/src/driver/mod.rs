@@ -285,8 +285,10 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         if !self.reconciler.is_known() && self.repairs.is_empty() {
             let planned_cost = &mut self.planned_cost;
             let entries = entries.into_iter();
-            let entries =
-                entries.inspect(|entry| *planned_cost += entry.objects().len() * EDIT_COST);
+            let entries = entries.inspect(|entry| {
+                let objects = entry.objects().iter();
+                *planned_cost += objects.map(part::cost_of_addition::<P>).sum::<usize>();
+            });
             return self.ledger.replace(owner, entries, None);
         }
         let entry_edits = &mut self.entry_edits;

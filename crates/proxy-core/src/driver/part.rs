@@ -36,8 +36,14 @@ pub(super) const EDIT_COST: usize = 64;
 pub(super) fn cost<P: Planner>(edit: &Edit<P::Object>) -> usize {
     match edit {
         Edit::Remove(object) => cost_of_removal::<P>(object),
-        Edit::Add(_) | Edit::Change { .. } => EDIT_COST,
+        Edit::Add(object) => cost_of_addition::<P>(object),
+        Edit::Change { .. } => EDIT_COST,
     }
+}
+
+/// Returns the cost of the addition of an object,
+pub(super) fn cost_of_addition<P: Planner>(object: &P::Object) -> usize {
+    (EDIT_COST / P::additions_per_edit(object).max(1)).max(1)
 }
 
 fn cost_of_removal<P: Planner>(object: &P::Object) -> usize {
@@ -69,7 +75,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
             return true;
         }
         let planned = P::port(cx, target);
-        if held_cost + count(&planned) * EDIT_COST <= min * EDIT_COST {
+        if held_cost + cost_of_all::<P>(&planned) <= min * EDIT_COST {
             self.replace_whole(name, planned);
             return true;
         }
@@ -150,7 +156,8 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
                 }
                 former => {
                     let former = former.map_or(0, |it| removal(&it.objects));
-                    let cost = former + claim.objects.len() * EDIT_COST;
+                    let added = claim.objects.iter().map(cost_of_addition::<P>);
+                    let cost = former + added.sum::<usize>();
                     left = left.saturating_sub(cost.max(1));
                     claims.push(claim);
                 }
@@ -258,9 +265,11 @@ fn is_same<T: Keyed>(these: &[T], others: &[T]) -> bool {
     these.len() == others.len() && these.iter().zip(others).all(same)
 }
 
-fn count<T>(planned: &PortObjects<T>) -> usize {
-    let claims = planned.claims.iter().map(|claim| claim.objects.len());
-    planned.own.len() + claims.sum::<usize>()
+/// Returns the cost of the addition of all objects of a service port.
+fn cost_of_all<P: Planner>(planned: &PortObjects<P::Object>) -> usize {
+    let claimed = planned.claims.iter().flat_map(|claim| &claim.objects);
+    let all = planned.own.iter().chain(claimed);
+    all.map(cost_of_addition::<P>).sum()
 }
 
 /// Returns the service port with the external addresses of these claims only. External

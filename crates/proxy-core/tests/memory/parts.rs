@@ -126,11 +126,12 @@ where
     /// Returns what the edits of the last commit cost, in edits.
     fn last_cost(&self) -> f64 {
         let kernel = self.kernels.v4.get();
-        let removals = kernel.last_edits.iter().map(|edit| match edit {
+        let per_edit = kernel.last_edits.iter().map(|edit| match edit {
             Edit::Remove(object) => P::removals_per_edit(object),
-            Edit::Add(_) | Edit::Change { .. } => 1,
+            Edit::Add(object) => P::additions_per_edit(object),
+            Edit::Change { .. } => 1,
         });
-        removals
+        per_edit
             .map(|count| f64::from(u32::try_from(count).expect("a few")).recip())
             .sum()
     }

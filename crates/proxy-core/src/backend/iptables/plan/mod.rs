@@ -45,9 +45,17 @@ pub enum Planner {}
 impl backend::Planner for Planner {
     type Object = Object;
 
-    /// To add 512 rules to 17,000 takes 0.03 s of processor time with the nft variant, and 0.1 s
-    /// with the legacy one, which reads and writes the whole table.
+    /// To add 512 chains takes 0.03 s of processor time with the nft variant. The legacy one needs
+    /// 0.1 s if there are 17,000 rules, because it reads and writes the whole table.
     const EDITS_PER_SYNC: usize = 512;
+
+    /// A rule is less than a chain with its rules.
+    fn additions_per_edit(object: &Object) -> usize {
+        match object {
+            Object::Chain(_) => 1,
+            Object::SharedRule(_) => 4,
+        }
+    }
 
     /// Many rules of a shared chain are removed by a rewrite of the chain. It costs something for
     /// each rule that stays, so one rewrite is much cheaper than one in each of many syncs: 16,384
