@@ -2,7 +2,9 @@
 //!
 //! A commit has a bounded number of edits, so a large change is spread over several syncs.
 //! The changes of other Services must not wait for it: each sync takes the small changes
-//! first, also those that arrived later, and gives the rest of its edits to large ones.
+//! first, also those that arrived later. If there are any, large ones wait for the next sync, so
+//! that a small change waits for a part of a large one at most once: while it arrives, and not in
+//! its own commit, too. That next sync has large changes in any case, beside new small ones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,8 +15,8 @@ use super::planning::urgency;
 use crate::driver::Drive;
 use crate::driver::part::SMALL_SHARE;
 
-/// Share of the edits of a sync that is left for large changes if any wait, so that a
-/// stream of small ones does not hold them up for ever.
+/// Share of the edits of a sync that is left for large changes if they waited for the sync before,
+/// so that a stream of small ones does not hold them up for ever.
 const SHARE_OF_LARGE: usize = 4;
 
 /// Changes of one family that are not planned yet, by Service.
@@ -24,6 +26,8 @@ pub(super) struct Backlog {
     services: BTreeMap<u64, Waiting>,
     numbers: HashMap<ObjectName, u64>,
     next: u64,
+    /// Whether large changes waited for the small ones of the last sync.
+    has_deferred_large: bool,
 }
 
 /// Changes of one Service. A later change of a service port replaces the earlier one.
@@ -118,13 +122,19 @@ impl Backlog {
             .saturating_add(driver.edits_per_sync());
         // All ports of a small Service change in one commit.
         let order = self.order(driver.edits_per_sync() / SMALL_SHARE);
+        let is_small_waiting = order.first().is_some_and(|(class, ..)| *class == 0);
         let is_large_waiting = order.last().is_some_and(|(class, ..)| *class > 0);
-        let reserve = match is_large_waiting {
+        let defers_large = is_small_waiting && is_large_waiting && !self.has_deferred_large;
+        self.has_deferred_large = defers_large;
+        let reserve = match is_large_waiting && !defers_large {
             true => driver.edits_per_sync() / SHARE_OF_LARGE,
             false => 0,
         };
         let mut count = 0;
         for (class, _, number) in order {
+            if defers_large && class > 0 {
+                break;
+            }
             let reserved = if class == 0 { reserve } else { 0 };
             let left = |driver: &dyn Drive| end.saturating_sub(driver.planned_edits() + reserved);
             if left(driver) == 0 {
