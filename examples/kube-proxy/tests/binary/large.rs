@@ -13,18 +13,18 @@ use crate::stage::wait_until;
 const SIDE: u16 = 1000;
 
 /// Maximum growth of the memory of the process in MiB.
-const MEMORY: u64 = 60;
+pub(crate) const MEMORY: u64 = 60;
 
 /// Maximum number of edits of a sync in mode nftables.
 const EDITS: usize = 2 * 4_096;
 
-/// Returns the Service, and its slice with one endpoint.
-fn large(endpoint: &str) -> [Value; 2] {
-    let external_ips = (0..SIDE).map(|number| {
+/// Returns a Service with external IPs and ports from 1000 on, and its slice.
+pub(crate) fn large(addresses: u16, ports: u16, endpoint: Option<&str>) -> [Value; 2] {
+    let external_ips = (0..addresses).map(|number| {
         let [high, low] = number.to_be_bytes();
         format!("203.{high}.{low}.1")
     });
-    let ports = (0..SIDE).map(
+    let of_service = (0..ports).map(
         |number| json!({"name": format!("p{number}"), "protocol": "TCP", "port": 1000 + number}),
     );
     let service = json!({
@@ -35,19 +35,22 @@ fn large(endpoint: &str) -> [Value; 2] {
             "clusterIP": "10.96.0.99",
             "clusterIPs": ["10.96.0.99"],
             "externalIPs": external_ips.collect::<Vec<_>>(),
-            "ports": ports.collect::<Vec<_>>(),
+            "ports": of_service.collect::<Vec<_>>(),
         },
     });
     let mut slice = slice("large", 9, 1);
-    let ports = (0..SIDE)
+    let of_slice = (0..ports)
         .map(|number| json!({"name": format!("p{number}"), "protocol": "TCP", "port": 8080}));
-    slice["ports"] = ports.collect();
-    slice["endpoints"][0]["addresses"] = json!([endpoint]);
+    slice["ports"] = of_slice.collect();
+    match endpoint {
+        Some(endpoint) => slice["endpoints"][0]["addresses"] = json!([endpoint]),
+        None => slice["endpoints"] = json!([]),
+    }
     [service, slice]
 }
 
 /// Returns the maximum resident memory of a process in MiB.
-fn peak(process: &Process) -> u64 {
+pub(crate) fn peak(process: &Process) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", process.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let number = line.unwrap().split_whitespace().next().unwrap();
@@ -73,7 +76,7 @@ fn a_million_pairs_are_cut_to_the_limit_and_programmed_in_parts_beside_other_ser
     for (round, endpoint) in [(2, Some("10.244.9.1")), (3, Some("10.244.9.2")), (4, None)] {
         match endpoint {
             Some(endpoint) => {
-                cluster.server.apply_all(large(endpoint));
+                cluster.server.apply_all(large(SIDE, SIDE, Some(endpoint)));
             }
             None => assert!(cluster.server.delete("Service", "default", "large")),
         }

@@ -12,6 +12,8 @@ mod families;
 
 mod flows;
 
+mod large;
+
 mod netlink;
 
 mod node;
