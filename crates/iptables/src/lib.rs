@@ -178,7 +178,7 @@ pub use negatable::Negatable;
 pub use number::{Masked, MaskedMatch, Ports, Range};
 pub use object::{Chain, Contents, Key, Object, Position, Rules, SharedRule};
 pub use protocol::Protocol;
-pub use recent_list::{Jiffies, RecentEntry};
+pub use recent_list::{InvalidJiffies, Jiffies, RecentEntry};
 pub use restore::{Restore, jump_target};
 pub use rule::Rule;
 pub use rule_error::{RuleError, RuleProblem};

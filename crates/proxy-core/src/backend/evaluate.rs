@@ -1,11 +1,12 @@
 //! Preparation of rules for the evaluation of packets, common to all modes.
 
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 #[cfg(feature = "iptables")]
 use vipline_iptables::{Jiffies, RecentEntry};
 use vipline_nftables::evaluate::{
-    self, Environment, Evaluator, Interface, Limited, Loss, Question, RecentLookup, Route,
+    self, Cause, Environment, Evaluator, Interface, Limited, Loss, Question, RecentLookup, Route,
     RouteQuery,
 };
 use vipline_nftables::expr::AddrType;
@@ -15,39 +16,84 @@ use crate::evaluate::{Evaluate, Rules};
 
 /// Lists of match `recent`.
 pub(super) trait RecentLists: Send + Sync {
-    /// Returns whether a list has an address, or `None` if that is unknown.
-    fn has(&self, lookup: &RecentLookup<'_>) -> Option<bool>;
+    /// Returns whether a list has an address, or why that is unknown.
+    fn has(&self, lookup: &RecentLookup<'_>) -> Result<bool, String>;
 }
 
-/// Returns whether a list has the address of a lookup with its conditions, or `None` if that
-/// depends on an unknown time.
+/// Lists of match `recent` during an evaluation. Records why it does not know an answer: the
+/// evaluation ends then, and its error has no place for the reason.
+pub(super) struct AskedLists<'a> {
+    lists: &'a dyn RecentLists,
+    doubt: OnceLock<String>,
+}
+
+impl<'a> AskedLists<'a> {
+    /// Wraps lists.
+    pub(super) fn new(lists: &'a dyn RecentLists) -> Self {
+        let doubt = OnceLock::new();
+        Self { lists, doubt }
+    }
+
+    /// Returns whether a list has an address, or `None` if that is unknown.
+    pub(super) fn has(&self, lookup: &RecentLookup<'_>) -> Option<bool> {
+        let answer = self.lists.has(lookup);
+        answer
+            .map_err(|reason| self.doubt.get_or_init(|| reason))
+            .ok()
+    }
+
+    /// Adds the reason to the error of the evaluation that asked.
+    pub(super) fn explain(self, mut error: evaluate::Error) -> evaluate::Error {
+        if let (Cause::Unknown(subject), Some(reason)) = (&mut error.cause, self.doubt.get()) {
+            *subject = format!("{subject}: {reason}");
+        }
+        error
+    }
+}
+
+/// Returns whether a list has the address of a lookup with its conditions, or why that is
+/// unknown: the time is, or a packet is as old as the limit and the time is inexact.
 #[cfg(feature = "iptables")]
 pub(super) fn is_listed(
     entries: &[RecentEntry],
     lookup: &RecentLookup<'_>,
-    time: Option<Jiffies>,
-) -> Option<bool> {
+    time: &Result<Jiffies, String>,
+) -> Result<bool, String> {
     let is_it = |entry: &&RecentEntry| {
         entry.addr == lookup.addr && lookup.ttl.is_none_or(|ttl| ttl == entry.ttl)
     };
     let Some(entry) = entries.iter().find(is_it) else {
-        return Some(false);
-    };
-    let hits = match (lookup.age, lookup.hits) {
-        (None, None) => return Some(true),
-        (None, _) => entry.stamps.len(),
-        (Some(age), _) => entry.hits(age, time?)?,
+        return Ok(false);
     };
     let wanted = lookup.hits.unwrap_or(1).max(1);
-    Some(u32::try_from(hits).is_ok_and(|hits| hits >= wanted))
+    let is_enough = |hits: usize| u32::try_from(hits).is_ok_and(|hits| hits >= wanted);
+    let Some(age) = lookup.age else {
+        return Ok(lookup.hits.is_none() || is_enough(entry.stamps.len()));
+    };
+    let time = time.as_ref().map_err(String::clone)?;
+    let hits = entry.hits(age, *time);
+    match (is_enough(*hits.start()), is_enough(*hits.end())) {
+        (true, _) => Ok(true),
+        (_, false) => Ok(false),
+        _ => Err(match time.frequency {
+            None => "the frequency of the kernel's jiffies, in which the list counts, is unknown \
+                     until some seconds later"
+                .to_owned(),
+            Some(_) => format!(
+                "the address was recorded about {} s ago, which is the limit, and the time in \
+                 jiffies, in which the list counts, is known to 2 s only",
+                age.as_secs()
+            ),
+        }),
+    }
 }
 
 /// Empty lists.
 pub(super) struct NoClients;
 
 impl RecentLists for NoClients {
-    fn has(&self, _: &RecentLookup<'_>) -> Option<bool> {
-        Some(false)
+    fn has(&self, _: &RecentLookup<'_>) -> Result<bool, String> {
+        Ok(false)
     }
 }
 
@@ -90,21 +136,19 @@ impl<R: RecentLists> Evaluate for WithLists<R> {
         packet: &evaluate::Packet,
         environment: &dyn Environment,
     ) -> Result<Vec<evaluate::Outcome>, evaluate::Error> {
-        let recent = &self.recent;
-        self.evaluator.evaluate(
-            packet,
-            &Node {
-                environment,
-                recent,
-            },
-        )
+        let node = Node {
+            environment,
+            recent: AskedLists::new(&self.recent),
+        };
+        let outcomes = self.evaluator.evaluate(packet, &node);
+        outcomes.map_err(|error| node.recent.explain(error))
     }
 }
 
 /// An environment with lists of match `recent`.
 struct Node<'a> {
     environment: &'a dyn Environment,
-    recent: &'a dyn RecentLists,
+    recent: AskedLists<'a>,
 }
 
 impl Environment for Node<'_> {
@@ -201,7 +245,14 @@ mod tests {
 
         let text = "src=192.0.2.7 ttl: 64 last_seen: 2000 oldest_pkt: 2 1000, 2000\n";
         let entries = RecentEntry::parse_list(text).unwrap();
-        let time = Some(Jiffies::new(2500, 100));
+        let time = Jiffies::new(2500, 100);
+        let exact = Ok(time);
+        let mut inexact = time;
+        inexact.tolerance = 100;
+        let inexact = Ok(inexact);
+        let unknown = Err("no file".to_owned());
+        let edge = "the address was recorded about 5 s ago, which is the limit, and the time in \
+                    jiffies, in which the list counts, is known to 2 s only";
         let lookup = RecentLookup::new("a", "192.0.2.7".parse().unwrap());
         let with = |age: Option<u64>, hits, ttl| {
             let mut lookup = lookup;
@@ -211,18 +262,24 @@ mod tests {
         };
         let other = RecentLookup::new("a", "192.0.2.8".parse().unwrap());
         for (lookup, time, expected) in [
-            (lookup, None, Some(true)),
-            (other, time, Some(false)),
-            (with(None, None, Some(64)), None, Some(true)),
-            (with(None, None, Some(63)), None, Some(false)),
-            (with(None, Some(2), None), None, Some(true)),
-            (with(None, Some(3), None), None, Some(false)),
-            (with(Some(5), None, None), time, Some(true)),
-            (with(Some(4), None, None), time, Some(false)),
-            (with(Some(15), Some(2), None), time, Some(true)),
-            (with(Some(14), Some(2), None), time, Some(false)),
-            (with(Some(5), None, None), None, None),
+            (lookup, &unknown, Ok(true)),
+            (other, &unknown, Ok(false)),
+            (with(None, None, Some(64)), &unknown, Ok(true)),
+            (with(None, None, Some(63)), &unknown, Ok(false)),
+            (with(None, Some(2), None), &unknown, Ok(true)),
+            (with(None, Some(3), None), &unknown, Ok(false)),
+            (with(Some(5), None, None), &exact, Ok(true)),
+            (with(Some(4), None, None), &exact, Ok(false)),
+            (with(Some(15), Some(2), None), &exact, Ok(true)),
+            (with(Some(14), Some(2), None), &exact, Ok(false)),
+            (with(Some(6), None, None), &inexact, Ok(true)),
+            (with(Some(5), None, None), &inexact, Err(edge)),
+            (with(Some(3), None, None), &inexact, Ok(false)),
+            // An old packet on the edge does not matter beside a young one.
+            (with(Some(15), None, None), &inexact, Ok(true)),
+            (with(Some(5), None, None), &unknown, Err("no file")),
         ] {
+            let expected = expected.map_err(str::to_owned);
             assert_eq!(is_listed(&entries, &lookup, time), expected, "{lookup:?}");
         }
     }

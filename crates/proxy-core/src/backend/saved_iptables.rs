@@ -15,6 +15,9 @@ use crate::evaluate::{KernelState, Source};
 /// exist, and cannot be read. The reason follows.
 pub(super) const NOT_EVALUATED: &str = " are not evaluated: ";
 
+/// Precedes the reason why the time of the lists of match `recent` is unknown.
+pub(super) const UNKNOWN_TIME: &str = "# ";
+
 /// The rules of both variants of iptables.
 pub(super) struct Variants {
     rules: iptables::evaluate::Rules,
@@ -81,7 +84,7 @@ pub(super) fn tables(state: &KernelState, ruleset: &Ruleset) -> iptables::evalua
 /// The saved lists of match `recent`.
 pub(super) struct SavedLists {
     lists: HashMap<String, Vec<RecentEntry>>,
-    time: Option<Jiffies>,
+    time: Result<Jiffies, String>,
 }
 
 impl SavedLists {
@@ -93,16 +96,21 @@ impl SavedLists {
             let entries = RecentEntry::parse_list(entry).map_err(Error::custom_permanent)?;
             lists.entry(name.to_owned()).or_default().extend(entries);
         }
-        let time = Jiffies::parse(state.text(Source::TimerList), state.text(Source::Uptime));
+        let text = state.text(Source::Jiffies).trim_end();
+        let time = match text.strip_prefix(UNKNOWN_TIME) {
+            Some(reason) => Err(reason.to_owned()),
+            None if lists.is_empty() => Err("there are no lists".to_owned()),
+            None => Ok(text.parse().map_err(Error::custom_permanent)?),
+        };
         Ok(Self { lists, time })
     }
 }
 
 impl RecentLists for SavedLists {
-    fn has(&self, lookup: &RecentLookup<'_>) -> Option<bool> {
+    fn has(&self, lookup: &RecentLookup<'_>) -> Result<bool, String> {
         match self.lists.get(lookup.name) {
-            Some(entries) => is_listed(entries, lookup, self.time),
-            None => Some(false),
+            Some(entries) => is_listed(entries, lookup, &self.time),
+            None => Ok(false),
         }
     }
 }

@@ -74,14 +74,12 @@ pub(crate) enum Source {
     IpVsConn,
     /// Name of a list of match `recent`, and one of its lines.
     XtRecent,
-    /// The line with the jiffies.
-    TimerList,
-    /// The time since the boot.
-    Uptime,
+    /// The time in the unit of these lists, or `# ` and the reason why it is unknown.
+    Jiffies,
 }
 
 impl Source {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 8] = [
         Self::IptablesSave,
         Self::Ip6tablesSave,
         Self::SetNames,
@@ -89,8 +87,7 @@ impl Source {
         Self::IpvsadmSave,
         Self::IpVsConn,
         Self::XtRecent,
-        Self::TimerList,
-        Self::Uptime,
+        Self::Jiffies,
     ];
 
     fn name(self) -> &'static str {
@@ -102,8 +99,7 @@ impl Source {
             Self::IpvsadmSave => "ipvsadm-save",
             Self::IpVsConn => "ip_vs_conn",
             Self::XtRecent => "xt_recent",
-            Self::TimerList => "timer_list",
-            Self::Uptime => "uptime",
+            Self::Jiffies => "jiffies",
         }
     }
 }

@@ -88,6 +88,12 @@ fn addresses(side: &Value) -> Vec<&str> {
         .collect()
 }
 
+/// Returns whether session affinity recorded the client.
+fn recorded(answer: &Value) -> bool {
+    let mut lines = answer["affinity"].as_array().unwrap().iter();
+    lines.any(|line| line.as_str().unwrap().starts_with("recorded: "))
+}
+
 #[test]
 fn the_kernel_agrees_with_the_plan_and_a_deleted_server_is_a_disagreement() {
     let site = site();
@@ -131,11 +137,6 @@ fn the_endpoint_of_a_recorded_client_is_shown() {
         let before = explain(&site, mode, STICKY, &client);
         assert_eq!(addresses(&before).len(), 2, "{mode}: {before:#}");
         assert_eq!(before["agrees"], true, "{mode}: {before:#}");
-        let recorded = |answer: &Value| {
-            let lines = answer["affinity"].as_array().unwrap().iter();
-            let mut lines = lines.map(|line| line.as_str().unwrap().to_owned());
-            lines.any(|line| line.starts_with("recorded: "))
-        };
         assert!(!recorded(&before), "{mode}: {before:#}");
 
         let target: SocketAddr = STICKY.parse().unwrap();
@@ -172,4 +173,68 @@ fn the_endpoint_of_a_recorded_client_is_shown() {
         testkit::figures!("{mode}: {}\n{sentence}", after["affinity"]);
         proxy.stop().unwrap();
     }
+}
+
+/// Mounts what a container runtime hides, and what kernels without `CONFIG_SCHEDSTATS` lack.
+const HIDE_TIMER_LIST: &str = "mount --bind /dev/null /proc/timer_list";
+const HIDE_SCHEDSTAT: &str = "mount --bind /dev/null /proc/schedstat";
+
+/// Sysctls of the initial network namespace. A DaemonSet runs there, and the node of the lab has
+/// a namespace of its own, without these files.
+const SYSCTLS: &str = "/proc/sys/net/ipv4/route";
+const FREQUENCY_SYSCTLS: [&str; 4] = [
+    "error_cost",
+    "error_burst",
+    "redirect_load",
+    "redirect_silence",
+];
+
+#[test]
+fn a_recorded_client_is_found_in_a_container_or_the_hidden_files_are_named() {
+    let site = site();
+    let proxy = site.start("iptables", "");
+    let [client, _] = site.lab.client.addresses().map(|it| it.to_string());
+    let probe = Probe::new(Protocol::Tcp, STICKY.parse().unwrap());
+    let answers = probe.times(&site.lab.client.netns, 1);
+    assert!(answers.failures.is_empty(), "{answers}");
+    let sysctls = Directory::new().unwrap();
+    for name in FREQUENCY_SYSCTLS {
+        let text = std::fs::read_to_string(format!("{SYSCTLS}/{name}")).unwrap();
+        sysctls.write(name, &text).unwrap();
+    }
+    let show_sysctls = format!("mount --bind {} {SYSCTLS}", sysctls.path().display());
+
+    let line = format!("explain tcp {STICKY} --from {client} -o json");
+    let answer = |script: &[&str]| -> Value {
+        let script = script.join("\n");
+        let output = site.output_with_mounts("iptables", &line, &script);
+        let error = String::from_utf8_lossy(&output.stderr);
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|it| panic!("{script}: {it}: {error}"))
+    };
+    for script in [
+        &[HIDE_TIMER_LIST][..],
+        &[HIDE_TIMER_LIST, HIDE_SCHEDSTAT, &show_sysctls],
+    ] {
+        let found = answer(script);
+        assert_eq!(found["outcome"], "reachable", "{script:?}: {found:#}");
+        assert_eq!(
+            addresses(&found["kernel"]).len(),
+            1,
+            "{script:?}: {found:#}"
+        );
+        assert!(recorded(&found), "{script:?}: {found:#}");
+    }
+    let unknown = answer(&[HIDE_TIMER_LIST, HIDE_SCHEDSTAT]);
+    assert_eq!(unknown["outcome"], "unknown", "{unknown:#}");
+    let sentence = unknown["sentence"].as_str().unwrap();
+    for part in [
+        "whether recent list KUBE-SEP-",
+        "/proc/schedstat does not show it, /proc/timer_list does not show it, \
+         /proc/sys/net/ipv4/route/error_cost cannot be read (No such file or directory",
+    ] {
+        assert!(sentence.contains(part), "{sentence}");
+    }
+    testkit::figures!("{sentence}");
+    proxy.stop().unwrap();
 }

@@ -200,6 +200,24 @@ endpoints:
         self.lab.node.netns.run(|| command.output()).unwrap()
     }
 
+    /// Returns the output of the program in a mode, with mounts that a shell script makes and
+    /// only the program sees.
+    pub(crate) fn output_with_mounts(
+        &self,
+        mode: &'static str,
+        flags: &str,
+        script: &str,
+    ) -> Output {
+        let script = format!("set -e\n{script}\nexec \"$@\"");
+        let runner = ["unshare", "--mount", "sh", "-c", &*script, "sh"];
+        let options = Options {
+            runner: runner.map(str::to_owned).into(),
+            ..self.options(mode, flags)
+        };
+        let mut command = options.command();
+        self.lab.node.netns.run(|| command.output()).unwrap()
+    }
+
     /// Runs a shell command on the node and returns its output.
     #[track_caller]
     pub(crate) fn shell(&self, line: &str) -> String {

@@ -14,9 +14,9 @@ use vipline_service_model::Family;
 use super::cleanup::programs;
 use super::legacy::{legacy_tables, may_have_tables, names_path};
 use crate::Error;
-use crate::backend::apply::recent_lists::{FOLDER, TIMER_LIST, UPTIME};
+use crate::backend::apply::recent_lists::{FOLDER, read_time};
 use crate::backend::iptables::plan::rules::iptables_family;
-use crate::backend::saved_iptables::NOT_EVALUATED;
+use crate::backend::saved_iptables::{NOT_EVALUATED, UNKNOWN_TIME};
 use crate::evaluate::{KernelState, Source};
 
 /// Adds the rules of the legacy variant, the names of IP sets, and the lists of match
@@ -89,11 +89,10 @@ fn save_lists(state: &mut KernelState) -> io::Result<()> {
             state.add_text(Source::XtRecent, &format!("{name} {line}"));
         }
     }
-    let timer_list = fs::read_to_string(TIMER_LIST).unwrap_or_default();
-    let mut lines = timer_list.lines();
-    let jiffies = lines.find(|line| line.starts_with("jiffies: "));
-    state.add_text(Source::TimerList, jiffies.unwrap_or_default());
-    let uptime = fs::read_to_string(UPTIME).unwrap_or_default();
-    state.add_text(Source::Uptime, &uptime);
+    let time = match read_time() {
+        Ok(time) => time.to_string(),
+        Err(reason) => format!("{UNKNOWN_TIME}{reason}"),
+    };
+    state.add_text(Source::Jiffies, &time);
     Ok(())
 }

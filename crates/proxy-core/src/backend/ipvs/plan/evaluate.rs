@@ -18,7 +18,7 @@ use vipline_nftables::evaluate::{
 use vipline_nftables::expr::{AddrType, Direction, RejectType};
 
 use super::object::Object;
-use crate::backend::evaluate::{self as backend, RecentLists};
+use crate::backend::evaluate::{self as backend, AskedLists, NoClients, RecentLists};
 use crate::evaluate::{Evaluate, Rules};
 
 /// `IPPROTO_*` of `linux/in.h`.
@@ -165,9 +165,13 @@ impl Evaluate for WithState {
         packet: &Packet,
         environment: &dyn Environment,
     ) -> Result<Vec<evaluate::Outcome>, evaluate::Error> {
-        let state = &self.state;
-        self.evaluator
-            .evaluate(packet, &Node { environment, state })
+        let node = Node {
+            environment,
+            state: &self.state,
+            recent: AskedLists::new(self.state.recent.as_deref().unwrap_or(&NoClients)),
+        };
+        let outcomes = self.evaluator.evaluate(packet, &node);
+        outcomes.map_err(|error| node.recent.explain(error))
     }
 }
 
@@ -175,6 +179,7 @@ impl Evaluate for WithState {
 struct Node<'a> {
     environment: &'a dyn Environment,
     state: &'a State,
+    recent: AskedLists<'a>,
 }
 
 impl Node<'_> {
@@ -229,10 +234,7 @@ impl Environment for Node<'_> {
     fn answer(&self, question: &Question<'_>) -> Option<bool> {
         match question {
             Question::Set(lookup) => Some(self.state.contains(lookup.name, lookup.entry)),
-            Question::Recent(lookup) => match &self.state.recent {
-                Some(recent) => recent.has(lookup),
-                None => Some(false),
-            },
+            Question::Recent(lookup) => self.recent.has(lookup),
             Question::Match { text, packet } => self
                 .environment
                 .answer(question)
