@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use crate::api::MetadataKey;
-use crate::limit::{self, ExternalAddresses, OverLimit};
+use crate::limit::{self, ExternalAddresses, OverLimit, PortOverLimit};
 use crate::warning::{Field, Problem, Warnings};
 use crate::{
     Family, ObjectName, PortName, Protocol, Scheduler, SpecialAddress, Timestamp, UnservedAddress,
@@ -47,6 +47,8 @@ pub(crate) struct Frontend {
     pub(crate) unserved: Box<[UnservedAddress]>,
     /// Ports and addresses beyond the limits of one Service.
     pub(crate) over_limit: Box<[OverLimit]>,
+    /// The ports of these, in the order of the object.
+    pub(crate) ports_over_limit: Box<[PortOverLimit]>,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -99,11 +101,9 @@ impl Frontend {
         let mut addresses = Vec::with_capacity(cluster_ips.len());
         for ip in cluster_ips {
             let (of_family, cut) = Addresses::new(ip, &outside, external_ips, &ports);
-            over_limit.extend(ports.over_limit(of_family.family));
+            over_limit.extend(limit::describe_ports(of_family.family, &ports.beyond));
             over_limit.extend(cut.descriptions);
-            let reason = UnservedReason::OverLimit;
-            let beyond = cut.addresses.into_iter();
-            unserved.extend(beyond.map(|addr| UnservedAddress { addr, reason }));
+            unserved.extend(cut.addresses);
             addresses.push(of_family);
         }
         for beyond in &over_limit {
@@ -125,6 +125,7 @@ impl Frontend {
             health_check_node_port: health_check(spec, external_policy_local, warnings),
             unserved: unserved.into(),
             over_limit: over_limit.into(),
+            ports_over_limit: ports.beyond,
         })
     }
 
@@ -379,8 +380,8 @@ struct Ports {
     served: Box<[Port]>,
     /// Number of pairs of a served port with the cluster IP or its node port.
     pairs: usize,
-    /// The first port beyond the limit in the order of the Service, and their number.
-    beyond: Option<((Protocol, u16), usize)>,
+    /// The ports beyond the limit, in the order of the Service.
+    beyond: Box<[PortOverLimit]>,
 }
 
 impl Ports {
@@ -421,10 +422,12 @@ impl Ports {
         ports.sort_unstable_by_key(|(index, _)| *index);
         let has_node_port = ports.iter().map(|(_, port)| port.node_port.is_some());
         let (served, pairs) = limit::served_ports(has_node_port);
-        let first_beyond = ports.get(served);
-        let beyond =
-            first_beyond.map(|(_, port)| ((port.name.protocol, port.port), ports.len() - served));
-        ports.truncate(served);
+        let beyond = ports.drain(served..).map(|(_, port)| PortOverLimit {
+            protocol: port.name.protocol,
+            port: port.port,
+            node_port: port.node_port,
+        });
+        let beyond = beyond.collect();
         let mut served: Vec<_> = ports.into_iter().map(|(_, port)| port).collect();
         served.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         Self {
@@ -432,12 +435,6 @@ impl Ports {
             pairs,
             beyond,
         }
-    }
-
-    /// Describes the ports beyond the limit in a family.
-    fn over_limit(&self, family: Family) -> Option<OverLimit> {
-        let (first, count) = self.beyond?;
-        Some(limit::ports_over_limit(family, first, count))
     }
 }
 

@@ -121,7 +121,7 @@ pub use details::EndpointDetails;
 pub use event::Event;
 pub use frontend::ExternalIps;
 pub use ipnet;
-pub use limit::{Limit, MAX_ADDRESS_PORT_PAIRS, MAX_SOURCE_CHECKS, OverLimit};
+pub use limit::{Limit, MAX_ADDRESS_PORT_PAIRS, MAX_SOURCE_CHECKS, OverLimit, PortOverLimit};
 pub use local_traffic::{DetectLocal, LocalTraffic};
 pub use name::{ObjectName, PortName, Protocol};
 pub use node_ports::{NodePortAddresses, NodePortFilter, NodePortMatch};

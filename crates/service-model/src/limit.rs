@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::{Family, Protocol};
+use crate::{Family, Protocol, UnservedAddress, UnservedReason};
 
 /// Maximum number of pairs of an address and a port that one Service gets in each IP
 /// family.
@@ -48,9 +48,22 @@ pub struct OverLimit {
     pub limit: Limit,
 }
 
+/// A port of a Service that is not served in any IP family, because the Service reached
+/// [`MAX_ADDRESS_PORT_PAIRS`] with the ports before it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct PortOverLimit {
+    /// Protocol.
+    pub protocol: Protocol,
+    /// Port.
+    pub port: u16,
+    /// Node port, if it has one.
+    pub node_port: Option<u16>,
+}
+
 /// A limit of one Service in one IP family.
 ///
-/// Exhaustive: these are the products that one Service can ask for.
+/// Displays as a sentence for the author of the Service. Exhaustive: these are the products that one Service can ask for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Limit {
     /// [`MAX_ADDRESS_PORT_PAIRS`].
@@ -81,14 +94,20 @@ impl fmt::Display for OverLimit {
                 "{count} {family} addresses from {first} on are not served"
             ),
         }?;
-        match limit {
-            Limit::AddressPortPairs => write!(
+        write!(f, ": {limit}")
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddressPortPairs => write!(
                 f,
-                ": a Service gets at most {MAX_ADDRESS_PORT_PAIRS} pairs of an address and a port in each IP family; use several Services"
+                "a Service gets at most {MAX_ADDRESS_PORT_PAIRS} pairs of an address and a port in each IP family; use several Services"
             ),
-            Limit::SourceChecks => write!(
+            Self::SourceChecks => write!(
                 f,
-                ": addresses x ports x source ranges of a Service are at most {MAX_SOURCE_CHECKS} in each IP family; merge source ranges, or use several Services"
+                "addresses x ports x source ranges of a Service are at most {MAX_SOURCE_CHECKS} in each IP family; merge source ranges, or use several Services"
             ),
         }
     }
@@ -115,15 +134,15 @@ pub(crate) fn served_ports(has_node_port: impl Iterator<Item = bool>) -> (usize,
 }
 
 /// Describes ports that are not served, in the order of the object.
-pub(crate) fn ports_over_limit(family: Family, first: (Protocol, u16), count: usize) -> OverLimit {
-    let (protocol, port) = first;
-    OverLimit {
+pub(crate) fn describe_ports(family: Family, beyond: &[PortOverLimit]) -> Option<OverLimit> {
+    let PortOverLimit { protocol, port, .. } = beyond.first()?;
+    Some(OverLimit {
         family,
         field: PORTS,
-        count,
+        count: beyond.len(),
         first: format!("{port}/{protocol}").into(),
         limit: Limit::AddressPortPairs,
-    }
+    })
 }
 
 /// The external addresses of a Service in one family, without duplicates within each list.
@@ -137,7 +156,7 @@ pub(crate) struct ExternalAddresses {
 /// External addresses beyond a limit, and the descriptions of both lists.
 #[derive(Debug, Default)]
 pub(crate) struct Cut {
-    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) addresses: Vec<UnservedAddress>,
     pub(crate) descriptions: Vec<OverLimit>,
 }
 
@@ -206,6 +225,9 @@ impl Cut {
             first: first.to_string().into(),
             limit,
         });
-        self.addresses.extend(lost);
+        let reason = UnservedReason::OverLimit { field, limit };
+        let lost = lost.iter();
+        self.addresses
+            .extend(lost.map(|&addr| UnservedAddress { addr, reason }));
     }
 }

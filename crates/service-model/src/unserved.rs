@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::api::{self, MetadataKey};
-use crate::{Protocol, parse_address};
+use crate::{Limit, Protocol, parse_address};
 
 /// A Service that the store does not serve.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -55,9 +55,14 @@ pub enum UnservedReason {
     ProxyMode,
     /// External IPs are [ignored](crate::ExternalIps::Ignore).
     ExternalIpsIgnored,
-    /// The Service has more pairs of an address and a port than [one Service
-    /// gets](crate::MAX_ADDRESS_PORT_PAIRS), or too many source ranges.
-    OverLimit,
+    /// The Service reached a limit with the addresses before it.
+    OverLimit {
+        /// Field of the Service that lists the address: `status.loadBalancer.ingress` or
+        /// `spec.externalIPs`.
+        field: &'static str,
+        /// The limit.
+        limit: Limit,
+    },
 }
 
 impl SkippedService {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use objects::{resolve, synced, web};
 use vipline_service_model::{
-    Event, Family, MAX_ADDRESS_PORT_PAIRS, MAX_SOURCE_CHECKS, Problem, Protocol, ServicePort,
-    Store, UnservedReason, api,
+    Event, Family, Limit, MAX_ADDRESS_PORT_PAIRS, MAX_SOURCE_CHECKS, Problem, Protocol,
+    ServicePort, Store, UnservedReason, api,
 };
 
 /// Returns the address 203.0.113.0 + `number`.
@@ -64,6 +64,14 @@ fn pairs(ports: &[Arc<ServicePort>]) -> usize {
     ports.iter().map(of).sum()
 }
 
+/// Returns protocol, port and node port of the ports beyond the limit.
+fn ports_beyond(store: &Store) -> Vec<(Protocol, u16, Option<u16>)> {
+    let ports = store.ports_over_limit().flat_map(|(_, ports)| ports);
+    ports
+        .map(|it| (it.protocol, it.port, it.node_port))
+        .collect()
+}
+
 fn texts(store: &Store) -> Vec<String> {
     let beyond = store.over_limit();
     beyond
@@ -91,7 +99,12 @@ fn a_thousand_external_ips_at_a_thousand_ports_are_cut_to_whole_addresses() {
     );
     let reasons = store.unserved().map(|(_, it)| it.reason);
     let reasons: Vec<_> = reasons.collect();
-    assert_eq!(reasons, [UnservedReason::OverLimit; 985]);
+    let expected = UnservedReason::OverLimit {
+        field: "spec.externalIPs",
+        limit: Limit::AddressPortPairs,
+    };
+    assert_eq!(reasons, [expected; 985]);
+    assert_eq!(ports_beyond(&store), []);
 }
 
 #[test]
@@ -123,6 +136,10 @@ fn ports_at_the_cluster_ip_come_first_in_the_order_of_the_service() {
     assert!(texts[0].starts_with(text), "{texts:?}");
     let text = "default/web: spec.externalIPs: address 203.0.113.0 is not served";
     assert!(texts[1].starts_with(text), "{texts:?}");
+    let beyond = ports_beyond(&store);
+    assert_eq!(beyond.len(), 626);
+    assert_eq!(beyond[0], (Protocol::Tcp, 17_374, None));
+    assert_eq!(beyond[625], (Protocol::Tcp, 17_999, None));
 }
 
 #[test]

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use vipline_service_model::{
-    Family, MAX_ADDRESS_PORT_PAIRS, MAX_SOURCE_CHECKS, ObjectName, PortName, Protocol, SkipReason,
-    UnservedReason,
+    Family, Limit, ObjectName, PortName, Protocol, SkipReason, UnservedReason,
 };
 
 use crate::AddressKind;
@@ -65,6 +64,18 @@ pub enum Reason {
         /// Ports of the Service at the address.
         served: Vec<(Protocol, u16)>,
     },
+    /// The Service has the address and the port, or the node port, and reached the limit of
+    /// pairs of an address and a port with the ports before it.
+    PortOverLimit {
+        /// The Service.
+        service: ObjectName,
+        /// Protocol.
+        protocol: Protocol,
+        /// Port or node port.
+        port: u16,
+        /// Whether it is a node port.
+        is_node_port: bool,
+    },
     /// No Service has this node port, and the destination is an address of this node.
     NoNodePort,
     /// Node ports are not served on this address of the node.
@@ -121,7 +132,7 @@ impl Reason {
             Self::InternalPolicyLocal => "spec.internalTrafficPolicy",
             Self::ExternalPolicyLocal => "spec.externalTrafficPolicy",
             Self::SourceRanges(_) => "spec.loadBalancerSourceRanges",
-            Self::WrongPort { .. } => "spec.ports",
+            Self::WrongPort { .. } | Self::PortOverLimit { .. } => "spec.ports",
             Self::NoNodePort => "spec.ports[].nodePort",
             Self::NodePortAddress { .. } => "--nodeport-addresses",
             Self::Contested { kind, .. } => match kind {
@@ -134,6 +145,7 @@ impl Reason {
             Self::Unserved { reason, .. } => match reason {
                 UnservedReason::ProxyMode => "status.loadBalancer.ingress[].ipMode",
                 UnservedReason::ExternalIpsIgnored => "--feature-gates",
+                UnservedReason::OverLimit { field, .. } => field,
                 _ => "spec.ipFamilies",
             },
             Self::Family(_) => "spec.ipFamilies",
@@ -183,6 +195,19 @@ impl fmt::Display for Sentence<'_> {
                 list(
                     f,
                     ports.map(|(protocol, port)| format!("{port}/{protocol}")),
+                )
+            }
+            Reason::PortOverLimit {
+                service,
+                protocol,
+                port,
+                is_node_port,
+            } => {
+                let kind = if *is_node_port { "node port" } else { "port" };
+                let limit = Limit::AddressPortPairs;
+                write!(
+                    f,
+                    "{kind} {port}/{protocol} of Service {service} is not served: {limit}"
                 )
             }
             Reason::NoNodePort => write!(
@@ -293,10 +318,10 @@ fn unserved(
                 "{addr} is an external IP of Service {service}, and feature gate AllowServiceExternalIPs is off"
             )
         }
-        UnservedReason::OverLimit => {
+        UnservedReason::OverLimit { limit, .. } => {
             write!(
                 f,
-                "Service {service} has {addr} beyond the limit of {MAX_ADDRESS_PORT_PAIRS} pairs of an address and a port, or of {MAX_SOURCE_CHECKS} with source ranges, and gets the addresses before it only"
+                "address {addr} of Service {service} is not served: {limit}"
             )
         }
         _ => {

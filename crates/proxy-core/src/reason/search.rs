@@ -252,6 +252,7 @@ impl Scene<'_> {
     fn without_owner(&self, question: &Question) -> Reason {
         let addr = question.destination.ip();
         self.health_check(question)
+            .or_else(|| self.port_over_limit(question))
             .or_else(|| self.wrong_port(addr))
             .or_else(|| self.wrong_node_port(question))
             .or_else(|| self.unserved(addr))
@@ -269,12 +270,35 @@ impl Scene<'_> {
         networks.any(|network| network.contains(&addr))
     }
 
+    /// Returns the Service that has the destination beyond its limit.
+    fn port_over_limit(&self, question: &Question) -> Option<Reason> {
+        let (addr, number) = (question.destination.ip(), question.destination.port());
+        let is_node_port = self.serves_node_ports(addr);
+        let mut found = self
+            .store
+            .ports_over_limit()
+            .filter_map(|(service, ports)| {
+                let mut served = self.store.ports_of(service).iter();
+                let has_addr = served.any(|port| has_addr(port, addr));
+                let mut ports = ports.iter().filter(|it| it.protocol == question.protocol);
+                let is_node_port = ports.find_map(|it| match () {
+                    () if has_addr && it.port == number => Some(false),
+                    () if is_node_port && it.node_port == Some(number) => Some(true),
+                    () => None,
+                })?;
+                Some(Reason::PortOverLimit {
+                    service: service.clone(),
+                    protocol: question.protocol,
+                    port: number,
+                    is_node_port,
+                })
+            });
+        found.next()
+    }
+
     fn wrong_port(&self, addr: IpAddr) -> Option<Reason> {
-        let has_addr = |port: &&Arc<ServicePort>| {
-            let external = port.external_ips.contains(&addr);
-            port.cluster_ip == addr || external || port.load_balancer_ips.contains(&addr)
-        };
-        let mut ports: Vec<_> = self.store.ports().filter(has_addr).collect();
+        let ports = self.store.ports().filter(|port| has_addr(port, addr));
+        let mut ports: Vec<_> = ports.collect();
         ports.sort_by_key(|port| Arc::clone(&port.name));
         let service = ports.first()?.name.service_name();
         let mut served: Vec<_> = ports.iter().map(|it| (it.protocol, it.port)).collect();
@@ -343,10 +367,20 @@ impl Scene<'_> {
         match (self.config.mode, reason) {
             (_, Reason::HealthCheck { .. }) => Expectation::Unserved,
             (_, Reason::NoNodePort | Reason::NodePortAddress { .. }) => Expectation::Refused,
+            (_, Reason::PortOverLimit { is_node_port, .. }) if *is_node_port => {
+                Expectation::Refused
+            }
             (Mode::Nftables, Reason::UnusedClusterIp) => Expectation::Dropped,
             _ => Expectation::Unserved,
         }
     }
+}
+
+/// Returns whether a service port has an address, besides node ports.
+fn has_addr(port: &ServicePort, addr: IpAddr) -> bool {
+    port.cluster_ip == addr
+        || port.external_ips.contains(&addr)
+        || port.load_balancer_ips.contains(&addr)
 }
 
 impl Finding {

@@ -15,8 +15,8 @@ use crate::shared_names::SharedNames;
 use crate::slices::{self, Slice};
 use crate::warning::{Field, Kind, Problem, Warnings};
 use crate::{
-    Event, Family, NodeView, ObjectName, OverLimit, PortChange, ServicePort, SkippedService,
-    Timestamp, UnservedAddress, Warning, api, parse_network, policy,
+    Event, Family, NodeView, ObjectName, OverLimit, PortChange, PortOverLimit, ServicePort,
+    SkippedService, Timestamp, UnservedAddress, Warning, api, parse_network, policy,
 };
 
 /// Maximum number of trigger times of one Service between two resolves.
@@ -196,6 +196,16 @@ impl Store {
     pub fn over_limit(&self) -> impl Iterator<Item = (&ObjectName, &OverLimit)> {
         let services = self.over_limit.iter();
         services.flat_map(|(name, beyond)| beyond.iter().map(move |it| (name, it)))
+    }
+
+    /// Returns the ports beyond the [limit](crate::MAX_ADDRESS_PORT_PAIRS) of their Service, in
+    /// the order of the object, by Service.
+    pub fn ports_over_limit(&self) -> impl Iterator<Item = (&ObjectName, &[PortOverLimit])> {
+        self.over_limit.keys().filter_map(|name| {
+            let entry = self.entries.at(self.entries.find(name)?);
+            let frontend = entry.frontend.as_ref()?;
+            Some((name, &*frontend.ports_over_limit))
+        })
     }
 
     /// Returns the slices of a Service.

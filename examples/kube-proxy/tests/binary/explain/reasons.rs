@@ -254,3 +254,73 @@ fn the_affinity_that_a_connection_records_is_shown() {
     let is_anonymous = answer.to_string().contains("@__set");
     assert!(!is_anonymous, "{answer:#}");
 }
+
+#[test]
+fn what_is_beyond_the_limit_of_a_service_is_said_to_be() {
+    // The 16,384 ports before it have the pairs; the external IP has none.
+    let ports = (1..=16_385).map(|port| match port {
+        16_385 => value!({ "name": "last", "port": port, "nodePort": 30_001 }),
+        port => value!({ "name": format!("p{port}"), "port": port }),
+    });
+    let addresses = (0..20_000_u32).map(|it| std::net::Ipv4Addr::from(0xc612_0000 + it));
+    let named = |name: &str, spec: Value| {
+        value!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": { "name": name, "namespace": "shop" },
+            "spec": spec,
+        })
+    };
+    let list = value!({
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": { "name": "node-1" },
+                "status": { "addresses": [{ "type": "InternalIP", "address": "192.168.0.5" }] },
+            },
+            named("ports", value!({
+                "type": "NodePort",
+                "clusterIP": "10.96.0.90",
+                "externalIPs": ["203.0.113.90"],
+                "ports": ports.collect::<Vec<_>>(),
+            })),
+            named("addresses", value!({
+                "clusterIP": "10.96.0.91",
+                "externalIPs": addresses.collect::<Vec<_>>(),
+                "ports": [{ "port": 80 }],
+            })),
+        ],
+    });
+    let limit = "is not served: a Service gets at most 16384 pairs of an address and a port in \
+                 each IP family; use several Services";
+    for (destination, what, field) in [
+        (
+            "10.96.0.90:16385",
+            "port 16385/TCP of Service shop/ports",
+            "spec.ports",
+        ),
+        (
+            "192.168.0.5:30001",
+            "node port 30001/TCP of Service shop/ports",
+            "spec.ports",
+        ),
+        (
+            "203.0.113.90:1",
+            "address 203.0.113.90 of Service shop/ports",
+            "spec.externalIPs",
+        ),
+        (
+            "198.18.64.0:80",
+            "address 198.18.64.0 of Service shop/addresses",
+            "spec.externalIPs",
+        ),
+    ] {
+        let line = format!("tcp {destination} --from 192.0.2.7 -o json");
+        let answer = json(&explain("nftables", &list.to_string(), &line));
+        assert_eq!(answer["reason"], format!("{what} {limit}"), "{answer:#}");
+        assert_eq!(answer["field"], field, "{answer:#}");
+    }
+}
