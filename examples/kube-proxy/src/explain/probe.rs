@@ -62,14 +62,15 @@ pub(super) fn run(explanation: &mut Explanation) {
     }
 }
 
-/// Returns the addresses to connect to: those of all endpoints, and the destination.
+/// Returns the addresses to connect to: the destination, which the question is about, and those
+/// of all endpoints.
 fn addresses(answer: &Answer) -> Vec<SocketAddr> {
     if answer.question.protocol != "tcp" {
         return Vec::new();
     }
     let endpoints = answer.endpoints.iter().chain(&answer.other_endpoints);
-    let all = endpoints.map(|it| &it.address);
-    let all = all.chain([&answer.question.destination]);
+    let endpoints = endpoints.map(|it| &it.address);
+    let all = [&answer.question.destination].into_iter().chain(endpoints);
     all.filter_map(|it| it.parse().ok()).collect()
 }
 
@@ -119,6 +120,12 @@ fn add(answer: &mut Answer, results: &BTreeMap<SocketAddr, Option<String>>) {
         return;
     }
     let failed: Vec<&Probe> = reached.iter().filter(|it| is_failed(it)).collect();
+    let probed = reached.iter().filter(|it| is_probed(it)).count();
+    // Silence about an endpoint would read as success.
+    let kind = match probed == reached.len() {
+        true => "endpoint",
+        false => "probed endpoint",
+    };
     if answer.outcome == Outcome::Reachable && !failed.is_empty() {
         let refused = failed.iter().any(|it| it.result == REFUSES);
         let list = by_result(&failed);
@@ -135,7 +142,7 @@ fn add(answer: &mut Answer, results: &BTreeMap<SocketAddr, Option<String>>) {
         };
         answer.reason = format!("{list}: {reason}");
         answer.field = Some(FIELD.to_owned());
-        let (count, all) = (failed.len(), Counted(reached.len(), "endpoint"));
+        let (count, all) = (failed.len(), Counted(probed, kind));
         let way = answer
             .sentence
             .trim_start_matches("Works for the first packet: ");
@@ -145,16 +152,22 @@ fn add(answer: &mut Answer, results: &BTreeMap<SocketAddr, Option<String>>) {
         );
     } else if answer.outcome == Outcome::Reachable && is_failed(&destination) {
         answer.sentence += &format!(
-            " From this node, all endpoints accept connections, but {}.",
+            " From this node, all {kind}s accept connections, but {}.",
             by_result(&[&destination])
         );
     } else if is_failed(&destination) {
         answer.sentence += &format!(" From this node, {}.", by_result(&[&destination]));
-    } else {
+    } else if is_probed(&destination) {
         answer.sentence += &format!(
             " The probe from this node: {} accepts.",
             destination.address
         );
+    }
+    let left = answer.probes.iter().filter(|it| !is_probed(it)).count();
+    if left > 0 {
+        let (all, are) = (answer.probes.len(), if left == 1 { "is" } else { "are" });
+        answer.sentence +=
+            &format!(" {left} of {all} addresses {are} not probed: at most {MAX_ADDRESSES} are.");
     }
 }
 
@@ -190,7 +203,11 @@ fn list(words: &[&str]) -> String {
 }
 
 fn is_failed(probe: &Probe) -> bool {
-    ![ACCEPTS, NOT_PROBED].contains(&&*probe.result)
+    is_probed(probe) && probe.result != ACCEPTS
+}
+
+fn is_probed(probe: &Probe) -> bool {
+    probe.result != NOT_PROBED
 }
 
 #[cfg(test)]

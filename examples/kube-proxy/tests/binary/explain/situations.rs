@@ -18,7 +18,7 @@ use testkit::netns::Netns;
 use super::json;
 use super::kernel::{ip, set};
 use crate::iptables::Node;
-use crate::stage::{Outcome, Stage};
+use crate::stage::{Outcome, Stage, service, slice};
 
 /// The objects of all situations.
 const OBJECTS: &str = include_str!("situations.yaml");
@@ -549,6 +549,57 @@ fn a_probe_names_endpoints_that_refuse_and_is_off_by_default() {
     let sentence = udp["sentence"].as_str().unwrap();
     assert!(sentence.contains("UDP is not probed"), "{sentence}");
     // The namespace of the other hosts keeps the uplinks.
+    drop(scene.others);
+}
+
+#[test]
+fn a_probe_says_how_many_addresses_it_left_out() {
+    let scene = Scene::new('n');
+    let many = service("many", "10.96.0.99") + &slice("many", 1, 70);
+    scene.stage().write("many.yaml", &many);
+    scene.sync("");
+    scene.pods.run(|| {
+        for last in 1..=70 {
+            let address = format!("10.244.1.{last}/24");
+            link::add_address("pods-peer", address.parse().unwrap()).unwrap();
+        }
+        link::up("lo").unwrap();
+        link::add_route(
+            "0.0.0.0/0".parse().unwrap(),
+            link::Hop::Via([10, 244, 1, 254].into()),
+            "pods-peer",
+        )
+        .unwrap();
+    });
+    let probe = || {
+        let line = format!("explain tcp 10.96.0.99:80 --from {POD} -o json --probe");
+        let answer = json(&scene.stage().run(&line));
+        let mut results = std::collections::BTreeMap::<String, usize>::new();
+        for probe in answer["probes"].as_array().unwrap() {
+            let result = probe["result"].as_str().unwrap().to_owned();
+            *results.entry(result).or_default() += 1;
+        }
+        (answer, results)
+    };
+    let left = " 7 of 71 addresses are not probed: at most 64 are.";
+    let count = |result: &str, count| (result.to_owned(), count);
+
+    let listener = scene.pods.run(|| TcpListener::bind("0.0.0.0:8080"));
+    let (answer, results) = probe();
+    let expected = [count("accepts", 64), count("is not probed", 7)];
+    assert_eq!(results, expected.into());
+    let sentence = answer["sentence"].as_str().unwrap();
+    let end = format!(" The probe from this node: 10.96.0.99:80 accepts.{left}");
+    assert!(sentence.ends_with(&end), "{sentence}");
+
+    drop(listener);
+    let (answer, results) = probe();
+    let expected = [count("is not probed", 7), count("refuses", 64)];
+    assert_eq!(results, expected.into());
+    let sentence = answer["sentence"].as_str().unwrap();
+    let begin = "Does not work for 63 of 63 probed endpoints: from this node, ";
+    assert!(sentence.starts_with(begin), "{sentence}");
+    assert!(sentence.ends_with(left), "{sentence}");
     drop(scene.others);
 }
 
