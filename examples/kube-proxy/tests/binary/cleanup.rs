@@ -3,8 +3,9 @@
 use std::process::{Command, Output};
 
 use testkit::netns::Netns;
+use testkit::scoped::Directory;
 
-use crate::stage::{Stage, service, slice, wait_until};
+use crate::stage::{BINARY, Outcome, Stage, service, slice, wait_until};
 
 /// Rules of upstream kube-proxy in mode iptables and of other programs.
 const NODE: &str = include_str!(
@@ -259,6 +260,34 @@ fn objects_that_cannot_be_checked_are_reported() {
     assert!(outcome.stderr.contains(words), "{outcome:?}");
     assert!(!outcome.stderr.contains("of nf_tables"), "{outcome:?}");
     assert!(!outcome.stderr.contains("IPv6"), "{outcome:?}");
+}
+
+/// As in a DaemonSet that does not run as root: only root may read which tables exist.
+#[test]
+fn tables_that_may_exist_and_cannot_be_checked_are_reported() {
+    let stage = Stage::new();
+    succeeds(&stage.netns, &restore("iptables-legacy", NODE));
+    // The build folder may not be readable by the other user.
+    let folder = Directory::new().unwrap();
+    let program = folder.path().join("kube-proxy");
+    testkit::program::copy(BINARY.as_ref(), &program).unwrap();
+    succeeds(
+        &stage.netns,
+        &format!("chmod -R a+rX {}", folder.path().display()),
+    );
+    let script = format!(
+        "setpriv --reuid=65002 --regid=65002 --clear-groups --bounding-set=-all,+net_admin \
+         --inh-caps=-all,+net_admin --ambient-caps=-all,+net_admin \
+         env PATH=/nonexistent {} --cleanup --dry-run",
+        program.display()
+    );
+    let outcome = Outcome::from(shell(&stage.netns, &script));
+    assert_eq!((outcome.code, &*outcome.stdout), (0, ""), "{outcome:?}");
+    let warning = "legacy IPv4 iptables tables, of which it is unknown whether they exist \
+                   (/proc/thread-self/net/ip_tables_names cannot be read: Permission denied (os \
+                   error 13)): not checked: iptables-legacy-save is not installed; rules of an \
+                   earlier kube-proxy there stay and decide about packets";
+    assert!(outcome.stderr.contains(warning), "{outcome:?}");
 }
 
 #[test]

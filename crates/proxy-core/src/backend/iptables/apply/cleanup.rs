@@ -4,8 +4,9 @@
 //! tables of xtables, and those in nf_tables.
 #![allow(clippy::disallowed_methods, reason = "IO file")]
 
-use std::env;
 use std::path::PathBuf;
+
+use std::{env, fmt};
 
 use vipline_iptables::{Client, TableName, Variant, nft};
 use vipline_netlink::Dump;
@@ -13,7 +14,7 @@ use vipline_nftables as nftables;
 use vipline_service_model::{Counted, Family};
 
 use super::choice::has_compat;
-use super::legacy::legacy_tables;
+use super::legacy::{legacy_tables, may_have_tables, names_path};
 use super::netlink;
 use crate::IptablesBackend;
 use crate::backend::iptables::plan::cleanup::{Document, Saved, SavedRules};
@@ -31,10 +32,16 @@ const TABLES: [&str; 3] = ["mangle", "filter", "nat"];
 enum Trace {
     /// No rules exist.
     None,
-    /// Rules exist in these tables; with a description.
+    /// Rules exist, or may exist, in these tables; with a description.
     Rules(Vec<&'static str>, String),
-    /// Unknown.
-    Unknown,
+}
+
+impl Trace {
+    /// Rules may exist in any table, because of an error.
+    fn unknown(rules: impl fmt::Display, error: impl fmt::Display) -> Self {
+        let what = format!("{rules}, of which it is unknown whether they exist ({error})");
+        Self::Rules(TABLES.to_vec(), what)
+    }
 }
 
 /// Finds the chains and jumps in the scope.
@@ -83,12 +90,8 @@ fn read(scope: Scope, unchecked: &mut Vec<Error>) -> Vec<Saved> {
                 Variant::Legacy => legacy_trace(family),
                 Variant::Nft => nft.trace(selection, family),
             };
-            if let Trace::None = trace {
+            let Trace::Rules(tables, objects) = trace else {
                 continue;
-            }
-            let (tables, what) = match trace {
-                Trace::Rules(tables, what) => (tables, Some(what)),
-                _ => (TABLES.to_vec(), None),
             };
             if variant == Variant::Nft && matches!(has_compat(family), Ok(true)) {
                 let saved = netlink::save(family, &tables);
@@ -104,8 +107,8 @@ fn read(scope: Scope, unchecked: &mut Vec<Error>) -> Vec<Saved> {
                 }
                 continue;
             }
-            match (programs(family, variant), what) {
-                (Ok(Some((name, mut client))), _) => {
+            match programs(family, variant) {
+                Ok(Some((name, mut client))) => {
                     let text = save(&name, &mut client, &tables, unchecked);
                     found.push(Saved {
                         restore: format!("{name}-restore"),
@@ -114,12 +117,11 @@ fn read(scope: Scope, unchecked: &mut Vec<Error>) -> Vec<Saved> {
                         selection,
                     });
                 }
-                (Ok(None), Some(objects)) => {
+                Ok(None) => {
                     let program = format!("{}-{variant}-save", iptables_family(family));
                     unchecked.push(Error::NotChecked { objects, program });
                 }
-                (Ok(None), None) => {}
-                (Err(error), _) => unchecked.push(Error::Other(error)),
+                Err(error) => unchecked.push(Error::Other(error)),
             }
         }
     }
@@ -197,8 +199,16 @@ fn legacy_trace(family: Family) -> Trace {
         Family::V4 => "IPv4",
         Family::V6 => "IPv6",
     };
-    let Ok(found) = legacy_tables(family) else {
-        return Trace::Unknown;
+    let found = match legacy_tables(family) {
+        Ok(found) => found,
+        Err(_) if !may_have_tables(family) => return Trace::None,
+        Err(error) => {
+            let path = names_path(family);
+            return Trace::unknown(
+                format_args!("legacy {shown} iptables tables"),
+                format_args!("{path} cannot be read: {error}"),
+            );
+        }
     };
     let is_there = |table: &&str| found.iter().any(|it| it == table);
     let tables: Vec<_> = TABLES.into_iter().filter(is_there).collect();
@@ -216,7 +226,7 @@ enum NftRules {
     /// The kernel lacks nf_tables.
     Unsupported,
     /// nf_tables cannot be read.
-    Unknown,
+    Unknown(nftables::Error),
     /// A client of nf_tables.
     Open(nftables::Client),
 }
@@ -230,7 +240,7 @@ impl NftRules {
         match opened {
             Ok(client) => Self::Open(client),
             Err(nftables::Error::Unsupported { .. }) => Self::Unsupported,
-            Err(_) => Self::Unknown,
+            Err(error) => Self::Unknown(error),
         }
     }
 
@@ -239,14 +249,15 @@ impl NftRules {
     /// Reads only chains: the time of a dump of all rules of a table is quadratic in their
     /// number.
     fn trace(&mut self, selection: Selection, family: Family) -> Trace {
-        let client = match self {
-            Self::Open(client) => client,
-            Self::Unsupported => return Trace::None,
-            Self::Unknown => return Trace::Unknown,
-        };
         let (family, shown) = match family {
             Family::V4 => (nftables::Family::Ip, "IPv4"),
             Family::V6 => (nftables::Family::Ip6, "IPv6"),
+        };
+        let rules = format!("chains of iptables in {shown} of nf_tables");
+        let client = match self {
+            Self::Open(client) => client,
+            Self::Unsupported => return Trace::None,
+            Self::Unknown(error) => return Trace::unknown(rules, error),
         };
         let mut tables = Vec::new();
         let dump = client.chains(family, |chain| {
@@ -257,7 +268,10 @@ impl NftRules {
         match dump {
             Ok(Dump::Complete(())) => {}
             Err(nftables::Error::Unsupported { .. }) => return Trace::None,
-            Ok(Dump::Interrupted(())) | Err(_) => return Trace::Unknown,
+            Ok(Dump::Interrupted(())) => {
+                return Trace::unknown(rules, "other programs changed them during each attempt");
+            }
+            Err(error) => return Trace::unknown(rules, error),
         }
         let tables_with_chains = TABLES.into_iter().filter(|table| tables.contains(table));
         match tables.len() {
