@@ -156,6 +156,46 @@ fn the_first_sync_takes_over_from_upstream_and_removes_all_its_rules() {
 }
 
 #[test]
+fn jumps_that_exist_twice_are_inserted_once_before_the_rules_of_others() {
+    const OTHERS: &str = "-p tcp -m tcp --dport 22 -j ACCEPT";
+    for_each_upstream(|upstream, access| {
+        let family = upstream.family;
+        let alone = Netns::new().expect("a network namespace").run(|| {
+            synced(family, access);
+            chains(&upstream)
+        });
+        Netns::new().expect("a network namespace").run(|| {
+            upstream.sync();
+            let filter = upstream.save("filter");
+            let jumps: String = filter
+                .lines()
+                .filter(|line| {
+                    ["-A INPUT ", "-A FORWARD "]
+                        .iter()
+                        .any(|it| line.starts_with(it))
+                })
+                .map(|line| format!("{line}\n"))
+                .collect();
+            assert!(jumps.lines().count() > 4, "{jumps}");
+            let document = format!("*filter\n-A INPUT {OTHERS}\n{jumps}COMMIT\n");
+            upstream.tool().restore(&document);
+            let nat = "-A OUTPUT -m comment --comment \"kubernetes service portals\" \
+                       -j KUBE-SERVICES\n";
+            upstream
+                .tool()
+                .restore(&format!("*nat\n{nat}{nat}COMMIT\n"));
+            let mut again = synced(family, access);
+            let mut expected = alone.clone();
+            let input = expected.get_mut(&("filter", "INPUT".to_owned()));
+            input.expect("jumps").push(OTHERS.to_owned());
+            assert_eq!(chains(&upstream), expected, "{access:?}");
+            let difference = again.difference().expect("a dump");
+            assert_eq!(difference.edits, 0, "{access:?}: {}", difference.script);
+        });
+    });
+}
+
+#[test]
 fn upstream_in_mode_nftables_removes_all_rules_except_those_of_the_kubelet() {
     for_each_upstream(|upstream, access| {
         Netns::new().expect("a network namespace").run(|| {

@@ -1,6 +1,6 @@
 //! Installed chains of ours and the jumps to them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use vipline_iptables::targets::Target;
 use vipline_iptables::{Chain, ChainName, Contents, Object, Position, Rule, SharedRule, TableName};
@@ -15,7 +15,7 @@ pub(in crate::backend) struct Installed {
     chains: Vec<Found>,
     /// Index of each chain in `chains`.
     places: HashMap<(TableName, ChainName), usize>,
-    jumps: Vec<Object>,
+    jumps: Vec<SharedRule>,
 }
 
 /// A chain of ours.
@@ -84,24 +84,46 @@ impl Installed {
         }
     }
 
-    /// Adds a jump of ours, once. Other jumps to our chains belong to other programs.
+    /// Adds a jump of ours. Other jumps to our chains belong to other programs.
     fn add_jump(&mut self, table: TableName, chain: ChainName, rule: &str) {
-        let entry = Object::from(SharedRule {
+        if !(self.layout.is_jump)(table.as_str(), chain.as_str(), rule) {
+            return;
+        }
+        let entry = SharedRule {
             table,
             chain,
             position: Position::Head,
             occurrence: 0,
             rule: rule.into(),
+        };
+        let copies = self.jumps.iter().filter(|it| is_copy(it, &entry)).count();
+        let occurrence = u32::try_from(copies).expect("the number of copies fits in 32 bits");
+        self.jumps.push(SharedRule {
+            occurrence,
+            ..entry
         });
-        let is_ours = (self.layout.is_jump)(table.as_str(), chain.as_str(), rule);
-        if is_ours && !self.jumps.contains(&entry) {
-            self.jumps.push(entry);
-        }
+    }
+
+    /// Returns our jumps. Those of a chain in which one exists twice count as further copies, so
+    /// that the next commit deletes all of them and inserts each once, in their order.
+    ///
+    /// `kube-proxy` never adds a second one, because it asks first. Two programs that ask at the
+    /// same time do, such as the kubelet of 1.23 with its jump to KUBE-FIREWALL, and so does
+    /// whoever restores saved rules with `--noflush`. To delete one copy is not enough: a deletion
+    /// finds the first one, and the other one may follow rules of other programs, which then
+    /// decide before ours.
+    fn jumps(jumps: Vec<SharedRule>) -> impl Iterator<Item = Object> {
+        let copies = jumps.iter().filter(|it| it.occurrence > 0);
+        let doubled: HashSet<_> = copies.map(|it| (it.table, it.chain)).collect();
+        jumps.into_iter().map(move |mut jump| {
+            jump.occurrence += u32::from(doubled.contains(&(jump.table, jump.chain)));
+            Object::from(jump)
+        })
     }
 
     /// Returns the installed objects.
     pub(in crate::backend) fn into_objects(self) -> Vec<Object> {
-        let mut objects = self.jumps;
+        let mut objects: Vec<_> = Self::jumps(self.jumps).collect();
         for found in self.chains {
             found.into_objects(&mut objects);
         }
@@ -114,6 +136,11 @@ impl Installed {
         self.chains.retain(|found| found.kind == Kind::Whole);
         self.into_objects()
     }
+}
+
+/// Returns whether two jumps differ in their occurrence at most.
+fn is_copy(one: &SharedRule, other: &SharedRule) -> bool {
+    (one.table, one.chain, &one.rule) == (other.table, other.chain, &other.rule)
 }
 
 impl Found {
@@ -204,6 +231,43 @@ mod tests {
         let known = ("KUBE-SERVICES", Some("-d 10.96.0.1/32 -j KUBE-SVC-A"));
         assert_eq!(objects(&[known]).len(), 2);
         assert_eq!(objects(&[known, ("KUBE-SERVICES", None)]), []);
+    }
+
+    #[test]
+    fn jumps_beside_a_second_copy_are_further_copies() {
+        let mut installed = Installed::new(Layout::IPTABLES);
+        let comment = "-m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES";
+        for (table, chain, rule) in [
+            ("nat", "OUTPUT", comment),
+            ("filter", "INPUT", "-j KUBE-FIREWALL"),
+            ("filter", "INPUT", "-p tcp -m tcp --dport 22 -j ACCEPT"),
+            (
+                "filter",
+                "INPUT",
+                "-m comment --comment \"kubernetes health check service ports\" -j KUBE-NODEPORTS",
+            ),
+            ("filter", "INPUT", "-j KUBE-FIREWALL"),
+            ("filter", "INPUT", "-j KUBE-FIREWALL"),
+            ("filter", "OUTPUT", "-j KUBE-FIREWALL"),
+        ] {
+            installed.add(names::table(table), chain, || Some(rule.to_owned()));
+        }
+        let found = installed.into_objects().into_iter().map(|object| {
+            let Object::SharedRule(it) = object else {
+                panic!("{object:?}");
+            };
+            let (_, target) = it.rule.rsplit_once(' ').unwrap();
+            format!("{} {} {target} {}", it.table, it.chain, it.occurrence)
+        });
+        let expected = [
+            "nat OUTPUT KUBE-SERVICES 0",
+            "filter INPUT KUBE-FIREWALL 1",
+            "filter INPUT KUBE-NODEPORTS 1",
+            "filter INPUT KUBE-FIREWALL 2",
+            "filter INPUT KUBE-FIREWALL 3",
+            "filter OUTPUT KUBE-FIREWALL 0",
+        ];
+        assert_eq!(found.collect::<Vec<_>>(), expected);
     }
 
     #[test]
