@@ -44,6 +44,17 @@ pub(crate) struct Run<P: Planner> {
     pub(crate) costs: [Cost; 2],
 }
 
+/// What a kernel got so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position {
+    /// Number of messages, also rejected ones.
+    pub(crate) attempts: usize,
+    /// Number of messages that it applied.
+    pub(crate) commits: usize,
+    /// Number of edits in these.
+    pub(crate) edits: usize,
+}
+
 impl<P: Mode> Run<P>
 where
     P::Object: Send + Sync + 'static,
@@ -83,9 +94,9 @@ where
     }
 
     /// Syncs, and calls `check` after each sync, with the positions of both families before.
-    fn sync_and(
+    pub(crate) fn sync_and(
         &mut self,
-        check: impl Fn(&Self, [(usize, usize); 2]) -> Verdict,
+        check: impl Fn(&Self, [Position; 2]) -> Verdict,
     ) -> Result<usize, String> {
         self.now += Duration::from_secs(1);
         for syncs in 0..MAX_SYNCS {
@@ -104,10 +115,14 @@ where
         Err(format!("a change is not complete after {MAX_SYNCS} syncs"))
     }
 
-    /// Returns the number of commits, and that of their edits.
-    fn position(&self, family: Family) -> (usize, usize) {
+    /// Returns the position of a kernel.
+    pub(crate) fn position(&self, family: Family) -> Position {
         let kernel = self.kernels.of(family).get();
-        (kernel.memory.commits(), kernel.edits.len())
+        Position {
+            attempts: kernel.memory.attempts(),
+            commits: kernel.memory.commits(),
+            edits: kernel.edits.len(),
+        }
     }
 
     /// Checks that a sync that began at these positions committed at most once for each
@@ -115,11 +130,11 @@ where
     ///
     /// Objects that several Services share may change in several syncs of a large change, so
     /// that each commit is minimal, but not always their sum.
-    fn check_commits(&self, before: [(usize, usize); 2]) -> Verdict {
-        for (family, (commits, edits)) in Family::ALL.into_iter().zip(before) {
+    fn check_commits(&self, before: [Position; 2]) -> Verdict {
+        for (family, before) in Family::ALL.into_iter().zip(before) {
             let kernel = self.kernels.of(family).get();
-            let edits = &kernel.edits[edits..];
-            let commits = kernel.memory.commits() - commits;
+            let edits = &kernel.edits[before.edits..];
+            let commits = kernel.memory.commits() - before.commits;
             if commits != usize::from(!edits.is_empty()) {
                 let edits = edits.len();
                 return Err(format!("{family}: {commits} commits of {edits} edits"));

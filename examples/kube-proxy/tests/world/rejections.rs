@@ -14,7 +14,7 @@ use vipline_service_model::arbitrary::Dice;
 use crate::costs::Mode;
 use crate::decode::decode;
 use crate::history::{Verdict, check, history};
-use crate::laws::Run;
+use crate::laws::{Position, Run};
 
 /// `ENOENT`, `E2BIG`, `ENOMEM`, `EBUSY`, `EEXIST`, `EINVAL` and `ENOSPC`.
 const ERRNOS: [i32; 7] = [2, 7, 12, 16, 17, 22, 28];
@@ -140,26 +140,15 @@ where
     }
 
     /// Syncs. Every edited object except rejected ones must match the plan, with a
-    /// limited number of commits.
+    /// limited number of messages in each sync.
     fn sync(&mut self) -> Verdict {
         self.plan.sync()?;
-        let before = Family::ALL.map(|family| self.attempts(family));
-        let syncs = self.run.sync()?;
-        for (family, before) in Family::ALL.into_iter().zip(before) {
+        let rejected = Family::ALL.map(|family| self.rejected_of(family).len());
+        self.run
+            .sync_and(|run, before| check_messages(run, before, rejected))?;
+        for family in Family::ALL {
             let take = |run: &Run<P>| std::mem::take(&mut run.kernels.of(family).get().edits);
             let (edits, planned) = (take(&self.run), take(&self.plan));
-            let rejected = self.rejected_of(family).len();
-            // A search halves the batch for each rejected object. The search is
-            // repeated if the kernel is dumped after a conflict, and each sync of a large
-            // change may search.
-            let depth = usize::BITS - edits.len().leading_zeros();
-            let of_search = 1 + rejected * (2 + 2 * usize::try_from(depth).unwrap());
-            let most = 2 * of_search * syncs.max(1);
-            let attempts = self.attempts(family) - before;
-            if attempts > most {
-                let edits = edits.len();
-                return Err(format!("{family}: {attempts} messages for {edits} edits"));
-            }
             self.check_edited(family, edits.iter().chain(&planned))?;
         }
         Ok(())
@@ -167,10 +156,6 @@ where
 
     fn rejected_of(&self, family: Family) -> &[(P::Object, i32)] {
         &self.rejected[usize::from(family == Family::V6)]
-    }
-
-    fn attempts(&self, family: Family) -> usize {
-        self.run.kernels.of(family).get().memory.attempts()
     }
 
     /// Checks that edited objects match the plan, except rejected ones. Commits do not
@@ -281,6 +266,29 @@ where
             left => Err(format!("{left} objects still count as rejected")),
         }
     }
+}
+
+/// Checks that a sync that began at these positions sent few messages, although the kernels
+/// reject these numbers of objects.
+fn check_messages<P: Mode>(run: &Run<P>, before: [Position; 2], rejected: [usize; 2]) -> Verdict
+where
+    P::Object: Send + Sync + 'static,
+{
+    let families = Family::ALL.into_iter().zip(before).zip(rejected);
+    for ((family, before), rejected) in families {
+        let after = run.position(family);
+        // A rejected object is sent as well, and not among the edits.
+        let edits = after.edits - before.edits + rejected;
+        // A search halves the batch for each rejected object. The search is repeated if the
+        // kernel is dumped after a conflict.
+        let depth = usize::BITS - edits.leading_zeros();
+        let of_search = 1 + rejected * (2 + 2 * usize::try_from(depth).unwrap());
+        let attempts = after.attempts - before.attempts;
+        if attempts > 2 * of_search {
+            return Err(format!("{family}: {attempts} messages for {edits} edits"));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the event of a Service that does not occur in histories, with a port that
