@@ -28,7 +28,7 @@ pub struct InvalidStatement {
 pub(crate) enum Reason {
     #[error("a value of another type")]
     Type,
-    #[error("a value of another size than {0} bytes")]
+    #[error("a value of another size than {} {}", .0, if *.0 == 1 { "byte" } else { "bytes" })]
     Size(u16),
     #[error("the number of fields is not {0}")]
     Fields(usize),

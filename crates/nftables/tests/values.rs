@@ -28,7 +28,7 @@ fn a_value_that_an_expression_cannot_have_is_an_error_with_both_names() {
         ),
         (
             ip_protocol().is(integer(300)),
-            "ip protocol 300: a value of another size than 1 bytes",
+            "ip protocol 300: a value of another size than 1 byte",
         ),
         (
             ip_saddr().is(net("2001:db8::/32")),
@@ -81,7 +81,7 @@ fn a_value_that_an_expression_cannot_have_is_an_error_with_both_names() {
         ),
         (
             protocol.is(300_u16),
-            "meta l4proto 300: a value of another size than 1 bytes",
+            "meta l4proto 300: a value of another size than 1 byte",
         ),
         (
             ct_original(CtKey::DstIp).is("2001:db8::1".parse::<std::net::Ipv6Addr>().unwrap()),
