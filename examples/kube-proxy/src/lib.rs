@@ -12,7 +12,7 @@
 //!   [`explain`];
 //! - [`kernelspace`]: the commands of mode kernelspace; `windows`: the service;
 //! - [`flow_search`]: the thread that searches for stale flows;
-//! - [`flows`], [`rejections`], [`rejectedz`], [`field_events`]: reports about stale
+//! - [`flows`], [`rejections`], [`rejectedz`], [`field_problems`]: reports about stale
 //!   flows, rejected objects and refused addresses;
 //! - [`node`], [`families`]: the node and its IP families;
 //! - [`process`], [`sysctl`], [`cleanup`]: preparation of the node, and removal
@@ -41,7 +41,7 @@ pub mod families;
 
 pub mod node;
 
-pub mod field_events;
+pub mod field_problems;
 
 pub mod bound_addresses;
 

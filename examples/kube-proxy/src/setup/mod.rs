@@ -25,7 +25,7 @@ use vipline_kube_source::manifests::Manifests;
 
 use crate::bound_addresses::BoundAddresses;
 use crate::failure::Failure;
-use crate::field_events::FieldEvents;
+use crate::field_problems::FieldProblems;
 use crate::node::ThisNode;
 use crate::settings::{Settings, Source};
 use crate::tasks::Tasks;
@@ -64,7 +64,7 @@ pub struct Setup {
     settings: Settings,
     objects: Objects,
     node: ThisNode,
-    field_events: FieldEvents,
+    field_problems: FieldProblems,
     /// External addresses that mode ipvs binds. `None` in other modes.
     pub(crate) bound_addresses: Option<BoundAddresses>,
     /// Limit of the warnings about fields of objects.
@@ -213,7 +213,7 @@ impl Setup {
                 name: settings.config.node_name.to_string(),
                 bind_address: settings.bind_address,
             },
-            field_events: FieldEvents::default(),
+            field_problems: FieldProblems::default(),
             bound_addresses: (settings.mode() == Some(Mode::Ipvs)).then(BoundAddresses::default),
             problems: LineLimit::new("problems of objects"),
             #[cfg(target_os = "linux")]

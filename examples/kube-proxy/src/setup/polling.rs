@@ -116,15 +116,18 @@ impl Setup {
         if let Some(bound) = &mut self.bound_addresses {
             bound.note(&event);
         }
-        let object = self.field_events.object(&event);
+        let object = self.field_problems.object(&event);
         let warnings = self.engine.apply(event);
         for warning in &warnings {
+            self.telemetry.object_problem(warning.kind);
+        }
+        let news = self.field_problems.replace(object, warnings);
+        for warning in news.warnings {
             if self.problems.admits() {
                 warn!("{warning}");
             }
-            self.telemetry.object_problem(warning.kind);
         }
-        for event in self.field_events.events(object, &warnings) {
+        for event in news.events {
             self.recorder.record(event);
         }
     }
