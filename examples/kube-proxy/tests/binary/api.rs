@@ -456,7 +456,7 @@ fn a_service_whose_source_ranges_leave_an_address_open_gets_an_event() {
     closed["spec"]["clusterIPs"] = json!(["10.96.0.11"]);
     closed["spec"]["loadBalancerSourceRanges"] = json!(["2001:db8::/32", "192.0.2.0/24"]);
     closed["status"]["loadBalancer"]["ingress"][0]["ip"] = json!("203.0.113.10");
-    let cluster = Cluster::with([open, closed]);
+    let cluster = Cluster::with([open.clone(), closed]);
     let proxy = cluster.start();
     let events = || -> Vec<Value> {
         let events = cluster.server.events().into_iter();
@@ -473,7 +473,20 @@ fn a_service_whose_source_ranges_leave_an_address_open_gets_an_event() {
     let note = "spec.loadBalancerSourceRanges: no range is IPv4, so all clients reach load \
                 balancer IP 203.0.113.9";
     assert_eq!(event["note"], note);
-    assert!(proxy.output().contains(note), "{}", proxy.output());
+    let lines = || proxy.output().matches(note).count();
+    assert_eq!(lines(), 1, "{}", proxy.output());
+
+    // The deletion of an object with finalizers begins with a change of its metadata.
+    open["metadata"]["finalizers"] = json!(["service.kubernetes.io/load-balancer-cleanup"]);
+    open["metadata"]["deletionTimestamp"] = json!("2026-11-28T12:00:00Z");
+    cluster.server.apply(open);
+    // The proxy has read the change when it serves what came later.
+    cluster.server.apply(service("later", "10.96.0.12"));
+    wait_until("the later Service", || {
+        cluster.ruleset().contains("10.96.0.12")
+    });
+    assert_eq!(lines(), 1, "{}", proxy.output());
+    assert_eq!(events().len(), 1, "{:?}", events());
     assert!(proxy.terminate().unwrap().success());
 }
 
