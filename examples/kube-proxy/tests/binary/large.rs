@@ -1,70 +1,17 @@
 //! One Service of a million pairs of an address and a port.
 
-use std::fs;
-
-use serde_json::{Value, json};
-use testkit::scoped::Process;
+use serde_json::json;
 
 use crate::cluster::{Cluster, service_with_endpoints, slice};
 use crate::health::{HEALTH, METRICS, get_in};
+use crate::large_service::{MEMORY, edits_of_syncs, large, peak};
 use crate::stage::wait_until;
 
 /// The numbers of external IPs and of ports. The object has 87 kB.
 const SIDE: u16 = 1000;
 
-/// Maximum growth of the memory of the process in MiB.
-pub(crate) const MEMORY: u64 = 60;
-
 /// Maximum number of edits of a sync in mode nftables.
 const EDITS: usize = 2 * 4_096;
-
-/// Returns a Service with external IPs and ports from 1000 on, and its slice.
-pub(crate) fn large(addresses: u16, ports: u16, endpoint: Option<&str>) -> [Value; 2] {
-    let external_ips = (0..addresses).map(|number| {
-        let [high, low] = number.to_be_bytes();
-        format!("203.{high}.{low}.1")
-    });
-    let of_service = (0..ports).map(
-        |number| json!({"name": format!("p{number}"), "protocol": "TCP", "port": 1000 + number}),
-    );
-    let service = json!({
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "large"},
-        "spec": {
-            "clusterIP": "10.96.0.99",
-            "clusterIPs": ["10.96.0.99"],
-            "externalIPs": external_ips.collect::<Vec<_>>(),
-            "ports": of_service.collect::<Vec<_>>(),
-        },
-    });
-    let mut slice = slice("large", 9, 1);
-    let of_slice = (0..ports)
-        .map(|number| json!({"name": format!("p{number}"), "protocol": "TCP", "port": 8080}));
-    slice["ports"] = of_slice.collect();
-    match endpoint {
-        Some(endpoint) => slice["endpoints"][0]["addresses"] = json!([endpoint]),
-        None => slice["endpoints"] = json!([]),
-    }
-    [service, slice]
-}
-
-/// Returns the maximum resident memory of a process in MiB.
-pub(crate) fn peak(process: &Process) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", process.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let number = line.unwrap().split_whitespace().next().unwrap();
-    number.parse::<u64>().unwrap() >> 10
-}
-
-/// Returns the numbers of edits of all syncs of IPv4 with more than 500 edits.
-fn large_syncs(proxy: &Process) -> Vec<usize> {
-    let output = proxy.output();
-    let lines = output.lines().filter(|line| line.contains("IPv4"));
-    let edits = lines.filter_map(|line| line.split_once("edits=")?.1.split(' ').next());
-    let edits = edits.map(|number| number.parse::<usize>().unwrap());
-    edits.filter(|&edits| edits > 500).collect()
-}
 
 #[test]
 fn a_million_pairs_are_cut_to_the_limit_and_programmed_in_parts_beside_other_services() {
@@ -94,7 +41,8 @@ fn a_million_pairs_are_cut_to_the_limit_and_programmed_in_parts_beside_other_ser
             };
             is_large && rules.contains(&format!("10.244.{round}.9"))
         });
-        let edits = large_syncs(&proxy);
+        let mut edits = edits_of_syncs(&proxy);
+        edits.retain(|&edits| edits > 500);
         assert!(edits.len() >= syncs + 3, "{edits:?}");
         assert!(edits.iter().all(|&edits| edits <= EDITS), "{edits:?}");
         syncs = edits.len();

@@ -69,6 +69,8 @@ mod scale;
 
 mod large;
 
+mod large_service;
+
 mod idle;
 
 mod log;

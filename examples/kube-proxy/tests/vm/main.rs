@@ -18,6 +18,11 @@ mod pid_namespace;
 
 mod rejected;
 
+mod large;
+
+#[path = "../binary/large_service.rs"]
+mod large_service;
+
 #[path = "../world/decode.rs"]
 mod decode;
 

@@ -66,7 +66,7 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
     ("crates/ipvs", "vm", 35, &[""]),
     ("crates/rtnl", "vm", 5, &[""]),
     ("crates/proxy-core", "vm", 23, &[""]),
-    ("examples/kube-proxy", "vm", 13, &[""]),
+    ("examples/kube-proxy", "vm", 14, &[""]),
     ("examples/kube-proxy", "modules", 2, &[""]),
     (
         "crates/proxy-core",
