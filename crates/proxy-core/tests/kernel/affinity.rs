@@ -78,7 +78,7 @@ fn add_clients(count: u16) {
         for map in maps_of_clients(family) {
             let client = |number: u16| {
                 let [high, low] = number.to_be_bytes();
-                format!("{prefix}{high}{separator}{low} . 1:{number:x} timeout 1h : 2:{number:x}")
+                format!("1:{number:x} . {prefix}{high}{separator}{low} timeout 1h : 2:{number:x}")
             };
             let clients: Vec<_> = (1..=count).map(client).collect();
             let elements = clients.join(", ");

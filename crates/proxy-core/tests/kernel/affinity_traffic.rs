@@ -217,7 +217,7 @@ fn fill() {
     for map in maps_of_clients() {
         let client = |number: u32| {
             let [_, second, third, last] = number.to_be_bytes();
-            format!("198.{}.{third}.{last} . 1:1 timeout 1h : 1:1", 16 + second)
+            format!("1:1 . 198.{}.{third}.{last} timeout 1h : 1:1", 16 + second)
         };
         let nearly = SIZE - 20;
         let clients: Vec<_> = (0..nearly).map(client).collect();

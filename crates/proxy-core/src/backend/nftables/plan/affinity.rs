@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! pool-ips    { 10.96.0.10 . tcp . 80 : pool and more bits }        of the Service
-//! clients-12  { 192.0.2.7 . pool : token }                          learned from packets
+//! clients-12  { pool . 192.0.2.7 : token }                          learned from packets
 //! recorded    { 10.96.0.10 . tcp . 80 . token : 10.1.0.1 . 8080 }   of the Service
 //! ```
 //!
@@ -18,7 +18,7 @@
 //! |---|---|
 //! | 31 | [`LOCAL`]: the address uses local endpoints only |
 //! | 30 | [`USUAL`]: clients are recorded for three hours, for all endpoints |
-//! | 27 to 29 | [number of slots](slots), never 0 |
+//! | 27 to 29 | [number of slots](slots), never 7, as in a token |
 //! | 0 to 26 | the [pool](names::pool), whose lowest bits are the [shard] |
 //!
 //! Three lookups follow each other, and the key of each contains the result of the one
@@ -85,12 +85,12 @@ pub(super) const SLOTS: u32 = 7 << SLOTS_SHIFT;
 const SLOTS_SHIFT: u32 = 27;
 
 /// The number of slots of an address whose endpoints are not found directly.
-const MANY: u32 = 7;
+const MANY: u32 = 0;
 
 /// Bits of the number of an address under which its clients are recorded. The others may
 /// change without the loss of clients.
 ///
-/// Rules mask the number in a statement of its own: nft 1.0.6 lists `ip saddr . meta priority &
+/// The masked number is the first field of keys: nft 1.0.6 lists `ip saddr . meta priority &
 /// 87ff:ffff` but does not load it, and aborts when it loads the same for IPv6.
 const OF_CLIENTS: u32 = LOCAL | POOL;
 
@@ -104,12 +104,12 @@ pub(super) const USUAL_TIMEOUT: u32 = 10_800;
 /// Seed of the hash of endpoints. Any number would do, but a change invalidates all records.
 const SEED: u32 = 1;
 
-/// Number of different tokens, and the lowest one. Tokens have a bit of [`SLOTS`], so rules know
-/// the token of a client from the pool of an unknown one.
+/// Number of different tokens, and the lowest one. Tokens have all bits of [`SLOTS`], so rules
+/// know the token of a client from the number of an address.
 const TOKENS: u32 = POOL;
-const FIRST_TOKEN: u32 = 1 << SLOTS_SHIFT;
+const FIRST_TOKEN: u32 = SLOTS;
 
-const _: () = assert!(SHARDS.is_power_of_two() && MAX_DIRECT < MANY);
+const _: () = assert!(SHARDS.is_power_of_two() && MAX_DIRECT < SLOTS >> SLOTS_SHIFT);
 const _: () = assert!(OF_CLIENTS & SLOTS == 0 && (FIRST_TOKEN + TOKENS) & !SLOTS <= POOL);
 
 /// Returns the shard of a pool.
@@ -118,7 +118,7 @@ pub(super) fn shard(pool: u32) -> u32 {
 }
 
 /// Returns the bits for the number of slots of an address: those of an address whose endpoints
-/// are found directly, or the highest value.
+/// are found directly, or 0.
 pub(super) fn slots(path: &LookupPath, slots: u32) -> u32 {
     path.direct(slots).map_or(MANY, |_| slots) << SLOTS_SHIFT
 }
@@ -150,7 +150,7 @@ impl Learner {
 }
 
 /// Returns the number under which an endpoint is recorded: `jhash ip daddr . th dport mod
-/// 134217727 seed 0x1 offset 134217728`.
+/// 134217727 seed 0x1 offset 939524096`.
 ///
 /// Two endpoints of a Service have the same token with a probability of one in 134 million.
 /// Then only the first one is recorded, and clients of the other one change to it.
@@ -179,15 +179,19 @@ pub(super) fn reset() -> Statement {
     priority().set_to(0)
 }
 
-/// Returns the statement that keeps some bits of the number of an address: `meta priority set
-/// meta priority & 87ff:ffff`.
-fn keep(bits: u32) -> Statement {
-    priority().set(&priority().and(bits))
+/// Returns whether the priority is a token: `meta priority & 3800:0 == 3800:0`.
+pub(super) fn is_token() -> Statement {
+    priority().and(SLOTS).is(FIRST_TOKEN)
+}
+
+/// Returns the number of an address as in the keys of clients: `meta priority & 87ff:ffff`.
+fn pool_of_packet(bits: u32) -> Expression<u32> {
+    priority().and(bits)
 }
 
 /// Returns the map of the clients in a shard.
 pub(super) fn clients(table: &Table, shard: u32) -> Set {
-    let key = fields(&[table.addr(), Datatype::Classid]);
+    let key = fields(&[Datatype::Classid, table.addr()]);
     let token = fields(&[Datatype::Classid]);
     Set::map(table.id.clone(), names::clients(shard), key, token)
         .with_flags(SetFlags::DYNAMIC | SetFlags::TIMEOUT)
@@ -204,39 +208,34 @@ pub(super) fn set_on_demand(id: &TableId, name: &Name) -> Option<Set> {
 }
 
 /// ```nft
-/// meta priority set meta priority & 87ff:ffff meta priority set ip saddr . meta priority map @clients-12
+/// meta priority set meta priority & 87ff:ffff . ip saddr map @clients-12
 /// ```
 ///
-/// Replaces the number of the address by the token of the client's endpoint, or by the pool for
-/// an unknown client.
+/// Replaces the number of the address by the token of the client's endpoint, if the client is
+/// known.
 pub(super) fn recall(table: &Table, shard: u32) -> Chain {
-    let client = concat((saddr(table.family()), priority()));
+    let client = concat((pool_of_packet(OF_CLIENTS), saddr(table.family())));
     let token = client.map(&clients(table, shard));
-    let rules = [vec![keep(OF_CLIENTS), priority().set(&token)]];
-    chain(table, names::recall(shard), rules)
+    chain(table, names::recall(shard), [vec![priority().set(&token)]])
 }
 
 /// ```nft
-/// meta priority set meta priority & 87ff:ffff delete @clients-12 { ip saddr . meta priority : meta priority }
+/// delete @clients-12 { meta priority & 87ff:ffff . ip saddr : meta priority }
 /// ```
 ///
 /// Deletes a client whose endpoint was removed. Without that, the next update would only
 /// prolong the record of the removed endpoint.
 pub(super) fn forget(table: &Table, shard: u32) -> Chain {
-    let client = concat((saddr(table.family()), priority()));
+    let client = concat((pool_of_packet(OF_CLIENTS), saddr(table.family())));
     let delete = delete_from_map(&clients(table, shard), &client, &priority());
-    chain(
-        table,
-        names::forget(shard),
-        [vec![keep(OF_CLIENTS), delete]],
-    )
+    chain(table, names::forget(shard), [vec![delete]])
 }
 
 /// ```nft
-/// meta priority set meta priority & 87ff:ffff update @clients-12 { ct original ip saddr . meta priority timeout 3h : jhash ip daddr . th dport mod 134217727 seed 0x1 offset 134217728 }
+/// update @clients-12 { meta priority & 87ff:ffff . ct original ip saddr timeout 3h : jhash ip daddr . th dport mod 134217727 seed 0x1 offset 939524096 }
 /// meta priority set none
-/// meta l4proto { tcp, udp, sctp } meta priority set ct original ip daddr . meta l4proto . ct original proto-dst map @pool-ips meta priority set meta priority & 7ff:ffff update @clients-12 { ct original ip saddr . meta priority timeout 1h : jhash ip daddr . th dport mod 134217727 seed 0x1 offset 134217728 }
-/// meta priority set meta priority | 8000:0 update @clients-12 { ct original ip saddr . meta priority timeout 1h : jhash ip daddr . th dport mod 134217727 seed 0x1 offset 134217728 }
+/// meta l4proto { tcp, udp, sctp } meta priority set ct original ip daddr . meta l4proto . ct original proto-dst map @pool-ips update @clients-12 { meta priority & 7ff:ffff . ct original ip saddr timeout 1h : jhash ip daddr . th dport mod 134217727 seed 0x1 offset 939524096 }
+/// meta priority set meta priority | 8000:0 update @clients-12 { meta priority & 87ff:ffff . ct original ip saddr timeout 1h : jhash ip daddr . th dport mod 134217727 seed 0x1 offset 939524096 }
 /// meta priority set none
 /// ```
 ///
@@ -248,22 +247,24 @@ pub(super) fn forget(table: &Table, shard: u32) -> Chain {
 pub(super) fn learn(path: &LookupPath, learner: Learner) -> Chain {
     let table = path.table();
     let timeout = Duration::from_secs(learner.seconds.into());
-    let client = concat((ct_original_saddr(table.family()), priority()));
     let clients = clients(table, learner.shard);
-    let record = || update_map(&clients, &client, Some(timeout), &token_of_packet(table));
+    let record = |bits: u32| {
+        let client = concat((pool_of_packet(bits), ct_original_saddr(table.family())));
+        update_map(&clients, &client, Some(timeout), &token_of_packet(table))
+    };
     let mut first = match learner.is_usual() {
         true => Vec::new(),
         false => Vec::from(path.to_number_of_original(&path.pools)),
     };
     let mut rules = Vec::new();
-    first.push(keep(match learner.lists {
+    first.push(record(match learner.lists {
         Lists::Both => POOL,
         Lists::Cluster | Lists::Local => OF_CLIENTS,
     }));
     if learner.lists == Lists::Both {
-        rules.push(vec![priority().set(&priority().or(LOCAL)), record()]);
+        let is_local = priority().set(&priority().or(LOCAL));
+        rules.push(vec![is_local, record(OF_CLIENTS)]);
     }
-    first.push(record());
     rules.insert(0, first);
     rules.push(vec![reset()]);
     chain(table, names::learn(path.is_of_nodeports(), learner), rules)
@@ -398,7 +399,7 @@ mod tests {
         for lists in [Lists::Cluster, Lists::Local] {
             let rules = text(&learn(&table.nodeports, learner(lists)));
             assert_eq!(rules.len(), 2);
-            assert!(rules[0].contains("map @pool-nodeports meta priority set"));
+            assert!(rules[0].contains("map @pool-nodeports update @clients-12"));
         }
     }
 

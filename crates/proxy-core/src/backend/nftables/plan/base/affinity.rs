@@ -4,7 +4,9 @@ use vipline_nftables::expression::{l4proto, priority};
 use vipline_nftables::statement::{Statement, dnat, goto, jump};
 use vipline_nftables::{Chain, Name, Rule, Set};
 
-use crate::backend::nftables::plan::affinity::{LOCAL, SHARDS, SLOTS, USUAL, reset, slots};
+use crate::backend::nftables::plan::affinity::{
+    LOCAL, SHARDS, SLOTS, USUAL, is_token, reset, slots,
+};
 use crate::backend::nftables::plan::names::{self, name};
 use crate::backend::nftables::plan::table::{LookupPath, Table};
 
@@ -45,9 +47,8 @@ pub(super) fn to_recorded_endpoint(path: &LookupPath) -> [Statement; 2] {
 
 /// ```nft
 /// meta priority & 0:3f vmap @recalls
-/// dnat ip to ip daddr . meta l4proto . th dport . meta priority map @recorded
-/// meta priority & 3800:0 != none meta priority set ip daddr . meta l4proto . th dport map @pool-ips meta priority & 0:3f vmap @forgets
-/// meta priority set ip daddr . meta l4proto . th dport map @pool-ips
+/// meta priority & 3800:0 == 3800:0 dnat ip to ip daddr . meta l4proto . th dport . meta priority map @recorded
+/// meta priority & 3800:0 == 3800:0 meta priority set ip daddr . meta l4proto . th dport map @pool-ips meta priority & 0:3f vmap @forgets
 /// meta priority & 3800:0 == 800:0 meta priority set none dnat ip to ip daddr . meta l4proto . th dport map @single-backends
 /// meta priority & 3800:0 == 1000:0 meta priority set none dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 2 map @backends-2
 /// meta priority & 3800:0 == 1800:0 meta priority set none dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 3 map @backends-3
@@ -57,19 +58,19 @@ pub(super) fn to_recorded_endpoint(path: &LookupPath) -> [Statement; 2] {
 /// meta priority set none
 /// meta priority set meta priority & 7fff:ffff
 /// meta priority & 0:3f vmap @recalls
-/// dnat ip to ip daddr . meta l4proto . th dport . meta priority map @short-recorded
-/// meta priority & 3800:0 != none meta priority set ip daddr . meta l4proto . th dport map @pool-ips meta priority set meta priority & 7fff:ffff meta priority & 0:3f vmap @forgets
+/// meta priority & 3800:0 == 3800:0 dnat ip to ip daddr . meta l4proto . th dport . meta priority map @short-recorded
+/// meta priority & 3800:0 == 3800:0 meta priority set ip daddr . meta l4proto . th dport map @pool-ips meta priority set meta priority & 7fff:ffff meta priority & 0:3f vmap @forgets
 /// meta priority set none
 /// meta priority & 8000:0 == none jump mark-for-masquerade
 /// meta priority & 0:3f vmap @recalls
-/// dnat ip to meta l4proto . th dport . meta priority map @nodeport-recorded
-/// meta priority & 3800:0 != none meta priority set meta l4proto . th dport map @pool-nodeports meta priority & 0:3f vmap @forgets
+/// meta priority & 3800:0 == 3800:0 dnat ip to meta l4proto . th dport . meta priority map @nodeport-recorded
+/// meta priority & 3800:0 == 3800:0 meta priority set meta l4proto . th dport map @pool-nodeports meta priority & 0:3f vmap @forgets
 /// meta priority set none
 /// ```
 ///
 /// Looks up the client in the map of its pool, and sends it to its endpoint. If the address
 /// does not have this endpoint anymore, deletes the client. For a client without a record the
-/// number of the address tells the number of slots; if they are found directly, the client is
+/// number of the address, still in the priority, tells the number of slots; if they are found directly, the client is
 /// sent to one of them, otherwise it returns. The chain of `recalls` and that of `forgets` return.
 ///
 /// The short circuit uses all endpoints, so it uses the clients of all endpoints. Node ports
@@ -87,25 +88,23 @@ fn recorded_endpoint(table: &Table, path: &LookupPath) -> Vec<Rule> {
     });
     let token = path.key_and(priority());
     let has_slots = |bits: u32| priority().and(SLOTS).is(bits);
-    let is_token = || priority().and(SLOTS).is_not(0);
     let recall = [
         vec![shard().vmap(&table.recalls)],
-        vec![dnat(token.map(&path.recorded))],
+        // A client without a record would miss in a large set, whose memory is rarely in a cache.
+        vec![is_token(), dnat(token.map(&path.recorded))],
         [is_token(), path.to_number(&path.pools)]
             .into_iter()
             .chain(of_all())
             .chain([shard().vmap(&table.forgets)])
             .collect(),
     ];
-    // The chains of the shard left the pool only.
-    let again = path.direct(1).map(|_| vec![path.to_number(&path.pools)]);
     let choose = (1..).zip(&path.direct).map(|(number, backends)| {
         let to_slot = path.to_slot(number, backends);
         vec![has_slots(slots(path, number)), reset(), to_slot]
     });
     let before = of_all().map(|statement| vec![statement]);
     let rules = before.into_iter().chain(masquerade).chain(recall);
-    let rules = rules.chain(again).chain(choose).chain([vec![reset()]]);
+    let rules = rules.chain(choose).chain([vec![reset()]]);
     rules.map(|statements| table.rule(statements)).collect()
 }
 

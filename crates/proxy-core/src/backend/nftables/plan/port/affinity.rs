@@ -176,8 +176,8 @@ fn number(map: &Set, front: &Front<'_>, number: u32) -> Object {
 }
 
 /// ```nft
-/// add element ip kube-proxy recorded { 10.96.0.10 . tcp . 80 . ff3:840 : 10.1.0.1 . 8080 }
-/// add element ip kube-proxy recorded { 10.96.0.10 . tcp . 80 . 907:c196 : 10.1.0.2 . 8080 }
+/// add element ip kube-proxy recorded { 10.96.0.10 . tcp . 80 . 3ff3:840 : 10.1.0.1 . 8080 }
+/// add element ip kube-proxy recorded { 10.96.0.10 . tcp . 80 . 3907:c196 : 10.1.0.2 . 8080 }
 /// ```
 ///
 /// Leads recorded clients to the endpoints of the address. A client with another endpoint,
@@ -315,7 +315,7 @@ mod tests {
             u32::from_ne_bytes(bytes.try_into().unwrap())
         };
         let pool = names::pool(&sticky().name);
-        for (endpoints, slots) in [(1, 1), (6, 6), (7, 7), (9, 7)] {
+        for (endpoints, slots) in [(1, 1), (6, 6), (7, 0), (9, 0)] {
             assert_eq!(number(endpoints, 10_800), USUAL | slots << 27 | pool);
             assert_eq!(number(endpoints, 10_801), slots << 27 | pool);
         }
