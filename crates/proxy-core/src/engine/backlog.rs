@@ -2,9 +2,9 @@
 //!
 //! A commit has a bounded number of edits, so a large change is spread over several syncs.
 //! The changes of other Services must not wait for it: each sync takes the small changes
-//! first, also those that arrived later. If there are any, large ones wait for the next sync, so
-//! that a small change waits for a part of a large one at most once: while it arrives, and not in
-//! its own commit, too. That next sync has large changes in any case, beside new small ones.
+//! first, also those that arrived later. If not everything fits, large ones wait for the next sync,
+//! so that a small change waits for a part of a large one at most once: while it arrives, and not
+//! in its own commit, too. That next sync has large changes in any case, beside new small ones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -124,7 +124,11 @@ impl Backlog {
         let order = self.order(driver.edits_per_sync() / SMALL_SHARE);
         let is_small_waiting = order.first().is_some_and(|(class, ..)| *class == 0);
         let is_large_waiting = order.last().is_some_and(|(class, ..)| *class > 0);
-        let defers_large = is_small_waiting && is_large_waiting && !self.has_deferred_large;
+        let size: usize = self.services.values().map(|it| it.size).sum();
+        let defers_large = is_small_waiting
+            && is_large_waiting
+            && !self.has_deferred_large
+            && size > driver.edits_per_sync();
         self.has_deferred_large = defers_large;
         let reserve = match is_large_waiting && !defers_large {
             true => driver.edits_per_sync() / SHARE_OF_LARGE,

@@ -127,7 +127,7 @@ where
 fn sync_until_success(engine: &mut Engine, now: &mut Duration) -> Report {
     for _ in 0..100 {
         let report = sync(engine, now);
-        if report.is_success() {
+        if report.is_success() && report.is_complete {
             return report;
         }
     }
