@@ -41,6 +41,12 @@ const MOST_IN_IPTABLES: u32 = 10_000;
 /// Limit of the ratio to upstream of new flows to Services.
 const SERVICE_LIMIT: f64 = 0.95;
 
+/// Limit of the ratio to upstream of new flows to Services with session affinity.
+///
+/// All Services share maps of clients, which makes a change of one Service cheap. A lookup
+/// in a large map costs more than those in the small sets of the Service in upstream.
+const AFFINITY_LIMIT: f64 = 1.0;
+
 /// Limit of the ratio to upstream of new flows to pods.
 const POD_RATIO_LIMIT: f64 = 1.0;
 
@@ -203,6 +209,7 @@ impl Case {
             (Mode::Iptables(Variant::Legacy), Self::Service(_) | Self::Pod) => None,
             (Mode::Iptables(_), _) => Some(IPTABLES_LIMIT),
             (_, Self::Established | Self::Long) => Some(ESTABLISHED_LIMIT),
+            (_, Self::Service(Kind::Affinity)) => Some(AFFINITY_LIMIT),
             (_, Self::Service(_)) => Some(SERVICE_LIMIT),
             (_, Self::Pod) => Some(POD_RATIO_LIMIT),
         }
