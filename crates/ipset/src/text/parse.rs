@@ -135,7 +135,8 @@ fn verb(word: &str) -> Result<Verb, Fault> {
 }
 
 fn read(line: &str, set_types: &mut SetTypes, hosts: &Hosts<'_>) -> Result<Option<Command>, Fault> {
-    let mut words = split(line)?;
+    let words = split(line)?;
+    let mut words: Vec<&str> = words.iter().map(|word| &**word).collect();
     let first = words.first().copied().unwrap_or_default();
     if matches!(first, "" | "COMMIT") || first.starts_with('#') {
         return Ok(None);
@@ -263,11 +264,8 @@ fn option(word: &str, words: &mut Words<'_>, entry: &mut Entry) -> Result<(), Fa
             });
         }
         "comment" => {
-            let comment = words.take("comment", |word| match word {
-                "" => Some(None),
-                word => Comment::new(word).ok().map(Some),
-            });
-            entry.comment = comment?;
+            let comment = words.take("comment", |word| Comment::new(word).ok());
+            entry.comment = Some(comment?);
         }
         other => return Err(Fault::new("option of an entry", other)),
     }

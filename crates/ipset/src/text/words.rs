@@ -1,5 +1,7 @@
 //! Words of a line of `ipset restore` input.
 
+use std::borrow::Cow;
+
 use crate::{Name, ParseError};
 
 /// The expected item and the text found instead.
@@ -25,17 +27,28 @@ impl Fault {
     }
 }
 
-/// Splits a line at white space outside quotes.
-pub(super) fn split(line: &str) -> Result<Vec<&str>, Fault> {
+/// Splits a line at white space outside quotes, as `ipset restore` does.
+///
+/// A quote begins or ends a quoted part anywhere in a word, and there is no escape:
+/// `"a \"b\""` is the word `a \b\`. An empty word is no word, so that `comment ""` lacks a
+/// value. Seen with ipset 7.17.
+pub(super) fn split(line: &str) -> Result<Vec<Cow<'_, str>>, Fault> {
     let (mut words, mut rest) = (Vec::new(), line.trim());
     while !rest.is_empty() {
-        let (word, after) = match rest.strip_prefix('"') {
-            Some(quoted) => quoted
-                .split_once('"')
-                .ok_or_else(|| Fault::new("closing quote", rest))?,
-            None => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
+        let mut is_quoted = false;
+        let end = rest.find(|c: char| {
+            is_quoted ^= c == '"';
+            c.is_whitespace() && !is_quoted
+        });
+        if is_quoted {
+            return Err(Fault::new("closing quote", rest));
+        }
+        let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
+        let word = match word.contains('"') {
+            true => Cow::from(word.replace('"', "")),
+            false => Cow::from(word),
         };
-        words.push(word);
+        words.extend(Some(word).filter(|word| !word.is_empty()));
         rest = after.trim_start();
     }
     Ok(words)
@@ -89,6 +102,31 @@ pub(super) fn number<T: TryFrom<u64>>(word: &str) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_split_like_those_of_ipset() {
+        let cases: [(&str, Option<&[&str]>); 9] = [
+            (" add  s\t1.1.1.1 ", Some(&["add", "s", "1.1.1.1"])),
+            (r#"comment "a b""#, Some(&["comment", "a b"])),
+            (r#"comment """#, Some(&["comment"])),
+            (r#"comment "a \"b\"""#, Some(&["comment", r"a \b\"])),
+            (
+                r#"comment "ab"cd timeout 5"#,
+                Some(&["comment", "abcd", "timeout", "5"]),
+            ),
+            (r#"comment x"c d""#, Some(&["comment", "xc d"])),
+            (r#"comment "a\nb\\c""#, Some(&["comment", r"a\nb\\c"])),
+            (r#"comment a\"b"#, None),
+            (r#"comment "a"#, None),
+        ];
+        for (line, expected) in cases {
+            let words = split(line).ok();
+            let words: Option<Vec<&str>> = words
+                .as_ref()
+                .map(|words| words.iter().map(|word| &**word).collect());
+            assert_eq!(words.as_deref(), expected, "{line}");
+        }
+    }
 
     #[test]
     fn numbers_are_decimal_hexadecimal_or_octal() {
