@@ -138,6 +138,11 @@ impl AckTracker {
         }
     }
 
+    /// Returns the number of messages.
+    pub(crate) fn count(&self) -> usize {
+        self.range.last.wrapping_sub(self.range.first) as usize + 1
+    }
+
     /// Returns the sequence number after the last one of the messages.
     pub fn next_sequence(&self) -> u32 {
         self.range.next()
@@ -209,7 +214,7 @@ impl AckTracker {
         match failure {
             _ if !self.errors.is_empty() => Outcome::Rejected {
                 errors: self.errors,
-                omitted: self.omitted,
+                omitted: failure.is_none().then_some(self.omitted),
             },
             Some(error) => Outcome::Unknown(error),
             None if self.complete => Outcome::Committed,
@@ -252,7 +257,7 @@ mod tests {
             Outcome::Committed => "committed".to_owned(),
             Outcome::Rejected { errors, omitted } => {
                 let seqs: Vec<u32> = errors.iter().map(|error| error.seq).collect();
-                format!("rejected {seqs:?} and {omitted}")
+                format!("rejected {seqs:?} and {omitted:?}")
             }
             Outcome::Unknown(error) => format!("unknown: {error}"),
         }
@@ -262,13 +267,13 @@ mod tests {
     fn a_batch_is_committed_if_its_last_message_is_acknowledged_and_none_is_rejected() {
         assert_eq!(outcome(5, &[(8, Ack::default())], None), "committed");
         let rejected = [(6, rejection(Errno::NOENT)), (8, Ack::default())];
-        assert_eq!(outcome(5, &rejected, None), "rejected [6] and 0");
+        assert_eq!(outcome(5, &rejected, None), "rejected [6] and Some(0)");
     }
 
     #[test]
     fn every_rejected_message_is_reported() {
         let rejected = [(6, rejection(Errno::NOENT)), (8, rejection(Errno::EXIST))];
-        assert_eq!(outcome(5, &rejected, None), "rejected [6, 8] and 0");
+        assert_eq!(outcome(5, &rejected, None), "rejected [6, 8] and Some(0)");
     }
 
     #[test]
@@ -327,7 +332,7 @@ mod tests {
         let rejected = [(6, rejection(Errno::NOENT))];
         assert_eq!(
             outcome(5, &rejected, Some(Error::Overrun)),
-            "rejected [6] and 0"
+            "rejected [6] and None"
         );
     }
 
@@ -365,6 +370,6 @@ mod tests {
         let Outcome::Rejected { errors, omitted } = acks.into_outcome(None) else {
             panic!("messages were refused");
         };
-        assert_eq!((errors.len(), omitted), (1024, 976));
+        assert_eq!((errors.len(), omitted), (1024, Some(976)));
     }
 }

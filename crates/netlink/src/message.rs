@@ -18,6 +18,9 @@ pub const ECHO: u16 = netlink_packet_core::NLM_F_ECHO;
 pub const DUMP: u16 = netlink_packet_core::NLM_F_DUMP;
 /// `NLM_F_REPLACE`: replaces an existing object.
 pub const REPLACE: u16 = netlink_packet_core::NLM_F_REPLACE;
+/// `NLM_F_NONREC`: deletes an object only if no others belong to it.
+pub const NONREC: u16 = netlink_packet_core::NLM_F_NONREC;
+
 /// `NLM_F_EXCL`: rejects the request if the object exists.
 pub const EXCL: u16 = netlink_packet_core::NLM_F_EXCL;
 /// `NLM_F_CREATE`: creates the object if it does not exist.

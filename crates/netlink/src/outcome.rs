@@ -14,8 +14,9 @@ pub enum Outcome {
     Rejected {
         /// Errors of the rejected messages, in the order of the messages.
         errors: Vec<KernelError>,
-        /// Minimum number of further errors, which are not in `errors`.
-        omitted: usize,
+        /// Number of further errors, which are not in `errors`. `None` if it is unknown,
+        /// because acknowledgments were lost.
+        omitted: Option<usize>,
     },
     /// Acknowledgments were lost or malformed. The batch was applied as a whole or not at
     /// all.

@@ -149,7 +149,7 @@ impl<T: RejectedRequest> fmt::Display for Rejected<T> {
 #[derive(Clone, Copy, Debug)]
 pub struct RejectedList<'a, T> {
     rejected: &'a [Rejected<T>],
-    count: usize,
+    more: Option<usize>,
 }
 
 impl<'a, T> RejectedList<'a, T> {
@@ -160,15 +160,14 @@ impl<'a, T> RejectedList<'a, T> {
     pub fn new(rejected: &'a [Rejected<T>]) -> Self {
         Self {
             rejected,
-            count: rejected.len(),
+            more: Some(0),
         }
     }
 
-    /// Sets the number of all rejected requests, including those that are not in the
-    /// list.
+    /// Sets the number of rejected requests that are not in the list. `None`: unknown.
     #[must_use]
-    pub fn with_count(self, count: usize) -> Self {
-        Self { count, ..self }
+    pub fn with_more(self, more: Option<usize>) -> Self {
+        Self { more, ..self }
     }
 }
 
@@ -181,9 +180,11 @@ impl<T: RejectedRequest> fmt::Display for RejectedList<'_, T> {
             }
             write!(f, "{one}")?;
         }
-        match self.count.saturating_sub(shown.len()) {
-            0 => Ok(()),
-            more => write!(f, "; and {more} more"),
+        let hidden = self.rejected.len() - shown.len();
+        match self.more.map(|more| hidden + more) {
+            Some(0) => Ok(()),
+            Some(more) => write!(f, "; and {more} more"),
+            None => f.write_str("; and more, whose acknowledgments were lost"),
         }
     }
 }
@@ -233,7 +234,12 @@ mod tests {
         let three = text(3);
         assert!(three.ends_with("; number 3: file exists"), "{three}");
         assert_eq!(text(4), format!("{three}; and 1 more"));
-        let counted = RejectedList::new(&all[..3]).with_count(9);
-        assert_eq!(counted.to_string(), format!("{three}; and 6 more"));
+        let counted = RejectedList::new(&all).with_more(Some(6));
+        assert_eq!(counted.to_string(), format!("{three}; and 7 more"));
+        let lost = RejectedList::new(&all).with_more(None).to_string();
+        assert_eq!(
+            lost,
+            format!("{three}; and more, whose acknowledgments were lost")
+        );
     }
 }

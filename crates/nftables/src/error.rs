@@ -69,12 +69,13 @@ pub enum Error {
     #[error("netlink replies were lost: the state of the kernel is unknown")]
     Overrun,
     /// The kernel rejected a transaction and applied nothing.
-    #[error("{}", RejectedList::new(rejected).with_count(rejected.len() + more))]
+    #[error("{}", RejectedList::new(rejected).with_more(*more))]
     Rejected {
         /// Rejected operations, in order of the transaction; never empty.
         rejected: Vec<RejectedOperation>,
-        /// Minimum number of further rejected operations.
-        more: usize,
+        /// Number of further rejected operations. `None` if it is unknown, because
+        /// acknowledgments were lost.
+        more: Option<usize>,
     },
     /// The kernel lacks nf_tables.
     #[error("the kernel does not support nf_tables: {option} is off, or its module is missing")]
@@ -133,7 +134,10 @@ impl Error {
     /// Returns whether all errors of the kernel have this number.
     fn is_only(&self, errno: Errno) -> bool {
         match self {
-            Self::Rejected { rejected, more: 0 } => rejected.iter().all(|one| one.errno == errno),
+            Self::Rejected {
+                rejected,
+                more: Some(0),
+            } => rejected.iter().all(|one| one.errno == errno),
             Self::Rejected { .. } => false,
             _ => self.errno() == Some(errno),
         }
@@ -149,7 +153,7 @@ impl Error {
     ///
     /// The kernel reports a missing capability and missing nf_tables for the batch as a
     /// whole.
-    pub(crate) fn from_rejected(rejected: Vec<RejectedOperation>, more: usize) -> Self {
+    pub(crate) fn from_rejected(rejected: Vec<RejectedOperation>, more: Option<usize>) -> Self {
         if let [whole] = &*rejected
             && whole.request.subject == Subject::Transaction
         {
@@ -327,10 +331,10 @@ mod tests {
             more,
         };
         let text = "commit transaction: device or resource busy (in use by a rule)";
-        assert_eq!(error(1, 0).to_string(), text);
-        assert_eq!(error(2, 0).to_string(), format!("{text}; {text}"));
+        assert_eq!(error(1, Some(0)).to_string(), text);
+        assert_eq!(error(2, Some(0)).to_string(), format!("{text}; {text}"));
         assert_eq!(
-            error(4, 10).to_string(),
+            error(4, Some(10)).to_string(),
             format!("{text}; {text}; {text}; and 11 more")
         );
     }
@@ -341,10 +345,11 @@ mod tests {
             rejected: errnos.iter().map(|errno| rejected(*errno, None)).collect(),
             more,
         };
-        assert!(error(&[Errno::NOENT, Errno::NOENT], 0).is_not_found());
-        assert!(!error(&[Errno::NOENT, Errno::BUSY], 0).is_not_found());
-        assert!(!error(&[Errno::NOENT], 1).is_not_found());
-        assert!(error(&[Errno::EXIST], 0).is_already_exists());
-        assert!(error(&[Errno::BUSY], 0).is_busy());
+        assert!(error(&[Errno::NOENT, Errno::NOENT], Some(0)).is_not_found());
+        assert!(!error(&[Errno::NOENT, Errno::BUSY], Some(0)).is_not_found());
+        assert!(!error(&[Errno::NOENT], Some(1)).is_not_found());
+        assert!(!error(&[Errno::NOENT], None).is_not_found());
+        assert!(error(&[Errno::EXIST], Some(0)).is_already_exists());
+        assert!(error(&[Errno::BUSY], Some(0)).is_busy());
     }
 }

@@ -263,7 +263,24 @@ fn every_rejected_operation_is_reported() {
         panic!("{error}");
     };
     assert!(rejected.len() >= 2, "{rejected:?}");
-    assert_eq!(more, 0);
+    assert_eq!(more, Some(0));
+}
+
+#[test]
+fn every_rejected_operation_of_a_large_transaction_is_counted() {
+    const COUNT: usize = 1500;
+    let mut lab = Lab::new();
+    let table = samples::table();
+    lab.add(&samples::dispatch(&table).1);
+    let name = |number: usize| format!("missing-{number}");
+    let edits = (0..COUNT).map(|number| Edit::Remove(samples::empty_chain(&table, &name(number))));
+    let error = lab.commit(&edits.collect::<Vec<_>>()).unwrap_err();
+    let Error::Rejected { rejected, more } = &error else {
+        panic!("{error}");
+    };
+    let named: BTreeSet<_> = rejected.iter().map(|one| one.request.to_string()).collect();
+    assert_eq!(named.len(), rejected.len());
+    assert_eq!(rejected.len() + more.unwrap(), COUNT, "{error}");
 }
 
 #[test]

@@ -190,7 +190,11 @@ fn a_rejected_operation_is_named_by_its_index() {
         batch.add_rule(&table(), &name("c"), RulePosition::Tail, &rule(1));
         batch.delete_rule(&table(), &name("c"), RuleHandle(1 << 40));
     });
-    let Error::Rejected { rejected, more: 0 } = result.unwrap_err() else {
+    let Error::Rejected {
+        rejected,
+        more: Some(0),
+    } = result.unwrap_err()
+    else {
         panic!("another error");
     };
     let [one] = &*rejected else {

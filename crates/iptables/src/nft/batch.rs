@@ -155,7 +155,7 @@ impl<'a> Plan<'a> {
         });
         Err(Error::Rejected {
             rejected: rejected.collect(),
-            more: 0,
+            more: Some(0),
         })
     }
 

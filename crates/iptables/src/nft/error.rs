@@ -36,12 +36,13 @@ pub enum Error {
     #[error(transparent)]
     Nftables(nftables::Error),
     /// The kernel rejected a batch and applied nothing.
-    #[error("{}", RejectedList::new(rejected).with_count(rejected.len() + more))]
+    #[error("{}", RejectedList::new(rejected).with_more(*more))]
     Rejected {
         /// Rejected operations, in order of the batch; never empty.
         rejected: Vec<RejectedOperation>,
-        /// Minimum number of further rejected operations.
-        more: usize,
+        /// Number of further rejected operations. `None` if it is unknown, because
+        /// acknowledgments were lost.
+        more: Option<usize>,
     },
     /// A rule has no encoding. Nothing was sent.
     #[error("{operation}: {source}")]
@@ -155,7 +156,7 @@ mod tests {
                 Rejected::new(operation, Errno::NOENT),
                 Rejected::new(Operation::whole(), Errno(12)).with_message("too large"),
             ],
-            more: 0,
+            more: Some(0),
         };
         assert_eq!(
             error.to_string(),

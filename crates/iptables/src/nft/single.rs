@@ -145,7 +145,7 @@ impl Client {
             let rejected = Rejected::new(operation.clone(), Errno::NOENT);
             return Err(Error::Rejected {
                 rejected: vec![rejected.with_message("the rule number is too large")],
-                more: 0,
+                more: Some(0),
             });
         };
         let sets = self.sets.get_mut();

@@ -223,7 +223,11 @@ fn rejected_edits_are_named_with_table_line_and_error_number() {
         chain("nat", "A", &["-j RETURN", "-j MISSING"]),
         chain("nat", "B", &["-j RETURN"]),
     ]));
-    let nft::Error::Rejected { rejected, more: 0 } = &error else {
+    let nft::Error::Rejected {
+        rejected,
+        more: Some(0),
+    } = &error
+    else {
         panic!("{error:?}");
     };
     let [one] = &**rejected else {
@@ -237,7 +241,11 @@ fn rejected_edits_are_named_with_table_line_and_error_number() {
 
     let gone = |chain, rule_text| rule("filter", chain, Position::Head, rule_text);
     let error = twins.rejected(&remove([gone("INPUT", "-j DROP"), gone("NONE", "-j DROP")]));
-    let nft::Error::Rejected { rejected, more: 0 } = &error else {
+    let nft::Error::Rejected {
+        rejected,
+        more: Some(0),
+    } = &error
+    else {
         panic!("{error:?}");
     };
     assert_eq!(

@@ -26,6 +26,14 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of the send buffer that the kernel reserves (`netlink_sendmsg`).
 const RESERVED: usize = 32;
 
+/// Memory that the kernel counts for the acknowledgment of one message: 850 bytes on Linux
+/// 6.1, for one with attributes.
+const ACKNOWLEDGMENT: usize = 1024;
+
+/// Maximum size to which a batch grows the receive buffer. It has the acknowledgments of
+/// 16,384 rejected messages.
+const MAX_RECV_BUFFER: usize = 16 << 20;
+
 /// Maximum number of datagrams of a reply, more than any dump has.
 const MAX_DATAGRAMS: usize = 1 << 20;
 
@@ -41,6 +49,8 @@ pub struct Socket {
     sequence: u32,
     /// Maximum length of a datagram to send, in bytes.
     limit: usize,
+    /// Size of the receive buffer that is known to suffice, in bytes.
+    recv_buffer: usize,
     request: Vec<u8>,
     datagram: Vec<u8>,
     counters: Counters,
@@ -76,10 +86,12 @@ impl Socket {
 
     fn new(descriptor: Descriptor) -> Result<Self, Error> {
         let limit = send_limit(descriptor.as_fd())?;
+        let recv_buffer = recv_buffer_size(descriptor.as_fd())?;
         let socket = Self {
             descriptor,
             sequence: 1,
             limit,
+            recv_buffer,
             request: Vec::new(),
             datagram: Vec::with_capacity(BUFFER),
             counters: Counters::default(),
@@ -282,6 +294,7 @@ impl Socket {
         mut each: impl FnMut(&[u8]),
     ) -> Result<Option<Error>, Error> {
         self.reserve_send_buffer(messages.len())?;
+        self.reserve_recv_buffer(acks.count())?;
         self.send(messages, send)?;
         self.sequence = acks.next_sequence();
         let mut failure = None;
@@ -395,6 +408,21 @@ impl Socket {
         }
     }
 
+    /// Grows the receive buffer if the errors of all messages do not fit.
+    ///
+    /// The kernel drops acknowledgments that do not fit, and the rejected messages have no
+    /// names then. A buffer that cannot grow is no reason not to send.
+    fn reserve_recv_buffer(&mut self, messages: usize) -> Result<(), Error> {
+        let bytes = messages.saturating_mul(ACKNOWLEDGMENT).min(MAX_RECV_BUFFER);
+        if bytes > self.recv_buffer {
+            if recv_buffer_size(self.as_fd())? < bytes {
+                let _ = self.set_recv_buffer_size(bytes);
+            }
+            self.recv_buffer = bytes;
+        }
+        Ok(())
+    }
+
     /// Sends one datagram by calling `send` until no signal interrupts the call.
     fn send(
         &mut self,
@@ -442,6 +470,12 @@ fn send_once(socket: BorrowedFd<'_>, datagram: &[u8]) -> io::Result<usize> {
     let mut ancillary = SendAncillaryBuffer::default();
     let sent = sendmsg(socket, &datagram, &mut ancillary, SendFlags::empty());
     sent.map_err(io::Error::from)
+}
+
+/// Returns the size of the receive buffer, in bytes.
+fn recv_buffer_size(socket: BorrowedFd<'_>) -> Result<usize, Error> {
+    sockopt::socket_recv_buffer_size(socket)
+        .map_err(failed("read the receive buffer size of a netlink socket"))
 }
 
 /// Returns the maximum length of a datagram to send, in bytes.

@@ -516,7 +516,7 @@ fn has_no_duplicates(ruleset: &Ruleset) -> bool {
 pub(crate) fn rejected_operations(
     batch: &Batch<'_>,
     errors: Vec<KernelError>,
-    more: usize,
+    more: Option<usize>,
 ) -> Error {
     let whole = || Operation::new(Action::Commit, Subject::Transaction);
     let rejected = errors

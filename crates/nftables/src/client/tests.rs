@@ -16,7 +16,7 @@ fn commit_error(seq: u32, errno: Errno) -> Error {
     let transaction = Transaction::from_edits(&[Edit::Add(Table::new(table).into())]);
     let batch = transaction.encode(FIRST, None);
     let error = KernelError::new(seq, errno, Ack::default());
-    rejected_operations(&batch, vec![error], 0)
+    rejected_operations(&batch, vec![error], Some(0))
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Batches of single operations.
 
-use vipline_netlink::message::{APPEND, CREATE, ECHO, REPLACE};
+use vipline_netlink::message::{APPEND, CREATE, ECHO, EXCL, NONREC, REPLACE};
 
 use super::{RuleHandle, RulePosition};
 use crate::expr::{AnonymousSet, SetRef};
@@ -108,6 +108,13 @@ impl BatchBuilder {
         });
     }
 
+    /// Creates a regular chain. The kernel rejects the operation if the chain exists.
+    pub fn create_regular_chain(&mut self, table: &TableId, chain: &Name) {
+        self.push(Action::Add, Kind::NewChain, CREATE | EXCL, table, |out| {
+            wire::put_chain_id(out, table, chain);
+        });
+    }
+
     /// Deletes all rules of a chain.
     pub fn flush_chain(&mut self, table: &TableId, chain: &Name) {
         self.push(Action::Flush, Kind::DelRule, 0, table, |out| {
@@ -117,8 +124,17 @@ impl BatchBuilder {
 
     /// Deletes a chain. The kernel rejects the operation while rules jump to the chain,
     /// and on some versions while the chain has rules.
+    /// [`delete_empty_chain`](Self::delete_empty_chain) never deletes rules.
     pub fn delete_chain(&mut self, table: &TableId, chain: &Name) {
         self.push(Action::Delete, Kind::DelChain, 0, table, |out| {
+            wire::put_chain_id(out, table, chain);
+        });
+    }
+
+    /// Deletes a chain without rules. The kernel rejects the operation (`EBUSY`) while the
+    /// chain has rules, or rules jump to the chain.
+    pub fn delete_empty_chain(&mut self, table: &TableId, chain: &Name) {
+        self.push(Action::Delete, Kind::DelChain, NONREC, table, |out| {
             wire::put_chain_id(out, table, chain);
         });
     }

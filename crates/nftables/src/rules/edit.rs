@@ -129,7 +129,7 @@ impl Client {
             }
             Rejected::from_kernel(operation, error)
         });
-        Err(Error::from_rejected(rejected.collect(), 0))
+        Err(Error::from_rejected(rejected.collect(), Some(0)))
     }
 }
 

@@ -229,7 +229,7 @@ fn rejected_part(edit: &Edit<Object>, reason: &Reason) -> Error {
     let refused = RejectedOperation::new(Operation::new(Action::Add, subject), errno);
     Error::Rejected {
         rejected: vec![refused],
-        more: 0,
+        more: Some(0),
     }
 }
 

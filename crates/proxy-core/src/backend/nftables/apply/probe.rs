@@ -61,8 +61,10 @@ fn probe_base(family: Family, base: Vec<Object>) -> Result<(), crate::Error> {
         .iter()
         .filter(|operation| !is_deliberate(operation));
     let mut reasons: Vec<_> = operations.map(ToString::to_string).collect();
-    if more > 0 {
-        reasons.push(format!("and {more} more"));
+    match more {
+        Some(0) => {}
+        Some(more) => reasons.push(format!("and {more} more")),
+        None => reasons.push("and more, whose acknowledgments were lost".to_owned()),
     }
     if reasons.is_empty() {
         return Ok(());
@@ -107,11 +109,11 @@ pub(in crate::backend) fn lacking(family: Family) -> Result<Vec<MissingExtension
 }
 
 /// Sends a transaction with an invalid table. Returns the operations that the kernel rejects, and
-/// the number of further ones.
+/// the number of further ones, if it is known.
 fn refused(
     client: &mut Client,
     edits: &[Edit<Object>],
-) -> Result<(Vec<RejectedOperation>, usize), crate::Error> {
+) -> Result<(Vec<RejectedOperation>, Option<usize>), crate::Error> {
     match client.commit(&Transaction::from_edits(edits)) {
         Err(Error::Rejected { rejected, more }) => Ok((rejected, more)),
         Err(error) => Err(error.into()),
