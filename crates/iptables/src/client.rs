@@ -73,7 +73,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if a program is missing.
+    /// [`Error::MissingProgram`] if a program is missing.
     /// [`Error::Outdated`] if the restore program is older than [`Version::MINIMUM`].
     /// [`Error::Spawn`], [`Error::Timeout`] and others if its `--version` fails.
     pub fn open(family: Family) -> Result<Self, Error> {

@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 use thiserror::Error;
 
-use crate::{Committed, TableName, Version};
+use crate::{Committed, Refusal, TableName, Version};
 
 /// An error of a save or restore.
 ///
@@ -79,7 +79,7 @@ pub enum Error {
     },
     /// A program is missing.
     #[error("{program} not found: install iptables")]
-    NotFound {
+    MissingProgram {
         /// Name or path of the program.
         program: Box<str>,
     },
@@ -134,7 +134,9 @@ impl Error {
     /// Returns whether a failed restore may have changed rules.
     pub fn committed(&self) -> Committed {
         match self {
-            Self::NotFound { .. } | Self::Outdated { .. } | Self::Spawn { .. } => Committed::No,
+            Self::MissingProgram { .. } | Self::Outdated { .. } | Self::Spawn { .. } => {
+                Committed::No
+            }
             Self::Rejected {
                 line: Some(line), ..
             } if line.commits == 0 => Committed::No,
@@ -146,8 +148,8 @@ impl Error {
     }
 
     /// Returns whether a program is missing.
-    pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::NotFound { .. })
+    pub fn is_program_missing(&self) -> bool {
+        matches!(self, Self::MissingProgram { .. })
     }
 
     /// Returns whether another program held the xtables lock.
@@ -172,6 +174,30 @@ impl Error {
     }
 }
 
+impl Refusal for Error {
+    /// Returns whether a chain, a rule or an IP set does not exist, by the words of
+    /// iptables. The kernel uses the same words for a match or target that it lacks.
+    fn is_not_found(&self) -> bool {
+        use Reason::{MissingChain, MissingRule, MissingSet, NumberTooLarge};
+        matches!(
+            self.reason(),
+            Some(MissingChain | MissingRule | MissingSet | NumberTooLarge)
+        )
+    }
+
+    fn is_already_exists(&self) -> bool {
+        self.reason() == Some(Reason::ChainExists)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.reason() == Some(Reason::ChainInUse)
+    }
+
+    fn is_denied(&self) -> bool {
+        matches!(self, Self::Denied { .. })
+    }
+}
+
 /// The reason of a rejection, by the words of iptables.
 ///
 /// The programs use the same words for a few different reasons.
@@ -180,9 +206,14 @@ impl Error {
 pub enum Reason {
     /// A chain to create or a new name exists: "Chain already exists".
     ChainExists,
+    /// A chain to delete has rules, or a rule jumps to it: "Directory not empty" and "Too
+    /// many links" of the legacy variant, "Device or resource busy" of the nft variant.
+    ChainInUse,
     /// A chain or a named nfacct object does not exist, or the kernel lacks a match or
     /// target: "No chain/target/match by that name". The nft variant also uses these words
     /// for a rule number that is too large, and "No such file or directory" for an object.
+    /// For a jump to a missing chain, the legacy variant says "Couldn't load target", and
+    /// the nft variant "Chain 'NAME' does not exist".
     MissingChain,
     /// No rule equals the rule to check or delete, or the chain does not exist: "Bad
     /// rule".
@@ -198,8 +229,15 @@ impl Reason {
         if message.starts_with("Set ") && message.contains(" doesn't exist") {
             return Some(Self::MissingSet);
         }
+        if message.contains("Chain '") && message.contains("' does not exist") {
+            return Some(Self::MissingChain);
+        }
         let reasons = [
             ("Chain already exists", Self::ChainExists),
+            ("Directory not empty", Self::ChainInUse),
+            ("Too many links", Self::ChainInUse),
+            ("Device or resource busy", Self::ChainInUse),
+            ("Couldn't load target `", Self::MissingChain),
             ("No chain/target/match by that name", Self::MissingChain),
             ("failed (No such file or directory)", Self::MissingChain),
             ("Bad rule (does a matching rule exist", Self::MissingRule),

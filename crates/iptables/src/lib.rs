@@ -149,6 +149,8 @@ mod client;
 #[cfg(feature = "client")]
 mod run;
 
+mod single_commands;
+
 #[cfg(feature = "nfacct")]
 pub mod nfacct;
 
@@ -185,6 +187,7 @@ pub use rule_error::{RuleError, RuleProblem};
 pub use ruleset::{
     ChainState, Problem as RestoreProblem, RestoreError, RestoreOptions, RuleState, Ruleset,
 };
+pub use single_commands::{Refusal, SingleCommands};
 pub use state::ObjectsError;
 pub use tables::{
     ChainLine, Command, CommandLine, Line, Policy, RuleLine, RuleSpec, Table, TableLine, Tables,

@@ -306,7 +306,7 @@ pub(crate) fn find(name: &str) -> Result<PathBuf, Error> {
 }
 
 fn not_found(path: &Path) -> Error {
-    Error::NotFound {
+    Error::MissingProgram {
         program: path.to_string_lossy().into(),
     }
 }

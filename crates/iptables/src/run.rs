@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use crate::lexer::Lexer;
 use crate::process::{Process, name_of};
-use crate::{ChainName, Client, Command, Error, Reason, Rule, RuleSpec, TableName};
+use crate::{ChainName, Client, Command, Error, Reason, Rule, RuleSpec, SingleCommands, TableName};
 
 impl Client {
     /// Runs one command: `iptables -t TABLE COMMAND`.
@@ -19,7 +19,7 @@ impl Client {
     ///
     /// [`Error::Rejected`] with the command and the words of iptables;
     /// [`Error::reason`] classifies them.
-    /// [`Error::NotFound`] if there is no such program.
+    /// [`Error::MissingProgram`] if there is no such program.
     /// [`Error::Denied`], [`Error::Locked`], [`Error::Timeout`] and others if the program
     /// fails.
     pub fn run(&mut self, table: TableName, command: &Command<'_>) -> Result<(), Error> {
@@ -40,14 +40,22 @@ impl Client {
         })
     }
 
-    /// Returns whether a rule exists: `iptables -C`.
-    ///
-    /// A chain that does not exist has no rules.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`run`](Self::run).
-    pub fn check(
+    /// Returns the path of the program for single commands.
+    fn single(&self) -> Result<PathBuf, Error> {
+        let restore = name_of(&self.restore);
+        match restore.strip_suffix("-restore") {
+            Some(name) => Ok(self.restore.with_file_name(name)),
+            None => Err(Error::MissingProgram {
+                program: format!("the program of single commands beside {restore}").into(),
+            }),
+        }
+    }
+}
+
+impl SingleCommands for Client {
+    type Error = Error;
+
+    fn check(
         &mut self,
         table: TableName,
         chain: ChainName,
@@ -61,60 +69,12 @@ impl Client {
         }
     }
 
-    /// Appends a rule: `iptables -A`.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`run`](Self::run).
-    pub fn append(
-        &mut self,
-        table: TableName,
-        chain: ChainName,
-        rule: &Rule<'_>,
-    ) -> Result<(), Error> {
+    fn append(&mut self, table: TableName, chain: ChainName, rule: &Rule<'_>) -> Result<(), Error> {
         let (chain, spec) = (chain.as_str().into(), spec(rule));
         self.run(table, &Command::Append { chain, spec })
     }
 
-    /// Appends a rule unless it exists. Returns whether it was appended.
-    ///
-    /// Another program can append the same rule between check and append.
-    ///
-    /// ```no_run
-    /// use vipline_iptables::targets::Target;
-    /// use vipline_iptables::{ChainName, Client, Family, Rule, TableName, Transport};
-    ///
-    /// let ssh = Rule::new()
-    ///     .protocol(Transport::Tcp)
-    ///     .matching(Transport::Tcp.dport(22))
-    ///     .target(Target::Accept);
-    /// let (filter, input) = (TableName::new("filter")?, ChainName::new("INPUT")?);
-    /// Client::open(Family::V4)?.ensure(filter, input, &ssh)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// The same as [`run`](Self::run).
-    pub fn ensure(
-        &mut self,
-        table: TableName,
-        chain: ChainName,
-        rule: &Rule<'_>,
-    ) -> Result<bool, Error> {
-        let exists = self.check(table, chain, rule)?;
-        if !exists {
-            self.append(table, chain, rule)?;
-        }
-        Ok(!exists)
-    }
-
-    /// Inserts a rule, which gets the number, from 1: `iptables -I`.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`run`](Self::run).
-    pub fn insert(
+    fn insert(
         &mut self,
         table: TableName,
         chain: ChainName,
@@ -129,50 +89,24 @@ impl Client {
         self.run(table, &command)
     }
 
-    /// Deletes the first rule that equals a rule: `iptables -D`.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`run`](Self::run); [`Reason::MissingRule`] if no rule equals it.
-    pub fn delete(
-        &mut self,
-        table: TableName,
-        chain: ChainName,
-        rule: &Rule<'_>,
-    ) -> Result<(), Error> {
+    fn delete(&mut self, table: TableName, chain: ChainName, rule: &Rule<'_>) -> Result<(), Error> {
         let (chain, spec) = (chain.as_str().into(), spec_to_find(rule));
         self.run(table, &Command::Delete { chain, spec })
     }
 
-    /// Creates a user-defined chain: `iptables -N`.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`run`](Self::run); [`Reason::ChainExists`] if the chain exists.
-    pub fn new_chain(&mut self, table: TableName, chain: ChainName) -> Result<(), Error> {
+    fn new_chain(&mut self, table: TableName, chain: ChainName) -> Result<(), Error> {
         let chain = chain.as_str().into();
         self.run(table, &Command::NewChain { chain })
     }
 
-    /// Deletes an empty user-defined chain: `iptables -X`.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`run`](Self::run).
-    pub fn delete_chain(&mut self, table: TableName, chain: ChainName) -> Result<(), Error> {
+    fn flush_chain(&mut self, table: TableName, chain: ChainName) -> Result<(), Error> {
         let chain = Some(chain.as_str().into());
-        self.run(table, &Command::DeleteChain { chain })
+        self.run(table, &Command::Flush { chain })
     }
 
-    /// Returns the path of the program for single commands.
-    fn single(&self) -> Result<PathBuf, Error> {
-        let restore = name_of(&self.restore);
-        match restore.strip_suffix("-restore") {
-            Some(name) => Ok(self.restore.with_file_name(name)),
-            None => Err(Error::NotFound {
-                program: format!("the program of single commands beside {restore}").into(),
-            }),
-        }
+    fn delete_chain(&mut self, table: TableName, chain: ChainName) -> Result<(), Error> {
+        let chain = Some(chain.as_str().into());
+        self.run(table, &Command::DeleteChain { chain })
     }
 }
 

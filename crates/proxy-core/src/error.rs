@@ -142,10 +142,10 @@ impl Error {
             }
             #[cfg(feature = "iptables")]
             Self::Iptables(error) => {
-                use vipline_iptables::Error::{Denied, NotFound, Outdated, Unsupported};
+                use vipline_iptables::Error::{Denied, MissingProgram, Outdated, Unsupported};
                 matches!(
                     error,
-                    Denied { .. } | NotFound { .. } | Outdated { .. } | Unsupported { .. }
+                    Denied { .. } | MissingProgram { .. } | Outdated { .. } | Unsupported { .. }
                 )
             }
             #[cfg(feature = "iptables")]
@@ -241,7 +241,7 @@ mod tests {
                 message: message(),
             }
             .into(),
-            Iptables::NotFound { program: program() }.into(),
+            Iptables::MissingProgram { program: program() }.into(),
             Iptables::Outdated {
                 program: program(),
                 answer: message(),

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     fn missing(program: &str) -> Error {
-        vipline_iptables::Error::NotFound {
+        vipline_iptables::Error::MissingProgram {
             program: program.into(),
         }
         .into()

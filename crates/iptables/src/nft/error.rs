@@ -7,7 +7,7 @@ use vipline_netlink::{Errno, Rejected, RejectedList, RejectedRequest};
 use vipline_nftables as nftables;
 
 use super::Unsupported;
-use crate::{Committed, TableName};
+use crate::{Committed, Refusal, TableName};
 
 /// An error of a dump or commit.
 ///
@@ -81,7 +81,39 @@ impl Error {
     }
 }
 
+impl Refusal for Error {
+    /// Returns whether all errors are about an object that does not exist: a chain, a rule,
+    /// an IP set or an nfacct object.
+    fn is_not_found(&self) -> bool {
+        matches!(self, Self::MissingSet { .. }) || self.is_only(Errno::NOENT)
+    }
+
+    fn is_already_exists(&self) -> bool {
+        self.is_only(Errno::EXIST)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.is_only(Errno::BUSY)
+    }
+
+    fn is_denied(&self) -> bool {
+        matches!(self, Self::Nftables(nftables::Error::Denied)) || self.is_only(Errno::PERM)
+    }
+}
+
 impl Error {
+    /// Returns whether all errors of the kernel have this number.
+    fn is_only(&self, errno: Errno) -> bool {
+        match self {
+            Self::Rejected {
+                rejected,
+                more: Some(0),
+            } => rejected.iter().all(|one| one.errno == errno),
+            Self::Rejected { .. } => false,
+            _ => self.errno() == Some(errno),
+        }
+    }
+
     /// Returns the error of a rule without encoding.
     pub(super) fn not_encoded(operation: Operation, source: Unsupported) -> Self {
         let operation = Box::new(operation);

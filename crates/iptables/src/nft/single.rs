@@ -1,26 +1,21 @@
 //! Operations on single rules and chains.
 
 use vipline_netlink::{Dump, Errno, Rejected};
-use vipline_nftables::{Generation, InstalledRule, Name, RulePosition};
+use vipline_nftables::{
+    self as nftables, BatchBuilder, InstalledRule, Name, RulePosition, TableId,
+};
 use vipline_reconcile::Edit;
 
 use super::batch::Plan;
 use super::client::{ATTEMPTS, Client};
 use super::error::{Error, Operation};
 use super::{encode_with, table_id};
-use crate::{
-    Chain, ChainName, Contents, Counters, Object, Position, Rule, Rules, SharedRule, TableName,
-};
+use crate::{ChainName, Counters, Object, Position, Rule, SharedRule, SingleCommands, TableName};
 
-impl Client {
-    /// Returns whether a rule exists: `iptables-nft -C`.
-    ///
-    /// A chain that does not exist has no rules.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`commit`](Self::commit).
-    pub fn check(
+impl SingleCommands for Client {
+    type Error = Error;
+
+    fn check(
         &mut self,
         table: TableName,
         chain: ChainName,
@@ -44,82 +39,80 @@ impl Client {
         Err(Error::Interrupted { attempts: ATTEMPTS })
     }
 
-    /// Appends a rule: `iptables-nft -A`.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`commit`](Self::commit).
-    pub fn append(
-        &mut self,
-        table: TableName,
-        chain: ChainName,
-        rule: &Rule<'_>,
-    ) -> Result<Generation, Error> {
+    fn append(&mut self, table: TableName, chain: ChainName, rule: &Rule<'_>) -> Result<(), Error> {
         self.commit(&[Edit::Add(shared(table, chain, rule, Position::Tail))])
+            .map(drop)
     }
 
-    /// Appends a rule unless it exists. Returns whether it was appended.
-    ///
-    /// Another program can append the same rule between check and append.
-    ///
-    /// ```no_run
-    /// use vipline_iptables::targets::Target;
-    /// use vipline_iptables::{ChainName, Family, Rule, TableName, Transport, nft};
-    ///
-    /// let ssh = Rule::new()
-    ///     .protocol(Transport::Tcp)
-    ///     .matching(Transport::Tcp.dport(22))
-    ///     .target(Target::Accept);
-    /// let (filter, input) = (TableName::new("filter")?, ChainName::new("INPUT")?);
-    /// nft::Client::open(Family::V4)?.ensure(filter, input, &ssh)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// The same as [`commit`](Self::commit).
-    pub fn ensure(
-        &mut self,
-        table: TableName,
-        chain: ChainName,
-        rule: &Rule<'_>,
-    ) -> Result<bool, Error> {
-        let exists = self.check(table, chain, rule)?;
-        if !exists {
-            self.append(table, chain, rule)?;
-        }
-        Ok(!exists)
-    }
-
-    /// Inserts a rule, which gets the number, from 1: `iptables-nft -I`.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`commit`](Self::commit); [`Error::Rejected`] with `ENOENT` if the
-    /// chain has fewer than `number - 1` rules.
-    pub fn insert(
+    fn insert(
         &mut self,
         table: TableName,
         chain: ChainName,
         number: u32,
         rule: &Rule<'_>,
-    ) -> Result<Generation, Error> {
+    ) -> Result<(), Error> {
         if number <= 1 {
-            return self.commit(&[Edit::Add(shared(table, chain, rule, Position::Head))]);
+            let edit = Edit::Add(shared(table, chain, rule, Position::Head));
+            return self.commit(&[edit]).map(drop);
         }
         let line = format!("-I {chain} {number} {rule}");
-        let operation = Operation {
-            edit: None,
-            table: Some(table),
-            line: line.into(),
-        };
+        let operation = operation(table, line);
         for _ in 0..ATTEMPTS {
-            let done = self.insert_once(table, chain, (number - 2, &operation), rule)?;
-            if let Some(generation) = done {
-                return Ok(generation);
+            let place = (number - 2, &operation);
+            if self.insert_once(table, chain, place, rule)?.is_some() {
+                return Ok(());
             }
         }
         Err(Error::Interrupted { attempts: ATTEMPTS })
+    }
+
+    fn delete(&mut self, table: TableName, chain: ChainName, rule: &Rule<'_>) -> Result<(), Error> {
+        self.commit(&[Edit::Remove(shared(table, chain, rule, Position::Tail))])
+            .map(drop)
+    }
+
+    fn new_chain(&mut self, table: TableName, chain: ChainName) -> Result<(), Error> {
+        self.change(table, format!("-N {chain}"), |batch, table| {
+            // A namespace without rules has no tables of iptables.
+            batch.add_table(table);
+            batch.create_regular_chain(table, &nftables_name(chain));
+        })
+    }
+
+    fn flush_chain(&mut self, table: TableName, chain: ChainName) -> Result<(), Error> {
+        self.change(table, format!("-F {chain}"), |batch, table| {
+            batch.flush_chain(table, &nftables_name(chain));
+        })
+    }
+
+    fn delete_chain(&mut self, table: TableName, chain: ChainName) -> Result<(), Error> {
+        self.change(table, format!("-X {chain}"), |batch, table| {
+            batch.delete_empty_chain(table, &nftables_name(chain));
+        })
+    }
+}
+
+impl Client {
+    /// Commits a batch. `line` is the command in the error.
+    fn change(
+        &mut self,
+        table: TableName,
+        line: String,
+        fill: impl FnOnce(&mut BatchBuilder, &TableId),
+    ) -> Result<(), Error> {
+        let mut batch = self.nftables.batch(None);
+        fill(&mut batch, &table_id(self.family, table));
+        self.nftables.commit_batch(batch).map_err(|error| {
+            let nftables::Error::Rejected { rejected, more } = error else {
+                return error.into();
+            };
+            let name =
+                |one: nftables::RejectedOperation| one.map(|_| operation(table, line.clone()));
+            Error::Rejected {
+                rejected: rejected.into_iter().map(name).collect(),
+                more,
+            }
+        })
     }
 
     /// Inserts a rule after the one with an index. Returns `None` if another program
@@ -130,10 +123,10 @@ impl Client {
         chain: ChainName,
         (index, operation): (u32, &Operation),
         rule: &Rule<'_>,
-    ) -> Result<Option<Generation>, Error> {
+    ) -> Result<Option<()>, Error> {
         let generation = self.generation()?;
         let id = table_id(self.family, table);
-        let chain = Name::new(chain.as_str()).expect("chain names are short");
+        let chain = nftables_name(chain);
         let mut handles = Vec::new();
         let each = |rule: InstalledRule<'_>| handles.push(rule.handle);
         let dump = self.nftables.rules(&id, Some(&chain), each)?;
@@ -155,51 +148,22 @@ impl Client {
         let mut batch = self.nftables.batch(Some(generation));
         batch.add_rule(&id, &chain, RulePosition::After(*before), &encoded);
         match self.nftables.commit_batch(batch) {
-            Ok(()) => Ok(Some(generation.next())),
+            Ok(()) => Ok(Some(())),
             Err(error) if error.is_outdated() => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
+}
 
-    /// Deletes the first rule that equals a rule: `iptables-nft -D`.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`commit`](Self::commit): [`Error::Rejected`] with `ENOENT` if no rule
-    /// equals it.
-    pub fn delete(
-        &mut self,
-        table: TableName,
-        chain: ChainName,
-        rule: &Rule<'_>,
-    ) -> Result<Generation, Error> {
-        self.commit(&[Edit::Remove(shared(table, chain, rule, Position::Tail))])
-    }
+fn nftables_name(chain: ChainName) -> Name {
+    Name::new(chain.as_str()).expect("chain names are short")
+}
 
-    /// Creates an empty user-defined chain, or flushes an existing one: `:CHAIN -` of a
-    /// restore document.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`commit`](Self::commit).
-    pub fn new_chain(&mut self, table: TableName, chain: ChainName) -> Result<Generation, Error> {
-        let chain = Chain::with(table, chain, Contents::Rules(Rules::default()));
-        self.commit(&[Edit::Add(chain.into())])
-    }
-
-    /// Flushes and deletes a user-defined chain.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`commit`](Self::commit): [`Error::Rejected`] with `EBUSY` if a rule
-    /// jumps to the chain.
-    pub fn delete_chain(
-        &mut self,
-        table: TableName,
-        chain: ChainName,
-    ) -> Result<Generation, Error> {
-        let chain = Chain::with(table, chain, Contents::Rules(Rules::default()));
-        self.commit(&[Edit::Remove(chain.into())])
+fn operation(table: TableName, line: String) -> Operation {
+    Operation {
+        edit: None,
+        table: Some(table),
+        line: line.into(),
     }
 }
 

@@ -78,7 +78,7 @@ fn a_missing_program_is_named() {
     let [save, restore] = programs.variant("iptables-nft").unwrap();
     let none = PathBuf::from("/none/iptables-restore");
     let error = Client::open_at(&save, &none).unwrap_err();
-    assert!(error.is_not_found());
+    assert!(error.is_program_missing());
     assert_eq!(error.committed(), Committed::No);
     assert_eq!(
         error.to_string(),
@@ -87,7 +87,7 @@ fn a_missing_program_is_named() {
     let netns = Netns::new().unwrap();
     let mut client = Client::open_at("/none/iptables-save", restore).unwrap();
     let saved = netns.run(|| client.save(TableName::new("nat").unwrap()));
-    assert!(saved.unwrap_err().is_not_found());
+    assert!(saved.unwrap_err().is_program_missing());
 }
 
 #[test]

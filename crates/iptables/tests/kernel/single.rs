@@ -2,8 +2,8 @@
 
 use vipline_iptables::targets::Target;
 use vipline_iptables::{
-    ChainName, Command, Committed, Counters, Error, Family, Reason, Rule, SaveOptions, TableName,
-    Tables, Transport, Variant,
+    ChainName, Command, Committed, Counters, Error, Family, Reason, Refusal, Rule, SaveOptions,
+    SingleCommands, TableName, Tables, Transport, Variant,
 };
 
 use crate::lab::Lab;
@@ -87,14 +87,7 @@ fn the_programs_change_one_rule() {
                 reason(client.insert(filter, chain, 9, &drop)),
                 Some(Reason::NumberTooLarge)
             );
-            client
-                .run(
-                    filter,
-                    &Command::Flush {
-                        chain: Some("WEB".into()),
-                    },
-                )
-                .unwrap();
+            client.flush_chain(filter, chain).unwrap();
             client.delete_chain(filter, chain).unwrap();
         });
         assert!(!lab.rules().contains("WEB"));
@@ -175,8 +168,108 @@ fn the_client_over_netlink_changes_one_rule() {
                 late.to_string(),
                 "table filter: -I WEB 9 -j DROP: no such file or directory (the rule number is too large)"
             );
+            netlink.flush_chain(filter, chain).unwrap();
             netlink.delete_chain(filter, chain).unwrap();
             assert!(!netlink.has_chain(filter, chain).unwrap());
+        });
+    }
+}
+
+/// Returns what the commands of a client refuse, in words.
+fn refusals<C: SingleCommands>(client: &mut C) -> Vec<String> {
+    let (filter, chain) = names();
+    let none = ChainName::new("NONE").unwrap();
+    let rule = Rule::new().target(Target::Drop);
+    let jump = Rule::new().target(Target::Jump(chain));
+    let nowhere = Rule::new().target(Target::Jump(ChainName::new("NOWHERE").unwrap()));
+    let mut all = Vec::new();
+    let mut note = |what: &str, result: Result<(), C::Error>| {
+        let refusal = result.err().map(|error| {
+            let kinds = [
+                (error.is_not_found(), "not found"),
+                (error.is_already_exists(), "exists"),
+                (error.is_busy(), "busy"),
+                (error.is_denied(), "denied"),
+            ];
+            let kinds = kinds.iter().filter(|(is, _)| *is);
+            let words: Vec<&str> = kinds.map(|(_, word)| *word).collect();
+            assert!(!words.is_empty(), "{what}: {error}");
+            words.join(" and ")
+        });
+        all.push(format!("{what}: {}", refusal.as_deref().unwrap_or("ok")));
+    };
+    note("-N", client.new_chain(filter, chain));
+    note("-A", client.append(filter, chain, &rule));
+    note("-N again", client.new_chain(filter, chain));
+    note(
+        "-C after -N again",
+        client.check(filter, chain, &rule).map(|it| assert!(it)),
+    );
+    note("-X with a rule", client.delete_chain(filter, chain));
+    note(
+        "-C after -X",
+        client.check(filter, chain, &rule).map(|it| assert!(it)),
+    );
+    note("-F", client.flush_chain(filter, chain));
+    note(
+        "-A of a jump",
+        client.append(filter, ChainName::new("INPUT").unwrap(), &jump),
+    );
+    note("-X with a jump", client.delete_chain(filter, chain));
+    note(
+        "-D of the jump",
+        client.delete(filter, ChainName::new("INPUT").unwrap(), &jump),
+    );
+    note("-D without rule", client.delete(filter, chain, &rule));
+    note("-I beyond the end", client.insert(filter, chain, 9, &rule));
+    note("-A without target", client.append(filter, chain, &nowhere));
+    note("-X", client.delete_chain(filter, chain));
+    note("-X again", client.delete_chain(filter, chain));
+    note("-F without chain", client.flush_chain(filter, none));
+    note("-A without chain", client.append(filter, none, &rule));
+    note("-D without chain", client.delete(filter, none, &rule));
+    note(
+        "-C without chain",
+        client.check(filter, none, &rule).map(|it| assert!(!it)),
+    );
+    all
+}
+
+#[test]
+fn both_clients_refuse_the_same_commands() {
+    let expected = [
+        "-N: ok",
+        "-A: ok",
+        "-N again: exists",
+        "-C after -N again: ok",
+        "-X with a rule: busy",
+        "-C after -X: ok",
+        "-F: ok",
+        "-A of a jump: ok",
+        "-X with a jump: busy",
+        "-D of the jump: ok",
+        "-D without rule: not found",
+        "-I beyond the end: not found",
+        "-A without target: not found",
+        "-X: ok",
+        "-X again: not found",
+        "-F without chain: not found",
+        "-A without chain: not found",
+        "-D without chain: not found",
+        "-C without chain: ok",
+    ];
+    for mut lab in Lab::all() {
+        let Lab { netns, client, .. } = &mut lab;
+        let refused = netns.run(|| refusals(client));
+        assert_eq!(refused, expected, "{} {}", lab.family, lab.variant);
+    }
+    #[cfg(feature = "nft")]
+    for family in Family::ALL {
+        let lab = Lab::new(family, Variant::Nft);
+        lab.netns.run(|| {
+            let mut client = vipline_iptables::nft::Client::open(family).unwrap();
+            // A namespace of its own: there are no tables yet.
+            assert_eq!(refusals(&mut client), expected, "{family} over netlink");
         });
     }
 }

@@ -6,7 +6,9 @@ pub(crate) mod cases;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cases::cases;
-use vipline_iptables::{ChainName, Client, Error, Family, Reason, Rule, TableName, Variant};
+use vipline_iptables::{
+    ChainName, Client, Error, Family, Reason, Rule, SingleCommands, TableName, Variant,
+};
 
 use crate::lab::Lab;
 use crate::rules::saved;

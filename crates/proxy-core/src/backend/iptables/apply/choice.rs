@@ -68,7 +68,7 @@ fn nft_variant(families: &[Family]) -> Result<String, String> {
                 "the installed iptables is of the {variant} variant"
             )),
         },
-        Err(tool::Error::NotFound { .. }) if !has_legacy_tables() => {
+        Err(tool::Error::MissingProgram { .. }) if !has_legacy_tables() => {
             Ok("no iptables is installed".into())
         }
         Err(error) => Err(error.to_string()),

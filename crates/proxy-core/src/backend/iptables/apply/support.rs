@@ -133,7 +133,7 @@ mod tests {
             message: "held".into(),
         };
         assert!(!is_unsupported(&locked.into()));
-        let missing = tool::Error::NotFound {
+        let missing = tool::Error::MissingProgram {
             program: "ip6tables-save".into(),
         };
         assert!(is_unsupported(&missing.into()));
