@@ -33,12 +33,9 @@ pub(super) fn split_general(text: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// Splits `--option=value`.
-///
-/// Words with a quote in the middle are not split.
+/// Splits `--option=value`. Quotes can be anywhere: `--log-prefix="a b"`.
 pub(super) fn split<'a>(word: &Word<'a>) -> (Cow<'a, str>, Option<Cow<'a, str>>) {
-    let is_owned = matches!(word.text, Cow::Owned(_));
-    if !word.text.starts_with("--") || word.quoted && is_owned {
+    if !word.text.starts_with("--") {
         return (word.text.clone(), None);
     }
     match &word.text {
@@ -50,5 +47,25 @@ pub(super) fn split<'a>(word: &Word<'a>) -> (Cow<'a, str>, Option<Cow<'a, str>>)
             Some((option, value)) => (option.to_owned().into(), Some(value.to_owned().into())),
             None => (word.text.clone(), None),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Rule;
+    use crate::targets::Target;
+
+    #[test]
+    fn a_joined_value_may_be_quoted() {
+        let expected = r#"-j LOG --log-prefix "a b""#;
+        for text in [
+            r#"-j LOG --log-prefix="a b""#,
+            r#"-j LOG --log-prefix=a" b""#,
+            r#"-j LOG "--log-prefix=a b""#,
+        ] {
+            let rule = Rule::parse(text).unwrap();
+            assert_eq!(rule.to_string(), expected);
+            assert!(matches!(rule.target, Some(Target::Log(_))), "{text}");
+        }
     }
 }

@@ -76,6 +76,8 @@ pub(crate) const BOTH: &[Rules] = &[
             "-p udp -m udp --sport 0:65535 --dport 5:5",
             "-j LOG --log-level debug --log-prefix \"a b: \"",
             "-j LOG --log-level 4 --log-prefix \"x\"",
+            "-j LOG --log-prefix=\"a b\"",
+            "-j LOG --log-prefix=a\" b\"",
             "-j LOG --log-uid --log-level panic",
             "-j REJECT",
             "-j REJECT --reject-with port-unreach",
