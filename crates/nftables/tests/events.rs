@@ -112,34 +112,19 @@ fn events_contain_the_objects_the_process_and_the_generation() {
 }
 
 #[test]
-fn elements_of_existing_sets_are_decoded_after_a_dump() {
+fn elements_of_sets_that_exist_are_decoded() {
     let mut lab = Lab::new(Notifications::all().with_events());
     lab.commit("table ip t {\nset s { type mark . inet_service; }\n}");
-    let netns = &lab.netns;
-    let late = netns.run(|| Monitor::open_with(Notifications::all().with_events(), &[]));
-    lab.monitor = late.unwrap();
-    let other = lab.commit("add element ip t s { 0x1 . 80 }");
-    let [event] = &*other.events else {
-        panic!("{other:?}")
-    };
-    assert!(matches!(
-        event.object,
-        EventObject::Other {
-            message_type: 0xa0c,
-            ..
-        }
-    ));
-    let tables: Vec<_> = lab
-        .client
-        .tables()
-        .unwrap()
-        .into_iter()
-        .map(|it| it.id)
-        .collect();
-    let installed = lab.client.dump(&tables).unwrap();
-    lab.monitor.learn_sets(&installed);
-    let events = lab.events("add element ip t s { 0x2 . 443 }");
-    assert_eq!(events, ["add element ip t s { 0x00000002 . 443 }"]);
+    let t = lab.client.tables().unwrap().remove(0).id;
+    for notifications in [Notifications::all(), Notifications::new(&[t])] {
+        let late = lab
+            .netns
+            .run(|| Monitor::open_with(notifications.with_events(), &[]));
+        lab.monitor = late.unwrap();
+        let events = lab.events("add element ip t s { 0x2 . 443 }");
+        assert_eq!(events, ["add element ip t s { 0x00000002 . 443 }"]);
+        lab.commit("delete element ip t s { 0x2 . 443 }");
+    }
 }
 
 #[test]
@@ -174,52 +159,38 @@ fn a_rule_that_existed_before_is_deleted_with_its_anonymous_sets() {
     let script = "table inet t {\nchain c {\n\
         tcp dport { 25, 110 } accept\n\
         ip saddr . tcp dport vmap { 192.0.2.1 . 80 : drop }\n}\n}\n";
-    for is_learned in [false, true] {
-        let netns = Netns::new().unwrap();
-        netns.run(|| nft::succeeds(&["-f", "-"], script));
-        let mut client = netns.run(Client::open).unwrap();
-        let mut notifications = Notifications::all().with_events();
-        if is_learned {
-            let tables = client.tables().unwrap();
-            let tables: Vec<_> = tables.into_iter().map(|table| table.id).collect();
-            notifications.learn_sets(&client.dump(&tables).unwrap());
-        }
-        let monitor = netns.run(|| Monitor::open_with(notifications, &[]));
-        let monitor = monitor.unwrap();
-        let mut lab = Lab {
-            netns,
-            client,
-            monitor,
-        };
-        let found: Vec<_> = lab.events("flush chain inet t c");
-        let expected = match is_learned {
-            true => [
-                "tcp dport { 25, 110 } accept # handle 3",
-                "ip saddr . tcp dport vmap { 192.0.2.1 . 80 : drop } # handle 5",
-            ],
-            false => [
-                "tcp dport @__set0 accept # handle 3",
-                "ip saddr . tcp dport vmap @__map0 # handle 5",
-            ],
-        };
-        let matches = ["", "meta nfproto ipv4 meta l4proto tcp "];
-        let expected = expected.iter().zip(matches);
-        let expected =
-            expected.map(|(text, implied)| format!("delete rule inet t c {implied}{text}"));
-        let expected: Vec<_> = expected.collect();
-        assert_eq!(found, expected);
-        // The kernel uses the names again.
-        let found = lab.events("add rule inet t c udp dport { 53, 123 } accept");
-        assert_eq!(
-            found,
-            ["add rule inet t c udp dport { 53, 123 } accept # handle 7"]
-        );
-        let found = lab.events("flush chain inet t c");
-        assert_eq!(
-            found,
-            ["delete rule inet t c udp dport { 53, 123 } accept # handle 7"]
-        );
-    }
+    let netns = Netns::new().unwrap();
+    netns.run(|| nft::succeeds(&["-f", "-"], script));
+    let client = netns.run(Client::open).unwrap();
+    let notifications = Notifications::all().with_events();
+    let monitor = netns.run(|| Monitor::open_with(notifications, &[]));
+    let monitor = monitor.unwrap();
+    let mut lab = Lab {
+        netns,
+        client,
+        monitor,
+    };
+    let found: Vec<_> = lab.events("flush chain inet t c");
+    let expected = [
+        "tcp dport { 25, 110 } accept # handle 3",
+        "ip saddr . tcp dport vmap { 192.0.2.1 . 80 : drop } # handle 5",
+    ];
+    let matches = ["", "meta nfproto ipv4 meta l4proto tcp "];
+    let expected = expected.iter().zip(matches);
+    let expected = expected.map(|(text, implied)| format!("delete rule inet t c {implied}{text}"));
+    let expected: Vec<_> = expected.collect();
+    assert_eq!(found, expected);
+    // The kernel uses the names again.
+    let found = lab.events("add rule inet t c udp dport { 53, 123 } accept");
+    assert_eq!(
+        found,
+        ["add rule inet t c udp dport { 53, 123 } accept # handle 7"]
+    );
+    let found = lab.events("flush chain inet t c");
+    assert_eq!(
+        found,
+        ["delete rule inet t c udp dport { 53, 123 } accept # handle 7"]
+    );
 }
 
 #[test]

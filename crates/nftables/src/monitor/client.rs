@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use vipline_netlink::{Event, Listener, Protocol};
 
 use super::{Commit, Notifications};
-use crate::{Error, Ruleset, TableId};
+use crate::{Client, Error, Ruleset, TableId};
 
 /// `NFNLGRP_NFTABLES` of `linux/netfilter/nfnetlink.h`.
 const GROUP: u32 = 7;
@@ -71,30 +71,13 @@ impl Monitor {
 
     /// Monitors with a configured decoder, such as one with a filter.
     ///
-    /// # Errors
-    ///
-    /// As [`open`](Self::open).
-    pub fn open_with(notifications: Notifications, ignored: &[u32]) -> Result<Self, Error> {
-        let mut listener = Listener::open(Protocol::NETFILTER)?;
-        listener.ignore_port_ids(ignored)?;
-        listener.set_recv_buffer_size(RECV_BUFFER_SIZE)?;
-        listener.join(GROUP)?;
-        Ok(Self {
-            listener,
-            notifications,
-        })
-    }
-
-    /// Learns the sets of a dump, to decode their elements
-    /// ([`Notifications::with_events`]). Dump after the monitor was opened.
+    /// With [events](Notifications::with_events), dumps the tables to learn the sets that
+    /// exist.
     ///
     /// ```no_run
-    /// use vipline_nftables::{Client, Monitor, Notifications};
+    /// use vipline_nftables::{Monitor, Notifications};
     ///
     /// let mut monitor = Monitor::open_with(Notifications::all().with_events(), &[])?;
-    /// let mut client = Client::open()?;
-    /// let tables: Vec<_> = client.tables()?.into_iter().map(|table| table.id).collect();
-    /// monitor.learn_sets(&client.dump(&tables)?);
     /// // Once the descriptor is readable:
     /// for commit in monitor.read()?.commits {
     ///     for event in &commit.events {
@@ -103,6 +86,33 @@ impl Monitor {
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), and those of [`Client::dump`] with events.
+    pub fn open_with(notifications: Notifications, ignored: &[u32]) -> Result<Self, Error> {
+        let mut listener = Listener::open(Protocol::NETFILTER)?;
+        listener.ignore_port_ids(ignored)?;
+        listener.set_recv_buffer_size(RECV_BUFFER_SIZE)?;
+        listener.join(GROUP)?;
+        let mut monitor = Self {
+            listener,
+            notifications,
+        };
+        // A set that is added meanwhile is in the dump, or in a notification, or in both.
+        if monitor.notifications.has_events() {
+            let mut client = Client::open()?;
+            let tables = match monitor.notifications.tables() {
+                Some(tables) => tables.to_vec(),
+                None => client.tables()?.into_iter().map(|table| table.id).collect(),
+            };
+            monitor.learn_sets(&client.dump(&tables)?);
+        }
+        Ok(monitor)
+    }
+
+    /// Learns the sets of a dump after [lost notifications](Notification::is_incomplete), to
+    /// decode their elements ([`Notifications::with_events`]).
     pub fn learn_sets(&mut self, installed: &Ruleset) {
         self.notifications.learn_sets(installed);
     }

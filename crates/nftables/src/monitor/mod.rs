@@ -121,13 +121,24 @@ impl Notifications {
 
     /// Decodes the changed objects: [`Commit::events`].
     ///
-    /// Notifications of elements do not contain the type of their set.
-    /// [`learn_sets`](Self::learn_sets) adds the types of existing sets. Sets that are added
-    /// later are learned from notifications.
+    /// Notifications of elements do not contain the type of their set. A
+    /// [`Monitor`](crate::Monitor) learns the sets that exist when it is opened; without one,
+    /// [`learn_sets`](Self::learn_sets) adds them. Sets that are added later are learned from
+    /// notifications.
     #[must_use]
     pub fn with_events(mut self) -> Self {
         self.decoder = Some(EventDecoder::default());
         self
+    }
+
+    /// Returns the tables; `None`: all.
+    pub(super) fn tables(&self) -> Option<&[TableId]> {
+        (!self.has_all_tables).then_some(&*self.tables)
+    }
+
+    /// Returns whether changed objects are decoded.
+    pub(super) fn has_events(&self) -> bool {
+        self.decoder.is_some()
     }
 
     /// Learns the sets of a dump, to decode their elements, and the anonymous sets of its
