@@ -3,8 +3,8 @@
 //!
 //! ```no_run
 //! use vipline_iptables::targets::Target;
-//! use vipline_iptables::{ChainName, Client, Family, Rule, SaveOptions, TableName};
-//! use vipline_iptables::{Tables, Transport};
+//! use vipline_iptables::{ChainName, Client, Family, Rule, SaveOptions, SingleCommands};
+//! use vipline_iptables::{TableName, Tables, Transport};
 //!
 //! let (filter, input) = (TableName::new("filter")?, ChainName::new("INPUT")?);
 //! let ssh = Rule::new()

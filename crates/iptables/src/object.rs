@@ -21,7 +21,12 @@ pub enum Object {
     SharedRule(SharedRule),
 }
 
-/// A chain.
+/// A chain, with all of its rules or as the place of shared rules.
+///
+/// A change of one of its rules replaces all of them, and resets their counters:
+/// `iptables-restore --noflush` flushes each chain that a document declares. Rules with a
+/// `-c PACKETS BYTES` of the caller start with these values. Declare the rules of a chain as
+/// [`SharedRule`]s to keep the counters of those that do not change.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Chain {
@@ -56,6 +61,8 @@ pub struct Rules(Option<Arc<str>>);
 
 /// A rule of a chain whose rules are separate objects, such as a chain that several
 /// programs share.
+///
+/// A change of other rules of the chain keeps its counters.
 ///
 /// Its position is the head or tail of the chain. The order of rules at the same
 /// position is unspecified.

@@ -12,6 +12,8 @@ use crate::{Chain, Contents, Key, Object, Position, SharedRule, TableName};
 ///
 /// The document names only chains with edits.
 /// `iptables-restore` applies each section atomically.
+/// The counters of all rules of a changed [`Chain`] start again; those of a chain with
+/// [`SharedRule`]s stay.
 ///
 /// ```
 /// use vipline_iptables::{Chain, ChainName, Object, Restore, TableName};

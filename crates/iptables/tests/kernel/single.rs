@@ -2,8 +2,9 @@
 
 use vipline_iptables::targets::Target;
 use vipline_iptables::{
-    ChainName, Command, Committed, Counters, Error, Family, Reason, Refusal, Rule, SaveOptions,
-    SingleCommands, TableName, Tables, Transport, Variant,
+    Chain, ChainName, Command, Committed, Counters, Edit, Error, Family, Object, Position, Reason,
+    Refusal, Restore, Rule, SaveOptions, SharedRule, SingleCommands, TableName, Tables, Transport,
+    Variant,
 };
 
 use crate::lab::Lab;
@@ -271,5 +272,41 @@ fn both_clients_refuse_the_same_commands() {
             // A namespace of its own: there are no tables yet.
             assert_eq!(refusals(&mut client), expected, "{family} over netlink");
         });
+    }
+}
+
+#[test]
+fn a_changed_chain_loses_the_counters_that_shared_rules_keep() {
+    let (filter, chain) = names();
+    let kept = "-p tcp -m tcp --dport 22 -j ACCEPT";
+    let whole = Chain::new(filter, chain, [kept, "-j DROP"].into_iter().collect());
+    let shared = SharedRule {
+        table: filter,
+        chain,
+        position: Position::Tail,
+        occurrence: 0,
+        rule: "-j DROP".into(),
+    };
+    let edits = [
+        (Edit::Add(Object::from(whole)), "[0:0]"),
+        (Edit::Add(Object::from(shared)), "[3:4]"),
+    ];
+    for variant in Variant::ALL {
+        for (edit, counters) in &edits {
+            let mut lab = Lab::new(Family::V4, variant);
+            let before = format!("*filter\n:WEB - [0:0]\n[3:4] -A WEB {kept}\nCOMMIT\n");
+            lab.restore(&before).unwrap();
+            let Lab { netns, client, .. } = &mut lab;
+            netns.run(|| {
+                let edits = std::slice::from_ref(edit);
+                client.restore(&Restore::from_edits(edits)).unwrap();
+                let saved = client.save_with(SaveOptions::new().counters()).unwrap();
+                let rules = [
+                    format!("{counters} -A WEB {kept}"),
+                    "[0:0] -A WEB -j DROP".to_owned(),
+                ];
+                assert_eq!(web(&saved), rules, "{variant}");
+            });
+        }
     }
 }
