@@ -27,6 +27,8 @@ pub enum Action {
     Add,
     /// Deletes the object.
     Delete,
+    /// Deletes the object if it exists.
+    Destroy,
     /// Replaces the rule.
     Replace,
     /// Deletes all rules of the chain.

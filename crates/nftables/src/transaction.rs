@@ -14,6 +14,8 @@ use crate::{Action, Chain, Element, Flowtable, Object, Set, StatefulObject, Tabl
 #[derive(Clone, Debug, Default)]
 pub struct Transaction {
     pub(crate) steps: Vec<Step>,
+    /// Whether deletions of objects that do not exist succeed.
+    pub(crate) destroys: bool,
 }
 
 /// One step of a transaction, encoded as one or more messages.
@@ -79,6 +81,58 @@ impl Transaction {
         order.into_transaction()
     }
 
+    /// Deletes the objects that exist: `destroy` of nft. Needs Linux 6.3
+    /// ([`Client::has_destroy`](crate::Client::has_destroy)); [`Client::destroy`] works on
+    /// older kernels, too.
+    ///
+    /// Of a table or a set, all content is deleted. Chains lose all their rules, not only
+    /// those that the objects contain. The order of the objects does not matter.
+    ///
+    /// The kernel still rejects an object whose table does not exist, or an element whose
+    /// set does not exist.
+    ///
+    /// [`Client::destroy`]: crate::Client::destroy
+    pub fn destroy<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Self {
+        Self {
+            destroys: true,
+            ..Self::delete(objects)
+        }
+    }
+
+    /// Deletes objects with all their content. Sets go before chains, because the elements of a
+    /// map may refer to chains.
+    pub(crate) fn delete<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Self {
+        let mut order = Order::default();
+        for object in objects {
+            if let Object::Chain(chain) = object {
+                let chain = Chain::clone(chain);
+                order.flush_chains.push(Step::FlushChain(chain.clone()));
+                order.delete_chains.push(Step::DeleteChain(chain));
+            } else {
+                order.remove(object);
+            }
+        }
+        let elements = order.delete_elements.lists.into_iter();
+        let mut steps = order.flush_chains;
+        steps.extend(elements.map(Step::DeleteElements));
+        steps.extend(order.delete_sets);
+        steps.extend(order.delete_chains);
+        steps.extend(order.delete_objects);
+        steps.extend(order.delete_tables);
+        Self {
+            steps,
+            destroys: false,
+        }
+    }
+
+    /// Returns what a step does.
+    pub(crate) fn action(&self, step: &Step) -> Action {
+        match step.action() {
+            Action::Delete if self.destroys => Action::Destroy,
+            action => action,
+        }
+    }
+
     /// Returns whether the transaction has no operations.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
@@ -86,7 +140,7 @@ impl Transaction {
 }
 
 impl Step {
-    pub(crate) fn action(&self) -> Action {
+    fn action(&self) -> Action {
         match self {
             Self::AddTable(_)
             | Self::AddSet(_)
@@ -215,7 +269,10 @@ impl Order {
         steps.extend(self.add_chains);
         steps.extend(self.add_rules);
         steps.extend(self.add_elements.lists.into_iter().map(Step::AddElements));
-        Transaction { steps }
+        Transaction {
+            steps,
+            destroys: false,
+        }
     }
 }
 

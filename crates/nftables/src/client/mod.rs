@@ -36,6 +36,8 @@ pub(crate) const ATTEMPTS: usize = 10;
 pub struct Client {
     socket: Socket,
     payload: Vec<u8>,
+    /// Whether the kernel has the messages `NFT_MSG_DESTROY*`; `None`: not yet asked.
+    has_destroy: Option<bool>,
     /// Sender of transactions that libnftnl encodes.
     #[cfg(feature = "nftnl")]
     sender: Option<nftnl::Sender>,
@@ -82,6 +84,7 @@ impl Client {
         Ok(Self {
             socket,
             payload: Vec::new(),
+            has_destroy: None,
             #[cfg(feature = "nftnl")]
             sender,
         })
@@ -529,5 +532,6 @@ pub(crate) fn rejected_operations(
     Error::from_rejected(rejected, more)
 }
 
+mod destroy;
 #[cfg(test)]
 mod tests;

@@ -21,6 +21,9 @@ pub(super) fn encode(
     sequence: u32,
     generation: Option<u32>,
 ) -> Result<Batch<'_>, Error> {
+    if transaction.destroys {
+        return Err(unsupported("the deletion of objects that may not exist"));
+    }
     let mut encoder = Encoder {
         out: Vec::new(),
         sequence,

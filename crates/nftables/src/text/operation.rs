@@ -9,6 +9,7 @@ impl fmt::Display for Action {
         f.write_str(match self {
             Self::Add => "add",
             Self::Delete => "delete",
+            Self::Destroy => "destroy",
             Self::Replace => "replace",
             Self::Flush => "flush",
             Self::Commit => "commit",

@@ -259,31 +259,46 @@ fn fmt_elements(f: &mut fmt::Formatter<'_>, action: &str, elements: &[Element]) 
 
 impl fmt::Display for Transaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let delete = match self.destroys {
+            true => "destroy",
+            false => "delete",
+        };
         for step in &self.steps {
             match step {
                 Step::AddTable(table) => fmt_table(f, table)?,
-                Step::DeleteTable(table) => write!(f, "delete table {}", table.id)?,
+                Step::DeleteTable(table) => write!(f, "{delete} table {}", table.id)?,
                 Step::AddStateful(object) => fmt_stateful(f, object)?,
                 Step::DeleteStateful(object) => {
                     let (keyword, name) = (object.state.keyword(), &object.name);
-                    write!(f, "delete {keyword} {} {name}", object.table)?;
+                    write!(f, "{delete} {keyword} {} {name}", object.table)?;
                 }
                 Step::AddFlowtable(flowtable) => fmt_flowtable(f, flowtable)?,
                 Step::DeleteFlowtable(flowtable) => {
-                    write!(f, "delete flowtable {} {}", flowtable.table, flowtable.name)?;
+                    write!(
+                        f,
+                        "{delete} flowtable {} {}",
+                        flowtable.table, flowtable.name
+                    )?;
                 }
                 Step::AddSet(set) => fmt_set(f, set)?,
                 Step::DeleteSet(set) => {
-                    write!(f, "delete {} {} {}", set.keyword(), set.table, set.name)?;
+                    write!(f, "{delete} {} {} {}", set.keyword(), set.table, set.name)?;
                 }
                 Step::AddChain(chain) => fmt_chain(f, chain)?,
-                Step::FlushChain(chain) => write!(f, "flush chain {} {}", chain.table, chain.name)?,
+                Step::FlushChain(chain) => {
+                    // Only a message can flush a chain that may not exist.
+                    let flush = match self.destroys {
+                        true => "# destroy rules of chain",
+                        false => "flush chain",
+                    };
+                    write!(f, "{flush} {} {}", chain.table, chain.name)?;
+                }
                 Step::DeleteChain(chain) => {
-                    write!(f, "delete chain {} {}", chain.table, chain.name)?;
+                    write!(f, "{delete} chain {} {}", chain.table, chain.name)?;
                 }
                 Step::AddRule(chain, at) => fmt_rule(f, chain, *at)?,
                 Step::AddElements(elements) => fmt_elements(f, "add", elements)?,
-                Step::DeleteElements(elements) => fmt_elements(f, "delete", elements)?,
+                Step::DeleteElements(elements) => fmt_elements(f, delete, elements)?,
             }
             writeln!(f)?;
         }

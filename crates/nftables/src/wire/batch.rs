@@ -75,7 +75,7 @@ impl Batch<'_> {
             }
             step => subject(step)?,
         };
-        let action = step.action();
+        let action = self.transaction.action(step);
         Some(Operation { action, subject })
     }
 

@@ -124,6 +124,8 @@ pub(crate) fn put_elements(
 
 /// Encodes a batch.
 struct Encoder {
+    /// Whether deletions of objects that do not exist succeed.
+    destroys: bool,
     out: Vec<u8>,
     sequence: u32,
     messages: Vec<Message>,
@@ -136,6 +138,7 @@ impl Encoder {
         let steps = &transaction.steps;
         let elements: usize = steps.iter().map(|step| step.elements().len()).sum();
         Self {
+            destroys: transaction.destroys,
             out: Vec::with_capacity(elements * ELEMENT_LEN_ESTIMATE + (steps.len() + 2) * 64),
             sequence,
             messages: Vec::with_capacity(steps.len() + 2),
@@ -148,6 +151,14 @@ impl Encoder {
     fn acknowledge_last(&mut self) {
         let start = self.messages.last().map_or(0, |message| message.start);
         acknowledge(&mut self.out, start);
+    }
+
+    /// Returns the type of the messages that delete an object.
+    fn deletion(&self, kind: Kind) -> Kind {
+        match self.destroys {
+            true => kind.destroy(),
+            false => kind,
+        }
     }
 
     /// Appends one message.
@@ -202,27 +213,35 @@ impl Encoder {
             Step::AddTable(table) => self.simple(Kind::NewTable, CREATE, at, &table.id, |out| {
                 wire::put_table(out, table);
             }),
-            Step::DeleteTable(table) => self.simple(Kind::DelTable, 0, at, &table.id, |out| {
-                wire::put_table_name(out, &table.id);
-            }),
+            Step::DeleteTable(table) => {
+                self.simple(self.deletion(Kind::DelTable), 0, at, &table.id, |out| {
+                    wire::put_table_name(out, &table.id);
+                })
+            }
             Step::AddSet(set) => {
                 let id = self.id();
                 self.simple(Kind::NewSet, CREATE, at, &set.table, |out| {
                     wire::put_set(out, &set.table, set, id, set.size);
                 });
             }
-            Step::DeleteSet(set) => self.simple(Kind::DelSet, 0, at, &set.table, |out| {
-                wire::put_set_name(out, &set.table, &set.name);
-            }),
+            Step::DeleteSet(set) => {
+                self.simple(self.deletion(Kind::DelSet), 0, at, &set.table, |out| {
+                    wire::put_set_name(out, &set.table, &set.name);
+                })
+            }
             Step::AddChain(chain) => self.simple(Kind::NewChain, CREATE, at, &chain.table, |out| {
                 wire::put_chain(out, chain);
             }),
-            Step::FlushChain(chain) => self.simple(Kind::DelRule, 0, at, &chain.table, |out| {
-                wire::rule::put_chain(out, &chain.table, &chain.name);
-            }),
-            Step::DeleteChain(chain) => self.simple(Kind::DelChain, 0, at, &chain.table, |out| {
-                wire::put_chain_id(out, &chain.table, &chain.name);
-            }),
+            Step::FlushChain(chain) => {
+                self.simple(self.deletion(Kind::DelRule), 0, at, &chain.table, |out| {
+                    wire::rule::put_chain(out, &chain.table, &chain.name);
+                })
+            }
+            Step::DeleteChain(chain) => {
+                self.simple(self.deletion(Kind::DelChain), 0, at, &chain.table, |out| {
+                    wire::put_chain_id(out, &chain.table, &chain.name);
+                })
+            }
             Step::AddRule(chain, place) => {
                 if let Some(rule) = chain.rules.get(*place) {
                     self.rule(chain, None, rule, at);
@@ -234,7 +253,7 @@ impl Encoder {
                 })
             }
             Step::DeleteStateful(object) => {
-                self.simple(Kind::DelObj, 0, at, &object.table, |out| {
+                self.simple(self.deletion(Kind::DelObj), 0, at, &object.table, |out| {
                     wire::stateful::put_id(out, object);
                 })
             }
@@ -244,15 +263,21 @@ impl Encoder {
                 });
             }
             Step::DeleteFlowtable(flowtable) => {
-                self.simple(Kind::DelFlowtable, 0, at, &flowtable.table, |out| {
-                    wire::flowtable::put_id(out, flowtable);
-                });
+                self.simple(
+                    self.deletion(Kind::DelFlowtable),
+                    0,
+                    at,
+                    &flowtable.table,
+                    |out| {
+                        wire::flowtable::put_id(out, flowtable);
+                    },
+                );
             }
             Step::AddElements(elements) => {
                 self.elements(Kind::NewSetElem, CREATE, elements, None, at);
             }
             Step::DeleteElements(elements) => {
-                self.elements(Kind::DelSetElem, 0, elements, None, at);
+                self.elements(self.deletion(Kind::DelSetElem), 0, elements, None, at);
             }
         }
     }

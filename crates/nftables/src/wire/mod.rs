@@ -76,6 +76,13 @@ pub(crate) enum Kind {
     GetFlowtable = 23,
     DelFlowtable = 24,
     GetRuleReset = 25,
+    DestroyTable = 26,
+    DestroyChain = 27,
+    DestroyRule = 28,
+    DestroySet = 29,
+    DestroySetElem = 30,
+    DestroyObj = 31,
+    DestroyFlowtable = 32,
     GetSetElemReset = 33,
 }
 
@@ -83,6 +90,20 @@ impl Kind {
     /// Returns the type of the netlink message.
     pub(crate) fn message_type(self) -> u16 {
         u16::from(SUBSYSTEM) << 8 | self as u16
+    }
+
+    /// Returns the type that deletes the object only if it exists (Linux 6.3).
+    pub(crate) fn destroy(self) -> Self {
+        match self {
+            Self::DelTable => Self::DestroyTable,
+            Self::DelChain => Self::DestroyChain,
+            Self::DelRule => Self::DestroyRule,
+            Self::DelSet => Self::DestroySet,
+            Self::DelSetElem => Self::DestroySetElem,
+            Self::DelObj => Self::DestroyObj,
+            Self::DelFlowtable => Self::DestroyFlowtable,
+            other => other,
+        }
     }
 }
 

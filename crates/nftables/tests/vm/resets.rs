@@ -4,7 +4,9 @@ use std::fs;
 
 use testkit::netns::Netns;
 use testkit::nft;
-use vipline_nftables::{Client, Datatype, Error, Family, Name, RuleHandle, Set, TableId};
+use vipline_nftables::{
+    Chain, Client, Datatype, Error, Family, Name, Object, RuleHandle, Set, Table, TableId,
+};
 
 /// Returns version and patch level of the running kernel.
 pub(crate) fn kernel() -> (u32, u32) {
@@ -70,4 +72,33 @@ fn a_reset_of_one_object_succeeds_or_names_the_kernel_that_it_requires() {
     let all = all.map(|_| Some(String::new()));
     let error = "reset rules of table ip t: the kernel is older than Linux 6.2";
     check(all, (6, 2), ("", error));
+}
+
+#[test]
+fn objects_are_destroyed_with_and_without_messages_for_that() {
+    let netns = Netns::new().unwrap();
+    let mut client = netns.run(Client::open).unwrap();
+    assert_eq!(client.has_destroy().unwrap(), kernel() >= (6, 3));
+    let script = "table ip t {\n\
+        set s { type inet_service; elements = { 22, 23 }; }\n\
+        chain c {\ntcp dport @s jump d\n}\n\
+        chain d {\ncounter\n}\n\
+        }";
+    netns.run(|| nft::succeeds(&["-f", "-"], script));
+    let name = |text| Name::new(text).unwrap();
+    let table = TableId::new(Family::Ip, name("t"));
+    let set = Set::set(table.clone(), name("s"), [Datatype::InetService.into()]);
+    let element = |port: u16| Object::from(set.element(&[port.into()]).unwrap());
+    client.destroy_all(&[element(21), element(22)]).unwrap();
+    assert_eq!(client.elements(&set).unwrap().len(), 1);
+    let chains = ["d", "none", "c"].map(|it| Chain::new(table.clone(), name(it)).into());
+    let objects = [&chains[..], &[set.into()]].concat();
+    client.destroy_all(&objects).unwrap();
+    let left = client.dump(std::slice::from_ref(&table)).unwrap();
+    assert_eq!(left.objects().count(), 1, "{left}");
+    for _ in 0..2 {
+        client.destroy(Table::new(table.clone())).unwrap();
+        client.destroy_all(&objects).unwrap();
+    }
+    assert_eq!(client.tables().unwrap(), []);
 }

@@ -25,7 +25,7 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
     ("crates/netlink", "kernel", 12, &[""]),
     ("crates/netlink", "listener", 6, &[""]),
     ("crates/nftables", "events", 6, &[""]),
-    ("crates/nftables", "kernel", 18, &[""]),
+    ("crates/nftables", "kernel", 19, &[""]),
     ("crates/nftables", "monitor", 8, &[""]),
     (
         "crates/nftables",
@@ -33,7 +33,7 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
         6,
         &["declared::", "dumps::", "handles::"],
     ),
-    ("crates/nftables", "vm", 5, &[""]),
+    ("crates/nftables", "vm", 6, &[""]),
     (
         "crates/iptables",
         "kernel",
