@@ -9,6 +9,10 @@
 #[path = "kernel/rules/ipvs.rs"]
 mod ipvs;
 
+#[allow(dead_code, reason = "tables and chains are unused")]
+#[path = "suite/cases.rs"]
+mod cases;
+
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -24,7 +28,12 @@ fn rules(family: Family) -> Vec<&'static str> {
         Family::V4 => ipvs::V4,
         Family::V6 => ipvs::V6,
     };
-    [ipvs::BOTH, own].concat()
+    let cases = cases::cases().into_iter();
+    let of_ipvs = cases.filter(|case| case.extension == ipvs::NAME && case.family == family);
+    let suite = of_ipvs.filter_map(|case| case.saved);
+    let suite: Vec<_> = suite.collect();
+    assert!(!suite.is_empty(), "{family}");
+    [ipvs::BOTH, own, &suite].concat()
 }
 
 fn filter() -> TableName {

@@ -27,7 +27,8 @@
 //!
 //! - Match bpf has an encoding for bytecode, not for pinned programs.
 //! - Targets HMARK, LED and SECMARK have no encoding.
-//! - Only [`Client`] supports match `set` and target `SET`.
+//! - Match `set` and target `SET` contain the index of a set, which [`Client::set_names`]
+//!   reads: [`encode_with_sets`] and [`decode_with_sets`] take it.
 //! - `--sport` and `--dport` that are both negated become two comparisons.
 //!   iptables 1.8.9 compares both at once, which also matches packets with one of the
 //!   two ports.
@@ -152,9 +153,22 @@ impl Unsupported {
 ///
 /// [`Unsupported`] if a match, a target or a value has no encoding, if an address is not
 /// of the family, or if a match `tcp` or `udp` is not in a rule of its protocol.
-/// Match `set` contains the index of its set, which only [`Client`] can read.
+/// Match `set` and target `SET` require [`encode_with_sets`].
 pub fn encode(rule: &Rule<'_>, family: Family) -> Result<nftables::Rule, Unsupported> {
     encode_with(rule, family, &SetIndexes::default())
+}
+
+/// Encodes a rule with match `set` or target `SET`, which contain the index of a set.
+///
+/// # Errors
+///
+/// Like [`encode`], and for sets that `sets` does not have.
+pub fn encode_with_sets(
+    rule: &Rule<'_>,
+    family: Family,
+    sets: &SetNames,
+) -> Result<nftables::Rule, Unsupported> {
+    encode_with(rule, family, &sets.0)
 }
 
 /// Encodes a rule. `sets` has the IP sets of match `set`.
@@ -296,6 +310,17 @@ fn put_target(
 /// unknown parts, or another program wrote it in another form.
 pub fn decode(rule: &nftables::Rule, family: Family) -> Option<Rule<'static>> {
     decode_with(rule, family, &SetIndexes::default())
+}
+
+/// Decodes a rule with match `set` or target `SET`.
+///
+/// Returns `None` like [`decode`], and for the index of an unknown set.
+pub fn decode_with_sets(
+    rule: &nftables::Rule,
+    family: Family,
+    sets: &SetNames,
+) -> Option<Rule<'static>> {
+    decode_with(rule, family, &sets.0)
 }
 
 /// Decodes a rule. `sets` has the IP sets of match `set`.

@@ -12,7 +12,7 @@ pub(crate) mod canonical;
 pub(crate) mod encoded;
 
 #[path = "rules/ipvs.rs"]
-mod ipvs;
+pub(crate) mod ipvs;
 
 #[path = "rules/loose.rs"]
 pub(crate) mod loose;
@@ -27,6 +27,7 @@ use vipline_iptables::targets::Target;
 use vipline_iptables::{Client, Family, Rule, TableName, Variant};
 use vipline_netlink::{Error, Protocol, Socket, attr, message};
 
+use crate::suite::ESTIMATORS;
 use crate::suite::cases::cases;
 
 /// A table and rules for it.
@@ -77,6 +78,7 @@ pub(crate) fn saved(family: Family, variant: Variant, table: &str, rules: &[&str
     let text = Netns::new().unwrap().run(|| {
         prepare();
         let mut client = Client::open_at(save, restore).unwrap();
+        client.restore(&ESTIMATORS).unwrap();
         client.restore(&document).unwrap();
         client.save(TableName::new(table).unwrap()).unwrap()
     });

@@ -2,6 +2,9 @@
 //!
 //! The host's kernel may lack the match, so guests test these rules.
 
+/// Name of the match, whose rules of the suite the guests test, too.
+pub(crate) const NAME: &str = "ipvs";
+
 /// Rules for both address families.
 pub(crate) const BOTH: &[&str] = &[
     "-m ipvs --ipvs",
