@@ -2,11 +2,10 @@
 
 use std::fmt;
 
-use crate::Family;
 use crate::direction::Direction;
 use crate::negatable::Negatable;
-use crate::number;
 use crate::options::{Extension, Parsed, Values, set_once};
+use crate::{Family, number};
 
 /// Matches the number of parallel connections of a network: `-m connlimit
 /// --connlimit-above 10`.

@@ -6,10 +6,9 @@ use std::fmt;
 use bitflags::bitflags;
 
 use crate::field::Field;
-use crate::list;
 use crate::negatable::Negatable;
-use crate::number;
 use crate::options::{Extension, Parsed, Values, set_once};
+use crate::{list, number};
 
 /// Matches packets by the rate of each group: `-m hashlimit --hashlimit-above 5/sec
 /// --hashlimit-mode srcip --hashlimit-name web`.

@@ -1,4 +1,4 @@
-//! `-m icmp` and `-m icmp6`: ICMP types.
+//! `-m icmp`: ICMP types.
 
 use std::fmt;
 
@@ -9,10 +9,6 @@ use crate::options::{Extension, Parsed, Values};
 /// Matches an ICMP type: `-m icmp --icmp-type 8`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Icmp(pub Negatable<IcmpType>);
-
-/// Matches an ICMPv6 type: `-m icmp6 --icmpv6-type 128`.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Icmp6(pub Negatable<IcmpType>);
 
 /// An ICMP type with an optional code: `3` or `3/1`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -25,7 +21,7 @@ pub struct IcmpType {
 
 impl IcmpType {
     /// Parses `3` or `3/1`, or one of these names.
-    fn parse(text: &str, names: &[(&str, u8, Option<u8>)]) -> Option<Self> {
+    pub(super) fn parse(text: &str, names: &[(&str, u8, Option<u8>)]) -> Option<Self> {
         let is_it = |known: &&(&str, u8, Option<u8>)| known.0.eq_ignore_ascii_case(text);
         if let Some((_, ty, code)) = names.iter().find(is_it) {
             return Some(Self {
@@ -89,13 +85,6 @@ impl Icmp {
     }
 }
 
-impl Icmp6 {
-    /// Matches messages of this type.
-    pub fn new(ty: impl Into<IcmpType>) -> Self {
-        Self(Negatable::Is(ty.into()))
-    }
-}
-
 impl<'a> Extension<'a> for Icmp {
     fn open() -> Self {
         Self::new(Self::ANY)
@@ -117,25 +106,6 @@ impl<'a> Extension<'a> for Icmp {
     }
 }
 
-impl<'a> Extension<'a> for Icmp6 {
-    fn open() -> Self {
-        Self::new(0)
-    }
-
-    fn options() -> &'static [&'static str] {
-        &["--icmpv6-type"]
-    }
-
-    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
-        if option != "--icmpv6-type" {
-            return Ok(false);
-        }
-        values.expect_index(0)?;
-        self.0 = values.negatable(|text| IcmpType::parse(text, NAMES6))?;
-        Ok(true)
-    }
-}
-
 impl fmt::Display for Icmp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("-m icmp")?;
@@ -143,13 +113,6 @@ impl fmt::Display for Icmp {
             return write!(f, " {}--icmp-type any", self.0.bang());
         }
         self.0.write(f, "--icmp-type")
-    }
-}
-
-impl fmt::Display for Icmp6 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("-m icmp6")?;
-        self.0.write(f, "--icmpv6-type")
     }
 }
 
@@ -197,46 +160,11 @@ const NAMES: &[(&str, u8, Option<u8>)] = &[
     ("address-mask-reply", 18, None),
 ];
 
-/// ICMPv6 type and code names, as listed by `ip6tables -p icmpv6 -h`.
-const NAMES6: &[(&str, u8, Option<u8>)] = &[
-    ("destination-unreachable", 1, None),
-    ("no-route", 1, Some(0)),
-    ("communication-prohibited", 1, Some(1)),
-    ("beyond-scope", 1, Some(2)),
-    ("address-unreachable", 1, Some(3)),
-    ("port-unreachable", 1, Some(4)),
-    ("failed-policy", 1, Some(5)),
-    ("reject-route", 1, Some(6)),
-    ("packet-too-big", 2, None),
-    ("time-exceeded", 3, None),
-    ("ttl-exceeded", 3, None),
-    ("ttl-zero-during-transit", 3, Some(0)),
-    ("ttl-zero-during-reassembly", 3, Some(1)),
-    ("parameter-problem", 4, None),
-    ("bad-header", 4, Some(0)),
-    ("unknown-header-type", 4, Some(1)),
-    ("unknown-option", 4, Some(2)),
-    ("echo-request", 128, None),
-    ("ping", 128, None),
-    ("echo-reply", 129, None),
-    ("pong", 129, None),
-    ("mld-listener-query", 130, None),
-    ("mld-listener-report", 131, None),
-    ("mld-listener-done", 132, None),
-    ("mld-listener-reduction", 132, None),
-    ("router-solicitation", 133, None),
-    ("router-advertisement", 134, None),
-    ("neighbour-solicitation", 135, None),
-    ("neighbor-solicitation", 135, None),
-    ("neighbour-advertisement", 136, None),
-    ("neighbor-advertisement", 136, None),
-    ("redirect", 137, None),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Rule;
+    use crate::matches::Icmp6;
 
     #[test]
     fn icmp_types_are_printed_as_numbers() {

@@ -5,31 +5,63 @@
 
 mod addrtype;
 
+mod ah;
+
 mod bpf;
+
+mod cgroup;
 
 mod cluster;
 
 mod comment;
 
-mod connection;
+mod connbytes;
+
+mod connlabel;
 
 mod connlimit;
 
+mod connmark;
+
 mod conntrack;
+
+mod cpu;
 
 mod dccp;
 
+mod devgroup;
+
 mod dscp;
+
+mod dst;
+
+mod ecn;
+
+mod esp;
+
+mod eui64;
+
+mod frag;
 
 mod hashlimit;
 
+mod hbh;
+
+mod helper;
+
+mod hl;
+
 mod icmp;
+
+mod icmp6;
+
+mod ids;
+
+mod ipcomp;
 
 mod iprange;
 
-mod ipsec;
-
-mod ipv6;
+mod ipv6header;
 
 mod ipvs;
 
@@ -37,25 +69,39 @@ mod length;
 
 mod limit;
 
-mod link;
+mod mac;
 
 mod mark;
+
+mod mh;
 
 mod multiport;
 
 mod nfacct;
 
+mod osf;
+
 mod owner;
 
 mod physdev;
+
+mod pkttype;
 
 mod policy;
 
 mod ports;
 
+mod quota;
+
 mod rateest;
 
+mod realm;
+
 mod recent;
+
+mod rpfilter;
+
+mod rt;
 
 mod sctp;
 
@@ -73,9 +119,15 @@ mod string;
 
 mod tcp;
 
+mod tcpmss;
+
 mod time;
 
+mod tos;
+
 mod ttl;
+
+mod u32;
 
 mod udp;
 
@@ -88,44 +140,66 @@ use crate::options::{Extension, Parsed, Values};
 use crate::protocol::Protocol;
 
 pub use addrtype::{AddrType, AddressTypes};
-pub use bpf::{Bpf, BpfInstruction, Bytecode, U32, U32Operation, U32Test, U32Tests};
+pub use ah::Ah;
+pub use bpf::{Bpf, BpfInstruction, Bytecode};
+pub use cgroup::Cgroup;
 pub use cluster::{Cluster, ClusterNodes, HashSeed};
 pub use comment::Comment;
-pub use connection::{
-    Connbytes, ConnbytesDirection, ConnbytesMode, ConnectionLabel, Connlabel, Connmark, CountRange,
-    Helper,
-};
+pub use connbytes::{Connbytes, ConnbytesDirection, ConnbytesMode, CountRange};
+pub use connlabel::{ConnectionLabel, Connlabel};
 pub use connlimit::Connlimit;
+pub use connmark::Connmark;
 pub use conntrack::{Connection, Conntrack, CtDirection, CtState, CtStatus};
+pub use cpu::Cpu;
 pub use dccp::{Dccp, DccpTypes};
-pub use dscp::{Dscp, DscpValue, Ecn, Tos, TosValue};
+pub use devgroup::Devgroup;
+pub use dscp::{Dscp, DscpValue};
+pub use dst::Dst;
+pub use ecn::Ecn;
+pub use esp::Esp;
+pub use eui64::Eui64;
+pub use frag::Frag;
 pub use hashlimit::{Hashlimit, HashlimitMode, HashlimitRate};
-pub use icmp::{Icmp, Icmp6, IcmpType};
+pub use hbh::{Hbh, HeaderOptions};
+pub use helper::Helper;
+pub use hl::Hl;
+pub use icmp::{Icmp, IcmpType};
+pub use icmp6::Icmp6;
+pub use ipcomp::Ipcomp;
 pub use iprange::{AddressSpan, IpRange};
-pub use ipsec::{Ah, Esp, Ipcomp};
-pub use ipv6::{Addresses, Dst, Eui64, Frag, Hbh, HeaderOptions, Ipv6Header, Ipv6Headers, Mh, Rt};
+pub use ipv6header::{Ipv6Header, Ipv6Headers};
 pub use ipvs::{Ipvs, IpvsMethod};
-pub use length::{Length, Quota, Tcpmss};
+pub use length::Length;
 pub use limit::{Limit, Rate};
-pub use link::{Cpu, Devgroup, Mac, MacAddress, PacketType, Pkttype, Realm};
+pub use mac::{Mac, MacAddress};
 pub use mark::Mark;
+pub use mh::Mh;
 pub use multiport::{Multiport, MultiportKind};
 pub use nfacct::Nfacct;
+pub use osf::Osf;
 pub use owner::Owner;
 pub use physdev::Physdev;
+pub use pkttype::{PacketType, Pkttype};
 pub use policy::{Policy, PolicyDirection, PolicyElement, PolicyKind, PolicyMode};
+pub use quota::Quota;
 pub use rateest::{Rateest, RateestComparison, RateestUnit};
+pub use realm::Realm;
 pub use recent::{Recent, RecentAction};
+pub use rpfilter::Rpfilter;
+pub use rt::{Addresses, Rt};
 pub use sctp::{Chunk, Chunks, ChunksMode, Sctp};
 pub use set::{CounterMatch, Set};
-pub use socket::{Cgroup, Osf, Rpfilter, Socket};
+pub use socket::Socket;
 pub use srh::Srh;
 pub use state::State;
 pub use statistic::{InvalidProbability, Probability, Statistic};
 pub use string::{Algorithm, Pattern, StringMatch};
 pub use tcp::{Flags, FlagsMatch, Tcp};
+pub use tcpmss::Tcpmss;
 pub use time::{Date, MonthDays, Time, TimeOfDay, WeekDays};
-pub use ttl::{Hl, Ttl};
+pub use tos::{Tos, TosValue};
+pub use ttl::Ttl;
+pub use u32::{U32, U32Operation, U32Test, U32Tests};
 pub use udp::Udp;
 
 /// Defines [`Match`] and dispatches to its variants.

@@ -4,13 +4,12 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::Family;
 use crate::address::Address;
 use crate::direction::Direction;
 use crate::negatable::Negatable;
-use crate::number;
 use crate::options::{Extension, Parsed, Values, set_flag, set_once};
 use crate::quote::Bare;
+use crate::{Family, number};
 
 /// Uses a list of recently seen addresses: `-m recent --set --name list`.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -1,4 +1,4 @@
-//! `-m ttl` and `-m hl`: time to live and hop limit.
+//! `-m ttl`: time to live.
 
 use crate::field::extension;
 use crate::negatable::Negatable;
@@ -14,22 +14,6 @@ extension! {
         lt: Option<u8> = "--ttl-lt",
         /// Greater than the value.
         gt: Option<u8> = "--ttl-gt",
-    }
-    complete |it| [it.eq.is_some(), it.lt.is_some(), it.gt.is_some()] == [true, false, false]
-        || it.eq.is_none() && it.lt.is_some() != it.gt.is_some();
-}
-
-extension! {
-    /// Matches the hop limit of IPv6 packets: `-m hl --hl-eq 255`.
-    ///
-    /// iptables requires exactly one option.
-    pub struct Hl = "-m hl" {
-        /// Equal to the value.
-        eq: Option<Negatable<u8>> = "--hl-eq",
-        /// Less than the value.
-        lt: Option<u8> = "--hl-lt",
-        /// Greater than the value.
-        gt: Option<u8> = "--hl-gt",
     }
     complete |it| [it.eq.is_some(), it.lt.is_some(), it.gt.is_some()] == [true, false, false]
         || it.eq.is_none() && it.lt.is_some() != it.gt.is_some();

@@ -5,10 +5,9 @@ use std::fmt;
 
 use bitflags::bitflags;
 
-use crate::list;
-use crate::number;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
 use crate::quote::Bare;
+use crate::{list, number};
 
 /// Sets connection tracking parameters: `-j CT --zone 5`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

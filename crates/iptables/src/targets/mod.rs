@@ -3,17 +3,35 @@
 //! The types are exhaustive, except [`Target`]: their fields are all options of the
 //! extension in iptables 1.8. A target with another option is [`Target::Other`].
 
+mod audit;
+
+mod checksum;
+
+mod classify;
+
 mod connmark;
+
+mod connsecmark;
 
 mod ct;
 
-mod header;
+mod dnat;
+
+mod dnpt;
+
+mod dscp;
+
+mod ecn;
+
+mod hl;
 
 mod hmark;
 
-mod log;
+mod idletimer;
 
-mod mapping;
+mod led;
+
+mod log;
 
 mod mark;
 
@@ -21,7 +39,11 @@ mod masquerade;
 
 mod nat;
 
-mod queue;
+mod netmap;
+
+mod nflog;
+
+mod nfqueue;
 
 mod rateest;
 
@@ -29,13 +51,27 @@ mod redirect;
 
 mod reject;
 
-mod security;
+mod secmark;
 
 mod set;
 
-mod tcp;
+mod snat;
+
+mod snpt;
+
+mod synproxy;
+
+mod tcpmss;
+
+mod tcpoptstrip;
+
+mod tee;
+
+mod tos;
 
 mod tproxy;
+
+mod ttl;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -43,25 +79,43 @@ use std::fmt;
 use crate::options::{Extension, Parsed, Values};
 use crate::{ChainName, Family};
 
+pub use audit::{Audit, AuditType};
+pub use checksum::Checksum;
+pub use classify::{ClassId, Classify};
 pub use connmark::{Connmark, ConnmarkAction, Masks, Shift};
+pub use connsecmark::Connsecmark;
 pub use ct::{Ct, CtEvents, Zone, ZoneDirection};
-pub use header::{Checksum, Dscp, Ecn, Hl, Tos, Ttl};
+pub use dnat::Dnat;
+pub use dnpt::Dnpt;
+pub use dscp::Dscp;
+pub use ecn::Ecn;
+pub use hl::Hl;
 pub use hmark::{Hex, Hmark, HmarkTuple};
+pub use idletimer::Idletimer;
+pub use led::{Led, LedDelay, LedTrigger};
 pub use log::Log;
-pub use mapping::{Dnpt, Netmap, Snpt, Tee};
 pub use mark::Mark;
 pub use masquerade::Masquerade;
-pub use nat::{AddressRange, Dnat, NatPorts, Snat};
-pub use queue::{Audit, AuditType, Nflog, Nfqueue};
+pub use nat::{AddressRange, NatPorts};
+pub use netmap::Netmap;
+pub use nflog::Nflog;
+pub use nfqueue::Nfqueue;
 #[cfg(feature = "nft")]
 pub(crate) use rateest::times;
 pub use rateest::{EstimatorTime, Rateest};
 pub use redirect::Redirect;
 pub use reject::Reject;
-pub use security::{ClassId, Classify, Connsecmark, Idletimer, Led, LedDelay, LedTrigger, Secmark};
+pub use secmark::Secmark;
 pub use set::{Set, SetReference};
-pub use tcp::{Synproxy, TcpOptions, Tcpmss, Tcpoptstrip};
+pub use snat::Snat;
+pub use snpt::Snpt;
+pub use synproxy::Synproxy;
+pub use tcpmss::Tcpmss;
+pub use tcpoptstrip::{TcpOptions, Tcpoptstrip};
+pub use tee::Tee;
+pub use tos::Tos;
 pub use tproxy::Tproxy;
+pub use ttl::Ttl;
 
 /// Names of unsupported target extensions, which are preserved as text and are no
 /// chain names.

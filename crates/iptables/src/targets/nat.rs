@@ -1,42 +1,11 @@
-//! `-j DNAT` and `-j SNAT`: destination and source NAT.
+//! Addresses and ports of `-j DNAT` and `-j SNAT`.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use crate::address::Address;
 use crate::number::{self, Ports, Range};
-use crate::options::{Extension, Parsed, Values, set_flag, set_once};
 use crate::service;
-
-/// Changes the destination: `-j DNAT --to-destination 10.0.0.1:80`.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Dnat {
-    /// Address range.
-    pub addresses: Option<AddressRange>,
-    /// Port range.
-    pub ports: Option<NatPorts>,
-    /// Base port for shifted port ranges: `/PORT`.
-    pub base_port: Option<u16>,
-    /// Randomized port mapping: `--random`.
-    pub random: bool,
-    /// Same address for all connections of a client: `--persistent`.
-    pub persistent: bool,
-}
-
-/// Changes the source: `-j SNAT --to-source 10.0.0.1`.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Snat {
-    /// Address range.
-    pub addresses: Option<AddressRange>,
-    /// Port range.
-    pub ports: Option<NatPorts>,
-    /// Randomized port mapping: `--random`.
-    pub random: bool,
-    /// Fully randomized port mapping: `--random-fully`.
-    pub random_fully: bool,
-    /// Same address for all connections of a client: `--persistent`.
-    pub persistent: bool,
-}
 
 /// A range of addresses of one family, printed as `10.0.0.1-10.0.0.9`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -102,14 +71,14 @@ impl fmt::Display for AddressRange {
 
 /// The value of `--to-destination` or `--to-source`.
 #[derive(Default)]
-struct Goal {
-    addresses: Option<AddressRange>,
-    ports: Option<NatPorts>,
-    base_port: Option<u16>,
+pub(super) struct Goal {
+    pub(super) addresses: Option<AddressRange>,
+    pub(super) ports: Option<NatPorts>,
+    pub(super) base_port: Option<u16>,
 }
 
 impl Goal {
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let (addresses, ports) = match text.strip_prefix('[') {
             Some(text) => {
                 let (addresses, rest) = text.split_once(']')?;
@@ -194,133 +163,12 @@ macro_rules! setters {
     };
 }
 
-impl Dnat {
-    setters!();
-}
-
-impl Snat {
-    setters!();
-}
-
-impl<'a> Extension<'a> for Dnat {
-    fn open() -> Self {
-        Self::default()
-    }
-
-    fn options() -> &'static [&'static str] {
-        &["--to-destination", "--random", "--persistent"]
-    }
-
-    fn min_options(&self) -> usize {
-        // `--random` alone is incomplete.
-        match (self.addresses, self.ports) {
-            (None, None) => usize::MAX,
-            _ => 1,
-        }
-    }
-
-    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
-        match option {
-            "--to-destination" => {
-                let goal = values.parse(Goal::parse)?;
-                if goal.base_port.is_some() {
-                    self.base_port = goal.base_port;
-                }
-                if let Some(addresses) = goal.addresses {
-                    set_once(&mut self.addresses, addresses)?;
-                }
-                match goal.ports {
-                    Some(ports) => set_once(&mut self.ports, ports),
-                    None => Ok(true),
-                }
-            }
-            "--random" => set_flag(&mut self.random),
-            "--persistent" => set_flag(&mut self.persistent),
-            _ => Ok(false),
-        }
-    }
-}
-
-impl<'a> Extension<'a> for Snat {
-    fn open() -> Self {
-        Self::default()
-    }
-
-    fn options() -> &'static [&'static str] {
-        &["--to-source", "--random", "--random-fully", "--persistent"]
-    }
-
-    fn min_options(&self) -> usize {
-        match (self.addresses, self.ports) {
-            (None, None) => usize::MAX,
-            _ => 1,
-        }
-    }
-
-    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
-        match option {
-            "--to-source" => {
-                let goal = values
-                    .parse(|text| Goal::parse(text).filter(|goal| goal.base_port.is_none()))?;
-                if let Some(addresses) = goal.addresses {
-                    set_once(&mut self.addresses, addresses)?;
-                }
-                match goal.ports {
-                    Some(ports) => set_once(&mut self.ports, ports),
-                    None => Ok(true),
-                }
-            }
-            "--random" => set_flag(&mut self.random),
-            "--random-fully" => set_flag(&mut self.random_fully),
-            "--persistent" => set_flag(&mut self.persistent),
-            _ => Ok(false),
-        }
-    }
-}
-
-impl fmt::Display for Dnat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let goal = Goal {
-            addresses: self.addresses,
-            ports: self.ports,
-            base_port: self.base_port,
-        };
-        write!(f, "-j DNAT --to-destination {goal}")?;
-        if self.random {
-            f.write_str(" --random")?;
-        }
-        if self.persistent {
-            f.write_str(" --persistent")?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Snat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let goal = Goal {
-            addresses: self.addresses,
-            ports: self.ports,
-            base_port: None,
-        };
-        write!(f, "-j SNAT --to-source {goal}")?;
-        if self.random {
-            f.write_str(" --random")?;
-        }
-        if self.random_fully {
-            f.write_str(" --random-fully")?;
-        }
-        if self.persistent {
-            f.write_str(" --persistent")?;
-        }
-        Ok(())
-    }
-}
+pub(super) use setters;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::targets::Target;
+    use crate::targets::{Dnat, Snat, Target};
     use crate::{Rule, Transport};
 
     fn address(text: &str) -> IpAddr {

@@ -1,41 +1,10 @@
-//! Targets that pass packets to processes: `-j NFLOG`, `-j NFQUEUE` and `-j AUDIT`.
+//! `-j NFQUEUE`: queues of packets for processes.
 
 use std::fmt;
 
-use crate::field::{Field, Text, extension, names};
+use crate::field::Field;
 use crate::number::Range;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
-
-extension! {
-    /// Logs to a netlink multicast group: `-j NFLOG --nflog-group 5`.
-    pub struct Nflog<'a> = "-j NFLOG" {
-        /// Prefix of messages, at most 63 bytes.
-        prefix: Option<Text<'a>> = "--nflog-prefix",
-        /// Group. Default: 0.
-        group: Option<u16> = "--nflog-group",
-        /// Number of bytes to copy, which the kernel ignores.
-        range: Option<u32> = "--nflog-range",
-        /// Number of bytes to copy.
-        size: Option<u32> = "--nflog-size",
-        /// Number of packets to collect before they are sent. Default: 0.
-        threshold: Option<u16> = "--nflog-threshold",
-    }
-    complete |it| it.range.is_none() || it.size.is_none();
-    normalize |it| {
-        it.group = it.group.filter(|group| *group != 0);
-        it.threshold = it.threshold.filter(|threshold| *threshold != 0);
-        if let Some(Text(prefix)) = &mut it.prefix
-            && prefix.len() > MAX_PREFIX
-        {
-            let fits = |(at, letter): &(usize, char)| at + letter.len_utf8() <= MAX_PREFIX;
-            let kept: String = prefix.char_indices().take_while(fits).map(|(_, it)| it).collect();
-            *prefix = kept.into();
-        }
-    };
-}
-
-/// Maximum length of a prefix, to which iptables cuts it.
-const MAX_PREFIX: usize = 63;
 
 /// Passes packets to a process with a queue: `-j NFQUEUE --queue-num 5`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -116,25 +85,5 @@ impl fmt::Display for Nfqueue {
         }
         self.bypass.write("--queue-bypass", f)?;
         self.cpu_fanout.write("--queue-cpu-fanout", f)
-    }
-}
-
-extension! {
-    /// Creates audit records: `-j AUDIT --type drop`.
-    pub struct Audit = "-j AUDIT" {
-        /// Type of the record; iptables requires one.
-        ty: Option<AuditType> = "--type",
-    }
-}
-
-names! {
-    /// Types of audit records.
-    pub enum AuditType by str::eq_ignore_ascii_case {
-        /// The packet is accepted.
-        Accept = "accept",
-        /// The packet is dropped.
-        Drop = "drop",
-        /// The packet is rejected.
-        Reject = "reject",
     }
 }

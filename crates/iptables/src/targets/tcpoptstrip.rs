@@ -1,22 +1,9 @@
-//! Targets of TCP: `-j TCPMSS`, `-j TCPOPTSTRIP` and `-j SYNPROXY`.
+//! `-j TCPOPTSTRIP`: removal of TCP options.
 
 use std::fmt;
 
 use crate::field::{extension, word_values};
 use crate::number;
-
-extension! {
-    /// Changes the maximum segment size: `-p tcp -j TCPMSS --clamp-mss-to-pmtu`.
-    ///
-    /// iptables requires exactly one option.
-    pub struct Tcpmss = "-j TCPMSS" {
-        /// Maximum segment size in bytes.
-        set: Option<u16> = "--set-mss",
-        /// Whether the size follows the MTU of the path.
-        clamp_to_pmtu: bool = "--clamp-mss-to-pmtu",
-    }
-    complete |it| it.set.is_some() != it.clamp_to_pmtu;
-}
 
 extension! {
     /// Replaces TCP options by no operation: `-p tcp -j TCPOPTSTRIP --strip-options 2`.
@@ -25,24 +12,6 @@ extension! {
         options: Option<TcpOptions> = "--strip-options",
     }
     complete |_| true;
-}
-
-extension! {
-    /// Completes TCP handshakes before a connection is tracked: `-p tcp -j SYNPROXY --mss
-    /// 1460`.
-    pub struct Synproxy = "-j SYNPROXY" {
-        /// Whether selective acknowledgements are sent.
-        sack_perm: bool = "--sack-perm",
-        /// Whether timestamps are sent.
-        timestamp: bool = "--timestamp",
-        /// Window scale, 0 to 14.
-        wscale: Option<u8> = "--wscale",
-        /// Maximum segment size in bytes.
-        mss: Option<u16> = "--mss",
-        /// Whether explicit congestion notification is supported.
-        ecn: bool = "--ecn",
-    }
-    complete |it| it.wscale.is_none_or(|wscale| wscale < 15);
 }
 
 /// Numbers of TCP options, printed as `2,3`.

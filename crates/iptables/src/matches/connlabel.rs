@@ -1,0 +1,44 @@
+//! `-m connlabel`: labels of connections.
+
+use std::fmt;
+
+use crate::field::{extension, word_values};
+use crate::negatable::Negatable;
+use crate::number;
+
+extension! {
+    /// Matches a label of the connection: `-m connlabel --label "40"`.
+    pub struct Connlabel = "-m connlabel" {
+        /// Label.
+        label: Option<Negatable<ConnectionLabel>> = "--label",
+        /// Whether the label is set on the connection.
+        set: bool = "--set",
+    }
+    complete |it| it.label.is_some();
+}
+
+/// The number of a label, printed as `"40"`.
+///
+/// Names of labels are not supported: they depend on a file of the host.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct ConnectionLabel(u8);
+
+impl ConnectionLabel {
+    /// Creates a label from 0 to 127, otherwise returns `None`.
+    pub fn new(number: u8) -> Option<Self> {
+        (number < 128).then_some(Self(number))
+    }
+
+    /// Returns the number.
+    pub fn get(self) -> u8 {
+        self.0
+    }
+}
+
+impl fmt::Display for ConnectionLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0)
+    }
+}
+
+word_values! { ConnectionLabel = |text| Self::new(number::parse_as(text)?), }

@@ -1,0 +1,44 @@
+//! `-m mac`: source address of Ethernet frames.
+
+use std::fmt;
+
+use crate::field::{extension, word_values};
+use crate::negatable::Negatable;
+
+extension! {
+    /// Matches the source address of Ethernet frames: `-m mac --mac-source 42:01:02:03:04:05`.
+    pub struct Mac = "-m mac" {
+        /// Source address.
+        source: Option<Negatable<MacAddress>> = "--mac-source",
+    }
+}
+
+/// An Ethernet address, printed as `42:01:02:03:04:05`.
+///
+/// Exhaustive: an address has six bytes.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct MacAddress(pub [u8; 6]);
+
+impl MacAddress {
+    /// Parses six hexadecimal numbers of one or two digits.
+    fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 6];
+        let mut parts = text.split(':');
+        for byte in &mut bytes {
+            let part = parts.next().filter(|part| matches!(part.len(), 1 | 2))?;
+            let is_hex = part.bytes().all(|b| b.is_ascii_hexdigit());
+            *byte = u8::from_str_radix(part, 16).ok().filter(|_| is_hex)?;
+        }
+        parts.next().is_none().then_some(Self(bytes))
+    }
+}
+
+impl fmt::Display for MacAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [first, rest @ ..] = self.0;
+        write!(f, "{first:02x}")?;
+        rest.iter().try_for_each(|byte| write!(f, ":{byte:02x}"))
+    }
+}
+
+word_values! { MacAddress = MacAddress::parse, }

@@ -1,0 +1,20 @@
+//! `-j SNPT`: translation of the prefix of source addresses.
+
+use ipnet::IpNet;
+
+use crate::field::extension;
+use crate::targets::dnpt::is_prefix;
+
+extension! {
+    /// Translates the prefix of source addresses: `-j SNPT --src-pfx fd00::/64 --dst-pfx
+    /// fd01::/64`.
+    ///
+    /// iptables requires both prefixes, of at most 64 bits.
+    pub struct Snpt = "-j SNPT" {
+        /// Prefix of the source addresses.
+        source: Option<IpNet> = "--src-pfx",
+        /// New prefix.
+        destination: Option<IpNet> = "--dst-pfx",
+    }
+    complete |it| is_prefix(it.source) && is_prefix(it.destination);
+}
