@@ -33,7 +33,7 @@ fn explain(mode: &str, manifests: &str, line: &str) -> Outcome {
     let mut command = std::process::Command::new("setpriv");
     command
         .args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"])
-        .args(["timeout", "60", BINARY, "explain"])
+        .args(["timeout", "300", BINARY, "explain"])
         .args(line.split_whitespace())
         .args(["--proxy-mode", mode, "--manifests"])
         .arg(path)

@@ -271,55 +271,69 @@ fn what_is_beyond_the_limit_of_a_service_is_said_to_be() {
             "spec": spec,
         })
     };
-    let list = value!({
-        "apiVersion": "v1",
-        "kind": "List",
-        "items": [
-            {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "metadata": { "name": "node-1" },
-                "status": { "addresses": [{ "type": "InternalIP", "address": "192.168.0.5" }] },
-            },
-            named("ports", value!({
-                "type": "NodePort",
-                "clusterIP": "10.96.0.90",
-                "externalIPs": ["203.0.113.90"],
-                "ports": ports.collect::<Vec<_>>(),
-            })),
-            named("addresses", value!({
-                "clusterIP": "10.96.0.91",
-                "externalIPs": addresses.collect::<Vec<_>>(),
-                "ports": [{ "port": 80 }],
-            })),
-        ],
-    });
+    let list = |service: Value| {
+        let list = value!({
+            "apiVersion": "v1",
+            "kind": "List",
+            "items": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "metadata": { "name": "node-1" },
+                    "status": { "addresses": [{ "type": "InternalIP", "address": "192.168.0.5" }] },
+                },
+                service,
+            ],
+        });
+        list.to_string()
+    };
+    let ports = list(named(
+        "ports",
+        value!({
+            "type": "NodePort",
+            "clusterIP": "10.96.0.90",
+            "externalIPs": ["203.0.113.90"],
+            "ports": ports.collect::<Vec<_>>(),
+        }),
+    ));
+    let addresses = list(named(
+        "addresses",
+        value!({
+            "clusterIP": "10.96.0.91",
+            "externalIPs": addresses.collect::<Vec<_>>(),
+            "ports": [{ "port": 80 }],
+        }),
+    ));
     let limit = "is not served: a Service gets at most 16384 pairs of an address and a port in \
                  each IP family; use several Services";
-    for (destination, what, field) in [
+    for (manifests, destination, what, field) in [
         (
+            &ports,
             "10.96.0.90:16385",
             "port 16385/TCP of Service shop/ports",
             "spec.ports",
         ),
         (
+            &ports,
             "192.168.0.5:30001",
             "node port 30001/TCP of Service shop/ports",
             "spec.ports",
         ),
         (
+            &ports,
             "203.0.113.90:1",
             "address 203.0.113.90 of Service shop/ports",
             "spec.externalIPs",
         ),
         (
+            &addresses,
             "198.18.64.0:80",
             "address 198.18.64.0 of Service shop/addresses",
             "spec.externalIPs",
         ),
     ] {
         let line = format!("tcp {destination} --from 192.0.2.7 -o json");
-        let answer = json(&explain("nftables", &list.to_string(), &line));
+        let answer = json(&explain("nftables", manifests, &line));
         assert_eq!(answer["reason"], format!("{what} {limit}"), "{answer:#}");
         assert_eq!(answer["field"], field, "{answer:#}");
     }
