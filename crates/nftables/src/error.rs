@@ -25,13 +25,6 @@ pub enum Error {
     /// `CAP_NET_ADMIN` is missing.
     #[error("operation not permitted: CAP_NET_ADMIN is missing")]
     Denied,
-    /// libnftnl does not support a part of the transaction.
-    #[cfg(feature = "nftnl")]
-    #[error("libnftnl does not support {feature}")]
-    LibnftnlUnsupported {
-        /// The unsupported feature.
-        feature: Box<str>,
-    },
     /// The ruleset changed during every attempt to dump it.
     #[error("the ruleset changed during each of {attempts} attempts to dump it")]
     Interrupted {
@@ -97,8 +90,6 @@ impl Error {
             | Self::Outdated
             | Self::Rejected { .. }
             | Self::Unsupported { .. } => Committed::No,
-            #[cfg(feature = "nftnl")]
-            Self::LibnftnlUnsupported { .. } => Committed::No,
             _ => Committed::Unknown,
         }
     }

@@ -69,12 +69,6 @@
 //! [`Assembler`] decodes the replies, and [`Notifications`] decodes change
 //! notifications.
 //!
-//! # Features
-//!
-//! - `nftnl`: libnftnl encodes transactions and libmnl sends them
-//!   ([`Client::open_with`]). libnftnl is GPL-2.0-or-later, which applies to a
-//!   program linked with it.
-//!
 //! # Modules
 //!
 //! - [`expression`]: expressions of the nft language, such as `tcp dport`
@@ -82,7 +76,7 @@
 //! - [`expr`]: expressions that the kernel executes (`struct nft_expr`)
 //! - [`evaluate`]: the outcomes of a packet in a ruleset, without a kernel
 //! - [`wire`]: requests and replies
-#![cfg_attr(not(feature = "nftnl"), forbid(unsafe_code))]
+#![forbid(unsafe_code)]
 #![cfg_attr(
     not(target_os = "linux"),
     allow(dead_code, unused_imports, reason = "only sockets use some functions")
@@ -172,9 +166,6 @@ mod single;
 
 mod rules;
 
-#[cfg(feature = "nftnl")]
-pub mod nftnl;
-
 mod monitor;
 
 pub mod evaluate;
@@ -185,7 +176,7 @@ pub use added::{Added, Handle};
 pub use bytes::Bytes;
 pub use chain::{BaseChain, Chain, ChainFlags, ChainType, Hook, Policy};
 #[cfg(target_os = "linux")]
-pub use client::{Client, Encoder};
+pub use client::Client;
 pub use datatype::Datatype;
 pub use dump::{DumpOptions, RecordedDump};
 pub use element::{Element, ElementData, InvalidElement, KeyPrefix};

@@ -146,7 +146,7 @@ impl Client {
             return Ok(Vec::new());
         }
         let first = self.sequence();
-        let batch = self.encode(transaction, first, generation)?;
+        let batch = transaction.encode(first, generation.map(|Generation(number)| number));
         let bytes = batch.bytes().to_vec();
         let (outcome, handles) = self.send_batch_for_handles(bytes)?;
         match outcome {

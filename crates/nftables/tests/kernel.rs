@@ -25,15 +25,6 @@ use vipline_nftables::{
 };
 use vipline_reconcile::{Edit, diff};
 
-/// Opens a client. `nftnl.rs` includes these tests to run them with libnftnl.
-fn open() -> Result<Client, Error> {
-    #[cfg(feature = "nftnl")]
-    if module_path!().starts_with("nftnl") {
-        return Client::open_with(vipline_nftables::Encoder::Nftnl);
-    }
-    Client::open()
-}
-
 /// A network namespace with a client.
 struct Lab {
     netns: Netns,
@@ -43,7 +34,7 @@ struct Lab {
 impl Lab {
     fn new() -> Self {
         let netns = Netns::new().unwrap();
-        let client = netns.run(open).unwrap();
+        let client = netns.run(Client::open).unwrap();
         Self { netns, client }
     }
 
@@ -374,7 +365,7 @@ fn a_dump_during_commits_is_consistent_or_interrupted() {
     lab.add(&objects);
     let [left, right] = samples::hops(&sets, 400);
     lab.add(&left);
-    let mut other = lab.netns.run(open).unwrap();
+    let mut other = lab.netns.run(Client::open).unwrap();
     let hops = |from: &[Object], to: &[Object]| {
         let gone = from.iter().cloned().map(Edit::Remove);
         let edits: Vec<_> = gone.chain(to.iter().cloned().map(Edit::Add)).collect();
@@ -444,7 +435,7 @@ fn a_transaction_too_large_for_the_unprivileged_is_not_begun() {
         let test = "a_transaction_too_large_for_the_unprivileged_is_not_begun";
         return rerun("unshare", &args, test);
     }
-    let mut client = open().unwrap();
+    let mut client = Client::open().unwrap();
     let table = samples::table();
     let (set, objects) = samples::dispatch(&table);
     let edits: Vec<_> = objects.iter().cloned().map(Edit::Add).collect();
@@ -472,7 +463,7 @@ fn a_missing_capability_is_named() {
         let args = ["--net", "setpriv", "--bounding-set=-net_admin"];
         return rerun("unshare", &args, "a_missing_capability_is_named");
     }
-    let mut client = open().unwrap();
+    let mut client = Client::open().unwrap();
     let table = samples::table();
     let (_, objects) = samples::dispatch(&table);
     let edits: Vec<_> = objects.into_iter().map(Edit::Add).collect();

@@ -10,7 +10,7 @@ use crate::process::execute;
 
 /// Feature sets to compile, for each published package with features.
 ///
-/// Other steps build the workspace with all features except `nftnl`, which has a step.
+/// Other steps build the workspace with all features.
 const SETS: &[(&str, &[&str])] = &[
     (
         "proxy-core",

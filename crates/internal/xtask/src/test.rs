@@ -51,29 +51,8 @@ const SLOW: &[&str] = &[
     "crates/conntrack kernel",
 ];
 
-/// Title of the test binary that compares the encoders, and includes the kernel tests of
-/// its package with libnftnl.
-const AGREEMENT: &str = "crates/nftables nftnl";
-
-/// Title of the test binary of the engine that also runs with libnftnl.
-const ENGINE: &str = "crates/proxy-core kernel";
-
-/// Arguments that select the tests of [`ENGINE`] with libnftnl, which only mode nftables
-/// uses.
-///
-/// [`AGREEMENT`] shows that both encoders send equal messages. So these are the tests of
-/// messages and of the kernel's state, and only some tests of each kind with packets.
-const NFTNL_TESTS: &[&str] = &[
-    "affinity::",
-    "affinity_traffic::nftables::a_client_keeps_its_endpoint_and",
-    "matrix::nftables::each_packet_reaches_the_expected_destination",
-    "nftables_sync::",
-    "rollout::nftables::connections",
-    "takeover::connections",
-    "traffic::nftables::connections",
-    "--skip=ipset_takeover::",
-    "--skip=iptables_takeover::",
-];
+/// Title of the test binary that compares messages with those of libnftnl.
+const LIBNFTNL: &str = "crates/internal/libnftnl libnftnl";
 
 /// Runs the task.
 ///
@@ -133,11 +112,11 @@ fn run_steps(steps: &mut Steps, repeats_all: bool, host_only: bool) -> Result<()
     jobs.insert(0, doc);
     jobs.insert(1, check("image", || image::check(&metadata, &built)));
     jobs.extend(windows_jobs(&for_wine)?);
-    jobs.extend(with_nftnl.iter().map(|test| {
-        let title = test.title();
-        let tests: &[&str] = if title == ENGINE { NFTNL_TESTS } else { &[] };
-        programs.job(format!("nftnl {title}"), test, tests.to_vec())
-    }));
+    jobs.extend(
+        with_nftnl
+            .iter()
+            .map(|test| programs.job(test.title(), test, Vec::new())),
+    );
     // Tests wait a part of their time.
     let mut workers = thread::available_parallelism()?.get() + 1;
     match host_only {
@@ -255,21 +234,21 @@ impl Programs {
     }
 }
 
-/// Lints and builds the feature `nftnl`. All other steps run without the feature.
+/// Lints and builds the comparison with libnftnl. All other steps run without the library.
 ///
 /// The commands select the whole workspace, as those of the other steps do. So the
 /// dependencies have the same features and are not compiled again.
 fn nftnl() -> Result<Vec<TestBinary>> {
-    let features = "--features=vipline-nftables/nftnl,proxy-core/nftnl";
-    let clippy = ["clippy", "--workspace", "--test=nftnl", features];
-    execute(&mut cargo(
-        [&clippy[..], &["--", "--deny=warnings"]].concat(),
-    ))?;
-    let targets = ["--test=nftnl", "--test=kernel"];
-    let build = [&["test", "--workspace", "--no-run", features], &targets[..]].concat();
+    let selection = [
+        "--workspace",
+        "--test=libnftnl",
+        "--features=libnftnl/libnftnl",
+    ];
+    let clippy = [&["clippy"], &selection[..], &["--", "--deny=warnings"]].concat();
+    execute(&mut cargo(clippy))?;
+    let build = [&["test", "--no-run"], &selection[..]].concat();
     let artifacts = Artifacts::build(&mut cargo(build))?;
-    // Other test binaries have the same names.
-    let is_ours = |test: &TestBinary| [AGREEMENT, ENGINE].contains(&&*test.title());
+    let is_ours = |test: &TestBinary| test.title() == LIBNFTNL;
     Ok(artifacts.tests().filter(is_ours).collect())
 }
 

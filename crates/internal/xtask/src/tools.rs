@@ -48,7 +48,7 @@ pub(crate) const VM_TOOLS: &[Tool] = &[
     Tool::new("/etc/protocols", "netbase"),
 ];
 
-/// Libraries and tools to build the feature `nftnl`.
+/// Libraries and tools for the comparison with libnftnl.
 pub(crate) const NFTNL: &[Tool] = &[
     Tool::new("pkg-config", "pkg-config"),
     Tool::new("/usr/include/libmnl/libmnl.h", "libmnl-dev"),

@@ -1,9 +1,4 @@
 //! Deletion of objects that may not exist.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "IO file"
-)]
 
 use std::collections::HashSet;
 

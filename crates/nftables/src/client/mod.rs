@@ -14,8 +14,6 @@ use vipline_netlink::{Counters, Dump, KernelError, Outcome, Protocol, Rejected, 
 
 use crate::added::{echo_buffer, request_echo};
 use crate::hooks::{self, HookEntry};
-#[cfg(feature = "nftnl")]
-use crate::nftnl;
 use crate::request::{may_be_unknown, request_error};
 use crate::wire::{self, Query};
 use crate::{
@@ -38,21 +36,6 @@ pub struct Client {
     payload: Vec<u8>,
     /// Whether the kernel has the messages `NFT_MSG_DESTROY*`; `None`: not yet asked.
     has_destroy: Option<bool>,
-    /// Sender of transactions that libnftnl encodes.
-    #[cfg(feature = "nftnl")]
-    sender: Option<nftnl::Sender>,
-}
-
-/// The encoder of transactions. All encoders produce equivalent messages.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum Encoder {
-    /// This crate.
-    #[default]
-    Native,
-    /// libnftnl; libmnl sends the messages.
-    #[cfg(feature = "nftnl")]
-    Nftnl,
 }
 
 impl Client {
@@ -63,30 +46,11 @@ impl Client {
     /// [`Error::Unsupported`]: the kernel has no nfnetlink. Missing nf_tables or
     /// a missing capability is reported by the first dump or commit.
     pub fn open() -> Result<Self, Error> {
-        Self::open_with(Encoder::Native)
-    }
-
-    /// Opens a connection that encodes transactions with `encoder`.
-    ///
-    /// # Errors
-    ///
-    /// As [`open`](Self::open). With libnftnl also [`Error::Netlink`], if the
-    /// socket cannot be shared with libmnl.
-    pub fn open_with(encoder: Encoder) -> Result<Self, Error> {
         let socket = Socket::open(Protocol::NETFILTER)?;
-        #[cfg(feature = "nftnl")]
-        let sender = match encoder {
-            Encoder::Native => None,
-            Encoder::Nftnl => Some(nftnl::Sender::new(socket.as_fd())?),
-        };
-        #[cfg(not(feature = "nftnl"))]
-        let Encoder::Native = encoder;
         Ok(Self {
             socket,
             payload: Vec::new(),
             has_destroy: None,
-            #[cfg(feature = "nftnl")]
-            sender,
         })
     }
 
@@ -272,28 +236,14 @@ impl Client {
             return Ok(());
         }
         let first = self.socket.sequence();
-        let batch = self.encode(transaction, first, generation)?;
-        match self.send(batch.bytes())? {
+        let batch = transaction.encode(first, generation.map(|Generation(number)| number));
+        match self.send_batch(batch.bytes())? {
             Outcome::Committed => Ok(()),
             Outcome::Rejected { errors, omitted } => {
                 Err(rejected_operations(&batch, errors, omitted))
             }
             Outcome::Unknown(error) => Err(error.into()),
         }
-    }
-
-    pub(crate) fn encode<'t>(
-        &self,
-        transaction: &'t Transaction,
-        first: u32,
-        generation: Option<Generation>,
-    ) -> Result<Batch<'t>, Error> {
-        let generation = generation.map(|generation| generation.0);
-        #[cfg(feature = "nftnl")]
-        if self.sender.is_some() {
-            return nftnl::encode(transaction, first, generation);
-        }
-        Ok(transaction.encode(first, generation))
     }
 
     /// Returns the sequence number of the next request.
@@ -331,16 +281,6 @@ impl Client {
             }
         })?;
         Ok((outcome, handles))
-    }
-
-    fn send(&mut self, batch: &[u8]) -> Result<Outcome, Error> {
-        #[cfg(feature = "nftnl")]
-        if let Some(sender) = &self.sender {
-            return Ok(self
-                .socket
-                .batch_with(batch, |_, batch| sender.send(batch))?);
-        }
-        self.send_batch(batch)
     }
 
     /// Returns the current generation of the ruleset.

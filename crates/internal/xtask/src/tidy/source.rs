@@ -3,23 +3,21 @@
 use super::Text;
 
 /// Names of files that may do IO. A `mod.rs` has the name of its folder.
-const IO_FILES: [&str; 8] = [
+const IO_FILES: [&str; 7] = [
     "client",
     "directory",
     "kernel",
     "netns",
-    "nftnl",
     "process",
     "server",
     "socket",
 ];
 
 /// Folders and files that may contain `unsafe`.
-const UNSAFE: [&str; 8] = [
+const UNSAFE: [&str; 7] = [
     "crates/hcn/src/client.rs",
     "crates/hcn/src/functions.rs",
     "crates/iptables/src/process.rs",
-    "crates/nftables/src/nftnl/mod.rs",
     "crates/internal/hns-dll/src/exports.rs",
     "crates/internal/testkit/src/",
     "examples/kube-proxy/src/allocator.rs",

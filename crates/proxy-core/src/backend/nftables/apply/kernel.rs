@@ -7,7 +7,7 @@ use std::slice;
 
 use vipline_netlink::{Counters, Errno};
 use vipline_nftables::{
-    Action, Client, Encoder, Error, Object, Operation, RejectedOperation, Subject, Transaction,
+    Action, Client, Error, Object, Operation, RejectedOperation, Subject, Transaction,
 };
 use vipline_reconcile::{
     self as reconcile, Atomic, Attempt, Edit, MAX_REJECTED_BATCHES, Reason, Rejection, isolate,
@@ -66,12 +66,6 @@ impl Support {
     }
 }
 
-/// Encoder of transactions. Both encoders produce the same messages.
-#[cfg(not(feature = "nftnl"))]
-const ENCODER: Encoder = Encoder::Native;
-#[cfg(feature = "nftnl")]
-const ENCODER: Encoder = Encoder::Nftnl;
-
 impl Kernel {
     /// Opens an nf_tables client in the network namespace of the calling thread.
     ///
@@ -89,7 +83,7 @@ impl Kernel {
         commit_counter: CommitCounter,
     ) -> Result<Self, Error> {
         Ok(Self {
-            client: Client::open_with(ENCODER)?,
+            client: Client::open()?,
             table: Table::of(family),
             commit_counter,
             took_over: false,
