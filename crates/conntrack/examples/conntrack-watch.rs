@@ -1,6 +1,6 @@
 //! Prints conntrack events like `conntrack -E -o extended`, without the time.
 //!
-//! Run as root: `cargo run -p vipline-conntrack --example conntrack-watch -- [PROTOCOL]`,
+//! Run as root: `cargo run --example conntrack-watch -- [PROTOCOL]`,
 //! with a number such as 6 for TCP.
 
 use std::error::Error;

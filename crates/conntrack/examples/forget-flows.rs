@@ -1,13 +1,13 @@
 //! Deletes the conntrack entries of a removed backend, and no others.
 //!
-//! Run as root: `cargo run -p vipline-conntrack --example forget-flows`. The
-//! example makes changes only in a network namespace of its own.
+//! Run it as root with `cargo run --example forget-flows`. The example makes changes only
+//! in a network namespace of its own.
 #![allow(clippy::print_stdout, reason = "it shows what happens")]
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr};
 
-use testkit::netns::Netns;
+use nix::sched::{CloneFlags, unshare};
 use vipline_conntrack::{Client, Family, Filter, Flow, Protocol, Status, Tuple, TupleFilter};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -19,7 +19,9 @@ const BACKENDS: [IpAddr; 2] = [
 ];
 
 fn main() -> Result<()> {
-    Netns::new()?.run(run)
+    // A network namespace of its own, so that the host stays as it is.
+    unshare(CloneFlags::CLONE_NEWNET)?;
+    run()
 }
 
 fn run() -> Result<()> {

@@ -1,6 +1,6 @@
 //! Prints the networks, endpoints and load balancers of HNS as a table.
 //!
-//! Run it with `cargo run -p vipline-hcn --example hcn-list -- FILE.json`. The file has
+//! Run it with `cargo run --example hcn-list -- FILE.json`. The file has
 //! the documents of a node: `{"Networks": [...], "Endpoints": [...], "LoadBalancers":
 //! [...]}`. On Windows, without a file, the example asks HNS.
 #![allow(clippy::print_stdout, reason = "the output is the purpose")]

@@ -2,7 +2,7 @@
 //!
 //! Packets match the old entries or the new ones, never a part of them.
 //!
-//! Run it with `cargo run -p vipline-ipset --example atomic-swap -- SET ADDRESS...`.
+//! Run it with `cargo run --example atomic-swap -- SET ADDRESS...`.
 
 use std::error::Error;
 use std::io::Write;

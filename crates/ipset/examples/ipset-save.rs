@@ -1,7 +1,7 @@
 //! Prints the sets of this network namespace in `ipset save` format, with resource
 //! usage.
 //!
-//! Run it with `cargo run -p vipline-ipset --example ipset-save -- [NAME]...`.
+//! Run it with `cargo run --example ipset-save -- [NAME]...`.
 #![allow(clippy::print_stdout, reason = "the output is the purpose")]
 
 use std::env;

@@ -2,7 +2,7 @@
 //! another.
 //! Either file may be a hand-written document for `iptables-restore`.
 //!
-//! Run it with `cargo run -p vipline-iptables --example iptables-diff BEFORE AFTER`.
+//! Run it with `cargo run --example iptables-diff BEFORE AFTER`.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,

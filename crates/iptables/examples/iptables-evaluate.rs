@@ -1,7 +1,7 @@
 //! Prints what a save of `iptables-save` does with packets, and which rules decide. Without
 //! a kernel, privileges or traffic.
 //!
-//! Run it with `cargo run -p vipline-iptables --features nft --example iptables-evaluate SAVE`.
+//! Run it with `cargo run --features nft --example iptables-evaluate SAVE`.
 //! Change host and packets below to those of your own test.
 #![allow(clippy::disallowed_methods, reason = "the program reads a file")]
 

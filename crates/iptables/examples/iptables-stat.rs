@@ -1,6 +1,6 @@
 //! Prints the number of rules of each chain, and their targets.
 //!
-//! Run it with `iptables-save | cargo run -p vipline-iptables --example iptables-stat`.
+//! Run it with `iptables-save | cargo run --example iptables-stat`.
 #![allow(clippy::print_stdout, reason = "the output is the purpose")]
 
 use std::collections::BTreeMap;

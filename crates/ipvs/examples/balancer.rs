@@ -1,13 +1,13 @@
 //! Commits an IPVS table from text, dumps it, and changes it.
 //!
-//! Run it as root with `cargo run -p vipline-ipvs --example balancer`, on a kernel
+//! Run it as root with `cargo run --example balancer`, on a kernel
 //! with the module `ip_vs`.
 //! The example creates a network namespace and changes nothing outside it.
 #![allow(clippy::print_stdout, reason = "the output is the purpose")]
 
 use std::error::Error;
 
-use testkit::netns::Netns;
+use nix::sched::{CloneFlags, unshare};
 use vipline_ipvs::{Client, Commands, Object, Table};
 use vipline_reconcile::diff;
 
@@ -26,7 +26,9 @@ const SECOND: &str = "\
 ";
 
 fn main() -> Result<()> {
-    Netns::new()?.run(run)
+    // A network namespace of its own, so that the host stays as it is.
+    unshare(CloneFlags::CLONE_NEWNET)?;
+    run()
 }
 
 fn run() -> Result<()> {

@@ -1,6 +1,6 @@
 //! Prints virtual and real servers like `ipvsadm -Ln`.
 //!
-//! Run it as root with `cargo run -p vipline-ipvs --example ipvsadm-ln`.
+//! Run it as root with `cargo run --example ipvsadm-ln`.
 #![allow(clippy::print_stdout, reason = "the output is the purpose")]
 
 use std::net::SocketAddr;

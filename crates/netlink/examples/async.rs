@@ -1,6 +1,6 @@
 //! A dump, a batch and notifications with tokio's `AsyncFd`.
 //!
-//! Run as root: `cargo run -p vipline-netlink --example async`. The example works in a
+//! Run as root: `cargo run --example async`. The example works in a
 //! network namespace of its own.
 //!
 //! The requests use a socket that tokio waits for, and of this crate only the codecs
@@ -17,6 +17,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 
+use nix::sched::{CloneFlags, unshare};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::net::{netlink, recv, send};
 use tokio::io::Interest;
@@ -40,7 +41,9 @@ const INET: [u8; 4] = [1, 0, 0, 0];
 const NF_TABLES: [u8; 4] = [0, 0, 0, 10];
 
 fn main() -> Result<()> {
-    testkit::netns::Netns::new()?.run(|| run(&mut io::stdout()))
+    // A network namespace of its own, so that the host stays as it is.
+    unshare(CloneFlags::CLONE_NEWNET)?;
+    run(&mut io::stdout())
 }
 
 /// Runs the example in the network namespace of the calling thread.

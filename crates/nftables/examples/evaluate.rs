@@ -1,6 +1,6 @@
 //! A test of a firewall without a kernel: the outcomes of packets, and the deciding rules.
 //!
-//! Run it with `cargo run -p vipline-nftables --example evaluate`. It needs no privileges.
+//! Run it with `cargo run --example evaluate`. It needs no privileges.
 
 use std::error::Error;
 use std::io::{self, Write};

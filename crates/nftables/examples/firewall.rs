@@ -1,6 +1,6 @@
 //! A firewall with named counters and a named set.
 //!
-//! Run it as root with `cargo run -p vipline-nftables --example firewall`.
+//! Run it as root with `cargo run --example firewall`.
 //! The example runs in a new network namespace and does not change the host.
 #![allow(
     clippy::disallowed_methods,
@@ -11,9 +11,10 @@
 use std::error::Error;
 use std::io::{self, Write};
 use std::net::UdpSocket;
+use std::process::Command;
 
 use ipnet::IpNet;
-use testkit::netns::Netns;
+use nix::sched::{CloneFlags, unshare};
 use vipline_nftables::expr::{Counter, CtState};
 use vipline_nftables::expression::{ct_state, ip_saddr, tcp_dport, udp_dport};
 use vipline_nftables::statement::{accept, drop};
@@ -28,7 +29,12 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 const ATTEMPTS: usize = 10;
 
 fn main() -> Result<()> {
-    Netns::new()?.run(|| run(&mut io::stdout().lock()))
+    // A network namespace of its own, so that the host stays as it is.
+    unshare(CloneFlags::CLONE_NEWNET)?;
+    Command::new("ip")
+        .args(["link", "set", "lo", "up"])
+        .status()?;
+    run(&mut io::stdout().lock())
 }
 
 /// Installs the firewall and changes it. Writes the steps to `out`.

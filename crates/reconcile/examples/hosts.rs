@@ -1,7 +1,7 @@
 //! Keeps a file of names and addresses, like `/etc/hosts`, equal to what several owners
 //! want.
 //!
-//! Run: `cargo run -p vipline-reconcile --example hosts -- FILE`. Lines that no owner wants
+//! Run: `cargo run --example hosts -- FILE`. Lines that no owner wants
 //! are removed. The second run finds the lines of the first one, and changes only what
 //! differs.
 #![allow(clippy::disallowed_methods, reason = "IO file")]

@@ -1,13 +1,13 @@
 //! Lists the addresses of all interfaces, then adds and removes addresses.
 //!
-//! Run as root: `cargo run -p vipline-rtnl --example addresses`. The example
+//! Run as root: `cargo run --example addresses`. The example
 //! prints the addresses of the current network namespace. It makes changes only
 //! in a network namespace of its own.
 
 use std::error::Error;
 use std::io::{self, Write};
 
-use testkit::netns::Netns;
+use nix::sched::{CloneFlags, unshare};
 use vipline_reconcile::diff;
 use vipline_rtnl::{Address, Client, Commands, Name, Object, Snapshot};
 
@@ -17,7 +17,9 @@ fn main() -> Result<()> {
     let mut out = io::stdout();
     writeln!(out, "# Addresses in this network namespace:\n")?;
     print(&Client::open()?.dump()?, &mut out)?;
-    Netns::new()?.run(|| change(&mut out))
+    // A network namespace of its own, so that the host stays as it is.
+    unshare(CloneFlags::CLONE_NEWNET)?;
+    change(&mut out)
 }
 
 /// Adds addresses in the network namespace of the calling thread.

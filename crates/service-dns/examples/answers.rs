@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! kubectl get services,endpointslices --all-namespaces --output json |
-//!     cargo run -p vipline-service-dns --example answers -- web.shop.svc.cluster.local SRV
+//!     cargo run --example answers -- web.shop.svc.cluster.local SRV
 //! ```
 
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! Three processes allocate addresses from one range in etcd.
 //!
 //! ```sh
-//! cargo run -p vipline-service-ip --example three-processes -- http://127.0.0.1:2379
+//! cargo run --example three-processes -- http://127.0.0.1:2379
 //! ```
 #![allow(
     clippy::disallowed_methods,

@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! kubectl get services,endpointslices,nodes --all-namespaces --output json |
-//!     cargo run -p vipline-service-model --example resolve -- NODE
+//!     cargo run --example resolve -- NODE
 //! ```
 
 use std::error::Error;
