@@ -51,6 +51,9 @@ const SLOW: &[&str] = &[
     "crates/conntrack kernel",
 ];
 
+/// Title of the test binary of the engine.
+const ENGINE: &str = "crates/proxy-core kernel";
+
 /// Title of the test binary that compares messages with those of libnftnl.
 const LIBNFTNL: &str = "crates/internal/libnftnl libnftnl";
 
