@@ -5,11 +5,14 @@ use std::{fmt, io};
 use thiserror::Error;
 
 use crate::message::Ack;
+use crate::readable::{fmt_sentence, readable_debug};
 use crate::rejected::Reason;
 use crate::{Errno, Policy};
 
 /// An error of a netlink socket.
-#[derive(Debug, Error)]
+///
+/// `Debug` writes a sentence with the sources, and the fields in the alternate form.
+#[derive(Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The send buffer of the socket cannot grow to the length of the batch; nothing was
@@ -53,6 +56,16 @@ pub enum Error {
     },
 }
 
+readable_debug!([] Error {
+    BatchTooLarge { bytes, limit },
+    Decode(error),
+    Io { operation, source },
+    Kernel(error),
+    Overrun,
+    Timeout,
+    Truncated { bytes, limit },
+});
+
 impl Error {
     /// Returns the error number, if the error has one.
     pub fn errno(&self) -> Option<Errno> {
@@ -79,7 +92,9 @@ impl Error {
 }
 
 /// The error that the kernel returned for one message (`NLMSG_ERROR`).
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+///
+/// `Debug` writes a sentence, and the fields in the alternate form.
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub struct KernelError {
     /// Sequence number of the message.
@@ -156,6 +171,30 @@ impl KernelError {
     }
 }
 
+impl fmt::Debug for KernelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return fmt_sentence(self, f);
+        }
+        let Self {
+            seq,
+            errno,
+            message,
+            offset,
+            request,
+            rare,
+        } = self;
+        f.debug_struct("KernelError")
+            .field("seq", seq)
+            .field("errno", errno)
+            .field("message", message)
+            .field("offset", offset)
+            .field("request", request)
+            .field("rare", rare)
+            .finish()
+    }
+}
+
 impl fmt::Display for KernelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (errno, message) = (self.errno, self.message.as_deref());
@@ -202,7 +241,10 @@ mod tests {
             let rejected = KernelError::new(1, errno, Ack::default());
             assert_eq!(Error::from(rejected).missing_protocol(), None);
         }
-        assert_eq!(failed(Errno::PERM).missing_protocol(), None);
+        let denied = failed(Errno::PERM);
+        let text = "open a netlink socket: Operation not permitted (os error 1)";
+        assert_eq!(format!("{denied:?}"), text);
+        assert_eq!(denied.missing_protocol(), None);
         assert_eq!(Error::Timeout.missing_protocol(), None);
     }
 
@@ -217,5 +259,7 @@ mod tests {
             rare: None,
         };
         assert_eq!(error.to_string(), "invalid argument (chain type mismatch)");
+        assert_eq!(format!("{error:?}"), error.to_string());
+        assert!(format!("{error:#?}").contains("seq: 1"), "{error:#?}");
     }
 }

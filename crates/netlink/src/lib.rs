@@ -45,7 +45,10 @@
 //! - [`generic`]: generic netlink families.
 //! - [`Listener`]: a non-blocking socket that receives notifications of multicast
 //!   groups, optionally without those that the program itself caused.
-//! - [`Error`]: errors, including the messages of extended ACKs.
+//! - [`Error`]: errors of sockets, including the messages of extended ACKs.
+//! - [`ClientError`] and [`Requester`]: the error of all clients, and what their sockets have
+//!   in common. The other crates of Vipline consist of these two and of the messages of one
+//!   family.
 //!
 //! The crate needs neither libmnl nor libnl.
 //! It starts no threads or tasks, writes no logs, and needs no async runtime: [`attr`],
@@ -102,9 +105,20 @@ pub mod generic;
 #[cfg(target_os = "linux")]
 mod listener;
 
+#[cfg(target_os = "linux")]
+mod requester;
+
+mod readable;
+
+mod condition;
+
 mod error;
 
+mod client_error;
+
 pub use ack_tracker::AckTracker;
+pub use client_error::ClientError;
+pub use condition::{Condition, Feature};
 pub use counters::Counters;
 #[cfg(target_os = "linux")]
 pub use descriptor::SocketOption;
@@ -121,6 +135,8 @@ pub use policy::Policy;
 pub use protocol::Protocol;
 pub use rejected::{Rejected, RejectedList, RejectedRequest};
 pub use reply_tracker::ReplyTracker;
+#[cfg(target_os = "linux")]
+pub use requester::{Applied, Request, Requester};
 #[cfg(target_os = "linux")]
 pub use socket::Socket;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::RareAttrs;
-use crate::{Errno, KernelError, Policy};
+use crate::{Condition, Errno, Feature, KernelError, Policy};
 
 /// A request that the kernel rejected.
 ///
@@ -109,34 +109,65 @@ impl fmt::Display for Reason<'_> {
     }
 }
 
-/// The text of a request in the error that rejects it.
+/// A request of a client, with its text in errors and the meaning of error numbers.
 ///
 /// ```
 /// use std::fmt;
-/// use vipline_netlink::{Errno, Rejected, RejectedList, RejectedRequest};
+/// use vipline_netlink::{ClientError, Condition, Errno, Rejected, RejectedRequest};
 ///
-/// #[derive(Clone)]
+/// #[derive(Clone, Debug)]
 /// struct DeleteLink(&'static str);
 ///
+/// impl fmt::Display for DeleteLink {
+///     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+///         write!(f, "delete {}", self.0)
+///     }
+/// }
+///
 /// impl RejectedRequest for DeleteLink {
-///     fn fmt_rejected(rejected: &Rejected<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-///         write!(f, "delete {}: {}", rejected.request.0, rejected.reason())
+///     fn condition(_: Option<&Self>, errno: Errno) -> Option<Condition> {
+///         match errno {
+///             Errno::NODEV => Some(Condition::NotFound),
+///             _ => Condition::of(errno),
+///         }
 ///     }
 /// }
 ///
 /// let rejected = Rejected::new(DeleteLink("eth7"), Errno::NODEV);
 /// assert_eq!(rejected.to_string(), "delete eth7: no such device");
-/// let all = vec![rejected; 5];
-/// assert!(RejectedList::new(&all).to_string().ends_with("; and 2 more"));
+/// let error = ClientError::from_rejected(vec![rejected; 5]);
+/// assert!(error.is_not_found());
+/// assert!(error.to_string().ends_with("; and 2 more"));
 /// ```
-pub trait RejectedRequest: Sized {
+pub trait RejectedRequest: fmt::Debug + fmt::Display + Sized {
+    /// What the kernel must have, for the error of a kernel without it.
+    const FEATURE: Feature = Feature::new("netlink").with_option("CONFIG_NET");
+
+    /// Returns what an error number means for a rejected request, or for a query of the
+    /// client if there is no request.
+    fn condition(request: Option<&Self>, errno: Errno) -> Option<Condition> {
+        let _ = request;
+        Condition::of(errno)
+    }
+
     /// Writes the request and the [reason](Rejected::reason) for its rejection, without a
     /// line break.
     ///
     /// # Errors
     ///
     /// The errors of the formatter.
-    fn fmt_rejected(rejected: &Rejected<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+    fn fmt_rejected(rejected: &Rejected<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", rejected.request, rejected.reason())
+    }
+
+    /// Writes the reason for the rejection of a query, without a line break.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the formatter.
+    fn fmt_reason(error: &KernelError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{error}")
+    }
 }
 
 impl<T: RejectedRequest> fmt::Display for Rejected<T> {
@@ -197,11 +228,13 @@ mod tests {
     #[derive(Clone, Debug, Eq, PartialEq)]
     struct Number(u8);
 
-    impl RejectedRequest for Number {
-        fn fmt_rejected(rejected: &Rejected<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "number {}: {}", rejected.request.0, rejected.reason())
+    impl fmt::Display for Number {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "number {}", self.0)
         }
     }
+
+    impl RejectedRequest for Number {}
 
     #[test]
     fn a_rejected_request_has_the_extended_ack() {
