@@ -6,17 +6,18 @@
 )]
 
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
 
-use vipline_netlink::{Counters, Dump, Errno, Protocol, Socket};
+use vipline_netlink::{Applied, Dump, Errno, Protocol, Requester};
 
-use crate::outcome::Outcome;
+use crate::error::Change;
 use crate::wire::Request;
 use crate::{CpuStatistics, Error, Filter, Flow, Key, Update, Usage};
 
 /// Maximum number of attempts of a dump into memory.
 pub(crate) const ATTEMPTS: usize = 3;
+
+/// The operation for which a missing object is an error.
+const CREATE: &str = "create";
 
 /// Result of deleting several flows.
 ///
@@ -47,8 +48,7 @@ pub enum Flushed {
 /// All methods block until the kernel replies, at most 10 s for each datagram.
 #[derive(Debug)]
 pub struct Client {
-    socket: Socket,
-    payload: Vec<u8>,
+    requester: Requester<Change>,
     /// Whether the kernel flushes by tuple; `None` before the first probe.
     can_flush_by_tuple: Option<bool>,
 }
@@ -64,18 +64,13 @@ impl Client {
     /// - Any other [`Error`]: the socket cannot be opened, or its first request failed.
     pub fn open() -> Result<Self, Error> {
         let mut client = Self {
-            socket: Socket::open(Protocol::NETFILTER)?,
-            payload: Vec::new(),
+            requester: Requester::open(Protocol::NETFILTER)?,
             can_flush_by_tuple: None,
         };
         match client.usage() {
-            // nfnetlink returns EINVAL for an unknown subsystem.
-            Err(Error::Kernel { errno, .. }) if errno == Errno::INVAL => Err(Error::Unsupported {
-                module: "nf_conntrack_netlink",
-            }),
             // After `open`, EPERM concerns a single flow, such as a fixed timeout.
             Err(error) if error.errno() == Some(Errno::PERM) => Err(Error::Denied),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into_unsupported()),
             Ok(_) => Ok(client),
         }
     }
@@ -148,8 +143,7 @@ impl Client {
     ///   deleted. A flow that does not exist is not an error.
     /// - Any other [`Error`]: it is unknown which flows are deleted.
     pub fn delete_all(&mut self, keys: impl IntoIterator<Item = Key>) -> Result<Deleted, Error> {
-        let outcome = self.change_all("delete", keys, |key| *key, |key| Request::Delete(key))?;
-        outcome.into_deleted()
+        self.change_all("delete", keys, |key| *key, |key| Request::Delete(key))
     }
 
     /// Deletes all flows that match the filter, including flows of other programs.
@@ -210,13 +204,13 @@ impl Client {
         keys: impl IntoIterator<Item = Key>,
         update: Update,
     ) -> Result<usize, Error> {
-        let outcome = self.change_all(
+        let updated = self.change_all(
             "update",
             keys,
             |key| *key,
             |key| Request::Update(key, update),
         )?;
-        outcome.into_deleted().map(|updated| updated.deleted)
+        Ok(updated.deleted)
     }
 
     /// Creates a flow, which must have a timeout.
@@ -230,7 +224,7 @@ impl Client {
     /// [`is_already_exists`](Error::is_already_exists) if a flow with one of the tuples
     /// exists. Any other [`Error`] if the reply was lost or malformed.
     pub fn create(&mut self, flow: &Flow) -> Result<(), Error> {
-        self.request(&Request::Create(flow), "create", &flow.key(), |_| Ok(()))
+        self.request(&Request::Create(flow), CREATE, &flow.key(), |_| Ok(()))
     }
 
     /// Creates flows, 128 per system call, and returns their number.
@@ -240,8 +234,8 @@ impl Client {
     /// - [`Error::Rejected`]: the kernel rejected some flows; all others are created.
     /// - Any other [`Error`]: it is unknown which flows are created.
     pub fn create_all(&mut self, flows: impl IntoIterator<Item = Flow>) -> Result<usize, Error> {
-        let outcome = self.change_all("create", flows, Flow::key, |flow| Request::Create(flow))?;
-        outcome.into_deleted().map(|created| created.deleted)
+        let created = self.change_all(CREATE, flows, Flow::key, |flow| Request::Create(flow))?;
+        Ok(created.deleted)
     }
 
     /// Returns the statistics of each CPU, like `conntrack -S`.
@@ -270,35 +264,12 @@ impl Client {
     /// [`Error::Kernel`] if the kernel rejected the request; any other [`Error`] if the
     /// reply was lost or malformed.
     pub fn usage(&mut self) -> Result<Usage, Error> {
-        let mut found = None;
-        self.request(&Request::Usage, "list", &"usage", |payload| {
-            found = Some(Usage::decode(payload)?);
-            Ok(())
-        })?;
-        Ok(found.ok_or(vipline_netlink::Error::Timeout)?)
-    }
-
-    /// Sets the reply timeout. Default: 10 s.
-    ///
-    /// The timeout applies to each datagram of a reply.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Netlink`] if the timeout is zero.
-    pub fn set_timeout(&self, timeout: Duration) -> Result<(), Error> {
-        Ok(self.socket.set_timeout(timeout)?)
-    }
-
-    /// Returns the counters of the socket.
-    pub fn counters(&self) -> Counters {
-        self.socket.counters()
-    }
-
-    /// Returns the netlink port ID of the client.
-    ///
-    /// [`Events::open`](crate::Events::open) accepts port IDs whose changes to ignore.
-    pub fn port_id(&self) -> u32 {
-        self.socket.port_id()
+        let request = Request::Usage;
+        self.requester.get(
+            words(&request, "list", &"usage"),
+            |payload| request.encode(payload),
+            |message| Ok(Some(Usage::decode(message.payload)?)),
+        )
     }
 
     /// Returns whether a flush by the kernel deletes exactly the matching flows.
@@ -338,10 +309,9 @@ impl Client {
         };
         let filtered = self.list(&Request::Flows(filter), attempts, &mut start, &mut take);
         match filtered {
-            Err(Error::Kernel {
-                errno: Errno::INVAL | Errno::OPNOTSUPP,
-                ..
-            }) => {
+            Err(Error::Kernel { error, .. })
+                if matches!(error.errno, Errno::INVAL | Errno::OPNOTSUPP) =>
+            {
                 let request = Request::FlowsOfFamily(filter.only_family());
                 self.list(&request, attempts, start, take)
             }
@@ -349,16 +319,17 @@ impl Client {
         }
     }
 
-    /// Sends one request per change, 128 per system call.
+    /// Sends one request per change, 128 per system call. A flow that does not exist counts as
+    /// missing, except for creations.
     fn change_all<T>(
         &mut self,
         operation: &'static str,
         changes: impl IntoIterator<Item = T>,
         key: impl Fn(&T) -> Key,
         request: impl Fn(&T) -> Request<'_>,
-    ) -> Result<Outcome, Error> {
-        let mut outcome = Outcome::new(operation);
-        let done = self.socket.request_many(
+    ) -> Result<Deleted, Error> {
+        let (mut missing, mut applied) = (0, Applied::new());
+        self.requester.request_each(
             changes,
             |change, payload| {
                 let request = request(change);
@@ -366,12 +337,16 @@ impl Client {
                 (request.ty(), request.flags())
             },
             |rejected| {
-                outcome.add(rejected.map(|change| key(&change)));
-                Ok::<(), Error>(())
+                if rejected.errno == Errno::NOENT && operation != CREATE {
+                    missing += 1;
+                    return None;
+                }
+                Some(rejected.map(|change| Change::new(operation, key(&change))))
             },
+            &mut applied,
         )?;
-        outcome.done = done;
-        Ok(outcome)
+        let deleted = applied.into_result()?;
+        Ok(Deleted { deleted, missing })
     }
 
     /// Sends a request, and calls `each` for the payload of every reply.
@@ -382,13 +357,11 @@ impl Client {
         object: &dyn fmt::Display,
         mut each: impl FnMut(&[u8]) -> Result<(), vipline_netlink::Error>,
     ) -> Result<(), Error> {
-        self.payload.clear();
-        request.encode(&mut self.payload);
-        self.socket
-            .request(request.ty(), request.flags(), &self.payload, |message| {
-                each(message.payload)
-            })
-            .map_err(|error| Error::from_request(operation, object, error))
+        self.requester.request(
+            words(request, operation, object).with_flags(request.flags()),
+            |payload| request.encode(payload),
+            |message| each(message.payload),
+        )
     }
 
     /// Dumps all objects of one kind.
@@ -399,28 +372,31 @@ impl Client {
         start: impl FnMut() -> T,
         mut each: impl FnMut(&mut T, &[u8]) -> Result<(), vipline_netlink::Error>,
     ) -> Result<Dump<T>, Error> {
-        self.payload.clear();
-        request.encode(&mut self.payload);
-        self.socket
-            .dump(
-                request.ty(),
-                &self.payload,
-                attempts,
-                start,
-                |value, message| each(value, message.payload),
-            )
-            .map_err(|error| Error::from_request("list", "flows", error))
+        self.requester.dump(
+            words(request, "list", &"flows"),
+            attempts,
+            |payload| request.encode(payload),
+            start,
+            |value, message| each(value, message.payload),
+        )
     }
 }
 
-impl AsFd for Client {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
+vipline_netlink::impl_client!(Client, requester);
+
+/// Returns a request with its words in errors.
+fn words<'a>(
+    request: &Request<'_>,
+    operation: &'static str,
+    object: &'a dyn fmt::Display,
+) -> vipline_netlink::Request<'a> {
+    vipline_netlink::Request::new(request.ty(), operation, object)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use testkit::netns::Netns;
 
     use super::*;

@@ -2,114 +2,70 @@
 
 use std::fmt;
 
-use thiserror::Error;
-use vipline_netlink::{Errno, Rejected, RejectedList, RejectedRequest};
+use vipline_netlink::{ClientError, Condition, Errno, Feature, Rejected, RejectedRequest};
 
 use crate::Key;
 
 /// An error of a dump, a deletion or another request.
-#[derive(Debug, Error)]
+///
+/// [`is_busy`](ClientError::is_busy) means that the flow is offloaded to a flowtable, or cannot
+/// be changed as requested.
+pub type Error = ClientError<Change>;
+
+/// A change of one flow.
+///
+/// Displays as operation and key, such as `delete udp src=…`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Error {
-    /// `CAP_NET_ADMIN` is missing; only [`Client::open`](crate::Client::open) returns
-    /// this error.
-    #[error("operation not permitted: CAP_NET_ADMIN is missing")]
-    Denied,
-    /// The kernel rejected a request for one object, or a dump.
-    #[error("{operation} {object}: {errno}")]
-    Kernel {
-        /// Rejected operation, such as `list`.
-        operation: &'static str,
-        /// Object of the operation.
-        object: Box<str>,
-        /// Error number.
-        errno: Errno,
-    },
-    /// The exchange of messages with the kernel failed; changes may have been applied.
-    #[error(transparent)]
-    Netlink(#[from] vipline_netlink::Error),
-    /// The kernel rejected some of several changes; all others were applied.
-    #[error("{operation} {}", RejectedList::new(rejected))]
-    Rejected {
-        /// Rejected operation, such as `delete`.
-        operation: &'static str,
-        /// All rejected changes, at least 1, in the order of the changes.
-        rejected: Vec<RejectedFlow>,
-        /// Number of applied changes.
-        done: usize,
-    },
-    /// The kernel has no ctnetlink, or its module is not loaded.
-    #[error("ctnetlink is not available: load the kernel module {module}")]
-    Unsupported {
-        /// Missing kernel module.
-        module: &'static str,
-    },
+pub struct Change {
+    /// Operation: `create`, `update` or `delete`.
+    pub operation: &'static str,
+    /// Key of the flow.
+    pub key: Key,
 }
 
-impl Error {
-    /// Returns whether the flow does not exist (`ENOENT`).
-    ///
-    /// For several changes, all reported errors must be `ENOENT`.
-    pub fn is_not_found(&self) -> bool {
-        self.is_only(Errno::NOENT)
-    }
-
-    /// Returns whether a flow with one of the tuples exists already (`EEXIST`).
-    ///
-    /// For several changes, all reported errors must be `EEXIST`.
-    pub fn is_already_exists(&self) -> bool {
-        self.is_only(Errno::EXIST)
-    }
-
-    /// Returns whether the flow is offloaded to a flowtable or cannot be changed as
-    /// requested (`EBUSY`).
-    ///
-    /// For several changes, all reported errors must be `EBUSY`.
-    pub fn is_busy(&self) -> bool {
-        self.is_only(Errno::BUSY)
-    }
-
-    /// Returns the error number; for several changes, that of the first rejected one.
-    pub fn errno(&self) -> Option<Errno> {
-        match self {
-            Self::Denied => Some(Errno::PERM),
-            Self::Kernel { errno, .. } => Some(*errno),
-            Self::Netlink(error) => error.errno(),
-            Self::Rejected { rejected, .. } => rejected.first().map(|one| one.errno),
-            _ => None,
-        }
-    }
-
-    fn is_only(&self, errno: Errno) -> bool {
-        match self {
-            Self::Kernel { errno: one, .. } => *one == errno,
-            Self::Rejected { rejected, .. } => rejected.iter().all(|one| one.errno == errno),
-            _ => false,
-        }
-    }
-
-    /// Adds the operation and the object of a request to an error.
-    pub(crate) fn from_request(
-        operation: &'static str,
-        object: impl fmt::Display,
-        error: vipline_netlink::Error,
-    ) -> Self {
-        match error {
-            vipline_netlink::Error::Kernel(error) => Self::Kernel {
-                operation,
-                object: object.to_string().into(),
-                errno: error.errno,
-            },
-            other => Self::Netlink(other),
-        }
+impl Change {
+    /// Creates a change.
+    pub fn new(operation: &'static str, key: Key) -> Self {
+        Self { operation, key }
     }
 }
 
-/// The key of a flow whose change was rejected.
-pub type RejectedFlow = Rejected<Key>;
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.operation, self.key)
+    }
+}
 
-impl RejectedRequest for Key {
-    fn fmt_rejected(rejected: &RejectedFlow, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", rejected.request, rejected.reason())
+impl RejectedRequest for Change {
+    const FEATURE: Feature = Feature::new("ctnetlink").with_module("nf_conntrack_netlink");
+
+    /// The kernel also returns `EPERM` for a single flow, such as one with a fixed timeout, so
+    /// it does not mean that a capability is missing. [`Client::open`](crate::Client::open)
+    /// checks the capability.
+    fn condition(_: Option<&Self>, errno: Errno) -> Option<Condition> {
+        Condition::of(errno).filter(|condition| *condition != Condition::Denied)
+    }
+}
+
+/// A change of a flow that the kernel rejected.
+pub type RejectedChange = Rejected<Change>;
+
+#[cfg(test)]
+mod tests {
+    use vipline_netlink::KernelError;
+    use vipline_netlink::message::Ack;
+
+    use super::*;
+
+    #[test]
+    fn a_rejected_change_keeps_the_words_of_the_kernel() {
+        let mut ack = Ack::default();
+        ack.message = Some("no zone");
+        let rejected = KernelError::new(1, Errno::PERM, ack);
+        let error = Error::from_request("update", "tcp", rejected.into());
+        let text = "update tcp: operation not permitted (no zone)";
+        assert_eq!(error.to_string(), text);
+        assert!(!error.is_denied());
     }
 }

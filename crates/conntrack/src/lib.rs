@@ -89,12 +89,9 @@ mod socket;
 mod error;
 
 #[cfg(target_os = "linux")]
-mod outcome;
-
-#[cfg(target_os = "linux")]
 pub use client::{Client, Deleted, Flushed};
 pub use dccp::{Dccp, DccpState};
-pub use error::{Error, RejectedFlow};
+pub use error::{Change, Error, RejectedChange};
 pub use event::{Event, Groups};
 pub use expectation::Expectation;
 pub use filter::{Filter, TupleFilter};

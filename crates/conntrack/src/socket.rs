@@ -5,8 +5,6 @@
     reason = "IO file"
 )]
 
-use std::os::fd::{AsFd, BorrowedFd};
-
 use vipline_netlink::{Listener, Protocol};
 
 use crate::{Error, Event, Groups};
@@ -91,8 +89,4 @@ impl Events {
     }
 }
 
-impl AsFd for Events {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
-    }
-}
+vipline_netlink::impl_as_fd!(Events, listener);

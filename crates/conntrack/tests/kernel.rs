@@ -227,7 +227,7 @@ fn an_invalid_key_is_rejected_and_all_other_flows_are_deleted() {
     let mut without = udp(1).key();
     without.original.layer4 = Layer4::None;
     let (count, first) = rejected(lab.client.delete_all([udp(1).key(), without, udp(3).key()]));
-    assert_eq!((count, first[0].request), (1, without));
+    assert_eq!((count, first[0].request.key), (1, without));
     assert_eq!(lab.only().original, udp(2).original);
     let change = Update::new().mark(7, u32::MAX);
     let updated = lab.client.update_all([without, udp(2).key()], change);
@@ -275,7 +275,7 @@ fn an_update_of_a_fixed_timeout_is_not_reported_as_a_missing_capability() {
     assert!(matches!(error, Error::Kernel { .. }), "{error}");
     let all = [fixed.key(), udp(2).key()];
     let (count, first) = rejected(lab.client.update_all(all, change));
-    assert_eq!((count, first[0].request), (1, fixed.key()));
+    assert_eq!((count, first[0].request.key), (1, fixed.key()));
     let other = lab.client.flow(&udp(2).key()).unwrap().unwrap();
     assert!(other.timeout.unwrap() > 4000);
 }
@@ -291,7 +291,7 @@ fn all_rejected_changes_are_listed() {
     let (count, first) = rejected(again);
     assert_eq!((count, first.len()), (100, 100));
     for (number, one) in (100..).zip(&first) {
-        assert_eq!(one.request, udp(number).key());
+        assert_eq!(one.request.key, udp(number).key());
     }
     assert_eq!(lab.all().len(), 300);
     // The kernel rejects a creation without a timeout.
@@ -299,7 +299,7 @@ fn all_rejected_changes_are_listed() {
     without.timeout = None;
     let (count, first) = rejected(lab.client.create_all([without.clone(), udp(1001)]));
     assert_eq!((count, first.len()), (1, 1));
-    assert_eq!(first[0].request, without.key());
+    assert_eq!(first[0].request.key, without.key());
     assert_eq!(lab.all().len(), 301);
 }
 

@@ -6,7 +6,7 @@ use std::process::{Command as Program, Output, Stdio};
 
 use testkit::netns::Netns;
 use vipline_conntrack::{
-    Client, Dump, Error, Filter, Flow, Key, Layer4, Protocol, RejectedFlow, Status, Tuple,
+    Client, Dump, Error, Filter, Flow, Key, Layer4, Protocol, RejectedChange, Status, Tuple,
 };
 
 /// A network namespace and a client in it.
@@ -183,7 +183,9 @@ fn one_of_many(number: u16) -> Flow {
 
 /// Returns the number of rejected changes, and the changes.
 #[track_caller]
-pub(crate) fn rejected<T: std::fmt::Debug>(result: Result<T, Error>) -> (usize, Vec<RejectedFlow>) {
+pub(crate) fn rejected<T: std::fmt::Debug>(
+    result: Result<T, Error>,
+) -> (usize, Vec<RejectedChange>) {
     match result.unwrap_err() {
         Error::Rejected { rejected, .. } => (rejected.len(), rejected),
         other => panic!("{other}"),
