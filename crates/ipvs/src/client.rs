@@ -5,18 +5,16 @@
     reason = "IO file"
 )]
 
-use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
 use std::{fmt, fs, io};
 
 use vipline_netlink::message::Message;
-use vipline_netlink::{Counters, DecodeError, Errno, Protocol, Socket};
+use vipline_netlink::{Applied, DecodeError, Errno, Protocol, Requester};
 
 use crate::destination::Destination;
 use crate::stats::Stats;
 use crate::sync_daemon::{Role, SyncDaemon};
 use crate::wire::{self, Info, Reply, Request, Timeouts};
-use crate::{Commands, Connection, Error, Family, ServiceKey, Table, VirtualServer};
+use crate::{Command, Commands, Connection, Error, Family, ServiceKey, Table, VirtualServer};
 
 /// The connection table of the calling thread's network namespace.
 const CONNECTIONS: &str = "/proc/thread-self/net/ip_vs_conn";
@@ -31,10 +29,9 @@ const ATTEMPTS: usize = 3;
 /// kernel replies, at most 10 s for each datagram.
 #[derive(Debug)]
 pub struct Client {
-    socket: Socket,
+    requester: Requester<Command>,
     /// The generic netlink family ID.
     family: u16,
-    payload: Vec<u8>,
 }
 
 impl Client {
@@ -46,14 +43,14 @@ impl Client {
     /// - Any other [`Error`] except [`Error::Rejected`]: the socket cannot be opened, or
     ///   the family cannot be resolved.
     pub fn open() -> Result<Self, Error> {
-        let mut socket = Socket::open(Protocol::GENERIC)?;
-        let family = socket
+        let mut requester = Requester::open(Protocol::GENERIC)?;
+        let family = requester
+            .socket_mut()
             .resolve_family(wire::FAMILY)
-            .map_err(|error| Error::from_netlink("communicate with", "IPVS", error))?;
+            .map_err(|error| Error::from_request("communicate with", "IPVS", error))?;
         Ok(Self {
-            socket,
-            family: family.ok_or(Error::Unsupported { module: "ip_vs" })?,
-            payload: Vec::new(),
+            requester,
+            family: family.ok_or_else(|| Error::unsupported(Some(Errno::NOENT)))?,
         })
     }
 
@@ -91,25 +88,17 @@ impl Client {
     ///   applied.
     /// - Any other [`Error`]: it is unknown which commands are applied.
     pub fn commit(&mut self, commands: &Commands) -> Result<(), Error> {
-        let (family, mut rejected) = (self.family, Vec::new());
-        self.socket.request_many(
+        let (family, mut applied) = (self.family, Applied::new());
+        self.requester.request_each(
             commands.as_slice(),
             |command, payload| {
                 command.encode(payload);
                 (family, 0)
             },
-            |one| match one.errno {
-                Errno::PERM => Err(Error::Denied),
-                _ => {
-                    rejected.push(one.map(|command| *command));
-                    Ok(())
-                }
-            },
+            |one| Some(one.map(|command| *command)),
+            &mut applied,
         )?;
-        match rejected.is_empty() {
-            true => Ok(()),
-            false => Err(Error::Rejected { rejected }),
-        }
+        applied.into_result().map(drop)
     }
 
     /// Returns all virtual servers with their statistics.
@@ -132,13 +121,15 @@ impl Client {
     /// [`Error::Kernel`] with [`is_not_found`](Error::is_not_found) if the service does
     /// not exist.
     pub fn server(&mut self, service: &ServiceKey) -> Result<(VirtualServer, Stats), Error> {
-        let mut found = None;
-        self.request(&Request::Server(service), "list", service, |reply| {
-            if let Reply::Server(server, stats) = reply {
-                found = Some((server, stats));
-            }
-        })?;
-        Ok(found.ok_or(vipline_netlink::Error::Timeout)?)
+        self.get(
+            &Request::Server(service),
+            "list",
+            service,
+            |reply| match reply {
+                Reply::Server(server, stats) => Some((server, stats)),
+                _ => None,
+            },
+        )
     }
 
     /// Returns the real servers of a service. The list is empty if the service does
@@ -170,8 +161,8 @@ impl Client {
     pub fn zero(&mut self, service: Option<&ServiceKey>) -> Result<(), Error> {
         let request = Request::Zero(service);
         match service {
-            None => self.request(&request, "zero", &"statistics", |_| {}),
-            Some(service) => self.request(&request, "zero statistics of", service, |_| {}),
+            None => self.request(&request, "zero", &"statistics"),
+            Some(service) => self.request(&request, "zero statistics of", service),
         }
     }
 
@@ -182,7 +173,7 @@ impl Client {
     /// [`Error::Kernel`] or [`Error::Denied`] if the kernel rejected the request; any
     /// other [`Error`] except [`Error::Rejected`] if the reply was lost or malformed.
     pub fn flush(&mut self) -> Result<(), Error> {
-        self.request(&Request::Flush, "flush", &"servers", |_| {})
+        self.request(&Request::Flush, "flush", &"servers")
     }
 
     /// Returns the connection timeouts.
@@ -192,13 +183,15 @@ impl Client {
     /// [`Error::Kernel`] or [`Error::Denied`] if the kernel rejected the request; any
     /// other [`Error`] except [`Error::Rejected`] if the reply was lost or malformed.
     pub fn timeouts(&mut self) -> Result<Timeouts, Error> {
-        let mut found = None;
-        self.request(&Request::Timeouts, "list", &"timeouts", |reply| {
-            if let Reply::Timeouts(timeouts) = reply {
-                found = Some(timeouts);
-            }
-        })?;
-        Ok(found.ok_or(vipline_netlink::Error::Timeout)?)
+        self.get(
+            &Request::Timeouts,
+            "list",
+            &"timeouts",
+            |reply| match reply {
+                Reply::Timeouts(timeouts) => Some(timeouts),
+                _ => None,
+            },
+        )
     }
 
     /// Sets the timeouts that are not zero, like `ipvsadm --set`.
@@ -207,7 +200,7 @@ impl Client {
     ///
     /// [`Error::Kernel`] with `EINVAL` if a timeout is too long for the kernel.
     pub fn set_timeouts(&mut self, timeouts: &Timeouts) -> Result<(), Error> {
-        self.request(&Request::SetTimeouts(timeouts), "set", &"timeouts", |_| {})
+        self.request(&Request::SetTimeouts(timeouts), "set", &"timeouts")
     }
 
     /// Returns the version and the connection table size of IPVS.
@@ -217,13 +210,10 @@ impl Client {
     /// [`Error::Kernel`] or [`Error::Denied`] if the kernel rejected the request; any
     /// other [`Error`] except [`Error::Rejected`] if the reply was lost or malformed.
     pub fn info(&mut self) -> Result<Info, Error> {
-        let mut found = None;
-        self.request(&Request::Info, "list", &"version", |reply| {
-            if let Reply::Info(info) = reply {
-                found = Some(info);
-            }
-        })?;
-        Ok(found.ok_or(vipline_netlink::Error::Timeout)?)
+        self.get(&Request::Info, "list", &"version", |reply| match reply {
+            Reply::Info(info) => Some(info),
+            _ => None,
+        })
     }
 
     /// Returns the running sync daemons.
@@ -247,12 +237,7 @@ impl Client {
     /// with this role is running.
     pub fn start_sync_daemon(&mut self, daemon: &SyncDaemon) -> Result<(), Error> {
         let device = &daemon.interface;
-        self.request(
-            &Request::StartDaemon(daemon),
-            "start daemon on",
-            device,
-            |_| {},
-        )
+        self.request(&Request::StartDaemon(daemon), "start daemon on", device)
     }
 
     /// Stops the sync daemon with a role.
@@ -266,7 +251,7 @@ impl Client {
             Role::Master => "master",
             Role::Backup => "backup",
         };
-        self.request(&Request::StopDaemon(role), "stop daemon", &name, |_| {})
+        self.request(&Request::StopDaemon(role), "stop daemon", &name)
     }
 
     /// Returns the connection table, like `ipvsadm -Lnc`.
@@ -278,55 +263,50 @@ impl Client {
     /// # Errors
     ///
     /// - [`Error::Unsupported`]: the kernel lacks the table.
-    /// - [`Error::Io`]: the table could not be read.
-    /// - [`Error::ConnectionTable`]: a line could not be parsed.
+    /// - [`Error::Netlink`]: the table could not be read, or a line could not be parsed. The
+    ///   source of the contained error is a [`ParseError`](crate::ParseError) then.
     pub fn connections(&self) -> Result<Vec<Connection>, Error> {
+        let failed = |source| {
+            Error::Netlink(vipline_netlink::Error::Io {
+                operation: "read the connection table",
+                source,
+            })
+        };
         let text = fs::read_to_string(CONNECTIONS).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Error::Unsupported { module: "ip_vs" },
-            _ => Error::Io(error),
+            io::ErrorKind::NotFound => Error::unsupported(Some(Errno::NOENT)),
+            _ => failed(error),
         })?;
-        Ok(Connection::parse_table(&text)?)
+        Connection::parse_table(&text)
+            .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))
     }
 
-    /// Sets the reply timeout. Default: 10 s.
-    ///
-    /// The timeout applies to each datagram of a reply.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Netlink`] if the timeout is zero.
-    pub fn set_timeout(&self, timeout: Duration) -> Result<(), Error> {
-        Ok(self.socket.set_timeout(timeout)?)
-    }
-
-    /// Returns the netlink port ID of the client.
-    ///
-    /// Listeners use the port ID to ignore changes by this client.
-    pub fn port_id(&self) -> u32 {
-        self.socket.port_id()
-    }
-
-    /// Returns the counters of the socket.
-    pub fn counters(&self) -> Counters {
-        self.socket.counters()
-    }
-
-    /// Sends a request and calls `each` for every reply.
+    /// Sends a request that changes something.
     fn request(
         &mut self,
         request: &Request<'_>,
         operation: &'static str,
         object: &dyn fmt::Display,
-        mut each: impl FnMut(Reply),
     ) -> Result<(), Error> {
-        self.payload.clear();
-        request.encode(&mut self.payload);
-        self.socket
-            .request(self.family, 0, &self.payload, |message| {
-                each(reply(request, message)?);
-                Ok(())
-            })
-            .map_err(|error| Error::from_netlink(operation, object, error))
+        self.requester.request(
+            vipline_netlink::Request::new(self.family, operation, object),
+            |payload| request.encode(payload),
+            |_| Ok(()),
+        )
+    }
+
+    /// Sends a request whose reply is the value that `pick` selects.
+    fn get<T>(
+        &mut self,
+        request: &Request<'_>,
+        operation: &'static str,
+        object: &dyn fmt::Display,
+        pick: impl Fn(Reply) -> Option<T>,
+    ) -> Result<T, Error> {
+        self.requester.get(
+            vipline_netlink::Request::new(self.family, operation, object),
+            |payload| request.encode(payload),
+            |message| Ok(pick(reply(request, message)?)),
+        )
     }
 
     /// Dumps all objects that `pick` selects.
@@ -337,31 +317,22 @@ impl Client {
         object: &dyn fmt::Display,
         pick: impl Fn(Reply) -> Option<T>,
     ) -> Result<Vec<T>, Error> {
-        self.payload.clear();
-        request.encode(&mut self.payload);
-        let dump = self
-            .socket
-            .dump(
-                self.family,
-                &self.payload,
-                ATTEMPTS,
-                Vec::new,
-                |all, message| {
-                    all.extend(pick(reply(request, message)?));
-                    Ok::<(), vipline_netlink::Error>(())
-                },
-            )
-            .map_err(|error| Error::from_netlink(operation, object, error))?;
+        let dump = self.requester.dump(
+            vipline_netlink::Request::new(self.family, operation, object),
+            ATTEMPTS,
+            |payload| request.encode(payload),
+            Vec::new,
+            |all, message| {
+                all.extend(pick(reply(request, message)?));
+                Ok(())
+            },
+        )?;
         // Current kernels never set `NLM_F_DUMP_INTR` in dumps of IPVS.
         Ok(dump.into_inner())
     }
 }
 
-impl AsFd for Client {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
+vipline_netlink::impl_client!(Client, requester);
 
 /// Decodes the reply to a request.
 fn reply(request: &Request<'_>, message: Message<'_>) -> Result<Reply, DecodeError> {

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use vipline_ipvs::netlink::Errno;
 use vipline_ipvs::{
     Commands, Error, Object, Protocol, RealServer, Scheduler, ServiceKey, Table, VirtualServer,
 };
@@ -19,7 +20,7 @@ fn rejections_are_classified_and_name_their_commands() {
             .unwrap();
         let mut rejection = |text: &str| {
             let error = client.commit(&commands(text)).unwrap_err();
-            let Error::Rejected { rejected } = &error else {
+            let Error::Rejected { rejected, .. } = &error else {
                 panic!("{text}: {error}");
             };
             assert_eq!(rejected.len(), text.lines().count(), "{error}");
@@ -36,10 +37,12 @@ fn rejections_are_classified_and_name_their_commands() {
         ] {
             assert!(rejection(absent).is_not_found(), "{absent}");
         }
-        assert!(rejection("-E -t 10.0.0.1:80 -s nosuch").is_scheduler_missing());
+        assert!(rejection("-E -t 10.0.0.1:80 -s nosuch").is_unsupported());
         let heavy = rejection("-a -t 10.0.0.1:80 -r 10.1.0.3:80 -m -w 4294967295");
-        assert!(heavy.is_out_of_range(), "{heavy}");
-        assert!(rejection("-a -t 10.0.0.1:80 -r 10.1.0.3:80 -m -x 1 -y 2").is_out_of_range());
+        let is_out_of_range = |error: &Error| error.all_rejected(|one| one.errno == Errno::RANGE);
+        assert!(is_out_of_range(&heavy), "{heavy}");
+        let thresholds = rejection("-a -t 10.0.0.1:80 -r 10.1.0.3:80 -m -x 1 -y 2");
+        assert!(is_out_of_range(&thresholds), "{thresholds}");
         let mixed = rejection("-A -t 10.0.0.1:80 -s rr\n-D -t 10.0.0.2:80");
         assert!(!mixed.is_already_exists() && !mixed.is_not_found());
         assert_eq!(saved().len(), 2);
@@ -69,7 +72,7 @@ fn a_batch_needs_few_sends_and_continues_after_a_rejection() {
         let error = client.commit(&batch).unwrap_err();
         assert_eq!(client.counters().sends - before, 5);
         assert!(error.is_already_exists());
-        let Error::Rejected { rejected } = &error else {
+        let Error::Rejected { rejected, .. } = &error else {
             panic!("{error}");
         };
         let rejected: Vec<String> = rejected.iter().map(|one| one.request.to_string()).collect();
@@ -83,7 +86,7 @@ fn a_batch_needs_few_sends_and_continues_after_a_rejection() {
         let dump = client.dump().unwrap();
         assert!(diff(dump.objects(), &wanted).is_empty());
         // All commands are rejected and reported.
-        let Err(Error::Rejected { rejected }) = client.commit(&batch) else {
+        let Err(Error::Rejected { rejected, .. }) = client.commit(&batch) else {
             panic!("all are there");
         };
         assert_eq!(rejected.len(), 600);
@@ -132,7 +135,7 @@ fn a_batch_that_races_another_program_names_the_rejected_commands() {
         ipvsadm("-D -t 10.0.0.2:80");
         let error = client.commit(&batch).unwrap_err();
         assert!(error.is_not_found(), "{error}");
-        let Error::Rejected { rejected } = error else {
+        let Error::Rejected { rejected, .. } = error else {
             panic!("{error}");
         };
         let names: Vec<_> = rejected.iter().map(|one| one.request).collect();

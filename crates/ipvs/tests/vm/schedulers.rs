@@ -84,7 +84,7 @@ fn every_scheduler_is_dumped_with_each_of_its_flags() {
                 && let Err(error) = added
             {
                 // Older kernels lack it, and some are built without it.
-                assert!(error.is_scheduler_missing(), "{error}");
+                assert!(error.is_unsupported(), "{error}");
                 assert!(!has_module("ip_vs_twos"), "{error}");
                 return;
             }
@@ -151,14 +151,14 @@ fn unknown_schedulers_and_engines_are_preserved_and_rejected_by_name() {
         };
         assert_eq!(server.scheduler, Scheduler::new("nosuch").unwrap());
         let error = client.commit(&unknown).unwrap_err();
-        assert!(error.is_scheduler_missing() && !error.is_not_found());
+        assert!(error.is_unsupported() && !error.is_not_found());
         assert_eq!(
             error.to_string(),
             "ipvsadm -A -t 10.0.0.3:80 -s nosuch: load the module ip_vs_nosuch"
         );
         let engine = commands("-A -u 10.0.0.3:80 -s rr -p 9 --pe nosuch");
         let error = client.commit(&engine).unwrap_err();
-        assert!(error.is_scheduler_missing(), "{error}");
+        assert!(error.is_unsupported(), "{error}");
         let named = "load the module ip_vs_rr or ip_vs_pe_nosuch";
         assert!(error.to_string().ends_with(named), "{error}");
         assert!(client.dump().unwrap().servers().next().is_none());

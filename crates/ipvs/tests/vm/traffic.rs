@@ -166,7 +166,7 @@ fn twos_uses_both_servers() {
         .commit(&Commands::from_iter([probe.as_slice()[0]]))
     {
         // Some kernels are built without it.
-        assert!(error.is_scheduler_missing(), "{error}");
+        assert!(error.is_unsupported(), "{error}");
         assert!(!has_module("ip_vs_twos"), "{error}");
         return;
     }
