@@ -8,16 +8,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
 
-use vipline_netlink::{Counters, Dump, Errno, Protocol, Rejected, Socket, SocketOption};
+use vipline_netlink::{Applied, Dump, Errno, Protocol, Rejected, Requester, Socket, SocketOption};
 
 use crate::wire::{IndexedAddress, Reply, Request};
-use crate::{Command, Commands, Error, Family, Link, Name, RejectedCommand, Snapshot};
+use crate::{Command, Commands, Error, Family, Link, Name, Snapshot};
 
 /// Maximum number of attempts of a dump.
 const ATTEMPTS: usize = 10;
+/// The operation of all requests but commands, in errors.
+const LIST: &str = "list";
 /// The addresses, in errors.
 const ADDRESSES: &str = "addresses";
 
@@ -27,8 +27,7 @@ const ADDRESSES: &str = "addresses";
 /// All methods block until the kernel replies, at most 10 s for each datagram.
 #[derive(Debug)]
 pub struct Client {
-    socket: Socket,
-    payload: Vec<u8>,
+    requester: Requester<Command>,
 }
 
 impl Client {
@@ -38,13 +37,12 @@ impl Client {
     ///
     /// [`Error::Netlink`] if the socket cannot be opened.
     pub fn open() -> Result<Self, Error> {
-        let socket = Socket::open(Protocol::ROUTE)?;
+        let requester = Requester::open(Protocol::ROUTE)?;
         // Kernels without this option ignore filters; the client filters, too.
-        let _ = socket.set_option(SocketOption::StrictCheck, true);
-        Ok(Self {
-            socket,
-            payload: Vec::new(),
-        })
+        let _ = requester
+            .socket()
+            .set_option(SocketOption::StrictCheck, true);
+        Ok(Self { requester })
     }
 
     /// Dumps all links and their addresses.
@@ -180,7 +178,7 @@ impl Client {
                         // Rejected commands are listed in the order of the commands.
                         self.send(&mut round)?;
                         let rejected = Rejected::new(command.clone(), Errno::NODEV);
-                        round.rejected.push(rejected);
+                        round.applied.rejected.push(rejected);
                         continue;
                     }
                 },
@@ -191,35 +189,7 @@ impl Client {
             }
         }
         self.send(&mut round)?;
-        match round.rejected.is_empty() {
-            true => Ok(()),
-            false => Err(Error::Rejected {
-                rejected: round.rejected,
-            }),
-        }
-    }
-
-    /// Sets the reply timeout. Default: 10 s.
-    ///
-    /// The timeout applies to each datagram of a reply.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Netlink`] if the timeout is zero.
-    pub fn set_timeout(&self, timeout: Duration) -> Result<(), Error> {
-        Ok(self.socket.set_timeout(timeout)?)
-    }
-
-    /// Returns the netlink port ID of the client.
-    ///
-    /// Listeners use the port ID to ignore changes by this client.
-    pub fn port_id(&self) -> u32 {
-        self.socket.port_id()
-    }
-
-    /// Returns the counters of the socket.
-    pub fn counters(&self) -> Counters {
-        self.socket.counters()
+        round.applied.into_result().map(drop)
     }
 
     /// Returns the index of a link, with one request per link and commit.
@@ -242,22 +212,15 @@ impl Client {
 
     /// Sends the pending commands of a commit, and records the rejected ones.
     fn send(&mut self, round: &mut Round<'_>) -> Result<(), Error> {
-        let rejected = &mut round.rejected;
-        self.socket.request_many(
+        self.requester.request_each(
             round.unsent.drain(..),
             |(command, index), payload| {
                 command.encode(*index, payload);
                 (command.ty(), command.flags())
             },
-            |one| match one.errno {
-                Errno::PERM => Err(Error::Denied),
-                _ => {
-                    rejected.push(one.map(|(command, _)| command.clone()));
-                    Ok(())
-                }
-            },
-        )?;
-        Ok(())
+            |one| Some(one.map(|(command, _)| command.clone())),
+            &mut round.applied,
+        )
     }
 
     /// Returns one link, or `None` if the link does not exist.
@@ -266,20 +229,20 @@ impl Client {
         request: &Request,
         object: &dyn fmt::Display,
     ) -> Result<Option<Link>, Error> {
-        self.payload.clear();
-        request.encode(&mut self.payload);
         let mut found = None;
-        let result = self
-            .socket
-            .request(request.ty(), 0, &self.payload, |message| {
+        let result = self.requester.request(
+            vipline_netlink::Request::new(request.ty(), LIST, &format_args!("link {object}")),
+            |payload| request.encode(payload),
+            |message| {
                 if let Reply::Link(link) = Reply::decode(message.ty, message.payload)? {
                     found = Some(link);
                 }
-                Ok::<(), vipline_netlink::Error>(())
-            });
+                Ok(())
+            },
+        );
         match result {
             Err(error) if error.errno() == Some(Errno::NODEV) => Ok(None),
-            Err(error) => Err(Error::from_request(format_args!("link {object}"), error)),
+            Err(error) => Err(error),
             Ok(()) => Ok(found),
         }
     }
@@ -297,7 +260,11 @@ impl Client {
         pick: impl Fn(Reply) -> Option<T>,
     ) -> Result<Vec<T>, Error> {
         let dump = self.try_list(request, what, pick)?;
-        dump.complete().ok_or(Error::Interrupted { what })
+        dump.complete().ok_or_else(|| Error::Interrupted {
+            operation: LIST,
+            object: what.into(),
+            attempts: ATTEMPTS,
+        })
     }
 
     /// Dumps all objects of one kind.
@@ -307,28 +274,20 @@ impl Client {
         what: &'static str,
         pick: impl Fn(Reply) -> Option<T>,
     ) -> Result<Dump<Vec<T>>, Error> {
-        self.payload.clear();
-        request.encode(&mut self.payload);
-        self.socket
-            .dump(
-                request.ty(),
-                &self.payload,
-                ATTEMPTS,
-                Vec::new,
-                |all, message| {
-                    all.extend(pick(Reply::decode(message.ty, message.payload)?));
-                    Ok::<(), vipline_netlink::Error>(())
-                },
-            )
-            .map_err(|error| Error::from_request(what, error))
+        self.requester.dump(
+            vipline_netlink::Request::new(request.ty(), LIST, &what),
+            ATTEMPTS,
+            |payload| request.encode(payload),
+            Vec::new,
+            |all, message| {
+                all.extend(pick(Reply::decode(message.ty, message.payload)?));
+                Ok(())
+            },
+        )
     }
 }
 
-impl AsFd for Client {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
+vipline_netlink::impl_client!(Client, requester);
 
 /// A commit in progress.
 #[derive(Default)]
@@ -337,6 +296,6 @@ struct Round<'a> {
     indexes: HashMap<Name, Option<u32>>,
     /// Pending commands with the index of the link.
     unsent: Vec<(&'a Command, u32)>,
-    /// Rejected commands.
-    rejected: Vec<RejectedCommand>,
+    /// Results of the sent commands.
+    applied: Applied<Command>,
 }

@@ -24,7 +24,7 @@ fn rejections(lab: &mut Lab, commands: &[Command]) -> (Error, Vec<RejectedComman
     let commands: Commands = commands.iter().cloned().collect();
     let error = lab.client.commit(&commands).unwrap_err();
     let rejected = match &error {
-        Error::Rejected { rejected } => rejected.clone(),
+        Error::Rejected { rejected, .. } => rejected.clone(),
         error => panic!("{error}"),
     };
     (error, rejected)
