@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::io;
 
+use vipline_netlink::ClientError;
 use vipline_reconcile::Reason;
 use vipline_service_model::Family;
 
@@ -136,10 +137,7 @@ impl Error {
             | Self::Unsupported { .. } => true,
             Self::Custom { is_permanent, .. } => *is_permanent,
             Self::Rejected { .. } | Self::ProbeAccepted => false,
-            Self::Conntrack(error) => {
-                use vipline_conntrack::Error::{Denied, Unsupported};
-                matches!(error, Denied | Unsupported { .. })
-            }
+            Self::Conntrack(error) => is_missing(error),
             #[cfg(feature = "iptables")]
             Self::Iptables(error) => {
                 use vipline_iptables::Error::{Denied, MissingProgram, Outdated, Unsupported};
@@ -163,10 +161,7 @@ impl Error {
                 matches!(error, Denied | Unsupported { .. })
             }
             #[cfg(feature = "ipvs")]
-            Self::Ipvs(error) | Self::IpvsTimeouts(error) => {
-                use vipline_ipvs::Error::{Denied, Unsupported};
-                matches!(error, Denied | Unsupported { .. })
-            }
+            Self::Ipvs(error) | Self::IpvsTimeouts(error) => is_missing(error),
             #[cfg(feature = "ipvs")]
             Self::Rtnl(error) => {
                 matches!(error, vipline_rtnl::Error::Denied) || error.is_unsupported()
@@ -178,6 +173,13 @@ impl Error {
             }
         }
     }
+}
+
+/// Returns whether a privilege or what the client needs of the kernel is missing.
+///
+/// A single object that the kernel does not support is not: other objects work.
+fn is_missing<R>(error: &ClientError<R>) -> bool {
+    matches!(error, ClientError::Denied | ClientError::Unsupported { .. })
 }
 
 impl From<io::Error> for Error {
@@ -220,14 +222,13 @@ mod tests {
     fn missing_privileges_programs_and_kernel_features_are_permanent() {
         use vipline_iptables::Error as Iptables;
         let (program, message) = (|| Box::from("iptables-restore"), || Box::from("no"));
-        let module = "ip_vs";
         let errors: [Error; 16] = [
             vipline_conntrack::Error::Denied.into(),
-            vipline_conntrack::Error::Unsupported { module }.into(),
+            vipline_conntrack::Error::unsupported(None).into(),
             vipline_ipset::Error::Denied.into(),
             vipline_ipset::Error::Unsupported { errno: None }.into(),
             vipline_ipvs::Error::Denied.into(),
-            vipline_ipvs::Error::Unsupported { module }.into(),
+            vipline_ipvs::Error::unsupported(None).into(),
             Error::IpvsTimeouts(vipline_ipvs::Error::Denied),
             vipline_rtnl::Error::Denied.into(),
             vipline_nftables::Error::Denied.into(),

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use vipline_netlink::{Errno, Protocol, Socket};
+use vipline_netlink::{Errno, Protocol, Request, Requester};
 use vipline_nftables::evaluate::{Host, ReversePath};
 use vipline_nftables::{self as nftables, DumpOptions, Family, HookEntry, RecordedDump};
 use vipline_rtnl::{self as rtnl, Client};
@@ -26,7 +26,8 @@ const BRIDGE_SYSCTLS: [&str; 2] = [
 /// Maximum number of attempts to read the routes.
 const ATTEMPTS: usize = 10;
 
-/// The routes and the rules of policy routing, in errors.
+/// The operation of requests, the routes and the rules of policy routing, in errors.
+const LIST: &str = "list";
 const ROUTES: &str = "routes";
 const RULES: &str = "rules of policy routing";
 
@@ -185,7 +186,11 @@ fn saved(
         Target::Discard(kind) => Way::Discard(kind),
         Target::Interface(index, source) => {
             let name = names.get(&index).cloned();
-            let name = name.ok_or(vipline_rtnl::Error::Interrupted { what: ROUTES })?;
+            let name = name.ok_or_else(|| vipline_rtnl::Error::Interrupted {
+                operation: LIST,
+                object: ROUTES.into(),
+                attempts: 1,
+            })?;
             let index = Some(index);
             Way::Interface(Link { index, name }, source)
         }
@@ -232,27 +237,23 @@ fn reverse_path(name: &str) -> Option<ReversePath> {
 /// Returns the priorities of the rules of policy routing besides those of each network
 /// namespace.
 fn read_policies() -> Result<Vec<u32>, vipline_rtnl::Error> {
-    let mut socket = Socket::open(Protocol::ROUTE)?;
-    let request = [0; routes::HEADER];
-    let dump = socket.dump(
-        routes::GET_RULE,
-        &request,
+    let listed = Requester::<vipline_rtnl::Command>::open(Protocol::ROUTE)?.list(
+        Request::new(routes::GET_RULE, LIST, &RULES),
         ATTEMPTS,
+        |request| request.extend_from_slice(&[0; routes::HEADER]),
         Vec::new,
         |all, message| {
             if message.ty == routes::NEW_RULE {
                 all.push(routes::priority(message.payload)?);
             }
-            Ok::<(), vipline_netlink::Error>(())
+            Ok(())
         },
     );
-    let dump = match dump.map_err(vipline_rtnl::Error::from) {
+    let mut priorities = match listed {
         // The kernel lacks `CONFIG_FIB_RULES`.
         Err(error) if error.errno() == Some(Errno::OPNOTSUPP) => return Ok(Vec::new()),
-        dump => dump?,
+        listed => listed?,
     };
-    let interrupted = vipline_rtnl::Error::Interrupted { what: RULES };
-    let mut priorities = dump.complete().ok_or(interrupted)?;
     priorities.retain(|priority| !routes::DEFAULT_RULES.contains(priority));
     priorities.sort_unstable();
     priorities.dedup();
@@ -260,20 +261,16 @@ fn read_policies() -> Result<Vec<u32>, vipline_rtnl::Error> {
 }
 
 fn read_routes() -> Result<Vec<MainRoute>, vipline_rtnl::Error> {
-    let mut socket = Socket::open(Protocol::ROUTE)?;
-    let request = [0; routes::HEADER];
-    let dump = socket.dump(
-        routes::GET_ROUTE,
-        &request,
+    Requester::open(Protocol::ROUTE)?.list(
+        Request::new(routes::GET_ROUTE, LIST, &ROUTES),
         ATTEMPTS,
+        |request| request.extend_from_slice(&[0; routes::HEADER]),
         Vec::new,
         |all, message| {
             if message.ty == routes::NEW_ROUTE {
                 all.extend(routes::decode(message.payload)?);
             }
-            Ok::<(), vipline_netlink::Error>(())
+            Ok(())
         },
-    )?;
-    let interrupted = vipline_rtnl::Error::Interrupted { what: ROUTES };
-    dump.complete().ok_or(interrupted)
+    )
 }

@@ -192,7 +192,7 @@ impl Kernel {
             return Ok(());
         }
         match self.links.commit(&rtnl::Commands::from_edits(edits)) {
-            Err(rtnl::Error::Rejected { rejected }) => Ok(to.add_addresses(rejected)?),
+            Err(rtnl::Error::Rejected { rejected, .. }) => Ok(to.add_addresses(rejected)?),
             done => Ok(done?),
         }
     }
@@ -230,7 +230,7 @@ impl Kernel {
         drop(drain);
         if !commands.is_empty() {
             match self.servers.commit(&commands) {
-                Err(ipvs::Error::Rejected { rejected }) => to.add_servers(rejected),
+                Err(ipvs::Error::Rejected { rejected, .. }) => to.add_servers(rejected),
                 done => done?,
             }
         }
@@ -278,10 +278,15 @@ fn probe_scheduler(client: &mut ipvs::Client, scheduler: Scheduler) -> Result<()
     client.commit(&remove)
 }
 
+/// Returns whether the only reason for a rejection is a missing scheduler.
+fn is_scheduler_missing(error: &ipvs::Error) -> bool {
+    error.all_rejected(|one| one.request.is_scheduler_missing(one.errno))
+}
+
 /// Returns whether the kernel has a scheduler.
 fn has_scheduler(client: &mut ipvs::Client, scheduler: Scheduler) -> Result<bool, Error> {
     match probe_scheduler(client, scheduler) {
-        Err(error) if error.is_scheduler_missing() => Ok(false),
+        Err(error) if is_scheduler_missing(&error) => Ok(false),
         tried => Ok(tried.map(|()| true)?),
     }
 }

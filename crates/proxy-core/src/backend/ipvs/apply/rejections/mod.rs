@@ -82,7 +82,7 @@ impl Rejections {
             let (rtnl::Command::AddAddress(address) | rtnl::Command::RemoveAddress(address)) =
                 &it.request
             else {
-                return Err(rtnl::Error::Rejected { rejected });
+                return Err(rtnl::Error::from_rejected(rejected));
             };
             let cause = match it.errno {
                 Errno::EXIST | Errno::NODEV | Errno::ADDRNOTAVAIL => Cause::Conflict,
