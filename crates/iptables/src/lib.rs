@@ -101,8 +101,19 @@ mod options;
 
 mod field;
 
+mod extensions;
+
+// Without the feature `nft` nothing calls the half of the extensions that writes structures.
+#[cfg_attr(not(feature = "nft"), allow(dead_code, reason = "for the feature nft"))]
+mod structure;
+
+#[cfg_attr(not(feature = "nft"), allow(dead_code, reason = "for the feature nft"))]
+mod set_names;
+
+#[cfg_attr(not(feature = "nft"), allow(dead_code, reason = "for the feature nft"))]
 pub mod matches;
 
+#[cfg_attr(not(feature = "nft"), allow(dead_code, reason = "for the feature nft"))]
 pub mod targets;
 
 mod transport;

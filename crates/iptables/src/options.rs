@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::mem;
 
+use crate::Family;
 use crate::lexer::Lexer;
 use crate::negatable::Negatable;
 use crate::quote::is_bare;
@@ -32,6 +33,9 @@ pub(crate) trait Extension<'a>: fmt::Display {
 
     /// Parses an option with its values, if the extension has this option.
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed;
+
+    /// Sets unset values to the defaults that iptables prints for the family.
+    fn apply_family_defaults(&mut self, _: Family) {}
 }
 
 /// The context of an option: negation and values.

@@ -44,12 +44,12 @@ impl Extensions for Xtables {
         if one.name.as_str() == "comment" {
             return Ok(Flow::Next);
         }
-        let unsupported = || {
+        let unsupported = |_| {
             let Match { name, revision, .. } = one;
             Cause::unsupported(format_args!("match {name} of revision {revision}"))
         };
         let decoded = nft::decode_match(one, actions::family(context), &self.sets.0);
-        conditions::evaluate(&decoded.ok_or_else(unsupported)?, context)
+        conditions::evaluate(&decoded.map_err(unsupported)?, context)
     }
 
     fn evaluate_target(
@@ -57,12 +57,12 @@ impl Extensions for Xtables {
         target: &Target,
         context: &mut Context<'_, '_>,
     ) -> Result<Flow, Cause> {
-        let unsupported = || {
+        let unsupported = |_| {
             let Target { name, revision, .. } = target;
             Cause::unsupported(format_args!("target {name} of revision {revision}"))
         };
         let decoded = nft::decode_target(target, actions::family(context), &self.sets.0);
-        actions::evaluate(&decoded.ok_or_else(unsupported)?, context)
+        actions::evaluate(&decoded.map_err(unsupported)?, context)
     }
 
     fn rule_text(&self, chain: &Chain, rule: &Rule) -> Option<String> {

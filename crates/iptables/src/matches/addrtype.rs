@@ -7,6 +7,7 @@ use bitflags::bitflags;
 use crate::list;
 use crate::negatable::Negatable;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
+use crate::structure::{Reader, Structure, Writer, flags, is_not};
 
 /// Matches address types: `-m addrtype --dst-type LOCAL`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -121,6 +122,45 @@ impl fmt::Display for AddrType {
             f.write_str(" --limit-iface-out")?;
         }
         Ok(())
+    }
+}
+
+// Flags of `struct xt_addrtype_info_v1`.
+const XT_ADDRTYPE_INVERT_SOURCE: u32 = 1;
+const XT_ADDRTYPE_INVERT_DEST: u32 = 2;
+const XT_ADDRTYPE_LIMIT_IFACE_IN: u32 = 4;
+const XT_ADDRTYPE_LIMIT_IFACE_OUT: u32 = 8;
+
+/// `struct xt_addrtype_info_v1`.
+impl Structure for AddrType {
+    const NAME: &'static str = "addrtype";
+    const REVISION: u32 = 1;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        for types in [&self.source, &self.destination] {
+            out.u16(types.map_or(0, |types| types.value().bits()));
+        }
+        out.u32(flags([
+            (is_not(&self.source), XT_ADDRTYPE_INVERT_SOURCE),
+            (is_not(&self.destination), XT_ADDRTYPE_INVERT_DEST),
+            (self.limit_in, XT_ADDRTYPE_LIMIT_IFACE_IN),
+            (self.limit_out, XT_ADDRTYPE_LIMIT_IFACE_OUT),
+        ]));
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (source, destination, flags) = (reader.u16()?, reader.u16()?, reader.u32()?);
+        let types = |bits, flag| {
+            let types = AddressTypes::from_bits(bits).filter(|types| !types.is_empty())?;
+            Some(Negatable::new(flags & flag != 0, types))
+        };
+        Some(Self {
+            source: types(source, XT_ADDRTYPE_INVERT_SOURCE),
+            destination: types(destination, XT_ADDRTYPE_INVERT_DEST),
+            limit_in: flags & XT_ADDRTYPE_LIMIT_IFACE_IN != 0,
+            limit_out: flags & XT_ADDRTYPE_LIMIT_IFACE_OUT != 0,
+        })
     }
 }
 

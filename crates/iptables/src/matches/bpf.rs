@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::field::{extension, word_values};
+use crate::structure::{Reader, Structure, Writer};
 
 extension! {
     /// Matches packets by a BPF program: `-m bpf --object-pinned /sys/fs/bpf/filter`.
@@ -88,3 +89,50 @@ impl fmt::Display for Bytecode {
 }
 
 word_values! { Bytecode = Bytecode::parse, }
+
+/// `XT_BPF_MODE_BYTECODE`
+const MODE_BYTECODE: u16 = 0;
+
+/// `struct xt_bpf_info_v1`. A pinned program has no encoding: the structure contains a file
+/// descriptor.
+impl Structure for Bpf<'_> {
+    const NAME: &'static str = "bpf";
+    const REVISION: u32 = 1;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let program = self.bytecode.as_ref()?.get();
+        let unused = Bytecode::MAX.checked_sub(program.len())?;
+        out.u16(MODE_BYTECODE).u16(program.len().try_into().ok()?);
+        // The file descriptor.
+        out.zeros(4);
+        for one in program {
+            out.u16(one.code).u8(one.jump_true).u8(one.jump_false);
+            out.u32(one.operand);
+        }
+        out.zeros(unused * 8).pointer();
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (mode, count) = (reader.u16()?, reader.u16()?);
+        reader.bytes(4)?;
+        if mode != MODE_BYTECODE {
+            return None;
+        }
+        let mut instruction = || {
+            let code = reader.u16()?;
+            let [jump_true, jump_false] = reader.array()?;
+            Some(BpfInstruction {
+                code,
+                jump_true,
+                jump_false,
+                operand: reader.u32()?,
+            })
+        };
+        let program: Option<Vec<_>> = (0..count).map(|_| instruction()).collect();
+        Some(Self {
+            bytecode: Some(Bytecode::new(program?)?),
+            object_pinned: None,
+        })
+    }
+}

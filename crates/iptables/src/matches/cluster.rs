@@ -6,6 +6,7 @@ use crate::field::{Value, extension};
 use crate::negatable::Negatable;
 use crate::number;
 use crate::options::{Unsupported, Values};
+use crate::structure::{Reader, Structure, Writer};
 
 extension! {
     /// Matches the share of connections of some nodes: `-m cluster --cluster-total-nodes 2
@@ -62,5 +63,33 @@ impl Value<'_> for HashSeed {
 
     fn write(&self, option: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, " {option} {:#010x}", self.0)
+    }
+}
+
+const XT_CLUSTER_F_INV: u32 = 1;
+
+/// `struct xt_cluster_match_info`.
+impl Structure for Cluster {
+    const NAME: &'static str = "cluster";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let local = self.local?;
+        out.u32(self.total?).u32(local.value().0).u32(self.seed?.0);
+        out.u32(if local.is_negated() {
+            XT_CLUSTER_F_INV
+        } else {
+            0
+        });
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (total, local) = (reader.u32()?, ClusterNodes(reader.u32()?));
+        let (seed, flags) = (HashSeed(reader.u32()?), reader.u32()?);
+        Some(Self {
+            local: Some(Negatable::new(flags & XT_CLUSTER_F_INV != 0, local)),
+            total: Some(total),
+            seed: Some(seed),
+        })
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::options::{Extension, Parsed, Values};
 use crate::quote::Quoted;
+use crate::structure::{Reader, Structure, Writer};
 
 /// A comment: `-m comment --comment "a b"`.
 ///
@@ -41,6 +42,23 @@ impl<'a> Extension<'a> for Comment<'a> {
 impl fmt::Display for Comment<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "-m comment --comment {}", Quoted(&self.0))
+    }
+}
+
+/// Length of a comment with its NUL byte.
+const XT_MAX_COMMENT_LEN: usize = 256;
+
+/// `struct xt_comment_info`.
+impl Structure for Comment<'_> {
+    const NAME: &'static str = "comment";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        out.text(&self.0, XT_MAX_COMMENT_LEN)?;
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        Some(Self::new(reader.text(XT_MAX_COMMENT_LEN)?))
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::field::{extension, names, word_values};
 use crate::negatable::Negatable;
 use crate::number;
+use crate::structure::{Reader, Structure, Writer, at, position};
 
 extension! {
     /// Matches the transferred bytes or packets of a connection: `-m connbytes --connbytes
@@ -85,3 +86,50 @@ impl fmt::Display for CountRange {
 }
 
 word_values! { CountRange = CountRange::parse, }
+
+/// `enum xt_connbytes_what`: `XT_CONNBYTES_PKTS`, `XT_CONNBYTES_BYTES`,
+/// `XT_CONNBYTES_AVGPKT`.
+const WHAT: [ConnbytesMode; 3] = [
+    ConnbytesMode::Packets,
+    ConnbytesMode::Bytes,
+    ConnbytesMode::AveragePacket,
+];
+
+/// `enum xt_connbytes_direction`: `XT_CONNBYTES_DIR_ORIGINAL`, `XT_CONNBYTES_DIR_REPLY`,
+/// `XT_CONNBYTES_DIR_BOTH`.
+const DIRECTIONS: [ConnbytesDirection; 3] = [
+    ConnbytesDirection::Original,
+    ConnbytesDirection::Reply,
+    ConnbytesDirection::Both,
+];
+
+/// `struct xt_connbytes_info`. A negated range has its ends swapped.
+impl Structure for Connbytes {
+    const NAME: &'static str = "connbytes";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let count = self.count?;
+        let CountRange { first, last } = *count.value();
+        let last = last.unwrap_or(u64::MAX);
+        match count {
+            Negatable::Is(_) => out.u64(first).u64(last),
+            Negatable::Not(_) => out.u64(last).u64(first),
+        };
+        out.u8(position(&WHAT, &self.mode?)?);
+        out.u8(position(&DIRECTIONS, &self.direction?)?);
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (from, to) = (reader.u64()?, reader.u64()?);
+        let range = CountRange {
+            first: from.min(to),
+            last: Some(from.max(to)).filter(|last| *last != u64::MAX),
+        };
+        Some(Self {
+            count: Some(Negatable::new(from > to, range)),
+            mode: Some(at(&WHAT, reader.u8()?)?),
+            direction: Some(at(&DIRECTIONS, reader.u8()?)?),
+        })
+    }
+}

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::field::{extension, word_values};
 use crate::negatable::Negatable;
 use crate::number;
+use crate::structure::{Reader, Structure, Writer, flags};
 
 extension! {
     /// Matches a label of the connection: `-m connlabel --label "40"`.
@@ -42,3 +43,31 @@ impl fmt::Display for ConnectionLabel {
 }
 
 word_values! { ConnectionLabel = |text| Self::new(number::parse_as(text)?), }
+
+// enum xt_connlabel_mtopts
+const XT_CONNLABEL_OP_INVERT: u16 = 1;
+const XT_CONNLABEL_OP_SET: u16 = 2;
+
+/// `struct xt_connlabel_mtinfo`.
+impl Structure for Connlabel {
+    const NAME: &'static str = "connlabel";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let label = self.label?;
+        out.u16(label.value().get().into()).u16(flags([
+            (label.is_negated(), XT_CONNLABEL_OP_INVERT),
+            (self.set, XT_CONNLABEL_OP_SET),
+        ]));
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (label, options) = (reader.u16()?, reader.u16()?);
+        let label = ConnectionLabel::new(u8::try_from(label).ok()?)?;
+        let is_negated = options & XT_CONNLABEL_OP_INVERT != 0;
+        Some(Self {
+            label: Some(Negatable::new(is_negated, label)),
+            set: options & XT_CONNLABEL_OP_SET != 0,
+        })
+    }
+}

@@ -1,10 +1,14 @@
 //! `-m connlimit`: number of parallel connections.
 
 use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
 
 use crate::direction::Direction;
 use crate::negatable::Negatable;
 use crate::options::{Extension, Parsed, Values, set_once};
+use crate::structure::{Reader, Structure, Writer, address_of, flags};
 use crate::{Family, number};
 
 /// Matches the number of parallel connections of a network: `-m connlimit
@@ -42,16 +46,6 @@ impl Connlimit {
             upto: Some(Negatable::Is(count)),
             ..Self::default()
         }
-    }
-
-    /// Sets an unset prefix length to the full length of the family, and an unset
-    /// direction to the source.
-    pub(crate) fn apply_family_defaults(&mut self, family: Family) {
-        self.prefix_len.get_or_insert(match family {
-            Family::V4 => 32,
-            Family::V6 => 128,
-        });
-        self.direction.get_or_insert_default();
     }
 }
 
@@ -91,6 +85,14 @@ impl<'a> Extension<'a> for Connlimit {
             _ => Ok(false),
         }
     }
+
+    fn apply_family_defaults(&mut self, family: Family) {
+        self.prefix_len.get_or_insert(match family {
+            Family::V4 => 32,
+            Family::V6 => 128,
+        });
+        self.direction.get_or_insert_default();
+    }
 }
 
 impl fmt::Display for Connlimit {
@@ -108,6 +110,58 @@ impl fmt::Display for Connlimit {
             Some(Direction::Source) => " --connlimit-saddr",
             Some(Direction::Destination) => " --connlimit-daddr",
             None => "",
+        })
+    }
+}
+
+// Flags of `struct xt_connlimit_info`.
+const XT_CONNLIMIT_INVERT: u32 = 1;
+const XT_CONNLIMIT_DADDR: u32 = 2;
+
+/// Returns the mask of a prefix length.
+fn netmask(len: u8, family: Family) -> Option<IpAddr> {
+    let any = match family {
+        Family::V4 => IpAddr::from([0; 4]),
+        Family::V6 => IpAddr::from([0; 16]),
+    };
+    Some(IpNet::new(any, len).ok()?.netmask())
+}
+
+/// `struct xt_connlimit_info`.
+impl Structure for Connlimit {
+    const NAME: &'static str = "connlimit";
+    const REVISION: u32 = 1;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let upto = self.upto?;
+        match self.prefix_len {
+            Some(len) => out.address(netmask(len, out.family())?)?,
+            None => out.bytes(&[u8::MAX; 16]),
+        };
+        let is_destination = self.direction == Some(Direction::Destination);
+        out.u32(*upto.value()).u32(flags([
+            // The kernel matches more connections, and inverts it for fewer ones.
+            (!upto.is_negated(), XT_CONNLIMIT_INVERT),
+            (is_destination, XT_CONNLIMIT_DADDR),
+        ]));
+        out.pointer();
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let mask: [u8; 16] = reader.array()?;
+        let (limit, flags) = (reader.u32()?, reader.u32()?);
+        let prefix_len = match mask {
+            mask if mask == [u8::MAX; 16] => None,
+            mask => Some(ipnet::ip_mask_to_prefix(address_of(mask, reader.family())).ok()?),
+        };
+        Some(Self {
+            upto: Some(Negatable::new(flags & XT_CONNLIMIT_INVERT == 0, limit)),
+            prefix_len,
+            direction: Some(match flags & XT_CONNLIMIT_DADDR {
+                0 => Direction::Source,
+                _ => Direction::Destination,
+            }),
         })
     }
 }

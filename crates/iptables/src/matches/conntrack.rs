@@ -11,6 +11,7 @@ use crate::negatable::Negatable;
 use crate::number::{Ports, Range};
 use crate::options::{Extension, Parsed, Unsupported, Values, set_once};
 use crate::protocol::Protocol;
+use crate::structure::{Conditions, Reader, Structure, Writer};
 
 /// Matches the connection tracking state: `-m conntrack --ctstate NEW`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -286,6 +287,158 @@ impl fmt::Display for Connection {
             }
         }
         Ok(())
+    }
+}
+
+// Flags `match_flags` and `invert_flags` of `struct xt_conntrack_mtinfo3`.
+const XT_CONNTRACK_STATE: u16 = 1 << 0;
+const XT_CONNTRACK_PROTO: u16 = 1 << 1;
+const XT_CONNTRACK_ORIGSRC: u16 = 1 << 2;
+const XT_CONNTRACK_ORIGDST: u16 = 1 << 3;
+const XT_CONNTRACK_REPLSRC: u16 = 1 << 4;
+const XT_CONNTRACK_REPLDST: u16 = 1 << 5;
+const XT_CONNTRACK_STATUS: u16 = 1 << 6;
+const XT_CONNTRACK_EXPIRES: u16 = 1 << 7;
+const XT_CONNTRACK_ORIGSRC_PORT: u16 = 1 << 8;
+const XT_CONNTRACK_ORIGDST_PORT: u16 = 1 << 9;
+const XT_CONNTRACK_REPLSRC_PORT: u16 = 1 << 10;
+const XT_CONNTRACK_REPLDST_PORT: u16 = 1 << 11;
+const XT_CONNTRACK_DIRECTION: u16 = 1 << 12;
+/// The match is written as `-m state`.
+const XT_CONNTRACK_STATE_ALIAS: u16 = 1 << 13;
+
+/// Bits of `state_mask`: `XT_CONNTRACK_STATE_INVALID`, `XT_CONNTRACK_STATE_BIT` of
+/// `enum ip_conntrack_info`, `XT_CONNTRACK_STATE_SNAT`, `XT_CONNTRACK_STATE_DNAT` and
+/// `XT_CONNTRACK_STATE_UNTRACKED`.
+const STATES: [(CtState, u16); 7] = [
+    (CtState::INVALID, 1 << 0),
+    (CtState::ESTABLISHED, 1 << 1),
+    (CtState::RELATED, 1 << 2),
+    (CtState::NEW, 1 << 3),
+    (CtState::SNAT, 1 << 6),
+    (CtState::DNAT, 1 << 7),
+    (CtState::UNTRACKED, 1 << 8),
+];
+
+/// Returns `state_mask`.
+fn state_mask(state: CtState) -> u16 {
+    let set = STATES.iter().filter(|(flag, _)| state.contains(*flag));
+    set.fold(0, |all, (_, bit)| all | bit)
+}
+
+/// Returns the states of `state_mask`.
+fn states(mask: u16) -> CtState {
+    let set = STATES.iter().filter(|(_, bit)| mask & bit != 0);
+    set.fold(CtState::empty(), |all, (flag, _)| all | *flag)
+}
+
+/// Writes `struct xt_conntrack_mtinfo3` of `-m conntrack`, or of its alias `-m state`.
+pub(super) fn write(it: &Conntrack, is_alias: bool, out: &mut Writer<'_>) -> Option<()> {
+    let mut conditions = Conditions::default();
+    let none = Connection::default();
+    let connection = it.connection.as_deref().unwrap_or(&none);
+    for (flag, network) in [
+        (XT_CONNTRACK_ORIGSRC, &connection.original_source),
+        (XT_CONNTRACK_ORIGDST, &connection.original_destination),
+        (XT_CONNTRACK_REPLSRC, &connection.reply_source),
+        (XT_CONNTRACK_REPLDST, &connection.reply_destination),
+    ] {
+        out.network(conditions.put(flag, network))?;
+    }
+    let expires = conditions.put(XT_CONNTRACK_EXPIRES, &it.expire);
+    let expires = expires.unwrap_or(Range { first: 0, last: 0 });
+    out.u32(expires.first).u32(expires.last);
+    let protocol = conditions.put(XT_CONNTRACK_PROTO, &connection.protocol);
+    out.u16(protocol.map_or(0, |Protocol(number)| number.into()));
+    let ports = [
+        (XT_CONNTRACK_ORIGSRC_PORT, &connection.original_sport),
+        (XT_CONNTRACK_ORIGDST_PORT, &connection.original_dport),
+        (XT_CONNTRACK_REPLSRC_PORT, &connection.reply_sport),
+        (XT_CONNTRACK_REPLDST_PORT, &connection.reply_dport),
+    ];
+    let ports = ports.map(|(flag, ports)| {
+        let ports = conditions.put(flag, ports);
+        ports.unwrap_or(Ports { first: 0, last: 0 })
+    });
+    for ports in ports {
+        out.u16(ports.first);
+    }
+    let states = conditions.put(XT_CONNTRACK_STATE, &it.state);
+    let status = conditions.put(XT_CONNTRACK_STATUS, &it.status);
+    let is_reply = |direction| Negatable::new(direction == CtDirection::Reply, ());
+    conditions.put(XT_CONNTRACK_DIRECTION, &it.direction.map(is_reply));
+    conditions.put_flag(XT_CONNTRACK_STATE_ALIAS, is_alias);
+    out.u16(conditions.used).u16(conditions.negated);
+    out.u16(states.map_or(0, state_mask));
+    out.u16(status.map_or(0, |status| status.bits().into()));
+    for ports in ports {
+        out.u16(ports.last);
+    }
+    Some(())
+}
+
+/// Reads `struct xt_conntrack_mtinfo3`. Returns whether it is the alias `-m state`, too.
+pub(super) fn read(reader: &mut Reader<'_>) -> Option<(Conntrack, bool)> {
+    let mut networks = [None; 4];
+    for network in &mut networks {
+        *network = reader.network()?;
+    }
+    let (first, last) = (reader.u32()?, reader.u32()?);
+    let expires = Range { first, last };
+    let protocol = Protocol(reader.u16()?.try_into().ok()?);
+    let mut first = [0; 4];
+    for port in &mut first {
+        *port = reader.u16()?;
+    }
+    let (used, negated) = (reader.u16()?, reader.u16()?);
+    let conditions = Conditions { used, negated };
+    let (states, status) = (states(reader.u16()?), reader.u16()?);
+    let mut ports = [Ports::ALL; 4];
+    for (ports, first) in ports.iter_mut().zip(first) {
+        let last = reader.u16()?;
+        *ports = Ports { first, last };
+    }
+    let network = |flag, network: Option<IpNet>| conditions.get(flag, network?);
+    let connection = Connection {
+        protocol: conditions.get(XT_CONNTRACK_PROTO, protocol),
+        original_source: network(XT_CONNTRACK_ORIGSRC, networks[0]),
+        original_destination: network(XT_CONNTRACK_ORIGDST, networks[1]),
+        reply_source: network(XT_CONNTRACK_REPLSRC, networks[2]),
+        reply_destination: network(XT_CONNTRACK_REPLDST, networks[3]),
+        original_sport: conditions.get(XT_CONNTRACK_ORIGSRC_PORT, ports[0]),
+        original_dport: conditions.get(XT_CONNTRACK_ORIGDST_PORT, ports[1]),
+        reply_sport: conditions.get(XT_CONNTRACK_REPLSRC_PORT, ports[2]),
+        reply_dport: conditions.get(XT_CONNTRACK_REPLDST_PORT, ports[3]),
+    };
+    let direction = conditions.get(XT_CONNTRACK_DIRECTION, ());
+    let conntrack = Conntrack {
+        state: conditions.get(XT_CONNTRACK_STATE, states),
+        connection: (connection != Connection::default()).then(|| connection.into()),
+        status: conditions.get(
+            XT_CONNTRACK_STATUS,
+            CtStatus::from_bits(status.try_into().ok()?)?,
+        ),
+        expire: conditions.get(XT_CONNTRACK_EXPIRES, expires),
+        direction: direction.map(|direction| match direction {
+            Negatable::Is(()) => CtDirection::Original,
+            Negatable::Not(()) => CtDirection::Reply,
+        }),
+    };
+    Some((conntrack, conditions.has(XT_CONNTRACK_STATE_ALIAS)))
+}
+
+/// `struct xt_conntrack_mtinfo3`.
+impl Structure for Conntrack {
+    const NAME: &'static str = "conntrack";
+    const REVISION: u32 = 3;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        write(self, false, out)
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (conntrack, is_alias) = read(reader)?;
+        (!is_alias).then_some(conntrack)
     }
 }
 

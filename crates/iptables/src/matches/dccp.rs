@@ -6,8 +6,10 @@ use bitflags::bitflags;
 
 use crate::field::{extension, word_values};
 use crate::list;
+use crate::matches::ports;
 use crate::negatable::Negatable;
 use crate::number::Ports;
+use crate::structure::{Conditions, Reader, Structure, Writer};
 
 extension! {
     /// Matches DCCP packets: `-p dccp -m dccp --dport 5001 --dccp-types REQUEST`.
@@ -60,3 +62,51 @@ impl fmt::Display for DccpTypes {
 }
 
 word_values! { DccpTypes = list::parse, }
+
+// Flags `flags` and `invflags` of `struct xt_dccp_info`.
+const XT_DCCP_SRC_PORTS: u16 = 1;
+const XT_DCCP_DEST_PORTS: u16 = 2;
+const XT_DCCP_TYPE: u16 = 4;
+const XT_DCCP_OPTION: u16 = 8;
+
+/// Bits of `typemask` for the types without name, except the first one.
+const OTHER_INVALID: u16 = 0xf800;
+
+/// `struct xt_dccp_info`.
+impl Structure for Dccp {
+    const NAME: &'static str = "dccp";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let mut conditions = Conditions::default();
+        conditions.put(XT_DCCP_SRC_PORTS, &self.sport);
+        conditions.put(XT_DCCP_DEST_PORTS, &self.dport);
+        let types = conditions.put(XT_DCCP_TYPE, &self.types);
+        let option = conditions.put(XT_DCCP_OPTION, &self.option);
+        ports::write_or(out, &self.dport, ports::NONE);
+        ports::write_or(out, &self.sport, ports::NONE);
+        out.u16(conditions.used).u16(conditions.negated);
+        // `INVALID` has the bits of all types without name.
+        out.u16(
+            types.map_or(0, |types| match types.contains(DccpTypes::INVALID) {
+                true => types.bits() | OTHER_INVALID,
+                false => types.bits(),
+            }),
+        );
+        out.u8(option.unwrap_or(0));
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (dport, sport) = (ports::read(reader)?, ports::read(reader)?);
+        let (used, negated) = (reader.u16()?, reader.u16()?);
+        let conditions = Conditions { used, negated };
+        let (types, option) = (reader.u16()?, reader.u8()?);
+        let types = DccpTypes::from_bits(types & !OTHER_INVALID)?;
+        Some(Self {
+            sport: conditions.get(XT_DCCP_SRC_PORTS, sport),
+            dport: conditions.get(XT_DCCP_DEST_PORTS, dport),
+            types: conditions.get(XT_DCCP_TYPE, types),
+            option: conditions.get(XT_DCCP_OPTION, option),
+        })
+    }
+}

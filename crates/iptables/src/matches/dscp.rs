@@ -6,6 +6,7 @@ use crate::field::{Value, extension};
 use crate::negatable::Negatable;
 use crate::number;
 use crate::options::{Unsupported, Values};
+use crate::structure::{Reader, Structure, Writer};
 
 extension! {
     /// Matches the differentiated services code point: `-m dscp --dscp 0x2e`.
@@ -67,6 +68,23 @@ impl Value<'_> for DscpValue {
 
     fn write(&self, option: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, " {option} {self}")
+    }
+}
+
+/// `struct xt_dscp_info`.
+impl Structure for Dscp {
+    const NAME: &'static str = "dscp";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let dscp = self.dscp?;
+        out.u8(dscp.value().get()).u8(dscp.is_negated().into());
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let dscp = DscpValue::new(reader.u8()?)?;
+        let dscp = Some(Negatable::new(reader.u8()? != 0, dscp));
+        Some(Self { dscp })
     }
 }
 

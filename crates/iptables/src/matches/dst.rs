@@ -1,8 +1,9 @@
 //! `-m dst`: destination options header of IPv6.
 
 use crate::field::extension;
-use crate::matches::hbh::HeaderOptions;
+use crate::matches::hbh::{self, HeaderOptions};
 use crate::negatable::Negatable;
+use crate::structure::{Reader, Structure, Writer};
 
 extension! {
     /// Matches the destination options header: `-m dst --dst-opts 4:2`.
@@ -13,4 +14,18 @@ extension! {
         options: Option<HeaderOptions> = "--dst-opts",
     }
     complete |_| true;
+}
+
+/// `struct ip6t_opts`.
+impl Structure for Dst {
+    const NAME: &'static str = "dst";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        hbh::write(&self.length, &self.options, out)
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (length, options) = hbh::read(reader)?;
+        Some(Self { length, options })
+    }
 }

@@ -1,9 +1,10 @@
 //! `-m esp`: encapsulating security payload of IPsec.
 
 use crate::field::extension;
-use crate::matches::ids::forget;
+use crate::matches::ids::{self, forget};
 use crate::negatable::Negatable;
 use crate::number::Range;
+use crate::structure::{Reader, Structure, Writer, is_not};
 
 extension! {
     /// Matches the encapsulating security payload: `-p esp -m esp --espspi 500`.
@@ -13,4 +14,25 @@ extension! {
     }
     complete |_| true;
     normalize |it| forget(&mut it.spi, Range::<u32>::ALL);
+}
+
+/// `XT_ESP_INV_SPI`
+const INV_SPI: u8 = 1;
+
+/// `struct xt_esp`.
+impl Structure for Esp {
+    const NAME: &'static str = "esp";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        ids::write(out, &self.spi, u32::MAX);
+        out.u8(if is_not(&self.spi) { INV_SPI } else { 0 });
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let spi = ids::read(reader)?;
+        let is_negated = reader.u8()? & INV_SPI != 0;
+        let spi = ids::condition(spi, u32::MAX, is_negated);
+        Some(Self { spi })
+    }
 }

@@ -8,7 +8,8 @@ use bitflags::bitflags;
 use crate::field::Field;
 use crate::negatable::Negatable;
 use crate::options::{Extension, Parsed, Values, set_once};
-use crate::{list, number};
+use crate::structure::{Reader, Structure, Writer, flags};
+use crate::{Family, list, number};
 
 /// Matches packets by the rate of each group: `-m hashlimit --hashlimit-above 5/sec
 /// --hashlimit-mode srcip --hashlimit-name web`.
@@ -397,6 +398,93 @@ impl fmt::Display for Hashlimit<'_> {
         self.dstmask.write("--hashlimit-dstmask", f)?;
         self.rate_match.write("--hashlimit-rate-match", f)?;
         self.rate_interval.write("--hashlimit-rate-interval", f)
+    }
+}
+
+/// Length of the name of a hash table.
+const NAME_MAX: usize = 255;
+
+// Bits of `mode` in `struct hashlimit_cfg3`, beside `XT_HASHLIMIT_HASH_*`.
+const XT_HASHLIMIT_INVERT: u32 = 1 << 4;
+const XT_HASHLIMIT_BYTES: u32 = 1 << 5;
+const XT_HASHLIMIT_RATE_MATCH: u32 = 1 << 6;
+
+/// Default interval of garbage collections in milliseconds.
+const GC_INTERVAL: u32 = 1000;
+
+/// Returns the full prefix length.
+fn max_len(family: Family) -> u8 {
+    match family {
+        Family::V4 => 32,
+        Family::V6 => 128,
+    }
+}
+
+/// `struct xt_hashlimit_mtinfo3`: a name and `struct hashlimit_cfg3`.
+impl Structure for Hashlimit<'_> {
+    const NAME: &'static str = "hashlimit";
+    const REVISION: u32 = 3;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let rate = self.upto?;
+        let mode = u32::from(self.mode.bits())
+            | flags([
+                (rate.is_negated(), XT_HASHLIMIT_INVERT),
+                (rate.value().is_of_bytes(), XT_HASHLIMIT_BYTES),
+                (self.rate_match, XT_HASHLIMIT_RATE_MATCH),
+            ]);
+        let interval = match self.rate_match {
+            true => self.rate_interval.unwrap_or(1),
+            false => 0,
+        };
+        let max_len = max_len(out.family());
+        out.text(self.name.as_deref()?, NAME_MAX)?.zeros(1);
+        out.u64(rate.value().cost()).u64(self.stored_burst()?);
+        out.u32(mode)
+            .u32(self.htable_size.unwrap_or(0))
+            .u32(self.htable_max.unwrap_or(0))
+            .u32(self.htable_gcinterval.unwrap_or(GC_INTERVAL))
+            .u32(self.expire_in_kernel()?)
+            .u32(interval)
+            .u8(self.srcmask.unwrap_or(max_len))
+            .u8(self.dstmask.unwrap_or(max_len))
+            .pointer();
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let name = reader.text(NAME_MAX)?;
+        reader.bytes(1)?;
+        let (cost, burst) = (reader.u64()?, reader.u64()?);
+        let mode = reader.u32()?;
+        let mut numbers = [0; 5];
+        for number in &mut numbers {
+            *number = reader.u32()?;
+        }
+        let [size, max, gc_interval, expire, interval] = numbers;
+        let masks: [u8; 2] = reader.array()?;
+        let max_len = max_len(reader.family());
+        let [srcmask, dstmask] = masks.map(|len| Some(len).filter(|len| *len != max_len));
+        let rate = HashlimitRate::of_cost(cost, mode & XT_HASHLIMIT_BYTES != 0)?;
+        let is_set = |number: &u32| *number != 0;
+        let all = XT_HASHLIMIT_INVERT | XT_HASHLIMIT_BYTES | XT_HASHLIMIT_RATE_MATCH;
+        let fields = u8::try_from(mode & !all).ok()?;
+        let mut limit = Self {
+            upto: Some(Negatable::new(mode & XT_HASHLIMIT_INVERT != 0, rate)),
+            burst: Some(rate.burst_of_stored(burst)?),
+            mode: HashlimitMode::from_bits(fields)?,
+            name: Some(name.into()),
+            htable_size: Some(size).filter(is_set),
+            htable_max: Some(max).filter(is_set),
+            htable_gcinterval: Some(gc_interval).filter(|it| *it != GC_INTERVAL),
+            htable_expire: Some(expire),
+            srcmask,
+            dstmask,
+            rate_match: mode & XT_HASHLIMIT_RATE_MATCH != 0,
+            rate_interval: Some(interval).filter(is_set),
+        };
+        limit.normalize();
+        Some(limit)
     }
 }
 

@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::field::{extension, word_values};
 use crate::negatable::Negatable;
-use crate::number;
+use crate::structure::{Conditions, Reader, Structure, Writer};
+use crate::{Family, number};
 
 extension! {
     /// Matches the hop-by-hop options header: `-m hbh --hbh-opts 5:2`.
@@ -61,3 +62,72 @@ impl fmt::Display for HeaderOptions {
 }
 
 word_values! { HeaderOptions = HeaderOptions::parse, }
+
+/// Number of options of `struct ip6t_opts`.
+const IP6T_OPTS_OPTSNR: usize = 16;
+
+// Flags of `struct ip6t_opts`. The first one is `IP6T_OPTS_INV_LEN` in `invflags`.
+const IP6T_OPTS_LEN: u8 = 1;
+const IP6T_OPTS_OPTS: u8 = 2;
+
+/// An option type without a length, which stands in the low byte.
+const ANY_LENGTH: u16 = 0xff;
+
+/// Length and options of a header.
+type Header = (Option<Negatable<u32>>, Option<HeaderOptions>);
+
+/// Writes `struct ip6t_opts`.
+pub(super) fn write(
+    length: &Option<Negatable<u32>>,
+    options: &Option<HeaderOptions>,
+    out: &mut Writer<'_>,
+) -> Option<()> {
+    if out.family() == Family::V4 {
+        return None;
+    }
+    let mut conditions = Conditions::default();
+    out.u32(conditions.put(IP6T_OPTS_LEN, length).unwrap_or(0));
+    conditions.put_flag(IP6T_OPTS_OPTS, options.is_some());
+    out.u8(conditions.used).u8(conditions.negated);
+    let options = options.as_ref().map_or(&[][..], HeaderOptions::get);
+    for (ty, length) in options {
+        let length = length.map_or(ANY_LENGTH, u16::from);
+        out.u16(u16::from(*ty) << 8 | length);
+    }
+    let unused = IP6T_OPTS_OPTSNR.checked_sub(options.len())?;
+    out.zeros(unused * 2).u8(options.len().try_into().ok()?);
+    Some(())
+}
+
+/// Reads `struct ip6t_opts`.
+pub(super) fn read(reader: &mut Reader<'_>) -> Option<Header> {
+    let length = reader.u32()?;
+    let [used, negated] = reader.array()?;
+    let conditions = Conditions { used, negated };
+    let mut entries = [0; IP6T_OPTS_OPTSNR];
+    for entry in &mut entries {
+        *entry = reader.u16()?;
+    }
+    let count = usize::from(reader.u8()?);
+    let option = |entry: &u16| {
+        let [ty, length] = entry.to_be_bytes();
+        (ty, Some(length).filter(|it| u16::from(*it) != ANY_LENGTH))
+    };
+    let options = entries.get(..count)?.iter().map(option);
+    let length = conditions.get(IP6T_OPTS_LEN, length);
+    Some((length, HeaderOptions::new(options)))
+}
+
+/// `struct ip6t_opts`.
+impl Structure for Hbh {
+    const NAME: &'static str = "hbh";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        write(&self.length, &self.options, out)
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (length, options) = read(reader)?;
+        Some(Self { length, options })
+    }
+}

@@ -1,7 +1,10 @@
 //! `-m hl`: hop limit.
 
+use crate::Family;
 use crate::field::extension;
+use crate::matches::ttl;
 use crate::negatable::Negatable;
+use crate::structure::{Reader, Structure, Writer};
 
 extension! {
     /// Matches the hop limit of IPv6 packets: `-m hl --hl-eq 255`.
@@ -17,4 +20,19 @@ extension! {
     }
     complete |it| [it.eq.is_some(), it.lt.is_some(), it.gt.is_some()] == [true, false, false]
         || it.eq.is_none() && it.lt.is_some() != it.gt.is_some();
+}
+
+/// `struct ip6t_hl_info`.
+impl Structure for Hl {
+    const NAME: &'static str = "hl";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        ttl::write((self.eq, self.lt, self.gt), out)?;
+        (out.family() == Family::V6).then_some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (eq, lt, gt) = ttl::read(reader)?;
+        Some(Self { eq, lt, gt })
+    }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::negatable::Negatable;
 use crate::number;
 use crate::options::{Extension, Parsed, Values};
+use crate::structure::{Reader, Structure, Writer};
 
 /// Matches an ICMP type: `-m icmp --icmp-type 8`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -159,6 +160,47 @@ const NAMES: &[(&str, u8, Option<u8>)] = &[
     ("address-mask-request", 17, None),
     ("address-mask-reply", 18, None),
 ];
+
+/// Writes `struct ipt_icmp` or `struct ip6t_icmp`.
+pub(super) fn write(wanted: &Negatable<IcmpType>, out: &mut Writer<'_>) {
+    let IcmpType { ty, code } = wanted.value();
+    let (first, last) = match code {
+        Some(code) => (*code, *code),
+        None => (0, u8::MAX),
+    };
+    // The last byte is `IPT_ICMP_INV` or 0.
+    out.u8(*ty).u8(first).u8(last);
+    out.u8(wanted.is_negated().into());
+}
+
+/// Reads `struct ipt_icmp` or `struct ip6t_icmp`. iptables has no other ranges of codes.
+pub(super) fn read(reader: &mut Reader<'_>) -> Option<Negatable<IcmpType>> {
+    let [ty, first, last, inverted] = reader.array()?;
+    let code = match (first, last) {
+        (0, u8::MAX) => None,
+        (first, last) if first == last => Some(first),
+        _ => return None,
+    };
+    Some(Negatable::new(inverted != 0, IcmpType { ty, code }))
+}
+
+/// `struct ipt_icmp`.
+impl Structure for Icmp {
+    const NAME: &'static str = "icmp";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        write(&self.0, out);
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let wanted = read(reader)?;
+        let IcmpType { ty, code } = wanted.value();
+        // The kernel ignores the code of `any`.
+        let is_other_any = *ty == Self::ANY.ty && code.is_some();
+        (!is_other_any).then_some(Self(wanted))
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use crate::matches::icmp::IcmpType;
+use crate::matches::icmp::{self, IcmpType};
 use crate::negatable::Negatable;
 use crate::options::{Extension, Parsed, Values};
+use crate::structure::{Reader, Structure, Writer};
 
 /// Matches an ICMPv6 type: `-m icmp6 --icmpv6-type 128`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -78,3 +79,17 @@ const NAMES6: &[(&str, u8, Option<u8>)] = &[
     ("neighbor-advertisement", 136, None),
     ("redirect", 137, None),
 ];
+
+/// `struct ip6t_icmp`.
+impl Structure for Icmp6 {
+    const NAME: &'static str = "icmp6";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        icmp::write(&self.0, out);
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        icmp::read(reader).map(Self)
+    }
+}

@@ -1,9 +1,10 @@
 //! `-m ipcomp`: IP payload compression.
 
 use crate::field::extension;
-use crate::matches::ids::forget;
+use crate::matches::ids::{self, forget};
 use crate::negatable::Negatable;
 use crate::number::Range;
+use crate::structure::{Reader, Structure, Writer, is_not};
 
 extension! {
     /// Matches IP payload compression: `-p ipcomp -m ipcomp --ipcompspi 500`.
@@ -15,4 +16,28 @@ extension! {
     }
     complete |_| true;
     normalize |it| forget(&mut it.cpi, Range::<u32>::ALL);
+}
+
+/// `XT_IPCOMP_INV_SPI`
+const INV_SPI: u8 = 1;
+
+/// `struct xt_ipcomp`.
+impl Structure for Ipcomp {
+    const NAME: &'static str = "ipcomp";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        ids::write(out, &self.cpi, 0);
+        out.u8(if is_not(&self.cpi) { INV_SPI } else { 0 });
+        out.u8(self.reserved.into());
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let cpi = ids::read(reader)?;
+        let [inverted, reserved] = reader.array()?;
+        Some(Self {
+            cpi: ids::condition(cpi, 0, inverted & INV_SPI != 0),
+            reserved: reserved != 0,
+        })
+    }
 }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use crate::address::Address;
 use crate::field::{extension, word_values};
 use crate::negatable::Negatable;
+use crate::structure::{Reader, Structure, Writer, flags, is_not};
 
 extension! {
     /// Matches ranges of addresses: `-m iprange --src-range 10.0.0.1-10.0.0.9`.
@@ -45,3 +46,48 @@ impl fmt::Display for AddressSpan {
 }
 
 word_values! { AddressSpan = AddressSpan::parse, }
+
+// Flags of `struct xt_iprange_mtinfo`.
+const IPRANGE_SRC: u8 = 1 << 0;
+const IPRANGE_DST: u8 = 1 << 1;
+const IPRANGE_SRC_INV: u8 = 1 << 4;
+const IPRANGE_DST_INV: u8 = 1 << 5;
+
+/// `struct xt_iprange_mtinfo`.
+impl Structure for IpRange {
+    const NAME: &'static str = "iprange";
+    const REVISION: u32 = 1;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        for range in [&self.source, &self.destination] {
+            match range.as_ref().map(Negatable::value) {
+                Some(AddressSpan { first, last }) => out.address(*first)?.address(*last)?,
+                None => out.zeros(32),
+            };
+        }
+        out.u8(flags([
+            (self.source.is_some(), IPRANGE_SRC),
+            (is_not(&self.source), IPRANGE_SRC_INV),
+            (self.destination.is_some(), IPRANGE_DST),
+            (is_not(&self.destination), IPRANGE_DST_INV),
+        ]));
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let mut span = || {
+            let (first, last) = (reader.address()?, reader.address()?);
+            Some(AddressSpan { first, last })
+        };
+        let (source, destination) = (span()?, span()?);
+        let flags = reader.u8()?;
+        let range = |used, inverted, span| {
+            let is_negated = flags & inverted != 0;
+            (flags & used != 0).then(|| Negatable::new(is_negated, span))
+        };
+        Some(Self {
+            source: range(IPRANGE_SRC, IPRANGE_SRC_INV, source),
+            destination: range(IPRANGE_DST, IPRANGE_DST_INV, destination),
+        })
+    }
+}

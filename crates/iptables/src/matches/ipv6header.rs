@@ -4,8 +4,10 @@ use std::fmt;
 
 use bitflags::bitflags;
 
+use crate::Family;
 use crate::field::{extension, word_values};
 use crate::negatable::Negatable;
+use crate::structure::{Reader, Structure, Writer};
 
 extension! {
     /// Matches the extension headers of a packet: `-m ipv6header --header route --soft`.
@@ -76,3 +78,25 @@ impl fmt::Display for Ipv6Headers {
 }
 
 word_values! { Ipv6Headers = Ipv6Headers::parse, }
+
+/// `struct ip6t_ipv6header_info`.
+impl Structure for Ipv6Header {
+    const NAME: &'static str = "ipv6header";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let headers = self.headers?;
+        let all = |is_set: bool| if is_set { u8::MAX } else { 0 };
+        out.u8(headers.value().bits()).u8(all(headers.is_negated()));
+        out.u8(all(self.soft));
+        (out.family() == Family::V6).then_some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let [headers, inverted, soft] = reader.array()?;
+        let headers = Ipv6Headers::from_bits(headers)?;
+        Some(Self {
+            headers: Some(Negatable::new(inverted != 0, headers)),
+            soft: soft != 0,
+        })
+    }
+}

@@ -10,6 +10,7 @@ use crate::negatable::Negatable;
 use crate::number;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_once};
 use crate::protocol::Protocol;
+use crate::structure::{Conditions, Reader, Structure, Writer, at, position};
 
 /// Matches packets of IPVS connections: `-m ipvs --vaddr 10.96.0.1 --vport 80`.
 ///
@@ -148,10 +149,78 @@ impl fmt::Display for Ipvs {
     }
 }
 
+// Flags `bitmask` and `invert` of `struct xt_ipvs_mtinfo`.
+const XT_IPVS_IPVS_PROPERTY: u8 = 1 << 0;
+const XT_IPVS_PROTO: u8 = 1 << 1;
+const XT_IPVS_VADDR: u8 = 1 << 2;
+const XT_IPVS_VPORT: u8 = 1 << 3;
+const XT_IPVS_DIR: u8 = 1 << 4;
+const XT_IPVS_METHOD: u8 = 1 << 5;
+const XT_IPVS_VPORTCTL: u8 = 1 << 6;
+
+/// `IP_VS_CONN_F_MASQ`, `IP_VS_CONN_F_LOCALNODE`, `IP_VS_CONN_F_TUNNEL` and
+/// `IP_VS_CONN_F_DROUTE` of `linux/ip_vs.h`. iptables has no name for the second one.
+const METHODS: [Option<IpvsMethod>; 4] = [
+    Some(IpvsMethod::Masq),
+    None,
+    Some(IpvsMethod::Ipip),
+    Some(IpvsMethod::Gate),
+];
+
+/// `struct xt_ipvs_mtinfo`.
+impl Structure for Ipvs {
+    const NAME: &'static str = "ipvs";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let mut conditions = Conditions::default();
+        conditions.put(XT_IPVS_IPVS_PROPERTY, &self.property);
+        out.network(conditions.put(XT_IPVS_VADDR, &self.address))?;
+        out.be16(conditions.put(XT_IPVS_VPORT, &self.port).unwrap_or(0));
+        let protocol = conditions.put(XT_IPVS_PROTO, &self.protocol);
+        out.u8(protocol.map_or(0, |Protocol(number)| number));
+        out.u8(match conditions.put(XT_IPVS_METHOD, &self.method) {
+            Some(method) => position(&METHODS, &Some(method))?,
+            None => 0,
+        });
+        let control_port = conditions.put(XT_IPVS_VPORTCTL, &self.control_port);
+        out.be16(control_port.unwrap_or(0));
+        let is_reply = |direction| Negatable::new(direction == CtDirection::Reply, ());
+        conditions.put(XT_IPVS_DIR, &self.direction.map(is_reply));
+        // All other conditions imply this one.
+        conditions.put_flag(XT_IPVS_IPVS_PROPERTY, conditions.used != 0);
+        out.u8(conditions.negated).u8(conditions.used);
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let network = reader.network()??;
+        let (port, protocol) = (reader.be16()?, Protocol(reader.u8()?));
+        let (method, control_port) = (reader.u8()?, reader.be16()?);
+        let (negated, used) = (reader.u8()?, reader.u8()?);
+        let conditions = Conditions { used, negated };
+        let property = conditions.get(XT_IPVS_IPVS_PROPERTY, ());
+        let direction = conditions.get(XT_IPVS_DIR, ());
+        Some(Self {
+            property: property.filter(|_| used == XT_IPVS_IPVS_PROPERTY),
+            protocol: conditions.get(XT_IPVS_PROTO, protocol),
+            address: conditions.get(XT_IPVS_VADDR, network),
+            port: conditions.get(XT_IPVS_VPORT, port),
+            direction: direction.map(|direction| match direction {
+                Negatable::Is(()) => CtDirection::Original,
+                Negatable::Not(()) => CtDirection::Reply,
+            }),
+            method: conditions.get(XT_IPVS_METHOD, at(&METHODS, method)??),
+            control_port: conditions.get(XT_IPVS_VPORTCTL, control_port),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Family;
     use crate::Rule;
+    use crate::structure::{decoded, encoded};
     use crate::targets::Target;
 
     #[test]
@@ -232,5 +301,45 @@ mod tests {
                 panic!("{rule:?}");
             };
         }
+    }
+
+    #[test]
+    fn the_structure_has_the_layout_of_the_kernel() {
+        let address: std::net::IpAddr = [203, 0, 113, 9].into();
+        let mut ipvs = Ipvs::server(Protocol::TCP, address, 80);
+        ipvs.direction = Some(CtDirection::Reply);
+        ipvs.method = Some(Negatable::Not(IpvsMethod::Gate));
+        let bytes = encoded(&ipvs, Family::V4).unwrap();
+        let mut expected = vec![203, 0, 113, 9];
+        expected.resize(16, 0);
+        expected.extend([u8::MAX; 16]);
+        expected.extend([0, 80, 6, 3, 0, 0, XT_IPVS_DIR | XT_IPVS_METHOD, 0b11_1111]);
+        assert_eq!(*bytes, *expected);
+        assert_eq!(decoded(&bytes, Family::V4), Some(ipvs.clone()));
+        assert_eq!(encoded(&ipvs, Family::V6), None);
+        assert_eq!(decoded::<Ipvs>(&bytes[..39], Family::V4), None);
+    }
+
+    #[test]
+    fn a_negated_property_has_no_other_condition() {
+        let ipvs = Ipvs {
+            property: Some(Negatable::Not(())),
+            ..Ipvs::default()
+        };
+        let bytes = encoded(&ipvs, Family::V6).unwrap();
+        assert_eq!(
+            bytes[32..],
+            [
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                XT_IPVS_IPVS_PROPERTY,
+                XT_IPVS_IPVS_PROPERTY
+            ]
+        );
+        assert_eq!(decoded(&bytes, Family::V6), Some(ipvs));
     }
 }

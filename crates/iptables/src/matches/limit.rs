@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::number;
 use crate::options::{Extension, Parsed, Values};
+use crate::structure::Structure;
 
 /// Matches packets up to a rate: `-m limit --limit 5/min`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -166,6 +167,11 @@ impl fmt::Display for Limit {
         }
         Ok(())
     }
+}
+
+/// Rules contain the expression `limit` of nf_tables, not a structure.
+impl Structure for Limit {
+    const NAME: &'static str = "limit";
 }
 
 #[cfg(test)]

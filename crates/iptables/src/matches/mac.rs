@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::field::{extension, word_values};
 use crate::negatable::Negatable;
+use crate::structure::{Reader, Structure, Writer};
 
 extension! {
     /// Matches the source address of Ethernet frames: `-m mac --mac-source 42:01:02:03:04:05`.
@@ -42,3 +43,22 @@ impl fmt::Display for MacAddress {
 }
 
 word_values! { MacAddress = MacAddress::parse, }
+
+/// `struct xt_mac_info`.
+impl Structure for Mac {
+    const NAME: &'static str = "mac";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let source = self.source?;
+        out.bytes(&source.value().0).zeros(2);
+        out.u32(source.is_negated().into());
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let address = MacAddress(reader.array()?);
+        reader.bytes(2)?;
+        let source = Some(Negatable::new(reader.u32()? != 0, address));
+        Some(Self { source })
+    }
+}

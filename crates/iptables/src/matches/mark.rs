@@ -5,6 +5,7 @@ use std::fmt;
 use crate::negatable::Negatable;
 use crate::number::Masked;
 use crate::options::{Extension, Parsed, Values};
+use crate::structure::Structure;
 
 /// Matches the packet mark: `-m mark --mark 0x4000/0x4000`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -57,6 +58,11 @@ impl fmt::Display for Mark {
             _ => self.mark.write(f, "--mark"),
         }
     }
+}
+
+/// Rules contain the expression `meta mark` of nf_tables, not a structure.
+impl Structure for Mark {
+    const NAME: &'static str = "mark";
 }
 
 #[cfg(test)]

@@ -134,10 +134,10 @@ mod udp;
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::Family;
+use crate::extensions::extensions;
 use crate::negatable::Negatable;
-use crate::options::{Extension, Parsed, Values};
 use crate::protocol::Protocol;
+use crate::structure::{Context, Encoded};
 
 pub use addrtype::{AddrType, AddressTypes};
 pub use ah::Ah;
@@ -202,81 +202,20 @@ pub use ttl::Ttl;
 pub use u32::{U32, U32Operation, U32Test, U32Tests};
 pub use udp::Udp;
 
-/// Defines [`Match`] and dispatches to its variants.
-macro_rules! matches {
-    ($($(#[$doc:meta])* $variant:ident($ty:ty) = $name:literal $(| $alias:literal)*,)*) => {
-        /// A match extension: `-m NAME` with its options.
-        #[derive(Clone, Debug, Eq, PartialEq)]
-        #[non_exhaustive]
-        pub enum Match<'a> {
-            $($(#[$doc])* $variant($ty),)*
-            /// Unsupported text, from `-m` on.
-            Other(Cow<'a, str>),
-        }
+extensions! {
+    /// A match extension: `-m NAME` with its options.
+    enum Match;
 
-        impl<'a> Match<'a> {
-            /// The names of all supported matches.
-            pub const NAMES: &'static [&'static str] = &[$($name),*];
+    /// The names of all supported matches.
+    NAMES;
 
-            /// Returns the name; `None` for text.
-            pub fn name(&self) -> Option<&'static str> {
-                match self {
-                    $(Self::$variant(_) => Some($name),)*
-                    Self::Other(_) => None,
-                }
-            }
+    without_options {}
 
-            /// Returns the match with this name, before any option is parsed.
-            pub(crate) fn open(name: &str) -> Option<Self> {
-                match name {
-                    $($name $(| $alias)* => Some(Self::$variant(<$ty>::open())),)*
-                    _ => None,
-                }
-            }
+    others {
+        /// Unsupported text, from `-m` on.
+        Other(Cow<'a, str>),
+    }
 
-            /// Returns the names of all options.
-            pub(crate) fn options(&self) -> &'static [&'static str] {
-                match self {
-                    $(Self::$variant(_) => <$ty>::options(),)*
-                    Self::Other(_) => &[],
-                }
-            }
-
-            /// Returns the minimum number of options of a complete match.
-            pub(crate) fn min_options(&self) -> usize {
-                match self {
-                    $(Self::$variant(it) => it.min_options(),)*
-                    Self::Other(_) => 0,
-                }
-            }
-
-            /// Parses an option with its values, if the match has this option.
-            pub(crate) fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
-                match self {
-                    $(Self::$variant(it) => it.parse_option(option, values),)*
-                    Self::Other(_) => Ok(false),
-                }
-            }
-        }
-
-        impl fmt::Display for Match<'_> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $(Self::$variant(it) => it.fmt(f),)*
-                    Self::Other(text) => f.write_str(text),
-                }
-            }
-        }
-
-        $(impl<'a> From<$ty> for Match<'a> {
-            fn from(it: $ty) -> Self {
-                Self::$variant(it)
-            }
-        })*
-    };
-}
-
-matches! {
     /// Address types, such as addresses of this host.
     AddrType(AddrType) = "addrtype",
     /// Authentication header of IPsec.
@@ -404,14 +343,23 @@ matches! {
 }
 
 impl Match<'_> {
-    /// Sets unset values to the defaults of the family.
-    pub(crate) fn apply_family_defaults(&mut self, family: Family) {
+    fn open_other(_: &str) -> Option<Self> {
+        None
+    }
+
+    fn fmt_other(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Connlimit(connlimit) => connlimit.apply_family_defaults(family),
-            Self::Recent(recent) => recent.apply_family_defaults(family),
-            Self::Time(time) => time.apply_defaults(),
-            _ => {}
+            Self::Other(text) => f.write_str(text),
+            _ => Ok(()),
         }
+    }
+
+    fn encode_other(&self, _: Context<'_>) -> Option<Encoded> {
+        None
+    }
+
+    fn decode_other(_: &str, _: u32, _: &[u8], _: Context<'_>) -> Option<Self> {
+        None
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::negatable::Negatable;
 use crate::number::Ports;
 use crate::options::{Extension, Parsed, Values};
+use crate::structure::{Reader, Structure, Writer, at, position};
 
 /// Matches a list of ports: `-m multiport --dports 80,443`.
 ///
@@ -92,6 +93,60 @@ impl fmt::Display for Multiport {
             separator = ',';
         }
         Ok(())
+    }
+}
+
+/// `enum xt_multiport_flags`: `XT_MULTIPORT_SOURCE`, `XT_MULTIPORT_DESTINATION`,
+/// `XT_MULTIPORT_EITHER`.
+const KINDS: [MultiportKind; 3] = [
+    MultiportKind::Source,
+    MultiportKind::Destination,
+    MultiportKind::Either,
+];
+
+/// `struct xt_multiport_v1`.
+impl Structure for Multiport {
+    const NAME: &'static str = "multiport";
+    const REVISION: u32 = 1;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        // A flag tells that the next port is the end of a range.
+        let (mut ports, mut continued) = (Vec::new(), Vec::new());
+        for Ports { first, last } in self.ports.value() {
+            ports.push(*first);
+            continued.push(u8::from(first != last));
+            if first != last {
+                ports.push(*last);
+                continued.push(0);
+            }
+        }
+        let unused = MAX.checked_sub(ports.len())?;
+        out.u8(position(&KINDS, &self.kind)?);
+        out.u8(ports.len().try_into().ok()?);
+        for port in ports {
+            out.u16(port);
+        }
+        out.zeros(unused * 2).padded(&continued, MAX)?;
+        out.u8(self.ports.is_negated().into());
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let kind = at(&KINDS, reader.u8()?)?;
+        let count = usize::from(reader.u8()?);
+        let mut numbers = [0; MAX];
+        for number in &mut numbers {
+            *number = reader.u16()?;
+        }
+        let continued: [u8; MAX] = reader.array()?;
+        let mut ends = numbers.into_iter().zip(continued).take(count);
+        let mut ports = Vec::new();
+        while let Some((first, is_range)) = ends.next() {
+            let last = if is_range == 0 { first } else { ends.next()?.0 };
+            ports.push(Ports { first, last });
+        }
+        let ports = Negatable::new(reader.u8()? != 0, ports);
+        Some(Self { kind, ports })
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::options::{Extension, Parsed, Values};
 use crate::quote::Quoted;
+use crate::structure::{Reader, Structure, Writer};
 
 /// Counts packets in a named object: `-m nfacct --nfacct-name hits`.
 ///
@@ -45,6 +46,24 @@ impl fmt::Display for Nfacct<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // iptables-save prints two spaces before the name.
         write!(f, "-m nfacct --nfacct-name  {}", Quoted(&self.name))
+    }
+}
+
+/// Length of the name of an object with its NUL byte.
+const NFACCT_NAME_MAX: usize = 32;
+
+/// `struct xt_nfacct_match_info_v1`.
+impl Structure for Nfacct<'_> {
+    const NAME: &'static str = "nfacct";
+    const REVISION: u32 = 1;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        out.text(&self.name, NFACCT_NAME_MAX)?.pointer();
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        Some(Self::new(reader.text(NFACCT_NAME_MAX)?))
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::negatable::Negatable;
 use crate::number::Range;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
+use crate::structure::{Conditions, Reader, Structure, Writer};
 
 /// Matches the owner of the sending socket: `-m owner --uid-owner 1000`.
 ///
@@ -95,6 +96,51 @@ impl fmt::Display for Owner {
             f.write_str(" --suppl-groups")?;
         }
         Ok(())
+    }
+}
+
+// Flags `match` and `invert` of `struct xt_owner_match_info`.
+const XT_OWNER_UID: u8 = 1 << 0;
+const XT_OWNER_GID: u8 = 1 << 1;
+const XT_OWNER_SOCKET: u8 = 1 << 2;
+const XT_OWNER_SUPPL_GROUPS: u8 = 1 << 3;
+const XT_OWNER_MASK: u8 = XT_OWNER_UID | XT_OWNER_GID | XT_OWNER_SOCKET | XT_OWNER_SUPPL_GROUPS;
+
+/// `struct xt_owner_match_info`.
+impl Structure for Owner {
+    const NAME: &'static str = "owner";
+    const REVISION: u32 = 1;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let mut conditions = Conditions::default();
+        for (flag, ids) in [(XT_OWNER_UID, &self.uid), (XT_OWNER_GID, &self.gid)] {
+            let ids = conditions.put(flag, ids);
+            let Range { first, last } = ids.unwrap_or(Range { first: 0, last: 0 });
+            out.u32(first).u32(last);
+        }
+        conditions.put(XT_OWNER_SOCKET, &self.socket_exists);
+        conditions.put_flag(XT_OWNER_SUPPL_GROUPS, self.suppl_groups);
+        out.u8(conditions.used).u8(conditions.negated);
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let mut ids = || {
+            let (first, last) = (reader.u32()?, reader.u32()?);
+            Some(Range { first, last })
+        };
+        let (uid, gid) = (ids()?, ids()?);
+        let [used, negated] = reader.array()?;
+        if used > XT_OWNER_MASK || negated & XT_OWNER_SUPPL_GROUPS != 0 {
+            return None;
+        }
+        let conditions = Conditions { used, negated };
+        Some(Self {
+            socket_exists: conditions.get(XT_OWNER_SOCKET, ()),
+            uid: conditions.get(XT_OWNER_UID, uid),
+            gid: conditions.get(XT_OWNER_GID, gid),
+            suppl_groups: conditions.has(XT_OWNER_SUPPL_GROUPS),
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use crate::negatable::Negatable;
 use crate::options::{Extension, Parsed, Values, set_once};
 use crate::quote::Bare;
+use crate::structure::{Conditions, IFNAMSIZ, Reader, Structure, Writer};
 
 /// Matches bridge ports: `-m physdev --physdev-is-bridged`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -84,6 +85,59 @@ impl fmt::Display for Physdev<'_> {
             write!(f, " {}--physdev-is-bridged", is_bridged.bang())?;
         }
         Ok(())
+    }
+}
+
+// Flags `bitmask` and `invert` of `struct xt_physdev_info`.
+const XT_PHYSDEV_OP_IN: u8 = 1;
+const XT_PHYSDEV_OP_OUT: u8 = 2;
+const XT_PHYSDEV_OP_BRIDGED: u8 = 4;
+const XT_PHYSDEV_OP_ISIN: u8 = 8;
+const XT_PHYSDEV_OP_ISOUT: u8 = 0x10;
+
+/// `struct xt_physdev_info`.
+impl Structure for Physdev<'_> {
+    const NAME: &'static str = "physdev";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let mut conditions = Conditions::default();
+        for (flag, name) in [
+            (XT_PHYSDEV_OP_IN, &self.input),
+            (XT_PHYSDEV_OP_OUT, &self.output),
+        ] {
+            let name = conditions.put(flag, name).unwrap_or_default();
+            // Bytes that are compared: all before `+`, or the name with its NUL byte.
+            let compared = match name.strip_suffix('+') {
+                Some(start) => start.len(),
+                None if name.is_empty() => 0,
+                None => name.len() + 1,
+            };
+            out.text(&name, IFNAMSIZ)?;
+            out.padded(&vec![0xff; compared], IFNAMSIZ)?;
+        }
+        conditions.put(XT_PHYSDEV_OP_BRIDGED, &self.is_bridged);
+        conditions.put(XT_PHYSDEV_OP_ISIN, &self.is_in);
+        conditions.put(XT_PHYSDEV_OP_ISOUT, &self.is_out);
+        out.u8(conditions.negated).u8(conditions.used);
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let mut name = || {
+            let name = reader.text(IFNAMSIZ)?;
+            reader.bytes(IFNAMSIZ)?;
+            Some(Cow::from(name))
+        };
+        let (input, output) = (name()?, name()?);
+        let (negated, used) = (reader.u8()?, reader.u8()?);
+        let conditions = Conditions { used, negated };
+        Some(Self {
+            is_in: conditions.get(XT_PHYSDEV_OP_ISIN, ()),
+            input: conditions.get(XT_PHYSDEV_OP_IN, input),
+            is_out: conditions.get(XT_PHYSDEV_OP_ISOUT, ()),
+            output: conditions.get(XT_PHYSDEV_OP_OUT, output),
+            is_bridged: conditions.get(XT_PHYSDEV_OP_BRIDGED, ()),
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::field::{extension, names};
 use crate::negatable::Negatable;
+use crate::structure::{Reader, Structure, Writer, at, position};
 
 extension! {
     /// Matches the destination of a frame: `-m pkttype --pkt-type multicast`.
@@ -20,5 +21,30 @@ names! {
         Broadcast = "broadcast" | "bcast",
         /// A group of hosts.
         Multicast = "multicast" | "mcast",
+    }
+}
+
+/// `PACKET_HOST`, `PACKET_BROADCAST` and `PACKET_MULTICAST` of `linux/if_packet.h`.
+const TYPES: [PacketType; 3] = [
+    PacketType::Unicast,
+    PacketType::Broadcast,
+    PacketType::Multicast,
+];
+
+/// `struct xt_pkttype_info`.
+impl Structure for Pkttype {
+    const NAME: &'static str = "pkttype";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let ty = self.ty?;
+        out.u32(position(&TYPES, ty.value())?);
+        out.u32(ty.is_negated().into());
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let ty = at(&TYPES, reader.u32()?)?;
+        let ty = Some(Negatable::new(reader.u32()? != 0, ty));
+        Some(Self { ty })
     }
 }

@@ -10,6 +10,7 @@ use crate::negatable::Negatable;
 use crate::number;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
 use crate::protocol::Protocol;
+use crate::structure::{Reader, Structure, Writer, flags};
 
 /// Matches the IPsec policy of a packet: `-m policy --dir in --pol ipsec`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -202,4 +203,142 @@ impl fmt::Display for Policy {
         }
         Ok(())
     }
+}
+
+/// Number of elements of `struct xt_policy_info`.
+const XT_POLICY_MAX_ELEM: usize = 4;
+/// Length of `struct xt_policy_elem`.
+const ELEMENT_LEN: usize = 76;
+
+// enum xt_policy_flags
+const XT_POLICY_MATCH_IN: u16 = 1;
+const XT_POLICY_MATCH_OUT: u16 = 2;
+const XT_POLICY_MATCH_NONE: u16 = 4;
+const XT_POLICY_MATCH_STRICT: u16 = 8;
+
+// enum xt_policy_modes
+const XT_POLICY_MODE_TRANSPORT: u8 = 0;
+const XT_POLICY_MODE_TUNNEL: u8 = 1;
+
+/// `struct xt_policy_info`.
+impl Structure for Policy {
+    const NAME: &'static str = "policy";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let direction = match self.direction? {
+            PolicyDirection::In => XT_POLICY_MATCH_IN,
+            PolicyDirection::Out => XT_POLICY_MATCH_OUT,
+        };
+        let is_none = self.policy? == PolicyKind::None;
+        for element in &self.elements {
+            write_element(element, out)?;
+        }
+        let unused = XT_POLICY_MAX_ELEM.checked_sub(self.elements.len())?;
+        out.zeros(unused * ELEMENT_LEN);
+        out.u16(flags([
+            (true, direction),
+            (is_none, XT_POLICY_MATCH_NONE),
+            (self.strict, XT_POLICY_MATCH_STRICT),
+        ]));
+        // A policy without conditions has one empty element.
+        let len = match is_none {
+            true => 0,
+            false => self.elements.len().max(1),
+        };
+        out.u16(len.try_into().ok()?);
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let mut elements = Vec::new();
+        for _ in 0..XT_POLICY_MAX_ELEM {
+            elements.push(read_element(reader)?);
+        }
+        let (flags, len) = (reader.u16()?, reader.u16()?);
+        elements.truncate(len.into());
+        if *elements == [PolicyElement::default()] {
+            elements.clear();
+        }
+        let direction = match flags & (XT_POLICY_MATCH_IN | XT_POLICY_MATCH_OUT) {
+            XT_POLICY_MATCH_IN => PolicyDirection::In,
+            XT_POLICY_MATCH_OUT => PolicyDirection::Out,
+            _ => return None,
+        };
+        let policy = match flags & XT_POLICY_MATCH_NONE {
+            0 => PolicyKind::Ipsec,
+            _ => PolicyKind::None,
+        };
+        Some(Self {
+            direction: Some(direction),
+            policy: Some(policy),
+            strict: flags & XT_POLICY_MATCH_STRICT != 0,
+            elements,
+        })
+    }
+}
+
+/// Returns the bits of `struct xt_policy_spec`, from the first one.
+fn spec(fields: [bool; 6]) -> u8 {
+    let bits = flags(fields.into_iter().zip((0..).map(|bit| 1_u8 << bit)));
+    if cfg!(target_endian = "big") {
+        bits.reverse_bits()
+    } else {
+        bits
+    }
+}
+
+/// Writes `struct xt_policy_elem`.
+fn write_element(it: &PolicyElement, out: &mut Writer<'_>) -> Option<()> {
+    for network in [it.tunnel_source, it.tunnel_destination] {
+        match network.as_ref().map(Negatable::value) {
+            Some(network) => out.address(network.addr())?.address(network.netmask())?,
+            None => out.zeros(32),
+        };
+    }
+    out.u32(it.spi.map_or(0, |spi| *spi.value()));
+    out.u32(it.reqid.map_or(0, |reqid| *reqid.value()));
+    out.u8(it.protocol.map_or(0, |protocol| protocol.value().0));
+    out.u8(match it.mode.as_ref().map(Negatable::value) {
+        Some(PolicyMode::Tunnel) => XT_POLICY_MODE_TUNNEL,
+        Some(PolicyMode::Transport) | None => XT_POLICY_MODE_TRANSPORT,
+    });
+    // The order of the fields of `struct xt_policy_spec`.
+    let conditions = [
+        it.tunnel_source.map(|it| it.is_negated()),
+        it.tunnel_destination.map(|it| it.is_negated()),
+        it.protocol.map(|it| it.is_negated()),
+        it.mode.map(|it| it.is_negated()),
+        it.spi.map(|it| it.is_negated()),
+        it.reqid.map(|it| it.is_negated()),
+    ];
+    out.u8(spec(conditions.map(|one| one.is_some())));
+    out.u8(spec(conditions.map(|one| one == Some(true))));
+    Some(())
+}
+
+/// Reads `struct xt_policy_elem`.
+fn read_element(reader: &mut Reader<'_>) -> Option<PolicyElement> {
+    let (source, destination) = (reader.network()?, reader.network()?);
+    let (spi, reqid) = (reader.u32()?, reader.u32()?);
+    let [protocol, mode, used, inverted] = reader.array()?;
+    let negated = |field: usize| {
+        let bit = spec(std::array::from_fn(|at| at == field));
+        (used & bit != 0).then_some(inverted & bit != 0)
+    };
+    let network = |field, network: Option<IpNet>| match negated(field) {
+        Some(is_negated) => Some(Some(Negatable::new(is_negated, network?))),
+        None => Some(None),
+    };
+    let mode = match mode {
+        XT_POLICY_MODE_TRANSPORT => PolicyMode::Transport,
+        _ => PolicyMode::Tunnel,
+    };
+    Some(PolicyElement {
+        tunnel_source: network(0, source)?,
+        tunnel_destination: network(1, destination)?,
+        protocol: negated(2).map(|it| Negatable::new(it, Protocol(protocol))),
+        mode: negated(3).map(|it| Negatable::new(it, mode)),
+        spi: negated(4).map(|it| Negatable::new(it, spi)),
+        reqid: negated(5).map(|it| Negatable::new(it, reqid)),
+    })
 }

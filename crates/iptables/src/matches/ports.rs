@@ -5,6 +5,7 @@ use std::fmt;
 use crate::negatable::Negatable;
 use crate::number::Ports;
 use crate::options::{Parsed, Values, set_once};
+use crate::structure::{Reader, Writer};
 
 /// An optional port condition.
 pub(super) type Place = Option<Negatable<Ports>>;
@@ -45,6 +46,26 @@ pub(super) fn write(sport: &Place, dport: &Place, f: &mut fmt::Formatter<'_>) ->
         ports.write(f, "--dport")?;
     }
     Ok(())
+}
+
+/// The ports of a structure without a condition, which has a flag.
+pub(super) const NONE: Ports = Ports { first: 0, last: 0 };
+
+/// Appends the first and last port, or a default.
+pub(super) fn write_or(out: &mut Writer<'_>, place: &Place, default: Ports) {
+    let Ports { first, last } = place.as_ref().map_or(&default, Negatable::value);
+    out.u16(*first).u16(*last);
+}
+
+/// Reads the first and last port.
+pub(super) fn read(reader: &mut Reader<'_>) -> Option<Ports> {
+    let (first, last) = (reader.u16()?, reader.u16()?);
+    Some(Ports { first, last })
+}
+
+/// Returns the condition on ports, unless it matches all.
+pub(super) fn condition(ports: Ports, is_negated: bool) -> Place {
+    (ports != Ports::ALL).then(|| Negatable::new(is_negated, ports))
 }
 
 /// Methods that set port conditions.

@@ -8,6 +8,7 @@ use crate::negatable::Negatable;
 use crate::number;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
 use crate::quote::is_bare;
+use crate::structure::{IFNAMSIZ, Reader, Structure, Writer, at, flags, position};
 
 /// Compares an estimated rate with a limit or with another rate: `-m rateest --rateest eth0
 /// --rateest-gt --rateest-bps 10mbit`.
@@ -281,6 +282,80 @@ impl fmt::Display for Rateest<'_> {
         self.name.write(option, f)?;
         self.write_rates(f)?;
         self.second.write("--rateest2", f)
+    }
+}
+
+/// `enum xt_rateest_match_mode`: `XT_RATEEST_MATCH_EQ`, `XT_RATEEST_MATCH_LT` and
+/// `XT_RATEEST_MATCH_GT`, after `XT_RATEEST_MATCH_NONE`.
+const MODES: [Option<RateestComparison>; 4] = [
+    None,
+    Some(RateestComparison::Equal),
+    Some(RateestComparison::Less),
+    Some(RateestComparison::Greater),
+];
+
+// enum xt_rateest_match_flags
+const XT_RATEEST_MATCH_INVERT: u16 = 1 << 0;
+const XT_RATEEST_MATCH_ABS: u16 = 1 << 1;
+const XT_RATEEST_MATCH_REL: u16 = 1 << 2;
+const XT_RATEEST_MATCH_DELTA: u16 = 1 << 3;
+const XT_RATEEST_MATCH_BPS: u16 = 1 << 4;
+const XT_RATEEST_MATCH_PPS: u16 = 1 << 5;
+
+/// `struct xt_rateest_match_info`.
+impl Structure for Rateest<'_> {
+    const NAME: &'static str = "rateest";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let comparison = self.comparison?;
+        let is_of_bytes = self.unit? == RateestUnit::Bytes;
+        out.text(self.name.as_deref()?, IFNAMSIZ)?;
+        out.text(self.second.as_deref().unwrap_or_default(), IFNAMSIZ)?;
+        out.u16(flags([
+            (comparison.is_negated(), XT_RATEEST_MATCH_INVERT),
+            (self.second.is_none(), XT_RATEEST_MATCH_ABS),
+            (self.second.is_some(), XT_RATEEST_MATCH_REL),
+            (self.delta, XT_RATEEST_MATCH_DELTA),
+            (is_of_bytes, XT_RATEEST_MATCH_BPS),
+            (!is_of_bytes, XT_RATEEST_MATCH_PPS),
+        ]));
+        out.u16(position(&MODES, &Some(*comparison.value()))?);
+        for limit in [self.limit1, self.limit2] {
+            match is_of_bytes {
+                true => out.u32(limit).u32(0),
+                false => out.u32(0).u32(limit),
+            };
+        }
+        out.pointer().pointer();
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (name, second) = (reader.text(IFNAMSIZ)?, reader.text(IFNAMSIZ)?);
+        let (flags, mode) = (reader.u16()?, reader.u16()?);
+        let comparison = at(&MODES, mode)??;
+        let mut limits = [0; 4];
+        for limit in &mut limits {
+            *limit = reader.u32()?;
+        }
+        let [bytes1, packets1, bytes2, packets2] = limits;
+        let (unit, limit1, limit2) = match flags & (XT_RATEEST_MATCH_BPS | XT_RATEEST_MATCH_PPS) {
+            XT_RATEEST_MATCH_BPS => (RateestUnit::Bytes, bytes1, bytes2),
+            XT_RATEEST_MATCH_PPS => (RateestUnit::Packets, packets1, packets2),
+            _ => return None,
+        };
+        let is_negated = flags & XT_RATEEST_MATCH_INVERT != 0;
+        let is_relative = flags & XT_RATEEST_MATCH_REL != 0;
+        Some(Self {
+            delta: flags & XT_RATEEST_MATCH_DELTA != 0,
+            name: Some(name.into()),
+            second: is_relative.then(|| second.into()),
+            comparison: Some(Negatable::new(is_negated, comparison)),
+            unit: Some(unit),
+            limit1,
+            limit2,
+        })
+        .filter(Rateest::is_printed_exactly)
     }
 }
 

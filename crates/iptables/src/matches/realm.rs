@@ -2,7 +2,8 @@
 
 use crate::field::extension;
 use crate::negatable::Negatable;
-use crate::number::MaskedMatch;
+use crate::number::{Masked, MaskedMatch};
+use crate::structure::{Reader, Structure, Writer};
 
 extension! {
     /// Matches the routing realm: `-m realm --realm 0x1`.
@@ -11,5 +12,24 @@ extension! {
     pub struct Realm = "-m realm" {
         /// Realm.
         realm: Option<Negatable<MaskedMatch>> = "--realm",
+    }
+}
+
+/// `struct xt_realm_info`.
+impl Structure for Realm {
+    const NAME: &'static str = "realm";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let realm = self.realm?;
+        let MaskedMatch(Masked { value, mask }) = *realm.value();
+        out.u32(value).u32(mask).u8(realm.is_negated().into());
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (value, mask) = (reader.u32()?, reader.u32()?);
+        let realm = MaskedMatch(Masked { value, mask });
+        let realm = Some(Negatable::new(reader.u8()? != 0, realm));
+        Some(Self { realm })
     }
 }

@@ -9,6 +9,7 @@ use crate::direction::Direction;
 use crate::negatable::Negatable;
 use crate::options::{Extension, Parsed, Values, set_flag, set_once};
 use crate::quote::Bare;
+use crate::structure::{Reader, Structure, Writer, address_of, flags};
 use crate::{Family, number};
 
 /// Uses a list of recently seen addresses: `-m recent --set --name list`.
@@ -97,14 +98,6 @@ impl<'a> Recent<'a> {
         self.reap = true;
         self
     }
-
-    /// Sets an unset mask to the full length of the family.
-    pub(crate) fn apply_family_defaults(&mut self, family: Family) {
-        self.mask.get_or_insert_with(|| match family {
-            Family::V4 => IpAddr::from([u8::MAX; 4]),
-            Family::V6 => IpAddr::from([u8::MAX; 16]),
-        });
-    }
 }
 
 impl<'a> Extension<'a> for Recent<'a> {
@@ -175,6 +168,13 @@ impl<'a> Extension<'a> for Recent<'a> {
             }
         }
     }
+
+    fn apply_family_defaults(&mut self, family: Family) {
+        self.mask.get_or_insert_with(|| match family {
+            Family::V4 => IpAddr::from([u8::MAX; 4]),
+            Family::V6 => IpAddr::from([u8::MAX; 16]),
+        });
+    }
 }
 
 impl fmt::Display for Recent<'_> {
@@ -202,6 +202,91 @@ impl fmt::Display for Recent<'_> {
         f.write_str(match self.direction {
             Direction::Source => " --rsource",
             Direction::Destination => " --rdest",
+        })
+    }
+}
+
+/// Length of the name of a list with its NUL byte.
+const XT_RECENT_NAME_LEN: usize = 200;
+
+/// `XT_RECENT_CHECK`, `XT_RECENT_SET`, `XT_RECENT_UPDATE` and `XT_RECENT_REMOVE`, flags of
+/// `check_set`.
+const ACTIONS: [(RecentAction, u8); 4] = [
+    (RecentAction::Check, 1 << 0),
+    (RecentAction::Set, 1 << 1),
+    (RecentAction::Update, 1 << 2),
+    (RecentAction::Remove, 1 << 3),
+];
+const XT_RECENT_TTL: u8 = 1 << 4;
+const XT_RECENT_REAP: u8 = 1 << 5;
+
+// Values of `side`.
+const XT_RECENT_SOURCE: u8 = 0;
+const XT_RECENT_DEST: u8 = 1;
+
+/// Returns the name of a list as iptables writes it: over its default.
+fn list_name(name: &str) -> Option<Vec<u8>> {
+    let mut bytes = b"DEFAULT\0".to_vec();
+    if name.len() >= XT_RECENT_NAME_LEN {
+        return None;
+    }
+    bytes.splice(
+        ..bytes.len().min(name.len() + 1),
+        [name.as_bytes(), &[0]].concat(),
+    );
+    Some(bytes)
+}
+
+/// `struct xt_recent_mtinfo_v1`.
+impl Structure for Recent<'_> {
+    const NAME: &'static str = "recent";
+    const REVISION: u32 = 1;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let action = self.action?;
+        let (_, flag) = ACTIONS.iter().find(|(known, _)| known == action.value())?;
+        out.u32(self.seconds.unwrap_or(0));
+        out.u32(self.hitcount.unwrap_or(0));
+        out.u8(flags([
+            (true, *flag),
+            (self.rttl, XT_RECENT_TTL),
+            (self.reap, XT_RECENT_REAP),
+        ]));
+        out.u8(action.is_negated().into());
+        out.padded(&list_name(&self.name)?, XT_RECENT_NAME_LEN)?;
+        out.u8(match self.direction {
+            Direction::Source => XT_RECENT_SOURCE,
+            Direction::Destination => XT_RECENT_DEST,
+        });
+        out.zeros(1);
+        match self.mask {
+            Some(mask) => out.address(mask)?,
+            None => out.bytes(&[u8::MAX; 16]),
+        };
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (seconds, hitcount) = (reader.u32()?, reader.u32()?);
+        let (flags, inverted) = (reader.u8()?, reader.u8()?);
+        let mut actions = ACTIONS.iter().filter(|(_, flag)| flags & flag != 0);
+        let (action, _) = *actions.next()?;
+        let name = reader.text(XT_RECENT_NAME_LEN)?;
+        let [side, _]: [u8; 2] = reader.array()?;
+        let mask: [u8; 16] = reader.array()?;
+        let mask = Some(mask).filter(|mask| *mask != [u8::MAX; 16]);
+        Some(Self {
+            action: Some(Negatable::new(inverted != 0, action)),
+            seconds: Some(seconds).filter(|seconds| *seconds != 0),
+            reap: flags & XT_RECENT_REAP != 0,
+            hitcount: Some(hitcount).filter(|count| *count != 0),
+            rttl: flags & XT_RECENT_TTL != 0,
+            name: name.into(),
+            mask: mask.map(|mask| address_of(mask, reader.family())),
+            direction: match side {
+                XT_RECENT_SOURCE => Direction::Source,
+                _ => Direction::Destination,
+            },
         })
     }
 }

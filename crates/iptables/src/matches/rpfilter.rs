@@ -1,6 +1,7 @@
 //! `-m rpfilter`: routes back to the source.
 
 use crate::field::extension;
+use crate::structure::{Reader, Structure, Writer, flags};
 
 extension! {
     /// Matches packets whose reply leaves through their input interface: `-m rpfilter`.
@@ -15,4 +16,35 @@ extension! {
         invert: bool = "--invert",
     }
     complete |_| true;
+}
+
+// Flags of `struct xt_rpfilter_info`.
+const XT_RPFILTER_LOOSE: u8 = 1 << 0;
+const XT_RPFILTER_VALID_MARK: u8 = 1 << 1;
+const XT_RPFILTER_ACCEPT_LOCAL: u8 = 1 << 2;
+const XT_RPFILTER_INVERT: u8 = 1 << 3;
+
+/// `struct xt_rpfilter_info`.
+impl Structure for Rpfilter {
+    const NAME: &'static str = "rpfilter";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        out.u8(flags([
+            (self.loose, XT_RPFILTER_LOOSE),
+            (self.validmark, XT_RPFILTER_VALID_MARK),
+            (self.accept_local, XT_RPFILTER_ACCEPT_LOCAL),
+            (self.invert, XT_RPFILTER_INVERT),
+        ]));
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let flags = reader.u8()?;
+        Some(Self {
+            loose: flags & XT_RPFILTER_LOOSE != 0,
+            validmark: flags & XT_RPFILTER_VALID_MARK != 0,
+            accept_local: flags & XT_RPFILTER_ACCEPT_LOCAL != 0,
+            invert: flags & XT_RPFILTER_INVERT != 0,
+        })
+    }
 }

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
+use crate::Family;
 use crate::address::Address;
 use crate::field::{extension, word_values};
-use crate::matches::ids::forget;
+use crate::matches::ids::{self, forget};
 use crate::negatable::Negatable;
 use crate::number::Range;
+use crate::structure::{Conditions, Reader, Structure, Writer};
 
 extension! {
     /// Matches the routing header: `-m rt --rt-type 0`.
@@ -68,3 +70,64 @@ impl fmt::Display for Addresses {
 }
 
 word_values! { Addresses = Addresses::parse, }
+
+/// Number of addresses of `struct ip6t_rt`.
+const IP6T_RT_HOPS: usize = 16;
+
+// Flags of `struct ip6t_rt`. The first ones are `IP6T_RT_INV_TYP`, `IP6T_RT_INV_SGS` and
+// `IP6T_RT_INV_LEN` in `invflags`.
+const IP6T_RT_TYP: u8 = 1;
+const IP6T_RT_SGS: u8 = 2;
+const IP6T_RT_LEN: u8 = 4;
+const IP6T_RT_RES: u8 = 8;
+const IP6T_RT_FST: u8 = 0x10;
+const IP6T_RT_FST_NSTRICT: u8 = 0x20;
+
+/// `struct ip6t_rt`.
+impl Structure for Rt {
+    const NAME: &'static str = "rt";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        if out.family() == Family::V4 {
+            return None;
+        }
+        let mut conditions = Conditions::default();
+        out.u32(conditions.put(IP6T_RT_TYP, &self.ty).unwrap_or(0));
+        conditions.put(IP6T_RT_SGS, &self.segments_left);
+        ids::write(out, &self.segments_left, u32::MAX);
+        out.u32(conditions.put(IP6T_RT_LEN, &self.length).unwrap_or(0));
+        conditions.put_flag(IP6T_RT_RES, self.reserved);
+        conditions.put_flag(IP6T_RT_FST, self.addresses.is_some());
+        conditions.put_flag(IP6T_RT_FST_NSTRICT, self.not_strict);
+        out.u8(conditions.used).u8(conditions.negated).zeros(2);
+        let addresses = self.addresses.as_ref().map_or(&[][..], Addresses::get);
+        for address in addresses {
+            out.bytes(&address.octets());
+        }
+        let unused = IP6T_RT_HOPS.checked_sub(addresses.len())?;
+        out.zeros(unused * 16);
+        out.u8(addresses.len().try_into().ok()?).zeros(3);
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let ty = reader.u32()?;
+        let (segments_left, length) = (ids::read(reader)?, reader.u32()?);
+        let [used, negated] = reader.array()?;
+        let conditions = Conditions { used, negated };
+        reader.bytes(2)?;
+        let mut addresses = [Ipv6Addr::UNSPECIFIED; IP6T_RT_HOPS];
+        for address in &mut addresses {
+            *address = reader.array::<16>()?.into();
+        }
+        let count = usize::from(reader.u8()?);
+        Some(Self {
+            ty: conditions.get(IP6T_RT_TYP, ty),
+            segments_left: conditions.get(IP6T_RT_SGS, segments_left),
+            length: conditions.get(IP6T_RT_LEN, length),
+            reserved: conditions.has(IP6T_RT_RES),
+            addresses: Addresses::new(addresses.get(..count)?.iter().copied()),
+            not_strict: conditions.has(IP6T_RT_FST_NSTRICT),
+        })
+    }
+}

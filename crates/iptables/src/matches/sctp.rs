@@ -6,6 +6,7 @@ use crate::matches::ports::{self, setters};
 use crate::negatable::Negatable;
 use crate::number::Ports;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_once};
+use crate::structure::{Conditions, Reader, Structure, Writer};
 
 /// Matches SCTP ports and chunk types: `-m sctp --dport 80`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -260,6 +261,123 @@ impl fmt::Display for Sctp {
             Some(chunks) => chunks.write(f, "--chunk-types"),
             None => Ok(()),
         }
+    }
+}
+
+// Flags `flags` and `invflags` of `struct xt_sctp_info`.
+const XT_SCTP_SRC_PORTS: u32 = 1;
+const XT_SCTP_DEST_PORTS: u32 = 2;
+const XT_SCTP_CHUNK_TYPES: u32 = 4;
+
+/// `SCTP_CHUNK_MATCH_ANY`, `SCTP_CHUNK_MATCH_ALL` and `SCTP_CHUNK_MATCH_ONLY`.
+const MODES: [(ChunksMode, u32); 3] = [
+    (ChunksMode::Any, 1),
+    (ChunksMode::All, 2),
+    (ChunksMode::Only, 4),
+];
+
+/// Length of `chunkmap`: a bit for each of 256 types, eight times repeated.
+///
+/// The header divides the number of types by the bytes, not the bits, of a word.
+const MAP_LEN: usize = 256;
+/// Bits of a word of the map.
+const WORD_BITS: u8 = 32;
+/// Number of entries of `flag_info`.
+const XT_NUM_SCTP_FLAGS: usize = 4;
+/// An unused `struct xt_sctp_flag_info`.
+const UNUSED: [u8; 3] = [0xff, 0, 0];
+
+/// Writes `chunkmap` to `flag_count`. Returns `None` for too many types with flags.
+fn write_chunks(chunks: Option<&Chunks>, out: &mut Writer<'_>) -> Option<()> {
+    let mut map = [0_u32; MAP_LEN / 4];
+    let mut flags = [UNUSED; XT_NUM_SCTP_FLAGS];
+    let mut count = 0;
+    let is_all = chunks.is_some_and(|it| it.chunks.len() == Chunk::NAMES.len());
+    for chunk in chunks.into_iter().flat_map(|it| &it.chunks) {
+        let (number, mask, set) = chunk.parts();
+        map[usize::from(number / WORD_BITS)] |= 1 << (number % WORD_BITS);
+        if mask != 0 {
+            *flags.get_mut(count)? = [number, set, mask];
+            count += 1;
+        }
+    }
+    if is_all && count == 0 {
+        map = [u32::MAX; MAP_LEN / 4];
+    }
+    for word in map {
+        out.u32(word);
+    }
+    let mode = MODES
+        .iter()
+        .find(|(mode, _)| chunks.is_some_and(|it| it.mode == *mode));
+    out.u32(mode.map_or(0, |(_, number)| *number));
+    for entry in flags {
+        out.bytes(&entry);
+    }
+    out.u32(u32::try_from(count).ok()?);
+    Some(())
+}
+
+/// Reads `chunkmap` to `flag_count`. The inner value is `None` for unknown types.
+fn read_chunks(reader: &mut Reader<'_>) -> Option<Option<Chunks>> {
+    let mut map = [0; MAP_LEN / 4];
+    for word in &mut map {
+        *word = reader.u32()?;
+    }
+    let number = reader.u32()?;
+    let mut flags = [UNUSED; XT_NUM_SCTP_FLAGS];
+    for entry in &mut flags {
+        *entry = reader.array()?;
+    }
+    let count = usize::try_from(reader.u32()?).ok()?;
+    let flags = flags.get(..count)?;
+    let is_all = map == [u32::MAX; MAP_LEN / 4];
+    let is_set =
+        |number: &u8| map[usize::from(number / WORD_BITS)] & 1 << (number % WORD_BITS) != 0;
+    let types = (0..=u8::MAX).filter(is_set);
+    let chunk = |number| {
+        let mut flags = flags.iter();
+        let [_, set, mask] = flags.find(|[ty, ..]| *ty == number).unwrap_or(&UNUSED);
+        Chunk::from_parts((number, *mask, *set))
+    };
+    let chunks: Option<Vec<_>> = match is_all {
+        true => Some(types.filter_map(chunk).collect()),
+        false => types.map(chunk).collect(),
+    };
+    let mode = MODES.iter().find(|(_, known)| *known == number);
+    let parts = mode.map(|(mode, _)| *mode).zip(chunks);
+    Some(parts.map(|(mode, chunks)| Chunks { mode, chunks }))
+}
+
+/// `struct xt_sctp_info`.
+impl Structure for Sctp {
+    const NAME: &'static str = "sctp";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let mut conditions = Conditions::default();
+        conditions.put(XT_SCTP_SRC_PORTS, &self.sport);
+        conditions.put(XT_SCTP_DEST_PORTS, &self.dport);
+        let chunks = conditions.put(XT_SCTP_CHUNK_TYPES, &self.chunks);
+        ports::write_or(out, &self.dport, ports::NONE);
+        ports::write_or(out, &self.sport, ports::NONE);
+        write_chunks(chunks.as_ref(), out)?;
+        out.u32(conditions.used).u32(conditions.negated);
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (dport, sport) = (ports::read(reader)?, ports::read(reader)?);
+        let chunks = read_chunks(reader)?;
+        let (used, negated) = (reader.u32()?, reader.u32()?);
+        let conditions = Conditions { used, negated };
+        Some(Self {
+            sport: conditions.get(XT_SCTP_SRC_PORTS, sport),
+            dport: conditions.get(XT_SCTP_DEST_PORTS, dport),
+            chunks: match conditions.has(XT_SCTP_CHUNK_TYPES) {
+                true => conditions.get(XT_SCTP_CHUNK_TYPES, chunks?),
+                false => None,
+            },
+        })
     }
 }
 

@@ -8,6 +8,8 @@ use crate::negatable::Negatable;
 use crate::number;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
 use crate::quote::Bare;
+use crate::set_names::{IPSET_INV_MATCH, read_info, write_info};
+use crate::structure::{Reader, Structure, Writer, flags};
 
 /// Matches IP set membership: `-m set --match-set pods src,dst`.
 ///
@@ -168,6 +170,73 @@ impl fmt::Display for Set<'_> {
             }
         }
         Ok(())
+    }
+}
+
+// enum ipset_cmd_flags
+const IPSET_FLAG_SKIP_COUNTER_UPDATE: u32 = 1 << 3;
+const IPSET_FLAG_SKIP_SUBCOUNTER_UPDATE: u32 = 1 << 4;
+const IPSET_FLAG_RETURN_NOMATCH: u32 = 1 << 7;
+
+/// Writes `struct ip_set_counter_match`, whose operators are `IPSET_COUNTER_NONE` to
+/// `IPSET_COUNTER_GT`.
+fn write_counter(condition: Option<CounterMatch>, out: &mut Writer<'_>) {
+    let (op, value) = match condition {
+        None => (0, 0),
+        Some(CounterMatch::Equal(value)) => (1, value),
+        Some(CounterMatch::NotEqual(value)) => (2, value),
+        Some(CounterMatch::Less(value)) => (3, value),
+        Some(CounterMatch::Greater(value)) => (4, value),
+    };
+    out.u64(value).u8(op).zeros(7);
+}
+
+fn read_counter(reader: &mut Reader<'_>) -> Option<Option<CounterMatch>> {
+    let (value, op) = (reader.u64()?, reader.u8()?);
+    reader.bytes(7)?;
+    Some(match op {
+        0 => None,
+        1 => Some(CounterMatch::Equal(value)),
+        2 => Some(CounterMatch::NotEqual(value)),
+        3 => Some(CounterMatch::Less(value)),
+        4 => Some(CounterMatch::Greater(value)),
+        _ => return None,
+    })
+}
+
+/// `struct xt_set_info_match_v4`. A set that does not exist has no index.
+impl Structure for Set<'_> {
+    const NAME: &'static str = "set";
+    const REVISION: u32 = 4;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let inverted = flags([(self.name.is_negated(), IPSET_INV_MATCH)]);
+        write_info(self.name.value(), self.directions, inverted, out)?;
+        out.zeros(4);
+        write_counter(self.packets, out);
+        write_counter(self.bytes, out);
+        out.u32(flags([
+            (self.return_nomatch, IPSET_FLAG_RETURN_NOMATCH),
+            (self.keep_counters, IPSET_FLAG_SKIP_COUNTER_UPDATE),
+            (self.keep_subcounters, IPSET_FLAG_SKIP_SUBCOUNTER_UPDATE),
+        ]));
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (name, directions, bits) = read_info(reader)??;
+        reader.bytes(4)?;
+        let (packets, bytes) = (read_counter(reader)?, read_counter(reader)?);
+        let flags = reader.u32()?;
+        Some(Self {
+            name: Negatable::new(bits & IPSET_INV_MATCH != 0, name.into()),
+            directions,
+            return_nomatch: flags & IPSET_FLAG_RETURN_NOMATCH != 0,
+            keep_counters: flags & IPSET_FLAG_SKIP_COUNTER_UPDATE != 0,
+            keep_subcounters: flags & IPSET_FLAG_SKIP_SUBCOUNTER_UPDATE != 0,
+            packets,
+            bytes,
+        })
     }
 }
 

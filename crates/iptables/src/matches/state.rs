@@ -3,9 +3,10 @@
 use std::fmt;
 
 use crate::list;
-use crate::matches::CtState;
+use crate::matches::{Conntrack, CtState, conntrack};
 use crate::negatable::Negatable;
 use crate::options::{Extension, Parsed, Values};
+use crate::structure::{Reader, Structure, Writer};
 
 /// Matches the connection state, deprecated form: `-m state --state NEW`.
 ///
@@ -40,6 +41,26 @@ impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("-m state")?;
         self.0.write(f, "--state")
+    }
+}
+
+/// `struct xt_conntrack_mtinfo3` with the flag `XT_CONNTRACK_STATE_ALIAS`.
+impl Structure for State {
+    const NAME: &'static str = Conntrack::NAME;
+    const REVISION: u32 = Conntrack::REVISION;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let state = Some(self.0);
+        let all = Conntrack {
+            state,
+            ..Conntrack::default()
+        };
+        conntrack::write(&all, true, out)
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (conntrack, is_alias) = conntrack::read(reader)?;
+        conntrack.state.filter(|_| is_alias).map(Self)
     }
 }
 

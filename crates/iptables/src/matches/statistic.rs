@@ -6,6 +6,7 @@ use std::str::FromStr;
 use crate::negatable::Negatable;
 use crate::number;
 use crate::options::{Extension, Parsed, Unsupported, Values};
+use crate::structure::{Reader, Structure, Writer};
 
 /// Matches a sample of packets: `-m statistic --mode random --probability 0.5`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -177,6 +178,56 @@ impl fmt::Display for Statistic {
                 every.write(f, "--every")?;
                 write!(f, " --packet {packet}")
             }
+        }
+    }
+}
+
+// enum xt_statistic_mode
+const XT_STATISTIC_MODE_RANDOM: u16 = 0;
+const XT_STATISTIC_MODE_NTH: u16 = 1;
+
+const XT_STATISTIC_INVERT: u16 = 1;
+
+/// `struct xt_statistic_info`.
+impl Structure for Statistic {
+    const NAME: &'static str = "statistic";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let inverted = |is_negated| if is_negated { XT_STATISTIC_INVERT } else { 0 };
+        match self {
+            Self::Random(probability) => {
+                let parts = probability.value().parts();
+                out.u16(XT_STATISTIC_MODE_RANDOM);
+                out.u16(inverted(probability.is_negated()));
+                // iptables repeats it in the field `count` of the other mode.
+                out.u32(parts).u32(0).u32(parts)
+            }
+            Self::Nth { every, packet } => {
+                let last = every.value().checked_sub(1)?;
+                let count = last.checked_sub(*packet)?;
+                out.u16(XT_STATISTIC_MODE_NTH);
+                out.u16(inverted(every.is_negated()));
+                out.u32(last).u32(*packet).u32(count)
+            }
+        };
+        out.pointer();
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (mode, flags) = (reader.u16()?, reader.u16()?);
+        let first = reader.u32()?;
+        let is_negated = flags & XT_STATISTIC_INVERT != 0;
+        match mode {
+            XT_STATISTIC_MODE_RANDOM => {
+                let probability = Probability::from_parts(first)?;
+                Some(Self::Random(Negatable::new(is_negated, probability)))
+            }
+            XT_STATISTIC_MODE_NTH => Some(Self::Nth {
+                every: Negatable::new(is_negated, first.checked_add(1)?),
+                packet: reader.u32()?,
+            }),
+            _ => None,
         }
     }
 }

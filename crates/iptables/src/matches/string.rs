@@ -5,6 +5,7 @@ use std::fmt;
 use crate::field::{Value, extension, names};
 use crate::negatable::Negatable;
 use crate::options::{Unsupported, Values};
+use crate::structure::{Reader, Structure, Writer, flags};
 
 extension! {
     /// Matches bytes in the packet: `-m string --string "GET" --algo bm`.
@@ -113,6 +114,53 @@ impl Value<'_> for Pattern {
             write!(f, "{}", char::from(*byte))?;
         }
         f.write_str("\"")
+    }
+}
+
+/// Length of the name of an algorithm with its NUL byte.
+const XT_STRING_MAX_ALGO_NAME_SIZE: usize = 16;
+const XT_STRING_MAX_PATTERN_SIZE: usize = 128;
+
+// Flags of `struct xt_string_info`.
+const XT_STRING_FLAG_INVERT: u8 = 1;
+const XT_STRING_FLAG_IGNORECASE: u8 = 2;
+
+/// `struct xt_string_info`.
+impl Structure for StringMatch {
+    const NAME: &'static str = "string";
+    const REVISION: u32 = 1;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let pattern = self.pattern.as_ref()?;
+        let bytes = pattern.value().get();
+        out.u16(self.from.unwrap_or(0));
+        out.u16(self.to.unwrap_or(u16::MAX));
+        out.text(self.algorithm?.name(), XT_STRING_MAX_ALGO_NAME_SIZE)?;
+        out.padded(bytes, XT_STRING_MAX_PATTERN_SIZE)?;
+        out.u8(bytes.len().try_into().ok()?).u8(flags([
+            (pattern.is_negated(), XT_STRING_FLAG_INVERT),
+            (self.ignore_case, XT_STRING_FLAG_IGNORECASE),
+        ]));
+        out.pointer();
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (from, to) = (reader.u16()?, reader.u16()?);
+        let algorithm = reader.text(XT_STRING_MAX_ALGO_NAME_SIZE)?;
+        let algorithms = [Algorithm::BoyerMoore, Algorithm::KnuthMorrisPratt];
+        let algorithm = algorithms.into_iter().find(|it| it.name() == algorithm)?;
+        let bytes = reader.bytes(XT_STRING_MAX_PATTERN_SIZE)?;
+        let [len, flags] = reader.array()?;
+        let pattern = Pattern::new(bytes.get(..usize::from(len))?)?;
+        let is_negated = flags & XT_STRING_FLAG_INVERT != 0;
+        Some(Self {
+            pattern: Some(Negatable::new(is_negated, pattern)),
+            algorithm: Some(algorithm),
+            from: Some(from).filter(|from| *from != 0),
+            to: Some(to).filter(|to| *to != u16::MAX),
+            ignore_case: flags & XT_STRING_FLAG_IGNORECASE != 0,
+        })
     }
 }
 

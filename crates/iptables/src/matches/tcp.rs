@@ -9,6 +9,7 @@ use crate::matches::ports::{self, setters};
 use crate::negatable::Negatable;
 use crate::number::{self, Ports};
 use crate::options::{Extension, Parsed, Values, set_once};
+use crate::structure::{Reader, Structure, Writer, flags, is_not};
 
 /// Matches TCP ports, flags and options: `-m tcp --dport 80`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -113,8 +114,8 @@ impl<'a> Extension<'a> for Tcp {
             ),
             "--tcp-flags" => {
                 let negated = values.negated();
-                let mask = values.parse(flags)?;
-                let set = values.parse(flags)?;
+                let mask = values.parse(parse_flags)?;
+                let set = values.parse(parse_flags)?;
                 set_once(
                     &mut self.flags,
                     Negatable::new(negated, FlagsMatch { mask, set }),
@@ -140,7 +141,7 @@ impl fmt::Display for Tcp {
 }
 
 /// Parses comma-separated names, `ALL` or `NONE`.
-fn flags(text: &str) -> Option<Flags> {
+fn parse_flags(text: &str) -> Option<Flags> {
     match text {
         "ALL" => Some(Flags::all()),
         "NONE" => Some(Flags::empty()),
@@ -153,6 +154,55 @@ impl fmt::Display for FlagsMatch {
         list::write(self.mask, "NONE", f)?;
         f.write_str(" ")?;
         list::write(self.set, "NONE", f)
+    }
+}
+
+// Flags `invflags` of `struct xt_tcp`.
+const XT_TCP_INV_SRCPT: u8 = 1;
+const XT_TCP_INV_DSTPT: u8 = 2;
+const XT_TCP_INV_FLAGS: u8 = 4;
+const XT_TCP_INV_OPTION: u8 = 8;
+
+/// `struct xt_tcp`, for the number of an option and for a match without options. Rules
+/// contain expressions of nf_tables for ports and flags.
+impl Structure for Tcp {
+    const NAME: &'static str = "tcp";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        ports::write_or(out, &self.sport, Ports::ALL);
+        ports::write_or(out, &self.dport, Ports::ALL);
+        out.u8(self.option.map_or(0, |option| *option.value()));
+        match &self.flags {
+            Some(flags) => out
+                .u8(flags.value().mask.bits())
+                .u8(flags.value().set.bits()),
+            None => out.zeros(2),
+        };
+        out.u8(flags([
+            (is_not(&self.sport), XT_TCP_INV_SRCPT),
+            (is_not(&self.dport), XT_TCP_INV_DSTPT),
+            (is_not(&self.flags), XT_TCP_INV_FLAGS),
+            (is_not(&self.option), XT_TCP_INV_OPTION),
+        ]));
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (sport, dport) = (ports::read(reader)?, ports::read(reader)?);
+        let [option, mask, set, inverted] = reader.array()?;
+        let [mask, set] = [mask, set].map(Flags::from_bits);
+        let flags = FlagsMatch {
+            mask: mask?,
+            set: set?,
+        };
+        let is_not = |flag| inverted & flag != 0;
+        Some(Self {
+            sport: ports::condition(sport, is_not(XT_TCP_INV_SRCPT)),
+            dport: ports::condition(dport, is_not(XT_TCP_INV_DSTPT)),
+            option: (option != 0).then(|| Negatable::new(is_not(XT_TCP_INV_OPTION), option)),
+            flags: (!flags.mask.is_empty())
+                .then(|| Negatable::new(is_not(XT_TCP_INV_FLAGS), flags)),
+        })
     }
 }
 

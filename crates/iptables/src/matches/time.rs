@@ -3,8 +3,9 @@
 use std::fmt;
 
 use crate::field::{Field, word_values};
-use crate::number;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
+use crate::structure::{Reader, Structure, Writer, flags};
+use crate::{Family, number};
 
 /// Matches the time of arrival: `-m time --timestart 09:00 --timestop 17:00`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -252,11 +253,6 @@ impl Time {
     #[cfg(feature = "nft")]
     pub(crate) const LAST_SECOND: u32 = DAY - 1;
 
-    /// Sets an unset last second to its default.
-    pub(crate) fn apply_defaults(&mut self) {
-        self.date_stop.get_or_insert(Date::MAX);
-    }
-
     /// Sets both ends of the day or none, as iptables prints them.
     pub(crate) fn normalize(&mut self) {
         let (start, stop) = (
@@ -329,6 +325,10 @@ impl<'a> Extension<'a> for Time {
         self.normalize();
         Ok(true)
     }
+
+    fn apply_family_defaults(&mut self, _: Family) {
+        self.date_stop.get_or_insert(Date::MAX);
+    }
 }
 
 impl fmt::Display for Time {
@@ -349,6 +349,59 @@ impl fmt::Display for Time {
         self.date_stop.write("--datestop", f)?;
         self.kernel_time_zone.write("--kerneltz", f)?;
         self.contiguous.write("--contiguous", f)
+    }
+}
+
+// Flags and values of `struct xt_time_info`.
+const XT_TIME_LOCAL_TZ: u8 = 1 << 0;
+const XT_TIME_CONTIGUOUS: u8 = 1 << 1;
+const XT_TIME_ALL_MONTHDAYS: u32 = 0xffff_fffe;
+const XT_TIME_ALL_WEEKDAYS: u8 = 0xfe;
+
+/// `struct xt_time_info`.
+impl Structure for Time {
+    const NAME: &'static str = "time";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let seconds = |time: Option<TimeOfDay>, default| time.map_or(default, TimeOfDay::seconds);
+        out.u32(self.date_start.map_or(0, |Date(date)| date))
+            .u32(self.date_stop.unwrap_or(Date::MAX).0)
+            .u32(seconds(self.start, 0))
+            .u32(seconds(self.stop, Self::LAST_SECOND))
+            .u32(
+                self.month_days
+                    .map_or(XT_TIME_ALL_MONTHDAYS, MonthDays::bits),
+            )
+            .u8(self.week_days.map_or(XT_TIME_ALL_WEEKDAYS, WeekDays::bits))
+            .u8(flags([
+                (self.kernel_time_zone, XT_TIME_LOCAL_TZ),
+                (self.contiguous, XT_TIME_CONTIGUOUS),
+            ]));
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let mut numbers = [0; 5];
+        for number in &mut numbers {
+            *number = reader.u32()?;
+        }
+        let [date_start, date_stop, start, stop, month_days] = numbers;
+        let [week_days, flags] = reader.array()?;
+        let of_day = |seconds: u32| TimeOfDay::new(seconds / 3600, seconds / 60 % 60, seconds % 60);
+        let month_days = MonthDays::from_bits(month_days)?;
+        let week_days = WeekDays::from_bits(week_days)?;
+        let mut time = Self {
+            start: Some(of_day(start)?),
+            stop: Some(of_day(stop)?),
+            month_days: Some(month_days).filter(|days| days.bits() != XT_TIME_ALL_MONTHDAYS),
+            week_days: Some(week_days).filter(|days| days.bits() != XT_TIME_ALL_WEEKDAYS),
+            date_start: Some(Date(date_start)),
+            date_stop: Some(Date(date_stop)),
+            kernel_time_zone: flags & XT_TIME_LOCAL_TZ != 0,
+            contiguous: flags & XT_TIME_CONTIGUOUS != 0,
+        };
+        time.normalize();
+        Some(time)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::field::{Value, extension};
 use crate::negatable::Negatable;
 use crate::number;
 use crate::options::{Unsupported, Values};
+use crate::structure::{Reader, Structure, Writer};
 
 extension! {
     /// Matches the type of service: `-m tos --tos 0x10/0x3f`.
@@ -87,5 +88,25 @@ impl Value<'_> for TosValue {
 
     fn write(&self, option: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, " {option} {self}")
+    }
+}
+
+/// `struct xt_tos_match_info`.
+impl Structure for Tos {
+    const NAME: &'static str = "tos";
+    const REVISION: u32 = 1;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let tos = self.tos?;
+        let TosValue { value, mask } = *tos.value();
+        out.u8(mask).u8(value).u8(tos.is_negated().into());
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (mask, value) = (reader.u8()?, reader.u8()?);
+        let tos = TosValue { value, mask };
+        let tos = Some(Negatable::new(reader.u8()? != 0, tos));
+        Some(Self { tos })
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::field::{extension, word_values};
 use crate::negatable::Negatable;
 use crate::number;
+use crate::structure::{Reader, Structure, Writer, at, position};
 
 extension! {
     /// Matches numbers of four bytes in a packet: `-m u32 --u32 "0x6&0xff=0x1"`.
@@ -140,6 +141,94 @@ impl fmt::Display for U32Tests {
 }
 
 word_values! { U32Tests = U32Tests::parse, }
+
+/// Number of tests, and of operations and ranges of each: `XT_U32_MAXSIZE` and one.
+const ENTRIES: usize = U32Tests::MAX + 1;
+/// Length of `struct xt_u32_test`.
+const TEST_LEN: usize = 180;
+
+/// `enum xt_u32_ops`: `XT_U32_AND`, `XT_U32_LEFTSH`, `XT_U32_RIGHTSH`, `XT_U32_AT`.
+const OPERATIONS: [U32Operation; 4] = [
+    U32Operation::And,
+    U32Operation::LeftShift,
+    U32Operation::RightShift,
+    U32Operation::At,
+];
+
+/// `struct xt_u32`.
+impl Structure for U32 {
+    const NAME: &'static str = "u32";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let tests = self.tests.as_ref()?;
+        let all = tests.value().get();
+        for test in all {
+            test.write(out)?;
+        }
+        let unused = ENTRIES.checked_sub(all.len())?;
+        out.zeros(unused * TEST_LEN);
+        out.u8(all.len().try_into().ok()?);
+        out.u8(tests.is_negated().into());
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let mut all = Vec::new();
+        for _ in 0..ENTRIES {
+            all.push(U32Test::read(reader)?);
+        }
+        let [count, inverted] = reader.array()?;
+        all.truncate(count.into());
+        // Unused tests have no ranges.
+        let tests = U32Tests::new(all)?;
+        let tests = Some(Negatable::new(inverted != 0, tests));
+        Some(Self { tests })
+    }
+}
+
+/// `struct xt_u32_test`: `struct xt_u32_location_element`, whose first one is the offset, and
+/// `struct xt_u32_value_element`.
+impl U32Test {
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        out.u32(self.offset).zeros(4);
+        for (operation, operand) in &self.operations {
+            out.u32(*operand);
+            out.u8(position(&OPERATIONS, operation)?).zeros(3);
+        }
+        let numbers = self.operations.len() + 1;
+        out.zeros(ENTRIES.checked_sub(numbers)? * 8);
+        for (first, last) in &self.ranges {
+            out.u32(*first).u32(*last);
+        }
+        out.zeros(ENTRIES.checked_sub(self.ranges.len())? * 8);
+        out.u8(numbers.try_into().ok()?);
+        out.u8(self.ranges.len().try_into().ok()?).zeros(2);
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (mut locations, mut ranges) = (Vec::new(), Vec::new());
+        for _ in 0..ENTRIES {
+            let operand = reader.u32()?;
+            let [operation, ..]: [u8; 4] = reader.array()?;
+            locations.push((at(&OPERATIONS, operation)?, operand));
+        }
+        for _ in 0..ENTRIES {
+            ranges.push((reader.u32()?, reader.u32()?));
+        }
+        let [numbers, values, ..]: [u8; 4] = reader.array()?;
+        locations.truncate(numbers.into());
+        ranges.truncate(values.into());
+        let mut locations = locations.into_iter();
+        // The first location has no operation.
+        let offset = locations.next().map_or(0, |(_, offset)| offset);
+        Some(Self {
+            offset,
+            operations: locations.collect(),
+            ranges,
+        })
+    }
+}
 
 #[cfg(test)]
 mod tests {

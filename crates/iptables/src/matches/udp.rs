@@ -6,6 +6,7 @@ use crate::matches::ports::{self, setters};
 use crate::negatable::Negatable;
 use crate::number::Ports;
 use crate::options::{Extension, Parsed, Values};
+use crate::structure::{Reader, Structure, Writer, flags, is_not};
 
 /// Matches UDP ports: `-m udp --dport 53`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -44,6 +45,35 @@ impl fmt::Display for Udp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("-m udp")?;
         ports::write(&self.sport, &self.dport, f)
+    }
+}
+
+// Flags `invflags` of `struct xt_udp`.
+const XT_UDP_INV_SRCPT: u8 = 1;
+const XT_UDP_INV_DSTPT: u8 = 2;
+
+/// `struct xt_udp`, for a match without options. Rules contain expressions of nf_tables for
+/// ports.
+impl Structure for Udp {
+    const NAME: &'static str = "udp";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        ports::write_or(out, &self.sport, Ports::ALL);
+        ports::write_or(out, &self.dport, Ports::ALL);
+        out.u8(flags([
+            (is_not(&self.sport), XT_UDP_INV_SRCPT),
+            (is_not(&self.dport), XT_UDP_INV_DSTPT),
+        ]));
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (sport, dport) = (ports::read(reader)?, ports::read(reader)?);
+        let inverted = reader.u8()?;
+        Some(Self {
+            sport: ports::condition(sport, inverted & XT_UDP_INV_SRCPT != 0),
+            dport: ports::condition(dport, inverted & XT_UDP_INV_DSTPT != 0),
+        })
     }
 }
 

@@ -20,8 +20,9 @@
 //!
 //! # Kernel interface
 //!
-//! Structures of `linux/netfilter/xt_*.h` and `linux/netfilter_ipv4/ipt_*.h`. The
-//! revisions are those of iptables 1.8.9; newer versions print them, too.
+//! Structures of `linux/netfilter/xt_*.h` and `linux/netfilter_ipv4/ipt_*.h`, which stand in
+//! the files of their matches and targets. The revisions are those of iptables 1.8.9; newer
+//! versions print them, too.
 //!
 //! # Limitations
 //!
@@ -35,42 +36,20 @@
 
 mod batch;
 
-mod chunks;
-
 #[cfg(target_os = "linux")]
 mod client;
 
 mod compat;
 
-mod conntrack;
-
-mod ct;
-
 mod deletions;
 
 mod error;
-
-mod ipvs;
-
-mod ipv6_matches;
-
-mod matches;
 
 mod native;
 
 mod native_targets;
 
-mod owner;
-
-mod packet_matches;
-
 mod partial;
-
-mod policy;
-
-mod rare_targets;
-
-mod rate_matches;
 
 #[cfg(target_os = "linux")]
 mod save;
@@ -83,15 +62,7 @@ mod sets;
 #[cfg(target_os = "linux")]
 mod single;
 
-mod small_matches;
-
-mod small_targets;
-
-mod structure;
-
 mod tables;
-
-mod targets;
 
 use std::borrow::Cow;
 
@@ -104,9 +75,12 @@ use crate::address::Network;
 use crate::matches::{Match, Tcp, Udp};
 use crate::negatable::Negatable;
 use crate::protocol::Protocol;
+use crate::structure::{Context, Encoded, address_of};
 use crate::targets::Target;
 use crate::{Counters, Family, Rule};
 
+pub(crate) use crate::set_names::SetIndexes;
+pub use crate::set_names::SetNames;
 #[cfg(target_os = "linux")]
 pub use client::Client;
 pub use compat::Lack;
@@ -114,8 +88,6 @@ pub use error::{Error, Operation, RejectedOperation};
 pub(crate) use partial::{decode_match, decode_target, encode_partially, rule_text, text_rule};
 #[cfg(target_os = "linux")]
 pub use saved::{Saved, SavedChain, SavedRule};
-pub(crate) use sets::SetIndexes;
-pub use sets::SetNames;
 pub use tables::{base_chains, table_id};
 pub use vipline_nftables::Generation;
 
@@ -177,16 +149,17 @@ fn encode_with(
     family: Family,
     sets: &SetIndexes,
 ) -> Result<nftables::Rule, Unsupported> {
+    let context = Context { family, sets };
     let mut exprs = Vec::with_capacity(8);
     head(rule, family, &mut exprs).ok_or_else(|| Unsupported::new(rule))?;
     for one in &rule.matches {
-        put_match(rule, one, (family, sets), &mut exprs)
+        put_match(rule, one, context, &mut exprs)
             .ok_or_else(|| Unsupported::missing_set(one, sets.missing_in(one)))?;
     }
     let Counters { packets, bytes } = rule.counters.unwrap_or_default();
     exprs.push(Counter { packets, bytes }.into());
     if let Some(target) = &rule.target {
-        put_target(target, (family, sets), &mut exprs)
+        put_target(target, context, &mut exprs)
             .ok_or_else(|| Unsupported::missing_set(target, sets.missing_of(target)))?;
     }
     let (protocol, invert) = match rule.protocol {
@@ -237,7 +210,7 @@ fn head(rule: &Rule<'_>, family: Family, out: &mut native::Exprs) -> Option<()> 
 fn put_match(
     rule: &Rule<'_>,
     one: &Match<'_>,
-    (family, sets): (Family, &SetIndexes),
+    context: Context<'_>,
     out: &mut native::Exprs,
 ) -> Option<()> {
     // Expressions compare bytes of any transport protocol, so iptables requires the option.
@@ -258,49 +231,41 @@ fn put_match(
             native::ports(out, &udp.sport, &udp.dport);
         }
         one => {
-            let (name, revision, info) = match one {
-                Match::Set(set) => sets.encode(set)?,
-                one => matches::encode(one, family)?,
+            let Encoded {
+                name,
+                revision,
+                bytes,
+            } = one.encode(context)?;
+            let one = expr::Match {
+                name: Name::new(name).ok()?,
+                revision,
+                info: bytes.into(),
             };
-            let name = Name::new(name).ok()?;
-            out.push(
-                expr::Match {
-                    name,
-                    revision,
-                    info,
-                }
-                .into(),
-            );
+            out.push(one.into());
         }
     }
     Some(())
 }
 
-fn put_target(
-    target: &Target<'_>,
-    (family, sets): (Family, &SetIndexes),
-    out: &mut native::Exprs,
-) -> Option<()> {
-    if let Some(verdict) = targets::verdict(target) {
+fn put_target(target: &Target<'_>, context: Context<'_>, out: &mut native::Exprs) -> Option<()> {
+    if let Some(verdict) = native_targets::verdict(target) {
         out.push(Immediate::from(verdict).into());
         return Some(());
     }
     if native_targets::put(out, target)? {
         return Some(());
     }
-    let (name, revision, info) = match target {
-        Target::Set(set) => sets.encode_target(set)?,
-        target => targets::encode(target, family)?,
+    let Encoded {
+        name,
+        revision,
+        bytes,
+    } = target.encode(context)?;
+    let target = expr::Target {
+        name: Name::new(name).ok()?,
+        revision,
+        info: bytes.into(),
     };
-    let name = Name::new(name).ok()?;
-    out.push(
-        expr::Target {
-            name,
-            revision,
-            info,
-        }
-        .into(),
-    );
+    out.push(target.into());
     Some(())
 }
 
@@ -360,12 +325,12 @@ impl<'s> Decoder<'s> {
             exprs = match first {
                 Expr::Counter(_) => rest,
                 Expr::Match(one) => {
-                    let one = decode_match(one, self.family, self.sets)?;
+                    let one = decode_match(one, self.family, self.sets).ok()?;
                     self.push(one, false);
                     rest
                 }
                 Expr::Target(target) => {
-                    let target = decode_target(target, self.family, self.sets)?;
+                    let target = decode_target(target, self.family, self.sets).ok()?;
                     self.rule.target = Some(target);
                     rest
                 }
@@ -373,7 +338,7 @@ impl<'s> Decoder<'s> {
                     data: Data::Verdict(verdict),
                     ..
                 }) => {
-                    self.rule.target = Some(targets::from_verdict(verdict)?);
+                    self.rule.target = Some(native_targets::from_verdict(verdict)?);
                     rest
                 }
                 Expr::Immediate(_) | Expr::Log(_) => {
@@ -473,7 +438,7 @@ fn network(family: Family, mask: Option<&[u8]>, value: &[u8]) -> Option<Network>
     let padded = |bytes: &[u8]| -> Option<std::net::IpAddr> {
         let mut all = [0; 16];
         all.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        Some(structure::address_of(all, family))
+        Some(address_of(all, family))
     };
     let ones = [0xff; 16];
     let mask = match mask {

@@ -1,14 +1,41 @@
-//! Targets that iptables-nft writes as expressions of nf_tables.
+//! Targets that iptables-nft writes as verdicts and expressions of nf_tables.
 
 use vipline_nftables::expr::{Access, Expr, Immediate, Log, LogFlags, Meta, MetaKey, Register};
-use vipline_nftables::{Data, Name};
+use vipline_nftables::{Data, Name, Verdict};
 
 use super::native::Exprs;
+use crate::ChainName;
 use crate::field::Text;
 use crate::targets::{Nflog, Target};
 
 /// The register of target TRACE.
 const REGISTER: Register = Register::word(1);
+
+/// Returns the verdict of a target, if it is one.
+pub(super) fn verdict(target: &Target<'_>) -> Option<Verdict> {
+    let name = |chain: &ChainName| Name::new(chain.as_str()).ok();
+    Some(match target {
+        Target::Accept => Verdict::Accept,
+        Target::Drop => Verdict::Drop,
+        Target::Return => Verdict::Return,
+        Target::Jump(chain) => Verdict::Jump(name(chain)?),
+        Target::Goto(chain) => Verdict::Goto(name(chain)?),
+        _ => return None,
+    })
+}
+
+/// Returns the target of a verdict. Returns `None` if iptables has no such target.
+pub(super) fn from_verdict(verdict: &Verdict) -> Option<Target<'static>> {
+    let name = |chain: &Name| ChainName::new(chain.as_str()).ok();
+    Some(match verdict {
+        Verdict::Accept => Target::Accept,
+        Verdict::Drop => Target::Drop,
+        Verdict::Return => Target::Return,
+        Verdict::Jump(chain) => Target::Jump(name(chain)?),
+        Verdict::Goto(chain) => Target::Goto(name(chain)?),
+        _ => return None,
+    })
+}
 
 /// Appends the expressions of a target. Returns whether it has such expressions.
 ///

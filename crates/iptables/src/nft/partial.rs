@@ -7,8 +7,9 @@ use vipline_nftables::expr::{self, Counter, Expr};
 use vipline_nftables::{Bytes, Name};
 
 use super::sets::SetIndexes;
-use super::{Decoder, head, matches, put_match, put_target, targets};
+use super::{Decoder, head, put_match, put_target};
 use crate::matches::Match;
+use crate::structure::{Context, Undecoded};
 use crate::targets::Target;
 use crate::{Counters, Family, Rule};
 
@@ -21,6 +22,7 @@ pub(crate) fn encode_partially(
     family: Family,
     sets: &SetIndexes,
 ) -> nftables::Rule {
+    let context = Context { family, sets };
     let mut exprs = Vec::with_capacity(8);
     if head(rule, family, &mut exprs).is_none() {
         exprs = vec![text_match(&rule.to_string())];
@@ -28,7 +30,7 @@ pub(crate) fn encode_partially(
     }
     for one in &rule.matches {
         let before = exprs.len();
-        if put_match(rule, one, (family, sets), &mut exprs).is_none() {
+        if put_match(rule, one, context, &mut exprs).is_none() {
             exprs.truncate(before);
             exprs.push(text_match(&one.to_string()));
         }
@@ -37,7 +39,7 @@ pub(crate) fn encode_partially(
     exprs.push(Counter { packets, bytes }.into());
     if let Some(target) = &rule.target {
         let before = exprs.len();
-        if put_target(target, (family, sets), &mut exprs).is_none() {
+        if put_target(target, context, &mut exprs).is_none() {
             exprs.truncate(before);
             exprs.push(text_target(&target.to_string()));
         }
@@ -82,34 +84,30 @@ pub(crate) fn text(name: &Name, info: &[u8]) -> Option<String> {
     Some(text?.ok()?.to_owned())
 }
 
-/// Decodes a match. Returns `None` if this crate does not support it.
+/// Decodes a match.
 pub(crate) fn decode_match(
     one: &expr::Match,
     family: Family,
     sets: &SetIndexes,
-) -> Option<Match<'static>> {
+) -> Result<Match<'static>, Undecoded> {
     if let Some(text) = text(&one.name, &one.info) {
-        return Some(Match::Other(text.into()));
+        return Ok(Match::Other(text.into()));
     }
-    match one.name.as_str() {
-        "set" => Some(sets.decode(one.revision, &one.info)?.into()),
-        name => matches::decode(name, one.revision, &one.info, family),
-    }
+    let context = Context { family, sets };
+    Match::decode(one.name.as_str(), one.revision, &one.info, context)
 }
 
-/// Decodes a target. Returns `None` if this crate does not support it.
+/// Decodes a target.
 pub(crate) fn decode_target(
     target: &expr::Target,
     family: Family,
     sets: &SetIndexes,
-) -> Option<Target<'static>> {
+) -> Result<Target<'static>, Undecoded> {
     if let Some(text) = text(&target.name, &target.info) {
-        return Some(Target::Other(text.into()));
+        return Ok(Target::Other(text.into()));
     }
-    match target.name.as_str() {
-        "SET" => Some(sets.decode_target(target.revision, &target.info)?.into()),
-        name => targets::decode(name, target.revision, &target.info, family),
-    }
+    let context = Context { family, sets };
+    Target::decode(target.name.as_str(), target.revision, &target.info, context)
 }
 
 /// Returns the text of a rule as `iptables-save` prints it after `-A CHAIN `.

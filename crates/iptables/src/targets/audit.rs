@@ -1,6 +1,7 @@
 //! `-j AUDIT`: audit records.
 
 use crate::field::{extension, names};
+use crate::structure::{Reader, Structure, Writer, at, position};
 
 extension! {
     /// Creates audit records: `-j AUDIT --type drop`.
@@ -19,5 +20,23 @@ names! {
         Drop = "drop",
         /// The packet is rejected.
         Reject = "reject",
+    }
+}
+
+/// `XT_AUDIT_TYPE_ACCEPT`, `XT_AUDIT_TYPE_DROP` and `XT_AUDIT_TYPE_REJECT`.
+const TYPES: [AuditType; 3] = [AuditType::Accept, AuditType::Drop, AuditType::Reject];
+
+/// `struct xt_audit_info`.
+impl Structure for Audit {
+    const NAME: &'static str = "AUDIT";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        out.u8(position(&TYPES, &self.ty?)?);
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let ty = Some(at(&TYPES, reader.u8()?)?);
+        Some(Self { ty })
     }
 }

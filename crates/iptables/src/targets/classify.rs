@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::field::{extension, word_values};
+use crate::structure::{Reader, Structure, Writer};
 
 extension! {
     /// Sets the scheduling class: `-j CLASSIFY --set-class 0001:0010`.
@@ -44,3 +45,23 @@ impl fmt::Display for ClassId {
 }
 
 word_values! { ClassId = ClassId::parse, }
+
+/// `struct xt_classify_target_info`.
+impl Structure for Classify {
+    const NAME: &'static str = "CLASSIFY";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let ClassId { major, minor } = self.class?;
+        out.u32(u32::from(major) << 16 | u32::from(minor));
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let priority = reader.u32()?;
+        let class = Some(ClassId {
+            major: u16::try_from(priority >> 16).ok()?,
+            minor: u16::try_from(priority & 0xffff).ok()?,
+        });
+        Some(Self { class })
+    }
+}

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::number::{self, Masked};
 use crate::options::{Extension, Parsed, Unsupported, Values, set_once};
+use crate::structure::{Reader, Structure, Writer};
 use crate::targets::mark;
 
 /// Changes or copies the connection mark: `-j CONNMARK --save-mark …`.
@@ -151,6 +152,64 @@ impl fmt::Display for Connmark {
             Some(Shift::Right(bits)) => write!(f, " --right-shift-mark {bits}"),
             None => Ok(()),
         }
+    }
+}
+
+// Modes of `struct xt_connmark_tginfo2`.
+const XT_CONNMARK_SET: u8 = 0;
+const XT_CONNMARK_SAVE: u8 = 1;
+const XT_CONNMARK_RESTORE: u8 = 2;
+
+const D_SHIFT_LEFT: u8 = 0;
+const D_SHIFT_RIGHT: u8 = 1;
+
+/// `struct xt_connmark_tginfo2`.
+impl Structure for Connmark {
+    const NAME: &'static str = "CONNMARK";
+    const REVISION: u32 = 2;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let all = |mode, masks: Masks| (mode, 0, masks.connection, masks.packet);
+        let (mode, value, connection, packet) = match self.action? {
+            ConnmarkAction::Set(Masked { value, mask }) => (XT_CONNMARK_SET, value, mask, u32::MAX),
+            ConnmarkAction::Save(masks) => all(XT_CONNMARK_SAVE, masks),
+            ConnmarkAction::Restore(masks) => all(XT_CONNMARK_RESTORE, masks),
+        };
+        let (direction, bits) = match self.shift {
+            Some(Shift::Left(bits)) => (D_SHIFT_LEFT, bits),
+            Some(Shift::Right(bits)) => (D_SHIFT_RIGHT, bits),
+            None => (0, 0),
+        };
+        out.u32(value).u32(connection).u32(packet);
+        out.u8(direction).u8(bits).u8(mode);
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (value, connection, packet) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let [direction, bits, mode] = reader.array()?;
+        let masks = Masks { packet, connection };
+        let action = match mode {
+            // iptables prints no mask of the packet mark.
+            XT_CONNMARK_SET if packet != u32::MAX => return None,
+            XT_CONNMARK_SET => ConnmarkAction::Set(Masked {
+                value,
+                mask: connection,
+            }),
+            XT_CONNMARK_SAVE => ConnmarkAction::Save(masks),
+            XT_CONNMARK_RESTORE => ConnmarkAction::Restore(masks),
+            _ => return None,
+        };
+        let shift = match (direction, bits) {
+            (_, 0) => None,
+            (D_SHIFT_LEFT, bits) => Some(Shift::Left(bits)),
+            (D_SHIFT_RIGHT, bits) => Some(Shift::Right(bits)),
+            _ => return None,
+        };
+        Some(Self {
+            action: Some(action),
+            shift,
+        })
     }
 }
 

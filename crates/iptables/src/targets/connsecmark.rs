@@ -1,6 +1,7 @@
 //! `-j CONNSECMARK`: copies of security marks.
 
 use crate::field::extension;
+use crate::structure::{Reader, Structure, Writer};
 
 extension! {
     /// Copies security marks: `-j CONNSECMARK --save`.
@@ -13,4 +14,28 @@ extension! {
         restore: bool = "--restore",
     }
     complete |it| it.save != it.restore;
+}
+
+const CONNSECMARK_SAVE: u8 = 1;
+const CONNSECMARK_RESTORE: u8 = 2;
+
+/// `struct xt_connsecmark_target_info`.
+impl Structure for Connsecmark {
+    const NAME: &'static str = "CONNSECMARK";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        out.u8(match self.save {
+            true => CONNSECMARK_SAVE,
+            false => CONNSECMARK_RESTORE,
+        });
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let mode = reader.u8()?;
+        Some(Self {
+            save: mode == CONNSECMARK_SAVE,
+            restore: mode == CONNSECMARK_RESTORE,
+        })
+    }
 }

@@ -7,6 +7,7 @@ use bitflags::bitflags;
 
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
 use crate::quote::Bare;
+use crate::structure::{Reader, Structure, Writer, flags};
 use crate::{list, number};
 
 /// Sets connection tracking parameters: `-j CT --zone 5`.
@@ -176,6 +177,114 @@ impl fmt::Display for Ct<'_> {
             Some(id) => id.fmt(f),
             None => f.write_str("mark"),
         }
+    }
+}
+
+// Flags of `struct xt_ct_target_info_v1`.
+const XT_CT_NOTRACK: u16 = 1 << 0;
+const XT_CT_NOTRACK_ALIAS: u16 = 1 << 1;
+const XT_CT_ZONE_DIR_ORIG: u16 = 1 << 2;
+const XT_CT_ZONE_DIR_REPL: u16 = 1 << 3;
+const XT_CT_ZONE_MARK: u16 = 1 << 4;
+
+/// Bit of `exp_events`: a new expectation, `IPEXP_NEW`.
+const EXPECT_NEW: u32 = 1;
+/// Length of the name of a helper with its NUL byte.
+const HELPER_LEN: usize = 16;
+/// Length of the name of a timeout policy with its NUL byte.
+const TIMEOUT_LEN: usize = 32;
+
+impl Ct<'_> {
+    /// Writes `struct xt_ct_target_info_v1`. Returns `None` if a name is too long.
+    fn write_with(&self, flags: u16, out: &mut Writer<'_>) -> Option<()> {
+        let events = self.events.map_or(0, |events| events.bits());
+        out.u16(flags);
+        out.u16(self.zone.and_then(|zone| zone.id).unwrap_or(0));
+        out.u32(events.into());
+        out.u32(if self.expect_new { EXPECT_NEW } else { 0 });
+        out.text(self.helper.as_deref().unwrap_or_default(), HELPER_LEN)?;
+        out.text(self.timeout.as_deref().unwrap_or_default(), TIMEOUT_LEN)?;
+        out.pointer();
+        Some(())
+    }
+
+    /// Reads `struct xt_ct_target_info_v1`. Returns whether it is the alias `NOTRACK`, too.
+    /// Returns `None` for unknown events or flags, and for a zone that iptables cannot express.
+    fn read_with(reader: &mut Reader<'_>) -> Option<(Self, bool)> {
+        let (flags, id) = (reader.u16()?, reader.u16()?);
+        let (events, expected) = (reader.u32()?, reader.u32()?);
+        let (helper, timeout) = (reader.text(HELPER_LEN)?, reader.text(TIMEOUT_LEN)?);
+        let name = |text: String| (!text.is_empty()).then(|| text.into());
+        let direction = match flags & (XT_CT_ZONE_DIR_ORIG | XT_CT_ZONE_DIR_REPL) {
+            0 => ZoneDirection::Both,
+            XT_CT_ZONE_DIR_ORIG => ZoneDirection::Original,
+            XT_CT_ZONE_DIR_REPL => ZoneDirection::Reply,
+            _ => return None,
+        };
+        let zone = match (flags & XT_CT_ZONE_MARK, id) {
+            (0, 0) if direction == ZoneDirection::Both => None,
+            (0, 1..) => Some(Some(id)),
+            (XT_CT_ZONE_MARK, 0) => Some(None),
+            _ => return None,
+        };
+        let events = CtEvents::from_bits(events.try_into().ok()?)?;
+        let is_known = flags < XT_CT_ZONE_MARK << 1 && expected <= EXPECT_NEW;
+        let ct = Self {
+            notrack: flags & XT_CT_NOTRACK != 0,
+            helper: name(helper),
+            timeout: name(timeout),
+            events: (!events.is_empty()).then_some(events),
+            expect_new: expected == EXPECT_NEW,
+            zone: zone.map(|id| Zone { id, direction }),
+        };
+        is_known.then_some((ct, flags & XT_CT_NOTRACK_ALIAS != 0))
+    }
+}
+
+/// `struct xt_ct_target_info_v1`.
+impl Structure for Ct<'_> {
+    const NAME: &'static str = "CT";
+    const REVISION: u32 = 2;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let direction = self.zone.map(|zone| zone.direction);
+        let has_mark = self.zone.is_some_and(|zone| zone.id.is_none());
+        let flags = flags([
+            (self.notrack, XT_CT_NOTRACK),
+            (
+                direction == Some(ZoneDirection::Original),
+                XT_CT_ZONE_DIR_ORIG,
+            ),
+            (direction == Some(ZoneDirection::Reply), XT_CT_ZONE_DIR_REPL),
+            (has_mark, XT_CT_ZONE_MARK),
+        ]);
+        self.write_with(flags, out)
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (ct, is_alias) = Self::read_with(reader)?;
+        (!is_alias).then_some(ct)
+    }
+}
+
+/// Target `NOTRACK`: `struct xt_ct_target_info_v1` with the flag `XT_CT_NOTRACK_ALIAS`.
+pub(super) struct Notrack;
+
+impl Structure for Notrack {
+    const NAME: &'static str = Ct::NAME;
+    const REVISION: u32 = Ct::REVISION;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        Ct::default().write_with(XT_CT_NOTRACK | XT_CT_NOTRACK_ALIAS, out)
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (ct, is_alias) = Ct::read_with(reader)?;
+        let notrack = Ct {
+            notrack: true,
+            ..Ct::default()
+        };
+        (is_alias && ct == notrack).then_some(Self)
     }
 }
 

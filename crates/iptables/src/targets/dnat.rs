@@ -3,7 +3,11 @@
 use std::fmt;
 
 use crate::options::{Extension, Parsed, Values, set_flag, set_once};
-use crate::targets::nat::{AddressRange, Goal, NatPorts, setters};
+use crate::structure::{Reader, Structure, Writer, flags};
+use crate::targets::nat::{
+    AddressRange, Goal, NF_NAT_RANGE_PERSISTENT, NF_NAT_RANGE_PROTO_OFFSET,
+    NF_NAT_RANGE_PROTO_RANDOM, NatPorts, NatRange, setters,
+};
 
 /// Changes the destination: `-j DNAT --to-destination 10.0.0.1:80`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -78,5 +82,42 @@ impl fmt::Display for Dnat {
             f.write_str(" --persistent")?;
         }
         Ok(())
+    }
+}
+
+/// `struct nf_nat_range2`.
+impl Structure for Dnat {
+    const NAME: &'static str = "DNAT";
+    const REVISION: u32 = 2;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let range = NatRange {
+            addresses: self.addresses,
+            ports: self.ports,
+            flags: flags([
+                (self.random, NF_NAT_RANGE_PROTO_RANDOM),
+                (self.persistent, NF_NAT_RANGE_PERSISTENT),
+                (self.base_port.is_some(), NF_NAT_RANGE_PROTO_OFFSET),
+            ]),
+        };
+        range.write(out)?;
+        out.be16(self.base_port.unwrap_or(0)).zeros(2);
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let NatRange {
+            addresses,
+            ports,
+            flags,
+        } = NatRange::read(reader)?;
+        let base_port = reader.be16()?;
+        Some(Self {
+            addresses,
+            ports,
+            base_port: (flags & NF_NAT_RANGE_PROTO_OFFSET != 0).then_some(base_port),
+            random: flags & NF_NAT_RANGE_PROTO_RANDOM != 0,
+            persistent: flags & NF_NAT_RANGE_PERSISTENT != 0,
+        })
     }
 }

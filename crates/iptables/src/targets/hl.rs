@@ -1,7 +1,9 @@
 //! `-j HL`: hop limit.
 
+use crate::Family;
 use crate::field::extension;
-use crate::targets::ttl::is_one_change;
+use crate::structure::{Reader, Structure, Writer};
+use crate::targets::ttl::{self, is_one_change};
 
 extension! {
     /// Changes the hop limit of IPv6 packets: `-j HL --hl-set 64`.
@@ -16,4 +18,19 @@ extension! {
         inc: Option<u8> = "--hl-inc",
     }
     complete |it| is_one_change(it.set, it.dec, it.inc);
+}
+
+/// `struct ip6t_HL_info`.
+impl Structure for Hl {
+    const NAME: &'static str = "HL";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        ttl::write((self.set, self.inc, self.dec), out)?;
+        (out.family() == Family::V6).then_some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (set, inc, dec) = ttl::read(reader)?;
+        Some(Self { set, dec, inc })
+    }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::field::{extension, names, word_values};
 use crate::number;
+use crate::structure::Structure;
 
 extension! {
     /// Sets the packet mark to a hash: `-j HMARK --hmark-tuple ct --hmark-mod 10
@@ -72,4 +73,9 @@ names! {
         /// The tuple of the connection.
         Connection = "ct",
     }
+}
+
+/// `struct xt_hmark_info` is not written yet.
+impl Structure for Hmark {
+    const NAME: &'static str = "HMARK";
 }

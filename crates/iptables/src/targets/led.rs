@@ -6,6 +6,7 @@ use std::fmt;
 use crate::field::{Value, extension, word_values};
 use crate::number;
 use crate::options::{Unsupported, Values};
+use crate::structure::Structure;
 
 extension! {
     /// Switches an LED on: `-j LED --led-trigger-id "eth0"`.
@@ -76,3 +77,8 @@ impl fmt::Display for LedDelay {
 }
 
 word_values! { LedDelay = LedDelay::parse, }
+
+/// `struct xt_led_info` is not written: no kernel of the tests has the target.
+impl Structure for Led<'_> {
+    const NAME: &'static str = "LED";
+}

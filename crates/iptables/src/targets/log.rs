@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::options::{Extension, Parsed, Values, set_flag, set_once};
 use crate::quote::Quoted;
+use crate::structure::{Reader, Structure, Writer, flags};
 
 /// Logs packets to the kernel log: `-j LOG --log-prefix "dropped: "`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -130,6 +131,47 @@ impl fmt::Display for Log<'_> {
             f.write_str(option)?;
         }
         Ok(())
+    }
+}
+
+// Flags `logflags` of `struct xt_log_info`.
+const XT_LOG_TCPSEQ: u8 = 0x01;
+const XT_LOG_TCPOPT: u8 = 0x02;
+const XT_LOG_IPOPT: u8 = 0x04;
+const XT_LOG_UID: u8 = 0x08;
+const XT_LOG_MACDECODE: u8 = 0x20;
+
+/// Length of the prefix of a log line with its NUL byte.
+const PREFIX_LEN: usize = 30;
+
+/// `struct xt_log_info`.
+impl Structure for Log<'_> {
+    const NAME: &'static str = "LOG";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        out.u8(self.level).u8(flags([
+            (self.tcp_sequence, XT_LOG_TCPSEQ),
+            (self.tcp_options, XT_LOG_TCPOPT),
+            (self.ip_options, XT_LOG_IPOPT),
+            (self.uid, XT_LOG_UID),
+            (self.macdecode, XT_LOG_MACDECODE),
+        ]));
+        out.text(self.prefix.as_deref().unwrap_or_default(), PREFIX_LEN)?;
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (level, flags) = (reader.u8()?, reader.u8()?);
+        let prefix = reader.text(PREFIX_LEN)?;
+        Some(Self {
+            prefix: (!prefix.is_empty()).then(|| prefix.into()),
+            level,
+            tcp_sequence: flags & XT_LOG_TCPSEQ != 0,
+            tcp_options: flags & XT_LOG_TCPOPT != 0,
+            ip_options: flags & XT_LOG_IPOPT != 0,
+            uid: flags & XT_LOG_UID != 0,
+            macdecode: flags & XT_LOG_MACDECODE != 0,
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::number::{self, Masked};
 use crate::options::{Extension, Parsed, Unsupported, Values};
+use crate::structure::{Reader, Structure, Writer};
 
 /// Changes the packet mark: `-j MARK --set-xmark 0x4000/0x4000`.
 ///
@@ -103,6 +104,23 @@ impl<'a> Extension<'a> for Mark {
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "-j MARK --set-xmark {}", self.0)
+    }
+}
+
+/// `struct xt_mark_tginfo2`.
+impl Structure for Mark {
+    const NAME: &'static str = "MARK";
+    const REVISION: u32 = 2;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let Masked { value, mask } = self.0;
+        out.u32(value).u32(mask);
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (value, mask) = (reader.u32()?, reader.u32()?);
+        Some(Self(Masked { value, mask }))
     }
 }
 

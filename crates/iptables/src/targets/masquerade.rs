@@ -3,7 +3,10 @@
 use std::fmt;
 
 use crate::options::{Extension, Parsed, Values, set_flag, set_once};
-use crate::targets::nat::NatPorts;
+use crate::structure::{Reader, Structure, Writer, flags};
+use crate::targets::nat::{
+    NF_NAT_RANGE_PROTO_RANDOM, NF_NAT_RANGE_PROTO_RANDOM_FULLY, NatPorts, NatRange,
+};
 
 /// Changes the source to an address of the outgoing interface: `-j MASQUERADE`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -66,6 +69,32 @@ impl fmt::Display for Masquerade {
             f.write_str(" --random-fully")?;
         }
         Ok(())
+    }
+}
+
+/// `struct nf_nat_ipv4_multi_range_compat`, and `struct nf_nat_range` in rules of IPv6.
+impl Structure for Masquerade {
+    const NAME: &'static str = "MASQUERADE";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let range = NatRange {
+            addresses: None,
+            ports: self.ports,
+            flags: flags([
+                (self.random, NF_NAT_RANGE_PROTO_RANDOM),
+                (self.random_fully, NF_NAT_RANGE_PROTO_RANDOM_FULLY),
+            ]),
+        };
+        range.write_compat(out)
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let NatRange { ports, flags, .. } = NatRange::read_compat(reader)?;
+        Some(Self {
+            ports,
+            random: flags & NF_NAT_RANGE_PROTO_RANDOM != 0,
+            random_fully: flags & NF_NAT_RANGE_PROTO_RANDOM_FULLY != 0,
+        })
     }
 }
 

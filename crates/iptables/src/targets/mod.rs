@@ -76,8 +76,11 @@ mod ttl;
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::options::{Extension, Parsed, Values};
-use crate::{ChainName, Family};
+use crate::ChainName;
+use crate::extensions::extensions;
+use crate::structure::{self, Context, Encoded, Structure};
+
+use self::ct::Notrack;
 
 pub use audit::{Audit, AuditType};
 pub use checksum::Checksum;
@@ -100,8 +103,6 @@ pub use nat::{AddressRange, NatPorts};
 pub use netmap::Netmap;
 pub use nflog::Nflog;
 pub use nfqueue::Nfqueue;
-#[cfg(feature = "nft")]
-pub(crate) use rateest::times;
 pub use rateest::{EstimatorTime, Rateest};
 pub use redirect::Redirect;
 pub use reject::Reject;
@@ -121,98 +122,14 @@ pub use ttl::Ttl;
 /// chain names.
 const OTHERS: &[&str] = &["CLUSTERIP", "QUEUE", "ULOG"];
 
-/// Defines [`Target`] and dispatches to its variants.
-macro_rules! targets {
-    (
-        $($(#[$verdict_doc:meta])* $verdict:ident = $verdict_name:literal,)*
-        ;
-        $($(#[$doc:meta])* $variant:ident($ty:ty) = $name:literal,)*
-    ) => {
-        /// A target: `-j NAME` with its options.
-        #[derive(Clone, Debug, Eq, PartialEq)]
-        #[non_exhaustive]
-        pub enum Target<'a> {
-            $($(#[$verdict_doc])* $verdict,)*
-            $($(#[$doc])* $variant($ty),)*
-            /// Jumps to a chain and returns after this rule.
-            Jump(ChainName),
-            /// Goes to a chain and returns after the last jump.
-            Goto(ChainName),
-            /// Unsupported text, from `-j` on.
-            Other(Cow<'a, str>),
-        }
+extensions! {
+    /// A target: `-j NAME` with its options.
+    enum Target;
 
-        impl<'a> Target<'a> {
-            /// The names of all supported targets.
-            pub const NAMES: &'static [&'static str] = &[$($verdict_name,)* $($name),*];
+    /// The names of all supported targets.
+    NAMES;
 
-            /// Returns the name; `None` for text and chains.
-            pub fn name(&self) -> Option<&'static str> {
-                match self {
-                    $(Self::$verdict => Some($verdict_name),)*
-                    $(Self::$variant(_) => Some($name),)*
-                    _ => None,
-                }
-            }
-
-            /// Returns the target with this name, before any option is parsed.
-            ///
-            /// Any other name is a chain name.
-            pub(crate) fn open(name: &str) -> Option<Self> {
-                match name {
-                    $($verdict_name => Some(Self::$verdict),)*
-                    $($name => Some(Self::$variant(<$ty>::open())),)*
-                    _ if OTHERS.contains(&name) => None,
-                    _ => ChainName::new(name).ok().map(Self::Jump),
-                }
-            }
-
-            /// Returns the names of all options.
-            pub(crate) fn options(&self) -> &'static [&'static str] {
-                match self {
-                    $(Self::$variant(_) => <$ty>::options(),)*
-                    _ => &[],
-                }
-            }
-
-            /// Returns the minimum number of options of a complete target.
-            pub(crate) fn min_options(&self) -> usize {
-                match self {
-                    $(Self::$variant(it) => it.min_options(),)*
-                    _ => 0,
-                }
-            }
-
-            /// Parses an option with its values, if the target has this option.
-            pub(crate) fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
-                match self {
-                    $(Self::$variant(it) => it.parse_option(option, values),)*
-                    _ => Ok(false),
-                }
-            }
-        }
-
-        impl fmt::Display for Target<'_> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $(Self::$verdict => f.write_str(concat!("-j ", $verdict_name)),)*
-                    $(Self::$variant(it) => it.fmt(f),)*
-                    Self::Jump(chain) => write!(f, "-j {chain}"),
-                    Self::Goto(chain) => write!(f, "-g {chain}"),
-                    Self::Other(text) => f.write_str(text),
-                }
-            }
-        }
-
-        $(impl<'a> From<$ty> for Target<'a> {
-            fn from(it: $ty) -> Self {
-                Self::$variant(it)
-            }
-        })*
-    };
-}
-
-targets! {
+    without_options {
     /// Accepts the packet.
     Accept = "ACCEPT",
     /// Drops the packet.
@@ -223,7 +140,17 @@ targets! {
     Return = "RETURN",
     /// Traces the packet through all rules.
     Trace = "TRACE",
-    ;
+    }
+
+    others {
+        /// Jumps to a chain and returns after this rule.
+        Jump(ChainName),
+        /// Goes to a chain and returns after the last jump.
+        Goto(ChainName),
+        /// Unsupported text, from `-j` on.
+        Other(Cow<'a, str>),
+    }
+
     /// Creates audit records.
     Audit(Audit) = "AUDIT",
     /// Computes missing checksums.
@@ -295,12 +222,36 @@ targets! {
 }
 
 impl Target<'_> {
-    /// Sets unset values to the defaults of the family.
-    pub(crate) fn apply_family_defaults(&mut self, family: Family) {
-        match self {
-            Self::Reject(reject) => *reject = reject.for_family(family),
-            Self::Tproxy(tproxy) => tproxy.apply_family_defaults(family),
-            _ => {}
+    /// Any other name is a chain name.
+    fn open_other(name: &str) -> Option<Self> {
+        if OTHERS.contains(&name) {
+            return None;
         }
+        ChainName::new(name).ok().map(Self::Jump)
+    }
+
+    fn fmt_other(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Jump(chain) => write!(f, "-j {chain}"),
+            Self::Goto(chain) => write!(f, "-g {chain}"),
+            Self::Other(text) => f.write_str(text),
+            _ => write!(f, "-j {}", self.name().unwrap_or_default()),
+        }
+    }
+
+    /// Rules contain verdicts and expressions for all other targets without options.
+    fn encode_other(&self, context: Context<'_>) -> Option<Encoded> {
+        match self {
+            Self::Notrack => structure::encode(&Notrack, context),
+            _ => None,
+        }
+    }
+
+    fn decode_other(name: &str, revision: u32, bytes: &[u8], context: Context<'_>) -> Option<Self> {
+        if name != Notrack::NAME {
+            return None;
+        }
+        let found: Option<Notrack> = structure::decode(revision, bytes, context);
+        found.map(|Notrack| Self::Notrack)
     }
 }

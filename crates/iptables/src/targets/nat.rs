@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use crate::address::Address;
 use crate::number::{self, Ports, Range};
-use crate::service;
+use crate::structure::{Reader, Writer, flags};
+use crate::{Family, service};
 
 /// A range of addresses of one family, printed as `10.0.0.1-10.0.0.9`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -141,6 +142,101 @@ fn parse_addresses(text: &str) -> Option<AddressRange> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last): (IpAddr, IpAddr) = (first.parse().ok()?, last.parse().ok()?);
     (first.is_ipv4() == last.is_ipv4()).then_some(AddressRange { first, last })
+}
+
+// Flags of `linux/netfilter/nf_nat.h`.
+const NF_NAT_RANGE_MAP_IPS: u32 = 1 << 0;
+const NF_NAT_RANGE_PROTO_SPECIFIED: u32 = 1 << 1;
+pub(super) const NF_NAT_RANGE_PROTO_RANDOM: u32 = 1 << 2;
+pub(super) const NF_NAT_RANGE_PERSISTENT: u32 = 1 << 3;
+pub(super) const NF_NAT_RANGE_PROTO_RANDOM_FULLY: u32 = 1 << 4;
+pub(super) const NF_NAT_RANGE_PROTO_OFFSET: u32 = 1 << 5;
+
+/// Addresses and ports of address translation.
+pub(super) struct NatRange {
+    pub(super) addresses: Option<AddressRange>,
+    pub(super) ports: Option<NatPorts>,
+    /// Flags except those of addresses and ports.
+    pub(super) flags: u32,
+}
+
+impl NatRange {
+    fn all_flags(&self) -> u32 {
+        flags([
+            (true, self.flags),
+            (self.addresses.is_some(), NF_NAT_RANGE_MAP_IPS),
+            (self.ports.is_some(), NF_NAT_RANGE_PROTO_SPECIFIED),
+        ])
+    }
+
+    fn write_ports(&self, out: &mut Writer<'_>) {
+        let none = Ports { first: 0, last: 0 };
+        let Ports { first, last } = self.ports.map_or(none, |NatPorts(ports)| ports);
+        out.be16(first).be16(last);
+    }
+
+    /// Writes `struct nf_nat_range`, the start of `struct nf_nat_range2`, too. Returns `None`
+    /// if an address is not of the family.
+    pub(super) fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        out.u32(self.all_flags());
+        match self.addresses {
+            Some(AddressRange { first, last }) => out.address(first)?.address(last)?,
+            None => out.zeros(32),
+        };
+        self.write_ports(out);
+        Some(())
+    }
+
+    /// Writes `struct nf_nat_ipv4_multi_range_compat` with one range, or `struct nf_nat_range`
+    /// in rules of IPv6. Returns `None` if an address is not of the family.
+    pub(super) fn write_compat(&self, out: &mut Writer<'_>) -> Option<()> {
+        if out.family() == Family::V6 {
+            return self.write(out);
+        }
+        out.u32(1).u32(self.all_flags());
+        match self.addresses {
+            Some(AddressRange {
+                first: IpAddr::V4(first),
+                last: IpAddr::V4(last),
+            }) => out.bytes(&first.octets()).bytes(&last.octets()),
+            Some(_) => return None,
+            None => out.zeros(8),
+        };
+        self.write_ports(out);
+        Some(())
+    }
+
+    /// Reads `struct nf_nat_range`, the start of `struct nf_nat_range2`, too.
+    pub(super) fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let flags = reader.u32()?;
+        let (first, last) = (reader.address()?, reader.address()?);
+        Self::read_ports(flags, AddressRange { first, last }, reader)
+    }
+
+    /// Reads `struct nf_nat_ipv4_multi_range_compat` with one range, or `struct nf_nat_range`
+    /// in rules of IPv6.
+    pub(super) fn read_compat(reader: &mut Reader<'_>) -> Option<Self> {
+        if reader.family() == Family::V6 {
+            return Self::read(reader);
+        }
+        if reader.u32()? != 1 {
+            return None;
+        }
+        let flags = reader.u32()?;
+        let mut address = || Some(IpAddr::from(reader.array::<4>()?));
+        let (first, last) = (address()?, address()?);
+        Self::read_ports(flags, AddressRange { first, last }, reader)
+    }
+
+    fn read_ports(flags: u32, addresses: AddressRange, reader: &mut Reader<'_>) -> Option<Self> {
+        let (first, last) = (reader.be16()?, reader.be16()?);
+        let ports = NatPorts(Ports { first, last });
+        Some(Self {
+            addresses: (flags & NF_NAT_RANGE_MAP_IPS != 0).then_some(addresses),
+            ports: (flags & NF_NAT_RANGE_PROTO_SPECIFIED != 0).then_some(ports),
+            flags: flags & !(NF_NAT_RANGE_MAP_IPS | NF_NAT_RANGE_PROTO_SPECIFIED),
+        })
+    }
 }
 
 /// Common constructor and setter of both targets.

@@ -1,6 +1,7 @@
 //! `-j NFLOG`: messages to a netlink multicast group.
 
 use crate::field::{Text, extension};
+use crate::structure::Structure;
 
 extension! {
     /// Logs to a netlink multicast group: `-j NFLOG --nflog-group 5`.
@@ -32,3 +33,8 @@ extension! {
 
 /// Maximum length of a prefix, to which iptables cuts it.
 const MAX_PREFIX: usize = 63;
+
+/// Rules contain the expression `log` of nf_tables, not a structure.
+impl Structure for Nflog<'_> {
+    const NAME: &'static str = "NFLOG";
+}

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::field::Field;
 use crate::number::Range;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
+use crate::structure::{Reader, Structure, Writer, flags};
 
 /// Passes packets to a process with a queue: `-j NFQUEUE --queue-num 5`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -85,5 +86,39 @@ impl fmt::Display for Nfqueue {
         }
         self.bypass.write("--queue-bypass", f)?;
         self.cpu_fanout.write("--queue-cpu-fanout", f)
+    }
+}
+
+// Flags of `struct xt_NFQ_info_v3`.
+const NFQ_FLAG_BYPASS: u16 = 1;
+const NFQ_FLAG_CPU_FANOUT: u16 = 2;
+
+/// `struct xt_NFQ_info_v3`.
+impl Structure for Nfqueue {
+    const NAME: &'static str = "NFQUEUE";
+    const REVISION: u32 = 3;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let (first, count) = match self.balance {
+            Some(Range { first, last }) => (first, last.checked_sub(first)?.checked_add(1)?),
+            None => (self.queue.unwrap_or(0), 1),
+        };
+        out.u16(first).u16(count).u16(flags([
+            (self.bypass, NFQ_FLAG_BYPASS),
+            (self.cpu_fanout, NFQ_FLAG_CPU_FANOUT),
+        ]));
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (first, count, flags) = (reader.u16()?, reader.u16()?, reader.u16()?);
+        let last = first.checked_add(count.checked_sub(1)?)?;
+        let is_single = count == 1;
+        Some(Self {
+            queue: Some(first).filter(|queue| is_single && *queue != 0),
+            balance: (!is_single).then_some(Range { first, last }),
+            bypass: flags & NFQ_FLAG_BYPASS != 0,
+            cpu_fanout: flags & NFQ_FLAG_CPU_FANOUT != 0,
+        })
     }
 }

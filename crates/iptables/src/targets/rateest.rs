@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::field::{extension, word_values};
 use crate::number;
+use crate::structure::{IFNAMSIZ, Reader, Structure, Writer};
 
 extension! {
     /// Estimates the rate of the packets: `-j RATEEST --rateest-name eth0 --rateest-interval
@@ -44,10 +45,10 @@ const INTERVALS: u8 = 6;
 const MAX_LOG: u8 = 29;
 
 /// Exponents of the interval, from 0 for the shortest one, and of the average.
-pub(crate) type Exponents = (u8, u8);
+type Exponents = (u8, u8);
 
 /// Returns the times of exponents. Returns `None` if iptables cannot print the average.
-pub(crate) fn times((interval, log): Exponents) -> Option<(EstimatorTime, EstimatorTime)> {
+fn times((interval, log): Exponents) -> Option<(EstimatorTime, EstimatorTime)> {
     let interval = SHORTEST.checked_shl(interval.into())?;
     let average = u64::from(interval).checked_shl(log.into())?;
     let average = u32::try_from(average).ok()?;
@@ -91,7 +92,7 @@ word_values! { EstimatorTime = EstimatorTime::parse, }
 
 impl Rateest<'_> {
     /// Returns the exponents that iptables derives. Returns `None` if it refuses the times.
-    pub(crate) fn exponents(&self) -> Option<Exponents> {
+    fn exponents(&self) -> Option<Exponents> {
         let (interval, average) = (self.interval?.0, self.average?.0);
         let exponent = (0..INTERVALS).find(|exponent| interval <= SHORTEST << exponent)?;
         // The weight of an old measurement of an average with a logarithm.
@@ -100,6 +101,34 @@ impl Rateest<'_> {
         let log = (1..=MAX_LOG + 1).find(exceeds)? - 1;
         let exponents = (exponent, log);
         (log > 0 && times(exponents).is_some()).then_some(exponents)
+    }
+}
+
+/// Exponent of the shortest interval.
+const MIN_INTERVAL: i8 = -2;
+
+/// `struct xt_rateest_target_info`.
+impl Structure for Rateest<'_> {
+    const NAME: &'static str = "RATEEST";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let (interval, log) = self.exponents()?;
+        let interval = i8::try_from(interval).ok()? + MIN_INTERVAL;
+        out.text(self.name.as_deref()?, IFNAMSIZ)?;
+        out.bytes(&interval.to_ne_bytes()).u8(log).pointer();
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let name = reader.text(IFNAMSIZ)?;
+        let interval = i8::from_ne_bytes(reader.array()?).checked_sub(MIN_INTERVAL)?;
+        let exponents = (u8::try_from(interval).ok()?, reader.u8()?);
+        let (interval, average) = times(exponents)?;
+        Some(Self {
+            name: Some(name.into()),
+            interval: Some(interval),
+            average: Some(average),
+        })
     }
 }
 

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use crate::options::{Extension, Parsed, Values, set_flag, set_once};
-use crate::targets::nat::NatPorts;
+use crate::structure::{Reader, Structure, Writer, flags};
+use crate::targets::nat::{NF_NAT_RANGE_PROTO_RANDOM, NatPorts, NatRange};
 
 /// Changes the destination to this host: `-j REDIRECT --to-ports 8080`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -53,6 +54,26 @@ impl fmt::Display for Redirect {
             write!(f, " --to-ports {ports}")?;
         }
         f.write_str(if self.random { " --random" } else { "" })
+    }
+}
+
+/// `struct nf_nat_ipv4_multi_range_compat`, and `struct nf_nat_range` in rules of IPv6.
+impl Structure for Redirect {
+    const NAME: &'static str = "REDIRECT";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let range = NatRange {
+            addresses: None,
+            ports: self.ports,
+            flags: flags([(self.random, NF_NAT_RANGE_PROTO_RANDOM)]),
+        };
+        range.write_compat(out)
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let NatRange { ports, flags, .. } = NatRange::read_compat(reader)?;
+        let random = flags & NF_NAT_RANGE_PROTO_RANDOM != 0;
+        Some(Self { ports, random })
     }
 }
 

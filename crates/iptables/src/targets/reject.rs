@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::Family;
 use crate::options::{Extension, Parsed, Unsupported, Values};
+use crate::structure::{Reader, Structure, Writer, at, position};
 
 /// Defines [`Reject`] with the option value of each variant.
 macro_rules! rejects {
@@ -124,6 +125,10 @@ impl<'a> Extension<'a> for Reject {
         };
         Ok(true)
     }
+
+    fn apply_family_defaults(&mut self, family: Family) {
+        *self = self.for_family(family);
+    }
 }
 
 impl fmt::Display for Reject {
@@ -133,6 +138,54 @@ impl fmt::Display for Reject {
             Some(name) => write!(f, " --reject-with {name}"),
             None => Ok(()),
         }
+    }
+}
+
+/// Returns the replies in the order of `enum ipt_reject_with` or `enum ip6t_reject_with`.
+fn replies(family: Family) -> &'static [Option<Reject>] {
+    match family {
+        Family::V4 => &[
+            Some(Reject::NetUnreachable),
+            Some(Reject::HostUnreachable),
+            Some(Reject::ProtocolUnreachable),
+            Some(Reject::PortUnreachable),
+            // IPT_ICMP_ECHOREPLY
+            None,
+            Some(Reject::NetProhibited),
+            Some(Reject::HostProhibited),
+            Some(Reject::TcpReset),
+            Some(Reject::AdminProhibited),
+        ],
+        Family::V6 => &[
+            Some(Reject::Icmp6NoRoute),
+            Some(Reject::Icmp6AdminProhibited),
+            // IP6T_ICMP6_NOT_NEIGHBOUR
+            None,
+            Some(Reject::Icmp6AddressUnreachable),
+            Some(Reject::Icmp6PortUnreachable),
+            // IP6T_ICMP6_ECHOREPLY
+            None,
+            Some(Reject::TcpReset),
+            Some(Reject::Icmp6PolicyFail),
+            Some(Reject::Icmp6RejectRoute),
+        ],
+    }
+}
+
+/// `struct ipt_reject_info` or `struct ip6t_reject_info`.
+impl Structure for Reject {
+    const NAME: &'static str = "REJECT";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let family = out.family();
+        let wanted = Some(self.for_family(family));
+        out.u32(position(replies(family), &wanted)?);
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let replies = replies(reader.family());
+        at(replies, reader.u32()?)?
     }
 }
 

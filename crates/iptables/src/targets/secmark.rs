@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::field::extension;
+use crate::structure::Structure;
 
 extension! {
     /// Sets the security mark: `-j SECMARK --selctx system_u:object_r:http_packet_t:s0`.
@@ -10,4 +11,9 @@ extension! {
         /// Security context of SELinux; iptables requires one.
         context: Option<Cow<'a, str>> = "--selctx",
     }
+}
+
+/// `struct xt_secmark_target_info_v1` is not written: no kernel of the tests has SELinux.
+impl Structure for Secmark<'_> {
+    const NAME: &'static str = "SECMARK";
 }

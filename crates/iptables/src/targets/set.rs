@@ -7,6 +7,8 @@ use crate::direction::SetDirections;
 use crate::number;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
 use crate::quote::Bare;
+use crate::set_names::{IPSET_INVALID_ID, read_info, write_info};
+use crate::structure::{Reader, Structure, Writer, flags};
 
 /// Adds and deletes IP set entries: `-j SET --add-set seen src`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -152,6 +154,59 @@ impl fmt::Display for Set<'_> {
             f.write_str(option)?;
         }
         Ok(())
+    }
+}
+
+// enum ipset_cmd_flags
+const IPSET_FLAG_EXIST: u32 = 1 << 0;
+const IPSET_FLAG_MAP_SKBMARK: u32 = 1 << 8;
+const IPSET_FLAG_MAP_SKBPRIO: u32 = 1 << 9;
+const IPSET_FLAG_MAP_SKBQUEUE: u32 = 1 << 10;
+
+/// `struct xt_set_info_target_v3`. A set that does not exist has no index.
+impl Structure for Set<'_> {
+    const NAME: &'static str = "SET";
+    const REVISION: u32 = 3;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        for set in [&self.add, &self.del, &self.map] {
+            match set {
+                Some(set) => write_info(&set.name, set.directions, 0, out)?,
+                None => {
+                    out.u16(IPSET_INVALID_ID).zeros(2);
+                }
+            }
+        }
+        out.u32(flags([
+            (self.exist, IPSET_FLAG_EXIST),
+            (self.map_mark, IPSET_FLAG_MAP_SKBMARK),
+            (self.map_prio, IPSET_FLAG_MAP_SKBPRIO),
+            (self.map_queue, IPSET_FLAG_MAP_SKBQUEUE),
+        ]));
+        out.u32(self.timeout.unwrap_or(u32::MAX));
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let mut set = || {
+            let info = read_info(reader)?;
+            Some(info.map(|(name, directions, _)| SetReference {
+                name: name.into(),
+                directions,
+            }))
+        };
+        let (add, del, map) = (set()?, set()?, set()?);
+        let (flags, timeout) = (reader.u32()?, reader.u32()?);
+        Some(Self {
+            add,
+            exist: flags & IPSET_FLAG_EXIST != 0,
+            timeout: Some(timeout).filter(|timeout| *timeout != u32::MAX),
+            del,
+            map,
+            map_mark: flags & IPSET_FLAG_MAP_SKBMARK != 0,
+            map_prio: flags & IPSET_FLAG_MAP_SKBPRIO != 0,
+            map_queue: flags & IPSET_FLAG_MAP_SKBQUEUE != 0,
+        })
     }
 }
 

@@ -2,8 +2,13 @@
 
 use std::fmt;
 
+use crate::Family;
 use crate::options::{Extension, Parsed, Values, set_flag, set_once};
-use crate::targets::nat::{AddressRange, Goal, NatPorts, setters};
+use crate::structure::{Reader, Structure, Writer, flags};
+use crate::targets::nat::{
+    AddressRange, Goal, NF_NAT_RANGE_PERSISTENT, NF_NAT_RANGE_PROTO_RANDOM,
+    NF_NAT_RANGE_PROTO_RANDOM_FULLY, NatPorts, NatRange, setters,
+};
 
 /// Changes the source: `-j SNAT --to-source 10.0.0.1`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -79,5 +84,45 @@ impl fmt::Display for Snat {
             f.write_str(" --persistent")?;
         }
         Ok(())
+    }
+}
+
+/// `struct nf_nat_ipv4_multi_range_compat`, and `struct nf_nat_range` in rules of IPv6.
+impl Structure for Snat {
+    const NAME: &'static str = "SNAT";
+
+    fn revision(family: Family) -> u32 {
+        match family {
+            Family::V4 => 0,
+            Family::V6 => 1,
+        }
+    }
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let range = NatRange {
+            addresses: self.addresses,
+            ports: self.ports,
+            flags: flags([
+                (self.random, NF_NAT_RANGE_PROTO_RANDOM),
+                (self.random_fully, NF_NAT_RANGE_PROTO_RANDOM_FULLY),
+                (self.persistent, NF_NAT_RANGE_PERSISTENT),
+            ]),
+        };
+        range.write_compat(out)
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let NatRange {
+            addresses,
+            ports,
+            flags,
+        } = NatRange::read_compat(reader)?;
+        Some(Self {
+            addresses,
+            ports,
+            random: flags & NF_NAT_RANGE_PROTO_RANDOM != 0,
+            random_fully: flags & NF_NAT_RANGE_PROTO_RANDOM_FULLY != 0,
+            persistent: flags & NF_NAT_RANGE_PERSISTENT != 0,
+        })
     }
 }

@@ -3,7 +3,8 @@
 use ipnet::IpNet;
 
 use crate::field::extension;
-use crate::targets::dnpt::is_prefix;
+use crate::structure::{Reader, Structure, Writer};
+use crate::targets::dnpt::{self, is_prefix};
 
 extension! {
     /// Translates the prefix of source addresses: `-j SNPT --src-pfx fd00::/64 --dst-pfx
@@ -17,4 +18,21 @@ extension! {
         destination: Option<IpNet> = "--dst-pfx",
     }
     complete |it| is_prefix(it.source) && is_prefix(it.destination);
+}
+
+/// `struct ip6t_npt_tginfo`.
+impl Structure for Snpt {
+    const NAME: &'static str = "SNPT";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        dnpt::write(self.source, self.destination, out)
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let [source, destination] = dnpt::read(reader)?;
+        Some(Self {
+            source,
+            destination,
+        })
+    }
 }

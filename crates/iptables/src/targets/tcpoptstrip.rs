@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::field::{extension, word_values};
 use crate::number;
+use crate::structure::{Reader, Structure, Writer};
 
 extension! {
     /// Replaces TCP options by no operation: `-p tcp -j TCPOPTSTRIP --strip-options 2`.
@@ -62,3 +63,36 @@ impl fmt::Display for TcpOptions {
 }
 
 word_values! { TcpOptions = TcpOptions::parse, }
+
+/// Number of words of `strip_bmap`.
+const WORDS: usize = 8;
+
+/// `struct xt_tcpoptstrip_target_info`.
+impl Structure for Tcpoptstrip {
+    const NAME: &'static str = "TCPOPTSTRIP";
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let mut words = [0_u32; WORDS];
+        for option in self.options.as_ref().map_or(&[][..], TcpOptions::get) {
+            words[usize::from(option / 32)] |= 1 << (option % 32);
+        }
+        for word in words {
+            out.u32(word);
+        }
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let mut words = [0; WORDS];
+        for word in &mut words {
+            *word = reader.u32()?;
+        }
+        let is_set = |option: &u8| words[usize::from(option / 32)] >> (option % 32) & 1 != 0;
+        let options: Vec<_> = (0..=u8::MAX).filter(is_set).collect();
+        let options = match options.is_empty() {
+            true => None,
+            false => Some(TcpOptions::new(options)?),
+        };
+        Some(Self { options })
+    }
+}

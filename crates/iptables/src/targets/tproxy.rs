@@ -7,6 +7,7 @@ use crate::Family;
 use crate::address::Address;
 use crate::number::Masked;
 use crate::options::{Extension, Parsed, Values, set_once};
+use crate::structure::{Reader, Structure, Writer};
 
 /// Redirects packets unchanged to a local socket: `-j TPROXY --on-port 80`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -39,14 +40,6 @@ impl Tproxy {
         self.mark = Masked { value, mask };
         self
     }
-
-    /// Sets an unset address to the unspecified address of the family.
-    pub(super) fn apply_family_defaults(&mut self, family: Family) {
-        self.address.get_or_insert(match family {
-            Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        });
-    }
 }
 
 impl<'a> Extension<'a> for Tproxy {
@@ -78,6 +71,13 @@ impl<'a> Extension<'a> for Tproxy {
             _ => Ok(false),
         }
     }
+
+    fn apply_family_defaults(&mut self, family: Family) {
+        self.address.get_or_insert(match family {
+            Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        });
+    }
 }
 
 impl fmt::Display for Tproxy {
@@ -90,6 +90,35 @@ impl fmt::Display for Tproxy {
             write!(f, " --on-ip {}", Address(address))?;
         }
         write!(f, " --tproxy-mark {}", self.mark)
+    }
+}
+
+/// `struct xt_tproxy_target_info_v1`.
+impl Structure for Tproxy {
+    const NAME: &'static str = "TPROXY";
+    const REVISION: u32 = 1;
+
+    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
+        let Masked { value, mask } = self.mark;
+        out.u32(mask).u32(value);
+        match self.address {
+            Some(address) => out.address(address)?,
+            None => out.zeros(16),
+        };
+        out.be16(self.port?);
+        Some(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (mask, value) = (reader.u32()?, reader.u32()?);
+        let address = Some(reader.address()?);
+        let port = Some(reader.be16()?);
+        let mark = Masked { value, mask };
+        Some(Self {
+            port,
+            address,
+            mark,
+        })
     }
 }
 
