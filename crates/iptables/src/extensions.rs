@@ -1,9 +1,22 @@
 //! The macro that makes [`Match`](crate::matches::Match) and
 //! [`Target`](crate::targets::Target) of one list of extensions.
+//!
+//! # How to add an extension
+//!
+//! 1. Write `matches/NAME.rs` or `targets/NAME.rs`, for example like `matches/connlabel.rs`: a
+//!    type with its options (the macro `extension!`, or `impl Extension` and `Display`), and
+//!    `impl Structure` with the name and revision that `iptables-nft` uses and the fields of
+//!    the uapi header.
+//! 2. Add its `mod` line and its entry to the list in `mod.rs` of the folder.
+//! 3. Add rules with every option to `tests/kernel/rules/encoded.rs`. Tests then compare the
+//!    text with both variants of iptables and the structure with that of `iptables-nft`, and
+//!    they fail for an extension of the list without a rule.
 
 /// Defines an enumeration of extensions, and dispatches to the types of the list, which
 /// implement [`Extension`](crate::options::Extension) and
-/// [`Structure`](crate::structure::Structure).
+/// [`Structure`](crate::structure::Structure). Exports all public types of their modules.
+///
+/// An entry is `module: Variant(Type) = "name"`, and other names that iptables accepts.
 ///
 /// The enumeration has the methods `open_other`, `fmt_other`, `encode_other` and
 /// `decode_other` for variants and names that are in no list of types.
@@ -15,8 +28,10 @@ macro_rules! extensions {
         NAMES;
         without_options { $($(#[$word_doc:meta])* $word:ident = $word_name:literal,)* }
         others { $($(#[$other_doc:meta])* $other:ident($other_ty:ty),)* }
-        $($(#[$doc:meta])* $variant:ident($ty:ty) = $name:literal $(| $alias:literal)*,)*
+        $($(#[$doc:meta])* $module:ident: $variant:ident($ty:ty) = $name:literal $(| $alias:literal)*,)*
     ) => {
+        $(pub use self::$module::*;)*
+
         $(#[$enum_doc])*
         #[derive(Clone, Debug, Eq, PartialEq)]
         #[non_exhaustive]

@@ -108,7 +108,7 @@ mod extensions;
 mod structure;
 
 #[cfg_attr(not(feature = "nft"), allow(dead_code, reason = "for the feature nft"))]
-mod set_names;
+mod set_indexes;
 
 #[cfg_attr(not(feature = "nft"), allow(dead_code, reason = "for the feature nft"))]
 pub mod matches;

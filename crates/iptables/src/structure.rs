@@ -13,11 +13,17 @@ use std::ops::{BitAnd, BitOr};
 use ipnet::IpNet;
 
 use crate::Family;
+use crate::direction::{Direction, SetDirections};
 use crate::negatable::Negatable;
-use crate::set_names::SetIndexes;
+use crate::set_indexes::{IPSET_INVALID_ID, SetIndexes};
 
 /// Alignment of structures: `XT_ALIGN`.
 const ALIGN: usize = 8;
+
+/// Bit of `flags` in `struct xt_set_info`: a set that does not contain the packet.
+///
+/// Bit `n` is set if dimension `n`, from 1, is a source: `enum ip_set_kopt`.
+pub(crate) const IPSET_INV_MATCH: u8 = 1;
 
 /// Length of an interface name with its NUL byte.
 pub(crate) const IFNAMSIZ: usize = 16;
@@ -115,11 +121,6 @@ impl<'s> Writer<'s> {
         self.context.family
     }
 
-    /// Returns the names and indices of IP sets.
-    pub(crate) fn sets(&self) -> &'s SetIndexes {
-        self.context.sets
-    }
-
     /// Appends bytes.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(bytes);
@@ -196,6 +197,27 @@ impl<'s> Writer<'s> {
         }
     }
 
+    /// Appends `struct xt_set_info`. Returns `None` if the set does not exist.
+    pub(crate) fn set(
+        &mut self,
+        name: &str,
+        directions: SetDirections,
+        mut flags: u8,
+    ) -> Option<&mut Self> {
+        let index = self.context.sets.index(name)?;
+        let mut dimension = 0;
+        for direction in directions.iter() {
+            dimension += 1;
+            flags |= u8::from(direction == Direction::Source) << dimension;
+        }
+        Some(self.u16(index).u8(dimension).u8(flags))
+    }
+
+    /// Appends `struct xt_set_info` of no set.
+    pub(crate) fn no_set(&mut self) -> &mut Self {
+        self.u16(IPSET_INVALID_ID).zeros(2)
+    }
+
     /// Appends a pointer of the kernel, which is aligned to eight bytes.
     pub(crate) fn pointer(&mut self) -> &mut Self {
         self.align().zeros(8)
@@ -229,11 +251,6 @@ impl<'a> Reader<'a> {
     /// Returns the family of the rule.
     pub(crate) fn family(&self) -> Family {
         self.context.family
-    }
-
-    /// Returns the names and indices of IP sets.
-    pub(crate) fn sets(&self) -> &'a SetIndexes {
-        self.context.sets
     }
 
     /// Reads `len` bytes.
@@ -284,6 +301,22 @@ impl<'a> Reader<'a> {
     pub(crate) fn network(&mut self) -> Option<Option<IpNet>> {
         let (address, mask) = (self.address()?, self.address()?);
         Some(IpNet::with_netmask(address, mask).ok())
+    }
+
+    /// Reads `struct xt_set_info`: name, directions and flags. The inner value is `None` for
+    /// no set, and the outer one for an unknown set.
+    pub(crate) fn set(&mut self) -> Option<Option<(String, SetDirections, u8)>> {
+        let (index, dimension, flags) = (self.u16()?, self.u8()?, self.u8()?);
+        if index == IPSET_INVALID_ID {
+            return Some(None);
+        }
+        let directions = (1..=dimension.min(7)).map(|dimension| match flags >> dimension & 1 {
+            0 => Direction::Destination,
+            _ => Direction::Source,
+        });
+        let directions = SetDirections::new(directions)?;
+        let name = self.context.sets.name(index)?.to_owned();
+        Some(Some((name, directions, flags)))
     }
 }
 

@@ -132,7 +132,6 @@ impl HashlimitRate {
     }
 
     /// Returns the interval between packets or the cost of bytes, as in the kernel.
-    #[cfg(feature = "nft")]
     pub(crate) fn cost(self) -> u64 {
         match self.0 {
             Stored::Packets(period) => period,
@@ -141,7 +140,6 @@ impl HashlimitRate {
     }
 
     /// Returns the rate with a cost. Returns `None` for 0.
-    #[cfg(feature = "nft")]
     pub(crate) fn of_cost(cost: u64, is_of_bytes: bool) -> Option<Self> {
         let stored = match is_of_bytes {
             true => Stored::Bytes(u32::try_from(cost).ok()?),
@@ -151,14 +149,12 @@ impl HashlimitRate {
     }
 
     /// Returns whether the rate counts bytes.
-    #[cfg(feature = "nft")]
     pub(crate) fn is_of_bytes(self) -> bool {
         matches!(self.0, Stored::Bytes(_))
     }
 
     /// Returns the burst size of the number in the kernel: packets, or a multiple of the
     /// bytes of the rate.
-    #[cfg(feature = "nft")]
     pub(crate) fn burst_of_stored(self, burst: u64) -> Option<u64> {
         match self.bytes_per_second() {
             Some(bytes) => burst.checked_mul(bytes),
@@ -240,7 +236,6 @@ impl<'a> Hashlimit<'a> {
 
     /// Returns the burst size as in the kernel: packets, or a multiple of the bytes of the
     /// rate.
-    #[cfg(feature = "nft")]
     pub(crate) fn stored_burst(&self) -> Option<u64> {
         let rate = self.upto.as_ref()?.value();
         match (rate.bytes_per_second(), self.burst) {
@@ -250,7 +245,6 @@ impl<'a> Hashlimit<'a> {
     }
 
     /// Returns the time until an idle entry expires, in milliseconds.
-    #[cfg(feature = "nft")]
     pub(crate) fn expire_in_kernel(&self) -> Option<u32> {
         let rate = self.upto.as_ref()?.value();
         let quantum = u32::try_from(rate.quantum(self.burst.is_some()) * 1000).ok()?;

@@ -79,7 +79,6 @@ impl Rate {
     }
 
     /// Returns the count and the length of its unit in seconds.
-    #[cfg(feature = "nft")]
     pub(crate) fn per_seconds(self) -> (u32, u32) {
         let (count, _, parts) = self.words();
         (count, parts / SCALE)
@@ -87,7 +86,6 @@ impl Rate {
 
     /// Creates a rate from a count and the length of its unit in seconds. Returns `None`
     /// if iptables has no such unit.
-    #[cfg(feature = "nft")]
     pub(crate) fn from_seconds(count: u32, seconds: u32) -> Option<Self> {
         let mut units = UNITS.iter().map(|(_, parts)| *parts);
         Self::new(count, units.find(|parts| parts / SCALE == seconds)?)

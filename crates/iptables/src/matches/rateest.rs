@@ -129,7 +129,6 @@ fn printed_bytes(bytes: u32) -> u32 {
     u32::try_from(count * size).unwrap_or(bytes)
 }
 
-#[cfg(feature = "nft")]
 impl Rateest<'_> {
     /// Returns whether the printed limits are equal to those of the match.
     pub(crate) fn is_printed_exactly(&self) -> bool {

@@ -51,7 +51,6 @@ pub struct Chunk {
 }
 
 /// Numbers of the types, in the order of [`Chunk::NAMES`].
-#[cfg(feature = "nft")]
 const TYPES: [u8; 22] = [
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 64, 128, 130, 132, 192, 193, 194,
 ];
@@ -122,13 +121,11 @@ impl Chunk {
     }
 
     /// Returns the number of the type, the flags to compare, and those that must be set.
-    #[cfg(feature = "nft")]
     pub(crate) fn parts(self) -> (u8, u8, u8) {
         (TYPES[usize::from(self.kind)], self.mask, self.set)
     }
 
     /// Creates a chunk type from its [`parts`](Self::parts).
-    #[cfg(feature = "nft")]
     pub(crate) fn from_parts((number, mask, set): (u8, u8, u8)) -> Option<Self> {
         let kind = TYPES.iter().position(|ty| *ty == number)?;
         let kind = kind.try_into().ok()?;

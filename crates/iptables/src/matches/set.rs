@@ -8,8 +8,7 @@ use crate::negatable::Negatable;
 use crate::number;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
 use crate::quote::Bare;
-use crate::set_names::{IPSET_INV_MATCH, read_info, write_info};
-use crate::structure::{Reader, Structure, Writer, flags};
+use crate::structure::{IPSET_INV_MATCH, Reader, Structure, Writer, flags};
 
 /// Matches IP set membership: `-m set --match-set pods src,dst`.
 ///
@@ -211,7 +210,7 @@ impl Structure for Set<'_> {
 
     fn write(&self, out: &mut Writer<'_>) -> Option<()> {
         let inverted = flags([(self.name.is_negated(), IPSET_INV_MATCH)]);
-        write_info(self.name.value(), self.directions, inverted, out)?;
+        out.set(self.name.value(), self.directions, inverted)?;
         out.zeros(4);
         write_counter(self.packets, out);
         write_counter(self.bytes, out);
@@ -224,7 +223,7 @@ impl Structure for Set<'_> {
     }
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
-        let (name, directions, bits) = read_info(reader)??;
+        let (name, directions, bits) = reader.set()??;
         reader.bytes(4)?;
         let (packets, bytes) = (read_counter(reader)?, read_counter(reader)?);
         let flags = reader.u32()?;

@@ -56,13 +56,11 @@ impl Probability {
     }
 
     /// Returns the multiple of 2⁻³¹.
-    #[cfg(feature = "nft")]
     pub(crate) fn parts(self) -> u32 {
         self.0
     }
 
     /// Returns a multiple of 2⁻³¹. Returns `None` above 1.
-    #[cfg(feature = "nft")]
     pub(crate) fn from_parts(parts: u32) -> Option<Self> {
         Some(Self(parts)).filter(|probability| *probability <= Self::ALWAYS)
     }

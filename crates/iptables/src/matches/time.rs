@@ -220,7 +220,6 @@ word_values! {
     Date = Date::parse,
 }
 
-#[cfg(feature = "nft")]
 impl MonthDays {
     /// Returns the bits of the kernel.
     pub(crate) fn bits(self) -> u32 {
@@ -233,7 +232,6 @@ impl MonthDays {
     }
 }
 
-#[cfg(feature = "nft")]
 impl WeekDays {
     /// Returns the bits of the kernel.
     pub(crate) fn bits(self) -> u8 {
@@ -250,7 +248,6 @@ impl Time {
     const START: TimeOfDay = TimeOfDay(0);
     const STOP: TimeOfDay = TimeOfDay(DAY - 1);
     /// The last second of a day.
-    #[cfg(feature = "nft")]
     pub(crate) const LAST_SECOND: u32 = DAY - 1;
 
     /// Sets both ends of the day or none, as iptables prints them.

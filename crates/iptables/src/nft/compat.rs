@@ -5,6 +5,9 @@ use vipline_netlink::attr::{put_be32, put_str};
 use vipline_nftables::expr::Expr;
 
 use crate::Family;
+use crate::matches::{Comment, Conntrack, Statistic};
+use crate::structure::Structure;
+use crate::targets::{Dnat, Mark, Masquerade};
 
 /// Type of the request: subsystem and `NFNL_MSG_COMPAT_GET`.
 pub(super) const GET: u16 = 11 << 8;
@@ -38,13 +41,21 @@ pub enum Lack {
 /// Matches and targets that almost all rules of iptables use, with the revisions of this
 /// crate.
 pub(super) const REQUIRED: [Extension; 6] = [
-    Extension::Match("comment", 0),
-    Extension::Match("conntrack", 3),
-    Extension::Match("statistic", 0),
-    Extension::Target("DNAT", 2),
-    Extension::Target("MARK", 2),
-    Extension::Target("MASQUERADE", 0),
+    of_match::<Comment<'_>>(),
+    of_match::<Conntrack>(),
+    of_match::<Statistic>(),
+    of_target::<Dnat>(),
+    of_target::<Mark>(),
+    of_target::<Masquerade>(),
 ];
+
+const fn of_match<T: Structure>() -> Extension {
+    Extension::Match(T::NAME, T::REVISION)
+}
+
+const fn of_target<T: Structure>() -> Extension {
+    Extension::Target(T::NAME, T::REVISION)
+}
 
 /// Returns the payload of a request for an extension.
 pub(super) fn request(family: Family, extension: Extension) -> Vec<u8> {

@@ -79,8 +79,7 @@ use crate::structure::{Context, Encoded, address_of};
 use crate::targets::Target;
 use crate::{Counters, Family, Rule};
 
-pub(crate) use crate::set_names::SetIndexes;
-pub use crate::set_names::SetNames;
+pub(crate) use crate::set_indexes::SetIndexes;
 #[cfg(target_os = "linux")]
 pub use client::Client;
 pub use compat::Lack;
@@ -88,6 +87,7 @@ pub use error::{Error, Operation, RejectedOperation};
 pub(crate) use partial::{decode_match, decode_target, encode_partially, rule_text, text_rule};
 #[cfg(target_os = "linux")]
 pub use saved::{Saved, SavedChain, SavedRule};
+pub use sets::SetNames;
 pub use tables::{base_chains, table_id};
 pub use vipline_nftables::Generation;
 

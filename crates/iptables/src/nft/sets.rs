@@ -1,10 +1,12 @@
 //! Requests for the names and indices of IP sets: `NFNL_SUBSYS_IPSET`.
 
+use std::sync::Arc;
+
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32, put_u8};
 
 use crate::matches::Match;
-pub(super) use crate::set_names::{SetIndexes, SetNames};
+pub(super) use crate::set_indexes::SetIndexes;
 use crate::targets::Target;
 
 /// Type of a `LIST` request: `NFNL_SUBSYS_IPSET` and `IPSET_CMD_LIST`.
@@ -27,6 +29,34 @@ const LIST_HEADER: u32 = 1 << 2;
 
 /// Length of `struct nfgenmsg`.
 const HEADER: usize = 4;
+
+/// Names and indices of IP sets: rules of a kernel contain the index of a set.
+///
+/// [`Client::set_names`](super::Client::set_names) reads them from a kernel.
+#[derive(Clone, Debug, Default)]
+pub struct SetNames(pub(crate) Arc<SetIndexes>);
+
+impl SetNames {
+    pub(crate) fn from_indexes(indexes: SetIndexes) -> Self {
+        Self(Arc::new(indexes))
+    }
+
+    /// Returns indices and names, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, &str)> {
+        self.0.iter()
+    }
+}
+
+impl FromIterator<(u16, String)> for SetNames {
+    /// Collects indices and names.
+    fn from_iter<T: IntoIterator<Item = (u16, String)>>(names: T) -> Self {
+        let mut indexes = SetIndexes::default();
+        for (index, name) in names {
+            indexes.insert(index, &name);
+        }
+        Self::from_indexes(indexes)
+    }
+}
 
 impl SetIndexes {
     /// Adds the set of a reply to [`request`].
@@ -78,11 +108,11 @@ mod tests {
     use vipline_netlink::attr::{put_be16, put_str};
 
     use super::*;
+    use crate::Family;
     use crate::direction::{Direction, SetDirections};
     use crate::matches::{CounterMatch, Set};
     use crate::structure::{Context, Encoded, decode, encode};
     use crate::targets::{self, SetReference};
-    use crate::Family;
 
     fn sets() -> SetIndexes {
         let mut payload = vec![2, 0, 0, 0];

@@ -2,6 +2,9 @@
 //!
 //! The types are exhaustive, except [`Target`]: their fields are all options of the
 //! extension in iptables 1.8. A target with another option is [`Target::Other`].
+//!
+//! Each extension is one file with its options, its text and the kernel's structure.
+//! `extensions.rs` says how to add one.
 
 mod audit;
 
@@ -82,41 +85,7 @@ use crate::structure::{self, Context, Encoded, Structure};
 
 use self::ct::Notrack;
 
-pub use audit::{Audit, AuditType};
-pub use checksum::Checksum;
-pub use classify::{ClassId, Classify};
-pub use connmark::{Connmark, ConnmarkAction, Masks, Shift};
-pub use connsecmark::Connsecmark;
-pub use ct::{Ct, CtEvents, Zone, ZoneDirection};
-pub use dnat::Dnat;
-pub use dnpt::Dnpt;
-pub use dscp::Dscp;
-pub use ecn::Ecn;
-pub use hl::Hl;
-pub use hmark::{Hex, Hmark, HmarkTuple};
-pub use idletimer::Idletimer;
-pub use led::{Led, LedDelay, LedTrigger};
-pub use log::Log;
-pub use mark::Mark;
-pub use masquerade::Masquerade;
 pub use nat::{AddressRange, NatPorts};
-pub use netmap::Netmap;
-pub use nflog::Nflog;
-pub use nfqueue::Nfqueue;
-pub use rateest::{EstimatorTime, Rateest};
-pub use redirect::Redirect;
-pub use reject::Reject;
-pub use secmark::Secmark;
-pub use set::{Set, SetReference};
-pub use snat::Snat;
-pub use snpt::Snpt;
-pub use synproxy::Synproxy;
-pub use tcpmss::Tcpmss;
-pub use tcpoptstrip::{TcpOptions, Tcpoptstrip};
-pub use tee::Tee;
-pub use tos::Tos;
-pub use tproxy::Tproxy;
-pub use ttl::Ttl;
 
 /// Names of unsupported target extensions, which are preserved as text and are no
 /// chain names.
@@ -152,73 +121,73 @@ extensions! {
     }
 
     /// Creates audit records.
-    Audit(Audit) = "AUDIT",
+    audit: Audit(Audit) = "AUDIT",
     /// Computes missing checksums.
-    Checksum(Checksum) = "CHECKSUM",
+    checksum: Checksum(Checksum) = "CHECKSUM",
     /// Sets the scheduling class.
-    Classify(Classify) = "CLASSIFY",
+    classify: Classify(Classify) = "CLASSIFY",
     /// Changes or copies the connection mark.
-    Connmark(Connmark) = "CONNMARK",
+    connmark: Connmark(Connmark) = "CONNMARK",
     /// Copies security marks.
-    Connsecmark(Connsecmark) = "CONNSECMARK",
+    connsecmark: Connsecmark(Connsecmark) = "CONNSECMARK",
     /// Sets connection tracking parameters.
-    Ct(Ct<'a>) = "CT",
+    ct: Ct(Ct<'a>) = "CT",
     /// Changes the destination.
-    Dnat(Dnat) = "DNAT",
+    dnat: Dnat(Dnat) = "DNAT",
     /// Translates the prefix of destination addresses.
-    Dnpt(Dnpt) = "DNPT",
+    dnpt: Dnpt(Dnpt) = "DNPT",
     /// Sets the differentiated services code point.
-    Dscp(Dscp) = "DSCP",
+    dscp: Dscp(Dscp) = "DSCP",
     /// Removes explicit congestion notification.
-    Ecn(Ecn) = "ECN",
+    ecn: Ecn(Ecn) = "ECN",
     /// Changes the hop limit.
-    Hl(Hl) = "HL",
+    hl: Hl(Hl) = "HL",
     /// Sets the packet mark to a hash.
-    Hmark(Hmark) = "HMARK",
+    hmark: Hmark(Hmark) = "HMARK",
     /// Notifies processes of idle interfaces.
-    Idletimer(Idletimer<'a>) = "IDLETIMER",
+    idletimer: Idletimer(Idletimer<'a>) = "IDLETIMER",
     /// Switches an LED on.
-    Led(Led<'a>) = "LED",
+    led: Led(Led<'a>) = "LED",
     /// Logs to the kernel log.
-    Log(Log<'a>) = "LOG",
+    log: Log(Log<'a>) = "LOG",
     /// Changes the packet mark.
-    Mark(Mark) = "MARK",
+    mark: Mark(Mark) = "MARK",
     /// Changes the source to an address of the outgoing interface.
-    Masquerade(Masquerade) = "MASQUERADE",
+    masquerade: Masquerade(Masquerade) = "MASQUERADE",
     /// Maps a network to another one.
-    Netmap(Netmap) = "NETMAP",
+    netmap: Netmap(Netmap) = "NETMAP",
     /// Logs to a netlink multicast group.
-    Nflog(Nflog<'a>) = "NFLOG",
+    nflog: Nflog(Nflog<'a>) = "NFLOG",
     /// Passes packets to a process.
-    Nfqueue(Nfqueue) = "NFQUEUE",
+    nfqueue: Nfqueue(Nfqueue) = "NFQUEUE",
     /// Estimates the rate of the packets.
-    Rateest(Rateest<'a>) = "RATEEST",
+    rateest: Rateest(Rateest<'a>) = "RATEEST",
     /// Changes the destination to this host.
-    Redirect(Redirect) = "REDIRECT",
+    redirect: Redirect(Redirect) = "REDIRECT",
     /// Drops the packet and notifies its sender.
-    Reject(Reject) = "REJECT",
+    reject: Reject(Reject) = "REJECT",
     /// Sets the security mark.
-    Secmark(Secmark<'a>) = "SECMARK",
+    secmark: Secmark(Secmark<'a>) = "SECMARK",
     /// Adds or deletes IP set entries.
-    Set(Set<'a>) = "SET",
+    set: Set(Set<'a>) = "SET",
     /// Changes the source.
-    Snat(Snat) = "SNAT",
+    snat: Snat(Snat) = "SNAT",
     /// Translates the prefix of source addresses.
-    Snpt(Snpt) = "SNPT",
+    snpt: Snpt(Snpt) = "SNPT",
     /// Completes TCP handshakes.
-    Synproxy(Synproxy) = "SYNPROXY",
+    synproxy: Synproxy(Synproxy) = "SYNPROXY",
     /// Changes the maximum segment size of TCP.
-    Tcpmss(Tcpmss) = "TCPMSS",
+    tcpmss: Tcpmss(Tcpmss) = "TCPMSS",
     /// Removes TCP options.
-    Tcpoptstrip(Tcpoptstrip) = "TCPOPTSTRIP",
+    tcpoptstrip: Tcpoptstrip(Tcpoptstrip) = "TCPOPTSTRIP",
     /// Sends a copy of the packet to a host.
-    Tee(Tee<'a>) = "TEE",
+    tee: Tee(Tee<'a>) = "TEE",
     /// Changes the type of service.
-    Tos(Tos) = "TOS",
+    tos: Tos(Tos) = "TOS",
     /// Redirects the packet unchanged to a local socket.
-    Tproxy(Tproxy) = "TPROXY",
+    tproxy: Tproxy(Tproxy) = "TPROXY",
     /// Changes the time to live.
-    Ttl(Ttl) = "TTL",
+    ttl: Ttl(Ttl) = "TTL",
 }
 
 impl Target<'_> {

@@ -7,7 +7,6 @@ use crate::direction::SetDirections;
 use crate::number;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
 use crate::quote::Bare;
-use crate::set_names::{IPSET_INVALID_ID, read_info, write_info};
 use crate::structure::{Reader, Structure, Writer, flags};
 
 /// Adds and deletes IP set entries: `-j SET --add-set seen src`.
@@ -171,11 +170,9 @@ impl Structure for Set<'_> {
     fn write(&self, out: &mut Writer<'_>) -> Option<()> {
         for set in [&self.add, &self.del, &self.map] {
             match set {
-                Some(set) => write_info(&set.name, set.directions, 0, out)?,
-                None => {
-                    out.u16(IPSET_INVALID_ID).zeros(2);
-                }
-            }
+                Some(set) => out.set(&set.name, set.directions, 0)?,
+                None => out.no_set(),
+            };
         }
         out.u32(flags([
             (self.exist, IPSET_FLAG_EXIST),
@@ -189,7 +186,7 @@ impl Structure for Set<'_> {
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let mut set = || {
-            let info = read_info(reader)?;
+            let info = reader.set()?;
             Some(info.map(|(name, directions, _)| SetReference {
                 name: name.into(),
                 directions,
