@@ -159,3 +159,27 @@ macro_rules! extensions {
 }
 
 pub(crate) use extensions;
+
+#[cfg(test)]
+mod tests {
+    use crate::Family;
+    use crate::matches::Match;
+    use crate::set_indexes::SetIndexes;
+    use crate::structure::{Context, Undecoded};
+    use crate::targets::Target;
+
+    #[test]
+    fn an_unknown_name_differs_from_an_unsupported_value() {
+        let sets = &SetIndexes::default();
+        let family = Family::V4;
+        let context = Context { family, sets };
+        let one = |name, revision| Match::decode(name, revision, &[0; 8], context).err();
+        assert_eq!(one("no_such_match", 0), Some(Undecoded::Unknown));
+        assert_eq!(one("cpu", 1), Some(Undecoded::Unsupported));
+        assert_eq!(one("cpu", 0), None);
+        let target = |name, byte| Target::decode(name, 0, &[byte; 8], context).err();
+        assert_eq!(target("NO_SUCH_TARGET", 0), Some(Undecoded::Unknown));
+        assert_eq!(target("REJECT", 255), Some(Undecoded::Unsupported));
+        assert_eq!(target("REJECT", 0), None);
+    }
+}

@@ -7,6 +7,7 @@ use vipline_nftables::{Chain, Rule, TableId};
 use super::rules::LEGACY;
 use super::{actions, conditions};
 use crate::nft::{self, SetNames};
+use crate::structure::Undecoded;
 use crate::{Family, built_in};
 
 /// Evaluates matches and targets of xtables, and writes rules in the syntax of iptables.
@@ -44,9 +45,14 @@ impl Extensions for Xtables {
         if one.name.as_str() == "comment" {
             return Ok(Flow::Next);
         }
-        let unsupported = |_| {
+        let unsupported = |error| {
             let Match { name, revision, .. } = one;
-            Cause::unsupported(format_args!("match {name} of revision {revision}"))
+            Cause::unsupported(match error {
+                Undecoded::Unknown => format!("match {name}"),
+                Undecoded::Unsupported => {
+                    format!("revision {revision} or a value of match {name}")
+                }
+            })
         };
         let decoded = nft::decode_match(one, actions::family(context), &self.sets.0);
         conditions::evaluate(&decoded.map_err(unsupported)?, context)
@@ -57,9 +63,14 @@ impl Extensions for Xtables {
         target: &Target,
         context: &mut Context<'_, '_>,
     ) -> Result<Flow, Cause> {
-        let unsupported = |_| {
+        let unsupported = |error| {
             let Target { name, revision, .. } = target;
-            Cause::unsupported(format_args!("target {name} of revision {revision}"))
+            Cause::unsupported(match error {
+                Undecoded::Unknown => format!("target {name}"),
+                Undecoded::Unsupported => {
+                    format!("revision {revision} or a value of target {name}")
+                }
+            })
         };
         let decoded = nft::decode_target(target, actions::family(context), &self.sets.0);
         actions::evaluate(&decoded.map_err(unsupported)?, context)

@@ -2,9 +2,9 @@
 //!
 //! The types are exhaustive, except [`Match`]: their fields are all options of the
 //! extension in iptables 1.8. A match with another option is [`Match::Other`].
-//!
-//! Each extension is one file with its options, its text and the kernel's structure.
-//! `extensions.rs` says how to add one.
+
+// Each extension is one file with its options, its text, the kernel's structure and its tests.
+// `extensions.rs` says how to add one.
 
 mod addrtype;
 
