@@ -5,18 +5,18 @@
     reason = "IO file"
 )]
 
+use std::fmt;
 use std::ops::RangeInclusive;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
 
-use vipline_netlink::{Counters, Errno, KernelError, Protocol, Socket};
+use vipline_netlink::{Errno, KernelError, Protocol, Requester};
 
 use crate::commands::copies;
-use crate::error::{command_error, kernel_error, query_error};
+use crate::error::{command_error, query_error, rejected};
+use crate::reason::FIND_TYPE;
 use crate::wire::{self, DumpDecoder, Request};
 use crate::{
-    Command, Commands, Entry, Error, Name, Reason, RejectedCommand, Set, SetDump, SetFamily,
-    SetType, Sets, Strictness,
+    Command, CommandAt, Commands, Entry, Error, Name, Reason, RejectedCommand, Set, SetDump,
+    SetFamily, SetType, Sets, Strictness,
 };
 
 /// Number of attempts to complete a dump while sets change concurrently.
@@ -29,7 +29,7 @@ const ATTEMPTS: usize = 10;
 /// for each datagram.
 #[derive(Debug)]
 pub struct Client {
-    socket: Socket,
+    requester: Requester<CommandAt>,
     protocol: u8,
 }
 
@@ -44,26 +44,25 @@ impl Client {
     /// - Any other [`Error`] except [`Error::Rejected`]: the socket cannot be opened, or
     ///   its first request failed.
     pub fn open() -> Result<Self, Error> {
-        let mut socket = Socket::open(Protocol::NETFILTER)?;
+        let mut requester = Requester::open(Protocol::NETFILTER)?;
         let request = Request::protocol();
-        let mut supported = None;
-        let answer = socket.request(request.ty, request.flags, &request.payload, |message| {
-            supported = Some(wire::protocols(message.payload)?);
-            Ok::<(), vipline_netlink::Error>(())
-        });
-        answer.map_err(|error| match error {
-            vipline_netlink::Error::Kernel(rejection) => match rejection.errno {
-                Errno::PERM => Error::Denied,
-                errno => Error::Unsupported { errno: Some(errno) },
-            },
-            other => other.into(),
+        let supported = requester.get(
+            words(&request, "get the protocol of", &"ip_set"),
+            |payload| payload.extend_from_slice(&request.payload),
+            |message| Ok(Some(wire::protocols(message.payload)?)),
+        );
+        let supported = supported.map_err(|error| match error {
+            Error::Kernel { error, .. } => Error::unsupported(Some(error.errno)),
+            other => other,
         })?;
-        let supported = supported.ok_or(vipline_netlink::Error::Timeout)?;
         let protocol = *supported.end().min(wire::PROTOCOLS.end());
         if !supported.contains(&protocol) || !wire::PROTOCOLS.contains(&protocol) {
-            return Err(Error::Unsupported { errno: None });
+            return Err(Error::unsupported(None));
         }
-        Ok(Self { socket, protocol })
+        Ok(Self {
+            requester,
+            protocol,
+        })
     }
 
     /// Returns the negotiated protocol version, 6 or 7.
@@ -123,7 +122,7 @@ impl Client {
     pub fn list(&mut self, name: &Name) -> Result<SetDump, Error> {
         let sets = self.read("list", Some(name), false)?;
         let listed = sets.into_iter().next();
-        listed.ok_or_else(|| kernel_error("list", name, Reason::Missing, None))
+        listed.ok_or_else(|| query_error("list", name, Errno::NOENT))
     }
 
     /// Returns the header of a set: name, type, family and revision only.
@@ -134,12 +133,11 @@ impl Client {
     pub fn header(&mut self, name: &Name) -> Result<Set, Error> {
         let mut decoder = DumpDecoder::new();
         let request = Request::header(self.protocol, name);
-        self.request(&request, |payload| decoder.push(payload))
-            .map_err(|error| query_error("header of", name, error))?;
+        self.request(&request, "header of", name, |payload| decoder.push(payload))?;
         let first = decoder.finish().into_iter().next();
         first
             .map(|listed| listed.set)
-            .ok_or_else(|| kernel_error("header of", name, Reason::Missing, None))
+            .ok_or_else(|| query_error("header of", name, Errno::NOENT))
     }
 
     /// Returns the revisions of a set type that the kernel supports.
@@ -153,13 +151,11 @@ impl Client {
         family: SetFamily,
     ) -> Result<RangeInclusive<u8>, Error> {
         let request = Request::revisions(self.protocol, set_type, family);
-        let mut revisions = None;
-        let answer = self.request(&request, |payload| {
-            revisions = Some(wire::revisions(payload)?);
-            Ok(())
-        });
-        answer.map_err(|error| query_error("revisions of", set_type, error))?;
-        Ok(revisions.ok_or(vipline_netlink::Error::Timeout)?)
+        self.requester.get(
+            words(&request, "revisions of", set_type),
+            |payload| payload.extend_from_slice(&request.payload),
+            |message| Ok(Some(wire::revisions(message.payload)?)),
+        )
     }
 
     /// Returns whether a set contains an entry, like `ipset test`.
@@ -169,19 +165,21 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Kernel`] if the set does not exist or cannot contain such an entry.
+    /// [`Error::Rejected`] if the set does not exist or cannot contain such an entry.
     pub fn test(&mut self, entry: &Entry) -> Result<bool, Error> {
         let request = Request::test(self.protocol, entry);
-        match self.request(&request, |_| Ok(())) {
+        match self.request(&request, "test", entry, |_| Ok(())) {
             Ok(()) => Ok(true),
-            Err(vipline_netlink::Error::Kernel(rejection)) => {
-                match self.reason(&rejection, Some(&entry.set), Some(entry), true) {
-                    Err(error) => Err(error),
-                    Ok(Reason::Missing) if rejection.errno != Errno::NOENT => Ok(false),
-                    Ok(reason) => Err(kernel_error("test", entry, reason, Some(rejection))),
+            Err(Error::Kernel { error, .. }) => {
+                match self.reason(&error, Some(&entry.set), Some(entry), true)? {
+                    Reason::Missing if error.errno != Errno::NOENT => Ok(false),
+                    reason => {
+                        let command = Command::Test(Box::new(entry.clone()));
+                        Err(rejected(CommandAt::new(0, command, reason), *error))
+                    }
                 }
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 
@@ -209,18 +207,11 @@ impl Client {
         while done < all.len() {
             match self.run(all, done) {
                 Ok(()) => break,
-                Err(Error::Rejected {
-                    index,
-                    reason,
-                    kernel,
-                    ..
-                }) => {
-                    let command = all.get(index).cloned();
-                    rejections.extend(command.map(|it| RejectedCommand {
-                        kernel,
-                        ..RejectedCommand::new(index, it, reason)
-                    }));
-                    done = index + 1;
+                Err(Error::Rejected { rejected, .. }) => {
+                    // The kernel stops at the first one.
+                    let last = rejected.iter().map(|one| one.request.index).max();
+                    done = last.map_or(all.len(), |last| last + 1);
+                    rejections.extend(rejected);
                 }
                 Err(error) => return Err(error),
             }
@@ -246,11 +237,12 @@ impl Client {
         // Line numbers start at 1 in each message: the kernel takes 0 as no line.
         let (request, count) = wire::encode(commands, 1, self.protocol);
         match (request, rest.first()) {
-            (Some(request), _) => {
-                if let Err(error) = self.request(&request, |_| Ok(())) {
-                    self.check_rejection(error, rest, done, count)?;
+            (Some(request), _) => match self.request(&request, "send", &"commands", |_| Ok(())) {
+                Err(Error::Kernel { error, .. }) => {
+                    self.check_rejection(*error, rest, done, count)?;
                 }
-            }
+                sent => sent?,
+            },
             (None, Some(Command::Copy { from, to })) => {
                 self.copy(from, to)
                     .map_err(|error| command_error(error, done, rest.first()))?;
@@ -260,43 +252,17 @@ impl Client {
         Ok(count)
     }
 
-    /// Sets the reply timeout. Default: 10 s.
-    ///
-    /// The timeout applies to each datagram of a reply.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Netlink`] if the timeout is zero.
-    pub fn set_timeout(&self, timeout: Duration) -> Result<(), Error> {
-        Ok(self.socket.set_timeout(timeout)?)
-    }
-
-    /// Returns the netlink port ID of the client.
-    ///
-    /// Listeners use the port ID to ignore changes by this client.
-    pub fn port_id(&self) -> u32 {
-        self.socket.port_id()
-    }
-
-    /// Returns the counters of the socket.
-    pub fn counters(&self) -> Counters {
-        self.socket.counters()
-    }
-
     /// Returns an error for the command that the kernel rejected in a message of
     /// `count` commands.
     ///
     /// With `-exist`, destroying a missing set is no error.
     fn check_rejection(
         &mut self,
-        error: vipline_netlink::Error,
+        rejection: KernelError,
         rest: &[Command],
         done: usize,
         count: usize,
     ) -> Result<(), Error> {
-        let vipline_netlink::Error::Kernel(rejection) = error else {
-            return Err(error.into());
-        };
         let line =
             wire::rejected_line(&rejection.request).and_then(|line| usize::try_from(line).ok());
         let index = line.map_or(0, |line| line.saturating_sub(1));
@@ -307,13 +273,8 @@ impl Client {
         if reason == Reason::Missing && matches!(command, Command::Destroy(_, Strictness::Exist)) {
             return Ok(());
         }
-        Err(Error::Rejected {
-            index: done + index,
-            command: command.to_string().into(),
-            set: command.set().cloned(),
-            reason,
-            kernel: Some(rejection.into()),
-        })
+        let command = CommandAt::new(done + index, command.clone(), reason);
+        Err(rejected(command, rejection))
     }
 
     /// Returns the reason for the rejection of a command.
@@ -331,7 +292,7 @@ impl Client {
         };
         match command {
             // The set does not exist, so its header cannot be read.
-            Command::Create(set, _) if rejection.errno != Errno::PERM => Ok(Reason::from_errno(
+            Command::Create(set, _) => Ok(Reason::from_errno(
                 rejection.errno,
                 Some(&set.set_type),
                 false,
@@ -349,9 +310,6 @@ impl Client {
         entry: Option<&Entry>,
         removes: bool,
     ) -> Result<Reason, Error> {
-        if rejection.errno == Errno::PERM {
-            return Err(Error::Denied);
-        }
         let depends = Reason::depends_on_set(rejection.errno);
         let set = set.filter(|_| depends);
         let set = set.and_then(|set| self.header(set).ok());
@@ -376,7 +334,7 @@ impl Client {
         let newest = *self.revisions(&set.set_type, set.family)?.end();
         // The kernel ignores options that its revision lacks.
         if newest < set.required_revision() {
-            return Err(kernel_error("create", set, Reason::UnknownType, None));
+            return Err(query_error("create", set, FIND_TYPE));
         }
         set.revision = Some(newest);
         Ok(Some(Command::Create(set, *strictness)))
@@ -396,34 +354,39 @@ impl Client {
         headers: bool,
     ) -> Result<Sets, Error> {
         let request = Request::list(self.protocol, name, headers);
-        let dump: Result<_, vipline_netlink::Error> = self.socket.dump(
-            request.ty,
-            &request.payload,
+        let object = name.map_or("all sets", Name::as_str);
+        let decoder = self.requester.list(
+            words(&request, operation, &object),
             ATTEMPTS,
+            |payload| payload.extend_from_slice(&request.payload),
             DumpDecoder::new,
             |decoder, message| Ok(decoder.push(message.payload)?),
-        );
-        let object = name.map_or("all sets", Name::as_str);
-        let dump = dump.map_err(|error| query_error(operation, object, error))?;
-        dump.complete()
-            .map(DumpDecoder::finish)
-            .ok_or(Error::Interrupted { attempts: ATTEMPTS })
+        )?;
+        Ok(decoder.finish())
     }
 
     fn request(
         &mut self,
         request: &Request,
+        operation: &'static str,
+        object: &dyn fmt::Display,
         mut each: impl FnMut(&[u8]) -> Result<(), vipline_netlink::DecodeError>,
-    ) -> Result<(), vipline_netlink::Error> {
-        self.socket
-            .request(request.ty, request.flags, &request.payload, |message| {
-                Ok(each(message.payload)?)
-            })
+    ) -> Result<(), Error> {
+        self.requester.request(
+            words(request, operation, object),
+            |payload| payload.extend_from_slice(&request.payload),
+            |message| Ok(each(message.payload)?),
+        )
     }
 }
 
-impl AsFd for Client {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
+vipline_netlink::impl_client!(Client, requester);
+
+/// Returns a request with its words in errors.
+fn words<'a>(
+    request: &Request,
+    operation: &'static str,
+    object: &'a dyn fmt::Display,
+) -> vipline_netlink::Request<'a> {
+    vipline_netlink::Request::new(request.ty, operation, object).with_flags(request.flags)
 }

@@ -1,234 +1,169 @@
 //! ip_set errors.
 
-use thiserror::Error;
-use vipline_netlink::{Errno, KernelError};
+use std::fmt;
 
-use crate::{Command, Name, Reason};
+use vipline_netlink::{
+    ClientError, Condition, Errno, Feature, KernelError, Rejected, RejectedRequest,
+};
+
+use crate::{Command, Reason};
 
 /// An ip_set error.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The capability `CAP_NET_ADMIN` is missing.
-    #[error("operation not permitted: CAP_NET_ADMIN is missing")]
-    Denied,
-    /// The sets changed during every attempt to dump them.
-    #[error("sets changed during each of {attempts} attempts to dump them")]
-    Interrupted {
-        /// Number of attempts.
-        attempts: usize,
-    },
-    /// The kernel rejected a query: a request that changes nothing.
-    #[error("{operation} {object}: {reason}{}", detail(kernel.as_deref()))]
-    Kernel {
-        /// The query, such as `list`.
-        operation: &'static str,
-        /// The requested set, entry or type.
-        object: Box<str>,
-        /// Reason for the rejection.
-        reason: Reason,
-        /// The error message of the kernel: error number and extended ACK. `None` if a
-        /// reply has no object.
-        kernel: Option<Box<KernelError>>,
-    },
-    /// The exchange of messages with the kernel failed; commands may have been
-    /// applied.
-    #[error(transparent)]
-    Netlink(vipline_netlink::Error),
-    /// Replies were lost because the receive buffer was full; commands may have been
-    /// applied.
-    #[error("the receive buffer was full and replies were lost: the state of the sets is unknown")]
-    Overrun,
-    /// The kernel rejected a command.
-    ///
-    /// The commands before it are applied, those after it are not.
-    #[error("command {}, {command}: {reason}{}", index + 1, detail(kernel.as_deref()))]
-    Rejected {
-        /// Index of the command, from 0.
-        index: usize,
-        /// The command in `ipset restore` syntax, with set and entry.
-        command: Box<str>,
-        /// Name of the set; `None` if the command applies to all sets.
-        set: Option<Name>,
-        /// Reason for the rejection.
-        reason: Reason,
-        /// The error message of the kernel: error number and extended ACK. `None` if the
-        /// error was made without one.
-        ///
-        /// [`Reason::error_name`] returns the name of the error number.
-        kernel: Option<Box<KernelError>>,
-    },
-    /// The kernel does not support ip_set.
-    #[error(
-        "the kernel does not support ip_set: CONFIG_IP_SET is off, or the module is missing or too old"
-    )]
-    Unsupported {
-        /// Error number from the kernel, if any.
-        errno: Option<Errno>,
-    },
-}
+///
+/// [`Reason::of`] returns the reason of a rejection. Commands are executed up to the first
+/// rejected one, so [`Error::Rejected`](ClientError::Rejected) has one command, and as many are
+/// done as precede it.
+pub type Error = ClientError<CommandAt>;
 
-/// Returns the text of the extended ACK in parentheses, if the kernel sent one.
-fn detail(kernel: Option<&KernelError>) -> String {
-    match kernel.and_then(|kernel| kernel.message.as_deref()) {
-        Some(message) => format!(" ({message})"),
-        None => String::new(),
-    }
-}
+/// A rejected command.
+pub type RejectedCommand = Rejected<CommandAt>;
 
-impl Error {
-    /// Returns the error message of the kernel: error number and extended ACK.
-    pub fn kernel_error(&self) -> Option<&KernelError> {
-        match self {
-            Self::Kernel { kernel, .. } | Self::Rejected { kernel, .. } => kernel.as_deref(),
-            _ => None,
-        }
-    }
-
-    /// Returns the reason, if the kernel rejected a query or command.
-    pub fn reason(&self) -> Option<Reason> {
-        match self {
-            Self::Kernel { reason, .. } | Self::Rejected { reason, .. } => Some(*reason),
-            _ => None,
-        }
-    }
-
-    /// Returns whether a set or entry does not exist.
-    pub fn is_not_found(&self) -> bool {
-        self.reason() == Some(Reason::Missing)
-    }
-
-    /// Returns whether a set or entry already exists.
-    pub fn is_already_exists(&self) -> bool {
-        self.reason() == Some(Reason::Exists)
-    }
-
-    /// Returns whether a rule or list uses the set.
-    pub fn is_busy(&self) -> bool {
-        self.reason() == Some(Reason::InUse)
-    }
-
-    /// Returns the error number, if the error has one.
-    ///
-    /// [`Reason::Exists`], [`Reason::Missing`] and [`Reason::InUse`] correspond to
-    /// `EEXIST`, `ENOENT` and `EBUSY`. Other numbers of ip_set are not returned.
-    pub fn errno(&self) -> Option<Errno> {
-        match self {
-            Self::Denied => Some(Errno::PERM),
-            Self::Netlink(error) => error.errno(),
-            Self::Unsupported { errno } => *errno,
-            _ => match self.reason()? {
-                Reason::Errno(errno) => Some(errno),
-                Reason::Exists => Some(Errno::EXIST),
-                Reason::Missing => Some(Errno::NOENT),
-                Reason::InUse => Some(Errno::BUSY),
-                _ => None,
-            },
-        }
-    }
-}
-
-impl From<vipline_netlink::Error> for Error {
-    fn from(error: vipline_netlink::Error) -> Self {
-        match error {
-            vipline_netlink::Error::Overrun => Self::Overrun,
-            _ => match error.missing_protocol() {
-                errno @ Some(_) => Self::Unsupported { errno },
-                None => Self::Netlink(error),
-            },
-        }
-    }
-}
-
-/// A rejected command of [`Client::commit_each`](crate::Client::commit_each).
+/// A command at its place among those of a commit, and why the kernel rejected it.
+///
+/// Displays like `command 2, add a 10.0.0.1`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct RejectedCommand {
+pub struct CommandAt {
     /// Index of the command, from 0.
     pub index: usize,
-    /// The rejected command.
+    /// The command.
     pub command: Command,
-    /// Reason for the rejection.
+    /// Reason for the rejection: the meaning of the error number, which depends on the type of
+    /// the set.
     pub reason: Reason,
-    /// The error message of the kernel: error number and extended ACK.
-    pub kernel: Option<Box<KernelError>>,
 }
 
-impl RejectedCommand {
-    /// Creates a rejected command.
+impl CommandAt {
+    /// Creates a command at a place.
     pub fn new(index: usize, command: Command, reason: Reason) -> Self {
         Self {
             index,
             command,
             reason,
-            kernel: None,
-        }
-    }
-
-    /// Returns the error number, as [`Error::errno`] does.
-    pub fn errno(&self) -> Option<Errno> {
-        Error::from(self.clone()).errno()
-    }
-}
-
-impl From<RejectedCommand> for Error {
-    fn from(rejected: RejectedCommand) -> Self {
-        Self::Rejected {
-            index: rejected.index,
-            command: rejected.command.to_string().into(),
-            set: rejected.command.set().cloned(),
-            reason: rejected.reason,
-            kernel: rejected.kernel,
         }
     }
 }
 
-/// Adds the operation and its object to an error.
+impl fmt::Display for CommandAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "command {}, {}", self.index + 1, self.command)
+    }
+}
+
+impl RejectedRequest for CommandAt {
+    const FEATURE: Feature = Feature::new("ip_set")
+        .with_module("ip_set")
+        .with_option("CONFIG_IP_SET");
+
+    fn condition(request: Option<&Self>, errno: Errno) -> Option<Condition> {
+        match request.map_or_else(|| Reason::of_query(errno), |it| it.reason) {
+            Reason::UnknownType => Some(Condition::Unsupported),
+            reason => Condition::of(reason.errno()?),
+        }
+    }
+
+    fn fmt_rejected(rejected: &Rejected<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (request, message) = (&rejected.request, rejected.message.as_deref());
+        write!(f, "{request}: ")?;
+        fmt_reason(request.reason, message, f)
+    }
+
+    fn fmt_reason(error: &KernelError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt_reason(Reason::of_query(error.errno), error.message.as_deref(), f)
+    }
+}
+
+/// Writes a reason, and the message of the extended ACK in parentheses.
+fn fmt_reason(reason: Reason, message: Option<&str>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match message {
+        Some(message) => write!(f, "{reason} ({message})"),
+        None => write!(f, "{reason}"),
+    }
+}
+
+/// Returns the error of a query that the kernel rejects in fact, by an empty reply.
+#[cfg(target_os = "linux")]
 pub(crate) fn query_error(
     operation: &'static str,
-    object: impl ToString,
-    error: vipline_netlink::Error,
+    object: impl fmt::Display,
+    errno: Errno,
 ) -> Error {
-    match error {
-        vipline_netlink::Error::Kernel(rejection) if rejection.errno == Errno::PERM => {
-            Error::Denied
-        }
-        vipline_netlink::Error::Kernel(rejection) => {
-            let reason = Reason::from_errno(rejection.errno, None, true);
-            kernel_error(operation, object, reason, Some(rejection))
-        }
-        other => other.into(),
-    }
+    let ack = vipline_netlink::message::Ack::default();
+    Error::from_request(operation, object, KernelError::new(0, errno, ack).into())
 }
 
-/// Creates the error of a query.
-pub(crate) fn kernel_error(
-    operation: &'static str,
-    object: impl ToString,
-    reason: Reason,
-    kernel: Option<KernelError>,
-) -> Error {
-    Error::Kernel {
-        operation,
-        object: object.to_string().into(),
-        reason,
-        kernel: kernel.map(Box::new),
+/// Returns the error of a command that the kernel rejected after others.
+#[cfg(target_os = "linux")]
+pub(crate) fn rejected(command: CommandAt, error: KernelError) -> Error {
+    let done = command.index;
+    Error::Rejected {
+        rejected: vec![Rejected::from_kernel(command, error)],
+        more: Some(0),
+        done,
     }
 }
 
 /// Converts a rejected query of a command to a rejection of the command.
+#[cfg(target_os = "linux")]
 pub(crate) fn command_error(error: Error, index: usize, command: Option<&Command>) -> Error {
-    match (error, command) {
-        (
-            Error::Kernel { reason, kernel, .. } | Error::Rejected { reason, kernel, .. },
-            Some(command),
-        ) => Error::Rejected {
-            index,
-            command: command.to_string().into(),
-            set: command.set().cloned(),
-            reason,
-            kernel,
-        },
-        (error, _) => error,
+    let Some(command) = command.cloned() else {
+        return error;
+    };
+    match error {
+        Error::Kernel { error, .. } => {
+            let reason = Reason::of_query(error.errno);
+            rejected(CommandAt::new(index, command, reason), *error)
+        }
+        Error::Rejected { rejected, more, .. } => {
+            let convert = |one: RejectedCommand| {
+                let command = command.clone();
+                one.map(|CommandAt { reason, .. }| CommandAt::new(index, command, reason))
+            };
+            Error::Rejected {
+                rejected: rejected.into_iter().map(convert).collect(),
+                more,
+                done: index,
+            }
+        }
+        error => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_a_command_decides_what_its_error_number_means() {
+        let error = |reason| {
+            let command = Command::Flush(crate::Name::new("a").unwrap());
+            let command = CommandAt::new(2, command, reason);
+            Error::from_rejected(vec![Rejected::new(command, Errno(4103))])
+        };
+        assert!(error(Reason::Missing).is_not_found());
+        assert!(error(Reason::Exists).is_already_exists());
+        assert!(error(Reason::InUse).is_busy());
+        assert!(error(Reason::UnknownType).is_unsupported());
+        let full = error(Reason::Full);
+        assert!(!full.is_already_exists() && !full.is_unsupported());
+        assert_eq!(full.to_string(), "command 3, flush a: the set is full");
+        assert_eq!(full.errno(), Some(Errno(4103)));
+        assert_eq!(Reason::of(&full), Some(Reason::Full));
+    }
+
+    #[test]
+    fn the_error_numbers_of_ip_set_have_words_in_queries() {
+        let mut ack = vipline_netlink::message::Ack::default();
+        ack.message = Some("no type");
+        let error = KernelError::new(0, Errno(4098), ack);
+        let error = Error::from_request("revisions of", "hash:none", error.into());
+        assert_eq!(
+            error.to_string(),
+            "revisions of hash:none: the kernel does not support the type, its revision or its \
+             family (no type)"
+        );
+        assert_eq!(Reason::of(&error), Some(Reason::UnknownType));
+        let denied = KernelError::new(0, Errno::PERM, vipline_netlink::message::Ack::default());
+        assert!(Error::from_request("list", "a", denied.into()).is_denied());
     }
 }

@@ -78,7 +78,7 @@ mod error;
 pub use client::Client;
 pub use commands::{Command, Commands, Strictness, UnresolvedCopy};
 pub use entry::{Counters, Entry, EntryFlags, ListPosition};
-pub use error::{Error, RejectedCommand};
+pub use error::{CommandAt, Error, RejectedCommand};
 pub use ipnet;
 pub use member::{Interface, MacAddr, Member, Port};
 pub use name::{Comment, InvalidName, Name};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use vipline_netlink::Errno;
 
-use crate::{Entry, Set, SetFamily, SetType};
+use crate::{Entry, Error, Set, SetFamily, SetType};
 
 /// The reason for the rejection of a command or a query.
 ///
@@ -84,6 +84,9 @@ pub enum Reason {
 
 /// `IPSET_ERR_PRIVATE`: the first error number of ip_set.
 const PRIVATE: i32 = 4096;
+/// `IPSET_ERR_FIND_TYPE`: no such type, or not with this revision.
+#[cfg(target_os = "linux")]
+pub(crate) const FIND_TYPE: Errno = Errno(PRIVATE + 2);
 /// `IPSET_ERR_TYPE_SPECIFIC`: the first type-specific error number.
 const TYPE_SPECIFIC: i32 = 4352;
 
@@ -134,6 +137,32 @@ const LIST_NAMES: [&str; 6] = [
 ];
 
 impl Reason {
+    /// Returns the reason, if the kernel rejected a command or a query.
+    pub fn of(error: &Error) -> Option<Self> {
+        match error {
+            Error::Kernel { error, .. } => Some(Self::of_query(error.errno)),
+            _ => error.rejected().first().map(|first| first.request.reason),
+        }
+    }
+
+    /// Returns the error number of Linux: `EEXIST`, `ENOENT` and `EBUSY` for
+    /// [`Exists`](Self::Exists), [`Missing`](Self::Missing) and [`InUse`](Self::InUse), and
+    /// `None` for other reasons that have numbers of ip_set.
+    pub fn errno(self) -> Option<Errno> {
+        match self {
+            Self::Errno(errno) => Some(errno),
+            Self::Exists => Some(Errno::EXIST),
+            Self::Missing => Some(Errno::NOENT),
+            Self::InUse => Some(Errno::BUSY),
+            _ => None,
+        }
+    }
+
+    /// Converts the error number of a query.
+    pub(crate) fn of_query(errno: Errno) -> Self {
+        Self::from_errno(errno, None, true)
+    }
+
     /// Converts an error number for sets of this type.
     ///
     /// `removes` is true if the command deletes or tests.

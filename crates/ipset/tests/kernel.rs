@@ -263,7 +263,7 @@ fn queries_return_entries_headers_revisions_and_usage() {
     let unknown = lab
         .client
         .revisions(&SetType::from_name("hash:none"), SetFamily::V4);
-    assert_eq!(unknown.unwrap_err().reason(), Some(Reason::UnknownType));
+    assert_eq!(Reason::of(&unknown.unwrap_err()), Some(Reason::UnknownType));
 
     let usage = lab.client.list(&name("a")).unwrap().usage;
     assert_eq!((usage.entries, usage.references), (1, 0));

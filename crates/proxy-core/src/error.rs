@@ -156,10 +156,7 @@ impl Error {
             #[cfg(feature = "kernelspace")]
             Self::Hns(error) => error.code() == Some(vipline_hcn::HResult::E_ACCESSDENIED),
             #[cfg(feature = "ipvs")]
-            Self::Ipset(error) => {
-                use vipline_ipset::Error::{Denied, Unsupported};
-                matches!(error, Denied | Unsupported { .. })
-            }
+            Self::Ipset(error) => is_missing(error),
             #[cfg(feature = "ipvs")]
             Self::Ipvs(error) | Self::IpvsTimeouts(error) => is_missing(error),
             #[cfg(feature = "ipvs")]
@@ -226,7 +223,7 @@ mod tests {
             vipline_conntrack::Error::Denied.into(),
             vipline_conntrack::Error::unsupported(None).into(),
             vipline_ipset::Error::Denied.into(),
-            vipline_ipset::Error::Unsupported { errno: None }.into(),
+            vipline_ipset::Error::unsupported(None).into(),
             vipline_ipvs::Error::Denied.into(),
             vipline_ipvs::Error::unsupported(None).into(),
             Error::IpvsTimeouts(vipline_ipvs::Error::Denied),

@@ -5,8 +5,8 @@ use std::process::{Command as Program, Output, Stdio};
 
 use testkit::netns::Netns;
 use vipline_ipset::{
-    Client, Command, Commands, Entry, Error, Member, Name, Object, Reason, Set, SetFamily, SetType,
-    Strictness,
+    Client, Command, CommandAt, Commands, Entry, Error, Member, Name, Object, Reason, Set,
+    SetFamily, SetType, Strictness,
 };
 use vipline_reconcile::diff;
 
@@ -128,12 +128,19 @@ pub(crate) fn add(entry: Entry) -> Command {
 #[track_caller]
 pub(crate) fn rejected(result: Result<(), Error>) -> (usize, String, Reason) {
     match result.unwrap_err() {
-        Error::Rejected {
-            index,
-            command,
-            reason,
-            ..
-        } => (index, command.into(), reason),
+        Error::Rejected { rejected, done, .. } => {
+            let [one] = &rejected[..] else {
+                panic!("one command is rejected: {rejected:?}");
+            };
+            let CommandAt {
+                index,
+                command,
+                reason,
+                ..
+            } = &one.request;
+            assert_eq!(done, *index);
+            (*index, command.to_string(), *reason)
+        }
         other => panic!("{other}"),
     }
 }

@@ -106,16 +106,16 @@ fn objects_that_the_parser_refuses_are_rejected_by_the_kernel_too() {
     assert_eq!(error.expected, "known type of a set");
     let unknown = Set::new(name("x"), SetType::from_name("hash:none"), SetFamily::V4);
     let error = lab.client.create(unknown).unwrap_err();
-    assert_eq!(error.reason(), Some(Reason::UnknownType));
-    let errno = error.kernel_error().unwrap().errno;
+    assert_eq!(Reason::of(&error), Some(Reason::UnknownType));
+    let errno = error.errno().unwrap();
     assert_eq!(Reason::error_name(errno, None), Some("IPSET_ERR_FIND_TYPE"));
 
     let port = Port::new(0, 5);
     let entry = Entry::new(name("a"), Member::IpPort("10.0.0.1".parse().unwrap(), port));
     assert!(Commands::parse("create a hash:ip,port\nadd a 10.0.0.1,0:5\n", &[]).is_err());
     let error = lab.client.add(entry).unwrap_err();
-    assert_eq!(error.reason(), Some(Reason::InvalidProtocol));
-    let errno = error.kernel_error().unwrap().errno;
+    assert_eq!(Reason::of(&error), Some(Reason::InvalidProtocol));
+    let errno = error.errno().unwrap();
     let known = Reason::error_name(errno, Some(&SetType::HashIpPort));
     assert_eq!(known, Some("IPSET_ERR_INVALID_PROTO"));
 }

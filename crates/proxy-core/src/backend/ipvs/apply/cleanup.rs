@@ -143,7 +143,7 @@ impl Object {
                 Err(error) if error.is_busy() && start.elapsed() < RELEASE_TIMEOUT => {
                     thread::sleep(RETRY)
                 }
-                Err(error) => match error.reason() {
+                Err(error) => match ipset::Reason::of(&error) {
                     Some(reason) => {
                         let (step, reason) = (self.to_string(), reason.to_string());
                         return Err(Error::Rejected { step, reason });

@@ -21,18 +21,19 @@ impl Rejections {
         refused: Vec<ipset::RejectedCommand>,
     ) -> Result<(), ipset::Error> {
         for refused in refused {
-            let object = match &refused.command {
+            let object = match &refused.request.command {
                 ipset::Command::Add(entry, _) | ipset::Command::Delete(entry, _) => {
                     ipset::Object::from((**entry).clone())
                 }
-                _ => return Err(refused.into()),
+                _ => return Err(ipset::Error::from_rejected(vec![refused])),
             };
-            let errno = refused.errno().map(|errno| errno.0);
-            let cause = match refused.reason {
+            let reason = refused.request.reason;
+            let errno = reason.errno().map(|errno| errno.0);
+            let cause = match reason {
                 ipset::Reason::Exists | ipset::Reason::Missing => Cause::Conflict,
                 _ => Cause::Rejected,
             };
-            let reason = Reason::rejected(errno, refused.reason).with_cause(cause);
+            let reason = Reason::rejected(errno, reason).with_cause(cause);
             self.0.push((object.into(), reason));
         }
         Ok(())

@@ -45,6 +45,15 @@ fn refusal(errno: i32) -> vipline_netlink::KernelError {
     vipline_netlink::KernelError::new(1, Errno(errno), answer)
 }
 
+/// Returns a rejected command about sets. `EPERM`: the reason decides, not the number.
+fn refused_set(
+    index: usize,
+    command: ipset::Command,
+    reason: ipset::Reason,
+) -> ipset::RejectedCommand {
+    ipset::RejectedCommand::new(ipset::CommandAt::new(index, command, reason), Errno::PERM)
+}
+
 /// Returns the rejections as indices, causes and error numbers.
 fn rejected(rejections: Rejections, edits: &[Edit<Object>]) -> Vec<(usize, Cause, Option<i32>)> {
     let rejections = rejections.into_rejections(edits).into_iter();
@@ -125,7 +134,7 @@ fn one_rejected_set_entry_is_one_rejection_for_every_errno() {
         let command = ipset::Command::Add(Box::new(entry(3)), ipset::Strictness::Strict);
         let mut rejections = Rejections::default();
         rejections
-            .add_sets(vec![ipset::RejectedCommand::new(2, command, reason)])
+            .add_sets(vec![refused_set(2, command, reason)])
             .unwrap();
         let [(2, found, _)] = rejected(rejections, &edits)[..] else {
             panic!("one rejection: {reason:?}");
@@ -139,7 +148,7 @@ fn a_rejected_set_is_an_error() {
     let name = Name::new("KUBE-CLUSTER-IP").unwrap();
     let set = ipset::Set::new(name, ipset::SetType::HashIpPort, ipset::SetFamily::V4);
     let command = ipset::Command::Create(Box::new(set), ipset::Strictness::Strict);
-    let refused = ipset::RejectedCommand::new(0, command, ipset::Reason::UnknownType);
+    let refused = refused_set(0, command, ipset::Reason::UnknownType);
     let error = Rejections::default().add_sets(vec![refused]).unwrap_err();
     assert!(error.to_string().contains("KUBE-CLUSTER-IP"), "{error}");
 }
