@@ -5,11 +5,8 @@
     reason = "IO file"
 )]
 
-use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
-
-use vipline_netlink::message::{CREATE, EXCL, Message};
-use vipline_netlink::{Counters, Protocol, Socket};
+use vipline_netlink::message::{CREATE, EXCL};
+use vipline_netlink::{Protocol, Request, Requester};
 
 use super::wire::{self, Kind};
 use super::{Counter, Error, Name};
@@ -22,7 +19,7 @@ const ATTEMPTS: usize = 10;
 /// Methods block until the kernel has replied, at most 10 s ([`Error::Netlink`]).
 #[derive(Debug)]
 pub struct Client {
-    socket: Socket,
+    requester: Requester<Name>,
 }
 
 impl Client {
@@ -34,8 +31,8 @@ impl Client {
     /// [`Error::Unsupported`] if the kernel does not support nfacct.
     /// [`Error::Denied`] if `CAP_NET_ADMIN` is missing.
     pub fn open() -> Result<Self, Error> {
-        let socket = Socket::open(Protocol::NETFILTER)?;
-        let mut client = Self { socket };
+        let requester = Requester::open(Protocol::NETFILTER)?;
+        let mut client = Self { requester };
         let anything = Name::new("vipline").expect("the name is valid");
         match client.get(&anything) {
             Err(error) if !error.is_not_found() => Err(error),
@@ -95,38 +92,17 @@ impl Client {
     ///
     /// [`Error::Interrupted`] if counters changed during every attempt.
     pub fn dump(&mut self) -> Result<Vec<Counter>, Error> {
-        let take = |counters: &mut Vec<Counter>, message: Message<'_>| {
-            counters.push(wire::decode(message.payload)?);
-            Ok::<(), vipline_netlink::Error>(())
-        };
-        let ty = Kind::Get.message_type();
-        let dump = self.socket.dump(ty, &wire::all(), ATTEMPTS, Vec::new, take);
-        dump.map_err(|error| Error::from_netlink("list", None, error))?
-            .complete()
-            .ok_or(Error::Interrupted { attempts: ATTEMPTS })
-    }
-
-    /// Sets the reply timeout. Default: 10 s.
-    ///
-    /// The timeout applies to each datagram of a reply.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Netlink`] if the timeout is zero.
-    pub fn set_timeout(&self, timeout: Duration) -> Result<(), Error> {
-        Ok(self.socket.set_timeout(timeout)?)
-    }
-
-    /// Returns the netlink port ID of the client.
-    ///
-    /// Listeners use the port ID to ignore changes by this client.
-    pub fn port_id(&self) -> u32 {
-        self.socket.port_id()
-    }
-
-    /// Returns the counters of the socket.
-    pub fn counters(&self) -> Counters {
-        self.socket.counters()
+        let listed = self.requester.list(
+            Request::new(Kind::Get.message_type(), "list", &"counters"),
+            ATTEMPTS,
+            |payload| payload.extend_from_slice(&wire::all()),
+            Vec::new,
+            |counters, message| {
+                counters.push(wire::decode(message.payload)?);
+                Ok(())
+            },
+        );
+        listed.map_err(Error::into_unsupported)
     }
 
     /// Sends a request about one counter and returns the counter of the reply.
@@ -139,25 +115,27 @@ impl Client {
         payload: &[u8],
     ) -> Result<Option<Counter>, Error> {
         let mut counter = None;
-        let answer = self
-            .socket
-            .request(kind.message_type(), flags, payload, |message| {
+        let answer = self.requester.request(
+            Request::new(kind.message_type(), operation, name).with_flags(flags),
+            |out| out.extend_from_slice(payload),
+            |message| {
                 counter = Some(wire::decode(message.payload)?);
-                Ok::<(), vipline_netlink::Error>(())
-            });
-        answer.map_err(|error| Error::from_netlink(operation, Some(name), error))?;
+                Ok(())
+            },
+        );
+        // The kernel rejects messages of an unknown subsystem as invalid; messages of this
+        // crate are valid.
+        answer.map_err(Error::into_unsupported)?;
         Ok(counter)
     }
 }
 
-impl AsFd for Client {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
+vipline_netlink::impl_client!(Client, requester);
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use testkit::netns::Netns;
 
     use super::*;
