@@ -293,6 +293,12 @@ impl<R: RejectedRequest> ClientError<R> {
         }
     }
 
+    /// Returns whether another process changed the state that a transaction requires:
+    /// [`Outdated`](Self::Outdated).
+    pub fn is_outdated(&self) -> bool {
+        matches!(self, Self::Outdated)
+    }
+
     /// Returns whether the kernel may have applied a request, or a part of several ones.
     ///
     /// `false` only if it certainly has not. A transaction is applied as a whole or not at

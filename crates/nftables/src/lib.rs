@@ -180,7 +180,7 @@ pub use client::Client;
 pub use datatype::Datatype;
 pub use dump::{DumpOptions, RecordedDump};
 pub use element::{Element, ElementData, InvalidElement, KeyPrefix};
-pub use error::{Committed, Error, RejectedOperation};
+pub use error::{Error, RejectedOperation};
 pub use expression::Expression;
 pub use family::Family;
 pub use field::Field;

@@ -17,11 +17,10 @@ use std::process::Command;
 
 use testkit::netns::Netns;
 use testkit::nft;
-use vipline_netlink::Errno;
+use vipline_netlink::{Errno, Error as NetlinkError};
 use vipline_nftables::expr::{Counter, Expr};
 use vipline_nftables::{
-    Client, Committed, DataKind, Error, Name, Object, Ruleset, Set, StatefulObject, TableId,
-    Transaction,
+    Client, DataKind, Error, Name, Object, Ruleset, Set, StatefulObject, TableId, Transaction,
 };
 use vipline_reconcile::{Edit, diff};
 
@@ -216,7 +215,7 @@ fn a_rejected_object_is_named_and_nothing_is_applied() {
     );
     assert!(error.is_not_found());
     assert_eq!(error.errno(), Some(Errno::NOENT));
-    assert_eq!(error.committed(), Committed::No);
+    assert!(!error.may_be_applied());
     assert_eq!(lab.assert_listable(), listed);
 }
 
@@ -250,7 +249,7 @@ fn every_rejected_operation_is_reported() {
     let error = lab
         .commit(&[Edit::Remove(gone), Edit::Remove(chain)])
         .unwrap_err();
-    let Error::Rejected { rejected, more } = error else {
+    let Error::Rejected { rejected, more, .. } = error else {
         panic!("{error}");
     };
     assert!(rejected.len() >= 2, "{rejected:?}");
@@ -266,7 +265,7 @@ fn every_rejected_operation_of_a_large_transaction_is_counted() {
     let name = |number: usize| format!("missing-{number}");
     let edits = (0..COUNT).map(|number| Edit::Remove(samples::empty_chain(&table, &name(number))));
     let error = lab.commit(&edits.collect::<Vec<_>>()).unwrap_err();
-    let Error::Rejected { rejected, more } = &error else {
+    let Error::Rejected { rejected, more, .. } = &error else {
         panic!("{error}");
     };
     let named: BTreeSet<_> = rejected.iter().map(|one| one.request.to_string()).collect();
@@ -444,11 +443,11 @@ fn a_transaction_too_large_for_the_unprivileged_is_not_begun() {
     let elements = samples::dispatch_elements(&set, 250_000);
     let edits: Vec<_> = elements.into_iter().map(Edit::Add).collect();
     let error = client.commit(&Transaction::from_edits(&edits)).unwrap_err();
-    let Error::BatchTooLarge { bytes, limit } = error else {
+    assert!(!error.may_be_applied());
+    let Error::Netlink(NetlinkError::BatchTooLarge { bytes, limit }) = error else {
         panic!("{error}");
     };
     assert!(bytes > limit && limit > 100_000, "{bytes} {limit}");
-    assert_eq!(error.committed(), Committed::No);
 
     // Half the limit still fits, with a send buffer above the default.
     let part = &edits[..edits.len() * (limit / 2) / bytes];

@@ -193,6 +193,7 @@ fn a_rejected_operation_is_named_by_its_index() {
     let Error::Rejected {
         rejected,
         more: Some(0),
+        ..
     } = result.unwrap_err()
     else {
         panic!("another error");

@@ -27,9 +27,9 @@ use vipline_nftables::expr::{Counter, Expr};
 use vipline_nftables::expression::tcp_dport;
 use vipline_nftables::statement::{accept, counter, drop};
 use vipline_nftables::{
-    BaseChain, Chain, ChainType, Client, Committed, Datatype, Element, Error, Family, Generation,
-    Hook, Name, Object, Rule, RuleHandle, RulePosition, Ruleset, Set, SetFlags, Table, TableId,
-    Transaction, diff,
+    BaseChain, Chain, ChainType, Client, Datatype, Element, Error, Family, Generation, Hook, Name,
+    Object, Rule, RuleHandle, RulePosition, Ruleset, Set, SetFlags, Table, TableId, Transaction,
+    diff,
 };
 
 fn name(text: &str) -> Name {
@@ -225,7 +225,7 @@ fn an_error_names_the_rule_or_its_handle() {
     ];
     for error in &errors {
         assert!(error.is_not_found(), "{error}");
-        assert_eq!(error.committed(), Committed::No);
+        assert!(!error.may_be_applied());
     }
     let texts = errors.map(|error| error.to_string());
     assert_eq!(
@@ -481,7 +481,7 @@ fn a_commit_after_a_foreign_change_is_refused_and_a_retry_succeeds() {
             Err(error) => {
                 assert!(matches!(error, Error::Outdated), "{error:?}");
                 assert!(error.is_outdated());
-                assert_eq!(error.committed(), Committed::No);
+                assert!(!error.may_be_applied());
                 assert!(lab.client.dump(&[table()]).unwrap().is_empty());
                 refused += 1;
             }

@@ -147,10 +147,7 @@ impl Error {
                 )
             }
             #[cfg(feature = "iptables")]
-            Self::IptablesNft(vipline_iptables::nft::Error::Nftables(error)) => {
-                use vipline_nftables::Error::{Denied, Unsupported};
-                matches!(error, Denied | Unsupported { .. })
-            }
+            Self::IptablesNft(vipline_iptables::nft::Error::Nftables(error)) => is_missing(error),
             #[cfg(feature = "iptables")]
             Self::IptablesNft(_) => false,
             #[cfg(feature = "kernelspace")]
@@ -164,10 +161,7 @@ impl Error {
                 matches!(error, vipline_rtnl::Error::Denied) || error.is_unsupported()
             }
             #[cfg(any(feature = "iptables", feature = "nftables"))]
-            Self::Nftables(error) => {
-                use vipline_nftables::Error::{Denied, Unsupported};
-                matches!(error, Denied | Unsupported { .. })
-            }
+            Self::Nftables(error) => is_missing(error),
         }
     }
 }
@@ -229,11 +223,7 @@ mod tests {
             Error::IpvsTimeouts(vipline_ipvs::Error::Denied),
             vipline_rtnl::Error::Denied.into(),
             vipline_nftables::Error::Denied.into(),
-            vipline_nftables::Error::Unsupported {
-                option: "CONFIG_NF_TABLES",
-                errno: Errno::OPNOTSUPP,
-            }
-            .into(),
+            vipline_nftables::Error::unsupported(Some(Errno::OPNOTSUPP)).into(),
             Iptables::Denied {
                 program: program(),
                 message: message(),

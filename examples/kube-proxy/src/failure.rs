@@ -83,8 +83,11 @@ pub fn check_first_sync(report: &Report, config: &Config) -> Result<(), Failure>
 /// Returns whether nf_tables rejected operations, for whatever reason.
 #[cfg(target_os = "linux")]
 fn is_rejection(error: &proxy_core::Error) -> bool {
-    use proxy_core::nftables::Error::Rejected;
-    matches!(error, proxy_core::Error::Nftables(Rejected { .. }))
+    use proxy_core::netlink::ClientError;
+    matches!(
+        error,
+        proxy_core::Error::Nftables(ClientError::Rejected { .. })
+    )
 }
 
 /// Returns the failure if a retry cannot succeed.
@@ -112,11 +115,7 @@ mod tests {
 
     #[test]
     fn permanent_errors_end_the_program_with_one_line() {
-        let errno = Errno::OPNOTSUPP;
-        let unsupported = NftablesError::Unsupported {
-            option: "CONFIG_NF_TABLES",
-            errno,
-        };
+        let unsupported = NftablesError::unsupported(Some(Errno::OPNOTSUPP));
         for (error, word) in [
             (unsupported, "CONFIG_NF_TABLES"),
             (NftablesError::Denied, "CAP_NET_ADMIN"),

@@ -198,7 +198,7 @@ impl<'a> Plan<'a> {
 
     /// Converts the error of a commit: adds the edits of rejected operations.
     pub(super) fn name(&self, origins: &[Origin], error: nftables::Error) -> Error {
-        let nftables::Error::Rejected { rejected, more } = error else {
+        let nftables::Error::Rejected { rejected, more, .. } = error else {
             return error.into();
         };
         let name = |one: nftables::RejectedOperation| -> RejectedOperation {

@@ -58,9 +58,9 @@ impl Error {
     /// Returns whether a failed commit may have been applied.
     pub fn committed(&self) -> Committed {
         match self {
-            Self::Nftables(error) => match error.committed() {
-                nftables::Committed::No => Committed::No,
-                nftables::Committed::Unknown => Committed::Unknown,
+            Self::Nftables(error) => match error.may_be_applied() {
+                false => Committed::No,
+                true => Committed::Unknown,
             },
             Self::Interrupted { .. }
             | Self::MissingSet { .. }

@@ -103,7 +103,7 @@ impl Client {
         let mut batch = self.nftables.batch(None);
         fill(&mut batch, &table_id(self.family, table));
         self.nftables.commit_batch(batch).map_err(|error| {
-            let nftables::Error::Rejected { rejected, more } = error else {
+            let nftables::Error::Rejected { rejected, more, .. } = error else {
                 return error.into();
             };
             let name =

@@ -6,7 +6,7 @@ use vipline_netlink::message::ACK;
 use vipline_netlink::{Errno, Outcome};
 use vipline_reconcile::Keyed;
 
-use super::{ATTEMPTS, Client};
+use super::{ATTEMPTS, Client, interrupted};
 use crate::wire::encoder::{BATCH_BEGIN, BATCH_END, put_batch_message, put_message};
 use crate::wire::{self, Kind};
 use crate::{
@@ -27,7 +27,7 @@ impl Client {
         if let Some(known) = self.has_destroy {
             return Ok(known);
         }
-        let first = self.socket.sequence();
+        let first = self.requester.socket().sequence();
         let mut batch = Vec::new();
         put_batch_message(&mut batch, BATCH_BEGIN, first, None);
         let kind = Kind::DestroyTable.message_type();
@@ -37,13 +37,13 @@ impl Client {
             vipline_netlink::attr::put_be64(out, wire::NFTA_TABLE_HANDLE, u64::MAX);
         });
         put_batch_message(&mut batch, BATCH_END, first.wrapping_add(2), None);
-        let has_destroy = match self.socket.batch(&batch)? {
+        let has_destroy = match self.requester.socket_mut().batch(&batch)? {
             Outcome::Committed => true,
             Outcome::Rejected { errors, .. } => match errors.first().map(|first| first.errno) {
                 Some(Errno::PERM) => return Err(Error::Denied),
                 // An unknown message of a batch.
                 Some(Errno::INVAL) => false,
-                Some(errno) => return Err(Error::unsupported(errno)),
+                errno @ Some(_) => return Err(Error::unsupported(errno)),
                 None => false,
             },
             Outcome::Unknown(error) => return Err(error.into()),
@@ -95,11 +95,9 @@ impl Client {
             };
             let rejected = match self.commit_with(&transaction, generation) {
                 Ok(()) => return Ok(()),
-                Err(Error::Rejected { rejected, more }) => {
-                    let is_absent = |one: &RejectedOperation| one.errno == Errno::NOENT;
-                    if !rejected.iter().all(is_absent) {
-                        return Err(Error::Rejected { rejected, more });
-                    }
+                Err(Error::Rejected { rejected, .. })
+                    if rejected.iter().all(|one| one.errno == Errno::NOENT) =>
+                {
                     rejected
                 }
                 Err(Error::Outdated) => Vec::new(),
@@ -113,7 +111,7 @@ impl Client {
             if rest.len() == before {
                 attempts += 1;
                 if attempts == ATTEMPTS {
-                    return Err(Error::Interrupted { attempts });
+                    return Err(interrupted());
                 }
                 rest = objects.iter().collect();
                 generation = None;

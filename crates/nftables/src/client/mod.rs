@@ -6,15 +6,14 @@
 )]
 
 use std::collections::HashSet;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
 
 use vipline_netlink::message::Message;
-use vipline_netlink::{Counters, Dump, KernelError, Outcome, Protocol, Rejected, Socket};
+use vipline_netlink::{Dump, KernelError, Outcome, Protocol, Rejected, Requester};
 
 use crate::added::{echo_buffer, request_echo};
+use crate::error::rejected_transaction;
 use crate::hooks::{self, HookEntry};
-use crate::request::{may_be_unknown, request_error};
+use crate::request::{Requested, may_be_unknown, operation};
 use crate::wire::{self, Query};
 use crate::{
     Action, Assembler, Batch, DumpOptions, Element, Error, Family, Generation, Handle, Hook,
@@ -32,8 +31,7 @@ pub(crate) const ATTEMPTS: usize = 10;
 /// ([`Error::Netlink`]).
 #[derive(Debug)]
 pub struct Client {
-    socket: Socket,
-    payload: Vec<u8>,
+    requester: Requester<Operation>,
     /// Whether the kernel has the messages `NFT_MSG_DESTROY*`; `None`: not yet asked.
     has_destroy: Option<bool>,
 }
@@ -46,10 +44,8 @@ impl Client {
     /// [`Error::Unsupported`]: the kernel has no nfnetlink. Missing nf_tables or
     /// a missing capability is reported by the first dump or commit.
     pub fn open() -> Result<Self, Error> {
-        let socket = Socket::open(Protocol::NETFILTER)?;
         Ok(Self {
-            socket,
-            payload: Vec::new(),
+            requester: Requester::open(Protocol::NETFILTER)?,
             has_destroy: None,
         })
     }
@@ -85,9 +81,7 @@ impl Client {
         let dump = Dump::repeat(ATTEMPTS, || {
             self.try_dump(Assembler::new(tables), tables, options)
         })?;
-        let (ruleset, _) = dump
-            .complete()
-            .ok_or(Error::Interrupted { attempts: ATTEMPTS })?;
+        let (ruleset, _) = dump.complete().ok_or_else(interrupted)?;
         Ok(ruleset)
     }
 
@@ -104,9 +98,7 @@ impl Client {
         let dump = Dump::repeat(ATTEMPTS, || {
             self.try_dump(Assembler::recording(tables), tables, options)
         })?;
-        let (_, messages) = dump
-            .complete()
-            .ok_or(Error::Interrupted { attempts: ATTEMPTS })?;
+        let (_, messages) = dump.complete().ok_or_else(interrupted)?;
         let tables = tables.to_vec();
         Ok(RecordedDump { tables, messages })
     }
@@ -131,7 +123,7 @@ impl Client {
         let ruleset = dump.complete();
         ruleset
             .map(|ruleset| ruleset.into_elements().collect())
-            .ok_or(Error::Interrupted { attempts: ATTEMPTS })
+            .ok_or_else(interrupted)
     }
 
     /// Returns what the kernel runs at a hook for packets of a family, in order: base chains of
@@ -147,36 +139,32 @@ impl Client {
     /// [`Error::Interrupted`]: the functions changed during every attempt.
     /// [`Error::Denied`], [`Error::Kernel`] and others: the request failed.
     pub fn hooks(&mut self, family: Family, hook: Hook) -> Result<Vec<HookEntry>, Error> {
-        self.payload.clear();
-        if hooks::encode_request(family, hook, &mut self.payload).is_none() {
+        let mut payload = Vec::new();
+        if hooks::encode_request(family, hook, &mut payload).is_none() {
             return Ok(Vec::new());
         }
-        let dump = self.socket.dump(
-            hooks::GET_HOOK,
-            &self.payload,
+        let object = format!("{hook} of family {family}");
+        let operation = "list hook";
+        let listed = self.requester.list(
+            vipline_netlink::Request::new(hooks::GET_HOOK, operation, &object),
             ATTEMPTS,
+            |out| out.extend_from_slice(&payload),
             Vec::new,
             |all, message| {
                 if message.ty == hooks::GET_HOOK {
                     all.push(HookEntry::decode(message.payload, family, hook)?);
                 }
-                Ok::<_, vipline_netlink::Error>(())
+                Ok(())
             },
         );
-        let (operation, object) = ("list hook", format!("{hook} of family {family}"));
-        let dump = dump.map_err(|error| {
-            let error = Error::from_request(operation, object.clone(), error);
-            match may_be_unknown(&error) {
-                true => Error::KernelTooOld {
-                    operation,
-                    object: object.into(),
-                    since: hooks::SINCE,
-                },
-                false => error,
-            }
-        })?;
-        let interrupted = Error::Interrupted { attempts: ATTEMPTS };
-        dump.complete().ok_or(interrupted)
+        listed.map_err(|error| match may_be_unknown(&error) {
+            true => Error::KernelTooOld {
+                operation,
+                object: object.into(),
+                since: hooks::SINCE,
+            },
+            false => error,
+        })
     }
 
     /// Applies a transaction atomically, with a single system call.
@@ -186,9 +174,9 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::Rejected`] names every operation that the kernel rejected.
-    /// [`Error::BatchTooLarge`], [`Error::Denied`] and [`Error::Unsupported`]: nothing
-    /// was applied.
-    /// [`Error::committed`] returns for each error whether the transaction may have
+    /// [`Error::Denied`], [`Error::Unsupported`], and [`Error::Netlink`] with
+    /// [`BatchTooLarge`](vipline_netlink::Error::BatchTooLarge): nothing was applied.
+    /// [`Error::may_be_applied`] returns for each error whether the transaction may have
     /// been applied.
     pub fn commit(&mut self, transaction: &Transaction) -> Result<(), Error> {
         self.commit_with(transaction, None)
@@ -235,7 +223,7 @@ impl Client {
         if transaction.is_empty() {
             return Ok(());
         }
-        let first = self.socket.sequence();
+        let first = self.requester.socket().sequence();
         let batch = transaction.encode(first, generation.map(|Generation(number)| number));
         match self.send_batch(batch.bytes())? {
             Outcome::Committed => Ok(()),
@@ -248,12 +236,12 @@ impl Client {
 
     /// Returns the sequence number of the next request.
     pub(crate) fn sequence(&self) -> u32 {
-        self.socket.sequence()
+        self.requester.socket().sequence()
     }
 
     /// Sends a batch that this crate encoded.
     pub(crate) fn send_batch(&mut self, batch: &[u8]) -> Result<Outcome, Error> {
-        Ok(self.socket.batch(batch)?)
+        Ok(self.requester.socket_mut().batch(batch)?)
     }
 
     /// Sends a batch that this crate encoded, and calls `each` for every notification
@@ -263,7 +251,7 @@ impl Client {
         batch: &[u8],
         each: impl FnMut(Message<'_>),
     ) -> Result<Outcome, Error> {
-        Ok(self.socket.batch_with_echo(batch, each)?)
+        Ok(self.requester.socket_mut().batch_with_echo(batch, each)?)
     }
 
     /// Sends a batch, and returns the handles of the added objects with the sequence numbers
@@ -273,7 +261,9 @@ impl Client {
         mut batch: Vec<u8>,
     ) -> Result<(Outcome, Vec<(u32, Handle)>), Error> {
         request_echo(&mut batch);
-        self.socket.set_recv_buffer_size(echo_buffer(batch.len()))?;
+        self.requester
+            .socket()
+            .set_recv_buffer_size(echo_buffer(batch.len()))?;
         let mut handles = Vec::new();
         let outcome = self.send_batch_with_echo(&batch, |message| {
             if let Ok(Some(handle)) = Handle::read(&message) {
@@ -293,35 +283,17 @@ impl Client {
     /// [`Error::Unsupported`]: the kernel has no nf_tables.
     /// [`Error::Denied`]: `CAP_NET_ADMIN` is missing.
     pub fn generation(&mut self) -> Result<Generation, Error> {
-        let mut generation = None;
-        let reply = self.request(Query::Generation, |message| {
-            generation = Some(wire::generation(message.payload)?);
-            Ok(())
-        });
-        reply.map_err(Error::into_unsupported)?;
-        let generation = generation.ok_or(vipline_netlink::Error::Timeout)?;
-        Ok(Generation(generation))
-    }
-
-    /// Sets the reply timeout. Default: 10 s.
-    ///
-    /// The timeout applies to each datagram of a reply.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Netlink`] if the timeout is zero.
-    pub fn set_timeout(&self, timeout: Duration) -> Result<(), Error> {
-        Ok(self.socket.set_timeout(timeout)?)
-    }
-
-    /// Returns the netlink port ID of the socket.
-    pub fn port_id(&self) -> u32 {
-        self.socket.port_id()
-    }
-
-    /// Returns the counters of the socket.
-    pub fn counters(&self) -> Counters {
-        self.socket.counters()
+        let query = Query::Generation;
+        let generation = self.requester.get(
+            vipline_netlink::Request::new(
+                query.message_type(),
+                operation(&query),
+                &Requested(&query),
+            ),
+            |payload| query.encode(payload),
+            |message| Ok(Some(wire::generation(message.payload)?)),
+        );
+        generation.map(Generation).map_err(Error::into_unsupported)
     }
 
     /// Dumps tables once, and detects changes of the ruleset meanwhile.
@@ -399,11 +371,15 @@ impl Client {
         query: Query<'_>,
         each: impl FnMut(Message<'_>) -> Result<(), vipline_netlink::Error>,
     ) -> Result<(), Error> {
-        self.payload.clear();
-        query.encode(&mut self.payload);
-        self.socket
-            .request(query.message_type(), 0, &self.payload, each)
-            .map_err(|error| request_error(&query, error))
+        self.requester.request(
+            vipline_netlink::Request::new(
+                query.message_type(),
+                operation(&query),
+                &Requested(&query),
+            ),
+            |payload| query.encode(payload),
+            each,
+        )
     }
 
     /// Sends a dump request. Returns false if the dump was interrupted.
@@ -420,19 +396,28 @@ impl Client {
         query: Query<'_>,
         mut each: impl FnMut(Message<'_>) -> Result<(), vipline_netlink::Error>,
     ) -> Result<Dump<()>, Error> {
-        self.payload.clear();
-        query.encode(&mut self.payload);
-        let (ty, start) = (query.message_type(), || ());
-        let dump = self
-            .socket
-            .dump(ty, &self.payload, 1, start, |(), message| each(message));
-        dump.map_err(|error| request_error(&query, error))
+        self.requester.dump(
+            vipline_netlink::Request::new(
+                query.message_type(),
+                operation(&query),
+                &Requested(&query),
+            ),
+            1,
+            |payload| query.encode(payload),
+            || (),
+            |(), message| each(message),
+        )
     }
 }
 
-impl AsFd for Client {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+vipline_netlink::impl_client!(Client, requester);
+
+/// Returns the error if the ruleset changed during every attempt.
+pub(crate) fn interrupted() -> Error {
+    Error::Interrupted {
+        operation: "read",
+        object: "the ruleset".into(),
+        attempts: ATTEMPTS,
     }
 }
 
@@ -469,7 +454,7 @@ pub(crate) fn rejected_operations(
             Rejected::from_kernel(operation.unwrap_or_else(whole), error)
         })
         .collect();
-    Error::from_rejected(rejected, more)
+    rejected_transaction(rejected, more)
 }
 
 mod destroy;

@@ -1,5 +1,7 @@
 //! Errors of commits, and options of the client.
 
+use std::time::Duration;
+
 use testkit::netns::Netns;
 use vipline_netlink::Errno;
 use vipline_netlink::message::Ack;

@@ -5,8 +5,6 @@
     reason = "IO file"
 )]
 
-use std::os::fd::{AsFd, BorrowedFd};
-
 use vipline_netlink::{Event, Listener, Protocol};
 
 use super::{Commit, Notifications};
@@ -158,8 +156,4 @@ impl Monitor {
     }
 }
 
-impl AsFd for Monitor {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
-    }
-}
+vipline_netlink::impl_as_fd!(Monitor, listener);

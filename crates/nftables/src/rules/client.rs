@@ -3,7 +3,8 @@
 use vipline_netlink::{Dump, Outcome, Rejected};
 
 use super::{BatchBuilder, InstalledRule, Operations, RuleHandle};
-use crate::client::ATTEMPTS;
+use crate::client::{ATTEMPTS, interrupted};
+use crate::error::rejected_transaction;
 use crate::wire::{self, Query};
 use crate::{Added, Chain, Client, Error, Family, Generation, Name, Rule, Table, TableId};
 
@@ -30,8 +31,7 @@ impl Client {
                 Dump::Interrupted(()) => Dump::Interrupted(tables),
             })
         })?;
-        dump.complete()
-            .ok_or(Error::Interrupted { attempts: ATTEMPTS })
+        dump.complete().ok_or_else(interrupted)
     }
 
     /// Returns a table. Returns `None` if it does not exist.
@@ -261,7 +261,7 @@ fn check(outcome: Outcome, operations: &Operations) -> Result<(), Error> {
             let rejected = errors
                 .into_iter()
                 .map(|error| Rejected::from_kernel(operations.operation(error.seq), error));
-            Err(Error::from_rejected(rejected.collect(), omitted))
+            Err(rejected_transaction(rejected.collect(), omitted))
         }
         Outcome::Unknown(error) => Err(error.into()),
     }

@@ -3,6 +3,7 @@
 use vipline_netlink::{Outcome, Rejected};
 
 use super::{BatchBuilder, InstalledRule, RuleHandle, RulePosition};
+use crate::error::rejected_transaction;
 use crate::wire::Kind;
 use crate::{Action, Chain, Client, Error, Name, Operation, Rule, Subject, TableId};
 
@@ -129,7 +130,7 @@ impl Client {
             }
             Rejected::from_kernel(operation, error)
         });
-        Err(Error::from_rejected(rejected.collect(), Some(0)))
+        Err(rejected_transaction(rejected.collect(), Some(0)))
     }
 }
 

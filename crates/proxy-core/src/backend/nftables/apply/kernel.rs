@@ -184,11 +184,7 @@ impl Atomic for Sender<'_> {
         let edits = batch.iter().map(|&index| self.edits[index]);
         match self.kernel.transact(&Transaction::from_edits(edits)) {
             Ok(()) => Ok(Attempt::Applied),
-            Err(Error::Rejected { rejected, more }) => {
-                rejections::attempt(self.edits, batch, &rejected)
-                    .ok_or(Error::Rejected { rejected, more })
-            }
-            Err(error) => Err(error),
+            Err(error) => rejections::attempt(self.edits, batch, error.rejected()).ok_or(error),
         }
     }
 
@@ -221,10 +217,7 @@ fn rejected_part(edit: &Edit<Object>, reason: &Reason) -> Error {
     let subject = Subject::Object(Box::new(edit.object().clone()));
     let errno = Errno(reason.errno.unwrap_or_default());
     let refused = RejectedOperation::new(Operation::new(Action::Add, subject), errno);
-    Error::Rejected {
-        rejected: vec![refused],
-        more: Some(0),
-    }
+    Error::from_rejected(vec![refused])
 }
 
 #[cfg(test)]

@@ -115,7 +115,7 @@ fn refused(
     edits: &[Edit<Object>],
 ) -> Result<(Vec<RejectedOperation>, Option<usize>), crate::Error> {
     match client.commit(&Transaction::from_edits(edits)) {
-        Err(Error::Rejected { rejected, more }) => Ok((rejected, more)),
+        Err(Error::Rejected { rejected, more, .. }) => Ok((rejected, more)),
         Err(error) => Err(error.into()),
         Ok(()) => Err(crate::Error::ProbeAccepted),
     }
