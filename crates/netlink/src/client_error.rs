@@ -322,6 +322,7 @@ impl<R: RejectedRequest> ClientError<R> {
     fn is(&self, condition: Condition) -> bool {
         match self {
             Self::Kernel { error, .. } => R::condition(None, error.errno) == Some(condition),
+            Self::NotEncoded { reason, .. } => R::condition_of(&**reason) == Some(condition),
             _ => self
                 .all_rejected(|one| R::condition(Some(&one.request), one.errno) == Some(condition)),
         }

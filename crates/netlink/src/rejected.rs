@@ -1,5 +1,6 @@
 //! Rejected requests.
 
+use std::error::Error;
 use std::fmt;
 
 use crate::error::RareAttrs;
@@ -148,6 +149,13 @@ pub trait RejectedRequest: fmt::Debug + fmt::Display + Sized {
     fn condition(request: Option<&Self>, errno: Errno) -> Option<Condition> {
         let _ = request;
         Condition::of(errno)
+    }
+
+    /// Returns what the reason of a request without encoding means, such as an object that
+    /// its encoding contains and that does not exist.
+    fn condition_of(reason: &(dyn Error + 'static)) -> Option<Condition> {
+        let _ = reason;
+        None
     }
 
     /// Writes the request and the [reason](Rejected::reason) for its rejection, without a

@@ -147,9 +147,7 @@ impl Error {
                 )
             }
             #[cfg(feature = "iptables")]
-            Self::IptablesNft(vipline_iptables::nft::Error::Nftables(error)) => is_missing(error),
-            #[cfg(feature = "iptables")]
-            Self::IptablesNft(_) => false,
+            Self::IptablesNft(error) => is_missing(error),
             #[cfg(feature = "kernelspace")]
             Self::Hns(error) => error.code() == Some(vipline_hcn::HResult::E_ACCESSDENIED),
             #[cfg(feature = "ipvs")]

@@ -8,7 +8,7 @@ use vipline_nftables::{BatchBuilder, Name, RuleHandle, RulePosition, Subject, Ta
 use vipline_reconcile::Edit;
 
 use super::deletions::Deletions;
-use super::error::{Error, Operation, RejectedOperation};
+use super::error::{Error, Operation, not_encoded};
 use super::sets::SetIndexes;
 use super::{Unsupported, base_chains, encode_with, table_id};
 use crate::{Chain, ChainName, Contents, Family, Object, Policy, Position, Rule, SharedRule};
@@ -153,10 +153,7 @@ impl<'a> Plan<'a> {
             let operation = self.operation(Origin { table, part });
             Rejected::new(operation, Errno::NOENT)
         });
-        Err(Error::Rejected {
-            rejected: rejected.collect(),
-            more: Some(0),
-        })
+        Err(Error::from_rejected(rejected.collect()))
     }
 
     /// Appends the operations to a batch, and returns their origins.
@@ -193,27 +190,18 @@ impl<'a> Plan<'a> {
         let rules = Rule::parse_all(text).map_err(Unsupported::new);
         let encode = |rule: &Rule<'_>| encode_with(rule, self.family, sets);
         let encoded = rules.and_then(|rules| rules.iter().map(encode).collect());
-        encoded.map_err(|source| Error::not_encoded(self.operation(origin), source))
+        encoded.map_err(|source| not_encoded(self.operation(origin), source))
     }
 
     /// Converts the error of a commit: adds the edits of rejected operations.
     pub(super) fn name(&self, origins: &[Origin], error: nftables::Error) -> Error {
-        let nftables::Error::Rejected { rejected, more, .. } = error else {
-            return error.into();
-        };
-        let name = |one: nftables::RejectedOperation| -> RejectedOperation {
-            one.map(|operation| match operation.subject {
-                Subject::Index(index) => match origins.get(index) {
-                    Some(origin) => self.operation(*origin),
-                    None => Operation::whole(),
-                },
-                _ => Operation::whole(),
-            })
-        };
-        Error::Rejected {
-            rejected: rejected.into_iter().map(name).collect(),
-            more,
-        }
+        error.map(|operation| match operation.subject {
+            Subject::Index(index) => match origins.get(index) {
+                Some(origin) => self.operation(*origin),
+                None => Operation::whole(),
+            },
+            _ => Operation::whole(),
+        })
     }
 
     /// Returns the operation of an origin as a line of a restore document.

@@ -6,15 +6,14 @@
 )]
 
 use std::cell::RefCell;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use vipline_netlink::{Counters, Dump, Protocol, Socket};
+use vipline_netlink::{Counters, Dump, Errno, Protocol, Request, Requester};
 use vipline_nftables::{self as nftables, Generation, InstalledRule};
 use vipline_reconcile::Edit;
 
 use super::batch::{Plan, State};
-use super::error::Error;
+use super::error::{Error, Operation, from_nftables};
 use super::saved::{Saved, SavedChain, SavedRule};
 use super::sets::{self, SetIndexes, SetNames};
 use super::{Lack, compat, table_id};
@@ -52,31 +51,28 @@ enum Absent {
     Extension,
 }
 
-/// `EPROTONOSUPPORT` of `asm-generic/errno.h`.
-const EPROTONOSUPPORT: vipline_netlink::Errno = vipline_netlink::Errno(93);
-
 /// The IP sets of a network namespace, read when a rule names one.
 #[derive(Debug)]
 pub(super) struct SetReader {
-    socket: Socket,
+    requester: Requester<Operation>,
     pub(super) indexes: SetIndexes,
     is_read: bool,
 }
 
 impl SetReader {
     /// Reads the sets, unless they are already known.
-    pub(super) fn read(&mut self) -> Result<(), vipline_netlink::Error> {
+    pub(super) fn read(&mut self) -> Result<(), Error> {
         if self.is_read {
             return Ok(());
         }
-        let dump = self.socket.dump(
-            sets::LIST,
-            &sets::request(),
+        let dump = self.requester.dump(
+            Request::new(sets::LIST, "list", &"IP sets"),
             ATTEMPTS,
+            |payload| payload.extend_from_slice(&sets::request()),
             SetIndexes::default,
             |indexes, message| {
                 indexes.push(message.payload)?;
-                Ok::<(), vipline_netlink::Error>(())
+                Ok(())
             },
         )?;
         self.indexes = dump.into_inner();
@@ -90,15 +86,15 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Nftables`] and [`Error::Netlink`]: the kernel has no nfnetlink. Missing
-    /// nf_tables or a missing capability is reported by the first request.
+    /// [`Error::Unsupported`]: the kernel has no nfnetlink. Missing nf_tables or a missing
+    /// capability is reported by the first request.
     pub fn open(family: Family) -> Result<Self, Error> {
-        let socket = Socket::open(Protocol::NETFILTER)?;
+        let requester = Requester::open(Protocol::NETFILTER)?;
         Ok(Self {
             family,
-            nftables: nftables::Client::open()?,
+            nftables: nftables::Client::open().map_err(from_nftables)?,
             sets: RefCell::new(SetReader {
-                socket,
+                requester,
                 indexes: SetIndexes::default(),
                 is_read: false,
             }),
@@ -109,7 +105,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Netlink`]: the request failed.
+    /// [`Error::Denied`], [`Error::Kernel`] and others: the request failed.
     pub fn set_names(&mut self) -> Result<SetNames, Error> {
         let reader = self.sets.get_mut();
         reader.is_read = false;
@@ -129,7 +125,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Netlink`]: a request failed, such as for a missing capability.
+    /// [`Error::Denied`] and others: a request failed.
     pub fn has_compat(&mut self) -> Result<bool, Error> {
         for extension in compat::REQUIRED {
             let payload = compat::request(self.family, extension);
@@ -149,7 +145,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Netlink`]: a request failed, such as for a missing capability.
+    /// [`Error::Denied`] and others: a request failed.
     pub fn lack(&mut self, rule: &Rule<'_>) -> Result<Option<Lack>, Error> {
         let encoded = match super::encode(rule, self.family) {
             Ok(encoded) => encoded,
@@ -173,15 +169,16 @@ impl Client {
     /// Without `CONFIG_NFT_COMPAT` there is no such subsystem of nfnetlink, which is EINVAL.
     /// With it, ENOENT means no such extension, and EPROTONOSUPPORT no such revision.
     fn query(&mut self, payload: &[u8]) -> Result<Option<Absent>, Error> {
-        use vipline_netlink::Errno;
-        let socket = &mut self.sets.get_mut().socket;
-        let reply: Result<(), vipline_netlink::Error> =
-            socket.request(compat::GET, 0, payload, |_| Ok(()));
+        let reply = self.sets.get_mut().requester.request(
+            Request::new(compat::GET, "ask for", &"an extension of xtables"),
+            |out| out.extend_from_slice(payload),
+            |_| Ok(()),
+        );
         match reply.map_err(|error| (error.errno(), error)) {
             Ok(()) => Ok(None),
             Err((Some(Errno::INVAL | Errno::OPNOTSUPP), _)) => Ok(Some(Absent::Compat)),
-            Err((Some(Errno::NOENT | EPROTONOSUPPORT), _)) => Ok(Some(Absent::Extension)),
-            Err((_, error)) => Err(error.into()),
+            Err((Some(Errno::NOENT | Errno::PROTONOSUPPORT), _)) => Ok(Some(Absent::Extension)),
+            Err((_, error)) => Err(error),
         }
     }
 
@@ -189,20 +186,22 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Nftables`]: the request failed.
+    /// [`Error::Denied`], [`Error::Kernel`] and others: the request failed.
     pub fn has_chain(&mut self, table: TableName, chain: ChainName) -> Result<bool, Error> {
         let table = table_id(self.family, table);
         let name = nftables::Name::new(chain.as_str()).expect("chain names are short");
-        Ok(self.nftables.chain(&table, &name)?.is_some())
+        let found = self.nftables.chain(&table, &name);
+        Ok(found.map_err(from_nftables)?.is_some())
     }
 
     /// Returns the current generation of the ruleset, which every commit increments.
     ///
     /// # Errors
     ///
-    /// [`Error::Nftables`]: the kernel has no nf_tables, or `CAP_NET_ADMIN` is missing.
+    /// [`Error::Unsupported`]: the kernel has no nf_tables. [`Error::Denied`]:
+    /// `CAP_NET_ADMIN` is missing.
     pub fn generation(&mut self) -> Result<Generation, Error> {
-        Ok(self.nftables.generation()?)
+        self.nftables.generation().map_err(from_nftables)
     }
 
     /// Returns the netlink port ID of the socket, which notifications about commits
@@ -222,10 +221,10 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Nftables`] if the timeout is zero.
+    /// [`Error::Netlink`] if the timeout is zero.
     pub fn set_timeout(&self, timeout: Duration) -> Result<(), Error> {
-        self.sets.borrow().socket.set_timeout(timeout)?;
-        Ok(self.nftables.set_timeout(timeout)?)
+        self.sets.borrow().requester.set_timeout(timeout)?;
+        self.nftables.set_timeout(timeout).map_err(from_nftables)
     }
 
     /// Reads tables, and calls `each` for every chain and rule.
@@ -240,7 +239,7 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::Interrupted`]: the ruleset changed during every attempt.
-    /// [`Error::Nftables`]: a request failed.
+    /// [`Error::Denied`], [`Error::Kernel`] and others: a request failed.
     pub fn dump<T>(
         &mut self,
         tables: &[TableName],
@@ -255,7 +254,7 @@ impl Client {
                 return Ok((value, generation));
             }
         }
-        Err(Error::Interrupted { attempts: ATTEMPTS })
+        Err(interrupted())
     }
 
     fn dump_once(
@@ -280,7 +279,8 @@ impl Client {
                 each(Saved::Chain(SavedChain::new(*table, &chain)));
                 chains.push((index, *table, chain.name));
             }
-        })?;
+        });
+        let dump = dump.map_err(from_nftables)?;
         if dump == Dump::Interrupted(()) {
             return Ok(dump);
         }
@@ -290,7 +290,8 @@ impl Client {
             let Some(id) = ids.get(index) else { continue };
             let dump = nftables.rules(id, Some(&chain), |rule: InstalledRule<'_>| {
                 each(Saved::Rule(SavedRule::new(table, rule, *family, sets)));
-            })?;
+            });
+            let dump = dump.map_err(from_nftables)?;
             if dump == Dump::Interrupted(()) {
                 return Ok(dump);
             }
@@ -311,11 +312,11 @@ impl Client {
     ///
     /// [`Error::Rejected`] names the rejected operations. `ENOENT` is the error number of a
     /// rule to delete that does not exist, and of a rule with a missing chain or nfacct object.
-    /// [`Error::MissingSet`]: a rule names an IP set that does not exist.
-    /// [`Error::Unsupported`]: a rule has no encoding.
+    /// [`Error::NotEncoded`]: a rule has no encoding, or names an IP set that does not exist
+    /// ([`MissingSet`](super::MissingSet)).
     /// [`Error::Interrupted`]: the ruleset changed during every attempt.
-    /// [`Error::Nftables`], [`Error::Netlink`]: a request failed.
-    /// [`Error::committed`] returns for each error whether the edits may have been
+    /// [`Error::Denied`], [`Error::Kernel`] and others: a request failed.
+    /// [`Error::may_be_applied`] returns for each error whether the edits may have been
     /// applied.
     pub fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Generation, Error> {
         if edits.is_empty() {
@@ -328,7 +329,7 @@ impl Client {
                 return Ok(generation);
             }
         }
-        Err(Error::Interrupted { attempts: ATTEMPTS })
+        Err(interrupted())
     }
 
     /// Reads the IP sets that a plan depends on.
@@ -366,7 +367,8 @@ impl Client {
         let mut state = State::default();
         for (table, chain) in plan.built_in() {
             let id = table_id(self.family, table);
-            if self.nftables.chain(&id, &chain)?.is_some() {
+            let found = self.nftables.chain(&id, &chain);
+            if found.map_err(from_nftables)?.is_some() {
                 state.built_in.insert((table, chain));
             }
         }
@@ -374,7 +376,8 @@ impl Client {
         for mut chain in deletions {
             let (table, name) = (chain.table.clone(), chain.chain.clone());
             let each = |rule: InstalledRule<'_>| chain.take(&rule);
-            let dump = self.nftables.rules(&table, Some(&name), each)?;
+            let dump = self.nftables.rules(&table, Some(&name), each);
+            let dump = dump.map_err(from_nftables)?;
             if dump == Dump::Interrupted(()) || self.generation()? != before {
                 return Ok(None);
             }
@@ -384,8 +387,13 @@ impl Client {
     }
 }
 
-impl AsFd for Client {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.nftables.as_fd()
+vipline_netlink::impl_as_fd!(Client, nftables);
+
+/// Returns the error if other programs committed during every attempt.
+pub(super) fn interrupted() -> Error {
+    Error::Interrupted {
+        operation: "read",
+        object: "the ruleset".into(),
+        attempts: ATTEMPTS,
     }
 }

@@ -1,83 +1,41 @@
 //! Errors of the client.
 
+use std::error::Error as StdError;
 use std::fmt;
 
-use thiserror::Error;
-use vipline_netlink::{Errno, Rejected, RejectedList, RejectedRequest};
+use vipline_netlink::{ClientError, Condition, Feature, Rejected, RejectedRequest};
 use vipline_nftables as nftables;
 
 use super::Unsupported;
-use crate::{Committed, Refusal, TableName};
+use crate::{Refusal, TableName};
 
 /// An error of a dump or commit.
 ///
-/// [`committed`](Self::committed) returns whether a failed commit may have been applied.
-#[derive(Debug, Error)]
+/// A rule that has no encoding is [`Error::NotEncoded`](ClientError::NotEncoded), with an
+/// [`Unsupported`] or a [`MissingSet`] as reason.
+/// [`may_be_applied`](ClientError::may_be_applied) returns whether a failed commit may have
+/// been applied.
+pub type Error = ClientError<Operation>;
+
+/// An operation that the kernel rejected.
+pub type RejectedOperation = Rejected<Operation>;
+
+/// A rule names an IP set that does not exist.
+///
+/// Nothing was sent, because a rule contains the index of the set.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("IP set {name:?} does not exist")]
 #[non_exhaustive]
-pub enum Error {
-    /// The ruleset changed during every attempt.
-    #[error("the ruleset changed during each of {attempts} attempts")]
-    Interrupted {
-        /// Number of attempts.
-        attempts: usize,
-    },
-    /// A rule names an IP set that does not exist. Nothing was sent.
-    #[error("{operation}: IP set {name:?} does not exist")]
-    MissingSet {
-        /// The operation with the rule.
-        operation: Box<Operation>,
-        /// Name of the set.
-        name: Box<str>,
-    },
-    /// A request about extensions or IP sets failed.
-    #[error(transparent)]
-    Netlink(#[from] vipline_netlink::Error),
-    /// A request to nf_tables failed: a missing capability, no nf_tables, and others.
-    #[error(transparent)]
-    Nftables(nftables::Error),
-    /// The kernel rejected a batch and applied nothing.
-    #[error("{}", RejectedList::new(rejected).with_more(*more))]
-    Rejected {
-        /// Rejected operations, in order of the batch; never empty.
-        rejected: Vec<RejectedOperation>,
-        /// Number of further rejected operations. `None` if it is unknown, because
-        /// acknowledgments were lost.
-        more: Option<usize>,
-    },
-    /// A rule has no encoding. Nothing was sent.
-    #[error("{operation}: {source}")]
-    Unsupported {
-        /// The operation with the rule.
-        operation: Box<Operation>,
-        /// The part of the rule.
-        source: Unsupported,
-    },
+pub struct MissingSet {
+    /// Name of the set.
+    pub name: Box<str>,
 }
 
-impl Error {
-    /// Returns whether a failed commit may have been applied.
-    pub fn committed(&self) -> Committed {
-        match self {
-            Self::Nftables(error) => match error.may_be_applied() {
-                false => Committed::No,
-                true => Committed::Unknown,
-            },
-            Self::Interrupted { .. }
-            | Self::MissingSet { .. }
-            | Self::Netlink(_)
-            | Self::Rejected { .. }
-            | Self::Unsupported { .. } => Committed::No,
-        }
-    }
+impl RejectedRequest for Operation {
+    const FEATURE: Feature = <nftables::Operation as RejectedRequest>::FEATURE;
 
-    /// Returns the error number; of several, that of the first rejected operation.
-    pub fn errno(&self) -> Option<Errno> {
-        match self {
-            Self::Netlink(error) => error.errno(),
-            Self::Nftables(error) => error.errno(),
-            Self::Rejected { rejected, .. } => rejected.first().map(|first| first.errno),
-            Self::Interrupted { .. } | Self::MissingSet { .. } | Self::Unsupported { .. } => None,
-        }
+    fn condition_of(reason: &(dyn StdError + 'static)) -> Option<Condition> {
+        reason.is::<MissingSet>().then_some(Condition::NotFound)
     }
 }
 
@@ -85,49 +43,36 @@ impl Refusal for Error {
     /// Returns whether all errors are about an object that does not exist: a chain, a rule,
     /// an IP set or an nfacct object.
     fn is_not_found(&self) -> bool {
-        matches!(self, Self::MissingSet { .. }) || self.is_only(Errno::NOENT)
+        Self::is_not_found(self)
     }
 
     fn is_already_exists(&self) -> bool {
-        self.is_only(Errno::EXIST)
+        Self::is_already_exists(self)
     }
 
     fn is_busy(&self) -> bool {
-        self.is_only(Errno::BUSY)
+        Self::is_busy(self)
     }
 
     fn is_denied(&self) -> bool {
-        matches!(self, Self::Nftables(nftables::Error::Denied)) || self.is_only(Errno::PERM)
+        Self::is_denied(self)
     }
 }
 
-impl Error {
-    /// Returns whether all errors of the kernel have this number.
-    fn is_only(&self, errno: Errno) -> bool {
-        match self {
-            Self::Rejected {
-                rejected,
-                more: Some(0),
-            } => rejected.iter().all(|one| one.errno == errno),
-            Self::Rejected { .. } => false,
-            _ => self.errno() == Some(errno),
-        }
-    }
-
-    /// Returns the error of a rule without encoding.
-    pub(super) fn not_encoded(operation: Operation, source: Unsupported) -> Self {
-        let operation = Box::new(operation);
-        match source.missing_set {
-            Some(name) => Self::MissingSet { operation, name },
-            None => Self::Unsupported { operation, source },
-        }
-    }
+/// Returns the error of a rule without encoding.
+pub(super) fn not_encoded(operation: Operation, source: Unsupported) -> Error {
+    let request = Box::new(operation);
+    let reason = match source.missing_set {
+        Some(name) => MissingSet { name }.into(),
+        None => source.into(),
+    };
+    Error::NotEncoded { request, reason }
 }
 
-impl From<nftables::Error> for Error {
-    fn from(error: nftables::Error) -> Self {
-        Self::Nftables(error)
-    }
+/// Converts the error of a query to nf_tables, or of a batch without edits.
+#[cfg(target_os = "linux")]
+pub(super) fn from_nftables(error: nftables::Error) -> Error {
+    error.map(|_| Operation::whole())
 }
 
 /// An operation of a commit, as the line of the equivalent restore document.
@@ -163,17 +108,10 @@ impl fmt::Display for Operation {
     }
 }
 
-/// An operation that the kernel rejected.
-pub type RejectedOperation = Rejected<Operation>;
-
-impl RejectedRequest for Operation {
-    fn fmt_rejected(rejected: &RejectedOperation, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", rejected.request, rejected.reason())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use vipline_netlink::Errno;
+
     use super::*;
 
     #[test]
@@ -189,13 +127,31 @@ mod tests {
                 Rejected::new(Operation::whole(), Errno(12)).with_message("too large"),
             ],
             more: Some(0),
+            done: 0,
         };
         assert_eq!(
             error.to_string(),
             "table nat: -A MINE -j MISSING: no such file or directory; \
              COMMIT: cannot allocate memory (too large)"
         );
-        assert_eq!(error.committed(), Committed::No);
+        assert!(!error.may_be_applied());
         assert_eq!(error.errno(), Some(Errno::NOENT));
+    }
+
+    #[test]
+    fn a_missing_set_is_not_found_and_another_part_is_not() {
+        let set = |missing_set| {
+            let mut part = Unsupported::new("-m set");
+            part.missing_set = missing_set;
+            not_encoded(Operation::whole(), part)
+        };
+        let missing = set(Some("blocked".into()));
+        assert!(missing.is_not_found());
+        assert_eq!(
+            missing.to_string(),
+            "COMMIT: IP set \"blocked\" does not exist"
+        );
+        let other = set(None);
+        assert!(!other.is_not_found() && !other.may_be_applied());
     }
 }

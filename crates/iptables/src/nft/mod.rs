@@ -83,7 +83,7 @@ pub(crate) use crate::set_indexes::SetIndexes;
 #[cfg(target_os = "linux")]
 pub use client::Client;
 pub use compat::Lack;
-pub use error::{Error, Operation, RejectedOperation};
+pub use error::{Error, MissingSet, Operation, RejectedOperation};
 pub(crate) use partial::{decode_match, decode_target, encode_partially, rule_text, text_rule};
 #[cfg(target_os = "linux")]
 pub use saved::{Saved, SavedChain, SavedRule};

@@ -1,14 +1,12 @@
 //! Operations on single rules and chains.
 
 use vipline_netlink::{Dump, Errno, Rejected};
-use vipline_nftables::{
-    self as nftables, BatchBuilder, InstalledRule, Name, RulePosition, TableId,
-};
+use vipline_nftables::{BatchBuilder, InstalledRule, Name, RulePosition, TableId};
 use vipline_reconcile::Edit;
 
 use super::batch::Plan;
-use super::client::{ATTEMPTS, Client};
-use super::error::{Error, Operation};
+use super::client::{ATTEMPTS, Client, interrupted};
+use super::error::{Error, Operation, from_nftables, not_encoded};
 use super::{encode_with, table_id};
 use crate::{ChainName, Counters, Object, Position, Rule, SharedRule, SingleCommands, TableName};
 
@@ -36,7 +34,7 @@ impl SingleCommands for Client {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::Interrupted { attempts: ATTEMPTS })
+        Err(interrupted())
     }
 
     fn append(&mut self, table: TableName, chain: ChainName, rule: &Rule<'_>) -> Result<(), Error> {
@@ -63,7 +61,7 @@ impl SingleCommands for Client {
                 return Ok(());
             }
         }
-        Err(Error::Interrupted { attempts: ATTEMPTS })
+        Err(interrupted())
     }
 
     fn delete(&mut self, table: TableName, chain: ChainName, rule: &Rule<'_>) -> Result<(), Error> {
@@ -102,17 +100,8 @@ impl Client {
     ) -> Result<(), Error> {
         let mut batch = self.nftables.batch(None);
         fill(&mut batch, &table_id(self.family, table));
-        self.nftables.commit_batch(batch).map_err(|error| {
-            let nftables::Error::Rejected { rejected, more, .. } = error else {
-                return error.into();
-            };
-            let name =
-                |one: nftables::RejectedOperation| one.map(|_| operation(table, line.clone()));
-            Error::Rejected {
-                rejected: rejected.into_iter().map(name).collect(),
-                more,
-            }
-        })
+        let committed = self.nftables.commit_batch(batch);
+        committed.map_err(|error| error.map(|_| operation(table, line.clone())))
     }
 
     /// Inserts a rule after the one with an index. Returns `None` if another program
@@ -129,28 +118,27 @@ impl Client {
         let chain = nftables_name(chain);
         let mut handles = Vec::new();
         let each = |rule: InstalledRule<'_>| handles.push(rule.handle);
-        let dump = self.nftables.rules(&id, Some(&chain), each)?;
+        let dump = self.nftables.rules(&id, Some(&chain), each);
+        let dump = dump.map_err(from_nftables)?;
         if dump == Dump::Interrupted(()) || self.generation()? != generation {
             return Ok(None);
         }
         let before = usize::try_from(index).ok().and_then(|at| handles.get(at));
         let Some(before) = before else {
             let rejected = Rejected::new(operation.clone(), Errno::NOENT);
-            return Err(Error::Rejected {
-                rejected: vec![rejected.with_message("the rule number is too large")],
-                more: Some(0),
-            });
+            let rejected = rejected.with_message("the rule number is too large");
+            return Err(Error::from_rejected(vec![rejected]));
         };
         let sets = self.sets.get_mut();
         sets.read()?;
         let encoded = encode_with(rule, self.family, &sets.indexes);
-        let encoded = encoded.map_err(|source| Error::not_encoded(operation.clone(), source))?;
+        let encoded = encoded.map_err(|source| not_encoded(operation.clone(), source))?;
         let mut batch = self.nftables.batch(Some(generation));
         batch.add_rule(&id, &chain, RulePosition::After(*before), &encoded);
         match self.nftables.commit_batch(batch) {
             Ok(()) => Ok(Some(())),
             Err(error) if error.is_outdated() => Ok(None),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(from_nftables(error)),
         }
     }
 }

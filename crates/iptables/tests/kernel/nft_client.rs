@@ -154,10 +154,11 @@ fn rules_with_ip_sets_are_committed_and_read() {
         }
         let missing = "-m set --match-set missing src -j ACCEPT";
         let error = twins.rejected(&add([chain("filter", "SETS", &[missing])]));
-        let nft::Error::MissingSet { operation, name } = &error else {
+        let nft::Error::NotEncoded { request, reason } = &error else {
             panic!("{error:?}");
         };
-        assert_eq!((operation.edit, &**name), (Some(0), "missing"));
+        let reason = reason.downcast_ref::<nft::MissingSet>().unwrap();
+        assert_eq!((request.edit, &*reason.name), (Some(0), "missing"));
         assert_eq!(
             error.to_string(),
             format!("table filter: -A SETS {missing}: IP set \"missing\" does not exist")
@@ -226,6 +227,7 @@ fn rejected_edits_are_named_with_table_line_and_error_number() {
     let nft::Error::Rejected {
         rejected,
         more: Some(0),
+        ..
     } = &error
     else {
         panic!("{error:?}");
@@ -244,6 +246,7 @@ fn rejected_edits_are_named_with_table_line_and_error_number() {
     let nft::Error::Rejected {
         rejected,
         more: Some(0),
+        ..
     } = &error
     else {
         panic!("{error:?}");
@@ -267,10 +270,11 @@ fn rejected_edits_are_named_with_table_line_and_error_number() {
     );
 
     let error = twins.rejected(&add([chain("filter", "A", &["-m unknown --option 7"])]));
-    let nft::Error::Unsupported { operation, .. } = &error else {
+    let nft::Error::NotEncoded { request, reason } = &error else {
         panic!("{error:?}");
     };
-    assert_eq!(&*operation.line, "-A A -m unknown --option 7");
+    assert!(reason.is::<nft::Unsupported>(), "{reason}");
+    assert_eq!(&*request.line, "-A A -m unknown --option 7");
     twins.assert_equal();
 }
 

@@ -143,7 +143,10 @@ fn the_client_over_netlink_names_missing_objects() {
                 client.append(filter, chain, &rule).unwrap_err()
             });
             match &error {
-                nft::Error::MissingSet { name, .. } => assert_eq!(&**name, object),
+                nft::Error::NotEncoded { reason, .. } => {
+                    let missing = reason.downcast_ref::<nft::MissingSet>().unwrap();
+                    assert_eq!(&*missing.name, object);
+                }
                 error => assert_eq!(error.errno(), Some(Errno::NOENT), "{error}"),
             }
             let named = format!("table filter: -A FORWARD {rule}: ");

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use testkit::nft as nft_program;
 use vipline_iptables::{
-    Chain, ChainName, Committed, Contents, Family, Object, Position, Restore, Rules, SharedRule,
-    TableName, Variant, nft,
+    Chain, ChainName, Contents, Family, Object, Position, Restore, Rules, SharedRule, TableName,
+    Variant, nft,
 };
 use vipline_nftables as nftables;
 use vipline_reconcile::Edit;
@@ -128,7 +128,7 @@ impl Twins {
     pub(crate) fn rejected(&mut self, edits: &[Edit<Object>]) -> nft::Error {
         let before = (saved(&self.ours), self.client.generation().unwrap());
         let error = self.client.commit(edits).unwrap_err();
-        assert_eq!(error.committed(), Committed::No, "{error}");
+        assert!(!error.may_be_applied(), "{error}");
         assert_eq!(
             (saved(&self.ours), self.client.generation().unwrap()),
             before

@@ -97,9 +97,9 @@ fn rejection(batch: &Batch<'_>, error: &Error) -> Option<Attempt> {
             });
             (named.collect(), reason(first))
         }
-        Error::MissingSet { operation, .. } | Error::Unsupported { operation, .. } => {
+        Error::NotEncoded { request, .. } => {
             let reason = rejections::reason_of(None, error);
-            let named = batch.origin(operation.edit?);
+            let named = batch.origin(request.edit?);
             let named = named.map(|index| (index, reason.clone()));
             (named.into_iter().collect(), reason)
         }
