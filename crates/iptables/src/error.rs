@@ -5,13 +5,16 @@ use std::{fmt, io};
 
 use thiserror::Error;
 
+use crate::readable::readable_debug;
 use crate::{Committed, Refusal, TableName, Version};
 
 /// An error of a save or restore.
 ///
 /// [`committed`](Self::committed) returns whether a failed restore may have changed
 /// rules.
-#[derive(Debug, Error)]
+///
+/// `Debug` writes a sentence with the sources, and the fields in the alternate form.
+#[derive(Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A program exceeded the timeout and was killed.
@@ -129,6 +132,21 @@ pub enum Error {
         message: Box<str>,
     },
 }
+
+readable_debug!(Error {
+    Timeout { program, timeout },
+    Decode { program, line },
+    Denied { program, message },
+    Incompatible { table },
+    Io { operation, source },
+    Killed { program, signal },
+    Locked { wait, message },
+    MissingProgram { program },
+    Outdated { program, answer },
+    Rejected { program, status, command, line, message },
+    Spawn { program, source },
+    Unsupported { program, message },
+});
 
 impl Error {
     /// Returns whether a failed restore may have changed rules.
@@ -279,5 +297,34 @@ impl fmt::Display for At<'_> {
             }) => write!(f, "line {number} (`{text}`): "),
             Some(DocumentLine { number, .. }) => write!(f, "line {number}: "),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_debug_form_is_a_sentence_with_the_sources() {
+        let error = Error::Spawn {
+            program: "iptables-save".into(),
+            source: io::Error::other("no memory"),
+        };
+        assert_eq!(format!("{error:?}"), "cannot run iptables-save: no memory");
+        let error = Error::Rejected {
+            program: "iptables-restore".into(),
+            status: 1,
+            command: None,
+            line: Some(DocumentLine {
+                number: 3,
+                text: Some("-A MINE -j NONE".into()),
+                commits: 0,
+            }),
+            message: "No chain/target/match by that name".into(),
+        };
+        assert_eq!(format!("{error:?}"), error.to_string());
+        let fields = format!("{error:#?}");
+        assert!(fields.contains("status: 1"), "{fields}");
+        assert!(fields.starts_with("Rejected {\n"), "{fields}");
     }
 }

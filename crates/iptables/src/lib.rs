@@ -172,6 +172,9 @@ pub mod nft;
 pub mod evaluate;
 
 #[cfg(feature = "client")]
+mod readable;
+
+#[cfg(feature = "client")]
 mod error;
 
 pub use address::Network;
