@@ -384,3 +384,104 @@ macro_rules! impl_client {
         $crate::impl_as_fd!($type, $field);
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use testkit::netns::Netns;
+
+    use super::*;
+    use crate::Errno;
+
+    const GET_LINK: u16 = 18;
+
+    #[derive(Debug)]
+    struct Change(i32);
+
+    impl fmt::Display for Change {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "change link {}", self.0)
+        }
+    }
+
+    impl RejectedRequest for Change {
+        /// Links from 1,000 on count as denied.
+        fn condition(request: Option<&Self>, errno: Errno) -> Option<Condition> {
+            match request {
+                Some(Self(1000..)) => Some(Condition::Denied),
+                _ => Condition::of(errno),
+            }
+        }
+    }
+
+    fn open() -> Requester<Change> {
+        let netns = Netns::new().unwrap();
+        netns.run(|| Requester::open(Protocol::ROUTE)).unwrap()
+    }
+
+    /// Encodes `struct ifinfomsg` of the link with this index.
+    fn link(index: i32, payload: &mut Vec<u8>) {
+        payload.extend_from_slice(&[0; 4]);
+        payload.extend_from_slice(&index.to_ne_bytes());
+        payload.extend_from_slice(&[0; 8]);
+    }
+
+    fn change_each(
+        requester: &mut Requester<Change>,
+        links: impl IntoIterator<Item = i32>,
+        name: impl FnMut(Rejected<i32>) -> Option<Rejected<Change>>,
+    ) -> Result<usize, ClientError<Change>> {
+        let mut applied = Applied::new();
+        let change = |index: &i32, payload: &mut Vec<u8>| {
+            link(*index, payload);
+            (16, 0)
+        };
+        requester.request_each(links, change, name, &mut applied)?;
+        applied.into_result()
+    }
+
+    #[test]
+    fn rejected_requests_are_named_and_the_others_counted() {
+        let mut requester = open();
+        let name = |one: Rejected<i32>| Some(one.map(Change));
+        let error = change_each(&mut requester, [1, 998, 1, 999], name).unwrap_err();
+        let text = "change link 998: no such device; change link 999: no such device";
+        assert_eq!(error.to_string(), text);
+        assert!(matches!(error, ClientError::Rejected { done: 2, .. }));
+        // A rejection that is no error.
+        let done = change_each(&mut requester, [998, 1], |_| None);
+        assert_eq!(done.unwrap(), 1);
+    }
+
+    #[test]
+    fn a_denied_request_ends_the_others() {
+        let mut requester = open();
+        let name = |one: Rejected<i32>| Some(one.map(Change));
+        let error = change_each(&mut requester, [1000; 300], name).unwrap_err();
+        assert!(matches!(error, ClientError::Denied), "{error}");
+        assert_eq!(requester.counters().messages, 128);
+    }
+
+    #[test]
+    fn the_error_of_a_request_has_its_operation_and_object() {
+        let mut requester = open();
+        let request = Request::new(GET_LINK, "list", &"link 999");
+        let error = requester.request(request, |payload| link(999, payload), |_| Ok(()));
+        let text = "list link 999: no such device";
+        assert_eq!(error.unwrap_err().to_string(), text);
+    }
+
+    #[test]
+    fn a_reply_without_the_requested_value_is_an_error() {
+        let mut requester = open();
+        let request = Request::new(GET_LINK, "list", &"link 1");
+        let encode = |payload: &mut Vec<u8>| link(1, payload);
+        let found = requester.get(request, encode, |message| Ok(Some(message.ty)));
+        assert_eq!(found.unwrap(), 16);
+        let none = requester.get(request, encode, |_| Ok(None::<u16>));
+        let error = none.unwrap_err();
+        assert!(
+            matches!(error, ClientError::Netlink(Error::Timeout)),
+            "{error}"
+        );
+    }
+}
