@@ -1,4 +1,4 @@
 //! Comparison of nf_tables messages with those of libnftnl, the library of `nft`.
 //!
 //! Only the test has code. It is a package of its own, so that no other one needs the library.
-#![cfg_attr(feature = "libnftnl", allow(unused_crate_dependencies))]
+#![forbid(unsafe_code)]

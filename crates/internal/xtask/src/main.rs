@@ -169,6 +169,10 @@ fn main() -> ExitCode {
         Task::Mutants { filter, list } => mutants::run(&filter, list),
         Task::Tidy => tidy::run(),
         Task::Dependencies => dependencies::run(),
+        Task::Publish {
+            dry_run: true,
+            no_verify: false,
+        } => publish::check_packages(),
         Task::Publish { dry_run, no_verify } => publish::run(dry_run, !no_verify),
         Task::Image(options) => image::run(&options),
         Task::Bless => bless::run(),
