@@ -308,6 +308,8 @@ impl<R: RejectedRequest> ClientError<R> {
             Self::Netlink(error) => !matches!(error, Error::BatchTooLarge { .. }),
             Self::Overrun => true,
             Self::Rejected { done, .. } => *done > 0,
+            // The kernel asks for the capability before each request, so that all requests of a
+            // client are denied if one is.
             Self::Denied
             | Self::Interrupted { .. }
             | Self::Kernel { .. }
