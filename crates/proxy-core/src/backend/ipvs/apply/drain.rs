@@ -1,14 +1,20 @@
 //! Draining of real servers: no new connections, removal after the last one ends.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use vipline_ipvs::{Command, Destination, Object, Protocol, RealServer, ServiceKey};
 use vipline_reconcile::Edit;
 
-/// Interval between checks of the remaining connections.
+/// Interval between checks of the remaining connections of a virtual server.
 const PERIOD: Duration = Duration::from_secs(10);
+
+/// Maximum number of virtual servers that one sweep checks. Each check is a dump of its real
+/// servers, and the syncs of all Services wait for the sweep: the endpoint of a Service with
+/// 16,384 pairs of an address and a port has as many virtual servers.
+const SWEEP: usize = 64;
 
 /// Maximum draining time of SCTP associations, which rarely end by themselves.
 const MAX_DRAIN_TIME: Duration = Duration::from_secs(15 * 60);
@@ -16,17 +22,26 @@ const MAX_DRAIN_TIME: Duration = Duration::from_secs(15 * 60);
 /// Real servers of weight 0 that are removed after their last connection ends.
 #[derive(Debug, Default)]
 pub(in crate::backend) struct Drain {
-    /// Removal deadline of each real server; `None` until the first check.
-    servers: BTreeMap<(ServiceKey, SocketAddr), Option<Duration>>,
+    /// Virtual servers that have draining real servers.
+    services: BTreeMap<ServiceKey, Draining>,
+    /// Time of the next check of each of them.
+    checks: BTreeSet<(Duration, ServiceKey)>,
+}
+
+/// Draining real servers of a virtual server.
+#[derive(Debug, Default)]
+struct Draining {
+    /// Removal deadline of each real server; `None` until its first check.
+    servers: BTreeMap<SocketAddr, Option<Duration>>,
     /// Time of the next check.
-    next: Option<Duration>,
+    next: Duration,
 }
 
 impl Drain {
     /// Returns whether [`start`](Self::start) would return these edits unchanged: all
     /// are additions, and no real server is draining.
     pub(super) fn is_unaffected(&self, edits: &[Edit<Object>]) -> bool {
-        self.servers.is_empty() && edits.iter().all(|edit| matches!(edit, Edit::Add(_)))
+        self.services.is_empty() && edits.iter().all(|edit| matches!(edit, Edit::Add(_)))
     }
 
     /// Replaces removals of real servers by changes to weight 0.
@@ -37,8 +52,9 @@ impl Drain {
     /// orphaned flow to another real server.
     pub(in crate::backend) fn start(&mut self, edits: Vec<Edit<Object>>) -> Vec<Edit<Object>> {
         let removed: BTreeSet<ServiceKey> = edits.iter().filter_map(removed_server).collect();
-        self.servers
-            .retain(|(service, _), _| !removed.contains(service));
+        for service in &removed {
+            self.forget(service);
+        }
         let (mut last, mut others) = (Vec::new(), Vec::with_capacity(edits.len()));
         for edit in edits {
             match edit {
@@ -65,64 +81,94 @@ impl Drain {
 
     /// Starts to drain a real server. Returns the edit that sets its weight to 0.
     fn drain(&mut self, service: ServiceKey, real: RealServer) -> Option<Edit<Object>> {
-        self.servers.insert((service, real.endpoint()), None);
+        let draining = self.services.entry(service).or_default();
+        draining.servers.insert(real.endpoint(), None);
+        // The first check is due at once: most real servers have no connections.
+        let before = mem::replace(&mut draining.next, Duration::ZERO);
+        self.checks.remove(&(before, service));
+        self.checks.insert((Duration::ZERO, service));
         weight_changed(service, real, real.weight, 0)
     }
 
     /// Returns the edit that adds a real server, or restores the weight of a draining one.
     fn add(&mut self, service: ServiceKey, real: RealServer) -> Option<Edit<Object>> {
-        match self.servers.remove(&(service, real.endpoint())) {
-            Some(_) => weight_changed(service, real, 0, real.weight),
-            None => Some(Edit::Add(Object::Destination(service, real))),
+        let is_draining = self.retain(&service, |endpoint, _| *endpoint != real.endpoint());
+        match is_draining {
+            true => weight_changed(service, real, 0, real.weight),
+            false => Some(Edit::Add(Object::Destination(service, real))),
+        }
+    }
+
+    /// Forgets the real servers of a virtual server that `is_draining` excludes. Returns
+    /// whether there were any.
+    fn retain(
+        &mut self,
+        service: &ServiceKey,
+        mut is_draining: impl FnMut(&SocketAddr, &mut Option<Duration>) -> bool,
+    ) -> bool {
+        let Some(draining) = self.services.get_mut(service) else {
+            return false;
+        };
+        let before = draining.servers.len();
+        draining
+            .servers
+            .retain(|it, deadline| is_draining(it, deadline));
+        let after = draining.servers.len();
+        if after == 0 {
+            self.forget(service);
+        }
+        after < before
+    }
+
+    /// Forgets the real servers of a virtual server.
+    fn forget(&mut self, service: &ServiceKey) {
+        if let Some(draining) = self.services.remove(service) {
+            self.checks.remove(&(draining.next, *service));
         }
     }
 
     /// Records the dumped real servers, and returns the objects without those that are
     /// draining.
     pub(super) fn without(&mut self, dumped: Vec<Object>) -> Vec<Object> {
-        let mut left = BTreeMap::new();
-        let dumped = dumped.into_iter().filter(|object| match object {
-            Object::Destination(service, real) if real.weight == 0 => {
-                let key = (*service, real.endpoint());
-                let draining = self.servers.remove_entry(&key);
-                let is_draining = draining.is_some();
-                left.extend(draining);
-                !is_draining
-            }
-            _ => true,
+        let (draining, others): (Vec<_>, _) = dumped.into_iter().partition(|object| match object {
+            Object::Destination(service, real) => self.is_draining(service, real),
+            Object::VirtualServer(_) => false,
         });
-        let dumped = dumped.collect();
-        self.servers = left;
-        dumped
+        let left: BTreeSet<_> = draining.iter().filter_map(endpoint).collect();
+        let services: Vec<_> = self.services.keys().copied().collect();
+        for service in services {
+            self.retain(&service, |endpoint, _| left.contains(&(service, *endpoint)));
+        }
+        others
     }
 
     /// Returns whether a real server is draining.
     pub(super) fn is_draining(&self, service: &ServiceKey, real: &RealServer) -> bool {
-        real.weight == 0 && self.servers.contains_key(&(*service, real.endpoint()))
+        let draining = self.services.get(service);
+        real.weight == 0 && draining.is_some_and(|it| it.servers.contains_key(&real.endpoint()))
     }
 
     /// Returns the time of the next check; `None` if nothing is draining.
     pub(super) fn next_poll(&self) -> Option<Duration> {
-        let is_new = self.servers.values().any(Option::is_none);
-        match (self.servers.is_empty(), is_new) {
-            (true, _) => None,
-            (_, true) => Some(Duration::ZERO),
-            _ => self.next,
-        }
+        self.checks.first().map(|(at, _)| *at)
     }
 
-    /// Returns the virtual servers whose real servers must be checked now.
+    /// Returns the virtual servers whose real servers must be checked now, at most
+    /// [`SWEEP`]. The [next check](Self::next_poll) is due at once if there are more.
     pub(super) fn due(&mut self, now: Duration) -> Vec<ServiceKey> {
-        for ((service, _), deadline) in &mut self.servers {
-            deadline.get_or_insert(now.saturating_add(max_drain_time(service)));
+        let due = self.checks.iter().take_while(|(at, _)| *at <= now);
+        let due: Vec<_> = due.take(SWEEP).copied().collect();
+        for check @ (_, service) in &due {
+            self.checks.remove(check);
+            self.checks.insert((now + PERIOD, *service));
+            if let Some(draining) = self.services.get_mut(service) {
+                draining.next = now + PERIOD;
+                for deadline in draining.servers.values_mut() {
+                    deadline.get_or_insert(now.saturating_add(max_drain_time(service)));
+                }
+            }
         }
-        if self.servers.is_empty() || self.next.is_some_and(|next| now < next) {
-            return Vec::new();
-        }
-        self.next = Some(now + PERIOD);
-        let mut services: Vec<_> = self.servers.keys().map(|(service, _)| *service).collect();
-        services.dedup();
-        services
+        due.into_iter().map(|(_, service)| service).collect()
     }
 
     /// Checks the real servers of a virtual server, and returns commands that remove the
@@ -133,17 +179,13 @@ impl Drain {
         reals: &[Destination],
         now: Duration,
     ) -> Vec<Command> {
+        let reals = reals.iter().map(|real| (real.server.endpoint(), real));
+        let reals: BTreeMap<_, _> = reals.collect();
         let mut finished = Vec::new();
-        self.servers.retain(|(of, endpoint), deadline| {
-            if *of != service {
-                return true;
-            }
-            let real = reals
-                .iter()
-                .find(|real| real.server.endpoint() == *endpoint);
+        self.retain(&service, |endpoint, deadline| {
             // Another process gave it a weight or removed it, so it is not ours to
             // remove.
-            let Some(real) = real.filter(|real| real.server.weight == 0) else {
+            let Some(real) = reals.get(endpoint).filter(|real| real.server.weight == 0) else {
                 return false;
             };
             let is_idle = real.connections.active + real.connections.inactive == 0;
@@ -154,6 +196,14 @@ impl Drain {
             !is_over
         });
         finished
+    }
+}
+
+/// Returns the virtual server and the endpoint of a real server.
+fn endpoint(object: &Object) -> Option<(ServiceKey, SocketAddr)> {
+    match object {
+        Object::Destination(service, real) => Some((*service, real.endpoint())),
+        Object::VirtualServer(_) => None,
     }
 }
 
@@ -314,6 +364,30 @@ mod tests {
             1
         );
         assert_eq!(drain.next_poll(), None);
+    }
+
+    #[test]
+    fn a_sweep_checks_a_bounded_number_of_virtual_servers() {
+        let of = |port| ServiceKey::new(TCP, [10, 96, 0, 20].into(), port);
+        let ports = 1..=u16::try_from(3 * SWEEP / 2).unwrap();
+        let leaving = |last| move |port| Edit::Remove(Object::Destination(of(port), real(last, 1)));
+        let mut drain = Drain::default();
+        drain.start(ports.clone().map(leaving(1)).collect());
+        let first = drain.due(seconds(5));
+        assert_eq!(first.len(), SWEEP);
+        assert_eq!(drain.next_poll(), Some(Duration::ZERO), "the rest is due");
+        let rest = drain.due(seconds(6));
+        let checked: BTreeSet<_> = first.iter().chain(&rest).copied().collect();
+        assert_eq!(checked, ports.map(of).collect());
+        assert_eq!(
+            (rest.len(), drain.due(seconds(14))),
+            (SWEEP / 2, Vec::new())
+        );
+        // One that starts to drain is checked at once, the others at their times.
+        drain.start(vec![leaving(2)(1)]);
+        assert_eq!(drain.due(seconds(14)), [of(1)]);
+        assert_eq!(drain.next_poll(), Some(seconds(15)));
+        assert_eq!(drain.due(seconds(15)), first[1..]);
     }
 
     #[test]

@@ -101,19 +101,20 @@ impl Watch {
 
     /// Removes real servers without connections.
     ///
-    /// Failures are retried at the next check.
+    /// Virtual servers that cannot be read are checked again later. A real server that
+    /// cannot be removed is found by the next dump.
     fn sweep(&mut self, now: Duration) {
         for Watched { drain, .. } in &self.watched {
+            let mut finished = Vec::new();
             let due = drain.lock().due(now);
             for service in due {
-                let Ok(reals) = self.servers.destinations(&service) else {
-                    continue;
-                };
-                let finished = drain.lock().finished(service, &reals, now);
-                let commands: Commands = finished.into_iter().collect();
-                if !commands.is_empty() {
-                    let _ = self.servers.commit(&commands);
+                if let Ok(reals) = self.servers.destinations(&service) {
+                    finished.extend(drain.lock().finished(service, &reals, now));
                 }
+            }
+            if !finished.is_empty() {
+                let commands: Commands = finished.into_iter().collect();
+                let _ = self.servers.commit(&commands);
             }
         }
     }
