@@ -231,3 +231,37 @@ fn changes_without_notifications_are_found_by_polling() {
         }
     });
 }
+
+#[test]
+fn draining_real_servers_are_removed_in_groups_between_syncs() {
+    /// Number of virtual servers, one for each port: more than a group has, and fewer than
+    /// two have.
+    const SERVERS: usize = 101;
+    Netns::new().unwrap().run(|| {
+        let service = |endpoints| {
+            let ports = 1000..1100;
+            ports.fold(fixtures::web_with("10.96.0.10", endpoints), |web, port| {
+                web.port(api::TransportProtocol::Tcp, port, 8080)
+            })
+        };
+        let (mut engine, mut now) = (open(&fixtures::config()), Duration::default());
+        engine.watch().unwrap();
+        apply(&mut engine, service(2).events());
+        engine.apply(Event::Synced);
+        assert!(sync(&mut engine, &mut now).is_success());
+        let left = || {
+            let lines = lines("ipvsadm", &["-Sn"]);
+            lines.iter().filter(|it| it.contains("10.1.0.2:")).count()
+        };
+        assert_eq!(left(), SERVERS);
+        apply(&mut engine, service(1).events());
+        assert!(sync(&mut engine, &mut now).is_success());
+        assert_eq!(left(), SERVERS, "they drain");
+        assert!(engine.poll(now).is_none());
+        assert_eq!(left(), SERVERS - 64);
+        assert!(engine.next_deadline().is_some_and(|at| at <= now));
+        assert!(engine.poll(now).is_none());
+        assert_eq!(left(), 0);
+        assert_eq!(engine.difference().unwrap().script, "");
+    });
+}

@@ -65,7 +65,7 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
     ("crates/conntrack", "kernel", 26, &[""]),
     ("crates/ipvs", "vm", 35, &[""]),
     ("crates/rtnl", "vm", 5, &[""]),
-    ("crates/proxy-core", "vm", 23, &[""]),
+    ("crates/proxy-core", "vm", 24, &[""]),
     ("examples/kube-proxy", "vm", 14, &[""]),
     ("examples/kube-proxy", "modules", 2, &[""]),
     (

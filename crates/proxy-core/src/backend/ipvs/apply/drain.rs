@@ -92,32 +92,26 @@ impl Drain {
 
     /// Returns the edit that adds a real server, or restores the weight of a draining one.
     fn add(&mut self, service: ServiceKey, real: RealServer) -> Option<Edit<Object>> {
-        let is_draining = self.retain(&service, |endpoint, _| *endpoint != real.endpoint());
-        match is_draining {
-            true => weight_changed(service, real, 0, real.weight),
-            false => Some(Edit::Add(Object::Destination(service, real))),
+        let removed = self.edit(&service, |servers| servers.remove(&real.endpoint()));
+        match removed.flatten() {
+            Some(_) => weight_changed(service, real, 0, real.weight),
+            None => Some(Edit::Add(Object::Destination(service, real))),
         }
     }
 
-    /// Forgets the real servers of a virtual server that `is_draining` excludes. Returns
-    /// whether there were any.
-    fn retain(
+    /// Removes some draining real servers of a virtual server, and forgets the virtual server
+    /// with the last one. `None` if it has none.
+    fn edit<T>(
         &mut self,
         service: &ServiceKey,
-        mut is_draining: impl FnMut(&SocketAddr, &mut Option<Duration>) -> bool,
-    ) -> bool {
-        let Some(draining) = self.services.get_mut(service) else {
-            return false;
-        };
-        let before = draining.servers.len();
-        draining
-            .servers
-            .retain(|it, deadline| is_draining(it, deadline));
-        let after = draining.servers.len();
-        if after == 0 {
+        edit: impl FnOnce(&mut BTreeMap<SocketAddr, Option<Duration>>) -> T,
+    ) -> Option<T> {
+        let servers = &mut self.services.get_mut(service)?.servers;
+        let edited = edit(servers);
+        if servers.is_empty() {
             self.forget(service);
         }
-        after < before
+        Some(edited)
     }
 
     /// Forgets the real servers of a virtual server.
@@ -137,7 +131,9 @@ impl Drain {
         let left: BTreeSet<_> = draining.iter().filter_map(endpoint).collect();
         let services: Vec<_> = self.services.keys().copied().collect();
         for service in services {
-            self.retain(&service, |endpoint, _| left.contains(&(service, *endpoint)));
+            self.edit(&service, |servers| {
+                servers.retain(|endpoint, _| left.contains(&(service, *endpoint)));
+            });
         }
         others
     }
@@ -182,18 +178,20 @@ impl Drain {
         let reals = reals.iter().map(|real| (real.server.endpoint(), real));
         let reals: BTreeMap<_, _> = reals.collect();
         let mut finished = Vec::new();
-        self.retain(&service, |endpoint, deadline| {
-            // Another process gave it a weight or removed it, so it is not ours to
-            // remove.
-            let Some(real) = reals.get(endpoint).filter(|real| real.server.weight == 0) else {
-                return false;
-            };
-            let is_idle = real.connections.active + real.connections.inactive == 0;
-            let is_over = is_idle || deadline.is_some_and(|deadline| deadline <= now);
-            if is_over {
-                finished.push(Command::RemoveDestination(service, *endpoint));
-            }
-            !is_over
+        self.edit(&service, |servers| {
+            servers.retain(|endpoint, deadline| {
+                // Another process gave it a weight or removed it, so it is not ours to
+                // remove.
+                let Some(real) = reals.get(endpoint).filter(|real| real.server.weight == 0) else {
+                    return false;
+                };
+                let is_idle = real.connections.active + real.connections.inactive == 0;
+                let is_over = is_idle || deadline.is_some_and(|deadline| deadline <= now);
+                if is_over {
+                    finished.push(Command::RemoveDestination(service, *endpoint));
+                }
+                !is_over
+            });
         });
         finished
     }

@@ -102,7 +102,8 @@ impl Watch {
     /// Removes real servers without connections.
     ///
     /// Virtual servers that cannot be read are checked again later. A real server that
-    /// cannot be removed is found by the next dump.
+    /// cannot be removed no longer counts as draining, so [`inspect`](Self::inspect) finds it
+    /// as a change.
     fn sweep(&mut self, now: Duration) {
         for Watched { drain, .. } in &self.watched {
             let mut finished = Vec::new();
