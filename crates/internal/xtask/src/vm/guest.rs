@@ -16,7 +16,7 @@ use super::results::{MARK, Results};
 use crate::process::{execute, execute_with_output};
 use crate::tools;
 
-/// Time limit of a guest. An idle host needs a third of it, and the one of CI has other work.
+/// Time limit of a guest. An idle host needs 14 minutes, and CI once needed more than 20.
 const DEADLINE: Duration = Duration::from_secs(2400);
 
 /// Memory of the guest in megabytes. Half is available for files.
