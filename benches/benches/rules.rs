@@ -15,7 +15,7 @@ use benches::time::Time;
 use proxy_core::backend::iptables::{Kernel as Iptables, Planner};
 use proxy_core::{Config, Engine, Event, Family, IptablesBackend};
 use testkit::netns::Netns;
-use vipline_iptables::{self as iptables, Client, Object, Restore, Rule, Variant, nft};
+use vipline_iptables::{Client, Object, Restore, Rule, Variant, nft};
 use vipline_nftables::{self as nftables, Transaction};
 use vipline_reconcile::{Edit, Rejection, Target};
 
@@ -224,7 +224,7 @@ fn with_compat(object: nftables::Object) -> nftables::Object {
     let nftables::Object::Chain(chain) = &object else {
         return object;
     };
-    let family = iptables::Family::V4;
+    let family = Family::V4;
     let encode = |rule: &nftables::Rule| {
         let decoded = nft::decode(rule, family).expect("a rule of the engine");
         nft::encode(&decoded, family).expect("a rule of the engine")
@@ -238,7 +238,7 @@ fn nft_chain(object: &Object) -> Outcome<nftables::Object> {
     let Object::Chain(chain) = object else {
         return Err("one endpoint changes no shared rule".into());
     };
-    let family = iptables::Family::V4;
+    let family = Family::V4;
     let encode = |text| -> Outcome<_> { Ok(nft::encode(&Rule::parse(text)?, family)?) };
     let rules = chain.rules().map(encode).collect::<Outcome<Vec<_>>>()?;
     let name = nftables::Name::new(chain.name.as_str())?;
@@ -278,7 +278,7 @@ struct Seen {
 impl Watched {
     fn new(variant: Variant) -> Outcome<Self> {
         let netns = Netns::new()?;
-        let client = Client::open_variant(iptables::Family::V4, variant)?;
+        let client = Client::open_variant(Family::V4, variant)?;
         let inner = Inner {
             netns,
             kernel: Iptables::with_client(client, Family::V4),

@@ -106,8 +106,9 @@ pub use state::{Sctp, SctpState, State, Tcp, TcpDirection, TcpFlags, TcpState};
 pub use statistics::{CpuStatistics, Usage};
 pub use status::Status;
 pub use tuple::{Layer4, Tuple};
+pub use vipline_inet::Family;
 pub use vipline_netlink as netlink;
-pub use vipline_netlink::{Dump, Family};
+pub use vipline_netlink::Dump;
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::{Counters, Flow, Layer4, Protocol, State, Status, Tuple};
+use crate::{Counters, Family, Flow, Layer4, Protocol, State, Status, Tuple};
 
 impl fmt::Display for Tuple {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -86,7 +86,10 @@ impl fmt::Display for Flow {
         write!(
             f,
             "{:<8} {} {name:<8} {} ",
-            family.to_string(),
+            match family {
+                Family::V4 => "ipv4",
+                Family::V6 => "ipv6",
+            },
             family.number(),
             protocol.0
         )?;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use vipline_netlink::Family;
+use vipline_inet::Family;
 
 /// A set type.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

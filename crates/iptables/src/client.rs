@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::lines::{Lines, line_of};
 use crate::process::{CHUNK, Process, Wrote, failed, find, name_of};
 use crate::tool_error::missing_extensions;
-use crate::{Error, Family, TableName, Variant, Version};
+use crate::{Error, Family, TableName, Variant, Version, program_name};
 
 /// Default time to wait for the xtables lock, in seconds.
 const WAIT: u32 = 5;
@@ -77,7 +77,7 @@ impl Client {
     /// [`Error::Outdated`] if the restore program is older than [`Version::MINIMUM`].
     /// [`Error::Spawn`], [`Error::Timeout`] and others if its `--version` fails.
     pub fn open(family: Family) -> Result<Self, Error> {
-        Self::named(family.as_str())
+        Self::named(program_name(family))
     }
 
     /// Finds the programs of a variant, such as `iptables-nft-save`.
@@ -86,7 +86,7 @@ impl Client {
     ///
     /// The same as [`open`](Self::open).
     pub fn open_variant(family: Family, variant: Variant) -> Result<Self, Error> {
-        Self::named(&format!("{family}-{variant}"))
+        Self::named(&format!("{}-{variant}", program_name(family)))
     }
 
     /// Uses the programs at these paths. Only runs `restore`, with `--version`.

@@ -207,7 +207,8 @@ pub use tables::{
     ChainLine, Command, CommandLine, Line, Policy, RuleLine, RuleSpec, Table, TableLine, Tables,
 };
 pub use transport::Transport;
-pub use version::{Family, Variant, Version};
+pub use version::{Variant, Version, program_name};
+pub use vipline_inet::Family;
 #[cfg(any(feature = "nfacct", feature = "nft"))]
 pub use vipline_netlink as netlink;
 pub use vipline_reconcile::{Edit, Keyed, diff};

@@ -1,34 +1,20 @@
-//! Families, variants and versions of the iptables programs.
+//! Names, variants and versions of the iptables programs.
 
 use std::fmt;
 
-/// An address family.
+use vipline_inet::Family;
+
+/// Returns the name prefix of the programs for a family: `iptables` or `ip6tables`.
 ///
-/// Exhaustive: there are two IP families.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Family {
-    /// IPv4: `iptables`.
-    V4,
-    /// IPv6: `ip6tables`.
-    V6,
-}
-
-impl Family {
-    /// Both families.
-    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
-
-    /// Returns the name prefix of the programs: `iptables` or `ip6tables`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::V4 => "iptables",
-            Self::V6 => "ip6tables",
-        }
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+/// ```
+/// use vipline_iptables::{Family, program_name};
+///
+/// assert_eq!(program_name(Family::V6), "ip6tables");
+/// ```
+pub const fn program_name(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "iptables",
+        Family::V6 => "ip6tables",
     }
 }
 

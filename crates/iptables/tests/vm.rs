@@ -17,7 +17,9 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use testkit::netns::Netns;
-use vipline_iptables::{Chain, ChainName, Edit, Family, Rule, TableName, Variant, nft};
+use vipline_iptables::{
+    Chain, ChainName, Edit, Family, Rule, TableName, Variant, nft, program_name,
+};
 use vipline_nftables as nftables;
 
 /// The chain of the rules.
@@ -46,7 +48,7 @@ fn restore(family: Family, variant: Variant) {
     for rule in rules(family) {
         document += &format!("-A {CHAIN} {rule}\n");
     }
-    let mut command = Command::new(format!("{family}-{variant}-restore"));
+    let mut command = Command::new(format!("{}-{variant}-restore", program_name(family)));
     let mut program = command.stdin(Stdio::piped()).spawn().unwrap();
     let mut input = program.stdin.take().unwrap();
     input.write_all((document + "COMMIT\n").as_bytes()).unwrap();
@@ -56,7 +58,7 @@ fn restore(family: Family, variant: Variant) {
 
 /// Returns the saved rules of the namespace of the calling thread.
 fn save(family: Family, variant: Variant) -> Vec<String> {
-    let mut command = Command::new(format!("{family}-{variant}-save"));
+    let mut command = Command::new(format!("{}-{variant}-save", program_name(family)));
     let output = command.args(["-t", "filter"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();

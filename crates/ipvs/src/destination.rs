@@ -3,8 +3,9 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use vipline_inet::Family;
+use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, put_be16, put_u8, put_u16, put_u32};
-use vipline_netlink::{DecodeError, Family};
 
 use crate::service::{decode_address, decode_family, put_address};
 use crate::stats::Stats;

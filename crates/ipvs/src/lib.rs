@@ -128,8 +128,8 @@ pub use service::{Protocol, ServiceKey};
 pub use stats::Stats;
 pub use sync_daemon::{Role, SyncDaemon};
 pub use text::ParseError;
+pub use vipline_inet::Family;
 pub use vipline_netlink as netlink;
-pub use vipline_netlink::Family;
 pub use vipline_reconcile::{Edit, Keyed, diff};
 pub use wire::{Info, Timeouts};
 

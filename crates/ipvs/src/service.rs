@@ -4,8 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 
+use vipline_inet::Family;
+use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, put, put_be16, put_u16, put_u32};
-use vipline_netlink::{DecodeError, Family};
 
 /// `IPVS_SVC_ATTR_AF` and the following attributes.
 const FAMILY: u16 = 1;

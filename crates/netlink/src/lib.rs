@@ -41,7 +41,6 @@
 //! - [`Outcome`] and [`Dump`]: results of batches and dumps.
 //! - [`Rejected`]: a rejected request with its error number and the message of the
 //!   extended ACK. [`RejectedList`] displays several.
-//! - [`Family`]: IPv4 or IPv6.
 //! - [`generic`]: generic netlink families.
 //! - [`Listener`]: a non-blocking socket that receives notifications of multicast
 //!   groups, optionally without those that the program itself caused.
@@ -73,8 +72,6 @@ mod protocol;
 mod errno;
 
 mod policy;
-
-mod family;
 
 mod dump;
 
@@ -125,7 +122,6 @@ pub use descriptor::SocketOption;
 pub use dump::Dump;
 pub use errno::Errno;
 pub use error::{DecodeError, Error, KernelError};
-pub use family::Family;
 #[cfg(target_os = "linux")]
 pub use listener::{Event, Listener};
 #[cfg(target_os = "linux")]

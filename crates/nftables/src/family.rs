@@ -4,7 +4,9 @@ use std::fmt;
 
 /// The family of a table. It selects the packets that the table's chains see.
 ///
-/// The numbers are those of `NFPROTO_*` in `linux/netfilter.h`.
+/// The numbers are those of `NFPROTO_*` in `linux/netfilter.h`. The type is not the family of
+/// addresses, [`vipline_inet::Family`], because tables also exist for packets of either IP
+/// family and for frames; [`From`] and [`ip`](Self::ip) convert.
 ///
 /// Exhaustive: these are the families of nf_tables.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -52,6 +54,15 @@ impl Family {
         Self::ALL.into_iter().find(|f| f.number() == number)
     }
 
+    /// Returns the IP family of the packets, or `None` if they may have either or none.
+    pub const fn ip(self) -> Option<vipline_inet::Family> {
+        match self {
+            Self::Ip => Some(vipline_inet::Family::V4),
+            Self::Ip6 => Some(vipline_inet::Family::V6),
+            Self::Inet | Self::Arp | Self::Bridge | Self::Netdev => None,
+        }
+    }
+
     /// Returns nft's name of the family.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -61,6 +72,16 @@ impl Family {
             Self::Arp => "arp",
             Self::Bridge => "bridge",
             Self::Netdev => "netdev",
+        }
+    }
+}
+
+/// Returns the family of the tables with packets of one IP family only.
+impl From<vipline_inet::Family> for Family {
+    fn from(family: vipline_inet::Family) -> Self {
+        match family {
+            vipline_inet::Family::V4 => Self::Ip,
+            vipline_inet::Family::V6 => Self::Ip6,
         }
     }
 }
@@ -81,5 +102,16 @@ mod tests {
             assert_eq!(Family::from_number(family.number()), Some(family));
         }
         assert_eq!(Family::from_number(4), None);
+    }
+
+    #[test]
+    fn tables_of_one_ip_family_have_its_number() {
+        for family in vipline_inet::Family::ALL {
+            let of_tables = Family::from(family);
+            assert_eq!(of_tables.number(), family.number());
+            assert_eq!(of_tables.ip(), Some(family));
+        }
+        let others = Family::ALL.into_iter().filter(|it| it.ip().is_none());
+        assert_eq!(others.count(), Family::ALL.len() - 2);
     }
 }

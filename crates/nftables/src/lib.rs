@@ -206,6 +206,7 @@ pub use table::{Table, TableFlags, TableId};
 pub use transaction::Transaction;
 pub use value::Value;
 pub use verdict::{Data, Verdict};
+pub use vipline_inet as inet;
 pub use vipline_netlink as netlink;
 pub use vipline_reconcile::{Edit, Keyed, diff};
 pub use wire::{Assembler, Batch, RecordedMessage};

@@ -64,8 +64,6 @@
 
 mod name;
 
-mod family;
-
 mod link;
 
 mod address;
@@ -86,11 +84,11 @@ pub use address::{Address, AddressFlags, Scope};
 pub use client::Client;
 pub use commands::{Command, Commands};
 pub use error::{Error, RejectedCommand};
-pub use family::Family;
 pub use ipnet;
 pub use link::{Kind, Link, LinkFlags};
 pub use name::{InvalidName, Name};
 pub use object::{Key, Object, Snapshot};
+pub use vipline_inet::Family;
 pub use vipline_netlink as netlink;
 pub use vipline_reconcile::{Edit, Keyed, diff};
 

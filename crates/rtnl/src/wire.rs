@@ -37,11 +37,6 @@ const LOCAL: u16 = 2;
 /// `IFA_FLAGS`: all flags; the header contains only eight.
 const FLAGS: u16 = 8;
 
-/// `AF_INET`.
-pub(crate) const V4: u8 = 2;
-/// `AF_INET6`.
-pub(crate) const V6: u8 = 10;
-
 /// A request for links or addresses.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -112,9 +107,11 @@ impl Reply {
     ///
     /// The header is too short, or an attribute is missing or malformed.
     pub fn decode(ty: u16, payload: &[u8]) -> Result<Self, DecodeError> {
-        match (ty, payload.first()) {
-            (NEW_LINK | DELETE_LINK, _) => Link::decode(payload).map(Self::Link),
-            (NEW_ADDRESS | DELETE_ADDRESS, Some(&(V4 | V6)) | None) => {
+        let family = payload.first().copied();
+        match ty {
+            NEW_LINK | DELETE_LINK => Link::decode(payload).map(Self::Link),
+            // Without a header, decoding returns the error.
+            NEW_ADDRESS | DELETE_ADDRESS if family.is_none_or(is_inet) => {
                 IndexedAddress::decode(payload).map(Self::Address)
             }
             _ => Ok(Self::Other),
@@ -186,11 +183,8 @@ impl IndexedAddress {
     }
 
     fn put(&self, low: u8, scope: Scope, flags: Option<u32>, out: &mut Vec<u8>) {
-        let family = match self.net {
-            IpNet::V4(_) => V4,
-            IpNet::V6(_) => V6,
-        };
-        let header = [family, self.net.prefix_len(), low, scope.number()];
+        let family = Family::of_network(self.net);
+        let header = [family.number(), self.net.prefix_len(), low, scope.number()];
         put_header(header, self.index, out);
         let local = self.net.addr();
         put_ip(LOCAL, local, out);
@@ -207,6 +201,7 @@ impl IndexedAddress {
             .split_first_chunk::<HEADER>()
             .ok_or_else(no_address)?;
         let [family, prefix, flags, scope, index @ ..] = *header;
+        let family = Family::from_number(family).ok_or_else(no_address)?;
         let (mut local, mut far, mut flags) = (None, None, u32::from(flags));
         for attr in Attrs::new(attrs) {
             let attr = attr?;
@@ -228,6 +223,10 @@ impl IndexedAddress {
     }
 }
 
+fn is_inet(family: u8) -> bool {
+    Family::from_number(family).is_some()
+}
+
 /// Appends `struct ifaddrmsg`: family, prefix length, flags and scope, then the index of
 /// the link.
 fn put_header(start: [u8; 4], index: u32, out: &mut Vec<u8>) {
@@ -243,10 +242,10 @@ fn put_ip(kind: u16, address: IpAddr, out: &mut Vec<u8>) {
 }
 
 /// Decodes an address of a family.
-fn ip(family: u8, attr: &Attr<'_>) -> Result<IpAddr, DecodeError> {
+fn ip(family: Family, attr: &Attr<'_>) -> Result<IpAddr, DecodeError> {
     let address = match family {
-        V4 => <[u8; 4]>::try_from(attr.value).map(IpAddr::from),
-        _ => <[u8; 16]>::try_from(attr.value).map(IpAddr::from),
+        Family::V4 => <[u8; 4]>::try_from(attr.value).map(IpAddr::from),
+        Family::V6 => <[u8; 16]>::try_from(attr.value).map(IpAddr::from),
     };
     address.map_err(|_| attr.error("address"))
 }

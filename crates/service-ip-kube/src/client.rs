@@ -199,7 +199,7 @@ impl Client {
         family: Option<Family>,
     ) -> Result<Listed<IpAddress>, Error> {
         let label =
-            |family: Family| format!("{}!={}", ip_address::FAMILY_LABEL, family.other().label());
+            |family: Family| format!("{}!={}", ip_address::FAMILY_LABEL, family.other().as_str());
         let labels = family.map(label);
         self.list::<IPAddress, _>(labels.as_deref()).await
     }

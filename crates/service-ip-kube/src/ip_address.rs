@@ -52,7 +52,7 @@ impl IpAddress {
     /// Returns whether the labels have the manager `ipallocator.k8s.io` and the family.
     #[must_use]
     pub fn is_labelled(&self) -> bool {
-        self.is_managed() && self.family.as_deref() == Some(Family::of(self.ip).label())
+        self.is_managed() && self.family.as_deref() == Some(Family::of(self.ip).as_str())
     }
 }
 
@@ -89,7 +89,7 @@ fn owner(reference: ParentReference) -> OwnerRef {
 
 fn labels(ip: IpAddr, manager: &str) -> BTreeMap<String, String> {
     BTreeMap::from([
-        (FAMILY_LABEL.to_owned(), Family::of(ip).label().to_owned()),
+        (FAMILY_LABEL.to_owned(), Family::of(ip).as_str().to_owned()),
         (MANAGER_LABEL.to_owned(), manager.to_owned()),
     ])
 }

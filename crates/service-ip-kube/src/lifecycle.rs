@@ -155,7 +155,7 @@ mod tests {
             ip,
             uid: "u".into(),
             version: "7".into(),
-            family: Some(Family::of(ip).label().into()),
+            family: Some(Family::of(ip).as_str().into()),
             manager: Some(manager.into()),
             owner: vipline_service_ip::OwnerRef::default(),
             created: now(),

@@ -160,7 +160,10 @@ pub fn set_addresses(service: &mut Service, plan: &AddressPlan, addresses: &[IpA
     };
     spec.cluster_ip = texts.first().cloned();
     spec.cluster_ips = Some(texts).filter(|texts| !texts.is_empty());
-    let families = plan.families.iter().map(|family| family.label().to_owned());
+    let families = plan
+        .families
+        .iter()
+        .map(|family| family.as_str().to_owned());
     spec.ip_families = Some(families.collect()).filter(|families: &Vec<_>| !families.is_empty());
     spec.ip_family_policy = plan.policy.map(|policy| policy_name(policy).to_owned());
 }
@@ -227,9 +230,9 @@ fn service_type(spec: &ServiceSpec) -> Result<ServiceType, SpecError> {
 }
 
 fn family(text: &str) -> Option<Family> {
-    [Family::V4, Family::V6]
+    Family::ALL
         .into_iter()
-        .find(|family| family.label() == text)
+        .find(|family| family.as_str() == text)
 }
 
 fn policy(text: &str) -> Result<FamilyPolicy, SpecError> {

@@ -77,7 +77,7 @@ impl Watched {
             ip,
             uid: uid.into(),
             version: "".into(),
-            family: Some(Family::of(ip).label().into()),
+            family: Some(Family::of(ip).as_str().into()),
             manager: Some(manager.into()),
             owner: owner.clone(),
             created: SystemTime::UNIX_EPOCH,

@@ -88,7 +88,7 @@ pub use bitmap::Bitmap;
 pub use cidrs::{CidrError, Cidrs};
 pub use counters::{Counters, DurationHistogram, MetricNames, RepairCounters, Scope, Usage};
 pub use draft::Draft;
-pub use families::{AddressError, AddressPlan, AddressRequest, AddressSpec, Family, FamilyPolicy};
+pub use families::{AddressError, AddressPlan, AddressRequest, AddressSpec, FamilyPolicy};
 pub use ipnet;
 pub use node_ports::{AssignedPorts, NodePorts, ServiceNodePorts};
 pub use owner::OwnerRef;
@@ -108,6 +108,7 @@ pub use stored_address::parse_address;
 pub use stores::Memory;
 #[cfg(feature = "etcd")]
 pub use stores::{Envelope, Etcd, EtcdCluster, EtcdSetupError, EtcdTls};
+pub use vipline_inet::Family;
 
 /// Compiles and runs the examples of the README.
 #[cfg(doctest)]

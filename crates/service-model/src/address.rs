@@ -5,49 +5,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// An IP family.
-///
-/// Exhaustive: there are two IP families.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-impl Family {
-    /// Both families, IPv4 first.
-    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
-
-    /// Returns the family of an address.
-    pub fn of(addr: IpAddr) -> Self {
-        if addr.is_ipv4() { Self::V4 } else { Self::V6 }
-    }
-
-    /// Returns the family of a network.
-    pub fn of_network(network: IpNet) -> Self {
-        Self::of(network.network())
-    }
-
-    /// Returns the network of loopback addresses: 127.0.0.0/8 or ::1/128.
-    pub const fn loopback(self) -> IpNet {
-        match self {
-            Self::V4 => IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),
-            Self::V6 => IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128)),
-        }
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::V4 => "IPv4",
-            Self::V6 => "IPv6",
-        })
-    }
-}
-
 /// Parses an address in any form that older API servers accepted.
 ///
 /// Octets of an IPv4 address are decimal, even with leading zeros. An

@@ -114,7 +114,7 @@ mod node_ports;
 #[cfg(feature = "test-util")]
 pub mod arbitrary;
 
-pub use address::{Family, SpecialAddress, parse_address, parse_network};
+pub use address::{SpecialAddress, parse_address, parse_network};
 pub use changes::{Changes, Counts, HealthCheck, NoLocalEndpoints};
 pub use counted::Counted;
 pub use details::EndpointDetails;
@@ -131,6 +131,7 @@ pub use service_port::{Endpoint, PortChange, Route, ServicePort};
 pub use store::{Config, Store};
 pub use timestamp::Timestamp;
 pub use unserved::{SkipReason, SkippedService, UnservedAddress, UnservedReason};
+pub use vipline_inet::Family;
 pub use warning::{Field, Kind, Problem, Warning, Warnings};
 
 /// Compiles and runs the examples of the README.

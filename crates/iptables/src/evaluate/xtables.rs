@@ -29,11 +29,7 @@ impl Xtables {
 
 /// Returns the family of a table of iptables.
 fn table_family(id: &TableId) -> Option<Family> {
-    let family = match id.family {
-        vipline_nftables::Family::Ip => Family::V4,
-        vipline_nftables::Family::Ip6 => Family::V6,
-        _ => return None,
-    };
+    let family = id.family.ip()?;
     let name = id.name.as_str();
     let name = name.strip_prefix(LEGACY).unwrap_or(name);
     built_in::TABLES.contains(&name).then_some(family)

@@ -77,10 +77,6 @@ pub(super) fn request_of(family: Family, expr: &Expr) -> Option<(&str, Vec<u8>)>
 }
 
 fn payload(family: Family, name: &str, revision: u32, kind: u32) -> Vec<u8> {
-    let family = match family {
-        Family::V4 => vipline_nftables::Family::Ip,
-        Family::V6 => vipline_nftables::Family::Ip6,
-    };
     let mut payload = vec![family.number(), 0, 0, 0];
     put_str(&mut payload, NAME, name);
     put_be32(&mut payload, REVISION, revision);

@@ -23,12 +23,8 @@ const SRCNAT: i32 = 100;
 
 /// Returns the table of nf_tables that holds a table of the nft variant.
 pub fn table_id(family: Family, table: TableName) -> TableId {
-    let family = match family {
-        Family::V4 => vipline_nftables::Family::Ip,
-        Family::V6 => vipline_nftables::Family::Ip6,
-    };
     let name = Name::new(table.as_str()).expect("table names are short");
-    TableId::new(family, name)
+    TableId::new(family.into(), name)
 }
 
 /// Returns the names of the built-in chains of a table, and their base chains with

@@ -1,7 +1,5 @@
 //! Rules that are well-formed but that iptables refuses.
 
-use std::net::IpAddr;
-
 use crate::lexer::Lexer;
 use crate::matches::{Flags, Match, RecentAction, Statistic, Tcp};
 use crate::negatable::Negatable;
@@ -254,14 +252,6 @@ fn in_family<'r>(rule: &Rule<'_>, family: Family) -> Result<(), Refused<'r>> {
     }
 }
 
-fn family_of(address: IpAddr) -> Family {
-    if address.is_ipv4() {
-        Family::V4
-    } else {
-        Family::V6
-    }
-}
-
 /// Returns the only address family of a match.
 fn match_family(one: &Match<'_>) -> Option<Family> {
     match one {
@@ -278,7 +268,7 @@ fn match_family(one: &Match<'_>) -> Option<Family> {
         | Match::Srh(_) => Some(Family::V6),
         Match::IpRange(it) => {
             let range = it.source.or(it.destination)?;
-            Some(family_of(range.value().first))
+            Some(Family::of(range.value().first))
         }
         _ => None,
     }
@@ -289,10 +279,10 @@ fn target_family(target: &Target<'_>) -> Option<Family> {
     match target {
         Target::Ttl(_) | Target::Ecn(_) => Some(Family::V4),
         Target::Hl(_) | Target::Dnpt(_) | Target::Snpt(_) => Some(Family::V6),
-        Target::Dnat(it) => it.addresses.map(|range| family_of(range.first)),
-        Target::Snat(it) => it.addresses.map(|range| family_of(range.first)),
-        Target::Tproxy(it) => it.address.map(family_of),
-        Target::Tee(it) => it.gateway.map(family_of),
+        Target::Dnat(it) => it.addresses.map(|range| Family::of(range.first)),
+        Target::Snat(it) => it.addresses.map(|range| Family::of(range.first)),
+        Target::Tproxy(it) => it.address.map(Family::of),
+        Target::Tee(it) => it.gateway.map(Family::of),
         Target::Reject(it) => it.family(),
         _ => None,
     }

@@ -6,7 +6,7 @@ use std::fs;
 
 use rustix::fs::{FlockOperation, flock};
 use testkit::nft;
-use vipline_iptables::{Client, Committed, Error, Family, TableName, Variant};
+use vipline_iptables::{Client, Committed, Error, Family, TableName, Variant, program_name};
 use vipline_netlink::{Event, Listener, Protocol};
 
 use crate::lab::{BEFORE, Lab, Many};
@@ -162,7 +162,7 @@ fn a_held_lock_stops_only_the_legacy_variant() {
 #[test]
 fn a_missing_capability_is_reported() {
     for mut lab in Lab::all() {
-        let prefix = format!("{}-{}", lab.family, lab.variant);
+        let prefix = format!("{}-{}", program_name(lab.family), lab.variant);
         let [save, restore] = ["save", "restore"].map(|verb| {
             let real = lab.programs.path(&format!("{prefix}-{verb}"));
             let script = format!(

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use testkit::iptables::Programs;
 use testkit::netns::Netns;
-use vipline_iptables::{Family, Line, RestoreOptions, Ruleset, Tables, Variant};
+use vipline_iptables::{Family, Line, RestoreOptions, Ruleset, Tables, Variant, program_name};
 
 const TEXT: &str = include_str!("../documents/hand-written.txt");
 
@@ -139,7 +139,7 @@ fn hand_written_documents_lead_to_the_rules_of_the_kernel() {
                     continue;
                 }
                 count += 1;
-                let prefix = format!("{}-{variant}", document.family);
+                let prefix = format!("{}-{variant}", program_name(document.family));
                 let [save, program] = programs.variant(&prefix).unwrap();
                 let place = usize::from(document.family == Family::V6);
                 let output = netns.run(|| restore(&program, document));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use testkit::iptables::Programs;
 use testkit::netns::Netns;
-use vipline_iptables::{Client, Error, Family, TableName, Variant};
+use vipline_iptables::{Client, Error, Family, TableName, Variant, program_name};
 
 /// Rules before a failure.
 pub(crate) const BEFORE: &str = "\
@@ -29,7 +29,9 @@ impl Lab {
     pub(crate) fn new(family: Family, variant: Variant) -> Self {
         let netns = Netns::new().unwrap();
         let programs = Programs::new().unwrap();
-        let [save, restore] = programs.variant(&format!("{family}-{variant}")).unwrap();
+        let [save, restore] = programs
+            .variant(&format!("{}-{variant}", program_name(family)))
+            .unwrap();
         let client = netns.run(|| Client::open_at(save, restore)).unwrap();
         Self {
             netns,
@@ -86,7 +88,7 @@ impl Lab {
     /// Returns a client with a script as restore program. `$REAL` is the path of the
     /// real program.
     pub(crate) fn with_script(&self, script: &str) -> Client {
-        let prefix = format!("{}-{}", self.family, self.variant);
+        let prefix = format!("{}-{}", program_name(self.family), self.variant);
         let real = self.programs.path(&format!("{prefix}-restore"));
         let script = format!(
             "REAL={}\nif [ \"$1\" = --version ]; then exec \"$REAL\" --version; fi\n{script}",

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use testkit::iptables::Programs;
 use testkit::netns::Netns;
 use vipline_iptables::nfacct::{Client, Name};
-use vipline_iptables::{Client as Iptables, Family, Variant};
+use vipline_iptables::{Client as Iptables, Family, Variant, program_name};
 
 /// Returns a network namespace and a client in it.
 fn lab() -> (Netns, Client) {
@@ -76,7 +76,9 @@ fn rules_update_a_counter_and_prevent_its_deletion() {
         for variant in Variant::ALL {
             let (netns, mut client) = lab();
             let programs = Programs::new().unwrap();
-            let [save, restore] = programs.variant(&format!("{family}-{variant}")).unwrap();
+            let [save, restore] = programs
+                .variant(&format!("{}-{variant}", program_name(family)))
+                .unwrap();
             let mut iptables = netns.run(|| Iptables::open_at(save, restore)).unwrap();
             let mut restore = |rules: &str| {
                 let document = format!("*filter\n{rules}\nCOMMIT\n");

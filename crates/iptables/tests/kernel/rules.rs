@@ -24,7 +24,7 @@ use testkit::iptables::Programs;
 use testkit::netns::Netns;
 use vipline_iptables::matches::Match;
 use vipline_iptables::targets::Target;
-use vipline_iptables::{Client, Family, Rule, TableName, Variant};
+use vipline_iptables::{Client, Family, Rule, TableName, Variant, program_name};
 use vipline_netlink::{Error, Protocol, Socket, attr, message};
 
 use crate::suite::ESTIMATORS;
@@ -69,7 +69,9 @@ pub(crate) fn prepare() {
 /// Loads rules and returns the saved rules.
 pub(crate) fn saved(family: Family, variant: Variant, table: &str, rules: &[&str]) -> Vec<String> {
     let programs = Programs::new().unwrap();
-    let [save, restore] = programs.variant(&format!("{family}-{variant}")).unwrap();
+    let [save, restore] = programs
+        .variant(&format!("{}-{variant}", program_name(family)))
+        .unwrap();
     let mut document = format!("*{table}\n:{CHAIN} - [0:0]\n:OTHER - [0:0]\n");
     for rule in rules {
         document += &format!("-A {CHAIN} {rule}\n");

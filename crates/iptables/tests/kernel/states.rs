@@ -5,7 +5,7 @@ use std::path::Path;
 
 use testkit::iptables::Programs;
 use testkit::netns::Netns;
-use vipline_iptables::{Client, Family, Object, Restore, TableName, Tables, Variant};
+use vipline_iptables::{Client, Family, Object, Restore, TableName, Tables, Variant, program_name};
 use vipline_reconcile::diff;
 
 /// Captures whose rules need no other objects.
@@ -50,7 +50,7 @@ fn the_restore_document_of_a_diff_leads_from_one_state_to_another() {
     for variant in [Variant::Nft, Variant::Legacy] {
         let programs = Programs::new().unwrap();
         let [save, restore] = programs
-            .variant(&format!("{}-{variant}", Family::V4))
+            .variant(&format!("{}-{variant}", program_name(Family::V4)))
             .unwrap();
         for section in [usize::MAX, 3] {
             Netns::new().unwrap().run(|| {

@@ -5,7 +5,7 @@ use std::process::Command;
 use testkit::nft as nft_program;
 use vipline_iptables::{
     Chain, ChainName, Contents, Family, Object, Position, Restore, Rules, SharedRule, TableName,
-    Variant, nft,
+    Variant, nft, program_name,
 };
 use vipline_nftables as nftables;
 use vipline_reconcile::Edit;
@@ -170,7 +170,9 @@ fn line(saved: &nft::Saved<'_>, family: Family) -> String {
 
 /// Returns the lines of `iptables-nft-save -c` without comments.
 pub(crate) fn saved(lab: &Lab) -> Vec<String> {
-    let program = lab.programs.path(&format!("{}-nft-save", lab.family));
+    let program = lab
+        .programs
+        .path(&format!("{}-nft-save", program_name(lab.family)));
     let output = lab
         .netns
         .run(|| Command::new(program).arg("-c").output())

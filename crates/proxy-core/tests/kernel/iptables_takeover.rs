@@ -6,7 +6,7 @@ use std::time::Duration;
 use proxy_core::backend::iptables::{Kernel, Planner};
 use proxy_core::{Config, Engine, Event, Family, IptablesBackend};
 use testkit::netns::Netns;
-use vipline_iptables::{self as iptables, Client, Variant};
+use vipline_iptables::{Client, Variant};
 
 use crate::fixtures::{self, Fixture, apply, sync};
 use crate::upstream_iptables::{self, Service, Upstream};
@@ -47,15 +47,11 @@ fn upstream(family: Family, variant: Variant) -> Upstream {
 fn synced(family: Family, access: Access) -> Engine {
     let (config, events) = overall(family);
     let mut engine = Engine::with_kernels::<Planner, _>(config, |_| {
-        let named = match family {
-            Family::V4 => iptables::Family::V4,
-            Family::V6 => iptables::Family::V6,
-        };
         let Some(variant) = access else {
             let kernel = Kernel::open_with(family, IptablesBackend::Netlink);
             return kernel.expect("the kernel has nfnetlink");
         };
-        let client = Client::open_variant(named, variant).expect("both are installed");
+        let client = Client::open_variant(family, variant).expect("both are installed");
         Kernel::with_client(client, family)
     });
     apply(&mut engine, events);

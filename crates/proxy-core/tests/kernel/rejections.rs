@@ -155,13 +155,9 @@ impl Spoil for InLoops {
 type Access = Option<Variant>;
 
 fn kernel(access: Access, family: Family) -> iptables::Kernel {
-    let named = match family {
-        Family::V4 => vipline_iptables::Family::V4,
-        Family::V6 => vipline_iptables::Family::V6,
-    };
     match access {
         Some(variant) => {
-            iptables::Kernel::with_client(Client::open_variant(named, variant).unwrap(), family)
+            iptables::Kernel::with_client(Client::open_variant(family, variant).unwrap(), family)
         }
         None => iptables::Kernel::open_with(family, IptablesBackend::Netlink).unwrap(),
     }

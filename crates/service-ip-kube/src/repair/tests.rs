@@ -30,7 +30,7 @@ fn address(ip: &str, service: &str) -> IpAddress {
         ip,
         uid: format!("uid of {ip}").into(),
         version: "7".into(),
-        family: Some(Family::of(ip).label().into()),
+        family: Some(Family::of(ip).as_str().into()),
         manager: Some(MANAGER.into()),
         owner: OwnerRef::service("default", service),
         created: now() - 30 * MINUTE,

@@ -4,54 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use thiserror::Error;
+use vipline_inet::Family;
 
 use crate::ServiceType;
-
-/// An IP family.
-///
-/// Exhaustive: there are two IP families.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-impl Family {
-    /// Returns the family of an address.
-    #[must_use]
-    pub const fn of(address: IpAddr) -> Self {
-        match address {
-            IpAddr::V4(_) => Self::V4,
-            IpAddr::V6(_) => Self::V6,
-        }
-    }
-
-    /// Returns the name in the API of Kubernetes.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::V4 => "IPv4",
-            Self::V6 => "IPv6",
-        }
-    }
-
-    /// Returns the other family.
-    #[must_use]
-    pub const fn other(self) -> Self {
-        match self {
-            Self::V4 => Self::V6,
-            Self::V6 => Self::V4,
-        }
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.label())
-    }
-}
 
 /// `ipFamilyPolicy` of a Service.
 ///

@@ -74,7 +74,7 @@ impl Check<'_> {
     /// Warns if node ports are open on addresses that the configuration seems
     /// to exclude.
     fn node_port_addresses(&mut self, addresses: &NodePortAddresses) {
-        let (primary, secondary) = (self.primary, other(self.primary));
+        let (primary, secondary) = (self.primary, self.primary.other());
         let networks = match addresses {
             NodePortAddresses::All => Vec::new(),
             NodePortAddresses::Primary => {
@@ -161,7 +161,7 @@ impl Check<'_> {
         }
         let problem = format!(
             "{field} has {} networks only, but the {}",
-            other(self.primary),
+            self.primary.other(),
             self.node_is()
         );
         match is_fatal {
@@ -173,7 +173,7 @@ impl Check<'_> {
     /// Reports an address that is not of the primary family.
     fn address(&mut self, field: &str, address: Option<IpAddr>) {
         if address.is_some_and(|address| Family::of(address) != self.primary) {
-            let family = other(self.primary);
+            let family = self.primary.other();
             let problem = format!("{field} is an {family} address, but the {}", self.node_is());
             self.problems.warnings.push(problem);
         }
@@ -191,13 +191,6 @@ impl Check<'_> {
 fn networks<'a>(texts: impl Iterator<Item = impl AsRef<str> + 'a>) -> Vec<IpNet> {
     let parsed: Option<Vec<_>> = texts.map(|text| parse_network(text.as_ref())).collect();
     parsed.unwrap_or_default()
-}
-
-fn other(family: Family) -> Family {
-    match family {
-        Family::V4 => Family::V6,
-        Family::V6 => Family::V4,
-    }
 }
 
 #[cfg(test)]

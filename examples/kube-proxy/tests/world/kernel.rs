@@ -1,9 +1,9 @@
 //! Histories with the real kernel of this machine.
 
+use proxy_core::Engine;
 use proxy_core::backend::iptables::{self, Kernel};
-use proxy_core::{Engine, Family};
 use testworld::Change;
-use vipline_iptables::{self as tool, Client, Variant};
+use vipline_iptables::{Client, Variant};
 
 use crate::history::{Verdict, check, history};
 use crate::replay::{config, in_namespace, replay};
@@ -19,14 +19,7 @@ fn replay_with_iptables(variant: Variant, seed: u64, changes: &[Change]) -> Verd
     config.iptables.nfacct = false;
     in_namespace(|| {
         let engine = Engine::with_kernels::<iptables::Planner, _>(config, |family| {
-            let family_of_tool = match family {
-                Family::V4 => tool::Family::V4,
-                Family::V6 => tool::Family::V6,
-            };
-            Kernel::with_client(
-                Client::open_variant(family_of_tool, variant).unwrap(),
-                family,
-            )
+            Kernel::with_client(Client::open_variant(family, variant).unwrap(), family)
         });
         replay(engine, seed, changes, is_rejectable)
     })

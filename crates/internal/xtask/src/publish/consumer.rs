@@ -7,6 +7,7 @@ use std::time::Duration;
 use proxy_core::{Config as ProxyConfig, Event as ProxyEvent};
 use vipline_conntrack::{Filter, Protocol as FlowProtocol};
 use vipline_hcn::NetworkType;
+use vipline_inet::Family as IpFamily;
 use vipline_ipset::Commands as Sets;
 use vipline_iptables::Rule;
 use vipline_ipvs::Table;
@@ -37,6 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let _ = (ProxyConfig::new("node-1"), ProxyEvent::Synced);
 
     let table = NftTable::new(TableId::new(Family::Inet, Name::new("web")?));
+    let _ = Family::from(IpFamily::V6);
     let edits = diff([], &[Object::from(table)]);
     assert!(matches!(edits[..], [Edit::Add(_)]));
     print!("{}", Transaction::from_edits(&edits));

@@ -64,10 +64,7 @@ pub(super) fn evaluate(target: &Target<'_>, context: &mut Context<'_, '_>) -> Re
 
 /// Returns the family of the packet.
 pub(super) fn family(context: &Context<'_, '_>) -> Family {
-    match context.packet().family() {
-        vipline_nftables::Family::Ip6 => Family::V6,
-        _ => Family::V4,
-    }
+    context.packet().family().ip().unwrap_or(Family::V4)
 }
 
 /// Returns the reply to a rejected packet.

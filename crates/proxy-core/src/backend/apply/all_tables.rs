@@ -66,7 +66,7 @@ pub(in crate::backend) fn installed_with_save(
         read => read?,
     };
     let rules = iptables::evaluate::Rules::from_dump(dump.clone(), set_names(family));
-    let variants = Variants::new(rules).with_legacy(save, iptables_family(family))?;
+    let variants = Variants::new(rules).with_legacy(save, family)?;
     let (evaluator, unread) = variants.evaluator();
     Ok(Installed {
         evaluator: evaluator.with_hooks(&hooks),
@@ -81,10 +81,7 @@ pub(in crate::backend) fn installed_with_save(
 fn all_tables(
     family: service_model::Family,
 ) -> Result<(Ruleset, Vec<HookEntry>), vipline_nftables::Error> {
-    let own = match family {
-        service_model::Family::V4 => Family::Ip,
-        service_model::Family::V6 => Family::Ip6,
-    };
+    let own = Family::from(family);
     let mut client = Client::open()?;
     let passes = |table: &TableId| {
         let families = [own, Family::Inet, Family::Netdev];
@@ -106,7 +103,7 @@ fn evaluator(
 ) -> Result<(Evaluator, Vec<String>), Error> {
     let rules = iptables::evaluate::Rules::from_dump(dump.clone(), set_names(family));
     let variants = Variants::new(rules);
-    let variants = variants.with_legacy(&legacy_rules(family), iptables_family(family))?;
+    let variants = variants.with_legacy(&legacy_rules(family), family)?;
     Ok(variants.evaluator())
 }
 
@@ -122,13 +119,8 @@ fn evaluator(
 /// Returns the names of IP sets, or none if the kernel has no IP sets.
 #[cfg(feature = "iptables")]
 fn set_names(family: service_model::Family) -> iptables::nft::SetNames {
-    let client = iptables::nft::Client::open(iptables_family(family));
+    let client = iptables::nft::Client::open(family);
     client
         .and_then(|mut client| client.set_names())
         .unwrap_or_default()
-}
-
-#[cfg(feature = "iptables")]
-fn iptables_family(family: service_model::Family) -> iptables::Family {
-    crate::backend::iptables::plan::rules::iptables_family(family)
 }

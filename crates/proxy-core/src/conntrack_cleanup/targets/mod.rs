@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
-use vipline_conntrack::{self as conntrack, Filter, Flow, Protocol, Status, TupleFilter};
+use vipline_conntrack::{Filter, Flow, Protocol, Status, TupleFilter};
 use vipline_service_model::Family;
 
 use super::served::Frontend;
@@ -174,10 +174,7 @@ impl Targets {
         served: &HashSet<Protocol>,
         count: impl FnOnce() -> Result<usize, E>,
     ) -> Result<Vec<Dump>, E> {
-        let of_family = Filter::new().family(match family {
-            Family::V4 => conntrack::Family::V4,
-            Family::V6 => conntrack::Family::V6,
-        });
+        let of_family = Filter::new().family(family);
         let places = |protocol| self.places(protocol, served);
         let mut dumps = Vec::new();
         if let Some(places) = places(Protocol::UDP) {

@@ -24,12 +24,12 @@ fn filters(targets: &Targets, family: Family, count: usize) -> Vec<Filter> {
 }
 
 fn udp() -> Filter {
-    let filter = Filter::new().family(conntrack::Family::V4);
+    let filter = Filter::new().family(Family::V4);
     filter.protocol(Protocol::UDP)
 }
 
 fn unanswered() -> Filter {
-    let filter = Filter::new().family(conntrack::Family::V4);
+    let filter = Filter::new().family(Family::V4);
     filter.status(Status::empty(), Status::SEEN_REPLY)
 }
 
@@ -75,9 +75,7 @@ fn ipv6_flows_are_selected_by_port_because_the_kernel_compares_no_ipv6_addresses
         let server = server(Protocol::UDP, &format!("fd00::{last}"), 8080);
         targets.servers.insert(server);
     }
-    let udp = Filter::new()
-        .family(conntrack::Family::V6)
-        .protocol(Protocol::UDP);
+    let udp = Filter::new().family(Family::V6).protocol(Protocol::UDP);
     let reply = TupleFilter::new().source_port(8080);
     assert_eq!(filters(&targets, Family::V6, 1_000_000), [udp.reply(reply)]);
 }
@@ -120,7 +118,7 @@ fn all_flows_need_two_dumps_and_unanswered_udp_flows_count_once() {
     let found: Vec<_> = dumps.into_iter().map(|dump| dump.filter).collect();
     assert_eq!(found, [unanswered().protocol(Protocol::TCP)]);
     let flow = |protocol| {
-        let tuple = conntrack::Tuple::ports(protocol, (V4, 1), (V4, 53));
+        let tuple = vipline_conntrack::Tuple::ports(protocol, (V4, 1), (V4, 53));
         Flow::new(tuple, tuple.inverted())
     };
     let rest = Dump {

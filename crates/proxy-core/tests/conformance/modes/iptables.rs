@@ -35,10 +35,6 @@ impl Rules for Iptables {
             let kernel = kernels.of(family).get();
             let document = Planner::listing(family, kernel.memory.objects());
             let save = iptables::Tables::parse(&document).expect("a document");
-            let family = match family {
-                Family::V4 => iptables::Family::V4,
-                Family::V6 => iptables::Family::V6,
-            };
             tables = tables.with_save(&save, family).expect("a valid document");
         }
         Self {

@@ -5,10 +5,10 @@ use proxy_core::{Event, Family};
 use testkit::iptables::Programs;
 use testkit::netns::Netns;
 use testkit::scoped::Directory;
-use vipline_iptables::{self as iptables, Client, Variant};
+use vipline_iptables::{Client, Variant, program_name};
 
 use super::chains::assert_programmed;
-use super::{Access, Proxy, VARIANTS, assert_restart_writes_nothing, of_tool};
+use super::{Access, Proxy, VARIANTS, assert_restart_writes_nothing};
 use crate::fixtures::{self, web_with};
 
 /// Wrappers of the programs of a variant. The restore program can be made to fail.
@@ -28,8 +28,8 @@ impl FaultyPrograms {
     }
 
     /// Returns a client that runs the wrappers of a family.
-    fn client(&self, family: iptables::Family) -> Client {
-        let name = format!("{family}-{}", self.variant);
+    fn client(&self, family: Family) -> Client {
+        let name = format!("{}-{}", program_name(family), self.variant);
         let programs = &self.programs;
         let [save, restore] = programs.variant(&name).expect("the directory is writable");
         let fault = self.fault.path().join("fault");
@@ -46,7 +46,7 @@ impl FaultyPrograms {
 
     /// Returns a kernel that runs the wrappers of a family.
     fn kernel(&self, family: Family) -> Kernel {
-        Kernel::with_client(self.client(of_tool(family)), family)
+        Kernel::with_client(self.client(family), family)
     }
 
     /// Makes the restore program run a shell fragment first.
@@ -118,7 +118,7 @@ fn a_change_that_times_out_on_the_xtables_lock_is_applied_later() {
     config.iptables.nfacct = false;
     Netns::new().expect("a network namespace").run(|| {
         let kernel = |family| {
-            let mut client = faulty.client(of_tool(family));
+            let mut client = faulty.client(family);
             client.set_wait(1);
             Kernel::with_client(client, family)
         };

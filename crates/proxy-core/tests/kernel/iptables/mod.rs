@@ -16,7 +16,7 @@ use std::time::Duration;
 use proxy_core::backend::iptables::{Kernel, Planner};
 use proxy_core::{Config, Engine, Event, Family, IptablesBackend, Report};
 use testkit::netns::Netns;
-use vipline_iptables::{self as iptables, Client, Variant};
+use vipline_iptables::{Client, Variant};
 use vipline_service_model::arbitrary::{self, Dice};
 use vipline_service_model::{DetectLocal, NodePortAddresses, api};
 
@@ -51,21 +51,13 @@ impl Access {
     fn kernel(self, family: Family) -> Kernel {
         match self {
             Self::Programs(variant) => {
-                let client = Client::open_variant(of_tool(family), variant);
+                let client = Client::open_variant(family, variant);
                 let client = client.expect("both are installed");
                 Kernel::with_client(client, family)
             }
             Self::Netlink => Kernel::open_with(family, IptablesBackend::Netlink)
                 .expect("the kernel has nfnetlink"),
         }
-    }
-}
-
-/// Converts a family to the type of the iptables crate.
-fn of_tool(family: Family) -> iptables::Family {
-    match family {
-        Family::V4 => iptables::Family::V4,
-        Family::V6 => iptables::Family::V6,
     }
 }
 
@@ -316,8 +308,7 @@ fn rules_written_by_upstream_are_adopted_unchanged() {
                     .expect("the program is installed");
                 assert!(output.status.success(), "{jump}: {output:?}");
             }
-            let mut client =
-                Client::open_variant(iptables::Family::V4, variant).expect("both are installed");
+            let mut client = Client::open_variant(Family::V4, variant).expect("both are installed");
             client.restore(&upstream).expect("the document is valid");
             let config = config.clone().with_families(vec![Family::V4]);
             let before = save(variant, Family::V4);

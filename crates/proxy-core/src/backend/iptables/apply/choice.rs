@@ -6,7 +6,6 @@ use vipline_service_model::Family;
 use super::legacy::legacy_tables;
 use super::support::{Lacking, lacking};
 use crate::backend::iptables::plan::names::{self, MANGLE};
-use crate::backend::iptables::plan::rules::iptables_family;
 use crate::{Config, Error, IptablesBackend, IptablesChoice, Mode};
 
 /// Kernel option that the rules of the nft variant require.
@@ -61,7 +60,7 @@ fn nft_variant(families: &[Family]) -> Result<String, String> {
     let family = families.first().copied().unwrap_or(Family::V4);
     let has_tables = |&family: &Family| legacy_tables(family).is_ok_and(|it| !it.is_empty());
     let has_legacy_tables = || Family::ALL.iter().any(has_tables);
-    match Client::open(iptables_family(family)) {
+    match Client::open(family) {
         Ok(client) => match client.variant() {
             Variant::Nft => Ok("the installed iptables is of the nft variant".into()),
             variant => Err(format!(
@@ -77,10 +76,8 @@ fn nft_variant(families: &[Family]) -> Result<String, String> {
 
 /// Returns the chain by which the kubelet shows that it uses the nft variant.
 fn kubelet_chain(families: &[Family]) -> Option<&'static str> {
-    let clients = families.iter().map(|&family| iptables_family(family));
-    let mut clients: Vec<_> = clients
-        .filter_map(|it| nft::Client::open(it).ok())
-        .collect();
+    let clients = families.iter().map(|&family| nft::Client::open(family));
+    let mut clients: Vec<_> = clients.filter_map(Result::ok).collect();
     let mut has_chain = |name| {
         let (table, chain) = (names::table(MANGLE), names::chain(name));
         let mut found = clients.iter_mut().map(|it| it.has_chain(table, chain));
@@ -91,6 +88,6 @@ fn kubelet_chain(families: &[Family]) -> Option<&'static str> {
 
 /// Returns whether the kernel evaluates the rules of the nft variant in a family.
 pub(super) fn has_compat(family: Family) -> Result<bool, Error> {
-    let mut client = nft::Client::open(iptables_family(family))?;
+    let mut client = nft::Client::open(family)?;
     Ok(client.has_compat()?)
 }

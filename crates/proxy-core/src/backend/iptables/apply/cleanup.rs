@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use std::{env, fmt};
 
-use vipline_iptables::{Client, TableName, Variant, nft};
+use vipline_iptables::{Client, TableName, Variant, nft, program_name};
 use vipline_netlink::Dump;
 use vipline_nftables as nftables;
 use vipline_service_model::{Counted, Family};
@@ -18,7 +18,6 @@ use super::legacy::{legacy_tables, may_have_tables, names_path};
 use super::netlink;
 use crate::IptablesBackend;
 use crate::backend::iptables::plan::cleanup::{Document, Saved, SavedRules};
-use crate::backend::iptables::plan::rules::iptables_family;
 use crate::cleanup::names::Selection;
 use crate::cleanup::{Error, Leftovers, Remove, Scope, Search};
 
@@ -62,7 +61,7 @@ pub(crate) fn variant_of(backend: IptablesBackend, family: Family) -> Option<Var
         IptablesBackend::Auto => None,
         IptablesBackend::Netlink => Some(Variant::Nft),
         IptablesBackend::Programs => {
-            let client = Client::open(iptables_family(family)).ok()?;
+            let client = Client::open(family).ok()?;
             Some(client.variant())
         }
     }
@@ -98,7 +97,7 @@ fn read(scope: Scope, unchecked: &mut Vec<Error>) -> Vec<Saved> {
                 let saved = saved.map_err(Error::operation(format_args!("read {family} tables")));
                 match saved {
                     Ok(text) => found.push(Saved {
-                        restore: format!("{}-nft-restore", iptables_family(family)),
+                        restore: format!("{}-nft-restore", program_name(family)),
                         text,
                         over_netlink: Some(family),
                         selection,
@@ -118,7 +117,7 @@ fn read(scope: Scope, unchecked: &mut Vec<Error>) -> Vec<Saved> {
                     });
                 }
                 Ok(None) => {
-                    let program = format!("{}-{variant}-save", iptables_family(family));
+                    let program = format!("{}-{variant}-save", program_name(family));
                     unchecked.push(Error::NotChecked { objects, program });
                 }
                 Err(error) => unchecked.push(Error::Other(error)),
@@ -144,8 +143,7 @@ impl Remove for Document {
     /// Applies the removals. After an error nothing is removed.
     fn remove(&self) -> Result<(), Error> {
         if let Some(family) = self.over_netlink() {
-            let done = nft::Client::open(iptables_family(family))
-                .and_then(|mut client| client.commit(self.edits()));
+            let done = nft::Client::open(family).and_then(|mut client| client.commit(self.edits()));
             return done.map(drop).map_err(|error| Error::Other(error.into()));
         }
         let name = self.program();
@@ -168,13 +166,13 @@ pub(super) fn programs(
     family: Family,
     variant: Variant,
 ) -> Result<Option<(String, Client)>, crate::Error> {
-    let family = iptables_family(family);
-    let own = format!("{family}-{variant}");
+    let name = program_name(family);
+    let own = format!("{name}-{variant}");
     if let Some(client) = open(&own)? {
         return Ok(Some((own, client)));
     }
-    let client = open(family.as_str())?.filter(|client| client.variant() == variant);
-    Ok(client.map(|client| (family.to_string(), client)))
+    let client = open(name)?.filter(|client| client.variant() == variant);
+    Ok(client.map(|client| (name.to_owned(), client)))
 }
 
 /// Opens the programs whose names have this prefix, if they are installed.
@@ -249,18 +247,14 @@ impl NftRules {
     /// Reads only chains: the time of a dump of all rules of a table is quadratic in their
     /// number.
     fn trace(&mut self, selection: Selection, family: Family) -> Trace {
-        let (family, shown) = match family {
-            Family::V4 => (nftables::Family::Ip, "IPv4"),
-            Family::V6 => (nftables::Family::Ip6, "IPv6"),
-        };
-        let rules = format!("chains of iptables in {shown} of nf_tables");
+        let rules = format!("chains of iptables in {family} of nf_tables");
         let client = match self {
             Self::Open(client) => client,
             Self::Unsupported => return Trace::None,
             Self::Unknown(error) => return Trace::unknown(rules, error),
         };
         let mut tables = Vec::new();
-        let dump = client.chains(family, |chain| {
+        let dump = client.chains(family.into(), |chain| {
             let mut own = TABLES.into_iter();
             let table = own.find(|table| *table == chain.table.name.as_str());
             tables.extend(table.filter(|table| selection.has_chain(table, chain.name.as_str())));
@@ -278,7 +272,7 @@ impl NftRules {
             0 => Trace::None,
             count => {
                 let what = format!(
-                    "{} of iptables in {shown} of nf_tables",
+                    "{} of iptables in {family} of nf_tables",
                     Counted(count, "chain")
                 );
                 Trace::Rules(tables_with_chains.collect(), what)

@@ -6,14 +6,13 @@ use vipline_service_model::Family;
 use super::choice::choose;
 use crate::backend::apply::all_tables::{self, Installed, installed_with_save};
 use crate::backend::iptables::plan::names::SERVICES;
-use crate::backend::iptables::plan::rules::iptables_family;
 use crate::{Config, Error, IptablesBackend};
 
 /// Reads all rules of a family, those of the legacy variant by its programs.
 pub(in crate::backend) fn installed(config: &Config, family: Family) -> Result<Installed, Error> {
     let is_services = |name: &str| name == SERVICES;
     if choose(config).backend == IptablesBackend::Programs {
-        let mut client = Client::open(iptables_family(family))?;
+        let mut client = Client::open(family)?;
         if client.variant() != Variant::Nft {
             let save = client.save_with(SaveOptions::new())?;
             let has_proxy = save.contains(&format!("\n:{SERVICES} "));

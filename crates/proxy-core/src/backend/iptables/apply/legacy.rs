@@ -44,11 +44,7 @@ pub(super) fn may_have_tables(family: Family) -> bool {
 
 /// Returns what the kernel runs at its hooks. `None`: it does not list that.
 fn functions(family: Family) -> Option<Vec<HookEntry>> {
-    let family = match family {
-        Family::V4 => vipline_nftables::Family::Ip,
-        Family::V6 => vipline_nftables::Family::Ip6,
-    };
-    read_functions(&mut Client::open().ok()?, family).ok()?
+    read_functions(&mut Client::open().ok()?, family.into()).ok()?
 }
 
 /// Decides by the loaded modules, and by the functions at the hooks.

@@ -11,7 +11,6 @@ use super::own_commits::Trace;
 use super::rejections;
 use crate::backend::iptables::plan::layout::Layout;
 use crate::backend::iptables::plan::names;
-use crate::backend::iptables::plan::rules::iptables_family;
 
 /// `EMLINK` of `asm-generic/errno-base.h`: a jump closes a loop. The kernel then rejects
 /// all later jumps of the batch, too.
@@ -24,7 +23,6 @@ pub(super) fn read(
     layout: Layout,
     tables: &[TableName],
 ) -> Result<Installed, Error> {
-    let family = iptables_family(family);
     let start = || Installed::new(layout);
     let (installed, _) = client.dump(tables, start, |installed, saved| match saved {
         Saved::Chain(chain) => installed.declare(chain.table, chain.name),
@@ -38,7 +36,6 @@ pub(super) fn read(
 
 /// Returns tables as `iptables-save` prints them, without rules that are unknown.
 pub(super) fn save(family: Family, tables: &[&str]) -> Result<String, Error> {
-    let family = iptables_family(family);
     let mut client = Client::open(family)?;
     let names: Vec<_> = tables.iter().map(|name| names::table(name)).collect();
     let start = || vec![(String::new(), String::new()); names.len()];

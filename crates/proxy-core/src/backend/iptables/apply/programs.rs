@@ -9,7 +9,6 @@ use super::batch::Batch;
 use super::installed::Installed;
 use super::own_commits::{Run, Trace};
 use super::rejections;
-use crate::backend::iptables::plan::rules::iptables_family;
 
 /// Maximum number of chains and entries in a section of a document for the nft variant,
 /// whose time per object grows with the size of the section.
@@ -39,7 +38,7 @@ pub(super) fn read(
 /// Converts a rule to our own notation.
 fn normalized(family: Family, spec: &str) -> String {
     match Rule::parse(spec) {
-        Ok(rule) => rule.for_family(iptables_family(family)).to_string(),
+        Ok(rule) => rule.for_family(family).to_string(),
         Err(_) => spec.to_owned(),
     }
 }

@@ -8,14 +8,13 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 
-use vipline_iptables::{SaveOptions, Variant, nft};
+use vipline_iptables::{SaveOptions, Variant, nft, program_name};
 use vipline_service_model::Family;
 
 use super::cleanup::programs;
 use super::legacy::{legacy_tables, may_have_tables, names_path};
 use crate::Error;
 use crate::backend::apply::recent_lists::{FOLDER, read_time};
-use crate::backend::iptables::plan::rules::iptables_family;
 use crate::backend::saved_iptables::{NOT_EVALUATED, UNKNOWN_TIME};
 use crate::evaluate::{KernelState, Source};
 
@@ -57,13 +56,13 @@ pub(in crate::backend) fn legacy_rules(family: Family) -> String {
         Ok(None) => "its programs are not installed".to_owned(),
         Err(error) => error.to_string(),
     };
-    let family = iptables_family(family);
-    format!("# rules of {family}-legacy{NOT_EVALUATED}{doubt}{reason}")
+    let name = program_name(family);
+    format!("# rules of {name}-legacy{NOT_EVALUATED}{doubt}{reason}")
 }
 
 /// Adds the names of IP sets, if the kernel has IP sets.
 fn save_names(state: &mut KernelState) {
-    let client = nft::Client::open(iptables_family(Family::V4));
+    let client = nft::Client::open(Family::V4);
     let Ok(names) = client.and_then(|mut client| client.set_names()) else {
         return;
     };

@@ -6,7 +6,6 @@ use vipline_service_model::Family;
 
 use super::choice::{COMPAT, choose};
 use crate::backend::iptables::plan::extensions::{self, Extension, document};
-use crate::backend::iptables::plan::rules::iptables_family;
 use crate::{Config, Error, IptablesBackend, MissingExtension, Mode};
 
 /// Checks whether the kernel has what the backend of iptables needs for a family. Returns the
@@ -63,7 +62,7 @@ pub(super) enum Lacking {
 
 /// Asks the kernel for all extensions of a mode.
 pub(super) fn lacking(mode: Mode, family: Family) -> Result<Lacking, Error> {
-    let mut client = nft::Client::open(iptables_family(family))?;
+    let mut client = nft::Client::open(family)?;
     let mut missing = Vec::new();
     for extension in extensions::of(mode) {
         match client.lack(&extension.rule(family))? {
@@ -82,7 +81,7 @@ pub(super) fn lacking(mode: Mode, family: Family) -> Result<Lacking, Error> {
 /// extensions that are not required are then checked one by one.
 fn missing_of_programs(mode: Mode, family: Family) -> Result<Vec<Extension>, Error> {
     let all: Vec<_> = extensions::of(mode).collect();
-    let mut client = match Client::open(iptables_family(family)).map_err(Error::from) {
+    let mut client = match Client::open(family).map_err(Error::from) {
         Err(error) if is_unsupported(&error) => return Err(error),
         // The first sync reports the error, and retries.
         Err(_) => return Ok(Vec::new()),

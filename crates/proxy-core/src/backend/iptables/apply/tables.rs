@@ -14,7 +14,6 @@ use super::{netlink, programs};
 use crate::backend::iptables::plan::extensions::test_document;
 use crate::backend::iptables::plan::layout::Layout;
 use crate::backend::iptables::plan::names;
-use crate::backend::iptables::plan::rules::iptables_family;
 use crate::{Error, IptablesBackend};
 
 /// Access to the tables of one family.
@@ -29,7 +28,6 @@ pub(super) enum Tables {
 impl Tables {
     /// Opens the tables in the network namespace of the calling thread.
     pub(super) fn open(family: Family, backend: IptablesBackend) -> Result<Self, Error> {
-        let family = iptables_family(family);
         Ok(match backend {
             IptablesBackend::Netlink => Self::Netlink(Box::new(nft::Client::open(family)?)),
             _ => Self::Programs(Client::open(family)?),

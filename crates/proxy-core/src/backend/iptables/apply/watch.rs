@@ -199,11 +199,7 @@ fn tables(layout: Layout) -> Vec<TableId> {
 
 /// Returns whether a table belongs to a family.
 fn is_of(table: &TableId, family: Family) -> bool {
-    let of_family = match family {
-        Family::V4 => nftables::Family::Ip,
-        Family::V6 => nftables::Family::Ip6,
-    };
-    table.family == of_family
+    table.family == family.into()
 }
 
 #[cfg(test)]
@@ -233,7 +229,7 @@ mod tests {
 
     /// Returns a watch of the legacy variant, which sends no notifications.
     fn legacy() -> (Watch, Kernel) {
-        let open = || Client::open_variant(vipline_iptables::Family::V4, Variant::Legacy).unwrap();
+        let open = || Client::open_variant(Family::V4, Variant::Legacy).unwrap();
         let mut watch = Watch::new(seconds(30));
         watch.watched.push(Watched {
             family: Family::V4,
@@ -264,7 +260,7 @@ mod tests {
             assert_eq!(watch.next_poll(), Some(seconds(31)));
 
             let gone = [Edit::Remove(canary.clone())];
-            let mut client = Client::open_variant(vipline_iptables::Family::V4, Variant::Legacy);
+            let mut client = Client::open_variant(Family::V4, Variant::Legacy);
             client
                 .as_mut()
                 .unwrap()

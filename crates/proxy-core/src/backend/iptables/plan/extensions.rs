@@ -9,7 +9,6 @@ use vipline_iptables::Rule;
 use vipline_service_model::Family;
 
 use super::names;
-use super::rules::iptables_family;
 use crate::{MissingExtension, Mode};
 
 /// A match or target.
@@ -131,7 +130,7 @@ impl Extension {
     /// Returns the rule of the check.
     pub(in crate::backend) fn rule(&self, family: Family) -> Rule<'static> {
         let rule = Rule::parse((self.rule)(family)).expect("the rules in this file are valid");
-        rule.for_family(iptables_family(family))
+        rule.for_family(family)
     }
 
     /// Describes a kernel without the extension.

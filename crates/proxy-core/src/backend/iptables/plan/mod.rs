@@ -33,7 +33,6 @@ use vipline_nftables::Ruleset;
 use vipline_reconcile::Edit;
 use vipline_service_model::{Family, ServicePort};
 
-use self::rules::iptables_family;
 use crate::backend::evaluate::{self, NoClients};
 use crate::evaluate::Rules;
 use crate::{Context, PortObjects, backend};
@@ -122,7 +121,7 @@ impl backend::Planner for Planner {
         let mut objects: Vec<_> = objects.collect();
         objects.sort_by_cached_key(|object| script::place(object));
         let rules = vipline_iptables::evaluate::Rules::new();
-        let rules = rules.with_objects(objects, iptables_family(family));
+        let rules = rules.with_objects(objects, family);
         let evaluator = rules.evaluator();
         Some(evaluate::rules(evaluator, &Ruleset::new(), NoClients, true))
     }

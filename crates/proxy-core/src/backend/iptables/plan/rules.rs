@@ -1,8 +1,6 @@
 //! Constructors of chains and rules.
 
-use vipline_iptables::{
-    self as iptables, Chain, ChainName, Contents, Object, Position, Rule, SharedRule,
-};
+use vipline_iptables::{Chain, ChainName, Contents, Object, Position, Rule, SharedRule};
 use vipline_service_model::{Family, LocalTraffic};
 
 use super::names;
@@ -14,7 +12,6 @@ pub(in crate::backend) fn chain<'a>(
     name: ChainName,
     rules: impl IntoIterator<Item = Rule<'a>>,
 ) -> Object {
-    let family = iptables_family(family);
     let rules = rules.into_iter().map(|rule| rule.for_family(family));
     Chain::new(names::table(table), name, rules.collect()).into()
 }
@@ -42,16 +39,8 @@ pub(in crate::backend) fn entry(
         chain: names::chain(chain),
         position,
         occurrence: 0,
-        rule: rule.for_family(iptables_family(family)).to_string().into(),
+        rule: rule.for_family(family).to_string().into(),
     })
-}
-
-/// Converts the family to the type of the iptables crate.
-pub(in crate::backend) const fn iptables_family(family: Family) -> iptables::Family {
-    match family {
-        Family::V4 => iptables::Family::V4,
-        Family::V6 => iptables::Family::V6,
-    }
 }
 
 /// Restricts a rule to traffic of local pods.

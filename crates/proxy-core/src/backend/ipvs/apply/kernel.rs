@@ -146,7 +146,7 @@ impl Kernel {
             let is_ours = self.claimed.contains(&service)
                 || ours.owns(&service) && !is_excluded(&service, &self.excluded);
             // Both families have the same node ports.
-            if service.family() != ipvs_family(self.family) || !is_ours {
+            if service.family() != self.family || !is_ours {
                 continue;
             }
             found.push(server.into());
@@ -297,9 +297,7 @@ impl vipline_reconcile::Target for Kernel {
 
     fn dump(&mut self) -> Result<Vec<Object>, Error> {
         let sets = self.sets.dump(&names::all_sets(self.family))?;
-        let addresses = self
-            .links
-            .dump_link_in(&names::link(), rtnl_family(self.family))?;
+        let addresses = self.links.dump_link_in(&names::link(), self.family)?;
         let family = self.family;
         let addresses: Vec<_> = addresses
             .into_objects()
@@ -331,20 +329,6 @@ impl vipline_reconcile::Target for Kernel {
             self.installed.lock().forget();
         }
         done.map(|()| rejections.into_rejections(edits))
-    }
-}
-
-fn ipvs_family(family: Family) -> ipvs::Family {
-    match family {
-        Family::V4 => ipvs::Family::V4,
-        Family::V6 => ipvs::Family::V6,
-    }
-}
-
-fn rtnl_family(family: Family) -> rtnl::Family {
-    match family {
-        Family::V4 => rtnl::Family::V4,
-        Family::V6 => rtnl::Family::V6,
     }
 }
 

@@ -48,19 +48,12 @@ pub(super) fn objects(cx: &Context) -> Vec<Object> {
 
 /// Returns an empty set.
 fn set(of: &Set, family: Family) -> ipset::Set {
-    let mut set = ipset::Set::new(of.name(family), of.kind.clone(), ipset_family(family));
+    let mut set = ipset::Set::new(of.name(family), of.kind.clone(), family.into());
     match of.kind {
         SetType::BitmapPort => set.range = Some(Range::Ports(0, u16::MAX)),
         _ => (set.hashsize, set.maxelem) = (Some(HASH_SIZE), Some(DEFAULT_MAXELEM)),
     }
     set
-}
-
-fn ipset_family(family: Family) -> ipset::SetFamily {
-    match family {
-        Family::V4 => ipset::SetFamily::V4,
-        Family::V6 => ipset::SetFamily::V6,
-    }
 }
 
 fn chain_of<'a>(

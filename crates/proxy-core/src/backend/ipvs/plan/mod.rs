@@ -35,7 +35,6 @@ use self::evaluate::State;
 use self::object::Object;
 use self::steps::Steps;
 use crate::backend::iptables::plan::base::is_optional;
-use crate::backend::iptables::plan::rules::iptables_family;
 use crate::evaluate::Rules;
 use crate::{Context, PortObjects, backend};
 
@@ -83,8 +82,7 @@ impl backend::Planner for Planner {
         let objects: Vec<_> = objects.inspect(|object| state.add(object)).collect();
         let mut rules: Vec<_> = objects.into_iter().filter_map(Object::rule).collect();
         rules.sort_by_cached_key(|rule| steps::place(rule));
-        let rules =
-            vipline_iptables::evaluate::Rules::new().with_objects(rules, iptables_family(family));
+        let rules = vipline_iptables::evaluate::Rules::new().with_objects(rules, family);
         Some(evaluate::rules(rules.evaluator(), state, true))
     }
 

@@ -156,13 +156,13 @@ fn missing_modules(
         let Some(&expr) = found.get(name) else {
             continue;
         };
-        let id = TableId::new(nft_family(family), probe_name());
+        let id = TableId::new(family.into(), probe_name());
         let chain =
             Chain::new(id.clone(), probe_name()).with_rules([Rule::from_exprs([expr.clone()])]);
         let edits = [
             Edit::Add(NftTable::new(id).into()),
             Edit::Add(chain.into()),
-            Edit::Add(impossible(nft_family(family)).into()),
+            Edit::Add(impossible(family.into()).into()),
         ];
         let (rejected, _) = refused(client, &edits)?;
         let is_unknown = |it: &RejectedOperation| {
@@ -181,13 +181,6 @@ fn missing_modules(
         }
     }
     Ok(missing)
-}
-
-fn nft_family(family: Family) -> vipline_nftables::Family {
-    match family {
-        Family::V4 => vipline_nftables::Family::Ip,
-        Family::V6 => vipline_nftables::Family::Ip6,
-    }
 }
 
 fn probe_name() -> Name {

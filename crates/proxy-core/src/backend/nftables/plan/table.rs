@@ -138,8 +138,10 @@ impl Table {
 
     /// Returns the table with an ID, if it is the table of a family.
     pub(super) fn of_id(id: &TableId) -> Option<&'static Self> {
-        let families = [service_model::Family::V4, service_model::Family::V6];
-        families.map(Self::of).into_iter().find(|it| it.id == *id)
+        service_model::Family::ALL
+            .map(Self::of)
+            .into_iter()
+            .find(|it| it.id == *id)
     }
 
     fn new(family: Family, addr: Datatype) -> Self {
