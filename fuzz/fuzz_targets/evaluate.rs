@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use vipline_iptables::evaluate::{Rules, SetNames};
 use vipline_iptables::{Family, Tables};
 use vipline_ipvs::evaluate::{Balancer, Unknown};
-use vipline_ipvs::{Protocol, Table};
+use vipline_ipvs::{Table, Transport};
 use vipline_netlink::message::Messages;
 use vipline_nftables::evaluate::{Environment, Evaluator, Host, Limited, Packet, Question};
 use vipline_nftables::evaluate::{Interface, Probability, Route, RouteQuery};
@@ -104,7 +104,7 @@ fn balance(text: &str, packet: &Packet) {
     else {
         return;
     };
-    for protocol in Protocol::ALL {
+    for protocol in Transport::ALL {
         let ends = [
             (packet.source(), source).into(),
             (packet.destination(), destination).into(),

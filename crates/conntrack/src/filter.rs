@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use vipline_netlink::attr::{nest, put_be16, put_be32, put_u32};
 
+use crate::protocol::has_ports_in_kernel_filters;
 use crate::tuple::{put_addresses, put_ports};
 use crate::{AddressRange, Family, Flow, Network, PortRange, Protocol, Status, Tuple, wire};
 
@@ -223,7 +224,7 @@ impl TupleFilter {
             [self.source, self.destination].map(|it| it.and_then(Network::single));
         let [source, destination] =
             [source, destination].map(|address| address.filter(IpAddr::is_ipv4));
-        let has_ports = protocol.is_some_and(Protocol::has_ports_in_kernel_filters);
+        let has_ports = protocol.is_some_and(has_ports_in_kernel_filters);
         let ports = [self.source_port, self.destination_port];
         let ports = ports.map(|ports| ports.and_then(PortRange::single));
         let ports = ports.map(|port| port.filter(|_| has_ports));
@@ -351,11 +352,10 @@ impl Filter {
     /// ignore them and would delete other flows.
     pub(crate) fn is_exact_in_kernel(&self) -> bool {
         let has_ports = self.original.has_ports() || self.reply.has_ports();
-        let is_supported = |protocol: Protocol| protocol.has_ports_in_kernel_filters();
         let compares_tuples = self.has_tuple_filters() || self.protocol.is_some();
         !self.is_of_two_families()
             && !self.addresses().any(|address| address.is_ipv6())
-            && (!has_ports || self.protocol.is_some_and(is_supported))
+            && (!has_ports || self.protocol.is_some_and(has_ports_in_kernel_filters))
             && (!compares_tuples || self.only_family().is_some())
             && self.original.is_exact_in_kernel()
             && self.reply.is_exact_in_kernel()

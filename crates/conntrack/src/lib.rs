@@ -98,7 +98,6 @@ pub use filter::{Filter, TupleFilter};
 pub use flow::{Counters, Extension, Flow, Other, SeqAdj, Synproxy, Timestamps};
 pub use key::{Key, Update};
 pub use labels::{LabelNames, Labels};
-pub use protocol::Protocol;
 pub use range::{AddressRange, Network, PortRange};
 #[cfg(target_os = "linux")]
 pub use socket::Events;
@@ -106,7 +105,7 @@ pub use state::{Sctp, SctpState, State, Tcp, TcpDirection, TcpFlags, TcpState};
 pub use statistics::{CpuStatistics, Usage};
 pub use status::Status;
 pub use tuple::{Layer4, Tuple};
-pub use vipline_inet::Family;
+pub use vipline_inet::{Family, Protocol};
 pub use vipline_netlink as netlink;
 pub use vipline_netlink::Dump;
 

@@ -1,67 +1,42 @@
-//! Transport protocols.
+//! What `conntrack` and the kernel do with transport protocols.
 
-use std::fmt;
+use vipline_inet::Protocol;
 
-/// An IP protocol number.
+/// Returns the name in the output of `conntrack`, or `None` for a protocol that it prints as
+/// `unknown`.
 ///
-/// Exhaustive: a protocol is one number.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Protocol(pub u8);
-
-impl Protocol {
-    /// ICMP.
-    pub const ICMP: Self = Self(1);
-    /// TCP.
-    pub const TCP: Self = Self(6);
-    /// UDP.
-    pub const UDP: Self = Self(17);
-    /// DCCP.
-    pub const DCCP: Self = Self(33);
-    /// GRE, with keys instead of ports.
-    pub const GRE: Self = Self(47);
-    /// ICMPv6.
-    pub const ICMPV6: Self = Self(58);
-    /// SCTP.
-    pub const SCTP: Self = Self(132);
-    /// UDP-Lite.
-    pub const UDPLITE: Self = Self(136);
-
-    /// Returns the name in the output of `conntrack`, or `None` for another protocol.
-    pub fn name(self) -> Option<&'static str> {
-        Some(match self {
-            Self::ICMP => "icmp",
-            Self::TCP => "tcp",
-            Self::UDP => "udp",
-            Self::DCCP => "dccp",
-            Self::GRE => "gre",
-            Self::ICMPV6 => "icmpv6",
-            Self::SCTP => "sctp",
-            Self::UDPLITE => "udplite",
-            _ => return None,
-        })
-    }
-
-    /// Returns whether `conntrack` prints ports of this protocol.
-    pub(crate) fn has_ports(self) -> bool {
-        matches!(
-            self,
-            Self::TCP | Self::UDP | Self::DCCP | Self::SCTP | Self::UDPLITE
-        )
-    }
-
-    /// Returns whether the kernel compares ports of this protocol in filters.
-    ///
-    /// For other protocols the kernel accepts ports but ignores them.
-    pub(crate) fn has_ports_in_kernel_filters(self) -> bool {
-        matches!(self, Self::TCP | Self::UDP)
+/// `conntrack` does not read `/etc/protocols`: it prints `icmpv6` instead of `ipv6-icmp`.
+pub(crate) fn name(protocol: Protocol) -> Option<&'static str> {
+    match protocol {
+        Protocol::ICMPV6 => Some("icmpv6"),
+        Protocol::ICMP
+        | Protocol::TCP
+        | Protocol::UDP
+        | Protocol::DCCP
+        | Protocol::GRE
+        | Protocol::SCTP
+        | Protocol::UDPLITE => protocol.name(),
+        _ => None,
     }
 }
 
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => f.write_str(name),
-            None => write!(f, "{}", self.0),
-        }
+/// Returns whether the kernel compares ports of this protocol in filters.
+///
+/// For other protocols the kernel accepts ports but ignores them.
+pub(crate) fn has_ports_in_kernel_filters(protocol: Protocol) -> bool {
+    matches!(protocol, Protocol::TCP | Protocol::UDP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_protocols_have_a_name() {
+        let names = (0..=u8::MAX).filter_map(|number| name(Protocol(number)));
+        let expected = [
+            "icmp", "tcp", "udp", "dccp", "gre", "icmpv6", "sctp", "udplite",
+        ];
+        assert_eq!(names.collect::<Vec<_>>(), expected);
     }
 }

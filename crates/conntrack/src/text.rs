@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::{Counters, Family, Flow, Layer4, Protocol, State, Status, Tuple};
+use crate::{Counters, Family, Flow, Layer4, Protocol, State, Status, Tuple, protocol};
 
 impl fmt::Display for Tuple {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,7 +82,7 @@ impl fmt::Display for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let family = self.family();
         let protocol = self.original.protocol;
-        let name = protocol.name().unwrap_or("unknown");
+        let name = protocol::name(protocol).unwrap_or("unknown");
         write!(
             f,
             "{:<8} {} {name:<8} {} ",

@@ -33,7 +33,11 @@ flags! {
     }
 }
 
-/// A protocol number of IP, as in `/etc/protocols`.
+/// A protocol in a document: usually the number of an IP protocol.
+///
+/// The type is not [`vipline_inet::Protocol`], because the field has 32 bits, and HNS has
+/// numbers that are no IP protocol, such as 256 for any protocol in rules of ACLs. A document
+/// with such a number must be readable. [`From`] and [`ip`](Self::ip) convert.
 ///
 /// This struct is exhaustive, because a protocol is one number.
 #[derive(
@@ -44,15 +48,31 @@ pub struct Protocol(pub u32);
 
 impl Protocol {
     /// ICMP.
-    pub const ICMP: Self = Self(1);
+    pub const ICMP: Self = Self::of(vipline_inet::Protocol::ICMP);
     /// TCP.
-    pub const TCP: Self = Self(6);
+    pub const TCP: Self = Self::of(vipline_inet::Protocol::TCP);
     /// UDP.
-    pub const UDP: Self = Self(17);
+    pub const UDP: Self = Self::of(vipline_inet::Protocol::UDP);
     /// ICMPv6.
-    pub const ICMPV6: Self = Self(58);
+    pub const ICMPV6: Self = Self::of(vipline_inet::Protocol::ICMPV6);
     /// SCTP.
-    pub const SCTP: Self = Self(132);
+    pub const SCTP: Self = Self::of(vipline_inet::Protocol::SCTP);
+
+    /// Returns the number of an IP protocol.
+    pub const fn of(protocol: vipline_inet::Protocol) -> Self {
+        Self(protocol.0 as u32)
+    }
+
+    /// Returns the IP protocol, or `None` for a number above 255.
+    pub fn ip(self) -> Option<vipline_inet::Protocol> {
+        u8::try_from(self.0).ok().map(vipline_inet::Protocol)
+    }
+}
+
+impl From<vipline_inet::Protocol> for Protocol {
+    fn from(protocol: vipline_inet::Protocol) -> Self {
+        Self::of(protocol)
+    }
 }
 
 /// The fields that select the endpoint of a packet.
@@ -162,5 +182,18 @@ impl PortMapping {
     pub fn with_flags(mut self, flags: PortMappingFlags) -> Self {
         self.flags |= flags;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ip_protocol_has_its_number_in_documents() {
+        let tcp = vipline_inet::Protocol::TCP;
+        assert_eq!(Protocol::from(tcp), Protocol::TCP);
+        assert_eq!((Protocol::TCP.0, Protocol::TCP.ip()), (6, Some(tcp)));
+        assert_eq!(Protocol(256).ip(), None);
     }
 }

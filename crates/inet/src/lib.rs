@@ -14,6 +14,8 @@
 //! ```
 //!
 //! - [`Family`]: IPv4 or IPv6.
+//! - [`Protocol`]: an IP protocol by its number, with the names of `/etc/protocols`.
+//! - [`Transport`]: TCP, UDP or SCTP, the protocols of services.
 //!
 //! A type belongs here if two crates that do not depend on each other need it. Types with
 //! more values stay with the kernel interface that has them, and convert: the families of
@@ -25,7 +27,13 @@
 
 mod family;
 
+mod protocol;
+
+mod transport;
+
 pub use family::Family;
+pub use protocol::{Protocol, UnknownProtocol};
+pub use transport::Transport;
 
 /// Compiles and runs the examples of the README.
 #[cfg(doctest)]

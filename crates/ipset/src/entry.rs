@@ -6,7 +6,7 @@ use vipline_netlink::attr::{Attr, put, put_be16, put_be64, put_str, put_u8};
 
 use crate::member::Parts;
 use crate::wire::{NET, address, put_address, put_number, put_port, put_whole, whole_attributes};
-use crate::{Comment, Interface, MacAddr, Member, Name, SetType, SkbInfo};
+use crate::{Comment, Interface, MacAddr, Member, Name, Protocol, SetType, SkbInfo};
 
 // `linux/netfilter/ipset/ip_set.h`, attributes of an entry.
 const IP: u16 = 1;
@@ -259,7 +259,7 @@ fn decode_part(attr: &Attr<'_>, parts: &mut Parts, ends: &mut Parts) -> Result<b
         CIDR => parts.prefix = Some(attr.u8()?),
         PORT => parts.port = Some(attr.be16()?),
         PORT_TO => ends.port = Some(attr.be16()?),
-        PROTO => parts.protocol = Some(attr.u8()?),
+        PROTO => parts.protocol = Some(Protocol(attr.u8()?)),
         MARK => parts.mark = Some(attr.be32()?),
         ETHER => {
             let bytes = attr.value.try_into();
@@ -295,7 +295,7 @@ fn encode_element(first: &Parts, last: Option<&Member>, out: &mut Vec<u8>) {
     if let Some(port) = first.port {
         put_port(out, PORT, port);
     }
-    if let Some(protocol) = first.protocol {
+    if let Some(Protocol(protocol)) = first.protocol {
         put_u8(out, PROTO, protocol);
     }
     if let Some(mark) = first.mark {

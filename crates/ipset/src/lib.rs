@@ -88,6 +88,7 @@ pub use set::{Range, Set, SetFlags, Usage};
 pub use set_type::{SetFamily, SetType};
 pub use skbinfo::SkbInfo;
 pub use text::ParseError;
+pub use vipline_inet::Protocol;
 pub use vipline_netlink as netlink;
 pub use vipline_reconcile::{Edit, Keyed, diff};
 pub use wire::{DumpDecoder, Request};

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::{Name, SetFamily, SetType};
+use crate::{Name, Protocol, SetFamily, SetType};
 
 /// A protocol and a port number.
 ///
@@ -15,8 +15,8 @@ use crate::{Name, SetFamily, SetType};
 /// Exhaustive: protocol and number identify a port.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Port {
-    /// Protocol number, `IPPROTO_*`.
-    pub protocol: u8,
+    /// Protocol.
+    pub protocol: Protocol,
     /// Port number.
     pub number: u16,
 }
@@ -24,21 +24,22 @@ pub struct Port {
 impl Port {
     /// Creates a TCP port.
     pub fn tcp(number: u16) -> Self {
-        Self::new(6, number)
+        Self::new(Protocol::TCP, number)
     }
 
     /// Creates a UDP port.
     pub fn udp(number: u16) -> Self {
-        Self::new(17, number)
+        Self::new(Protocol::UDP, number)
     }
 
     /// Creates an SCTP port.
     pub fn sctp(number: u16) -> Self {
-        Self::new(132, number)
+        Self::new(Protocol::SCTP, number)
     }
 
-    /// Creates a port of the protocol with this number.
-    pub fn new(protocol: u8, number: u16) -> Self {
+    /// Creates a port of a protocol.
+    pub fn new(protocol: impl Into<Protocol>, number: u16) -> Self {
+        let protocol = protocol.into();
         Self { protocol, number }
     }
 }
@@ -217,7 +218,7 @@ pub(crate) struct Parts {
     pub(crate) ip: Option<IpAddr>,
     pub(crate) prefix: Option<u8>,
     pub(crate) port: Option<u16>,
-    pub(crate) protocol: Option<u8>,
+    pub(crate) protocol: Option<Protocol>,
     pub(crate) mark: Option<u32>,
     pub(crate) mac: Option<MacAddr>,
     pub(crate) second: Option<IpAddr>,

@@ -10,8 +10,8 @@ use proptest::option;
 use proptest::prelude::*;
 use vipline_ipset::{
     Command, Commands, Comment, Counters, DumpDecoder, Entry, EntryFlags, Interface, ListPosition,
-    MacAddr, Member, Name, Object, Port, Range, Set, SetFamily, SetFlags, SetType, SkbInfo,
-    Strictness,
+    MacAddr, Member, Name, Object, Port, Protocol, Range, Set, SetFamily, SetFlags, SetType,
+    SkbInfo, Strictness,
 };
 use vipline_reconcile::{Edit, diff};
 
@@ -42,13 +42,13 @@ fn net(family: SetFamily) -> impl Strategy<Value = IpNet> {
 
 /// A port as `ipset` writes it: protocols without ports have number 0.
 fn port(family: SetFamily) -> impl Strategy<Value = Port> {
-    (any::<u8>(), any::<u16>()).prop_map(move |(protocol, number)| match (protocol, family) {
+    (any::<u8>(), any::<u16>()).prop_map(move |(of, number)| match (of, family) {
         (0, _) => Port::tcp(number),
         (6 | 17 | 132 | 136, _) | (1, SetFamily::V4) | (58, SetFamily::V6) => {
-            Port::new(protocol, number)
+            Port::new(Protocol(of), number)
         }
         (1 | 58, _) => Port::udp(number),
-        _ => Port::new(protocol, 0),
+        _ => Port::new(Protocol(of), 0),
     })
 }
 
@@ -108,7 +108,7 @@ fn member(set_type: &SetType, family: SetFamily) -> BoxedStrategy<Member> {
 /// ranges.
 fn through(first: Member, other: Member) -> (Member, Option<Member>) {
     use Member::{Ip, IpPort, IpPortIp, IpPortNet, Net, NetNet, NetPort};
-    let end = |from: Port, to: Port| match from.protocol {
+    let end = |from: Port, to: Port| match from.protocol.0 {
         // Other protocols have no ranges.
         6 | 17 | 132 | 136 => Port::new(from.protocol, to.number),
         _ => from,

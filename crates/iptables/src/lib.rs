@@ -2,6 +2,7 @@
 //! `iptables-restore`, legacy and nft variants.
 //!
 //! ```no_run
+//! use vipline_iptables::matches::Match;
 //! use vipline_iptables::targets::Target;
 //! use vipline_iptables::{ChainName, Client, Family, Rule, SaveOptions, SingleCommands};
 //! use vipline_iptables::{TableName, Tables, Transport};
@@ -9,7 +10,7 @@
 //! let (filter, input) = (TableName::new("filter")?, ChainName::new("INPUT")?);
 //! let ssh = Rule::new()
 //!     .protocol(Transport::Tcp)
-//!     .matching(Transport::Tcp.dport(22))
+//!     .matching(Match::dport(Transport::Tcp, 22))
 //!     .target(Target::Accept);
 //!
 //! let mut client = Client::open(Family::V4)?;
@@ -47,6 +48,7 @@
 //! The difference of two states as a restore document:
 //!
 //! ```
+//! use vipline_iptables::matches::Match;
 //! use vipline_iptables::targets::Target;
 //! use vipline_iptables::{ChainName, Restore, Rule, TableName, Tables, Transport, diff};
 //!
@@ -56,7 +58,7 @@
 //!
 //! let ssh = Rule::new()
 //!     .protocol(Transport::Tcp)
-//!     .matching(Transport::Tcp.dport(22))
+//!     .matching(Match::dport(Transport::Tcp, 22))
 //!     .target(Target::Accept);
 //! let mine = vipline_iptables::Chain::new(
 //!     TableName::new("filter")?,
@@ -193,7 +195,6 @@ pub use name::{ChainName, InvalidName, TableName};
 pub use negatable::Negatable;
 pub use number::{Masked, MaskedMatch, Ports, Range};
 pub use object::{Chain, Contents, Key, Object, Position, Rules, SharedRule};
-pub use protocol::Protocol;
 pub use recent_list::{InvalidJiffies, Jiffies, RecentEntry};
 pub use restore::{Restore, jump_target};
 pub use rule::Rule;
@@ -206,9 +207,8 @@ pub use state::ObjectsError;
 pub use tables::{
     ChainLine, Command, CommandLine, Line, Policy, RuleLine, RuleSpec, Table, TableLine, Tables,
 };
-pub use transport::Transport;
 pub use version::{Variant, Version, program_name};
-pub use vipline_inet::Family;
+pub use vipline_inet::{Family, Protocol, Transport};
 #[cfg(any(feature = "nfacct", feature = "nft"))]
 pub use vipline_netlink as netlink;
 pub use vipline_reconcile::{Edit, Keyed, diff};

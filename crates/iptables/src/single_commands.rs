@@ -108,12 +108,13 @@ pub trait SingleCommands {
     /// Another program can append the same rule between check and append.
     ///
     /// ```no_run
+    /// use vipline_iptables::matches::Match;
     /// use vipline_iptables::targets::Target;
     /// use vipline_iptables::{ChainName, Client, Family, Rule, SingleCommands, TableName, Transport};
     ///
     /// let ssh = Rule::new()
     ///     .protocol(Transport::Tcp)
-    ///     .matching(Transport::Tcp.dport(22))
+    ///     .matching(Match::dport(Transport::Tcp, 22))
     ///     .target(Target::Accept);
     /// let (filter, input) = (TableName::new("filter")?, ChainName::new("INPUT")?);
     /// Client::open(Family::V4)?.ensure(filter, input, &ssh)?;

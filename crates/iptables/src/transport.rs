@@ -1,65 +1,48 @@
-//! Transport protocols with ports.
+//! Matches of ports of a transport protocol.
+
+use vipline_inet::Transport;
 
 use crate::matches::{Match, Sctp, Tcp, Udp};
 use crate::number::Ports;
-use crate::protocol::Protocol;
 
-/// A transport protocol with ports.
+/// Matches of the ports of a [`Transport`], for rules that are equal for all transport
+/// protocols.
 ///
 /// ```
+/// use vipline_iptables::matches::Match;
 /// use vipline_iptables::{Rule, Transport};
 ///
-/// let rule = Rule::new().protocol(Transport::Udp).matching(Transport::Udp.dport(53));
-/// assert_eq!(rule.to_string(), "-p udp -m udp --dport 53");
+/// let rule = |of| Rule::new().protocol(of).matching(Match::dport(of, 53));
+/// assert_eq!(rule(Transport::Udp).to_string(), "-p udp -m udp --dport 53");
+/// assert_eq!(rule(Transport::Tcp).to_string(), "-p tcp -m tcp --dport 53");
 /// ```
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[non_exhaustive]
-pub enum Transport {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-    /// SCTP.
-    Sctp,
-}
-
-impl Transport {
+impl Match<'static> {
     /// Matches these destination ports.
-    pub fn dport(self, ports: impl Into<Ports>) -> Match<'static> {
+    pub fn dport(of: Transport, ports: impl Into<Ports>) -> Self {
         let ports = ports.into();
-        match self {
-            Self::Tcp => Tcp::new().dport(ports).into(),
-            Self::Udp => Udp::new().dport(ports).into(),
-            Self::Sctp => Sctp::new().dport(ports).into(),
+        match of {
+            Transport::Tcp => Tcp::new().dport(ports).into(),
+            Transport::Udp => Udp::new().dport(ports).into(),
+            Transport::Sctp => Sctp::new().dport(ports).into(),
         }
     }
 
     /// Matches these source ports.
-    pub fn sport(self, ports: impl Into<Ports>) -> Match<'static> {
+    pub fn sport(of: Transport, ports: impl Into<Ports>) -> Self {
         let ports = ports.into();
-        match self {
-            Self::Tcp => Tcp::new().sport(ports).into(),
-            Self::Udp => Udp::new().sport(ports).into(),
-            Self::Sctp => Sctp::new().sport(ports).into(),
+        match of {
+            Transport::Tcp => Tcp::new().sport(ports).into(),
+            Transport::Udp => Udp::new().sport(ports).into(),
+            Transport::Sctp => Sctp::new().sport(ports).into(),
         }
     }
 
     /// Matches every port: the match extension without options.
-    pub fn any_port(self) -> Match<'static> {
-        match self {
-            Self::Tcp => Tcp::new().into(),
-            Self::Udp => Udp::new().into(),
-            Self::Sctp => Sctp::new().into(),
-        }
-    }
-}
-
-impl From<Transport> for Protocol {
-    fn from(transport: Transport) -> Self {
-        match transport {
-            Transport::Tcp => Self::TCP,
-            Transport::Udp => Self::UDP,
-            Transport::Sctp => Self::SCTP,
+    pub fn any_port(of: Transport) -> Self {
+        match of {
+            Transport::Tcp => Tcp::new().into(),
+            Transport::Udp => Udp::new().into(),
+            Transport::Sctp => Sctp::new().into(),
         }
     }
 }

@@ -144,7 +144,7 @@ fn rules_of_captures_are_typed() {
         .destination(network("10.96.0.20/32"))
         .protocol(Transport::Tcp)
         .comment("shop/web:http cluster IP")
-        .matching(Transport::Tcp.dport(80))
+        .matching(Match::dport(Transport::Tcp, 80))
         .jump(ChainName::new("KUBE-MARK-MASQ").unwrap());
     let service = "KUBE-SVC-67NZLRHBNDSAWJRO";
     check("kube-proxy-nft-v4", "nat", service, 0, masquerade);

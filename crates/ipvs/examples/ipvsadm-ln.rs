@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use vipline_ipvs::{Client, Destination, Error, Family, Flags, Forwarding, Netmask};
-use vipline_ipvs::{Protocol, ServiceKey, VirtualServer};
+use vipline_ipvs::{ServiceKey, Transport, VirtualServer};
 
 fn main() -> Result<(), Error> {
     print!("{}", list(&mut Client::open()?)?);
@@ -38,9 +38,9 @@ pub(crate) fn server_line(server: &VirtualServer) -> String {
             port,
         } => {
             let name = match protocol {
-                Protocol::Tcp => "TCP",
-                Protocol::Udp => "UDP",
-                Protocol::Sctp => "SCTP",
+                Transport::Tcp => "TCP",
+                Transport::Udp => "UDP",
+                Transport::Sctp => "SCTP",
             };
             format!("{name:<4} {}", SocketAddr::new(address, port))
         }

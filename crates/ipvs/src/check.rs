@@ -2,8 +2,8 @@
 
 use crate::arguments::Result;
 use crate::{
-    Checksum, Command, Family, Flags, Forwarding, Netmask, Persistence, Protocol, RealServer,
-    ServiceKey, Tunnel, VirtualServer,
+    Checksum, Command, Family, Flags, Forwarding, Netmask, Persistence, RealServer, ServiceKey,
+    Transport, Tunnel, VirtualServer,
 };
 
 /// The longest timeout that `ipvsadm` accepts: 31 days, in seconds.
@@ -35,7 +35,7 @@ impl VirtualServer {
             if port == 0 && self.persistence.is_none() {
                 return Err("a service without port requires persistence");
             }
-            if self.flags.contains(Flags::ONE_PACKET) && protocol != Protocol::Udp {
+            if self.flags.contains(Flags::ONE_PACKET) && protocol != Transport::Udp {
                 return Err("one-packet scheduling requires UDP");
             }
         }

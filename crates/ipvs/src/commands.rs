@@ -190,9 +190,9 @@ impl Commands {
     /// Creates an empty list.
     ///
     /// ```
-    /// use vipline_ipvs::{Commands, Protocol, RealServer, Scheduler, ServiceKey, VirtualServer};
+    /// use vipline_ipvs::{Commands, RealServer, Scheduler, ServiceKey, Transport, VirtualServer};
     ///
-    /// let web = ServiceKey::new(Protocol::Tcp, "10.0.0.1".parse()?, 80);
+    /// let web = ServiceKey::new(Transport::Tcp, "10.0.0.1".parse()?, 80);
     /// let commands = Commands::new()
     ///     .add_service(VirtualServer::new(web, Scheduler::RoundRobin))
     ///     .add_destination(web, RealServer::new("10.1.0.5".parse()?, 8080))
@@ -296,10 +296,10 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::{Protocol, Scheduler};
+    use crate::{Scheduler, Transport};
 
     fn service(last: u8) -> ServiceKey {
-        ServiceKey::new(Protocol::Tcp, IpAddr::from([10, 0, 0, last]), 80)
+        ServiceKey::new(Transport::Tcp, IpAddr::from([10, 0, 0, last]), 80)
     }
 
     fn server(last: u8) -> Object {

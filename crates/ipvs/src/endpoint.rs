@@ -3,11 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::arguments::Result;
-use crate::{Protocol, port_names};
+use crate::{Transport, port_names};
 
 /// Parses an address and an optional port or name of a service: `10.0.0.1:80`,
 /// `10.0.0.1:http`, `[fd00::1]:80`, `fd00::1`.
-pub(crate) fn split_port(text: &str, protocol: Protocol) -> Result<(IpAddr, Option<u16>)> {
+pub(crate) fn split_port(text: &str, protocol: Transport) -> Result<(IpAddr, Option<u16>)> {
     if let Ok(both) = text.parse::<SocketAddr>() {
         return match both {
             SocketAddr::V6(v6) if v6.scope_id() != 0 => Err("an address has a zone"),
@@ -39,7 +39,7 @@ pub(crate) fn split_port(text: &str, protocol: Protocol) -> Result<(IpAddr, Opti
     Ok((address.into(), port))
 }
 
-fn parse_port(text: &str, protocol: Protocol) -> Result<u16> {
+fn parse_port(text: &str, protocol: Transport) -> Result<u16> {
     let number = text.parse().ok();
     let port = number.or_else(|| port_names::port(text, protocol));
     port.ok_or("invalid port")

@@ -6,10 +6,10 @@
 //! prints the text format of `ipvsadm`.
 //!
 //! ```no_run
-//! use vipline_ipvs::{Client, Commands, Protocol, RealServer, Scheduler, ServiceKey, VirtualServer};
+//! use vipline_ipvs::{Client, Commands, RealServer, Scheduler, ServiceKey, Transport, VirtualServer};
 //!
 //! // A service with two destinations.
-//! let web = ServiceKey::new(Protocol::Tcp, "10.0.0.1".parse()?, 80);
+//! let web = ServiceKey::new(Transport::Tcp, "10.0.0.1".parse()?, 80);
 //! let commands = Commands::new()
 //!     .add_service(VirtualServer::new(web, Scheduler::RoundRobin))
 //!     .add_destination(web, RealServer::new("10.1.0.5".parse()?, 8080))
@@ -124,11 +124,11 @@ pub use name::Name;
 pub use object::{Key, Object, Table};
 pub use scheduler::Scheduler;
 pub use server::{Netmask, Persistence, PersistenceEngine, VirtualServer};
-pub use service::{Protocol, ServiceKey};
+pub use service::ServiceKey;
 pub use stats::Stats;
 pub use sync_daemon::{Role, SyncDaemon};
 pub use text::ParseError;
-pub use vipline_inet::Family;
+pub use vipline_inet::{Family, Transport};
 pub use vipline_netlink as netlink;
 pub use vipline_reconcile::{Edit, Keyed, diff};
 pub use wire::{Info, Timeouts};

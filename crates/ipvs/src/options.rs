@@ -9,8 +9,8 @@ use crate::check::MAX_TIMEOUT;
 use crate::endpoint::{ipv4, split_port};
 use crate::{
     Checksum, Command, CommandLine, Family, Flags, Forwarding, Listed, Listing, Netmask,
-    Persistence, PersistenceEngine, Protocol, RealServer, Role, Scheduler, ServiceKey, SyncDaemon,
-    Timeouts, Tunnel, VirtualServer,
+    Persistence, PersistenceEngine, RealServer, Role, Scheduler, ServiceKey, SyncDaemon, Timeouts,
+    Transport, Tunnel, VirtualServer,
 };
 
 /// Options of the format of `-L`.
@@ -156,9 +156,9 @@ impl<'a> Options<'a> {
 
     fn set_service(&mut self, name: &str, value: &str) -> Result<()> {
         let protocol = match name {
-            "tcp-service" => Protocol::Tcp,
-            "udp-service" => Protocol::Udp,
-            "sctp-service" => Protocol::Sctp,
+            "tcp-service" => Transport::Tcp,
+            "udp-service" => Transport::Udp,
+            "sctp-service" => Transport::Sctp,
             _ => {
                 let mark: NonZeroU32 = value.parse().map_err(|_| "invalid firewall mark")?;
                 let family = Family::V4;
@@ -175,7 +175,7 @@ impl<'a> Options<'a> {
         Ok(())
     }
 
-    fn split_port(&self, text: &str, protocol: Protocol) -> Result<(IpAddr, Option<u16>)> {
+    fn split_port(&self, text: &str, protocol: Transport) -> Result<(IpAddr, Option<u16>)> {
         match split_port(text, protocol)? {
             (_, None) if text.starts_with('[') && self.mode == Mode::Program => Err("missing port"),
             both => Ok(both),
@@ -218,7 +218,7 @@ impl<'a> Options<'a> {
             "real-server" => {
                 let protocol = match self.service {
                     Some(ServiceKey::Address { protocol, .. }) => protocol,
-                    _ => Protocol::Tcp,
+                    _ => Transport::Tcp,
                 };
                 let (address, port) = self.split_port(value, protocol)?;
                 let port = port.or_else(|| self.service.map(|service| service.port()));

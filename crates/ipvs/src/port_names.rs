@@ -1,10 +1,10 @@
 //! Ports of services by name.
 
-use crate::Protocol::{self, Sctp, Tcp, Udp};
+use crate::Transport::{self, Sctp, Tcp, Udp};
 
 /// Names of services, their ports and protocols, in the order of ports. Names and ports
 /// are those of the IANA registry.
-const SERVICES: &[(&str, u16, &[Protocol])] = &[
+const SERVICES: &[(&str, u16, &[Transport])] = &[
     ("echo", 7, &[Tcp, Udp]),
     ("discard", 9, &[Tcp, Udp]),
     ("daytime", 13, &[Tcp, Udp]),
@@ -78,7 +78,7 @@ const SERVICES: &[(&str, u16, &[Protocol])] = &[
 ];
 
 /// Returns the port of a service by name. Names are case-sensitive.
-pub(crate) fn port(name: &str, protocol: Protocol) -> Option<u16> {
+pub(crate) fn port(name: &str, protocol: Transport) -> Option<u16> {
     let mut services = SERVICES.iter();
     let found =
         services.find(|(known, _, protocols)| *known == name && protocols.contains(&protocol));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 
-use vipline_inet::Family;
+use vipline_inet::{Family, Transport};
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, put, put_be16, put_u16, put_u32};
 
@@ -48,33 +48,6 @@ pub(crate) fn put_address(out: &mut Vec<u8>, kind: u16, address: IpAddr) {
     put(out, kind, &union);
 }
 
-/// The transport protocol of a virtual server.
-///
-/// Exhaustive: IPVS balances three protocols.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Protocol {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-    /// SCTP.
-    Sctp,
-}
-
-impl Protocol {
-    /// All protocols.
-    pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Sctp];
-
-    /// Returns the `IPPROTO_*` number.
-    fn number(self) -> u16 {
-        match self {
-            Self::Tcp => 6,
-            Self::Udp => 17,
-            Self::Sctp => 132,
-        }
-    }
-}
-
 /// The key of a service, which identifies a virtual server.
 ///
 /// `Display` prints the `ipvsadm` options that identify the service, such as
@@ -86,7 +59,7 @@ pub enum ServiceKey {
     /// A protocol, an address and a port.
     Address {
         /// Protocol.
-        protocol: Protocol,
+        protocol: Transport,
         /// Destination address.
         address: IpAddr,
         /// Destination port; 0 for all ports, which only persistent servers support.
@@ -103,7 +76,7 @@ pub enum ServiceKey {
 
 impl ServiceKey {
     /// Creates the key of a service with protocol, address and port.
-    pub fn new(protocol: Protocol, address: IpAddr, port: u16) -> Self {
+    pub fn new(protocol: Transport, address: IpAddr, port: u16) -> Self {
         Self::Address {
             protocol,
             address,
@@ -146,7 +119,7 @@ impl ServiceKey {
                 address,
                 port,
             } => {
-                put_u16(out, PROTOCOL, protocol.number());
+                put_u16(out, PROTOCOL, protocol.number().into());
                 put_address(out, ADDRESS, *address);
                 put_be16(out, PORT, *port);
             }
@@ -187,9 +160,9 @@ impl<'a> Parts<'a> {
             return Ok(ServiceKey::Mark { mark, family });
         }
         let number = self.protocol.ok_or_else(missing)?;
-        let protocol = Protocol::ALL
+        let protocol = Transport::ALL
             .into_iter()
-            .find(|protocol| number.u16() == Ok(protocol.number()))
+            .find(|protocol| number.u16() == Ok(protocol.number().into()))
             .ok_or_else(|| number.error("protocol of IPVS"))?;
         let address = self.address.ok_or_else(missing)?;
         Ok(ServiceKey::Address {
@@ -217,9 +190,9 @@ impl fmt::Display for ServiceKey {
                 port,
             } => {
                 let option = match protocol {
-                    Protocol::Tcp => "-t",
-                    Protocol::Udp => "-u",
-                    Protocol::Sctp => "--sctp-service",
+                    Transport::Tcp => "-t",
+                    Transport::Udp => "-u",
+                    Transport::Sctp => "--sctp-service",
                 };
                 write!(f, "{option} {}", SocketAddr::new(*address, *port))
             }

@@ -2,6 +2,8 @@
 //!
 //! The kernel loads the bytes around such a field and masks the other bits.
 
+use vipline_inet::Protocol;
+
 use crate::Datatype;
 use crate::Family;
 use crate::bits::zip;
@@ -38,8 +40,8 @@ type HeaderBits = (
 
 const IP: Layer = Layer::Network(Family::Ip);
 const IP6: Layer = Layer::Network(Family::Ip6);
-const TCP: Layer = Layer::Transport(6);
-const DCCP: Layer = Layer::Transport(33);
+const TCP: Layer = Layer::Transport(Protocol::TCP.0);
+const DCCP: Layer = Layer::Transport(Protocol::DCCP.0);
 
 const FIELDS: [HeaderBits; 14] = [
     (

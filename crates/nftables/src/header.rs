@@ -1,5 +1,7 @@
 //! Named fields of protocol headers.
 
+use vipline_inet::Protocol;
+
 use crate::expr::PayloadBase;
 use crate::{Datatype, Family};
 
@@ -75,29 +77,30 @@ impl Checksum {
 /// Size of a VLAN header.
 pub(crate) const VLAN_BYTES: u32 = 4;
 
-/// IANA protocol numbers and nft's names for them.
-pub(crate) const PROTOCOLS: [(u8, &str); 11] = [
-    (1, "icmp"),
-    (2, "igmp"),
-    (6, "tcp"),
-    (17, "udp"),
-    (33, "dccp"),
-    (47, "gre"),
-    (50, "esp"),
-    (51, "ah"),
-    (58, "ipv6-icmp"),
-    (132, "sctp"),
-    (136, "udplite"),
-];
+/// Returns the name of an IP protocol in rules, or `None` for one that is printed as a number.
+pub(crate) fn protocol_name(protocol: u8) -> Option<&'static str> {
+    let protocol = Protocol(protocol);
+    match protocol {
+        Protocol::ICMP
+        | Protocol::IGMP
+        | Protocol::TCP
+        | Protocol::UDP
+        | Protocol::DCCP
+        | Protocol::GRE
+        | Protocol::ESP
+        | Protocol::AH
+        | Protocol::ICMPV6
+        | Protocol::SCTP
+        | Protocol::UDPLITE => protocol.name(),
+        _ => None,
+    }
+}
 
-/// Protocols whose ports have named expressions, such as `tcp dport`.
-pub(crate) const WITH_PORTS: [(u8, &str); 5] = [
-    (6, "tcp"),
-    (17, "udp"),
-    (33, "dccp"),
-    (132, "sctp"),
-    (136, "udplite"),
-];
+/// Returns the name of a protocol whose ports have named expressions, such as `tcp dport`.
+pub(crate) fn name_with_ports(protocol: u8) -> Option<&'static str> {
+    let protocol = Protocol(protocol);
+    protocol.name().filter(|_| protocol.has_ports())
+}
 
 macro_rules! fields {
     ($($id:ident: $protocol:literal $name:literal, $base:ident + $offset:literal, $bytes:literal $datatype:ident,
@@ -121,17 +124,17 @@ macro_rules! fields {
 const IP: Layer = Layer::Network(Family::Ip);
 const IP6: Layer = Layer::Network(Family::Ip6);
 const ARP: Layer = Layer::Network(Family::Arp);
-const ICMP: Layer = Layer::Transport(1);
-const IGMP: Layer = Layer::Transport(2);
-const TCP: Layer = Layer::Transport(6);
-const UDP: Layer = Layer::Transport(17);
-const DCCP: Layer = Layer::Transport(33);
-const ESP: Layer = Layer::Transport(50);
-const AH: Layer = Layer::Transport(51);
-const ICMPV6: Layer = Layer::Transport(58);
-const COMP: Layer = Layer::Transport(108);
-const SCTP: Layer = Layer::Transport(132);
-const UDPLITE: Layer = Layer::Transport(136);
+const ICMP: Layer = Layer::Transport(Protocol::ICMP.0);
+const IGMP: Layer = Layer::Transport(Protocol::IGMP.0);
+const TCP: Layer = Layer::Transport(Protocol::TCP.0);
+const UDP: Layer = Layer::Transport(Protocol::UDP.0);
+const DCCP: Layer = Layer::Transport(Protocol::DCCP.0);
+const ESP: Layer = Layer::Transport(Protocol::ESP.0);
+const AH: Layer = Layer::Transport(Protocol::AH.0);
+const ICMPV6: Layer = Layer::Transport(Protocol::ICMPV6.0);
+const COMP: Layer = Layer::Transport(Protocol::COMP.0);
+const SCTP: Layer = Layer::Transport(Protocol::SCTP.0);
+const UDPLITE: Layer = Layer::Transport(Protocol::UDPLITE.0);
 
 // Fields of whole bytes. Fields that exist only in messages of some types are left out:
 // nft adds a match of the type to each use of their names.

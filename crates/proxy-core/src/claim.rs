@@ -7,7 +7,7 @@ use std::iter;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use vipline_service_model::{Counted, ObjectName, PortName, Protocol, ServicePort};
+use vipline_service_model::{Counted, ObjectName, PortName, ServicePort, Transport};
 
 /// Desired objects of one service port.
 ///
@@ -171,9 +171,9 @@ pub(crate) fn addresses(port: &ServicePort) -> impl Iterator<Item = (Address, Ad
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Address {
     /// A cluster IP, external IP or load balancer IP, with a port.
-    Ip(IpAddr, Protocol, u16),
+    Ip(IpAddr, Transport, u16),
     /// A node port.
-    NodePort(Protocol, u16),
+    NodePort(Transport, u16),
 }
 
 impl Address {
@@ -328,7 +328,7 @@ mod tests {
             namespace: "default".into(),
             service: "web".into(),
             port: "".into(),
-            protocol: Protocol::Tcp,
+            protocol: Transport::Tcp,
             created: None,
         };
         ServicePort {
@@ -378,7 +378,7 @@ mod tests {
         let mut fragment = Fragment::default();
         for round in 0..2 {
             for number in 0..3 * FEW as u16 {
-                let address = Address::NodePort(Protocol::Tcp, number);
+                let address = Address::NodePort(Transport::Tcp, number);
                 fragment.at(AddressKind::NodePort, address).push(round);
             }
         }

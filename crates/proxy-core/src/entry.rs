@@ -207,7 +207,7 @@ pub(crate) fn edits<T: Keyed>(edit: Edit<Entry<T>>) -> Vec<Edit<T>> {
 
 #[cfg(test)]
 mod tests {
-    use vipline_service_model::Protocol;
+    use vipline_service_model::Transport;
 
     use super::*;
 
@@ -227,7 +227,7 @@ mod tests {
     }
 
     fn entry(objects: &[Object]) -> Entry<Object> {
-        Entry::Address(Address::NodePort(Protocol::Tcp, 30_080), objects.into())
+        Entry::Address(Address::NodePort(Transport::Tcp, 30_080), objects.into())
     }
 
     #[test]

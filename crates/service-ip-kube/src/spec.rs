@@ -32,8 +32,8 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::{Service, ServicePort as Port, ServiceSpec};
 use thiserror::Error;
 use vipline_service_ip::{
-    AddressPlan, AddressSpec, Family, FamilyPolicy, NodePorts, OwnerRef, Protocol, ServiceItems,
-    ServicePort, ServiceType, parse_address,
+    AddressPlan, AddressSpec, Family, FamilyPolicy, NodePorts, OwnerRef, ServiceItems, ServicePort,
+    ServiceType, Transport, parse_address,
 };
 
 /// A field of a Service that cannot be used.
@@ -195,9 +195,9 @@ fn cluster_ips(spec: &ServiceSpec) -> &[String] {
 fn service_port(index: usize, port: &Port) -> Result<ServicePort, SpecError> {
     let field = |name| format!("spec.ports[{index}].{name}");
     let protocol = match port.protocol.as_deref() {
-        None | Some("TCP") => Protocol::Tcp,
-        Some("UDP") => Protocol::Udp,
-        Some("SCTP") => Protocol::Sctp,
+        None | Some("TCP") => Transport::Tcp,
+        Some("UDP") => Transport::Udp,
+        Some("SCTP") => Transport::Sctp,
         Some(other) => return Err(SpecError::new(field("protocol"), other, "a protocol")),
     };
     let number = optional_port(Some(port.port), &field("port"))?;
@@ -294,7 +294,10 @@ mod tests {
         assert_eq!(ports.health_check_node_port, Some(30_002));
         let numbers = ports.ports.iter();
         let numbers = numbers.map(|port| (port.protocol, port.port, port.node_port));
-        let expected = [(Protocol::Udp, 53, Some(30_001)), (Protocol::Tcp, 80, None)];
+        let expected = [
+            (Transport::Udp, 53, Some(30_001)),
+            (Transport::Tcp, 80, None),
+        ];
         assert!(numbers.eq(expected));
     }
 

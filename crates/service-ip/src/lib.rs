@@ -99,7 +99,7 @@ pub use registry::{Error, Registry};
 pub use repair::{Finding, Repair, RepairError, ServiceItems};
 pub use reservations::{ReservationError, Reservations};
 pub use service::{AssignError, AssignedAddresses, ReleaseError, ServiceAddresses};
-pub use service_port::{Protocol, ServicePort, ServiceType};
+pub use service_port::{ServicePort, ServiceType};
 pub use snapshot::{RangeAllocation, SnapshotError};
 pub use store::{
     AsyncStore, Change, CommitError, RepairReason, Snapshot, Store, StoreError, Version,
@@ -108,7 +108,7 @@ pub use stored_address::parse_address;
 pub use stores::Memory;
 #[cfg(feature = "etcd")]
 pub use stores::{Envelope, Etcd, EtcdCluster, EtcdSetupError, EtcdTls};
-pub use vipline_inet::Family;
+pub use vipline_inet::{Family, Transport};
 
 /// Compiles and runs the examples of the README.
 #[cfg(doctest)]

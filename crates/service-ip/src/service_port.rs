@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use vipline_inet::Transport;
+
 /// A port of a Service.
 ///
 /// Exhaustive: callers copy every field of their Service and must not miss a new one.
@@ -10,22 +12,11 @@ pub struct ServicePort {
     /// Name, unique within the Service.
     pub name: Box<str>,
     /// Protocol.
-    pub protocol: Protocol,
+    pub protocol: Transport,
     /// Port at the cluster IP.
     pub port: u16,
     /// Node port, if requested or assigned.
     pub node_port: Option<u16>,
-}
-
-/// Transport protocol of a port.
-///
-/// Exhaustive: Services have three protocols.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[allow(missing_docs, reason = "the variants are names of protocols")]
-pub enum Protocol {
-    Sctp,
-    Tcp,
-    Udp,
 }
 
 /// Type of a Service.
@@ -50,16 +41,6 @@ impl fmt::Display for ServiceType {
             Self::ExternalName => "ExternalName",
             Self::LoadBalancer => "LoadBalancer",
             Self::NodePort => "NodePort",
-        })
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Sctp => "SCTP",
-            Self::Tcp => "TCP",
-            Self::Udp => "UDP",
         })
     }
 }

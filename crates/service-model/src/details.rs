@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::slices::{self, Candidate, Slice};
 use crate::store::Store;
-use crate::{Endpoint, Family, Protocol, ServicePort};
+use crate::{Endpoint, Family, ServicePort, Transport};
 
 /// Maximum number of ports in [`Store::slice_ports`].
 const MAX_PORTS: usize = 16;
@@ -65,7 +65,7 @@ impl Store {
 
     /// Returns families, names and protocols of the ports of a Service's EndpointSlices that
     /// have endpoints, sorted, at most 16. A service port without endpoints may differ from all.
-    pub fn slice_ports(&self, port: &ServicePort) -> Vec<(Family, String, Protocol)> {
+    pub fn slice_ports(&self, port: &ServicePort) -> Vec<(Family, String, Transport)> {
         let slices = self.slices_of(&port.name.service_name()).iter();
         let ports: BTreeSet<_> = slices.flat_map(Slice::served).collect();
         ports.into_iter().take(MAX_PORTS).collect()

@@ -11,7 +11,7 @@ use crate::api::MetadataKey;
 use crate::limit::{self, ExternalAddresses, OverLimit, PortOverLimit};
 use crate::warning::{Field, Problem, Warnings};
 use crate::{
-    Family, ObjectName, PortName, Protocol, Scheduler, SpecialAddress, Timestamp, UnservedAddress,
+    Family, ObjectName, PortName, Scheduler, SpecialAddress, Timestamp, Transport, UnservedAddress,
     UnservedReason, api, parse_address, parse_network,
 };
 
@@ -458,11 +458,11 @@ fn created(service: &api::Service, warnings: &mut Warnings<'_>) -> Option<Timest
 }
 
 /// Converts a protocol of the API. Returns `None` if it is unknown.
-pub(crate) fn protocol(word: &api::TransportProtocol) -> Option<Protocol> {
+pub(crate) fn protocol(word: &api::TransportProtocol) -> Option<Transport> {
     match word {
-        api::TransportProtocol::Tcp => Some(Protocol::Tcp),
-        api::TransportProtocol::Udp => Some(Protocol::Udp),
-        api::TransportProtocol::Sctp => Some(Protocol::Sctp),
+        api::TransportProtocol::Tcp => Some(Transport::Tcp),
+        api::TransportProtocol::Udp => Some(Transport::Udp),
+        api::TransportProtocol::Sctp => Some(Transport::Sctp),
         api::TransportProtocol::Other(_) => None,
     }
 }

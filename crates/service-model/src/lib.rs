@@ -123,7 +123,7 @@ pub use frontend::ExternalIps;
 pub use ipnet;
 pub use limit::{Limit, MAX_ADDRESS_PORT_PAIRS, MAX_SOURCE_CHECKS, OverLimit, PortOverLimit};
 pub use local_traffic::{DetectLocal, LocalTraffic};
-pub use name::{ObjectName, PortName, Protocol};
+pub use name::{ObjectName, PortName};
 pub use node_ports::{NodePortAddresses, NodePortFilter, NodePortMatch};
 pub use node_view::NodeView;
 pub use scheduler::Scheduler;
@@ -131,7 +131,7 @@ pub use service_port::{Endpoint, PortChange, Route, ServicePort};
 pub use store::{Config, Store};
 pub use timestamp::Timestamp;
 pub use unserved::{SkipReason, SkippedService, UnservedAddress, UnservedReason};
-pub use vipline_inet::Family;
+pub use vipline_inet::{Family, Transport};
 pub use warning::{Field, Kind, Problem, Warning, Warnings};
 
 /// Compiles and runs the examples of the README.

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::{Family, Protocol, UnservedAddress, UnservedReason};
+use crate::{Family, Transport, UnservedAddress, UnservedReason};
 
 /// Maximum number of pairs of an address and a port that one Service gets in each IP
 /// family.
@@ -54,7 +54,7 @@ pub struct OverLimit {
 #[non_exhaustive]
 pub struct PortOverLimit {
     /// Protocol.
-    pub protocol: Protocol,
+    pub protocol: Transport,
     /// Port.
     pub port: u16,
     /// Node port, if it has one.

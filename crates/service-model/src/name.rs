@@ -5,7 +5,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use crate::Timestamp;
+use crate::{Timestamp, Transport};
 
 /// The namespace and name of an object. Cheap to clone.
 ///
@@ -38,44 +38,6 @@ impl fmt::Display for ObjectName {
     }
 }
 
-/// Transport protocol of a Service port.
-///
-/// Exhaustive: Services have three protocols.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Protocol {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-    /// SCTP.
-    Sctp,
-}
-
-impl Protocol {
-    /// All protocols.
-    pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Sctp];
-
-    /// Returns the IP protocol number: `IPPROTO_*` of `linux/in.h`.
-    pub const fn number(self) -> u8 {
-        match self {
-            Self::Tcp => 6,
-            Self::Udp => 17,
-            Self::Sctp => 132,
-        }
-    }
-}
-
-/// Displays the API's name, in upper case.
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tcp => "TCP",
-            Self::Udp => "UDP",
-            Self::Sctp => "SCTP",
-        })
-    }
-}
-
 /// The name of a service port, shared by both families.
 ///
 /// Names are ordered by precedence for Services that claim the same address and
@@ -93,7 +55,7 @@ pub struct PortName {
     /// Name of the port within the Service, empty for a single unnamed port.
     pub port: Arc<str>,
     /// Protocol. Ports with the same name may differ in protocol only.
-    pub protocol: Protocol,
+    pub protocol: Transport,
     /// Creation time of the Service, if known.
     pub created: Option<Timestamp>,
 }
@@ -161,7 +123,7 @@ impl fmt::Display for PortName {
 mod tests {
     use super::*;
 
-    fn port(service: &str, port: &str, protocol: Protocol, created: Option<i64>) -> PortName {
+    fn port(service: &str, port: &str, protocol: Transport, created: Option<i64>) -> PortName {
         PortName {
             namespace: "default".into(),
             service: service.into(),
@@ -174,11 +136,11 @@ mod tests {
     #[test]
     fn names_display_as_namespace_service_and_port() {
         assert_eq!(
-            port("web", "", Protocol::Tcp, None).to_string(),
+            port("web", "", Transport::Tcp, None).to_string(),
             "default/web"
         );
         assert_eq!(
-            port("web", "http", Protocol::Udp, None).to_string(),
+            port("web", "http", Transport::Udp, None).to_string(),
             "default/web:http"
         );
         assert_eq!(ObjectName::new("default", "web").to_string(), "default/web");
@@ -188,11 +150,11 @@ mod tests {
     #[test]
     fn older_services_sort_first_and_services_of_unknown_age_last() {
         let mut names = [
-            port("a", "", Protocol::Tcp, None),
-            port("b", "", Protocol::Tcp, Some(2)),
-            port("c", "y", Protocol::Tcp, Some(1)),
-            port("c", "x", Protocol::Udp, Some(1)),
-            port("c", "x", Protocol::Tcp, Some(1)),
+            port("a", "", Transport::Tcp, None),
+            port("b", "", Transport::Tcp, Some(2)),
+            port("c", "y", Transport::Tcp, Some(1)),
+            port("c", "x", Transport::Udp, Some(1)),
+            port("c", "x", Transport::Tcp, Some(1)),
         ];
         names.sort();
         let order: Vec<_> = names

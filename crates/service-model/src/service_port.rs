@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use crate::{Family, PortName, Protocol, Scheduler};
+use crate::{Family, PortName, Scheduler, Transport};
 
 /// One port of one Service in one family, as resolved for this node.
 ///
@@ -24,7 +24,7 @@ pub struct ServicePort {
     /// Family of all addresses.
     pub family: Family,
     /// Protocol, as in the name.
-    pub protocol: Protocol,
+    pub protocol: Transport,
     /// Cluster IP.
     pub cluster_ip: IpAddr,
     /// Port at cluster IP, external IPs and load balancer IPs. Never 0.
@@ -333,7 +333,7 @@ mod tests {
             namespace: "default".into(),
             service: "web".into(),
             port: "".into(),
-            protocol: Protocol::Tcp,
+            protocol: Transport::Tcp,
             created: None,
         };
         ServicePort {

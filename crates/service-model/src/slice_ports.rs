@@ -5,7 +5,7 @@
 
 use crate::frontend::protocol;
 use crate::warning::{Field, Problem, Warnings};
-use crate::{Protocol, api};
+use crate::{Transport, api};
 
 /// The ports of a slice.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -22,7 +22,7 @@ struct Packed {
     /// Byte range of the name within `names`.
     start: u32,
     end: u32,
-    protocol: Protocol,
+    protocol: Transport,
     port: u16,
 }
 
@@ -53,7 +53,7 @@ impl SlicePorts {
         Self::pack(&read)
     }
 
-    fn pack(sorted: &[(String, Protocol, u16)]) -> Self {
+    fn pack(sorted: &[(String, Transport, u16)]) -> Self {
         let mut names = String::with_capacity(sorted.iter().map(|(name, ..)| name.len()).sum());
         let offset = |names: &String| u32::try_from(names.len()).unwrap_or(u32::MAX);
         let mut ports = Vec::with_capacity(sorted.len());
@@ -69,7 +69,7 @@ impl SlicePorts {
         }
         Self {
             names: names.into(),
-            has_udp: ports.iter().any(|port| port.protocol == Protocol::Udp),
+            has_udp: ports.iter().any(|port| port.protocol == Transport::Udp),
             ports: ports.into(),
         }
     }
@@ -85,7 +85,7 @@ impl SlicePorts {
     }
 
     /// Returns the numbers of the ports with this name and protocol.
-    pub(crate) fn named(&self, name: &str, protocol: Protocol) -> impl Iterator<Item = u16> {
+    pub(crate) fn named(&self, name: &str, protocol: Transport) -> impl Iterator<Item = u16> {
         let wanted = (name, protocol);
         let start = self.ports.partition_point(|port| self.key(port) < wanted);
         self.ports
@@ -96,11 +96,11 @@ impl SlicePorts {
     }
 
     /// Returns names and protocols of all ports, sorted.
-    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, Protocol)> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, Transport)> {
         self.ports.iter().map(|port| self.key(port))
     }
 
-    fn key(&self, port: &Packed) -> (&str, Protocol) {
+    fn key(&self, port: &Packed) -> (&str, Transport) {
         let name = self.names.get(port.start as usize..port.end as usize);
         (name.unwrap_or_default(), port.protocol)
     }

@@ -15,7 +15,9 @@ use crate::api::MetadataKey;
 use crate::location::{Location, SharedLocations};
 use crate::slice_ports::SlicePorts;
 use crate::warning::{Field, Problem, Warnings};
-use crate::{Endpoint, Family, NodeView, ObjectName, Protocol, SpecialAddress, api, parse_address};
+use crate::{
+    Endpoint, Family, NodeView, ObjectName, SpecialAddress, Transport, api, parse_address,
+};
 
 /// The fields of an EndpointSlice that the model uses.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -119,7 +121,7 @@ pub(crate) fn gather<'a>(
     slices: &'a [Slice],
     family: Family,
     name: &str,
-    protocol: Protocol,
+    protocol: Transport,
     node: &NodeView,
 ) -> Vec<Candidate<'a>> {
     let mut found = Vec::with_capacity(slices.iter().map(|slice| slice.endpoints.len()).sum());
@@ -162,7 +164,7 @@ pub(crate) fn local_ready(slices: &[Slice], family: Family, node: &NodeView) -> 
 
 impl Slice {
     /// Returns family, name and protocol of each port, if the slice has endpoints.
-    pub(crate) fn served(&self) -> impl Iterator<Item = (Family, String, Protocol)> {
+    pub(crate) fn served(&self) -> impl Iterator<Item = (Family, String, Transport)> {
         let ports = self.ports.names().filter(|_| !self.endpoints.is_empty());
         ports.map(|(name, protocol)| (self.family, name.to_owned(), protocol))
     }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::api::{self, MetadataKey};
-use crate::{Limit, Protocol, parse_address};
+use crate::{Limit, Transport, parse_address};
 
 /// A Service that the store does not serve.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -14,9 +14,9 @@ pub struct SkippedService {
     /// Cluster IPs, external IPs and load balancer IPs of the object.
     pub addresses: Vec<IpAddr>,
     /// Ports with their protocols. Unknown protocols are left out.
-    pub ports: Vec<(Protocol, u16)>,
+    pub ports: Vec<(Transport, u16)>,
     /// Node ports with their protocols.
-    pub node_ports: Vec<(Protocol, u16)>,
+    pub node_ports: Vec<(Transport, u16)>,
 }
 
 /// Reason for which the store does not serve a Service.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use objects::{resolve, synced, web};
 use vipline_service_model::{
-    Event, Family, Limit, MAX_ADDRESS_PORT_PAIRS, MAX_SOURCE_CHECKS, Problem, Protocol,
-    ServicePort, Store, UnservedReason, api,
+    Event, Family, Limit, MAX_ADDRESS_PORT_PAIRS, MAX_SOURCE_CHECKS, Problem, ServicePort, Store,
+    Transport, UnservedReason, api,
 };
 
 /// Returns the address 203.0.113.0 + `number`.
@@ -65,7 +65,7 @@ fn pairs(ports: &[Arc<ServicePort>]) -> usize {
 }
 
 /// Returns protocol, port and node port of the ports beyond the limit.
-fn ports_beyond(store: &Store) -> Vec<(Protocol, u16, Option<u16>)> {
+fn ports_beyond(store: &Store) -> Vec<(Transport, u16, Option<u16>)> {
     let ports = store.ports_over_limit().flat_map(|(_, ports)| ports);
     ports
         .map(|it| (it.protocol, it.port, it.node_port))
@@ -138,8 +138,8 @@ fn ports_at_the_cluster_ip_come_first_in_the_order_of_the_service() {
     assert!(texts[1].starts_with(text), "{texts:?}");
     let beyond = ports_beyond(&store);
     assert_eq!(beyond.len(), 626);
-    assert_eq!(beyond[0], (Protocol::Tcp, 17_374, None));
-    assert_eq!(beyond[625], (Protocol::Tcp, 17_999, None));
+    assert_eq!(beyond[0], (Transport::Tcp, 17_374, None));
+    assert_eq!(beyond[625], (Transport::Tcp, 17_999, None));
 }
 
 #[test]
@@ -227,5 +227,5 @@ fn ports_of_all_protocols_count() {
     }
     let (ports, _) = resolved(service);
     let of = |protocol| ports.iter().filter(|it| it.protocol == protocol).count();
-    assert_eq!((of(Protocol::Udp), of(Protocol::Tcp)), (8192, 8192));
+    assert_eq!((of(Transport::Udp), of(Transport::Tcp)), (8192, 8192));
 }

@@ -7,8 +7,8 @@ use std::net::IpAddr;
 
 use objects::{HERE, only_port, port, ports, resolve, synced, web};
 use vipline_service_model::{
-    Config, Event, ExternalIps, Family, PortName, Protocol, ServicePort, Store, Timestamp, Warning,
-    api,
+    Config, Event, ExternalIps, Family, PortName, ServicePort, Store, Timestamp, Transport,
+    Warning, api,
 };
 
 fn texts<T: ToString>(items: &[T]) -> Vec<String> {
@@ -96,7 +96,7 @@ fn the_name_of_a_port_identifies_it() {
         name
     };
     let others = [
-        change(|it| it.protocol = Protocol::Sctp),
+        change(|it| it.protocol = Transport::Sctp),
         change(|it| it.port = "http".into()),
     ];
     for other in &others {
@@ -113,7 +113,7 @@ fn the_name_of_a_port_identifies_it() {
     let all = others.iter().chain(&strangers).chain([&*port.name]);
     let hashes: std::collections::HashSet<_> = all.map(|name| hasher.hash_one(name)).collect();
     assert_eq!(hashes.len(), 5);
-    let numbers = Protocol::ALL.map(Protocol::number);
+    let numbers = Transport::ALL.map(Transport::number);
     assert_eq!(numbers, [6, 17, 132]);
 }
 
@@ -210,7 +210,7 @@ fn ports_are_distinguished_by_name_and_protocol() {
         "default/web:web 10.96.0.10:443/TCP",
     ];
     assert_eq!(lines, expected);
-    assert_eq!(ports[1].protocol, Protocol::Udp);
+    assert_eq!(ports[1].protocol, Transport::Udp);
     let expected = [
         "Service default/web: spec.ports[3]: duplicate name and protocol, the last port is used",
         r#"Service default/web: spec.ports[4].protocol: unknown: "DCCP""#,

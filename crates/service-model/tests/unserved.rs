@@ -4,7 +4,7 @@ mod objects;
 
 use objects::{HERE, synced, web};
 use vipline_service_model::{
-    Config, ExternalIps, Protocol, SkipReason, Store, UnservedReason, api,
+    Config, ExternalIps, SkipReason, Store, Transport, UnservedReason, api,
 };
 
 /// Returns a store with the changed Service `default/web`.
@@ -61,7 +61,7 @@ fn a_service_without_ports_has_a_reason_with_its_field() {
         };
         assert_eq!(name.to_string(), "default/web");
         assert_eq!((&skipped.reason, skipped.reason.field()), (&reason, field));
-        assert_eq!(skipped.ports, [(Protocol::Tcp, 80)]);
+        assert_eq!(skipped.ports, [(Transport::Tcp, 80)]);
     }
     let store = changed(|_| {});
     assert_eq!(store.skipped().count(), 0);

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::{IpNet, Ipv4Net};
 
 use super::words::number;
-use super::{icmp, protocol, service};
-use crate::{Interface, ListPosition, MacAddr, Member, Name, Port, SetFamily, SetType};
+use super::{icmp, service};
+use crate::{Interface, ListPosition, MacAddr, Member, Name, Port, Protocol, SetFamily, SetType};
 
 /// First and last element of a range. Both are equal for a single element.
 type Span<T> = (T, T);
@@ -221,8 +221,8 @@ pub(super) fn ipv4_network(word: &str) -> Option<Span<Ipv4Addr>> {
 /// Parses `[PROTOCOL:]PORT[-PORT]`, `PROTOCOL:TYPE/CODE` or `PROTOCOL:ICMP-NAME`.
 fn port(word: &str, family: SetFamily) -> Option<Span<Port>> {
     let (protocol, ports) = word.split_once(':').unwrap_or(("tcp", word));
-    let protocol = protocol::number(protocol).or_else(|| number(protocol))?;
-    if protocol::has_ports(protocol) {
+    let protocol = named_protocol(protocol)?;
+    if has_ports(protocol) {
         let (from, to) = port_numbers(protocol, ports)?;
         return Some((Port::new(protocol, from), Port::new(protocol, to)));
     }
@@ -235,8 +235,19 @@ fn port(word: &str, family: SetFamily) -> Option<Span<Port>> {
     Some((port, port))
 }
 
+/// Parses the name or the number of a protocol.
+fn named_protocol(word: &str) -> Option<Protocol> {
+    Protocol::from_name(word).or_else(|| number(word).map(Protocol))
+}
+
+/// Returns whether elements have ports of the protocol. DCCP, which also has ports, is not one
+/// of these in the kernel.
+fn has_ports(protocol: Protocol) -> bool {
+    protocol.has_ports() && protocol != Protocol::DCCP
+}
+
 /// Parses `TYPE/CODE` or a name.
-fn icmp_type(protocol: u8, word: &str) -> Option<u16> {
+fn icmp_type(protocol: Protocol, word: &str) -> Option<u16> {
     let (ty, code) = match icmp::numbers(protocol, word) {
         Some(numbers) => numbers,
         None => {
@@ -251,16 +262,17 @@ fn icmp_type(protocol: u8, word: &str) -> Option<u16> {
 pub(super) fn plain_ports(word: &str) -> Option<Span<u16>> {
     match word.split_once(':') {
         Some((protocol, ports)) => {
-            let protocol = protocol::number(protocol).or_else(|| number(protocol))?;
-            port_numbers(protocol, ports).filter(|_| matches!(protocol, 6 | 17))
+            let protocol = named_protocol(protocol)?;
+            port_numbers(protocol, ports)
+                .filter(|_| matches!(protocol, Protocol::TCP | Protocol::UDP))
         }
-        None => port_numbers(6, word),
+        None => port_numbers(Protocol::TCP, word),
     }
 }
 
 /// Parses a port or a range of ports: numbers, or names of services. A name with a
 /// hyphen must be in brackets.
-fn port_numbers(protocol: u8, word: &str) -> Option<Span<u16>> {
+fn port_numbers(protocol: Protocol, word: &str) -> Option<Span<u16>> {
     let one = |word: &str| number(word).or_else(|| service::port(protocol, word));
     let (from, to) = ends(word)?;
     let from = one(from)?;

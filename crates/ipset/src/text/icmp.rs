@@ -1,6 +1,6 @@
 //! ICMP type and code names, as `ipset` prints and parses them.
 
-use crate::SetFamily;
+use crate::{Protocol, SetFamily};
 
 /// A type, a code, and the name of both.
 type Row = (u8, u8, &'static str);
@@ -69,7 +69,7 @@ const ICMPV6: [Row; 21] = [
 ];
 
 /// Returns the name of a type and code, if it has one.
-pub(super) fn name(protocol: u8, ty: u8, code: u8) -> Option<&'static str> {
+pub(super) fn name(protocol: Protocol, ty: u8, code: u8) -> Option<&'static str> {
     let mut rows = rows(protocol).iter();
     let row = rows.find(|row| (row.0, row.1) == (ty, code))?;
     Some(row.2)
@@ -78,7 +78,7 @@ pub(super) fn name(protocol: u8, ty: u8, code: u8) -> Option<&'static str> {
 /// Returns the type and code with this name.
 ///
 /// A part of a name from its start, in any case, means the first such name.
-pub(super) fn numbers(protocol: u8, name: &str) -> Option<(u8, u8)> {
+pub(super) fn numbers(protocol: Protocol, name: &str) -> Option<(u8, u8)> {
     let starts = |row: &&Row| {
         let start = row.2.get(..name.len());
         !name.is_empty() && start.is_some_and(|start| start.eq_ignore_ascii_case(name))
@@ -88,23 +88,23 @@ pub(super) fn numbers(protocol: u8, name: &str) -> Option<(u8, u8)> {
 }
 
 /// Returns the family in which the protocol has types and codes.
-pub(super) fn family(protocol: u8) -> Option<SetFamily> {
+pub(super) fn family(protocol: Protocol) -> Option<SetFamily> {
     match protocol {
-        1 => Some(SetFamily::V4),
-        58 => Some(SetFamily::V6),
+        Protocol::ICMP => Some(SetFamily::V4),
+        Protocol::ICMPV6 => Some(SetFamily::V6),
         _ => None,
     }
 }
 
 /// Returns whether the protocol has types and codes instead of ports.
-pub(super) fn has_types(protocol: u8) -> bool {
+pub(super) fn has_types(protocol: Protocol) -> bool {
     !rows(protocol).is_empty()
 }
 
-fn rows(protocol: u8) -> &'static [Row] {
+fn rows(protocol: Protocol) -> &'static [Row] {
     match protocol {
-        1 => &ICMP,
-        58 => &ICMPV6,
+        Protocol::ICMP => &ICMP,
+        Protocol::ICMPV6 => &ICMPV6,
         _ => &[],
     }
 }
@@ -115,17 +115,17 @@ mod tests {
 
     #[test]
     fn icmp_names_map_to_distinct_numbers() {
-        for protocol in [1, 58] {
+        for protocol in [Protocol::ICMP, Protocol::ICMPV6] {
             for (ty, code, name) in rows(protocol) {
                 assert_eq!(numbers(protocol, name), Some((*ty, *code)));
                 let printed = super::name(protocol, *ty, *code).unwrap();
                 assert_eq!(numbers(protocol, printed), Some((*ty, *code)));
             }
         }
-        assert_eq!(name(6, 8, 0), None);
-        assert_eq!(numbers(1, "packet-too-big"), None);
-        assert_eq!(numbers(1, "Ping"), Some((8, 0)));
-        assert_eq!(numbers(1, "ttl-zero"), Some((11, 0)));
-        assert_eq!(numbers(1, ""), None);
+        assert_eq!(name(Protocol::TCP, 8, 0), None);
+        assert_eq!(numbers(Protocol::ICMP, "packet-too-big"), None);
+        assert_eq!(numbers(Protocol::ICMP, "Ping"), Some((8, 0)));
+        assert_eq!(numbers(Protocol::ICMP, "ttl-zero"), Some((11, 0)));
+        assert_eq!(numbers(Protocol::ICMP, ""), None);
     }
 }

@@ -8,8 +8,6 @@ mod icmp;
 
 mod parse;
 
-mod protocol;
-
 mod service;
 
 mod words;
@@ -37,10 +35,7 @@ const FLAGS: [(SetFlags, &str); 4] = [
 
 impl Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match protocol::name(self.protocol) {
-            Some(name) => write!(f, "{name}:")?,
-            None => write!(f, "{}:", self.protocol)?,
-        }
+        write!(f, "{}:", self.protocol)?;
         let [ty, code] = self.number.to_be_bytes();
         match icmp::name(self.protocol, ty, code) {
             Some(name) => f.write_str(name),

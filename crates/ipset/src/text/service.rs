@@ -1,11 +1,13 @@
 //! Service names of ports, as in `/etc/services`.
 
+use crate::Protocol;
+
 /// Lines with a name, a port number and the protocols of a service.
 const SERVICES: &str = include_str!("services.txt");
 
 /// Returns the port of a service. Names are case-sensitive.
-pub(super) fn port(protocol: u8, name: &str) -> Option<u16> {
-    let protocol = super::protocol::name(protocol)?;
+pub(super) fn port(protocol: Protocol, name: &str) -> Option<u16> {
+    let protocol = protocol.name()?;
     let mut services = SERVICES.lines().map(|line| line.split(' '));
     services.find_map(|mut words| {
         let is_named = words.next() == Some(name);
@@ -20,11 +22,11 @@ mod tests {
 
     #[test]
     fn services_have_ports_of_their_protocols() {
-        assert_eq!(port(6, "smtp"), Some(25));
-        assert_eq!(port(17, "domain"), Some(53));
-        assert_eq!(port(17, "smtp"), None);
-        assert_eq!(port(6, "tcp"), None);
-        assert_eq!(port(6, ""), None);
+        assert_eq!(port(Protocol::TCP, "smtp"), Some(25));
+        assert_eq!(port(Protocol::UDP, "domain"), Some(53));
+        assert_eq!(port(Protocol::UDP, "smtp"), None);
+        assert_eq!(port(Protocol::TCP, "tcp"), None);
+        assert_eq!(port(Protocol::TCP, ""), None);
         for line in SERVICES.lines() {
             let words: Vec<&str> = line.split(' ').collect();
             assert!(

@@ -1,7 +1,7 @@
 //! Rejected commands, and commands that ignore rejections.
 
 use vipline_ipset::{
-    Command, Commands, Entry, Member, Name, Port, Reason, Set, SetFamily, SetType, diff,
+    Command, Commands, Entry, Member, Name, Port, Protocol, Reason, Set, SetFamily, SetType, diff,
 };
 
 use crate::lab::{Lab, add, name, objects, rejected, sorted};
@@ -110,7 +110,7 @@ fn objects_that_the_parser_refuses_are_rejected_by_the_kernel_too() {
     let errno = error.errno().unwrap();
     assert_eq!(Reason::error_name(errno, None), Some("IPSET_ERR_FIND_TYPE"));
 
-    let port = Port::new(0, 5);
+    let port = Port::new(Protocol(0), 5);
     let entry = Entry::new(name("a"), Member::IpPort("10.0.0.1".parse().unwrap(), port));
     assert!(Commands::parse("create a hash:ip,port\nadd a 10.0.0.1,0:5\n", &[]).is_err());
     let error = lab.client.add(entry).unwrap_err();

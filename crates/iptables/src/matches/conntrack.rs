@@ -10,8 +10,8 @@ use crate::list;
 use crate::negatable::Negatable;
 use crate::number::{Ports, Range};
 use crate::options::{Extension, Parsed, Unsupported, Values, set_once};
-use crate::protocol::Protocol;
 use crate::structure::{Conditions, Reader, Structure, Writer};
+use crate::{Protocol, protocol};
 
 /// Matches the connection tracking state: `-m conntrack --ctstate NEW`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -204,7 +204,7 @@ impl Connection {
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, '_>) -> Parsed {
         if option == "--ctproto" {
             let is_some = |protocol: &Protocol| protocol.0 != 0;
-            let parse = |text: &str| Protocol::parse(text).filter(is_some);
+            let parse = |text: &str| protocol::parse(text).filter(is_some);
             let protocol = values.negatable(parse)?;
             return set_once(&mut self.protocol, protocol);
         }

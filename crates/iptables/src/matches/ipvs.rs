@@ -9,8 +9,8 @@ use crate::address::{Bare, parse_prefix};
 use crate::negatable::Negatable;
 use crate::number;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_once};
-use crate::protocol::Protocol;
 use crate::structure::{Conditions, Reader, Structure, Writer, at, position};
+use crate::{Protocol, protocol};
 
 /// Matches packets of IPVS connections: `-m ipvs --vaddr 10.96.0.1 --vport 80`.
 ///
@@ -106,7 +106,7 @@ impl<'a> Extension<'a> for Ipvs {
                 values.expect_index(0)?;
                 set_once(&mut self.property, Negatable::new(values.negated(), ()))
             }
-            "--vproto" => set_once(&mut self.protocol, values.negatable(Protocol::parse)?),
+            "--vproto" => set_once(&mut self.protocol, values.negatable(protocol::parse)?),
             "--vaddr" => set_once(&mut self.address, values.negatable(parse_prefix)?),
             "--vport" => set_once(&mut self.port, values.negatable(number::parse_port)?),
             "--vdir" => set_once(&mut self.direction, values.parse(CtDirection::parse)?),

@@ -137,9 +137,9 @@ mod udp;
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::Protocol;
 use crate::extensions::extensions;
 use crate::negatable::Negatable;
-use crate::protocol::Protocol;
 use crate::structure::{Context, Encoded};
 
 extensions! {
@@ -309,13 +309,13 @@ pub(crate) fn implied<'a>(protocol: &Negatable<Protocol>) -> Option<Match<'a>> {
         Negatable::Is(Protocol::TCP) => Match::open("tcp"),
         Negatable::Is(Protocol::UDP) => Match::open("udp"),
         Negatable::Is(Protocol::SCTP) => Match::open("sctp"),
-        Negatable::Is(Protocol(33)) => Match::open("dccp"),
+        Negatable::Is(Protocol::DCCP) => Match::open("dccp"),
         Negatable::Is(Protocol::ICMP) => Match::open("icmp"),
-        Negatable::Is(Protocol::ICMP6) => Match::open("icmp6"),
-        Negatable::Is(Protocol(50)) => Match::open("esp"),
-        Negatable::Is(Protocol(51)) => Match::open("ah"),
-        Negatable::Is(Protocol(108)) => Match::open("ipcomp"),
-        Negatable::Is(Protocol(135)) => Match::open("mh"),
+        Negatable::Is(Protocol::ICMPV6) => Match::open("icmp6"),
+        Negatable::Is(Protocol::ESP) => Match::open("esp"),
+        Negatable::Is(Protocol::AH) => Match::open("ah"),
+        Negatable::Is(Protocol::COMP) => Match::open("ipcomp"),
+        Negatable::Is(Protocol::MH) => Match::open("mh"),
         _ => None,
     }
 }

@@ -9,8 +9,8 @@ use crate::field::{Field, Value, names};
 use crate::negatable::Negatable;
 use crate::number;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
-use crate::protocol::Protocol;
 use crate::structure::{Reader, Structure, Writer, flags};
+use crate::{Protocol, protocol};
 
 /// Matches the IPsec policy of a packet: `-m policy --dir in --pol ipsec`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -111,7 +111,7 @@ impl PolicyElement {
             "--spi" => set_once(&mut self.spi, values.negatable(number::parse_as)?),
             "--proto" => {
                 let is_ipsec = |it: &Protocol| matches!(it.0, 50 | 51 | 108);
-                let parse = |text: &str| Protocol::parse(text).filter(is_ipsec);
+                let parse = |text: &str| protocol::parse(text).filter(is_ipsec);
                 set_once(&mut self.protocol, values.negatable(parse)?)
             }
             "--mode" => self.mode.fill(option, values),

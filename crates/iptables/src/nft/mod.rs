@@ -71,10 +71,10 @@ use vipline_nftables::expr::{self, Counter, Expr, Immediate, MetaKey};
 use vipline_nftables::{Compat, Data, Name};
 
 use self::native::Condition;
+use crate::Protocol;
 use crate::address::Network;
 use crate::matches::{Match, Tcp, Udp};
 use crate::negatable::Negatable;
-use crate::protocol::Protocol;
 use crate::structure::{Context, Encoded, address_of};
 use crate::targets::Target;
 use crate::{Counters, Family, Rule};

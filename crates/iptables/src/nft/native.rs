@@ -9,11 +9,11 @@ use vipline_nftables::expr::{
     PayloadAccess, PayloadBase, Range, Register,
 };
 
+use crate::Protocol;
 use crate::address::Network;
 use crate::matches::{self, Flags, FlagsMatch, Rate};
 use crate::negatable::Negatable;
 use crate::number::{Masked, Ports};
-use crate::protocol::Protocol;
 
 /// The register of all conditions.
 const REGISTER: Register = Register::word(0);

@@ -1,9 +1,9 @@
 //! Rules that are well-formed but that iptables refuses.
 
+use crate::Protocol;
 use crate::lexer::Lexer;
 use crate::matches::{Flags, Match, RecentAction, Statistic, Tcp};
 use crate::negatable::Negatable;
-use crate::protocol::Protocol;
 use crate::rule::Rule;
 use crate::rule_error::{RuleError, RuleProblem};
 use crate::targets::{NatPorts, Reject, Target};
@@ -160,8 +160,6 @@ fn options<'r>(one: &Match<'_>) -> Result<(), Refused<'r>> {
 type Protocols = (&'static [Protocol], &'static str);
 
 const TCP: Protocols = (&[Protocol::TCP], "tcp");
-const DCCP: Protocol = Protocol(33);
-const UDPLITE: Protocol = Protocol(136);
 
 /// Protocols with ports that NAT can change.
 const NAT: Protocols = (
@@ -169,7 +167,7 @@ const NAT: Protocols = (
         Protocol::TCP,
         Protocol::UDP,
         Protocol::SCTP,
-        DCCP,
+        Protocol::DCCP,
         Protocol::ICMP,
     ],
     "tcp, udp, sctp, dccp or icmp",
@@ -181,14 +179,20 @@ fn match_protocols(one: &Match<'_>) -> Option<Protocols> {
         Match::Ecn(it) if it.tcp_ece.is_some() || it.tcp_cwr.is_some() => TCP,
         Match::Udp(_) => (&[Protocol::UDP], "udp"),
         Match::Sctp(_) => (&[Protocol::SCTP], "sctp"),
-        Match::Dccp(_) => (&[DCCP], "dccp"),
+        Match::Dccp(_) => (&[Protocol::DCCP], "dccp"),
         Match::Icmp(_) => (&[Protocol::ICMP], "icmp"),
-        Match::Icmp6(_) => (&[Protocol::ICMP6], "ipv6-icmp"),
-        Match::Esp(_) => (&[Protocol(50)], "esp"),
-        Match::Ipcomp(_) => (&[Protocol(108)], "ipcomp"),
-        Match::Mh(_) => (&[Protocol(135)], "mobility-header"),
+        Match::Icmp6(_) => (&[Protocol::ICMPV6], "ipv6-icmp"),
+        Match::Esp(_) => (&[Protocol::ESP], "esp"),
+        Match::Ipcomp(_) => (&[Protocol::COMP], "ipcomp"),
+        Match::Mh(_) => (&[Protocol::MH], "mobility-header"),
         Match::Multiport(_) => (
-            &[Protocol::TCP, Protocol::UDP, UDPLITE, Protocol::SCTP, DCCP],
+            &[
+                Protocol::TCP,
+                Protocol::UDP,
+                Protocol::UDPLITE,
+                Protocol::SCTP,
+                Protocol::DCCP,
+            ],
             "tcp, udp, udplite, sctp or dccp",
         ),
         _ => return None,
@@ -225,7 +229,7 @@ fn require<'r>(
 
 fn in_family<'r>(rule: &Rule<'_>, family: Family) -> Result<(), Refused<'r>> {
     let is_v4 = family == Family::V4;
-    let is_ah = rule.protocol == Some(Negatable::Is(Protocol(51)));
+    let is_ah = rule.protocol == Some(Negatable::Is(Protocol::AH));
     for (option, network) in [("-s", &rule.source), ("-d", &rule.destination)] {
         if network.is_some_and(|network| network.value().is_ipv4() != is_v4) {
             return Err((option, RuleProblem::WrongFamily));

@@ -20,11 +20,11 @@ mod tests;
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::Protocol;
 use crate::address::Network;
 use crate::counters::Counters;
 use crate::matches::{Comment, Match};
 use crate::negatable::Negatable;
-use crate::protocol::Protocol;
 use crate::quote::Bare;
 use crate::rule_error::RuleError;
 use crate::targets::Target;
@@ -35,13 +35,14 @@ use crate::{ChainName, Family, TableName, Variant};
 /// `Display` prints the same text as `iptables-save` 1.8.9.
 ///
 /// ```
+/// use vipline_iptables::matches::Match;
 /// use vipline_iptables::{ChainName, Rule, Transport};
 ///
 /// let rule = Rule::new()
 ///     .destination("10.96.0.20/32".parse::<ipnet::IpNet>()?)
 ///     .protocol(Transport::Tcp)
 ///     .comment("a/b cluster IP")
-///     .matching(Transport::Tcp.dport(80))
+///     .matching(Match::dport(Transport::Tcp, 80))
 ///     .jump(ChainName::new("KUBE-SVC-X")?);
 /// let text = r#"-d 10.96.0.20/32 -p tcp -m comment --comment "a/b cluster IP" -m tcp --dport 80 -j KUBE-SVC-X"#;
 /// assert_eq!(rule.to_string(), text);
@@ -132,9 +133,10 @@ impl<'a> Rule<'a> {
     /// that require each other, lengths of names, and the address family.
     ///
     /// ```
+    /// use vipline_iptables::matches::Match;
     /// use vipline_iptables::{Family, Rule, RuleProblem, Transport};
     ///
-    /// let rule = Rule::new().matching(Transport::Tcp.dport(80));
+    /// let rule = Rule::new().matching(Match::dport(Transport::Tcp, 80));
     /// let error = rule.check(Family::V4).unwrap_err();
     /// assert_eq!(error.problem(), RuleProblem::RequiresProtocol("tcp"));
     /// assert!(rule.protocol(Transport::Tcp).check(Family::V4).is_ok());

@@ -13,7 +13,6 @@ use crate::lexer::{Lexer, Word};
 use crate::matches::{Match, implied};
 use crate::negatable::Negatable;
 use crate::options::{Unsupported, Values, set_once};
-use crate::protocol::Protocol;
 use crate::quote::is_bare;
 use crate::rule::Rule;
 use crate::rule::abbreviation::expand;
@@ -23,6 +22,7 @@ use crate::rule::lists::{self, Condition, Lists};
 use crate::rule::open::{Open, parse_late, parse_open};
 use crate::rule_error::{RuleError, RuleProblem};
 use crate::targets::Target;
+use crate::{Protocol, protocol};
 
 /// Initial capacity for matches.
 const MATCHES: usize = 3;
@@ -255,7 +255,7 @@ impl<'a> Parser<'a> {
 
     /// Parses a protocol. Any protocol is no condition, and cannot be negated.
     fn protocol(&mut self, at: usize, negated: bool) -> Result<Option<Negatable<Protocol>>, Stop> {
-        let protocol = Protocol::parse(&self.value(at)?.text).ok_or(Unsupported)?;
+        let protocol = protocol::parse(&self.value(at)?.text).ok_or(Unsupported)?;
         match protocol {
             Protocol(0) if negated => Err(Stop::Unsupported),
             Protocol(0) => Ok(None),

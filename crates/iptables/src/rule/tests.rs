@@ -243,7 +243,7 @@ fn rules_are_built_in_one_expression() {
         .in_interface("eth0")
         .protocol(Transport::Tcp)
         .comment("a b")
-        .matching(Transport::Tcp.dport(80..=90))
+        .matching(Match::dport(Transport::Tcp, 80..=90))
         .goto(chain);
     let text =
         "! -s 10.0.0.1/32 -i eth0 -p tcp -m comment --comment \"a b\" -m tcp --dport 80:90 -g X";

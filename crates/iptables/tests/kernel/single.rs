@@ -1,5 +1,6 @@
 //! Single commands with the programs and over netlink.
 
+use vipline_iptables::matches::Match;
 use vipline_iptables::targets::Target;
 use vipline_iptables::{
     Chain, ChainName, Command, Committed, Counters, Edit, Error, Family, Object, Position, Reason,
@@ -13,7 +14,7 @@ fn ssh() -> Rule<'static> {
     Rule::new()
         .protocol(Transport::Tcp)
         .comment("it's \"ssh\"")
-        .matching(Transport::Tcp.dport(22))
+        .matching(Match::dport(Transport::Tcp, 22))
         .target(Target::Accept)
 }
 

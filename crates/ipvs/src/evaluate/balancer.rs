@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::history::{History, TemplateKey, masked};
 use super::scheduling::{self, Available};
 use crate::{
-    Connections, Destination, Family, Protocol, RealServer, ServiceKey, Table, VirtualServer,
+    Connections, Destination, Family, RealServer, ServiceKey, Table, Transport, VirtualServer,
 };
 
 /// Ports of FTP: IPVS knows that control and data connections belong together.
@@ -60,7 +60,7 @@ pub struct Settings {
 #[non_exhaustive]
 pub struct Packet {
     /// Protocol.
-    pub protocol: Protocol,
+    pub protocol: Transport,
     /// Source.
     pub source: SocketAddr,
     /// Destination.
@@ -147,7 +147,7 @@ impl From<Destination> for Real {
 
 impl Packet {
     /// Creates a packet without a mark that opens a connection.
-    pub fn new(protocol: Protocol, source: SocketAddr, destination: SocketAddr) -> Self {
+    pub fn new(protocol: Transport, source: SocketAddr, destination: SocketAddr) -> Self {
         Self {
             protocol,
             source,
@@ -236,7 +236,7 @@ impl Balancer {
             self.services
                 .get(&ServiceKey::new(packet.protocol, address, port))
         };
-        let is_data = packet.protocol == Protocol::Tcp && (port == FTP || port >= UNPRIVILEGED);
+        let is_data = packet.protocol == Transport::Tcp && (port == FTP || port >= UNPRIVILEGED);
         marked
             .and_then(|key| self.services.get(&key))
             .or_else(|| at(port))
@@ -258,7 +258,7 @@ impl Balancer {
         if let Some(server) = packet.connection {
             return Ok(self.connected(packet, server));
         }
-        let needs_opening = packet.protocol != Protocol::Udp && !self.settings.sloppy_tcp;
+        let needs_opening = packet.protocol != Transport::Udp && !self.settings.sloppy_tcp;
         if packet.source.port() == FTP_DATA || needs_opening && !packet.opens {
             return Ok(Decision::Accepted);
         }
@@ -368,9 +368,9 @@ impl Service {
         let client = masked(packet.source.ip(), persistence.netmask);
         let (own_port, port) = (self.server.service.port(), packet.destination.port());
         let protocol = match packet.protocol {
-            Protocol::Tcp => 6,
-            Protocol::Udp => 17,
-            Protocol::Sctp => 132,
+            Transport::Tcp => 6,
+            Transport::Udp => 17,
+            Transport::Sctp => 132,
         };
         Some(match self.server.service {
             ServiceKey::Mark { mark, .. } if port != own_port => TemplateKey {

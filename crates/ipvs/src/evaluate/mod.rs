@@ -5,15 +5,15 @@
 //!
 //! ```
 //! use vipline_ipvs::evaluate::{Balancer, Decision, Packet, Servers, Unknown};
-//! use vipline_ipvs::{Protocol, RealServer, Scheduler, ServiceKey, VirtualServer};
+//! use vipline_ipvs::{RealServer, Scheduler, ServiceKey, Transport, VirtualServer};
 //!
-//! let service = ServiceKey::new(Protocol::Tcp, "10.96.0.1".parse()?, 443);
+//! let service = ServiceKey::new(Transport::Tcp, "10.96.0.1".parse()?, 443);
 //! let reals = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
 //! let reals = reals.map(|addr| RealServer::new(addr.parse().unwrap(), 6443));
 //! let mut balancer = Balancer::new();
 //! balancer.add(VirtualServer::new(service, Scheduler::RoundRobin), reals.map(Into::into));
 //!
-//! let packet = Packet::new(Protocol::Tcp, "10.1.0.9:40000".parse()?, "10.96.0.1:443".parse()?);
+//! let packet = Packet::new(Transport::Tcp, "10.1.0.9:40000".parse()?, "10.96.0.1:443".parse()?);
 //! let Decision::Forwarded { servers, .. } = balancer.decide(&packet, &Unknown)? else {
 //!     panic!("the virtual server forwards the packet");
 //! };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use super::{Balancer, Decision, History, Packet, Real, Servers, Settings, TemplateKey, Unknown};
-use crate::{Connections, Flags, Protocol, RealServer, Scheduler, ServiceKey, Table};
+use crate::{Connections, Flags, RealServer, Scheduler, ServiceKey, Table, Transport};
 
 fn end(text: &str) -> SocketAddr {
     text.parse().unwrap()
@@ -16,7 +16,7 @@ fn table(text: &str) -> Table {
 }
 
 fn packet(destination: &str) -> Packet {
-    Packet::new(Protocol::Tcp, end("10.1.0.9:40000"), end(destination))
+    Packet::new(Transport::Tcp, end("10.1.0.9:40000"), end(destination))
 }
 
 /// Returns the addresses and weights that can receive a packet, or the other decision.
@@ -99,7 +99,7 @@ fn weights_are_shares_and_zero_receives_nothing() {
 
 /// Returns a table with real servers of weights and active and inactive connections.
 fn counted(scheduler: Scheduler, reals: &[(u32, u32, u32)]) -> Balancer {
-    let service = ServiceKey::new(Protocol::Tcp, "10.0.0.1".parse().unwrap(), 80);
+    let service = ServiceKey::new(Transport::Tcp, "10.0.0.1".parse().unwrap(), 80);
     let real = |(at, (weight, active, inactive)): (u8, &(u32, u32, u32))| Real {
         server: RealServer {
             weight: *weight,
@@ -160,7 +160,7 @@ fn thresholds_need_connection_counts() {
     );
     let with = |active, lower_threshold| {
         let mut balancer = Balancer::new();
-        let service = ServiceKey::new(Protocol::Tcp, "10.0.0.1".parse().unwrap(), 80);
+        let service = ServiceKey::new(Transport::Tcp, "10.0.0.1".parse().unwrap(), 80);
         let connections = Some(Connections {
             active,
             ..Connections::default()
@@ -265,7 +265,7 @@ fn templates_keep_clients_at_their_server() {
 
 #[test]
 fn hashes_select_one_server_and_fall_back_only_if_configured() {
-    let service = ServiceKey::new(Protocol::Tcp, "10.0.0.1".parse().unwrap(), 80);
+    let service = ServiceKey::new(Transport::Tcp, "10.0.0.1".parse().unwrap(), 80);
     let select = |scheduler, flags, weights: [u32; 2], source: &str| {
         let real = |(at, weight)| {
             Real::from(RealServer {
@@ -277,7 +277,7 @@ fn hashes_select_one_server_and_fall_back_only_if_configured() {
         server.flags = flags;
         let mut balancer = Balancer::new();
         balancer.add(server, (1..).zip(weights).map(real));
-        let packet = Packet::new(Protocol::Tcp, end(source), end("10.0.0.1:80"));
+        let packet = Packet::new(Transport::Tcp, end(source), end("10.0.0.1:80"));
         decide(&balancer, &packet, &Unknown)
     };
     let none = Flags::empty();

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vipline_ipvs::{
-    Checksum, Family, Flags, Forwarding, Netmask, Persistence, PersistenceEngine, Protocol,
-    RealServer, Scheduler, ServiceKey, Table, Tunnel, VirtualServer,
+    Checksum, Family, Flags, Forwarding, Netmask, Persistence, PersistenceEngine, RealServer,
+    Scheduler, ServiceKey, Table, Transport, Tunnel, VirtualServer,
 };
 
 fn address() -> impl Strategy<Value = IpAddr> {
@@ -17,7 +17,7 @@ fn address() -> impl Strategy<Value = IpAddr> {
 }
 
 pub(crate) fn service() -> impl Strategy<Value = ServiceKey> {
-    let protocol = prop::sample::select(&Protocol::ALL[..]);
+    let protocol = prop::sample::select(&Transport::ALL[..]);
     let by_address = (protocol, address(), 80..83_u16)
         .prop_map(|(protocol, address, port)| ServiceKey::new(protocol, address, port));
     let family = prop_oneof![Just(Family::V4), Just(Family::V6)];

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use vipline_ipvs::netlink::Errno;
 use vipline_ipvs::{
-    Commands, Error, Object, Protocol, RealServer, Scheduler, ServiceKey, Table, VirtualServer,
+    Commands, Error, Object, RealServer, Scheduler, ServiceKey, Table, Transport, VirtualServer,
 };
 use vipline_reconcile::{Edit, diff};
 
@@ -56,7 +56,7 @@ fn a_batch_needs_few_sends_and_continues_after_a_rejection() {
         for number in 0..300_u16 {
             let [high, low] = number.to_be_bytes();
             let address = IpAddr::from([10, 0, high, low]);
-            let service = ServiceKey::new(Protocol::Tcp, address, 80);
+            let service = ServiceKey::new(Transport::Tcp, address, 80);
             let server = VirtualServer::new(service, Scheduler::RoundRobin);
             edits.push(Edit::Add(Object::VirtualServer(server)));
             let real = RealServer::new(IpAddr::from([10, 1, high, low]), 80);

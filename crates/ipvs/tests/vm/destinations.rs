@@ -1,7 +1,8 @@
 //! Real servers with every forwarding method.
 
 use vipline_ipvs::{
-    Checksum, Forwarding, Protocol, RealServer, Scheduler, ServiceKey, Table, Tunnel, VirtualServer,
+    Checksum, Forwarding, RealServer, Scheduler, ServiceKey, Table, Transport, Tunnel,
+    VirtualServer,
 };
 use vipline_netlink::Errno;
 
@@ -55,12 +56,12 @@ fn reals() -> Vec<RealServer> {
 fn every_forwarding_method_is_dumped_unchanged() {
     with_client(|client| {
         let mut table = Table::default();
-        let service = ServiceKey::new(Protocol::Tcp, ip("10.0.0.1"), 80);
+        let service = ServiceKey::new(Transport::Tcp, ip("10.0.0.1"), 80);
         table.insert(VirtualServer::new(service, Scheduler::WeightedRoundRobin));
         for real in reals() {
             table.insert_destination(&service, real);
         }
-        let v6 = ServiceKey::new(Protocol::Tcp, ip("fd00::1"), 80);
+        let v6 = ServiceKey::new(Transport::Tcp, ip("fd00::1"), 80);
         table.insert(VirtualServer::new(v6, Scheduler::Maglev));
         table.insert_destination(&v6, RealServer::new(ip("fd00::2"), 8080));
         check(client, &table);
@@ -104,7 +105,7 @@ fn only_tunnels_use_the_other_address_family() {
                 forwarding: Forwarding::Tunnel(Tunnel::Ipip),
                 ..RealServer::new(ip(real), 80)
             };
-            table.insert_destination(&ServiceKey::new(Protocol::Tcp, ip(service), 80), real);
+            table.insert_destination(&ServiceKey::new(Transport::Tcp, ip(service), 80), real);
         }
         check(client, &table);
     });

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use testkit::link;
 use vipline_ipvs::evaluate::{Balancer, Decision, Packet, Real, Servers, TemplateKey};
-use vipline_ipvs::{Client, Command, Destination, Protocol, ServiceKey, VirtualServer};
+use vipline_ipvs::{Client, Command, Destination, ServiceKey, Transport, VirtualServer};
 
 use crate::{commands, ip, with_client};
 
@@ -111,7 +111,7 @@ impl Bench<'_> {
         let before = self.dump(server);
         let mut balancer = Balancer::new();
         balancer.add(*server, before.iter().copied().map(Real::from));
-        let packet = Packet::new(Protocol::Udp, from, to);
+        let packet = Packet::new(Transport::Udp, from, to);
         let decision = balancer.decide(&packet, &self.templates).unwrap();
         let (expected, template) = match &decision {
             Decision::Forwarded {
@@ -181,7 +181,7 @@ fn the_selected_server_is_that_of_the_kernel() {
                 let servers: Vec<_> = (0..VIRTUAL)
                     .map(|number| {
                         let key =
-                            ServiceKey::new(Protocol::Udp, addr(family, 1, number), 100 + row);
+                            ServiceKey::new(Transport::Udp, addr(family, 1, number), 100 + row);
                         bench.add(key, options, &reals)
                     })
                     .collect();
@@ -209,7 +209,7 @@ fn shares_of_rr_and_wrr_are_exact_over_a_period() {
             ("wrr", ["-w 1", "-w 3", "-w 2"], [4, 12, 8]),
         ] {
             let to = SocketAddr::new(addr(0, 1, 0), 1000 + expected[0]);
-            let key = ServiceKey::new(Protocol::Udp, to.ip(), to.port());
+            let key = ServiceKey::new(Transport::Udp, to.ip(), to.port());
             let server = bench.add(key, options, &weights);
             let mut counts = [0; 3];
             for _ in 0..PACKETS {
@@ -232,7 +232,7 @@ fn templates_keep_clients_and_unknown_state_leaves_several_servers() {
             (2002, "lblc", ""),
             (2003, "lblcr", ""),
         ] {
-            let key = ServiceKey::new(Protocol::Udp, addr(0, 1, 0), port);
+            let key = ServiceKey::new(Transport::Udp, addr(0, 1, 0), port);
             let reals = ["-w 1", "-w 3", "-w 2"];
             let server = bench.add(key, &format!("{options} {netmask}"), &reals);
             for packet in 0..PACKETS {

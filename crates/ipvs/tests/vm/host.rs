@@ -5,7 +5,7 @@ use std::process::Command as Process;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use vipline_ipvs::{Protocol, Role, ServiceKey, SyncDaemon, Timeouts};
+use vipline_ipvs::{Role, ServiceKey, SyncDaemon, Timeouts, Transport};
 
 use crate::{commands, ip, ipvsadm, with_client};
 
@@ -28,7 +28,7 @@ fn timeouts_version_and_statistics_equal_those_of_ipvsadm() {
         let [major, minor, patch] = info.version;
         let text = format!("version {major}.{minor}.{patch} (size={})", info.table_size);
         assert!(ipvsadm("-Ln").contains(&text));
-        let service = ServiceKey::new(Protocol::Udp, ip("127.0.0.1"), 53);
+        let service = ServiceKey::new(Transport::Udp, ip("127.0.0.1"), 53);
         let absent = client.server(&service).unwrap_err();
         assert!(absent.is_not_found(), "{absent}");
         assert!(client.zero(Some(&service)).unwrap_err().is_not_found());

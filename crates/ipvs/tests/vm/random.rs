@@ -3,8 +3,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vipline_ipvs::{
-    Checksum, Family, Flags, Forwarding, Object, Persistence, PersistenceEngine, Protocol,
-    RealServer, Scheduler, ServiceKey, Table, Tunnel, VirtualServer,
+    Checksum, Family, Flags, Forwarding, Object, Persistence, PersistenceEngine, RealServer,
+    Scheduler, ServiceKey, Table, Transport, Tunnel, VirtualServer,
 };
 
 use crate::tables::table;
@@ -18,7 +18,7 @@ fn accepted_server(server: VirtualServer) -> VirtualServer {
     let is_udp = matches!(
         server.service,
         ServiceKey::Address {
-            protocol: Protocol::Udp,
+            protocol: Transport::Udp,
             ..
         }
     );

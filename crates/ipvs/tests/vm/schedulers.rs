@@ -1,8 +1,8 @@
 //! Schedulers with flags, persistence and persistence engines.
 
 use vipline_ipvs::{
-    Command, Commands, Family, Flags, Netmask, Object, Persistence, PersistenceEngine, Protocol,
-    Scheduler, ServiceKey, Table, VirtualServer,
+    Command, Commands, Family, Flags, Netmask, Object, Persistence, PersistenceEngine, Scheduler,
+    ServiceKey, Table, Transport, VirtualServer,
 };
 use vipline_reconcile::diff;
 
@@ -25,7 +25,7 @@ fn flag_combinations(scheduler: &Scheduler) -> Vec<Flags> {
 fn services() -> Vec<ServiceKey> {
     let mut services = Vec::new();
     for (family, address) in [(Family::V4, "10.0.0.1"), (Family::V6, "fd00::1")] {
-        for protocol in Protocol::ALL {
+        for protocol in Transport::ALL {
             services.push(ServiceKey::new(protocol, ip(address), 80));
         }
         let mark = 7.try_into().unwrap();
@@ -118,7 +118,7 @@ fn every_scheduler_is_dumped_with_each_of_its_flags() {
 fn the_persistence_engine_is_dumped() {
     with_client(|client| {
         for (family, address) in [(Family::V4, "10.0.0.1"), (Family::V6, "fd00::1")] {
-            let service = ServiceKey::new(Protocol::Udp, ip(address), 5060);
+            let service = ServiceKey::new(Transport::Udp, ip(address), 5060);
             let server = VirtualServer {
                 persistence: Some(Persistence::per_client(family, 100)),
                 persistence_engine: Some(PersistenceEngine::Sip),

@@ -142,8 +142,8 @@ impl Drop for Site {
 /// Returns the key of the service at an address.
 fn service(protocol: Protocol, target: SocketAddr) -> ServiceKey {
     let protocol = match protocol {
-        Protocol::Tcp => vipline_ipvs::Protocol::Tcp,
-        Protocol::Udp => vipline_ipvs::Protocol::Udp,
+        Protocol::Tcp => vipline_ipvs::Transport::Tcp,
+        Protocol::Udp => vipline_ipvs::Transport::Udp,
     };
     ServiceKey::new(protocol, target.ip(), target.port())
 }

@@ -7,7 +7,7 @@ use crate::Family;
 use crate::bitfield::{self, BitField};
 use crate::expr::{MetaKey, PayloadBase};
 use crate::expression::{Expression, Term};
-use crate::header::{self, HeaderField, Layer, VLAN_BYTES};
+use crate::header::{HeaderField, Layer, VLAN_BYTES, name_with_ports};
 
 /// `ARPHRD_ETHER`
 const ETHERNET: [u8; 2] = 1_u16.to_ne_bytes();
@@ -165,10 +165,7 @@ impl Context {
     /// Returns the port of the matched transport protocol for a port of any protocol.
     pub(crate) fn port(&self, field: &'static HeaderField) -> Option<Expression> {
         let is_port = field.layer == Layer::Any && field.base == PayloadBase::Transport;
-        let named = |(number, name): &(u8, &'static str)| {
-            (Some(*number) == self.transport).then_some(*name)
-        };
-        let name = header::WITH_PORTS.iter().find_map(named)?;
+        let name = name_with_ports(self.transport?)?;
         is_port.then_some(Expression::of(Term::Port(name, field.name)))
     }
 

@@ -16,7 +16,7 @@ use crate::datatype::ByteOrder;
 use crate::expr::{CmpOp, Expr, MetaKey, Register, SetRef};
 use crate::expression::{Expression, Term};
 use crate::field::width;
-use crate::header::{Layer, WITH_PORTS};
+use crate::header::{Layer, name_with_ports};
 use crate::{Bytes, DataKind, Datatype, Family, Field, Name, Set, Verdict};
 
 /// Number of register words.
@@ -481,8 +481,7 @@ impl Listing {
 fn names_protocol(expression: &mut Expression, proto: u8) -> bool {
     match &mut expression.0 {
         Term::Header(field) if field.protocol == "th" => {
-            let named = |(number, name): &(u8, &'static str)| (*number == proto).then_some(*name);
-            let Some(name) = WITH_PORTS.iter().find_map(named) else {
+            let Some(name) = name_with_ports(proto) else {
                 return false;
             };
             expression.0 = Term::Port(name, field.name);
@@ -490,7 +489,7 @@ fn names_protocol(expression: &mut Expression, proto: u8) -> bool {
         }
         Term::Header(field) => field.layer == Layer::Transport(proto),
         Term::Port(protocol, _) | Term::BitField(BitField { protocol, .. }) => {
-            WITH_PORTS.contains(&(proto, *protocol))
+            name_with_ports(proto) == Some(*protocol)
         }
         Term::Bits { of, .. } => names_protocol(of, proto),
         _ => false,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::display::Span;
 use crate::Datatype;
 use crate::datatype::ByteOrder;
-use crate::header::PROTOCOLS;
+use crate::header::protocol_name;
 
 /// Nanoseconds per second.
 const NANOSECONDS: u64 = 1_000_000_000;
@@ -148,11 +148,7 @@ impl fmt::Display for Literal<'_> {
 }
 
 fn protocol(number: u64) -> Option<&'static str> {
-    let number = u8::try_from(number).ok()?;
-    PROTOCOLS
-        .iter()
-        .find(|(id, _)| *id == number)
-        .map(|(_, word)| *word)
+    protocol_name(u8::try_from(number).ok()?)
 }
 
 /// Returns nft's symbolic constants of a type.

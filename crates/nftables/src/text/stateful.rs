@@ -2,7 +2,7 @@
 
 use super::display::Span;
 use crate::expr::object_kind;
-use crate::header::PROTOCOLS;
+use crate::header::protocol_name;
 use crate::{CtTimeout, Flowtable, FlowtableFlags, State, StatefulObject, Synproxy};
 
 /// States of TCP connections: `CTA_TIMEOUT_TCP_*` of `nfnetlink_cttimeout.h`.
@@ -91,8 +91,7 @@ impl StatefulObject {
 
 /// Returns the name of a transport protocol, or its number.
 fn protocol(number: u8) -> String {
-    let name = PROTOCOLS.iter().find(|(known, _)| *known == number);
-    name.map_or_else(|| number.to_string(), |(_, name)| (*name).to_owned())
+    protocol_name(number).map_or_else(|| number.to_string(), str::to_owned)
 }
 
 fn l3proto(number: u16) -> Option<String> {

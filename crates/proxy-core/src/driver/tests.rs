@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use vipline_reconcile::Memory;
-use vipline_service_model::{NodeView, Protocol, Timestamp};
+use vipline_service_model::{NodeView, Timestamp, Transport};
 
 use super::*;
 use crate::{Address, Claim, Config};
@@ -86,7 +86,7 @@ fn port(service: &str, port: u16) -> ServicePort {
         namespace: "default".into(),
         service: service.into(),
         port: "".into(),
-        protocol: Protocol::Tcp,
+        protocol: Transport::Tcp,
         created: None,
     });
     ServicePort::new(name, IpAddr::from([10, 96, 0, 1]), port)

@@ -6,7 +6,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use vipline_nftables::evaluate::{
     Connection, Environment, Host, Interface, Packet, Route, RouteQuery,
 };
-use vipline_service_model::{DetectLocal, NodeView, Protocol, ServicePort};
+use vipline_service_model::{DetectLocal, NodeView, ServicePort, Transport};
 
 use super::Obstacle;
 
@@ -62,15 +62,15 @@ pub(crate) fn assumed<'a>(
 /// the same family.
 pub fn packet(
     host: &dyn Environment,
-    protocol: Protocol,
+    protocol: Transport,
     source: IpAddr,
     destination: SocketAddr,
 ) -> Packet {
     let from = SocketAddr::new(source, SOURCE_PORT);
     let packet = match protocol {
-        Protocol::Tcp => Packet::tcp(from, destination),
-        Protocol::Udp => Packet::udp(from, destination),
-        Protocol::Sctp => Packet::with_protocol(protocol.number(), from, destination),
+        Transport::Tcp => Packet::tcp(from, destination),
+        Transport::Udp => Packet::udp(from, destination),
+        Transport::Sctp => Packet::with_protocol(protocol.number(), from, destination),
     };
     with_input(packet, input(host, source, destination.ip()))
 }

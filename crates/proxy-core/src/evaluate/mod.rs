@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use proxy_core::evaluate::{Verdict, packet};
-//! use proxy_core::service_model::{Protocol, api};
+//! use proxy_core::service_model::{Transport, api};
 //! use proxy_core::{Config, Engine, Event, Family};
 //!
 //! let mut service = api::Service::default();
@@ -17,7 +17,7 @@
 //! let rules = engine.desired_rules(Family::V4).expect("the mode can be evaluated");
 //! let host = engine.assumed_host();
 //! let destination = "10.96.0.10:80".parse()?;
-//! let packet = packet(&host, Protocol::Tcp, "192.0.2.7".parse()?, destination);
+//! let packet = packet(&host, Transport::Tcp, "192.0.2.7".parse()?, destination);
 //! let outcomes = rules.evaluate(&packet, &host)?;
 //! assert_eq!(outcomes[0].verdict, Verdict::Refused, "there are no endpoints");
 //! assert!(outcomes[0].trace.to_string().contains("@no-endpoints"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use vipline_service_model::{
-    Family, Limit, ObjectName, PortName, Protocol, SkipReason, UnservedReason,
+    Family, Limit, ObjectName, PortName, SkipReason, Transport, UnservedReason,
 };
 
 use crate::AddressKind;
@@ -37,9 +37,9 @@ pub enum Reason {
     /// are of another family.
     OtherPorts {
         /// Family, name and protocol of the service port.
-        wanted: (Family, String, Protocol),
+        wanted: (Family, String, Transport),
         /// Those of the EndpointSlices.
-        found: Vec<(Family, String, Protocol)>,
+        found: Vec<(Family, String, Transport)>,
     },
     /// The proxy answers health checks of the load balancer there.
     HealthCheck {
@@ -62,7 +62,7 @@ pub enum Reason {
         /// The Service.
         service: ObjectName,
         /// Ports of the Service at the address.
-        served: Vec<(Protocol, u16)>,
+        served: Vec<(Transport, u16)>,
     },
     /// The Service has the address and the port, or the node port, and reached the limit of
     /// pairs of an address and a port with the ports before it.
@@ -70,7 +70,7 @@ pub enum Reason {
         /// The Service.
         service: ObjectName,
         /// Protocol.
-        protocol: Protocol,
+        protocol: Transport,
         /// Port or node port.
         port: u16,
         /// Whether it is a node port.
@@ -242,7 +242,7 @@ impl fmt::Display for Sentence<'_> {
     }
 }
 
-type SlicePort = (Family, String, Protocol);
+type SlicePort = (Family, String, Transport);
 
 /// Returns the ports of a family.
 fn of_family(ports: &[SlicePort], family: Family) -> impl Iterator<Item = &SlicePort> {

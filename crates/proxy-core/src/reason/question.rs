@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use vipline_service_model::Protocol;
+use vipline_service_model::Transport;
 
 /// A connection attempt of a client.
 ///
@@ -11,7 +11,7 @@ use vipline_service_model::Protocol;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Question {
     /// Protocol.
-    pub protocol: Protocol,
+    pub protocol: Transport,
     /// Destination address and port.
     pub destination: SocketAddr,
     /// Source address.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use vipline_service_model::{
-    Endpoint, Family, NodePortMatch, ObjectName, PortName, Protocol, Route, ServicePort, Store,
+    Endpoint, Family, NodePortMatch, ObjectName, PortName, Route, ServicePort, Store, Transport,
 };
 
 use super::{Expectation, Origin, Question, Reason};
@@ -323,7 +323,7 @@ impl Scene<'_> {
     /// Returns the Service whose health checks the proxy answers at the destination.
     fn health_check(&self, question: &Question) -> Option<Reason> {
         let destination = question.destination;
-        if question.protocol != Protocol::Tcp || !self.is_own(destination.ip()) {
+        if question.protocol != Transport::Tcp || !self.is_own(destination.ip()) {
             return None;
         }
         let ports = self.store.ports();

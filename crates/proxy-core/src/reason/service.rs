@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use vipline_service_model::{ObjectName, Protocol, SkippedService};
+use vipline_service_model::{ObjectName, SkippedService, Transport};
 
 use super::{Finding, Reason, Scene};
 use crate::claim::{self, Address};
@@ -11,7 +11,7 @@ use crate::{AddressKind, Family};
 impl Scene<'_> {
     /// Returns the addresses of a Service in the family of the context, with their
     /// protocols and kinds. A node port is at the first address that serves node ports.
-    pub fn addresses_of(&self, service: &ObjectName) -> Vec<(Protocol, SocketAddr, AddressKind)> {
+    pub fn addresses_of(&self, service: &ObjectName) -> Vec<(Transport, SocketAddr, AddressKind)> {
         let family = self.context.family;
         let ports = self.store.ports_of(service).iter();
         let ports = ports.filter(|port| port.family == family);

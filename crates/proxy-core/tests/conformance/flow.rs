@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use vipline_nftables::evaluate::Packet;
 use vipline_service_model::arbitrary::Dice;
-use vipline_service_model::{Protocol, api};
+use vipline_service_model::{Transport, api};
 
 use crate::node::{Node, PODS, UPLINK};
 use crate::oracle::frontend::protocol;
@@ -57,7 +57,7 @@ const ELSEWHERE: [[&str; 2]; 2] = [
 /// The first packet of a connection.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Flow {
-    pub(crate) protocol: Protocol,
+    pub(crate) protocol: Transport,
     pub(crate) source: IpAddr,
     pub(crate) destination: SocketAddr,
     /// The interface that receives the packet. `None`: a process of the node sends it.
@@ -94,9 +94,9 @@ impl Flow {
     pub(crate) fn packet(&self) -> Packet {
         let source = SocketAddr::new(self.source, SOURCE_PORT);
         let packet = match self.protocol {
-            Protocol::Tcp => Packet::tcp(source, self.destination),
-            Protocol::Udp => Packet::udp(source, self.destination),
-            Protocol::Sctp => {
+            Transport::Tcp => Packet::tcp(source, self.destination),
+            Transport::Udp => Packet::udp(source, self.destination),
+            Transport::Sctp => {
                 Packet::with_protocol(self.protocol.number(), source, self.destination)
             }
         };
@@ -125,8 +125,8 @@ fn parse(text: &str) -> IpAddr {
 }
 
 /// Chooses a destination: an address and port of a Service, or one with a difference.
-fn destination(world: &World, dice: &mut Dice) -> (SocketAddr, Protocol) {
-    let protocols = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
+fn destination(world: &World, dice: &mut Dice) -> (SocketAddr, Transport) {
+    let protocols = [Transport::Tcp, Transport::Udp, Transport::Sctp];
     let family = usize::from(dice.once_in(3));
     let kinds = [0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4];
     let mut targets = &world.targets[dice.pick(&kinds)];
@@ -179,7 +179,7 @@ fn source(node: &Node, to: IpAddr, dice: &mut Dice) -> (IpAddr, Option<&'static 
 
 /// Addresses and ports of Services: cluster IPs, load balancer IPs, external IPs, node
 /// ports at addresses of the node, node ports at loopback addresses.
-pub(crate) type Targets = [Vec<(SocketAddr, Protocol)>; 5];
+pub(crate) type Targets = [Vec<(SocketAddr, Transport)>; 5];
 
 /// Returns the addresses and ports of Services.
 pub(crate) fn targets(services: &[api::Service], node: &Node) -> Targets {

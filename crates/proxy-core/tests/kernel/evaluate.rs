@@ -11,7 +11,7 @@ use proxy_core::{Engine, Event, Family, Mode};
 use testkit::link;
 use testkit::netns::Netns;
 use testkit::nft;
-use vipline_service_model::Protocol;
+use vipline_service_model::Transport;
 
 use crate::fixtures::{apply, config, web_with};
 
@@ -52,7 +52,7 @@ fn outcomes(engine: &Engine, source: &str) -> Vec<Outcome> {
 fn evaluate(rules: &Rules, host: &Host, source: &str) -> Result<Vec<Outcome>, Error> {
     let source = source.parse().expect("an address");
     let destination = "10.96.0.10:80".parse().expect("an address with a port");
-    let packet = packet(host, Protocol::Tcp, source, destination);
+    let packet = packet(host, Transport::Tcp, source, destination);
     rules.evaluate(&packet, host)
 }
 

@@ -119,13 +119,13 @@ fn owners(services: &BTreeMap<String, api::Service>) -> String {
         for (kind, ips) in kinds.into_iter().enumerate() {
             let ips = ips.into_iter().map(|ip| ip.parse().expect("an address"));
             for ip in ips.filter(|&ip| Family::of(ip) == family) {
-                let address = Address::Ip(ip, vipline_service_model::Protocol::Tcp, 80);
+                let address = Address::Ip(ip, vipline_service_model::Transport::Tcp, 80);
                 claims.push((family, address, kind, age.clone()));
             }
         }
         let number = spec.ports[0].node_port;
         if number != 0 {
-            let address = Address::NodePort(vipline_service_model::Protocol::Tcp, number);
+            let address = Address::NodePort(vipline_service_model::Transport::Tcp, number);
             claims.push((family, address, kinds_of_ip(), age.clone()));
         }
     }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use proxy_core::evaluate::{Outcome, Verdict, node_source, packet};
 use proxy_core::nftables::evaluate::Probability;
 use proxy_core::{Config, Engine, Event, Family};
-use vipline_service_model::{DetectLocal, Protocol, api};
+use vipline_service_model::{DetectLocal, Transport, api};
 
 use crate::fixtures::{self, NODE, config, node, web, web_with};
 
@@ -33,7 +33,7 @@ fn outcomes(engine: &mut Engine, source: IpAddr, destination: &str) -> Vec<Outco
     let family = Family::of(destination.ip());
     let rules = engine.desired_rules(family).expect("a family of the plan");
     let host = engine.assumed_host();
-    let packet = packet(&host, Protocol::Tcp, source, destination);
+    let packet = packet(&host, Transport::Tcp, source, destination);
     let outcomes = rules
         .evaluate(&packet, &host)
         .expect("the plan is evaluated");

@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use slab::Slab;
-use vipline_service_model::{ObjectName, Protocol, Warning, api};
+use vipline_service_model::{ObjectName, Transport, Warning, api};
 
 pub(crate) use hosts::Hosts;
 pub(crate) use networks::Networks;
@@ -347,7 +347,7 @@ impl<'a> Found<'a> {
     }
 
     /// Returns the published endpoints with the ports of a name and a protocol.
-    pub(crate) fn hosts_of(self, name: &str, protocol: Protocol) -> Hosts<'a> {
+    pub(crate) fn hosts_of(self, name: &str, protocol: Transport) -> Hosts<'a> {
         Hosts::new(self, |slice| Some(Some(slice.ports.named(name, protocol))))
     }
 
@@ -379,7 +379,7 @@ impl<'a> Found<'a> {
     }
 
     /// Returns whether a named port has this protocol.
-    pub(crate) fn has_protocol(self, protocol: Protocol) -> bool {
+    pub(crate) fn has_protocol(self, protocol: Transport) -> bool {
         match &self.service.kind {
             ServiceKind::Cluster { ports, .. } => ports.has_protocol(protocol),
             ServiceKind::Headless => self

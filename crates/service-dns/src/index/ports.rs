@@ -1,13 +1,13 @@
 //! Ports of a Service or a slice.
 
-use vipline_service_model::{Field, Problem, Protocol, Warnings, api};
+use vipline_service_model::{Field, Problem, Transport, Warnings, api};
 
 /// A port.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Port {
     /// Name in lower case. Empty for an unnamed port.
     name: Box<str>,
-    protocol: Protocol,
+    protocol: Transport,
     number: u16,
 }
 
@@ -65,7 +65,7 @@ impl Ports {
     }
 
     /// Returns the ports with a name and a protocol.
-    pub(crate) fn named(&self, name: &str, protocol: Protocol) -> &[Port] {
+    pub(crate) fn named(&self, name: &str, protocol: Transport) -> &[Port] {
         let order = |port: &Port| (&*port.name, port.protocol).cmp(&(name, protocol));
         let start = self.0.partition_point(|port| order(port).is_lt());
         let rest = self.0.get(start..).unwrap_or_default();
@@ -74,7 +74,7 @@ impl Ports {
     }
 
     /// Returns whether a named port has this protocol.
-    pub(crate) fn has_protocol(&self, protocol: Protocol) -> bool {
+    pub(crate) fn has_protocol(&self, protocol: Transport) -> bool {
         let mut ports = self.0.iter();
         ports.any(|port| port.protocol == protocol && !port.name.is_empty())
     }
@@ -86,7 +86,7 @@ impl Port {
         self.number
     }
 
-    fn new(name: &str, protocol: Protocol, number: u16) -> Self {
+    fn new(name: &str, protocol: Transport, number: u16) -> Self {
         Self {
             name: name.to_ascii_lowercase().into(),
             protocol,
@@ -100,11 +100,11 @@ fn protocol(
     protocol: &api::TransportProtocol,
     field: Field,
     warnings: &mut Warnings<'_>,
-) -> Option<Protocol> {
+) -> Option<Transport> {
     match protocol {
-        api::TransportProtocol::Tcp => Some(Protocol::Tcp),
-        api::TransportProtocol::Udp => Some(Protocol::Udp),
-        api::TransportProtocol::Sctp => Some(Protocol::Sctp),
+        api::TransportProtocol::Tcp => Some(Transport::Tcp),
+        api::TransportProtocol::Udp => Some(Transport::Udp),
+        api::TransportProtocol::Sctp => Some(Transport::Sctp),
         api::TransportProtocol::Other(word) => {
             warnings.push(field, Problem::Unknown(word.clone()));
             None

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use vipline_service_model::Protocol;
+use vipline_service_model::Transport;
 use vipline_service_model::ipnet::IpNet;
 
 use super::question::Folded;
@@ -106,7 +106,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    fn port(found: Found<'a>, name: &str, protocol: Protocol) -> Self {
+    fn port(found: Found<'a>, name: &str, protocol: Transport) -> Self {
         let (hosts, is_empty) = match &found.service.kind {
             ServiceKind::Cluster { ports, .. } => {
                 let ports = ports.named(name, protocol);
@@ -145,11 +145,11 @@ fn bounds(network: IpNet) -> (IpAddr, IpAddr) {
 }
 
 /// Returns the protocol of a label such as `_tcp`.
-fn protocol(label: &str) -> Option<Protocol> {
+fn protocol(label: &str) -> Option<Transport> {
     match label {
-        "_tcp" => Some(Protocol::Tcp),
-        "_udp" => Some(Protocol::Udp),
-        "_sctp" => Some(Protocol::Sctp),
+        "_tcp" => Some(Transport::Tcp),
+        "_udp" => Some(Transport::Udp),
+        "_sctp" => Some(Transport::Sctp),
         _ => None,
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    AllocationError, Draft, OwnerRef, Pool, Protocol, Random, ServiceItems, ServicePort,
-    ServiceType,
+    AllocationError, Draft, OwnerRef, Pool, Random, ServiceItems, ServicePort, ServiceType,
+    Transport,
 };
 
 mod registry;
@@ -79,7 +79,7 @@ impl NodePorts {
         let held = former.map(Self::held).unwrap_or_default();
         let mut assigned = self.cleared(former, owner)?;
         assigned.check_shared(former.is_none(), owner)?;
-        let mut used: BTreeSet<(Protocol, u16)> = assigned.uses().collect();
+        let mut used: BTreeSet<(Transport, u16)> = assigned.uses().collect();
         // Requested ports come first: a dynamic allocation must not return a requested port.
         for number in assigned.numbers().difference(&held) {
             draft.reserve(*number, owner)?;
@@ -261,15 +261,15 @@ impl NodePorts {
     }
 
     /// Returns all node ports with their protocols. Health checks use TCP.
-    fn uses(&self) -> impl Iterator<Item = (Protocol, u16)> + '_ {
+    fn uses(&self) -> impl Iterator<Item = (Transport, u16)> + '_ {
         let health_check = self
             .health_check_node_port
-            .map(|number| (Protocol::Tcp, number));
+            .map(|number| (Transport::Tcp, number));
         self.port_uses().chain(health_check)
     }
 
     /// Returns the node ports of `ports` with their protocols.
-    fn port_uses(&self) -> impl Iterator<Item = (Protocol, u16)> + '_ {
+    fn port_uses(&self) -> impl Iterator<Item = (Transport, u16)> + '_ {
         let ports = self.ports.iter();
         ports.filter_map(|port| Some((port.protocol, port.node_port?)))
     }

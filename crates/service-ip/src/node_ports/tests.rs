@@ -6,8 +6,8 @@ use crate::{Allocator, PortRange, Snapshot, Version};
 
 use super::*;
 
-const TCP: Protocol = Protocol::Tcp;
-const UDP: Protocol = Protocol::Udp;
+const TCP: Transport = Transport::Tcp;
+const UDP: Transport = Transport::Udp;
 
 /// Ports 30000-30099. The dynamic band starts at 30016.
 struct Ports(Snapshot<Allocator<PortRange>>);
@@ -57,8 +57,8 @@ impl Ports {
     }
 }
 
-fn service(kind: ServiceType, ports: &[(Protocol, u16, u16)]) -> NodePorts {
-    let port = |(protocol, port, node_port): &(Protocol, u16, u16)| ServicePort {
+fn service(kind: ServiceType, ports: &[(Transport, u16, u16)]) -> NodePorts {
+    let port = |(protocol, port, node_port): &(Transport, u16, u16)| ServicePort {
         name: format!("{protocol}-{port}-{node_port}").into(),
         protocol: *protocol,
         port: *port,
@@ -80,7 +80,7 @@ fn numbers(assigned: &NodePorts) -> Vec<u16> {
 
 #[test]
 fn ports_get_requested_node_ports_and_share_them_by_number() {
-    use Protocol::Sctp;
+    use Transport::Sctp;
     for (ports, expected, taken) in [
         (&[(TCP, 80, 0)][..], &[30_016][..], &[30_016][..]),
         (&[(TCP, 80, 30_005)], &[30_005], &[30_005]),
@@ -153,7 +153,7 @@ fn rejected_requests_change_nothing() {
             &[
                 (TCP, 80, 30_002),
                 (UDP, 80, 30_003),
-                (Protocol::Sctp, 80, 30_003),
+                (Transport::Sctp, 80, 30_003),
             ],
             "default/a requests 30003 twice",
         ),
@@ -212,7 +212,7 @@ fn an_update_keeps_requested_node_ports_and_releases_the_others() {
 
 #[test]
 fn an_update_without_node_ports_keeps_the_node_ports_of_ports_with_the_same_name() {
-    let named = |kind, ports: &[(&str, Protocol, u16, u16)]| {
+    let named = |kind, ports: &[(&str, Transport, u16, u16)]| {
         let rest: Vec<_> = ports.iter().map(|port| (port.1, port.2, port.3)).collect();
         let mut service = service(kind, &rest);
         for (port, (name, ..)) in service.ports.iter_mut().zip(ports) {

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use vipline_service_ip::{
     AddressRange, Allocator, Envelope, Error, Etcd, EtcdCluster, EtcdSetupError, NodePorts,
-    OwnerRef, Pool, PortRange, Protocol, Range, RangeAllocation, RangeError, Registry, Repair,
-    RepairReason, ServiceItems, ServicePort, ServiceType,
+    OwnerRef, Pool, PortRange, Range, RangeAllocation, RangeError, Registry, Repair, RepairReason,
+    ServiceItems, ServicePort, ServiceType, Transport,
 };
 
 use crate::server::{KEY, Server, owner, random};
@@ -114,7 +114,7 @@ fn repair_moves_node_ports_to_a_smaller_range() {
     let mut registry = Registry::new(Etcd::new(&server.cluster(), PORTS, range).unwrap());
     let port = |port, node_port| ServicePort {
         name: format!("p{port}").into(),
-        protocol: Protocol::Tcp,
+        protocol: Transport::Tcp,
         port,
         node_port: Some(node_port),
     };

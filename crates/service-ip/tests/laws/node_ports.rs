@@ -6,8 +6,8 @@ use std::convert::Infallible;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vipline_service_ip::{
-    Allocator, Error, NodePorts, OwnerRef, Pool, PortRange, Protocol, Registry, Repair,
-    ServiceNodePorts, ServicePort, ServiceType,
+    Allocator, Error, NodePorts, OwnerRef, Pool, PortRange, Registry, Repair, ServiceNodePorts,
+    ServicePort, ServiceType, Transport,
 };
 
 use crate::faulty::{Fault, Faulty};
@@ -26,7 +26,7 @@ struct Step {
 }
 
 fn port() -> impl Strategy<Value = ServicePort> {
-    let protocols = vec![Protocol::Sctp, Protocol::Tcp, Protocol::Udp];
+    let protocols = vec![Transport::Sctp, Transport::Tcp, Transport::Udp];
     let node_port = prop::option::weighted(0.3, 29_999_u16..30_041);
     let names = vec!["a", "b", "c", "d", "e"];
     let (names, protocols) = (prop::sample::select(names), prop::sample::select(protocols));

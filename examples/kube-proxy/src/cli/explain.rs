@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use vipline_service_model::{ObjectName, Protocol};
+use vipline_service_model::{ObjectName, Transport};
 
 /// Examples in the help text.
 const EXAMPLES: &str = "\
@@ -81,7 +81,7 @@ pub enum Format {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Subject {
     /// A connection to an address.
-    Connection(Protocol, SocketAddr),
+    Connection(Transport, SocketAddr),
     /// All addresses of a Service.
     Service(ObjectName),
 }
@@ -104,9 +104,9 @@ impl ExplainArgs {
 /// A sentence about the invalid word.
 pub fn subject(what: What, destination: &str) -> Result<Subject, String> {
     let protocol = match what {
-        What::Tcp => Protocol::Tcp,
-        What::Udp => Protocol::Udp,
-        What::Sctp => Protocol::Sctp,
+        What::Tcp => Transport::Tcp,
+        What::Udp => Transport::Udp,
+        What::Sctp => Transport::Sctp,
         What::Service => return service(destination).map(Subject::Service),
     };
     let destination: SocketAddr = destination.parse().map_err(|_| {
@@ -138,7 +138,7 @@ mod tests {
             subject(What::Service, "shop/web"),
             Ok(Subject::Service(web))
         );
-        let v6 = Subject::Connection(Protocol::Udp, "[fd00::10]:53".parse().unwrap());
+        let v6 = Subject::Connection(Transport::Udp, "[fd00::10]:53".parse().unwrap());
         assert_eq!(subject(What::Udp, "[fd00::10]:53"), Ok(v6));
         for (what, wrong) in [
             (What::Service, "web"),

@@ -9,7 +9,7 @@ use proxy_core::nftables::evaluate::{
 };
 use proxy_core::reason::{self, Expectation, Finding, Origin, Reason};
 use proxy_core::{AddressKind, Config, Context, Engine, Family, Mode};
-use vipline_service_model::{EndpointDetails, LocalTraffic, ObjectName, Protocol};
+use vipline_service_model::{EndpointDetails, LocalTraffic, ObjectName, Transport};
 
 use super::answer::{
     Answer, Endpoint, Masquerade, Outcome, Question, Reached, Reply, ServicePort, Side, Step,
@@ -97,7 +97,7 @@ impl Facts {
     pub(super) fn new(
         engine: &Engine,
         host: &Host,
-        (protocol, destination): (Protocol, SocketAddr),
+        (protocol, destination): (Transport, SocketAddr),
         (source, interface): (Source, Option<&str>),
         asked: Option<&ObjectName>,
     ) -> Result<Self, String> {
@@ -620,7 +620,7 @@ mod tests {
         engine.apply(Event::Synced);
         engine.plan_changes();
         let host = engine.assumed_host();
-        let to = (Protocol::Tcp, "10.96.0.10:80".parse().unwrap());
+        let to = (Transport::Tcp, "10.96.0.10:80".parse().unwrap());
         let source = Source::Address("192.0.2.7".parse().unwrap());
         let facts = Facts::new(&engine, &host, to, (source, None), None).unwrap();
         let rules = engine.desired_rules(Family::V4);

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use proxy_core::conntrack::{self, Filter, Flow, TupleFilter};
 use proxy_core::netlink::Dump;
 use proxy_core::reason::Question;
-use vipline_service_model::Protocol;
+use vipline_service_model::Transport;
 
 /// Maximum number of entries that an answer shows.
 const MAX_SHOWN: usize = 16;
@@ -49,12 +49,11 @@ impl Stale {
 }
 
 /// Reads the entries to a destination. Empty if they cannot be read.
-pub(super) fn read(protocol: Protocol, destination: SocketAddr) -> Vec<Entry> {
+pub(super) fn read(protocol: Transport, destination: SocketAddr) -> Vec<Entry> {
     let to = TupleFilter::new()
         .destination(destination.ip())
         .destination_port(destination.port());
-    let protocol = conntrack::Protocol(protocol.number());
-    let filter = Filter::new().protocol(protocol).original(to);
+    let filter = Filter::new().protocol(protocol.into()).original(to);
     // A busy destination has many entries, of which few are shown.
     let mut entries: Vec<Entry> = Vec::new();
     let add = |flow: Flow| {

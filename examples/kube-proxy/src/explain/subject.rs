@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use proxy_core::evaluate::Rules;
 use proxy_core::nftables::evaluate::Host;
 use proxy_core::{Engine, Family};
-use vipline_service_model::{Counted, DetectLocal, ObjectName, Protocol};
+use vipline_service_model::{Counted, DetectLocal, ObjectName, Transport};
 
 use super::answer::{Answer, Explanation, Masquerade, Outcome, ServiceAnswer};
 use super::inquiry::{Facts, Source};
@@ -188,7 +188,7 @@ impl Inquirer {
         &self,
         engine: &Engine,
         host: &Host,
-        to: (Protocol, SocketAddr),
+        to: (Transport, SocketAddr),
         source: Source,
         asked: Option<&ObjectName>,
     ) -> Result<Item, String> {

@@ -4,9 +4,9 @@ use vipline_nftables::evaluate::{Cause, Context};
 use vipline_nftables::expr::PayloadBase;
 
 use super::{Tested, holds};
+use crate::Protocol;
 use crate::matches::{Dscp, Ecn, Length, Mac, PacketType, Pkttype, Tos};
 use crate::negatable::Negatable;
-use crate::protocol::Protocol;
 
 /// Length of an IPv6 header, which match `length` does not count.
 const V6_HEADER: u32 = 40;

@@ -8,10 +8,10 @@ use vipline_nftables::evaluate::{Cause, Context, Flow};
 use vipline_nftables::expr::PayloadBase;
 
 use super::{asked, holds};
+use crate::Protocol;
 use crate::matches::{Icmp, Icmp6, IcmpType, Match, Multiport, MultiportKind, Sctp, Tcp, Udp};
 use crate::negatable::Negatable;
 use crate::number::Ports;
-use crate::protocol::Protocol;
 
 /// Offsets of the ports in a header.
 const SOURCE: u32 = 0;
@@ -172,7 +172,7 @@ pub(super) fn icmp(Icmp(wanted): &Icmp, context: &Context<'_, '_>) -> Result<Flo
 }
 
 pub(super) fn icmp6(Icmp6(wanted): &Icmp6, context: &Context<'_, '_>) -> Result<Flow, Cause> {
-    is_message(wanted, false, Protocol::ICMP6, context)
+    is_message(wanted, false, Protocol::ICMPV6, context)
 }
 
 fn is_message(

@@ -369,11 +369,8 @@ impl Packet {
 impl fmt::Display for Packet {
     /// Writes protocol, source and destination.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let protocol = crate::header::PROTOCOLS
-            .iter()
-            .find(|(number, _)| *number == self.protocol);
-        match protocol {
-            Some((_, name)) => write!(f, "{name} ")?,
+        match crate::header::protocol_name(self.protocol) {
+            Some(name) => write!(f, "{name} ")?,
             None => write!(f, "protocol {} ", self.protocol)?,
         }
         let end = |addr: IpAddr, port: Option<u16>| match port {

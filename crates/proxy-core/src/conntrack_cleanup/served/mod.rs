@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use vipline_conntrack::{Flow, Protocol, Status};
 use vipline_reconcile::{Edit, Keyed, Ledger, Pending};
-use vipline_service_model::{self as service_model, Endpoint, Family, PortName, ServicePort};
+use vipline_service_model::{Endpoint, Family, PortName, ServicePort};
 
 use super::targets::{Server, Targets};
 use crate::claim::addresses;
@@ -275,19 +275,11 @@ fn is_served(port: &ServicePort, server: SocketAddr) -> bool {
 fn frontends(port: &ServicePort) -> impl Iterator<Item = (AddressKind, Frontend)> {
     addresses(port).map(|(address, kind)| {
         let frontend = match address {
-            Address::Ip(ip, of, number) => Frontend::Address(protocol(of), ip, number),
-            Address::NodePort(of, number) => Frontend::NodePort(protocol(of), port.family, number),
+            Address::Ip(ip, of, number) => Frontend::Address(of.into(), ip, number),
+            Address::NodePort(of, number) => Frontend::NodePort(of.into(), port.family, number),
         };
         (kind, frontend)
     })
-}
-
-fn protocol(protocol: service_model::Protocol) -> Protocol {
-    match protocol {
-        service_model::Protocol::Tcp => Protocol::TCP,
-        service_model::Protocol::Udp => Protocol::UDP,
-        service_model::Protocol::Sctp => Protocol::SCTP,
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Tests of stale flows and of the searches that changes need.
 
 use vipline_conntrack::Tuple;
-use vipline_service_model::{Protocol as ServiceProtocol, Route, Timestamp};
+use vipline_service_model::{Route, Timestamp, Transport};
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn name(service: &str) -> Arc<PortName> {
         namespace: "kube-system".into(),
         service: service.into(),
         port: "dns".into(),
-        protocol: ServiceProtocol::Udp,
+        protocol: Transport::Udp,
         created: None,
     })
 }
@@ -119,8 +119,8 @@ fn flows_to_unknown_frontends_are_never_stale() {
 #[test]
 fn tcp_and_sctp_flows_are_stale_only_without_a_reply() {
     for (protocol, of_service) in [
-        (Protocol::TCP, ServiceProtocol::Tcp),
-        (Protocol::SCTP, ServiceProtocol::Sctp),
+        (Protocol::TCP, Transport::Tcp),
+        (Protocol::SCTP, Transport::Sctp),
     ] {
         let mut served = Served::default();
         served.set(&Arc::new(ServicePort {
@@ -237,7 +237,7 @@ fn changed(served: &mut Served, change: impl FnOnce(&mut Served)) -> Targets {
 /// Returns a Service with all kinds of addresses over TCP.
 fn web(serving: &[u8]) -> ServicePort {
     ServicePort {
-        protocol: ServiceProtocol::Tcp,
+        protocol: Transport::Tcp,
         ..dns("web", serving)
     }
 }

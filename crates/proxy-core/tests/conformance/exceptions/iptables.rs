@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use vipline_service_model::{NodePortAddresses, Protocol};
+use vipline_service_model::{NodePortAddresses, Transport};
 
 use super::{Question, masqueraded_if};
 use crate::fate::Fate;
@@ -140,7 +140,7 @@ pub(super) fn health_checks(
         Rule::NoEndpoints(Kind::LoadBalancerIp | Kind::ExternalIp)
             | Rule::NoLocalEndpoints(Kind::LoadBalancerIp | Kind::ExternalIp)
     );
-    let is_health_check = question.flow.protocol == Protocol::Tcp
+    let is_health_check = question.flow.protocol == Transport::Tcp
         && question.is_health_check(question.flow.destination);
     let is_open = question.is_received() && is_health_check;
     (is_refused && is_open).then(|| question.passed())

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use vipline_service_model::Protocol;
+use vipline_service_model::Transport;
 
 use super::{Question, masqueraded_if};
 use crate::fate::Fate;
@@ -183,7 +183,7 @@ pub(super) fn node_port_anywhere(
     let frontend = question.node_port(flow.destination)?;
     let is_decided = matches!(kind, Some(Kind::ExternalIp | Kind::NodePort));
     let is_here = node.is_local(to) || question.is_bound(to);
-    let is_listed = flow.protocol != Protocol::Sctp && !flow.source.is_loopback();
+    let is_listed = flow.protocol != Transport::Sctp && !flow.source.is_loopback();
     let is_marked = is_listed && is_here && !is_decided && !frontend.is_external_local;
     is_marked.then(|| masqueraded_if(expectation, |endpoint| question.leaves(endpoint)))
 }

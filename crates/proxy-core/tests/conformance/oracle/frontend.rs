@@ -9,20 +9,20 @@
 use std::net::IpAddr;
 
 use vipline_service_model::ipnet::IpNet;
-use vipline_service_model::{ExternalIps, Protocol, api};
+use vipline_service_model::{ExternalIps, Transport, api};
 
 use super::policy::Lists;
 use super::{candidate, policy, source_ranges, text};
 use crate::world::World;
 
 /// The order of claims of one kind: the oldest Service first, then by name.
-pub(crate) type Precedence = (bool, Option<String>, String, String, String, Protocol);
+pub(crate) type Precedence = (bool, Option<String>, String, String, String, Transport);
 
 /// A port of a Service in one family.
 #[derive(Clone, Debug)]
 pub(crate) struct Frontend {
     pub(crate) precedence: Precedence,
-    pub(crate) protocol: Protocol,
+    pub(crate) protocol: Transport,
     pub(crate) cluster_ip: IpAddr,
     pub(crate) port: u16,
     pub(crate) node_port: u16,
@@ -137,10 +137,10 @@ fn frontend(
     }
 }
 
-pub(crate) fn protocol(protocol: &api::TransportProtocol) -> Protocol {
+pub(crate) fn protocol(protocol: &api::TransportProtocol) -> Transport {
     match protocol {
-        api::TransportProtocol::Udp => Protocol::Udp,
-        api::TransportProtocol::Sctp => Protocol::Sctp,
-        _ => Protocol::Tcp,
+        api::TransportProtocol::Udp => Transport::Udp,
+        api::TransportProtocol::Sctp => Transport::Sctp,
+        _ => Transport::Tcp,
     }
 }

@@ -225,7 +225,7 @@ fn rejected_objects_are_counted_and_do_not_affect_health() {
     let mut stage = Stage::in_mode::<backend::ipvs::Planner>(Mode::Ipvs, Duration::ZERO);
     stage.service("web", 0, NODE);
     let service =
-        vipline_ipvs::ServiceKey::new(vipline_ipvs::Protocol::Tcp, [10, 96, 0, 10].into(), 80);
+        vipline_ipvs::ServiceKey::new(vipline_ipvs::Transport::Tcp, [10, 96, 0, 10].into(), 80);
     let real = vipline_ipvs::RealServer::new([10, 1, 0, 1].into(), 8080);
     let object: backend::ipvs::Object = vipline_ipvs::Object::Destination(service, real).into();
     let mut memory = Memory::new();

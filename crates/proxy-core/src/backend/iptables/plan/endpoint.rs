@@ -1,6 +1,6 @@
 //! Objects of one endpoint of a service port: a chain with the DNAT rule.
 
-use vipline_iptables::matches::Recent;
+use vipline_iptables::matches::{Match, Recent};
 use vipline_iptables::targets::Dnat;
 use vipline_iptables::{ChainName, Object, Rule};
 use vipline_service_model::Endpoint;
@@ -56,12 +56,12 @@ fn hairpin<'a>(port: &'a Port<'_>, endpoint_chain: &EndpointChain) -> Rule<'a> {
 /// Translates the destination to the endpoint. With session affinity, also records the
 /// client.
 fn dnat<'a>(port: &'a Port<'_>, endpoint_chain: &EndpointChain) -> Rule<'a> {
-    let rule = Rule::new().protocol(port.transport());
+    let rule = Rule::new().protocol(port.of.protocol);
     let mut rule = port.remark(rule, || port.names.port.clone());
     if port.of.affinity.is_some() {
         rule = rule.matching(Recent::set(endpoint_chain.chain.as_str().to_owned()));
     }
     let Endpoint { addr, port: to, .. } = endpoint_chain.endpoint;
-    rule.matching(port.transport().any_port())
+    rule.matching(Match::any_port(port.of.protocol))
         .target(Dnat::to(addr).ports(to))
 }

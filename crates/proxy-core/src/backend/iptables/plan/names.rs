@@ -5,7 +5,7 @@ use std::fmt;
 use data_encoding::BASE32;
 use sha2::{Digest, Sha256};
 use vipline_iptables::{ChainName, TableName, nfacct};
-use vipline_service_model::{Endpoint, PortName, Protocol};
+use vipline_service_model::{Endpoint, PortName};
 
 use crate::{Mode, owned};
 
@@ -67,7 +67,7 @@ impl Names {
         let port = name.to_string();
         let mut hashed = Sha256::new();
         hashed.update(&port);
-        hashed.update(protocol(name.protocol));
+        hashed.update(name.protocol.name());
         let hash = Hash::new(hashed.clone());
         Self { port, hash, hashed }
     }
@@ -126,15 +126,6 @@ impl fmt::Display for Hash {
     }
 }
 
-/// Returns the name of a protocol in rules.
-pub(super) const fn protocol(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Tcp => "tcp",
-        Protocol::Udp => "udp",
-        Protocol::Sctp => "sctp",
-    }
-}
-
 /// Kind of a chain by ownership.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::backend) enum Kind {
@@ -175,9 +166,11 @@ pub(in crate::backend) fn whole_or_foreign(mode: Mode, table: &str, chain: &str)
 
 #[cfg(test)]
 mod tests {
+    use vipline_service_model::Transport;
+
     use super::*;
 
-    fn port(namespace: &str, service: &str, port: &str, protocol: Protocol) -> Names {
+    fn port(namespace: &str, service: &str, port: &str, protocol: Transport) -> Names {
         Names::new(&PortName {
             namespace: namespace.into(),
             service: service.into(),
@@ -197,7 +190,7 @@ mod tests {
 
     #[test]
     fn chains_have_the_names_that_upstream_gives_them() {
-        let web = port("ns1", "svc1", "p80", Protocol::Tcp);
+        let web = port("ns1", "svc1", "p80", Transport::Tcp);
         assert_eq!(web.port, "ns1/svc1:p80");
         assert_eq!(web.cluster().as_str(), "KUBE-SVC-XPGD46QRK7WJZT7O");
         assert_eq!(web.local().as_str(), "KUBE-SVL-XPGD46QRK7WJZT7O");
@@ -211,14 +204,14 @@ mod tests {
         }
         for (names, expected) in [
             (
-                port("default", "kubernetes", "https", Protocol::Tcp),
+                port("default", "kubernetes", "https", Transport::Tcp),
                 "NPX46M4PTMTKRN6Y",
             ),
             (
-                port("kube-system", "kube-dns", "dns", Protocol::Udp),
+                port("kube-system", "kube-dns", "dns", Transport::Udp),
                 "TCOU7JCQXEZGVUNU",
             ),
-            (port("ns1", "svc1", "", Protocol::Tcp), "AQI2S6QIMU7PVVRP"),
+            (port("ns1", "svc1", "", Transport::Tcp), "AQI2S6QIMU7PVVRP"),
         ] {
             assert_eq!(names.cluster().as_str(), format!("KUBE-SVC-{expected}"));
         }

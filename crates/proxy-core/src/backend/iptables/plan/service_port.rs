@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use vipline_iptables::matches::Match;
-use vipline_iptables::{ChainName, Object, Position, Rule, Transport};
-use vipline_service_model::{Protocol, Route, ServicePort};
+use vipline_iptables::{ChainName, Object, Position, Rule};
+use vipline_service_model::{Route, ServicePort};
 
 use super::names::{NAT, Names};
 use super::rules::{chain, entry};
@@ -20,18 +20,9 @@ pub(super) struct Port<'a> {
 }
 
 impl Port<'_> {
-    /// Returns the protocol as a type of the iptables crate.
-    pub(super) fn transport(&self) -> Transport {
-        match self.of.protocol {
-            Protocol::Tcp => Transport::Tcp,
-            Protocol::Udp => Transport::Udp,
-            Protocol::Sctp => Transport::Sctp,
-        }
-    }
-
     /// Returns the match for a destination port.
     pub(super) fn dport(&self, number: u16) -> Match<'static> {
-        self.transport().dport(number)
+        Match::dport(self.of.protocol, number)
     }
 
     /// Returns a comment with the name of the service port.
@@ -43,7 +34,7 @@ impl Port<'_> {
     pub(super) fn at<'a>(&self, addr: IpAddr, comment: impl Into<Cow<'a, str>>) -> Rule<'a> {
         Rule::new()
             .destination(addr)
-            .protocol(self.transport())
+            .protocol(self.of.protocol)
             .comment(comment)
             .matching(self.dport(self.of.port))
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use vipline_iptables::{Object, Position};
 use vipline_service_model::{
-    DetectLocal, Endpoint, Family, NodeView, PortName, Protocol, Route, ServicePort,
+    DetectLocal, Endpoint, Family, NodeView, PortName, Route, ServicePort, Transport,
 };
 
 use super::*;
@@ -90,7 +90,7 @@ fn web(route: Route) -> ServicePort {
         namespace: "shop".into(),
         service: "web".into(),
         port: "http".into(),
-        protocol: Protocol::Tcp,
+        protocol: Transport::Tcp,
         created: None,
     });
     ServicePort {

@@ -5,7 +5,7 @@ use std::mem;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use vipline_ipvs::{Command, Destination, Object, Protocol, RealServer, ServiceKey};
+use vipline_ipvs::{Command, Destination, Object, RealServer, ServiceKey, Transport};
 use vipline_reconcile::Edit;
 
 /// Interval between checks of the remaining connections of a virtual server.
@@ -211,7 +211,7 @@ fn endpoint(object: &Object) -> Option<(ServiceKey, SocketAddr)> {
 fn max_drain_time(service: &ServiceKey) -> Duration {
     match service {
         ServiceKey::Address {
-            protocol: Protocol::Tcp,
+            protocol: Transport::Tcp,
             ..
         } => Duration::MAX,
         _ => MAX_DRAIN_TIME,
@@ -222,7 +222,7 @@ fn is_udp(service: &ServiceKey) -> bool {
     matches!(
         service,
         ServiceKey::Address {
-            protocol: Protocol::Udp,
+            protocol: Transport::Udp,
             ..
         }
     )
@@ -252,7 +252,7 @@ mod tests {
 
     use super::*;
 
-    fn service(protocol: Protocol) -> ServiceKey {
+    fn service(protocol: Transport) -> ServiceKey {
         ServiceKey::new(protocol, [10, 96, 0, 20].into(), 80)
     }
 
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    fn object(protocol: Protocol, last: u8, weight: u32) -> Object {
+    fn object(protocol: Transport, last: u8, weight: u32) -> Object {
         Object::Destination(service(protocol), real(last, weight))
     }
 
@@ -283,7 +283,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    const TCP: Protocol = Protocol::Tcp;
+    const TCP: Transport = Transport::Tcp;
 
     #[test]
     fn a_replaced_real_server_drains_after_its_successor_is_added() {
@@ -391,8 +391,8 @@ mod tests {
     #[test]
     fn sctp_real_servers_are_removed_at_their_deadline() {
         let mut drain = Drain::default();
-        drain.start(vec![Edit::Remove(object(Protocol::Sctp, 1, 1))]);
-        let (begin, of) = (seconds(100), service(Protocol::Sctp));
+        drain.start(vec![Edit::Remove(object(Transport::Sctp, 1, 1))]);
+        let (begin, of) = (seconds(100), service(Transport::Sctp));
         assert_eq!(drain.due(begin), [of]);
         let busy = [entry(1, 0, 3)];
         let before = begin + MAX_DRAIN_TIME - seconds(1);
@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn udp_real_servers_drain_or_go_after_their_successor_is_added() {
-        const UDP: Protocol = Protocol::Udp;
+        const UDP: Transport = Transport::Udp;
         let mut drain = Drain::default();
         let leaving = Edit::Change {
             old: object(UDP, 2, 1),

@@ -200,12 +200,12 @@ impl State {
 #[cfg(test)]
 mod tests {
     use vipline_ipset::{Entry, Member, Name, Port, Set, SetDump, SetFamily, SetType, Sets};
-    use vipline_ipvs::{Protocol, RealServer, Scheduler, VirtualServer};
+    use vipline_ipvs::{RealServer, Scheduler, Transport, VirtualServer};
 
     use super::*;
 
     fn service(number: u16) -> ServiceKey {
-        ServiceKey::new(Protocol::Tcp, [10, 96, 0, 20].into(), number)
+        ServiceKey::new(Transport::Tcp, [10, 96, 0, 20].into(), number)
     }
 
     fn server(number: u16, scheduler: Scheduler) -> Object {

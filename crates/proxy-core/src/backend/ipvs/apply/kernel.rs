@@ -259,7 +259,7 @@ impl Kernel {
 /// Address of the scheduler probe: TCP 198.51.100.0:20000, an address for documentation
 /// (RFC 5737). Upstream uses the same.
 fn probe() -> ServiceKey {
-    ServiceKey::new(ipvs::Protocol::Tcp, [198, 51, 100, 0].into(), 20_000)
+    ServiceKey::new(ipvs::Transport::Tcp, [198, 51, 100, 0].into(), 20_000)
 }
 
 /// Probes a scheduler. The kernel loads its module on demand.

@@ -101,12 +101,12 @@ impl Schedulers {
 
 #[cfg(test)]
 mod tests {
-    use vipline_ipvs::Protocol;
+    use vipline_ipvs::Transport;
 
     use super::*;
 
     fn server(last: u8, scheduler: Scheduler) -> VirtualServer {
-        let service = ServiceKey::new(Protocol::Tcp, [10, 96, 0, last].into(), 80);
+        let service = ServiceKey::new(Transport::Tcp, [10, 96, 0, last].into(), 80);
         VirtualServer {
             flags: crate::backend::ipvs::plan::port::flags(scheduler),
             ..VirtualServer::new(service, scheduler)

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::{fmt, mem};
 
-use vipline_ipset::{self as ipset, Member};
+use vipline_ipset::{self as ipset, Member, Protocol};
 use vipline_ipvs::evaluate::{Balancer, Decision, Servers, Settings, Target, TemplateKey};
 use vipline_ipvs::{self as ipvs, Forwarding};
 use vipline_nftables::Hook;
@@ -16,15 +16,11 @@ use vipline_nftables::evaluate::{
     SetEntry,
 };
 use vipline_nftables::expr::{AddrType, Direction, RejectType};
+use vipline_service_model::Transport;
 
 use super::object::Object;
 use crate::backend::evaluate::{self as backend, AskedLists, NoClients, RecentLists};
 use crate::evaluate::{Evaluate, Rules};
-
-/// `IPPROTO_*` of `linux/in.h`.
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const SCTP: u8 = 132;
 
 /// `ICMP_PORT_UNREACH` of `linux/icmp.h` and `ICMPV6_PORT_UNREACH` of `linux/icmpv6.h`.
 const PORT_UNREACHABLE: [u8; 2] = [3, 4];
@@ -113,7 +109,7 @@ fn matches(member: &Member, entry: &SetEntry) -> bool {
     let addr = |index: usize| entry.fields.get(index).map(|field| field.addr);
     let port = |index: usize| entry.fields.get(index).and_then(|field| field.port);
     let is_port = |index: usize, own: &ipset::Port| {
-        own.protocol == entry.protocol && port(index) == Some(own.number)
+        own.protocol.0 == entry.protocol && port(index) == Some(own.number)
     };
     let is_in = |index: usize, net: &ipnet::IpNet| addr(index).is_some_and(|it| net.contains(&it));
     match member {
@@ -351,12 +347,7 @@ impl Ipvs {
 
 /// Returns the packet as IPVS sees it, or `None` for a protocol that IPVS ignores.
 fn scheduled(packet: &Packet) -> Option<ipvs::evaluate::Packet> {
-    let protocol = match packet.protocol() {
-        TCP => ipvs::Protocol::Tcp,
-        UDP => ipvs::Protocol::Udp,
-        SCTP => ipvs::Protocol::Sctp,
-        _ => return None,
-    };
+    let protocol = Transport::of(Protocol(packet.protocol()))?;
     let source = SocketAddr::new(packet.source(), packet.source_port()?);
     let destination = SocketAddr::new(packet.destination(), packet.destination_port()?);
     let scheduled = ipvs::evaluate::Packet::new(protocol, source, destination);

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use vipline_ipset::{Member, Port, SetDump, Sets};
-use vipline_ipvs::{Family, Protocol, ServiceKey};
+use vipline_ipvs::{Family, ServiceKey};
 
 /// Criteria for virtual servers of kube-proxy.
 #[derive(Debug, Default)]
@@ -60,11 +60,7 @@ impl Ownership {
         else {
             return false;
         };
-        let port = match protocol {
-            Protocol::Tcp => Port::tcp(port),
-            Protocol::Udp => Port::udp(port),
-            Protocol::Sctp => Port::sctp(port),
-        };
+        let port = Port::new(protocol, port);
         self.addresses.contains(&address)
             || self.address_ports.contains(&(address, port))
             || self.node_ports.contains(&(Family::of(address), port))

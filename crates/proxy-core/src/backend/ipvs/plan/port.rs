@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use vipline_ipset::{self as ipset, Member};
 use vipline_iptables::targets::Target;
-use vipline_iptables::{self as iptables, Position, Rule, matches};
+use vipline_iptables::{Position, Rule, matches};
 use vipline_ipvs::{self as ipvs, Flags, Persistence, Scheduler, ServiceKey, VirtualServer};
 use vipline_rtnl as rtnl;
-use vipline_service_model::{self as service_model, Endpoint, Protocol, Route, ServicePort};
+use vipline_service_model::{self as service_model, Endpoint, Route, ServicePort, Transport};
 
 use super::Object;
 use super::endpoint::{hairpin, real_server};
@@ -138,7 +138,7 @@ impl Port<'_> {
     ///
     /// Drops traffic of local processes to an address that they may not use.
     fn drop_local_traffic(&self, addr: IpAddr) -> Object {
-        let protocol = iptables::Protocol(self.of.protocol.number());
+        let protocol = self.of.protocol.into();
         let rule = Rule::new()
             .source(IpNet::from(addr))
             .matching(matches::Ipvs::server(protocol, addr, self.of.port))
@@ -157,23 +157,23 @@ impl Port<'_> {
     fn node_port(&mut self, number: u16) {
         let of = self.of;
         let (all, local) = match of.protocol {
-            Protocol::Tcp => (&names::NODE_PORT_TCP, &names::NODE_PORT_LOCAL_TCP),
-            Protocol::Udp => (&names::NODE_PORT_UDP, &names::NODE_PORT_LOCAL_UDP),
-            Protocol::Sctp => (&names::NODE_PORT_SCTP, &names::NODE_PORT_LOCAL_SCTP),
+            Transport::Tcp => (&names::NODE_PORT_TCP, &names::NODE_PORT_LOCAL_TCP),
+            Transport::Udp => (&names::NODE_PORT_UDP, &names::NODE_PORT_LOCAL_UDP),
+            Transport::Sctp => (&names::NODE_PORT_SCTP, &names::NODE_PORT_LOCAL_SCTP),
         };
         let kept = (!of.masquerades_external()).then_some(local);
         let sets = || [all].into_iter().chain(kept);
         let kind = AddressKind::NodePort;
         for addr in self.cx.node_port_ips() {
             self.external_server(kind, addr, number);
-            if of.protocol == Protocol::Sctp {
+            if of.protocol == Transport::Sctp {
                 for set in sets() {
                     let member = Member::IpPort(addr, set_port(of.protocol, number));
                     self.claim(kind, self.address(addr, number), self.entry(set, member));
                 }
             }
         }
-        if of.protocol != Protocol::Sctp {
+        if of.protocol != Transport::Sctp {
             for set in sets() {
                 let address = Address::NodePort(of.protocol, number);
                 self.claim(kind, address, self.entry(set, Member::Port(number)));
@@ -213,7 +213,7 @@ impl Port<'_> {
         if !objects.is_empty() {
             return false;
         }
-        let service = ServiceKey::new(ipvs_protocol(of.protocol), addr, number);
+        let service = ServiceKey::new(of.protocol, addr, number);
         let mut server = VirtualServer::new(
             service,
             scheduler(of.scheduler.unwrap_or(self.cx.scheduler)),
@@ -225,7 +225,7 @@ impl Port<'_> {
         objects.push(ipvs::Object::from(server).into());
         objects.extend(endpoints.iter().map(|it| real_server(service, it, 1)));
         // UDP flows have no end. They may continue while their endpoint serves.
-        if of.protocol == Protocol::Udp {
+        if of.protocol == Transport::Udp {
             let terminating = of.serving_terminating.iter();
             let terminating = terminating.filter(|it| endpoints.binary_search(it).is_err());
             objects.extend(terminating.map(|it| real_server(service, it, 0)));
@@ -276,8 +276,8 @@ impl Port<'_> {
 }
 
 /// Returns a port in the type of set entries.
-pub(super) fn set_port(protocol: Protocol, number: u16) -> ipset::Port {
-    ipset::Port::new(protocol.number(), number)
+pub(super) fn set_port(protocol: Transport, number: u16) -> ipset::Port {
+    ipset::Port::new(protocol, number)
 }
 
 /// Returns the flags of a scheduler.
@@ -294,12 +294,4 @@ pub(in crate::backend) fn flags(scheduler: Scheduler) -> Flags {
 /// Converts a scheduler to the type of the ipvs crate.
 pub(in crate::backend) fn scheduler(scheduler: service_model::Scheduler) -> Scheduler {
     Scheduler::new(scheduler.name()).expect("the names are valid in IPVS")
-}
-
-fn ipvs_protocol(protocol: Protocol) -> ipvs::Protocol {
-    match protocol {
-        Protocol::Tcp => ipvs::Protocol::Tcp,
-        Protocol::Udp => ipvs::Protocol::Udp,
-        Protocol::Sctp => ipvs::Protocol::Sctp,
-    }
 }

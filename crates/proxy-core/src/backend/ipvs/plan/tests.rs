@@ -7,7 +7,7 @@ use vipline_ipset::Object as SetObject;
 use vipline_iptables::Object as RuleObject;
 use vipline_reconcile::diff;
 use vipline_service_model::{
-    DetectLocal, Endpoint, NodePortAddresses, NodeView, PortName, Protocol, Route, Scheduler,
+    DetectLocal, Endpoint, NodePortAddresses, NodeView, PortName, Route, Scheduler, Transport,
 };
 
 use super::*;
@@ -79,7 +79,7 @@ fn web() -> ServicePort {
         namespace: "shop".into(),
         service: "web".into(),
         port: "http".into(),
-        protocol: Protocol::Tcp,
+        protocol: Transport::Tcp,
         created: None,
     });
     ServicePort {
@@ -131,7 +131,7 @@ fn objects_match_their_documentation() {
         ..web()
     };
     let sctp = ServicePort {
-        protocol: Protocol::Sctp,
+        protocol: Transport::Sctp,
         ..web()
     };
     for port in [web(), local, sticky, open_to_node, sctp] {
@@ -218,7 +218,7 @@ fn an_external_ip_that_is_the_cluster_ip_is_a_cluster_ip() {
     let mut port = web();
     // Policy Local for internal traffic leaves no endpoint; the other policy uses
     // terminating endpoints.
-    port.protocol = Protocol::Udp;
+    port.protocol = Transport::Udp;
     port.internal = Route::Drop;
     port.external = Route::Cluster;
     port.serving_terminating = Arc::clone(&port.cluster);
@@ -264,7 +264,7 @@ fn one_endpoint_replaced_is_two_commands_for_each_virtual_server() {
 #[test]
 fn udp_endpoints_keep_their_flows_while_they_serve() {
     let port = ServicePort {
-        protocol: Protocol::Udp,
+        protocol: Transport::Udp,
         node_port: None,
         external_ips: Arc::new([]),
         load_balancer_ips: Arc::new([]),
@@ -293,7 +293,7 @@ fn udp_endpoints_keep_their_flows_while_they_serve() {
     // Without ready endpoints they also get new flows.
     assert_eq!(reals(&[other], &[other]), [line(&other, 1)]);
     let tcp = ServicePort {
-        protocol: Protocol::Tcp,
+        protocol: Transport::Tcp,
         serving_terminating: Arc::new([other]),
         cluster: Arc::new([one]),
         ..port.clone()

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use vipline_hcn::{self as hcn, Id, LoadBalancerFlags};
 use vipline_reconcile::Keyed;
-use vipline_service_model::{Family, Protocol};
+use vipline_service_model::{Family, Transport};
 
 use crate::backend::kernelspace::plan::names::is_own;
 use crate::backend::kernelspace::plan::object::{
@@ -218,9 +218,7 @@ fn read(
         true => Family::V6,
         false => Family::V4,
     };
-    let protocol = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
-    let mut protocols = protocol.into_iter();
-    let protocol = protocols.find(|it| u32::from(it.number()) == mapping.protocol.0)?;
+    let protocol = mapping.protocol.ip().and_then(Transport::of)?;
     let endpoints = load_balancer.endpoints.iter();
     let mut endpoints: Vec<_> = endpoints
         .filter_map(|id| addresses.get(id).copied())

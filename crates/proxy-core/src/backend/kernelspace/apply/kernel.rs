@@ -208,7 +208,7 @@ impl<S: Service> Hns<S> {
 
     /// Returns the document of a load balancer.
     fn document(&self, of: &LoadBalancer) -> hcn::LoadBalancer {
-        let protocol = hcn::Protocol(of.protocol.number().into());
+        let protocol = of.protocol.protocol().into();
         let mapping = PortMapping::new(protocol, of.external_port, of.internal_port)
             .with_distribution(of.distribution)
             .with_flags(of.port_flags);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use vipline_hcn::{Distribution, LoadBalancerFlags, PortMappingFlags};
 use vipline_reconcile::Keyed;
-use vipline_service_model::Protocol;
+use vipline_service_model::Transport;
 
 /// An object of HNS.
 ///
@@ -28,7 +28,7 @@ pub enum Key {
     Endpoint(IpAddr),
     /// Frontend of a load balancer: address, or the family if it serves all addresses of
     /// the host, with protocol and port.
-    LoadBalancer(Option<IpAddr>, bool, Protocol, u16),
+    LoadBalancer(Option<IpAddr>, bool, Transport, u16),
 }
 
 /// Kind of an [`Endpoint`].
@@ -65,7 +65,7 @@ pub struct LoadBalancer {
     /// Address of the frontend. `None`: all addresses of the host.
     pub frontend: Option<IpAddr>,
     /// Protocol.
-    pub protocol: Protocol,
+    pub protocol: Transport,
     /// Port of the frontend.
     pub external_port: u16,
     /// Port of the endpoints.

@@ -355,7 +355,7 @@ pub(super) fn comment(text: &'static str) -> Comment {
 
 #[cfg(test)]
 mod tests {
-    use vipline_service_model::Protocol;
+    use vipline_service_model::Transport;
 
     use super::super::affinity::LOCAL;
     use super::*;
@@ -371,13 +371,13 @@ mod tests {
                 created: None,
             })
         };
-        let of_web = name("web", "http", Protocol::Tcp);
-        assert_eq!(of_web, name("web", "http", Protocol::Tcp));
+        let of_web = name("web", "http", Transport::Tcp);
+        assert_eq!(of_web, name("web", "http", Transport::Tcp));
         assert_eq!(of_web & LOCAL, 0);
         for other in [
-            name("web", "", Protocol::Tcp),
-            name("web2", "http", Protocol::Tcp),
-            name("web", "http", Protocol::Udp),
+            name("web", "", Transport::Tcp),
+            name("web2", "http", Transport::Tcp),
+            name("web", "http", Transport::Udp),
         ] {
             assert_ne!(of_web, other);
         }

@@ -13,7 +13,7 @@ use vipline_nftables::statement::{Statement, dnat, jump};
 use vipline_nftables::{
     Chain, Datatype, Family, Field, Name, Object, Rule, Set, SetFlags, TableId, Value,
 };
-use vipline_service_model::{self as service_model, Protocol};
+use vipline_service_model::{self as service_model, Transport};
 
 use super::affinity::SHARDS;
 use super::names::{self, comment, name};
@@ -523,7 +523,7 @@ impl LookupPath {
 
 /// Returns the protocol match that nft requires before `proto-dst`.
 fn has_ports() -> Statement {
-    l4proto().is_in(Protocol::ALL.map(Protocol::number))
+    l4proto().is_in(Transport::ALL.map(Transport::number))
 }
 
 /// ```nft

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use vipline_nftables::{Element, Object};
 use vipline_service_model::{
-    DetectLocal, Endpoint, Family, NodeView, PortName, Protocol, Route, ServicePort,
+    DetectLocal, Endpoint, Family, NodeView, PortName, Route, ServicePort, Transport,
 };
 
 use super::Planner;
@@ -99,7 +99,7 @@ pub(in crate::backend::nftables) fn service_port(route: Route) -> ServicePort {
         namespace: "default".into(),
         service: "web".into(),
         port: "".into(),
-        protocol: Protocol::Tcp,
+        protocol: Transport::Tcp,
         created: None,
     });
     ServicePort {

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use vipline_iptables::matches::{AddrType, AddressTypes, Nfacct};
+use vipline_iptables::matches::{AddrType, AddressTypes, Match, Nfacct};
 use vipline_iptables::targets::Target;
 use vipline_iptables::{ChainName, Object, Rule};
-use vipline_service_model::Family;
+use vipline_service_model::{Family, Transport};
 
 use super::verdict;
 use crate::backend::iptables::plan::names::{self, FILTER, NAT};
@@ -97,7 +97,7 @@ fn node_port(port: &Port<'_>, number: u16, out: &mut Fragment<Object>) {
     if port.of.has_usable_endpoints() {
         let rule = || {
             Rule::new()
-                .protocol(port.transport())
+                .protocol(port.of.protocol)
                 .comment(port.names.port.clone())
                 .matching(port.dport(number))
         };
@@ -120,7 +120,7 @@ fn node_port(port: &Port<'_>, number: u16, out: &mut Fragment<Object>) {
     }
     out.refuse(port, kind, address, |comment| {
         Rule::new()
-            .protocol(port.transport())
+            .protocol(port.of.protocol)
             .comment(comment)
             .matching(AddrType::destination(AddressTypes::LOCAL))
             .matching(port.dport(number))
@@ -159,11 +159,10 @@ impl Fragment<Object> {
 ///
 /// Accepts health checks of load balancers, even without local endpoints.
 fn health_check(port: &Port<'_>, number: u16) -> Object {
-    let tcp = vipline_iptables::Transport::Tcp;
     let rule = Rule::new()
-        .protocol(tcp)
+        .protocol(Transport::Tcp)
         .comment(port.comment("health check node port"))
-        .matching(tcp.dport(number))
+        .matching(Match::dport(Transport::Tcp, number))
         .target(Target::Accept);
     port.entry(FILTER, names::NODEPORTS, rule)
 }

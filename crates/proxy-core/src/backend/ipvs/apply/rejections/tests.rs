@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use vipline_ipset::{Entry, Member, Name, Port};
-use vipline_ipvs::{Protocol, RealServer, Scheduler, ServiceKey, VirtualServer};
+use vipline_ipvs::{RealServer, Scheduler, ServiceKey, Transport, VirtualServer};
 
 use super::*;
 
@@ -11,7 +11,7 @@ use super::*;
 const ERRNOS: [i32; 7] = [2, 7, 12, 16, 17, 22, 28];
 
 fn service() -> ServiceKey {
-    ServiceKey::new(Protocol::Tcp, [10, 96, 0, 1].into(), 80)
+    ServiceKey::new(Transport::Tcp, [10, 96, 0, 1].into(), 80)
 }
 
 fn server() -> VirtualServer {

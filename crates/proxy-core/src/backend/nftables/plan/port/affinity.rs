@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use vipline_nftables::{Chain, Object, Set, Value, Verdict};
-use vipline_service_model::{Protocol, Route, ServicePort};
+use vipline_service_model::{Route, ServicePort, Transport};
 
 use super::Front;
 use crate::backend::nftables::plan::affinity::{
@@ -16,7 +16,7 @@ use crate::backend::nftables::plan::table::{LookupPath, Table, element};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Affinity {
     pool: u32,
-    protocol: Protocol,
+    protocol: Transport,
     learner: Learner,
 }
 
@@ -139,7 +139,7 @@ fn learner_objects(table: &Table, path: &LookupPath, learner: Learner) -> [Objec
 /// Records clients of this protocol. Without session affinity packets skip the lookups of
 /// their original destination. Few node ports have session affinity, so most packets skip
 /// the lookup of node ports.
-fn protocol(set: &Set, protocol: Protocol) -> Object {
+fn protocol(set: &Set, protocol: Transport) -> Object {
     element(set, &[protocol.number().into()])
 }
 
