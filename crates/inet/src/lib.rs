@@ -16,6 +16,8 @@
 //! - [`Family`]: IPv4 or IPv6.
 //! - [`Protocol`]: an IP protocol by its number, with the names of `/etc/protocols`.
 //! - [`Transport`]: TCP, UDP or SCTP, the protocols of services.
+//! - [`kernel_name!`]: types for names of kernel objects, which all have the same functions and
+//!   the error [`InvalidName`].
 //!
 //! A type belongs here if two crates that do not depend on each other need it. Types with
 //! more values stay with the kernel interface that has them, and convert: the families of
@@ -27,11 +29,14 @@
 
 mod family;
 
+mod name;
+
 mod protocol;
 
 mod transport;
 
 pub use family::Family;
+pub use name::{Inline, InvalidName, NameStorage};
 pub use protocol::{Protocol, UnknownProtocol};
 pub use transport::Transport;
 

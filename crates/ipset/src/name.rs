@@ -1,23 +1,18 @@
 //! Set names and entry comments.
 
-use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
+use vipline_inet::{kernel_name, kernel_text};
+
 /// Maximum length of a name: `IPSET_MAXNAMELEN` without the NUL byte.
 const MAX_NAME: usize = 31;
-/// Maximum length of a comment: `IPSET_MAX_COMMENT_SIZE`.
-const MAX_COMMENT: usize = 255;
 
-/// A set name.
-///
-/// A name has 1 to 31 bytes without white space, double quotes and NUL bytes. Clones
-/// share the text.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Name(Arc<str>);
-
-impl Name {
-    /// Creates a name.
+kernel_name! {
+    /// A set name.
+    ///
+    /// A name has 1 to 31 bytes without white space, double quotes and NUL bytes. Clones
+    /// share the text.
     ///
     /// ```
     /// use vipline_ipset::Name;
@@ -26,24 +21,19 @@ impl Name {
     /// assert!(Name::new("two words").is_err());
     /// # Ok::<(), vipline_ipset::InvalidName>(())
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidName`] if the text is empty, longer than 31 bytes, or contains white
-    /// space, double quotes or NUL bytes.
-    pub fn new(text: &str) -> Result<Self, InvalidName> {
-        let bad = |c: char| c.is_whitespace() || matches!(c, '\0' | '"');
-        if text.is_empty() || text.len() > MAX_NAME || text.contains(bad) {
-            return Err(InvalidName { len: text.len() });
-        }
-        Ok(Self(text.into()))
-    }
+    #[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub struct Name(Arc<str>);
+    kind: "name of a set",
+    max: MAX_NAME,
+    without: "white space, double quotes and NUL bytes",
+    refuses: is_unreadable,
+}
 
-    /// Returns the text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+fn is_unreadable(text: &str) -> bool {
+    text.contains(|c: char| c.is_whitespace() || matches!(c, '\0' | '"'))
+}
 
+impl Name {
     /// Creates a name from a kernel message, without checks.
     pub(crate) fn from_kernel(text: &str) -> Self {
         Self(text.into())
@@ -60,73 +50,33 @@ impl Name {
     }
 }
 
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+kernel_text! {
+    /// An entry comment.
+    ///
+    /// A comment has 1 to 255 bytes (`IPSET_MAX_COMMENT_SIZE`) without NUL bytes, newlines and
+    /// double quotes. `ipset` has no syntax to escape newlines and double quotes.
+    #[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub struct Comment(Arc<str>);
+    kind: "comment",
+    max: 255,
+    without: "NUL bytes, newlines and double quotes",
+    refuses: is_unprintable,
 }
 
-impl Borrow<str> for Name {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
+fn is_unprintable(text: &str) -> bool {
+    text.contains(['\0', '\n', '"'])
 }
-
-impl TryFrom<&str> for Name {
-    type Error = InvalidName;
-
-    fn try_from(text: &str) -> Result<Self, InvalidName> {
-        Self::new(text)
-    }
-}
-
-/// The error of an invalid name or comment.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error(
-    "invalid name or comment of {len} bytes: empty, too long, or with a character that ipset cannot read"
-)]
-#[non_exhaustive]
-pub struct InvalidName {
-    /// Length of the text in bytes.
-    pub len: usize,
-}
-
-/// An entry comment.
-///
-/// A comment has 1 to 255 bytes without NUL bytes, newlines and double quotes.
-/// `ipset` has no syntax to escape newlines and double quotes.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Comment(Arc<str>);
 
 impl Comment {
-    /// Creates a comment.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidName`] if the text is empty, longer than 255 bytes, or contains NUL
-    /// bytes, newlines or double quotes.
-    pub fn new(text: &str) -> Result<Self, InvalidName> {
-        let bad = |c: char| matches!(c, '\0' | '\n' | '"');
-        if text.is_empty() || text.len() > MAX_COMMENT || text.contains(bad) {
-            return Err(InvalidName { len: text.len() });
-        }
-        Ok(Self(text.into()))
-    }
-
     /// Creates a comment from a kernel message, without checks.
     pub(crate) fn from_kernel(text: &str) -> Self {
         Self(text.into())
-    }
-
-    /// Returns the text.
-    pub fn as_str(&self) -> &str {
-        &self.0
     }
 }
 
 impl fmt::Display for Comment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "comment \"{}\"", self.0)
+        write!(f, "comment \"{}\"", self.as_str())
     }
 }
 
@@ -138,7 +88,7 @@ mod tests {
     fn names_have_1_to_31_bytes_that_ipset_can_parse() {
         assert!(Name::new(&"a".repeat(31)).is_ok());
         assert!(Name::new(&"a".repeat(32)).is_err());
-        assert_eq!(Name::new("a b"), Err(InvalidName { len: 3 }));
+        assert!(Name::new("a b").is_err());
         assert!(Name::new("").is_err());
     }
 

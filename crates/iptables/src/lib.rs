@@ -191,7 +191,7 @@ pub use document_error::{Expected, LineError, ParseError};
 pub use error::{DocumentLine, Error, Reason};
 pub use field::Text;
 pub use ipnet;
-pub use name::{ChainName, InvalidName, TableName};
+pub use name::{ChainName, TableName};
 pub use negatable::Negatable;
 pub use number::{Masked, MaskedMatch, Ports, Range};
 pub use object::{Chain, Contents, Key, Object, Position, Rules, SharedRule};
@@ -208,7 +208,7 @@ pub use tables::{
     ChainLine, Command, CommandLine, Line, Policy, RuleLine, RuleSpec, Table, TableLine, Tables,
 };
 pub use version::{Variant, Version, program_name};
-pub use vipline_inet::{Family, Protocol, Transport};
+pub use vipline_inet::{Family, InvalidName, Protocol, Transport};
 #[cfg(any(feature = "nfacct", feature = "nft"))]
 pub use vipline_netlink as netlink;
 pub use vipline_reconcile::{Edit, Keyed, diff};

@@ -1,71 +1,28 @@
 //! Table and chain names.
 
-use std::borrow::Borrow;
-use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::str;
+use vipline_inet::{Inline, kernel_name};
 
 /// Maximum length of a name: `XT_EXTENSION_MAXNAMELEN` of linux/netfilter/x_tables.h
 /// is 29 bytes with the NUL byte.
 pub(crate) const MAX_NAME: usize = 28;
 
-/// A short string without heap allocation.
-#[derive(Clone, Copy, Eq, PartialEq)]
-struct Short {
-    len: u8,
-    /// The text, padded with zeros.
-    bytes: [u8; MAX_NAME],
-}
-
-impl Short {
-    fn new(text: &str) -> Result<Self, InvalidName> {
-        let is_invalid = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '\'');
-        if text.is_empty() || text.len() > MAX_NAME || text.contains(is_invalid) {
-            return Err(InvalidName(text.into()));
-        }
-        let mut bytes = [0; MAX_NAME];
-        bytes[..text.len()].copy_from_slice(text.as_bytes());
-        let len = u8::try_from(text.len()).expect("28 fits");
-        Ok(Self { len, bytes })
-    }
-
-    fn as_str(&self) -> &str {
-        str::from_utf8(&self.bytes[..self.len.into()]).expect("it was made of a text")
-    }
-}
-
-impl Hash for Short {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.as_str().hash(state);
-    }
-}
-
-/// A table name, such as `filter`, `nat`, `mangle`, `raw` or `security`.
-///
-/// A name has 1 to 28 bytes without white space, control characters and quotes.
-#[derive(Clone, Copy, Eq, Hash, PartialEq)]
-pub struct TableName(Short);
-
-/// A chain name.
-///
-/// A name has 1 to 28 bytes without white space, control characters and quotes, and
-/// does not begin with `-` or `!`.
-#[derive(Clone, Copy, Eq, Hash, PartialEq)]
-pub struct ChainName(Short);
-
-impl TableName {
-    /// Creates a name.
+kernel_name! {
+    /// A table name, such as `filter`, `nat`, `mangle`, `raw` or `security`.
     ///
-    /// # Errors
-    ///
-    /// [`InvalidName`] if the length or a character is not allowed.
-    pub fn new(text: &str) -> Result<Self, InvalidName> {
-        Short::new(text).map(Self)
-    }
+    /// A name has 1 to 28 bytes without white space, control characters and quotes.
+    #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub struct TableName(Inline<MAX_NAME>);
+    kind: "table or chain name",
+    max: MAX_NAME,
+    without: "white space and quotes",
+    refuses: is_quoted,
 }
 
-impl ChainName {
-    /// Creates a name.
+kernel_name! {
+    /// A chain name.
+    ///
+    /// A name has 1 to 28 bytes without white space, control characters and quotes, and
+    /// does not begin with `-` or `!`.
     ///
     /// ```
     /// use vipline_iptables::ChainName;
@@ -74,74 +31,23 @@ impl ChainName {
     /// assert!(ChainName::new("longer than twenty-eight bytes").is_err());
     /// # Ok::<(), vipline_iptables::InvalidName>(())
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidName`] if the length or a character is not allowed.
-    pub fn new(text: &str) -> Result<Self, InvalidName> {
-        if text.starts_with(['-', '!']) {
-            return Err(InvalidName(text.into()));
-        }
-        Short::new(text).map(Self)
-    }
+    #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub struct ChainName(Inline<MAX_NAME>);
+    kind: "table or chain name",
+    max: MAX_NAME,
+    without: "white space and quotes",
+    refuses: is_no_chain,
 }
 
-/// Implements the common traits of both name types.
-macro_rules! name {
-    ($($name:ident)*) => {$(
-        impl $name {
-            /// Returns the text.
-            pub fn as_str(&self) -> &str {
-                self.0.as_str()
-            }
-        }
-
-        impl Ord for $name {
-            fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-                self.as_str().cmp(other.as_str())
-            }
-        }
-
-        impl PartialOrd for $name {
-            fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-                Some(self.cmp(other))
-            }
-        }
-
-        impl Borrow<str> for $name {
-            fn borrow(&self) -> &str {
-                self.as_str()
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.as_str().fmt(f)
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.as_str())
-            }
-        }
-
-        impl TryFrom<&str> for $name {
-            type Error = InvalidName;
-
-            fn try_from(text: &str) -> Result<Self, InvalidName> {
-                Self::new(text)
-            }
-        }
-    )*};
+/// Returns whether a word of a document cannot be the text without quotes.
+fn is_quoted(text: &str) -> bool {
+    text.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '\''))
 }
 
-name!(TableName ChainName);
-
-/// The error of an invalid name.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("invalid table or chain name {0:?}: expected 1 to 28 bytes without white space and quotes")]
-pub struct InvalidName(Box<str>);
+/// Returns whether the programs read the text as an option or a negation, or quoted.
+fn is_no_chain(text: &str) -> bool {
+    text.starts_with(['-', '!']) || is_quoted(text)
+}
 
 #[cfg(test)]
 mod tests {

@@ -77,7 +77,7 @@ fn parse(line: &str) -> Result<Connection, &'static str> {
         rest = after;
         word
     };
-    let protocol = Name::new(word()).ok_or("protocol")?;
+    let protocol = Name::new(word()).map_err(|_| "protocol")?;
     let client = endpoint(word(), word()).ok_or("client")?;
     let service = endpoint(word(), word()).ok_or("service")?;
     let destination = endpoint(word(), word()).ok_or("destination")?;
@@ -89,7 +89,7 @@ fn parse(line: &str) -> Result<Connection, &'static str> {
     let persistence = match word() {
         "" => None,
         engine => {
-            let engine = Name::new(engine).ok_or("persistence engine")?;
+            let engine = Name::new(engine).map_err(|_| "persistence engine")?;
             Some((engine, rest.into()))
         }
     };

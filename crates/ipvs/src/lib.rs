@@ -128,7 +128,7 @@ pub use service::ServiceKey;
 pub use stats::Stats;
 pub use sync_daemon::{Role, SyncDaemon};
 pub use text::ParseError;
-pub use vipline_inet::{Family, Transport};
+pub use vipline_inet::{Family, InvalidName, Transport};
 pub use vipline_netlink as netlink;
 pub use vipline_reconcile::{Edit, Keyed, diff};
 pub use wire::{Info, Timeouts};

@@ -1,57 +1,30 @@
 //! Names of schedulers and persistence engines.
 
-use std::fmt;
+use vipline_inet::{Inline, kernel_name};
 
-/// Maximum length: `IP_VS_SCHEDNAME_MAXLEN` is 16 bytes with the NUL byte.
-const MAX: usize = 15;
-
-/// The name of a scheduler or a persistence engine.
-///
-/// A name has 1 to 15 printable ASCII characters without spaces.
-#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Name {
-    /// Invariant: printable ASCII, then NUL bytes to the end.
-    bytes: [u8; MAX],
-}
-
-impl Name {
-    /// Creates a name, or returns `None` if the text is invalid.
+kernel_name! {
+    /// The name of a scheduler or a persistence engine.
+    ///
+    /// A name has 1 to 15 printable ASCII characters without spaces: `IP_VS_SCHEDNAME_MAXLEN`
+    /// is 16 with the NUL byte.
     ///
     /// ```
     /// use vipline_ipvs::Name;
     ///
-    /// assert_eq!(Name::new("rr").expect("a good name").as_str(), "rr");
-    /// assert!(Name::new("round robin").is_none());
+    /// assert_eq!(Name::new("rr")?.as_str(), "rr");
+    /// assert!(Name::new("round robin").is_err());
+    /// # Ok::<(), vipline_ipvs::InvalidName>(())
     /// ```
-    pub fn new(text: &str) -> Option<Self> {
-        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return None;
-        }
-        let mut bytes = [0; MAX];
-        bytes
-            .get_mut(..text.len())?
-            .copy_from_slice(text.as_bytes());
-        Some(Self { bytes })
-    }
-
-    /// Returns the text.
-    pub fn as_str(&self) -> &str {
-        let end = self.bytes.iter().position(|byte| *byte == 0);
-        let text = self.bytes.get(..end.unwrap_or(MAX)).unwrap_or_default();
-        std::str::from_utf8(text).unwrap_or_default()
-    }
+    #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub struct Name(Inline<15>);
+    kind: "name of a scheduler or persistence engine",
+    max: 15,
+    without: "spaces and characters that are not ASCII",
+    refuses: is_unprintable,
 }
 
-impl fmt::Debug for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.as_str(), f)
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
+fn is_unprintable(text: &str) -> bool {
+    !text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 #[cfg(test)]
@@ -65,7 +38,7 @@ mod tests {
             "fifteen-letters"
         );
         for bad in ["", "sixteen--letters", "two words", "nul\0", "\u{e9}"] {
-            assert_eq!(Name::new(bad), None, "{bad}");
+            assert!(Name::new(bad).is_err(), "{bad}");
         }
     }
 }

@@ -188,13 +188,13 @@ impl<'a> Options<'a> {
                 // The program cuts names.
                 let cut = value.get(..15).filter(|_| self.mode == Mode::Program);
                 let scheduler = Scheduler::new(cut.unwrap_or(value));
-                self.scheduler = Some(scheduler.ok_or("invalid scheduler name")?);
+                self.scheduler = Some(scheduler.map_err(|_| "invalid scheduler name")?);
             }
             "persistent" => self.persistent = Some(has_value.then_some(value)),
             "netmask" => self.netmask = Some(self.parse_netmask(value)?),
             "pe" => {
                 let engine = PersistenceEngine::new(value);
-                self.engine = Some(engine.ok_or("invalid persistence engine name")?);
+                self.engine = Some(engine.map_err(|_| "invalid persistence engine name")?);
             }
             "ops" => self.flags |= Flags::ONE_PACKET,
             _ => self.flag_names = value,

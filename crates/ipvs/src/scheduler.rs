@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Flags, Name};
+use crate::{Flags, InvalidName, Name};
 
 /// The scheduler of a virtual server, which selects the real server of a new
 /// connection.
@@ -68,20 +68,23 @@ impl Scheduler {
         Self::PowerOfTwo,
     ];
 
-    /// Returns the scheduler with this name, or `None` if the name is invalid.
-    ///
-    /// An unknown name becomes [`Self::Other`].
+    /// Returns the scheduler with this name. An unknown name becomes [`Self::Other`].
     ///
     /// ```
     /// use vipline_ipvs::Scheduler;
     ///
-    /// assert_eq!(Scheduler::new("mh"), Some(Scheduler::Maglev));
-    /// assert_eq!(Scheduler::new("new").expect("a name").as_str(), "new");
-    /// assert_eq!(Scheduler::new("a scheduler"), None);
+    /// assert_eq!(Scheduler::new("mh"), Ok(Scheduler::Maglev));
+    /// assert_eq!(Scheduler::new("new")?.as_str(), "new");
+    /// assert!(Scheduler::new("a scheduler").is_err());
+    /// # Ok::<(), vipline_ipvs::InvalidName>(())
     /// ```
-    pub fn new(name: &str) -> Option<Self> {
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidName`] if no scheduler can have the name.
+    pub fn new(name: &str) -> Result<Self, InvalidName> {
         let known = Self::KNOWN.into_iter().find(|known| known.as_str() == name);
-        known.or_else(|| Name::new(name).map(Self::Other))
+        known.map_or_else(|| Name::new(name).map(Self::Other), Ok)
     }
 
     /// Returns the kernel's name of the scheduler.
@@ -142,7 +145,7 @@ mod tests {
     #[test]
     fn every_known_scheduler_is_found_by_name() {
         for scheduler in Scheduler::KNOWN {
-            assert_eq!(Scheduler::new(scheduler.as_str()), Some(scheduler));
+            assert_eq!(Scheduler::new(scheduler.as_str()), Ok(scheduler));
         }
     }
 }

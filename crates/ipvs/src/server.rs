@@ -8,7 +8,7 @@ use vipline_netlink::attr::{Attr, Attrs, put, put_str, put_u32};
 
 use crate::service::Parts;
 use crate::stats::Stats;
-use crate::{Family, Flags, Name, Scheduler, ServiceKey};
+use crate::{Family, Flags, InvalidName, Name, Scheduler, ServiceKey};
 
 /// `IPVS_SVC_ATTR_SCHED_NAME` and the following attributes.
 const SCHEDULER: u16 = 6;
@@ -84,7 +84,7 @@ impl VirtualServer {
             match attr.kind {
                 SCHEDULER => {
                     let name = Scheduler::new(attr.str()?);
-                    scheduler = Some(name.ok_or_else(|| attr.error("name of a scheduler"))?);
+                    scheduler = Some(name.map_err(|_| attr.error("name of a scheduler"))?);
                 }
                 FLAGS => flags = first_u32(&attr)?,
                 TIMEOUT => timeout = attr.u32()?,
@@ -200,12 +200,14 @@ pub enum PersistenceEngine {
 }
 
 impl PersistenceEngine {
-    /// Returns the engine with this name, or `None` if the name is invalid.
+    /// Returns the engine with this name. An unknown name becomes [`Self::Other`].
     ///
-    /// An unknown name becomes [`Self::Other`].
-    pub fn new(name: &str) -> Option<Self> {
+    /// # Errors
+    ///
+    /// [`InvalidName`] if no engine can have the name.
+    pub fn new(name: &str) -> Result<Self, InvalidName> {
         match name {
-            "sip" => Some(Self::Sip),
+            "sip" => Ok(Self::Sip),
             name => Name::new(name).map(Self::Other),
         }
     }
@@ -224,7 +226,7 @@ impl PersistenceEngine {
             "" => Ok(None),
             name => Self::new(name)
                 .map(Some)
-                .ok_or_else(|| attr.error("name of a persistence engine")),
+                .map_err(|_| attr.error("name of a persistence engine")),
         }
     }
 }

@@ -192,7 +192,7 @@ pub use ipnet;
 pub use monitor::{Change, ChangeCounts, Commit, Event, EventObject, Notifications, Process};
 #[cfg(target_os = "linux")]
 pub use monitor::{Monitor, Notification};
-pub use name::{Comment, InvalidName, Name};
+pub use name::{Comment, Name};
 pub use object::{Key, Object, SetKey};
 pub use operand::{Constant, Ifname, Operand, Parts};
 pub use operation::{Action, Operation, Subject};
@@ -206,7 +206,7 @@ pub use table::{Table, TableFlags, TableId};
 pub use transaction::Transaction;
 pub use value::Value;
 pub use verdict::{Data, Verdict};
-pub use vipline_inet as inet;
+pub use vipline_inet::{self as inet, InvalidName};
 pub use vipline_netlink as netlink;
 pub use vipline_reconcile::{Edit, Keyed, diff};
 pub use wire::{Assembler, Batch, RecordedMessage};

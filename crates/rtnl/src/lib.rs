@@ -86,9 +86,9 @@ pub use commands::{Command, Commands};
 pub use error::{Error, RejectedCommand};
 pub use ipnet;
 pub use link::{Kind, Link, LinkFlags};
-pub use name::{InvalidName, Name};
+pub use name::Name;
 pub use object::{Key, Object, Snapshot};
-pub use vipline_inet::Family;
+pub use vipline_inet::{Family, InvalidName};
 pub use vipline_netlink as netlink;
 pub use vipline_reconcile::{Edit, Keyed, diff};
 

@@ -3,14 +3,20 @@
 use std::fmt;
 use std::str::FromStr;
 
-use thiserror::Error;
+use vipline_inet::InvalidName;
 
 /// Maximum length: `IFNAMSIZ` of 16 bytes without the NUL byte.
 const MAX: usize = 15;
 
+/// Words of errors.
+const KIND: &str = "interface name";
+const WITHOUT: &str = "white space, slashes and colons";
+
 /// The name of an interface: 1 to 15 bytes.
 ///
-/// Names from the kernel are not necessarily UTF-8.
+/// Names from the kernel are not necessarily UTF-8, so that the type has
+/// [`as_bytes`](Self::as_bytes) and [`to_str`](Self::to_str) instead of `as_str`. Otherwise it
+/// is like the [names](vipline_inet::kernel_name) of other kernel objects.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Name {
     /// Invariant: the bytes of the name, which are not NUL, then NUL bytes.
@@ -30,12 +36,12 @@ impl Name {
     ///
     /// # Errors
     ///
-    /// The text is empty, longer than 15 bytes, `.` or `..`, or contains white space, `/`,
-    /// `:` or a NUL byte. Linux rejects such interface names.
+    /// [`InvalidName`] if the text is empty, longer than 15 bytes, `.` or `..`, or contains
+    /// white space, `/`, `:` or a NUL byte. Linux rejects such interface names.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
         let is_bad = text.bytes().any(is_refused) || matches!(text, "." | "..");
         let name = Self::from_kernel(text.as_bytes()).filter(|_| !is_bad);
-        name.ok_or_else(|| InvalidName { text: text.into() })
+        name.ok_or_else(|| InvalidName::new(KIND, text, MAX, WITHOUT))
     }
 
     /// Creates a name from the value of an attribute; `None` if the length is invalid.
@@ -91,16 +97,12 @@ impl FromStr for Name {
     }
 }
 
-/// An invalid interface name.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error(
-    "invalid interface name {text:?}: \
-     must have 1 to 15 bytes without white space, slashes and colons"
-)]
-#[non_exhaustive]
-pub struct InvalidName {
-    /// Invalid text.
-    pub text: Box<str>,
+impl TryFrom<&str> for Name {
+    type Error = InvalidName;
+
+    fn try_from(text: &str) -> Result<Self, InvalidName> {
+        Self::new(text)
+    }
 }
 
 #[cfg(test)]

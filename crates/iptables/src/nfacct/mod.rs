@@ -22,5 +22,5 @@ mod error;
 
 pub use client::Client;
 pub use error::Error;
-pub use name::{InvalidName, Name};
+pub use name::Name;
 pub use wire::Counter;

@@ -1,43 +1,22 @@
 //! Counter names.
 
-use std::fmt;
+use std::sync::Arc;
 
-/// Maximum length of a name: `NFACCT_NAME_MAX` is 32 bytes with the NUL byte.
-const MAX_NAME: usize = 31;
+use vipline_inet::kernel_name;
 
-/// A counter name: 1 to 31 bytes without NUL bytes.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Name(Box<str>);
-
-impl Name {
-    /// Creates a name.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidName`] if the text is empty, longer than 31 bytes, or contains NUL.
-    pub fn new(text: &str) -> Result<Self, InvalidName> {
-        if text.is_empty() || text.len() > MAX_NAME || text.contains('\0') {
-            return Err(InvalidName(text.into()));
-        }
-        Ok(Self(text.into()))
-    }
-
-    /// Returns the text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+kernel_name! {
+    /// A counter name: 1 to 31 bytes without NUL bytes. `NFACCT_NAME_MAX` is 32 with one.
+    #[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub struct Name(Arc<str>);
+    kind: "nfacct counter name",
+    max: 31,
+    without: "NUL bytes",
+    refuses: has_nul,
 }
 
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
+fn has_nul(text: &str) -> bool {
+    text.contains('\0')
 }
-
-/// The error of an invalid name.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("invalid nfacct counter name {0:?}: expected 1 to 31 bytes without NUL bytes")]
-pub struct InvalidName(Box<str>);
 
 #[cfg(test)]
 mod tests {

@@ -59,7 +59,7 @@ pub(crate) fn server() -> impl Strategy<Value = VirtualServer> {
                         false => Netmask::host(service.family()),
                     },
                 }),
-                persistence_engine: engine.and_then(PersistenceEngine::new),
+                persistence_engine: engine.and_then(|name| PersistenceEngine::new(name).ok()),
             }
         },
     )
