@@ -16,6 +16,7 @@
 //! - [`Family`]: IPv4 or IPv6.
 //! - [`Protocol`]: an IP protocol by its number, with the names of `/etc/protocols`.
 //! - [`Transport`]: TCP, UDP or SCTP, the protocols of services.
+//! - [`Scheduler`]: a scheduler of IPVS, which a Service selects by an annotation.
 //! - [`kernel_name!`]: types for names of kernel objects, which all have the same functions and
 //!   the error [`InvalidName`].
 //!
@@ -33,11 +34,14 @@ mod name;
 
 mod protocol;
 
+mod scheduler;
+
 mod transport;
 
 pub use family::Family;
 pub use name::{Inline, InvalidName, NameStorage};
 pub use protocol::{Protocol, UnknownProtocol};
+pub use scheduler::{IpvsName, Scheduler};
 pub use transport::Transport;
 
 /// Compiles and runs the examples of the README.

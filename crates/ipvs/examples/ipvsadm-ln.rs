@@ -49,7 +49,7 @@ pub(crate) fn server_line(server: &VirtualServer) -> String {
             Family::V6 => format!("FWM  {mark} IPv6"),
         },
     };
-    let flags = server.scheduler.flags().iter();
+    let flags = Flags::of_scheduler(&server.scheduler).iter();
     let flags = flags.filter(|(flag, _)| server.flags.contains(*flag));
     let flags: Vec<_> = flags.map(|(_, name)| *name).collect();
     let mut line = format!("{service} {}", server.scheduler);

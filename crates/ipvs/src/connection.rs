@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::{Name, ParseError};
+use crate::{IpvsName, ParseError};
 
 /// An entry of the connection table, a line of `/proc/net/ip_vs_conn`.
 ///
@@ -27,7 +27,7 @@ use crate::{Name, ParseError};
 #[non_exhaustive]
 pub struct Connection {
     /// Protocol: `TCP`, `UDP`, `SCTP`; `IP` for the template of a persistent firewall mark.
-    pub protocol: Name,
+    pub protocol: IpvsName,
     /// Address and port of the client. The port of a template is 0.
     pub client: SocketAddr,
     /// Address and port of the virtual server. The address of the template of a
@@ -41,7 +41,7 @@ pub struct Connection {
     /// Time until the entry expires, in seconds.
     pub expires: Duration,
     /// Name and data of the persistence engine, such as `sip` and a Call-ID.
-    pub persistence: Option<(Name, Box<str>)>,
+    pub persistence: Option<(IpvsName, Box<str>)>,
 }
 
 impl Connection {
@@ -77,7 +77,7 @@ fn parse(line: &str) -> Result<Connection, &'static str> {
         rest = after;
         word
     };
-    let protocol = Name::new(word()).map_err(|_| "protocol")?;
+    let protocol = IpvsName::new(word()).map_err(|_| "protocol")?;
     let client = endpoint(word(), word()).ok_or("client")?;
     let service = endpoint(word(), word()).ok_or("service")?;
     let destination = endpoint(word(), word()).ok_or("destination")?;
@@ -89,7 +89,7 @@ fn parse(line: &str) -> Result<Connection, &'static str> {
     let persistence = match word() {
         "" => None,
         engine => {
-            let engine = Name::new(engine).map_err(|_| "persistence engine")?;
+            let engine = IpvsName::new(engine).map_err(|_| "persistence engine")?;
             Some((engine, rest.into()))
         }
     };

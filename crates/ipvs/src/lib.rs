@@ -67,8 +67,6 @@
     allow(dead_code, unused_imports, reason = "only sockets use some functions")
 )]
 
-mod name;
-
 mod flags;
 
 mod scheduler;
@@ -120,15 +118,13 @@ pub use connection::Connection;
 pub use destination::{Checksum, Connections, Destination, Forwarding, RealServer, Tunnel};
 pub use error::{Error, RejectedCommand};
 pub use flags::Flags;
-pub use name::Name;
 pub use object::{Key, Object, Table};
-pub use scheduler::Scheduler;
 pub use server::{Netmask, Persistence, PersistenceEngine, VirtualServer};
 pub use service::ServiceKey;
 pub use stats::Stats;
 pub use sync_daemon::{Role, SyncDaemon};
 pub use text::ParseError;
-pub use vipline_inet::{Family, InvalidName, Transport};
+pub use vipline_inet::{Family, InvalidName, IpvsName, Scheduler, Transport};
 pub use vipline_netlink as netlink;
 pub use vipline_reconcile::{Edit, Keyed, diff};
 pub use wire::{Info, Timeouts};

@@ -13,6 +13,9 @@ use crate::{
     Transport, Tunnel, VirtualServer,
 };
 
+/// `DEF_SCHED`: the scheduler of `ipvsadm -A` without `-s`.
+const DEFAULT_SCHEDULER: Scheduler = Scheduler::WeightedLeastConnections;
+
 /// Options of the format of `-L`.
 const FORMAT: [&str; 8] = [
     "exact",
@@ -333,7 +336,7 @@ impl<'a> Options<'a> {
                 netmask: netmask.unwrap_or_else(|| Netmask::host(service.family())),
             }),
         };
-        let scheduler = self.scheduler.unwrap_or_default();
+        let scheduler = self.scheduler.unwrap_or(DEFAULT_SCHEDULER);
         let mut flags = self.flags;
         for name in self.flag_names.split(',').filter(|name| !name.is_empty()) {
             flags |= flag(&scheduler, name)?;
@@ -468,8 +471,9 @@ fn allowed(action: &str) -> &'static [&'static str] {
 
 /// Returns the flag with this name, or with this number.
 fn flag(scheduler: &Scheduler, name: &str) -> Result<Flags> {
-    let unnamed = Scheduler::default();
-    let mut all = scheduler.flags().iter().chain(unnamed.flags());
+    // A scheduler whose flags are numbered.
+    let numbered = Flags::of_scheduler(&Scheduler::RoundRobin);
+    let mut all = Flags::of_scheduler(scheduler).iter().chain(numbered);
     let found = all.find(|(_, known)| *known == name);
     found.map(|(flag, _)| *flag).ok_or("unknown scheduler flag")
 }

@@ -8,7 +8,7 @@ use vipline_netlink::attr::{Attr, Attrs, put, put_str, put_u32};
 
 use crate::service::Parts;
 use crate::stats::Stats;
-use crate::{Family, Flags, InvalidName, Name, Scheduler, ServiceKey};
+use crate::{Family, Flags, InvalidName, IpvsName, Scheduler, ServiceKey};
 
 /// `IPVS_SVC_ATTR_SCHED_NAME` and the following attributes.
 const SCHEDULER: u16 = 6;
@@ -196,7 +196,7 @@ pub enum PersistenceEngine {
     /// `sip`: the Call-ID of SIP over UDP.
     Sip,
     /// An unknown engine.
-    Other(Name),
+    Other(IpvsName),
 }
 
 impl PersistenceEngine {
@@ -208,7 +208,7 @@ impl PersistenceEngine {
     pub fn new(name: &str) -> Result<Self, InvalidName> {
         match name {
             "sip" => Ok(Self::Sip),
-            name => Name::new(name).map(Self::Other),
+            name => IpvsName::new(name).map(Self::Other),
         }
     }
 
@@ -246,7 +246,7 @@ impl fmt::Display for VirtualServer {
         if self.flags.contains(Flags::ONE_PACKET) {
             f.write_str(" -o")?;
         }
-        let flags = self.scheduler.flags().iter();
+        let flags = Flags::of_scheduler(&self.scheduler).iter();
         let mut separator = " -b ";
         for (_, name) in flags.filter(|(flag, _)| self.flags.contains(*flag)) {
             write!(f, "{separator}{name}")?;

@@ -277,10 +277,10 @@ impl Default for Iptables {
 /// Settings of mode ipvs.
 ///
 /// The default equals kube-proxy without flags.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Ipvs {
-    /// Scheduler of Services that do not select one themselves.
+    /// Scheduler of Services that do not select one themselves. Default: `rr`.
     pub scheduler: Scheduler,
     /// Networks whose virtual servers the proxy does not touch, except at the addresses
     /// of Services.
@@ -296,6 +296,19 @@ pub struct Ipvs {
     pub tcp_fin_timeout: Duration,
     /// Timeout of UDP connections. Zero, the default, leaves it unchanged.
     pub udp_timeout: Duration,
+}
+
+impl Default for Ipvs {
+    fn default() -> Self {
+        Self {
+            scheduler: Scheduler::RoundRobin,
+            excluded: Vec::new(),
+            strict_arp: false,
+            tcp_timeout: Duration::ZERO,
+            tcp_fin_timeout: Duration::ZERO,
+            udp_timeout: Duration::ZERO,
+        }
+    }
 }
 
 /// One bit of the packet mark.

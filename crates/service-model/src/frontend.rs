@@ -140,7 +140,7 @@ impl Frontend {
 /// Returns the IPVS scheduler of the annotation. An unknown name is ignored.
 fn scheduler(metadata: &api::ObjectMeta, warnings: &mut Warnings<'_>) -> Option<Scheduler> {
     let name = metadata.annotation(MetadataKey::IpvsScheduler)?;
-    let scheduler = Scheduler::from_name(name);
+    let scheduler = Scheduler::known(name);
     if scheduler.is_none() {
         let field = Field::plain("metadata.annotations[service.kubernetes.io/ipvs-scheduler]");
         warnings.push(field, Problem::Unknown(name.into()));

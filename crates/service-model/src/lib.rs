@@ -77,8 +77,6 @@ mod counted;
 
 mod node_view;
 
-mod scheduler;
-
 mod service_port;
 
 mod store;
@@ -126,12 +124,11 @@ pub use local_traffic::{DetectLocal, LocalTraffic};
 pub use name::{ObjectName, PortName};
 pub use node_ports::{NodePortAddresses, NodePortFilter, NodePortMatch};
 pub use node_view::NodeView;
-pub use scheduler::Scheduler;
 pub use service_port::{Endpoint, PortChange, Route, ServicePort};
 pub use store::{Config, Store};
 pub use timestamp::Timestamp;
 pub use unserved::{SkipReason, SkippedService, UnservedAddress, UnservedReason};
-pub use vipline_inet::{Family, Transport};
+pub use vipline_inet::{Family, Scheduler, Transport};
 pub use warning::{Field, Kind, Problem, Warning, Warnings};
 
 /// Compiles and runs the examples of the README.

@@ -197,10 +197,13 @@ pub fn excluded(configuration: &Configuration) -> Vec<IpNet> {
 fn scheduler(configuration: &Configuration) -> Result<Scheduler, String> {
     let name = &*configuration.ipvs.scheduler;
     if configuration.mode != Mode::Ipvs.name() || name.is_empty() {
-        return Ok(Scheduler::default());
+        return Ok(Scheduler::RoundRobin);
     }
-    Scheduler::from_name(name).ok_or_else(|| {
-        let known = Scheduler::ALL.map(Scheduler::name).join(", ");
+    Scheduler::known(name).ok_or_else(|| {
+        let known = Scheduler::KNOWN
+            .each_ref()
+            .map(Scheduler::as_str)
+            .join(", ");
         format!(
             "--ipvs-scheduler (ipvs.scheduler): the kernel has no scheduler {name:?}; \
              it has: {known}"

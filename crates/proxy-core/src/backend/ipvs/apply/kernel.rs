@@ -24,7 +24,6 @@ use crate::backend::ipvs::plan::layout::LAYOUT;
 use crate::backend::ipvs::plan::names;
 use crate::backend::ipvs::plan::object::Object;
 use crate::backend::ipvs::plan::ownership::{Ownership, is_excluded};
-use crate::backend::ipvs::plan::port::scheduler;
 use crate::backend::ipvs::plan::steps::Steps;
 use crate::{Error, IptablesBackend, Ipvs};
 
@@ -90,7 +89,7 @@ impl Kernel {
         missing: Shared<Missing>,
     ) -> Result<Self, Error> {
         let mut servers = ipvs::Client::open()?;
-        let default = scheduler(config.scheduler);
+        let default = config.scheduler;
         probe_scheduler(&mut servers, default)?;
         Ok(Self {
             family,

@@ -8,7 +8,7 @@ use vipline_iptables::targets::Target;
 use vipline_iptables::{Position, Rule, matches};
 use vipline_ipvs::{self as ipvs, Flags, Persistence, Scheduler, ServiceKey, VirtualServer};
 use vipline_rtnl as rtnl;
-use vipline_service_model::{self as service_model, Endpoint, Route, ServicePort, Transport};
+use vipline_service_model::{Endpoint, Route, ServicePort, Transport};
 
 use super::Object;
 use super::endpoint::{hairpin, real_server};
@@ -214,10 +214,8 @@ impl Port<'_> {
             return false;
         }
         let service = ServiceKey::new(of.protocol, addr, number);
-        let mut server = VirtualServer::new(
-            service,
-            scheduler(of.scheduler.unwrap_or(self.cx.scheduler)),
-        );
+        let scheduler = of.scheduler.unwrap_or(self.cx.scheduler);
+        let mut server = VirtualServer::new(service, scheduler);
         server.flags = flags(server.scheduler);
         server.persistence = of
             .affinity
@@ -289,9 +287,4 @@ pub(in crate::backend) fn flags(scheduler: Scheduler) -> Flags {
         Scheduler::Maglev => Flags::MH_PORT,
         _ => Flags::empty(),
     }
-}
-
-/// Converts a scheduler to the type of the ipvs crate.
-pub(in crate::backend) fn scheduler(scheduler: service_model::Scheduler) -> Scheduler {
-    Scheduler::new(scheduler.name()).expect("the names are valid in IPVS")
 }
