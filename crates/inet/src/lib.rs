@@ -19,6 +19,8 @@
 //! - [`Scheduler`]: a scheduler of IPVS, which a Service selects by an annotation.
 //! - [`kernel_name!`]: types for names of kernel objects, which all have the same functions and
 //!   the error [`InvalidName`].
+//! - [`parse_address`] and [`parse_network`]: parse addresses and networks in every form that
+//!   the API of Kubernetes has stored.
 //!
 //! A type belongs here if two crates that do not depend on each other need it. Types with
 //! more values stay with the kernel interface that has them, and convert: the families of
@@ -27,6 +29,8 @@
 //! The crate does no IO, and is independent of an operating system: the numbers are those of
 //! Linux everywhere.
 #![forbid(unsafe_code)]
+
+mod address;
 
 mod family;
 
@@ -38,6 +42,7 @@ mod scheduler;
 
 mod transport;
 
+pub use address::{parse_address, parse_network};
 pub use family::Family;
 pub use name::{Inline, InvalidName, NameStorage};
 pub use protocol::{Protocol, UnknownProtocol};

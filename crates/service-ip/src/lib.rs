@@ -42,8 +42,6 @@
 
 mod bitmap;
 
-mod stored_address;
-
 mod range;
 
 mod ports;
@@ -104,11 +102,10 @@ pub use snapshot::{RangeAllocation, SnapshotError};
 pub use store::{
     AsyncStore, Change, CommitError, RepairReason, Snapshot, Store, StoreError, Version,
 };
-pub use stored_address::parse_address;
 pub use stores::Memory;
 #[cfg(feature = "etcd")]
 pub use stores::{Envelope, Etcd, EtcdCluster, EtcdSetupError, EtcdTls};
-pub use vipline_inet::{Family, Transport};
+pub use vipline_inet::{Family, Transport, parse_address};
 
 /// Compiles and runs the examples of the README.
 #[cfg(doctest)]

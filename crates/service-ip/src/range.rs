@@ -183,6 +183,7 @@ impl AddressRange {
             what: "network in CIDR notation",
         };
         let (address, prefix) = text.split_once('/').ok_or_else(syntax)?;
+        // `parse_network` converts IPv4-mapped networks, of which no range consists.
         let is_number = prefix.bytes().all(|byte| byte.is_ascii_digit());
         let prefix = prefix.parse().ok().filter(|_| is_number);
         let network = parse_address(address).zip(prefix);

@@ -69,7 +69,7 @@ mod name;
 
 mod timestamp;
 
-mod address;
+mod special_address;
 
 mod warning;
 
@@ -112,7 +112,6 @@ mod node_ports;
 #[cfg(feature = "test-util")]
 pub mod arbitrary;
 
-pub use address::{SpecialAddress, parse_address, parse_network};
 pub use changes::{Changes, Counts, HealthCheck, NoLocalEndpoints};
 pub use counted::Counted;
 pub use details::EndpointDetails;
@@ -125,10 +124,11 @@ pub use name::{ObjectName, PortName};
 pub use node_ports::{NodePortAddresses, NodePortFilter, NodePortMatch};
 pub use node_view::NodeView;
 pub use service_port::{Endpoint, PortChange, Route, ServicePort};
+pub use special_address::SpecialAddress;
 pub use store::{Config, Store};
 pub use timestamp::Timestamp;
 pub use unserved::{SkipReason, SkippedService, UnservedAddress, UnservedReason};
-pub use vipline_inet::{Family, Scheduler, Transport};
+pub use vipline_inet::{Family, Scheduler, Transport, parse_address, parse_network};
 pub use warning::{Field, Kind, Problem, Warning, Warnings};
 
 /// Compiles and runs the examples of the README.
