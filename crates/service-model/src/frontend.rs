@@ -11,7 +11,7 @@ use crate::api::MetadataKey;
 use crate::limit::{self, ExternalAddresses, OverLimit, PortOverLimit};
 use crate::warning::{Field, Problem, Warnings};
 use crate::{
-    Family, ObjectName, PortName, Scheduler, SpecialAddress, Timestamp, Transport, UnservedAddress,
+    Family, ObjectName, PortName, Scheduler, SpecialAddress, Timestamp, UnservedAddress,
     UnservedReason, api, parse_address, parse_network,
 };
 
@@ -171,12 +171,10 @@ fn cluster_ips(spec: &api::ServiceSpec, warnings: &mut Warnings<'_>) -> Vec<IpAd
     let mut found: [Option<IpAddr>; 2] = [None, None];
     for (index, text) in texts.iter().enumerate() {
         let field = Field::member("spec.clusterIPs[]", index);
-        let listed = match (spec.ip_families.is_empty(), spec.ip_families.get(index)) {
-            (true, _) => None,
-            (false, Some(api::IpFamily::V4)) => Some(Family::V4),
-            (false, Some(api::IpFamily::V6)) => Some(Family::V6),
-            (false, _) => continue,
-        };
+        let listed = spec.ip_families.get(index).and_then(api::IpFamily::family);
+        if listed.is_none() && !spec.ip_families.is_empty() {
+            continue;
+        }
         match (parse_address(text), listed) {
             (None, _) => warnings.push(field, Problem::BadAddress(text.as_str().into())),
             (Some(addr), Some(family)) if Family::of(addr) != family => {
@@ -390,7 +388,7 @@ impl Ports {
         let created = created(service, warnings);
         let mut ports = BTreeMap::new();
         for (index, port) in service.spec.ports.iter().enumerate() {
-            let Some(protocol) = protocol(&port.protocol) else {
+            let Some(protocol) = port.protocol.transport() else {
                 let word = port.protocol.as_str().into();
                 warnings.push(
                     Field::member("spec.ports[].protocol", index),
@@ -455,16 +453,6 @@ fn created(service: &api::Service, warnings: &mut Warnings<'_>) -> Option<Timest
         warnings.push(field, Problem::BadTime(text.into()));
     }
     created
-}
-
-/// Converts a protocol of the API. Returns `None` if it is unknown.
-pub(crate) fn protocol(word: &api::TransportProtocol) -> Option<Transport> {
-    match word {
-        api::TransportProtocol::Tcp => Some(Transport::Tcp),
-        api::TransportProtocol::Udp => Some(Transport::Udp),
-        api::TransportProtocol::Sctp => Some(Transport::Sctp),
-        api::TransportProtocol::Other(_) => None,
-    }
 }
 
 fn affinity(spec: &api::ServiceSpec, warnings: &mut Warnings<'_>) -> Option<u32> {

@@ -3,7 +3,6 @@
 //! A slice may have 20,000 ports although its Service uses one. A port takes the
 //! bytes of its name and 12 bytes more.
 
-use crate::frontend::protocol;
 use crate::warning::{Field, Problem, Warnings};
 use crate::{Transport, api};
 
@@ -36,7 +35,7 @@ impl SlicePorts {
                 warnings.push(Field::member("ports[].name", index), Problem::Missing);
                 continue;
             };
-            let Some(protocol) = protocol(&port.protocol) else {
+            let Some(protocol) = port.protocol.transport() else {
                 let word = port.protocol.as_str().into();
                 warnings.push(
                     Field::member("ports[].protocol", index),

@@ -78,14 +78,10 @@ impl Slice {
         if service.is_empty() || name.namespace.is_empty() || name.name.is_empty() {
             return None;
         }
-        let family = match &slice.address_type {
-            api::AddressType::V4 => Family::V4,
-            api::AddressType::V6 => Family::V6,
-            unknown => {
-                let word = unknown.as_str().into();
-                warnings.push(Field::plain("addressType"), Problem::Unknown(word));
-                return None;
-            }
+        let Some(family) = slice.address_type.family() else {
+            let word = slice.address_type.as_str().into();
+            warnings.push(Field::plain("addressType"), Problem::Unknown(word));
+            return None;
         };
         let service = ObjectName {
             namespace: Arc::clone(&name.namespace),

@@ -81,7 +81,9 @@ impl SkippedService {
         let ports = |number: fn(&api::ServicePortSpec) -> u16| {
             let ports = spec.ports.iter().filter(move |port| number(port) != 0);
             let named = ports.filter_map(move |port| {
-                crate::frontend::protocol(&port.protocol).map(|protocol| (protocol, number(port)))
+                port.protocol
+                    .transport()
+                    .map(|protocol| (protocol, number(port)))
             });
             named.collect()
         };

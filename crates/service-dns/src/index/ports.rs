@@ -101,13 +101,9 @@ fn protocol(
     field: Field,
     warnings: &mut Warnings<'_>,
 ) -> Option<Transport> {
-    match protocol {
-        api::TransportProtocol::Tcp => Some(Transport::Tcp),
-        api::TransportProtocol::Udp => Some(Transport::Udp),
-        api::TransportProtocol::Sctp => Some(Transport::Sctp),
-        api::TransportProtocol::Other(word) => {
-            warnings.push(field, Problem::Unknown(word.clone()));
-            None
-        }
+    let known = protocol.transport();
+    if known.is_none() {
+        warnings.push(field, Problem::Unknown(protocol.as_str().into()));
     }
+    known
 }

@@ -153,7 +153,7 @@ impl Read {
             return Self::default();
         };
         let mut warnings = Warnings::about(Kind::EndpointSlice, name);
-        let family = match &object.address_type {
+        let family = match object.address_type.family() {
             _ if !is_label(&name.namespace) => {
                 let problem = Problem::BadName((&*name.namespace).into());
                 warnings.push(Field::plain("metadata.namespace"), problem);
@@ -164,13 +164,12 @@ impl Read {
                 warnings.push(field, Problem::BadName(service.into()));
                 None
             }
-            api::AddressType::V4 => Some(Family::V4),
-            api::AddressType::V6 => Some(Family::V6),
-            unknown => {
-                let problem = Problem::Unknown(unknown.as_str().into());
+            None => {
+                let problem = Problem::Unknown(object.address_type.as_str().into());
                 warnings.push(Field::plain("addressType"), problem);
                 None
             }
+            known => known,
         };
         let content = family.map(|family| {
             let ports = Ports::of_slice(&object.ports, &mut warnings);

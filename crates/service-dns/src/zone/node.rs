@@ -146,10 +146,6 @@ fn bounds(network: IpNet) -> (IpAddr, IpAddr) {
 
 /// Returns the protocol of a label such as `_tcp`.
 fn protocol(label: &str) -> Option<Transport> {
-    match label {
-        "_tcp" => Some(Transport::Tcp),
-        "_udp" => Some(Transport::Udp),
-        "_sctp" => Some(Transport::Sctp),
-        _ => None,
-    }
+    let name = label.strip_prefix('_')?;
+    Transport::ALL.into_iter().find(|it| it.name() == name)
 }

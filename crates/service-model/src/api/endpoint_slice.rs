@@ -2,6 +2,7 @@
 
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
+use vipline_inet::Family;
 
 use super::string_enum::string_enum;
 use super::{MetadataKey, ObjectMeta, TransportProtocol};
@@ -44,6 +45,17 @@ impl EndpointSlice {
 string_enum! {
     /// Address type of the endpoints of a slice.
     AddressType { V4 = "IPv4", V6 = "IPv6", Fqdn = "FQDN" }
+}
+
+impl AddressType {
+    /// Returns the family of the addresses, or `None` if they are names or of an unknown type.
+    pub fn family(&self) -> Option<Family> {
+        match self {
+            Self::V4 => Some(Family::V4),
+            Self::V6 => Some(Family::V6),
+            Self::Fqdn | Self::Other(_) => None,
+        }
+    }
 }
 
 /// A port of the endpoints of a slice.

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
+use vipline_inet::{Family, Transport};
 
 use super::ObjectMeta;
 use super::string_enum::string_enum;
@@ -197,9 +198,32 @@ string_enum! {
     IpFamily { V4 = "IPv4", V6 = "IPv6" }
 }
 
+impl IpFamily {
+    /// Returns the family, or `None` for an unknown value.
+    pub fn family(&self) -> Option<Family> {
+        match self {
+            Self::V4 => Some(Family::V4),
+            Self::V6 => Some(Family::V6),
+            Self::Other(_) => None,
+        }
+    }
+}
+
 string_enum! {
     /// Transport protocol, `Protocol` of the API.
     TransportProtocol { Tcp = "TCP", Udp = "UDP", Sctp = "SCTP" }
+}
+
+impl TransportProtocol {
+    /// Returns the transport protocol, or `None` for an unknown value.
+    pub fn transport(&self) -> Option<Transport> {
+        match self {
+            Self::Tcp => Some(Transport::Tcp),
+            Self::Udp => Some(Transport::Udp),
+            Self::Sctp => Some(Transport::Sctp),
+            Self::Other(_) => None,
+        }
+    }
 }
 
 string_enum! {

@@ -18,10 +18,8 @@ pub(super) fn check(slice: &api::EndpointSlice, checks: &mut Checks<'_>) {
             checks.port(path("port"), port);
         }
     }
-    let family = match slice.address_type {
-        api::AddressType::V4 => Family::V4,
-        api::AddressType::V6 => Family::V6,
-        api::AddressType::Fqdn | api::AddressType::Other(_) => return,
+    let Some(family) = slice.address_type.family() else {
+        return;
     };
     for (index, endpoint) in slice.endpoints.iter().enumerate() {
         if let Some(hostname) = &endpoint.hostname {

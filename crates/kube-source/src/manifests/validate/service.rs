@@ -98,10 +98,8 @@ fn listed_families(spec: &api::ServiceSpec, first: Option<IpAddr>, checks: &mut 
         texts.collect()
     };
     for (index, (address, listed)) in addresses.into_iter().zip(&spec.ip_families).enumerate() {
-        let listed = match listed {
-            api::IpFamily::V4 => Family::V4,
-            api::IpFamily::V6 => Family::V6,
-            api::IpFamily::Other(_) => continue,
+        let Some(listed) = listed.family() else {
+            continue;
         };
         if let Some(address) = address.filter(|&address| Family::of(address) != listed) {
             let path = format_args!("spec.ipFamilies[{index}]");
