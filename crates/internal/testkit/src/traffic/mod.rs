@@ -33,7 +33,9 @@ pub use load::Load;
 pub use probe::{Answer, Probe, receive};
 pub use server::Server;
 
-/// Transport protocol.
+/// A transport protocol of servers and probes.
+///
+/// The type is not that of vipline-inet, because kernels of test machines have no SCTP sockets.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Protocol {
     /// TCP, with one connection per request.
