@@ -29,13 +29,13 @@ use vipline_netlink::{AckTracker, Event, Listener, Outcome, Protocol, ReplyTrack
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 // Messages of nf_tables, `linux/netfilter/nf_tables.h`.
-const BATCH_BEGIN: u16 = 16;
-const BATCH_END: u16 = 17;
-const NEW_TABLE: u16 = 10 << 8;
-const GET_TABLE: u16 = NEW_TABLE + 1;
-const TABLE_NAME: u16 = 1;
-/// `NFNLGRP_NFTABLES`.
-const GROUP: u32 = 7;
+const NFNL_MSG_BATCH_BEGIN: u16 = 16;
+const NFNL_MSG_BATCH_END: u16 = 17;
+const NFT_MSG_NEWTABLE: u16 = 10 << 8;
+const NFT_MSG_GETTABLE: u16 = NFT_MSG_NEWTABLE + 1;
+const NFTA_TABLE_NAME: u16 = 1;
+// linux/netfilter/nfnetlink.h: enum nfnetlink_groups
+const NFNLGRP_NFTABLES: u32 = 7;
 /// `struct nfgenmsg` of family `inet`, and of a batch for nf_tables.
 const INET: [u8; 4] = [1, 0, 0, 0];
 const NF_TABLES: [u8; 4] = [0, 0, 0, 10];
@@ -53,7 +53,7 @@ pub(crate) fn run(out: &mut impl Write) -> Result<()> {
         .build()?;
     runtime.block_on(async {
         let mut listener = Listener::open(Protocol::NETFILTER)?;
-        listener.join(GROUP)?;
+        listener.join(NFNLGRP_NFTABLES)?;
         let mut listener = AsyncFd::with_interest(listener, Interest::READABLE)?;
         let mut socket = Async::open()?;
 
@@ -116,17 +116,17 @@ impl Async {
             self.sequence += 1;
             batch.extend_from_slice(&header);
             if let Some(name) = name {
-                put_str(&mut batch, TABLE_NAME, name);
+                put_str(&mut batch, NFTA_TABLE_NAME, name);
             }
             end(&mut batch, start);
         };
-        message(BATCH_BEGIN, 0, NF_TABLES, None);
+        message(NFNL_MSG_BATCH_BEGIN, 0, NF_TABLES, None);
         for (index, table) in tables.iter().enumerate() {
             // Only the last message before the end requests an acknowledgment.
             let ack = if index + 1 == tables.len() { ACK } else { 0 };
-            message(NEW_TABLE, CREATE | ack, INET, Some(table));
+            message(NFT_MSG_NEWTABLE, CREATE | ack, INET, Some(table));
         }
-        message(BATCH_END, 0, NF_TABLES, None);
+        message(NFNL_MSG_BATCH_END, 0, NF_TABLES, None);
 
         let mut acks = AckTracker::of_batch(&batch, self.port_id()?)?;
         assert!(acks.next_sequence() > first, "sequence numbers increase");
@@ -140,7 +140,12 @@ impl Async {
     /// Dumps the names of all tables.
     async fn tables(&mut self) -> Result<Vec<String>> {
         let mut request = Vec::new();
-        let start = begin(&mut request, GET_TABLE, REQUEST | DUMP, self.sequence);
+        let start = begin(
+            &mut request,
+            NFT_MSG_GETTABLE,
+            REQUEST | DUMP,
+            self.sequence,
+        );
         request.extend_from_slice(&INET);
         end(&mut request, start);
         let mut reply = ReplyTracker::new(self.sequence, self.port_id()?);
@@ -160,7 +165,7 @@ async fn events(listener: &mut AsyncFd<Listener>) -> Result<Vec<String>> {
     let mut events = Vec::new();
     let mut guard = listener.readable_mut().await?;
     guard.get_inner_mut().read(|event| match event {
-        Event::Message(message) if message.ty == NEW_TABLE => {
+        Event::Message(message) if message.ty == NFT_MSG_NEWTABLE => {
             events.extend(name(message.payload).map(|name| format!("table {name} added")));
         }
         Event::Message(_) => events.push("new generation".to_owned()),
@@ -174,6 +179,6 @@ async fn events(listener: &mut AsyncFd<Listener>) -> Result<Vec<String>> {
 /// Returns the name of a table.
 fn name(payload: &[u8]) -> Option<String> {
     let mut attrs = Attrs::new(payload.get(INET.len()..)?).flatten();
-    let name = attrs.find(|attr| attr.kind == TABLE_NAME)?;
+    let name = attrs.find(|attr| attr.kind == NFTA_TABLE_NAME)?;
     name.str().ok().map(str::to_owned)
 }

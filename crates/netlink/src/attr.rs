@@ -12,6 +12,9 @@ use netlink_packet_core::{NLA_ALIGNTO, NLA_F_NESTED, NLA_HEADER_SIZE, NLA_TYPE_M
 
 use crate::DecodeError;
 
+/// `NLA_F_NET_BYTEORDER`: flag of a type whose value is a number in network byte order.
+pub const NLA_F_NET_BYTEORDER: u16 = netlink_packet_core::NLA_F_NET_BYTEORDER;
+
 /// Maximum length of the value of an attribute, in bytes.
 pub const MAX_VALUE: usize = u16::MAX as usize - NLA_HEADER_SIZE;
 

@@ -7,28 +7,8 @@
 use crate::DecodeError;
 use crate::attr::{Attrs, put_str};
 #[cfg(target_os = "linux")]
+use crate::uapi::*;
 use crate::{Errno, Error, Socket};
-
-/// `GENL_ID_CTRL`: family ID of the controller.
-const CONTROLLER: u16 = 16;
-/// `CTRL_CMD_GETFAMILY`: request for a family.
-const GET_FAMILY: u8 = 3;
-/// `CTRL_ATTR_FAMILY_ID`: ID of a family.
-const FAMILY_ID: u16 = 1;
-/// `CTRL_ATTR_FAMILY_NAME`: name of a family.
-const FAMILY_NAME: u16 = 2;
-/// `CTRL_ATTR_VERSION`: version of a family.
-const VERSION: u16 = 3;
-/// `CTRL_ATTR_HDRSIZE`: length of the header of a family.
-const HEADER_SIZE: u16 = 4;
-/// `CTRL_ATTR_MAXATTR`: maximum type of an attribute.
-const MAX_ATTR: u16 = 5;
-/// `CTRL_ATTR_MCAST_GROUPS`: multicast groups, each in a nest of its own.
-const GROUPS: u16 = 7;
-/// `CTRL_ATTR_MCAST_GRP_NAME`: name of a multicast group.
-const GROUP_NAME: u16 = 1;
-/// `CTRL_ATTR_MCAST_GRP_ID`: number of a multicast group.
-const GROUP_ID: u16 = 2;
 
 /// A generic netlink family with its multicast groups.
 ///
@@ -77,12 +57,12 @@ impl GenericFamily {
         for attr in attrs {
             let attr = attr?;
             match attr.kind {
-                FAMILY_ID => family.id = attr.u16()?,
-                FAMILY_NAME => attr.str()?.clone_into(&mut family.name),
-                VERSION => family.version = attr.u32()?,
-                HEADER_SIZE => family.header_size = attr.u32()?,
-                MAX_ATTR => family.max_attr = attr.u32()?,
-                GROUPS => {
+                CTRL_ATTR_FAMILY_ID => family.id = attr.u16()?,
+                CTRL_ATTR_FAMILY_NAME => attr.str()?.clone_into(&mut family.name),
+                CTRL_ATTR_VERSION => family.version = attr.u32()?,
+                CTRL_ATTR_HDRSIZE => family.header_size = attr.u32()?,
+                CTRL_ATTR_MAXATTR => family.max_attr = attr.u32()?,
+                CTRL_ATTR_MCAST_GROUPS => {
                     for group in attr.attrs() {
                         family.groups.push(decode_group(group?.attrs())?);
                     }
@@ -100,8 +80,8 @@ fn decode_group(attrs: Attrs<'_>) -> Result<(String, u32), DecodeError> {
     for attr in attrs {
         let attr = attr?;
         match attr.kind {
-            GROUP_NAME => attr.str()?.clone_into(&mut name),
-            GROUP_ID => id = attr.u32()?,
+            CTRL_ATTR_MCAST_GRP_NAME => attr.str()?.clone_into(&mut name),
+            CTRL_ATTR_MCAST_GRP_ID => id = attr.u32()?,
             _ => {}
         }
     }
@@ -150,10 +130,10 @@ impl Socket {
     /// The errors of [`request`](Self::request), except [`Error::Kernel`] with `ENOENT`.
     pub fn generic_family(&mut self, name: &str) -> Result<Option<GenericFamily>, Error> {
         let mut payload = Vec::new();
-        put_header(&mut payload, GET_FAMILY, 1);
-        put_str(&mut payload, FAMILY_NAME, name);
+        put_header(&mut payload, CTRL_CMD_GETFAMILY, 1);
+        put_str(&mut payload, CTRL_ATTR_FAMILY_NAME, name);
         let mut family = None;
-        let result = self.request(CONTROLLER, 0, &payload, |message| {
+        let result = self.request(GENL_ID_CTRL, 0, &payload, |message| {
             let (_, attrs) = split(message.payload)?;
             family = Some(GenericFamily::decode(attrs)?);
             Ok::<(), Error>(())
@@ -183,15 +163,15 @@ mod tests {
     #[test]
     fn a_family_has_multicast_groups() {
         let mut bytes = Vec::new();
-        put_str(&mut bytes, FAMILY_NAME, "nlctrl");
-        put_u16(&mut bytes, FAMILY_ID, 16);
-        put_u32(&mut bytes, VERSION, 2);
-        put_u32(&mut bytes, HEADER_SIZE, 0);
-        put_u32(&mut bytes, MAX_ATTR, 10);
-        nest(&mut bytes, GROUPS, |groups| {
+        put_str(&mut bytes, CTRL_ATTR_FAMILY_NAME, "nlctrl");
+        put_u16(&mut bytes, CTRL_ATTR_FAMILY_ID, 16);
+        put_u32(&mut bytes, CTRL_ATTR_VERSION, 2);
+        put_u32(&mut bytes, CTRL_ATTR_HDRSIZE, 0);
+        put_u32(&mut bytes, CTRL_ATTR_MAXATTR, 10);
+        nest(&mut bytes, CTRL_ATTR_MCAST_GROUPS, |groups| {
             nest(groups, 1, |group| {
-                put_u32(group, GROUP_ID, 16);
-                put_str(group, GROUP_NAME, "notify");
+                put_u32(group, CTRL_ATTR_MCAST_GRP_ID, 16);
+                put_str(group, CTRL_ATTR_MCAST_GRP_NAME, "notify");
             });
         });
         let family = GenericFamily::decode(Attrs::new(&bytes)).unwrap();

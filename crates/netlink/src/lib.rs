@@ -63,6 +63,8 @@
     allow(dead_code, unused_imports, reason = "only sockets use some functions")
 )]
 
+mod uapi;
+
 pub mod attr;
 
 pub mod message;

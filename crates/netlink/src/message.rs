@@ -6,6 +6,7 @@
 use netlink_packet_core::{NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP_INTR};
 
 use crate::attr::Attrs;
+use crate::uapi::*;
 use crate::{DecodeError, Errno, Policy};
 
 /// `NLM_F_REQUEST`: the message is a request.
@@ -253,12 +254,12 @@ impl<'a> Message<'a> {
         if self.flags & NLM_F_ACK_TLVS != 0 {
             for attr in Attrs::new(attrs).flatten() {
                 match attr.kind {
-                    1 => ack.message = attr.str().ok(),
-                    2 => ack.offset = attr.u32().ok(),
-                    3 => ack.cookie = Some(attr.value),
-                    4 => ack.policy = Policy::decode(attr.attrs()).ok(),
-                    5 => ack.missing_type = attr.u32().ok(),
-                    6 => ack.missing_nest = attr.u32().ok(),
+                    NLMSGERR_ATTR_MSG => ack.message = attr.str().ok(),
+                    NLMSGERR_ATTR_OFFS => ack.offset = attr.u32().ok(),
+                    NLMSGERR_ATTR_COOKIE => ack.cookie = Some(attr.value),
+                    NLMSGERR_ATTR_POLICY => ack.policy = Policy::decode(attr.attrs()).ok(),
+                    NLMSGERR_ATTR_MISS_TYPE => ack.missing_type = attr.u32().ok(),
+                    NLMSGERR_ATTR_MISS_NEST => ack.missing_nest = attr.u32().ok(),
                     _ => {}
                 }
             }
@@ -290,12 +291,12 @@ mod tests {
     /// Encodes the attributes of `extended`.
     fn attrs() -> Vec<u8> {
         let mut attrs = Vec::new();
-        put_str(&mut attrs, 1, "Chain type mismatch");
-        put_u32(&mut attrs, 2, 20);
-        put(&mut attrs, 3, &[7, 8]);
-        put(&mut attrs, 4, &policy());
-        put_u32(&mut attrs, 5, 3);
-        put_u32(&mut attrs, 6, 24);
+        put_str(&mut attrs, NLMSGERR_ATTR_MSG, "Chain type mismatch");
+        put_u32(&mut attrs, NLMSGERR_ATTR_OFFS, 20);
+        put(&mut attrs, NLMSGERR_ATTR_COOKIE, &[7, 8]);
+        put(&mut attrs, NLMSGERR_ATTR_POLICY, &policy());
+        put_u32(&mut attrs, NLMSGERR_ATTR_MISS_TYPE, 3);
+        put_u32(&mut attrs, NLMSGERR_ATTR_MISS_NEST, 24);
         attrs
     }
 
@@ -315,8 +316,8 @@ mod tests {
     /// Encodes the policy of a `u32` of at most 100.
     fn policy() -> Vec<u8> {
         let mut out = Vec::new();
-        put_u32(&mut out, 1, 4);
-        put_u64(&mut out, 5, 100);
+        put_u32(&mut out, NL_POLICY_TYPE_ATTR_TYPE, 4);
+        put_u64(&mut out, NL_POLICY_TYPE_ATTR_MAX_VALUE_U, 100);
         out
     }
 

@@ -392,7 +392,7 @@ mod tests {
     use super::*;
     use crate::Errno;
 
-    const GET_LINK: u16 = 18;
+    const RTM_GETLINK: u16 = 18;
 
     #[derive(Debug)]
     struct Change(i32);
@@ -464,7 +464,7 @@ mod tests {
     #[test]
     fn the_error_of_a_request_has_its_operation_and_object() {
         let mut requester = open();
-        let request = Request::new(GET_LINK, "list", &"link 999");
+        let request = Request::new(RTM_GETLINK, "list", &"link 999");
         let error = requester.request(request, |payload| link(999, payload), |_| Ok(()));
         let text = "list link 999: no such device";
         assert_eq!(error.unwrap_err().to_string(), text);
@@ -473,7 +473,7 @@ mod tests {
     #[test]
     fn a_reply_without_the_requested_value_is_an_error() {
         let mut requester = open();
-        let request = Request::new(GET_LINK, "list", &"link 1");
+        let request = Request::new(RTM_GETLINK, "list", &"link 1");
         let encode = |payload: &mut Vec<u8>| link(1, payload);
         let found = requester.get(request, encode, |message| Ok(Some(message.ty)));
         assert_eq!(found.unwrap(), 16);

@@ -12,17 +12,17 @@ use vipline_netlink::{Dump, Errno, Error, KernelError, Outcome, Protocol, Socket
 const RTM_GETLINK: u16 = 18;
 const RTM_DELLINK: u16 = 17;
 /// `RTM_NEWLINK`.
-const NEW_LINK: u16 = 16;
+const RTM_NEWLINK: u16 = 16;
 const IFLA_IFNAME: u16 = 3;
 /// `struct ifinfomsg`, all zero.
 const ANY_LINK: [u8; 16] = [0; 16];
 
 /// `NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_*`.
-const NEW_TABLE: u16 = 0xa00;
-const DELETE_TABLE: u16 = 0xa02;
-const DELETE_CHAIN: u16 = 0xa05;
-const GET_TABLE: u16 = 0xa01;
-const GET_GENERATION: u16 = 0xa10;
+const NFT_MSG_NEWTABLE: u16 = 0xa00;
+const NFT_MSG_DELTABLE: u16 = 0xa02;
+const NFT_MSG_DELCHAIN: u16 = 0xa05;
+const NFT_MSG_GETTABLE: u16 = 0xa01;
+const NFT_MSG_GETGEN: u16 = 0xa10;
 /// `struct nfgenmsg` of family `inet`.
 const INET: [u8; 4] = [1, 0, 0, 0];
 
@@ -73,7 +73,7 @@ fn batch(socket: &Socket, messages: &[(u16, u16, &str)]) -> Vec<u8> {
 fn tables(socket: &mut Socket) -> usize {
     let Dump::Complete(tables) = socket
         .dump(
-            GET_TABLE,
+            NFT_MSG_GETTABLE,
             &INET,
             3,
             || 0,
@@ -166,7 +166,10 @@ fn a_batch_takes_one_send_and_one_receive() {
     let mut socket = open(Protocol::NETFILTER);
     let batch = batch(
         &socket,
-        &[(NEW_TABLE, CREATE, "one"), (NEW_TABLE, CREATE | ACK, "two")],
+        &[
+            (NFT_MSG_NEWTABLE, CREATE, "one"),
+            (NFT_MSG_NEWTABLE, CREATE | ACK, "two"),
+        ],
     );
     let outcome = socket.batch(&batch).unwrap();
     assert!(matches!(outcome, Outcome::Committed), "{outcome:?}");
@@ -184,10 +187,10 @@ fn every_rejected_message_of_a_batch_is_reported_and_none_is_applied() {
     let batch = batch(
         &socket,
         &[
-            (NEW_TABLE, CREATE, "one"),
-            (DELETE_TABLE, 0, "none"),
-            (NEW_TABLE, CREATE, "two"),
-            (DELETE_TABLE, ACK, "neither"),
+            (NFT_MSG_NEWTABLE, CREATE, "one"),
+            (NFT_MSG_DELTABLE, 0, "none"),
+            (NFT_MSG_NEWTABLE, CREATE, "two"),
+            (NFT_MSG_DELTABLE, ACK, "neither"),
         ],
     );
     let errors = rejected(socket.batch(&batch).unwrap());
@@ -204,8 +207,8 @@ fn every_rejected_message_of_a_batch_is_reported_and_none_is_applied() {
 fn a_batch_of_a_million_bytes_is_one_send() {
     let mut socket = open(Protocol::NETFILTER);
     let names: Vec<String> = (0..20_000).map(|number| format!("t{number}")).collect();
-    let mut messages: Vec<_> = vec![(NEW_TABLE, CREATE, "t"); names.len()];
-    messages.push((NEW_TABLE, CREATE | ACK, "last"));
+    let mut messages: Vec<_> = vec![(NFT_MSG_NEWTABLE, CREATE, "t"); names.len()];
+    messages.push((NFT_MSG_NEWTABLE, CREATE | ACK, "last"));
     let batch = batch(&socket, &messages);
     assert!(batch.len() > 500_000);
     let outcome = socket.batch(&batch).unwrap();
@@ -218,7 +221,7 @@ fn a_batch_of_a_million_bytes_is_one_send() {
 fn lost_acknowledgments_make_the_outcome_of_a_committed_batch_unknown() {
     let mut socket = open(Protocol::NETFILTER);
     sockopt::set_socket_recv_buffer_size(socket.as_fd(), 4096).unwrap();
-    let acknowledged = batch(&socket, &[(NEW_TABLE, CREATE | ACK, "one"); 200]);
+    let acknowledged = batch(&socket, &[(NFT_MSG_NEWTABLE, CREATE | ACK, "one"); 200]);
     let outcome = socket.batch(&acknowledged).unwrap();
     assert!(
         matches!(outcome, Outcome::Unknown(Error::Overrun)),
@@ -232,7 +235,7 @@ fn lost_acknowledgments_make_the_outcome_of_a_committed_batch_unknown() {
 fn an_overrun_by_errors_still_reports_the_rejection() {
     let mut socket = open(Protocol::NETFILTER);
     sockopt::set_socket_recv_buffer_size(socket.as_fd(), 4096).unwrap();
-    let messages = batch(&socket, &[(DELETE_CHAIN, ACK, "none"); 200]);
+    let messages = batch(&socket, &[(NFT_MSG_DELCHAIN, ACK, "none"); 200]);
     let errors = rejected(socket.batch(&messages).unwrap());
     assert!(!errors.is_empty() && errors.len() < 200);
 }
@@ -242,7 +245,7 @@ fn the_reply_precedes_the_acknowledgment() {
     let mut socket = open(Protocol::NETFILTER);
     let mut replies = 0;
     socket
-        .request(GET_GENERATION, 0, &INET, |_| {
+        .request(NFT_MSG_GETGEN, 0, &INET, |_| {
             replies += 1;
             Ok::<(), Error>(())
         })
@@ -267,7 +270,7 @@ fn independent_messages_after_a_rejected_one_are_applied() {
         [999, 1, 998, 997],
         |index: &i32, payload| {
             put_ifinfomsg(payload, *index);
-            (NEW_LINK, 0)
+            (RTM_NEWLINK, 0)
         },
         |one| {
             rejected.push((one.request, one.errno));

@@ -9,11 +9,11 @@ use vipline_netlink::attr::{Attrs, put_str};
 use vipline_netlink::message::{ACK, CREATE, REQUEST, begin, end};
 use vipline_netlink::{Event, Listener, Outcome, Protocol, Socket};
 
-/// `NFNLGRP_NFTABLES` of `linux/netfilter/nfnetlink.h`.
-const NFTABLES: u32 = 7;
+// linux/netfilter/nfnetlink.h: enum nfnetlink_groups
+const NFNLGRP_NFTABLES: u32 = 7;
 /// `NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_*`.
-const NEW_TABLE: u16 = 0xa00;
-const NEW_GENERATION: u16 = 0xa0f;
+const NFT_MSG_NEWTABLE: u16 = 0xa00;
+const NFT_MSG_NEWGEN: u16 = 0xa0f;
 /// `struct nfgenmsg` of family `inet`.
 const INET: [u8; 4] = [1, 0, 0, 0];
 /// Number of tables whose notifications overrun a small receive buffer.
@@ -40,7 +40,7 @@ impl Stage {
         self.listener
             .ignore_port_ids(&[self.ours.port_id()])
             .unwrap();
-        self.listener.join(NFTABLES).unwrap();
+        self.listener.join(NFNLGRP_NFTABLES).unwrap();
     }
 
     /// Returns the types of all received messages, `None` for an overrun.
@@ -82,7 +82,7 @@ fn add_tables(socket: &mut Socket, prefix: &str, count: usize) {
     for number in 1..=count {
         let ack = if number == count { ACK } else { 0 };
         let name = format!("{prefix}{number}");
-        message(NEW_TABLE, CREATE | ack, INET, Some(&name));
+        message(NFT_MSG_NEWTABLE, CREATE | ack, INET, Some(&name));
     }
     message(17, 0, nf_tables, None);
     assert!(matches!(socket.batch(&batch).unwrap(), Outcome::Committed));
@@ -98,7 +98,7 @@ fn changes_of_other_sockets_are_reported_and_own_changes_are_not() {
     assert_eq!(stage.received(), []);
     add_tables(&mut stage.foreign, "foreign", 2);
     assert!(stage.is_readable());
-    let expected = [NEW_TABLE, NEW_TABLE, NEW_GENERATION].map(Some);
+    let expected = [NFT_MSG_NEWTABLE, NFT_MSG_NEWTABLE, NFT_MSG_NEWGEN].map(Some);
     assert_eq!(stage.received(), expected);
     assert_eq!(stage.received(), []);
 }
@@ -114,7 +114,7 @@ fn a_notification_has_attributes_and_the_port_id_of_its_originator() {
             panic!("nothing is lost")
         };
         assert_eq!(message.port_id, port);
-        if message.ty == NEW_TABLE {
+        if message.ty == NFT_MSG_NEWTABLE {
             let first = Attrs::new(&message.payload[4..]).next().unwrap().unwrap();
             names.push(first.str().unwrap().to_owned());
         }
@@ -131,7 +131,10 @@ fn own_changes_do_not_fill_the_receive_buffer() {
     add_tables(&mut stage.ours, "ours", MANY);
     assert_eq!(stage.received(), []);
     add_tables(&mut stage.foreign, "foreign", 1);
-    assert_eq!(stage.received(), [NEW_TABLE, NEW_GENERATION].map(Some));
+    assert_eq!(
+        stage.received(),
+        [NFT_MSG_NEWTABLE, NFT_MSG_NEWGEN].map(Some)
+    );
 }
 
 #[test]
@@ -146,7 +149,10 @@ fn an_overrun_is_reported_once_after_all_received_notifications() {
     assert!(received.len() < MANY);
     assert_eq!(stage.received(), []);
     add_tables(&mut stage.foreign, "later", 1);
-    assert_eq!(stage.received(), [NEW_TABLE, NEW_GENERATION].map(Some));
+    assert_eq!(
+        stage.received(),
+        [NFT_MSG_NEWTABLE, NFT_MSG_NEWGEN].map(Some)
+    );
 }
 
 #[test]

@@ -10,8 +10,8 @@ const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const OBJECT: u16 = 16;
 
-/// `NLM_F_DUMP_INTR`: a change interrupted the dump.
-const DUMP_INTR: u16 = 0x10;
+/// A change interrupted the dump.
+const NLM_F_DUMP_INTR: u16 = 0x10;
 
 /// Sequence number of the first message in a batch, and of a dump.
 const SEQ: u32 = 100;
@@ -81,7 +81,7 @@ proptest! {
         late in parts(),
         is_whole in any::<bool>(),
     ) {
-        let mut earlier = dump(&late, DUMP_INTR, SEQ - 1);
+        let mut earlier = dump(&late, NLM_F_DUMP_INTR, SEQ - 1);
         earlier.push(acknowledgment(SEQ - 1, ENOENT));
         if !is_whole {
             earlier.remove(0);
@@ -116,7 +116,7 @@ proptest! {
         at in any::<prop::sample::Index>(),
     ) {
         let mut datagrams = dump(&parts, 0, SEQ);
-        let interrupted = dump(&parts, DUMP_INTR, SEQ);
+        let interrupted = dump(&parts, NLM_F_DUMP_INTR, SEQ);
         let at = at.index(datagrams.len());
         datagrams[at].clone_from(&interrupted[at]);
         let (reply, _) = receive(&datagrams).unwrap();

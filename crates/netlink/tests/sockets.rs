@@ -22,11 +22,11 @@ use vipline_netlink::{
     SocketOption,
 };
 
-const NEW_LINK: u16 = 16;
-const DELETE_LINK: u16 = 17;
-const GET_LINK: u16 = 18;
-/// `RTNLGRP_LINK`.
-const LINK_GROUP: u32 = 1;
+const RTM_NEWLINK: u16 = 16;
+const RTM_DELLINK: u16 = 17;
+const RTM_GETLINK: u16 = 18;
+// enum rtnetlink_groups
+const RTNLGRP_LINK: u32 = 1;
 /// `struct ifinfomsg`, all zero.
 const ANY_LINK: [u8; 16] = [0; 16];
 
@@ -40,7 +40,7 @@ fn links(socket: &mut Socket) -> usize {
         *count += 1;
         Ok::<(), Error>(())
     };
-    let Dump::Complete(links) = socket.dump(GET_LINK, &ANY_LINK, 3, || 0, count).unwrap() else {
+    let Dump::Complete(links) = socket.dump(RTM_GETLINK, &ANY_LINK, 3, || 0, count).unwrap() else {
         panic!("nothing changes in this namespace");
     };
     links
@@ -52,7 +52,7 @@ fn change(socket: &mut Socket) {
     payload[4] = 1;
     put(&mut payload, 20, b"alias\0");
     let each = |_: Message<'_>| Ok::<(), Error>(());
-    socket.request(NEW_LINK, 0, &payload, each).unwrap();
+    socket.request(RTM_NEWLINK, 0, &payload, each).unwrap();
 }
 
 fn rejected(socket: &mut Socket, ty: u16, payload: &[u8]) -> KernelError {
@@ -161,10 +161,10 @@ fn a_listener_that_left_a_group_receives_no_notifications() {
             Socket::open(Protocol::ROUTE).unwrap(),
         )
     });
-    listener.join(LINK_GROUP).unwrap();
+    listener.join(RTNLGRP_LINK).unwrap();
     change(&mut changer);
     assert_eq!(received(&mut listener), 1);
-    listener.leave(LINK_GROUP).unwrap();
+    listener.leave(RTNLGRP_LINK).unwrap();
     change(&mut changer);
     assert_eq!(received(&mut listener), 0);
     assert!(listener.join(9999).is_err(), "no such group");
@@ -221,7 +221,7 @@ fn without_no_enobufs_an_overrun_is_reported_and_with_it_not() {
         listener
             .set_option(SocketOption::NoEnobufs, option)
             .unwrap();
-        listener.join(LINK_GROUP).unwrap();
+        listener.join(RTNLGRP_LINK).unwrap();
         for _ in 0..100 {
             change(&mut changer);
         }
@@ -240,7 +240,7 @@ fn a_violated_policy_is_reported() {
     let mut payload = ANY_LINK.to_vec();
     // IFLA_IFNAME has at most 15 bytes and a NUL byte.
     put(&mut payload, 3, &[b'x'; 20]);
-    let error = rejected(&mut socket, DELETE_LINK, &payload);
+    let error = rejected(&mut socket, RTM_DELLINK, &payload);
     let policy = error.policy().unwrap();
     assert_eq!(policy.type_name(), Some("string"));
     assert_eq!(policy.max_length, Some(15));

@@ -2,16 +2,14 @@
 
 use socket2::SockFilter;
 
-/// Maximum number of instructions of a filter (`BPF_MAXINSNS`).
-const MAX_INSTRUCTIONS: usize = 4096;
+use crate::uapi::*;
 
 /// Maximum number of port IDs in a filter.
-const MAX_PORT_IDS: usize = (MAX_INSTRUCTIONS - 2) / 2;
+const MAX_PORT_IDS: usize = (BPF_MAXINSNS - 2) / 2;
 
-// Instructions of classic BPF, `linux/bpf_common.h`.
-const LOAD_WORD: u16 = 0x20;
-const JUMP_IF_EQUAL: u16 = 0x15;
-const RETURN: u16 = 0x06;
+const LOAD_WORD: u16 = BPF_LD | BPF_W | BPF_ABS;
+const JUMP_IF_EQUAL: u16 = BPF_JMP | BPF_JEQ | BPF_K;
+const RETURN: u16 = BPF_RET | BPF_K;
 
 /// Offset of `nlmsg_pid` in `struct nlmsghdr`, in bytes.
 const PORT_ID: u32 = 12;
