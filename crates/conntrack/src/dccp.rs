@@ -3,10 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, put_be64, put_u8};
 
-/// `CTA_PROTOINFO_DCCP_*` attributes.
-const STATE: u16 = 1;
-const ROLE: u16 = 2;
-const HANDSHAKE_SEQ: u16 = 3;
+use crate::uapi::*;
 
 /// Tracked data of a DCCP connection (`CTA_PROTOINFO_DCCP`).
 ///
@@ -31,20 +28,28 @@ pub struct DccpState(pub u8);
 
 impl DccpState {
     /// No state.
+    #[doc(alias = "CT_DCCP_NONE")]
     pub const NONE: Self = Self(0);
     /// Request seen.
+    #[doc(alias = "CT_DCCP_REQUEST")]
     pub const REQUEST: Self = Self(1);
     /// Response seen.
+    #[doc(alias = "CT_DCCP_RESPOND")]
     pub const RESPOND: Self = Self(2);
     /// Acknowledgment of the response seen.
+    #[doc(alias = "CT_DCCP_PARTOPEN")]
     pub const PARTOPEN: Self = Self(3);
     /// Connection established.
+    #[doc(alias = "CT_DCCP_OPEN")]
     pub const OPEN: Self = Self(4);
     /// Request to close seen.
+    #[doc(alias = "CT_DCCP_CLOSEREQ")]
     pub const CLOSEREQ: Self = Self(5);
     /// Close seen.
+    #[doc(alias = "CT_DCCP_CLOSING")]
     pub const CLOSING: Self = Self(6);
     /// Connection closed.
+    #[doc(alias = "CT_DCCP_TIMEWAIT")]
     pub const TIMEWAIT: Self = Self(7);
 
     /// Returns the name in the output of `conntrack`, or `None` for an unknown state.
@@ -63,9 +68,9 @@ impl Dccp {
         for attr in attr.attrs() {
             let attr = attr?;
             match attr.kind {
-                STATE => dccp.state = Some(DccpState(attr.u8()?)),
-                ROLE => dccp.role = Some(attr.u8()?),
-                HANDSHAKE_SEQ => dccp.handshake_seq = Some(attr.be64()?),
+                CTA_PROTOINFO_DCCP_STATE => dccp.state = Some(DccpState(attr.u8()?)),
+                CTA_PROTOINFO_DCCP_ROLE => dccp.role = Some(attr.u8()?),
+                CTA_PROTOINFO_DCCP_HANDSHAKE_SEQ => dccp.handshake_seq = Some(attr.be64()?),
                 _ => {}
             }
         }
@@ -74,13 +79,13 @@ impl Dccp {
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         if let Some(state) = self.state {
-            put_u8(out, STATE, state.0);
+            put_u8(out, CTA_PROTOINFO_DCCP_STATE, state.0);
         }
         if let Some(role) = self.role {
-            put_u8(out, ROLE, role);
+            put_u8(out, CTA_PROTOINFO_DCCP_ROLE, role);
         }
         if let Some(seq) = self.handshake_seq {
-            put_be64(out, HANDSHAKE_SEQ, seq);
+            put_be64(out, CTA_PROTOINFO_DCCP_HANDSHAKE_SEQ, seq);
         }
     }
 }

@@ -6,7 +6,8 @@ use bitflags::bitflags;
 use vipline_netlink::DecodeError;
 use vipline_netlink::message::{CREATE, Message};
 
-use crate::{Expectation, Flow, wire};
+use crate::uapi::*;
+use crate::{Expectation, Flow};
 
 bitflags! {
     /// Multicast groups of conntrack events.
@@ -72,11 +73,14 @@ impl Event {
     /// The flow is malformed.
     pub fn decode(message: &Message<'_>) -> Result<Option<Self>, DecodeError> {
         let is_new = message.flags & CREATE != 0;
-        let event = match message.ty {
-            wire::NEW if is_new => Self::New,
-            wire::NEW => Self::Update,
-            wire::DELETE => Self::Destroy,
-            _ => return Self::decode_expectation(message, is_new),
+        let event = match message.ty.to_be_bytes() {
+            [NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_NEW] if is_new => Self::New,
+            [NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_NEW] => Self::Update,
+            [NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE] => Self::Destroy,
+            [NFNL_SUBSYS_CTNETLINK_EXP, kind] => {
+                return Self::decode_expectation(message, kind, is_new);
+            }
+            _ => return Ok(None),
         };
         let flow = Flow::decode(message.payload)?;
         Ok(Some(event(Box::new(flow))))
@@ -84,12 +88,13 @@ impl Event {
 
     fn decode_expectation(
         message: &Message<'_>,
+        kind: u8,
         is_new: bool,
     ) -> Result<Option<Self>, DecodeError> {
-        let event = match message.ty {
-            wire::NEW_EXPECTATION if is_new => Self::NewExpectation,
-            wire::NEW_EXPECTATION => Self::UpdateExpectation,
-            wire::DELETE_EXPECTATION => Self::DestroyExpectation,
+        let event = match kind {
+            IPCTNL_MSG_EXP_NEW if is_new => Self::NewExpectation,
+            IPCTNL_MSG_EXP_NEW => Self::UpdateExpectation,
+            IPCTNL_MSG_EXP_DELETE => Self::DestroyExpectation,
             _ => return Ok(None),
         };
         let expectation = Expectation::decode(message.payload)?;

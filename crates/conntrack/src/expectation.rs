@@ -6,19 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put, put_be16, put_be32, put_str};
 
+use crate::uapi::*;
 use crate::{Layer4, Other, Tuple, wire};
-
-/// `CTA_EXPECT_*` attributes.
-const MASTER: u16 = 1;
-const TUPLE: u16 = 2;
-const MASK: u16 = 3;
-const TIMEOUT: u16 = 4;
-const ID: u16 = 5;
-const HELPER: u16 = 6;
-const ZONE: u16 = 7;
-const FLAGS: u16 = 8;
-const CLASS: u16 = 9;
-const FUNCTION: u16 = 11;
 
 /// An expectation: a related flow that a conntrack helper expects.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -61,16 +50,16 @@ impl Expectation {
         for attr in Attrs::new(wire::attributes(payload)?) {
             let attr = attr?;
             match attr.kind {
-                MASTER => master = Some(Tuple::decode(attr)?),
-                TUPLE => tuple = Some(Tuple::decode(attr)?),
-                MASK => mask = Some(Tuple::decode(attr)?),
-                TIMEOUT => timeout = Some(attr.be32()?),
-                ID => id = Some(attr.be32()?),
-                HELPER => helper = Some(attr.str()?.into()),
-                ZONE => zone = Some(attr.be16()?),
-                FLAGS => flags = Some(attr.be32()?),
-                CLASS => class = Some(attr.be32()?),
-                FUNCTION => function = Some(attr.str()?.into()),
+                CTA_EXPECT_MASTER => master = Some(Tuple::decode(attr)?),
+                CTA_EXPECT_TUPLE => tuple = Some(Tuple::decode(attr)?),
+                CTA_EXPECT_MASK => mask = Some(Tuple::decode(attr)?),
+                CTA_EXPECT_TIMEOUT => timeout = Some(attr.be32()?),
+                CTA_EXPECT_ID => id = Some(attr.be32()?),
+                CTA_EXPECT_HELP_NAME => helper = Some(attr.str()?.into()),
+                CTA_EXPECT_ZONE => zone = Some(attr.be16()?),
+                CTA_EXPECT_FLAGS => flags = Some(attr.be32()?),
+                CTA_EXPECT_CLASS => class = Some(attr.be32()?),
+                CTA_EXPECT_FN => function = Some(attr.str()?.into()),
                 kind => other.push(Other {
                     kind,
                     value: attr.value.to_vec(),
@@ -79,9 +68,9 @@ impl Expectation {
         }
         let missing = |kind| move || DecodeError::new("expectation with all tuples", kind, 0);
         Ok(Self {
-            master: master.ok_or_else(missing(MASTER))?,
-            tuple: tuple.ok_or_else(missing(TUPLE))?,
-            mask: mask.ok_or_else(missing(MASK))?,
+            master: master.ok_or_else(missing(CTA_EXPECT_MASTER))?,
+            tuple: tuple.ok_or_else(missing(CTA_EXPECT_TUPLE))?,
+            mask: mask.ok_or_else(missing(CTA_EXPECT_MASK))?,
             timeout,
             id,
             helper,
@@ -115,26 +104,29 @@ impl Expectation {
     /// Appends the payload of a message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         wire::put_header(out, self.tuple.family().number(), 0);
-        self.master.encode(out, MASTER);
-        self.tuple.encode(out, TUPLE);
-        self.mask.encode(out, MASK);
+        self.master.encode(out, CTA_EXPECT_MASTER);
+        self.tuple.encode(out, CTA_EXPECT_TUPLE);
+        self.mask.encode(out, CTA_EXPECT_MASK);
         for (kind, number) in [
-            (TIMEOUT, self.timeout),
-            (ID, self.id),
-            (FLAGS, self.flags),
-            (CLASS, self.class),
+            (CTA_EXPECT_TIMEOUT, self.timeout),
+            (CTA_EXPECT_ID, self.id),
+            (CTA_EXPECT_FLAGS, self.flags),
+            (CTA_EXPECT_CLASS, self.class),
         ] {
             if let Some(number) = number {
                 put_be32(out, kind, number);
             }
         }
-        for (kind, text) in [(HELPER, &self.helper), (FUNCTION, &self.function)] {
+        for (kind, text) in [
+            (CTA_EXPECT_HELP_NAME, &self.helper),
+            (CTA_EXPECT_FN, &self.function),
+        ] {
             if let Some(text) = text {
                 put_str(out, kind, text);
             }
         }
         if let Some(zone) = self.zone {
-            put_be16(out, ZONE, zone);
+            put_be16(out, CTA_EXPECT_ZONE, zone);
         }
         for Other { kind, value } in &self.other {
             put(out, *kind, value);
@@ -144,12 +136,12 @@ impl Expectation {
     /// Appends the payload of a deletion: the tuple, the zone and the ID.
     pub(crate) fn encode_key(&self, out: &mut Vec<u8>) {
         wire::put_header(out, self.tuple.family().number(), 0);
-        self.tuple.encode(out, TUPLE);
+        self.tuple.encode(out, CTA_EXPECT_TUPLE);
         if let Some(zone) = self.zone {
-            put_be16(out, ZONE, zone);
+            put_be16(out, CTA_EXPECT_ZONE, zone);
         }
         if let Some(id) = self.id {
-            put_be32(out, ID, id);
+            put_be32(out, CTA_EXPECT_ID, id);
         }
     }
 }

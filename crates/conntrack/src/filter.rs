@@ -6,18 +6,8 @@ use vipline_netlink::attr::{nest, put_be16, put_be32, put_u32};
 
 use crate::protocol::has_ports_in_kernel_filters;
 use crate::tuple::{put_addresses, put_ports};
-use crate::{AddressRange, Family, Flow, Network, PortRange, Protocol, Status, Tuple, wire};
-
-/// `CTA_FILTER_ORIG_FLAGS` and `CTA_FILTER_REPLY_FLAGS`.
-const ORIGINAL_FLAGS: u16 = 1;
-const REPLY_FLAGS: u16 = 2;
-
-/// Flags of the parts of a tuple that the kernel compares.
-const COMPARE_SOURCE: u32 = 1;
-const COMPARE_DESTINATION: u32 = 1 << 1;
-const COMPARE_PROTOCOL: u32 = 1 << 3;
-const COMPARE_SOURCE_PORT: u32 = 1 << 4;
-const COMPARE_DESTINATION_PORT: u32 = 1 << 5;
+use crate::uapi::*;
+use crate::{AddressRange, Family, Flow, Network, PortRange, Protocol, Status, Tuple};
 
 /// Selects conntrack entries. All conditions that are set must match.
 ///
@@ -229,11 +219,11 @@ impl TupleFilter {
         let ports = ports.map(|ports| ports.and_then(PortRange::single));
         let ports = ports.map(|port| port.filter(|_| has_ports));
         let flag = |is: bool, flag: u32| if is { flag } else { 0 };
-        let flags = flag(source.is_some(), COMPARE_SOURCE)
-            | flag(destination.is_some(), COMPARE_DESTINATION)
-            | flag(protocol.is_some(), COMPARE_PROTOCOL)
-            | flag(ports[0].is_some(), COMPARE_SOURCE_PORT)
-            | flag(ports[1].is_some(), COMPARE_DESTINATION_PORT);
+        let flags = flag(source.is_some(), CTA_FILTER_F_CTA_IP_SRC)
+            | flag(destination.is_some(), CTA_FILTER_F_CTA_IP_DST)
+            | flag(protocol.is_some(), CTA_FILTER_F_CTA_PROTO_NUM)
+            | flag(ports[0].is_some(), CTA_FILTER_F_CTA_PROTO_SRC_PORT)
+            | flag(ports[1].is_some(), CTA_FILTER_F_CTA_PROTO_DST_PORT);
         if flags != 0 {
             nest(out, kind, |out| {
                 put_addresses(out, source, destination);
@@ -377,15 +367,16 @@ impl Filter {
     /// The kernel then returns all matching flows, and possibly others.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         if self.only_family().is_some() && !self.is_of_two_families() {
-            let original = self
-                .original
-                .encode(out, wire::TUPLE_ORIGINAL, self.protocol);
+            let original = self.original.encode(out, CTA_TUPLE_ORIG, self.protocol);
             // Both directions have the same protocol, so one comparison is enough.
             let protocol = self.protocol.filter(|_| self.reply.has_ports());
-            let reply = self.reply.encode(out, wire::TUPLE_REPLY, protocol);
+            let reply = self.reply.encode(out, CTA_TUPLE_REPLY, protocol);
             if original | reply != 0 {
-                nest(out, wire::FILTER, |out| {
-                    for (kind, flags) in [(ORIGINAL_FLAGS, original), (REPLY_FLAGS, reply)] {
+                nest(out, CTA_FILTER, |out| {
+                    for (kind, flags) in [
+                        (CTA_FILTER_ORIG_FLAGS, original),
+                        (CTA_FILTER_REPLY_FLAGS, reply),
+                    ] {
                         if flags != 0 {
                             put_u32(out, kind, flags);
                         }
@@ -395,18 +386,18 @@ impl Filter {
         }
         if let Some((value, mask)) = self.mark {
             // The kernel compares the value with the masked mark.
-            put_be32(out, wire::MARK, value & mask);
-            put_be32(out, wire::MARK_MASK, mask);
+            put_be32(out, CTA_MARK, value & mask);
+            put_be32(out, CTA_MARK_MASK, mask);
         }
         // The kernel rejects an empty mask.
         if let Some((value, mask)) = self.status.filter(|(_, mask)| !mask.is_empty()) {
-            put_be32(out, wire::STATUS, (value & mask).bits());
-            put_be32(out, wire::STATUS_MASK, mask.bits());
+            put_be32(out, CTA_STATUS, (value & mask).bits());
+            put_be32(out, CTA_STATUS_MASK, mask.bits());
         }
         // The kernel compares the zone of any direction: flows of which only one
         // direction has a zone do not have zone 0.
         if let Some(zone) = self.zone.filter(|zone| *zone != 0) {
-            put_be16(out, wire::ZONE, zone);
+            put_be16(out, CTA_ZONE, zone);
         }
     }
 }

@@ -47,6 +47,8 @@
     allow(dead_code, unused_imports, reason = "only sockets use some functions")
 )]
 
+mod uapi;
+
 mod protocol;
 
 mod tuple;

@@ -4,23 +4,7 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, nest, put, put_be32, put_u8};
 
 use crate::Dccp;
-
-/// `CTA_PROTOINFO_TCP`, `_DCCP` and `_SCTP`.
-const TCP: u16 = 1;
-const DCCP: u16 = 2;
-const SCTP: u16 = 3;
-
-/// `CTA_PROTOINFO_TCP_STATE`.
-const TCP_STATE: u16 = 1;
-/// `CTA_PROTOINFO_TCP_WSCALE_ORIGINAL` and `_REPLY`.
-const WINDOW_SCALES: [u16; 2] = [2, 3];
-/// `CTA_PROTOINFO_TCP_FLAGS_ORIGINAL` and `_REPLY`.
-const FLAGS: [u16; 2] = [4, 5];
-
-/// `CTA_PROTOINFO_SCTP_*` attributes.
-const SCTP_STATE: u16 = 1;
-const VTAG_ORIGINAL: u16 = 2;
-const VTAG_REPLY: u16 = 3;
+use crate::uapi::*;
 
 /// Protocol state of a flow (`CTA_PROTOINFO`).
 ///
@@ -86,24 +70,34 @@ pub struct TcpState(pub u8);
 
 impl TcpState {
     /// No state.
+    #[doc(alias = "TCP_CONNTRACK_NONE")]
     pub const NONE: Self = Self(0);
     /// SYN seen.
+    #[doc(alias = "TCP_CONNTRACK_SYN_SENT")]
     pub const SYN_SENT: Self = Self(1);
     /// SYN-ACK seen.
+    #[doc(alias = "TCP_CONNTRACK_SYN_RECV")]
     pub const SYN_RECV: Self = Self(2);
     /// Connection established.
+    #[doc(alias = "TCP_CONNTRACK_ESTABLISHED")]
     pub const ESTABLISHED: Self = Self(3);
     /// FIN seen.
+    #[doc(alias = "TCP_CONNTRACK_FIN_WAIT")]
     pub const FIN_WAIT: Self = Self(4);
     /// ACK of the FIN seen.
+    #[doc(alias = "TCP_CONNTRACK_CLOSE_WAIT")]
     pub const CLOSE_WAIT: Self = Self(5);
     /// Second FIN seen.
+    #[doc(alias = "TCP_CONNTRACK_LAST_ACK")]
     pub const LAST_ACK: Self = Self(6);
     /// Last ACK seen.
+    #[doc(alias = "TCP_CONNTRACK_TIME_WAIT")]
     pub const TIME_WAIT: Self = Self(7);
     /// Connection closed, usually by RST.
+    #[doc(alias = "TCP_CONNTRACK_CLOSE")]
     pub const CLOSE: Self = Self(8);
     /// SYN seen in both directions (simultaneous open).
+    #[doc(alias = "TCP_CONNTRACK_SYN_SENT2")]
     pub const SYN_SENT2: Self = Self(9);
 
     /// Returns the name in the output of `conntrack`, or `None` for an unknown state.
@@ -145,22 +139,31 @@ pub struct SctpState(pub u8);
 
 impl SctpState {
     /// No state.
+    #[doc(alias = "SCTP_CONNTRACK_NONE")]
     pub const NONE: Self = Self(0);
     /// No association.
+    #[doc(alias = "SCTP_CONNTRACK_CLOSED")]
     pub const CLOSED: Self = Self(1);
     /// INIT seen.
+    #[doc(alias = "SCTP_CONNTRACK_COOKIE_WAIT")]
     pub const COOKIE_WAIT: Self = Self(2);
     /// COOKIE ECHO seen.
+    #[doc(alias = "SCTP_CONNTRACK_COOKIE_ECHOED")]
     pub const COOKIE_ECHOED: Self = Self(3);
     /// Association established.
+    #[doc(alias = "SCTP_CONNTRACK_ESTABLISHED")]
     pub const ESTABLISHED: Self = Self(4);
     /// SHUTDOWN of the original direction seen.
+    #[doc(alias = "SCTP_CONNTRACK_SHUTDOWN_SENT")]
     pub const SHUTDOWN_SENT: Self = Self(5);
     /// SHUTDOWN of the reply direction seen.
+    #[doc(alias = "SCTP_CONNTRACK_SHUTDOWN_RECD")]
     pub const SHUTDOWN_RECD: Self = Self(6);
     /// SHUTDOWN ACK seen.
+    #[doc(alias = "SCTP_CONNTRACK_SHUTDOWN_ACK_SENT")]
     pub const SHUTDOWN_ACK_SENT: Self = Self(7);
     /// HEARTBEAT of a secondary path seen.
+    #[doc(alias = "SCTP_CONNTRACK_HEARTBEAT_SENT")]
     pub const HEARTBEAT_SENT: Self = Self(8);
 
     /// Returns the name in the output of `conntrack`, or `None` for an unknown state.
@@ -188,9 +191,9 @@ impl State {
         };
         let attr = attr?;
         let state = match attr.kind {
-            TCP => Self::Tcp(Tcp::decode(attr)?),
-            SCTP => Self::Sctp(Sctp::decode(attr)?),
-            DCCP => Self::Dccp(Dccp::decode(attr)?),
+            CTA_PROTOINFO_TCP => Self::Tcp(Tcp::decode(attr)?),
+            CTA_PROTOINFO_SCTP => Self::Sctp(Sctp::decode(attr)?),
+            CTA_PROTOINFO_DCCP => Self::Dccp(Dccp::decode(attr)?),
             kind => Self::Other {
                 kind,
                 value: attr.value.to_vec(),
@@ -202,9 +205,9 @@ impl State {
     /// Appends the attributes of `CTA_PROTOINFO`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Tcp(tcp) => nest(out, TCP, |out| tcp.encode(out)),
-            Self::Sctp(sctp) => nest(out, SCTP, |out| sctp.encode(out)),
-            Self::Dccp(dccp) => nest(out, DCCP, |out| dccp.encode(out)),
+            Self::Tcp(tcp) => nest(out, CTA_PROTOINFO_TCP, |out| tcp.encode(out)),
+            Self::Sctp(sctp) => nest(out, CTA_PROTOINFO_SCTP, |out| sctp.encode(out)),
+            Self::Dccp(dccp) => nest(out, CTA_PROTOINFO_DCCP, |out| dccp.encode(out)),
             Self::Other { kind, value } => nest(out, *kind, |out| out.extend_from_slice(value)),
         }
     }
@@ -216,11 +219,13 @@ impl Tcp {
         for attr in attr.attrs() {
             let attr = attr?;
             match attr.kind {
-                TCP_STATE => tcp.state = Some(TcpState(attr.u8()?)),
-                2 => tcp.original.window_scale = Some(attr.u8()?),
-                3 => tcp.reply.window_scale = Some(attr.u8()?),
-                4 => tcp.original.flags = Some(TcpFlags::decode(attr)?),
-                5 => tcp.reply.flags = Some(TcpFlags::decode(attr)?),
+                CTA_PROTOINFO_TCP_STATE => tcp.state = Some(TcpState(attr.u8()?)),
+                CTA_PROTOINFO_TCP_WSCALE_ORIGINAL => tcp.original.window_scale = Some(attr.u8()?),
+                CTA_PROTOINFO_TCP_WSCALE_REPLY => tcp.reply.window_scale = Some(attr.u8()?),
+                CTA_PROTOINFO_TCP_FLAGS_ORIGINAL => {
+                    tcp.original.flags = Some(TcpFlags::decode(attr)?)
+                }
+                CTA_PROTOINFO_TCP_FLAGS_REPLY => tcp.reply.flags = Some(TcpFlags::decode(attr)?),
                 _ => {}
             }
         }
@@ -229,15 +234,20 @@ impl Tcp {
 
     fn encode(&self, out: &mut Vec<u8>) {
         if let Some(state) = self.state {
-            put_u8(out, TCP_STATE, state.0);
+            put_u8(out, CTA_PROTOINFO_TCP_STATE, state.0);
         }
-        let directions = [self.original, self.reply];
-        for (kind, direction) in WINDOW_SCALES.into_iter().zip(directions) {
+        for (kind, direction) in [
+            (CTA_PROTOINFO_TCP_WSCALE_ORIGINAL, self.original),
+            (CTA_PROTOINFO_TCP_WSCALE_REPLY, self.reply),
+        ] {
             if let Some(scale) = direction.window_scale {
                 put_u8(out, kind, scale);
             }
         }
-        for (kind, direction) in FLAGS.into_iter().zip(directions) {
+        for (kind, direction) in [
+            (CTA_PROTOINFO_TCP_FLAGS_ORIGINAL, self.original),
+            (CTA_PROTOINFO_TCP_FLAGS_REPLY, self.reply),
+        ] {
             if let Some(TcpFlags { flags, mask }) = direction.flags {
                 put(out, kind, &[flags, mask]);
             }
@@ -260,9 +270,9 @@ impl Sctp {
         for attr in attr.attrs() {
             let attr = attr?;
             match attr.kind {
-                SCTP_STATE => sctp.state = Some(SctpState(attr.u8()?)),
-                VTAG_ORIGINAL => sctp.vtag_original = Some(attr.be32()?),
-                VTAG_REPLY => sctp.vtag_reply = Some(attr.be32()?),
+                CTA_PROTOINFO_SCTP_STATE => sctp.state = Some(SctpState(attr.u8()?)),
+                CTA_PROTOINFO_SCTP_VTAG_ORIGINAL => sctp.vtag_original = Some(attr.be32()?),
+                CTA_PROTOINFO_SCTP_VTAG_REPLY => sctp.vtag_reply = Some(attr.be32()?),
                 _ => {}
             }
         }
@@ -271,11 +281,11 @@ impl Sctp {
 
     fn encode(&self, out: &mut Vec<u8>) {
         if let Some(state) = self.state {
-            put_u8(out, SCTP_STATE, state.0);
+            put_u8(out, CTA_PROTOINFO_SCTP_STATE, state.0);
         }
         for (kind, vtag) in [
-            (VTAG_ORIGINAL, self.vtag_original),
-            (VTAG_REPLY, self.vtag_reply),
+            (CTA_PROTOINFO_SCTP_VTAG_ORIGINAL, self.vtag_original),
+            (CTA_PROTOINFO_SCTP_VTAG_REPLY, self.vtag_reply),
         ] {
             if let Some(vtag) = vtag {
                 put_be32(out, kind, vtag);

@@ -3,6 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::Attrs;
 
+use crate::uapi::*;
 use crate::{Other, wire};
 
 /// Statistics of one CPU since the creation of the network namespace.
@@ -57,16 +58,16 @@ impl CpuStatistics {
         for attr in Attrs::new(attributes) {
             let attr = attr?;
             let count = match attr.kind {
-                2 => &mut statistics.found,
-                4 => &mut statistics.invalid,
-                8 => &mut statistics.insert,
-                9 => &mut statistics.insert_failed,
-                10 => &mut statistics.drop,
-                11 => &mut statistics.early_drop,
-                12 => &mut statistics.error,
-                13 => &mut statistics.search_restart,
-                14 => &mut statistics.clash_resolve,
-                15 => &mut statistics.chain_too_long,
+                CTA_STATS_FOUND => &mut statistics.found,
+                CTA_STATS_INVALID => &mut statistics.invalid,
+                CTA_STATS_INSERT => &mut statistics.insert,
+                CTA_STATS_INSERT_FAILED => &mut statistics.insert_failed,
+                CTA_STATS_DROP => &mut statistics.drop,
+                CTA_STATS_EARLY_DROP => &mut statistics.early_drop,
+                CTA_STATS_ERROR => &mut statistics.error,
+                CTA_STATS_SEARCH_RESTART => &mut statistics.search_restart,
+                CTA_STATS_CLASH_RESOLVE => &mut statistics.clash_resolve,
+                CTA_STATS_CHAIN_TOOLONG => &mut statistics.chain_too_long,
                 kind => {
                     statistics.other.push(Other {
                         kind,
@@ -102,8 +103,8 @@ impl Usage {
         for attr in Attrs::new(wire::attributes(payload)?) {
             let attr = attr?;
             match attr.kind {
-                1 => usage.entries = attr.be32()?,
-                2 => usage.max_entries = Some(attr.be32()?),
+                CTA_STATS_GLOBAL_ENTRIES => usage.entries = attr.be32()?,
+                CTA_STATS_GLOBAL_MAX_ENTRIES => usage.max_entries = Some(attr.be32()?),
                 _ => {}
             }
         }

@@ -5,27 +5,8 @@ use std::net::IpAddr;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be16, put_u8};
 
+use crate::uapi::*;
 use crate::{Family, Protocol};
-
-/// `CTA_TUPLE_*` attributes.
-const IP: u16 = 1;
-const PROTO: u16 = 2;
-const ZONE: u16 = 3;
-
-/// `CTA_IP_*` attributes.
-const V4_SOURCE: u16 = 1;
-const V4_DESTINATION: u16 = 2;
-const V6_SOURCE: u16 = 3;
-const V6_DESTINATION: u16 = 4;
-
-/// `CTA_PROTO_*` attributes.
-const NUMBER: u16 = 1;
-const SOURCE_PORT: u16 = 2;
-const DESTINATION_PORT: u16 = 3;
-/// `CTA_PROTO_ICMP_ID`, `_TYPE` and `_CODE`.
-const ICMP: [u16; 3] = [4, 5, 6];
-/// `CTA_PROTO_ICMPV6_ID`, `_TYPE` and `_CODE`.
-const ICMPV6: [u16; 3] = [7, 8, 9];
 
 /// Addresses, protocol and ports of the packets of one direction.
 ///
@@ -142,20 +123,20 @@ impl Tuple {
         for attr in tuple.attrs() {
             let attr = attr?;
             match attr.kind {
-                IP => {
+                CTA_TUPLE_IP => {
                     for attr in attr.attrs() {
                         let attr = attr?;
                         match attr.kind {
-                            V4_SOURCE | V6_SOURCE => source = Some(address(attr)?),
-                            V4_DESTINATION | V6_DESTINATION => destination = Some(address(attr)?),
+                            CTA_IP_V4_SRC | CTA_IP_V6_SRC => source = Some(address(attr)?),
+                            CTA_IP_V4_DST | CTA_IP_V6_DST => destination = Some(address(attr)?),
                             _ => {}
                         }
                     }
                 }
-                PROTO => {
+                CTA_TUPLE_PROTO => {
                     (protocol, layer4) = Layer4::decode(attr.attrs())?;
                 }
-                ZONE => zone = Some(attr.be16()?),
+                CTA_TUPLE_ZONE => zone = Some(attr.be16()?),
                 _ => {}
             }
         }
@@ -174,12 +155,12 @@ impl Tuple {
         nest(out, kind, |out| {
             let (source, destination) = (Some(self.source), Some(self.destination));
             put_addresses(out, source, destination);
-            nest(out, PROTO, |out| {
-                put_u8(out, NUMBER, self.protocol.0);
+            nest(out, CTA_TUPLE_PROTO, |out| {
+                put_u8(out, CTA_PROTO_NUM, self.protocol.0);
                 self.layer4.encode(out, self.protocol);
             });
             if let Some(zone) = self.zone {
-                put_be16(out, ZONE, zone);
+                put_be16(out, CTA_TUPLE_ZONE, zone);
             }
         });
     }
@@ -212,12 +193,12 @@ impl Layer4 {
             let (from, to) = ports.unwrap_or_default();
             let (kind, code, id) = icmp.unwrap_or_default();
             match attr.kind {
-                NUMBER => protocol = Some(Protocol(attr.u8()?)),
-                SOURCE_PORT => ports = Some((attr.be16()?, to)),
-                DESTINATION_PORT => ports = Some((from, attr.be16()?)),
-                4 | 7 => icmp = Some((kind, code, attr.be16()?)),
-                5 | 8 => icmp = Some((attr.u8()?, code, id)),
-                6 | 9 => icmp = Some((kind, attr.u8()?, id)),
+                CTA_PROTO_NUM => protocol = Some(Protocol(attr.u8()?)),
+                CTA_PROTO_SRC_PORT => ports = Some((attr.be16()?, to)),
+                CTA_PROTO_DST_PORT => ports = Some((from, attr.be16()?)),
+                CTA_PROTO_ICMP_ID | CTA_PROTO_ICMPV6_ID => icmp = Some((kind, code, attr.be16()?)),
+                CTA_PROTO_ICMP_TYPE | CTA_PROTO_ICMPV6_TYPE => icmp = Some((attr.u8()?, code, id)),
+                CTA_PROTO_ICMP_CODE | CTA_PROTO_ICMPV6_CODE => icmp = Some((kind, attr.u8()?, id)),
                 _ => {}
             }
         }
@@ -239,17 +220,21 @@ impl Layer4 {
                 source,
                 destination,
             } => {
-                put_be16(out, SOURCE_PORT, source);
-                put_be16(out, DESTINATION_PORT, destination);
+                put_be16(out, CTA_PROTO_SRC_PORT, source);
+                put_be16(out, CTA_PROTO_DST_PORT, destination);
             }
             Self::Icmp { kind, code, id } => {
-                let [number, of_kind, of_code] = match protocol {
-                    Protocol::ICMPV6 => ICMPV6,
-                    _ => ICMP,
+                let (id_attr, type_attr, code_attr) = match protocol {
+                    Protocol::ICMPV6 => (
+                        CTA_PROTO_ICMPV6_ID,
+                        CTA_PROTO_ICMPV6_TYPE,
+                        CTA_PROTO_ICMPV6_CODE,
+                    ),
+                    _ => (CTA_PROTO_ICMP_ID, CTA_PROTO_ICMP_TYPE, CTA_PROTO_ICMP_CODE),
                 };
-                put_be16(out, number, id);
-                put_u8(out, of_kind, kind);
-                put_u8(out, of_code, code);
+                put_be16(out, id_attr, id);
+                put_u8(out, type_attr, kind);
+                put_u8(out, code_attr, code);
             }
         }
     }
@@ -258,21 +243,25 @@ impl Layer4 {
 /// Returns the ICMP type of the reply to an ICMP type.
 fn reply_type(protocol: Protocol, kind: u8) -> u8 {
     match (protocol, kind) {
-        (Protocol::ICMP, 8) => 0,
-        (Protocol::ICMP, 0) => 8,
-        // Timestamp, information and address mask.
-        (Protocol::ICMP, 13 | 15 | 17) => kind + 1,
-        (Protocol::ICMP, 14 | 16 | 18) => kind - 1,
-        // Echo and node information.
-        (Protocol::ICMPV6, 128 | 139) => kind + 1,
-        (Protocol::ICMPV6, 129 | 140) => kind - 1,
+        (Protocol::ICMP, ICMP_ECHO) => ICMP_ECHOREPLY,
+        (Protocol::ICMP, ICMP_ECHOREPLY) => ICMP_ECHO,
+        (Protocol::ICMP, ICMP_TIMESTAMP) => ICMP_TIMESTAMPREPLY,
+        (Protocol::ICMP, ICMP_TIMESTAMPREPLY) => ICMP_TIMESTAMP,
+        (Protocol::ICMP, ICMP_INFO_REQUEST) => ICMP_INFO_REPLY,
+        (Protocol::ICMP, ICMP_INFO_REPLY) => ICMP_INFO_REQUEST,
+        (Protocol::ICMP, ICMP_ADDRESS) => ICMP_ADDRESSREPLY,
+        (Protocol::ICMP, ICMP_ADDRESSREPLY) => ICMP_ADDRESS,
+        (Protocol::ICMPV6, ICMPV6_ECHO_REQUEST) => ICMPV6_ECHO_REPLY,
+        (Protocol::ICMPV6, ICMPV6_ECHO_REPLY) => ICMPV6_ECHO_REQUEST,
+        (Protocol::ICMPV6, ICMPV6_NI_QUERY) => ICMPV6_NI_REPLY,
+        (Protocol::ICMPV6, ICMPV6_NI_REPLY) => ICMPV6_NI_QUERY,
         _ => kind,
     }
 }
 
 fn address(attr: Attr<'_>) -> Result<IpAddr, DecodeError> {
     match attr.kind {
-        V4_SOURCE | V4_DESTINATION => {
+        CTA_IP_V4_SRC | CTA_IP_V4_DST => {
             let bytes: Result<[u8; 4], _> = attr.value.try_into();
             bytes.map(IpAddr::from)
         }
@@ -286,10 +275,10 @@ fn address(attr: Attr<'_>) -> Result<IpAddr, DecodeError> {
 
 /// Appends `CTA_TUPLE_IP` with the given addresses.
 pub(crate) fn put_addresses(out: &mut Vec<u8>, source: Option<IpAddr>, to: Option<IpAddr>) {
-    nest(out, IP, |out| {
+    nest(out, CTA_TUPLE_IP, |out| {
         for (address, v4, v6) in [
-            (source, V4_SOURCE, V6_SOURCE),
-            (to, V4_DESTINATION, V6_DESTINATION),
+            (source, CTA_IP_V4_SRC, CTA_IP_V6_SRC),
+            (to, CTA_IP_V4_DST, CTA_IP_V6_DST),
         ] {
             match address {
                 None => {}
@@ -302,9 +291,13 @@ pub(crate) fn put_addresses(out: &mut Vec<u8>, source: Option<IpAddr>, to: Optio
 
 /// Appends `CTA_TUPLE_PROTO` with a protocol and the given ports.
 pub(crate) fn put_ports(out: &mut Vec<u8>, protocol: Protocol, ports: [Option<u16>; 2]) {
-    nest(out, PROTO, |out| {
-        put_u8(out, NUMBER, protocol.0);
-        for (port, kind) in ports.into_iter().zip([SOURCE_PORT, DESTINATION_PORT]) {
+    nest(out, CTA_TUPLE_PROTO, |out| {
+        put_u8(out, CTA_PROTO_NUM, protocol.0);
+        let [source, destination] = ports;
+        for (kind, port) in [
+            (CTA_PROTO_SRC_PORT, source),
+            (CTA_PROTO_DST_PORT, destination),
+        ] {
             if let Some(port) = port {
                 put_be16(out, kind, port);
             }

@@ -17,8 +17,11 @@ const EXPECTATIONS: &str = include_str!("captures/expectations.hex");
 
 /// `struct nfgenmsg`.
 const HEADER: usize = 4;
-/// `CTA_SEQ_ADJ_ORIG` and `_REPLY`: empty without an adjustment.
-const ADJUSTMENTS: [u16; 2] = [15, 16];
+// enum ctattr_type
+const CTA_SEQ_ADJ_ORIG: u16 = 15;
+const CTA_SEQ_ADJ_REPLY: u16 = 16;
+/// Attributes that are empty without an adjustment.
+const ADJUSTMENTS: [u16; 2] = [CTA_SEQ_ADJ_ORIG, CTA_SEQ_ADJ_REPLY];
 
 /// A message, the command that created its flow, and the output of `conntrack`.
 struct Capture {

@@ -3,11 +3,8 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be16, put_be32, put_be64, put_str};
 
-use super::{
-    COUNTERS_ORIGINAL, COUNTERS_REPLY, HELP, ID, LABELS, MARK, PROTOCOL_INFO, SECURITY,
-    SEQ_ADJ_ORIGINAL, SEQ_ADJ_REPLY, STATUS, SYNPROXY, TIMEOUT, TIMESTAMP, TUPLE_MASTER,
-    TUPLE_ORIGINAL, TUPLE_REPLY, USE, ZONE, attributes, put_header,
-};
+use super::{attributes, put_header};
+use crate::uapi::*;
 use crate::{
     Counters, Extension, Flow, Labels, Other, SeqAdj, State, Status, Synproxy, Timestamps, Tuple,
 };
@@ -24,8 +21,8 @@ impl Flow {
         for attr in Attrs::new(attributes) {
             let attr = attr?;
             match attr.kind {
-                TUPLE_ORIGINAL => original = Some(Tuple::decode(attr)?),
-                TUPLE_REPLY => reply = Some(Tuple::decode(attr)?),
+                CTA_TUPLE_ORIG => original = Some(Tuple::decode(attr)?),
+                CTA_TUPLE_REPLY => reply = Some(Tuple::decode(attr)?),
                 _ => {}
             }
             // The kernel sends the tuples first.
@@ -34,8 +31,8 @@ impl Flow {
             }
         }
         let missing = |kind| move || DecodeError::new("flow with both tuples", kind, 0);
-        let original = original.ok_or_else(missing(TUPLE_ORIGINAL))?;
-        let mut flow = Self::new(original, reply.ok_or_else(missing(TUPLE_REPLY))?);
+        let original = original.ok_or_else(missing(CTA_TUPLE_ORIG))?;
+        let mut flow = Self::new(original, reply.ok_or_else(missing(CTA_TUPLE_REPLY))?);
         for attr in Attrs::new(attributes) {
             flow.set(attr?)?;
         }
@@ -48,18 +45,18 @@ impl Flow {
     /// Decodes an attribute; ignores tuples.
     fn set(&mut self, attr: Attr<'_>) -> Result<(), DecodeError> {
         match attr.kind {
-            TUPLE_ORIGINAL | TUPLE_REPLY => {}
-            STATUS => self.status = Status::from_bits_retain(attr.be32()?),
-            PROTOCOL_INFO => self.state = State::decode(attr)?,
-            TIMEOUT => self.timeout = Some(attr.be32()?),
-            MARK => self.mark = Some(attr.be32()?),
-            COUNTERS_ORIGINAL => self.original_counters = Some(counters(attr)?),
-            COUNTERS_REPLY => self.reply_counters = Some(counters(attr)?),
-            USE => self.use_count = Some(attr.be32()?),
-            ID => self.id = Some(attr.be32()?),
-            ZONE => self.zone = Some(attr.be16()?),
+            CTA_TUPLE_ORIG | CTA_TUPLE_REPLY => {}
+            CTA_STATUS => self.status = Status::from_bits_retain(attr.be32()?),
+            CTA_PROTOINFO => self.state = State::decode(attr)?,
+            CTA_TIMEOUT => self.timeout = Some(attr.be32()?),
+            CTA_MARK => self.mark = Some(attr.be32()?),
+            CTA_COUNTERS_ORIG => self.original_counters = Some(counters(attr)?),
+            CTA_COUNTERS_REPLY => self.reply_counters = Some(counters(attr)?),
+            CTA_USE => self.use_count = Some(attr.be32()?),
+            CTA_ID => self.id = Some(attr.be32()?),
+            CTA_ZONE => self.zone = Some(attr.be16()?),
             // Without an adjustment the kernel sends an empty attribute.
-            SEQ_ADJ_ORIGINAL | SEQ_ADJ_REPLY if attr.value.is_empty() => {}
+            CTA_SEQ_ADJ_ORIG | CTA_SEQ_ADJ_REPLY if attr.value.is_empty() => {}
             _ => return self.extension_mut().set(attr),
         }
         Ok(())
@@ -70,35 +67,35 @@ impl Flow {
     /// [`Request::Create`](super::Request::Create) encodes a creation.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_header(out, self.family().number(), 0);
-        self.original.encode(out, TUPLE_ORIGINAL);
-        self.reply.encode(out, TUPLE_REPLY);
-        put_be32(out, STATUS, self.status.bits());
+        self.original.encode(out, CTA_TUPLE_ORIG);
+        self.reply.encode(out, CTA_TUPLE_REPLY);
+        put_be32(out, CTA_STATUS, self.status.bits());
         if let Some(state) = &self.state {
-            nest(out, PROTOCOL_INFO, |out| state.encode(out));
+            nest(out, CTA_PROTOINFO, |out| state.encode(out));
         }
         for (kind, number) in [
-            (TIMEOUT, self.timeout),
-            (MARK, self.mark),
-            (USE, self.use_count),
-            (ID, self.id),
+            (CTA_TIMEOUT, self.timeout),
+            (CTA_MARK, self.mark),
+            (CTA_USE, self.use_count),
+            (CTA_ID, self.id),
         ] {
             if let Some(number) = number {
                 put_be32(out, kind, number);
             }
         }
         for (kind, counters) in [
-            (COUNTERS_ORIGINAL, self.original_counters),
-            (COUNTERS_REPLY, self.reply_counters),
+            (CTA_COUNTERS_ORIG, self.original_counters),
+            (CTA_COUNTERS_REPLY, self.reply_counters),
         ] {
             if let Some(Counters { packets, bytes }) = counters {
                 nest(out, kind, |out| {
-                    put_be64(out, 1, packets);
-                    put_be64(out, 2, bytes);
+                    put_be64(out, CTA_COUNTERS_PACKETS, packets);
+                    put_be64(out, CTA_COUNTERS_BYTES, bytes);
                 });
             }
         }
         if let Some(zone) = self.zone {
-            put_be16(out, ZONE, zone);
+            put_be16(out, CTA_ZONE, zone);
         }
         if let Some(extension) = &self.extension {
             extension.encode(out);
@@ -110,47 +107,30 @@ impl Extension {
     /// Decodes an attribute.
     fn set(&mut self, attr: Attr<'_>) -> Result<(), DecodeError> {
         match attr.kind {
-            HELP => {
+            CTA_HELP => {
                 for attr in attr.attrs() {
                     let attr = attr?;
                     match attr.kind {
-                        1 => self.helper = Some(attr.str()?.into()),
-                        2 => self.helper_info = Some(attr.value.to_vec()),
+                        CTA_HELP_NAME => self.helper = Some(attr.str()?.into()),
+                        CTA_HELP_INFO => self.helper_info = Some(attr.value.to_vec()),
                         _ => {}
                     }
                 }
             }
-            TUPLE_MASTER => self.master = Some(Tuple::decode(attr)?),
-            SEQ_ADJ_ORIGINAL => {
-                let [correction_pos, offset_before, offset_after] = numbers(attr)?;
-                self.original_seq_adj = Some(SeqAdj {
-                    correction_pos,
-                    offset_before,
-                    offset_after,
-                });
-            }
-            SEQ_ADJ_REPLY => {
-                let [correction_pos, offset_before, offset_after] = numbers(attr)?;
-                self.reply_seq_adj = Some(SeqAdj {
-                    correction_pos,
-                    offset_before,
-                    offset_after,
-                });
-            }
-            SECURITY => {
+            CTA_TUPLE_MASTER => self.master = Some(Tuple::decode(attr)?),
+            CTA_SEQ_ADJ_ORIG => self.original_seq_adj = Some(SeqAdj::decode(attr)?),
+            CTA_SEQ_ADJ_REPLY => self.reply_seq_adj = Some(SeqAdj::decode(attr)?),
+            CTA_SECCTX => {
                 for attr in attr.attrs() {
                     let attr = attr?;
-                    if attr.kind == 1 {
+                    if attr.kind == CTA_SECCTX_NAME {
                         self.security = Some(attr.str()?.into());
                     }
                 }
             }
-            TIMESTAMP => self.timestamps = Some(timestamps(attr)?),
-            LABELS => self.labels = Some(Labels(attr.value.to_vec())),
-            SYNPROXY => {
-                let [isn, its, tsoff] = numbers(attr)?;
-                self.synproxy = Some(Synproxy { isn, its, tsoff });
-            }
+            CTA_TIMESTAMP => self.timestamps = Some(timestamps(attr)?),
+            CTA_LABELS => self.labels = Some(Labels(attr.value.to_vec())),
+            CTA_SYNPROXY => self.synproxy = Some(Synproxy::decode(attr)?),
             kind => self.other.push(Other {
                 kind,
                 value: attr.value.to_vec(),
@@ -161,45 +141,42 @@ impl Extension {
 
     fn encode(&self, out: &mut Vec<u8>) {
         if let Some(master) = &self.master {
-            master.encode(out, TUPLE_MASTER);
+            master.encode(out, CTA_TUPLE_MASTER);
         }
         if let Some(Timestamps { start, stop }) = self.timestamps {
-            nest(out, TIMESTAMP, |out| {
-                put_be64(out, 1, start);
+            nest(out, CTA_TIMESTAMP, |out| {
+                put_be64(out, CTA_TIMESTAMP_START, start);
                 if let Some(stop) = stop {
-                    put_be64(out, 2, stop);
+                    put_be64(out, CTA_TIMESTAMP_STOP, stop);
                 }
             });
         }
         if self.helper.is_some() || self.helper_info.is_some() {
-            nest(out, HELP, |out| {
+            nest(out, CTA_HELP, |out| {
                 if let Some(name) = &self.helper {
-                    put_str(out, 1, name);
+                    put_str(out, CTA_HELP_NAME, name);
                 }
                 if let Some(info) = &self.helper_info {
-                    put(out, 2, info);
+                    put(out, CTA_HELP_INFO, info);
                 }
             });
         }
         if let Some(Labels(bytes)) = &self.labels {
-            put(out, LABELS, bytes);
+            put(out, CTA_LABELS, bytes);
         }
         if let Some(name) = &self.security {
-            nest(out, SECURITY, |out| put_str(out, 1, name));
+            nest(out, CTA_SECCTX, |out| put_str(out, CTA_SECCTX_NAME, name));
         }
-        let seq_adj = |it: SeqAdj| [it.correction_pos, it.offset_before, it.offset_after];
-        for (kind, numbers) in [
-            (SEQ_ADJ_ORIGINAL, self.original_seq_adj.map(seq_adj)),
-            (SEQ_ADJ_REPLY, self.reply_seq_adj.map(seq_adj)),
-            (SYNPROXY, self.synproxy.map(|of| [of.isn, of.its, of.tsoff])),
+        for (kind, adjustment) in [
+            (CTA_SEQ_ADJ_ORIG, self.original_seq_adj),
+            (CTA_SEQ_ADJ_REPLY, self.reply_seq_adj),
         ] {
-            if let Some(numbers) = numbers {
-                nest(out, kind, |out| {
-                    for (place, number) in (1..).zip(numbers) {
-                        put_be32(out, place, number);
-                    }
-                });
+            if let Some(adjustment) = adjustment {
+                nest(out, kind, |out| adjustment.encode(out));
             }
+        }
+        if let Some(synproxy) = self.synproxy {
+            nest(out, CTA_SYNPROXY, |out| synproxy.encode(out));
         }
         for Other { kind, value } in &self.other {
             put(out, *kind, value);
@@ -212,8 +189,8 @@ fn counters(attr: Attr<'_>) -> Result<Counters, DecodeError> {
     for attr in attr.attrs() {
         let attr = attr?;
         match attr.kind {
-            1 => counters.packets = attr.be64()?,
-            2 => counters.bytes = attr.be64()?,
+            CTA_COUNTERS_PACKETS => counters.packets = attr.be64()?,
+            CTA_COUNTERS_BYTES => counters.bytes = attr.be64()?,
             _ => {}
         }
     }
@@ -225,23 +202,54 @@ fn timestamps(attr: Attr<'_>) -> Result<Timestamps, DecodeError> {
     for attr in attr.attrs() {
         let attr = attr?;
         match attr.kind {
-            1 => timestamps.start = attr.be64()?,
-            2 => timestamps.stop = Some(attr.be64()?),
+            CTA_TIMESTAMP_START => timestamps.start = attr.be64()?,
+            CTA_TIMESTAMP_STOP => timestamps.stop = Some(attr.be64()?),
             _ => {}
         }
     }
     Ok(timestamps)
 }
 
-/// Decodes three nested numbers with the types 1 to 3.
-fn numbers(attr: Attr<'_>) -> Result<[u32; 3], DecodeError> {
-    let mut numbers = [0; 3];
-    for attr in attr.attrs() {
-        let attr = attr?;
-        let place = usize::from(attr.kind).wrapping_sub(1);
-        if let Some(number) = numbers.get_mut(place) {
-            *number = attr.be32()?;
+impl SeqAdj {
+    fn decode(attr: Attr<'_>) -> Result<Self, DecodeError> {
+        let mut adjustment = Self::default();
+        for attr in attr.attrs() {
+            let attr = attr?;
+            match attr.kind {
+                CTA_SEQADJ_CORRECTION_POS => adjustment.correction_pos = attr.be32()?,
+                CTA_SEQADJ_OFFSET_BEFORE => adjustment.offset_before = attr.be32()?,
+                CTA_SEQADJ_OFFSET_AFTER => adjustment.offset_after = attr.be32()?,
+                _ => {}
+            }
         }
+        Ok(adjustment)
     }
-    Ok(numbers)
+
+    fn encode(self, out: &mut Vec<u8>) {
+        put_be32(out, CTA_SEQADJ_CORRECTION_POS, self.correction_pos);
+        put_be32(out, CTA_SEQADJ_OFFSET_BEFORE, self.offset_before);
+        put_be32(out, CTA_SEQADJ_OFFSET_AFTER, self.offset_after);
+    }
+}
+
+impl Synproxy {
+    fn decode(attr: Attr<'_>) -> Result<Self, DecodeError> {
+        let mut synproxy = Self::default();
+        for attr in attr.attrs() {
+            let attr = attr?;
+            match attr.kind {
+                CTA_SYNPROXY_ISN => synproxy.isn = attr.be32()?,
+                CTA_SYNPROXY_ITS => synproxy.its = attr.be32()?,
+                CTA_SYNPROXY_TSOFF => synproxy.tsoff = attr.be32()?,
+                _ => {}
+            }
+        }
+        Ok(synproxy)
+    }
+
+    fn encode(self, out: &mut Vec<u8>) {
+        put_be32(out, CTA_SYNPROXY_ISN, self.isn);
+        put_be32(out, CTA_SYNPROXY_ITS, self.its);
+        put_be32(out, CTA_SYNPROXY_TSOFF, self.tsoff);
+    }
 }

@@ -5,18 +5,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use vipline_netlink::attr::{nest, put, put_be16, put_be32, put_str, put_u32};
 use vipline_netlink::message::{CREATE, EXCL};
 
-use super::{
-    DELETE, DELETE_EXPECTATION, FILTER, GET, GET_AND_ZERO, GET_DYING, GET_EXPECTATIONS,
-    GET_STATISTICS, GET_UNCONFIRMED, GET_USAGE, HELP, ID, LABELS, LABELS_MASK, MARK, MARK_MASK,
-    NAT_DESTINATION, NAT_SOURCE, NEW, NEW_EXPECTATION, PROTOCOL_INFO, STATUS, TIMEOUT,
-    TUPLE_MASTER, TUPLE_ORIGINAL, TUPLE_REPLY, ZONE, put_header,
-};
+use super::put_header;
+use crate::uapi::*;
 use crate::{
     Expectation, Family, Filter, Flow, Key, Labels, Layer4, Protocol, Status, Tuple, Update,
 };
 
-/// `NFPROTO_UNSPEC`: all families.
-const ALL: u8 = 0;
 /// Version of `struct nfgenmsg` from which the kernel applies the family of a flush.
 const VERSION_WITH_FAMILY: u8 = 1;
 
@@ -78,19 +72,25 @@ pub enum Request<'a> {
 impl Request<'_> {
     /// Returns the message type.
     pub fn ty(&self) -> u16 {
-        match self {
-            Self::Flows(_) | Self::FlowsOfFamily(_) | Self::Flow(_) => GET,
-            Self::FlowsAndZero | Self::FlowAndZero(_) => GET_AND_ZERO,
-            Self::Dying => GET_DYING,
-            Self::Unconfirmed => GET_UNCONFIRMED,
-            Self::CreateExpectation(_) | Self::UpdateExpectation(_) => NEW_EXPECTATION,
-            Self::DeleteExpectation(_) | Self::FlushExpectations => DELETE_EXPECTATION,
-            Self::Create(_) | Self::Update(..) => NEW,
-            Self::Delete(_) | Self::Flush(_) | Self::ProbeFlush => DELETE,
-            Self::Statistics => GET_STATISTICS,
-            Self::Usage => GET_USAGE,
-            Self::Expectations => GET_EXPECTATIONS,
-        }
+        let flow = |message| [NFNL_SUBSYS_CTNETLINK, message];
+        let expectation = |message| [NFNL_SUBSYS_CTNETLINK_EXP, message];
+        u16::from_be_bytes(match self {
+            Self::Create(_) | Self::Update(..) => flow(IPCTNL_MSG_CT_NEW),
+            Self::Flows(_) | Self::FlowsOfFamily(_) | Self::Flow(_) => flow(IPCTNL_MSG_CT_GET),
+            Self::Delete(_) | Self::Flush(_) | Self::ProbeFlush => flow(IPCTNL_MSG_CT_DELETE),
+            Self::FlowsAndZero | Self::FlowAndZero(_) => flow(IPCTNL_MSG_CT_GET_CTRZERO),
+            Self::Statistics => flow(IPCTNL_MSG_CT_GET_STATS_CPU),
+            Self::Usage => flow(IPCTNL_MSG_CT_GET_STATS),
+            Self::Dying => flow(IPCTNL_MSG_CT_GET_DYING),
+            Self::Unconfirmed => flow(IPCTNL_MSG_CT_GET_UNCONFIRMED),
+            Self::CreateExpectation(_) | Self::UpdateExpectation(_) => {
+                expectation(IPCTNL_MSG_EXP_NEW)
+            }
+            Self::Expectations => expectation(IPCTNL_MSG_EXP_GET),
+            Self::DeleteExpectation(_) | Self::FlushExpectations => {
+                expectation(IPCTNL_MSG_EXP_DELETE)
+            }
+        })
     }
 
     /// Returns the flags in addition to `NLM_F_REQUEST`, `NLM_F_ACK` and `NLM_F_DUMP`.
@@ -114,12 +114,12 @@ impl Request<'_> {
             Self::Update(key, change) => {
                 put_key(out, key);
                 if let Some(seconds) = change.timeout {
-                    put_be32(out, TIMEOUT, seconds);
+                    put_be32(out, CTA_TIMEOUT, seconds);
                 }
                 if let Some((value, mask)) = change.mark {
-                    put_be32(out, MARK, value & mask);
+                    put_be32(out, CTA_MARK, value & mask);
                     // The kernel keeps the bits outside of the mask.
-                    put_be32(out, MARK_MASK, mask);
+                    put_be32(out, CTA_MARK_MASK, mask);
                 }
                 if let Some((value, mask)) = change.labels {
                     put_labels(out, value & mask, mask);
@@ -140,29 +140,29 @@ impl Request<'_> {
             | Self::Statistics
             | Self::Usage
             | Self::Expectations
-            | Self::FlushExpectations => put_header(out, ALL, 0),
+            | Self::FlushExpectations => put_header(out, NFPROTO_UNSPEC, 0),
         }
     }
 }
 
 fn number(family: Option<Family>) -> u8 {
-    family.map_or(ALL, Family::number)
+    family.map_or(NFPROTO_UNSPEC, Family::number)
 }
 
 fn put_key(out: &mut Vec<u8>, key: &Key) {
     put_header(out, key.original.family().number(), 0);
-    key.original.encode(out, TUPLE_ORIGINAL);
+    key.original.encode(out, CTA_TUPLE_ORIG);
     if let Some(zone) = key.zone {
-        put_be16(out, ZONE, zone);
+        put_be16(out, CTA_ZONE, zone);
     }
     if let Some(id) = key.id {
-        put_be32(out, ID, id);
+        put_be32(out, CTA_ID, id);
     }
 }
 
 /// Appends all words of labels and of their mask.
 fn put_labels(out: &mut Vec<u8>, value: u128, mask: u128) {
-    for (kind, bits) in [(LABELS, value), (LABELS_MASK, mask)] {
+    for (kind, bits) in [(CTA_LABELS, value), (CTA_LABELS_MASK, mask)] {
         let Labels(mut bytes) = Labels::from_bits(bits);
         bytes.resize(size_of::<u128>(), 0);
         put(out, kind, &bytes);
@@ -173,53 +173,53 @@ fn put_labels(out: &mut Vec<u8>, value: u128, mask: u128) {
 fn put_new(out: &mut Vec<u8>, flow: &Flow) {
     let nat = flow.status & (Status::SRC_NAT | Status::DST_NAT);
     put_header(out, flow.family().number(), 0);
-    flow.original.encode(out, TUPLE_ORIGINAL);
+    flow.original.encode(out, CTA_TUPLE_ORIG);
     // The kernel derives the translated reply from the NAT attributes.
     let mut reply = flow.reply;
     if !nat.is_empty() {
         reply = flow.original.inverted();
         reply.zone = flow.reply.zone;
     }
-    reply.encode(out, TUPLE_REPLY);
+    reply.encode(out, CTA_TUPLE_REPLY);
     // Entries of the table are confirmed; the kernel sets the NAT bits itself.
     let status = (flow.status | Status::CONFIRMED) - nat;
-    put_be32(out, STATUS, status.bits());
+    put_be32(out, CTA_STATUS, status.bits());
     if nat.contains(Status::DST_NAT) {
         put_nat(
             out,
-            NAT_DESTINATION,
+            CTA_NAT_DST,
             flow.reply.source,
             flow.reply.source_port(),
         );
     }
     if nat.contains(Status::SRC_NAT) {
         let port = flow.reply.destination_port();
-        put_nat(out, NAT_SOURCE, flow.reply.destination, port);
+        put_nat(out, CTA_NAT_SRC, flow.reply.destination, port);
     }
     if let Some(state) = &flow.state {
-        nest(out, PROTOCOL_INFO, |out| state.encode(out));
+        nest(out, CTA_PROTOINFO, |out| state.encode(out));
     }
-    for (kind, number) in [(TIMEOUT, flow.timeout), (MARK, flow.mark)] {
+    for (kind, number) in [(CTA_TIMEOUT, flow.timeout), (CTA_MARK, flow.mark)] {
         if let Some(number) = number {
             put_be32(out, kind, number);
         }
     }
     if let Some(zone) = flow.zone {
-        put_be16(out, ZONE, zone);
+        put_be16(out, CTA_ZONE, zone);
     }
     let Some(extension) = flow.extension.as_deref() else {
         return;
     };
     if let Some(helper) = &extension.helper {
-        nest(out, HELP, |out| {
-            put_str(out, 1, helper);
+        nest(out, CTA_HELP, |out| {
+            put_str(out, CTA_HELP_NAME, helper);
         });
     }
     if let Some(Labels(bytes)) = &extension.labels {
-        put(out, LABELS, bytes);
+        put(out, CTA_LABELS, bytes);
     }
     if let Some(master) = &extension.master {
-        master.encode(out, TUPLE_MASTER);
+        master.encode(out, CTA_TUPLE_MASTER);
     }
 }
 
@@ -228,18 +228,18 @@ fn put_nat(out: &mut Vec<u8>, kind: u16, address: IpAddr, port: Option<u16>) {
     nest(out, kind, |out| {
         match address {
             IpAddr::V4(ip) => {
-                put(out, 1, &ip.octets());
-                put(out, 2, &ip.octets());
+                put(out, CTA_NAT_V4_MINIP, &ip.octets());
+                put(out, CTA_NAT_V4_MAXIP, &ip.octets());
             }
             IpAddr::V6(ip) => {
-                put(out, 4, &ip.octets());
-                put(out, 5, &ip.octets());
+                put(out, CTA_NAT_V6_MINIP, &ip.octets());
+                put(out, CTA_NAT_V6_MAXIP, &ip.octets());
             }
         }
         if let Some(port) = port {
-            nest(out, 3, |out| {
-                put_be16(out, 1, port);
-                put_be16(out, 2, port);
+            nest(out, CTA_NAT_PROTO, |out| {
+                put_be16(out, CTA_PROTONAT_PORT_MIN, port);
+                put_be16(out, CTA_PROTONAT_PORT_MAX, port);
             });
         }
     });
@@ -249,7 +249,6 @@ fn put_nat(out: &mut Vec<u8>, kind: u16, address: IpAddr, port: Option<u16>) {
 ///
 /// A kernel without flushes by tuple instead deletes that flow, which does not exist.
 fn put_probe(out: &mut Vec<u8>) {
-    const SOURCE_DESTINATION_PROTOCOL: u32 = 0b1011;
     let unspecified = Ipv4Addr::UNSPECIFIED.into();
     let tuple = Tuple {
         source: unspecified,
@@ -259,8 +258,10 @@ fn put_probe(out: &mut Vec<u8>) {
         zone: None,
     };
     put_header(out, Family::V4.number(), VERSION_WITH_FAMILY);
-    tuple.encode(out, TUPLE_ORIGINAL);
-    nest(out, FILTER, |out| {
-        put_u32(out, 1, SOURCE_DESTINATION_PROTOCOL);
+    tuple.encode(out, CTA_TUPLE_ORIG);
+    nest(out, CTA_FILTER, |out| {
+        let addresses = CTA_FILTER_F_CTA_IP_SRC | CTA_FILTER_F_CTA_IP_DST;
+        let flags = addresses | CTA_FILTER_F_CTA_PROTO_NUM;
+        put_u32(out, CTA_FILTER_ORIG_FLAGS, flags);
     });
 }

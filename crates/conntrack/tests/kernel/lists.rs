@@ -48,8 +48,7 @@ fn counters_are_returned_and_set_to_zero() {
     assert_eq!(lab.client.zero_counters_of(&udp(1).key()).unwrap(), None);
 }
 
-/// `NFNLGRP_CONNTRACK_DESTROY`
-const DESTROYED: u32 = 3;
+const NFNLGRP_CONNTRACK_DESTROY: u32 = 3;
 
 #[test]
 fn destroyed_flows_stay_on_the_dying_list_until_their_event_is_delivered() {
@@ -65,7 +64,7 @@ fn destroyed_flows_stay_on_the_dying_list_until_their_event_is_delivered() {
             .set_option(SocketOption::BroadcastError, true)
             .unwrap();
         listener.set_recv_buffer_size(2048).unwrap();
-        listener.join(DESTROYED).unwrap();
+        listener.join(NFNLGRP_CONNTRACK_DESTROY).unwrap();
         listener
     });
     for number in 0..FLOWS {
@@ -82,7 +81,7 @@ fn destroyed_flows_stay_on_the_dying_list_until_their_event_is_delivered() {
     assert!(dying.iter().all(|flow| flow.status.contains(Status::DYING)));
     let lines = lab.conntrack("-L dying");
     assert_eq!(lines.lines().count(), dying.len(), "{lines}");
-    listener.leave(DESTROYED).unwrap();
+    listener.leave(NFNLGRP_CONNTRACK_DESTROY).unwrap();
     // Without the listener, the kernel drops the events at the next attempt.
     let is_empty = |lab: &mut Lab| complete(lab.client.dying().unwrap()).is_empty();
     let start = std::time::Instant::now();
