@@ -82,7 +82,7 @@ impl Load {
         // The kernel acknowledges each message with entries.
         let sets = replay_over(Some(netlink::NETFILTER), &datagrams(sets, 1))?;
 
-        let family = Socket::open(Protocol::GENERIC)?.resolve_family(ipvs::wire::FAMILY)?;
+        let family = Socket::open(Protocol::GENERIC)?.resolve_family(ipvs::wire::IPVS_GENL_NAME)?;
         let family = family.ok_or("the kernel has no IPVS")?;
         let servers = self.servers.iter().flat_map(|commands| commands.as_slice());
         let servers = servers.map(|command| {

@@ -46,7 +46,7 @@ impl Client {
         let mut requester = Requester::open(Protocol::GENERIC)?;
         let family = requester
             .socket_mut()
-            .resolve_family(wire::FAMILY)
+            .resolve_family(wire::IPVS_GENL_NAME)
             .map_err(|error| Error::from_request("communicate with", "IPVS", error))?;
         Ok(Self {
             requester,

@@ -9,16 +9,8 @@ use vipline_netlink::attr::{Attr, nest};
 use vipline_netlink::generic::{put_header, split};
 use vipline_reconcile::Edit;
 
-use crate::wire::{ATTR_DESTINATION, ATTR_SERVICE, VERSION};
+use crate::uapi::*;
 use crate::{Object, RealServer, ServiceKey, VirtualServer};
-
-/// `IPVS_CMD_NEW_SERVICE` and the other commands that change servers.
-const NEW_SERVICE: u8 = 1;
-const SET_SERVICE: u8 = 2;
-const DEL_SERVICE: u8 = 3;
-const NEW_DEST: u8 = 5;
-const SET_DEST: u8 = 6;
-const DEL_DEST: u8 = 7;
 
 /// A change that is sent as one message.
 ///
@@ -44,19 +36,19 @@ pub enum Command {
 impl Command {
     /// Appends the payload of the netlink message.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_header(out, self.number(), VERSION);
+        put_header(out, self.number(), IPVS_GENL_VERSION);
         match self {
             Self::Add(server) | Self::Edit(server) => {
-                nest(out, ATTR_SERVICE, |out| server.encode(out));
+                nest(out, IPVS_CMD_ATTR_SERVICE, |out| server.encode(out));
             }
-            Self::Remove(service) => nest(out, ATTR_SERVICE, |out| service.encode(out)),
+            Self::Remove(service) => nest(out, IPVS_CMD_ATTR_SERVICE, |out| service.encode(out)),
             Self::AddDestination(service, real) | Self::EditDestination(service, real) => {
-                nest(out, ATTR_SERVICE, |out| service.encode(out));
-                nest(out, ATTR_DESTINATION, |out| real.encode(out));
+                nest(out, IPVS_CMD_ATTR_SERVICE, |out| service.encode(out));
+                nest(out, IPVS_CMD_ATTR_DEST, |out| real.encode(out));
             }
             Self::RemoveDestination(service, endpoint) => {
-                nest(out, ATTR_SERVICE, |out| service.encode(out));
-                nest(out, ATTR_DESTINATION, |out| {
+                nest(out, IPVS_CMD_ATTR_SERVICE, |out| service.encode(out));
+                nest(out, IPVS_CMD_ATTR_DEST, |out| {
                     RealServer::encode_endpoint(*endpoint, out);
                 });
             }
@@ -74,42 +66,42 @@ impl Command {
         for attr in attrs {
             let attr = attr?;
             match attr.kind {
-                ATTR_SERVICE => service = Some(attr),
-                ATTR_DESTINATION => real = Some(attr),
+                IPVS_CMD_ATTR_SERVICE => service = Some(attr),
+                IPVS_CMD_ATTR_DEST => real = Some(attr),
                 _ => {}
             }
         }
         let missing = || DecodeError::new("command", u16::from(number), payload.len());
         let server: Attr<'_> = service.ok_or_else(missing)?;
-        if matches!(number, NEW_SERVICE | SET_SERVICE) {
+        if matches!(number, IPVS_CMD_NEW_SERVICE | IPVS_CMD_SET_SERVICE) {
             let (server, _) = VirtualServer::decode(server.attrs())?;
             return Ok(match number {
-                NEW_SERVICE => Self::Add(server),
+                IPVS_CMD_NEW_SERVICE => Self::Add(server),
                 _ => Self::Edit(server),
             });
         }
         let service = ServiceKey::decode(server.attrs())?;
-        if number == DEL_SERVICE {
+        if number == IPVS_CMD_DEL_SERVICE {
             return Ok(Self::Remove(service));
         }
         let attrs = real.ok_or_else(missing)?.attrs();
         let real = RealServer::decode(service.family(), attrs)?.server;
         match number {
-            NEW_DEST => Ok(Self::AddDestination(service, real)),
-            SET_DEST => Ok(Self::EditDestination(service, real)),
-            DEL_DEST => Ok(Self::RemoveDestination(service, real.endpoint())),
+            IPVS_CMD_NEW_DEST => Ok(Self::AddDestination(service, real)),
+            IPVS_CMD_SET_DEST => Ok(Self::EditDestination(service, real)),
+            IPVS_CMD_DEL_DEST => Ok(Self::RemoveDestination(service, real.endpoint())),
             _ => Err(missing()),
         }
     }
 
     fn number(&self) -> u8 {
         match self {
-            Self::Add(_) => NEW_SERVICE,
-            Self::Edit(_) => SET_SERVICE,
-            Self::Remove(_) => DEL_SERVICE,
-            Self::AddDestination(..) => NEW_DEST,
-            Self::EditDestination(..) => SET_DEST,
-            Self::RemoveDestination(..) => DEL_DEST,
+            Self::Add(_) => IPVS_CMD_NEW_SERVICE,
+            Self::Edit(_) => IPVS_CMD_SET_SERVICE,
+            Self::Remove(_) => IPVS_CMD_DEL_SERVICE,
+            Self::AddDestination(..) => IPVS_CMD_NEW_DEST,
+            Self::EditDestination(..) => IPVS_CMD_SET_DEST,
+            Self::RemoveDestination(..) => IPVS_CMD_DEL_DEST,
         }
     }
 }

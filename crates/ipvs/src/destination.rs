@@ -9,26 +9,7 @@ use vipline_netlink::attr::{Attr, Attrs, put_be16, put_u8, put_u16, put_u32};
 
 use crate::service::{decode_address, decode_family, put_address};
 use crate::stats::Stats;
-
-/// `IPVS_DEST_ATTR_ADDR` and the following attributes.
-const ADDRESS: u16 = 1;
-const PORT: u16 = 2;
-const METHOD: u16 = 3;
-const WEIGHT: u16 = 4;
-const UPPER: u16 = 5;
-const LOWER: u16 = 6;
-const ACTIVE: u16 = 7;
-const INACTIVE: u16 = 8;
-const PERSISTENT: u16 = 9;
-const STATS: u16 = 10;
-const FAMILY: u16 = 11;
-const STATS_64: u16 = 12;
-const TUNNEL: u16 = 13;
-const TUNNEL_PORT: u16 = 14;
-const TUNNEL_FLAGS: u16 = 15;
-
-/// `IP_VS_CONN_F_FWD_MASK`: the forwarding method in the connection flags.
-const METHOD_MASK: u32 = 0x7;
+use crate::uapi::*;
 
 /// A real server: a destination of a virtual server.
 ///
@@ -78,25 +59,29 @@ impl RealServer {
 
     /// Appends the attributes that identify a real server.
     pub(crate) fn encode_endpoint(endpoint: SocketAddr, out: &mut Vec<u8>) {
-        put_u16(out, FAMILY, Family::of(endpoint.ip()).number().into());
-        put_address(out, ADDRESS, endpoint.ip());
-        put_be16(out, PORT, endpoint.port());
+        put_u16(
+            out,
+            IPVS_DEST_ATTR_ADDR_FAMILY,
+            Family::of(endpoint.ip()).number().into(),
+        );
+        put_address(out, IPVS_DEST_ATTR_ADDR, endpoint.ip());
+        put_be16(out, IPVS_DEST_ATTR_PORT, endpoint.port());
     }
 
     /// Appends all attributes in the order of `ipvsadm`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         Self::encode_endpoint(self.endpoint(), out);
-        put_u32(out, METHOD, self.forwarding.method());
-        put_u32(out, WEIGHT, self.weight);
+        put_u32(out, IPVS_DEST_ATTR_FWD_METHOD, self.forwarding.method());
+        put_u32(out, IPVS_DEST_ATTR_WEIGHT, self.weight);
         let tunnel = match self.forwarding {
             Forwarding::Tunnel(tunnel) => tunnel,
             _ => Tunnel::Ipip,
         };
-        put_u8(out, TUNNEL, tunnel.number());
-        put_be16(out, TUNNEL_PORT, tunnel.port());
-        put_u16(out, TUNNEL_FLAGS, tunnel.checksum().number());
-        put_u32(out, UPPER, self.upper_threshold);
-        put_u32(out, LOWER, self.lower_threshold);
+        put_u8(out, IPVS_DEST_ATTR_TUN_TYPE, tunnel.number());
+        put_be16(out, IPVS_DEST_ATTR_TUN_PORT, tunnel.port());
+        put_u16(out, IPVS_DEST_ATTR_TUN_FLAGS, tunnel.checksum().number());
+        put_u32(out, IPVS_DEST_ATTR_U_THRESH, self.upper_threshold);
+        put_u32(out, IPVS_DEST_ATTR_L_THRESH, self.lower_threshold);
     }
 
     /// Decodes the attributes of a real server; `family` is the default address
@@ -111,26 +96,26 @@ impl RealServer {
         for attr in attrs {
             let attr = attr?;
             match attr.kind {
-                ADDRESS => address = Some(attr),
-                PORT => port = attr.be16()?,
-                METHOD => method = attr.u32()? & METHOD_MASK,
-                WEIGHT => weight = attr.u32()?,
-                UPPER => upper_threshold = attr.u32()?,
-                LOWER => lower_threshold = attr.u32()?,
-                ACTIVE => connections.active = attr.u32()?,
-                INACTIVE => connections.inactive = attr.u32()?,
-                PERSISTENT => connections.persistent = attr.u32()?,
-                STATS => stats = Stats::decode(attr.attrs())?,
-                FAMILY => family = decode_family(&attr)?,
-                STATS_64 => stats_64 = Some(Stats::decode(attr.attrs())?),
-                TUNNEL => tunnel.0 = attr.u8()?,
-                TUNNEL_PORT => tunnel.1 = attr.be16()?,
-                TUNNEL_FLAGS => tunnel.2 = attr.u16()?,
+                IPVS_DEST_ATTR_ADDR => address = Some(attr),
+                IPVS_DEST_ATTR_PORT => port = attr.be16()?,
+                IPVS_DEST_ATTR_FWD_METHOD => method = attr.u32()? & IP_VS_CONN_F_FWD_MASK,
+                IPVS_DEST_ATTR_WEIGHT => weight = attr.u32()?,
+                IPVS_DEST_ATTR_U_THRESH => upper_threshold = attr.u32()?,
+                IPVS_DEST_ATTR_L_THRESH => lower_threshold = attr.u32()?,
+                IPVS_DEST_ATTR_ACTIVE_CONNS => connections.active = attr.u32()?,
+                IPVS_DEST_ATTR_INACT_CONNS => connections.inactive = attr.u32()?,
+                IPVS_DEST_ATTR_PERSIST_CONNS => connections.persistent = attr.u32()?,
+                IPVS_DEST_ATTR_STATS => stats = Stats::decode(attr.attrs())?,
+                IPVS_DEST_ATTR_ADDR_FAMILY => family = decode_family(&attr)?,
+                IPVS_DEST_ATTR_STATS64 => stats_64 = Some(Stats::decode(attr.attrs())?),
+                IPVS_DEST_ATTR_TUN_TYPE => tunnel.0 = attr.u8()?,
+                IPVS_DEST_ATTR_TUN_PORT => tunnel.1 = attr.be16()?,
+                IPVS_DEST_ATTR_TUN_FLAGS => tunnel.2 = attr.u16()?,
                 _ => {}
             }
         }
         let address: Attr<'_> =
-            address.ok_or_else(|| DecodeError::new("real server", ADDRESS, 0))?;
+            address.ok_or_else(|| DecodeError::new("real server", IPVS_DEST_ATTR_ADDR, 0))?;
         let server = Self {
             address: decode_address(family, &address)?,
             port,
@@ -177,14 +162,14 @@ pub struct Connections {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Forwarding {
-    /// Masquerading: NAT of the destination, and of the source of replies.
+    /// Masquerading (`IP_VS_CONN_F_MASQ`): NAT of the destination, and of the source of replies.
     Masquerade,
-    /// Local delivery to this host.
+    /// Local delivery to this host (`IP_VS_CONN_F_LOCALNODE`).
     Local,
-    /// Tunneling: packets are encapsulated.
+    /// Tunneling (`IP_VS_CONN_F_TUNNEL`): packets are encapsulated.
     Tunnel(Tunnel),
-    /// Direct routing: packets are sent unchanged to the link-layer address of the
-    /// real server.
+    /// Direct routing (`IP_VS_CONN_F_DROUTE`): packets are sent unchanged to the
+    /// link-layer address of the real server.
     Direct,
     /// An unknown method, by its number: 4 to 7.
     Other(u8),
@@ -194,21 +179,21 @@ impl Forwarding {
     /// Returns the number of the method: `IP_VS_CONN_F_*` of `linux/ip_vs.h`.
     pub fn method(self) -> u32 {
         match self {
-            Self::Masquerade => 0,
-            Self::Local => 1,
-            Self::Tunnel(_) => 2,
-            Self::Direct => 3,
-            Self::Other(number) => u32::from(number) & METHOD_MASK,
+            Self::Masquerade => IP_VS_CONN_F_MASQ,
+            Self::Local => IP_VS_CONN_F_LOCALNODE,
+            Self::Tunnel(_) => IP_VS_CONN_F_TUNNEL,
+            Self::Direct => IP_VS_CONN_F_DROUTE,
+            Self::Other(number) => u32::from(number) & IP_VS_CONN_F_FWD_MASK,
         }
     }
 
     /// Converts a method number, and type, port and flags of a tunnel.
     fn of(method: u32, tunnel: (u8, u16, u16)) -> Self {
         match method {
-            0 => Self::Masquerade,
-            1 => Self::Local,
-            2 => Self::Tunnel(Tunnel::of(tunnel)),
-            3 => Self::Direct,
+            IP_VS_CONN_F_MASQ => Self::Masquerade,
+            IP_VS_CONN_F_LOCALNODE => Self::Local,
+            IP_VS_CONN_F_TUNNEL => Self::Tunnel(Tunnel::of(tunnel)),
+            IP_VS_CONN_F_DROUTE => Self::Direct,
             other => Self::Other(other.to_le_bytes()[0]),
         }
     }
@@ -218,16 +203,16 @@ impl Forwarding {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Tunnel {
-    /// IP in IP.
+    /// IP in IP (`IP_VS_CONN_F_TUNNEL_TYPE_IPIP`).
     Ipip,
-    /// Generic UDP encapsulation (GUE).
+    /// Generic UDP encapsulation (`IP_VS_CONN_F_TUNNEL_TYPE_GUE`).
     Gue {
         /// UDP destination port.
         port: u16,
         /// Checksum of the encapsulation.
         checksum: Checksum,
     },
-    /// Generic routing encapsulation (GRE).
+    /// Generic routing encapsulation (`IP_VS_CONN_F_TUNNEL_TYPE_GRE`).
     Gre {
         /// Checksum of the encapsulation.
         checksum: Checksum,
@@ -247,12 +232,12 @@ pub enum Tunnel {
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Checksum {
-    /// No checksum.
+    /// No checksum (`IP_VS_TUNNEL_ENCAP_FLAG_NOCSUM`).
     #[default]
     None,
-    /// Full checksum.
+    /// Full checksum (`IP_VS_TUNNEL_ENCAP_FLAG_CSUM`).
     Full,
-    /// Remote checksum offload, GUE only.
+    /// Remote checksum offload, GUE only (`IP_VS_TUNNEL_ENCAP_FLAG_REMCSUM`).
     Remote,
     /// Unknown flags.
     Other(u16),
@@ -261,18 +246,18 @@ pub enum Checksum {
 impl Checksum {
     fn number(self) -> u16 {
         match self {
-            Self::None => 0,
-            Self::Full => 1,
-            Self::Remote => 2,
+            Self::None => IP_VS_TUNNEL_ENCAP_FLAG_NOCSUM,
+            Self::Full => IP_VS_TUNNEL_ENCAP_FLAG_CSUM,
+            Self::Remote => IP_VS_TUNNEL_ENCAP_FLAG_REMCSUM,
             Self::Other(flags) => flags,
         }
     }
 
     fn of(flags: u16) -> Self {
         match flags {
-            0 => Self::None,
-            1 => Self::Full,
-            2 => Self::Remote,
+            IP_VS_TUNNEL_ENCAP_FLAG_NOCSUM => Self::None,
+            IP_VS_TUNNEL_ENCAP_FLAG_CSUM => Self::Full,
+            IP_VS_TUNNEL_ENCAP_FLAG_REMCSUM => Self::Remote,
             flags => Self::Other(flags),
         }
     }
@@ -282,9 +267,9 @@ impl Tunnel {
     fn of((number, port, flags): (u8, u16, u16)) -> Self {
         let checksum = Checksum::of(flags);
         match number {
-            0 => Self::Ipip,
-            1 => Self::Gue { port, checksum },
-            2 => Self::Gre { checksum },
+            IP_VS_CONN_F_TUNNEL_TYPE_IPIP => Self::Ipip,
+            IP_VS_CONN_F_TUNNEL_TYPE_GUE => Self::Gue { port, checksum },
+            IP_VS_CONN_F_TUNNEL_TYPE_GRE => Self::Gre { checksum },
             _ => Self::Other {
                 number,
                 port,
@@ -295,9 +280,9 @@ impl Tunnel {
 
     fn number(self) -> u8 {
         match self {
-            Self::Ipip => 0,
-            Self::Gue { .. } => 1,
-            Self::Gre { .. } => 2,
+            Self::Ipip => IP_VS_CONN_F_TUNNEL_TYPE_IPIP,
+            Self::Gue { .. } => IP_VS_CONN_F_TUNNEL_TYPE_GUE,
+            Self::Gre { .. } => IP_VS_CONN_F_TUNNEL_TYPE_GRE,
             Self::Other { number, .. } => number,
         }
     }

@@ -67,6 +67,8 @@
     allow(dead_code, unused_imports, reason = "only sockets use some functions")
 )]
 
+mod uapi;
+
 mod flags;
 
 mod scheduler;

@@ -8,16 +8,8 @@ use vipline_netlink::attr::{Attr, Attrs, put, put_str, put_u32};
 
 use crate::service::Parts;
 use crate::stats::Stats;
+use crate::uapi::*;
 use crate::{Family, Flags, InvalidName, IpvsName, Scheduler, ServiceKey};
-
-/// `IPVS_SVC_ATTR_SCHED_NAME` and the following attributes.
-const SCHEDULER: u16 = 6;
-const FLAGS: u16 = 7;
-const TIMEOUT: u16 = 8;
-const NETMASK: u16 = 9;
-const STATS: u16 = 10;
-const ENGINE: u16 = 11;
-const STATS_64: u16 = 12;
 
 /// A virtual server without its real servers.
 ///
@@ -53,24 +45,24 @@ impl VirtualServer {
     /// Appends all attributes in the order of `ipvsadm`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         self.service.encode(out);
-        put_str(out, SCHEDULER, self.scheduler.as_str());
+        put_str(out, IPVS_SVC_ATTR_SCHED_NAME, self.scheduler.as_str());
         if let Some(engine) = &self.persistence_engine {
-            put_str(out, ENGINE, engine.as_str());
+            put_str(out, IPVS_SVC_ATTR_PE_NAME, engine.as_str());
         }
         let persistent = match self.persistence {
             None => 0,
-            Some(_) => Flags::PERSISTENT,
+            Some(_) => IP_VS_SVC_F_PERSISTENT,
         };
         let flags = self.flags.bits() | persistent;
         let mut pair = [0xff; 8];
         pair[..4].copy_from_slice(&flags.to_ne_bytes());
-        put(out, FLAGS, &pair);
+        put(out, IPVS_SVC_ATTR_FLAGS, &pair);
         let family = self.service.family();
         let persistence = self
             .persistence
             .unwrap_or_else(|| Persistence::per_client(family, 0));
-        put_u32(out, TIMEOUT, persistence.timeout);
-        put(out, NETMASK, &persistence.netmask.bytes());
+        put_u32(out, IPVS_SVC_ATTR_TIMEOUT, persistence.timeout);
+        put(out, IPVS_SVC_ATTR_NETMASK, &persistence.netmask.bytes());
     }
 
     /// Decodes the attributes of a virtual server.
@@ -82,21 +74,21 @@ impl VirtualServer {
         for attr in attrs {
             let attr = attr?;
             match attr.kind {
-                SCHEDULER => {
+                IPVS_SVC_ATTR_SCHED_NAME => {
                     let name = Scheduler::new(attr.str()?);
                     scheduler = Some(name.map_err(|_| attr.error("name of a scheduler"))?);
                 }
-                FLAGS => flags = first_u32(&attr)?,
-                TIMEOUT => timeout = attr.u32()?,
-                NETMASK => netmask = Some(attr),
-                STATS => stats = Stats::decode(attr.attrs())?,
-                ENGINE => engine = PersistenceEngine::decode(&attr)?,
-                STATS_64 => stats_64 = Some(Stats::decode(attr.attrs())?),
+                IPVS_SVC_ATTR_FLAGS => flags = first_u32(&attr)?,
+                IPVS_SVC_ATTR_TIMEOUT => timeout = attr.u32()?,
+                IPVS_SVC_ATTR_NETMASK => netmask = Some(attr),
+                IPVS_SVC_ATTR_STATS => stats = Stats::decode(attr.attrs())?,
+                IPVS_SVC_ATTR_PE_NAME => engine = PersistenceEngine::decode(&attr)?,
+                IPVS_SVC_ATTR_STATS64 => stats_64 = Some(Stats::decode(attr.attrs())?),
                 _ => parts.take(attr),
             }
         }
         let service = parts.service()?;
-        let persistence = match flags & Flags::PERSISTENT {
+        let persistence = match flags & IP_VS_SVC_F_PERSISTENT {
             0 => None,
             _ => Some(Persistence {
                 timeout,
@@ -108,8 +100,9 @@ impl VirtualServer {
         };
         let server = Self {
             service,
-            scheduler: scheduler.ok_or_else(|| DecodeError::new("scheduler", SCHEDULER, 0))?,
-            flags: Flags::from_bits_retain(flags & !(Flags::PERSISTENT | Flags::HASHED)),
+            scheduler: scheduler
+                .ok_or_else(|| DecodeError::new("scheduler", IPVS_SVC_ATTR_SCHED_NAME, 0))?,
+            flags: Flags::from_bits_retain(flags & !(IP_VS_SVC_F_PERSISTENT | IP_VS_SVC_F_HASHED)),
             persistence,
             persistence_engine: engine,
         };

@@ -8,12 +8,7 @@ use vipline_inet::{Family, Transport};
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, put, put_be16, put_u16, put_u32};
 
-/// `IPVS_SVC_ATTR_AF` and the following attributes.
-const FAMILY: u16 = 1;
-const PROTOCOL: u16 = 2;
-const ADDRESS: u16 = 3;
-const PORT: u16 = 4;
-const MARK: u16 = 5;
+use crate::uapi::*;
 
 /// Decodes an address family (`AF_*`).
 pub(crate) fn decode_family(attr: &Attr<'_>) -> Result<Family, DecodeError> {
@@ -111,17 +106,17 @@ impl ServiceKey {
 
     /// Appends the attributes that identify the service.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        put_u16(out, FAMILY, self.family().number().into());
+        put_u16(out, IPVS_SVC_ATTR_AF, self.family().number().into());
         match self {
-            Self::Mark { mark, .. } => put_u32(out, MARK, mark.get()),
+            Self::Mark { mark, .. } => put_u32(out, IPVS_SVC_ATTR_FWMARK, mark.get()),
             Self::Address {
                 protocol,
                 address,
                 port,
             } => {
-                put_u16(out, PROTOCOL, protocol.number().into());
-                put_address(out, ADDRESS, *address);
-                put_be16(out, PORT, *port);
+                put_u16(out, IPVS_SVC_ATTR_PROTOCOL, protocol.number().into());
+                put_address(out, IPVS_SVC_ATTR_ADDR, *address);
+                put_be16(out, IPVS_SVC_ATTR_PORT, *port);
             }
         }
     }
@@ -141,11 +136,11 @@ impl<'a> Parts<'a> {
     /// Collects an attribute and ignores those that do not identify a service.
     pub(crate) fn take(&mut self, attr: Attr<'a>) {
         let part = match attr.kind {
-            FAMILY => &mut self.family,
-            PROTOCOL => &mut self.protocol,
-            ADDRESS => &mut self.address,
-            PORT => &mut self.port,
-            MARK => &mut self.mark,
+            IPVS_SVC_ATTR_AF => &mut self.family,
+            IPVS_SVC_ATTR_PROTOCOL => &mut self.protocol,
+            IPVS_SVC_ATTR_ADDR => &mut self.address,
+            IPVS_SVC_ATTR_PORT => &mut self.port,
+            IPVS_SVC_ATTR_FWMARK => &mut self.mark,
             _ => return,
         };
         *part = Some(attr);
@@ -153,7 +148,13 @@ impl<'a> Parts<'a> {
 
     /// Builds the key from the collected attributes.
     pub(crate) fn service(&self) -> Result<ServiceKey, DecodeError> {
-        let missing = || DecodeError::new("virtual server with an address or a mark", 1, 0);
+        let missing = || {
+            DecodeError::new(
+                "virtual server with an address or a mark",
+                IPVS_SVC_ATTR_AF,
+                0,
+            )
+        };
         let family = decode_family(self.family.as_ref().ok_or_else(missing)?)?;
         let mark = self.mark.map_or(Ok(0), |attr| attr.u32())?;
         if let Some(mark) = NonZeroU32::new(mark) {

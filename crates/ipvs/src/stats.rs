@@ -3,6 +3,8 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs};
 
+use crate::uapi::*;
+
 /// Traffic counters and rates of a virtual or real server.
 ///
 /// All counters have 64 bits and do not wrap.
@@ -10,24 +12,34 @@ use vipline_netlink::attr::{Attr, Attrs};
 #[non_exhaustive]
 pub struct Stats {
     /// Scheduled connections.
+    #[doc(alias = "IPVS_STATS_ATTR_CONNS")]
     pub connections: u64,
     /// Incoming packets.
+    #[doc(alias = "IPVS_STATS_ATTR_INPKTS")]
     pub packets_in: u64,
     /// Outgoing packets.
+    #[doc(alias = "IPVS_STATS_ATTR_OUTPKTS")]
     pub packets_out: u64,
     /// Incoming bytes.
+    #[doc(alias = "IPVS_STATS_ATTR_INBYTES")]
     pub bytes_in: u64,
     /// Outgoing bytes.
+    #[doc(alias = "IPVS_STATS_ATTR_OUTBYTES")]
     pub bytes_out: u64,
     /// Connections per second.
+    #[doc(alias = "IPVS_STATS_ATTR_CPS")]
     pub connection_rate: u64,
     /// Incoming packets per second.
+    #[doc(alias = "IPVS_STATS_ATTR_INPPS")]
     pub packet_rate_in: u64,
     /// Outgoing packets per second.
+    #[doc(alias = "IPVS_STATS_ATTR_OUTPPS")]
     pub packet_rate_out: u64,
     /// Incoming bytes per second.
+    #[doc(alias = "IPVS_STATS_ATTR_INBPS")]
     pub byte_rate_in: u64,
     /// Outgoing bytes per second.
+    #[doc(alias = "IPVS_STATS_ATTR_OUTBPS")]
     pub byte_rate_out: u64,
 }
 
@@ -38,16 +50,16 @@ impl Stats {
         for attr in attrs {
             let attr = attr?;
             let number = match attr.kind {
-                1 => &mut stats.connections,
-                2 => &mut stats.packets_in,
-                3 => &mut stats.packets_out,
-                4 => &mut stats.bytes_in,
-                5 => &mut stats.bytes_out,
-                6 => &mut stats.connection_rate,
-                7 => &mut stats.packet_rate_in,
-                8 => &mut stats.packet_rate_out,
-                9 => &mut stats.byte_rate_in,
-                10 => &mut stats.byte_rate_out,
+                IPVS_STATS_ATTR_CONNS => &mut stats.connections,
+                IPVS_STATS_ATTR_INPKTS => &mut stats.packets_in,
+                IPVS_STATS_ATTR_OUTPKTS => &mut stats.packets_out,
+                IPVS_STATS_ATTR_INBYTES => &mut stats.bytes_in,
+                IPVS_STATS_ATTR_OUTBYTES => &mut stats.bytes_out,
+                IPVS_STATS_ATTR_CPS => &mut stats.connection_rate,
+                IPVS_STATS_ATTR_INPPS => &mut stats.packet_rate_in,
+                IPVS_STATS_ATTR_OUTPPS => &mut stats.packet_rate_out,
+                IPVS_STATS_ATTR_INBPS => &mut stats.byte_rate_in,
+                IPVS_STATS_ATTR_OUTBPS => &mut stats.byte_rate_out,
                 _ => continue,
             };
             *number = either(&attr)?;
@@ -70,13 +82,16 @@ mod tests {
 
     use super::*;
 
+    /// Empty, so that the following number is aligned to 8 bytes.
+    const IPVS_STATS_ATTR_PAD: u16 = 11;
+
     #[test]
     fn counters_of_32_and_64_bits_are_decoded_and_padding_is_skipped() {
         let mut out = Vec::new();
-        put_u32(&mut out, 1, 7);
-        put_u64(&mut out, 4, 1 << 40);
-        put_u64(&mut out, 11, 5);
-        put_u64(&mut out, 10, 9);
+        put_u32(&mut out, IPVS_STATS_ATTR_CONNS, 7);
+        put_u64(&mut out, IPVS_STATS_ATTR_INBYTES, 1 << 40);
+        put_u64(&mut out, IPVS_STATS_ATTR_PAD, 5);
+        put_u64(&mut out, IPVS_STATS_ATTR_OUTBPS, 9);
         let stats = Stats::decode(Attrs::new(&out)).unwrap();
         assert_eq!((stats.connections, stats.bytes_in), (7, 1 << 40));
         assert_eq!(stats.byte_rate_out, 9);

@@ -5,32 +5,24 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put, put_str, put_u8, put_u16, put_u32};
 
-/// `IPVS_DAEMON_ATTR_STATE` and the following attributes.
-const STATE: u16 = 1;
-const INTERFACE: u16 = 2;
-const SYNC_ID: u16 = 3;
-const MAX_LEN: u16 = 4;
-const GROUP: u16 = 5;
-const GROUP_6: u16 = 6;
-const PORT: u16 = 7;
-const TTL: u16 = 8;
+use crate::uapi::*;
 
 /// Role of a sync daemon: `IP_VS_STATE_*` of `linux/ip_vs.h`.
 ///
 /// Exhaustive: the kernel has two roles.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Role {
-    /// Sends connection state.
+    /// Sends connection state (`IP_VS_STATE_MASTER`).
     Master,
-    /// Receives connection state.
+    /// Receives connection state (`IP_VS_STATE_BACKUP`).
     Backup,
 }
 
 impl Role {
     fn number(self) -> u32 {
         match self {
-            Self::Master => 1,
-            Self::Backup => 2,
+            Self::Master => IP_VS_STATE_MASTER,
+            Self::Backup => IP_VS_STATE_BACKUP,
         }
     }
 }
@@ -73,27 +65,27 @@ impl SyncDaemon {
     /// Appends the attributes in the order of `ipvsadm`, without defaults.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         Self::encode_role(self.role, out);
-        put_str(out, INTERFACE, &self.interface);
-        put_u32(out, SYNC_ID, self.sync_id);
+        put_str(out, IPVS_DAEMON_ATTR_MCAST_IFN, &self.interface);
+        put_u32(out, IPVS_DAEMON_ATTR_SYNC_ID, self.sync_id);
         if self.max_len != 0 {
-            put_u16(out, MAX_LEN, self.max_len);
+            put_u16(out, IPVS_DAEMON_ATTR_SYNC_MAXLEN, self.max_len);
         }
         if self.port != 0 {
-            put_u16(out, PORT, self.port);
+            put_u16(out, IPVS_DAEMON_ATTR_MCAST_PORT, self.port);
         }
         if self.ttl != 0 {
-            put_u8(out, TTL, self.ttl);
+            put_u8(out, IPVS_DAEMON_ATTR_MCAST_TTL, self.ttl);
         }
         match self.multicast_group {
             None => {}
-            Some(IpAddr::V4(group)) => put(out, GROUP, &group.octets()),
-            Some(IpAddr::V6(group)) => put(out, GROUP_6, &group.octets()),
+            Some(IpAddr::V4(group)) => put(out, IPVS_DAEMON_ATTR_MCAST_GROUP, &group.octets()),
+            Some(IpAddr::V6(group)) => put(out, IPVS_DAEMON_ATTR_MCAST_GROUP6, &group.octets()),
         }
     }
 
     /// Appends the attribute that identifies the daemon to stop.
     pub(crate) fn encode_role(role: Role, out: &mut Vec<u8>) {
-        put_u32(out, STATE, role.number());
+        put_u32(out, IPVS_DAEMON_ATTR_STATE, role.number());
     }
 
     /// Decodes the attributes of a daemon.
@@ -104,28 +96,29 @@ impl SyncDaemon {
             let attr = attr?;
             let group = || attr.error("multicast group");
             match attr.kind {
-                STATE => {
+                IPVS_DAEMON_ATTR_STATE => {
                     let roles = [Role::Master, Role::Backup];
                     let number = attr.u32()?;
                     role = roles.into_iter().find(|role| role.number() == number);
                 }
-                INTERFACE => daemon.interface = attr.str()?.to_owned(),
-                SYNC_ID => daemon.sync_id = attr.u32()?,
-                MAX_LEN => daemon.max_len = attr.u16()?,
-                GROUP => {
+                IPVS_DAEMON_ATTR_MCAST_IFN => daemon.interface = attr.str()?.to_owned(),
+                IPVS_DAEMON_ATTR_SYNC_ID => daemon.sync_id = attr.u32()?,
+                IPVS_DAEMON_ATTR_SYNC_MAXLEN => daemon.max_len = attr.u16()?,
+                IPVS_DAEMON_ATTR_MCAST_GROUP => {
                     let octets: [u8; 4] = attr.value.try_into().map_err(|_| group())?;
                     daemon.multicast_group = Some(Ipv4Addr::from(octets).into());
                 }
-                GROUP_6 => {
+                IPVS_DAEMON_ATTR_MCAST_GROUP6 => {
                     let octets: [u8; 16] = attr.value.try_into().map_err(|_| group())?;
                     daemon.multicast_group = Some(Ipv6Addr::from(octets).into());
                 }
-                PORT => daemon.port = attr.u16()?,
-                TTL => daemon.ttl = attr.u8()?,
+                IPVS_DAEMON_ATTR_MCAST_PORT => daemon.port = attr.u16()?,
+                IPVS_DAEMON_ATTR_MCAST_TTL => daemon.ttl = attr.u8()?,
                 _ => {}
             }
         }
-        daemon.role = role.ok_or_else(|| DecodeError::new("sync daemon", STATE, 0))?;
+        daemon.role =
+            role.ok_or_else(|| DecodeError::new("sync daemon", IPVS_DAEMON_ATTR_STATE, 0))?;
         Ok(daemon)
     }
 }

@@ -11,33 +11,11 @@ use vipline_netlink::generic::{put_header, split};
 use crate::destination::{Destination, RealServer};
 use crate::stats::Stats;
 use crate::sync_daemon::{Role, SyncDaemon};
+use crate::uapi::*;
 use crate::{Family, ServiceKey, VirtualServer};
 
-/// `IPVS_GENL_NAME`: name of the generic netlink family.
-pub const FAMILY: &str = "IPVS";
-/// `IPVS_GENL_VERSION`: message version.
-pub(crate) const VERSION: u8 = 1;
-
-/// `IPVS_CMD_ATTR_SERVICE`: a virtual server.
-pub(crate) const ATTR_SERVICE: u16 = 1;
-/// `IPVS_CMD_ATTR_DEST`: a real server.
-pub(crate) const ATTR_DESTINATION: u16 = 2;
-/// `IPVS_CMD_ATTR_DAEMON` and the following attributes.
-const ATTR_DAEMON: u16 = 3;
-const ATTR_TCP: u16 = 4;
-const ATTR_TCP_FIN: u16 = 5;
-const ATTR_UDP: u16 = 6;
-
-/// `IPVS_INFO_ATTR_VERSION` and the following attribute.
-const INFO_VERSION: u16 = 1;
-const INFO_TABLE_SIZE: u16 = 2;
-
-/// `IPVS_CMD_NEW_SERVICE` and the other commands in replies.
-const NEW_SERVICE: u8 = 1;
-const NEW_DEST: u8 = 5;
-const NEW_DAEMON: u8 = 9;
-const SET_CONFIG: u8 = 12;
-const SET_INFO: u8 = 14;
+/// Name of the generic netlink family.
+pub const IPVS_GENL_NAME: &str = "IPVS";
 
 /// Connection timeouts after the last packet. Fractions of a second are dropped.
 ///
@@ -99,19 +77,23 @@ pub enum Request<'a> {
 impl Request<'_> {
     /// Appends the payload of the message.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_header(out, self.command(), VERSION);
+        put_header(out, self.command(), IPVS_GENL_VERSION);
         match self {
             Self::Server(service) | Self::Destinations(service) | Self::Zero(Some(service)) => {
-                nest(out, ATTR_SERVICE, |out| service.encode(out));
+                nest(out, IPVS_CMD_ATTR_SERVICE, |out| service.encode(out));
             }
-            Self::StartDaemon(daemon) => nest(out, ATTR_DAEMON, |out| daemon.encode(out)),
-            Self::StopDaemon(role) => {
-                nest(out, ATTR_DAEMON, |out| SyncDaemon::encode_role(*role, out))
-            }
+            Self::StartDaemon(daemon) => nest(out, IPVS_CMD_ATTR_DAEMON, |out| daemon.encode(out)),
+            Self::StopDaemon(role) => nest(out, IPVS_CMD_ATTR_DAEMON, |out| {
+                SyncDaemon::encode_role(*role, out)
+            }),
             Self::SetTimeouts(timeouts) => {
-                put_u32(out, ATTR_TCP, seconds(timeouts.tcp));
-                put_u32(out, ATTR_TCP_FIN, seconds(timeouts.tcp_fin));
-                put_u32(out, ATTR_UDP, seconds(timeouts.udp));
+                put_u32(out, IPVS_CMD_ATTR_TIMEOUT_TCP, seconds(timeouts.tcp));
+                put_u32(
+                    out,
+                    IPVS_CMD_ATTR_TIMEOUT_TCP_FIN,
+                    seconds(timeouts.tcp_fin),
+                );
+                put_u32(out, IPVS_CMD_ATTR_TIMEOUT_UDP, seconds(timeouts.udp));
             }
             _ => {}
         }
@@ -119,16 +101,16 @@ impl Request<'_> {
 
     fn command(&self) -> u8 {
         match self {
-            Self::Servers | Self::Server(_) => 4,
-            Self::Destinations(_) => 8,
-            Self::StartDaemon(_) => NEW_DAEMON,
-            Self::StopDaemon(_) => 10,
-            Self::Daemons => 11,
-            Self::SetTimeouts(_) => SET_CONFIG,
-            Self::Timeouts => 13,
-            Self::Info => 15,
-            Self::Zero(_) => 16,
-            Self::Flush => 17,
+            Self::Servers | Self::Server(_) => IPVS_CMD_GET_SERVICE,
+            Self::Destinations(_) => IPVS_CMD_GET_DEST,
+            Self::StartDaemon(_) => IPVS_CMD_NEW_DAEMON,
+            Self::StopDaemon(_) => IPVS_CMD_DEL_DAEMON,
+            Self::Daemons => IPVS_CMD_GET_DAEMON,
+            Self::SetTimeouts(_) => IPVS_CMD_SET_CONFIG,
+            Self::Timeouts => IPVS_CMD_GET_CONFIG,
+            Self::Info => IPVS_CMD_GET_INFO,
+            Self::Zero(_) => IPVS_CMD_ZERO,
+            Self::Flush => IPVS_CMD_FLUSH,
         }
     }
 }
@@ -169,16 +151,17 @@ impl Reply {
     pub fn decode(family: Family, payload: &[u8]) -> Result<Self, DecodeError> {
         let (command, attrs) = split(payload)?;
         match command {
-            NEW_SERVICE => {
-                let (server, stats) = VirtualServer::decode(inside(attrs, ATTR_SERVICE)?)?;
+            IPVS_CMD_NEW_SERVICE => {
+                let (server, stats) = VirtualServer::decode(inside(attrs, IPVS_CMD_ATTR_SERVICE)?)?;
                 Ok(Self::Server(server, stats))
             }
-            NEW_DEST => {
-                RealServer::decode(family, inside(attrs, ATTR_DESTINATION)?).map(Self::Destination)
+            IPVS_CMD_NEW_DEST => RealServer::decode(family, inside(attrs, IPVS_CMD_ATTR_DEST)?)
+                .map(Self::Destination),
+            IPVS_CMD_NEW_DAEMON => {
+                SyncDaemon::decode(inside(attrs, IPVS_CMD_ATTR_DAEMON)?).map(Self::SyncDaemon)
             }
-            NEW_DAEMON => SyncDaemon::decode(inside(attrs, ATTR_DAEMON)?).map(Self::SyncDaemon),
-            SET_CONFIG => timeouts(attrs).map(Self::Timeouts),
-            SET_INFO => info(attrs).map(Self::Info),
+            IPVS_CMD_SET_CONFIG => timeouts(attrs).map(Self::Timeouts),
+            IPVS_CMD_SET_INFO => info(attrs).map(Self::Info),
             _ => Ok(Self::Other),
         }
     }
@@ -200,9 +183,9 @@ fn timeouts(attrs: Attrs<'_>) -> Result<Timeouts, DecodeError> {
     for attr in attrs {
         let attr = attr?;
         let timeout = match attr.kind {
-            ATTR_TCP => &mut timeouts.tcp,
-            ATTR_TCP_FIN => &mut timeouts.tcp_fin,
-            ATTR_UDP => &mut timeouts.udp,
+            IPVS_CMD_ATTR_TIMEOUT_TCP => &mut timeouts.tcp,
+            IPVS_CMD_ATTR_TIMEOUT_TCP_FIN => &mut timeouts.tcp_fin,
+            IPVS_CMD_ATTR_TIMEOUT_UDP => &mut timeouts.udp,
             _ => continue,
         };
         *timeout = Duration::from_secs(attr.u32()?.into());
@@ -215,11 +198,11 @@ fn info(attrs: Attrs<'_>) -> Result<Info, DecodeError> {
     for attr in attrs {
         let attr = attr?;
         match attr.kind {
-            INFO_VERSION => {
+            IPVS_INFO_ATTR_VERSION => {
                 let [_, version @ ..] = attr.u32()?.to_be_bytes();
                 info.version = version;
             }
-            INFO_TABLE_SIZE => info.table_size = attr.u32()?,
+            IPVS_INFO_ATTR_CONN_TAB_SIZE => info.table_size = attr.u32()?,
             _ => {}
         }
     }
