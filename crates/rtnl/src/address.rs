@@ -7,6 +7,7 @@ use bitflags::bitflags;
 use ipnet::IpNet;
 
 use crate::Name;
+use crate::uapi::*;
 
 /// An address on an interface.
 ///
@@ -103,14 +104,19 @@ impl fmt::Display for Place<'_> {
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Scope {
     /// Valid everywhere.
+    #[doc(alias = "RT_SCOPE_UNIVERSE")]
     Global,
     /// Valid within the site, IPv6 only.
+    #[doc(alias = "RT_SCOPE_SITE")]
     Site,
     /// Valid on the link.
+    #[doc(alias = "RT_SCOPE_LINK")]
     Link,
     /// Valid on the host.
+    #[doc(alias = "RT_SCOPE_HOST")]
     Host,
     /// Valid nowhere.
+    #[doc(alias = "RT_SCOPE_NOWHERE")]
     Nowhere,
     /// Another scope.
     Other(u8),
@@ -120,11 +126,11 @@ impl Scope {
     /// Creates a scope from its number.
     pub(crate) fn from_number(number: u8) -> Self {
         match number {
-            0 => Self::Global,
-            200 => Self::Site,
-            253 => Self::Link,
-            254 => Self::Host,
-            255 => Self::Nowhere,
+            RT_SCOPE_UNIVERSE => Self::Global,
+            RT_SCOPE_SITE => Self::Site,
+            RT_SCOPE_LINK => Self::Link,
+            RT_SCOPE_HOST => Self::Host,
+            RT_SCOPE_NOWHERE => Self::Nowhere,
             other => Self::Other(other),
         }
     }
@@ -132,11 +138,11 @@ impl Scope {
     /// Returns the number of the scope.
     pub(crate) fn number(self) -> u8 {
         match self {
-            Self::Global => 0,
-            Self::Site => 200,
-            Self::Link => 253,
-            Self::Host => 254,
-            Self::Nowhere => 255,
+            Self::Global => RT_SCOPE_UNIVERSE,
+            Self::Site => RT_SCOPE_SITE,
+            Self::Link => RT_SCOPE_LINK,
+            Self::Host => RT_SCOPE_HOST,
+            Self::Nowhere => RT_SCOPE_NOWHERE,
             Self::Other(number) => number,
         }
     }
@@ -184,29 +190,41 @@ bitflags! {
         ///
         /// IPv6: temporary address (privacy extensions).
         #[doc(alias = "IFA_F_TEMPORARY")]
-        const SECONDARY = 0x1;
+        #[doc(alias = "IFA_F_SECONDARY")]
+        const SECONDARY = IFA_F_SECONDARY;
         /// The kernel skips duplicate address detection.
-        const NO_DAD = 0x2;
+        #[doc(alias = "IFA_F_NODAD")]
+        const NO_DAD = IFA_F_NODAD;
         /// The address is used during duplicate address detection.
-        const OPTIMISTIC = 0x4;
+        #[doc(alias = "IFA_F_OPTIMISTIC")]
+        const OPTIMISTIC = IFA_F_OPTIMISTIC;
         /// Duplicate address detection found another host with the address.
-        const DAD_FAILED = 0x8;
+        #[doc(alias = "IFA_F_DADFAILED")]
+        const DAD_FAILED = IFA_F_DADFAILED;
         /// Home address (Mobile IPv6).
-        const HOME_ADDRESS = 0x10;
+        #[doc(alias = "IFA_F_HOMEADDRESS")]
+        const HOME_ADDRESS = IFA_F_HOMEADDRESS;
         /// Deprecated: not chosen as the source address of new connections.
-        const DEPRECATED = 0x20;
+        #[doc(alias = "IFA_F_DEPRECATED")]
+        const DEPRECATED = IFA_F_DEPRECATED;
         /// Duplicate address detection is in progress.
-        const TENTATIVE = 0x40;
+        #[doc(alias = "IFA_F_TENTATIVE")]
+        const TENTATIVE = IFA_F_TENTATIVE;
         /// Permanent: has no lifetime.
-        const PERMANENT = 0x80;
+        #[doc(alias = "IFA_F_PERMANENT")]
+        const PERMANENT = IFA_F_PERMANENT;
         /// The kernel creates temporary addresses from this one.
-        const MANAGE_TEMPORARY = 0x100;
+        #[doc(alias = "IFA_F_MANAGETEMPADDR")]
+        const MANAGE_TEMPORARY = IFA_F_MANAGETEMPADDR;
         /// The kernel adds no prefix route.
-        const NO_PREFIX_ROUTE = 0x200;
+        #[doc(alias = "IFA_F_NOPREFIXROUTE")]
+        const NO_PREFIX_ROUTE = IFA_F_NOPREFIXROUTE;
         /// The kernel joins the group of this multicast address.
-        const AUTO_JOIN = 0x400;
+        #[doc(alias = "IFA_F_MCAUTOJOIN")]
+        const AUTO_JOIN = IFA_F_MCAUTOJOIN;
         /// Stable privacy address (RFC 7217).
-        const STABLE_PRIVACY = 0x800;
+        #[doc(alias = "IFA_F_STABLE_PRIVACY")]
+        const STABLE_PRIVACY = IFA_F_STABLE_PRIVACY;
         /// Unknown flags are preserved.
         const _ = !0;
     }

@@ -6,7 +6,8 @@ use std::fmt;
 use vipline_netlink::message::{CREATE, EXCL};
 use vipline_reconcile::Edit;
 
-use crate::wire::{self, IndexedAddress};
+use crate::uapi::*;
+use crate::wire::IndexedAddress;
 use crate::{Address, AddressFlags, Link, Name, Object};
 
 /// A change that is sent as one message.
@@ -44,10 +45,10 @@ impl Command {
     /// Returns the message type.
     pub fn ty(&self) -> u16 {
         match self {
-            Self::AddLink(_) => wire::NEW_LINK,
-            Self::RemoveLink(_) => wire::DELETE_LINK,
-            Self::AddAddress(_) => wire::NEW_ADDRESS,
-            Self::RemoveAddress(_) => wire::DELETE_ADDRESS,
+            Self::AddLink(_) => RTM_NEWLINK,
+            Self::RemoveLink(_) => RTM_DELLINK,
+            Self::AddAddress(_) => RTM_NEWADDR,
+            Self::RemoveAddress(_) => RTM_DELADDR,
         }
     }
 

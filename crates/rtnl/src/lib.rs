@@ -62,6 +62,8 @@
     allow(dead_code, unused_imports, reason = "only sockets use some functions")
 )]
 
+mod uapi;
+
 mod name;
 
 mod link;

@@ -7,15 +7,10 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, nest, put};
 
 use crate::Name;
+use crate::uapi::*;
 
 /// Length of `struct ifinfomsg` of `linux/rtnetlink.h`, in bytes.
 const HEADER: usize = 16;
-/// `IFLA_IFNAME` of `linux/if_link.h`: name.
-const NAME: u16 = 3;
-/// `IFLA_LINKINFO`: attributes of the link type.
-const INFO: u16 = 18;
-/// `IFLA_INFO_KIND`, nested in `IFLA_LINKINFO`: name of the link type.
-const INFO_KIND: u16 = 1;
 
 /// A link: a network interface.
 ///
@@ -57,7 +52,9 @@ impl Link {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         Self::encode_name(&self.name, out);
         if let Some(kind) = self.kind.name() {
-            nest(out, INFO, |out| put(out, INFO_KIND, kind.as_bytes()));
+            nest(out, IFLA_LINKINFO, |out| {
+                put(out, IFLA_INFO_KIND, kind.as_bytes())
+            });
         }
     }
 
@@ -65,7 +62,7 @@ impl Link {
     pub(crate) fn encode_name(name: &Name, out: &mut Vec<u8>) {
         Self::encode_index(0, out);
         let bytes = [name.as_bytes(), &[0]].concat();
-        put(out, NAME, &bytes);
+        put(out, IFLA_IFNAME, &bytes);
     }
 
     /// Appends the header of a message that identifies a link by its index.
@@ -85,11 +82,11 @@ impl Link {
         for attr in Attrs::new(attrs) {
             let attr = attr?;
             match attr.kind {
-                NAME => {
+                IFLA_IFNAME => {
                     let decoded = Name::from_kernel(attr.value);
                     name = Some(decoded.ok_or_else(|| attr.error("interface name"))?);
                 }
-                INFO => kind = Kind::decode(&attr)?,
+                IFLA_LINKINFO => kind = Kind::decode(&attr)?,
                 _ => {}
             }
         }
@@ -139,7 +136,7 @@ impl Kind {
     fn decode(info: &Attr<'_>) -> Result<Self, DecodeError> {
         for attr in info.attrs() {
             let attr = attr?;
-            if attr.kind == INFO_KIND {
+            if attr.kind == IFLA_INFO_KIND {
                 return Ok(attr.str()?.into());
             }
         }
@@ -162,19 +159,19 @@ bitflags! {
     pub struct LinkFlags: u32 {
         /// The link is administratively up.
         #[doc(alias = "IFF_UP")]
-        const UP = 0x1;
+        const UP = IFF_UP;
         /// The link is a loopback device.
         #[doc(alias = "IFF_LOOPBACK")]
-        const LOOPBACK = 0x8;
+        const LOOPBACK = IFF_LOOPBACK;
         /// The link is operational.
         #[doc(alias = "IFF_RUNNING")]
-        const RUNNING = 0x40;
+        const RUNNING = IFF_RUNNING;
         /// The link uses no ARP.
         #[doc(alias = "IFF_NOARP")]
-        const NO_ARP = 0x80;
+        const NO_ARP = IFF_NOARP;
         /// The link has a carrier. [`RUNNING`](Self::RUNNING) follows it with a delay.
         #[doc(alias = "IFF_LOWER_UP")]
-        const LOWER_UP = 0x1_0000;
+        const LOWER_UP = IFF_LOWER_UP;
         /// Unknown flags are preserved.
         const _ = !0;
     }

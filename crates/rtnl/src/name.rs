@@ -5,8 +5,10 @@ use std::str::FromStr;
 
 use vipline_inet::InvalidName;
 
-/// Maximum length: `IFNAMSIZ` of 16 bytes without the NUL byte.
-const MAX: usize = 15;
+use crate::uapi::*;
+
+/// Maximum length: the kernel's size without the NUL byte.
+const MAX: usize = IFNAMSIZ - 1;
 
 /// Words of errors.
 const KIND: &str = "interface name";

@@ -1,6 +1,6 @@
 //! Encoding and decoding of rtnetlink messages.
 //!
-//! The numbers are those of `linux/rtnetlink.h` and `linux/if_addr.h`.
+//! The attributes are those of `linux/if_link.h` and `linux/if_addr.h`.
 
 use std::net::IpAddr;
 
@@ -8,34 +8,11 @@ use ipnet::IpNet;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, put, put_u32};
 
+use crate::uapi::*;
 use crate::{Address, AddressFlags, Family, Link, Name, Scope};
-
-/// `RTM_NEWLINK`: creation or notification of a link.
-pub(crate) const NEW_LINK: u16 = 16;
-/// `RTM_DELLINK`: deletion of a link.
-pub(crate) const DELETE_LINK: u16 = 17;
-/// `RTM_GETLINK`: request for links.
-const GET_LINK: u16 = 18;
-/// `RTM_NEWADDR`: addition or notification of an address.
-pub(crate) const NEW_ADDRESS: u16 = 20;
-/// `RTM_DELADDR`: deletion of an address.
-pub(crate) const DELETE_ADDRESS: u16 = 21;
-/// `RTM_GETADDR`: request for addresses.
-const GET_ADDRESS: u16 = 22;
-
-/// `IFLA_EXT_MASK` of `linux/if_link.h`: requested attributes of links.
-const MASK: u16 = 29;
-/// `RTEXT_FILTER_SKIP_STATS`: omits statistics.
-const WITHOUT_STATISTICS: u32 = 1 << 3;
 
 /// Length of `struct ifaddrmsg`, in bytes.
 const HEADER: usize = 8;
-/// `IFA_ADDRESS`: address, or address of the peer.
-const ADDRESS: u16 = 1;
-/// `IFA_LOCAL`: address.
-const LOCAL: u16 = 2;
-/// `IFA_FLAGS`: all flags; the header contains only eight.
-const FLAGS: u16 = 8;
 
 /// A request for links or addresses.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -64,8 +41,8 @@ impl Request {
     /// Returns the message type.
     pub fn ty(&self) -> u16 {
         match self {
-            Self::Links | Self::Link(_) | Self::LinkByIndex(_) => GET_LINK,
-            Self::Addresses | Self::AddressesOf(_) | Self::FamilyAddressesOf(..) => GET_ADDRESS,
+            Self::Links | Self::Link(_) | Self::LinkByIndex(_) => RTM_GETLINK,
+            Self::Addresses | Self::AddressesOf(_) | Self::FamilyAddressesOf(..) => RTM_GETADDR,
         }
     }
 
@@ -75,13 +52,13 @@ impl Request {
             Self::Links => Link::encode_index(0, out),
             Self::Link(name) => Link::encode_name(name, out),
             Self::LinkByIndex(index) => Link::encode_index(*index, out),
-            Self::Addresses => return put_header([0; 4], 0, out),
-            Self::AddressesOf(index) => return put_header([0; 4], *index, out),
+            Self::Addresses => return put_header([AF_UNSPEC, 0, 0, 0], 0, out),
+            Self::AddressesOf(index) => return put_header([AF_UNSPEC, 0, 0, 0], *index, out),
             Self::FamilyAddressesOf(family, index) => {
                 return put_header([family.number(), 0, 0, 0], *index, out);
             }
         }
-        put_u32(out, MASK, WITHOUT_STATISTICS);
+        put_u32(out, IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
     }
 }
 
@@ -109,9 +86,9 @@ impl Reply {
     pub fn decode(ty: u16, payload: &[u8]) -> Result<Self, DecodeError> {
         let family = payload.first().copied();
         match ty {
-            NEW_LINK | DELETE_LINK => Link::decode(payload).map(Self::Link),
+            RTM_NEWLINK | RTM_DELLINK => Link::decode(payload).map(Self::Link),
             // Without a header, decoding returns the error.
-            NEW_ADDRESS | DELETE_ADDRESS if family.is_none_or(is_inet) => {
+            RTM_NEWADDR | RTM_DELADDR if family.is_none_or(is_inet) => {
                 IndexedAddress::decode(payload).map(Self::Address)
             }
             _ => Ok(Self::Other),
@@ -187,11 +164,11 @@ impl IndexedAddress {
         let header = [family.number(), self.net.prefix_len(), low, scope.number()];
         put_header(header, self.index, out);
         let local = self.net.addr();
-        put_ip(LOCAL, local, out);
+        put_ip(IFA_LOCAL, local, out);
         if let Some(flags) = flags {
-            put_u32(out, FLAGS, flags);
+            put_u32(out, IFA_FLAGS, flags);
         }
-        put_ip(ADDRESS, self.peer.unwrap_or(local), out);
+        put_ip(IFA_ADDRESS, self.peer.unwrap_or(local), out);
     }
 
     /// Decodes the payload of a message about an address.
@@ -206,9 +183,9 @@ impl IndexedAddress {
         for attr in Attrs::new(attrs) {
             let attr = attr?;
             match attr.kind {
-                ADDRESS => far = Some(ip(family, &attr)?),
-                LOCAL => local = Some(ip(family, &attr)?),
-                FLAGS => flags = attr.u32()?,
+                IFA_ADDRESS => far = Some(ip(family, &attr)?),
+                IFA_LOCAL => local = Some(ip(family, &attr)?),
+                IFA_FLAGS => flags = attr.u32()?,
                 _ => {}
             }
         }
