@@ -12,7 +12,7 @@ use vipline_netlink::{Errno, KernelError, Protocol, Requester};
 
 use crate::commands::copies;
 use crate::error::{command_error, query_error, rejected};
-use crate::reason::FIND_TYPE;
+use crate::uapi::*;
 use crate::wire::{self, DumpDecoder, Request};
 use crate::{
     Command, CommandAt, Commands, Entry, Error, Name, Reason, RejectedCommand, Set, SetDump,
@@ -334,7 +334,7 @@ impl Client {
         let newest = *self.revisions(&set.set_type, set.family)?.end();
         // The kernel ignores options that its revision lacks.
         if newest < set.required_revision() {
-            return Err(query_error("create", set, FIND_TYPE));
+            return Err(query_error("create", set, Errno(IPSET_ERR_FIND_TYPE)));
         }
         set.revision = Some(newest);
         Ok(Some(Command::Create(set, *strictness)))

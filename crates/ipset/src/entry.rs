@@ -2,41 +2,17 @@
 
 use bitflags::bitflags;
 use vipline_netlink::DecodeError;
-use vipline_netlink::attr::{Attr, put, put_be16, put_be64, put_str, put_u8};
+use vipline_netlink::attr::{Attr, NLA_F_NET_BYTEORDER, put, put_be16, put_be64, put_str, put_u8};
 
 use crate::member::Parts;
-use crate::wire::{NET, address, put_address, put_number, put_port, put_whole, whole_attributes};
+use crate::uapi::*;
+use crate::wire::{address, put_address, put_number, put_port, put_whole, whole_attributes};
 use crate::{Comment, Interface, MacAddr, Member, Name, Protocol, SetType, SkbInfo};
 
-// `linux/netfilter/ipset/ip_set.h`, attributes of an entry.
-const IP: u16 = 1;
-const IP_TO: u16 = 2;
-const CIDR: u16 = 3;
-const PORT: u16 = 4;
-const PORT_TO: u16 = 5;
-const TIMEOUT: u16 = 6;
-const PROTO: u16 = 7;
-const CADT_FLAGS: u16 = 8;
-const LINENO: u16 = 9;
-const MARK: u16 = 10;
-const ETHER: u16 = 17;
-const NAME: u16 = 18;
-const NAMEREF: u16 = 19;
-const IP2: u16 = 20;
-const CIDR2: u16 = 21;
-const IP2_TO: u16 = 22;
-const IFACE: u16 = 23;
-const BYTES: u16 = 24;
-const PACKETS: u16 = 25;
-const COMMENT: u16 = 26;
-const SKBMARK: u16 = 27;
-const SKBPRIO: u16 = 28;
-const SKBQUEUE: u16 = 29;
-
-/// `IPSET_FLAG_BEFORE`: the reference set follows the entry.
-const BEFORE: EntryFlags = EntryFlags::from_bits_retain(1);
-/// `IPSET_FLAG_PHYSDEV`: the interface is a port of a bridge.
-const PHYSDEV: EntryFlags = EntryFlags::from_bits_retain(1 << 1);
+/// The reference set follows the entry.
+const BEFORE: EntryFlags = EntryFlags::from_bits_retain(IPSET_FLAG_BEFORE);
+/// The interface is a port of a bridge.
+const PHYSDEV: EntryFlags = EntryFlags::from_bits_retain(IPSET_FLAG_PHYSDEV);
 
 bitflags! {
     /// Entry flags: `enum ipset_cadt_flags` of `linux/netfilter/ipset/ip_set.h`.
@@ -44,10 +20,10 @@ bitflags! {
     pub struct EntryFlags: u32 {
         /// The element is excluded from the set even if a wider entry contains it.
         #[doc(alias = "IPSET_FLAG_NOMATCH")]
-        const NOMATCH = 1 << 2;
+        const NOMATCH = IPSET_FLAG_NOMATCH;
         /// The name of the interface is the start of names. Requires Linux 5.5.
         #[doc(alias = "IPSET_FLAG_IFACE_WILDCARD")]
-        const WILDCARD = 1 << 7;
+        const WILDCARD = IPSET_FLAG_IFACE_WILDCARD;
         /// Unknown flags are preserved.
         const _ = !0;
     }
@@ -148,26 +124,26 @@ impl Entry {
             None => None,
         };
         if let Some(name) = position {
-            put_str(out, NAMEREF, name.as_str());
+            put_str(out, IPSET_ATTR_NAMEREF, name.as_str());
         }
         if let Some(timeout) = self.timeout {
-            put_number(out, TIMEOUT, timeout);
+            put_number(out, IPSET_ATTR_TIMEOUT, timeout);
         }
         let flags = self.wire_flags();
         if !flags.is_empty() {
-            put_number(out, CADT_FLAGS, flags.bits());
+            put_number(out, IPSET_ATTR_CADT_FLAGS, flags.bits());
         }
         if let Some(Counters { packets, bytes }) = self.counters {
-            put_be64(out, PACKETS | NET, packets);
-            put_be64(out, BYTES | NET, bytes);
+            put_be64(out, IPSET_ATTR_PACKETS | NLA_F_NET_BYTEORDER, packets);
+            put_be64(out, IPSET_ATTR_BYTES | NLA_F_NET_BYTEORDER, bytes);
         }
         if let Some(comment) = &self.comment {
-            put_str(out, COMMENT, comment.as_str());
+            put_str(out, IPSET_ATTR_COMMENT, comment.as_str());
         }
         self.skbinfo.encode(out);
         out.extend_from_slice(&self.unknown_attributes);
         if let Some(line) = line {
-            put_number(out, LINENO, line);
+            put_number(out, IPSET_ATTR_LINENO, line);
         }
     }
 
@@ -196,8 +172,8 @@ impl Entry {
             }
             match attr.kind {
                 _ if is_unknown => put_whole(&mut others, bytes),
-                NAMEREF => reference = Some(Name::from_kernel(attr.str()?)),
-                CIDR if !set_type.has_networks() => put_whole(&mut others, bytes),
+                IPSET_ATTR_NAMEREF => reference = Some(Name::from_kernel(attr.str()?)),
+                IPSET_ATTR_CIDR if !set_type.has_networks() => put_whole(&mut others, bytes),
                 _ if decode_part(&attr, &mut parts, &mut ends)? => {}
                 _ => put_whole(&mut others, bytes),
             }
@@ -236,15 +212,15 @@ impl Entry {
     /// Decodes an extension. Returns whether the attribute is one.
     fn decode_extension(&mut self, attr: &Attr<'_>) -> Result<bool, DecodeError> {
         match attr.kind {
-            TIMEOUT => self.timeout = Some(attr.be32()?),
-            CADT_FLAGS => self.flags = EntryFlags::from_bits_retain(attr.be32()?),
-            BYTES => self.counters.get_or_insert_default().bytes = attr.be64()?,
-            PACKETS => self.counters.get_or_insert_default().packets = attr.be64()?,
-            COMMENT => self.comment = Some(Comment::from_kernel(attr.str()?)),
-            SKBMARK => self.skbinfo.set_wire_mark(attr.be64()?),
-            SKBPRIO => self.skbinfo.priority = Some(attr.be32()?),
-            SKBQUEUE => self.skbinfo.queue = Some(attr.be16()?),
-            LINENO => {}
+            IPSET_ATTR_TIMEOUT => self.timeout = Some(attr.be32()?),
+            IPSET_ATTR_CADT_FLAGS => self.flags = EntryFlags::from_bits_retain(attr.be32()?),
+            IPSET_ATTR_BYTES => self.counters.get_or_insert_default().bytes = attr.be64()?,
+            IPSET_ATTR_PACKETS => self.counters.get_or_insert_default().packets = attr.be64()?,
+            IPSET_ATTR_COMMENT => self.comment = Some(Comment::from_kernel(attr.str()?)),
+            IPSET_ATTR_SKBMARK => self.skbinfo.set_wire_mark(attr.be64()?),
+            IPSET_ATTR_SKBPRIO => self.skbinfo.priority = Some(attr.be32()?),
+            IPSET_ATTR_SKBQUEUE => self.skbinfo.queue = Some(attr.be16()?),
+            IPSET_ATTR_LINENO => {}
             _ => return Ok(false),
         }
         Ok(true)
@@ -254,23 +230,24 @@ impl Entry {
 /// Decodes a part of an element. Returns whether the attribute is one.
 fn decode_part(attr: &Attr<'_>, parts: &mut Parts, ends: &mut Parts) -> Result<bool, DecodeError> {
     match attr.kind {
-        IP => parts.ip = Some(address(attr)?),
-        IP_TO => ends.ip = Some(address(attr)?),
-        CIDR => parts.prefix = Some(attr.u8()?),
-        PORT => parts.port = Some(attr.be16()?),
-        PORT_TO => ends.port = Some(attr.be16()?),
-        PROTO => parts.protocol = Some(Protocol(attr.u8()?)),
-        MARK => parts.mark = Some(attr.be32()?),
-        ETHER => {
+        IPSET_ATTR_IP => parts.ip = Some(address(attr)?),
+        IPSET_ATTR_IP_TO => ends.ip = Some(address(attr)?),
+        IPSET_ATTR_CIDR => parts.prefix = Some(attr.u8()?),
+        IPSET_ATTR_PORT => parts.port = Some(attr.be16()?),
+        IPSET_ATTR_PORT_TO => ends.port = Some(attr.be16()?),
+        IPSET_ATTR_PROTO => parts.protocol = Some(Protocol(attr.u8()?)),
+        IPSET_ATTR_MARK => parts.mark = Some(attr.be32()?),
+        IPSET_ATTR_ETHER => {
             let bytes = attr.value.try_into();
-            let bytes = bytes.map_err(|_| DecodeError::new("MAC", ETHER, attr.value.len()))?;
+            let bytes =
+                bytes.map_err(|_| DecodeError::new("MAC", IPSET_ATTR_ETHER, attr.value.len()))?;
             parts.mac = Some(MacAddr(bytes));
         }
-        IP2 => parts.second = Some(address(attr)?),
-        IP2_TO => ends.second = Some(address(attr)?),
-        CIDR2 => parts.second_prefix = Some(attr.u8()?),
-        IFACE => parts.interface = Some(Interface::new(attr.str()?)),
-        NAME => parts.name = Some(Name::from_kernel(attr.str()?)),
+        IPSET_ATTR_IP2 => parts.second = Some(address(attr)?),
+        IPSET_ATTR_IP2_TO => ends.second = Some(address(attr)?),
+        IPSET_ATTR_CIDR2 => parts.second_prefix = Some(attr.u8()?),
+        IPSET_ATTR_IFACE => parts.interface = Some(Interface::new(attr.str()?)),
+        IPSET_ATTR_NAME => parts.name = Some(Name::from_kernel(attr.str()?)),
         _ => return Ok(false),
     }
     Ok(true)
@@ -287,46 +264,46 @@ fn encode_element(first: &Parts, last: Option<&Member>, out: &mut Vec<u8>) {
         differs(first.second, last.second),
     );
     if let Some(ip) = first.ip {
-        put_address(out, IP, ip);
+        put_address(out, IPSET_ATTR_IP, ip);
     }
     if let Some(prefix) = first.prefix.filter(|_| ip_to.is_none()) {
-        put_u8(out, CIDR, prefix);
+        put_u8(out, IPSET_ATTR_CIDR, prefix);
     }
     if let Some(port) = first.port {
-        put_port(out, PORT, port);
+        put_port(out, IPSET_ATTR_PORT, port);
     }
     if let Some(Protocol(protocol)) = first.protocol {
-        put_u8(out, PROTO, protocol);
+        put_u8(out, IPSET_ATTR_PROTO, protocol);
     }
     if let Some(mark) = first.mark {
-        put_number(out, MARK, mark);
+        put_number(out, IPSET_ATTR_MARK, mark);
     }
     if let Some(MacAddr(bytes)) = first.mac {
-        put(out, ETHER, &bytes);
+        put(out, IPSET_ATTR_ETHER, &bytes);
     }
     if let Some(ip) = first.second {
-        put_address(out, IP2, ip);
+        put_address(out, IPSET_ATTR_IP2, ip);
     }
     if let Some(prefix) = first.second_prefix.filter(|_| second_to.is_none()) {
-        put_u8(out, CIDR2, prefix);
+        put_u8(out, IPSET_ATTR_CIDR2, prefix);
     }
     if let Some(interface) = &first.interface {
-        put_str(out, IFACE, &interface.name);
+        put_str(out, IPSET_ATTR_IFACE, &interface.name);
     }
     if let Some(name) = &first.name {
-        put_str(out, NAME, name.as_str());
+        put_str(out, IPSET_ATTR_NAME, name.as_str());
     }
     if let Some(ip) = ip_to {
-        put_address(out, IP_TO, ip);
+        put_address(out, IPSET_ATTR_IP_TO, ip);
     }
     if let Some(port) = last
         .port
         .filter(|_| first.port.is_some() && first.port != last.port)
     {
-        put_port(out, PORT_TO, port);
+        put_port(out, IPSET_ATTR_PORT_TO, port);
     }
     if let Some(ip) = second_to {
-        put_address(out, IP2_TO, ip);
+        put_address(out, IPSET_ATTR_IP2_TO, ip);
     }
 }
 
@@ -334,13 +311,13 @@ impl SkbInfo {
     /// Appends the attributes that are set.
     fn encode(&self, out: &mut Vec<u8>) {
         if let Some(mark) = self.wire_mark() {
-            put_be64(out, SKBMARK | NET, mark);
+            put_be64(out, IPSET_ATTR_SKBMARK | NLA_F_NET_BYTEORDER, mark);
         }
         if let Some(priority) = self.priority {
-            put_number(out, SKBPRIO, priority);
+            put_number(out, IPSET_ATTR_SKBPRIO, priority);
         }
         if let Some(queue) = self.queue {
-            put_be16(out, SKBQUEUE | NET, queue);
+            put_be16(out, IPSET_ATTR_SKBQUEUE | NLA_F_NET_BYTEORDER, queue);
         }
     }
 }

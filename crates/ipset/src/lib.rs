@@ -44,6 +44,8 @@
     allow(dead_code, unused_imports, reason = "only sockets use some functions")
 )]
 
+mod uapi;
+
 mod set_type;
 
 mod name;

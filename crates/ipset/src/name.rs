@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use vipline_inet::{kernel_name, kernel_text};
 
-/// Maximum length of a name: `IPSET_MAXNAMELEN` without the NUL byte.
-const MAX_NAME: usize = 31;
+use crate::uapi::*;
+
+/// Maximum length of a name: the kernel's size without the NUL byte.
+const MAX_NAME: usize = IPSET_MAXNAMELEN - 1;
 
 kernel_name! {
     /// A set name.
@@ -58,7 +60,7 @@ kernel_text! {
     #[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub struct Comment(Arc<str>);
     kind: "comment",
-    max: 255,
+    max: IPSET_MAX_COMMENT_SIZE,
     without: "NUL bytes, newlines and double quotes",
     refuses: is_unprintable,
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use vipline_netlink::Errno;
 
+use crate::uapi::*;
 use crate::{Entry, Error, Set, SetFamily, SetType};
 
 /// The reason for the rejection of a command or a query.
@@ -82,58 +83,55 @@ pub enum Reason {
     Errno(Errno),
 }
 
-/// `IPSET_ERR_PRIVATE`: the first error number of ip_set.
-const PRIVATE: i32 = 4096;
-/// `IPSET_ERR_FIND_TYPE`: no such type, or not with this revision.
-#[cfg(target_os = "linux")]
-pub(crate) const FIND_TYPE: Errno = Errno(PRIVATE + 2);
-/// `IPSET_ERR_TYPE_SPECIFIC`: the first type-specific error number.
-const TYPE_SPECIFIC: i32 = 4352;
+/// Returns pairs of an error number and its name.
+macro_rules! named {
+    ($($name:ident),* $(,)?) => { &[$(($name, stringify!($name))),*] };
+}
 
-/// `enum ipset_errno` of `linux/netfilter/ipset/ip_set.h`, from [`PRIVATE`] + 1.
-const CORE_NAMES: [&str; 19] = [
-    "IPSET_ERR_PROTOCOL",
-    "IPSET_ERR_FIND_TYPE",
-    "IPSET_ERR_MAX_SETS",
-    "IPSET_ERR_BUSY",
-    "IPSET_ERR_EXIST_SETNAME2",
-    "IPSET_ERR_TYPE_MISMATCH",
-    "IPSET_ERR_EXIST",
-    "IPSET_ERR_INVALID_CIDR",
-    "IPSET_ERR_INVALID_NETMASK",
-    "IPSET_ERR_INVALID_FAMILY",
-    "IPSET_ERR_TIMEOUT",
-    "IPSET_ERR_REFERENCED",
-    "IPSET_ERR_IPADDR_IPV4",
-    "IPSET_ERR_IPADDR_IPV6",
-    "IPSET_ERR_COUNTER",
-    "IPSET_ERR_COMMENT",
-    "IPSET_ERR_INVALID_MARKMASK",
-    "IPSET_ERR_SKBINFO",
-    "IPSET_ERR_BITMASK_NETMASK_EXCL",
+/// `enum ipset_errno`.
+const CORE_NAMES: &[(i32, &str)] = named![
+    IPSET_ERR_PROTOCOL,
+    IPSET_ERR_FIND_TYPE,
+    IPSET_ERR_MAX_SETS,
+    IPSET_ERR_BUSY,
+    IPSET_ERR_EXIST_SETNAME2,
+    IPSET_ERR_TYPE_MISMATCH,
+    IPSET_ERR_EXIST,
+    IPSET_ERR_INVALID_CIDR,
+    IPSET_ERR_INVALID_NETMASK,
+    IPSET_ERR_INVALID_FAMILY,
+    IPSET_ERR_TIMEOUT,
+    IPSET_ERR_REFERENCED,
+    IPSET_ERR_IPADDR_IPV4,
+    IPSET_ERR_IPADDR_IPV6,
+    IPSET_ERR_COUNTER,
+    IPSET_ERR_COMMENT,
+    IPSET_ERR_INVALID_MARKMASK,
+    IPSET_ERR_SKBINFO,
+    IPSET_ERR_BITMASK_NETMASK_EXCL,
 ];
 
-/// Error numbers of `linux/netfilter/ipset/ip_set_hash.h`.
-const HASH_NAMES: [&str; 6] = [
-    "IPSET_ERR_HASH_FULL",
-    "IPSET_ERR_HASH_ELEM",
-    "IPSET_ERR_INVALID_PROTO",
-    "IPSET_ERR_MISSING_PROTO",
-    "IPSET_ERR_HASH_RANGE_UNSUPPORTED",
-    "IPSET_ERR_HASH_RANGE",
+/// Errors of hash types.
+const HASH_NAMES: &[(i32, &str)] = named![
+    IPSET_ERR_HASH_FULL,
+    IPSET_ERR_HASH_ELEM,
+    IPSET_ERR_INVALID_PROTO,
+    IPSET_ERR_MISSING_PROTO,
+    IPSET_ERR_HASH_RANGE_UNSUPPORTED,
+    IPSET_ERR_HASH_RANGE,
 ];
 
-/// Error numbers of `linux/netfilter/ipset/ip_set_bitmap.h`.
-const BITMAP_NAMES: [&str; 2] = ["IPSET_ERR_BITMAP_RANGE", "IPSET_ERR_BITMAP_RANGE_SIZE"];
+/// Errors of bitmap types.
+const BITMAP_NAMES: &[(i32, &str)] = named![IPSET_ERR_BITMAP_RANGE, IPSET_ERR_BITMAP_RANGE_SIZE];
 
-/// Error numbers of `linux/netfilter/ipset/ip_set_list.h`.
-const LIST_NAMES: [&str; 6] = [
-    "IPSET_ERR_NAME",
-    "IPSET_ERR_LOOP",
-    "IPSET_ERR_BEFORE",
-    "IPSET_ERR_NAMEREF",
-    "IPSET_ERR_LIST_FULL",
-    "IPSET_ERR_REF_EXIST",
+/// Errors of list sets.
+const LIST_NAMES: &[(i32, &str)] = named![
+    IPSET_ERR_NAME,
+    IPSET_ERR_LOOP,
+    IPSET_ERR_BEFORE,
+    IPSET_ERR_NAMEREF,
+    IPSET_ERR_LIST_FULL,
+    IPSET_ERR_REF_EXIST,
 ];
 
 impl Reason {
@@ -168,29 +166,29 @@ impl Reason {
     /// `removes` is true if the command deletes or tests.
     pub(crate) fn from_errno(errno: Errno, set_type: Option<&SetType>, removes: bool) -> Self {
         let Errno(number) = errno;
-        if number >= TYPE_SPECIFIC {
-            return Self::of_type(number - TYPE_SPECIFIC, set_type).unwrap_or(Self::Errno(errno));
+        if number >= IPSET_ERR_TYPE_SPECIFIC {
+            return Self::of_type(number, set_type).unwrap_or(Self::Errno(errno));
         }
-        match number - PRIVATE {
-            1 => Self::Protocol,
-            2 => Self::UnknownType,
-            3 => Self::TooManySets,
-            4 | 12 => Self::InUse,
-            5 => Self::OtherName,
-            6 => Self::TypeMismatch,
-            7 if removes => Self::Missing,
-            7 => Self::Exists,
-            8 => Self::InvalidCidr,
-            9 => Self::InvalidNetmask,
-            10 => Self::InvalidFamily,
-            11 => Self::NoTimeouts,
-            13 => Self::ExpectedIpv4,
-            14 => Self::ExpectedIpv6,
-            15 => Self::NoCounters,
-            16 => Self::NoComments,
-            17 => Self::InvalidMarkmask,
-            18 => Self::NoSkbinfo,
-            19 => Self::BitmaskAndNetmask,
+        match number {
+            IPSET_ERR_PROTOCOL => Self::Protocol,
+            IPSET_ERR_FIND_TYPE => Self::UnknownType,
+            IPSET_ERR_MAX_SETS => Self::TooManySets,
+            IPSET_ERR_BUSY | IPSET_ERR_REFERENCED => Self::InUse,
+            IPSET_ERR_EXIST_SETNAME2 => Self::OtherName,
+            IPSET_ERR_TYPE_MISMATCH => Self::TypeMismatch,
+            IPSET_ERR_EXIST if removes => Self::Missing,
+            IPSET_ERR_EXIST => Self::Exists,
+            IPSET_ERR_INVALID_CIDR => Self::InvalidCidr,
+            IPSET_ERR_INVALID_NETMASK => Self::InvalidNetmask,
+            IPSET_ERR_INVALID_FAMILY => Self::InvalidFamily,
+            IPSET_ERR_TIMEOUT => Self::NoTimeouts,
+            IPSET_ERR_IPADDR_IPV4 => Self::ExpectedIpv4,
+            IPSET_ERR_IPADDR_IPV6 => Self::ExpectedIpv6,
+            IPSET_ERR_COUNTER => Self::NoCounters,
+            IPSET_ERR_COMMENT => Self::NoComments,
+            IPSET_ERR_INVALID_MARKMASK => Self::InvalidMarkmask,
+            IPSET_ERR_SKBINFO => Self::NoSkbinfo,
+            IPSET_ERR_BITMASK_NETMASK_EXCL => Self::BitmaskAndNetmask,
             _ => match errno {
                 Errno::EXIST => Self::Exists,
                 Errno::NOENT => Self::Missing,
@@ -202,7 +200,7 @@ impl Reason {
 
     /// Returns whether the meaning of a number depends on the set.
     pub(crate) fn depends_on_set(errno: Errno) -> bool {
-        errno.0 >= TYPE_SPECIFIC || Self::from_errno(errno, None, false) == Self::Protocol
+        errno.0 >= IPSET_ERR_TYPE_SPECIFIC || Self::from_errno(errno, None, false) == Self::Protocol
     }
 
     /// Returns the name of the error number in `linux/netfilter/ipset/`, such as
@@ -217,17 +215,17 @@ impl Reason {
     /// assert_eq!(name, Some("IPSET_ERR_HASH_FULL"));
     /// ```
     pub fn error_name(errno: Errno, set_type: Option<&SetType>) -> Option<&'static str> {
-        let (names, first): (&[&str], i32) = match (errno.0 >= TYPE_SPECIFIC, set_type) {
-            (false, _) => (&CORE_NAMES, PRIVATE + 1),
-            (true, Some(SetType::ListSet)) => (&LIST_NAMES, TYPE_SPECIFIC),
-            (true, Some(set_type)) if set_type.is_hash() => (&HASH_NAMES, TYPE_SPECIFIC),
+        let names = match (errno.0 >= IPSET_ERR_TYPE_SPECIFIC, set_type) {
+            (false, _) => CORE_NAMES,
+            (true, Some(SetType::ListSet)) => LIST_NAMES,
             (true, Some(SetType::BitmapIp | SetType::BitmapIpMac | SetType::BitmapPort)) => {
-                (&BITMAP_NAMES, TYPE_SPECIFIC)
+                BITMAP_NAMES
             }
+            (true, Some(set_type)) if set_type.is_hash() => HASH_NAMES,
             (true, _) => return None,
         };
-        let index = usize::try_from(errno.0.checked_sub(first)?).ok()?;
-        names.get(index).copied()
+        let found = names.iter().find(|(number, _)| *number == errno.0);
+        found.map(|(_, name)| *name)
     }
 
     /// Refines [`Self::Protocol`] for an entry of this set: the element or family
@@ -245,33 +243,46 @@ impl Reason {
     }
 
     fn of_type(number: i32, set_type: Option<&SetType>) -> Option<Self> {
-        let set_type = set_type?;
-        let meaning: &[Self] = match set_type {
-            SetType::ListSet => &[
-                Self::NoSuchSet,
-                Self::Loop,
-                Self::NoReference,
-                Self::NoSuchReference,
-                Self::Full,
-                Self::ReferenceNotListed,
-            ],
+        match set_type? {
+            SetType::ListSet => Self::of_list(number),
             SetType::BitmapIp | SetType::BitmapIpMac | SetType::BitmapPort => {
-                &[Self::OutOfRange, Self::RangeTooLarge]
+                Self::of_bitmap(number)
             }
-            set_type if set_type.is_hash() => &[
-                Self::Full,
-                Self::NullEntry,
-                Self::InvalidProtocol,
-                Self::MissingProtocol,
-                Self::RangeUnsupported,
-                Self::RangeTooLarge,
-            ],
-            _ => &[],
-        };
-        usize::try_from(number)
-            .ok()
-            .and_then(|index| meaning.get(index))
-            .copied()
+            set_type if set_type.is_hash() => Self::of_hash(number),
+            _ => None,
+        }
+    }
+
+    fn of_list(number: i32) -> Option<Self> {
+        Some(match number {
+            IPSET_ERR_NAME => Self::NoSuchSet,
+            IPSET_ERR_LOOP => Self::Loop,
+            IPSET_ERR_BEFORE => Self::NoReference,
+            IPSET_ERR_NAMEREF => Self::NoSuchReference,
+            IPSET_ERR_LIST_FULL => Self::Full,
+            IPSET_ERR_REF_EXIST => Self::ReferenceNotListed,
+            _ => return None,
+        })
+    }
+
+    fn of_bitmap(number: i32) -> Option<Self> {
+        match number {
+            IPSET_ERR_BITMAP_RANGE => Some(Self::OutOfRange),
+            IPSET_ERR_BITMAP_RANGE_SIZE => Some(Self::RangeTooLarge),
+            _ => None,
+        }
+    }
+
+    fn of_hash(number: i32) -> Option<Self> {
+        Some(match number {
+            IPSET_ERR_HASH_FULL => Self::Full,
+            IPSET_ERR_HASH_ELEM => Self::NullEntry,
+            IPSET_ERR_INVALID_PROTO => Self::InvalidProtocol,
+            IPSET_ERR_MISSING_PROTO => Self::MissingProtocol,
+            IPSET_ERR_HASH_RANGE_UNSUPPORTED => Self::RangeUnsupported,
+            IPSET_ERR_HASH_RANGE => Self::RangeTooLarge,
+            _ => return None,
+        })
     }
 }
 
@@ -320,7 +331,7 @@ mod tests {
 
     #[test]
     fn type_specific_numbers_depend_on_the_set_type() {
-        let full = Errno(TYPE_SPECIFIC);
+        let full = Errno(IPSET_ERR_TYPE_SPECIFIC);
         assert_eq!(
             Reason::from_errno(full, Some(&SetType::HashIp), false),
             Reason::Full
@@ -360,7 +371,7 @@ mod tests {
 
     #[test]
     fn the_exist_error_means_missing_for_removals() {
-        let exist = Errno(PRIVATE + 7);
+        let exist = Errno(IPSET_ERR_EXIST);
         assert_eq!(Reason::from_errno(exist, None, false), Reason::Exists);
         assert_eq!(Reason::from_errno(exist, None, true), Reason::Missing);
         assert_eq!(

@@ -4,29 +4,11 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use bitflags::bitflags;
 use vipline_netlink::DecodeError;
-use vipline_netlink::attr::{put, put_u8};
+use vipline_netlink::attr::{NLA_F_NET_BYTEORDER, put, put_u8};
 
-use crate::wire::{NET, address, put_address, put_number, put_port, put_whole, whole_attributes};
+use crate::uapi::*;
+use crate::wire::{address, put_address, put_number, put_port, put_whole, whole_attributes};
 use crate::{Entry, Name, SetFamily, SetType, SkbInfo};
-
-// `linux/netfilter/ipset/ip_set.h`, attributes of a set.
-const IP: u16 = 1;
-const IP_TO: u16 = 2;
-const PORT: u16 = 4;
-const PORT_TO: u16 = 5;
-const TIMEOUT: u16 = 6;
-const CADT_FLAGS: u16 = 8;
-const MARKMASK: u16 = 11;
-const BITMASK: u16 = 12;
-const INITVAL: u16 = 17;
-const HASHSIZE: u16 = 18;
-const MAXELEM: u16 = 19;
-const NETMASK: u16 = 20;
-const BUCKETSIZE: u16 = 21;
-const SIZE: u16 = 23;
-const ELEMENTS: u16 = 24;
-const REFERENCES: u16 = 25;
-const MEMSIZE: u16 = 26;
 
 /// Default `maxelem` of hash types.
 const DEFAULT_MAXELEM: u32 = 65536;
@@ -39,16 +21,16 @@ bitflags! {
     pub struct SetFlags: u32 {
         /// Entries have packet and byte counters.
         #[doc(alias = "IPSET_FLAG_WITH_COUNTERS")]
-        const COUNTERS = 1 << 3;
+        const COUNTERS = IPSET_FLAG_WITH_COUNTERS;
         /// Entries can have comments.
         #[doc(alias = "IPSET_FLAG_WITH_COMMENT")]
-        const COMMENT = 1 << 4;
+        const COMMENT = IPSET_FLAG_WITH_COMMENT;
         /// A full set evicts a random entry when one is added.
         #[doc(alias = "IPSET_FLAG_WITH_FORCEADD")]
-        const FORCEADD = 1 << 5;
+        const FORCEADD = IPSET_FLAG_WITH_FORCEADD;
         /// Entries can have skbinfo: mark, priority and queue.
         #[doc(alias = "IPSET_FLAG_WITH_SKBINFO")]
-        const SKBINFO = 1 << 6;
+        const SKBINFO = IPSET_FLAG_WITH_SKBINFO;
         /// Unknown flags are preserved.
         const _ = !0;
     }
@@ -227,38 +209,45 @@ impl Set {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self.range {
             Some(Range::Addrs(from, to)) => {
-                put_address(out, IP, from.into());
-                put_address(out, IP_TO, to.into());
+                put_address(out, IPSET_ATTR_IP, from.into());
+                put_address(out, IPSET_ATTR_IP_TO, to.into());
             }
             Some(Range::Ports(from, to)) => {
-                put_port(out, PORT, from);
-                put_port(out, PORT_TO, to);
+                put_port(out, IPSET_ATTR_PORT, from);
+                put_port(out, IPSET_ATTR_PORT_TO, to);
             }
             None => {}
         }
         let numbers = [
-            (HASHSIZE, self.hashsize),
-            (MAXELEM, self.maxelem),
-            (SIZE, self.size),
-            (TIMEOUT, self.timeout),
-            (MARKMASK, self.markmask),
-            (INITVAL, self.initval),
+            (IPSET_ATTR_HASHSIZE, self.hashsize),
+            (IPSET_ATTR_MAXELEM, self.maxelem),
+            (IPSET_ATTR_SIZE, self.size),
+            (IPSET_ATTR_TIMEOUT, self.timeout),
+            (IPSET_ATTR_MARKMASK, self.markmask),
+            (IPSET_ATTR_INITVAL, self.initval),
         ];
         for (kind, number) in numbers {
             if let Some(number) = number {
                 put_number(out, kind, number);
             }
         }
-        for (kind, byte) in [(NETMASK, self.netmask), (BUCKETSIZE, self.bucketsize)] {
+        for (kind, byte) in [
+            (IPSET_ATTR_NETMASK, self.netmask),
+            (IPSET_ATTR_BUCKETSIZE, self.bucketsize),
+        ] {
             if let Some(byte) = byte {
                 put_u8(out, kind, byte);
             }
         }
         if let Some(bitmask) = self.bitmask {
-            put_address(out, BITMASK, bitmask);
+            put_address(out, IPSET_ATTR_BITMASK, bitmask);
         }
         if !self.flags.is_empty() {
-            put(out, CADT_FLAGS | NET, &self.flags.bits().to_be_bytes());
+            put(
+                out,
+                IPSET_ATTR_CADT_FLAGS | NLA_F_NET_BYTEORDER,
+                &self.flags.bits().to_be_bytes(),
+            );
         }
         out.extend_from_slice(&self.unknown_attributes);
     }
@@ -269,25 +258,33 @@ impl Set {
         for item in whole_attributes(data) {
             let (bytes, attr) = item?;
             match attr.kind {
-                IP if self.set_type.has_address_range() => addresses[0] = Some(address(&attr)?),
-                IP_TO if self.set_type.has_address_range() => addresses[1] = Some(address(&attr)?),
-                PORT if self.set_type == SetType::BitmapPort => ports[0] = Some(attr.be16()?),
-                PORT_TO if self.set_type == SetType::BitmapPort => ports[1] = Some(attr.be16()?),
-                TIMEOUT => self.timeout = Some(attr.be32()?),
-                CADT_FLAGS => self.flags = SetFlags::from_bits_retain(attr.be32()?),
-                INITVAL => self.initval = Some(attr.be32()?),
-                HASHSIZE => self.hashsize = Some(attr.be32()?),
-                MAXELEM => self.maxelem = Some(attr.be32()?),
-                SIZE => self.size = Some(attr.be32()?),
-                NETMASK => self.netmask = Some(attr.u8()?),
-                BITMASK => self.bitmask = Some(address(&attr)?),
+                IPSET_ATTR_IP if self.set_type.has_address_range() => {
+                    addresses[0] = Some(address(&attr)?)
+                }
+                IPSET_ATTR_IP_TO if self.set_type.has_address_range() => {
+                    addresses[1] = Some(address(&attr)?)
+                }
+                IPSET_ATTR_PORT if self.set_type == SetType::BitmapPort => {
+                    ports[0] = Some(attr.be16()?)
+                }
+                IPSET_ATTR_PORT_TO if self.set_type == SetType::BitmapPort => {
+                    ports[1] = Some(attr.be16()?)
+                }
+                IPSET_ATTR_TIMEOUT => self.timeout = Some(attr.be32()?),
+                IPSET_ATTR_CADT_FLAGS => self.flags = SetFlags::from_bits_retain(attr.be32()?),
+                IPSET_ATTR_INITVAL => self.initval = Some(attr.be32()?),
+                IPSET_ATTR_HASHSIZE => self.hashsize = Some(attr.be32()?),
+                IPSET_ATTR_MAXELEM => self.maxelem = Some(attr.be32()?),
+                IPSET_ATTR_SIZE => self.size = Some(attr.be32()?),
+                IPSET_ATTR_NETMASK => self.netmask = Some(attr.u8()?),
+                IPSET_ATTR_BITMASK => self.bitmask = Some(address(&attr)?),
                 // The kernel dumps this number in host byte order, without the flag.
-                MARKMASK if is_net(bytes) => self.markmask = Some(attr.be32()?),
-                MARKMASK => self.markmask = Some(attr.u32()?),
-                BUCKETSIZE => self.bucketsize = Some(attr.u8()?),
-                ELEMENTS => usage.entries = attr.be32()?,
-                REFERENCES => usage.references = attr.be32()?,
-                MEMSIZE => usage.memory = attr.be32()?,
+                IPSET_ATTR_MARKMASK if is_net(bytes) => self.markmask = Some(attr.be32()?),
+                IPSET_ATTR_MARKMASK => self.markmask = Some(attr.u32()?),
+                IPSET_ATTR_BUCKETSIZE => self.bucketsize = Some(attr.u8()?),
+                IPSET_ATTR_ELEMENTS => usage.entries = attr.be32()?,
+                IPSET_ATTR_REFERENCES => usage.references = attr.be32()?,
+                IPSET_ATTR_MEMSIZE => usage.memory = attr.be32()?,
                 _ => put_whole(&mut others, bytes),
             }
         }
@@ -304,7 +301,7 @@ impl Set {
 /// Returns whether an attribute, header included, has `NLA_F_NET_BYTEORDER`.
 fn is_net(bytes: &[u8]) -> bool {
     let kind = bytes.get(2..4).and_then(|kind| kind.try_into().ok());
-    kind.is_some_and(|kind| u16::from_ne_bytes(kind) & NET != 0)
+    kind.is_some_and(|kind| u16::from_ne_bytes(kind) & NLA_F_NET_BYTEORDER != 0)
 }
 
 /// Resource usage of a set.
@@ -326,8 +323,11 @@ mod tests {
     #[test]
     fn a_markmask_is_in_host_byte_order_unless_flagged() {
         for (kind, value) in [
-            (MARKMASK | NET, 0xff_u32.to_be_bytes()),
-            (MARKMASK, 0xff_u32.to_ne_bytes()),
+            (
+                IPSET_ATTR_MARKMASK | NLA_F_NET_BYTEORDER,
+                0xff_u32.to_be_bytes(),
+            ),
+            (IPSET_ATTR_MARKMASK, 0xff_u32.to_ne_bytes()),
         ] {
             let mut data = Vec::new();
             put(&mut data, kind, &value);

@@ -4,6 +4,8 @@ use std::fmt;
 
 use vipline_inet::Family;
 
+use crate::uapi::*;
+
 /// A set type.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -194,9 +196,9 @@ impl SetFamily {
     /// Returns the family with this number.
     pub fn from_number(number: u8) -> Self {
         match number {
-            0 => Self::Unspecified,
-            2 => Self::V4,
-            10 => Self::V6,
+            NFPROTO_UNSPEC => Self::Unspecified,
+            NFPROTO_IPV4 => Self::V4,
+            NFPROTO_IPV6 => Self::V6,
             other => Self::Other(other),
         }
     }
@@ -204,9 +206,9 @@ impl SetFamily {
     /// Returns the number of the family.
     pub fn number(self) -> u8 {
         match self {
-            Self::Unspecified => 0,
-            Self::V4 => 2,
-            Self::V6 => 10,
+            Self::Unspecified => NFPROTO_UNSPEC,
+            Self::V4 => NFPROTO_IPV4,
+            Self::V6 => NFPROTO_IPV6,
             Self::Other(number) => number,
         }
     }

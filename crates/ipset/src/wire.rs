@@ -8,16 +8,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use vipline_netlink::DecodeError;
-use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be16, put_be32, put_str, put_u8};
+use vipline_netlink::attr::{
+    Attr, Attrs, NLA_F_NET_BYTEORDER, nest, put, put_be16, put_be32, put_str, put_u8,
+};
 use vipline_netlink::message::{CREATE, DUMP, EXCL};
 
+use crate::uapi::*;
 use crate::{Command, Entry, Name, Set, SetDump, SetFamily, SetType, Sets, Strictness};
-
-/// `NLA_F_NET_BYTEORDER`.
-pub(crate) const NET: u16 = 0x4000;
-
-/// `NFNL_SUBSYS_IPSET` of `linux/netfilter/nfnetlink.h`.
-const SUBSYSTEM: u16 = 6 << 8;
 
 /// Length of `struct nfgenmsg` in bytes.
 const HEADER: usize = 4;
@@ -31,29 +28,8 @@ const ATTRIBUTE: usize = 4;
 /// KiB.
 const ENTRIES: usize = 32 << 10;
 
-// Command attributes.
-const PROTOCOL: u16 = 1;
-const SETNAME: u16 = 2;
-const TYPENAME: u16 = 3;
-const SETNAME2: u16 = 3;
-const REVISION: u16 = 4;
-const FAMILY: u16 = 5;
-const FLAGS: u16 = 6;
-const DATA: u16 = 7;
-const ADT: u16 = 8;
-const LINENO: u16 = 9;
-const PROTOCOL_MIN: u16 = 10;
-const REVISION_MIN: u16 = 10;
-
-// Address attributes.
-const IPV4: u16 = 1;
-const IPV6: u16 = 2;
-
-/// `IPSET_FLAG_LIST_HEADER`: list sets without their entries.
-const LIST_HEADER: u32 = 1 << 2;
-
 /// Protocol versions that this crate supports.
-pub(crate) const PROTOCOLS: RangeInclusive<u8> = 6..=7;
+pub(crate) const PROTOCOLS: RangeInclusive<u8> = IPSET_PROTOCOL_MIN..=IPSET_PROTOCOL;
 
 /// A request message.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -68,69 +44,75 @@ pub struct Request {
 }
 
 impl Request {
-    fn new(command: u16, protocol: u8) -> Self {
-        let mut payload = vec![2, 0, 0, 0];
-        put_u8(&mut payload, PROTOCOL, protocol);
+    fn new(command: u8, protocol: u8) -> Self {
+        let mut payload = vec![NFPROTO_IPV4, NFNETLINK_V0, 0, 0];
+        put_u8(&mut payload, IPSET_ATTR_PROTOCOL, protocol);
         Self {
-            ty: SUBSYSTEM | command,
+            ty: u16::from_be_bytes([NFNL_SUBSYS_IPSET, command]),
             flags: 0,
             payload,
         }
     }
 
-    fn named(command: u16, protocol: u8, name: &Name) -> Self {
+    fn named(command: u8, protocol: u8, name: &Name) -> Self {
         let mut request = Self::new(command, protocol);
-        put_str(&mut request.payload, SETNAME, name.as_str());
+        put_str(&mut request.payload, IPSET_ATTR_SETNAME, name.as_str());
         request
     }
 
-    /// Creates a `PROTOCOL` request for the supported protocol versions.
+    /// Creates an `IPSET_CMD_PROTOCOL` request for the supported protocol versions.
     ///
-    /// The reply has the maximum in attribute 1 and the minimum in attribute 10, one
-    /// byte each.
+    /// The reply has the maximum in `IPSET_ATTR_PROTOCOL` and the minimum in
+    /// `IPSET_ATTR_PROTOCOL_MIN`, one byte each.
     pub fn protocol() -> Self {
-        Self::new(1, *PROTOCOLS.end())
+        Self::new(IPSET_CMD_PROTOCOL, *PROTOCOLS.end())
     }
 
-    /// Creates a `LIST` request for all sets, or one set.
+    /// Creates an `IPSET_CMD_LIST` request for all sets, or one set.
     /// `headers` omits entries.
     ///
     /// Decode the replies with a [`DumpDecoder`].
     pub fn list(protocol: u8, name: Option<&Name>, headers: bool) -> Self {
-        let mut request = Self::new(7, protocol);
+        let mut request = Self::new(IPSET_CMD_LIST, protocol);
         request.flags = DUMP;
         if let Some(name) = name {
-            put_str(&mut request.payload, SETNAME, name.as_str());
+            put_str(&mut request.payload, IPSET_ATTR_SETNAME, name.as_str());
         }
         if headers {
-            put_number(&mut request.payload, FLAGS, LIST_HEADER);
+            put_number(
+                &mut request.payload,
+                IPSET_ATTR_FLAGS,
+                IPSET_FLAG_LIST_HEADER,
+            );
         }
         request
     }
 
-    /// Creates a `TEST` request. The kernel rejects the request if the set does not
-    /// contain the entry.
+    /// Creates an `IPSET_CMD_TEST` request. The kernel rejects the request if the set does
+    /// not contain the entry.
     pub fn test(protocol: u8, entry: &Entry) -> Self {
-        let mut request = Self::named(11, protocol, &entry.set);
-        nest(&mut request.payload, DATA, |out| entry.encode(None, out));
+        let mut request = Self::named(IPSET_CMD_TEST, protocol, &entry.set);
+        nest(&mut request.payload, IPSET_ATTR_DATA, |out| {
+            entry.encode(None, out)
+        });
         request
     }
 
-    /// Creates a `HEADER` request for type, family and revision of a set.
+    /// Creates an `IPSET_CMD_HEADER` request for type, family and revision of a set.
     ///
     /// Decode the reply with a [`DumpDecoder`].
     pub fn header(protocol: u8, name: &Name) -> Self {
-        Self::named(12, protocol, name)
+        Self::named(IPSET_CMD_HEADER, protocol, name)
     }
 
-    /// Creates a `TYPE` request for the supported revisions of a set type.
+    /// Creates an `IPSET_CMD_TYPE` request for the supported revisions of a set type.
     ///
-    /// The reply has the maximum in attribute 4 and the minimum in attribute 10, one
-    /// byte each.
+    /// The reply has the maximum in `IPSET_ATTR_REVISION` and the minimum in
+    /// `IPSET_ATTR_REVISION_MIN`, one byte each.
     pub fn revisions(protocol: u8, set_type: &SetType, family: SetFamily) -> Self {
-        let mut request = Self::new(13, protocol);
-        put_str(&mut request.payload, TYPENAME, set_type.as_str());
-        put_u8(&mut request.payload, FAMILY, family.number());
+        let mut request = Self::new(IPSET_CMD_TYPE, protocol);
+        put_str(&mut request.payload, IPSET_ATTR_TYPENAME, set_type.as_str());
+        put_u8(&mut request.payload, IPSET_ATTR_FAMILY, family.number());
         request
     }
 
@@ -140,34 +122,34 @@ impl Request {
         Some(match command {
             Command::Create(set, strictness) => Self::create(set, *strictness, protocol),
             Command::Destroy(name, strictness) => {
-                let mut request = Self::named(3, protocol, name);
+                let mut request = Self::named(IPSET_CMD_DESTROY, protocol, name);
                 request.flags = strictness.flags();
                 request
             }
-            Command::DestroyAll => Self::new(3, protocol),
-            Command::Flush(name) => Self::named(4, protocol, name),
-            Command::FlushAll => Self::new(4, protocol),
-            Command::Rename(from, to) => Self::pair(5, protocol, from, to),
-            Command::Swap(one, other) => Self::pair(6, protocol, one, other),
+            Command::DestroyAll => Self::new(IPSET_CMD_DESTROY, protocol),
+            Command::Flush(name) => Self::named(IPSET_CMD_FLUSH, protocol, name),
+            Command::FlushAll => Self::new(IPSET_CMD_FLUSH, protocol),
+            Command::Rename(from, to) => Self::pair(IPSET_CMD_RENAME, protocol, from, to),
+            Command::Swap(one, other) => Self::pair(IPSET_CMD_SWAP, protocol, one, other),
             Command::Test(entry) => Self::test(protocol, entry),
             Command::Add(..) | Command::Delete(..) | Command::Copy { .. } => return None,
         })
     }
 
     fn create(set: &Set, strictness: Strictness, protocol: u8) -> Self {
-        let mut request = Self::named(2, protocol, &set.name);
+        let mut request = Self::named(IPSET_CMD_CREATE, protocol, &set.name);
         request.flags = CREATE | strictness.flags();
         let out = &mut request.payload;
-        put_str(out, TYPENAME, set.set_type.as_str());
-        put_u8(out, REVISION, set.revision());
-        put_u8(out, FAMILY, set.family.number());
-        nest(out, DATA, |out| set.encode(out));
+        put_str(out, IPSET_ATTR_TYPENAME, set.set_type.as_str());
+        put_u8(out, IPSET_ATTR_REVISION, set.revision());
+        put_u8(out, IPSET_ATTR_FAMILY, set.family.number());
+        nest(out, IPSET_ATTR_DATA, |out| set.encode(out));
         request
     }
 
-    fn pair(command: u16, protocol: u8, one: &Name, other: &Name) -> Self {
+    fn pair(command: u8, protocol: u8, one: &Name, other: &Name) -> Self {
         let mut request = Self::named(command, protocol, one);
-        put_str(&mut request.payload, SETNAME2, other.as_str());
+        put_str(&mut request.payload, IPSET_ATTR_SETNAME2, other.as_str());
         request
     }
 }
@@ -190,21 +172,21 @@ pub(crate) fn encode(commands: &[Command], line: u32, protocol: u8) -> (Option<R
     let Some(first) = commands.first() else {
         return (None, 0);
     };
-    let Some((ty, entry, strictness)) = change(first) else {
+    let Some((cmd, entry, strictness)) = change(first) else {
         return (Request::of(first, protocol), 1);
     };
-    let mut request = Request::named(ty, protocol, &entry.set);
+    let mut request = Request::named(cmd, protocol, &entry.set);
     request.flags = strictness.flags();
-    put_number(&mut request.payload, LINENO, line);
+    put_number(&mut request.payload, IPSET_ATTR_LINENO, line);
     let mut count = 0;
-    nest(&mut request.payload, ADT, |out| {
+    nest(&mut request.payload, IPSET_ATTR_ADT, |out| {
         let start = out.len();
         for (line, command) in (line..).zip(commands) {
             let alike = change(command).filter(|(other, next, how)| {
-                *other == ty && *how == strictness && next.set == entry.set
+                *other == cmd && *how == strictness && next.set == entry.set
             });
             let Some((_, entry, _)) = alike else { break };
-            nest(out, DATA, |out| entry.encode(Some(line), out));
+            nest(out, IPSET_ATTR_DATA, |out| entry.encode(Some(line), out));
             count += 1;
             if out.len() - start >= ENTRIES {
                 break;
@@ -214,12 +196,12 @@ pub(crate) fn encode(commands: &[Command], line: u32, protocol: u8) -> (Option<R
     (Some(request), count)
 }
 
-/// Returns message type, entry and strictness of a command that adds or deletes an
+/// Returns number, entry and strictness of a command that adds or deletes an
 /// entry.
-fn change(command: &Command) -> Option<(u16, &Entry, Strictness)> {
+fn change(command: &Command) -> Option<(u8, &Entry, Strictness)> {
     match command {
-        Command::Add(entry, strictness) => Some((9, entry, *strictness)),
-        Command::Delete(entry, strictness) => Some((10, entry, *strictness)),
+        Command::Add(entry, strictness) => Some((IPSET_CMD_ADD, entry, *strictness)),
+        Command::Delete(entry, strictness) => Some((IPSET_CMD_DEL, entry, *strictness)),
         _ => None,
     }
 }
@@ -228,18 +210,18 @@ fn change(command: &Command) -> Option<(u16, &Entry, Strictness)> {
 pub(crate) fn rejected_line(payload: &[u8]) -> Option<u32> {
     let line = attributes(payload)
         .flatten()
-        .find(|attr| attr.kind == LINENO);
+        .find(|attr| attr.kind == IPSET_ATTR_LINENO);
     line?.be32().ok()
 }
 
 /// Decodes the protocol versions that the kernel supports.
 pub(crate) fn protocols(payload: &[u8]) -> Result<RangeInclusive<u8>, DecodeError> {
-    span(payload, PROTOCOL, PROTOCOL_MIN)
+    span(payload, IPSET_ATTR_PROTOCOL, IPSET_ATTR_PROTOCOL_MIN)
 }
 
 /// Decodes the revisions of a type that the kernel supports.
 pub(crate) fn revisions(payload: &[u8]) -> Result<RangeInclusive<u8>, DecodeError> {
-    span(payload, REVISION, REVISION_MIN)
+    span(payload, IPSET_ATTR_REVISION, IPSET_ATTR_REVISION_MIN)
 }
 
 /// Decodes a maximum and a minimum; the default minimum is the maximum.
@@ -283,16 +265,16 @@ impl DumpDecoder {
         for attr in attributes(payload) {
             let attr = attr?;
             match attr.kind {
-                SETNAME => name = Some(Name::from_kernel(attr.str()?)),
-                TYPENAME => set_type = Some(SetType::from_name(attr.str()?)),
-                REVISION => revision = Some(attr.u8()?),
-                FAMILY => family = Some(SetFamily::from_number(attr.u8()?)),
-                DATA => data = Some(attr),
-                ADT => entries = Some(attr),
+                IPSET_ATTR_SETNAME => name = Some(Name::from_kernel(attr.str()?)),
+                IPSET_ATTR_TYPENAME => set_type = Some(SetType::from_name(attr.str()?)),
+                IPSET_ATTR_REVISION => revision = Some(attr.u8()?),
+                IPSET_ATTR_FAMILY => family = Some(SetFamily::from_number(attr.u8()?)),
+                IPSET_ATTR_DATA => data = Some(attr),
+                IPSET_ATTR_ADT => entries = Some(attr),
                 _ => {}
             }
         }
-        let no_set = || DecodeError::new("set", SETNAME, payload.len());
+        let no_set = || DecodeError::new("set", IPSET_ATTR_SETNAME, payload.len());
         let name = name.ok_or_else(no_set)?;
         if let Some(set_type) = set_type {
             let mut set = Set::new(name.clone(), set_type, SetFamily::Unspecified);
@@ -312,7 +294,7 @@ impl DumpDecoder {
         } = listed.ok_or_else(no_set)?;
         for attr in entries.iter().flat_map(Attr::attrs) {
             let attr = attr?;
-            if attr.kind == DATA {
+            if attr.kind == IPSET_ATTR_DATA {
                 all.push(Entry::decode(&set.name, &set.set_type, attr.value)?);
             }
         }
@@ -355,19 +337,27 @@ pub(crate) fn put_whole(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// Appends a 32-bit number.
 pub(crate) fn put_number(out: &mut Vec<u8>, kind: u16, number: u32) {
-    put_be32(out, kind | NET, number);
+    put_be32(out, kind | NLA_F_NET_BYTEORDER, number);
 }
 
 /// Appends a port.
 pub(crate) fn put_port(out: &mut Vec<u8>, kind: u16, port: u16) {
-    put_be16(out, kind | NET, port);
+    put_be16(out, kind | NLA_F_NET_BYTEORDER, port);
 }
 
 /// Appends an address.
 pub(crate) fn put_address(out: &mut Vec<u8>, kind: u16, ip: IpAddr) {
     nest(out, kind, |out| match ip {
-        IpAddr::V4(ip) => put(out, IPV4 | NET, &ip.octets()),
-        IpAddr::V6(ip) => put(out, IPV6 | NET, &ip.octets()),
+        IpAddr::V4(ip) => put(
+            out,
+            IPSET_ATTR_IPADDR_IPV4 | NLA_F_NET_BYTEORDER,
+            &ip.octets(),
+        ),
+        IpAddr::V6(ip) => put(
+            out,
+            IPSET_ATTR_IPADDR_IPV6 | NLA_F_NET_BYTEORDER,
+            &ip.octets(),
+        ),
     });
 }
 
@@ -376,10 +366,10 @@ pub(crate) fn address(attr: &Attr<'_>) -> Result<IpAddr, DecodeError> {
     let no_address = || DecodeError::new("address", attr.kind, attr.value.len());
     let inner = attr.attrs().next().ok_or_else(no_address)??;
     let ip = match inner.kind {
-        IPV4 => <[u8; 4]>::try_from(inner.value)
+        IPSET_ATTR_IPADDR_IPV4 => <[u8; 4]>::try_from(inner.value)
             .ok()
             .map(|octets| Ipv4Addr::from(octets).into()),
-        IPV6 => <[u8; 16]>::try_from(inner.value)
+        IPSET_ATTR_IPADDR_IPV6 => <[u8; 16]>::try_from(inner.value)
             .ok()
             .map(|octets| Ipv6Addr::from(octets).into()),
         _ => None,

@@ -21,22 +21,47 @@ const QUESTIONS: &str = include_str!("captures/questions.hex");
 
 /// `struct nfgenmsg`.
 const HEADER: usize = 4;
-/// `IPSET_ATTR_LINENO`: this crate counts lines per message, ipset per document.
-const LINENO: u16 = 9;
-/// `IPSET_ATTR_DATA` and `IPSET_ATTR_ADT`.
-const DATA: u16 = 7;
-const ADT: u16 = 8;
-/// `IPSET_ATTR_TYPENAME`: present only in messages about sets.
-const TYPENAME: u16 = 3;
-/// `IPSET_ATTR_IP`, `_IP_TO`, and `_IP2`, `_IP2_TO` of entries: nested address
-/// attributes.
-const ADDRESSES: [u16; 4] = [1, 2, 20, 22];
-/// `IPSET_ATTR_ELEMENTS`, `_REFERENCES`, `_MEMSIZE` of sets: resource usage.
-const USAGE: [u16; 3] = [24, 25, 26];
-/// `IPSET_ATTR_CIDR` and `_CIDR2` of entries.
-const PREFIXES: [u16; 2] = [3, 21];
-/// `IPSET_ATTR_INDEX`: index of a set in the kernel.
-const INDEX: u16 = 11;
+
+// linux/netfilter/ipset/ip_set.h: attributes of commands
+/// Present only in messages about sets.
+const IPSET_ATTR_TYPENAME: u16 = 3;
+const IPSET_ATTR_REVISION: u16 = 4;
+const IPSET_ATTR_DATA: u16 = 7;
+const IPSET_ATTR_ADT: u16 = 8;
+/// This crate counts lines per message, ipset per document.
+const IPSET_ATTR_LINENO: u16 = 9;
+/// Index of a set in the kernel.
+const IPSET_ATTR_INDEX: u16 = 11;
+// Attributes of sets and entries
+const IPSET_ATTR_IP: u16 = 1;
+const IPSET_ATTR_IP_TO: u16 = 2;
+const IPSET_ATTR_CIDR: u16 = 3;
+// Attributes of sets
+const IPSET_ATTR_ELEMENTS: u16 = 24;
+const IPSET_ATTR_REFERENCES: u16 = 25;
+const IPSET_ATTR_MEMSIZE: u16 = 26;
+// Attributes of entries
+const IPSET_ATTR_IP2: u16 = 20;
+const IPSET_ATTR_CIDR2: u16 = 21;
+const IPSET_ATTR_IP2_TO: u16 = 22;
+
+/// Nested address attributes of sets.
+const SET_ADDRESSES: [u16; 2] = [IPSET_ATTR_IP, IPSET_ATTR_IP_TO];
+/// Nested address attributes of entries.
+const ADDRESSES: [u16; 4] = [
+    IPSET_ATTR_IP,
+    IPSET_ATTR_IP_TO,
+    IPSET_ATTR_IP2,
+    IPSET_ATTR_IP2_TO,
+];
+/// Resource usage of sets.
+const USAGE: [u16; 3] = [
+    IPSET_ATTR_ELEMENTS,
+    IPSET_ATTR_REFERENCES,
+    IPSET_ATTR_MEMSIZE,
+];
+/// Prefix lengths of entries.
+const PREFIXES: [u16; 2] = [IPSET_ATTR_CIDR, IPSET_ATTR_CIDR2];
 
 /// Types that are recorded with each of their families.
 const RECORDED: [SetType; 9] = [
@@ -101,16 +126,24 @@ type Content = (Vec<(u16, Vec<u8>)>, Vec<Vec<(u16, Vec<u8>)>>);
 
 fn content(payload: &[u8]) -> Content {
     let attrs = || Attrs::new(&payload[HEADER..]).map(Result::unwrap);
-    let own = attrs().filter(|attr| ![DATA, ADT, LINENO, INDEX].contains(&attr.kind));
+    let own = attrs().filter(|attr| {
+        ![
+            IPSET_ATTR_DATA,
+            IPSET_ATTR_ADT,
+            IPSET_ATTR_LINENO,
+            IPSET_ATTR_INDEX,
+        ]
+        .contains(&attr.kind)
+    });
     let mut own: Vec<_> = own.map(|attr| (attr.kind, attr.value.to_vec())).collect();
     own.sort();
-    let is_set = attrs().any(|attr| attr.kind == TYPENAME);
+    let is_set = attrs().any(|attr| attr.kind == IPSET_ATTR_TYPENAME);
     let mut parts = Vec::new();
     for attr in attrs() {
         match attr.kind {
-            DATA if is_set => parts.push(part(attr.attrs(), &ADDRESSES[..2], &USAGE)),
-            DATA => parts.push(entry_part(attr.attrs())),
-            ADT => {
+            IPSET_ATTR_DATA if is_set => parts.push(part(attr.attrs(), &SET_ADDRESSES, &USAGE)),
+            IPSET_ATTR_DATA => parts.push(entry_part(attr.attrs())),
+            IPSET_ATTR_ADT => {
                 let entries = attr.attrs().map(|entry| entry.unwrap().attrs());
                 parts.extend(entries.map(entry_part));
             }
@@ -122,7 +155,7 @@ fn content(payload: &[u8]) -> Content {
 
 /// Returns the attributes of an entry.
 fn entry_part(attrs: Attrs<'_>) -> Vec<(u16, Vec<u8>)> {
-    let mut part = part(attrs, &ADDRESSES, &[LINENO]);
+    let mut part = part(attrs, &ADDRESSES, &[IPSET_ATTR_LINENO]);
     // ipset omits a prefix length that is the full length.
     let is_whole =
         |kind: &u16, value: &[u8]| PREFIXES.contains(kind) && matches!(value, [32 | 128]);
@@ -207,7 +240,7 @@ fn commands_encode_to_the_bytes_of_ipset() {
 /// Returns the revision named in a message: `IPSET_ATTR_REVISION`.
 fn revision(message: &Message<'_>) -> Option<u8> {
     let attrs = Attrs::new(&message.payload[HEADER..]).map(Result::unwrap);
-    let mut revisions = attrs.filter(|attr| attr.kind == 4);
+    let mut revisions = attrs.filter(|attr| attr.kind == IPSET_ATTR_REVISION);
     revisions.next().map(|attr| attr.u8().unwrap())
 }
 
