@@ -1,10 +1,11 @@
 //! Handles of the objects that a commit adds.
 
 use vipline_netlink::DecodeError;
-use vipline_netlink::attr::Attrs;
 use vipline_netlink::message::{ECHO, Message};
 
-use crate::wire::{self, Kind};
+use crate::wire::message_types::*;
+use crate::wire::rule::NFTA_RULE_CHAIN_ID;
+use crate::wire::{self, NFNL_SUBSYS_NFTABLES, NFTA_CHAIN_ID};
 use crate::{Operation, RuleHandle};
 
 /// Length of `struct nlmsghdr`.
@@ -13,8 +14,6 @@ const HEADER: usize = 16;
 const ECHO_BUFFER: usize = 1 << 20;
 /// Space in the receive buffer for notifications, per byte of the batch.
 const ECHO_SIZE: usize = 8;
-/// `NFTA_CHAIN_ID` and `NFTA_RULE_CHAIN_ID`: an anonymous chain, or one of its rules.
-const CHAIN_ID: u16 = 11;
 
 /// A table, chain or rule that a commit added, with its handle.
 ///
@@ -55,16 +54,14 @@ impl Added {
 impl Handle {
     /// Reads the handle in a notification. Returns `None` for other objects.
     pub(crate) fn read(message: &Message<'_>) -> Result<Option<Self>, DecodeError> {
-        let is = |kind: Kind| message.ty == kind.message_type();
-        let (kind, of): (u16, fn(u64) -> Self) = if is(Kind::NewTable) {
-            (wire::NFTA_TABLE_HANDLE, Self::Table)
-        } else if is(Kind::NewChain) {
-            (wire::NFTA_CHAIN_HANDLE, Self::Chain)
-        } else if is(Kind::NewRule) {
-            let handle = |handle| Self::Rule(RuleHandle(handle));
-            (wire::rule::NFTA_RULE_HANDLE, handle)
-        } else {
-            return Ok(None);
+        let (kind, of): (u16, fn(u64) -> Self) = match message.ty.to_be_bytes() {
+            [NFNL_SUBSYS_NFTABLES, NFT_MSG_NEWTABLE] => (wire::NFTA_TABLE_HANDLE, Self::Table),
+            [NFNL_SUBSYS_NFTABLES, NFT_MSG_NEWCHAIN] => (wire::NFTA_CHAIN_HANDLE, Self::Chain),
+            [NFNL_SUBSYS_NFTABLES, NFT_MSG_NEWRULE] => {
+                let handle = |handle| Self::Rule(RuleHandle(handle));
+                (wire::rule::NFTA_RULE_HANDLE, handle)
+            }
+            _ => return Ok(None),
         };
         let (_, attrs) = wire::split_header(message.payload)?;
         for attr in attrs {
@@ -109,16 +106,15 @@ pub(crate) fn request_echo(batch: &mut [u8]) {
 
 /// Returns whether a message adds a table, a chain with a name, or one of its rules.
 fn adds_named(ty: u16, payload: Option<&[u8]>) -> bool {
-    let kinds = [Kind::NewTable, Kind::NewChain, Kind::NewRule];
-    let attrs = payload.map(wire::split_header);
-    let is_anonymous = |attrs: Attrs<'_>| {
-        let mut attrs = attrs.filter_map(Result::ok);
-        attrs.any(|attr| attr.kind == CHAIN_ID)
+    // The attribute of anonymous chains, and of their rules.
+    let id = match ty.to_be_bytes() {
+        [NFNL_SUBSYS_NFTABLES, NFT_MSG_NEWTABLE] => None,
+        [NFNL_SUBSYS_NFTABLES, NFT_MSG_NEWCHAIN] => Some(NFTA_CHAIN_ID),
+        [NFNL_SUBSYS_NFTABLES, NFT_MSG_NEWRULE] => Some(NFTA_RULE_CHAIN_ID),
+        _ => return false,
     };
-    match attrs {
-        Some(Ok((_, attrs))) => {
-            kinds.iter().any(|kind| kind.message_type() == ty) && !is_anonymous(attrs)
-        }
+    match payload.map(wire::split_header) {
+        Some(Ok((_, attrs))) => !attrs.flatten().any(|attr| Some(attr.kind) == id),
         _ => false,
     }
 }

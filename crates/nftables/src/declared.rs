@@ -1,7 +1,7 @@
 //! Declarations of set fields (`typeof`) that have no expression in this crate.
 
 use crate::datatype::ByteOrder;
-use crate::expr::{ExthdrOp, FibFlags, FibResult, RtKey, XfrmKey};
+use crate::expr::{ExthdrOp, FibFlags, FibResult, NFT_HASH_SYM, RtKey, XfrmDirection, XfrmKey};
 use crate::expression::{Expression, Term};
 use crate::extension::Extension;
 use crate::load::Load;
@@ -36,14 +36,14 @@ impl From<Expression> for Declared {
 }
 
 // enum expr_types of nft 1.0.6
-pub(crate) const KIND_PAYLOAD: u32 = 7;
-pub(crate) const KIND_EXTHDR: u32 = 8;
-pub(crate) const KIND_SOCKET: u32 = 10;
-pub(crate) const KIND_OSF: u32 = 11;
-pub(crate) const KIND_HASH: u32 = 24;
-pub(crate) const KIND_RT: u32 = 25;
-pub(crate) const KIND_FIB: u32 = 26;
-pub(crate) const KIND_XFRM: u32 = 27;
+pub(crate) const EXPR_PAYLOAD: u32 = 7;
+pub(crate) const EXPR_EXTHDR: u32 = 8;
+pub(crate) const EXPR_SOCKET: u32 = 10;
+pub(crate) const EXPR_OSF: u32 = 11;
+pub(crate) const EXPR_HASH: u32 = 24;
+pub(crate) const EXPR_RT: u32 = 25;
+pub(crate) const EXPR_FIB: u32 = 26;
+pub(crate) const EXPR_XFRM: u32 = 27;
 
 /// A field of a header: its number, name and size in bytes.
 type HeaderField = (u32, &'static str, u16);
@@ -148,29 +148,28 @@ pub(crate) fn declared(kind: u32, parameters: &[(u8, u32)]) -> Option<Declared> 
         found.map(|(_, number)| *number)
     };
     Some(match kind {
-        KIND_PAYLOAD => payload(get(0)?, get(1)?, [get(2), get(3), get(4)])?,
-        KIND_EXTHDR => Declared::big(exthdr_text(get(2).unwrap_or(0), get(0)?, get(1)?)?),
-        KIND_OSF => Declared::big("osf name"),
-        KIND_SOCKET => {
+        EXPR_PAYLOAD => payload(get(0)?, get(1)?, [get(2), get(3), get(4)])?,
+        EXPR_EXTHDR => Declared::big(exthdr_text(get(2).unwrap_or(0), get(0)?, get(1)?)?),
+        EXPR_OSF => Declared::big("osf name"),
+        EXPR_SOCKET => {
             let keys = ["transparent", "mark", "wildcard"];
             let key = keys.get(usize::try_from(get(0)?).ok()?)?;
             Declared::new(format!("socket {key}"), ByteOrder::Host, None)
         }
-        KIND_RT => {
+        EXPR_RT => {
             let key = RtKey::from_number(get(0)?);
             Expression::of(Term::Load(Load::Rt(key))).into()
         }
-        KIND_FIB => {
-            let results = [FibResult::Oif, FibResult::Oifname, FibResult::AddrType];
-            let result = usize::try_from(get(0)?).ok()?.checked_sub(1)?;
+        EXPR_FIB => {
+            let result = FibResult::from_number(get(0)?)?;
             let flags = FibFlags::from_bits_retain(get(1)?);
-            Expression::of(Term::Fib(flags, *results.get(result)?)).into()
+            Expression::of(Term::Fib(flags, result)).into()
         }
-        KIND_XFRM => {
+        EXPR_XFRM => {
             let key = XfrmKey::from_number(get(0)?);
-            let direction = match get(2)? {
-                0 => "in",
-                _ => "out",
+            let direction = match XfrmDirection::from_number(u8::try_from(get(2)?).ok()?)? {
+                XfrmDirection::In => "in",
+                XfrmDirection::Out => "out",
             };
             let spnum = match get(1)? {
                 0 => String::new(),
@@ -184,7 +183,7 @@ pub(crate) fn declared(kind: u32, parameters: &[(u8, u32)]) -> Option<Declared> 
             Declared::new(text, order, None)
         }
         // nft 1.0.6 aborts when it lists a set that is declared with `jhash`.
-        KIND_HASH if get(0)? == 1 => {
+        EXPR_HASH if get(0)? == NFT_HASH_SYM => {
             let (modulus, offset) = (get(2)?, get(1)?);
             Expression::of(Term::Symmetric { modulus, offset }).into()
         }
@@ -229,13 +228,13 @@ pub(crate) fn exthdr_numbers(op: ExthdrOp, kind: u8, text: &str) -> Option<(u32,
 pub(crate) fn exthdr_text(op: u32, header: u32, field: u32) -> Option<String> {
     let field = usize::try_from(field).ok()?;
     let find = |op| Extension::find(op, u8::try_from(header).ok()?);
-    Some(match op {
-        0 => {
+    Some(match ExthdrOp::from_number(op) {
+        ExthdrOp::Ipv6 => {
             let header = usize::try_from(header).ok()?.checked_sub(1)?;
             let (name, fields) = EXTENSIONS.get(header)?;
             format!("{name} {}", fields.get(field.checked_sub(1)?)?)
         }
-        1 => {
+        ExthdrOp::TcpOption => {
             let (_, name, fields) = TCP_OPTIONS.iter().find(|(of, ..)| *of == header)?;
             let field = match field {
                 0 => "kind",
@@ -244,16 +243,16 @@ pub(crate) fn exthdr_text(op: u32, header: u32, field: u32) -> Option<String> {
             };
             format!("tcp option {name} {field}")
         }
-        2 => {
+        ExthdrOp::Ipv4 => {
             let fields = ["type", "length", "value", "ptr", "addr"];
             let field = fields.get(field.checked_sub(1)?)?;
             format!("ip option {} {field}", find(ExthdrOp::Ipv4)?.name)
         }
-        3 => {
+        ExthdrOp::Sctp => {
             let chunk = find(ExthdrOp::Sctp)?;
             format!("sctp chunk {} {}", chunk.name, chunk.field(field)?)
         }
-        _ => return None,
+        ExthdrOp::Other(_) => return None,
     })
 }
 
@@ -268,27 +267,27 @@ mod tests {
         };
         let raw = [(0, 0), (1, 0), (2, 3), (3, 160), (4, 128)];
         for (found, expected) in [
-            (text(KIND_PAYLOAD, &[(0, 16), (1, 4)]), "vlan id"),
-            (text(KIND_PAYLOAD, &raw), "@th,160,128"),
-            (text(KIND_EXTHDR, &[(1, 3), (0, 6)]), "frag frag-off"),
+            (text(EXPR_PAYLOAD, &[(0, 16), (1, 4)]), "vlan id"),
+            (text(EXPR_PAYLOAD, &raw), "@th,160,128"),
+            (text(EXPR_EXTHDR, &[(1, 3), (0, 6)]), "frag frag-off"),
             (
-                text(KIND_EXTHDR, &[(1, 2), (2, 1), (0, 2)]),
+                text(EXPR_EXTHDR, &[(1, 2), (2, 1), (0, 2)]),
                 "tcp option maxseg size",
             ),
             (
-                text(KIND_EXTHDR, &[(1, 3), (2, 2), (0, 148)]),
+                text(EXPR_EXTHDR, &[(1, 3), (2, 2), (0, 148)]),
                 "ip option ra value",
             ),
             (
-                text(KIND_EXTHDR, &[(1, 4), (2, 3), (0, 1)]),
+                text(EXPR_EXTHDR, &[(1, 4), (2, 3), (0, 1)]),
                 "sctp chunk init a-rwnd",
             ),
-            (text(KIND_OSF, &[]), "osf name"),
+            (text(EXPR_OSF, &[]), "osf name"),
             (
-                text(KIND_XFRM, &[(0, 5), (1, 1), (2, 0)]),
+                text(EXPR_XFRM, &[(0, 5), (1, 1), (2, 0)]),
                 "ipsec in spnum 1 reqid",
             ),
-            (text(KIND_FIB, &[(0, 3), (1, 1)]), "fib saddr type"),
+            (text(EXPR_FIB, &[(0, 3), (1, 1)]), "fib saddr type"),
         ] {
             assert_eq!(found.as_deref(), Some(expected));
         }

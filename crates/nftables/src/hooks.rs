@@ -6,30 +6,34 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, put_be32};
 
-use crate::wire::{put_header, split_header};
+use crate::wire::{hook_number, put_header, split_header};
 use crate::{Family, Hook, Name, TableId};
 
-/// `NFNL_SUBSYS_HOOK` with `NFNL_MSG_HOOK_GET`.
-pub(crate) const GET_HOOK: u16 = 12 << 8;
+// linux/netfilter/nfnetlink.h
+const NFNL_SUBSYS_HOOK: u8 = 12;
+// enum nfnl_hook_msg_types
+const NFNL_MSG_HOOK_GET: u8 = 0;
+/// Type of a request for the functions at a hook.
+pub(crate) const GET_HOOK: u16 = u16::from_be_bytes([NFNL_SUBSYS_HOOK, NFNL_MSG_HOOK_GET]);
 
 /// First version of Linux with the subsystem, and its option, which Debian's 6.1 lacks.
 pub(crate) const SINCE: &str = "5.14, or lacks CONFIG_NETFILTER_NETLINK_HOOK";
 
 // enum nfnl_hook_attributes
-const HOOK_NUMBER: u16 = 1;
-const PRIORITY: u16 = 2;
-const FUNCTION: u16 = 4;
-const MODULE: u16 = 5;
-const CHAIN_INFO: u16 = 6;
+const NFNLA_HOOK_HOOKNUM: u16 = 1;
+const NFNLA_HOOK_PRIORITY: u16 = 2;
+const NFNLA_HOOK_FUNCTION_NAME: u16 = 4;
+const NFNLA_HOOK_MODULE_NAME: u16 = 5;
+const NFNLA_HOOK_CHAIN_INFO: u16 = 6;
 // enum nfnl_hook_chain_info_attributes
-const INFO_DESC: u16 = 1;
-const INFO_TYPE: u16 = 2;
+const NFNLA_HOOK_INFO_DESC: u16 = 1;
+const NFNLA_HOOK_INFO_TYPE: u16 = 2;
 // enum nfnl_hook_chain_desc_attributes
-const CHAIN_TABLE: u16 = 1;
-const CHAIN_FAMILY: u16 = 2;
-const CHAIN_NAME: u16 = 3;
-/// `NFNL_HOOK_TYPE_NFTABLES`
-const NFTABLES: u32 = 1;
+const NFNLA_CHAIN_TABLE: u16 = 1;
+const NFNLA_CHAIN_FAMILY: u16 = 2;
+const NFNLA_CHAIN_NAME: u16 = 3;
+// enum nfnl_hook_chaintype
+const NFNL_HOOK_TYPE_NFTABLES: u32 = 1;
 
 /// A function at a hook.
 ///
@@ -66,10 +70,10 @@ impl HookEntry {
         for attr in attrs {
             let attr = attr?;
             match attr.kind {
-                PRIORITY => entry.priority = attr.be32()?.cast_signed(),
-                FUNCTION => entry.function = Some(attr.str()?.into()),
-                MODULE => entry.module = Some(attr.str()?.into()),
-                CHAIN_INFO => entry.chain = chain(&attr)?,
+                NFNLA_HOOK_PRIORITY => entry.priority = attr.be32()?.cast_signed(),
+                NFNLA_HOOK_FUNCTION_NAME => entry.function = Some(attr.str()?.into()),
+                NFNLA_HOOK_MODULE_NAME => entry.module = Some(attr.str()?.into()),
+                NFNLA_HOOK_CHAIN_INFO => entry.chain = chain(&attr)?,
                 _ => {}
             }
         }
@@ -83,16 +87,16 @@ fn chain(info: &Attr<'_>) -> Result<Option<(TableId, Name)>, DecodeError> {
     for attr in info.attrs() {
         let attr = attr?;
         match attr.kind {
-            INFO_TYPE => is_nftables = attr.be32()? == NFTABLES,
-            INFO_DESC => {
+            NFNLA_HOOK_INFO_TYPE => is_nftables = attr.be32()? == NFNL_HOOK_TYPE_NFTABLES,
+            NFNLA_HOOK_INFO_DESC => {
                 let (mut table, mut family, mut name) = (None, None, None);
                 for attr in attr.attrs() {
                     let attr = attr?;
                     let named = || Name::new(attr.str()?).map_err(|_| attr.error("name"));
                     match attr.kind {
-                        CHAIN_TABLE => table = Some(named()?),
-                        CHAIN_FAMILY => family = Family::from_number(attr.u8()?),
-                        CHAIN_NAME => name = Some(named()?),
+                        NFNLA_CHAIN_TABLE => table = Some(named()?),
+                        NFNLA_CHAIN_FAMILY => family = Family::from_number(attr.u8()?),
+                        NFNLA_CHAIN_NAME => name = Some(named()?),
                         _ => {}
                     }
                 }
@@ -112,16 +116,11 @@ fn chain(info: &Attr<'_>) -> Result<Option<(TableId, Name)>, DecodeError> {
 /// Appends the payload of a request for the functions at a hook. `None`: the hook belongs to
 /// devices.
 pub(crate) fn encode_request(family: Family, hook: Hook, out: &mut Vec<u8>) -> Option<()> {
-    let number = match hook {
-        Hook::Prerouting => 0,
-        Hook::Input => 1,
-        Hook::Forward => 2,
-        Hook::Output => 3,
-        Hook::Postrouting => 4,
-        Hook::Ingress | Hook::Egress => return None,
-    };
+    if matches!(hook, Hook::Ingress | Hook::Egress) {
+        return None;
+    }
     put_header(out, family.number(), 0);
-    put_be32(out, HOOK_NUMBER, number);
+    put_be32(out, NFNLA_HOOK_HOOKNUM, hook_number(family, hook));
     Some(())
 }
 
@@ -135,22 +134,26 @@ mod tests {
     fn a_base_chain_at_a_hook_is_decoded() {
         let message = |kind: u32| {
             let mut payload = vec![2, 0, 0, 0];
-            put_be32(&mut payload, HOOK_NUMBER, 2);
-            put_be32(&mut payload, PRIORITY, (-150_i32).cast_unsigned());
-            put_str(&mut payload, FUNCTION, "nft_do_chain_inet");
-            put_str(&mut payload, MODULE, "nf_tables");
-            nest(&mut payload, CHAIN_INFO, |out| {
-                nest(out, INFO_DESC, |out| {
-                    put_str(out, CHAIN_TABLE, "firewall");
-                    put_u8(out, CHAIN_FAMILY, 1);
-                    put_str(out, CHAIN_NAME, "forward");
+            put_be32(&mut payload, NFNLA_HOOK_HOOKNUM, 2);
+            put_be32(
+                &mut payload,
+                NFNLA_HOOK_PRIORITY,
+                (-150_i32).cast_unsigned(),
+            );
+            put_str(&mut payload, NFNLA_HOOK_FUNCTION_NAME, "nft_do_chain_inet");
+            put_str(&mut payload, NFNLA_HOOK_MODULE_NAME, "nf_tables");
+            nest(&mut payload, NFNLA_HOOK_CHAIN_INFO, |out| {
+                nest(out, NFNLA_HOOK_INFO_DESC, |out| {
+                    put_str(out, NFNLA_CHAIN_TABLE, "firewall");
+                    put_u8(out, NFNLA_CHAIN_FAMILY, 1);
+                    put_str(out, NFNLA_CHAIN_NAME, "forward");
                 });
-                put_be32(out, INFO_TYPE, kind);
+                put_be32(out, NFNLA_HOOK_INFO_TYPE, kind);
             });
             payload
         };
         let decode = |kind| HookEntry::decode(&message(kind), Family::Ip, Hook::Forward);
-        let entry = decode(NFTABLES).unwrap();
+        let entry = decode(NFNL_HOOK_TYPE_NFTABLES).unwrap();
         let (table, name) = entry.chain.unwrap();
         assert_eq!(format!("{table} {name}"), "inet firewall forward");
         assert_eq!(entry.priority, -150);

@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use crate::expr::{Counter, Expr, Limit, Objref, ObjrefSource, Quota};
+use crate::expr::{
+    Counter, Expr, Limit, NF_SYNPROXY_OPT_MSS, NF_SYNPROXY_OPT_SACK_PERM,
+    NF_SYNPROXY_OPT_TIMESTAMP, NF_SYNPROXY_OPT_WSCALE, NFT_OBJECT_COUNTER, NFT_OBJECT_CT_EXPECT,
+    NFT_OBJECT_CT_HELPER, NFT_OBJECT_CT_TIMEOUT, NFT_OBJECT_LIMIT, NFT_OBJECT_QUOTA,
+    NFT_OBJECT_SECMARK, NFT_OBJECT_SYNPROXY, Objref, ObjrefSource, Quota,
+};
 use crate::{Bytes, Comment, Name, Statement, TableId};
 
 /// A stateful object of a table, such as a named counter.
@@ -101,14 +106,14 @@ impl State {
     /// Returns the number of the type: `NFT_OBJECT_*`.
     pub fn kind(&self) -> u32 {
         match self {
-            Self::Counter(_) => 1,
-            Self::Quota(_) => 2,
-            Self::CtHelper(_) => 3,
-            Self::Limit(_) => 4,
-            Self::CtTimeout(_) => 7,
-            Self::Secmark(_) => 8,
-            Self::CtExpectation(_) => 9,
-            Self::Synproxy(_) => 10,
+            Self::Counter(_) => NFT_OBJECT_COUNTER,
+            Self::Quota(_) => NFT_OBJECT_QUOTA,
+            Self::CtHelper(_) => NFT_OBJECT_CT_HELPER,
+            Self::Limit(_) => NFT_OBJECT_LIMIT,
+            Self::CtTimeout(_) => NFT_OBJECT_CT_TIMEOUT,
+            Self::Secmark(_) => NFT_OBJECT_SECMARK,
+            Self::CtExpectation(_) => NFT_OBJECT_CT_EXPECT,
+            Self::Synproxy(_) => NFT_OBJECT_SYNPROXY,
             Self::Other { kind, .. } => *kind,
         }
     }
@@ -234,13 +239,13 @@ pub struct Synproxy {
 
 impl Synproxy {
     /// Option: maximum segment size.
-    pub const MSS: u32 = 0x1;
+    pub const MSS: u32 = NF_SYNPROXY_OPT_MSS;
     /// Option: window scale.
-    pub const WSCALE: u32 = 0x2;
+    pub const WSCALE: u32 = NF_SYNPROXY_OPT_WSCALE;
     /// Option: selective acknowledgments.
-    pub const SACK_PERM: u32 = 0x4;
+    pub const SACK_PERM: u32 = NF_SYNPROXY_OPT_SACK_PERM;
     /// Option: timestamps.
-    pub const TIMESTAMP: u32 = 0x8;
+    pub const TIMESTAMP: u32 = NF_SYNPROXY_OPT_TIMESTAMP;
 
     /// Creates the options with a maximum segment size and a window scale.
     pub fn new(mss: u16, wscale: u8) -> Self {

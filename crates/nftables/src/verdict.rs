@@ -9,10 +9,20 @@ use crate::{Bytes, Name};
 
 // enum nft_data_attributes of linux/netfilter/nf_tables.h
 const NFTA_DATA_VALUE: u16 = 1;
-const NFTA_DATA_VERDICT: u16 = 2;
+pub(crate) const NFTA_DATA_VERDICT: u16 = 2;
 // enum nft_verdict_attributes
-const NFTA_VERDICT_CODE: u16 = 1;
+pub(crate) const NFTA_VERDICT_CODE: u16 = 1;
 const NFTA_VERDICT_CHAIN: u16 = 2;
+pub(crate) const NFTA_VERDICT_CHAIN_ID: u16 = 3;
+// linux/netfilter.h
+const NF_DROP: i32 = 0;
+const NF_ACCEPT: i32 = 1;
+// enum nft_verdicts
+const NFT_CONTINUE: i32 = -1;
+const NFT_BREAK: i32 = -2;
+const NFT_JUMP: i32 = -3;
+const NFT_GOTO: i32 = -4;
+const NFT_RETURN: i32 = -5;
 
 /// A verdict: the decision about a packet.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -40,13 +50,13 @@ impl Verdict {
     /// Returns the number of the verdict: `NF_*` and `enum nft_verdicts`.
     pub fn code(&self) -> i32 {
         match self {
-            Self::Drop => 0,
-            Self::Accept => 1,
-            Self::Continue => -1,
-            Self::Break => -2,
-            Self::Jump(_) => -3,
-            Self::Goto(_) => -4,
-            Self::Return => -5,
+            Self::Drop => NF_DROP,
+            Self::Accept => NF_ACCEPT,
+            Self::Continue => NFT_CONTINUE,
+            Self::Break => NFT_BREAK,
+            Self::Jump(_) => NFT_JUMP,
+            Self::Goto(_) => NFT_GOTO,
+            Self::Return => NFT_RETURN,
             Self::Other(code) => *code,
         }
     }
@@ -87,13 +97,13 @@ impl Verdict {
         }
         let code = code.ok_or_else(|| attr.error("verdict"))?;
         Ok(match (code, chain) {
-            (-3, Some(chain)) => Self::Jump(chain),
-            (-4, Some(chain)) => Self::Goto(chain),
-            (0, _) => Self::Drop,
-            (1, _) => Self::Accept,
-            (-1, _) => Self::Continue,
-            (-2, _) => Self::Break,
-            (-5, _) => Self::Return,
+            (NFT_JUMP, Some(chain)) => Self::Jump(chain),
+            (NFT_GOTO, Some(chain)) => Self::Goto(chain),
+            (NF_DROP, _) => Self::Drop,
+            (NF_ACCEPT, _) => Self::Accept,
+            (NFT_CONTINUE, _) => Self::Continue,
+            (NFT_BREAK, _) => Self::Break,
+            (NFT_RETURN, _) => Self::Return,
             (code, _) => Self::Other(code),
         })
     }

@@ -290,8 +290,8 @@ fn sent(script: &str) -> Vec<Vec<u8>> {
             message.extend(line_bytes(&line));
         }
     }
-    const NEW_RULE: u16 = 10 << 8 | 6;
-    messages.retain(|message| message.get(..2) == Some(&NEW_RULE.to_ne_bytes()));
+    const NFT_MSG_NEWRULE: u16 = 10 << 8 | 6;
+    messages.retain(|message| message.get(..2) == Some(&NFT_MSG_NEWRULE.to_ne_bytes()));
     messages
         .into_iter()
         .map(|message| message[2..].to_vec())
@@ -345,10 +345,10 @@ fn transaction(chain: &Chain) -> Transaction {
 /// Returns the encoded expressions of a rule message.
 fn expressions(message: &[u8]) -> Vec<&[u8]> {
     const HEADER: usize = 4;
-    const EXPRESSIONS: u16 = 4;
+    const NFTA_RULE_EXPRESSIONS: u16 = 4;
     let attrs = Attrs::new(&message[HEADER..]).map(Result::unwrap);
     attrs
-        .filter(|attr| attr.kind == EXPRESSIONS)
+        .filter(|attr| attr.kind == NFTA_RULE_EXPRESSIONS)
         .flat_map(|attr| attr.attrs().map(|expr| expr.unwrap().value))
         .collect()
 }

@@ -74,7 +74,7 @@ proptest! {
         let mut assembler = Assembler::new(&[table()]);
         for (kind, mut payload) in messages {
             payload.splice(0..0, [1, 0, 0, 0]);
-            let _ = assembler.push(u16::from(wire::SUBSYSTEM) << 8 | kind, &payload);
+            let _ = assembler.push(u16::from(wire::NFNL_SUBSYS_NFTABLES) << 8 | kind, &payload);
             let _ = wire::generation(&payload);
         }
         let _ = assembler.finish().to_string();

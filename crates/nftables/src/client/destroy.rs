@@ -7,8 +7,11 @@ use vipline_netlink::{Errno, Outcome};
 use vipline_reconcile::Keyed;
 
 use super::{ATTEMPTS, Client, interrupted};
-use crate::wire::encoder::{BATCH_BEGIN, BATCH_END, put_batch_message, put_message};
-use crate::wire::{self, Kind};
+use crate::wire;
+use crate::wire::encoder::{
+    NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, put_batch_message, put_message,
+};
+use crate::wire::message_types::*;
 use crate::{
     Element, Error, Generation, Name, Object, RejectedOperation, RuleHandle, Subject, TableId,
     Transaction,
@@ -29,14 +32,14 @@ impl Client {
         }
         let first = self.requester.socket().sequence();
         let mut batch = Vec::new();
-        put_batch_message(&mut batch, BATCH_BEGIN, first, None);
-        let kind = Kind::DestroyTable.message_type();
+        put_batch_message(&mut batch, NFNL_MSG_BATCH_BEGIN, first, None);
+        let kind = message_type(NFT_MSG_DESTROYTABLE);
         put_message(&mut batch, kind, ACK, first.wrapping_add(1), |out| {
             wire::put_header(out, crate::Family::Ip.number(), 0);
             // The kernel counts handles from 1.
             vipline_netlink::attr::put_be64(out, wire::NFTA_TABLE_HANDLE, u64::MAX);
         });
-        put_batch_message(&mut batch, BATCH_END, first.wrapping_add(2), None);
+        put_batch_message(&mut batch, NFNL_MSG_BATCH_END, first.wrapping_add(2), None);
         let has_destroy = match self.requester.socket_mut().batch(&batch)? {
             Outcome::Committed => true,
             Outcome::Rejected { errors, .. } => match errors.first().map(|first| first.errno) {

@@ -29,14 +29,13 @@ use super::walk::{Place, Walk};
 use crate::expr::{CtState, CtStatus, Direction, RejectType};
 use crate::{ChainType, Family, Hook};
 
-/// Priorities of connection tracking and of its translations:
-/// `enum nf_ip_hook_priorities` of `linux/netfilter_ipv4.h`.
-const CONNTRACK: i32 = -200;
-const NAT_DESTINATION: i32 = -100;
-const NAT_SOURCE: i32 = 100;
+// linux/netfilter_ipv4.h: enum nf_ip_hook_priorities, of connection tracking and its translations
+const NF_IP_PRI_CONNTRACK: i32 = -200;
+const NF_IP_PRI_NAT_DST: i32 = -100;
+const NF_IP_PRI_NAT_SRC: i32 = 100;
 
-/// `IPPROTO_TCP`.
-const TCP: u8 = 6;
+// linux/in.h
+const IPPROTO_TCP: u8 = 6;
 
 /// The name of the loopback interface.
 const LOOPBACK: &str = "lo";
@@ -107,7 +106,7 @@ fn send(walk: &mut Walk<'_>) -> Result<Disposition, Error> {
         // TCP ignores the error of the second lookup, and repeats the packet.
         output = match find_output(walk)? {
             Ok(output) => output,
-            Err(Disposition::Rejected(_)) if walk.packet.protocol() == TCP => {
+            Err(Disposition::Rejected(_)) if walk.packet.protocol() == IPPROTO_TCP => {
                 return Ok(Disposition::Dropped);
             }
             Err(end) => return Ok(end),
@@ -281,10 +280,10 @@ fn steps(walk: &Walk<'_>) -> Vec<Step> {
         .collect();
     match hook {
         Hook::Prerouting | Hook::Output => {
-            steps.push((CONNTRACK, Step::Conntrack));
-            steps.push((NAT_DESTINATION, Step::Nat(Part::Destination)));
+            steps.push((NF_IP_PRI_CONNTRACK, Step::Conntrack));
+            steps.push((NF_IP_PRI_NAT_DST, Step::Nat(Part::Destination)));
         }
-        Hook::Input | Hook::Postrouting => steps.push((NAT_SOURCE, Step::Nat(Part::Source))),
+        Hook::Input | Hook::Postrouting => steps.push((NF_IP_PRI_NAT_SRC, Step::Nat(Part::Source))),
         Hook::Forward | Hook::Ingress | Hook::Egress => {}
     }
     for function in walk.index.functions() {

@@ -15,6 +15,10 @@ const NFTA_BITWISE_MASK: u16 = 4;
 const NFTA_BITWISE_XOR: u16 = 5;
 const NFTA_BITWISE_OP: u16 = 6;
 const NFTA_BITWISE_DATA: u16 = 7;
+// enum nft_bitwise_ops
+const NFT_BITWISE_MASK_XOR: u32 = 0;
+const NFT_BITWISE_LSHIFT: u32 = 1;
+const NFT_BITWISE_RSHIFT: u32 = 2;
 
 /// The `bitwise` expression: performs a bitwise operation.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -52,9 +56,9 @@ impl ExprType for Bitwise {
         put_be32(out, NFTA_BITWISE_SREG, self.source.number());
         put_be32(out, NFTA_BITWISE_DREG, self.destination.number());
         let op = match &self.op {
-            BitwiseOp::MaskXor { .. } => 0,
-            BitwiseOp::ShiftLeft(_) => 1,
-            BitwiseOp::ShiftRight(_) => 2,
+            BitwiseOp::MaskXor { .. } => NFT_BITWISE_MASK_XOR,
+            BitwiseOp::ShiftLeft(_) => NFT_BITWISE_LSHIFT,
+            BitwiseOp::ShiftRight(_) => NFT_BITWISE_RSHIFT,
         };
         put_be32(out, NFTA_BITWISE_OP, op);
         put_be32(out, NFTA_BITWISE_LEN, self.len);
@@ -71,7 +75,7 @@ impl ExprType for Bitwise {
 
     fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
         let (mut source, mut destination, mut len) = (None, None, None);
-        let (mut op, mut mask, mut xor, mut data) = (0, None, None, None);
+        let (mut op, mut mask, mut xor, mut data) = (NFT_BITWISE_MASK_XOR, None, None, None);
         for attr in attrs {
             let attr = attr?;
             match attr.kind {
@@ -86,9 +90,9 @@ impl ExprType for Bitwise {
             }
         }
         let op = match (op, mask, xor, data) {
-            (0, Some(mask), Some(xor), None) => BitwiseOp::MaskXor { mask, xor },
-            (1, None, None, Some(by)) => BitwiseOp::ShiftLeft(by),
-            (2, None, None, Some(by)) => BitwiseOp::ShiftRight(by),
+            (NFT_BITWISE_MASK_XOR, Some(mask), Some(xor), None) => BitwiseOp::MaskXor { mask, xor },
+            (NFT_BITWISE_LSHIFT, None, None, Some(by)) => BitwiseOp::ShiftLeft(by),
+            (NFT_BITWISE_RSHIFT, None, None, Some(by)) => BitwiseOp::ShiftRight(by),
             _ => return Ok(None),
         };
         let (Some(source), Some(destination), Some(len)) = (source, destination, len) else {

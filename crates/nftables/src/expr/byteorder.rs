@@ -11,6 +11,9 @@ const NFTA_BYTEORDER_DREG: u16 = 2;
 const NFTA_BYTEORDER_OP: u16 = 3;
 const NFTA_BYTEORDER_LEN: u16 = 4;
 const NFTA_BYTEORDER_SIZE: u16 = 5;
+// enum nft_byteorder_ops
+const NFT_BYTEORDER_NTOH: u32 = 0;
+const NFT_BYTEORDER_HTON: u32 = 1;
 
 /// The `byteorder` expression: converts integers between host and network byte order.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -42,11 +45,11 @@ impl ExprType for Byteorder {
     fn encode(&self, out: &mut Vec<u8>) {
         put_be32(out, NFTA_BYTEORDER_SREG, self.source.number());
         put_be32(out, NFTA_BYTEORDER_DREG, self.destination.number());
-        put_be32(
-            out,
-            NFTA_BYTEORDER_OP,
-            u32::from(self.op == ByteorderOp::ToNetwork),
-        );
+        let op = match self.op {
+            ByteorderOp::ToHost => NFT_BYTEORDER_NTOH,
+            ByteorderOp::ToNetwork => NFT_BYTEORDER_HTON,
+        };
+        put_be32(out, NFTA_BYTEORDER_OP, op);
         put_be32(out, NFTA_BYTEORDER_LEN, self.len);
         put_be32(out, NFTA_BYTEORDER_SIZE, self.size);
     }
@@ -60,8 +63,8 @@ impl ExprType for Byteorder {
             match (attr.kind, number) {
                 (NFTA_BYTEORDER_SREG, number) => source = Some(Register::from_number(number)),
                 (NFTA_BYTEORDER_DREG, number) => destination = Some(Register::from_number(number)),
-                (NFTA_BYTEORDER_OP, 0) => op = Some(ByteorderOp::ToHost),
-                (NFTA_BYTEORDER_OP, 1) => op = Some(ByteorderOp::ToNetwork),
+                (NFTA_BYTEORDER_OP, NFT_BYTEORDER_NTOH) => op = Some(ByteorderOp::ToHost),
+                (NFTA_BYTEORDER_OP, NFT_BYTEORDER_HTON) => op = Some(ByteorderOp::ToNetwork),
                 (NFTA_BYTEORDER_LEN, number) => len = Some(number),
                 (NFTA_BYTEORDER_SIZE, number) => size = Some(number),
                 _ => return Ok(None),

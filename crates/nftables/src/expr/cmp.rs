@@ -11,6 +11,13 @@ use crate::verdict::{decode_value, encode_value};
 const NFTA_CMP_SREG: u16 = 1;
 const NFTA_CMP_OP: u16 = 2;
 const NFTA_CMP_DATA: u16 = 3;
+// enum nft_cmp_ops
+const NFT_CMP_EQ: u32 = 0;
+const NFT_CMP_NEQ: u32 = 1;
+const NFT_CMP_LT: u32 = 2;
+const NFT_CMP_LTE: u32 = 3;
+const NFT_CMP_GT: u32 = 4;
+const NFT_CMP_GTE: u32 = 5;
 
 /// The `cmp` expression: compares a value with a constant, bytewise. Breaks the rule on mismatch.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -43,6 +50,21 @@ pub enum CmpOp {
 impl CmpOp {
     const ALL: [Self; 6] = [Self::Eq, Self::Ne, Self::Lt, Self::Le, Self::Gt, Self::Ge];
 
+    fn number(self) -> u32 {
+        match self {
+            Self::Eq => NFT_CMP_EQ,
+            Self::Ne => NFT_CMP_NEQ,
+            Self::Lt => NFT_CMP_LT,
+            Self::Le => NFT_CMP_LTE,
+            Self::Gt => NFT_CMP_GT,
+            Self::Ge => NFT_CMP_GTE,
+        }
+    }
+
+    fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|op| op.number() == number)
+    }
+
     /// Returns nft's operator text. Equality has none.
     pub(crate) fn sign(self) -> &'static str {
         match self {
@@ -61,7 +83,7 @@ impl ExprType for Cmp {
 
     fn encode(&self, out: &mut Vec<u8>) {
         put_be32(out, NFTA_CMP_SREG, self.source.number());
-        put_be32(out, NFTA_CMP_OP, self.op as u32);
+        put_be32(out, NFTA_CMP_OP, self.op.number());
         encode_value(out, NFTA_CMP_DATA, &self.data);
     }
 
@@ -71,7 +93,7 @@ impl ExprType for Cmp {
             let attr = attr?;
             match attr.kind {
                 NFTA_CMP_SREG => source = Some(Register::from_number(attr.be32()?)),
-                NFTA_CMP_OP => op = CmpOp::ALL.get(attr.be32()? as usize).copied(),
+                NFTA_CMP_OP => op = CmpOp::from_number(attr.be32()?),
                 NFTA_CMP_DATA => data = Some(decode_value(&attr)?),
                 _ => return Ok(None),
             }

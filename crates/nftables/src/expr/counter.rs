@@ -6,8 +6,8 @@ use vipline_netlink::attr::{Attrs, put_be64};
 use super::ExprType;
 
 // enum nft_counter_attributes
-const NFTA_COUNTER_BYTES: u16 = 1;
-const NFTA_COUNTER_PACKETS: u16 = 2;
+pub(crate) const NFTA_COUNTER_BYTES: u16 = 1;
+pub(crate) const NFTA_COUNTER_PACKETS: u16 = 2;
 const NFTA_COUNTER_PAD: u16 = 3;
 
 /// The `counter` expression: counts packets and bytes.

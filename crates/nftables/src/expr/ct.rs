@@ -12,6 +12,9 @@ const NFTA_CT_DREG: u16 = 1;
 const NFTA_CT_KEY: u16 = 2;
 const NFTA_CT_DIRECTION: u16 = 3;
 const NFTA_CT_SREG: u16 = 4;
+// linux/netfilter/nf_conntrack_tuple_common.h: enum ip_conntrack_dir
+const IP_CT_DIR_ORIGINAL: u8 = 0;
+const IP_CT_DIR_REPLY: u8 = 1;
 
 /// The `ct` expression: loads or sets a conntrack property.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -33,17 +36,34 @@ pub enum Direction {
     Reply,
 }
 
+impl Direction {
+    /// Returns the kernel's number.
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::Original => IP_CT_DIR_ORIGINAL,
+            Self::Reply => IP_CT_DIR_REPLY,
+        }
+    }
+
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
+        match number {
+            IP_CT_DIR_ORIGINAL => Some(Self::Original),
+            IP_CT_DIR_REPLY => Some(Self::Reply),
+            _ => None,
+        }
+    }
+}
+
 impl From<Direction> for Value {
     fn from(direction: Direction) -> Self {
-        Self::Integer(match direction {
-            Direction::Original => 0,
-            Direction::Reply => 1,
-        })
+        Self::Integer(direction.number().into())
     }
 }
 
 macro_rules! ct_keys {
-    ($($(#[$doc:meta])* $variant:ident = $number:literal, $text:literal, $datatype:ident, $bytes:literal;)*) => {
+    ($($(#[$doc:meta])* $variant:ident: $kernel:ident = $number:literal, $text:literal, $datatype:ident, $bytes:literal;)*) => {
+        $(const $kernel: u32 = $number;)*
+
         /// A conntrack property: `enum nft_ct_keys`.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         #[non_exhaustive]
@@ -56,12 +76,12 @@ macro_rules! ct_keys {
         impl CtKey {
             /// Returns the kernel's number of the key.
             pub const fn number(self) -> u32 {
-                match self { $(Self::$variant => $number,)* Self::Other(number) => number }
+                match self { $(Self::$variant => $kernel,)* Self::Other(number) => number }
             }
 
             /// Returns the key with this number.
             pub const fn from_number(number: u32) -> Self {
-                match number { $($number => Self::$variant,)* number => Self::Other(number) }
+                match number { $($kernel => Self::$variant,)* number => Self::Other(number) }
             }
 
             /// Returns nft's text of the key, or `None` for [`Other`](Self::Other).
@@ -82,53 +102,53 @@ macro_rules! ct_keys {
 
 ct_keys! {
     /// The state.
-    State = 0, "state", CtState, 4;
+    State: NFT_CT_STATE = 0, "state", CtState, 4;
     /// The direction of the packet.
-    Direction = 1, "direction", CtDirection, 1;
+    Direction: NFT_CT_DIRECTION = 1, "direction", CtDirection, 1;
     /// The status.
-    Status = 2, "status", CtStatus, 4;
+    Status: NFT_CT_STATUS = 2, "status", CtStatus, 4;
     /// The mark.
-    Mark = 3, "mark", Mark, 4;
+    Mark: NFT_CT_MARK = 3, "mark", Mark, 4;
     /// The security mark.
-    Secmark = 4, "secmark", Integer, 4;
+    Secmark: NFT_CT_SECMARK = 4, "secmark", Integer, 4;
     /// The time until the entry expires, in milliseconds.
-    Expiration = 5, "expiration", Time, 4;
+    Expiration: NFT_CT_EXPIRATION = 5, "expiration", Time, 4;
     /// The name of the helper.
-    Helper = 6, "helper", String, 16;
+    Helper: NFT_CT_HELPER = 6, "helper", String, 16;
     /// The network protocol.
-    L3Proto = 7, "l3proto", NfProto, 1;
+    L3Proto: NFT_CT_L3PROTOCOL = 7, "l3proto", NfProto, 1;
     /// The source address in a direction: 4 or 16 bytes.
-    Src = 8, "saddr", Ipv4Addr, 4;
+    Src: NFT_CT_SRC = 8, "saddr", Ipv4Addr, 4;
     /// The destination address in a direction: 4 or 16 bytes.
-    Dst = 9, "daddr", Ipv4Addr, 4;
+    Dst: NFT_CT_DST = 9, "daddr", Ipv4Addr, 4;
     /// The transport protocol.
-    Protocol = 10, "protocol", InetProto, 1;
+    Protocol: NFT_CT_PROTOCOL = 10, "protocol", InetProto, 1;
     /// The source port in a direction.
-    ProtoSrc = 11, "proto-src", InetService, 2;
+    ProtoSrc: NFT_CT_PROTO_SRC = 11, "proto-src", InetService, 2;
     /// The destination port in a direction.
-    ProtoDst = 12, "proto-dst", InetService, 2;
+    ProtoDst: NFT_CT_PROTO_DST = 12, "proto-dst", InetService, 2;
     /// The labels, one bit each.
-    Labels = 13, "label", CtLabel, 16;
+    Labels: NFT_CT_LABELS = 13, "label", CtLabel, 16;
     /// The number of packets.
-    Packets = 14, "packets", Integer, 8;
+    Packets: NFT_CT_PKTS = 14, "packets", Integer, 8;
     /// The number of bytes.
-    Bytes = 15, "bytes", Integer, 8;
+    Bytes: NFT_CT_BYTES = 15, "bytes", Integer, 8;
     /// The average number of bytes per packet.
-    Avgpkt = 16, "avgpkt", Integer, 8;
+    Avgpkt: NFT_CT_AVGPKT = 16, "avgpkt", Integer, 8;
     /// The zone.
-    Zone = 17, "zone", Integer, 2;
+    Zone: NFT_CT_ZONE = 17, "zone", Integer, 2;
     /// The events to report; only set.
-    Eventmask = 18, "event", CtEvent, 4;
+    Eventmask: NFT_CT_EVENTMASK = 18, "event", CtEvent, 4;
     /// The IPv4 source address in a direction.
-    SrcIp = 19, "ip saddr", Ipv4Addr, 4;
+    SrcIp: NFT_CT_SRC_IP = 19, "ip saddr", Ipv4Addr, 4;
     /// The IPv4 destination address in a direction.
-    DstIp = 20, "ip daddr", Ipv4Addr, 4;
+    DstIp: NFT_CT_DST_IP = 20, "ip daddr", Ipv4Addr, 4;
     /// The IPv6 source address in a direction.
-    SrcIp6 = 21, "ip6 saddr", Ipv6Addr, 16;
+    SrcIp6: NFT_CT_SRC_IP6 = 21, "ip6 saddr", Ipv6Addr, 16;
     /// The IPv6 destination address in a direction.
-    DstIp6 = 22, "ip6 daddr", Ipv6Addr, 16;
+    DstIp6: NFT_CT_DST_IP6 = 22, "ip6 daddr", Ipv6Addr, 16;
     /// The ID of the entry.
-    Id = 23, "id", Integer, 4;
+    Id: NFT_CT_ID = 23, "id", Integer, 4;
 }
 
 bitflags! {
@@ -153,18 +173,25 @@ bitflags! {
     #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
     pub struct CtStatus: u32 {
         /// The connection was expected (expectation).
+        #[doc(alias = "IPS_EXPECTED")]
         const EXPECTED = 1;
         /// Packets were seen in both directions.
+        #[doc(alias = "IPS_SEEN_REPLY")]
         const SEEN_REPLY = 2;
         /// The entry is not dropped early if the table is full.
+        #[doc(alias = "IPS_ASSURED")]
         const ASSURED = 4;
         /// The first packet has left the host.
+        #[doc(alias = "IPS_CONFIRMED")]
         const CONFIRMED = 8;
         /// The source is translated.
+        #[doc(alias = "IPS_SRC_NAT")]
         const SNAT = 16;
         /// The destination is translated.
+        #[doc(alias = "IPS_DST_NAT")]
         const DNAT = 32;
         /// The entry is being removed.
+        #[doc(alias = "IPS_DYING")]
         const DYING = 512;
     }
 }
@@ -190,11 +217,7 @@ impl ExprType for Ct {
             put_be32(out, NFTA_CT_DREG, register.number());
         }
         if let Some(direction) = self.direction {
-            put_byte(
-                out,
-                NFTA_CT_DIRECTION,
-                u8::from(direction == Direction::Reply),
-            );
+            put_byte(out, NFTA_CT_DIRECTION, direction.number());
         }
         if let Access::Store(register) = self.access {
             put_be32(out, NFTA_CT_SREG, register.number());
@@ -208,8 +231,8 @@ impl ExprType for Ct {
             let register = || attr.be32().map(Register::from_number);
             match (attr.kind, attr.value) {
                 (NFTA_CT_KEY, _) => key = Some(CtKey::from_number(attr.be32()?)),
-                (NFTA_CT_DIRECTION, [0]) => direction = Some(Direction::Original),
-                (NFTA_CT_DIRECTION, [1]) => direction = Some(Direction::Reply),
+                (NFTA_CT_DIRECTION, [IP_CT_DIR_ORIGINAL]) => direction = Some(Direction::Original),
+                (NFTA_CT_DIRECTION, [IP_CT_DIR_REPLY]) => direction = Some(Direction::Reply),
                 (NFTA_CT_DREG, _) => access = Some(Access::Load(register()?)),
                 (NFTA_CT_SREG, _) => access = Some(Access::Store(register()?)),
                 _ => return Ok(None),

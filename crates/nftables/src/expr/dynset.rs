@@ -5,11 +5,11 @@ use std::time::Duration;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, nest, put_be32, put_be64, put_str};
 
-use super::{Expr, ExprType, Register, SetRef, name};
+use super::{Expr, ExprType, NFTA_LIST_ELEM, Register, SetRef, name};
 
 // enum nft_dynset_attributes
 const NFTA_DYNSET_SET_NAME: u16 = 1;
-const NFTA_DYNSET_SET_ID: u16 = 2;
+pub(crate) const NFTA_DYNSET_SET_ID: u16 = 2;
 const NFTA_DYNSET_OP: u16 = 3;
 const NFTA_DYNSET_SREG_KEY: u16 = 4;
 const NFTA_DYNSET_SREG_DATA: u16 = 5;
@@ -18,11 +18,13 @@ const NFTA_DYNSET_EXPR: u16 = 7;
 const NFTA_DYNSET_PAD: u16 = 8;
 const NFTA_DYNSET_FLAGS: u16 = 9;
 const NFTA_DYNSET_EXPRESSIONS: u16 = 10;
+// enum nft_dynset_ops
+const NFT_DYNSET_OP_ADD: u32 = 0;
+const NFT_DYNSET_OP_UPDATE: u32 = 1;
+const NFT_DYNSET_OP_DELETE: u32 = 2;
 // enum nft_dynset_flags
 const NFT_DYNSET_F_INV: u32 = 1;
 const NFT_DYNSET_F_EXPR: u32 = 2;
-// enum nft_list_attributes
-const NFTA_LIST_ELEM: u16 = 1;
 
 /// The `dynset` expression: adds, updates or deletes a set element, with key and data of the packet.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -62,7 +64,12 @@ impl ExprType for Dynset {
         if let Some(data) = self.data {
             put_be32(out, NFTA_DYNSET_SREG_DATA, data.number());
         }
-        put_be32(out, NFTA_DYNSET_OP, self.op as u32);
+        let op = match self.op {
+            DynsetOp::Add => NFT_DYNSET_OP_ADD,
+            DynsetOp::Update => NFT_DYNSET_OP_UPDATE,
+            DynsetOp::Delete => NFT_DYNSET_OP_DELETE,
+        };
+        put_be32(out, NFTA_DYNSET_OP, op);
         if let Some(timeout) = self.timeout {
             let milliseconds = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
             put_be64(out, NFTA_DYNSET_TIMEOUT, milliseconds);
@@ -96,8 +103,12 @@ impl ExprType for Dynset {
             match attr.kind {
                 NFTA_DYNSET_SET_NAME => set = Some(name(&attr)?),
                 NFTA_DYNSET_OP => {
-                    let ops = [DynsetOp::Add, DynsetOp::Update, DynsetOp::Delete];
-                    op = ops.get(attr.be32()? as usize).copied();
+                    op = match attr.be32()? {
+                        NFT_DYNSET_OP_ADD => Some(DynsetOp::Add),
+                        NFT_DYNSET_OP_UPDATE => Some(DynsetOp::Update),
+                        NFT_DYNSET_OP_DELETE => Some(DynsetOp::Delete),
+                        _ => None,
+                    };
                 }
                 NFTA_DYNSET_SREG_KEY => key = Some(Register::from_number(attr.be32()?)),
                 NFTA_DYNSET_SREG_DATA => data = Some(Register::from_number(attr.be32()?)),

@@ -13,6 +13,11 @@ const NFTA_EXTHDR_LEN: u16 = 4;
 const NFTA_EXTHDR_FLAGS: u16 = 5;
 const NFTA_EXTHDR_OP: u16 = 6;
 const NFTA_EXTHDR_SREG: u16 = 7;
+// enum nft_exthdr_op
+const NFT_EXTHDR_OP_IPV6: u32 = 0;
+const NFT_EXTHDR_OP_TCPOPT: u32 = 1;
+const NFT_EXTHDR_OP_IPV4: u32 = 2;
+const NFT_EXTHDR_OP_SCTP: u32 = 3;
 // enum nft_exthdr_flags
 const NFT_EXTHDR_F_PRESENT: u32 = 1;
 
@@ -48,10 +53,10 @@ impl ExthdrOp {
     /// Returns the kernel's number of the protocol.
     pub const fn number(self) -> u32 {
         match self {
-            Self::Ipv6 => 0,
-            Self::TcpOption => 1,
-            Self::Ipv4 => 2,
-            Self::Sctp => 3,
+            Self::Ipv6 => NFT_EXTHDR_OP_IPV6,
+            Self::TcpOption => NFT_EXTHDR_OP_TCPOPT,
+            Self::Ipv4 => NFT_EXTHDR_OP_IPV4,
+            Self::Sctp => NFT_EXTHDR_OP_SCTP,
             Self::Other(number) => number,
         }
     }
@@ -59,10 +64,10 @@ impl ExthdrOp {
     /// Returns the protocol with this number.
     pub const fn from_number(number: u32) -> Self {
         match number {
-            0 => Self::Ipv6,
-            1 => Self::TcpOption,
-            2 => Self::Ipv4,
-            3 => Self::Sctp,
+            NFT_EXTHDR_OP_IPV6 => Self::Ipv6,
+            NFT_EXTHDR_OP_TCPOPT => Self::TcpOption,
+            NFT_EXTHDR_OP_IPV4 => Self::Ipv4,
+            NFT_EXTHDR_OP_SCTP => Self::Sctp,
             number => Self::Other(number),
         }
     }
@@ -109,7 +114,7 @@ impl ExprType for Exthdr {
             } => (
                 Some((NFTA_EXTHDR_DREG, destination)),
                 Some((offset, len)),
-                Some(u32::from(present)),
+                Some(if present { NFT_EXTHDR_F_PRESENT } else { 0 }),
             ),
             ExthdrAccess::Store {
                 source,
@@ -134,7 +139,7 @@ impl ExprType for Exthdr {
 
     fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
         let (mut destination, mut source, mut kind) = (None, None, None);
-        let (mut offset, mut len, mut flags, mut op) = (0, 0, 0, 0);
+        let (mut offset, mut len, mut flags, mut op) = (0, 0, 0, NFT_EXTHDR_OP_IPV6);
         for attr in attrs {
             let attr = attr?;
             match attr.kind {

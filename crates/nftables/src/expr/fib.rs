@@ -11,6 +11,26 @@ use crate::Value;
 const NFTA_FIB_DREG: u16 = 1;
 const NFTA_FIB_RESULT: u16 = 2;
 const NFTA_FIB_FLAGS: u16 = 3;
+// enum nft_fib_result
+const NFT_FIB_RESULT_OIF: u32 = 1;
+const NFT_FIB_RESULT_OIFNAME: u32 = 2;
+const NFT_FIB_RESULT_ADDRTYPE: u32 = 3;
+// enum nft_fib_flags
+const NFTA_FIB_F_SADDR: u32 = 1 << 0;
+const NFTA_FIB_F_DADDR: u32 = 1 << 1;
+const NFTA_FIB_F_MARK: u32 = 1 << 2;
+const NFTA_FIB_F_IIF: u32 = 1 << 3;
+const NFTA_FIB_F_OIF: u32 = 1 << 4;
+const NFTA_FIB_F_PRESENT: u32 = 1 << 5;
+// linux/rtnetlink.h
+const RTN_UNICAST: u64 = 1;
+const RTN_LOCAL: u64 = 2;
+const RTN_BROADCAST: u64 = 3;
+const RTN_ANYCAST: u64 = 4;
+const RTN_MULTICAST: u64 = 5;
+const RTN_BLACKHOLE: u64 = 6;
+const RTN_UNREACHABLE: u64 = 7;
+const RTN_PROHIBIT: u64 = 8;
 
 /// The `fib` expression: looks up the route of an address.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -28,17 +48,17 @@ bitflags! {
     #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
     pub struct FibFlags: u32 {
         /// The source address.
-        const SADDR = 1;
+        const SADDR = NFTA_FIB_F_SADDR;
         /// The destination address.
-        const DADDR = 2;
+        const DADDR = NFTA_FIB_F_DADDR;
         /// The packet mark.
-        const MARK = 4;
+        const MARK = NFTA_FIB_F_MARK;
         /// The input interface.
-        const IIF = 8;
+        const IIF = NFTA_FIB_F_IIF;
         /// The output interface.
-        const OIF = 16;
+        const OIF = NFTA_FIB_F_OIF;
         /// The result is only whether a route exists.
-        const PRESENT = 32;
+        const PRESENT = NFTA_FIB_F_PRESENT;
         /// Unknown flags are preserved.
         const _ = !0;
     }
@@ -79,15 +99,35 @@ pub enum AddrType {
 impl From<AddrType> for Value {
     fn from(kind: AddrType) -> Self {
         Self::Integer(match kind {
-            AddrType::Unicast => 1,
-            AddrType::Local => 2,
-            AddrType::Broadcast => 3,
-            AddrType::Anycast => 4,
-            AddrType::Multicast => 5,
-            AddrType::Blackhole => 6,
-            AddrType::Unreachable => 7,
-            AddrType::Prohibit => 8,
+            AddrType::Unicast => RTN_UNICAST,
+            AddrType::Local => RTN_LOCAL,
+            AddrType::Broadcast => RTN_BROADCAST,
+            AddrType::Anycast => RTN_ANYCAST,
+            AddrType::Multicast => RTN_MULTICAST,
+            AddrType::Blackhole => RTN_BLACKHOLE,
+            AddrType::Unreachable => RTN_UNREACHABLE,
+            AddrType::Prohibit => RTN_PROHIBIT,
         })
+    }
+}
+
+impl FibResult {
+    /// Returns the kernel's number.
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Self::Oif => NFT_FIB_RESULT_OIF,
+            Self::Oifname => NFT_FIB_RESULT_OIFNAME,
+            Self::AddrType => NFT_FIB_RESULT_ADDRTYPE,
+        }
+    }
+
+    pub(crate) fn from_number(number: u32) -> Option<Self> {
+        match number {
+            NFT_FIB_RESULT_OIF => Some(Self::Oif),
+            NFT_FIB_RESULT_OIFNAME => Some(Self::Oifname),
+            NFT_FIB_RESULT_ADDRTYPE => Some(Self::AddrType),
+            _ => None,
+        }
     }
 }
 
@@ -96,12 +136,7 @@ impl ExprType for Fib {
 
     fn encode(&self, out: &mut Vec<u8>) {
         put_be32(out, NFTA_FIB_FLAGS, self.flags.bits());
-        let result = match self.result {
-            FibResult::Oif => 1,
-            FibResult::Oifname => 2,
-            FibResult::AddrType => 3,
-        };
-        put_be32(out, NFTA_FIB_RESULT, result);
+        put_be32(out, NFTA_FIB_RESULT, self.result.number());
         put_be32(out, NFTA_FIB_DREG, self.destination.number());
     }
 
@@ -110,12 +145,10 @@ impl ExprType for Fib {
         for attr in attrs {
             let attr = attr?;
             let number = attr.be32()?;
-            match (attr.kind, number) {
-                (NFTA_FIB_FLAGS, bits) => flags = Some(FibFlags::from_bits_retain(bits)),
-                (NFTA_FIB_RESULT, 1) => result = Some(FibResult::Oif),
-                (NFTA_FIB_RESULT, 2) => result = Some(FibResult::Oifname),
-                (NFTA_FIB_RESULT, 3) => result = Some(FibResult::AddrType),
-                (NFTA_FIB_DREG, number) => destination = Some(Register::from_number(number)),
+            match attr.kind {
+                NFTA_FIB_FLAGS => flags = Some(FibFlags::from_bits_retain(number)),
+                NFTA_FIB_RESULT => result = FibResult::from_number(number),
+                NFTA_FIB_DREG => destination = Some(Register::from_number(number)),
                 _ => return Ok(None),
             }
         }

@@ -13,6 +13,9 @@ const NFTA_HASH_MODULUS: u16 = 4;
 const NFTA_HASH_SEED: u16 = 5;
 const NFTA_HASH_OFFSET: u16 = 6;
 const NFTA_HASH_TYPE: u16 = 7;
+// enum nft_hash_types
+const NFT_HASH_JENKINS: u32 = 0;
+pub(crate) const NFT_HASH_SYM: u32 = 1;
 
 /// The `hash` expression: computes a hash from `offset` to `offset + modulus - 1`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -148,11 +151,11 @@ impl ExprType for Hash {
             put_be32(out, NFTA_HASH_SEED, seed);
         }
         put_be32(out, NFTA_HASH_OFFSET, self.offset);
-        put_be32(
-            out,
-            NFTA_HASH_TYPE,
-            u32::from(self.kind == HashType::Symmetric),
-        );
+        let kind = match self.kind {
+            HashType::Jenkins { .. } => NFT_HASH_JENKINS,
+            HashType::Symmetric => NFT_HASH_SYM,
+        };
+        put_be32(out, NFTA_HASH_TYPE, kind);
     }
 
     fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
@@ -168,8 +171,8 @@ impl ExprType for Hash {
                 (NFTA_HASH_MODULUS, number) => modulus = Some(number),
                 (NFTA_HASH_SEED, number) => seed = Some(number),
                 (NFTA_HASH_OFFSET, number) => offset = number,
-                (NFTA_HASH_TYPE, 0) => symmetric = false,
-                (NFTA_HASH_TYPE, 1) => symmetric = true,
+                (NFTA_HASH_TYPE, NFT_HASH_JENKINS) => symmetric = false,
+                (NFTA_HASH_TYPE, NFT_HASH_SYM) => symmetric = true,
                 _ => return Ok(None),
             }
         }

@@ -7,8 +7,8 @@ use super::{ExprType, Register};
 use crate::{Data, Verdict};
 
 // enum nft_immediate_attributes
-const NFTA_IMMEDIATE_DREG: u16 = 1;
-const NFTA_IMMEDIATE_DATA: u16 = 2;
+pub(crate) const NFTA_IMMEDIATE_DREG: u16 = 1;
+pub(crate) const NFTA_IMMEDIATE_DATA: u16 = 2;
 
 /// The `immediate` expression: loads a constant or returns a verdict.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

@@ -14,6 +14,9 @@ const NFTA_LIMIT_BURST: u16 = 3;
 const NFTA_LIMIT_TYPE: u16 = 4;
 const NFTA_LIMIT_FLAGS: u16 = 5;
 const NFTA_LIMIT_PAD: u16 = 6;
+// enum nft_limit_type
+const NFT_LIMIT_PKTS: u32 = 0;
+const NFT_LIMIT_PKT_BYTES: u32 = 1;
 // enum nft_limit_flags
 const NFT_LIMIT_F_INV: u32 = 1;
 /// nft's default burst, in packets.
@@ -83,11 +86,11 @@ impl ExprType for Limit {
         put_be64(out, NFTA_LIMIT_RATE, self.rate);
         put_be64(out, NFTA_LIMIT_UNIT, self.unit);
         put_be32(out, NFTA_LIMIT_BURST, self.burst);
-        put_be32(
-            out,
-            NFTA_LIMIT_TYPE,
-            u32::from(self.kind == LimitType::Bytes),
-        );
+        let kind = match self.kind {
+            LimitType::Packets => NFT_LIMIT_PKTS,
+            LimitType::Bytes => NFT_LIMIT_PKT_BYTES,
+        };
+        put_be32(out, NFTA_LIMIT_TYPE, kind);
         put_be32(
             out,
             NFTA_LIMIT_FLAGS,
@@ -96,7 +99,8 @@ impl ExprType for Limit {
     }
 
     fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
-        let (mut rate, mut unit, mut burst, mut kind, mut flags) = (None, None, 0, 0, 0);
+        let (mut rate, mut unit, mut burst) = (None, None, 0);
+        let (mut kind, mut flags) = (NFT_LIMIT_PKTS, 0);
         for attr in attrs {
             let attr = attr?;
             match attr.kind {
@@ -110,8 +114,8 @@ impl ExprType for Limit {
             }
         }
         let kind = match kind {
-            0 => LimitType::Packets,
-            1 => LimitType::Bytes,
+            NFT_LIMIT_PKTS => LimitType::Packets,
+            NFT_LIMIT_PKT_BYTES => LimitType::Bytes,
             _ => return Ok(None),
         };
         let (Some(rate), Some(unit), 0..=NFT_LIMIT_F_INV) = (rate, unit, flags) else {

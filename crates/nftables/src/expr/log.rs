@@ -14,6 +14,12 @@ const NFTA_LOG_SNAPLEN: u16 = 3;
 const NFTA_LOG_QTHRESHOLD: u16 = 4;
 const NFTA_LOG_LEVEL: u16 = 5;
 const NFTA_LOG_FLAGS: u16 = 6;
+// linux/netfilter/nf_log.h
+const NF_LOG_TCPSEQ: u32 = 1 << 0;
+const NF_LOG_TCPOPT: u32 = 1 << 1;
+const NF_LOG_IPOPT: u32 = 1 << 2;
+const NF_LOG_UID: u32 = 1 << 3;
+const NF_LOG_MACDECODE: u32 = 1 << 5;
 
 /// The `log` expression: logs the packet to the kernel log or to an nfnetlink_log group.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
@@ -37,15 +43,15 @@ bitflags! {
     #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
     pub struct LogFlags: u32 {
         /// TCP sequence numbers.
-        const TCP_SEQUENCE = 0x01;
+        const TCP_SEQUENCE = NF_LOG_TCPSEQ;
         /// TCP options.
-        const TCP_OPTIONS = 0x02;
+        const TCP_OPTIONS = NF_LOG_TCPOPT;
         /// IP options.
-        const IP_OPTIONS = 0x04;
+        const IP_OPTIONS = NF_LOG_IPOPT;
         /// The user ID of the sending socket.
-        const UID = 0x08;
+        const UID = NF_LOG_UID;
         /// The link-layer header.
-        const LINK = 0x20;
+        const LINK = NF_LOG_MACDECODE;
         /// Unknown flags are preserved.
         const _ = !0;
     }

@@ -21,7 +21,9 @@ pub struct Meta {
 }
 
 macro_rules! meta_keys {
-    ($($(#[$doc:meta])* $variant:ident = $number:literal, $text:literal, $datatype:ident, $bytes:literal;)*) => {
+    ($($(#[$doc:meta])* $variant:ident: $kernel:ident = $number:literal, $text:literal, $datatype:ident, $bytes:literal;)*) => {
+        $(const $kernel: u32 = $number;)*
+
         /// A packet metadata key: `enum nft_meta_keys`.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         #[non_exhaustive]
@@ -34,12 +36,12 @@ macro_rules! meta_keys {
         impl MetaKey {
             /// Returns the kernel's number of the key.
             pub const fn number(self) -> u32 {
-                match self { $(Self::$variant => $number,)* Self::Other(number) => number }
+                match self { $(Self::$variant => $kernel,)* Self::Other(number) => number }
             }
 
             /// Returns the key with this number.
             pub const fn from_number(number: u32) -> Self {
-                match number { $($number => Self::$variant,)* number => Self::Other(number) }
+                match number { $($kernel => Self::$variant,)* number => Self::Other(number) }
             }
 
             /// Returns nft's text of the key, or `None` for [`Other`](Self::Other).
@@ -60,75 +62,75 @@ macro_rules! meta_keys {
 
 meta_keys! {
     /// The length of the packet.
-    Length = 0, "meta length", Integer, 4;
+    Length: NFT_META_LEN = 0, "meta length", Integer, 4;
     /// The network protocol, as an Ethernet type.
-    Protocol = 1, "meta protocol", EtherType, 2;
+    Protocol: NFT_META_PROTOCOL = 1, "meta protocol", EtherType, 2;
     /// The priority.
-    Priority = 2, "meta priority", Classid, 4;
+    Priority: NFT_META_PRIORITY = 2, "meta priority", Classid, 4;
     /// The packet mark.
-    Mark = 3, "meta mark", Mark, 4;
+    Mark: NFT_META_MARK = 3, "meta mark", Mark, 4;
     /// The index of the input interface.
-    Iif = 4, "iif", IfaceIndex, 4;
+    Iif: NFT_META_IIF = 4, "iif", IfaceIndex, 4;
     /// The index of the output interface.
-    Oif = 5, "oif", IfaceIndex, 4;
+    Oif: NFT_META_OIF = 5, "oif", IfaceIndex, 4;
     /// The name of the input interface.
-    Iifname = 6, "iifname", Ifname, 16;
+    Iifname: NFT_META_IIFNAME = 6, "iifname", Ifname, 16;
     /// The name of the output interface.
-    Oifname = 7, "oifname", Ifname, 16;
+    Oifname: NFT_META_OIFNAME = 7, "oifname", Ifname, 16;
     /// The hardware type of the input interface.
-    Iiftype = 8, "iiftype", IfaceType, 2;
+    Iiftype: NFT_META_IIFTYPE = 8, "iiftype", IfaceType, 2;
     /// The hardware type of the output interface.
-    Oiftype = 9, "oiftype", IfaceType, 2;
+    Oiftype: NFT_META_OIFTYPE = 9, "oiftype", IfaceType, 2;
     /// The user ID of the sending socket.
-    Skuid = 10, "meta skuid", Uid, 4;
+    Skuid: NFT_META_SKUID = 10, "meta skuid", Uid, 4;
     /// The group ID of the sending socket.
-    Skgid = 11, "meta skgid", Gid, 4;
+    Skgid: NFT_META_SKGID = 11, "meta skgid", Gid, 4;
     /// Whether the packet is traced.
-    Nftrace = 12, "meta nftrace", Integer, 1;
+    Nftrace: NFT_META_NFTRACE = 12, "meta nftrace", Integer, 1;
     /// The routing realm.
-    Rtclassid = 13, "meta rtclassid", Realm, 4;
+    Rtclassid: NFT_META_RTCLASSID = 13, "meta rtclassid", Realm, 4;
     /// The security mark.
-    Secmark = 14, "meta secmark", Integer, 4;
+    Secmark: NFT_META_SECMARK = 14, "meta secmark", Integer, 4;
     /// The netfilter protocol family.
-    NfProto = 15, "meta nfproto", NfProto, 1;
+    NfProto: NFT_META_NFPROTO = 15, "meta nfproto", NfProto, 1;
     /// The transport protocol.
-    L4Proto = 16, "meta l4proto", InetProto, 1;
+    L4Proto: NFT_META_L4PROTO = 16, "meta l4proto", InetProto, 1;
     /// The name of the input bridge.
-    BriIifname = 17, "meta ibrname", Ifname, 16;
+    BriIifname: NFT_META_BRI_IIFNAME = 17, "meta ibrname", Ifname, 16;
     /// The name of the output bridge.
-    BriOifname = 18, "meta obrname", Ifname, 16;
+    BriOifname: NFT_META_BRI_OIFNAME = 18, "meta obrname", Ifname, 16;
     /// The destination of the frame: host, broadcast, multicast or other.
-    PacketType = 19, "meta pkttype", PacketType, 1;
+    PacketType: NFT_META_PKTTYPE = 19, "meta pkttype", PacketType, 1;
     /// The CPU that processes the packet.
-    Cpu = 20, "meta cpu", Integer, 4;
+    Cpu: NFT_META_CPU = 20, "meta cpu", Integer, 4;
     /// The group of the input interface.
-    Iifgroup = 21, "iifgroup", DevGroup, 4;
+    Iifgroup: NFT_META_IIFGROUP = 21, "iifgroup", DevGroup, 4;
     /// The group of the output interface.
-    Oifgroup = 22, "oifgroup", DevGroup, 4;
+    Oifgroup: NFT_META_OIFGROUP = 22, "oifgroup", DevGroup, 4;
     /// The class ID of the control group (version 1).
-    Cgroup = 23, "meta cgroup", Integer, 4;
+    Cgroup: NFT_META_CGROUP = 23, "meta cgroup", Integer, 4;
     /// A random number.
-    Random = 24, "meta random", Integer, 4;
+    Random: NFT_META_PRANDOM = 24, "meta random", Integer, 4;
     /// Whether IPsec decrypted the packet.
-    Secpath = 25, "meta ipsec", Boolean, 1;
+    Secpath: NFT_META_SECPATH = 25, "meta ipsec", Boolean, 1;
     /// The kind of the input interface, such as `veth`.
-    Iifkind = 26, "meta iifkind", Ifname, 16;
+    Iifkind: NFT_META_IIFKIND = 26, "meta iifkind", Ifname, 16;
     /// The kind of the output interface.
-    Oifkind = 27, "meta oifkind", Ifname, 16;
+    Oifkind: NFT_META_OIFKIND = 27, "meta oifkind", Ifname, 16;
     /// The VLAN ID of the input bridge port.
-    BriIifpvid = 28, "meta ibrpvid", Integer, 2;
+    BriIifpvid: NFT_META_BRI_IIFPVID = 28, "meta ibrpvid", Integer, 2;
     /// The VLAN protocol of the input bridge.
-    BriIifvproto = 29, "meta ibrvproto", EtherType, 2;
+    BriIifvproto: NFT_META_BRI_IIFVPROTO = 29, "meta ibrvproto", EtherType, 2;
     /// The time of reception, in nanoseconds since 1970.
-    TimeNs = 30, "meta time", Date, 8;
+    TimeNs: NFT_META_TIME_NS = 30, "meta time", Date, 8;
     /// The day of the week of reception, in UTC; 0 is Sunday.
-    TimeDay = 31, "meta day", Day, 1;
+    TimeDay: NFT_META_TIME_DAY = 31, "meta day", Day, 1;
     /// The time of day of reception, in seconds, in UTC.
-    TimeHour = 32, "meta hour", Hour, 4;
+    TimeHour: NFT_META_TIME_HOUR = 32, "meta hour", Hour, 4;
     /// The index of the port of a virtual routing domain.
-    Sdif = 33, "meta sdif", IfaceIndex, 4;
+    Sdif: NFT_META_SDIF = 33, "meta sdif", IfaceIndex, 4;
     /// The name of the port of a virtual routing domain.
-    Sdifname = 34, "meta sdifname", Ifname, 16;
+    Sdifname: NFT_META_SDIFNAME = 34, "meta sdifname", Ifname, 16;
 }
 
 impl ExprType for Meta {

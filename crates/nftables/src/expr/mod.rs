@@ -92,14 +92,18 @@ pub use byteorder::{Byteorder, ByteorderOp};
 pub use cmp::{Cmp, CmpOp};
 pub use connlimit::Connlimit;
 pub use counter::Counter;
+pub(crate) use counter::{NFTA_COUNTER_BYTES, NFTA_COUNTER_PACKETS};
 pub use ct::{Ct, CtKey, CtState, CtStatus, Direction, Notrack};
 pub use dup::{Dup, Fwd};
+pub(crate) use dynset::NFTA_DYNSET_SET_ID;
 pub use dynset::{Dynset, DynsetOp};
 pub use exthdr::{Exthdr, ExthdrAccess, ExthdrOp};
 pub use fib::{AddrType, Fib, FibFlags, FibResult};
 pub use flow_offload::FlowOffload;
+pub(crate) use hash::NFT_HASH_SYM;
 pub use hash::{Hash, HashType, jenkins_number};
 pub use immediate::Immediate;
+pub(crate) use immediate::{NFTA_IMMEDIATE_DATA, NFTA_IMMEDIATE_DREG};
 pub use last::Last;
 pub use limit::{Limit, LimitType};
 pub use log::{Log, LogFlags, LogLevel};
@@ -108,7 +112,11 @@ pub use masq::Masq;
 pub use meta::{Meta, MetaKey};
 pub use nat::{Nat, NatFlags, NatType};
 pub use numgen::{Numgen, NumgenMode};
-pub(crate) use objref::kind_text as object_kind;
+pub(crate) use objref::{
+    NFT_OBJECT_COUNTER, NFT_OBJECT_CT_EXPECT, NFT_OBJECT_CT_HELPER, NFT_OBJECT_CT_TIMEOUT,
+    NFT_OBJECT_LIMIT, NFT_OBJECT_QUOTA, NFT_OBJECT_SECMARK, NFT_OBJECT_SYNPROXY,
+    NFTA_OBJREF_SET_ID, kind_text as object_kind,
+};
 pub use objref::{Objref, ObjrefSource};
 pub use osf::{Osf, OsfTtl};
 pub use payload::{Payload, PayloadAccess, PayloadBase};
@@ -120,15 +128,22 @@ pub use register::{Access, Register};
 pub use reject::{Reject, RejectType};
 pub use rt::{Rt, RtKey};
 pub use set_ref::{AnonymousSet, SetRef};
+pub(crate) use socket::{NFT_SOCKET_MARK, NFT_SOCKET_TRANSPARENT, NFT_SOCKET_WILDCARD};
 pub use socket::{Socket, SocketKey};
+pub(crate) use synproxy::{
+    NF_SYNPROXY_OPT_MSS, NF_SYNPROXY_OPT_SACK_PERM, NF_SYNPROXY_OPT_TIMESTAMP,
+    NF_SYNPROXY_OPT_WSCALE, NFTA_SYNPROXY_FLAGS, NFTA_SYNPROXY_MSS, NFTA_SYNPROXY_WSCALE,
+};
 pub use synproxy::{Synproxy, SynproxyFlags};
 pub use tproxy::Tproxy;
 pub use xfrm::{Xfrm, XfrmDirection, XfrmKey};
 pub use xt::{Match, Target};
 
 // enum nft_expr_attributes
-const NFTA_EXPR_NAME: u16 = 1;
-const NFTA_EXPR_DATA: u16 = 2;
+pub(crate) const NFTA_EXPR_NAME: u16 = 1;
+pub(crate) const NFTA_EXPR_DATA: u16 = 2;
+// enum nft_list_attributes
+pub(crate) const NFTA_LIST_ELEM: u16 = 1;
 
 /// A kernel expression type: name and codec.
 pub trait ExprType: Sized {

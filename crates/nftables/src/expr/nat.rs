@@ -15,6 +15,16 @@ const NFTA_NAT_REG_ADDR_MAX: u16 = 4;
 const NFTA_NAT_REG_PROTO_MIN: u16 = 5;
 const NFTA_NAT_REG_PROTO_MAX: u16 = 6;
 const NFTA_NAT_FLAGS: u16 = 7;
+// enum nft_nat_types
+const NFT_NAT_SNAT: u32 = 0;
+const NFT_NAT_DNAT: u32 = 1;
+// linux/netfilter/nf_nat.h
+const NF_NAT_RANGE_MAP_IPS: u32 = 1 << 0;
+const NF_NAT_RANGE_PROTO_SPECIFIED: u32 = 1 << 1;
+const NF_NAT_RANGE_PROTO_RANDOM: u32 = 1 << 2;
+const NF_NAT_RANGE_PERSISTENT: u32 = 1 << 3;
+const NF_NAT_RANGE_PROTO_RANDOM_FULLY: u32 = 1 << 4;
+const NF_NAT_RANGE_NETMAP: u32 = 1 << 6;
 
 /// The `nat` expression: translates the source or destination of a connection.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -52,22 +62,20 @@ bitflags! {
     #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
     pub struct NatFlags: u32 {
         /// Randomizes the port: `random`.
-        const RANDOM = 0x04;
+        const RANDOM = NF_NAT_RANGE_PROTO_RANDOM;
         /// Maps each client to the same address every time: `persistent`.
-        const PERSISTENT = 0x08;
+        const PERSISTENT = NF_NAT_RANGE_PERSISTENT;
         /// Randomizes the port with a random number generator: `fully-random`.
-        const FULLY_RANDOM = 0x10;
+        const FULLY_RANDOM = NF_NAT_RANGE_PROTO_RANDOM_FULLY;
         /// Translates only the network part of the address.
-        const NETMAP = 0x40;
+        const NETMAP = NF_NAT_RANGE_NETMAP;
         /// Unknown flags are preserved.
         const _ = !0;
     }
 }
 
-/// `NF_NAT_RANGE_PROTO_SPECIFIED`.
-const PROTO_SPECIFIED: u32 = 0x2;
-/// `NF_NAT_RANGE_MAP_IPS | NF_NAT_RANGE_PROTO_SPECIFIED`.
-const DERIVED: u32 = 0x3;
+/// Flags that follow from the registers.
+const DERIVED: u32 = NF_NAT_RANGE_MAP_IPS | NF_NAT_RANGE_PROTO_SPECIFIED;
 
 impl NatFlags {
     /// Decodes flags, without those that follow from the registers.
@@ -81,7 +89,7 @@ impl NatFlags {
     /// with other flags.
     pub(crate) fn bits_with_port(self, proto_min: Option<Register>) -> u32 {
         match proto_min {
-            Some(_) => self.bits() | PROTO_SPECIFIED,
+            Some(_) => self.bits() | NF_NAT_RANGE_PROTO_SPECIFIED,
             None => self.bits(),
         }
     }
@@ -117,7 +125,11 @@ impl ExprType for Nat {
     const NAME: &'static str = "nat";
 
     fn encode(&self, out: &mut Vec<u8>) {
-        put_be32(out, NFTA_NAT_TYPE, u32::from(self.kind == NatType::Dnat));
+        let kind = match self.kind {
+            NatType::Snat => NFT_NAT_SNAT,
+            NatType::Dnat => NFT_NAT_DNAT,
+        };
+        put_be32(out, NFTA_NAT_TYPE, kind);
         put_be32(out, NFTA_NAT_FAMILY, self.family.number().into());
         for (kind, register) in [
             (NFTA_NAT_REG_ADDR_MIN, self.addr_min),
@@ -141,8 +153,8 @@ impl ExprType for Nat {
             let attr = attr?;
             let number = attr.be32()?;
             match (attr.kind, number) {
-                (NFTA_NAT_TYPE, 0) => kind = Some(NatType::Snat),
-                (NFTA_NAT_TYPE, 1) => kind = Some(NatType::Dnat),
+                (NFTA_NAT_TYPE, NFT_NAT_SNAT) => kind = Some(NatType::Snat),
+                (NFTA_NAT_TYPE, NFT_NAT_DNAT) => kind = Some(NatType::Dnat),
                 (NFTA_NAT_FAMILY, number) => {
                     family = u8::try_from(number).ok().and_then(Family::from_number);
                 }

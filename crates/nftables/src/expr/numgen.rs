@@ -10,6 +10,9 @@ const NFTA_NG_DREG: u16 = 1;
 const NFTA_NG_MODULUS: u16 = 2;
 const NFTA_NG_TYPE: u16 = 3;
 const NFTA_NG_OFFSET: u16 = 4;
+// enum nft_ng_types
+const NFT_NG_INCREMENTAL: u32 = 0;
+const NFT_NG_RANDOM: u32 = 1;
 
 /// The `numgen` expression: generates a number from `offset` to `offset + modulus - 1`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -33,17 +36,31 @@ pub enum NumgenMode {
     Random,
 }
 
+impl NumgenMode {
+    /// Returns the kernel's number.
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Self::Incremental => NFT_NG_INCREMENTAL,
+            Self::Random => NFT_NG_RANDOM,
+        }
+    }
+
+    pub(crate) fn from_number(number: u32) -> Option<Self> {
+        match number {
+            NFT_NG_INCREMENTAL => Some(Self::Incremental),
+            NFT_NG_RANDOM => Some(Self::Random),
+            _ => None,
+        }
+    }
+}
+
 impl ExprType for Numgen {
     const NAME: &'static str = "numgen";
 
     fn encode(&self, out: &mut Vec<u8>) {
         put_be32(out, NFTA_NG_DREG, self.destination.number());
         put_be32(out, NFTA_NG_MODULUS, self.modulus);
-        put_be32(
-            out,
-            NFTA_NG_TYPE,
-            u32::from(self.mode == NumgenMode::Random),
-        );
+        put_be32(out, NFTA_NG_TYPE, self.mode.number());
         put_be32(out, NFTA_NG_OFFSET, self.offset);
     }
 
@@ -52,12 +69,11 @@ impl ExprType for Numgen {
         for attr in attrs {
             let attr = attr?;
             let number = attr.be32()?;
-            match (attr.kind, number) {
-                (NFTA_NG_DREG, number) => destination = Some(Register::from_number(number)),
-                (NFTA_NG_MODULUS, number) => modulus = Some(number),
-                (NFTA_NG_TYPE, 0) => mode = Some(NumgenMode::Incremental),
-                (NFTA_NG_TYPE, 1) => mode = Some(NumgenMode::Random),
-                (NFTA_NG_OFFSET, number) => offset = number,
+            match attr.kind {
+                NFTA_NG_DREG => destination = Some(Register::from_number(number)),
+                NFTA_NG_MODULUS => modulus = Some(number),
+                NFTA_NG_TYPE => mode = NumgenMode::from_number(number),
+                NFTA_NG_OFFSET => offset = number,
                 _ => return Ok(None),
             }
         }

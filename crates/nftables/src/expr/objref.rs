@@ -11,7 +11,16 @@ const NFTA_OBJREF_IMM_TYPE: u16 = 1;
 const NFTA_OBJREF_IMM_NAME: u16 = 2;
 const NFTA_OBJREF_SET_SREG: u16 = 3;
 const NFTA_OBJREF_SET_NAME: u16 = 4;
-const NFTA_OBJREF_SET_ID: u16 = 5;
+pub(crate) const NFTA_OBJREF_SET_ID: u16 = 5;
+// types of stateful objects
+pub(crate) const NFT_OBJECT_COUNTER: u32 = 1;
+pub(crate) const NFT_OBJECT_QUOTA: u32 = 2;
+pub(crate) const NFT_OBJECT_CT_HELPER: u32 = 3;
+pub(crate) const NFT_OBJECT_LIMIT: u32 = 4;
+pub(crate) const NFT_OBJECT_CT_TIMEOUT: u32 = 7;
+pub(crate) const NFT_OBJECT_SECMARK: u32 = 8;
+pub(crate) const NFT_OBJECT_CT_EXPECT: u32 = 9;
+pub(crate) const NFT_OBJECT_SYNPROXY: u32 = 10;
 
 /// The `objref` expression: uses a stateful object.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -42,14 +51,14 @@ pub enum ObjrefSource {
 /// Returns nft's name of an object type: `NFT_OBJECT_*`.
 pub(crate) fn kind_text(kind: u32) -> Option<&'static str> {
     Some(match kind {
-        1 => "counter",
-        2 => "quota",
-        3 => "ct helper",
-        4 => "limit",
-        7 => "ct timeout",
-        8 => "secmark",
-        9 => "ct expectation",
-        10 => "synproxy",
+        NFT_OBJECT_COUNTER => "counter",
+        NFT_OBJECT_QUOTA => "quota",
+        NFT_OBJECT_CT_HELPER => "ct helper",
+        NFT_OBJECT_LIMIT => "limit",
+        NFT_OBJECT_CT_TIMEOUT => "ct timeout",
+        NFT_OBJECT_SECMARK => "secmark",
+        NFT_OBJECT_CT_EXPECT => "ct expectation",
+        NFT_OBJECT_SYNPROXY => "synproxy",
         _ => return None,
     })
 }
@@ -103,7 +112,10 @@ mod tests {
         let name = Name::new("o").unwrap();
         let set = SetRef::Named(name.clone());
         assert_identity(Objref {
-            source: ObjrefSource::Named { kind: 1, name },
+            source: ObjrefSource::Named {
+                kind: NFT_OBJECT_COUNTER,
+                name,
+            },
         });
         assert_identity(Objref {
             source: ObjrefSource::Map {

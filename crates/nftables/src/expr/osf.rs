@@ -11,6 +11,10 @@ const NFTA_OSF_TTL: u16 = 2;
 const NFTA_OSF_FLAGS: u16 = 3;
 // enum nft_osf_flags
 const NFT_OSF_F_VERSION: u32 = 1;
+// linux/netfilter/nfnetlink_osf.h
+const NF_OSF_TTL_TRUE: u8 = 0;
+const NF_OSF_TTL_LESS: u8 = 1;
+const NF_OSF_TTL_NOCHECK: u8 = 2;
 
 /// The `osf` expression: loads the operating system of the sender of a TCP SYN.
 ///
@@ -44,9 +48,9 @@ impl ExprType for Osf {
     fn encode(&self, out: &mut Vec<u8>) {
         put_be32(out, NFTA_OSF_DREG, self.destination.number());
         let ttl = match self.ttl {
-            OsfTtl::True => 0,
-            OsfTtl::Less => 1,
-            OsfTtl::NoCheck => 2,
+            OsfTtl::True => NF_OSF_TTL_TRUE,
+            OsfTtl::Less => NF_OSF_TTL_LESS,
+            OsfTtl::NoCheck => NF_OSF_TTL_NOCHECK,
         };
         put_byte(out, NFTA_OSF_TTL, ttl);
         if self.version {
@@ -62,9 +66,9 @@ impl ExprType for Osf {
                 NFTA_OSF_DREG => destination = Some(Register::from_number(attr.be32()?)),
                 NFTA_OSF_TTL => {
                     ttl = match attr.u8()? {
-                        0 => OsfTtl::True,
-                        1 => OsfTtl::Less,
-                        2 => OsfTtl::NoCheck,
+                        NF_OSF_TTL_TRUE => OsfTtl::True,
+                        NF_OSF_TTL_LESS => OsfTtl::Less,
+                        NF_OSF_TTL_NOCHECK => OsfTtl::NoCheck,
                         _ => return Ok(None),
                     };
                 }

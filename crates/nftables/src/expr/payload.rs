@@ -14,6 +14,10 @@ const NFTA_PAYLOAD_SREG: u16 = 5;
 const NFTA_PAYLOAD_CSUM_TYPE: u16 = 6;
 const NFTA_PAYLOAD_CSUM_OFFSET: u16 = 7;
 const NFTA_PAYLOAD_CSUM_FLAGS: u16 = 8;
+// enum nft_payload_bases
+const NFT_PAYLOAD_LL_HEADER: u32 = 0;
+const NFT_PAYLOAD_NETWORK_HEADER: u32 = 1;
+const NFT_PAYLOAD_TRANSPORT_HEADER: u32 = 2;
 
 /// The `payload` expression: loads or writes bytes of the packet.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -44,18 +48,18 @@ pub enum PayloadBase {
 impl PayloadBase {
     pub(crate) fn number(self) -> u32 {
         match self {
-            Self::Link => 0,
-            Self::Network => 1,
-            Self::Transport => 2,
+            Self::Link => NFT_PAYLOAD_LL_HEADER,
+            Self::Network => NFT_PAYLOAD_NETWORK_HEADER,
+            Self::Transport => NFT_PAYLOAD_TRANSPORT_HEADER,
             Self::Other(number) => number,
         }
     }
 
     pub(crate) fn from_number(number: u32) -> Self {
         match number {
-            0 => Self::Link,
-            1 => Self::Network,
-            2 => Self::Transport,
+            NFT_PAYLOAD_LL_HEADER => Self::Link,
+            NFT_PAYLOAD_NETWORK_HEADER => Self::Network,
+            NFT_PAYLOAD_TRANSPORT_HEADER => Self::Transport,
             number => Self::Other(number),
         }
     }

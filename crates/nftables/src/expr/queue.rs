@@ -11,6 +11,9 @@ const NFTA_QUEUE_NUM: u16 = 1;
 const NFTA_QUEUE_TOTAL: u16 = 2;
 const NFTA_QUEUE_FLAGS: u16 = 3;
 const NFTA_QUEUE_SREG_QNUM: u16 = 4;
+// flags of queues
+const NFT_QUEUE_FLAG_BYPASS: u16 = 0x01;
+const NFT_QUEUE_FLAG_CPU_FANOUT: u16 = 0x02;
 
 /// The `queue` expression: passes the packet to a program, which returns the verdict.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -40,9 +43,9 @@ bitflags! {
     #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
     pub struct QueueFlags: u16 {
         /// Accepts packets if no program listens: `bypass`.
-        const BYPASS = 1;
+        const BYPASS = NFT_QUEUE_FLAG_BYPASS;
         /// Chooses the queue by CPU instead of a hash: `fanout`.
-        const FANOUT = 2;
+        const FANOUT = NFT_QUEUE_FLAG_CPU_FANOUT;
         /// Unknown flags are preserved.
         const _ = !0;
     }

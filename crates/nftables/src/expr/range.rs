@@ -12,6 +12,9 @@ const NFTA_RANGE_SREG: u16 = 1;
 const NFTA_RANGE_OP: u16 = 2;
 const NFTA_RANGE_FROM_DATA: u16 = 3;
 const NFTA_RANGE_TO_DATA: u16 = 4;
+// enum nft_range_ops
+const NFT_RANGE_EQ: u32 = 0;
+const NFT_RANGE_NEQ: u32 = 1;
 
 /// The `range` expression: compares a value with a range. Breaks the rule if the value is outside.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -31,7 +34,12 @@ impl ExprType for Range {
 
     fn encode(&self, out: &mut Vec<u8>) {
         put_be32(out, NFTA_RANGE_SREG, self.source.number());
-        put_be32(out, NFTA_RANGE_OP, u32::from(self.invert));
+        let op = if self.invert {
+            NFT_RANGE_NEQ
+        } else {
+            NFT_RANGE_EQ
+        };
+        put_be32(out, NFTA_RANGE_OP, op);
         encode_value(out, NFTA_RANGE_FROM_DATA, &self.from);
         encode_value(out, NFTA_RANGE_TO_DATA, &self.to);
     }
@@ -48,12 +56,17 @@ impl ExprType for Range {
                 _ => return Ok(None),
             }
         }
-        let (Some(source), Some(op @ 0..=1), Some(from), Some(to)) = (source, op, from, to) else {
+        let invert = match op {
+            Some(NFT_RANGE_EQ) => false,
+            Some(NFT_RANGE_NEQ) => true,
+            _ => return Ok(None),
+        };
+        let (Some(source), Some(from), Some(to)) = (source, from, to) else {
             return Ok(None);
         };
         Ok(Some(Self {
             source,
-            invert: op == 1,
+            invert,
             from,
             to,
         }))

@@ -9,6 +9,15 @@ use crate::Family;
 // enum nft_reject_attributes
 const NFTA_REJECT_TYPE: u16 = 1;
 const NFTA_REJECT_ICMP_CODE: u16 = 2;
+// enum nft_reject_types
+const NFT_REJECT_ICMP_UNREACH: u32 = 0;
+const NFT_REJECT_TCP_RST: u32 = 1;
+const NFT_REJECT_ICMPX_UNREACH: u32 = 2;
+// enum nft_reject_inet_code
+const NFT_REJECT_ICMPX_PORT_UNREACH: u8 = 1;
+// linux/icmp.h and linux/icmpv6.h
+const ICMP_PORT_UNREACH: u8 = 3;
+const ICMPV6_PORT_UNREACH: u8 = 4;
 
 /// The `reject` expression: drops the packet and replies with an error.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -33,9 +42,9 @@ impl Reject {
     pub fn port_unreachable(family: Family) -> Self {
         Self {
             kind: match family {
-                Family::Ip => RejectType::Icmp(3),
-                Family::Ip6 => RejectType::Icmp(4),
-                _ => RejectType::Icmpx(1),
+                Family::Ip => RejectType::Icmp(ICMP_PORT_UNREACH),
+                Family::Ip6 => RejectType::Icmp(ICMPV6_PORT_UNREACH),
+                _ => RejectType::Icmpx(NFT_REJECT_ICMPX_PORT_UNREACH),
             },
         }
     }
@@ -46,9 +55,9 @@ impl ExprType for Reject {
 
     fn encode(&self, out: &mut Vec<u8>) {
         let (kind, code) = match self.kind {
-            RejectType::Icmp(code) => (0, code),
-            RejectType::TcpReset => (1, 0),
-            RejectType::Icmpx(code) => (2, code),
+            RejectType::Icmp(code) => (NFT_REJECT_ICMP_UNREACH, code),
+            RejectType::TcpReset => (NFT_REJECT_TCP_RST, 0),
+            RejectType::Icmpx(code) => (NFT_REJECT_ICMPX_UNREACH, code),
         };
         put_be32(out, NFTA_REJECT_TYPE, kind);
         put_byte(out, NFTA_REJECT_ICMP_CODE, code);
@@ -65,9 +74,9 @@ impl ExprType for Reject {
             }
         }
         let kind = match kind {
-            Some(0) => RejectType::Icmp(code),
-            Some(1) => RejectType::TcpReset,
-            Some(2) => RejectType::Icmpx(code),
+            Some(NFT_REJECT_ICMP_UNREACH) => RejectType::Icmp(code),
+            Some(NFT_REJECT_TCP_RST) => RejectType::TcpReset,
+            Some(NFT_REJECT_ICMPX_UNREACH) => RejectType::Icmpx(code),
             _ => return Ok(None),
         };
         Ok(Some(Self { kind }))

@@ -9,6 +9,12 @@ use crate::Datatype;
 // enum nft_rt_attributes
 const NFTA_RT_DREG: u16 = 1;
 const NFTA_RT_KEY: u16 = 2;
+// enum nft_rt_keys
+const NFT_RT_CLASSID: u32 = 0;
+const NFT_RT_NEXTHOP4: u32 = 1;
+const NFT_RT_NEXTHOP6: u32 = 2;
+const NFT_RT_TCPMSS: u32 = 3;
+const NFT_RT_XFRM: u32 = 4;
 
 /// The `rt` expression: loads a property of the packet's route.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -41,11 +47,11 @@ impl RtKey {
     /// Returns the kernel's number of the key.
     pub const fn number(self) -> u32 {
         match self {
-            Self::Classid => 0,
-            Self::Nexthop4 => 1,
-            Self::Nexthop6 => 2,
-            Self::Tcpmss => 3,
-            Self::Ipsec => 4,
+            Self::Classid => NFT_RT_CLASSID,
+            Self::Nexthop4 => NFT_RT_NEXTHOP4,
+            Self::Nexthop6 => NFT_RT_NEXTHOP6,
+            Self::Tcpmss => NFT_RT_TCPMSS,
+            Self::Ipsec => NFT_RT_XFRM,
             Self::Other(number) => number,
         }
     }
@@ -53,11 +59,11 @@ impl RtKey {
     /// Returns the key with this number.
     pub const fn from_number(number: u32) -> Self {
         match number {
-            0 => Self::Classid,
-            1 => Self::Nexthop4,
-            2 => Self::Nexthop6,
-            3 => Self::Tcpmss,
-            4 => Self::Ipsec,
+            NFT_RT_CLASSID => Self::Classid,
+            NFT_RT_NEXTHOP4 => Self::Nexthop4,
+            NFT_RT_NEXTHOP6 => Self::Nexthop6,
+            NFT_RT_TCPMSS => Self::Tcpmss,
+            NFT_RT_XFRM => Self::Ipsec,
             number => Self::Other(number),
         }
     }

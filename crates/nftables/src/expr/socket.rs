@@ -10,6 +10,11 @@ use crate::Datatype;
 const NFTA_SOCKET_KEY: u16 = 1;
 const NFTA_SOCKET_DREG: u16 = 2;
 const NFTA_SOCKET_LEVEL: u16 = 3;
+// enum nft_socket_keys
+pub(crate) const NFT_SOCKET_TRANSPARENT: u32 = 0;
+pub(crate) const NFT_SOCKET_MARK: u32 = 1;
+pub(crate) const NFT_SOCKET_WILDCARD: u32 = 2;
+const NFT_SOCKET_CGROUPV2: u32 = 3;
 
 /// The `socket` expression: loads a property of the local socket.
 ///
@@ -45,10 +50,10 @@ impl SocketKey {
     /// Returns the kernel's number of the key.
     pub const fn number(self) -> u32 {
         match self {
-            Self::Transparent => 0,
-            Self::Mark => 1,
-            Self::Wildcard => 2,
-            Self::Cgroupv2(_) => 3,
+            Self::Transparent => NFT_SOCKET_TRANSPARENT,
+            Self::Mark => NFT_SOCKET_MARK,
+            Self::Wildcard => NFT_SOCKET_WILDCARD,
+            Self::Cgroupv2(_) => NFT_SOCKET_CGROUPV2,
             Self::Other(number) => number,
         }
     }
@@ -88,11 +93,13 @@ impl ExprType for Socket {
         }
         // nft writes a level of zero with all keys.
         let key = match (key, level.filter(|level| *level != 0)) {
-            (Some(0), None) => SocketKey::Transparent,
-            (Some(1), None) => SocketKey::Mark,
-            (Some(2), None) => SocketKey::Wildcard,
-            (Some(3), Some(level)) => SocketKey::Cgroupv2(level),
-            (Some(number @ 4..), None) => SocketKey::Other(number),
+            (Some(NFT_SOCKET_TRANSPARENT), None) => SocketKey::Transparent,
+            (Some(NFT_SOCKET_MARK), None) => SocketKey::Mark,
+            (Some(NFT_SOCKET_WILDCARD), None) => SocketKey::Wildcard,
+            (Some(NFT_SOCKET_CGROUPV2), Some(level)) => SocketKey::Cgroupv2(level),
+            // The kernel requires a level for this key.
+            (Some(NFT_SOCKET_CGROUPV2), None) => return Ok(None),
+            (Some(number), None) => SocketKey::Other(number),
             _ => return Ok(None),
         };
         Ok(destination.map(|destination| Self { key, destination }))

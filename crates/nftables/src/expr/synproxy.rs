@@ -7,9 +7,15 @@ use vipline_netlink::attr::{Attrs, put_be16, put_be32};
 use super::{ExprType, put_byte};
 
 // enum nft_synproxy_attributes
-const NFTA_SYNPROXY_MSS: u16 = 1;
-const NFTA_SYNPROXY_WSCALE: u16 = 2;
-const NFTA_SYNPROXY_FLAGS: u16 = 3;
+pub(crate) const NFTA_SYNPROXY_MSS: u16 = 1;
+pub(crate) const NFTA_SYNPROXY_WSCALE: u16 = 2;
+pub(crate) const NFTA_SYNPROXY_FLAGS: u16 = 3;
+// linux/netfilter/nf_synproxy.h
+pub(crate) const NF_SYNPROXY_OPT_MSS: u32 = 0x01;
+pub(crate) const NF_SYNPROXY_OPT_WSCALE: u32 = 0x02;
+pub(crate) const NF_SYNPROXY_OPT_SACK_PERM: u32 = 0x04;
+pub(crate) const NF_SYNPROXY_OPT_TIMESTAMP: u32 = 0x08;
+const NF_SYNPROXY_OPT_ECN: u32 = 0x10;
 
 /// The `synproxy` expression: completes the TCP handshake for the server.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -24,19 +30,19 @@ pub struct Synproxy {
 
 bitflags! {
     /// TCP options that the server supports: `NF_SYNPROXY_OPT_*` of
-    /// `linux/netfilter/nf_SYNPROXY.h`.
+    /// `linux/netfilter/nf_synproxy.h`.
     #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
     pub struct SynproxyFlags: u32 {
         /// Maximum segment size: `mss`.
-        const MSS = 0x01;
+        const MSS = NF_SYNPROXY_OPT_MSS;
         /// Window scale: `wscale`.
-        const WSCALE = 0x02;
+        const WSCALE = NF_SYNPROXY_OPT_WSCALE;
         /// Selective acknowledgments: `sack-perm`.
-        const SACK_PERM = 0x04;
+        const SACK_PERM = NF_SYNPROXY_OPT_SACK_PERM;
         /// Timestamps: `timestamp`.
-        const TIMESTAMP = 0x08;
+        const TIMESTAMP = NF_SYNPROXY_OPT_TIMESTAMP;
         /// Explicit congestion notification.
-        const ECN = 0x10;
+        const ECN = NF_SYNPROXY_OPT_ECN;
         /// Unknown flags are preserved.
         const _ = !0;
     }

@@ -10,8 +10,8 @@ use crate::Family;
 const NFTA_TPROXY_FAMILY: u16 = 1;
 const NFTA_TPROXY_REG_ADDR: u16 = 2;
 const NFTA_TPROXY_REG_PORT: u16 = 3;
-/// `NFPROTO_UNSPEC`: the family of the packet.
-const UNSPECIFIED: u32 = 0;
+/// The family of the packet (`linux/netfilter.h`).
+const NFPROTO_UNSPEC: u32 = 0;
 
 /// The `tproxy` expression: assigns the packet to a local socket without translation.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -30,7 +30,7 @@ impl ExprType for Tproxy {
     fn encode(&self, out: &mut Vec<u8>) {
         let family = self
             .family
-            .map_or(UNSPECIFIED, |family| family.number().into());
+            .map_or(NFPROTO_UNSPEC, |family| family.number().into());
         put_be32(out, NFTA_TPROXY_FAMILY, family);
         if let Some(addr) = self.addr {
             put_be32(out, NFTA_TPROXY_REG_ADDR, addr.number());
@@ -50,7 +50,7 @@ impl ExprType for Tproxy {
             let attr = attr?;
             let number = attr.be32()?;
             match (attr.kind, number) {
-                (NFTA_TPROXY_FAMILY, UNSPECIFIED) => tproxy.family = None,
+                (NFTA_TPROXY_FAMILY, NFPROTO_UNSPEC) => tproxy.family = None,
                 (NFTA_TPROXY_FAMILY, number) => {
                     let family = u8::try_from(number).ok().and_then(Family::from_number);
                     let Some(family) = family else {

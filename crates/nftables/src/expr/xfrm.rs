@@ -11,6 +11,16 @@ const NFTA_XFRM_DREG: u16 = 1;
 const NFTA_XFRM_KEY: u16 = 2;
 const NFTA_XFRM_DIR: u16 = 3;
 const NFTA_XFRM_SPNUM: u16 = 4;
+// enum nft_xfrm_keys
+const NFT_XFRM_KEY_DADDR_IP4: u32 = 1;
+const NFT_XFRM_KEY_DADDR_IP6: u32 = 2;
+const NFT_XFRM_KEY_SADDR_IP4: u32 = 3;
+const NFT_XFRM_KEY_SADDR_IP6: u32 = 4;
+const NFT_XFRM_KEY_REQID: u32 = 5;
+const NFT_XFRM_KEY_SPI: u32 = 6;
+// linux/xfrm.h
+const XFRM_POLICY_IN: u8 = 0;
+const XFRM_POLICY_OUT: u8 = 1;
 
 /// The `xfrm` expression: loads a property of an IPsec transformation.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -58,12 +68,12 @@ impl XfrmKey {
     /// Returns the kernel's number of the key.
     pub const fn number(self) -> u32 {
         match self {
-            Self::DaddrIp4 => 1,
-            Self::DaddrIp6 => 2,
-            Self::SaddrIp4 => 3,
-            Self::SaddrIp6 => 4,
-            Self::Reqid => 5,
-            Self::Spi => 6,
+            Self::DaddrIp4 => NFT_XFRM_KEY_DADDR_IP4,
+            Self::DaddrIp6 => NFT_XFRM_KEY_DADDR_IP6,
+            Self::SaddrIp4 => NFT_XFRM_KEY_SADDR_IP4,
+            Self::SaddrIp6 => NFT_XFRM_KEY_SADDR_IP6,
+            Self::Reqid => NFT_XFRM_KEY_REQID,
+            Self::Spi => NFT_XFRM_KEY_SPI,
             Self::Other(number) => number,
         }
     }
@@ -71,12 +81,12 @@ impl XfrmKey {
     /// Returns the key with this number.
     pub const fn from_number(number: u32) -> Self {
         match number {
-            1 => Self::DaddrIp4,
-            2 => Self::DaddrIp6,
-            3 => Self::SaddrIp4,
-            4 => Self::SaddrIp6,
-            5 => Self::Reqid,
-            6 => Self::Spi,
+            NFT_XFRM_KEY_DADDR_IP4 => Self::DaddrIp4,
+            NFT_XFRM_KEY_DADDR_IP6 => Self::DaddrIp6,
+            NFT_XFRM_KEY_SADDR_IP4 => Self::SaddrIp4,
+            NFT_XFRM_KEY_SADDR_IP6 => Self::SaddrIp6,
+            NFT_XFRM_KEY_REQID => Self::Reqid,
+            NFT_XFRM_KEY_SPI => Self::Spi,
             number => Self::Other(number),
         }
     }
@@ -104,16 +114,30 @@ impl XfrmKey {
     }
 }
 
+impl XfrmDirection {
+    /// Returns the kernel's number.
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::In => XFRM_POLICY_IN,
+            Self::Out => XFRM_POLICY_OUT,
+        }
+    }
+
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
+        match number {
+            XFRM_POLICY_IN => Some(Self::In),
+            XFRM_POLICY_OUT => Some(Self::Out),
+            _ => None,
+        }
+    }
+}
+
 impl ExprType for Xfrm {
     const NAME: &'static str = "xfrm";
 
     fn encode(&self, out: &mut Vec<u8>) {
         put_be32(out, NFTA_XFRM_KEY, self.key.number());
-        put_byte(
-            out,
-            NFTA_XFRM_DIR,
-            u8::from(self.direction == XfrmDirection::Out),
-        );
+        put_byte(out, NFTA_XFRM_DIR, self.direction.number());
         put_be32(out, NFTA_XFRM_SPNUM, self.spnum);
         put_be32(out, NFTA_XFRM_DREG, self.destination.number());
     }
@@ -124,13 +148,7 @@ impl ExprType for Xfrm {
             let attr = attr?;
             match attr.kind {
                 NFTA_XFRM_KEY => key = Some(XfrmKey::from_number(attr.be32()?)),
-                NFTA_XFRM_DIR => {
-                    direction = match attr.u8()? {
-                        0 => Some(XfrmDirection::In),
-                        1 => Some(XfrmDirection::Out),
-                        _ => return Ok(None),
-                    };
-                }
+                NFTA_XFRM_DIR => direction = XfrmDirection::from_number(attr.u8()?),
                 NFTA_XFRM_SPNUM => spnum = attr.be32()?,
                 NFTA_XFRM_DREG => destination = Some(Register::from_number(attr.be32()?)),
                 _ => return Ok(None),

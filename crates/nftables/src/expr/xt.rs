@@ -6,11 +6,14 @@ use vipline_netlink::attr::{Attrs, put, put_be32, put_str};
 use super::{ExprType, name};
 use crate::{Bytes, Name};
 
-// enum nft_match_attributes and enum nft_target_attributes of
-// linux/netfilter/nf_tables_compat.h; their numbers are equal.
-const NAME: u16 = 1;
-const REV: u16 = 2;
-const INFO: u16 = 3;
+// enum nft_match_attributes of linux/netfilter/nf_tables_compat.h
+const NFTA_MATCH_NAME: u16 = 1;
+const NFTA_MATCH_REV: u16 = 2;
+const NFTA_MATCH_INFO: u16 = 3;
+// enum nft_target_attributes
+const NFTA_TARGET_NAME: u16 = 1;
+const NFTA_TARGET_REV: u16 = 2;
+const NFTA_TARGET_INFO: u16 = 3;
 
 /// The `match` expression: runs a match of xtables. Breaks the rule on mismatch.
 ///
@@ -48,57 +51,49 @@ pub struct Target {
     pub info: Bytes,
 }
 
-fn encode(out: &mut Vec<u8>, name: &Name, revision: u32, info: &Bytes) {
-    put_str(out, NAME, name.as_str());
-    put_be32(out, REV, revision);
-    put(out, INFO, info);
-}
-
-/// Name, revision and structure of an extension.
-type Parts = (Name, u32, Bytes);
-
-fn decode(attrs: Attrs<'_>) -> Result<Option<Parts>, DecodeError> {
-    let (mut found, mut revision, mut info) = (None, None, None);
-    for attr in attrs {
-        let attr = attr?;
-        match attr.kind {
-            NAME => found = Some(name(&attr)?),
-            REV => revision = Some(attr.be32()?),
-            INFO => info = Some(attr.value.into()),
-            _ => return Ok(None),
-        }
-    }
-    Ok(match (found, revision, info) {
-        (Some(name), Some(revision), Some(info)) => Some((name, revision, info)),
-        _ => None,
-    })
-}
-
 macro_rules! codec {
-    ($($expr:ident $name:literal)*) => {$(
+    ($($expr:ident $text:literal: $name:ident, $rev:ident, $info:ident;)*) => {$(
         impl ExprType for $expr {
-            const NAME: &'static str = $name;
+            const NAME: &'static str = $text;
 
             fn encode(&self, out: &mut Vec<u8>) {
-                encode(out, &self.name, self.revision, &self.info);
+                put_str(out, $name, self.name.as_str());
+                put_be32(out, $rev, self.revision);
+                put(out, $info, &self.info);
             }
 
             fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
-                Ok(decode(attrs)?.map(|(name, revision, info)| Self { name, revision, info }))
+                let (mut found, mut revision, mut info) = (None, None, None);
+                for attr in attrs {
+                    let attr = attr?;
+                    match attr.kind {
+                        $name => found = Some(name(&attr)?),
+                        $rev => revision = Some(attr.be32()?),
+                        $info => info = Some(attr.value.into()),
+                        _ => return Ok(None),
+                    }
+                }
+                let (Some(name), Some(revision), Some(info)) = (found, revision, info) else {
+                    return Ok(None);
+                };
+                Ok(Some(Self { name, revision, info }))
             }
         }
     )*};
 }
 
-codec! { Match "match" Target "target" }
+codec! {
+    Match "match": NFTA_MATCH_NAME, NFTA_MATCH_REV, NFTA_MATCH_INFO;
+    Target "target": NFTA_TARGET_NAME, NFTA_TARGET_REV, NFTA_TARGET_INFO;
+}
 
 #[cfg(test)]
 mod tests {
     use vipline_netlink::attr::nest;
 
     use super::*;
-    use crate::expr::Expr;
     use crate::expr::tests::assert_identity;
+    use crate::expr::{Expr, NFTA_EXPR_DATA, NFTA_EXPR_NAME};
 
     fn name(text: &str) -> Name {
         Name::new(text).unwrap()
@@ -123,8 +118,10 @@ mod tests {
     #[test]
     fn a_match_without_a_structure_keeps_its_raw_attributes() {
         let mut bytes = Vec::new();
-        put_str(&mut bytes, 1, "match");
-        nest(&mut bytes, 2, |out| put_str(out, NAME, "comment"));
+        put_str(&mut bytes, NFTA_EXPR_NAME, "match");
+        nest(&mut bytes, NFTA_EXPR_DATA, |out| {
+            put_str(out, NFTA_MATCH_NAME, "comment");
+        });
         let expr = Expr::decode(&bytes).unwrap();
         assert!(matches!(expr, Expr::Other { .. }), "{expr:?}");
         let mut again = Vec::new();

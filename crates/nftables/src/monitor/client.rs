@@ -10,8 +10,8 @@ use vipline_netlink::{Event, Listener, Protocol};
 use super::{Commit, Notifications};
 use crate::{Client, Error, Ruleset, TableId};
 
-/// `NFNLGRP_NFTABLES` of `linux/netfilter/nfnetlink.h`.
-const GROUP: u32 = 7;
+// linux/netfilter/nfnetlink.h: enum nfnetlink_groups
+const NFNLGRP_NFTABLES: u32 = 7;
 
 /// Default size of the receive buffer in bytes, if the system allows it.
 ///
@@ -92,7 +92,7 @@ impl Monitor {
         let mut listener = Listener::open(Protocol::NETFILTER)?;
         listener.ignore_port_ids(ignored)?;
         listener.set_recv_buffer_size(RECV_BUFFER_SIZE)?;
-        listener.join(GROUP)?;
+        listener.join(NFNLGRP_NFTABLES)?;
         let mut monitor = Self {
             listener,
             notifications,

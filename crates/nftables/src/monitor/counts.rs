@@ -3,7 +3,8 @@
 use vipline_netlink::DecodeError;
 
 use super::object_kind;
-use crate::wire::{self, Kind};
+use crate::wire;
+use crate::wire::message_types::*;
 
 /// Number of objects that were added, changed or deleted, by kind.
 ///
@@ -34,19 +35,13 @@ impl ChangeCounts {
     /// Counts the objects of a message.
     pub(super) fn add(&mut self, kind: u8, payload: &[u8]) -> Result<(), DecodeError> {
         let (new, _) = object_kind(kind);
-        let is = |other: Kind| new == other as u8;
-        if is(Kind::NewSetElem) {
-            self.elements += wire::element::count(payload)?;
-        } else if is(Kind::NewTable) {
-            self.tables += 1;
-        } else if is(Kind::NewChain) {
-            self.chains += 1;
-        } else if is(Kind::NewRule) {
-            self.rules += 1;
-        } else if is(Kind::NewSet) {
-            self.sets += 1;
-        } else {
-            self.others += 1;
+        match new {
+            NFT_MSG_NEWSETELEM => self.elements += wire::element::count(payload)?,
+            NFT_MSG_NEWTABLE => self.tables += 1,
+            NFT_MSG_NEWCHAIN => self.chains += 1,
+            NFT_MSG_NEWRULE => self.rules += 1,
+            NFT_MSG_NEWSET => self.sets += 1,
+            _ => self.others += 1,
         }
         Ok(())
     }

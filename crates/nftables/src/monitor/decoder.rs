@@ -7,9 +7,10 @@ use vipline_netlink::DecodeError;
 use super::{Event, EventObject, object_kind};
 use crate::expr::{AnonymousSet, SetRef};
 use crate::rule::set_of_mut;
+use crate::wire;
 use crate::wire::assembler::with_pattern;
 use crate::wire::element::{self, Received};
-use crate::wire::{self, Kind, SUBSYSTEM};
+use crate::wire::message_types::*;
 use crate::{
     Assembler, Element, InstalledRule, Name, Object, Rule, Ruleset, Set, SetFlags, TableId,
 };
@@ -70,20 +71,17 @@ impl EventDecoder {
         payload: &[u8],
     ) -> Result<(), DecodeError> {
         let (new, is_removed) = object_kind(kind);
-        let is = |other: Kind| new == other as u8;
-        if is(Kind::NewSetElem) {
+        if new == NFT_MSG_NEWSETELEM {
             return self.elements(table, kind, payload);
         }
         self.flush()?;
-        let object = if is(Kind::NewRule) {
-            Some(self.rule(table, payload)?)
-        } else if is(Kind::NewSet) {
-            match self.set(table, is_removed, payload)? {
+        let object = match new {
+            NFT_MSG_NEWRULE => Some(self.rule(table, payload)?),
+            NFT_MSG_NEWSET => match self.set(table, is_removed, payload)? {
                 Some(set) if set.flags.contains(SetFlags::ANONYMOUS) => return Ok(()),
                 set => set.map(|set| EventObject::Object(set.into())),
-            }
-        } else {
-            object(table, new, is_removed, payload)?.map(EventObject::Object)
+            },
+            _ => object(table, new, is_removed, payload)?.map(EventObject::Object),
         };
         let object = object.unwrap_or_else(|| other(kind, payload));
         self.event(table, is_removed, object);
@@ -236,7 +234,7 @@ fn object(
     payload: &[u8],
 ) -> Result<Option<Object>, DecodeError> {
     let (_, attrs) = wire::split_header(payload)?;
-    if new == Kind::NewChain as u8 {
+    if new == NFT_MSG_NEWCHAIN {
         return Ok(Some(wire::chain(table.family, attrs)?.into()));
     }
     let mut assembler = Assembler::new(std::slice::from_ref(table));
@@ -254,8 +252,4 @@ fn other(kind: u8, payload: &[u8]) -> EventObject {
         message_type: message_type(kind),
         payload: payload.into(),
     }
-}
-
-fn message_type(kind: u8) -> u16 {
-    u16::from_be_bytes([SUBSYSTEM, kind])
 }

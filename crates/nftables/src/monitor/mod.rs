@@ -15,7 +15,8 @@ use std::sync::Arc;
 use vipline_netlink::DecodeError;
 use vipline_netlink::message::Message;
 
-use crate::wire::{self, Kind, SUBSYSTEM};
+use crate::wire::message_types::*;
+use crate::wire::{self, NFNL_SUBSYS_NFTABLES};
 use crate::{Generation, Name, Ruleset, TableId};
 
 #[cfg(target_os = "linux")]
@@ -171,12 +172,11 @@ impl Notifications {
     ///
     /// [`DecodeError`] if the message is malformed.
     pub fn push(&mut self, message: Message<'_>) -> Result<Option<Commit>, DecodeError> {
-        let (message_type, payload) = (message.ty, message.payload);
-        let [kind, subsystem] = message_type.to_le_bytes();
-        if subsystem != SUBSYSTEM {
+        let payload = message.payload;
+        let [NFNL_SUBSYS_NFTABLES, kind] = message.ty.to_be_bytes() else {
             return Ok(None);
-        }
-        if message_type == Kind::NewGen.message_type() {
+        };
+        if kind == NFT_MSG_NEWGEN {
             return self.end(message);
         }
         let (family, attrs) = wire::split_header(payload)?;
@@ -221,8 +221,8 @@ impl Notifications {
         };
         let (new, is_removed) = object_kind(kind);
         let attribute = match new {
-            _ if new == Kind::NewChain as u8 => wire::NFTA_CHAIN_NAME,
-            _ if new == Kind::NewRule as u8 => wire::rule::NFTA_RULE_CHAIN,
+            NFT_MSG_NEWCHAIN => wire::NFTA_CHAIN_NAME,
+            NFT_MSG_NEWRULE => wire::rule::NFTA_RULE_CHAIN,
             _ => return Ok(true),
         };
         let (_, attrs) = wire::split_header(payload)?;
@@ -273,11 +273,14 @@ impl Notifications {
 /// deleted.
 fn object_kind(kind: u8) -> (u8, bool) {
     let new = match kind {
-        2 | 5 | 8 | 11 | 14 | 20 | 24 => kind - 2,
-        // NFT_MSG_DESTROYTABLE and others: deletions that may fail silently.
-        26..=30 => (kind - 26) * 3,
-        31 => 18,
-        32 => 22,
+        // Messages that destroy are deletions that may fail silently.
+        NFT_MSG_DELTABLE | NFT_MSG_DESTROYTABLE => NFT_MSG_NEWTABLE,
+        NFT_MSG_DELCHAIN | NFT_MSG_DESTROYCHAIN => NFT_MSG_NEWCHAIN,
+        NFT_MSG_DELRULE | NFT_MSG_DESTROYRULE => NFT_MSG_NEWRULE,
+        NFT_MSG_DELSET | NFT_MSG_DESTROYSET => NFT_MSG_NEWSET,
+        NFT_MSG_DELSETELEM | NFT_MSG_DESTROYSETELEM => NFT_MSG_NEWSETELEM,
+        NFT_MSG_DELOBJ | NFT_MSG_DESTROYOBJ => NFT_MSG_NEWOBJ,
+        NFT_MSG_DELFLOWTABLE | NFT_MSG_DESTROYFLOWTABLE => NFT_MSG_NEWFLOWTABLE,
         _ => return (kind, false),
     };
     (new, true)
@@ -310,17 +313,17 @@ mod tests {
         let mut payload = Vec::new();
         wire::put_header(&mut payload, Family::Ip.number(), 0);
         put_str(&mut payload, 1, table);
-        (u16::from(SUBSYSTEM) << 8 | u16::from(kind), payload)
+        (message_type(kind), payload)
     }
 
     /// The last message of a commit by `nft` with PID 42.
     fn end(generation: u32) -> (u16, Vec<u8>) {
         let mut payload = Vec::new();
         wire::put_header(&mut payload, 0, 0);
-        put_be32(&mut payload, 1, generation);
-        put_be32(&mut payload, 2, 42);
-        put_str(&mut payload, 3, "nft");
-        (Kind::NewGen.message_type(), payload)
+        put_be32(&mut payload, wire::NFTA_GEN_ID, generation);
+        put_be32(&mut payload, wire::NFTA_GEN_PROC_PID, 42);
+        put_str(&mut payload, wire::NFTA_GEN_PROC_NAME, "nft");
+        (message_type(NFT_MSG_NEWGEN), payload)
     }
 
     fn commits(messages: impl IntoIterator<Item = (u16, Vec<u8>)>) -> Vec<Commit> {
@@ -331,10 +334,10 @@ mod tests {
     }
 
     /// A message about a chain or one of its rules.
-    fn of_chain(kind: Kind, chain: &str) -> (u16, Vec<u8>) {
-        let (ty, mut payload) = message_about(kind as u8, "ours");
+    fn of_chain(kind: u8, chain: &str) -> (u16, Vec<u8>) {
+        let (ty, mut payload) = message_about(kind, "ours");
         let attribute = match kind {
-            Kind::NewChain | Kind::DelChain => wire::NFTA_CHAIN_NAME,
+            NFT_MSG_NEWCHAIN | NFT_MSG_DELCHAIN => wire::NFTA_CHAIN_NAME,
             _ => wire::rule::NFTA_RULE_CHAIN,
         };
         put_str(&mut payload, attribute, chain);
@@ -346,14 +349,14 @@ mod tests {
         let ours = |touched: Change<'_>| touched.chain == "mine" || touched.is_removed;
         let mut notifications = Notifications::new(&[table("ours")]).with_filter(ours);
         let messages = [
-            of_chain(Kind::NewChain, "theirs"),
-            of_chain(Kind::NewRule, "theirs"),
+            of_chain(NFT_MSG_NEWCHAIN, "theirs"),
+            of_chain(NFT_MSG_NEWRULE, "theirs"),
             end(1),
-            of_chain(Kind::NewRule, "mine"),
-            of_chain(Kind::NewRule, "theirs"),
-            of_chain(Kind::DelRule, "theirs"),
-            of_chain(Kind::NewChain, "mine"),
-            message_about(Kind::DelTable as u8, "ours"),
+            of_chain(NFT_MSG_NEWRULE, "mine"),
+            of_chain(NFT_MSG_NEWRULE, "theirs"),
+            of_chain(NFT_MSG_DELRULE, "theirs"),
+            of_chain(NFT_MSG_NEWCHAIN, "mine"),
+            message_about(NFT_MSG_DELTABLE, "ours"),
             end(2),
         ];
         let take =
@@ -369,21 +372,21 @@ mod tests {
 
     #[test]
     fn a_commit_is_reported_with_its_last_message_and_counts_by_kind() {
-        let (elements, mut payload) = message_about(Kind::DelSetElem as u8, "ours");
+        let (elements, mut payload) = message_about(NFT_MSG_DELSETELEM, "ours");
         nest(&mut payload, 3, |out| {
             put(out, 1, &[]);
             put(out, 1, &[]);
         });
-        let of = |kind: Kind| message_about(kind as u8, "ours");
+        let of = |kind: u8| message_about(kind, "ours");
         let commits = commits([
-            of(Kind::NewTable),
-            of(Kind::DelRule),
-            of(Kind::NewRule),
-            of(Kind::DelChain),
-            of(Kind::NewSet),
+            of(NFT_MSG_NEWTABLE),
+            of(NFT_MSG_DELRULE),
+            of(NFT_MSG_NEWRULE),
+            of(NFT_MSG_DELCHAIN),
+            of(NFT_MSG_NEWSET),
             (elements, payload),
             message_about(77, "ours"),
-            message_about(Kind::DelTable as u8, "too"),
+            message_about(NFT_MSG_DELTABLE, "too"),
             end(9),
         ]);
         let [commit] = &*commits else {
@@ -407,10 +410,10 @@ mod tests {
 
     #[test]
     fn commits_to_other_tables_are_not_reported() {
-        let mut other_family = message_about(Kind::DelTable as u8, "ours");
+        let mut other_family = message_about(NFT_MSG_DELTABLE, "ours");
         other_family.1[0] = Family::Ip6.number();
         let other_subsystem = (0x0100, message_about(0, "ours").1);
-        let nameless = (Kind::NewTable.message_type(), vec![2, 0, 0, 0]);
+        let nameless = (message_type(NFT_MSG_NEWTABLE), vec![2, 0, 0, 0]);
         let commits = commits([
             message_about(0, "other"),
             other_family,
@@ -446,16 +449,27 @@ mod tests {
 
     #[test]
     fn every_deletion_has_the_kind_of_its_object() {
-        let kinds = [Kind::NewTable, Kind::NewChain, Kind::NewRule, Kind::NewSet];
-        for (new, destroy) in kinds.into_iter().zip(26..) {
-            let new = new as u8;
+        for (new, delete, destroy) in [
+            (NFT_MSG_NEWTABLE, NFT_MSG_DELTABLE, NFT_MSG_DESTROYTABLE),
+            (NFT_MSG_NEWCHAIN, NFT_MSG_DELCHAIN, NFT_MSG_DESTROYCHAIN),
+            (NFT_MSG_NEWRULE, NFT_MSG_DELRULE, NFT_MSG_DESTROYRULE),
+            (NFT_MSG_NEWSET, NFT_MSG_DELSET, NFT_MSG_DESTROYSET),
+            (
+                NFT_MSG_NEWSETELEM,
+                NFT_MSG_DELSETELEM,
+                NFT_MSG_DESTROYSETELEM,
+            ),
+            (NFT_MSG_NEWOBJ, NFT_MSG_DELOBJ, NFT_MSG_DESTROYOBJ),
+            (
+                NFT_MSG_NEWFLOWTABLE,
+                NFT_MSG_DELFLOWTABLE,
+                NFT_MSG_DESTROYFLOWTABLE,
+            ),
+        ] {
             assert_eq!(object_kind(new), (new, false));
-            assert_eq!(object_kind(new + 2), (new, true));
+            assert_eq!(object_kind(delete), (new, true));
             assert_eq!(object_kind(destroy), (new, true));
         }
-        assert_eq!(object_kind(30), (Kind::NewSetElem as u8, true));
-        assert_eq!([20, 31].map(object_kind), [(18, true); 2]);
-        assert_eq!([24, 32].map(object_kind), [(22, true); 2]);
     }
 
     #[test]

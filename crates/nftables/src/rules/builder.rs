@@ -5,10 +5,12 @@ use vipline_netlink::message::{APPEND, CREATE, ECHO, EXCL, NONREC, REPLACE};
 use super::{RuleHandle, RulePosition};
 use crate::expr::{AnonymousSet, SetRef};
 use crate::wire::encoder::{
-    BATCH_BEGIN, BATCH_END, put_anonymous_set, put_batch_message, put_elements, put_message,
+    NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, put_anonymous_set, put_batch_message, put_elements,
+    put_message,
 };
+use crate::wire::message_types::*;
 use crate::wire::rule::AnonymousIds;
-use crate::wire::{self, Kind, batch};
+use crate::wire::{self, batch};
 use crate::{Action, Chain, Generation, Name, Operation, Rule, Subject, TableId};
 
 /// An atomic batch of single operations, in the order of the calls.
@@ -56,7 +58,7 @@ impl BatchBuilder {
     pub fn new(sequence: u32, generation: Option<Generation>) -> Self {
         let mut out = Vec::new();
         let generation = generation.map(|generation| generation.0);
-        put_batch_message(&mut out, BATCH_BEGIN, sequence, generation);
+        put_batch_message(&mut out, NFNL_MSG_BATCH_BEGIN, sequence, generation);
         Self {
             out,
             first: sequence,
@@ -86,7 +88,7 @@ impl BatchBuilder {
 
     /// Adds a table without flags. An existing table remains as it is.
     pub fn add_table(&mut self, table: &TableId) {
-        self.push(Action::Add, Kind::NewTable, CREATE, table, |out| {
+        self.push(Action::Add, NFT_MSG_NEWTABLE, CREATE, table, |out| {
             wire::put_table_name(out, table);
         });
     }
@@ -96,28 +98,28 @@ impl BatchBuilder {
     /// An existing regular chain remains as it is. An existing base chain gets the policy
     /// and the counter.
     pub fn add_chain(&mut self, chain: &Chain) {
-        self.push(Action::Add, Kind::NewChain, CREATE, &chain.table, |out| {
+        self.push(Action::Add, NFT_MSG_NEWCHAIN, CREATE, &chain.table, |out| {
             wire::put_chain(out, chain);
         });
     }
 
     /// Adds a regular chain. An existing chain remains as it is.
     pub fn add_regular_chain(&mut self, table: &TableId, chain: &Name) {
-        self.push(Action::Add, Kind::NewChain, CREATE, table, |out| {
+        self.push(Action::Add, NFT_MSG_NEWCHAIN, CREATE, table, |out| {
             wire::put_chain_id(out, table, chain);
         });
     }
 
     /// Creates a regular chain. The kernel rejects the operation if the chain exists.
     pub fn create_regular_chain(&mut self, table: &TableId, chain: &Name) {
-        self.push(Action::Add, Kind::NewChain, CREATE | EXCL, table, |out| {
+        self.push(Action::Add, NFT_MSG_NEWCHAIN, CREATE | EXCL, table, |out| {
             wire::put_chain_id(out, table, chain);
         });
     }
 
     /// Deletes all rules of a chain.
     pub fn flush_chain(&mut self, table: &TableId, chain: &Name) {
-        self.push(Action::Flush, Kind::DelRule, 0, table, |out| {
+        self.push(Action::Flush, NFT_MSG_DELRULE, 0, table, |out| {
             wire::rule::put_chain(out, table, chain);
         });
     }
@@ -126,7 +128,7 @@ impl BatchBuilder {
     /// and on some versions while the chain has rules.
     /// [`delete_empty_chain`](Self::delete_empty_chain) never deletes rules.
     pub fn delete_chain(&mut self, table: &TableId, chain: &Name) {
-        self.push(Action::Delete, Kind::DelChain, 0, table, |out| {
+        self.push(Action::Delete, NFT_MSG_DELCHAIN, 0, table, |out| {
             wire::put_chain_id(out, table, chain);
         });
     }
@@ -134,7 +136,7 @@ impl BatchBuilder {
     /// Deletes a chain without rules. The kernel rejects the operation (`EBUSY`) while the
     /// chain has rules, or rules jump to the chain.
     pub fn delete_empty_chain(&mut self, table: &TableId, chain: &Name) {
-        self.push(Action::Delete, Kind::DelChain, NONREC, table, |out| {
+        self.push(Action::Delete, NFT_MSG_DELCHAIN, NONREC, table, |out| {
             wire::put_chain_id(out, table, chain);
         });
     }
@@ -148,7 +150,7 @@ impl BatchBuilder {
             RulePosition::After(handle) => (CREATE | APPEND, Some(handle)),
         };
         let (flags, sets) = (flags | self.flags, self.anonymous(table, rule));
-        self.push(Action::Add, Kind::NewRule, flags, table, |out| {
+        self.push(Action::Add, NFT_MSG_NEWRULE, flags, table, |out| {
             wire::rule::put_chain(out, table, chain);
             if let Some(RuleHandle(handle)) = near {
                 wire::rule::put_position(out, handle);
@@ -160,7 +162,7 @@ impl BatchBuilder {
     /// Replaces a rule at its position.
     pub fn replace_rule(&mut self, table: &TableId, chain: &Name, old: RuleHandle, rule: &Rule) {
         let (flags, sets) = (REPLACE | self.flags, self.anonymous(table, rule));
-        self.push(Action::Replace, Kind::NewRule, flags, table, |out| {
+        self.push(Action::Replace, NFT_MSG_NEWRULE, flags, table, |out| {
             wire::rule::put_chain(out, table, chain);
             wire::rule::put_handle(out, old.0);
             wire::rule::put_body(out, rule, &sets);
@@ -169,7 +171,7 @@ impl BatchBuilder {
 
     /// Deletes a rule.
     pub fn delete_rule(&mut self, table: &TableId, chain: &Name, rule: RuleHandle) {
-        self.push(Action::Delete, Kind::DelRule, 0, table, |out| {
+        self.push(Action::Delete, NFT_MSG_DELRULE, 0, table, |out| {
             wire::rule::put_chain(out, table, chain);
             wire::rule::put_handle(out, rule.0);
         });
@@ -193,12 +195,12 @@ impl BatchBuilder {
     fn anonymous_chain(&mut self, table: &TableId, chain: &Chain) -> u32 {
         self.set_id += 1;
         let id = self.set_id;
-        self.message_of_rule(Kind::NewChain, CREATE, table, |out| {
+        self.message_of_rule(NFT_MSG_NEWCHAIN, CREATE, table, |out| {
             wire::put_anonymous_chain(out, table, chain, id);
         });
         for rule in &*chain.rules {
             let ids = self.anonymous(table, rule);
-            self.message_of_rule(Kind::NewRule, CREATE | APPEND, table, |out| {
+            self.message_of_rule(NFT_MSG_NEWRULE, CREATE | APPEND, table, |out| {
                 wire::rule::put_chain_id(out, table, id);
                 wire::rule::put_body(out, rule, &ids);
             });
@@ -209,12 +211,12 @@ impl BatchBuilder {
     fn anonymous_set(&mut self, table: &TableId, anonymous: &AnonymousSet) -> u32 {
         self.set_id += 1;
         let (id, mut rest) = (self.set_id, &*anonymous.elements);
-        self.message_of_rule(Kind::NewSet, CREATE, table, |out| {
+        self.message_of_rule(NFT_MSG_NEWSET, CREATE, table, |out| {
             put_anonymous_set(out, table, anonymous, id);
         });
         while !rest.is_empty() {
             let mut count = 0;
-            self.message_of_rule(Kind::NewSetElem, CREATE, table, |out| {
+            self.message_of_rule(NFT_MSG_NEWSETELEM, CREATE, table, |out| {
                 let place = (table, &anonymous.set.name, Some(id));
                 count = put_elements(out, place, rest, &mut Vec::new());
             });
@@ -226,7 +228,7 @@ impl BatchBuilder {
     /// Appends a message that belongs to the operation of a rule.
     fn message_of_rule(
         &mut self,
-        kind: Kind,
+        kind: u8,
         flags: u16,
         table: &TableId,
         body: impl FnOnce(&mut Vec<u8>),
@@ -239,7 +241,7 @@ impl BatchBuilder {
     fn push(
         &mut self,
         action: Action,
-        kind: Kind,
+        kind: u8,
         flags: u16,
         table: &TableId,
         body: impl FnOnce(&mut Vec<u8>),
@@ -248,16 +250,10 @@ impl BatchBuilder {
         self.message(kind, flags, table, body);
     }
 
-    fn message(
-        &mut self,
-        kind: Kind,
-        flags: u16,
-        table: &TableId,
-        body: impl FnOnce(&mut Vec<u8>),
-    ) {
+    fn message(&mut self, kind: u8, flags: u16, table: &TableId, body: impl FnOnce(&mut Vec<u8>)) {
         self.last = self.out.len();
         let sequence = self.next_sequence();
-        put_message(&mut self.out, kind.message_type(), flags, sequence, |out| {
+        put_message(&mut self.out, message_type(kind), flags, sequence, |out| {
             wire::put_header(out, table.family.number(), 0);
             body(out);
         });
@@ -277,7 +273,7 @@ impl BatchBuilder {
     pub fn finish(mut self) -> (Vec<u8>, Operations) {
         batch::acknowledge(&mut self.out, self.last);
         let sequence = self.next_sequence().wrapping_add(1);
-        put_batch_message(&mut self.out, BATCH_END, sequence, None);
+        put_batch_message(&mut self.out, NFNL_MSG_BATCH_END, sequence, None);
         let operations = Operations {
             first: self.first,
             actions: self.actions,

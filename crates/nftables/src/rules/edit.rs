@@ -4,7 +4,7 @@ use vipline_netlink::{Outcome, Rejected};
 
 use super::{BatchBuilder, InstalledRule, RuleHandle, RulePosition};
 use crate::error::rejected_transaction;
-use crate::wire::Kind;
+use crate::wire::message_types::*;
 use crate::{Action, Chain, Client, Error, Name, Operation, Rule, Subject, TableId};
 
 impl Client {
@@ -111,7 +111,7 @@ impl Client {
         let mut handle = None;
         let outcome = self.send_batch_with_echo(&bytes, |message| {
             // The replacement of a rule also reports the deletion of the old one.
-            if message.ty == Kind::NewRule.message_type() {
+            if message.ty == message_type(NFT_MSG_NEWRULE) {
                 handle = InstalledRule::read(message.payload)
                     .map(|rule| rule.handle)
                     .ok();

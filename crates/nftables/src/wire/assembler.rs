@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use vipline_netlink::DecodeError;
 
-use super::Kind;
+use super::NFNL_SUBSYS_NFTABLES;
 use super::element::{self, Received};
+use super::message_types::*;
 use crate::expr::{AnonymousSet, Expr, Immediate, SetRef};
 use crate::rule::set_of_mut;
 use crate::ruleset::TableContent;
@@ -98,45 +99,52 @@ impl Assembler {
             });
         }
         let (family, attrs) = super::split_header(payload)?;
-        let is = |kind: Kind| kind.message_type() == message_type;
-        let Some(family) = family else {
+        let (Some(family), [NFNL_SUBSYS_NFTABLES, kind]) = (family, message_type.to_be_bytes())
+        else {
             return Ok(());
         };
-        if is(Kind::NewTable) {
-            let table = super::table(family, attrs)?;
-            if self.is_wanted(&table.id) {
-                self.ruleset.extend([table.into()]);
+        match kind {
+            NFT_MSG_NEWTABLE => {
+                let table = super::table(family, attrs)?;
+                if self.is_wanted(&table.id) {
+                    self.ruleset.extend([table.into()]);
+                }
             }
-        } else if is(Kind::NewChain) {
-            let chain = super::chain(family, attrs)?;
-            if self.is_wanted(&chain.table) {
-                self.ruleset.extend([chain.into()]);
+            NFT_MSG_NEWCHAIN => {
+                let chain = super::chain(family, attrs)?;
+                if self.is_wanted(&chain.table) {
+                    self.ruleset.extend([chain.into()]);
+                }
             }
-        } else if is(Kind::NewRule) {
-            let (table, chain, rule) = super::rule::decode(attrs)?;
-            let table = TableId::new(family, table);
-            if self.is_wanted(&table) {
-                let handle = super::rule::id(payload).map_or(0, |(_, _, handle)| handle);
-                self.rules.push((table, chain, rule, RuleHandle(handle)));
+            NFT_MSG_NEWRULE => {
+                let (table, chain, rule) = super::rule::decode(attrs)?;
+                let table = TableId::new(family, table);
+                if self.is_wanted(&table) {
+                    let handle = super::rule::id(payload).map_or(0, |(_, _, handle)| handle);
+                    self.rules.push((table, chain, rule, RuleHandle(handle)));
+                }
             }
-        } else if is(Kind::NewSet) {
-            let set = super::set(family, attrs)?;
-            if self.is_wanted(&set.table) {
-                self.elements.push(Received::new(&set));
-                self.sets.push(set);
+            NFT_MSG_NEWSET => {
+                let set = super::set(family, attrs)?;
+                if self.is_wanted(&set.table) {
+                    self.elements.push(Received::new(&set));
+                    self.sets.push(set);
+                }
             }
-        } else if is(Kind::NewObj) {
-            let object = super::stateful::decode(family, attrs)?;
-            if self.is_wanted(&object.table) {
-                self.ruleset.extend([object.into()]);
+            NFT_MSG_NEWOBJ => {
+                let object = super::stateful::decode(family, attrs)?;
+                if self.is_wanted(&object.table) {
+                    self.ruleset.extend([object.into()]);
+                }
             }
-        } else if is(Kind::NewFlowtable) {
-            let flowtable = super::flowtable::decode(family, attrs)?;
-            if self.is_wanted(&flowtable.table) {
-                self.ruleset.extend([flowtable.into()]);
+            NFT_MSG_NEWFLOWTABLE => {
+                let flowtable = super::flowtable::decode(family, attrs)?;
+                if self.is_wanted(&flowtable.table) {
+                    self.ruleset.extend([flowtable.into()]);
+                }
             }
-        } else if is(Kind::NewSetElem) {
-            self.take_elements(family, payload)?;
+            NFT_MSG_NEWSETELEM => self.take_elements(family, payload)?,
+            _ => {}
         }
         Ok(())
     }

@@ -170,8 +170,8 @@ mod tests {
     use vipline_reconcile::Edit;
 
     use super::*;
-    use crate::wire::Kind;
-    use crate::wire::encoder::{BATCH_BEGIN, BATCH_END};
+    use crate::wire::encoder::{NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END};
+    use crate::wire::message_types::*;
     use crate::{Datatype, Family, Name, Set, SetFlags, Table, TableId};
 
     fn table() -> TableId {
@@ -213,7 +213,10 @@ mod tests {
         let batch = transaction.encode(40, Some(9));
         let messages: Vec<_> = Messages::new(batch.bytes()).map(Result::unwrap).collect();
         let types: Vec<_> = messages.iter().map(|message| message.ty).collect();
-        assert_eq!(types, [BATCH_BEGIN, 0x0a00, 0x0a0c, BATCH_END]);
+        assert_eq!(
+            types,
+            [NFNL_MSG_BATCH_BEGIN, 0x0a00, 0x0a0c, NFNL_MSG_BATCH_END]
+        );
         let acks: Vec<_> = messages
             .iter()
             .map(|message| message.flags & ACK != 0)
@@ -269,7 +272,7 @@ mod tests {
         let batch = transaction.encode(0, None);
         let mut count = 0;
         for message in Messages::new(batch.bytes()).map(Result::unwrap) {
-            if message.ty == Kind::NewSetElem.message_type() {
+            if message.ty == message_type(NFT_MSG_NEWSETELEM) {
                 assert!(message.payload.len() <= usize::from(u16::MAX));
                 element::decode_list(message.payload, |_| count += 1).unwrap();
             }

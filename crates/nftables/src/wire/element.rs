@@ -8,7 +8,7 @@ use vipline_netlink::attr::{Attrs, nest, put, put_be32, put_be64, put_str};
 use super::set::put_exprs;
 use super::{missing, split_header, userdata};
 use crate::element::Extras;
-use crate::expr::Expr;
+use crate::expr::{Expr, NFTA_LIST_ELEM};
 use crate::verdict::{decode_value, encode_value};
 use crate::{Bytes, Data, Element, ElementData, Name, Set};
 
@@ -17,8 +17,6 @@ pub(crate) const NFTA_SET_ELEM_LIST_TABLE: u16 = 1;
 pub(crate) const NFTA_SET_ELEM_LIST_SET: u16 = 2;
 pub(crate) const NFTA_SET_ELEM_LIST_ELEMENTS: u16 = 3;
 pub(crate) const NFTA_SET_ELEM_LIST_SET_ID: u16 = 4;
-// enum nft_list_attributes
-const NFTA_LIST_ELEM: u16 = 1;
 // enum nft_set_elem_attributes
 const NFTA_SET_ELEM_KEY: u16 = 1;
 const NFTA_SET_ELEM_DATA: u16 = 2;
@@ -31,8 +29,8 @@ const NFTA_SET_ELEM_OBJREF: u16 = 9;
 const NFTA_SET_ELEM_KEY_END: u16 = 10;
 const NFTA_SET_ELEM_EXPRESSIONS: u16 = 11;
 // enum nft_set_elem_flags
-pub(crate) const INTERVAL_END: u32 = 1;
-pub(crate) const CATCH_ALL: u32 = 2;
+pub(crate) const NFT_SET_ELEM_INTERVAL_END: u32 = 1;
+pub(crate) const NFT_SET_ELEM_CATCHALL: u32 = 2;
 
 /// Returns a duration in milliseconds, the kernel's unit.
 pub(crate) fn milliseconds(span: Duration) -> u64 {
@@ -60,7 +58,7 @@ pub(crate) fn encode(
     let is_open = simple && end.is_none() && !element.is_catch_all();
     nest(out, NFTA_LIST_ELEM, |out| {
         if element.is_catch_all() {
-            put_be32(out, NFTA_SET_ELEM_FLAGS, CATCH_ALL);
+            put_be32(out, NFTA_SET_ELEM_FLAGS, NFT_SET_ELEM_CATCHALL);
         }
         if let Some(timeout) = element.timeout() {
             put_be64(out, NFTA_SET_ELEM_TIMEOUT, milliseconds(timeout));
@@ -102,7 +100,7 @@ pub(crate) fn put_key(out: &mut Vec<u8>, element: &Element) {
 /// Appends the entry of the end of an interval.
 fn put_end(out: &mut Vec<u8>, key: &[u8]) {
     nest(out, NFTA_LIST_ELEM, |out| {
-        put_be32(out, NFTA_SET_ELEM_FLAGS, INTERVAL_END);
+        put_be32(out, NFTA_SET_ELEM_FLAGS, NFT_SET_ELEM_INTERVAL_END);
         encode_value(out, NFTA_SET_ELEM_KEY, key);
     });
 }
@@ -265,9 +263,9 @@ fn decode(attrs: Attrs<'_>) -> Result<Raw, DecodeError> {
             _ => {}
         }
     }
-    extras.catch_all = flags & CATCH_ALL != 0;
+    extras.catch_all = flags & NFT_SET_ELEM_CATCHALL != 0;
     extras.key_end = extras.key_end.filter(|end| *end != key);
-    let is_end = flags & INTERVAL_END != 0;
+    let is_end = flags & NFT_SET_ELEM_INTERVAL_END != 0;
     Ok(Raw {
         key,
         data,

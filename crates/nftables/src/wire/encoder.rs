@@ -3,23 +3,23 @@
 use vipline_netlink::attr::{nest, put_be32, put_str};
 use vipline_netlink::message::{APPEND, CREATE, REQUEST, begin, end};
 
+use super::NFNL_SUBSYS_NFTABLES;
 use super::batch::{Message, acknowledge};
 use super::element::{
     self, NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET, NFTA_SET_ELEM_LIST_SET_ID,
     NFTA_SET_ELEM_LIST_TABLE,
 };
+use super::message_types::*;
 use super::rule::AnonymousIds;
-use super::{Kind, SUBSYSTEM};
 use crate::expr::{AnonymousSet, SetRef};
 use crate::transaction::Step;
 use crate::{Batch, Chain, Element, Name, Rule, SetFlags, TableId, Transaction, wire};
 
-/// `NFNL_MSG_BATCH_BEGIN` of `linux/netfilter/nfnetlink.h`.
-pub(crate) const BATCH_BEGIN: u16 = 0x10;
-/// `NFNL_MSG_BATCH_END`
-pub(crate) const BATCH_END: u16 = 0x11;
-/// `NFNL_BATCH_GENID`
-pub(crate) const BATCH_GENERATION: u16 = 1;
+// linux/netfilter/nfnetlink.h
+pub(crate) const NFNL_MSG_BATCH_BEGIN: u16 = 0x10;
+pub(crate) const NFNL_MSG_BATCH_END: u16 = 0x11;
+// enum nfnl_batch_attributes
+const NFNL_BATCH_GENID: u16 = 1;
 /// Length at which an element list is split: attribute lengths have 16 bits.
 pub(crate) const LIST_LIMIT: usize = 48 << 10;
 /// Estimated encoded length of an element, to allocate the buffer.
@@ -35,12 +35,12 @@ impl Transaction {
     /// reports errors of all messages.
     pub fn encode(&self, sequence: u32, generation: Option<u32>) -> Batch<'_> {
         let mut encoder = Encoder::new(self, sequence);
-        encoder.batch_message(BATCH_BEGIN, generation);
+        encoder.batch_message(NFNL_MSG_BATCH_BEGIN, generation);
         for (step, index) in self.steps.iter().zip(0..) {
             encoder.step(step, index);
         }
         encoder.acknowledge_last();
-        encoder.batch_message(BATCH_END, None);
+        encoder.batch_message(NFNL_MSG_BATCH_END, None);
         Batch::from_parts(self, encoder.out, sequence, encoder.messages)
     }
 }
@@ -71,9 +71,9 @@ pub(crate) fn put_batch_message(
 }
 
 fn put_batch_body(out: &mut Vec<u8>, generation: Option<u32>) {
-    wire::put_header(out, 0, SUBSYSTEM.into());
+    wire::put_header(out, 0, NFNL_SUBSYS_NFTABLES.into());
     if let Some(generation) = generation {
-        put_be32(out, BATCH_GENERATION, generation);
+        put_be32(out, NFNL_BATCH_GENID, generation);
     }
 }
 
@@ -154,9 +154,9 @@ impl Encoder {
     }
 
     /// Returns the type of the messages that delete an object.
-    fn deletion(&self, kind: Kind) -> Kind {
+    fn deletion(&self, kind: u8) -> u8 {
         match self.destroys {
-            true => kind.destroy(),
+            true => destroy(kind),
             false => kind,
         }
     }
@@ -191,80 +191,81 @@ impl Encoder {
 
     fn simple(
         &mut self,
-        kind: Kind,
+        kind: u8,
         flags: u16,
         step: u32,
         table: &TableId,
         body: impl FnOnce(&mut Vec<u8>),
     ) {
-        self.message(
-            kind.message_type(),
-            flags,
-            (Some(step), (0, 0)),
-            |out, _| {
-                wire::put_header(out, table.family.number(), 0);
-                body(out);
-            },
-        );
+        self.message(message_type(kind), flags, (Some(step), (0, 0)), |out, _| {
+            wire::put_header(out, table.family.number(), 0);
+            body(out);
+        });
     }
 
     fn step(&mut self, step: &Step, at: u32) {
         match step {
-            Step::AddTable(table) => self.simple(Kind::NewTable, CREATE, at, &table.id, |out| {
+            Step::AddTable(table) => self.simple(NFT_MSG_NEWTABLE, CREATE, at, &table.id, |out| {
                 wire::put_table(out, table);
             }),
             Step::DeleteTable(table) => {
-                self.simple(self.deletion(Kind::DelTable), 0, at, &table.id, |out| {
+                self.simple(self.deletion(NFT_MSG_DELTABLE), 0, at, &table.id, |out| {
                     wire::put_table_name(out, &table.id);
                 })
             }
             Step::AddSet(set) => {
                 let id = self.id();
-                self.simple(Kind::NewSet, CREATE, at, &set.table, |out| {
+                self.simple(NFT_MSG_NEWSET, CREATE, at, &set.table, |out| {
                     wire::put_set(out, &set.table, set, id, set.size);
                 });
             }
             Step::DeleteSet(set) => {
-                self.simple(self.deletion(Kind::DelSet), 0, at, &set.table, |out| {
+                self.simple(self.deletion(NFT_MSG_DELSET), 0, at, &set.table, |out| {
                     wire::put_set_name(out, &set.table, &set.name);
                 })
             }
-            Step::AddChain(chain) => self.simple(Kind::NewChain, CREATE, at, &chain.table, |out| {
-                wire::put_chain(out, chain);
-            }),
+            Step::AddChain(chain) => {
+                self.simple(NFT_MSG_NEWCHAIN, CREATE, at, &chain.table, |out| {
+                    wire::put_chain(out, chain);
+                })
+            }
             Step::FlushChain(chain) => {
-                self.simple(self.deletion(Kind::DelRule), 0, at, &chain.table, |out| {
+                self.simple(self.deletion(NFT_MSG_DELRULE), 0, at, &chain.table, |out| {
                     wire::rule::put_chain(out, &chain.table, &chain.name);
                 })
             }
-            Step::DeleteChain(chain) => {
-                self.simple(self.deletion(Kind::DelChain), 0, at, &chain.table, |out| {
+            Step::DeleteChain(chain) => self.simple(
+                self.deletion(NFT_MSG_DELCHAIN),
+                0,
+                at,
+                &chain.table,
+                |out| {
                     wire::put_chain_id(out, &chain.table, &chain.name);
-                })
-            }
+                },
+            ),
             Step::AddRule(chain, place) => {
                 if let Some(rule) = chain.rules.get(*place) {
                     self.rule(chain, None, rule, at);
                 }
             }
             Step::AddStateful(object) => {
-                self.simple(Kind::NewObj, CREATE, at, &object.table, |out| {
+                self.simple(NFT_MSG_NEWOBJ, CREATE, at, &object.table, |out| {
                     wire::stateful::put_object(out, object);
                 })
             }
             Step::DeleteStateful(object) => {
-                self.simple(self.deletion(Kind::DelObj), 0, at, &object.table, |out| {
+                self.simple(self.deletion(NFT_MSG_DELOBJ), 0, at, &object.table, |out| {
                     wire::stateful::put_id(out, object);
                 })
             }
             Step::AddFlowtable(flowtable) => {
-                self.simple(Kind::NewFlowtable, CREATE, at, &flowtable.table, |out| {
+                self.simple(NFT_MSG_NEWFLOWTABLE, CREATE, at, &flowtable.table, |out| {
                     wire::flowtable::put(out, flowtable);
                 });
             }
             Step::DeleteFlowtable(flowtable) => {
                 self.simple(
-                    self.deletion(Kind::DelFlowtable),
+                    self.deletion(NFT_MSG_DELFLOWTABLE),
                     0,
                     at,
                     &flowtable.table,
@@ -274,10 +275,10 @@ impl Encoder {
                 );
             }
             Step::AddElements(elements) => {
-                self.elements(Kind::NewSetElem, CREATE, elements, None, at);
+                self.elements(NFT_MSG_NEWSETELEM, CREATE, elements, None, at);
             }
             Step::DeleteElements(elements) => {
-                self.elements(self.deletion(Kind::DelSetElem), 0, elements, None, at);
+                self.elements(self.deletion(NFT_MSG_DELSETELEM), 0, elements, None, at);
             }
         }
     }
@@ -303,7 +304,7 @@ impl Encoder {
             let id = self.anonymous_chain(&chain.table, anonymous, at);
             ids.chains.push((anonymous.name.clone(), id));
         }
-        self.simple(Kind::NewRule, CREATE | APPEND, at, &chain.table, |out| {
+        self.simple(NFT_MSG_NEWRULE, CREATE | APPEND, at, &chain.table, |out| {
             match chain_id {
                 None => wire::rule::put_chain(out, &chain.table, &chain.name),
                 Some(id) => wire::rule::put_chain_id(out, &chain.table, id),
@@ -315,7 +316,7 @@ impl Encoder {
     /// Appends an anonymous chain with its rules. Returns its ID.
     fn anonymous_chain(&mut self, table: &TableId, chain: &Chain, at: u32) -> u32 {
         let id = self.id();
-        self.simple(Kind::NewChain, CREATE, at, table, |out| {
+        self.simple(NFT_MSG_NEWCHAIN, CREATE, at, table, |out| {
             wire::put_anonymous_chain(out, table, chain, id);
         });
         let mut chain = chain.clone();
@@ -329,11 +330,11 @@ impl Encoder {
     fn anonymous(&mut self, table: &TableId, anonymous: &AnonymousSet, at: u32) -> u32 {
         let id = self.id();
         let AnonymousSet { set, elements } = anonymous;
-        self.simple(Kind::NewSet, CREATE, at, table, |out| {
+        self.simple(NFT_MSG_NEWSET, CREATE, at, table, |out| {
             put_anonymous_set(out, table, anonymous, id);
         });
         self.elements(
-            Kind::NewSetElem,
+            NFT_MSG_NEWSETELEM,
             CREATE,
             elements,
             Some((table, &set.name, id)),
@@ -347,7 +348,7 @@ impl Encoder {
     /// `place` is table, name and ID of an anonymous set.
     fn elements(
         &mut self,
-        kind: Kind,
+        kind: u8,
         flags: u16,
         elements: &[Element],
         place: Option<(&TableId, &Name, u32)>,
@@ -361,7 +362,7 @@ impl Encoder {
             let start = done;
             let rest = elements.get(done..).unwrap_or(&[]);
             self.message(
-                kind.message_type(),
+                message_type(kind),
                 flags,
                 (Some(at), (0, 0)),
                 |out, scratch| {

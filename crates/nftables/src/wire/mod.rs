@@ -5,6 +5,8 @@
 //! [`Assembler`] decodes the replies.
 //! Numbers are those of `linux/netfilter/nf_tables.h` and `nfnetlink.h`.
 
+pub(crate) mod message_types;
+
 pub(crate) mod assembler;
 
 pub(crate) mod batch;
@@ -30,7 +32,7 @@ pub(crate) mod flowtable;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be32, put_be64, put_str};
 
-use crate::expr::{Counter, ExprType};
+use crate::expr::{Counter, ExprType, NFTA_COUNTER_BYTES, NFTA_COUNTER_PACKETS};
 use crate::{
     BaseChain, Chain, ChainFlags, ChainType, Family, Hook, Name, Policy, Table, TableFlags, TableId,
 };
@@ -43,69 +45,10 @@ pub(crate) use set::{
     decode as set, name_in as set_name, put as put_set, put_name as put_set_name,
 };
 
-/// nfnetlink subsystem of nf_tables: `NFNL_SUBSYS_NFTABLES`.
-pub const SUBSYSTEM: u8 = 10;
+/// The nfnetlink subsystem of nf_tables, the upper byte of message types.
+pub const NFNL_SUBSYS_NFTABLES: u8 = 10;
 /// Length of `struct nfgenmsg`.
 const HEADER: usize = 4;
-
-/// Message types: `enum nf_tables_msg_types`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Kind {
-    NewTable = 0,
-    GetTable = 1,
-    DelTable = 2,
-    NewChain = 3,
-    GetChain = 4,
-    DelChain = 5,
-    NewRule = 6,
-    GetRule = 7,
-    DelRule = 8,
-    NewSet = 9,
-    GetSet = 10,
-    DelSet = 11,
-    NewSetElem = 12,
-    GetSetElem = 13,
-    DelSetElem = 14,
-    NewGen = 15,
-    GetGen = 16,
-    NewObj = 18,
-    GetObj = 19,
-    DelObj = 20,
-    GetObjReset = 21,
-    NewFlowtable = 22,
-    GetFlowtable = 23,
-    DelFlowtable = 24,
-    GetRuleReset = 25,
-    DestroyTable = 26,
-    DestroyChain = 27,
-    DestroyRule = 28,
-    DestroySet = 29,
-    DestroySetElem = 30,
-    DestroyObj = 31,
-    DestroyFlowtable = 32,
-    GetSetElemReset = 33,
-}
-
-impl Kind {
-    /// Returns the type of the netlink message.
-    pub(crate) fn message_type(self) -> u16 {
-        u16::from(SUBSYSTEM) << 8 | self as u16
-    }
-
-    /// Returns the type that deletes the object only if it exists (Linux 6.3).
-    pub(crate) fn destroy(self) -> Self {
-        match self {
-            Self::DelTable => Self::DestroyTable,
-            Self::DelChain => Self::DestroyChain,
-            Self::DelRule => Self::DestroyRule,
-            Self::DelSet => Self::DestroySet,
-            Self::DelSetElem => Self::DestroySetElem,
-            Self::DelObj => Self::DestroyObj,
-            Self::DelFlowtable => Self::DestroyFlowtable,
-            other => other,
-        }
-    }
-}
 
 // enum nft_table_attributes
 pub(crate) const NFTA_TABLE_NAME: u16 = 1;
@@ -121,13 +64,10 @@ const NFTA_CHAIN_POLICY: u16 = 5;
 const NFTA_CHAIN_TYPE: u16 = 7;
 const NFTA_CHAIN_COUNTERS: u16 = 8;
 const NFTA_CHAIN_FLAGS: u16 = 10;
-const NFTA_CHAIN_ID: u16 = 11;
+pub(crate) const NFTA_CHAIN_ID: u16 = 11;
 const NFTA_CHAIN_USERDATA: u16 = 12;
 // enum nft_chain_flags: the flag that follows from the hook
 const NFT_CHAIN_BASE: u32 = 1;
-// enum nft_counter_attributes
-const NFTA_COUNTER_BYTES: u16 = 1;
-const NFTA_COUNTER_PACKETS: u16 = 2;
 // enum nft_hook_attributes
 const NFTA_HOOK_HOOKNUM: u16 = 1;
 const NFTA_HOOK_PRIORITY: u16 = 2;
@@ -136,8 +76,19 @@ const NFTA_HOOK_DEVS: u16 = 4;
 // enum nft_devices_attributes
 const NFTA_DEVICE_NAME: u16 = 1;
 const NFTA_DEVICE_PREFIX: u16 = 2;
-// enum nft_list_attributes
-const NFTA_LIST_ELEM: u16 = 1;
+// linux/netfilter.h: enum nf_inet_hooks, also the numbers of bridges
+const NF_INET_PRE_ROUTING: u32 = 0;
+const NF_INET_LOCAL_IN: u32 = 1;
+const NF_INET_FORWARD: u32 = 2;
+const NF_INET_LOCAL_OUT: u32 = 3;
+const NF_INET_POST_ROUTING: u32 = 4;
+const NF_INET_INGRESS: u32 = 5;
+// linux/netfilter.h: enum nf_dev_hooks
+const NF_NETDEV_INGRESS: u32 = 0;
+const NF_NETDEV_EGRESS: u32 = 1;
+// linux/netfilter_arp.h
+const NF_ARP_IN: u32 = 0;
+const NF_ARP_OUT: u32 = 1;
 
 /// Appends `struct nfgenmsg`.
 pub(crate) fn put_header(out: &mut Vec<u8>, family: u8, resource: u16) {
@@ -285,32 +236,34 @@ pub(crate) fn put_chain_id(out: &mut Vec<u8>, table: &TableId, chain: &Name) {
     put_str(out, NFTA_CHAIN_NAME, chain.as_str());
 }
 
-/// Returns the number of a hook: `enum nf_inet_hooks` or `enum nf_dev_hooks`.
+/// Returns the number of a hook: `enum nf_inet_hooks`, `enum nf_dev_hooks` or `NF_ARP_*`.
 pub(crate) fn hook_number(family: Family, hook: Hook) -> u32 {
     match (family, hook) {
-        (Family::Arp, Hook::Output) | (Family::Netdev, Hook::Egress) => 1,
-        (Family::Netdev, Hook::Ingress) | (Family::Arp, Hook::Input) => 0,
-        (_, Hook::Prerouting) => 0,
-        (_, Hook::Input) => 1,
-        (_, Hook::Forward) => 2,
-        (_, Hook::Output) => 3,
-        (_, Hook::Postrouting) => 4,
-        (_, Hook::Ingress | Hook::Egress) => 5,
+        (Family::Arp, Hook::Input) => NF_ARP_IN,
+        (Family::Arp, Hook::Output) => NF_ARP_OUT,
+        (Family::Netdev, Hook::Ingress) => NF_NETDEV_INGRESS,
+        (Family::Netdev, Hook::Egress) => NF_NETDEV_EGRESS,
+        (_, Hook::Prerouting) => NF_INET_PRE_ROUTING,
+        (_, Hook::Input) => NF_INET_LOCAL_IN,
+        (_, Hook::Forward) => NF_INET_FORWARD,
+        (_, Hook::Output) => NF_INET_LOCAL_OUT,
+        (_, Hook::Postrouting) => NF_INET_POST_ROUTING,
+        (_, Hook::Ingress | Hook::Egress) => NF_INET_INGRESS,
     }
 }
 
 fn hook(family: Family, number: u32) -> Option<Hook> {
     Some(match (family, number) {
-        (Family::Netdev, 0) => Hook::Ingress,
-        (Family::Netdev, 1) => Hook::Egress,
-        (Family::Arp, 0) => Hook::Input,
-        (Family::Arp, 1) => Hook::Output,
-        (_, 0) => Hook::Prerouting,
-        (_, 1) => Hook::Input,
-        (_, 2) => Hook::Forward,
-        (_, 3) => Hook::Output,
-        (_, 4) => Hook::Postrouting,
-        (Family::Inet, 5) => Hook::Ingress,
+        (Family::Netdev, NF_NETDEV_INGRESS) => Hook::Ingress,
+        (Family::Netdev, NF_NETDEV_EGRESS) => Hook::Egress,
+        (Family::Arp, NF_ARP_IN) => Hook::Input,
+        (Family::Arp, NF_ARP_OUT) => Hook::Output,
+        (_, NF_INET_PRE_ROUTING) => Hook::Prerouting,
+        (_, NF_INET_LOCAL_IN) => Hook::Input,
+        (_, NF_INET_FORWARD) => Hook::Forward,
+        (_, NF_INET_LOCAL_OUT) => Hook::Output,
+        (_, NF_INET_POST_ROUTING) => Hook::Postrouting,
+        (Family::Inet, NF_INET_INGRESS) => Hook::Ingress,
         _ => return None,
     })
 }
@@ -382,9 +335,9 @@ fn hook_attrs(family: Family, attr: &Attr<'_>) -> Result<(Hook, i32, Vec<Name>),
 }
 
 // enum nft_gen_attributes
-const NFTA_GEN_ID: u16 = 1;
-const NFTA_GEN_PROC_PID: u16 = 2;
-const NFTA_GEN_PROC_NAME: u16 = 3;
+pub(crate) const NFTA_GEN_ID: u16 = 1;
+pub(crate) const NFTA_GEN_PROC_PID: u16 = 2;
+pub(crate) const NFTA_GEN_PROC_NAME: u16 = 3;
 
 /// Decodes the generation in a reply to [`Query::Generation`].
 ///

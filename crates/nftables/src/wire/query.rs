@@ -2,9 +2,9 @@
 
 use vipline_netlink::attr::put_str;
 
+use super::message_types::*;
 use super::{
-    Kind, element, flowtable, put_chain_id, put_header, put_set_name, put_table_name, rule, set,
-    stateful,
+    element, flowtable, put_chain_id, put_header, put_set_name, put_table_name, rule, set, stateful,
 };
 use crate::{Element, Family, Name, RuleHandle, Set, TableId};
 
@@ -54,20 +54,19 @@ pub enum Query<'a> {
 impl Query<'_> {
     /// Returns the netlink message type.
     pub fn message_type(&self) -> u16 {
-        match self {
-            Self::Tables | Self::Table(_) => Kind::GetTable,
-            Self::Chain(..) | Self::Chains(_) => Kind::GetChain,
-            Self::Rules(_) | Self::RulesOf(..) | Self::Rule(..) => Kind::GetRule,
-            Self::ResetRules(..) | Self::ResetRule(..) => Kind::GetRuleReset,
-            Self::Sets(_) => Kind::GetSet,
-            Self::Stateful(_) => Kind::GetObj,
-            Self::ResetStateful(_) => Kind::GetObjReset,
-            Self::Flowtables(_) => Kind::GetFlowtable,
-            Self::Elements(_) | Self::Element(_) => Kind::GetSetElem,
-            Self::ResetElement(_) => Kind::GetSetElemReset,
-            Self::Generation => Kind::GetGen,
-        }
-        .message_type()
+        message_type(match self {
+            Self::Tables | Self::Table(_) => NFT_MSG_GETTABLE,
+            Self::Chain(..) | Self::Chains(_) => NFT_MSG_GETCHAIN,
+            Self::Rules(_) | Self::RulesOf(..) | Self::Rule(..) => NFT_MSG_GETRULE,
+            Self::ResetRules(..) | Self::ResetRule(..) => NFT_MSG_GETRULE_RESET,
+            Self::Sets(_) => NFT_MSG_GETSET,
+            Self::Stateful(_) => NFT_MSG_GETOBJ,
+            Self::ResetStateful(_) => NFT_MSG_GETOBJ_RESET,
+            Self::Flowtables(_) => NFT_MSG_GETFLOWTABLE,
+            Self::Elements(_) | Self::Element(_) => NFT_MSG_GETSETELEM,
+            Self::ResetElement(_) => NFT_MSG_GETSETELEM_RESET,
+            Self::Generation => NFT_MSG_GETGEN,
+        })
     }
 
     /// Appends the payload: the message without the netlink header.

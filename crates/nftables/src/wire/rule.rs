@@ -3,9 +3,13 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, nest, put_be32, put_be64, put_str};
 
-use super::{NFTA_LIST_ELEM, missing, name, put_userdata, split_header, userdata};
-use crate::expr::{Expr, ExprType, SetRef};
+use super::{missing, name, put_userdata, split_header, userdata};
+use crate::expr::{
+    Expr, ExprType, NFTA_DYNSET_SET_ID, NFTA_EXPR_DATA, NFTA_EXPR_NAME, NFTA_IMMEDIATE_DATA,
+    NFTA_IMMEDIATE_DREG, NFTA_LIST_ELEM, NFTA_OBJREF_SET_ID, SetRef,
+};
 use crate::rule::set_of;
+use crate::verdict::{NFTA_DATA_VERDICT, NFTA_VERDICT_CHAIN_ID, NFTA_VERDICT_CODE};
 use crate::{Compat, Data, Name, Rule, TableId};
 
 // enum nft_rule_attributes
@@ -16,25 +20,12 @@ const NFTA_RULE_EXPRESSIONS: u16 = 4;
 const NFTA_RULE_COMPAT: u16 = 5;
 const NFTA_RULE_POSITION: u16 = 6;
 const NFTA_RULE_USERDATA: u16 = 7;
-const NFTA_RULE_CHAIN_ID: u16 = 11;
-// enum nft_dynset_attributes, enum nft_objref_attributes
-const NFTA_DYNSET_SET_ID: u16 = 2;
-const NFTA_OBJREF_SET_ID: u16 = 5;
-// enum nft_immediate_attributes
-const NFTA_IMMEDIATE_DREG: u16 = 1;
-const NFTA_IMMEDIATE_DATA: u16 = 2;
-// enum nft_data_attributes, enum nft_verdict_attributes
-const NFTA_DATA_VERDICT: u16 = 2;
-const NFTA_VERDICT_CODE: u16 = 1;
-const NFTA_VERDICT_CHAIN_ID: u16 = 3;
+pub(crate) const NFTA_RULE_CHAIN_ID: u16 = 11;
 // enum nft_rule_compat_attributes
 const NFTA_RULE_COMPAT_PROTO: u16 = 1;
 const NFTA_RULE_COMPAT_FLAGS: u16 = 2;
 /// Flag: the rule matches all other protocols.
 pub(crate) const NFT_RULE_COMPAT_F_INV: u32 = 1 << 1;
-// enum nft_expr_attributes
-const NFTA_EXPR_NAME: u16 = 1;
-const NFTA_EXPR_DATA: u16 = 2;
 
 /// IDs of the anonymous sets and chains of a rule, within a transaction.
 #[derive(Debug, Default)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, nest, put_be32, put_be64, put_str};
 
-use super::{NFTA_LIST_ELEM, element, missing, name, put_userdata, userdata};
-use crate::expr::Expr;
+use super::{element, missing, name, put_userdata, userdata};
+use crate::expr::{Expr, NFTA_LIST_ELEM};
 use crate::set::{DataKind, Set};
 use crate::{Datatype, Family, Name, SetFlags, SetPolicy, SetSpec, TableId};
 

@@ -6,7 +6,11 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be16, put_be32, put_str, put_u8};
 
 use super::{element, missing, name, put_userdata, userdata};
-use crate::expr::{Counter, ExprType, Limit, Quota};
+use crate::expr::{
+    Counter, ExprType, Limit, NFT_OBJECT_COUNTER, NFT_OBJECT_CT_EXPECT, NFT_OBJECT_CT_HELPER,
+    NFT_OBJECT_CT_TIMEOUT, NFT_OBJECT_LIMIT, NFT_OBJECT_QUOTA, NFT_OBJECT_SECMARK,
+    NFT_OBJECT_SYNPROXY, NFTA_SYNPROXY_FLAGS, NFTA_SYNPROXY_MSS, NFTA_SYNPROXY_WSCALE, Quota,
+};
 use crate::stateful::{CtExpectation, CtHelper, CtTimeout, State, StatefulObject, Synproxy};
 use crate::{Family, Name, TableId};
 
@@ -30,10 +34,6 @@ const NFTA_CT_EXPECT_L4PROTO: u16 = 2;
 const NFTA_CT_EXPECT_DPORT: u16 = 3;
 const NFTA_CT_EXPECT_TIMEOUT: u16 = 4;
 const NFTA_CT_EXPECT_SIZE: u16 = 5;
-// enum nft_synproxy_attributes
-const NFTA_SYNPROXY_MSS: u16 = 1;
-const NFTA_SYNPROXY_WSCALE: u16 = 2;
-const NFTA_SYNPROXY_FLAGS: u16 = 3;
 // enum nft_secmark_attributes
 const NFTA_SECMARK_CTX: u16 = 1;
 
@@ -130,14 +130,14 @@ pub(crate) fn decode(family: Family, attrs: Attrs<'_>) -> Result<StatefulObject,
 fn state(kind: u32, data: &[u8]) -> Result<Option<State>, DecodeError> {
     let attrs = Attrs::new(data);
     Ok(match kind {
-        1 => Counter::decode(attrs)?.map(State::from),
-        2 => Quota::decode(attrs)?.map(State::from),
-        3 => ct_helper(attrs)?.map(State::from),
-        4 => Limit::decode(attrs)?.map(State::from),
-        7 => ct_timeout(attrs)?.map(State::from),
-        8 => secmark(attrs)?.map(State::Secmark),
-        9 => ct_expectation(attrs)?.map(State::from),
-        10 => synproxy(attrs)?.map(State::from),
+        NFT_OBJECT_COUNTER => Counter::decode(attrs)?.map(State::from),
+        NFT_OBJECT_QUOTA => Quota::decode(attrs)?.map(State::from),
+        NFT_OBJECT_CT_HELPER => ct_helper(attrs)?.map(State::from),
+        NFT_OBJECT_LIMIT => Limit::decode(attrs)?.map(State::from),
+        NFT_OBJECT_CT_TIMEOUT => ct_timeout(attrs)?.map(State::from),
+        NFT_OBJECT_SECMARK => secmark(attrs)?.map(State::Secmark),
+        NFT_OBJECT_CT_EXPECT => ct_expectation(attrs)?.map(State::from),
+        NFT_OBJECT_SYNPROXY => synproxy(attrs)?.map(State::from),
         _ => None,
     })
 }

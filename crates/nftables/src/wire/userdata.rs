@@ -10,25 +10,26 @@ use crate::declared::declared;
 use crate::expression::Expression;
 use crate::{Bytes, Comment, DataKind, Datatype, Field, SetSpec};
 
-/// Comment of a table, chain, rule or element.
+/// Comment: `NFTNL_UDATA_TABLE_COMMENT`, `NFTNL_UDATA_CHAIN_COMMENT`, `NFTNL_UDATA_RULE_COMMENT`,
+/// `NFTNL_UDATA_OBJ_COMMENT` and `NFTNL_UDATA_SET_ELEM_COMMENT`, which have one number.
 const COMMENT: u8 = 0;
-/// Flags of an element.
-const ELEMENT_FLAGS: u8 = 1;
-/// The interval of the element is open-ended.
-const ELEMENT_IS_OPEN: u32 = 1;
+// enum nftnl_udata_set_elem_types
+const NFTNL_UDATA_SET_ELEM_FLAGS: u8 = 1;
+// enum nftnl_udata_set_elem_flags
+const NFTNL_SET_ELEM_F_INTERVAL_OPEN: u32 = 1;
 // enum nftnl_udata_set_types
-const SET_KEY_ORDER: u8 = 0;
-const SET_DATA_ORDER: u8 = 1;
-const SET_MERGE_ELEMENTS: u8 = 2;
-const SET_KEY_TYPEOF: u8 = 3;
-const SET_DATA_TYPEOF: u8 = 4;
-const SET_DATA_INTERVAL: u8 = 6;
-const SET_COMMENT: u8 = 7;
-// enum nftnl_udata_set_typeof_types
-const TYPEOF_KIND: u8 = 0;
-const TYPEOF_CONTENT: u8 = 1;
+const NFTNL_UDATA_SET_KEYBYTEORDER: u8 = 0;
+const NFTNL_UDATA_SET_DATABYTEORDER: u8 = 1;
+const NFTNL_UDATA_SET_MERGE_ELEMENTS: u8 = 2;
+const NFTNL_UDATA_SET_KEY_TYPEOF: u8 = 3;
+const NFTNL_UDATA_SET_DATA_TYPEOF: u8 = 4;
+const NFTNL_UDATA_SET_DATA_INTERVAL: u8 = 6;
+const NFTNL_UDATA_SET_COMMENT: u8 = 7;
+// of NFTNL_UDATA_SET_KEY_TYPEOF and NFTNL_UDATA_SET_DATA_TYPEOF
+const NFTNL_UDATA_SET_TYPEOF_EXPR: u8 = 0;
+const NFTNL_UDATA_SET_TYPEOF_DATA: u8 = 1;
 // enum expr_types of nft 1.0.6
-const KIND_CONCAT: u32 = 13;
+const EXPR_CONCAT: u32 = 13;
 
 /// Appends a comment record.
 pub(crate) fn put_comment(out: &mut Vec<u8>, comment: &Comment) {
@@ -64,7 +65,11 @@ pub(crate) fn plain(bytes: &[u8]) -> (Option<Comment>, Option<Bytes>) {
 
 /// Appends the record of an open-ended interval.
 pub(crate) fn put_open(out: &mut Vec<u8>) {
-    put_u32(out, ELEMENT_FLAGS, ELEMENT_IS_OPEN);
+    put_u32(
+        out,
+        NFTNL_UDATA_SET_ELEM_FLAGS,
+        NFTNL_SET_ELEM_F_INTERVAL_OPEN,
+    );
 }
 
 /// Appends the records of a set: those of a dump, unless the set changed since.
@@ -87,50 +92,59 @@ fn describes(raw: &[u8], set: &SetSpec) -> bool {
 
 /// Appends the records that follow from the fields of a set.
 fn put_typed(out: &mut Vec<u8>, set: &SetSpec) {
-    put_u32(out, SET_KEY_ORDER, order(&set.key));
+    put_u32(out, NFTNL_UDATA_SET_KEYBYTEORDER, order(&set.key));
     match &set.data {
         DataKind::None | DataKind::Object(_) => {}
-        DataKind::Verdict => put_u32(out, SET_DATA_ORDER, 0),
-        DataKind::Fields(fields) => put_u32(out, SET_DATA_ORDER, order(fields)),
+        DataKind::Verdict => put_u32(out, NFTNL_UDATA_SET_DATABYTEORDER, 0),
+        DataKind::Fields(fields) => put_u32(out, NFTNL_UDATA_SET_DATABYTEORDER, order(fields)),
     }
     if set.auto_merge {
-        put_u32(out, SET_MERGE_ELEMENTS, 1);
+        put_u32(out, NFTNL_UDATA_SET_MERGE_ELEMENTS, 1);
     }
     let data = match &set.data {
         DataKind::Fields(fields) => &fields[..],
         _ => &[],
     };
     if set.is_typeof() {
-        put_typeof(out, SET_KEY_TYPEOF, &set.key);
+        put_typeof(out, NFTNL_UDATA_SET_KEY_TYPEOF, &set.key);
         if !data.is_empty() {
-            put_typeof(out, SET_DATA_TYPEOF, data);
+            put_typeof(out, NFTNL_UDATA_SET_DATA_TYPEOF, data);
         }
     }
     if set.data != DataKind::None {
-        put_u32(out, SET_DATA_INTERVAL, set.data_intervals.into());
+        put_u32(
+            out,
+            NFTNL_UDATA_SET_DATA_INTERVAL,
+            set.data_intervals.into(),
+        );
     }
     if let Some(comment) = &set.comment {
-        put_text(out, SET_COMMENT, comment);
+        put_text(out, NFTNL_UDATA_SET_COMMENT, comment);
     }
 }
 
 /// Returns whether the elements of a set map to intervals of data.
 pub(crate) fn has_data_intervals(bytes: &[u8]) -> bool {
-    Records(bytes).find(SET_DATA_INTERVAL).and_then(as_u32) == Some(1)
+    Records(bytes)
+        .find(NFTNL_UDATA_SET_DATA_INTERVAL)
+        .and_then(as_u32)
+        == Some(1)
 }
 
 /// Decodes the comment of a set, the option `auto-merge`, and the `typeof` expressions
 /// of its fields. Keeps the user data if this crate would write it otherwise.
 pub(crate) fn read_set(bytes: &[u8], set: &mut SetSpec) {
     let records = Records(bytes);
-    let merge = records.find(SET_MERGE_ELEMENTS).and_then(as_u32);
+    let merge = records
+        .find(NFTNL_UDATA_SET_MERGE_ELEMENTS)
+        .and_then(as_u32);
     set.auto_merge = merge.is_some_and(|merge| merge != 0);
-    set.comment = records.find(SET_COMMENT).and_then(text);
-    if let Some(content) = records.find(SET_KEY_TYPEOF) {
+    set.comment = records.find(NFTNL_UDATA_SET_COMMENT).and_then(text);
+    if let Some(content) = records.find(NFTNL_UDATA_SET_KEY_TYPEOF) {
         read_typeof(content, &mut set.key);
     }
     if let (Some(content), DataKind::Fields(fields)) =
-        (records.find(SET_DATA_TYPEOF), &mut set.data)
+        (records.find(NFTNL_UDATA_SET_DATA_TYPEOF), &mut set.data)
     {
         read_typeof(content, fields);
     }
@@ -195,8 +209,8 @@ fn put_typeof(out: &mut Vec<u8>, ty: u8, fields: &[Field]) {
     put(out, ty, |out| match fields {
         [_] => kinds.for_each(|(kind, numbers)| put_kind(out, kind, &numbers)),
         _ => {
-            put_u32(out, TYPEOF_KIND, KIND_CONCAT);
-            put(out, TYPEOF_CONTENT, |out| {
+            put_u32(out, NFTNL_UDATA_SET_TYPEOF_EXPR, EXPR_CONCAT);
+            put(out, NFTNL_UDATA_SET_TYPEOF_DATA, |out| {
                 for (index, (kind, numbers)) in (0..).zip(kinds) {
                     put(out, index, |out| put_kind(out, kind, &numbers));
                 }
@@ -206,8 +220,8 @@ fn put_typeof(out: &mut Vec<u8>, ty: u8, fields: &[Field]) {
 }
 
 fn put_kind(out: &mut Vec<u8>, kind: u32, numbers: &[(u8, u32)]) {
-    put_u32(out, TYPEOF_KIND, kind);
-    put(out, TYPEOF_CONTENT, |out| {
+    put_u32(out, NFTNL_UDATA_SET_TYPEOF_EXPR, kind);
+    put(out, NFTNL_UDATA_SET_TYPEOF_DATA, |out| {
         for (index, number) in numbers {
             put_u32(out, *index, *number);
         }
@@ -218,11 +232,11 @@ fn read_typeof(content: &[u8], fields: &mut [Field]) {
     let is_padded = fields.len() > 1;
     let read = |content: &[u8], field: &mut Field| {
         let record = Records(content);
-        let parameters = Records(record.find(TYPEOF_CONTENT).unwrap_or_default());
+        let parameters = Records(record.find(NFTNL_UDATA_SET_TYPEOF_DATA).unwrap_or_default());
         let parameters = parameters.filter_map(|(id, number)| Some((id, as_u32(number)?)));
         let parameters: Vec<(u8, u32)> = parameters.collect();
         let numbers: Vec<u32> = parameters.iter().map(|(_, number)| *number).collect();
-        let kind = record.find(TYPEOF_KIND).and_then(as_u32);
+        let kind = record.find(NFTNL_UDATA_SET_TYPEOF_EXPR).and_then(as_u32);
         let known = kind.and_then(|kind| expression(kind, &numbers));
         let words = |bytes: u16| bytes.div_ceil(4);
         let fits = |known: &Expression| match is_padded && field.datatype == Datatype::Integer {
@@ -245,7 +259,7 @@ fn read_typeof(content: &[u8], fields: &mut [Field]) {
     if let [field] = fields {
         return read(content, field);
     }
-    let Some(content) = Records(content).find(TYPEOF_CONTENT) else {
+    let Some(content) = Records(content).find(NFTNL_UDATA_SET_TYPEOF_DATA) else {
         return;
     };
     for (field, (_, content)) in fields.iter_mut().zip(Records(content)) {

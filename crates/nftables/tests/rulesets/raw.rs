@@ -9,13 +9,13 @@ use vipline_netlink::attr::{Attr, Attrs, put_str};
 use vipline_netlink::{Protocol, Socket};
 
 // enum nf_tables_msg_types of linux/netfilter/nf_tables.h
-const GETTABLE: u16 = 0x0a01;
-const GETCHAIN: u16 = 0x0a04;
-const GETRULE: u16 = 0x0a07;
-const GETSET: u16 = 0x0a0a;
-const GETSETELEM: u16 = 0x0a0d;
-const GETOBJ: u16 = 0x0a13;
-const GETFLOWTABLE: u16 = 0x0a17;
+const NFT_MSG_GETTABLE: u16 = 0x0a01;
+const NFT_MSG_GETCHAIN: u16 = 0x0a04;
+const NFT_MSG_GETRULE: u16 = 0x0a07;
+const NFT_MSG_GETSET: u16 = 0x0a0a;
+const NFT_MSG_GETSETELEM: u16 = 0x0a0d;
+const NFT_MSG_GETOBJ: u16 = 0x0a13;
+const NFT_MSG_GETFLOWTABLE: u16 = 0x0a17;
 
 /// A message: family, and attributes by type.
 type Object = (u8, BTreeMap<u16, Vec<u8>>);
@@ -36,20 +36,20 @@ impl Raw {
     pub(crate) fn lines(&mut self) -> Vec<String> {
         let mut names = Names::default();
         let mut lines: Vec<String> = Vec::new();
-        for object in self.get(GETTABLE, |_| {}) {
+        for object in self.get(NFT_MSG_GETTABLE, |_| {}) {
             lines.push(line("table", &object, &[3, 4, 5], &names));
         }
-        for object in self.get(GETOBJ, |_| {}) {
+        for object in self.get(NFT_MSG_GETOBJ, |_| {}) {
             lines.push(line("object", &object, &[5, 6, 7], &names));
         }
-        for object in self.get(GETFLOWTABLE, |_| {}) {
+        for object in self.get(NFT_MSG_GETFLOWTABLE, |_| {}) {
             lines.push(line("flowtable", &object, &[4, 5, 6], &names));
         }
         lines.extend(self.rules(&mut names));
-        for object in self.get(GETCHAIN, |_| {}) {
+        for object in self.get(NFT_MSG_GETCHAIN, |_| {}) {
             lines.push(line("chain", &object, &[2, 6, 11], &names));
         }
-        for object in self.get(GETSET, |_| {}) {
+        for object in self.get(NFT_MSG_GETSET, |_| {}) {
             lines.push(line("set", &object, &[14, 16], &names));
             lines.extend(self.elements(&object, &names));
         }
@@ -60,7 +60,7 @@ impl Raw {
     /// Returns the rules, numbered within their chains.
     fn rules(&mut self, names: &mut Names) -> Vec<String> {
         let mut chains: BTreeMap<_, Vec<Object>> = BTreeMap::new();
-        for object in self.get(GETRULE, |_| {}) {
+        for object in self.get(NFT_MSG_GETRULE, |_| {}) {
             let chain = (object.0, text(&object.1[&1]), text(&object.1[&2]));
             chains.entry(chain).or_default().push(object);
         }
@@ -94,7 +94,7 @@ impl Raw {
 
     fn elements(&mut self, (family, set): &Object, names: &Names) -> Vec<String> {
         let (table, name) = (text(&set[&1]), text(&set[&2]));
-        let lists = self.get_in(GETSETELEM, *family, |out| {
+        let lists = self.get_in(NFT_MSG_GETSETELEM, *family, |out| {
             put_str(out, 1, &table);
             put_str(out, 2, &name);
         });

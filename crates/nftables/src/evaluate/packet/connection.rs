@@ -124,20 +124,33 @@ impl Tuple {
     }
 }
 
+// linux/icmp.h
+const ICMP_ECHO: u8 = 8;
+const ICMP_ECHOREPLY: u8 = 0;
+const ICMP_TIMESTAMP: u8 = 13;
+const ICMP_TIMESTAMPREPLY: u8 = 14;
+const ICMP_INFO_REQUEST: u8 = 15;
+const ICMP_INFO_REPLY: u8 = 16;
+const ICMP_ADDRESS: u8 = 17;
+const ICMP_ADDRESSREPLY: u8 = 18;
+// linux/icmpv6.h
+const ICMPV6_ECHO_REQUEST: u8 = 128;
+const ICMPV6_ECHO_REPLY: u8 = 129;
+
 /// Returns type and code of the reply to an ICMP message.
 fn icmp_reply(message: u16) -> u16 {
     let [kind, code] = message.to_be_bytes();
     let reply = match kind {
-        0 => 8,
-        8 => 0,
-        13 => 14,
-        14 => 13,
-        15 => 16,
-        16 => 15,
-        17 => 18,
-        18 => 17,
-        128 => 129,
-        129 => 128,
+        ICMP_ECHO => ICMP_ECHOREPLY,
+        ICMP_ECHOREPLY => ICMP_ECHO,
+        ICMP_TIMESTAMP => ICMP_TIMESTAMPREPLY,
+        ICMP_TIMESTAMPREPLY => ICMP_TIMESTAMP,
+        ICMP_INFO_REQUEST => ICMP_INFO_REPLY,
+        ICMP_INFO_REPLY => ICMP_INFO_REQUEST,
+        ICMP_ADDRESS => ICMP_ADDRESSREPLY,
+        ICMP_ADDRESSREPLY => ICMP_ADDRESS,
+        ICMPV6_ECHO_REQUEST => ICMPV6_ECHO_REPLY,
+        ICMPV6_ECHO_REPLY => ICMPV6_ECHO_REQUEST,
         kind => kind,
     };
     u16::from_be_bytes([reply, code])
