@@ -90,8 +90,7 @@ impl fmt::Display for Bytecode {
 
 word_values! { Bytecode = Bytecode::parse, }
 
-/// `XT_BPF_MODE_BYTECODE`
-const MODE_BYTECODE: u16 = 0;
+const XT_BPF_MODE_BYTECODE: u16 = 0;
 
 /// `struct xt_bpf_info_v1`. A pinned program has no encoding: the structure contains a file
 /// descriptor.
@@ -102,7 +101,8 @@ impl Structure for Bpf<'_> {
     fn write(&self, out: &mut Writer<'_>) -> Option<()> {
         let program = self.bytecode.as_ref()?.get();
         let unused = Bytecode::MAX.checked_sub(program.len())?;
-        out.u16(MODE_BYTECODE).u16(program.len().try_into().ok()?);
+        out.u16(XT_BPF_MODE_BYTECODE)
+            .u16(program.len().try_into().ok()?);
         // The file descriptor.
         out.zeros(4);
         for one in program {
@@ -116,7 +116,7 @@ impl Structure for Bpf<'_> {
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let (mode, count) = (reader.u16()?, reader.u16()?);
         reader.bytes(4)?;
-        if mode != MODE_BYTECODE {
+        if mode != XT_BPF_MODE_BYTECODE {
             return None;
         }
         let mut instruction = || {

@@ -16,8 +16,7 @@ extension! {
     normalize |it| forget(&mut it.spi, Range::<u32>::ALL);
 }
 
-/// `XT_ESP_INV_SPI`
-const INV_SPI: u8 = 1;
+const XT_ESP_INV_SPI: u8 = 1;
 
 /// `struct xt_esp`.
 impl Structure for Esp {
@@ -25,13 +24,13 @@ impl Structure for Esp {
 
     fn write(&self, out: &mut Writer<'_>) -> Option<()> {
         ids::write(out, &self.spi, u32::MAX);
-        out.u8(if is_not(&self.spi) { INV_SPI } else { 0 });
+        out.u8(if is_not(&self.spi) { XT_ESP_INV_SPI } else { 0 });
         Some(())
     }
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let spi = ids::read(reader)?;
-        let is_negated = reader.u8()? & INV_SPI != 0;
+        let is_negated = reader.u8()? & XT_ESP_INV_SPI != 0;
         let spi = ids::condition(spi, u32::MAX, is_negated);
         Some(Self { spi })
     }

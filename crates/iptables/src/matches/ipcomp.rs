@@ -18,8 +18,7 @@ extension! {
     normalize |it| forget(&mut it.cpi, Range::<u32>::ALL);
 }
 
-/// `XT_IPCOMP_INV_SPI`
-const INV_SPI: u8 = 1;
+const XT_IPCOMP_INV_SPI: u8 = 1;
 
 /// `struct xt_ipcomp`.
 impl Structure for Ipcomp {
@@ -27,7 +26,11 @@ impl Structure for Ipcomp {
 
     fn write(&self, out: &mut Writer<'_>) -> Option<()> {
         ids::write(out, &self.cpi, 0);
-        out.u8(if is_not(&self.cpi) { INV_SPI } else { 0 });
+        out.u8(if is_not(&self.cpi) {
+            XT_IPCOMP_INV_SPI
+        } else {
+            0
+        });
         out.u8(self.reserved.into());
         Some(())
     }
@@ -36,7 +39,7 @@ impl Structure for Ipcomp {
         let cpi = ids::read(reader)?;
         let [inverted, reserved] = reader.array()?;
         Some(Self {
-            cpi: ids::condition(cpi, 0, inverted & INV_SPI != 0),
+            cpi: ids::condition(cpi, 0, inverted & XT_IPCOMP_INV_SPI != 0),
             reserved: reserved != 0,
         })
     }

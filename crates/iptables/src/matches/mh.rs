@@ -17,8 +17,7 @@ extension! {
     normalize |it| forget(&mut it.ty, (0..=u8::MAX).into());
 }
 
-/// `IP6T_MH_INV_TYPE`
-const INV_TYPE: u8 = 1;
+const IP6T_MH_INV_TYPE: u8 = 1;
 
 /// `struct ip6t_mh`.
 impl Structure for Mh {
@@ -28,13 +27,17 @@ impl Structure for Mh {
         let all = Range::from(0..=u8::MAX);
         let Range { first, last } = self.ty.map_or(all, |ty| *ty.value());
         out.u8(first).u8(last);
-        out.u8(if is_not(&self.ty) { INV_TYPE } else { 0 });
+        out.u8(if is_not(&self.ty) {
+            IP6T_MH_INV_TYPE
+        } else {
+            0
+        });
         (out.family() == Family::V6).then_some(())
     }
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let [first, last, inverted] = reader.array()?;
-        let ty = Negatable::new(inverted & INV_TYPE != 0, Range { first, last });
+        let ty = Negatable::new(inverted & IP6T_MH_INV_TYPE != 0, Range { first, last });
         let mut it = Self { ty: Some(ty) };
         forget(&mut it.ty, (0..=u8::MAX).into());
         Some(it)

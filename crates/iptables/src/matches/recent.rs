@@ -209,16 +209,21 @@ impl fmt::Display for Recent<'_> {
 /// Length of the name of a list with its NUL byte.
 const XT_RECENT_NAME_LEN: usize = 200;
 
-/// `XT_RECENT_CHECK`, `XT_RECENT_SET`, `XT_RECENT_UPDATE` and `XT_RECENT_REMOVE`, flags of
-/// `check_set`.
-const ACTIONS: [(RecentAction, u8); 4] = [
-    (RecentAction::Check, 1 << 0),
-    (RecentAction::Set, 1 << 1),
-    (RecentAction::Update, 1 << 2),
-    (RecentAction::Remove, 1 << 3),
-];
+// Flags of `check_set`.
+const XT_RECENT_CHECK: u8 = 1 << 0;
+const XT_RECENT_SET: u8 = 1 << 1;
+const XT_RECENT_UPDATE: u8 = 1 << 2;
+const XT_RECENT_REMOVE: u8 = 1 << 3;
 const XT_RECENT_TTL: u8 = 1 << 4;
 const XT_RECENT_REAP: u8 = 1 << 5;
+
+/// Flags of the actions.
+const ACTIONS: [(RecentAction, u8); 4] = [
+    (RecentAction::Check, XT_RECENT_CHECK),
+    (RecentAction::Set, XT_RECENT_SET),
+    (RecentAction::Update, XT_RECENT_UPDATE),
+    (RecentAction::Remove, XT_RECENT_REMOVE),
+];
 
 // Values of `side`.
 const XT_RECENT_SOURCE: u8 = 0;

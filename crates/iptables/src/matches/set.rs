@@ -177,15 +177,21 @@ const IPSET_FLAG_SKIP_COUNTER_UPDATE: u32 = 1 << 3;
 const IPSET_FLAG_SKIP_SUBCOUNTER_UPDATE: u32 = 1 << 4;
 const IPSET_FLAG_RETURN_NOMATCH: u32 = 1 << 7;
 
-/// Writes `struct ip_set_counter_match`, whose operators are `IPSET_COUNTER_NONE` to
-/// `IPSET_COUNTER_GT`.
+// operators of struct ip_set_counter_match
+const IPSET_COUNTER_NONE: u8 = 0;
+const IPSET_COUNTER_EQ: u8 = 1;
+const IPSET_COUNTER_NE: u8 = 2;
+const IPSET_COUNTER_LT: u8 = 3;
+const IPSET_COUNTER_GT: u8 = 4;
+
+/// Writes `struct ip_set_counter_match`.
 fn write_counter(condition: Option<CounterMatch>, out: &mut Writer<'_>) {
     let (op, value) = match condition {
-        None => (0, 0),
-        Some(CounterMatch::Equal(value)) => (1, value),
-        Some(CounterMatch::NotEqual(value)) => (2, value),
-        Some(CounterMatch::Less(value)) => (3, value),
-        Some(CounterMatch::Greater(value)) => (4, value),
+        None => (IPSET_COUNTER_NONE, 0),
+        Some(CounterMatch::Equal(value)) => (IPSET_COUNTER_EQ, value),
+        Some(CounterMatch::NotEqual(value)) => (IPSET_COUNTER_NE, value),
+        Some(CounterMatch::Less(value)) => (IPSET_COUNTER_LT, value),
+        Some(CounterMatch::Greater(value)) => (IPSET_COUNTER_GT, value),
     };
     out.u64(value).u8(op).zeros(7);
 }
@@ -194,11 +200,11 @@ fn read_counter(reader: &mut Reader<'_>) -> Option<Option<CounterMatch>> {
     let (value, op) = (reader.u64()?, reader.u8()?);
     reader.bytes(7)?;
     Some(match op {
-        0 => None,
-        1 => Some(CounterMatch::Equal(value)),
-        2 => Some(CounterMatch::NotEqual(value)),
-        3 => Some(CounterMatch::Less(value)),
-        4 => Some(CounterMatch::Greater(value)),
+        IPSET_COUNTER_NONE => None,
+        IPSET_COUNTER_EQ => Some(CounterMatch::Equal(value)),
+        IPSET_COUNTER_NE => Some(CounterMatch::NotEqual(value)),
+        IPSET_COUNTER_LT => Some(CounterMatch::Less(value)),
+        IPSET_COUNTER_GT => Some(CounterMatch::Greater(value)),
         _ => return None,
     })
 }

@@ -8,7 +8,7 @@
 use vipline_netlink::message::{CREATE, EXCL};
 use vipline_netlink::{Protocol, Request, Requester};
 
-use super::wire::{self, Kind};
+use super::wire::{self, NFNL_MSG_ACCT_DEL, NFNL_MSG_ACCT_GET, NFNL_MSG_ACCT_NEW, message_type};
 use super::{Counter, Error, Name};
 
 /// Number of attempts to complete a dump while counters change concurrently.
@@ -47,7 +47,13 @@ impl Client {
     /// [`Error::is_already_exists`] if the counter already exists.
     pub fn create(&mut self, name: &Name) -> Result<(), Error> {
         let payload = wire::new(name);
-        self.request("create counter", Kind::New, CREATE | EXCL, name, &payload)?;
+        self.request(
+            "create counter",
+            NFNL_MSG_ACCT_NEW,
+            CREATE | EXCL,
+            name,
+            &payload,
+        )?;
         Ok(())
     }
 
@@ -70,7 +76,7 @@ impl Client {
     /// [`Error::is_not_found`] if the counter does not exist.
     pub fn get(&mut self, name: &Name) -> Result<Counter, Error> {
         let payload = wire::named(name);
-        let counter = self.request("get counter", Kind::Get, 0, name, &payload)?;
+        let counter = self.request("get counter", NFNL_MSG_ACCT_GET, 0, name, &payload)?;
         Ok(counter.ok_or(vipline_netlink::Error::Timeout)?)
     }
 
@@ -82,7 +88,7 @@ impl Client {
     /// [`Error::is_busy`] while rules use it.
     pub fn delete(&mut self, name: &Name) -> Result<(), Error> {
         let payload = wire::named(name);
-        self.request("delete counter", Kind::Del, 0, name, &payload)?;
+        self.request("delete counter", NFNL_MSG_ACCT_DEL, 0, name, &payload)?;
         Ok(())
     }
 
@@ -93,7 +99,7 @@ impl Client {
     /// [`Error::Interrupted`] if counters changed during every attempt.
     pub fn dump(&mut self) -> Result<Vec<Counter>, Error> {
         let listed = self.requester.list(
-            Request::new(Kind::Get.message_type(), "list", &"counters"),
+            Request::new(message_type(NFNL_MSG_ACCT_GET), "list", &"counters"),
             ATTEMPTS,
             |payload| payload.extend_from_slice(&wire::all()),
             Vec::new,
@@ -109,14 +115,14 @@ impl Client {
     fn request(
         &mut self,
         operation: &'static str,
-        kind: Kind,
+        kind: u8,
         flags: u16,
         name: &Name,
         payload: &[u8],
     ) -> Result<Option<Counter>, Error> {
         let mut counter = None;
         let answer = self.requester.request(
-            Request::new(kind.message_type(), operation, name).with_flags(flags),
+            Request::new(message_type(kind), operation, name).with_flags(flags),
             |out| out.extend_from_slice(payload),
             |message| {
                 counter = Some(wire::decode(message.payload)?);

@@ -5,8 +5,8 @@ use vipline_netlink::attr::{Attrs, put_be64, put_str};
 
 use super::Name;
 
-/// nfnetlink subsystem number: `NFNL_SUBSYS_ACCT`.
-const SUBSYSTEM: u8 = 7;
+// linux/netfilter/nfnetlink.h
+const NFNL_SUBSYS_ACCT: u8 = 7;
 
 /// `struct nfgenmsg` with family 0, before the attributes.
 const HEADER: [u8; 4] = [0; 4];
@@ -17,19 +17,14 @@ const NFACCT_PKTS: u16 = 2;
 const NFACCT_BYTES: u16 = 3;
 const NFACCT_USE: u16 = 4;
 
-/// Message types: `enum nfnl_acct_msg_types`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
-    New = 0,
-    Get = 1,
-    Del = 3,
-}
+// enum nfnl_acct_msg_types
+pub(super) const NFNL_MSG_ACCT_NEW: u8 = 0;
+pub(super) const NFNL_MSG_ACCT_GET: u8 = 1;
+pub(super) const NFNL_MSG_ACCT_DEL: u8 = 3;
 
-impl Kind {
-    /// Returns the netlink message type.
-    pub(super) fn message_type(self) -> u16 {
-        u16::from(SUBSYSTEM) << 8 | self as u16
-    }
+/// Returns the type of a netlink message: the subsystem, and the type within it.
+pub(super) fn message_type(kind: u8) -> u16 {
+    u16::from_be_bytes([NFNL_SUBSYS_ACCT, kind])
 }
 
 /// A counter.
@@ -118,13 +113,13 @@ mod tests {
     fn messages_equal_those_of_the_nfacct_program() {
         let name = Name::new("hits").unwrap();
         for (command, kind, payload) in [
-            ("nfacct add hits", Kind::New, new(&name)),
-            ("nfacct get hits", Kind::Get, named(&name)),
-            ("nfacct delete hits", Kind::Del, named(&name)),
-            ("nfacct list", Kind::Get, all()),
+            ("nfacct add hits", NFNL_MSG_ACCT_NEW, new(&name)),
+            ("nfacct get hits", NFNL_MSG_ACCT_GET, named(&name)),
+            ("nfacct delete hits", NFNL_MSG_ACCT_DEL, named(&name)),
+            ("nfacct list", NFNL_MSG_ACCT_GET, all()),
         ] {
             assert_eq!(
-                (kind.message_type(), payload),
+                (message_type(kind), payload),
                 captured(command),
                 "{command}"
             );

@@ -9,15 +9,18 @@ use crate::matches::{Comment, Conntrack, Statistic};
 use crate::structure::Structure;
 use crate::targets::{Dnat, Mark, Masquerade};
 
-/// Type of the request: subsystem and `NFNL_MSG_COMPAT_GET`.
-pub(super) const GET: u16 = 11 << 8;
+// linux/netfilter/nfnetlink.h
+const NFNL_SUBSYS_NFT_COMPAT: u8 = 11;
+// linux/netfilter/nf_tables_compat.h
+const NFNL_MSG_COMPAT_GET: u8 = 0;
+const NFTA_COMPAT_NAME: u16 = 1;
+const NFTA_COMPAT_REV: u16 = 2;
+const NFTA_COMPAT_TYPE: u16 = 3;
 
-// Attributes of linux/netfilter/nf_tables_compat.h.
-const NAME: u16 = 1;
-const REVISION: u16 = 2;
-const KIND: u16 = 3;
+/// Type of the request.
+pub(super) const GET: u16 = u16::from_be_bytes([NFNL_SUBSYS_NFT_COMPAT, NFNL_MSG_COMPAT_GET]);
 
-// Values of `KIND`.
+// Values of NFTA_COMPAT_TYPE, which have no names in the kernel.
 const MATCH: u32 = 0;
 const TARGET: u32 = 1;
 
@@ -78,8 +81,8 @@ pub(super) fn request_of(family: Family, expr: &Expr) -> Option<(&str, Vec<u8>)>
 
 fn payload(family: Family, name: &str, revision: u32, kind: u32) -> Vec<u8> {
     let mut payload = vec![family.number(), 0, 0, 0];
-    put_str(&mut payload, NAME, name);
-    put_be32(&mut payload, REVISION, revision);
-    put_be32(&mut payload, KIND, kind);
+    put_str(&mut payload, NFTA_COMPAT_NAME, name);
+    put_be32(&mut payload, NFTA_COMPAT_REV, revision);
+    put_be32(&mut payload, NFTA_COMPAT_TYPE, kind);
     payload
 }

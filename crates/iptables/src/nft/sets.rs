@@ -3,29 +3,28 @@
 use std::sync::Arc;
 
 use vipline_netlink::DecodeError;
-use vipline_netlink::attr::{Attrs, put_be32, put_u8};
+use vipline_netlink::attr::{Attrs, NLA_F_NET_BYTEORDER, put_be32, put_u8};
 
 use crate::matches::Match;
 pub(super) use crate::set_indexes::SetIndexes;
 use crate::targets::Target;
 
-/// Type of a `LIST` request: `NFNL_SUBSYS_IPSET` and `IPSET_CMD_LIST`.
-pub(super) const LIST: u16 = 6 << 8 | 7;
-
+// linux/netfilter/nfnetlink.h
+const NFNL_SUBSYS_IPSET: u8 = 6;
+// linux/netfilter.h
+const NFPROTO_IPV4: u8 = 2;
+// linux/netfilter/ipset/ip_set.h
 /// Protocol version. Since version 7 replies contain indices.
-const PROTOCOL: u8 = 7;
+const IPSET_PROTOCOL: u8 = 7;
+const IPSET_CMD_LIST: u8 = 7;
+const IPSET_ATTR_PROTOCOL: u16 = 1;
+const IPSET_ATTR_SETNAME: u16 = 2;
+const IPSET_ATTR_FLAGS: u16 = 6;
+const IPSET_ATTR_INDEX: u16 = 11;
+const IPSET_FLAG_LIST_HEADER: u32 = 1 << 2;
 
-/// `NLA_F_NET_BYTEORDER`.
-const NET: u16 = 0x4000;
-
-// Attributes of linux/netfilter/ipset/ip_set.h.
-const ATTR_PROTOCOL: u16 = 1;
-const ATTR_SETNAME: u16 = 2;
-const ATTR_FLAGS: u16 = 6;
-const ATTR_INDEX: u16 = 11;
-
-/// `IPSET_FLAG_LIST_HEADER`: sets without their entries.
-const LIST_HEADER: u32 = 1 << 2;
+/// Type of a request for sets.
+pub(super) const LIST: u16 = u16::from_be_bytes([NFNL_SUBSYS_IPSET, IPSET_CMD_LIST]);
 
 /// Length of `struct nfgenmsg`.
 const HEADER: usize = 4;
@@ -65,9 +64,9 @@ impl SetIndexes {
         let (mut name, mut index) = (None, None);
         for attr in Attrs::new(attrs) {
             let attr = attr?;
-            match attr.kind & !NET {
-                ATTR_SETNAME => name = Some(attr.str()?),
-                ATTR_INDEX => index = Some(attr.be16()?),
+            match attr.kind {
+                IPSET_ATTR_SETNAME => name = Some(attr.str()?),
+                IPSET_ATTR_INDEX => index = Some(attr.be16()?),
                 _ => {}
             }
         }
@@ -97,9 +96,13 @@ impl SetIndexes {
 
 /// Returns the payload of a request for the names and indices of all sets.
 pub(super) fn request() -> Vec<u8> {
-    let mut payload = vec![2, 0, 0, 0];
-    put_u8(&mut payload, ATTR_PROTOCOL, PROTOCOL);
-    put_be32(&mut payload, ATTR_FLAGS | NET, LIST_HEADER);
+    let mut payload = vec![NFPROTO_IPV4, 0, 0, 0];
+    put_u8(&mut payload, IPSET_ATTR_PROTOCOL, IPSET_PROTOCOL);
+    put_be32(
+        &mut payload,
+        IPSET_ATTR_FLAGS | NLA_F_NET_BYTEORDER,
+        IPSET_FLAG_LIST_HEADER,
+    );
     payload
 }
 
@@ -116,8 +119,8 @@ mod tests {
 
     fn sets() -> SetIndexes {
         let mut payload = vec![2, 0, 0, 0];
-        put_str(&mut payload, ATTR_SETNAME, "pods");
-        put_be16(&mut payload, ATTR_INDEX | NET, 7);
+        put_str(&mut payload, IPSET_ATTR_SETNAME, "pods");
+        put_be16(&mut payload, IPSET_ATTR_INDEX | NLA_F_NET_BYTEORDER, 7);
         let mut sets = SetIndexes::default();
         sets.push(&payload).unwrap();
         sets

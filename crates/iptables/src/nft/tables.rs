@@ -13,13 +13,13 @@ const HOOKS: [(Hook, &str); 5] = [
     (Hook::Postrouting, "POSTROUTING"),
 ];
 
-// Priorities: `enum nf_ip_hook_priorities` of linux/netfilter_ipv4.h.
-const RAW: i32 = -300;
-const MANGLE: i32 = -150;
-const DSTNAT: i32 = -100;
-const FILTER: i32 = 0;
-const SECURITY: i32 = 50;
-const SRCNAT: i32 = 100;
+// enum nf_ip_hook_priorities of linux/netfilter_ipv4.h
+const NF_IP_PRI_RAW: i32 = -300;
+const NF_IP_PRI_MANGLE: i32 = -150;
+const NF_IP_PRI_NAT_DST: i32 = -100;
+const NF_IP_PRI_FILTER: i32 = 0;
+const NF_IP_PRI_SECURITY: i32 = 50;
+const NF_IP_PRI_NAT_SRC: i32 = 100;
 
 /// Returns the table of nf_tables that holds a table of the nft variant.
 pub fn table_id(family: Family, table: TableName) -> TableId {
@@ -44,14 +44,14 @@ pub fn base_chains(table: TableName) -> impl Iterator<Item = (Name, BaseChain)> 
 fn place(table: &str, hook: Hook) -> Option<(ChainType, i32)> {
     let is_local = matches!(hook, Hook::Input | Hook::Forward | Hook::Output);
     Some(match (table, hook) {
-        ("filter", _) if is_local => (ChainType::Filter, FILTER),
-        ("security", _) if is_local => (ChainType::Filter, SECURITY),
-        ("raw", Hook::Prerouting | Hook::Output) => (ChainType::Filter, RAW),
+        ("filter", _) if is_local => (ChainType::Filter, NF_IP_PRI_FILTER),
+        ("security", _) if is_local => (ChainType::Filter, NF_IP_PRI_SECURITY),
+        ("raw", Hook::Prerouting | Hook::Output) => (ChainType::Filter, NF_IP_PRI_RAW),
         // Packets are routed again after a change.
-        ("mangle", Hook::Output) => (ChainType::Route, MANGLE),
-        ("mangle", _) => (ChainType::Filter, MANGLE),
-        ("nat", Hook::Prerouting | Hook::Output) => (ChainType::Nat, DSTNAT),
-        ("nat", Hook::Input | Hook::Postrouting) => (ChainType::Nat, SRCNAT),
+        ("mangle", Hook::Output) => (ChainType::Route, NF_IP_PRI_MANGLE),
+        ("mangle", _) => (ChainType::Filter, NF_IP_PRI_MANGLE),
+        ("nat", Hook::Prerouting | Hook::Output) => (ChainType::Nat, NF_IP_PRI_NAT_DST),
+        ("nat", Hook::Input | Hook::Postrouting) => (ChainType::Nat, NF_IP_PRI_NAT_SRC),
         _ => return None,
     })
 }

@@ -6,10 +6,10 @@ use vipline_nftables::expr;
 use super::{Tested, asked, holds};
 use crate::matches::{CtDirection, Ipvs, IpvsMethod, Match};
 
-/// Forwarding methods: `IP_VS_CONN_F_*` of `linux/ip_vs.h`.
-const MASQ: u32 = 0;
-const TUNNEL: u32 = 2;
-const DROUTE: u32 = 3;
+// linux/ip_vs.h: forwarding methods
+const IP_VS_CONN_F_MASQ: u32 = 0;
+const IP_VS_CONN_F_TUNNEL: u32 = 2;
+const IP_VS_CONN_F_DROUTE: u32 = 3;
 
 /// Compares the IPVS connection of the packet. `one` is the whole match, for questions.
 ///
@@ -39,9 +39,9 @@ pub(super) fn evaluate(it: &Ipvs, one: &Match<'_>, context: &Context<'_, '_>) ->
         && holds(it.method.as_ref(), |it| {
             connection.method
                 == match it {
-                    IpvsMethod::Gate => DROUTE,
-                    IpvsMethod::Ipip => TUNNEL,
-                    IpvsMethod::Masq => MASQ,
+                    IpvsMethod::Gate => IP_VS_CONN_F_DROUTE,
+                    IpvsMethod::Ipip => IP_VS_CONN_F_TUNNEL,
+                    IpvsMethod::Masq => IP_VS_CONN_F_MASQ,
                 }
         }))
 }
