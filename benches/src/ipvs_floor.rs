@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proxy_core::backend::ipvs::Object;
 use rustix::net::netlink;
-use vipline_netlink::message::{ACK, REQUEST, begin, end};
+use vipline_netlink::message::{NLM_F_ACK, NLM_F_REQUEST, begin, end};
 use vipline_netlink::{Protocol, Socket};
 use vipline_reconcile::Edit;
 use {vipline_ipset as ipset, vipline_ipvs as ipvs, vipline_rtnl as rtnl};
@@ -133,8 +133,8 @@ fn datagrams(messages: impl IntoIterator<Item = Request>, count: usize) -> Vec<V
         let mut out = Vec::new();
         for (index, (ty, flags, payload)) in chunk.iter().enumerate() {
             let is_last = index + 1 == chunk.len();
-            let ack = if is_last { ACK } else { 0 };
-            let start = begin(&mut out, *ty, REQUEST | flags | ack, 1);
+            let ack = if is_last { NLM_F_ACK } else { 0 };
+            let start = begin(&mut out, *ty, NLM_F_REQUEST | flags | ack, 1);
             out.extend_from_slice(payload);
             end(&mut out, start);
         }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bitflags::bitflags;
 use vipline_netlink::DecodeError;
-use vipline_netlink::message::{CREATE, Message};
+use vipline_netlink::message::{Message, NLM_F_CREATE};
 
 use crate::uapi::*;
 use crate::{Expectation, Flow};
@@ -72,7 +72,7 @@ impl Event {
     ///
     /// The flow is malformed.
     pub fn decode(message: &Message<'_>) -> Result<Option<Self>, DecodeError> {
-        let is_new = message.flags & CREATE != 0;
+        let is_new = message.flags & NLM_F_CREATE != 0;
         let event = match message.ty.to_be_bytes() {
             [NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_NEW] if is_new => Self::New,
             [NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_NEW] => Self::Update,

@@ -11,7 +11,7 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{
     Attr, Attrs, NLA_F_NET_BYTEORDER, nest, put, put_be16, put_be32, put_str, put_u8,
 };
-use vipline_netlink::message::{CREATE, DUMP, EXCL};
+use vipline_netlink::message::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
 
 use crate::uapi::*;
 use crate::{Command, Entry, Name, Set, SetDump, SetFamily, SetType, Sets, Strictness};
@@ -74,7 +74,7 @@ impl Request {
     /// Decode the replies with a [`DumpDecoder`].
     pub fn list(protocol: u8, name: Option<&Name>, headers: bool) -> Self {
         let mut request = Self::new(IPSET_CMD_LIST, protocol);
-        request.flags = DUMP;
+        request.flags = NLM_F_DUMP;
         if let Some(name) = name {
             put_str(&mut request.payload, IPSET_ATTR_SETNAME, name.as_str());
         }
@@ -138,7 +138,7 @@ impl Request {
 
     fn create(set: &Set, strictness: Strictness, protocol: u8) -> Self {
         let mut request = Self::named(IPSET_CMD_CREATE, protocol, &set.name);
-        request.flags = CREATE | strictness.flags();
+        request.flags = NLM_F_CREATE | strictness.flags();
         let out = &mut request.payload;
         put_str(out, IPSET_ATTR_TYPENAME, set.set_type.as_str());
         put_u8(out, IPSET_ATTR_REVISION, set.revision());
@@ -157,7 +157,7 @@ impl Request {
 impl Strictness {
     fn flags(self) -> u16 {
         match self {
-            Self::Strict => EXCL,
+            Self::Strict => NLM_F_EXCL,
             Self::Exist => 0,
         }
     }

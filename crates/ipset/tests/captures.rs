@@ -13,7 +13,7 @@ use vipline_ipset::{
     Command, Commands, DumpDecoder, Entry, Member, Name, Request, Set, SetFamily, SetType, Sets,
 };
 use vipline_netlink::attr::{Attr, Attrs};
-use vipline_netlink::message::{ACK, Message, Messages, REQUEST};
+use vipline_netlink::message::{Message, Messages, NLM_F_ACK, NLM_F_REQUEST};
 
 const COMMANDS: &str = include_str!("captures/commands.hex");
 const ANSWERS: &str = include_str!("captures/answers.hex");
@@ -216,7 +216,11 @@ fn requests(commands: Vec<Command>) -> Vec<Request> {
 #[track_caller]
 fn assert_same(request: &Request, message: &Message<'_>, lines: &[&str]) {
     assert_eq!(request.ty, message.ty, "{lines:?}");
-    assert_eq!(request.flags | REQUEST, message.flags & !ACK, "{lines:?}");
+    assert_eq!(
+        request.flags | NLM_F_REQUEST,
+        message.flags & !NLM_F_ACK,
+        "{lines:?}"
+    );
     assert_eq!(
         content(&request.payload),
         content(message.payload),

@@ -23,7 +23,7 @@ use rustix::net::{netlink, recv, send};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use vipline_netlink::attr::{Attrs, put_str};
-use vipline_netlink::message::{ACK, CREATE, DUMP, REQUEST, begin, end};
+use vipline_netlink::message::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, begin, end};
 use vipline_netlink::{AckTracker, Event, Listener, Outcome, Protocol, ReplyTracker};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -112,7 +112,7 @@ impl Async {
     async fn batch(&mut self, tables: &[&str]) -> Result<Outcome> {
         let (mut batch, first) = (Vec::new(), self.sequence);
         let mut message = |ty, flags, header: [u8; 4], name: Option<&str>| {
-            let start = begin(&mut batch, ty, REQUEST | flags, self.sequence);
+            let start = begin(&mut batch, ty, NLM_F_REQUEST | flags, self.sequence);
             self.sequence += 1;
             batch.extend_from_slice(&header);
             if let Some(name) = name {
@@ -123,8 +123,12 @@ impl Async {
         message(NFNL_MSG_BATCH_BEGIN, 0, NF_TABLES, None);
         for (index, table) in tables.iter().enumerate() {
             // Only the last message before the end requests an acknowledgment.
-            let ack = if index + 1 == tables.len() { ACK } else { 0 };
-            message(NFT_MSG_NEWTABLE, CREATE | ack, INET, Some(table));
+            let ack = if index + 1 == tables.len() {
+                NLM_F_ACK
+            } else {
+                0
+            };
+            message(NFT_MSG_NEWTABLE, NLM_F_CREATE | ack, INET, Some(table));
         }
         message(NFNL_MSG_BATCH_END, 0, NF_TABLES, None);
 
@@ -143,7 +147,7 @@ impl Async {
         let start = begin(
             &mut request,
             NFT_MSG_GETTABLE,
-            REQUEST | DUMP,
+            NLM_F_REQUEST | NLM_F_DUMP,
             self.sequence,
         );
         request.extend_from_slice(&INET);

@@ -26,7 +26,7 @@ impl SeqRange {
             let message = message?;
             first = first.or(Some(message.seq));
             last = message.seq;
-            if message.flags & message::ACK != 0 {
+            if message.flags & message::NLM_F_ACK != 0 {
                 last_ack = Some(message.seq);
             }
         }
@@ -55,7 +55,7 @@ impl SeqRange {
 /// datagram that it receives to [`receive`](Self::receive) until the tracker is complete.
 ///
 /// ```
-/// use vipline_netlink::message::{ACK, REQUEST, begin, end};
+/// use vipline_netlink::message::{NLM_F_ACK, NLM_F_REQUEST, begin, end};
 /// use vipline_netlink::{AckTracker, Errno};
 ///
 /// /// Returns the requests that the kernel rejected. `exchange` sends and receives.
@@ -73,7 +73,7 @@ impl SeqRange {
 ///     Ok(errors.iter().map(|error| (error.seq, error.errno)).collect())
 /// }
 /// # let mut request = Vec::new();
-/// # let start = begin(&mut request, 16, REQUEST | ACK, 7);
+/// # let start = begin(&mut request, 16, NLM_F_REQUEST | NLM_F_ACK, 7);
 /// # end(&mut request, start);
 /// # // NLMSG_ERROR: the error number and the header of the request.
 /// # let mut reply = Vec::new();
@@ -227,14 +227,14 @@ impl AckTracker {
 mod tests {
     use super::*;
     use crate::Errno;
-    use crate::message::{ACK, Ack, REQUEST, begin, end};
+    use crate::message::{Ack, NLM_F_ACK, NLM_F_REQUEST, begin, end};
 
     /// Returns the sequence numbers of three messages between batch begin and end.
     fn range(first: u32) -> SeqRange {
         let mut batch = Vec::new();
-        for (place, flags) in [0, 0, 0, ACK, 0].into_iter().enumerate() {
+        for (place, flags) in [0, 0, 0, NLM_F_ACK, 0].into_iter().enumerate() {
             let seq = first.wrapping_add(u32::try_from(place).unwrap());
-            let start = begin(&mut batch, 0xa00, REQUEST | flags, seq);
+            let start = begin(&mut batch, 0xa00, NLM_F_REQUEST | flags, seq);
             end(&mut batch, start);
         }
         SeqRange::of(&batch).unwrap()
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn a_single_independent_message_is_accepted() {
         let mut messages = Vec::new();
-        let start = begin(&mut messages, 0xa00, REQUEST | ACK, 5);
+        let start = begin(&mut messages, 0xa00, NLM_F_REQUEST | NLM_F_ACK, 5);
         end(&mut messages, start);
         let mut acks = AckTracker::of_requests(&messages, 0).unwrap();
         acks.add(5, rejection(Errno::EXIST));
@@ -348,7 +348,7 @@ mod tests {
         assert!(SeqRange::of(&[]).is_err());
         let mut batch = Vec::new();
         for seq in 1..=2 {
-            let start = begin(&mut batch, 0xa00, REQUEST, seq);
+            let start = begin(&mut batch, 0xa00, NLM_F_REQUEST, seq);
             end(&mut batch, start);
         }
         assert!(SeqRange::of(&batch).is_err());

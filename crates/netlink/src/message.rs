@@ -10,24 +10,24 @@ use crate::uapi::*;
 use crate::{DecodeError, Errno, Policy};
 
 /// `NLM_F_REQUEST`: the message is a request.
-pub const REQUEST: u16 = netlink_packet_core::NLM_F_REQUEST;
+pub const NLM_F_REQUEST: u16 = netlink_packet_core::NLM_F_REQUEST;
 /// `NLM_F_ACK`: requests an acknowledgment also of success.
-pub const ACK: u16 = netlink_packet_core::NLM_F_ACK;
+pub const NLM_F_ACK: u16 = netlink_packet_core::NLM_F_ACK;
 /// `NLM_F_ECHO`: requests the notification of the change as a reply.
-pub const ECHO: u16 = netlink_packet_core::NLM_F_ECHO;
+pub const NLM_F_ECHO: u16 = netlink_packet_core::NLM_F_ECHO;
 /// `NLM_F_DUMP`: requests all objects.
-pub const DUMP: u16 = netlink_packet_core::NLM_F_DUMP;
+pub const NLM_F_DUMP: u16 = netlink_packet_core::NLM_F_DUMP;
 /// `NLM_F_REPLACE`: replaces an existing object.
-pub const REPLACE: u16 = netlink_packet_core::NLM_F_REPLACE;
+pub const NLM_F_REPLACE: u16 = netlink_packet_core::NLM_F_REPLACE;
 /// `NLM_F_NONREC`: deletes an object only if no others belong to it.
-pub const NONREC: u16 = netlink_packet_core::NLM_F_NONREC;
+pub const NLM_F_NONREC: u16 = netlink_packet_core::NLM_F_NONREC;
 
 /// `NLM_F_EXCL`: rejects the request if the object exists.
-pub const EXCL: u16 = netlink_packet_core::NLM_F_EXCL;
+pub const NLM_F_EXCL: u16 = netlink_packet_core::NLM_F_EXCL;
 /// `NLM_F_CREATE`: creates the object if it does not exist.
-pub const CREATE: u16 = netlink_packet_core::NLM_F_CREATE;
+pub const NLM_F_CREATE: u16 = netlink_packet_core::NLM_F_CREATE;
 /// `NLM_F_APPEND`: appends the object to the end of the list.
-pub const APPEND: u16 = netlink_packet_core::NLM_F_APPEND;
+pub const NLM_F_APPEND: u16 = netlink_packet_core::NLM_F_APPEND;
 
 /// Length of `struct nlmsghdr`, in bytes.
 const HEADER: usize = 16;
@@ -37,10 +37,10 @@ const HEADER: usize = 16;
 /// The caller appends the payload, then calls [`end`].
 ///
 /// ```
-/// use vipline_netlink::message::{Messages, REQUEST, begin, end};
+/// use vipline_netlink::message::{Messages, NLM_F_REQUEST, begin, end};
 ///
 /// let mut out = Vec::new();
-/// let start = begin(&mut out, 18, REQUEST, 7);
+/// let start = begin(&mut out, 18, NLM_F_REQUEST, 7);
 /// out.extend_from_slice(&[1, 2, 3, 4]);
 /// end(&mut out, start);
 /// let message = Messages::new(&out).next().expect("one message")?;
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn extended_ack_attributes_follow_the_header_of_a_capped_request() {
         let mut payload = (-2_i32).to_ne_bytes().to_vec();
-        payload.extend(&message(0xa00, REQUEST, &[0; 40])[..16]);
+        payload.extend(&message(0xa00, NLM_F_REQUEST, &[0; 40])[..16]);
         payload.extend(attrs());
         let datagram = message(NLMSG_ERROR, NLM_F_CAPPED | NLM_F_ACK_TLVS, &payload);
         assert_eq!(content(&datagram), Ok(Content::Ack(extended())));
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn extended_ack_attributes_follow_a_returned_request() {
         let mut payload = (-2_i32).to_ne_bytes().to_vec();
-        payload.extend(message(0xa00, REQUEST, &[0; 41]));
+        payload.extend(message(0xa00, NLM_F_REQUEST, &[0; 41]));
         payload.extend(attrs());
         let datagram = message(NLMSG_ERROR, NLM_F_ACK_TLVS, &payload);
         let echoed = Ack {

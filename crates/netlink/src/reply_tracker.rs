@@ -10,7 +10,7 @@ use crate::{Error, KernelError};
 /// [`receive`](Self::receive) until the tracker is complete.
 ///
 /// ```
-/// use vipline_netlink::message::{DUMP, REQUEST, begin, end};
+/// use vipline_netlink::message::{NLM_F_DUMP, NLM_F_REQUEST, begin, end};
 /// use vipline_netlink::{Error, ReplyTracker};
 ///
 /// /// Counts the links in the datagrams that `receive` returns.

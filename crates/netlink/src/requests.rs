@@ -1,6 +1,6 @@
 //! Independent requests, many per datagram.
 
-use crate::message::{ACK, REQUEST, begin, end};
+use crate::message::{NLM_F_ACK, NLM_F_REQUEST, begin, end};
 use crate::{Error, KernelError, Rejected, Socket};
 
 impl Socket {
@@ -87,8 +87,8 @@ fn encode_all<T>(
         payload.clear();
         let (ty, flags) = encode(request, &mut payload);
         let is_last = index + 1 == requests.len();
-        let ack = if is_last { ACK } else { 0 };
-        let start = begin(out, ty, REQUEST | flags | ack, seq);
+        let ack = if is_last { NLM_F_ACK } else { 0 };
+        let start = begin(out, ty, NLM_F_REQUEST | flags | ack, seq);
         out.extend_from_slice(&payload);
         end(out, start);
         seq = seq.wrapping_add(1);
@@ -115,7 +115,7 @@ mod tests {
     use testkit::netns::Netns;
 
     use super::*;
-    use crate::message::{Ack, CREATE, Messages};
+    use crate::message::{Ack, Messages, NLM_F_CREATE};
     use crate::{Errno, Protocol};
 
     fn errors(seqs: &[u32]) -> Vec<KernelError> {
@@ -134,7 +134,7 @@ mod tests {
     fn only_the_last_request_of_a_datagram_requests_an_acknowledgment() {
         let mut encode = |request: &u16, payload: &mut Vec<u8>| {
             payload.extend_from_slice(&request.to_be_bytes());
-            (*request, CREATE)
+            (*request, NLM_F_CREATE)
         };
         let mut datagram = vec![1];
         encode_all(&[5, 6, 7], u32::MAX, &mut encode, &mut datagram);
@@ -143,8 +143,12 @@ mod tests {
             .iter()
             .map(|it| (it.ty, it.flags, it.seq))
             .collect();
-        let flags = REQUEST | CREATE;
-        let expected = [(5, flags, u32::MAX), (6, flags, 0), (7, flags | ACK, 1)];
+        let flags = NLM_F_REQUEST | NLM_F_CREATE;
+        let expected = [
+            (5, flags, u32::MAX),
+            (6, flags, 0),
+            (7, flags | NLM_F_ACK, 1),
+        ];
         assert_eq!(headers, expected);
         assert_eq!(messages[1].payload, [0, 6]);
     }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use rustix::net::{SendFlags, send, sockopt};
 use testkit::netns::Netns;
 use vipline_netlink::attr::{Attrs, put, put_str};
-use vipline_netlink::message::{ACK, CREATE, DUMP, REQUEST, begin, end};
+use vipline_netlink::message::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, begin, end};
 use vipline_netlink::{Dump, Errno, Error, KernelError, Outcome, Protocol, Socket};
 
 const RTM_GETLINK: u16 = 18;
@@ -54,7 +54,7 @@ fn batch(socket: &Socket, messages: &[(u16, u16, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut seq = socket.sequence();
     let mut append = |out: &mut Vec<u8>, ty, flags, header: [u8; 4], name: Option<&str>| {
-        let start = begin(out, ty, REQUEST | flags, seq);
+        let start = begin(out, ty, NLM_F_REQUEST | flags, seq);
         out.extend_from_slice(&header);
         if let Some(name) = name {
             put_str(out, 1, name);
@@ -129,7 +129,12 @@ fn stale_replies_are_discarded() {
     let mut socket = open(Protocol::ROUTE);
     let mut stale = Vec::new();
     for seq in [900, 901] {
-        let start = begin(&mut stale, RTM_GETLINK, REQUEST | ACK | DUMP, seq);
+        let start = begin(
+            &mut stale,
+            RTM_GETLINK,
+            NLM_F_REQUEST | NLM_F_ACK | NLM_F_DUMP,
+            seq,
+        );
         stale.extend_from_slice(&ANY_LINK);
         end(&mut stale, start);
         send(socket.as_fd(), &stale, SendFlags::empty()).unwrap();
@@ -167,8 +172,8 @@ fn a_batch_takes_one_send_and_one_receive() {
     let batch = batch(
         &socket,
         &[
-            (NFT_MSG_NEWTABLE, CREATE, "one"),
-            (NFT_MSG_NEWTABLE, CREATE | ACK, "two"),
+            (NFT_MSG_NEWTABLE, NLM_F_CREATE, "one"),
+            (NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_ACK, "two"),
         ],
     );
     let outcome = socket.batch(&batch).unwrap();
@@ -187,10 +192,10 @@ fn every_rejected_message_of_a_batch_is_reported_and_none_is_applied() {
     let batch = batch(
         &socket,
         &[
-            (NFT_MSG_NEWTABLE, CREATE, "one"),
+            (NFT_MSG_NEWTABLE, NLM_F_CREATE, "one"),
             (NFT_MSG_DELTABLE, 0, "none"),
-            (NFT_MSG_NEWTABLE, CREATE, "two"),
-            (NFT_MSG_DELTABLE, ACK, "neither"),
+            (NFT_MSG_NEWTABLE, NLM_F_CREATE, "two"),
+            (NFT_MSG_DELTABLE, NLM_F_ACK, "neither"),
         ],
     );
     let errors = rejected(socket.batch(&batch).unwrap());
@@ -207,8 +212,8 @@ fn every_rejected_message_of_a_batch_is_reported_and_none_is_applied() {
 fn a_batch_of_a_million_bytes_is_one_send() {
     let mut socket = open(Protocol::NETFILTER);
     let names: Vec<String> = (0..20_000).map(|number| format!("t{number}")).collect();
-    let mut messages: Vec<_> = vec![(NFT_MSG_NEWTABLE, CREATE, "t"); names.len()];
-    messages.push((NFT_MSG_NEWTABLE, CREATE | ACK, "last"));
+    let mut messages: Vec<_> = vec![(NFT_MSG_NEWTABLE, NLM_F_CREATE, "t"); names.len()];
+    messages.push((NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_ACK, "last"));
     let batch = batch(&socket, &messages);
     assert!(batch.len() > 500_000);
     let outcome = socket.batch(&batch).unwrap();
@@ -221,7 +226,10 @@ fn a_batch_of_a_million_bytes_is_one_send() {
 fn lost_acknowledgments_make_the_outcome_of_a_committed_batch_unknown() {
     let mut socket = open(Protocol::NETFILTER);
     sockopt::set_socket_recv_buffer_size(socket.as_fd(), 4096).unwrap();
-    let acknowledged = batch(&socket, &[(NFT_MSG_NEWTABLE, CREATE | ACK, "one"); 200]);
+    let acknowledged = batch(
+        &socket,
+        &[(NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_ACK, "one"); 200],
+    );
     let outcome = socket.batch(&acknowledged).unwrap();
     assert!(
         matches!(outcome, Outcome::Unknown(Error::Overrun)),
@@ -235,7 +243,7 @@ fn lost_acknowledgments_make_the_outcome_of_a_committed_batch_unknown() {
 fn an_overrun_by_errors_still_reports_the_rejection() {
     let mut socket = open(Protocol::NETFILTER);
     sockopt::set_socket_recv_buffer_size(socket.as_fd(), 4096).unwrap();
-    let messages = batch(&socket, &[(NFT_MSG_DELCHAIN, ACK, "none"); 200]);
+    let messages = batch(&socket, &[(NFT_MSG_DELCHAIN, NLM_F_ACK, "none"); 200]);
     let errors = rejected(socket.batch(&messages).unwrap());
     assert!(!errors.is_empty() && errors.len() < 200);
 }

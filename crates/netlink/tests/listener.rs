@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use testkit::netns::Netns;
 use vipline_netlink::attr::{Attrs, put_str};
-use vipline_netlink::message::{ACK, CREATE, REQUEST, begin, end};
+use vipline_netlink::message::{NLM_F_ACK, NLM_F_CREATE, NLM_F_REQUEST, begin, end};
 use vipline_netlink::{Event, Listener, Outcome, Protocol, Socket};
 
 // linux/netfilter/nfnetlink.h: enum nfnetlink_groups
@@ -70,7 +70,7 @@ fn add_tables(socket: &mut Socket, prefix: &str, count: usize) {
     let nf_tables = [0, 0, 0, 10];
     let (mut batch, mut seq) = (Vec::new(), socket.sequence());
     let mut message = |ty, flags, header: [u8; 4], name: Option<&str>| {
-        let start = begin(&mut batch, ty, REQUEST | flags, seq);
+        let start = begin(&mut batch, ty, NLM_F_REQUEST | flags, seq);
         batch.extend_from_slice(&header);
         if let Some(name) = name {
             put_str(&mut batch, 1, name);
@@ -80,9 +80,9 @@ fn add_tables(socket: &mut Socket, prefix: &str, count: usize) {
     };
     message(16, 0, nf_tables, None);
     for number in 1..=count {
-        let ack = if number == count { ACK } else { 0 };
+        let ack = if number == count { NLM_F_ACK } else { 0 };
         let name = format!("{prefix}{number}");
-        message(NFT_MSG_NEWTABLE, CREATE | ack, INET, Some(&name));
+        message(NFT_MSG_NEWTABLE, NLM_F_CREATE | ack, INET, Some(&name));
     }
     message(17, 0, nf_tables, None);
     assert!(matches!(socket.batch(&batch).unwrap(), Outcome::Committed));

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use proptest::prelude::*;
-use vipline_netlink::message::{ACK, REQUEST, begin, end};
+use vipline_netlink::message::{NLM_F_ACK, NLM_F_REQUEST, begin, end};
 use vipline_netlink::{AckTracker, Error, Outcome, ReplyTracker};
 
 /// Message types of `linux/netlink.h`, and one above the reserved types.
@@ -60,9 +60,9 @@ fn receive(datagrams: &[Vec<u8>]) -> Result<(ReplyTracker, Vec<u8>), Error> {
 fn batch(changes: u32) -> Vec<u8> {
     let flags = |at: u32| {
         if at == changes {
-            REQUEST | ACK
+            NLM_F_REQUEST | NLM_F_ACK
         } else {
-            REQUEST
+            NLM_F_REQUEST
         }
     };
     let messages = (0..changes + 2).map(|at| message(OBJECT, flags(at), SEQ + at, &[]));

@@ -1,7 +1,7 @@
 //! Handles of the objects that a commit adds.
 
 use vipline_netlink::DecodeError;
-use vipline_netlink::message::{ECHO, Message};
+use vipline_netlink::message::{Message, NLM_F_ECHO};
 
 use crate::wire::message_types::*;
 use crate::wire::rule::NFTA_RULE_CHAIN_ID;
@@ -95,7 +95,7 @@ pub(crate) fn request_echo(batch: &mut [u8]) {
         };
         let is_echoed = adds_named(u16::from_ne_bytes([t0, t1]), message.get(HEADER..));
         if let (true, Some(flags)) = (is_echoed, message.get_mut(6..8)) {
-            let echo = u16::from_ne_bytes([f0, f1]) | ECHO;
+            let echo = u16::from_ne_bytes([f0, f1]) | NLM_F_ECHO;
             flags.copy_from_slice(&echo.to_ne_bytes());
         }
         rest = others

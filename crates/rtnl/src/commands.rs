@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use vipline_netlink::message::{CREATE, EXCL};
+use vipline_netlink::message::{NLM_F_CREATE, NLM_F_EXCL};
 use vipline_reconcile::Edit;
 
 use crate::uapi::*;
@@ -55,7 +55,7 @@ impl Command {
     /// Returns the flags of the message in addition to `NLM_F_REQUEST` and `NLM_F_ACK`.
     pub fn flags(&self) -> u16 {
         match self {
-            Self::AddLink(_) | Self::AddAddress(_) => CREATE | EXCL,
+            Self::AddLink(_) | Self::AddAddress(_) => NLM_F_CREATE | NLM_F_EXCL,
             Self::RemoveLink(_) | Self::RemoveAddress(_) => 0,
         }
     }

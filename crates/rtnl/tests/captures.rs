@@ -5,7 +5,7 @@
 //! the commands in the files, on a kernel with links of type dummy.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use vipline_netlink::message::{ACK, Message, Messages, REQUEST, begin, end};
+use vipline_netlink::message::{Message, Messages, NLM_F_ACK, NLM_F_REQUEST, begin, end};
 use vipline_rtnl::wire::Reply;
 use vipline_rtnl::{Address, AddressFlags, Command, Kind, Link, LinkFlags, Name, Scope, Snapshot};
 
@@ -93,7 +93,7 @@ fn commands_have_the_bytes_and_the_text_of_ip() {
         assert_eq!(words(&command.to_string()), words(line));
         let theirs = message(&bytes);
         let mut ours = Vec::new();
-        let flags = REQUEST | ACK | command.flags();
+        let flags = NLM_F_REQUEST | NLM_F_ACK | command.flags();
         let start = begin(&mut ours, command.ty(), flags, theirs.seq);
         command.encode(INDEX, &mut ours);
         end(&mut ours, start);

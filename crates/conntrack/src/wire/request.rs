@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use vipline_netlink::attr::{nest, put, put_be16, put_be32, put_str, put_u32};
-use vipline_netlink::message::{CREATE, EXCL};
+use vipline_netlink::message::{NLM_F_CREATE, NLM_F_EXCL};
 
 use super::put_header;
 use crate::uapi::*;
@@ -96,7 +96,7 @@ impl Request<'_> {
     /// Returns the flags in addition to `NLM_F_REQUEST`, `NLM_F_ACK` and `NLM_F_DUMP`.
     pub fn flags(&self) -> u16 {
         match self {
-            Self::Create(_) | Self::CreateExpectation(_) => CREATE | EXCL,
+            Self::Create(_) | Self::CreateExpectation(_) => NLM_F_CREATE | NLM_F_EXCL,
             _ => 0,
         }
     }

@@ -5,7 +5,7 @@
     reason = "IO file"
 )]
 
-use vipline_netlink::message::{CREATE, EXCL};
+use vipline_netlink::message::{NLM_F_CREATE, NLM_F_EXCL};
 use vipline_netlink::{Protocol, Request, Requester};
 
 use super::wire::{self, NFNL_MSG_ACCT_DEL, NFNL_MSG_ACCT_GET, NFNL_MSG_ACCT_NEW, message_type};
@@ -50,7 +50,7 @@ impl Client {
         self.request(
             "create counter",
             NFNL_MSG_ACCT_NEW,
-            CREATE | EXCL,
+            NLM_F_CREATE | NLM_F_EXCL,
             name,
             &payload,
         )?;

@@ -61,7 +61,9 @@ pub(crate) fn prepare() {
         let mut payload = vec![0; 4];
         attr::put_str(&mut payload, 1, name);
         let mut socket = Socket::open(Protocol::NETFILTER).unwrap();
-        let made = socket.request(7 << 8, message::CREATE, &payload, |_| Ok::<_, Error>(()));
+        let made = socket.request(7 << 8, message::NLM_F_CREATE, &payload, |_| {
+            Ok::<_, Error>(())
+        });
         made.unwrap();
     }
 }

@@ -12,7 +12,9 @@ use std::time::Duration;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, sendmsg, sockopt};
 
 use crate::descriptor::{BUFFER, Descriptor, MAX_INTERRUPTED_CALLS, failed, io_error, receive};
-use crate::message::{ACK, Content, DUMP, Message, Messages, REQUEST, begin, end};
+use crate::message::{
+    Content, Message, Messages, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, begin, end,
+};
 use crate::{
     AckTracker, Counters, Dump, Error, KernelError, Outcome, Protocol, ReplyTracker, SocketOption,
 };
@@ -170,7 +172,7 @@ impl Socket {
         payload: &[u8],
         each: impl FnMut(Message<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.exchange(ty, flags | ACK, payload, each)?;
+        self.exchange(ty, flags | NLM_F_ACK, payload, each)?;
         Ok(())
     }
 
@@ -197,7 +199,7 @@ impl Socket {
         Dump::repeat(attempts, || {
             let mut value = start();
             let is_interrupted =
-                self.exchange(ty, DUMP, payload, |message| each(&mut value, message))?;
+                self.exchange(ty, NLM_F_DUMP, payload, |message| each(&mut value, message))?;
             Ok(match is_interrupted {
                 false => Dump::Complete(value),
                 true => Dump::Interrupted(value),
@@ -339,7 +341,7 @@ impl Socket {
         self.sequence = seq.wrapping_add(1);
         let mut request = std::mem::take(&mut self.request);
         request.clear();
-        let start = begin(&mut request, ty, REQUEST | flags, seq);
+        let start = begin(&mut request, ty, NLM_F_REQUEST | flags, seq);
         request.extend_from_slice(payload);
         end(&mut request, start);
         let sent = self

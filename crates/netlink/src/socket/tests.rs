@@ -21,7 +21,7 @@ fn a_dump_succeeds_after_a_dump_that_failed_midway() {
     let nf_tables: &[u8] = &[0, 0, 0, 10];
     let (mut batch, mut seq) = (Vec::new(), socket.sequence());
     let mut message = |ty, flags, payload: &[u8]| {
-        let start = begin(&mut batch, ty, REQUEST | flags, seq);
+        let start = begin(&mut batch, ty, NLM_F_REQUEST | flags, seq);
         seq += 1;
         batch.extend_from_slice(payload);
         end(&mut batch, start);
@@ -30,11 +30,11 @@ fn a_dump_succeeds_after_a_dump_that_failed_midway() {
     for table in 1..=TABLES {
         let mut payload = vec![1, 0, 0, 0];
         crate::attr::put_str(&mut payload, 1, &table.to_string());
-        message(0xa00, crate::message::CREATE, &payload);
+        message(0xa00, crate::message::NLM_F_CREATE, &payload);
     }
     message(
         0xa00,
-        crate::message::CREATE | ACK,
+        crate::message::NLM_F_CREATE | NLM_F_ACK,
         &[1, 0, 0, 0, 6, 0, 1, 0, b'1', 0, 0, 0],
     );
     message(17, 0, nf_tables);

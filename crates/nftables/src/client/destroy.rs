@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use vipline_netlink::message::ACK;
+use vipline_netlink::message::NLM_F_ACK;
 use vipline_netlink::{Errno, Outcome};
 use vipline_reconcile::Keyed;
 
@@ -34,7 +34,7 @@ impl Client {
         let mut batch = Vec::new();
         put_batch_message(&mut batch, NFNL_MSG_BATCH_BEGIN, first, None);
         let kind = message_type(NFT_MSG_DESTROYTABLE);
-        put_message(&mut batch, kind, ACK, first.wrapping_add(1), |out| {
+        put_message(&mut batch, kind, NLM_F_ACK, first.wrapping_add(1), |out| {
             wire::put_header(out, crate::Family::Ip.number(), 0);
             // The kernel counts handles from 1.
             vipline_netlink::attr::put_be64(out, wire::NFTA_TABLE_HANDLE, u64::MAX);

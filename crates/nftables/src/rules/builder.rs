@@ -1,6 +1,8 @@
 //! Batches of single operations.
 
-use vipline_netlink::message::{APPEND, CREATE, ECHO, EXCL, NONREC, REPLACE};
+use vipline_netlink::message::{
+    NLM_F_APPEND, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_NONREC, NLM_F_REPLACE,
+};
 
 use super::{RuleHandle, RulePosition};
 use crate::expr::{AnonymousSet, SetRef};
@@ -72,7 +74,7 @@ impl BatchBuilder {
 
     /// Requests notifications of the rules added from now on: `NLM_F_ECHO`.
     pub(super) fn with_echo(mut self) -> Self {
-        self.flags = ECHO;
+        self.flags = NLM_F_ECHO;
         self
     }
 
@@ -88,7 +90,7 @@ impl BatchBuilder {
 
     /// Adds a table without flags. An existing table remains as it is.
     pub fn add_table(&mut self, table: &TableId) {
-        self.push(Action::Add, NFT_MSG_NEWTABLE, CREATE, table, |out| {
+        self.push(Action::Add, NFT_MSG_NEWTABLE, NLM_F_CREATE, table, |out| {
             wire::put_table_name(out, table);
         });
     }
@@ -98,23 +100,35 @@ impl BatchBuilder {
     /// An existing regular chain remains as it is. An existing base chain gets the policy
     /// and the counter.
     pub fn add_chain(&mut self, chain: &Chain) {
-        self.push(Action::Add, NFT_MSG_NEWCHAIN, CREATE, &chain.table, |out| {
-            wire::put_chain(out, chain);
-        });
+        self.push(
+            Action::Add,
+            NFT_MSG_NEWCHAIN,
+            NLM_F_CREATE,
+            &chain.table,
+            |out| {
+                wire::put_chain(out, chain);
+            },
+        );
     }
 
     /// Adds a regular chain. An existing chain remains as it is.
     pub fn add_regular_chain(&mut self, table: &TableId, chain: &Name) {
-        self.push(Action::Add, NFT_MSG_NEWCHAIN, CREATE, table, |out| {
+        self.push(Action::Add, NFT_MSG_NEWCHAIN, NLM_F_CREATE, table, |out| {
             wire::put_chain_id(out, table, chain);
         });
     }
 
     /// Creates a regular chain. The kernel rejects the operation if the chain exists.
     pub fn create_regular_chain(&mut self, table: &TableId, chain: &Name) {
-        self.push(Action::Add, NFT_MSG_NEWCHAIN, CREATE | EXCL, table, |out| {
-            wire::put_chain_id(out, table, chain);
-        });
+        self.push(
+            Action::Add,
+            NFT_MSG_NEWCHAIN,
+            NLM_F_CREATE | NLM_F_EXCL,
+            table,
+            |out| {
+                wire::put_chain_id(out, table, chain);
+            },
+        );
     }
 
     /// Deletes all rules of a chain.
@@ -136,18 +150,24 @@ impl BatchBuilder {
     /// Deletes a chain without rules. The kernel rejects the operation (`EBUSY`) while the
     /// chain has rules, or rules jump to the chain.
     pub fn delete_empty_chain(&mut self, table: &TableId, chain: &Name) {
-        self.push(Action::Delete, NFT_MSG_DELCHAIN, NONREC, table, |out| {
-            wire::put_chain_id(out, table, chain);
-        });
+        self.push(
+            Action::Delete,
+            NFT_MSG_DELCHAIN,
+            NLM_F_NONREC,
+            table,
+            |out| {
+                wire::put_chain_id(out, table, chain);
+            },
+        );
     }
 
     /// Adds a rule at a position of a chain.
     pub fn add_rule(&mut self, table: &TableId, chain: &Name, position: RulePosition, rule: &Rule) {
         let (flags, near) = match position {
-            RulePosition::Head => (CREATE, None),
-            RulePosition::Tail => (CREATE | APPEND, None),
-            RulePosition::Before(handle) => (CREATE, Some(handle)),
-            RulePosition::After(handle) => (CREATE | APPEND, Some(handle)),
+            RulePosition::Head => (NLM_F_CREATE, None),
+            RulePosition::Tail => (NLM_F_CREATE | NLM_F_APPEND, None),
+            RulePosition::Before(handle) => (NLM_F_CREATE, Some(handle)),
+            RulePosition::After(handle) => (NLM_F_CREATE | NLM_F_APPEND, Some(handle)),
         };
         let (flags, sets) = (flags | self.flags, self.anonymous(table, rule));
         self.push(Action::Add, NFT_MSG_NEWRULE, flags, table, |out| {
@@ -161,7 +181,7 @@ impl BatchBuilder {
 
     /// Replaces a rule at its position.
     pub fn replace_rule(&mut self, table: &TableId, chain: &Name, old: RuleHandle, rule: &Rule) {
-        let (flags, sets) = (REPLACE | self.flags, self.anonymous(table, rule));
+        let (flags, sets) = (NLM_F_REPLACE | self.flags, self.anonymous(table, rule));
         self.push(Action::Replace, NFT_MSG_NEWRULE, flags, table, |out| {
             wire::rule::put_chain(out, table, chain);
             wire::rule::put_handle(out, old.0);
@@ -195,12 +215,12 @@ impl BatchBuilder {
     fn anonymous_chain(&mut self, table: &TableId, chain: &Chain) -> u32 {
         self.set_id += 1;
         let id = self.set_id;
-        self.message_of_rule(NFT_MSG_NEWCHAIN, CREATE, table, |out| {
+        self.message_of_rule(NFT_MSG_NEWCHAIN, NLM_F_CREATE, table, |out| {
             wire::put_anonymous_chain(out, table, chain, id);
         });
         for rule in &*chain.rules {
             let ids = self.anonymous(table, rule);
-            self.message_of_rule(NFT_MSG_NEWRULE, CREATE | APPEND, table, |out| {
+            self.message_of_rule(NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, table, |out| {
                 wire::rule::put_chain_id(out, table, id);
                 wire::rule::put_body(out, rule, &ids);
             });
@@ -211,12 +231,12 @@ impl BatchBuilder {
     fn anonymous_set(&mut self, table: &TableId, anonymous: &AnonymousSet) -> u32 {
         self.set_id += 1;
         let (id, mut rest) = (self.set_id, &*anonymous.elements);
-        self.message_of_rule(NFT_MSG_NEWSET, CREATE, table, |out| {
+        self.message_of_rule(NFT_MSG_NEWSET, NLM_F_CREATE, table, |out| {
             put_anonymous_set(out, table, anonymous, id);
         });
         while !rest.is_empty() {
             let mut count = 0;
-            self.message_of_rule(NFT_MSG_NEWSETELEM, CREATE, table, |out| {
+            self.message_of_rule(NFT_MSG_NEWSETELEM, NLM_F_CREATE, table, |out| {
                 let place = (table, &anonymous.set.name, Some(id));
                 count = put_elements(out, place, rest, &mut Vec::new());
             });
@@ -308,7 +328,7 @@ impl Operations {
 
 #[cfg(test)]
 mod tests {
-    use vipline_netlink::message::{ACK, Messages};
+    use vipline_netlink::message::{Messages, NLM_F_ACK};
 
     use super::*;
     use crate::statement::accept;
@@ -347,7 +367,9 @@ mod tests {
         builder.delete_rule(&table, &name("c"), RuleHandle(7));
         let (bytes, _) = builder.finish();
         let messages = Messages::new(&bytes).map(Result::unwrap);
-        let acks: Vec<_> = messages.map(|it| (it.seq, it.flags & ACK != 0)).collect();
+        let acks: Vec<_> = messages
+            .map(|it| (it.seq, it.flags & NLM_F_ACK != 0))
+            .collect();
         let expected = [
             (u32::MAX, false),
             (0, false),

@@ -1,7 +1,7 @@
 //! Batches: encoded transactions.
 
 use vipline_netlink::attr::{Attr, Attrs};
-use vipline_netlink::message::ACK;
+use vipline_netlink::message::NLM_F_ACK;
 
 use super::element::{self, NFTA_SET_ELEM_LIST_ELEMENTS};
 use crate::operation::{Action, Operation, Subject};
@@ -159,7 +159,7 @@ fn element_list(payload: &[u8]) -> Option<(usize, Attr<'_>)> {
 pub(crate) fn acknowledge(messages: &mut [u8], start: usize) {
     // The flags follow length and type in `struct nlmsghdr`.
     if let Some([low, high]) = messages.get_mut(start + 6..start + 8) {
-        let flags = u16::from_ne_bytes([*low, *high]) | ACK;
+        let flags = u16::from_ne_bytes([*low, *high]) | NLM_F_ACK;
         [*low, *high] = flags.to_ne_bytes();
     }
 }
@@ -219,7 +219,7 @@ mod tests {
         );
         let acks: Vec<_> = messages
             .iter()
-            .map(|message| message.flags & ACK != 0)
+            .map(|message| message.flags & NLM_F_ACK != 0)
             .collect();
         assert_eq!(acks, [false, false, true, false]);
         let numbers: Vec<_> = messages.iter().map(|message| message.seq).collect();

@@ -1,7 +1,7 @@
 //! The native encoder of transactions.
 
 use vipline_netlink::attr::{nest, put_be32, put_str};
-use vipline_netlink::message::{APPEND, CREATE, REQUEST, begin, end};
+use vipline_netlink::message::{NLM_F_APPEND, NLM_F_CREATE, NLM_F_REQUEST, begin, end};
 
 use super::NFNL_SUBSYS_NFTABLES;
 use super::batch::{Message, acknowledge};
@@ -53,7 +53,7 @@ pub(crate) fn put_message(
     sequence: u32,
     body: impl FnOnce(&mut Vec<u8>),
 ) {
-    let start = begin(out, ty, REQUEST | flags, sequence);
+    let start = begin(out, ty, NLM_F_REQUEST | flags, sequence);
     body(out);
     end(out, start);
 }
@@ -205,9 +205,11 @@ impl Encoder {
 
     fn step(&mut self, step: &Step, at: u32) {
         match step {
-            Step::AddTable(table) => self.simple(NFT_MSG_NEWTABLE, CREATE, at, &table.id, |out| {
-                wire::put_table(out, table);
-            }),
+            Step::AddTable(table) => {
+                self.simple(NFT_MSG_NEWTABLE, NLM_F_CREATE, at, &table.id, |out| {
+                    wire::put_table(out, table);
+                })
+            }
             Step::DeleteTable(table) => {
                 self.simple(self.deletion(NFT_MSG_DELTABLE), 0, at, &table.id, |out| {
                     wire::put_table_name(out, &table.id);
@@ -215,7 +217,7 @@ impl Encoder {
             }
             Step::AddSet(set) => {
                 let id = self.id();
-                self.simple(NFT_MSG_NEWSET, CREATE, at, &set.table, |out| {
+                self.simple(NFT_MSG_NEWSET, NLM_F_CREATE, at, &set.table, |out| {
                     wire::put_set(out, &set.table, set, id, set.size);
                 });
             }
@@ -225,7 +227,7 @@ impl Encoder {
                 })
             }
             Step::AddChain(chain) => {
-                self.simple(NFT_MSG_NEWCHAIN, CREATE, at, &chain.table, |out| {
+                self.simple(NFT_MSG_NEWCHAIN, NLM_F_CREATE, at, &chain.table, |out| {
                     wire::put_chain(out, chain);
                 })
             }
@@ -249,7 +251,7 @@ impl Encoder {
                 }
             }
             Step::AddStateful(object) => {
-                self.simple(NFT_MSG_NEWOBJ, CREATE, at, &object.table, |out| {
+                self.simple(NFT_MSG_NEWOBJ, NLM_F_CREATE, at, &object.table, |out| {
                     wire::stateful::put_object(out, object);
                 })
             }
@@ -259,9 +261,15 @@ impl Encoder {
                 })
             }
             Step::AddFlowtable(flowtable) => {
-                self.simple(NFT_MSG_NEWFLOWTABLE, CREATE, at, &flowtable.table, |out| {
-                    wire::flowtable::put(out, flowtable);
-                });
+                self.simple(
+                    NFT_MSG_NEWFLOWTABLE,
+                    NLM_F_CREATE,
+                    at,
+                    &flowtable.table,
+                    |out| {
+                        wire::flowtable::put(out, flowtable);
+                    },
+                );
             }
             Step::DeleteFlowtable(flowtable) => {
                 self.simple(
@@ -275,7 +283,7 @@ impl Encoder {
                 );
             }
             Step::AddElements(elements) => {
-                self.elements(NFT_MSG_NEWSETELEM, CREATE, elements, None, at);
+                self.elements(NFT_MSG_NEWSETELEM, NLM_F_CREATE, elements, None, at);
             }
             Step::DeleteElements(elements) => {
                 self.elements(self.deletion(NFT_MSG_DELSETELEM), 0, elements, None, at);
@@ -304,19 +312,25 @@ impl Encoder {
             let id = self.anonymous_chain(&chain.table, anonymous, at);
             ids.chains.push((anonymous.name.clone(), id));
         }
-        self.simple(NFT_MSG_NEWRULE, CREATE | APPEND, at, &chain.table, |out| {
-            match chain_id {
-                None => wire::rule::put_chain(out, &chain.table, &chain.name),
-                Some(id) => wire::rule::put_chain_id(out, &chain.table, id),
-            }
-            wire::rule::put_body(out, rule, &ids);
-        });
+        self.simple(
+            NFT_MSG_NEWRULE,
+            NLM_F_CREATE | NLM_F_APPEND,
+            at,
+            &chain.table,
+            |out| {
+                match chain_id {
+                    None => wire::rule::put_chain(out, &chain.table, &chain.name),
+                    Some(id) => wire::rule::put_chain_id(out, &chain.table, id),
+                }
+                wire::rule::put_body(out, rule, &ids);
+            },
+        );
     }
 
     /// Appends an anonymous chain with its rules. Returns its ID.
     fn anonymous_chain(&mut self, table: &TableId, chain: &Chain, at: u32) -> u32 {
         let id = self.id();
-        self.simple(NFT_MSG_NEWCHAIN, CREATE, at, table, |out| {
+        self.simple(NFT_MSG_NEWCHAIN, NLM_F_CREATE, at, table, |out| {
             wire::put_anonymous_chain(out, table, chain, id);
         });
         let mut chain = chain.clone();
@@ -330,12 +344,12 @@ impl Encoder {
     fn anonymous(&mut self, table: &TableId, anonymous: &AnonymousSet, at: u32) -> u32 {
         let id = self.id();
         let AnonymousSet { set, elements } = anonymous;
-        self.simple(NFT_MSG_NEWSET, CREATE, at, table, |out| {
+        self.simple(NFT_MSG_NEWSET, NLM_F_CREATE, at, table, |out| {
             put_anonymous_set(out, table, anonymous, id);
         });
         self.elements(
             NFT_MSG_NEWSETELEM,
-            CREATE,
+            NLM_F_CREATE,
             elements,
             Some((table, &set.name, id)),
             at,
