@@ -111,6 +111,9 @@ pub use vipline_inet::{Family, Protocol};
 pub use vipline_netlink as netlink;
 pub use vipline_netlink::Dump;
 
+#[cfg(all(test, target_os = "linux"))]
+vipline_netlink::assert_descriptors!(Client, Events);
+
 /// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -95,6 +95,9 @@ pub use vipline_netlink as netlink;
 pub use vipline_reconcile::{Edit, Keyed, diff};
 pub use wire::{DumpDecoder, Request};
 
+#[cfg(all(test, target_os = "linux"))]
+vipline_netlink::assert_descriptors!(Client);
+
 /// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -213,6 +213,12 @@ pub use vipline_inet::{Family, InvalidName, Protocol, Transport};
 pub use vipline_netlink as netlink;
 pub use vipline_reconcile::{Edit, Keyed, diff};
 
+// `Client` runs programs, and has no descriptor.
+#[cfg(all(test, feature = "nfacct", target_os = "linux"))]
+vipline_netlink::assert_descriptors!(nfacct::Client);
+#[cfg(all(test, feature = "nft", target_os = "linux"))]
+vipline_netlink::assert_descriptors!(nft::Client);
+
 /// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -131,6 +131,9 @@ pub use vipline_netlink as netlink;
 pub use vipline_reconcile::{Edit, Keyed, diff};
 pub use wire::{Info, Timeouts};
 
+#[cfg(all(test, target_os = "linux"))]
+vipline_netlink::assert_descriptors!(Client);
+
 /// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

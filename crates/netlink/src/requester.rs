@@ -348,6 +348,22 @@ macro_rules! impl_as_fd {
     };
 }
 
+/// Checks at compile time that types have a descriptor for event loops, and can be moved to
+/// another thread, as runtimes of async programs do.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! assert_descriptors {
+    ($($type:ty),+) => {
+        const _: () = {
+            const fn check<T: ::std::os::fd::AsFd + ::std::os::fd::AsRawFd + Send + 'static>() {}
+            $(check::<$type>();)+
+        };
+    };
+}
+
+#[cfg(test)]
+crate::assert_descriptors!(crate::Listener, Requester<()>, Socket);
+
 /// Implements the methods that all clients have, by the [`Requester`] in a field.
 ///
 /// Methods of the type itself instead of a trait: nobody has to import a trait to set a
