@@ -5,7 +5,7 @@
     reason = "IO file"
 )]
 
-use vipline_netlink::{Listener, Protocol};
+use vipline_netlink::{EventSource, Listener, Protocol};
 
 use crate::{Error, Event, Groups};
 
@@ -75,17 +75,43 @@ impl Events {
     /// socket is unusable then.
     pub fn read(&mut self, mut each: impl FnMut(Event)) -> Result<(), Error> {
         let mut first_error = None;
-        self.listener.read(|event| match event {
-            vipline_netlink::Event::Message(message) => match Event::decode(&message) {
-                Ok(Some(event)) => each(event),
-                Ok(None) => {}
-                Err(error) => first_error = first_error.or(Some(error)),
-            },
-            _ => each(Event::Overrun),
+        self.listener.read(|event| match decode(event) {
+            Some(Ok(event)) => each(event),
+            Some(Err(error)) => first_error = first_error.take().or(Some(error)),
+            None => {}
         })?;
-        first_error.map_or(Ok(()), |error| {
-            Err(vipline_netlink::Error::from(error).into())
-        })
+        first_error.map_or(Ok(()), Err)
+    }
+}
+
+/// Lost events are [`Error::NotificationsLost`] instead of [`Event::Overrun`].
+impl EventSource for Events {
+    type Event = Event;
+    type Error = Error;
+
+    fn read_events(
+        &mut self,
+        datagrams: usize,
+        mut each: impl FnMut(Result<Event, Error>),
+    ) -> Result<bool, Error> {
+        let is_read = self
+            .listener
+            .read_up_to(datagrams, |event| match decode(event) {
+                Some(Ok(Event::Overrun)) => each(Err(Error::NotificationsLost)),
+                Some(event) => each(event),
+                None => {}
+            })?;
+        Ok(is_read)
+    }
+}
+
+/// Decodes a notification. Returns `None` for one of something else.
+fn decode(event: vipline_netlink::Event<'_>) -> Option<Result<Event, Error>> {
+    match event {
+        vipline_netlink::Event::Message(message) => {
+            Event::decode(&message).map_err(Error::from).transpose()
+        }
+        _ => Some(Ok(Event::Overrun)),
     }
 }
 

@@ -69,6 +69,9 @@ pub enum ClientError<R> {
         /// Why it has none.
         reason: Box<dyn StdError + Send + Sync>,
     },
+    /// Notifications were lost: the receive buffer was full, or a datagram was malformed or
+    /// too large. A dump after this error misses no change. No request failed.
+    NotificationsLost,
     /// The state of the kernel has another generation than a transaction requires: another
     /// process changed it. Nothing was applied.
     Outdated,
@@ -102,6 +105,7 @@ readable_debug!([<R: RejectedRequest>] ClientError<R> {
     KernelTooOld { operation, object, since },
     Netlink(error),
     NotEncoded { request, reason },
+    NotificationsLost,
     Outdated,
     Overrun,
     Rejected { rejected, more, done },
@@ -197,6 +201,7 @@ impl<R: RejectedRequest> ClientError<R> {
                 request: Box::new(convert(*request)),
                 reason,
             },
+            Self::NotificationsLost => ClientError::NotificationsLost,
             Self::Outdated => ClientError::Outdated,
             Self::Overrun => ClientError::Overrun,
             Self::Rejected {
@@ -256,6 +261,7 @@ impl<R: RejectedRequest> ClientError<R> {
             Self::Interrupted { .. }
             | Self::KernelTooOld { .. }
             | Self::NotEncoded { .. }
+            | Self::NotificationsLost
             | Self::Overrun => None,
         }
     }
@@ -315,6 +321,7 @@ impl<R: RejectedRequest> ClientError<R> {
             | Self::Kernel { .. }
             | Self::KernelTooOld { .. }
             | Self::NotEncoded { .. }
+            | Self::NotificationsLost
             | Self::Outdated
             | Self::Unsupported { .. } => false,
         }
@@ -334,6 +341,7 @@ impl<R: RejectedRequest> ClientError<R> {
 impl<R: RejectedRequest> From<Error> for ClientError<R> {
     fn from(error: Error) -> Self {
         match error {
+            Error::NotificationsLost => Self::NotificationsLost,
             Error::Overrun => Self::Overrun,
             _ => match error.missing_protocol() {
                 errno @ Some(_) => Self::unsupported(errno),
@@ -380,6 +388,7 @@ impl<R: RejectedRequest> fmt::Display for ClientError<R> {
             ),
             Self::Netlink(error) => error.fmt(f),
             Self::NotEncoded { request, reason } => write!(f, "{request}: {reason}"),
+            Self::NotificationsLost => Error::NotificationsLost.fmt(f),
             Self::Outdated => f.write_str(
                 "nothing was committed: another process changed the ruleset since the dump",
             ),

@@ -38,6 +38,13 @@ pub enum Error {
     /// The kernel rejected the request.
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    /// Notifications were lost: the receive buffer was full, or a datagram was malformed or
+    /// too large. A dump shows what the lost ones would have reported.
+    ///
+    /// An [`EventSource`](crate::EventSource) returns this error after all notifications that
+    /// it received before, so a dump after the error misses no change.
+    #[error("notifications were lost: dump the objects again")]
+    NotificationsLost,
     /// Replies were lost because the receive buffer was full (`ENOBUFS`); the request may
     /// have been executed.
     #[error("receive buffer overrun: replies were lost")]
@@ -61,6 +68,7 @@ readable_debug!([] Error {
     Decode(error),
     Io { operation, source },
     Kernel(error),
+    NotificationsLost,
     Overrun,
     Timeout,
     Truncated { bytes, limit },

@@ -53,8 +53,7 @@
 //! It starts no threads or tasks, writes no logs, and needs no async runtime: [`attr`],
 //! [`message`] and the trackers work without a socket; [`Socket`] and [`Listener`]
 //! implement [`AsFd`](std::os::fd::AsFd) and [`AsRawFd`](std::os::fd::AsRawFd).
-//! The example `async` of the repository uses tokio's `AsyncFd` for a dump, a batch and
-//! notifications.
+//! [`EventSource`] is what all listeners have in common.
 //!
 //! Requires Linux 5.13 or later.
 #![forbid(unsafe_code)]
@@ -105,6 +104,9 @@ pub mod generic;
 mod listener;
 
 #[cfg(target_os = "linux")]
+mod event_source;
+
+#[cfg(target_os = "linux")]
 mod requester;
 
 mod readable;
@@ -124,6 +126,8 @@ pub use descriptor::SocketOption;
 pub use dump::Dump;
 pub use errno::Errno;
 pub use error::{DecodeError, Error, KernelError};
+#[cfg(target_os = "linux")]
+pub use event_source::EventSource;
 #[cfg(target_os = "linux")]
 pub use listener::{Event, Listener};
 #[cfg(target_os = "linux")]

@@ -125,6 +125,48 @@ pub struct Message<'a> {
     pub payload: &'a [u8],
 }
 
+/// A message that does not borrow the datagram, such as a notification that waits in a queue.
+///
+/// Exhaustive for the reason of [`Message`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct OwnedMessage {
+    /// Message type, defined by the family.
+    pub ty: u16,
+    /// Flags (`NLM_F_*`).
+    pub flags: u16,
+    /// Sequence number of the request.
+    pub seq: u32,
+    /// Port ID of the socket that sent the request or caused the notification.
+    pub port_id: u32,
+    /// Payload without padding.
+    pub payload: Box<[u8]>,
+}
+
+impl OwnedMessage {
+    /// Returns the message, to decode its payload.
+    pub fn as_message(&self) -> Message<'_> {
+        Message {
+            ty: self.ty,
+            flags: self.flags,
+            seq: self.seq,
+            port_id: self.port_id,
+            payload: &self.payload,
+        }
+    }
+}
+
+impl From<Message<'_>> for OwnedMessage {
+    fn from(message: Message<'_>) -> Self {
+        Self {
+            ty: message.ty,
+            flags: message.flags,
+            seq: message.seq,
+            port_id: message.port_id,
+            payload: message.payload.into(),
+        }
+    }
+}
+
 /// Decoded content of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]

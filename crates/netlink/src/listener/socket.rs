@@ -12,8 +12,8 @@ use socket2::SockRef;
 
 use super::filter;
 use crate::descriptor::{BUFFER, Descriptor, io_error, receive};
-use crate::message::{Content, Message, Messages};
-use crate::{Error, Protocol, SocketOption};
+use crate::message::{Content, Message, Messages, OwnedMessage};
+use crate::{Error, EventSource, Protocol, SocketOption};
 
 /// Maximum number of datagrams that one call of [`Listener::read`] reads.
 const MAX_DATAGRAMS: usize = 1 << 16;
@@ -158,8 +158,25 @@ impl Listener {
     /// # Errors
     ///
     /// [`Error::Io`] if reading fails; the listener is unusable then.
-    pub fn read(&mut self, mut each: impl FnMut(Event<'_>)) -> Result<(), Error> {
-        for _ in 0..MAX_DATAGRAMS {
+    pub fn read(&mut self, each: impl FnMut(Event<'_>)) -> Result<(), Error> {
+        self.read_up_to(MAX_DATAGRAMS, each)?;
+        Ok(())
+    }
+
+    /// Reads at most `datagrams` datagrams, and calls `each` for every event. Does not block.
+    ///
+    /// Returns whether everything was read. Otherwise the descriptor stays readable. An
+    /// overrun is reported by the call that reads the last notification before it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if reading fails; the listener is unusable then.
+    pub fn read_up_to(
+        &mut self,
+        datagrams: usize,
+        mut each: impl FnMut(Event<'_>),
+    ) -> Result<bool, Error> {
+        for _ in 0..datagrams {
             match receive(
                 self.descriptor.as_fd(),
                 &mut self.datagram,
@@ -172,12 +189,30 @@ impl Listener {
                     if std::mem::take(&mut self.has_overrun) {
                         each(Event::Overrun);
                     }
-                    return Ok(());
+                    return Ok(true);
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(false)
+    }
+}
+
+impl EventSource for Listener {
+    type Event = OwnedMessage;
+    type Error = Error;
+
+    fn read_events(
+        &mut self,
+        datagrams: usize,
+        mut each: impl FnMut(Result<OwnedMessage, Error>),
+    ) -> Result<bool, Error> {
+        self.read_up_to(datagrams, |event| {
+            each(match event {
+                Event::Message(message) => Ok(message.into()),
+                Event::Overrun => Err(Error::NotificationsLost),
+            });
+        })
     }
 }
 

@@ -5,7 +5,7 @@
     reason = "IO file"
 )]
 
-use vipline_netlink::{Event, Listener, Protocol};
+use vipline_netlink::{EventSource, Listener, Protocol};
 
 use super::{Commit, Notifications};
 use crate::{Client, Error, Ruleset, TableId};
@@ -124,22 +124,14 @@ impl Monitor {
     ///
     /// [`Error::Netlink`]: the socket failed. Open another monitor.
     pub fn read(&mut self) -> Result<Notification, Error> {
-        let (mut notification, notifications) = (Notification::default(), &mut self.notifications);
-        self.listener.read(|event| {
-            let commit = match event {
-                Event::Message(message) => notifications.push(message),
-                _ => {
-                    notifications.reset();
-                    notification.is_incomplete = true;
-                    return;
-                }
-            };
-            match commit {
+        let mut notification = Notification::default();
+        let notifications = &mut self.notifications;
+        self.listener
+            .read(|event| match notifications.receive(event) {
                 Ok(commit) => notification.commits.extend(commit),
                 // The malformed message may concern a monitored table.
                 Err(_) => notification.is_incomplete = true,
-            }
-        })?;
+            })?;
         Ok(notification)
     }
 
@@ -153,6 +145,44 @@ impl Monitor {
     /// [`Error::Netlink`]: the system call failed.
     pub fn set_recv_buffer_size(&self, bytes: usize) -> Result<(), Error> {
         Ok(self.listener.set_recv_buffer_size(bytes)?)
+    }
+}
+
+impl Notifications {
+    /// Processes an event of the listener. Returns a commit if the event completes one.
+    fn receive(
+        &mut self,
+        event: vipline_netlink::Event<'_>,
+    ) -> Result<Option<Commit>, vipline_netlink::Error> {
+        match event {
+            vipline_netlink::Event::Message(message) => Ok(self.push(message)?),
+            _ => {
+                self.reset();
+                Err(vipline_netlink::Error::NotificationsLost)
+            }
+        }
+    }
+}
+
+/// A commit that is incomplete, because notifications were lost or are malformed, is an error. A
+/// dump then shows the state of the tables.
+impl EventSource for Monitor {
+    type Event = Commit;
+    type Error = Error;
+
+    fn read_events(
+        &mut self,
+        datagrams: usize,
+        mut each: impl FnMut(Result<Commit, Error>),
+    ) -> Result<bool, Error> {
+        let notifications = &mut self.notifications;
+        let is_read = self.listener.read_up_to(datagrams, |event| {
+            let commit = notifications.receive(event).map_err(Error::from);
+            if let Some(commit) = commit.transpose() {
+                each(commit);
+            }
+        })?;
+        Ok(is_read)
     }
 }
 
