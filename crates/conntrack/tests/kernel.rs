@@ -17,6 +17,9 @@ mod filters;
 #[path = "kernel/events.rs"]
 mod events;
 
+#[path = "kernel/event_stream.rs"]
+mod event_stream;
+
 #[path = "kernel/expectations.rs"]
 mod expectations;
 

@@ -53,7 +53,16 @@
 //! It starts no threads or tasks, writes no logs, and needs no async runtime: [`attr`],
 //! [`message`] and the trackers work without a socket; [`Socket`] and [`Listener`]
 //! implement [`AsFd`](std::os::fd::AsFd) and [`AsRawFd`](std::os::fd::AsRawFd).
-//! [`EventSource`] is what all listeners have in common.
+//!
+//! # Async programs
+//!
+//! With the feature `tokio`, the module `tokio` has `EventStream`, which waits for the
+//! notifications of every listener and monitor, and `AsyncClient`, which calls every client
+//! on a thread that may block. Requests need a thread, because the kernel executes them inside
+//! of `sendmsg`: a non-blocking socket has nothing to wait for. For other event loops, wait
+//! for the descriptor of an [`EventSource`].
+//!
+//! # Requirements
 //!
 //! Requires Linux 5.13 or later.
 #![forbid(unsafe_code)]
@@ -108,6 +117,9 @@ mod event_source;
 
 #[cfg(target_os = "linux")]
 mod requester;
+
+#[cfg(all(feature = "tokio", target_os = "linux"))]
+pub mod tokio;
 
 mod readable;
 

@@ -16,10 +16,9 @@ fn the_async_example_commits_dumps_and_receives_notifications() {
     });
     let expected = "\
 batch: Committed
-tables: blue, green
 event: table blue added
 event: table green added
-event: new generation
+tables: blue, green
 ";
     assert_eq!(output, expected);
 }

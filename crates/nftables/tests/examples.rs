@@ -11,6 +11,20 @@ mod firewall;
 #[path = "../examples/evaluate.rs"]
 mod evaluate;
 
+#[expect(dead_code, reason = "the test does not call `main`")]
+#[path = "../examples/tokio-monitor.rs"]
+mod tokio_monitor;
+
+#[test]
+fn the_changes_of_a_table_are_printed_until_it_is_deleted() {
+    let output = Netns::new().unwrap().run(|| {
+        let mut out = Vec::new();
+        tokio_monitor::run(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    });
+    assert_eq!(output, "add table inet guard\ndelete table inet guard\n");
+}
+
 #[test]
 fn outcomes_have_the_rules_and_elements_that_decide() {
     let mut out = Vec::new();

@@ -10,14 +10,20 @@ use std::time::Duration;
 
 use testkit::netns::Netns;
 use testkit::nft;
+use tokio::runtime::Builder;
+use tokio::time::timeout;
+use vipline_nftables::netlink::tokio::EventStream;
 use vipline_nftables::{
-    ChangeCounts, Client, Commit, Datatype, Family, Monitor, Name, Object, Set, SetFlags, Table,
-    TableId, Transaction, Value,
+    ChangeCounts, Client, Commit, Datatype, Error, Family, Monitor, Name, Object, Set, SetFlags,
+    Table, TableId, Transaction, Value,
 };
 use vipline_reconcile::Edit;
 
 /// Number of elements whose notifications overrun the receive buffer.
 const MANY: u32 = 20_000;
+
+/// Time after which a test fails that waits.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A namespace with a monitored table and set, a client, and a monitor.
 struct Lab {
@@ -169,6 +175,35 @@ fn an_overrun_is_reported_as_incomplete() {
     assert!(lab.monitor.read().unwrap().is_incomplete);
     lab.nft(&elements([1_000_000]));
     assert_eq!(lab.commits().len(), 1);
+}
+
+#[test]
+fn a_task_receives_commits_and_lost_ones_as_an_error() {
+    let lab = Lab::new();
+    let script = |script: &str| {
+        let output = lab.netns.run(|| nft::run(&["-f", "-"], script));
+        assert!(output.status.success(), "{output:?}");
+    };
+    lab.monitor.set_recv_buffer_size(4096).unwrap();
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut commits = EventStream::new(lab.monitor).unwrap();
+        script(&elements([1]));
+        script(&elements([2, 3]));
+        for count in [1, 2] {
+            let commit = timeout(PATIENCE, commits.next()).await.unwrap().unwrap();
+            assert_eq!(commit.changes[0].1.elements, count);
+        }
+        script(&elements(10..MANY));
+        let error = timeout(PATIENCE, commits.next())
+            .await
+            .unwrap()
+            .unwrap_err();
+        assert!(matches!(error, Error::NotificationsLost), "{error}");
+        script(&elements([1_000_000]));
+        let commit = timeout(PATIENCE, commits.next()).await.unwrap().unwrap();
+        assert_eq!(commit.changes[0].1.elements, 1);
+    });
 }
 
 #[test]
