@@ -1,12 +1,13 @@
 //! Compiles the published crates with parts of their features, and with the minimum
-//! version of Rust.
+//! version of Rust. Checks that tokio is a dependency only of those that enable it.
 
 use std::process::{Command, Stdio};
+use std::str;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::cargo::{Metadata, Package, cargo, root};
-use crate::process::execute;
+use crate::process::{display, execute};
 
 /// Feature sets to compile, for each published package with features.
 ///
@@ -16,9 +17,11 @@ const SETS: &[(&str, &[&str])] = &[
         "proxy-core",
         &["", "nftables", "iptables", "ipvs", "kernelspace"],
     ),
+    ("vipline-conntrack", &[""]),
     ("vipline-kube-source", &["", "manifests"]),
     ("vipline-hcn", &["", "memory"]),
     ("vipline-iptables", &["", "client", "nfacct", "nft"]),
+    ("vipline-netlink", &[""]),
     ("vipline-nftables", &[""]),
     ("vipline-reconcile", &[""]),
     ("vipline-service-ip", &[""]),
@@ -30,11 +33,18 @@ const SETS: &[(&str, &[&str])] = &[
 /// Clippy finds library functions that are too new in all packages.
 const EXCLUDED: [&str; 2] = ["vipline-kube-source", "vipline-service-ip-kube"];
 
+/// Packages that need tokio: the clients of the Kubernetes API.
+const WITH_TOKIO: [&str; 2] = ["vipline-kube-source", "vipline-service-ip-kube"];
+
+/// Feature of packages that adds tokio.
+const TOKIO: &str = "tokio";
+
 /// Runs the task.
 ///
 /// Prints a warning and uses the current version of Rust if rustup cannot install the
 /// minimum version.
 pub(crate) fn run(metadata: &Metadata) -> Result<()> {
+    check_tokio(metadata)?;
     let compiler = Compiler::new(metadata)?;
     let published = metadata.packages.iter().filter(|it| it.is_published());
     let mut defaults = compiler.check(metadata);
@@ -58,6 +68,44 @@ fn sets(package: &Package) -> Result<&'static [&'static str]> {
         None if package.features.is_empty() => Ok(&[]),
         None => bail!("{}: SETS lacks the package", package.name),
     }
+}
+
+/// Checks that published packages depend on tokio only with their feature of this name.
+fn check_tokio(metadata: &Metadata) -> Result<()> {
+    let published = metadata.packages.iter().filter(|it| it.is_published());
+    for package in published.filter(|it| !WITH_TOKIO.contains(&&*it.name)) {
+        let (name, features) = (&package.name, package.features.keys());
+        let others: Vec<&str> = features
+            .map(String::as_str)
+            .filter(|feature| !["default", TOKIO].contains(feature))
+            .collect();
+        ensure!(
+            !depends_on_tokio(name, &others.join(","))?,
+            "{name}: depends on tokio without its feature {TOKIO}"
+        );
+        // Otherwise the feature has no effect, or this function does not find the dependency.
+        ensure!(
+            !package.features.contains_key(TOKIO) || depends_on_tokio(name, TOKIO)?,
+            "{name}: does not depend on tokio with its feature {TOKIO}"
+        );
+    }
+    Ok(())
+}
+
+/// Returns whether tokio is a dependency of a package, also an indirect one, with features.
+fn depends_on_tokio(package: &str, features: &str) -> Result<bool> {
+    let mut tree = cargo(["tree", "--locked", "--quiet", "--package", package]);
+    tree.args(["--no-default-features", "--features", features]);
+    tree.args(["--edges", "normal,build", "--prefix", "none"]);
+    let output = tree.stderr(Stdio::inherit()).output()?;
+    ensure!(
+        output.status.success(),
+        "{}: {}",
+        display(&tree),
+        output.status
+    );
+    let packages = str::from_utf8(&output.stdout)?;
+    Ok(packages.lines().any(|line| line.starts_with("tokio v")))
 }
 
 /// The version of Rust that compiles the packages.
@@ -118,6 +166,12 @@ mod tests {
         for name in EXCLUDED {
             assert!(metadata.packages.iter().any(|it| it.name == name), "{name}");
         }
+    }
+
+    #[test]
+    fn tokio_is_a_dependency_only_with_the_feature_of_this_name() {
+        check_tokio(&metadata().unwrap()).unwrap();
+        assert!(depends_on_tokio(WITH_TOKIO[1], "").unwrap());
     }
 
     #[test]
