@@ -40,6 +40,17 @@ impl EndpointSlice {
     pub const KIND: &'static str = "EndpointSlice";
     /// Label with the name of the Service.
     pub const SERVICE_NAME_LABEL: &'static str = MetadataKey::ServiceName.as_str();
+
+    /// Returns a slice of a Service, with the name of the Service and without endpoints.
+    pub fn of_service(namespace: &str, service: &str) -> Self {
+        let mut metadata = ObjectMeta::named(namespace, service);
+        let label = Self::SERVICE_NAME_LABEL.to_owned();
+        metadata.labels.insert(label, service.to_owned());
+        Self {
+            metadata,
+            ..Self::default()
+        }
+    }
 }
 
 string_enum! {
@@ -77,6 +88,16 @@ pub struct EndpointPort {
     /// The API server does not validate the range of the `int32`.
     #[cfg_attr(feature = "serde", serde(default))]
     pub port: Option<i32>,
+}
+
+impl EndpointPort {
+    /// Returns a TCP port for the Service port without a name.
+    pub fn tcp(port: u16) -> Self {
+        Self {
+            port: Some(port.into()),
+            ..Self::default()
+        }
+    }
 }
 
 fn unnamed() -> Option<String> {
@@ -137,6 +158,16 @@ pub struct SliceEndpoint {
         serde(default, skip_serializing_if = "Option::is_none")
     )]
     pub zone: Option<String>,
+}
+
+impl SliceEndpoint {
+    /// Returns an endpoint that is ready, at an address.
+    pub fn at(address: impl Into<String>) -> Self {
+        Self {
+            addresses: vec![address.into()],
+            ..Self::default()
+        }
+    }
 }
 
 /// Conditions of an endpoint, independent of each other.

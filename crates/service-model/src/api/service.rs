@@ -183,6 +183,16 @@ pub struct ServicePortSpec {
     pub node_port: u16,
 }
 
+impl ServicePortSpec {
+    /// Returns a TCP port without a name and without a node port.
+    pub fn tcp(port: u16) -> Self {
+        Self {
+            port,
+            ..Self::default()
+        }
+    }
+}
+
 string_enum! {
 /// Type of a Service.
     ServiceType {
