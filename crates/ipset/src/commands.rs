@@ -167,6 +167,14 @@ impl Commands {
     }
 }
 
+impl FromIterator<Command> for Commands {
+    fn from_iter<I: IntoIterator<Item = Command>>(commands: I) -> Self {
+        Self {
+            commands: commands.into_iter().collect(),
+        }
+    }
+}
+
 impl From<Vec<Command>> for Commands {
     fn from(commands: Vec<Command>) -> Self {
         Self { commands }
