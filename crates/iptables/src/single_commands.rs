@@ -139,7 +139,7 @@ pub trait SingleCommands {
 }
 
 /// Why a command was refused, in the same words for both clients.
-pub trait Refusal: std::error::Error {
+pub trait Refusal: std::error::Error + Send + Sync + 'static {
     /// Returns whether a chain, a rule or an IP set does not exist.
     fn is_not_found(&self) -> bool;
 
