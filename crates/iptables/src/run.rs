@@ -5,7 +5,9 @@ use std::process::Stdio;
 
 use crate::lexer::Lexer;
 use crate::process::{Process, name_of};
-use crate::{ChainName, Client, Command, Error, Reason, Rule, RuleSpec, SingleCommands, TableName};
+use crate::{
+    ChainName, Client, Command, Error, Refusal, Rule, RuleSpec, SingleCommands, TableName,
+};
 
 impl Client {
     /// Runs one command: `iptables -t TABLE COMMAND`.
@@ -64,7 +66,7 @@ impl SingleCommands for Client {
         let (chain, spec) = (chain.as_str().into(), spec_to_find(rule));
         match self.run(table, &Command::Check { chain, spec }) {
             Ok(()) => Ok(true),
-            Err(error) if error.reason() == Some(Reason::MissingRule) => Ok(false),
+            Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -29,7 +29,8 @@ pub trait SingleCommands {
 
     /// Returns whether a rule exists: `iptables -C`. Counters are not compared.
     ///
-    /// A chain that does not exist has no rules.
+    /// A chain that does not exist has no rules, and no rule names a chain or an IP set that
+    /// does not exist.
     ///
     /// # Errors
     ///

@@ -31,6 +31,7 @@ impl SingleCommands for Client {
                 Ok(Some(_)) => return Ok(true),
                 Ok(None) => {}
                 Err(Error::Rejected { .. }) => return Ok(false),
+                Err(error) if error.is_not_found() => return Ok(false),
                 Err(error) => return Err(error),
             }
         }

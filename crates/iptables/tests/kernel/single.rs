@@ -225,6 +225,11 @@ fn refusals<C: SingleCommands>(client: &mut C) -> Vec<String> {
     note("-D without rule", client.delete(filter, chain, &rule));
     note("-I beyond the end", client.insert(filter, chain, 9, &rule));
     note("-A without target", client.append(filter, chain, &nowhere));
+    let no_set = Rule::parse("-m set --match-set nothing src -j DROP").unwrap();
+    for (what, rule) in [("-C without target", &nowhere), ("-C without set", &no_set)] {
+        let checked = client.check(filter, chain, rule);
+        note(what, checked.map(|it| assert!(!it)));
+    }
     note("-X", client.delete_chain(filter, chain));
     note("-X again", client.delete_chain(filter, chain));
     note("-F without chain", client.flush_chain(filter, none));
@@ -253,6 +258,8 @@ fn both_clients_refuse_the_same_commands() {
         "-D without rule: not found",
         "-I beyond the end: not found",
         "-A without target: not found",
+        "-C without target: ok",
+        "-C without set: ok",
         "-X: ok",
         "-X again: not found",
         "-F without chain: not found",
