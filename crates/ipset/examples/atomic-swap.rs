@@ -1,16 +1,31 @@
-//! Replaces the entries of a set atomically: fills a second set, and swaps both.
+//! Replaces the entries of a set atomically: fills a second set, and swaps both. Packets match
+//! the old entries or the new ones, never a part of them.
 //!
-//! Packets match the old entries or the new ones, never a part of them.
-//!
-//! Run it with `cargo run --example atomic-swap -- SET ADDRESS...`.
+//! Run it as root with `cargo run --example atomic-swap`. The program works in a network
+//! namespace of its own, so the sets of the host stay as they are.
 
 use std::error::Error;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::IpAddr;
 
-use vipline_ipset::{Client, Command, Commands, Entry, Member, Name, Strictness};
+use nix::sched::{CloneFlags, unshare};
+use vipline_ipset::{Client, Command, Commands, Entry, Member, Name};
+use vipline_ipset::{Set, SetFamily, SetType, Strictness};
 
-/// Replaces the addresses of a `hash:ip` set and prints the new entries.
+#[allow(dead_code, reason = "a test includes this file")]
+fn main() -> Result<(), Box<dyn Error>> {
+    unshare(CloneFlags::CLONE_NEWNET)?;
+    let (blocked, out) = (Name::new("blocked")?, &mut io::stdout());
+    let set = Set::new(blocked.clone(), SetType::HashIp, SetFamily::V4);
+    let mut client = Client::open()?;
+    client.create(set)?;
+    let addresses = ["192.0.2.7".parse()?, "192.0.2.8".parse()?];
+    replace(&mut client, &blocked, &addresses, out)?;
+    let addresses = ["192.0.2.8".parse()?, "198.51.100.1".parse()?];
+    replace(&mut client, &blocked, &addresses, out)
+}
+
+/// Replaces the addresses of a `hash:ip` set and prints the new ones.
 pub(crate) fn replace(
     client: &mut Client,
     name: &Name,
@@ -28,33 +43,17 @@ pub(crate) fn replace(
         let entry = Entry::new(next.name.clone(), Member::Ip(*address));
         Command::Add(entry.into(), Strictness::Exist)
     };
-    let adds: Vec<Command> = addresses.iter().map(add).collect();
-    client.commit(&Commands::from(adds))?;
+    client.commit(&addresses.iter().map(add).collect::<Commands>())?;
 
     // Rules that use the set match the new entries from here on.
     client.swap(name, &next.name)?;
     client.destroy(&next.name)?;
-    let new = client.list(name)?;
-    let (before, after) = (old.entries.len(), new.entries.len());
-    writeln!(out, "{name}: {before} entries replaced by {after}")?;
-    for entry in &new.entries {
-        writeln!(out, "{}", entry.member)?;
-    }
-    Ok(())
-}
 
-#[allow(dead_code, reason = "a test includes this file")]
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut args = std::env::args().skip(1);
-    let name = args.next().ok_or("usage: atomic-swap SET ADDRESS...")?;
-    let addresses: Vec<IpAddr> = args
-        .map(|address| address.parse())
-        .collect::<Result<_, _>>()?;
-    let mut client = Client::open()?;
-    replace(
-        &mut client,
-        &Name::new(&name)?,
-        &addresses,
-        &mut std::io::stdout(),
-    )
+    let new = client.list(name)?.entries;
+    let mut new: Vec<String> = new.iter().map(|it| it.member.to_string()).collect();
+    // The kernel returns entries in the order of their hashes.
+    new.sort();
+    let old = old.entries.len();
+    writeln!(out, "{name}: {old} entries replaced by {}", new.join(", "))?;
+    Ok(())
 }

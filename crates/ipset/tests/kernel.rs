@@ -481,7 +481,7 @@ fn sets_are_replaced_by_the_example_while_a_rule_uses_them() {
     let mut out = Vec::new();
     atomic_swap::replace(&mut lab.client, &name("a"), &addresses, &mut out).unwrap();
     let out = String::from_utf8(out).unwrap();
-    assert_eq!(out, "a: 2 entries replaced by 1\n10.0.0.7\n");
+    assert_eq!(out, "a: 2 entries replaced by 10.0.0.7\n");
     let saved = lab.save();
     assert!(saved.contains("add a 10.0.0.7 timeout 0\n"), "{saved}");
     assert!(

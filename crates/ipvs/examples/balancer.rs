@@ -1,56 +1,55 @@
-//! Commits an IPVS table from text, dumps it, and changes it.
+//! A virtual server with two real servers: weights, and the removal of one server after its
+//! last connection.
 //!
-//! Run it as root with `cargo run --example balancer`, on a kernel
-//! with the module `ip_vs`.
-//! The example creates a network namespace and changes nothing outside it.
-#![allow(clippy::print_stdout, reason = "the output is the purpose")]
+//! Run it as root with `cargo run --example balancer`, on a kernel with the module `ip_vs`. The
+//! program works in a network namespace of its own, so the host stays as it is.
 
 use std::error::Error;
+use std::io::{self, Write};
 
 use nix::sched::{CloneFlags, unshare};
-use vipline_ipvs::{Client, Commands, Object, Table};
-use vipline_reconcile::diff;
+use vipline_ipvs::{Client, Commands, RealServer, Scheduler, ServiceKey, Transport, VirtualServer};
 
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
-
-const FIRST: &str = "\
--A -t 10.0.0.1:80 -s wrr
--a -t 10.0.0.1:80 -r 10.1.0.5:8080 -m -w 1
--a -t 10.0.0.1:80 -r 10.1.0.6:8080 -m -w 3
-";
-
-const SECOND: &str = "\
--A -t 10.0.0.1:80 -s mh -b mh-port
--a -t 10.0.0.1:80 -r 10.1.0.5:8080 -m -w 0
--a -t 10.0.0.1:80 -r 10.1.0.7:8080 -m -w 3
-";
-
-fn main() -> Result<()> {
-    // A network namespace of its own, so that the host stays as it is.
+#[allow(dead_code, reason = "a test includes this file")]
+fn main() -> Result<(), Box<dyn Error>> {
     unshare(CloneFlags::CLONE_NEWNET)?;
-    run()
+    run(&mut io::stdout())
 }
 
-fn run() -> Result<()> {
+/// Changes the table of this network namespace, and writes the table after each step.
+pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let mut client = Client::open()?;
-    for text in [FIRST, SECOND] {
-        // Commit the difference between the kernel's table and the desired one.
-        let desired: Vec<Object> = text.parse::<Table>()?.objects().collect();
-        let commands = Commands::from_edits(&diff(client.dump()?.objects(), &desired));
-        println!("# Commands:\n\n{commands}");
-        client.commit(&commands)?;
-    }
-    println!("# Table in the kernel:\n\n{}", client.dump()?);
+    let web = ServiceKey::new(Transport::Tcp, "10.0.0.1".parse()?, 80);
+    let small = RealServer::new("10.1.0.5".parse()?, 8080);
+    let mut large = RealServer::new("10.1.0.6".parse()?, 8080);
+    large.weight = 3;
+    let commands = Commands::new()
+        .add_service(VirtualServer::new(web, Scheduler::WeightedRoundRobin))
+        .add_destination(web, small)
+        .add_destination(web, large);
+    client.commit(&commands)?;
+    writeln!(out, "# Three of four connections go to the large server:")?;
+    write!(out, "{}", client.dump()?)?;
 
-    // Commands are independent: an error names the rejected ones, the others are
-    // applied.
-    let commands: Commands = "-D -t 10.0.0.9:80\n-D -t 10.0.0.1:80\n".parse()?;
-    if let Err(error) = client.commit(&commands) {
-        println!("# Removing a missing service is an error:\n\n{error}");
+    // Without a weight, the server keeps its connections and gets no new ones.
+    large.weight = 0;
+    client.commit(&Commands::new().edit_destination(web, large))?;
+    write!(out, "# It drains:\n{}", client.dump()?)?;
+
+    // A proxy would ask again later, until no connection is left.
+    for destination in client.destinations(&web)? {
+        let (server, connections) = (destination.server, destination.connections);
+        if server.weight == 0 && connections.active + connections.inactive == 0 {
+            let commands = Commands::new().remove_destination(web, server.endpoint());
+            client.commit(&commands)?;
+        }
     }
-    assert!(
-        client.dump()?.servers().next().is_none(),
-        "the table is empty"
-    );
+    write!(out, "# It is removed:\n{}", client.dump()?)?;
+
+    // Commands are independent: all others are applied, and the error names those that failed.
+    let commands = Commands::new().remove_destination(web, large.endpoint());
+    if let Err(error) = client.commit(&commands.remove_service(web)) {
+        writeln!(out, "# A command failed:\n{error}")?;
+    }
     Ok(())
 }

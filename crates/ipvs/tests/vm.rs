@@ -14,6 +14,9 @@
     reason = "IO file"
 )]
 
+#[path = "../examples/balancer.rs"]
+mod balancer;
+
 #[allow(dead_code, reason = "the test calls what `main` prints")]
 #[path = "../examples/ipvsadm-ln.rs"]
 mod ipvsadm_ln;

@@ -82,3 +82,13 @@ fn only_ipvsadm_replaces_the_port_without_masquerading() {
         compare(client, &made.parse().unwrap());
     });
 }
+
+#[test]
+fn the_example_drains_a_server_and_removes_it() {
+    with_client(|_| {
+        let mut out = Vec::new();
+        crate::balancer::run(&mut out).unwrap();
+        let expected = include_str!("../examples/balancer.txt");
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    });
+}

@@ -63,7 +63,7 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
         ],
     ),
     ("crates/conntrack", "kernel", 26, &[""]),
-    ("crates/ipvs", "vm", 35, &[""]),
+    ("crates/ipvs", "vm", 36, &[""]),
     ("crates/rtnl", "vm", 5, &[""]),
     ("crates/proxy-core", "vm", 24, &[""]),
     ("examples/kube-proxy", "vm", 14, &[""]),
