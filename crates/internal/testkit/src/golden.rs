@@ -32,8 +32,8 @@ pub fn compare(file: impl AsRef<Path>, actual: &str) {
     }
 }
 
-/// Describes the first different line with its predecessor.
-fn difference(expected: &str, actual: &str) -> Option<String> {
+/// Describes the first different line with its predecessor. `None` if the texts are equal.
+pub fn difference(expected: &str, actual: &str) -> Option<String> {
     if expected == actual {
         return None;
     }

@@ -137,7 +137,8 @@ enum Task {
     Tidy,
     /// Checks dependencies: licenses, sources, duplicate versions, and use.
     Dependencies,
-    /// Packages all published crates, builds the packages, and uploads them to crates.io.
+    /// Packages all published crates, builds the packages, and uploads them to crates.io. A dry
+    /// run also runs programs from the packages.
     ///
     /// An upload requires a clean work tree and a token of crates.io (`cargo login`).
     Publish {
@@ -172,7 +173,7 @@ fn main() -> ExitCode {
         Task::Publish {
             dry_run: true,
             no_verify: false,
-        } => publish::check_packages(),
+        } => publish::dry_run(),
         Task::Publish { dry_run, no_verify } => publish::run(dry_run, !no_verify),
         Task::Image(options) => image::run(&options),
         Task::Bless => bless::run(),

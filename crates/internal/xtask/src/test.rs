@@ -71,6 +71,7 @@ fn run_steps(steps: &mut Steps, repeats_all: bool, host_only: bool) -> Result<()
         vec![check("lints", lints), downloads],
         2,
     )?;
+    let mut from_packages = Vec::new();
     // The first one is a sequence of short commands, which leave a processor idle. It has
     // a target folder of its own, so cargo runs the second one at the same time.
     let checks = vec![
@@ -80,7 +81,10 @@ fn run_steps(steps: &mut Steps, repeats_all: bool, host_only: bool) -> Result<()
         check("documentation", document),
         check("tidy", tidy::run),
         check("dependencies", dependencies::run),
-        check("packages", publish::check_packages),
+        check("packages", || {
+            from_packages = publish::check_packages()?;
+            Ok(())
+        }),
         check("Windows", windows::check),
     ];
     steps.jobs("checks", checks, 2)?;
@@ -113,6 +117,13 @@ fn run_steps(steps: &mut Steps, repeats_all: bool, host_only: bool) -> Result<()
     // It is first, because later the build in the background would delay it.
     jobs.insert(0, doc);
     jobs.insert(1, check("image", || image::check(&metadata, &built)));
+    jobs.push(Job::new("programs of the packages", |_| {
+        let passed = publish::run_programs(&from_packages)?;
+        Ok(Tally {
+            passed,
+            ..Tally::default()
+        })
+    }));
     jobs.extend(windows_jobs(&for_wine)?);
     jobs.extend(
         with_nftnl

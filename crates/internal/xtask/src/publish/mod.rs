@@ -6,9 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use testkit::privilege::become_root;
 
+use crate::binaries::Artifacts;
 use crate::cargo::{Metadata, Package, cargo, metadata, root};
 use crate::process::execute;
+
+mod programs;
+
+pub(crate) use programs::{BuiltProgram, run as run_programs};
 
 /// Source of the program that uses every published crate.
 const CONSUMER: &str = include_str!("consumer.rs");
@@ -31,12 +37,21 @@ pub(crate) fn run(dry_run: bool, verify: bool) -> Result<()> {
     Ok(())
 }
 
+/// Packages all published crates, checks the packages, and runs their programs.
+pub(crate) fn dry_run() -> Result<()> {
+    let programs = check_packages()?;
+    become_root().context("programs need root or a user namespace")?;
+    let count = run_programs(&programs)?;
+    println!("{count} programs ran from the packages");
+    Ok(())
+}
+
 /// Packages all published crates, unpacks the packages into a workspace outside of this one,
-/// and builds their examples there. Also builds and runs a [program](CONSUMER) that depends on
-/// every package.
+/// and checks their examples there. Also builds and runs a [program](CONSUMER) that depends on
+/// every package. So no example needs what only the repository has.
 ///
-/// So no example needs what only the repository has.
-pub(crate) fn check_packages() -> Result<()> {
+/// Returns those examples that [run](run_programs) as programs.
+pub(crate) fn check_packages() -> Result<Vec<BuiltProgram>> {
     run(true, false)?;
     let metadata = metadata()?;
     let folder = unpack(&metadata)?;
@@ -54,12 +69,19 @@ pub(crate) fn check_packages() -> Result<()> {
         "--examples",
         "--all-features",
     ]))?;
-    execute(&mut in_folder(&[
-        "run",
-        "--quiet",
-        "--package",
-        CONSUMER_NAME,
-    ]))
+    // One command, so that each package is built once, with the features that all need.
+    let consumer = ["build", "--package", CONSUMER_NAME, "--bin", CONSUMER_NAME];
+    let mut build = in_folder(&consumer);
+    let built = Artifacts::build(build.args(programs::arguments()))?;
+    for program in built.programs(&folder.join(CONSUMER_NAME)) {
+        // It reads its folder.
+        execute(Command::new(program).current_dir(&folder))?;
+    }
+    programs::find(&built, |package| {
+        let mut packages = metadata.packages.iter();
+        let package = packages.find(|it| it.name == package);
+        folder.join(package.map(folder_name).unwrap_or_default())
+    })
 }
 
 /// Unpacks the packages into a workspace. Returns its folder.
@@ -75,7 +97,7 @@ fn unpack(metadata: &Metadata) -> Result<PathBuf> {
         .filter(|it| it.is_published())
         .collect();
     for member in &published {
-        let file = format!("package/{}-{}.crate", member.name, member.version);
+        let file = format!("package/{}.crate", folder_name(member));
         let mut tar = Command::new("tar");
         tar.arg("xf").arg(metadata.target_directory.join(file));
         execute(tar.arg("-C").arg(&folder))?;
@@ -92,13 +114,19 @@ fn unpack(metadata: &Metadata) -> Result<PathBuf> {
 fn workspace(published: &[&Package]) -> Result<String> {
     let mut text = format!("[workspace]\nresolver = \"3\"\nmembers = [\"{CONSUMER_NAME}\"");
     for member in published {
-        write!(text, ", \"{}-{}\"", member.name, member.version)?;
+        write!(text, ", \"{}\"", folder_name(member))?;
     }
     text.push_str("]\n\n[patch.crates-io]\n");
-    for Package { name, version, .. } in published {
-        writeln!(text, "{name} = {{ path = \"{name}-{version}\" }}")?;
+    for member in published {
+        let (name, folder) = (&member.name, folder_name(member));
+        writeln!(text, "{name} = {{ path = \"{folder}\" }}")?;
     }
     Ok(text)
+}
+
+/// Returns the name of the folder in a package.
+fn folder_name(member: &Package) -> String {
+    format!("{}-{}", member.name, member.version)
 }
 
 fn write_consumer(folder: &Path, published: &[&Package]) -> Result<()> {
