@@ -158,6 +158,13 @@ impl Ruleset {
         self.generation
     }
 
+    /// Sets the generation, which makes the objects those of a dump.
+    #[must_use]
+    pub fn with_generation(mut self, generation: Generation) -> Self {
+        self.generation = generation;
+        self
+    }
+
     /// Returns a set and its elements, in no particular order.
     pub fn set(&self, table: &TableId, name: &str) -> Option<(&Set, &[Element])> {
         let (set, elements) = self.tables.get(table)?.sets.get(name)?;

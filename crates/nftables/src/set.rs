@@ -253,8 +253,9 @@ impl Set {
         }
     }
 
-    /// Returns the length of a key in bytes.
-    pub(crate) fn key_bytes(&self) -> usize {
+    /// Returns the length of a key in bytes, in register layout: each field but the last is
+    /// padded to four bytes.
+    pub fn key_bytes(&self) -> usize {
         width(&self.key)
     }
 
@@ -285,8 +286,9 @@ impl Set {
                 && self.effective_size() == other.effective_size()
     }
 
-    /// Returns the length of the data of an element in bytes.
-    pub(crate) fn data_bytes(&self) -> usize {
+    /// Returns the length of the data of an element in bytes, in register layout. 0 for
+    /// verdicts and objects, and for sets that are no maps.
+    pub fn data_bytes(&self) -> usize {
         match &self.data {
             DataKind::Fields(fields) if self.data_intervals => 2 * width(fields),
             DataKind::Fields(fields) => width(fields),

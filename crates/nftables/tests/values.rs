@@ -1,4 +1,4 @@
-//! Values that an expression cannot have.
+//! Values that an expression or an element cannot have, and elements of bytes.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use ipnet::IpNet;
@@ -7,7 +7,10 @@ use vipline_nftables::expression::{
     concat, ct_mark, ct_original, daddr, ether_saddr, iifname, ip_protocol, ip_saddr, ip6_saddr,
     mark, saddr, tcp_dport,
 };
-use vipline_nftables::{Expression, Family, Rule, Statement, Value};
+use vipline_nftables::{
+    Data, Datatype, Element, Expression, Family, Field, Name, Rule, Set, Statement, TableId, Value,
+    Verdict,
+};
 
 /// Returns the error of a rule with the statement.
 fn error(statement: Statement) -> String {
@@ -136,4 +139,25 @@ fn values_read_as_in_nft() {
     );
     let rule = vec![tcp_dport().is_not_in([22, 80])];
     assert_eq!(text(Family::Ip, rule), "tcp dport != { 22, 80 }");
+}
+
+#[test]
+fn an_element_of_bytes_has_the_lengths_of_its_map() {
+    let name = |text| Name::new(text).unwrap();
+    let table = TableId::new(Family::Ip, name("t"));
+    let fields: [Field; 2] = [Datatype::Ipv4Addr.into(), Datatype::InetService.into()];
+    let map = Set::map(table, name("m"), fields, [Field::from(Datatype::Mark)]);
+    assert_eq!((map.key_bytes(), map.data_bytes()), (8, 4));
+    let key = [192, 0, 2, 1, 0, 80, 0, 0];
+    let value = |len: usize| Some(Data::Value(vec![1; len].into()));
+    let element = Element::from_bytes(&map, &key[..], value(4)).unwrap();
+    let values = [std::net::Ipv4Addr::new(192, 0, 2, 1).into(), 80_u16.into()];
+    assert_eq!(
+        element.key_bytes(),
+        map.element(&values).unwrap().key_bytes()
+    );
+    let refused = |key: &[u8], data| Element::from_bytes(&map, key, data).unwrap_err().part;
+    assert_eq!(refused(&key[..6], value(4)), "key");
+    assert_eq!(refused(&key, value(3)), "data");
+    assert_eq!(refused(&key, Some(Data::Verdict(Verdict::Drop))), "data");
 }

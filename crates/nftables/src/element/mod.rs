@@ -111,6 +111,33 @@ impl Element {
         Self(Arc::new(Content { set, storage }))
     }
 
+    /// Creates an element from key and data in register layout, as
+    /// [`key_bytes`](Self::key_bytes) and [`data`](Self::data) return them.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidElement`] if the key is not as long as those of the set
+    /// ([`Set::key_bytes`]), or if the data is of another kind or length.
+    pub fn from_bytes(
+        set: &Set,
+        key: impl Into<Bytes>,
+        data: Option<Data>,
+    ) -> Result<Self, InvalidElement> {
+        let key = key.into();
+        if key.len() != set.key_bytes() {
+            return Err(invalid("key", set));
+        }
+        let fits = match (&data, &set.data) {
+            (None, _) | (Some(Data::Verdict(_)), DataKind::Verdict) => true,
+            (Some(Data::Value(value)), DataKind::Fields(_)) => value.len() == set.data_bytes(),
+            _ => false,
+        };
+        if !fits {
+            return Err(invalid("data", set));
+        }
+        Ok(Self::raw(set, key, data, Extras::default()))
+    }
+
     /// Creates an element from key and data in register layout.
     pub(crate) fn raw(set: &Set, key: Bytes, data: Option<Data>, extras: Extras) -> Self {
         Self::from_storage(set, Full { key, data, extras }.into())

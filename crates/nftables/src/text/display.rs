@@ -1,5 +1,6 @@
 //! `Display` of expressions, rules and elements.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::datatype::ByteOrder;
 use crate::expr::{CmpOp, Direction, FibFlags, FibResult, NumgenMode, PayloadBase, SetRef};
 use crate::expression::{Expression, Term};
 use crate::field::split;
-use crate::{DataKind, Datatype, Element, ElementData, Family, Field, Rule};
+use crate::{DataKind, Datatype, Element, ElementData, Family, Field, Name, Rule, Set};
 
 /// `NFT_PAYLOAD_INNER_HEADER`
 const INNER: u32 = 3;
@@ -197,6 +198,15 @@ impl Rule {
     /// Returns the text of the rule in a table of this family.
     pub(crate) fn text(&self, family: Option<Family>) -> String {
         self.text_with(family, &Arc::default())
+    }
+
+    /// Returns the rule as `nft list ruleset` prints it in a table of this family with these
+    /// named sets.
+    ///
+    /// `Display` knows neither of them: it writes also what the family implies, and a rule that
+    /// updates a named set has the values of the element without the types of its fields.
+    pub fn text_in(&self, family: Family, sets: &Arc<BTreeMap<Name, Set>>) -> String {
+        self.text_with(Some(family), sets)
     }
 
     /// Returns the text of the rule in a table with these sets.
