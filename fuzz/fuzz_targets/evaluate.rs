@@ -3,13 +3,13 @@
 
 use std::net::IpAddr;
 
+use vipline_evaluate::{Environment, Evaluator, Host, Limited, Packet, Question};
+use vipline_evaluate::{Interface, Probability, Route, RouteQuery};
 use vipline_iptables::evaluate::{Rules, SetNames};
 use vipline_iptables::{Family, Tables};
 use vipline_ipvs::evaluate::{Balancer, Unknown};
 use vipline_ipvs::{Table, Transport};
 use vipline_netlink::message::Messages;
-use vipline_nftables::evaluate::{Environment, Evaluator, Host, Limited, Packet, Question};
-use vipline_nftables::evaluate::{Interface, Probability, Route, RouteQuery};
 use vipline_nftables::expr::AddrType;
 use vipline_nftables::{Assembler, Name, TableId};
 

@@ -74,7 +74,6 @@
 //! - [`expression`]: expressions of the nft language, such as `tcp dport`
 //! - [`statement`]: statements of the nft language, such as `accept`
 //! - [`expr`]: expressions that the kernel executes (`struct nft_expr`)
-//! - [`evaluate`]: the outcomes of a packet in a ruleset, without a kernel
 //! - [`wire`]: requests and replies
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -167,8 +166,6 @@ mod single;
 mod rules;
 
 mod monitor;
-
-pub mod evaluate;
 
 mod error;
 

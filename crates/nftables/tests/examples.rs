@@ -8,10 +8,6 @@ use testkit::netns::Netns;
 mod firewall;
 
 #[expect(dead_code, reason = "the test does not call `main`")]
-#[path = "../examples/evaluate.rs"]
-mod evaluate;
-
-#[expect(dead_code, reason = "the test does not call `main`")]
 #[path = "../examples/tokio-monitor.rs"]
 mod tokio_monitor;
 
@@ -23,14 +19,6 @@ fn the_changes_of_a_table_are_printed_until_it_is_deleted() {
         String::from_utf8(out).unwrap()
     });
     assert_eq!(output, "add table inet guard\ndelete table inet guard\n");
-}
-
-#[test]
-fn outcomes_have_the_rules_and_elements_that_decide() {
-    let mut out = Vec::new();
-    evaluate::run(&mut out).unwrap();
-    let output = String::from_utf8(out).unwrap();
-    assert_eq!(output, include_str!("examples/evaluate.txt"));
 }
 
 #[test]

@@ -125,6 +125,8 @@ pub use report::{
 };
 pub use schedule::{Intervals, Schedule, Trigger};
 pub use sysctl::Sysctl;
+#[cfg(any(feature = "iptables", feature = "nftables"))]
+pub use vipline_evaluate as evaluator;
 #[cfg(feature = "kernelspace")]
 pub use vipline_hcn as hcn;
 #[cfg(feature = "iptables")]

@@ -118,7 +118,7 @@ mod xtables;
 mod tests;
 
 pub use rules::Rules;
-pub use vipline_nftables::evaluate::{
+pub use vipline_evaluate::{
     Cause, Connection, Disposition, Environment, Error, Evaluator, Event, Host, Interface, Limited,
     ListUpdate, Outcome, Packet, Probability, Question, RecentLookup, Route, RouteQuery,
     RuleResult, RuleStep, SetEntry, SetField, SetLookup, Trace, Tracking, Tuple,

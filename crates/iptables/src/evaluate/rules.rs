@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use vipline_evaluate::Evaluator;
 use vipline_nftables as nftables;
-use vipline_nftables::evaluate::Evaluator;
 use vipline_nftables::{Name, TableId};
 
 use super::xtables::Xtables;

@@ -1,6 +1,6 @@
 //! Matches and targets of xtables as extensions of the evaluator of nf_tables.
 
-use vipline_nftables::evaluate::{Cause, Context, Extensions, Flow};
+use vipline_evaluate::{Cause, Context, Extensions, Flow};
 use vipline_nftables::expr::{Match, Target};
 use vipline_nftables::{Chain, Rule, TableId};
 

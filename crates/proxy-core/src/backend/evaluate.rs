@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
+use vipline_evaluate::{
+    self as evaluate, Cause, Environment, Evaluator, Interface, Limited, Loss, Question,
+    RecentLookup, Route, RouteQuery,
+};
 #[cfg(feature = "iptables")]
 use vipline_iptables::{Jiffies, RecentEntry};
-use vipline_nftables::evaluate::{
-    self, Cause, Environment, Evaluator, Interface, Limited, Loss, Question, RecentLookup, Route,
-    RouteQuery,
-};
 use vipline_nftables::expr::AddrType;
 use vipline_nftables::{Object, Ruleset, Set};
 

@@ -1,7 +1,7 @@
 //! Rules of a saved kernel.
 
 #[cfg(feature = "nftables")]
-use vipline_nftables::evaluate::Evaluator;
+use vipline_evaluate::Evaluator;
 use vipline_nftables::{Chain, Object, Ruleset};
 
 use crate::Error;

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
+use vipline_evaluate::{Evaluator, RecentLookup};
 use vipline_iptables as iptables;
 use vipline_iptables::{Jiffies, RecentEntry};
 use vipline_nftables::Ruleset;
-use vipline_nftables::evaluate::{Evaluator, RecentLookup};
 
 use crate::Error;
 use crate::backend::evaluate::{RecentLists, is_listed};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::iter;
 use std::net::{IpAddr, SocketAddr};
 
-use vipline_nftables::evaluate::Host;
+use vipline_evaluate::Host;
 use vipline_service_model::{Family, ServicePort};
 
 use crate::evaluate::{self, Rules};

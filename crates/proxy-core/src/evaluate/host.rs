@@ -3,9 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use vipline_nftables::evaluate::{
-    Connection, Environment, Host, Interface, Packet, Route, RouteQuery,
-};
+use vipline_evaluate::{Connection, Environment, Host, Interface, Packet, Route, RouteQuery};
 use vipline_service_model::{DetectLocal, NodeView, ServicePort, Transport};
 
 use super::Obstacle;

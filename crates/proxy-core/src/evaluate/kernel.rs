@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use vipline_evaluate::{Host, ReversePath};
 use vipline_netlink::{Errno, Protocol, Request, Requester};
-use vipline_nftables::evaluate::{Host, ReversePath};
 use vipline_nftables::{self as nftables, DumpOptions, Family, HookEntry, RecordedDump};
 use vipline_rtnl::{self as rtnl, Client};
 

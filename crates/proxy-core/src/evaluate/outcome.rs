@@ -4,9 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
-use vipline_nftables::evaluate::{
-    self, Connection, Discard, Disposition, Event, ListUpdate, Loss, Packet, Probability, Route,
-    SetUpdate, Trace,
+use vipline_evaluate::{
+    self as evaluate, Connection, Discard, Disposition, Event, ListUpdate, Loss, Packet,
+    Probability, Route, SetUpdate, Trace,
 };
 
 /// One of the possible outcomes for a packet.

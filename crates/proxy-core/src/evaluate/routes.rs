@@ -6,9 +6,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
+use vipline_evaluate::Discard;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs};
-use vipline_nftables::evaluate::Discard;
 
 /// `RTM_NEWROUTE` and `RTM_GETROUTE`.
 pub(super) const NEW_ROUTE: u16 = 24;

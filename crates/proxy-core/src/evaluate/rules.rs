@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use vipline_nftables::evaluate::{self, Environment, Packet};
+use vipline_evaluate::{self as evaluate, Environment, Packet};
 
 use super::Outcome;
 

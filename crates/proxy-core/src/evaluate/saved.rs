@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
+use vipline_evaluate::{Discard, Host, Interface, ReversePath};
 use vipline_netlink::DecodeError;
-use vipline_nftables::evaluate::{Discard, Host, Interface, ReversePath};
 use vipline_nftables::{
     Family, Hook, HookEntry, Name, RecordedDump, RecordedMessage, Ruleset, TableId,
 };

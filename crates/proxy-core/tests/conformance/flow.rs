@@ -4,7 +4,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use vipline_nftables::evaluate::Packet;
+use vipline_evaluate::Packet;
 use vipline_service_model::arbitrary::Dice;
 use vipline_service_model::{Transport, api};
 

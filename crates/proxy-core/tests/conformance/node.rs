@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use vipline_nftables::evaluate::Host;
+use vipline_evaluate::Host;
 
 /// The interface to other hosts, with the default routes.
 pub(crate) const UPLINK: &str = "eth0";

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proxy_core::evaluate::{
     KernelState, Outcome, Rules, Verdict, node_source, observed_host, packet, read_kernel,
 };
-use proxy_core::nftables::evaluate::{Error, Host};
+use proxy_core::evaluator::{Error, Host};
 use proxy_core::{Engine, Event, Family, Mode};
 use testkit::link;
 use testkit::netns::Netns;

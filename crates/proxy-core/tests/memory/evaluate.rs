@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use proxy_core::evaluate::{Outcome, Verdict, node_source, packet};
-use proxy_core::nftables::evaluate::Probability;
+use proxy_core::evaluator::Probability;
 use proxy_core::{Config, Engine, Event, Family};
 use vipline_service_model::{DetectLocal, Transport, api};
 

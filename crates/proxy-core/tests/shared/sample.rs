@@ -13,7 +13,7 @@ use proxy_core::evaluate::{Outcome, Rules, Verdict, observed_host, read_kernel};
 use proxy_core::{Family, Mode};
 use testkit::lab::{self, Lab};
 use testkit::traffic::{Probe, Protocol};
-use vipline_nftables::evaluate::{Host, Packet};
+use vipline_evaluate::{Host, Packet};
 use vipline_service_model::api;
 use vipline_service_model::arbitrary::Dice;
 

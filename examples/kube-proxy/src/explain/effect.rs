@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use proxy_core::nftables::evaluate::RuleStep;
+use proxy_core::evaluator::RuleStep;
 use proxy_core::nftables::expr::{
     Access, Expr, Meta, MetaKey, Payload, PayloadAccess, PayloadBase,
 };

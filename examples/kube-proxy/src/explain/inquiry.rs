@@ -4,9 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 use proxy_core::evaluate::{self, Arrival, Rules};
-use proxy_core::nftables::evaluate::{
-    Environment, Host, Interface, Packet, ReversePath, Route, RouteQuery,
-};
+use proxy_core::evaluator::{Environment, Host, Interface, Packet, ReversePath, Route, RouteQuery};
 use proxy_core::reason::{self, Expectation, Finding, Origin, Reason};
 use proxy_core::{AddressKind, Config, Context, Engine, Family, Mode};
 use vipline_service_model::{EndpointDetails, LocalTraffic, ObjectName, Transport};

@@ -3,9 +3,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use proxy_core::nftables::evaluate::{
-    Environment, Interface, Limited, Loss, Question, Route, RouteQuery,
-};
+use proxy_core::evaluator::{Environment, Interface, Limited, Loss, Question, Route, RouteQuery};
 use proxy_core::nftables::expr::AddrType;
 
 /// An environment with an assumption about all limits, which records whether a rule asked.

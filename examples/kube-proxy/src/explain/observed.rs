@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use proxy_core::evaluate::{InvalidState, KernelState, Rules, observed_host};
-use proxy_core::nftables::evaluate::Host;
+use proxy_core::evaluator::Host;
 use proxy_core::{Config, Family, Mode};
 
 use super::answer::Answer;

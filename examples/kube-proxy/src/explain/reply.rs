@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use proxy_core::evaluate::{self, Outcome, Rules, Verdict};
-use proxy_core::nftables::evaluate::Environment;
+use proxy_core::evaluator::Environment;
 
 use super::answer::Reply;
 use super::inquiry::Facts;

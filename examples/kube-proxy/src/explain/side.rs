@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use proxy_core::evaluate::{self, Obstacle, Rules, Verdict};
+use proxy_core::evaluator::{Environment, Event, ListUpdate, Probability, RuleStep};
 use proxy_core::nftables::Element;
-use proxy_core::nftables::evaluate::{Environment, Event, ListUpdate, Probability, RuleStep};
 use proxy_core::nftables::expr::{DynsetOp, Expr};
 use proxy_core::reason::Reason;
 
@@ -368,7 +368,7 @@ fn counter(rule: &RuleStep) -> Option<Counter> {
 
 ///
 /// A rule may also delete an element, such as a client whose endpoint was removed.
-fn update(update: &proxy_core::nftables::evaluate::SetUpdate) -> String {
+fn update(update: &proxy_core::evaluator::SetUpdate) -> String {
     let timeout = update.timeout.map_or_else(String::new, |timeout| {
         format!(" for {} s", timeout.as_secs())
     });
@@ -404,7 +404,7 @@ fn without_counters(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use proxy_core::nftables::evaluate::{Route, Tuple};
+    use proxy_core::evaluator::{Route, Tuple};
     use proxy_core::nftables::{Family, Hook, Name, Policy, TableId};
 
     use super::*;

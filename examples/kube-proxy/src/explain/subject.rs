@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use proxy_core::evaluate::Rules;
-use proxy_core::nftables::evaluate::Host;
+use proxy_core::evaluator::Host;
 use proxy_core::{Engine, Family};
 use vipline_service_model::{Counted, DetectLocal, ObjectName, Transport};
 

@@ -6,8 +6,8 @@ mod packets;
 
 use std::time::Duration;
 
+use vipline_evaluate::{Cause, Context, Disposition, Flow, ListUpdate};
 use vipline_nftables::Verdict;
-use vipline_nftables::evaluate::{Cause, Context, Disposition, Flow, ListUpdate};
 use vipline_nftables::expr::{DynsetOp, QueueTarget, RejectType};
 
 use super::conditions;

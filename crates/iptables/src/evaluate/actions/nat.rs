@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use vipline_evaluate::{Cause, Context, Flow, NatRange};
 use vipline_nftables::Hook;
-use vipline_nftables::evaluate::{Cause, Context, Flow, NatRange};
 use vipline_nftables::expr::{NatFlags, NatType};
 
 use crate::targets::{AddressRange, Dnat, Masquerade, NatPorts, Netmap, Redirect, Snat};

@@ -1,6 +1,6 @@
 //! Targets that change headers.
 
-use vipline_nftables::evaluate::{Cause, Context};
+use vipline_evaluate::{Cause, Context};
 use vipline_nftables::expr::PayloadBase;
 
 use crate::evaluate::conditions::traffic_class;

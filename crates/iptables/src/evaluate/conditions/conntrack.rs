@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use vipline_nftables::evaluate::{Cause, Context, Tuple};
+use vipline_evaluate::{Cause, Context, Tuple};
 use vipline_nftables::expr;
 
 use super::{Tested, asked, holds, is_masked};

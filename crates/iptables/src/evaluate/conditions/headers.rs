@@ -1,6 +1,6 @@
 //! Matches of IP and Ethernet headers.
 
-use vipline_nftables::evaluate::{Cause, Context};
+use vipline_evaluate::{Cause, Context};
 use vipline_nftables::expr::PayloadBase;
 
 use super::{Tested, holds};

@@ -1,6 +1,6 @@
 //! Match `ipvs`: `xt_ipvs.c`.
 
-use vipline_nftables::evaluate::Context;
+use vipline_evaluate::Context;
 use vipline_nftables::expr;
 
 use super::{Tested, asked, holds};

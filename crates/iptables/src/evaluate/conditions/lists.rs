@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use vipline_nftables::evaluate::{
+use vipline_evaluate::{
     Cause, Context, Flow, ListUpdate, Question, RecentLookup, SetEntry, SetField, SetLookup,
 };
 use vipline_nftables::expr::{DynsetOp, PayloadBase};

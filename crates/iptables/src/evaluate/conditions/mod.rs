@@ -19,7 +19,7 @@ pub(super) use lists::entry;
 
 use std::net::IpAddr;
 
-use vipline_nftables::evaluate::{Cause, Context, Flow, Question, Route};
+use vipline_evaluate::{Cause, Context, Flow, Question, Route};
 use vipline_nftables::{Value, expr};
 
 use crate::matches::{AddrType, AddressTypes, IpRange, Match, Rpfilter, Statistic};

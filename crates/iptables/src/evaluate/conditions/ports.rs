@@ -2,9 +2,9 @@
 //!
 //! Later fragments do not match. A packet that ends in its header is dropped.
 
+use vipline_evaluate::{Cause, Context, Flow};
 use vipline_nftables::Bytes;
 use vipline_nftables::Verdict;
-use vipline_nftables::evaluate::{Cause, Context, Flow};
 use vipline_nftables::expr::PayloadBase;
 
 use super::{asked, holds};

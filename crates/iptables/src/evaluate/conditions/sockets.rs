@@ -1,7 +1,7 @@
 //! Matches of interface groups and of sending sockets.
 
+use vipline_evaluate::{Cause, Context, Interface};
 use vipline_nftables::Hook;
-use vipline_nftables::evaluate::{Cause, Context, Interface};
 
 use super::{Tested, asked, is_masked};
 use crate::matches::{Devgroup, Match, Owner};

@@ -1,8 +1,8 @@
 //! Reading of all rules that packets pass, also those of other programs.
 
+use vipline_evaluate::Evaluator;
 #[cfg(feature = "iptables")]
 use vipline_iptables as iptables;
-use vipline_nftables::evaluate::Evaluator;
 use vipline_nftables::{Chain, Client, DumpOptions, Family, HookEntry, Ruleset, TableId};
 use vipline_service_model as service_model;
 

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use proxy_core::backend::ipvs::{Object, Planner};
 use proxy_core::evaluate::{KernelState, Outcome, Rules as Prepared, Verdict};
 use proxy_core::{Family, Mode, Planner as _};
-use vipline_nftables::evaluate::{Host, ListUpdate};
+use vipline_evaluate::{Host, ListUpdate};
 use vipline_rtnl::Object::Address;
 
 use super::{Rules, Seen, installed};

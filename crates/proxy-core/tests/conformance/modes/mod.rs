@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use proxy_core::{Mode, Planner};
-use vipline_nftables::evaluate::{Disposition, Outcome, Probability};
+use vipline_evaluate::{Disposition, Outcome, Probability};
 
 use crate::fate::{Fate, Fates};
 use crate::fixtures::{MemoryKernels, apply, sync};

@@ -2,7 +2,7 @@
 
 use proxy_core::backend::nftables::Planner;
 use proxy_core::{Family, Mode};
-use vipline_nftables::evaluate::{Evaluator, Host, SetUpdate};
+use vipline_evaluate::{Evaluator, Host, SetUpdate};
 use vipline_nftables::expr::DynsetOp;
 use vipline_nftables::{Object, Ruleset};
 use vipline_reconcile::Keyed;

@@ -6,15 +6,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::{fmt, mem};
 
+use vipline_evaluate::{
+    self as evaluate, Cause, Context, Disposition, Environment, Evaluator, HookFunction,
+    HookVerdict, Interface, IpvsConnection, Limited, ListUpdate, Loss, Packet, Question, Route,
+    RouteQuery, SetEntry,
+};
 use vipline_ipset::{self as ipset, Member, Protocol};
 use vipline_ipvs::evaluate::{Balancer, Decision, Servers, Settings, Target, TemplateKey};
 use vipline_ipvs::{self as ipvs, Forwarding};
 use vipline_nftables::Hook;
-use vipline_nftables::evaluate::{
-    self, Cause, Context, Disposition, Environment, Evaluator, HookFunction, HookVerdict,
-    Interface, IpvsConnection, Limited, ListUpdate, Loss, Packet, Question, Route, RouteQuery,
-    SetEntry,
-};
 use vipline_nftables::expr::{AddrType, Direction, RejectType};
 use vipline_service_model::Transport;
 

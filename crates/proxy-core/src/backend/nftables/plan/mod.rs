@@ -24,7 +24,7 @@ mod script;
 #[cfg(test)]
 pub(super) mod tests;
 
-use vipline_nftables::evaluate::Evaluator;
+use vipline_evaluate::Evaluator;
 use vipline_nftables::{Action, Object, Operation, Ruleset, Subject};
 use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::{Family, ServicePort};
