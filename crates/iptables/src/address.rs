@@ -82,8 +82,7 @@ impl Network {
     }
 
     /// Returns address and mask.
-    #[cfg(feature = "nft")]
-    pub(crate) fn parts(&self) -> (IpAddr, IpAddr) {
+    pub fn parts(&self) -> (IpAddr, IpAddr) {
         match self.0 {
             Kind::Prefix(network) => (network.addr(), network.netmask()),
             Kind::V4(address, mask) => (address.into(), mask.into()),

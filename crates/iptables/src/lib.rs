@@ -106,7 +106,10 @@ mod field;
 mod extensions;
 
 // Without the feature `nft` nothing calls the half of the extensions that writes structures.
-#[cfg_attr(not(feature = "nft"), allow(dead_code, reason = "for the feature nft"))]
+#[cfg_attr(
+    not(feature = "nft"),
+    allow(dead_code, unreachable_pub, reason = "for the feature nft")
+)]
 mod structure;
 
 #[cfg_attr(not(feature = "nft"), allow(dead_code, reason = "for the feature nft"))]

@@ -94,12 +94,15 @@ pub(crate) fn decode<T: Structure>(revision: u32, bytes: &[u8], context: Context
     T::read(&mut Reader::new(bytes, context))
 }
 
-/// Why a structure is not decoded.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Undecoded {
+/// Error: a structure is not decoded.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Undecoded {
     /// No extension of this crate has the name.
+    #[error("unknown extension")]
     Unknown,
-    /// The extension has no such revision or value.
+    /// The extension has no such revision, or a value that iptables cannot print.
+    #[error("unsupported revision or value")]
     Unsupported,
 }
 

@@ -55,8 +55,8 @@ impl Probability {
         Self(u32::try_from(parts).expect("at most 2³¹"))
     }
 
-    /// Returns the multiple of 2⁻³¹.
-    pub(crate) fn parts(self) -> u32 {
+    /// Returns the probability in parts of 2³¹, of which [`ALWAYS`](Self::ALWAYS) has all.
+    pub fn parts(self) -> u32 {
         self.0
     }
 

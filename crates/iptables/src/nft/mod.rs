@@ -75,16 +75,17 @@ use crate::Protocol;
 use crate::address::Network;
 use crate::matches::{Match, Tcp, Udp};
 use crate::negatable::Negatable;
+use crate::set_indexes::SetIndexes;
 use crate::structure::{Context, Encoded, address_of};
 use crate::targets::Target;
 use crate::{Counters, Family, Rule};
 
-pub(crate) use crate::set_indexes::SetIndexes;
+pub use crate::structure::Undecoded;
 #[cfg(target_os = "linux")]
 pub use client::Client;
 pub use compat::Lack;
 pub use error::{Error, MissingSet, Operation, RejectedOperation};
-pub(crate) use partial::{decode_match, decode_target, encode_partially, rule_text, text_rule};
+pub use partial::{decode_match, decode_target, encode_partially, rule_text, text_rule};
 #[cfg(target_os = "linux")]
 pub use saved::{Saved, SavedChain, SavedRule};
 pub use sets::SetNames;
@@ -325,12 +326,12 @@ impl<'s> Decoder<'s> {
             exprs = match first {
                 Expr::Counter(_) => rest,
                 Expr::Match(one) => {
-                    let one = decode_match(one, self.family, self.sets).ok()?;
+                    let one = partial::extension_match(one, self.family, self.sets).ok()?;
                     self.push(one, false);
                     rest
                 }
                 Expr::Target(target) => {
-                    let target = decode_target(target, self.family, self.sets).ok()?;
+                    let target = partial::extension_target(target, self.family, self.sets).ok()?;
                     self.rule.target = Some(target);
                     rest
                 }

@@ -40,6 +40,13 @@ impl SetNames {
         Self(Arc::new(indexes))
     }
 
+    /// Gives a set that has no index an unused one, for rules that no kernel has.
+    ///
+    /// A set beyond the number of indices remains unknown.
+    pub fn assign(&mut self, name: &str) {
+        Arc::make_mut(&mut self.0).assign(name);
+    }
+
     /// Returns indices and names, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (u16, &str)> {
         self.0.iter()

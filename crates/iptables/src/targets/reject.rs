@@ -89,7 +89,8 @@ impl Reject {
     }
 
     /// Returns the variant that iptables prints for the family.
-    pub(crate) fn for_family(self, family: Family) -> Self {
+    #[must_use]
+    pub fn for_family(self, family: Family) -> Self {
         match (self, family) {
             (Self::Default, Family::V4) => Self::PortUnreachable,
             (Self::Default, Family::V6) => Self::Icmp6PortUnreachable,
