@@ -3,9 +3,10 @@
 
 use std::net::IpAddr;
 
+use vipline_evaluate::iptables::Rules;
 use vipline_evaluate::{Environment, Evaluator, Host, Limited, Packet, Question};
 use vipline_evaluate::{Interface, Probability, Route, RouteQuery};
-use vipline_iptables::evaluate::{Rules, SetNames};
+use vipline_iptables::nft::SetNames;
 use vipline_iptables::{Family, Tables};
 use vipline_ipvs::evaluate::{Balancer, Unknown};
 use vipline_ipvs::{Table, Transport};

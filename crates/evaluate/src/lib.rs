@@ -126,6 +126,9 @@ mod hooks;
 
 mod evaluator;
 
+#[cfg(feature = "iptables")]
+pub mod iptables;
+
 pub use cause::{Cause, MAX_JUMPS, MAX_OUTCOMES, MAX_RULES};
 pub use context::Context;
 pub use environment::{Discard, Environment, Limited, Route, RouteQuery};

@@ -173,9 +173,6 @@ pub mod nfacct;
 #[cfg(feature = "nft")]
 pub mod nft;
 
-#[cfg(feature = "nft")]
-pub mod evaluate;
-
 #[cfg(feature = "client")]
 mod readable;
 

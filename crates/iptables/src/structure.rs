@@ -95,8 +95,9 @@ pub(crate) fn decode<T: Structure>(revision: u32, bytes: &[u8], context: Context
 }
 
 /// Error: a structure is not decoded.
+///
+/// Exhaustive: either the name is unknown, or the structure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Undecoded {
     /// No extension of this crate has the name.
     #[error("unknown extension")]

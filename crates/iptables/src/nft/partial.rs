@@ -166,7 +166,10 @@ mod tests {
         let text = "-p tcp -m set --match-set pods src -j LED --led-trigger-id \"web\"";
         let rule = Rule::parse(text).unwrap();
         let encoded = encode_partially(&rule, Family::V4, &sets);
-        assert_eq!(rule_text(&encoded, Family::V4, &sets).as_deref(), Some(text));
+        assert_eq!(
+            rule_text(&encoded, Family::V4, &sets).as_deref(),
+            Some(text)
+        );
         let [_, _, Expr::Match(set), _, Expr::Target(led)] = &*encoded.exprs else {
             panic!("{encoded}");
         };

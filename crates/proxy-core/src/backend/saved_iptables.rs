@@ -20,14 +20,14 @@ pub(super) const UNKNOWN_TIME: &str = "# ";
 
 /// The rules of both variants of iptables.
 pub(super) struct Variants {
-    rules: iptables::evaluate::Rules,
+    rules: vipline_evaluate::iptables::Rules,
     /// Why rules of the legacy variant are missing.
     unread: Vec<String>,
 }
 
 impl Variants {
     /// Wraps the rules of the nft variant.
-    pub(super) fn new(nft: iptables::evaluate::Rules) -> Self {
+    pub(super) fn new(nft: vipline_evaluate::iptables::Rules) -> Self {
         let unread = Vec::new();
         Self { rules: nft, unread }
     }
@@ -73,12 +73,12 @@ pub(super) fn evaluator_of_variants(
 }
 
 /// Returns the tables of nf_tables with the names of IP sets.
-pub(super) fn tables(state: &KernelState, ruleset: &Ruleset) -> iptables::evaluate::Rules {
+pub(super) fn tables(state: &KernelState, ruleset: &Ruleset) -> vipline_evaluate::iptables::Rules {
     let names = state.text(Source::SetNames).lines().filter_map(|line| {
         let (index, name) = line.split_once(' ')?;
         Some((index.parse().ok()?, name.to_owned()))
     });
-    iptables::evaluate::Rules::from_dump(ruleset.clone(), names.collect())
+    vipline_evaluate::iptables::Rules::from_dump(ruleset.clone(), names.collect())
 }
 
 /// The saved lists of match `recent`.

@@ -65,7 +65,7 @@ pub(in crate::backend) fn installed_with_save(
         Err(vipline_nftables::Error::Unsupported { .. }) => Default::default(),
         read => read?,
     };
-    let rules = iptables::evaluate::Rules::from_dump(dump.clone(), set_names(family));
+    let rules = vipline_evaluate::iptables::Rules::from_dump(dump.clone(), set_names(family));
     let variants = Variants::new(rules).with_legacy(save, family)?;
     let (evaluator, unread) = variants.evaluator();
     Ok(Installed {
@@ -101,7 +101,7 @@ fn evaluator(
     dump: &Ruleset,
     family: service_model::Family,
 ) -> Result<(Evaluator, Vec<String>), Error> {
-    let rules = iptables::evaluate::Rules::from_dump(dump.clone(), set_names(family));
+    let rules = vipline_evaluate::iptables::Rules::from_dump(dump.clone(), set_names(family));
     let variants = Variants::new(rules);
     let variants = variants.with_legacy(&legacy_rules(family), family)?;
     Ok(variants.evaluator())

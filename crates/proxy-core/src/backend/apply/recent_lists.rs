@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, ErrorKind};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use vipline_iptables::evaluate::RecentLookup;
+use vipline_evaluate::RecentLookup;
 use vipline_iptables::{Jiffies, RecentEntry};
 
 use crate::backend::evaluate::{RecentLists, is_listed};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use proxy_core::backend::iptables::Planner;
 use proxy_core::{Family, Mode, Planner as _};
+use vipline_evaluate::iptables::Rules as Tables;
 use vipline_evaluate::{Evaluator, ListUpdate};
 use vipline_iptables as iptables;
-use vipline_iptables::evaluate::Rules as Tables;
 
 use super::environment::Lists;
 use super::{Rules, Seen, fate, installed};

@@ -120,7 +120,7 @@ impl backend::Planner for Planner {
     fn rules<'a>(family: Family, objects: impl Iterator<Item = &'a Object>) -> Option<Rules> {
         let mut objects: Vec<_> = objects.collect();
         objects.sort_by_cached_key(|object| script::place(object));
-        let rules = vipline_iptables::evaluate::Rules::new();
+        let rules = vipline_evaluate::iptables::Rules::new();
         let rules = rules.with_objects(objects, family);
         let evaluator = rules.evaluator();
         Some(evaluate::rules(evaluator, &Ruleset::new(), NoClients, true))

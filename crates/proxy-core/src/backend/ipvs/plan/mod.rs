@@ -82,7 +82,7 @@ impl backend::Planner for Planner {
         let objects: Vec<_> = objects.inspect(|object| state.add(object)).collect();
         let mut rules: Vec<_> = objects.into_iter().filter_map(Object::rule).collect();
         rules.sort_by_cached_key(|rule| steps::place(rule));
-        let rules = vipline_iptables::evaluate::Rules::new().with_objects(rules, family);
+        let rules = vipline_evaluate::iptables::Rules::new().with_objects(rules, family);
         Some(evaluate::rules(rules.evaluator(), state, true))
     }
 

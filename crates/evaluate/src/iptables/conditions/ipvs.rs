@@ -1,10 +1,10 @@
 //! Match `ipvs`: `xt_ipvs.c`.
 
-use vipline_evaluate::Context;
+use vipline_iptables::matches::{CtDirection, Ipvs, IpvsMethod, Match};
 use vipline_nftables::expr;
 
 use super::{Tested, asked, holds};
-use crate::matches::{CtDirection, Ipvs, IpvsMethod, Match};
+use crate::Context;
 
 // linux/ip_vs.h: forwarding methods
 const IP_VS_CONN_F_MASQ: u32 = 0;

@@ -1,7 +1,7 @@
 //! Prints what a save of `iptables-save` does with packets, and which rules decide. Without
 //! a kernel, privileges or traffic.
 //!
-//! Run it with `cargo run --features nft --example iptables-evaluate SAVE`.
+//! Run it with `cargo run --example iptables SAVE`.
 //! Change host and packets below to those of your own test.
 #![allow(clippy::disallowed_methods, reason = "the program reads a file")]
 
@@ -10,11 +10,12 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::{env, fs};
 
-use vipline_iptables::evaluate::{Host, Packet, Rules};
+use vipline_evaluate::iptables::Rules;
+use vipline_evaluate::{Host, Packet};
 use vipline_iptables::{Family, Tables};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let path = env::args().nth(1).ok_or("usage: evaluate SAVE")?;
+    let path = env::args().nth(1).ok_or("usage: iptables SAVE")?;
     run(&fs::read_to_string(path)?, &mut io::stdout().lock())
 }
 

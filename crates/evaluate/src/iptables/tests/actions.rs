@@ -1,7 +1,7 @@
 //! Each target.
 
 use super::*;
-use crate::evaluate::RuleResult;
+use crate::RuleResult;
 
 /// Evaluates a rule of chain `PREROUTING` of table mangle or nat.
 fn prerouting(table: &str, target: &str, packet: &Packet) -> Outcome {

@@ -1,13 +1,14 @@
 //! Evaluation of packets against rules of iptables, without a kernel.
 //!
-//! The evaluator is that of vipline-nftables: rules are evaluated in the form in which
+//! The [`Evaluator`] is that of nf_tables: rules are evaluated in the form in which
 //! iptables-nft stores them, and [`Xtables`] evaluates matches and targets of xtables.
 //! [`Rules`] prepares saved tables, typed objects and dumps of a kernel. All hooks,
 //! connection tracking and translations belong to one evaluation, together with tables of
 //! nf_tables.
 //!
 //! ```
-//! use vipline_iptables::evaluate::{Disposition, Host, Packet, Rules};
+//! use vipline_evaluate::iptables::Rules;
+//! use vipline_evaluate::{Disposition, Host, Packet};
 //! use vipline_iptables::{Family, Tables};
 //!
 //! let saved = "*filter
@@ -43,9 +44,9 @@
 //! packet:
 //!
 //! ```
-//! use vipline_iptables::evaluate::{
-//!     Disposition, Environment, Host, Interface, Limited, Packet, Question, Route,
-//!     RouteQuery, Rules,
+//! use vipline_evaluate::iptables::Rules;
+//! use vipline_evaluate::{
+//!     Disposition, Environment, Host, Interface, Limited, Packet, Question, Route, RouteQuery,
 //! };
 //! use vipline_iptables::{Family, Tables};
 //! use vipline_nftables::expr::AddrType;
@@ -100,11 +101,17 @@
 //!
 //! # Differences from the kernel
 //!
-//! - Those of the evaluator of vipline-nftables apply.
+//! - Those of the [evaluator](crate#differences-from-the-kernel) apply.
 //! - A bridged packet is not distinguished from others: match `physdev` is a question.
 //! - Targets that no evaluation supports result in an error that names them: SYNPROXY,
 //!   TPROXY, HMARK, DNPT, SNPT, zones of CT, and changes of TCP options of a packet whose
 //!   options are known.
+//!
+//! [`Environment`]: crate::Environment
+//! [`Environment::answer`]: crate::Environment::answer
+//! [`Environment::is_over`]: crate::Environment::is_over
+//! [`Evaluator`]: crate::Evaluator
+//! [`Outcome::lists`]: crate::Outcome::lists
 
 mod actions;
 
@@ -118,11 +125,4 @@ mod xtables;
 mod tests;
 
 pub use rules::Rules;
-pub use vipline_evaluate::{
-    Cause, Connection, Disposition, Environment, Error, Evaluator, Event, Host, Interface, Limited,
-    ListUpdate, Outcome, Packet, Probability, Question, RecentLookup, Route, RouteQuery,
-    RuleResult, RuleStep, SetEntry, SetField, SetLookup, Trace, Tracking, Tuple,
-};
 pub use xtables::Xtables;
-
-pub use crate::nft::SetNames;

@@ -3,15 +3,15 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use vipline_evaluate::{Cause, Context, Tuple};
+use vipline_iptables::Negatable;
+use vipline_iptables::Ports;
+use vipline_iptables::matches::{
+    Connection, Connlabel, Connmark, Conntrack, CtDirection, CtState, Match, State,
+};
 use vipline_nftables::expr;
 
 use super::{Tested, asked, holds, is_masked};
-use crate::matches::{
-    Connection, Connlabel, Connmark, Conntrack, CtDirection, CtState, Match, State,
-};
-use crate::negatable::Negatable;
-use crate::number::Ports;
+use crate::{Cause, Context, Tuple};
 
 /// `one` is the whole match, for questions.
 pub(super) fn evaluate(it: &Conntrack, one: &Match<'_>, context: &Context<'_, '_>) -> Tested {

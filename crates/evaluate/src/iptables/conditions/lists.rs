@@ -3,14 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use vipline_evaluate::{
-    Cause, Context, Flow, ListUpdate, Question, RecentLookup, SetEntry, SetField, SetLookup,
-};
+use vipline_iptables::matches::{Match, Recent, RecentAction, Set};
+use vipline_iptables::{Direction, SetDirections};
 use vipline_nftables::expr::{DynsetOp, PayloadBase};
 
 use super::Tested;
-use crate::direction::{Direction, SetDirections};
-use crate::matches::{Match, Recent, RecentAction, Set};
+use crate::{
+    Cause, Context, Flow, ListUpdate, Question, RecentLookup, SetEntry, SetField, SetLookup,
+};
 
 /// Offset of the source in an Ethernet header.
 const MAC: (u32, u32) = (6, 6);
@@ -56,7 +56,7 @@ fn updated(set: &str, wanted: &SetEntry, context: &Context<'_, '_>) -> Result<Op
 }
 
 /// Returns the values of a packet for the dimensions of a set.
-pub(in crate::evaluate) fn entry(directions: SetDirections, context: &Context<'_, '_>) -> SetEntry {
+pub(in crate::iptables) fn entry(directions: SetDirections, context: &Context<'_, '_>) -> SetEntry {
     let packet = context.packet();
     let mac = packet.read(PayloadBase::Link, MAC.0, MAC.1).ok().flatten();
     let mac = mac.and_then(|bytes| bytes.first_chunk().copied());

@@ -19,12 +19,12 @@ pub(super) use lists::entry;
 
 use std::net::IpAddr;
 
-use vipline_evaluate::{Cause, Context, Flow, Question, Route};
+use vipline_iptables::MaskedMatch;
+use vipline_iptables::Negatable;
+use vipline_iptables::matches::{AddrType, AddressTypes, IpRange, Match, Rpfilter, Statistic};
 use vipline_nftables::{Value, expr};
 
-use crate::matches::{AddrType, AddressTypes, IpRange, Match, Rpfilter, Statistic};
-use crate::negatable::Negatable;
-use crate::number::MaskedMatch;
+use crate::{Cause, Context, Flow, Question, Route};
 
 /// Result of a condition.
 type Tested = Result<bool, Cause>;

@@ -2,16 +2,18 @@
 //!
 //! Later fragments do not match. A packet that ends in its header is dropped.
 
-use vipline_evaluate::{Cause, Context, Flow};
+use vipline_iptables::Negatable;
+use vipline_iptables::Ports;
+use vipline_iptables::Protocol;
+use vipline_iptables::matches::{
+    Icmp, Icmp6, IcmpType, Match, Multiport, MultiportKind, Sctp, Tcp, Udp,
+};
 use vipline_nftables::Bytes;
 use vipline_nftables::Verdict;
 use vipline_nftables::expr::PayloadBase;
 
 use super::{asked, holds};
-use crate::Protocol;
-use crate::matches::{Icmp, Icmp6, IcmpType, Match, Multiport, MultiportKind, Sctp, Tcp, Udp};
-use crate::negatable::Negatable;
-use crate::number::Ports;
+use crate::{Cause, Context, Flow};
 
 /// Offsets of the ports in a header.
 const SOURCE: u32 = 0;

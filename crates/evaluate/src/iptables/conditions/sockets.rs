@@ -1,12 +1,12 @@
 //! Matches of interface groups and of sending sockets.
 
-use vipline_evaluate::{Cause, Context, Interface};
+use vipline_iptables::Negatable;
+use vipline_iptables::matches::{Devgroup, Match, Owner};
+use vipline_iptables::{MaskedMatch, Range};
 use vipline_nftables::Hook;
 
 use super::{Tested, asked, is_masked};
-use crate::matches::{Devgroup, Match, Owner};
-use crate::negatable::Negatable;
-use crate::number::{MaskedMatch, Range};
+use crate::{Cause, Context, Interface};
 
 pub(super) fn groups(it: &Devgroup, context: &Context<'_, '_>) -> Tested {
     let sides = [

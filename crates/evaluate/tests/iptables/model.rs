@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use vipline_iptables::evaluate::{
+use vipline_evaluate::{
     Environment, Host, Interface, Limited, ListUpdate, Question, Route, RouteQuery, SetEntry,
 };
 use vipline_nftables::expr::{AddrType, DynsetOp};

@@ -1,10 +1,10 @@
 //! Targets that change headers.
 
-use vipline_evaluate::{Cause, Context};
+use vipline_iptables::targets::{Classify, Dscp, Tos};
 use vipline_nftables::expr::PayloadBase;
 
-use crate::evaluate::conditions::traffic_class;
-use crate::targets::{Classify, Dscp, Tos};
+use crate::iptables::conditions::traffic_class;
+use crate::{Cause, Context};
 
 pub(super) fn classify(it: &Classify, context: &mut Context<'_, '_>) -> Result<(), Cause> {
     let class = it.class.ok_or(Cause::Operand)?;

@@ -122,7 +122,7 @@ fn two_hundred_endpoints_have_probabilities_that_sum_to_one() {
     let mut rules = String::from("*nat\n:SVC - [0:0]\n-A PREROUTING -p tcp -j SVC\n");
     for left in (1..=200_u32).rev() {
         let addr = format!("10.1.{}.{}", left / 100, left % 100);
-        let sample = crate::matches::Probability::one_in(left);
+        let sample = vipline_iptables::matches::Probability::one_in(left);
         rules += &format!("-A SVC -p tcp -m statistic --mode random --probability {sample} ");
         rules += &format!("-j DNAT --to-destination {addr}:80\n");
     }
@@ -132,7 +132,7 @@ fn two_hundred_endpoints_have_probabilities_that_sum_to_one() {
     assert_eq!(outcomes.len(), 200);
     let sum = outcomes.iter().map(|it| &it.probability);
     let sum = sum.cloned().reduce(|sum, it| sum.either(&it).unwrap());
-    assert_eq!(sum, Some(super::super::Probability::ONE));
+    assert_eq!(sum, Some(crate::Probability::ONE));
     let share = |it: &Outcome| (it.probability.as_f64() * 200.0 - 1.0).abs() < 1e-4;
     assert!(outcomes.iter().all(share));
 }

@@ -13,13 +13,13 @@
     reason = "a test that sends packets"
 )]
 
-#[path = "evaluate/generate.rs"]
+#[path = "iptables/generate.rs"]
 mod generate;
 
-#[path = "evaluate/lab.rs"]
+#[path = "iptables/lab.rs"]
 mod lab;
 
-#[path = "evaluate/model.rs"]
+#[path = "iptables/model.rs"]
 mod model;
 
 use std::collections::BTreeMap;
@@ -27,7 +27,8 @@ use std::collections::BTreeMap;
 use generate::{Random, document, packet};
 use lab::{Counts, Lab, Received};
 use model::Model;
-use vipline_iptables::evaluate::{Disposition, Evaluator, Outcome, Packet, RuleStep, Rules};
+use vipline_evaluate::iptables::Rules;
+use vipline_evaluate::{Disposition, Evaluator, Outcome, Packet, RuleStep};
 use vipline_iptables::{Family, Tables, Variant};
 use vipline_nftables::expr::Expr;
 

@@ -1,12 +1,12 @@
 //! Matches of IP and Ethernet headers.
 
-use vipline_evaluate::{Cause, Context};
+use vipline_iptables::Negatable;
+use vipline_iptables::Protocol;
+use vipline_iptables::matches::{Dscp, Ecn, Length, Mac, PacketType, Pkttype, Tos};
 use vipline_nftables::expr::PayloadBase;
 
 use super::{Tested, holds};
-use crate::Protocol;
-use crate::matches::{Dscp, Ecn, Length, Mac, PacketType, Pkttype, Tos};
-use crate::negatable::Negatable;
+use crate::{Cause, Context};
 
 /// Length of an IPv6 header, which match `length` does not count.
 const V6_HEADER: u32 = 40;
@@ -53,7 +53,7 @@ pub(super) fn ttl(
 }
 
 /// Returns the type of service or traffic class.
-pub(in crate::evaluate) fn traffic_class(context: &Context<'_, '_>) -> Result<u8, Cause> {
+pub(in crate::iptables) fn traffic_class(context: &Context<'_, '_>) -> Result<u8, Cause> {
     match is_v6(context) {
         true => {
             let bytes = network(context, 0, 2)?;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use vipline_iptables::evaluate::Packet;
+use vipline_evaluate::Packet;
 
 /// Destination ports. Some rules translate to others.
 const PORTS: std::ops::Range<u64> = 5000..5004;

@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use vipline_evaluate::Evaluator;
+use vipline_iptables::matches::Match;
+use vipline_iptables::nft::{self, SetNames};
+use vipline_iptables::targets::Target;
+use vipline_iptables::{
+    Contents, Family, Object, Policy, Position, RestoreError, Rule, Ruleset, TableName, Tables,
+    Variant,
+};
 use vipline_nftables as nftables;
 use vipline_nftables::{Name, TableId};
 
 use super::xtables::Xtables;
-use crate::matches::Match;
-use crate::nft::{self, SetIndexes, SetNames};
-use crate::targets::Target;
-use crate::{
-    Contents, Family, Object, Policy, Position, RestoreError, Rule, Ruleset, TableName, Tables,
-    Variant,
-};
+use crate::Evaluator;
 
 /// Prefix of a table of the legacy variant whose name a table of nf_tables has.
 pub(super) const LEGACY: &str = "legacy-";
@@ -22,7 +22,7 @@ pub(super) const LEGACY: &str = "legacy-";
 /// The rules of all tables and families that a packet passes.
 ///
 /// ```
-/// use vipline_iptables::evaluate::Rules;
+/// use vipline_evaluate::iptables::Rules;
 /// use vipline_iptables::{Family, Tables};
 ///
 /// let v4 = Tables::parse("*filter\n-A INPUT -i lo -j ACCEPT\nCOMMIT\n")?;
@@ -165,7 +165,7 @@ impl Rules {
     }
 
     fn add(&mut self, family: Family, chains: Chains) {
-        let mut sets = SetIndexes::clone(&self.sets.0);
+        let mut sets = self.sets.clone();
         for ((table, name), (policy, texts)) in chains {
             let rules: Vec<Option<Rule<'_>>> =
                 texts.iter().map(|text| Rule::parse(text).ok()).collect();
@@ -196,7 +196,7 @@ impl Rules {
             let table = nftables::Table::new(id);
             self.ruleset.extend([table.into(), chain.into()]);
         }
-        self.sets = SetNames(Arc::new(sets));
+        self.sets = sets;
     }
 }
 
@@ -217,7 +217,7 @@ fn renamed(object: nftables::Object, taken: &BTreeSet<TableId>) -> nftables::Obj
 }
 
 /// Assigns indices to the IP sets that a rule names.
-fn name_sets(rule: &Rule<'_>, sets: &mut SetIndexes) {
+fn name_sets(rule: &Rule<'_>, sets: &mut SetNames) {
     for one in &rule.matches {
         if let Match::Set(set) = one {
             sets.assign(set.name.value());

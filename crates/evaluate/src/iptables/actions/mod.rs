@@ -6,13 +6,15 @@ mod packets;
 
 use std::time::Duration;
 
-use vipline_evaluate::{Cause, Context, Disposition, Flow, ListUpdate};
+use vipline_iptables::Family;
+use vipline_iptables::targets::{
+    Connmark, ConnmarkAction, Mark, Nfqueue, Reject, Set, Shift, Target,
+};
 use vipline_nftables::Verdict;
 use vipline_nftables::expr::{DynsetOp, QueueTarget, RejectType};
 
 use super::conditions;
-use crate::Family;
-use crate::targets::{Connmark, ConnmarkAction, Mark, Nfqueue, Reject, Set, Shift, Target};
+use crate::{Cause, Context, Disposition, Flow, ListUpdate};
 
 /// Evaluates a target.
 pub(super) fn evaluate(target: &Target<'_>, context: &mut Context<'_, '_>) -> Result<Flow, Cause> {

@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use vipline_evaluate::{Cause, Context, Flow, NatRange};
+use vipline_iptables::targets::{AddressRange, Dnat, Masquerade, NatPorts, Netmap, Redirect, Snat};
 use vipline_nftables::Hook;
 use vipline_nftables::expr::{NatFlags, NatType};
 
-use crate::targets::{AddressRange, Dnat, Masquerade, NatPorts, Netmap, Redirect, Snat};
+use crate::{Cause, Context, Flow, NatRange};
 
 fn flag(is_set: bool, flag: NatFlags) -> NatFlags {
     if is_set { flag } else { NatFlags::empty() }

@@ -2,13 +2,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use vipline_iptables::{ChainName, Family, Object, Position, SharedRule, TableName, Tables};
 use vipline_nftables::expr::{AddrType, CtState, CtStatus, Direction, RejectType};
 
-use super::{
+use super::Rules;
+use crate::{
     Cause, Connection, Disposition, Environment, Error, Host, Interface, Limited, ListUpdate,
-    Outcome, Packet, Question, Route, RouteQuery, Rules, Tracking,
+    Outcome, Packet, Question, Route, RouteQuery, Tracking,
 };
-use crate::{ChainName, Family, Object, Position, SharedRule, TableName, Tables};
 
 mod actions;
 

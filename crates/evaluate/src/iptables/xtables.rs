@@ -1,20 +1,19 @@
 //! Matches and targets of xtables as extensions of the evaluator of nf_tables.
 
-use vipline_evaluate::{Cause, Context, Extensions, Flow};
+use vipline_iptables::nft::{self, SetNames, Undecoded};
+use vipline_iptables::{Family, TableName};
 use vipline_nftables::expr::{Match, Target};
 use vipline_nftables::{Chain, Rule, TableId};
 
 use super::rules::LEGACY;
 use super::{actions, conditions};
-use crate::nft::{self, SetNames};
-use crate::structure::Undecoded;
-use crate::{Family, built_in};
+use crate::{Cause, Context, Extensions, Flow};
 
 /// Evaluates matches and targets of xtables, and writes rules in the syntax of iptables.
 ///
 /// [`Rules::evaluator`](super::Rules::evaluator) uses it. Callers with a
 /// [`Ruleset`](vipline_nftables::Ruleset) of their own register it with
-/// [`Evaluator::with_extensions`](super::Evaluator::with_extensions).
+/// [`Evaluator::with_extensions`](crate::Evaluator::with_extensions).
 #[derive(Clone, Debug, Default)]
 pub struct Xtables {
     sets: SetNames,
@@ -32,7 +31,8 @@ fn table_family(id: &TableId) -> Option<Family> {
     let family = id.family.ip()?;
     let name = id.name.as_str();
     let name = name.strip_prefix(LEGACY).unwrap_or(name);
-    built_in::TABLES.contains(&name).then_some(family)
+    let mut bases = nft::base_chains(TableName::new(name).ok()?);
+    bases.next().map(|_| family)
 }
 
 impl Extensions for Xtables {
@@ -50,7 +50,7 @@ impl Extensions for Xtables {
                 }
             })
         };
-        let decoded = nft::decode_match(one, actions::family(context), &self.sets.0);
+        let decoded = nft::decode_match(one, actions::family(context), &self.sets);
         conditions::evaluate(&decoded.map_err(unsupported)?, context)
     }
 
@@ -68,13 +68,13 @@ impl Extensions for Xtables {
                 }
             })
         };
-        let decoded = nft::decode_target(target, actions::family(context), &self.sets.0);
+        let decoded = nft::decode_target(target, actions::family(context), &self.sets);
         actions::evaluate(&decoded.map_err(unsupported)?, context)
     }
 
     fn rule_text(&self, chain: &Chain, rule: &Rule) -> Option<String> {
         let family = table_family(&chain.table)?;
-        let text = nft::rule_text(rule, family, &self.sets.0)?;
+        let text = nft::rule_text(rule, family, &self.sets)?;
         let line = format!("-A {} {text}", chain.name);
         Some(line.trim_end().to_owned())
     }

@@ -1,6 +1,6 @@
 //! Match `time`: `xt_time.c`.
 
-use crate::matches::{Time, TimeOfDay};
+use vipline_iptables::matches::{Time, TimeOfDay};
 
 const DAY: i64 = 86_400;
 /// First and last second of the interval without options.
@@ -8,7 +8,7 @@ const WHOLE: (u32, u32) = (0, 86_399);
 
 /// Compares a time in seconds since 1970, in the time zone of the rule.
 pub(super) fn evaluate(it: &Time, now: i64) -> bool {
-    let date = |date: Option<crate::matches::Date>| date.map(|it| i64::from(it.0));
+    let date = |date: Option<vipline_iptables::matches::Date>| date.map(|it| i64::from(it.0));
     let is_after = date(it.date_start).is_none_or(|first| first <= now);
     let is_before = date(it.date_stop).is_none_or(|last| now <= last);
     if !is_after || !is_before {
