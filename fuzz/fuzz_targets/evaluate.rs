@@ -4,11 +4,11 @@
 use std::net::IpAddr;
 
 use vipline_evaluate::iptables::Rules;
+use vipline_evaluate::ipvs::{self, Balancer, Unknown};
 use vipline_evaluate::{Environment, Evaluator, Host, Limited, Packet, Question};
 use vipline_evaluate::{Interface, Probability, Route, RouteQuery};
 use vipline_iptables::nft::SetNames;
 use vipline_iptables::{Family, Tables};
-use vipline_ipvs::evaluate::{Balancer, Unknown};
 use vipline_ipvs::{Table, Transport};
 use vipline_netlink::message::Messages;
 use vipline_nftables::expr::AddrType;
@@ -110,7 +110,7 @@ fn balance(text: &str, packet: &Packet) {
             (packet.source(), source).into(),
             (packet.destination(), destination).into(),
         ];
-        let packet = vipline_ipvs::evaluate::Packet::new(protocol, ends[0], ends[1]);
+        let packet = ipvs::Packet::new(protocol, ends[0], ends[1]);
         let _ = balancer.decide(&packet, &Unknown);
     }
 }

@@ -129,6 +129,9 @@ mod evaluator;
 #[cfg(feature = "iptables")]
 pub mod iptables;
 
+#[cfg(feature = "ipvs")]
+pub mod ipvs;
+
 pub use cause::{Cause, MAX_JUMPS, MAX_OUTCOMES, MAX_RULES};
 pub use context::Context;
 pub use environment::{Discard, Environment, Limited, Route, RouteQuery};

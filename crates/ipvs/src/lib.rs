@@ -33,7 +33,6 @@
 //! - [`Client`]: dumps the table and commits commands, many per system call; also
 //!   timeouts, statistics and sync daemons.
 //! - [`Connection`]: an entry of the connection table.
-//! - [`evaluate`]: the real servers that can receive a packet, without a kernel.
 //! - [`wire`]: message encoder and decoder, for callers with their own socket.
 //! - [`Error`]: errors. A rejection names its command.
 //!
@@ -102,8 +101,6 @@ mod check;
 mod options;
 
 mod text;
-
-pub mod evaluate;
 
 pub mod wire;
 

@@ -51,9 +51,6 @@ mod traffic;
 #[path = "vm/clients.rs"]
 mod clients;
 
-#[path = "vm/evaluate.rs"]
-mod evaluate;
-
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::Path;

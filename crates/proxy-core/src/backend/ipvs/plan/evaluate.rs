@@ -6,13 +6,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::{fmt, mem};
 
+use vipline_evaluate::ipvs::{
+    self as evaluated, Balancer, Decision, Servers, Settings, Target, TemplateKey,
+};
 use vipline_evaluate::{
     self as evaluate, Cause, Context, Disposition, Environment, Evaluator, HookFunction,
     HookVerdict, Interface, IpvsConnection, Limited, ListUpdate, Loss, Packet, Question, Route,
     RouteQuery, SetEntry,
 };
 use vipline_ipset::{self as ipset, Member, Protocol};
-use vipline_ipvs::evaluate::{Balancer, Decision, Servers, Settings, Target, TemplateKey};
 use vipline_ipvs::{self as ipvs, Forwarding};
 use vipline_nftables::Hook;
 use vipline_nftables::expr::{AddrType, Direction, RejectType};
@@ -346,11 +348,11 @@ impl Ipvs {
 }
 
 /// Returns the packet as IPVS sees it, or `None` for a protocol that IPVS ignores.
-fn scheduled(packet: &Packet) -> Option<ipvs::evaluate::Packet> {
+fn scheduled(packet: &Packet) -> Option<evaluated::Packet> {
     let protocol = Transport::of(Protocol(packet.protocol()))?;
     let source = SocketAddr::new(packet.source(), packet.source_port()?);
     let destination = SocketAddr::new(packet.destination(), packet.destination_port()?);
-    let scheduled = ipvs::evaluate::Packet::new(protocol, source, destination);
+    let scheduled = evaluated::Packet::new(protocol, source, destination);
     Some(scheduled.with_mark(packet.mark()))
 }
 

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use super::history::{History, TemplateKey, masked};
-use super::scheduling::{self, Available};
-use crate::{
+use vipline_ipvs::{
     Connections, Destination, Family, RealServer, ServiceKey, Table, Transport, VirtualServer,
 };
+
+use super::history::{History, TemplateKey, masked};
+use super::scheduling::{self, Available};
 
 /// Ports of FTP: IPVS knows that control and data connections belong together.
 const FTP: u16 = 21;
@@ -210,7 +211,7 @@ impl Balancer {
     }
 
     /// Adds or replaces a virtual server with its real servers in the order of the kernel,
-    /// which [`Client::destinations`](crate::Client::destinations) returns. The real server
+    /// which [`Client::destinations`](vipline_ipvs::Client::destinations) returns. The real server
     /// that was added last is the first.
     pub fn add(&mut self, server: VirtualServer, reals: impl IntoIterator<Item = Real>) {
         let service = Service {

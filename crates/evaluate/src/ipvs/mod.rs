@@ -4,7 +4,7 @@
 //! [`Decision`]: whether IPVS handles the packet, and which real servers can receive it.
 //!
 //! ```
-//! use vipline_ipvs::evaluate::{Balancer, Decision, Packet, Servers, Unknown};
+//! use vipline_evaluate::ipvs::{Balancer, Decision, Packet, Servers, Unknown};
 //! use vipline_ipvs::{RealServer, Scheduler, ServiceKey, Transport, VirtualServer};
 //!
 //! let service = ServiceKey::new(Transport::Tcp, "10.96.0.1".parse()?, 443);
@@ -45,7 +45,7 @@
 //! IPVS schedules received packets at the hook `input` with priority 99, and packets of this
 //! host at `output` with priority -98. It translates replies of masqueraded connections at
 //! `input` (98), `output` (-99) and `forward` (100). A forwarded packet passes the hooks
-//! `output` and `postrouting` with its new destination. `HookFunction` of vipline-nftables is
+//! `output` and `postrouting` with its new destination. [`HookFunction`](crate::HookFunction) is
 //! the trait for these places, and [`Decision`] has what an implementation needs.
 
 mod balancer;

@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 
+use vipline_ipvs::Flags;
+
 use super::balancer::Packet;
 use super::scheduling::{Available, Selection};
-use crate::Flags;
 
 /// Number of bits and buckets of `sh` and `dh`: `CONFIG_IP_VS_SH_TAB_BITS`.
 const BITS: u32 = 8;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use vipline_ipvs::{Connections, Flags, RealServer, Scheduler, ServiceKey, Table, Transport};
+
 use super::{Balancer, Decision, History, Packet, Real, Servers, Settings, TemplateKey, Unknown};
-use crate::{Connections, Flags, RealServer, Scheduler, ServiceKey, Table, Transport};
 
 fn end(text: &str) -> SocketAddr {
     text.parse().unwrap()
@@ -112,7 +113,7 @@ fn counted(scheduler: Scheduler, reals: &[(u32, u32, u32)]) -> Balancer {
         }),
     };
     let mut balancer = Balancer::new();
-    let server = crate::VirtualServer::new(service, scheduler);
+    let server = vipline_ipvs::VirtualServer::new(service, scheduler);
     balancer.add(server, (1..).zip(reals).map(real));
     balancer
 }
@@ -174,7 +175,7 @@ fn thresholds_need_connection_counts() {
             server,
             connections,
         };
-        let server = crate::VirtualServer::new(service, Scheduler::RoundRobin);
+        let server = vipline_ipvs::VirtualServer::new(service, Scheduler::RoundRobin);
         balancer.add(server, [real]);
         decide(&balancer, &packet("10.0.0.1:80"), &Unknown)
     };
@@ -273,7 +274,7 @@ fn hashes_select_one_server_and_fall_back_only_if_configured() {
                 ..RealServer::new([10, 2, 0, at].into(), 80)
             })
         };
-        let mut server = crate::VirtualServer::new(service, scheduler);
+        let mut server = vipline_ipvs::VirtualServer::new(service, scheduler);
         server.flags = flags;
         let mut balancer = Balancer::new();
         balancer.add(server, (1..).zip(weights).map(real));

@@ -1,8 +1,9 @@
 //! Schedulers: `net/netfilter/ipvs/ip_vs_*.c`.
 
+use vipline_ipvs::{Connections, Scheduler, VirtualServer};
+
 use super::balancer::{Packet, Real};
 use super::hash;
-use crate::{Connections, Scheduler, VirtualServer};
 
 /// A real server with its position in the table of the kernel.
 #[derive(Clone, Copy, Debug)]

@@ -5,12 +5,16 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::{Mutex, PoisonError};
 
 use testkit::link;
-use vipline_ipvs::evaluate::{Balancer, Decision, Packet, Real, Servers, TemplateKey};
-use vipline_ipvs::{Client, Command, Destination, ServiceKey, Transport, VirtualServer};
+use testkit::netns::Netns;
+use vipline_evaluate::ipvs::{Balancer, Decision, Packet, Real, Servers, TemplateKey};
+use vipline_ipvs::{Client, Command, Commands, Destination, ServiceKey, Transport, VirtualServer};
 
-use crate::{commands, ip, with_client};
+/// Held by the running test: a dump iterates over the servers of all namespaces, and can miss
+/// some if others change.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Clients, virtual servers and real servers of each family.
 const PREFIXES: [[&str; 3]; 2] = [
@@ -57,7 +61,19 @@ impl Random {
 }
 
 fn addr(family: usize, kind: usize, number: u64) -> IpAddr {
-    ip(&format!("{}{}", PREFIXES[family][kind], number + 1))
+    let text = format!("{}{}", PREFIXES[family][kind], number + 1);
+    text.parse().unwrap()
+}
+
+/// Runs a test in a new network namespace.
+fn with_client(test: impl FnOnce(&mut Client) + Send) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    Netns::new().unwrap().run(|| {
+        let mut client = Client::open().expect("the kernel has IPVS");
+        test(&mut client);
+        // The namespace is removed later and should have no servers then.
+        client.flush().unwrap();
+    });
 }
 
 /// Assigns the addresses of clients and virtual servers to the host.
@@ -91,7 +107,7 @@ impl Bench<'_> {
             let real = SocketAddr::new(addr(family, 2, number), 8080);
             text += &format!("-a {service} -r {real} -m {options}\n");
         }
-        let commands = commands(&text);
+        let commands: Commands = text.parse().unwrap();
         self.client.commit(&commands).unwrap();
         let Command::Add(server) = commands.as_slice()[0] else {
             panic!("the first command adds the server");

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::Connection;
-use crate::server::Netmask;
+use vipline_ipvs::Connection;
+use vipline_ipvs::Netmask;
 
 /// The key of a persistence template: connections with the same key go to the same real
 /// server.
