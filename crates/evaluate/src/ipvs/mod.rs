@@ -45,10 +45,12 @@
 //! IPVS schedules received packets at the hook `input` with priority 99, and packets of this
 //! host at `output` with priority -98. It translates replies of masqueraded connections at
 //! `input` (98), `output` (-99) and `forward` (100). A forwarded packet passes the hooks
-//! `output` and `postrouting` with its new destination. [`HookFunction`](crate::HookFunction) is
-//! the trait for these places, and [`Decision`] has what an implementation needs.
+//! `output` and `postrouting` with its new destination. [`Ipvs`] does this in an evaluation of
+//! rules.
 
 mod balancer;
+
+mod function;
 
 mod hash;
 
@@ -60,4 +62,5 @@ mod scheduling;
 mod tests;
 
 pub use balancer::{Balancer, Decision, Packet, Real, Servers, Settings, Target, UnknownState};
+pub use function::Ipvs;
 pub use history::{History, TemplateKey, Unknown};

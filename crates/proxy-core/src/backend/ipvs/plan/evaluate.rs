@@ -2,44 +2,22 @@
 //! `kube-ipvs0`.
 
 use std::collections::{BTreeMap, HashMap};
+use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::{fmt, mem};
 
-use vipline_evaluate::ipvs::{
-    self as evaluated, Balancer, Decision, Servers, Settings, Target, TemplateKey,
-};
+use vipline_evaluate::ipvs::{Balancer, Ipvs, Settings, TemplateKey};
 use vipline_evaluate::{
-    self as evaluate, Cause, Context, Disposition, Environment, Evaluator, HookFunction,
-    HookVerdict, Interface, IpvsConnection, Limited, ListUpdate, Loss, Packet, Question, Route,
+    self as evaluate, Environment, Evaluator, Interface, Limited, Loss, Packet, Question, Route,
     RouteQuery, SetEntry,
 };
-use vipline_ipset::{self as ipset, Member, Protocol};
-use vipline_ipvs::{self as ipvs, Forwarding};
-use vipline_nftables::Hook;
-use vipline_nftables::expr::{AddrType, Direction, RejectType};
-use vipline_service_model::Transport;
+use vipline_ipset::{self as ipset, Member};
+use vipline_ipvs as ipvs;
+use vipline_nftables::expr::AddrType;
 
 use super::object::Object;
 use crate::backend::evaluate::{self as backend, AskedLists, NoClients, RecentLists};
 use crate::evaluate::{Evaluate, Rules};
-
-/// `ICMP_PORT_UNREACH` of `linux/icmp.h` and `ICMPV6_PORT_UNREACH` of `linux/icmpv6.h`.
-const PORT_UNREACHABLE: [u8; 2] = [3, 4];
-
-/// Hooks at which IPVS schedules connections, `ip_vs_remote_request4` and
-/// `ip_vs_local_request4`, and those at which it translates replies, `ip_vs_reply4` and
-/// `ip_vs_local_reply4`, of `net/netfilter/ipvs/ip_vs_core.c`.
-const PLACES: [(Hook, i32); 5] = [
-    (Hook::Input, 99),
-    (Hook::Output, -98),
-    (Hook::Input, 98),
-    (Hook::Output, -99),
-    (Hook::Forward, 100),
-];
-
-/// Priorities of the functions that translate replies.
-const REPLIES: [i32; 3] = [98, -99, 100];
 
 /// State of the kernel besides rules.
 #[derive(Default)]
@@ -136,10 +114,8 @@ pub(in crate::backend::ipvs) fn rules(
 ) -> Rules {
     let balancer = Balancer::from(&state.servers).with_settings(settings());
     let templates = mem::take(&mut state.templates);
-    let evaluator = evaluator.with_function(Arc::new(Ipvs {
-        balancer,
-        templates,
-    }));
+    let ipvs = Ipvs::new(balancer, templates);
+    let evaluator = evaluator.with_function(Arc::new(ipvs));
     Rules::new(WithState { evaluator, state }, has_proxy)
 }
 
@@ -240,163 +216,4 @@ impl Environment for Node<'_> {
             _ => self.environment.answer(question),
         }
     }
-}
-
-/// The scheduling of connections by IPVS.
-struct Ipvs {
-    balancer: Balancer,
-    templates: BTreeMap<TemplateKey, SocketAddr>,
-}
-
-impl fmt::Debug for Ipvs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ipvs")
-    }
-}
-
-impl HookFunction for Ipvs {
-    fn places(&self) -> &[(Hook, i32)] {
-        &PLACES
-    }
-
-    /// Schedules the first packet of a connection, and translates replies.
-    fn call(&self, priority: i32, context: &mut Context<'_, '_>) -> Result<HookVerdict, Cause> {
-        if REPLIES.contains(&priority) {
-            self.answer(context);
-            return Ok(HookVerdict::Accept);
-        }
-        // A packet that IPVS has forwarded is not scheduled again.
-        let packet = scheduled(context.packet()).filter(|_| context.ipvs().is_none());
-        let Some(packet) = packet else {
-            return Ok(HookVerdict::Accept);
-        };
-        let decision = self.balancer.decide(&packet, &self.templates);
-        let decision = decision.map_err(|error| Cause::Unknown(error.to_string()))?;
-        match decision {
-            Decision::Forwarded {
-                service,
-                servers,
-                template,
-            } => {
-                let (targets, weights) = options(servers);
-                let chosen = context.choose(&weights)?;
-                let target = targets.get(chosen).ok_or(Cause::Operand)?;
-                if let Some(key) = template {
-                    self.keep(&key, target, context);
-                }
-                forward(context, service, target)
-            }
-            Decision::Rejected(server) => {
-                context.record(format!("ipvs -A {server}: no real server"));
-                let [v4, v6] = PORT_UNREACHABLE;
-                let code = if packet.destination.is_ipv4() { v4 } else { v6 };
-                let reject = Disposition::Rejected(RejectType::Icmp(code));
-                Ok(HookVerdict::End(reject))
-            }
-            Decision::Dropped => Ok(HookVerdict::End(Disposition::Dropped)),
-            _ => Ok(HookVerdict::Accept),
-        }
-    }
-}
-
-impl Ipvs {
-    /// Sets the address of the virtual server as the source of a reply.
-    ///
-    /// The entry of connection tracking has the address as the destination of the connection:
-    /// with the sysctl `net.ipv4.vs.conntrack`, which the mode sets, IPVS changes only the
-    /// source of its replies.
-    fn answer(&self, context: &mut Context<'_, '_>) {
-        let is_reply = context.direction() == Some(Direction::Reply);
-        let Some(original) = context
-            .connection()
-            .map(|it| it.original)
-            .filter(|_| is_reply)
-        else {
-            return;
-        };
-        let packet = context.packet();
-        let (source, destination) = (packet.source(), packet.destination());
-        let port = original.destination_port.unwrap_or_default();
-        let server = SocketAddr::new(original.destination, port);
-        let client = SocketAddr::new(original.source, original.source_port.unwrap_or_default());
-        let request = Packet::with_protocol(packet.protocol(), client, server);
-        let is_of_server =
-            scheduled(&request).is_some_and(|it| self.balancer.server(&it).is_some());
-        if is_of_server && source != server.ip() && destination == original.source {
-            context.record(format!("ipvs translates the reply to come from {server}"));
-            context.set_source(server);
-        }
-    }
-
-    /// Records the template that a packet found or creates.
-    fn keep(&self, key: &TemplateKey, target: &Target<'_>, context: &mut Context<'_, '_>) {
-        let (client, server) = (key.client, target.server.endpoint());
-        if self.templates.get(key) == Some(&server) {
-            context.record(format!("ipvs template found: {client} to {server}"));
-            return;
-        }
-        context.record(format!("ipvs template created: {client} to {server}"));
-        context.update_list(ListUpdate::IpvsTemplate {
-            client,
-            protocol: key.protocol,
-            address: key.address,
-            mark: key.mark,
-            port: key.port,
-            server,
-        });
-    }
-}
-
-/// Returns the packet as IPVS sees it, or `None` for a protocol that IPVS ignores.
-fn scheduled(packet: &Packet) -> Option<evaluated::Packet> {
-    let protocol = Transport::of(Protocol(packet.protocol()))?;
-    let source = SocketAddr::new(packet.source(), packet.source_port()?);
-    let destination = SocketAddr::new(packet.destination(), packet.destination_port()?);
-    let scheduled = evaluated::Packet::new(protocol, source, destination);
-    Some(scheduled.with_mark(packet.mark()))
-}
-
-/// Returns the real servers with their weights. Without known shares they are equal.
-fn options(servers: Servers<'_>) -> (Vec<Target<'_>>, Vec<u128>) {
-    match servers {
-        Servers::Shares(shares) => {
-            let shares = shares.into_iter();
-            shares
-                .map(|(target, weight)| (target, u128::from(weight)))
-                .unzip()
-        }
-        Servers::Possible(targets) => {
-            let weights = vec![1; targets.len()];
-            (targets, weights)
-        }
-    }
-}
-
-/// Forwards the packet to a real server.
-fn forward(
-    context: &mut Context<'_, '_>,
-    server: &ipvs::VirtualServer,
-    target: &Target<'_>,
-) -> Result<HookVerdict, Cause> {
-    let packet = context.packet();
-    let connection = IpvsConnection {
-        protocol: packet.protocol(),
-        address: packet.destination(),
-        port: packet.destination_port().unwrap_or_default(),
-        method: 0,
-        control_port: None,
-    };
-    context.record(format!("ipvs -A {server}, -r {}", target.address));
-    context.set_ipvs(connection);
-    if target.server.forwarding == Forwarding::Masquerade {
-        context.set_destination(target.address);
-        context.set_reply_source(target.address);
-    }
-    // A route to a broadcast address is local (`RTCF_LOCAL`): the packet stays on its path, as
-    // in `ip_vs_nat_send_or_cont` of `net/netfilter/ipvs/ip_vs_xmit.c`.
-    let to = target.address.ip();
-    Ok(match context.addr_type(to, None)? {
-        AddrType::Broadcast => HookVerdict::Accept,
-        _ => HookVerdict::Send(to),
-    })
 }
