@@ -16,6 +16,8 @@ use super::packet::connection::{Connection, Part, Tracked};
 use super::question::{ListUpdate, Question, RecentLookup};
 use super::trace::Event;
 use super::walk::{Flow, Walk};
+#[cfg(feature = "ipvs")]
+use crate::ipvs::IpvsEvent;
 
 /// A packet at a rule: what a match or target can read and change.
 ///
@@ -218,7 +220,14 @@ impl<'c, 'w> Context<'c, 'w> {
         self.walk.ipvs = Some(connection);
     }
 
-    /// Adds an event to the trace.
+    /// Adds an event of IPVS to the trace.
+    #[cfg(feature = "ipvs")]
+    pub(crate) fn record_ipvs(&mut self, event: IpvsEvent) {
+        let hook = self.hook();
+        self.walk.trace.events.push(Event::Ipvs { hook, event });
+    }
+
+    /// Adds an event of a function of the caller to the trace.
     pub fn record(&mut self, text: impl Into<String>) {
         let (hook, text) = (self.hook(), text.into());
         self.walk.trace.events.push(Event::Function { hook, text });

@@ -10,6 +10,8 @@ use super::extension::Extensions;
 use super::index::Installed;
 use super::loss::Loss;
 use super::packet::connection::Tuple;
+#[cfg(feature = "ipvs")]
+use crate::ipvs::IpvsEvent;
 
 /// An event on the path of a packet.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,11 +39,19 @@ pub enum Event {
         /// Packet after the translation.
         to: Tuple,
     },
-    /// A function of another kernel module handled the packet.
+    /// IPVS handled the packet.
+    #[cfg(feature = "ipvs")]
+    Ipvs {
+        /// Hook.
+        hook: Hook,
+        /// What IPVS did.
+        event: IpvsEvent,
+    },
+    /// A [function](crate::HookFunction) of the caller handled the packet.
     Function {
         /// Hook.
         hook: Hook,
-        /// Description.
+        /// What the function [recorded](crate::Context::record).
         text: String,
     },
     /// The packet was routed.
@@ -163,6 +173,8 @@ impl fmt::Display for Event {
                 policy,
             } => write!(f, "{hook} {table} {chain}: policy {policy}"),
             Self::Translated { hook, from, to } => write!(f, "{hook}: translated {from} to {to}"),
+            #[cfg(feature = "ipvs")]
+            Self::Ipvs { hook, event } => write!(f, "{hook}: {event}"),
             Self::Function { hook, text } => write!(f, "{hook}: {text}"),
             Self::Routed(Route::Local) => f.write_str("routed to this host"),
             Self::Routed(Route::Interface(interface)) => {

@@ -9,6 +9,7 @@ use vipline_nftables::Hook;
 use vipline_nftables::expr::{AddrType, Direction, RejectType};
 
 use super::balancer::{self, Balancer, Decision, Servers, Target};
+use super::event::{IpvsEvent, Template};
 use super::history::TemplateKey;
 use crate::{
     Cause, Context, Disposition, HookFunction, HookVerdict, IpvsConnection, ListUpdate, Packet,
@@ -99,7 +100,7 @@ impl HookFunction for Ipvs {
                 forward(context, service, target)
             }
             Decision::Rejected(server) => {
-                context.record(format!("ipvs -A {server}: no real server"));
+                context.record_ipvs(IpvsEvent::NoRealServer { service: *server });
                 let [v4, v6] = PORT_UNREACHABLE;
                 let code = if packet.destination.is_ipv4() { v4 } else { v6 };
                 let reject = Disposition::Rejected(RejectType::Icmp(code));
@@ -142,7 +143,7 @@ impl Ipvs {
         let is_of_server =
             scheduled(&request).is_some_and(|it| self.balancer.server(&it).is_some());
         if is_of_server && source != server.ip() && destination == original.source {
-            context.record(format!("ipvs translates the reply to come from {server}"));
+            context.record_ipvs(IpvsEvent::ReplyTranslated { source: server });
             context.set_source(server);
         }
     }
@@ -150,11 +151,12 @@ impl Ipvs {
     /// Records the template that a packet found or creates.
     fn keep(&self, key: &TemplateKey, target: &Target<'_>, context: &mut Context<'_, '_>) {
         let (client, server) = (key.client, target.server.endpoint());
+        let template = Template { client, server };
         if self.templates.get(key) == Some(&server) {
-            context.record(format!("ipvs template found: {client} to {server}"));
+            context.record_ipvs(IpvsEvent::TemplateFound(template));
             return;
         }
-        context.record(format!("ipvs template created: {client} to {server}"));
+        context.record_ipvs(IpvsEvent::TemplateCreated(template));
         context.update_list(ListUpdate::IpvsTemplate {
             client,
             protocol: key.protocol,
@@ -205,7 +207,10 @@ fn forward(
         method: 0,
         control_port: None,
     };
-    context.record(format!("ipvs -A {server}, -r {}", target.address));
+    context.record_ipvs(IpvsEvent::Forwarded {
+        service: *server,
+        to: target.address,
+    });
     context.set_ipvs(connection);
     if target.server.forwarding == Forwarding::Masquerade {
         context.set_destination(target.address);

@@ -50,6 +50,8 @@
 
 mod balancer;
 
+mod event;
+
 mod function;
 
 mod hash;
@@ -62,5 +64,6 @@ mod scheduling;
 mod tests;
 
 pub use balancer::{Balancer, Decision, Packet, Real, Servers, Settings, Target, UnknownState};
+pub use event::{IpvsEvent, Template};
 pub use function::Ipvs;
 pub use history::{History, TemplateKey, Unknown};

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use proxy_core::evaluator::ipvs::Template;
 use serde::Serialize;
 
 use super::effect::Effect;
@@ -311,6 +312,9 @@ pub struct Step {
     /// Counter of a rule in the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counter: Option<Counter>,
+    /// Persistence template of IPVS that the packet found. The text has it, too.
+    #[serde(skip)]
+    pub template: Option<Template>,
 }
 
 /// Counter of a rule.

@@ -31,9 +31,6 @@ const CLIENTS: &str = " @clients-";
 /// Prefix of the lists of match `recent` with the clients of an endpoint.
 const LISTS: &str = "KUBE-SEP-";
 
-/// Begin of the step that found a persistence template of IPVS.
-const FOUND: &str = "ipvs template found: ";
-
 /// Begin of a line about a recorded client.
 const RECORDED: &str = "recorded: ";
 
@@ -532,8 +529,7 @@ fn recorded(step: &Step) -> Vec<String> {
     let is_recorded =
         |element: &&String| RECORDED_ENDPOINTS.iter().any(|it| element.starts_with(it));
     let elements = step.elements.iter().filter(is_recorded).cloned();
-    let template = step.text.strip_prefix(FOUND);
-    let template = template.map(|it| format!("template {it}"));
+    let template = step.template.map(|it| format!("template {it}"));
     let list = list_with_client(&step.text);
     let list = list.map(|name| format!("the client is in list {name}"));
     elements.chain(template).chain(list).collect()
@@ -593,6 +589,9 @@ pub(super) fn masquerade_words(masquerade: Masquerade) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use proxy_core::evaluator;
+    use proxy_core::evaluator::ipvs::{IpvsEvent, Template};
+    use proxy_core::nftables::Hook;
     use proxy_core::service_model::api;
     use proxy_core::{Config, Event};
 
@@ -684,6 +683,7 @@ mod tests {
             text: text.to_owned(),
             elements: elements.iter().map(|&it| it.to_owned()).collect(),
             counter: None,
+            template: None,
         }
     }
 
@@ -695,6 +695,16 @@ mod tests {
                  --reap --name {name} --mask 255.255.255.255 --rsource -j {name}"
             )
         };
+        let template = Template {
+            client: "10.0.0.1".parse().unwrap(),
+            server: "10.0.0.2:80".parse().unwrap(),
+        };
+        let ipvs = |event| {
+            let hook = Hook::Input;
+            side::step(&evaluator::Event::Ipvs { hook, event })
+        };
+        let found = ipvs(IpvsEvent::TemplateFound(template)).text;
+        assert_eq!(found, "ipvs template found: 10.0.0.1 to 10.0.0.2:80");
         for (step, expected) in [
             (
                 step(
@@ -715,13 +725,10 @@ mod tests {
             (step(&rule("--set", "KUBE-SEP-A"), &[]), &[]),
             (step(&rule("--rcheck", "ssh"), &[]), &[]),
             (
-                step("ipvs template found: 10.0.0.1 to 10.0.0.2:80", &[]),
+                ipvs(IpvsEvent::TemplateFound(template)),
                 &["template 10.0.0.1 to 10.0.0.2:80"],
             ),
-            (
-                step("ipvs template created: 10.0.0.1 to 10.0.0.2:80", &[]),
-                &[],
-            ),
+            (ipvs(IpvsEvent::TemplateCreated(template)), &[]),
         ] {
             assert_eq!(recorded(&step), expected, "{step:?}");
         }

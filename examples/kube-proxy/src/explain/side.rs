@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use proxy_core::evaluate::{self, Obstacle, Rules, Verdict};
+use proxy_core::evaluator::ipvs::IpvsEvent;
 use proxy_core::evaluator::{Environment, Event, ListUpdate, Probability, RuleStep};
 use proxy_core::nftables::Element;
 use proxy_core::nftables::expr::{DynsetOp, Expr};
@@ -248,7 +249,7 @@ fn path(outcome: &evaluate::Outcome, result: Outcome, end: String) -> Path {
 pub(super) fn is_placed(event: &Event) -> bool {
     matches!(
         event,
-        Event::Rule(_) | Event::Policy { .. } | Event::Function { .. }
+        Event::Rule(_) | Event::Policy { .. } | Event::Ipvs { .. }
     )
 }
 
@@ -264,14 +265,13 @@ fn leading(events: &[&Event], influence: Option<(Effect, usize)>) -> Option<usiz
     };
     let at = events.iter().rposition(is_translation);
     let rule = at.and_then(|at| events.iter().take(at).rposition(|it| is_placed(it)));
-    let is_ipvs = |event: &&Event| matches!(event, Event::Function { .. });
+    let is_ipvs = |event: &&Event| matches!(event, Event::Ipvs { .. });
     let written = influence.filter(|(effect, _)| *effect == Effect::Translation);
     rule.or_else(|| events.iter().rposition(is_ipvs))
         .or_else(|| written.map(|(_, index)| index))
 }
 
-/// Returns whether an event is of another program. The functions are those of IPVS, whose
-/// virtual servers are the proxy's.
+/// Returns whether an event is of another program. The virtual servers of IPVS are the proxy's.
 pub(super) fn is_foreign(event: &Event) -> bool {
     match event {
         Event::Rule(rule) => !owner::is_own(rule.table(), rule.chain().name.as_str()),
@@ -321,13 +321,18 @@ pub(super) fn step(event: &Event) -> Step {
             text: format!("policy {policy}"),
             elements: Vec::new(),
             counter: None,
+            template: None,
         },
-        Event::Function { hook, text } => Step {
+        Event::Ipvs { hook, event } => Step {
             place: hook.to_string(),
             handle: None,
-            text: text.clone(),
+            text: event.to_string(),
             elements: Vec::new(),
             counter: None,
+            template: match event {
+                IpvsEvent::TemplateFound(template) => Some(*template),
+                _ => None,
+            },
         },
         other => Step {
             place: String::new(),
@@ -335,6 +340,7 @@ pub(super) fn step(event: &Event) -> Step {
             text: other.to_string(),
             elements: Vec::new(),
             counter: None,
+            template: None,
         },
     }
 }
@@ -350,6 +356,7 @@ fn rule_step(rule: &RuleStep) -> Step {
         text: rule.text(),
         elements: elements.collect(),
         counter: counter(rule),
+        template: None,
     }
 }
 
@@ -405,16 +412,23 @@ fn without_counters(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use proxy_core::evaluator::{Route, Tuple};
+    use proxy_core::ipvs::{Scheduler, ServiceKey, Transport, VirtualServer};
     use proxy_core::nftables::{Family, Hook, Name, Policy, TableId};
 
     use super::*;
 
     #[test]
     fn ipvs_leads_elsewhere_although_another_program_masquerades() {
-        let ipvs = Event::Function {
+        let key = ServiceKey::new(Transport::Tcp, "10.96.0.10".parse().unwrap(), 80);
+        let ipvs = Event::Ipvs {
             hook: Hook::Input,
-            text: "ipvs -A -t 10.96.0.10:80 -s rr, -r 10.244.1.99:8080".to_owned(),
+            event: IpvsEvent::Forwarded {
+                service: VirtualServer::new(key, Scheduler::RoundRobin),
+                to: "10.244.1.99:8080".parse().unwrap(),
+            },
         };
+        let text = "ipvs -A -t 10.96.0.10:80 -s rr, -r 10.244.1.99:8080";
+        assert_eq!(step(&ipvs).text, text);
         let policy = |hook| Event::Policy {
             hook,
             table: TableId::new(Family::Ip, Name::new("nat").unwrap()),
