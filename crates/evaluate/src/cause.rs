@@ -52,8 +52,8 @@ pub enum Cause {
     /// More outcomes than [`MAX_OUTCOMES`].
     #[error("more than {} outcomes", MAX_OUTCOMES)]
     Outcomes,
-    /// A probability does not fit in 128 bits.
-    #[error("a probability does not fit in 128 bits")]
+    /// The fraction of a probability is [too long](crate::Probability).
+    #[error("a probability is too long a fraction")]
     Probability,
 }
 

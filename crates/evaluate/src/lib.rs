@@ -72,8 +72,6 @@
 //!
 //! [`Ruleset`]: vipline_nftables::Ruleset
 
-mod natural;
-
 mod probability;
 
 mod choices;

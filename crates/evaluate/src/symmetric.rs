@@ -9,7 +9,6 @@ use std::net::IpAddr;
 use super::cause::Cause;
 use super::choices::Choices;
 use super::packet::Packet;
-use super::probability::common_divisor;
 
 /// Ends of a connection, in order, and its protocol.
 type Ends = ([(IpAddr, Option<u16>); 2], u8);
@@ -85,6 +84,14 @@ impl Interval {
         let result = first + choices.choose(weights.collect()) as u128;
         Ok((result, part(result)))
     }
+}
+
+/// Returns the greatest common divisor of two numbers other than zero.
+fn common_divisor(mut one: u128, mut other: u128) -> u128 {
+    while other != 0 {
+        (one, other) = (other, one % other);
+    }
+    one
 }
 
 #[cfg(test)]
