@@ -1,4 +1,4 @@
-//! Matches and targets of xtables, which another crate evaluates.
+//! Matches and targets of xtables, which an extension evaluates.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::walk::Flow;
 
 /// Evaluates the matches and targets of xtables in rules of iptables-nft.
 ///
-/// The crate vipline-iptables has an implementation, `evaluate::Xtables`.
+/// `iptables::Xtables` (feature `iptables`) is an implementation.
 /// [`Evaluator::with_extensions`](super::Evaluator::with_extensions) registers it.
 pub trait Extensions: fmt::Debug + Send + Sync {
     /// Evaluates a match: [`Flow::Next`] if the packet matches, otherwise [`Flow::Break`].

@@ -1,4 +1,5 @@
-//! Evaluation of packets against a ruleset, without a kernel.
+//! Packets through rules of nftables and iptables and through virtual servers of IPVS, without a
+//! kernel.
 //!
 //! An [`Evaluator`] sends a [`Packet`] through the base chains of a [`Ruleset`], which is a
 //! dump of a kernel or a plan. It returns every possible [`Outcome`] with its exact
@@ -64,13 +65,22 @@
 //! - Translated addresses from a range are equally probable.
 //! - Sockets, routes (`rt`), IPsec and optional headers are not supported.
 //!
-//! # Rules of iptables
+//! # Rules of iptables, and IPVS
 //!
 //! Rules of iptables-nft contain matches and targets of xtables. An [`Extensions`]
 //! evaluates them: a packet passes tables of nf_tables and of iptables in one evaluation.
-//! The module `evaluate` of vipline-iptables implements it.
+//! The module `iptables` implements it, and also takes saves and planned rules.
+//!
+//! IPVS and other kernel modules have functions at the hooks, between the chains. A
+//! [`HookFunction`] is one; the module `ipvs` has that of IPVS.
+//!
+//! # Features
+//!
+//! - `iptables` (default): the module `iptables`, with vipline-iptables.
+//! - `ipvs` (default): the module `ipvs`, with vipline-ipvs.
 //!
 //! [`Ruleset`]: vipline_nftables::Ruleset
+#![forbid(unsafe_code)]
 
 mod probability;
 
@@ -151,3 +161,8 @@ pub use walk::Flow;
 
 #[cfg(test)]
 mod tests;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -5,12 +5,12 @@ use std::fmt;
 use dashu_ratio::RBig;
 use dashu_ratio::ops::EstimatedLog2;
 
-/// Maximum number of bits of a denominator, besides the first one.
+/// Maximum binary logarithm of a denominator.
 const MAX_BITS: f32 = 65_536.0;
 
 /// A probability as a reduced fraction.
 ///
-/// The denominator has up to 65,537 bits: a chain of 2,000 rules with
+/// A denominator has up to 65,536 bits: a chain of 2,000 rules with
 /// `-m statistic --mode random` has exact probabilities.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Probability(RBig);

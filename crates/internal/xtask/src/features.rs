@@ -18,6 +18,7 @@ const SETS: &[(&str, &[&str])] = &[
         &["", "nftables", "iptables", "ipvs", "kernelspace"],
     ),
     ("vipline-conntrack", &[""]),
+    ("vipline-evaluate", &["", "iptables", "ipvs"]),
     ("vipline-kube-source", &["", "manifests"]),
     ("vipline-hcn", &["", "memory"]),
     ("vipline-iptables", &["", "client", "nfacct", "nft"]),

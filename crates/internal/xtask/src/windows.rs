@@ -41,6 +41,7 @@ const CHECKS: &[&[&str]] = &[
     ],
     // Without sockets.
     &[
+        "--package=vipline-evaluate",
         "--package=vipline-ipset",
         "--package=vipline-iptables",
         "--package=vipline-ipvs",
@@ -49,7 +50,7 @@ const CHECKS: &[&[&str]] = &[
         "--package=vipline-service-ip",
         "--lib",
         "--no-default-features",
-        "--features=vipline-iptables/nft",
+        "--features=vipline-evaluate/iptables,vipline-evaluate/ipvs,vipline-iptables/nft",
     ],
 ];
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use proxy_core::{Config as ProxyConfig, Event as ProxyEvent};
 use vipline_conntrack::{Filter, Protocol as FlowProtocol};
+use vipline_evaluate::{Evaluator, Host, Packet};
 use vipline_hcn::NetworkType;
 use vipline_inet::Family as IpFamily;
 use vipline_ipset::Commands as Sets;
@@ -13,7 +14,7 @@ use vipline_iptables::Rule;
 use vipline_ipvs::Table;
 use vipline_kube_source::manifests::Manifests;
 use vipline_netlink::Errno;
-use vipline_nftables::{Family, Name, Object, Table as NftTable, TableId, Transaction};
+use vipline_nftables::{Family, Name, Object, Ruleset, Table as NftTable, TableId, Transaction};
 use vipline_reconcile::{Edit, diff};
 use vipline_rtnl::Name as Link;
 use vipline_service_dns::{Options, Question, RecordType, Zone};
@@ -42,6 +43,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let edits = diff([], &[Object::from(table)]);
     assert!(matches!(edits[..], [Edit::Add(_)]));
     print!("{}", Transaction::from_edits(&edits));
+    let packet = Packet::tcp("127.0.0.1:40000".parse()?, "127.0.0.1:80".parse()?);
+    for outcome in Evaluator::new(&Ruleset::new()).evaluate(&packet, &Host::new())? {
+        print!("{outcome}");
+    }
     println!("{}", Rule::parse("-p tcp --dport 22 -j ACCEPT")?);
     print!("{}", Sets::parse("create web hash:ip\n", &[])?);
     print!("{}", "-A -t 10.0.0.1:80 -s rr\n".parse::<Table>()?);
