@@ -18,7 +18,7 @@ fn the_changes_of_a_table_are_printed_until_it_is_deleted() {
         tokio_monitor::run(&mut out).unwrap();
         String::from_utf8(out).unwrap()
     });
-    assert_eq!(output, "add table inet guard\ndelete table inet guard\n");
+    assert_eq!(output, include_str!("examples/tokio-monitor.txt"));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::cargo::root;
 use crate::process::execute_with_output;
 
 /// The programs. Each makes a network namespace of its own and prints what happens.
-const PROGRAMS: [Program; 8] = [
+const PROGRAMS: [Program; 9] = [
     Program::new("vipline-conntrack", "forget-flows"),
     Program::new("vipline-ipset", "atomic-swap"),
     Program::new("vipline-iptables", "iptables-edit").with_features("vipline-iptables/nft"),
@@ -21,6 +21,7 @@ const PROGRAMS: [Program; 8] = [
     Program::new("vipline-ipvs", "balancer").only_built(),
     Program::new("vipline-nftables", "foreign-rule"),
     Program::new("vipline-nftables", "host-ports"),
+    Program::new("vipline-nftables", "tokio-monitor").with_features("vipline-nftables/tokio"),
     Program::new("vipline-service-ip", "service-ips"),
     Program::new("proxy-core", "embedded-engine"),
 ];
