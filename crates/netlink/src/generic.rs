@@ -6,8 +6,8 @@
 
 use crate::DecodeError;
 use crate::attr::{Attrs, put_str};
-#[cfg(target_os = "linux")]
 use crate::uapi::*;
+#[cfg(target_os = "linux")]
 use crate::{Errno, Error, Socket};
 
 /// A generic netlink family with its multicast groups.
