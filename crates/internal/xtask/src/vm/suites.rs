@@ -26,7 +26,7 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
     ("crates/netlink", "listener", 6, &[""]),
     ("crates/nftables", "events", 6, &[""]),
     ("crates/nftables", "kernel", 19, &[""]),
-    ("crates/nftables", "monitor", 8, &[""]),
+    ("crates/nftables", "monitor", 9, &[""]),
     (
         "crates/nftables",
         "single",
@@ -62,7 +62,7 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
             "time_",
         ],
     ),
-    ("crates/conntrack", "kernel", 26, &[""]),
+    ("crates/conntrack", "kernel", 28, &[""]),
     ("crates/ipvs", "vm", 33, &[""]),
     ("crates/evaluate", "vm", 3, &[""]),
     ("crates/rtnl", "vm", 5, &[""]),
