@@ -54,7 +54,7 @@ pub struct Extension {
     pub original_seq_adj: Option<SeqAdj>,
     /// Adjustment of sequence numbers of the reply direction.
     pub reply_seq_adj: Option<SeqAdj>,
-    /// SYNPROXY data.
+    /// SYNPROXY data. `None` if all of it is zero, as in flows that a program created.
     pub synproxy: Option<Synproxy>,
     /// Unknown attributes.
     pub other: Vec<Other>,

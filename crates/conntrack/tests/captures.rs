@@ -9,7 +9,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use vipline_conntrack::{Event, Expectation, Flow, Protocol, Sctp, SctpState, State, Status};
-use vipline_netlink::attr::Attrs;
+use vipline_netlink::attr::{Attr, Attrs};
 use vipline_netlink::message::{Message, Messages};
 
 const FLOWS: &str = include_str!("captures/flows.hex");
@@ -20,6 +20,7 @@ const HEADER: usize = 4;
 // enum ctattr_type
 const CTA_SEQ_ADJ_ORIG: u16 = 15;
 const CTA_SEQ_ADJ_REPLY: u16 = 16;
+const CTA_SYNPROXY: u16 = 24;
 /// Attributes that are empty without an adjustment.
 const ADJUSTMENTS: [u16; 2] = [CTA_SEQ_ADJ_ORIG, CTA_SEQ_ADJ_REPLY];
 
@@ -78,10 +79,19 @@ fn flow(made: &str) -> Flow {
     flow
 }
 
+/// Returns whether an attribute states something about its flow.
+fn is_said(attr: &Attr<'_>) -> bool {
+    match attr.kind {
+        kind if ADJUSTMENTS.contains(&kind) => !attr.value.is_empty(),
+        CTA_SYNPROXY => attr.attrs().any(|attr| attr.unwrap().be32() != Ok(0)),
+        _ => true,
+    }
+}
+
 /// Returns the attributes of a message in a canonical order.
 fn content(payload: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let attrs = Attrs::new(&payload[HEADER..]).map(Result::unwrap);
-    let said = attrs.filter(|attr| !ADJUSTMENTS.contains(&attr.kind) || !attr.value.is_empty());
+    let said = attrs.filter(is_said);
     let mut content: Vec<_> = said.map(|attr| (attr.kind, attr.value.to_vec())).collect();
     content.sort();
     content

@@ -135,6 +135,7 @@ prop_compose! {
             extension.labels = labels;
             extension.original_seq_adj = original_seq_adj;
             extension.reply_seq_adj = reply_seq_adj;
+            let synproxy = synproxy.filter(|numbers| *numbers != [0; 3]);
             extension.synproxy = synproxy.map(|[isn, its, tsoff]| Synproxy { isn, its, tsoff });
             let other = other.into_iter();
             extension.other = other.map(|(kind, value)| Other { kind, value }).collect();

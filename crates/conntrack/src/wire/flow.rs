@@ -57,6 +57,10 @@ impl Flow {
             CTA_ZONE => self.zone = Some(attr.be16()?),
             // Without an adjustment the kernel sends an empty attribute.
             CTA_SEQ_ADJ_ORIG | CTA_SEQ_ADJ_REPLY if attr.value.is_empty() => {}
+            // The kernel gives every flow that a program creates an extension of SYNPROXY with
+            // zeros (`ctnetlink_create_conntrack`). It states nothing, and as an `Extension` it
+            // would more than double the memory of the flow.
+            CTA_SYNPROXY if Synproxy::decode(attr)? == Synproxy::default() => {}
             _ => return self.extension_mut().set(attr),
         }
         Ok(())
