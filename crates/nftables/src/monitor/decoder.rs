@@ -143,6 +143,7 @@ impl EventDecoder {
         let handle = InstalledRule::read(payload)?.handle;
         let (_, attrs) = wire::split_header(payload)?;
         let (_, chain, mut rule) = wire::rule::decode(attrs)?;
+        let chain = wire::rule::chain_name(chain)?;
         self.resolve(table, &mut rule);
         Ok(EventObject::Rule {
             chain,

@@ -118,9 +118,10 @@ impl Assembler {
             }
             NFT_MSG_NEWRULE => {
                 let (table, chain, rule) = super::rule::decode(attrs)?;
-                let table = TableId::new(family, table);
-                if self.is_wanted(&table) {
+                let is_here = |id: &&TableId| id.family == family && id.name.as_str() == table;
+                if let Some(table) = self.tables.iter().find(is_here).cloned() {
                     let handle = super::rule::id(payload).map_or(0, |(_, _, handle)| handle);
+                    let chain = self.chain_name(chain)?;
                     self.rules.push((table, chain, rule, RuleHandle(handle)));
                 }
             }
@@ -147,6 +148,14 @@ impl Assembler {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Returns the name of a chain. The rules of a chain arrive together, so they share one.
+    fn chain_name(&self, chain: &str) -> Result<Name, DecodeError> {
+        match self.rules.last() {
+            Some((_, last, ..)) if last.as_str() == chain => Ok(last.clone()),
+            _ => super::rule::chain_name(chain),
+        }
     }
 
     fn is_wanted(&self, table: &TableId) -> bool {

@@ -3,7 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, nest, put_be32, put_be64, put_str};
 
-use super::{missing, name, put_userdata, split_header, userdata};
+use super::{missing, put_userdata, split_header, userdata};
 use crate::expr::{
     Expr, ExprType, NFTA_DYNSET_SET_ID, NFTA_EXPR_DATA, NFTA_EXPR_NAME, NFTA_IMMEDIATE_DATA,
     NFTA_IMMEDIATE_DREG, NFTA_LIST_ELEM, NFTA_OBJREF_SET_ID, SetRef,
@@ -163,19 +163,20 @@ pub(crate) fn expressions(payload: &[u8]) -> Result<Attrs<'_>, DecodeError> {
     Ok(Attrs::new(&[]))
 }
 
-/// Number of expressions for which a rule has room at first.
-const TYPICAL_EXPRS: usize = 8;
-
 /// Decodes a rule and the names of its table and chain.
-pub(crate) fn decode(attrs: Attrs<'_>) -> Result<(Name, Name, Rule), DecodeError> {
+///
+/// The names are not copied: all rules of a chain have the same.
+pub(crate) fn decode(attrs: Attrs<'_>) -> Result<(&str, &str, Rule), DecodeError> {
     let (mut table, mut chain, mut comment, mut raw) = (None, None, None, None);
-    let mut exprs = Vec::with_capacity(TYPICAL_EXPRS);
+    let mut exprs = Vec::new();
     for attr in attrs {
         let attr = attr?;
         match attr.kind {
-            NFTA_RULE_TABLE => table = Some(name(&attr)?),
-            NFTA_RULE_CHAIN => chain = Some(name(&attr)?),
+            NFTA_RULE_TABLE => table = Some(attr.str()?),
+            NFTA_RULE_CHAIN => chain = Some(attr.str()?),
             NFTA_RULE_EXPRESSIONS => {
+                // A dump keeps many rules, so none has room for more expressions than it has.
+                exprs.reserve_exact(attr.attrs().count());
                 for expr in attr.attrs() {
                     exprs.push(Expr::decode(expr?.value)?);
                 }
@@ -190,4 +191,9 @@ pub(crate) fn decode(attrs: Attrs<'_>) -> Result<(Name, Name, Rule), DecodeError
     let mut rule = Rule::from_exprs(exprs);
     (rule.comment, rule.userdata) = (comment, raw);
     Ok((table, chain, rule))
+}
+
+/// Returns the name of a chain in a reply.
+pub(crate) fn chain_name(chain: &str) -> Result<Name, DecodeError> {
+    Name::new(chain).map_err(|_| missing(NFTA_RULE_CHAIN, "name"))
 }
