@@ -48,6 +48,18 @@ const PROGRAM_BENCHES: [(&str, &str, &str, &[Tool]); 2] = [
 /// Benchmarks that run in a guest; on the host they do nothing.
 const GUEST_BENCHES: [&str; 1] = ["ipvs"];
 
+/// The comparison with other crates, which is a workspace of its own.
+pub(crate) const PEERS: &str = "peers";
+
+/// Compares our crates with other crates and programs. `cold` also measures builds.
+pub(crate) fn peers(cold: bool) -> Result<()> {
+    let manifest = ["--manifest-path", "benches/peers/Cargo.toml"];
+    let mut run = cargo(["run", "--release", "--locked", "--quiet"]);
+    run.args(manifest).args(["--package", "peers", "--"]);
+    run.args(cold.then_some("--cold"));
+    execute(&mut run)
+}
+
 /// Runs the benchmarks whose names contain `filter`.
 ///
 /// `services` is the number of Services of benchmarks that support another size.

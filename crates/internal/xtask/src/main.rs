@@ -101,12 +101,16 @@ enum Task {
     ///
     /// Fails at the end if a figure exceeds its limit.
     Bench {
-        /// Runs only benchmarks whose names contain this text, such as `ipvs`.
+        /// Runs only benchmarks whose names contain this text, such as `ipvs`. `peers` compares
+        /// with other crates and programs, and runs only alone.
         #[arg(default_value = "")]
         filter: String,
         /// Number of Services in benchmark `datapath`. Default: 10,000.
         #[arg(long)]
         services: Option<u32>,
+        /// Benchmark `peers` also measures builds of the crates, which takes minutes.
+        #[arg(long)]
+        cold: bool,
     },
     /// Builds all fuzz targets, replays their corpora, and runs each target.
     Fuzz {
@@ -164,7 +168,10 @@ fn main() -> ExitCode {
         Task::Vm { filter, .. } => vm::run(&filter),
         Task::Windows => windows::run(),
         Task::Etcd => etcd::run(),
-        Task::Bench { filter, services } => bench::run(&filter, services),
+        Task::Bench { filter, cold, .. } if filter == bench::PEERS => bench::peers(cold),
+        Task::Bench {
+            filter, services, ..
+        } => bench::run(&filter, services),
         Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Soak { minutes, mode } => soak::run(minutes, mode),
         Task::Mutants { filter, list } => mutants::run(&filter, list),

@@ -2,9 +2,12 @@
 
 use super::Text;
 
+/// The folder of another workspace, whose dependencies stay out of the root manifest.
+const OTHER_WORKSPACE: &str = "benches/peers/";
+
 /// Checks that a manifest inherits all dependencies and lints from the workspace.
 pub(super) fn check(file: &Text, findings: &mut Vec<String>) {
-    if file.path == "Cargo.toml" {
+    if file.path == "Cargo.toml" || file.path.starts_with(OTHER_WORKSPACE) {
         return;
     }
     let mut find = |line: usize, words: &str| {
@@ -42,7 +45,8 @@ pub(super) fn check_root(files: &[Text]) -> Vec<String> {
     };
     let members = files
         .iter()
-        .filter(|file| file.path.ends_with("/Cargo.toml"));
+        .filter(|file| file.path.ends_with("/Cargo.toml"))
+        .filter(|file| !file.path.starts_with(OTHER_WORKSPACE));
     let used: Vec<String> = members
         .flat_map(|file| entries(&file.text))
         .filter(|entry| entry.section.ends_with("dependencies"))
