@@ -1,7 +1,6 @@
 //! Fields of the key of a set, and of map data.
 
 use crate::datatype::ByteOrder;
-use crate::declared::Declared;
 use crate::expression::Expression;
 use crate::value::End;
 use crate::{Bytes, Datatype, Value};
@@ -18,6 +17,35 @@ pub struct Field {
     pub expression: Option<Expression>,
     /// Other expression that the field is declared with, for text.
     pub(crate) declared: Option<Declared>,
+}
+
+/// An expression without a type of this crate that a field is declared with, as text.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Declared {
+    /// Text in nft syntax.
+    pub(crate) text: Box<str>,
+    /// Byte order of the values.
+    pub(crate) order: ByteOrder,
+    /// Size of a value in bytes, if it follows from the expression.
+    pub(crate) bytes: Option<u16>,
+}
+
+impl Declared {
+    pub(crate) fn new(text: impl Into<Box<str>>, order: ByteOrder, bytes: Option<u16>) -> Self {
+        let text = text.into();
+        Self { text, order, bytes }
+    }
+
+    pub(crate) fn big(text: impl Into<Box<str>>) -> Self {
+        Self::new(text, ByteOrder::Big, None)
+    }
+}
+
+impl From<Expression> for Declared {
+    fn from(expression: Expression) -> Self {
+        let (order, bytes) = (expression.order(), expression.bytes());
+        Self::new(expression.to_string(), order, Some(bytes))
+    }
 }
 
 impl From<Datatype> for Field {

@@ -101,8 +101,6 @@ mod verdict;
 
 mod set;
 
-mod declared;
-
 mod field;
 
 mod element;

@@ -4,9 +4,8 @@
 //! Integers are in host byte order. The kernel does not interpret user data
 //! (`libnftnl/udata.h`).
 
-use super::typeof_record::{expression, record};
+use super::typeof_record::{declared, expression, record};
 use crate::datatype::ByteOrder;
-use crate::declared::declared;
 use crate::expression::Expression;
 use crate::{Bytes, Comment, DataKind, Datatype, Field, SetSpec};
 
