@@ -2,7 +2,6 @@
 
 use vipline_netlink::DecodeError;
 
-use super::object_kind;
 use crate::wire;
 use crate::wire::message_types::*;
 

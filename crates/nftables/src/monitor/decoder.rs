@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use vipline_netlink::DecodeError;
 
-use super::{Event, EventObject, object_kind};
+use super::{Event, EventObject};
 use crate::expr::{AnonymousSet, SetRef};
 use crate::rule::set_of_mut;
 use crate::wire;

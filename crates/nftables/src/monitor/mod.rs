@@ -269,23 +269,6 @@ impl Notifications {
     }
 }
 
-/// Returns the message type of a new object of this kind, and whether the object was
-/// deleted.
-fn object_kind(kind: u8) -> (u8, bool) {
-    let new = match kind {
-        // Messages that destroy are deletions that may fail silently.
-        NFT_MSG_DELTABLE | NFT_MSG_DESTROYTABLE => NFT_MSG_NEWTABLE,
-        NFT_MSG_DELCHAIN | NFT_MSG_DESTROYCHAIN => NFT_MSG_NEWCHAIN,
-        NFT_MSG_DELRULE | NFT_MSG_DESTROYRULE => NFT_MSG_NEWRULE,
-        NFT_MSG_DELSET | NFT_MSG_DESTROYSET => NFT_MSG_NEWSET,
-        NFT_MSG_DELSETELEM | NFT_MSG_DESTROYSETELEM => NFT_MSG_NEWSETELEM,
-        NFT_MSG_DELOBJ | NFT_MSG_DESTROYOBJ => NFT_MSG_NEWOBJ,
-        NFT_MSG_DELFLOWTABLE | NFT_MSG_DESTROYFLOWTABLE => NFT_MSG_NEWFLOWTABLE,
-        _ => return (kind, false),
-    };
-    (new, true)
-}
-
 #[cfg(test)]
 mod tests {
     use vipline_netlink::attr::{nest, put, put_be32, put_str};
