@@ -6,9 +6,8 @@ use vipline_inet::Protocol;
 
 use crate::Datatype;
 use crate::Family;
-use crate::bits::zip;
+use crate::bytes::zip;
 use crate::expr::PayloadBase;
-use crate::expression::{Expression, Term};
 use crate::extension::{Extension, prefix};
 use crate::header::Layer;
 use crate::load::Load;
@@ -196,7 +195,7 @@ fn find(
 
 /// Returns the field that a mask selects in the bytes at an offset of a header.
 ///
-/// `distance`: see [`find`].
+/// `distance`: see `find`.
 pub(crate) fn in_header(
     base: PayloadBase,
     offset: u32,
@@ -217,7 +216,7 @@ pub(crate) fn in_header(
 }
 
 /// Returns the field that a mask selects in the bytes of an optional header.
-fn in_extension(load: &Load, mask: &[u8]) -> Option<BitField> {
+pub(crate) fn in_extension(load: &Load, mask: &[u8]) -> Option<BitField> {
     let Load::Exthdr {
         op,
         kind,
@@ -242,7 +241,7 @@ fn in_extension(load: &Load, mask: &[u8]) -> Option<BitField> {
 
 /// Returns the name of the field of some bits of a header.
 ///
-/// `distance`: see [`find`].
+/// `distance`: see `find`.
 pub(crate) fn at(
     base: PayloadBase,
     start: u32,
@@ -254,26 +253,6 @@ pub(crate) fn at(
 }
 
 impl BitField {
-    /// Returns the field that an expression masks, if it has a name.
-    ///
-    /// `distance`: see [`find`].
-    pub(crate) fn of(
-        expression: &Expression,
-        distance: impl Fn(Layer) -> Option<u32>,
-    ) -> Option<Self> {
-        let Term::Bits { of, mask, xor } = &expression.0 else {
-            return None;
-        };
-        if xor.iter().any(|byte| *byte != 0) {
-            return None;
-        }
-        match &of.0 {
-            Term::Payload { base, offset, .. } => in_header(*base, *offset, mask, distance),
-            Term::Load(load) => in_extension(load, mask),
-            _ => None,
-        }
-    }
-
     /// Returns whether a value of the loaded bytes has no bits after the field.
     pub(crate) fn contains(&self, value: &[u8]) -> bool {
         let mut after = self.shift;
@@ -309,7 +288,6 @@ pub(crate) fn replaced(mask: &[u8], xor: &[u8]) -> Option<(u32, u32, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Bytes;
     use crate::expr::ExthdrOp;
 
     #[test]
@@ -321,11 +299,7 @@ mod tests {
             len: 2,
             present: false,
         };
-        let masked = |mask: &[u8]| {
-            let none = Bytes::repeat(0, mask.len());
-            let bits = Expression::of(Term::Load(load)).with_bits(mask.into(), none);
-            BitField::of(&bits, |_| Some(0))
-        };
+        let masked = |mask: &[u8]| in_extension(&load, mask);
         let field = masked(&[0xff, 0xf8]).unwrap();
         assert_eq!((field.protocol, field.name), ("frag", "frag-off"));
         assert!(field.contains(&[0x12, 0x38]) && !field.contains(&[0x12, 0x34]));

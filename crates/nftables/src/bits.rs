@@ -1,6 +1,7 @@
 //! Bitwise operations of expressions: masks, prefixes and shifts.
 
 use crate::Bytes;
+use crate::bytes::zip;
 use crate::expression::{Expression, Term};
 use crate::invalid::{InvalidStatement, Reason};
 use crate::operand::Constant;
@@ -101,15 +102,6 @@ impl<T> Expression<T> {
         };
         Self::typed(Term::Bits { of, mask, xor })
     }
-}
-
-/// Combines two byte strings bytewise, up to the length of the shorter one.
-pub(crate) fn zip(one: &[u8], other: &[u8], join: impl Fn(u8, u8) -> u8) -> Bytes {
-    let mut joined = Bytes::new();
-    for (a, b) in one.iter().zip(other) {
-        joined.extend(&[join(*a, *b)]);
-    }
-    joined
 }
 
 #[cfg(test)]

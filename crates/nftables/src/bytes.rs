@@ -175,6 +175,15 @@ impl<const N: usize> From<[u8; N]> for Bytes {
     }
 }
 
+/// Combines two byte strings bytewise, up to the length of the shorter one.
+pub(crate) fn zip(one: &[u8], other: &[u8], join: impl Fn(u8, u8) -> u8) -> Bytes {
+    let mut joined = Bytes::new();
+    for (a, b) in one.iter().zip(other) {
+        joined.extend(&[join(*a, *b)]);
+    }
+    joined
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,8 +10,8 @@ use crate::lower::Lower;
 use crate::operand::{Constant, Operand};
 use crate::value::End;
 use crate::{
-    Bytes, Datatype, Element, Family, Field, InvalidStatement, Name, Set, SetFlags, Statement,
-    TableId, Value,
+    Bytes, DataKind, Datatype, Element, Family, Field, InvalidStatement, Name, Set, SetFlags,
+    Statement, TableId, Value,
 };
 
 /// Length of the longest interface name: `IFNAMSIZ`, without the NUL byte that ends it.
@@ -90,6 +90,29 @@ impl<T> Expression<T> {
             Some(Register::VERDICT),
             false,
         )
+    }
+
+    /// Returns the data that the value maps to: `ip daddr map @m`.
+    #[must_use]
+    pub fn map(self, map: &Set) -> Expression {
+        let data = match &map.data {
+            DataKind::Fields(fields) => fields.clone(),
+            _ => Vec::new(),
+        };
+        Expression::of(Term::Map {
+            of: Box::new(self.untyped()),
+            set: map.into(),
+            data,
+        })
+    }
+
+    /// Returns the data that the value maps to in a map with unknown fields.
+    pub(crate) fn map_by(self, set: SetRef) -> Expression {
+        Expression::of(Term::Map {
+            of: Box::new(self.untyped()),
+            set,
+            data: Vec::new(),
+        })
     }
 
     /// Assigns the value of another expression: `meta mark set meta mark | 0x4000`.

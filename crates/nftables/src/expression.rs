@@ -18,8 +18,8 @@ use crate::expr::{
 use crate::field::width;
 use crate::header::{self, HeaderField};
 use crate::load::Load;
-use crate::operand::{Ifname, Parts};
-use crate::{Bytes, Datatype, Family, Field, InvalidStatement, Set, Value};
+use crate::operand::Ifname;
+use crate::{Bytes, Datatype, Family, Field, InvalidStatement, Value};
 
 /// An expression: a header field, packet metadata, a number, or a concatenation.
 ///
@@ -328,6 +328,55 @@ pub fn concat<P: Parts>(parts: P) -> Expression<P::Values> {
     Expression::typed(Term::Concat(parts.into_parts()))
 }
 
+/// Expressions that [`concat()`] concatenates: a tuple of up to
+/// eight, or a list.
+pub trait Parts {
+    /// Type of the values of the concatenation.
+    type Values;
+
+    /// Returns the expressions in order.
+    fn into_parts(self) -> Vec<Expression>;
+}
+
+impl<T, const N: usize> Parts for [Expression<T>; N] {
+    type Values = Value;
+
+    fn into_parts(self) -> Vec<Expression> {
+        self.into_iter().map(Expression::untyped).collect()
+    }
+}
+
+impl<T> Parts for Vec<Expression<T>> {
+    type Values = Value;
+
+    fn into_parts(self) -> Vec<Expression> {
+        self.into_iter().map(Expression::untyped).collect()
+    }
+}
+
+macro_rules! tuples {
+    ($($($type:ident $name:ident)+;)*) => {
+        $(impl<$($type),+> Parts for ($(Expression<$type>,)+) {
+            type Values = ($($type,)+);
+
+            fn into_parts(self) -> Vec<Expression> {
+                let ($($name,)+) = self;
+                vec![$($name.untyped()),+]
+            }
+        })*
+    };
+}
+
+tuples! {
+    A a B b;
+    A a B b C c;
+    A a B b C c D d;
+    A a B b C c D d E e;
+    A a B b C c D d E e F f;
+    A a B b C c D d E e F f G g;
+    A a B b C c D d E e F f G g H h;
+}
+
 impl From<MetaKey> for Expression {
     fn from(key: MetaKey) -> Self {
         Self::of(Term::Meta(key))
@@ -543,28 +592,5 @@ impl<T> Expression<T> {
             _ => {}
         }
         self
-    }
-
-    /// Returns the data that the value maps to: `ip daddr map @m`.
-    #[must_use]
-    pub fn map(self, map: &Set) -> Expression {
-        let data = match &map.data {
-            crate::DataKind::Fields(fields) => fields.clone(),
-            _ => Vec::new(),
-        };
-        Expression::of(Term::Map {
-            of: Box::new(self.untyped()),
-            set: map.into(),
-            data,
-        })
-    }
-
-    /// Returns the data that the value maps to in a map with unknown fields.
-    pub(crate) fn map_by(self, set: SetRef) -> Expression {
-        Expression::of(Term::Map {
-            of: Box::new(self.untyped()),
-            set,
-            data: Vec::new(),
-        })
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Write};
 
 use thiserror::Error;
 
-use crate::{Expression, Value};
+use crate::Value;
 
 /// A statement with a value that its expression cannot have, such as `ip saddr` with an
 /// address of IPv6.
@@ -49,7 +49,7 @@ pub(crate) enum Reason {
 }
 
 impl InvalidStatement {
-    pub(crate) fn new(expression: &Expression, values: &[Value], reason: Reason) -> Self {
+    pub(crate) fn new(expression: &impl Display, values: &[Value], reason: Reason) -> Self {
         let mut value = String::new();
         for (at, one) in values.iter().enumerate() {
             let separator = if at > 0 { " . " } else { "" };
@@ -63,7 +63,7 @@ impl InvalidStatement {
         }
     }
 
-    pub(crate) fn of_assignment(to: &Expression, value: &Expression, reason: Reason) -> Self {
+    pub(crate) fn of_assignment(to: &impl Display, value: &impl Display, reason: Reason) -> Self {
         Self {
             expression: to.to_string().into(),
             value: format!("set {value}").into(),

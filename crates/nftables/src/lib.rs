@@ -176,7 +176,7 @@ pub use datatype::Datatype;
 pub use dump::{DumpOptions, RecordedDump};
 pub use element::{Element, ElementData, InvalidElement, KeyPrefix};
 pub use error::{Error, RejectedOperation};
-pub use expression::Expression;
+pub use expression::{Expression, Parts};
 pub use family::Family;
 pub use field::Field;
 pub use flowtable::{Flowtable, FlowtableFlags};
@@ -189,7 +189,7 @@ pub use monitor::{Change, ChangeCounts, Commit, Event, EventObject, Notification
 pub use monitor::{Monitor, Notification};
 pub use name::{Comment, Name};
 pub use object::{Key, Object, SetKey};
-pub use operand::{Constant, Ifname, Operand, Parts};
+pub use operand::{Constant, Ifname, Operand};
 pub use operation::{Action, Operation, Subject};
 pub use rule::{Compat, Rule};
 pub use rules::{BatchBuilder, InstalledRule, Operations, RuleHandle, RulePosition};

@@ -11,11 +11,27 @@ use crate::expr::{
 use crate::expression::{Expression, Term};
 use crate::header::{Checksum, Layer};
 use crate::invalid::Reason;
-use crate::statement::Protocols;
-use crate::{Bytes, Data, Datatype, InvalidStatement};
+use crate::{Bytes, Data, Datatype, Family, InvalidStatement};
 
 /// Number of register words that nft allocates for a single value.
 pub(crate) const SINGLE: u8 = 4;
+
+/// The protocols of a packet, if known.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Protocols {
+    pub(crate) network: Option<Family>,
+    pub(crate) transport: Option<u8>,
+}
+
+impl Protocols {
+    /// Returns the protocols known from both.
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self {
+            network: self.network.or(other.network),
+            transport: self.transport.or(other.transport),
+        }
+    }
+}
 
 /// Compiles nft expressions to kernel expressions and allocates registers.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::expr::{AddrType, CtState, CtStatus, Direction};
-use crate::{Expression, Name, Value};
+use crate::{Name, Value};
 
 /// The type of the values of `iifname` and `oifname`: names of network interfaces.
 ///
@@ -15,7 +15,7 @@ use crate::{Expression, Name, Value};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ifname {}
 
-/// What an [`Expression<T>`](Expression) can be compared with: a value, and, if `T` has an
+/// What an [`Expression<T>`](crate::Expression) can be compared with: a value, and, if `T` has an
 /// order, an inclusive range or a network.
 ///
 /// ```
@@ -63,7 +63,7 @@ pub trait Operand<T> {
     fn into_values(self) -> Vec<Value>;
 }
 
-/// What an [`Expression<T>`](Expression) can be assigned: operands that are single values.
+/// What an [`Expression<T>`](crate::Expression) can be assigned: operands that are single values.
 pub trait Constant<T>: Operand<T> {}
 
 macro_rules! operands {
@@ -150,44 +150,9 @@ impl Operand<Value> for Vec<Value> {
     }
 }
 
-/// Expressions that [`concat()`](crate::expression::concat) concatenates: a tuple of up to
-/// eight, or a list.
-pub trait Parts {
-    /// Type of the values of the concatenation.
-    type Values;
-
-    /// Returns the expressions in order.
-    fn into_parts(self) -> Vec<Expression>;
-}
-
-impl<T, const N: usize> Parts for [Expression<T>; N] {
-    type Values = Value;
-
-    fn into_parts(self) -> Vec<Expression> {
-        self.into_iter().map(Expression::untyped).collect()
-    }
-}
-
-impl<T> Parts for Vec<Expression<T>> {
-    type Values = Value;
-
-    fn into_parts(self) -> Vec<Expression> {
-        self.into_iter().map(Expression::untyped).collect()
-    }
-}
-
 macro_rules! tuples {
     ($($(($type:ident $operand:ident $name:ident))+;)*) => {
-        $(impl<$($type),+> Parts for ($(Expression<$type>,)+) {
-            type Values = ($($type,)+);
-
-            fn into_parts(self) -> Vec<Expression> {
-                let ($($name,)+) = self;
-                vec![$($name.untyped()),+]
-            }
-        }
-
-        impl<$($type, $operand: Operand<$type>),+> Operand<($($type,)+)> for ($($operand,)+) {
+        $(impl<$($type, $operand: Operand<$type>),+> Operand<($($type,)+)> for ($($operand,)+) {
             fn into_values(self) -> Vec<Value> {
                 let ($($name,)+) = self;
                 [$($name.into_values()),+].concat()

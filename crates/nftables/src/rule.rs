@@ -3,7 +3,8 @@
 use crate::expr::{
     Access, Cmp, CmpOp, Expr, Meta, MetaKey, ObjrefSource, Register, Reject, SetRef,
 };
-use crate::statement::{Protocols, Statement, Step};
+use crate::lower::Protocols;
+use crate::statement::{Statement, Step};
 use crate::{Bytes, Chain, Comment, Family, InvalidStatement};
 
 /// A rule: kernel expressions that are evaluated in order.

@@ -14,7 +14,7 @@ use crate::expr::{
     Quota, Redir, Register, Reject, RejectType, Synproxy, Tproxy,
 };
 use crate::expression::{Expression, Term};
-use crate::lower::{Lower, SINGLE};
+use crate::lower::{Lower, Protocols, SINGLE};
 use crate::{Bytes, Family, InvalidStatement, Name, Set, Value, Verdict};
 
 /// A statement of a rule: a match or an action.
@@ -32,23 +32,6 @@ pub(crate) enum Step {
     Reject,
     /// A statement that no rule can have.
     Invalid(InvalidStatement),
-}
-
-/// The protocols of a packet, if known.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Protocols {
-    pub(crate) network: Option<Family>,
-    pub(crate) transport: Option<u8>,
-}
-
-impl Protocols {
-    /// Returns the protocols known from both.
-    pub(crate) fn with(self, other: Self) -> Self {
-        Self {
-            network: self.network.or(other.network),
-            transport: self.transport.or(other.transport),
-        }
-    }
 }
 
 impl Statement {

@@ -1,7 +1,7 @@
 //! The text of anonymous sets.
 
 use super::display::{fmt_data, fmt_options, literal, number, prefix_len, wildcard};
-use crate::bits::zip;
+use crate::bytes::zip;
 use crate::datatype::ByteOrder;
 use crate::expr::{AnonymousSet, SetRef};
 use crate::expression::Expression;

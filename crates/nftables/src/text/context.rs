@@ -89,10 +89,27 @@ impl Context {
         HeaderField::addrs_at(base, offset, len).find(|field| self.has(field))
     }
 
+    /// Returns the field that an expression masks, if it has a name.
+    fn masked_field(&self, expression: &Expression) -> Option<BitField> {
+        let Term::Bits { of, mask, xor } = &expression.0 else {
+            return None;
+        };
+        if xor.iter().any(|byte| *byte != 0) {
+            return None;
+        }
+        match &of.0 {
+            Term::Payload { base, offset, .. } => {
+                bitfield::in_header(*base, *offset, mask, |layer| self.distance(layer))
+            }
+            Term::Load(load) => bitfield::in_extension(load, mask),
+            _ => None,
+        }
+    }
+
     /// Names the bits of a header field that an expression masks, if all `values` have
     /// bits of the field only.
     pub(crate) fn name_bits(&self, left: Expression, values: &[&[u8]]) -> Expression {
-        let field = BitField::of(&left, |layer| self.distance(layer));
+        let field = self.masked_field(&left);
         match field.filter(|field| values.iter().all(|value| field.contains(value))) {
             Some(field) => Expression::of(Term::BitField(field)),
             None => left,
@@ -113,7 +130,7 @@ impl Context {
     /// Returns the header field whose value the bits of `of` are after a shift to the
     /// right, if it has a name.
     pub(crate) fn shifted_field(&self, of: &Expression, bits: u32) -> Option<Expression> {
-        let field = BitField::of(of, |layer| self.distance(layer))?;
+        let field = self.masked_field(of)?;
         let value = Term::BitField(BitField { shift: 0, ..field });
         (field.shift == bits).then_some(Expression::of(value))
     }

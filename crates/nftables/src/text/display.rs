@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::anonymous::set_text;
 use super::listing::{Listing, Sets};
 use super::literal::{Literal, Style, is_bitmask};
-use crate::bits::zip;
+use crate::bytes::zip;
 use crate::datatype::ByteOrder;
 use crate::expr::{CmpOp, Direction, FibFlags, FibResult, NumgenMode, PayloadBase, SetRef};
 use crate::expression::{Expression, Term};
