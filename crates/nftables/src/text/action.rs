@@ -1,8 +1,9 @@
 //! The text of statements that forward, copy, queue, limit or proxy packets.
 
-use super::display::{Span, operand};
+use super::display::operand;
 use super::expr::List;
 use super::listing::Listing;
+use super::literal::Span;
 use crate::expr::{
     Connlimit, Dup, Fwd, Last, Queue, QueueFlags, QueueTarget, Register, Synproxy, SynproxyFlags,
 };

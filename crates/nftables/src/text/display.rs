@@ -1,19 +1,17 @@
-//! `Display` of expressions, rules and elements.
+//! The text of nft expressions, of what they are compared with, and of sets and elements.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
 
-use super::anonymous::set_text;
-use super::listing::{Listing, Sets};
-use super::literal::{Literal, Style, is_bitmask};
+use super::listing::Listing;
+use super::literal::{Literal, Span, Style, is_bitmask};
 use crate::bytes::zip;
 use crate::datatype::ByteOrder;
-use crate::expr::{CmpOp, Direction, FibFlags, FibResult, NumgenMode, PayloadBase, SetRef};
+use crate::expr::{
+    AnonymousSet, CmpOp, Direction, FibFlags, FibResult, NumgenMode, PayloadBase, SetRef,
+};
 use crate::expression::{Expression, Term};
 use crate::field::split;
-use crate::{DataKind, Datatype, Element, ElementData, Family, Field, Name, Rule, Set};
+use crate::{DataKind, Datatype, Element, ElementData, Field};
 
 /// `NFT_PAYLOAD_INNER_HEADER`
 const INNER: u32 = 3;
@@ -194,74 +192,84 @@ impl fmt::Display for SetRef {
     }
 }
 
-impl Rule {
-    /// Returns the text of the rule in a table of this family.
-    pub(crate) fn text(&self, family: Option<Family>) -> String {
-        self.text_with(family, &Arc::default())
-    }
-
-    /// Returns the rule as `nft list ruleset` prints it in a table of this family with these
-    /// named sets.
-    ///
-    /// `Display` knows neither of them: it writes also what the family implies, and a rule that
-    /// updates a named set has the values of the element without the types of its fields.
-    pub fn text_in(&self, family: Family, sets: &Arc<BTreeMap<Name, Set>>) -> String {
-        self.text_with(Some(family), sets)
-    }
-
-    /// Returns the text of the rule in a table with these sets.
-    pub(crate) fn text_with(&self, family: Option<Family>, sets: &Arc<Sets>) -> String {
-        let mut listing = Listing::new(family);
-        listing.sets = Arc::clone(sets);
-        for chain in &self.chains {
-            let rules = chain.rules.iter();
-            let rules = rules.map(|rule| format!("{}; ", rule.text_with(family, sets)));
-            let block = format!("{{ {}}}", rules.collect::<String>());
-            listing.blocks.push((chain.name.clone(), block));
-        }
-        for expr in &self.exprs {
-            listing.expr(expr);
-        }
-        let mut text = listing.finish();
-        if let Some(comment) = &self.comment {
-            text += &format!(" {comment}");
-        }
-        text
+/// Returns the text of a set whose key is an expression.
+///
+/// Types and byte orders are those of the expression: the types of the set are notes of
+/// the program that created the set.
+pub(super) fn set_text(set: &SetRef, key: &Expression) -> String {
+    match set {
+        SetRef::Anonymous(anonymous) => anonymous_text(anonymous, key),
+        SetRef::Named(_) => set.to_string(),
     }
 }
 
-impl fmt::Display for Rule {
-    /// Writes the rule in nft syntax, without knowledge of the table's family.
-    ///
-    /// The `Display` of a chain, transaction or ruleset uses the family.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text(None))
+fn anonymous_text(anonymous: &AnonymousSet, key: &Expression) -> String {
+    let elements = anonymous.elements.iter();
+    let elements: Vec<String> = elements.map(|it| element_text(it, key.parts())).collect();
+    format!("{{ {} }}", elements.join(", "))
+}
+
+fn element_text(element: &Element, parts: &[Expression]) -> String {
+    let mut text = key_text(element, parts).unwrap_or_else(|| element.key_text().to_string());
+    // Writing to a string cannot fail.
+    let _ = fmt_options(&mut text, element).and_then(|()| fmt_data(&mut text, element));
+    text
+}
+
+/// Returns the text of a key, or `None` if the expression has other fields than the set.
+fn key_text(element: &Element, parts: &[Expression]) -> Option<String> {
+    let fields = &element.set().key;
+    // The set may have lengths of the types instead of those of the values.
+    let words = |bytes: u16| bytes.div_ceil(4);
+    let same = |(part, field): (&Expression, &Field)| words(part.bytes()) == words(field.bytes);
+    let fits = parts.len() == fields.len() && parts.iter().zip(fields).all(same);
+    if !fits || element.is_catch_all() {
+        return None;
+    }
+    let fields: Vec<Field> = parts.iter().cloned().map(Field::from).collect();
+    let fields = &fields;
+    let first = element.key_bytes();
+    let last = element.key_end().unwrap_or(first);
+    let is_ordered = element.set().has_intervals();
+    let values = split(fields, first).zip(split(fields, last)).zip(parts);
+    let values: Vec<String> = values
+        .map(|(((_, first), (_, last)), part)| {
+            value_text(
+                part,
+                first,
+                last,
+                is_ordered || part.order() == ByteOrder::Big,
+            )
+        })
+        .collect();
+    Some(values.join(" . "))
+}
+
+/// Returns the text of a value, a prefix or a range.
+fn value_text(of: &Expression, first: &[u8], last: &[u8], swapped: bool) -> String {
+    if first == last {
+        return literal(of, first, swapped).to_string().replace(',', " | ");
+    }
+    if let Some(prefix) = wildcard(of.datatype(), first, last) {
+        return format!("\"{prefix}*\"");
+    }
+    let is_addr = matches!(of.datatype(), Datatype::Ipv4Addr | Datatype::Ipv6Addr);
+    match net_len(first, last).filter(|_| is_addr) {
+        Some(len) => format!("{}/{len}", literal(of, first, swapped)),
+        None => {
+            let number = |bytes| number(of, bytes, swapped);
+            format!("{}-{}", number(first), number(last))
+        }
     }
 }
 
-/// A duration in nft syntax.
-pub(crate) struct Span(pub(crate) Duration);
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.as_secs();
-        for (unit, text) in [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")] {
-            let count = match unit {
-                86_400 => seconds / unit,
-                3_600 => seconds % 86_400 / unit,
-                60 => seconds % 3_600 / unit,
-                _ => seconds % 60,
-            };
-            if count != 0 {
-                write!(f, "{count}{text}")?;
-            }
-        }
-        let milliseconds = self.0.subsec_millis();
-        if milliseconds != 0 || seconds == 0 {
-            write!(f, "{milliseconds}ms")?;
-        }
-        Ok(())
-    }
+/// Returns the prefix length if the values are the first and the last of a network.
+fn net_len(first: &[u8], last: &[u8]) -> Option<u32> {
+    let mask = zip(first, last, |a, b| !(a ^ b));
+    let host = zip(first, &mask, |a, m| a & !m);
+    let full = zip(last, &mask, |b, m| b | m);
+    let is_net = host.iter().all(|byte| *byte == 0) && full.iter().all(|byte| *byte == 0xff);
+    prefix_len(&mask).filter(|_| is_net)
 }
 
 impl fmt::Display for Element {
@@ -274,7 +282,7 @@ impl fmt::Display for Element {
 }
 
 /// Writes the stateful expressions, timeout, remaining lifetime and comment of an element.
-pub(super) fn fmt_options(f: &mut impl fmt::Write, element: &Element) -> fmt::Result {
+fn fmt_options(f: &mut impl fmt::Write, element: &Element) -> fmt::Result {
     if !element.exprs().is_empty() {
         let listing = Listing::new(Some(element.set().table.family));
         f.write_str(&listing.inner(element.exprs()))?;
@@ -292,7 +300,7 @@ pub(super) fn fmt_options(f: &mut impl fmt::Write, element: &Element) -> fmt::Re
 }
 
 /// Writes ` : ` and the data of an element.
-pub(super) fn fmt_data(f: &mut impl fmt::Write, element: &Element) -> fmt::Result {
+fn fmt_data(f: &mut impl fmt::Write, element: &Element) -> fmt::Result {
     match (element.data(), &element.set().data) {
         (Some(ElementData::Verdict(verdict)), _) => write!(f, " : {verdict}"),
         (Some(ElementData::Value(bytes)), DataKind::Fields(fields)) => {
@@ -337,7 +345,7 @@ fn value(field: &Field, bytes: &[u8], swapped: bool) -> String {
 }
 
 /// Returns the common start if the interval contains all names that begin with it.
-pub(super) fn wildcard(datatype: Datatype, first: &[u8], last: &[u8]) -> Option<String> {
+fn wildcard(datatype: Datatype, first: &[u8], last: &[u8]) -> Option<String> {
     let len = first.iter().zip(last).take_while(|(a, b)| a == b).count();
     let (start, zeros) = first.split_at_checked(len)?;
     let is_wildcard = zeros.iter().all(|byte| *byte == 0)
@@ -443,7 +451,7 @@ fn concatenation(parts: &[Expression], data: &[u8]) -> String {
 }
 
 /// Returns the value that an expression is compared with.
-pub(super) fn literal<'a>(left: &Expression, bytes: &'a [u8], swapped: bool) -> Literal<'a> {
+fn literal<'a>(left: &Expression, bytes: &'a [u8], swapped: bool) -> Literal<'a> {
     let literal = Literal::new(left.datatype(), bytes, swapped).shifted(left.bits_after());
     match left.is_raw() {
         true => literal.with_style(Style::Hex),
@@ -452,7 +460,7 @@ pub(super) fn literal<'a>(left: &Expression, bytes: &'a [u8], swapped: bool) -> 
 }
 
 /// Returns the end of a range, or the operand of an inequality.
-pub(super) fn number<'a>(left: &Expression, bytes: &'a [u8], swapped: bool) -> Literal<'a> {
+fn number<'a>(left: &Expression, bytes: &'a [u8], swapped: bool) -> Literal<'a> {
     let literal = Literal::new(left.datatype(), bytes, swapped).shifted(left.bits_after());
     literal.with_style(match left.is_raw() {
         true => Style::Hex,

@@ -1,7 +1,7 @@
 //! The text of kernel expressions.
 
-use super::display::Span;
 use super::listing::Listing;
+use super::literal::Span;
 use crate::expr::{
     Access, Bitwise, BitwiseOp, Byteorder, Cmp, CmpOp, Counter, Ct, Dynset, DynsetOp, Expr, Fib,
     FlowOffload, Hash, HashType, Immediate, Limit, Log, LogFlags, Lookup, Masq, Match, Meta, Nat,

@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::anonymous::set_text;
 use super::context::Context;
-use super::display::{comparison, operand, range_text};
+use super::display::{comparison, operand, range_text, set_text};
 use super::literal::Literal;
 use crate::bitfield::BitField;
 use crate::datatype::ByteOrder;
@@ -17,10 +16,55 @@ use crate::expr::{CmpOp, Expr, MetaKey, Register, SetRef};
 use crate::expression::{Expression, Term};
 use crate::field::width;
 use crate::header::{Layer, name_with_ports};
-use crate::{Bytes, DataKind, Datatype, Family, Field, Name, Set, Verdict};
+use crate::{Bytes, DataKind, Datatype, Family, Field, Name, Rule, Set, Verdict};
 
 /// Number of register words.
 const WORDS: usize = 16;
+
+impl Rule {
+    /// Returns the text of the rule in a table of this family.
+    pub(crate) fn text(&self, family: Option<Family>) -> String {
+        self.text_with(family, &Arc::default())
+    }
+
+    /// Returns the rule as `nft list ruleset` prints it in a table of this family with these
+    /// named sets.
+    ///
+    /// `Display` knows neither of them: it writes also what the family implies, and a rule that
+    /// updates a named set has the values of the element without the types of its fields.
+    pub fn text_in(&self, family: Family, sets: &Arc<BTreeMap<Name, Set>>) -> String {
+        self.text_with(Some(family), sets)
+    }
+
+    /// Returns the text of the rule in a table with these sets.
+    pub(crate) fn text_with(&self, family: Option<Family>, sets: &Arc<Sets>) -> String {
+        let mut listing = Listing::new(family);
+        listing.sets = Arc::clone(sets);
+        for chain in &self.chains {
+            let rules = chain.rules.iter();
+            let rules = rules.map(|rule| format!("{}; ", rule.text_with(family, sets)));
+            let block = format!("{{ {}}}", rules.collect::<String>());
+            listing.blocks.push((chain.name.clone(), block));
+        }
+        for expr in &self.exprs {
+            listing.expr(expr);
+        }
+        let mut text = listing.finish();
+        if let Some(comment) = &self.comment {
+            text += &format!(" {comment}");
+        }
+        text
+    }
+}
+
+impl fmt::Display for Rule {
+    /// Writes the rule in nft syntax, without knowledge of the table's family.
+    ///
+    /// The `Display` of a chain, transaction or ruleset uses the family.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text(None))
+    }
+}
 
 /// The text of a rule under construction.
 pub(crate) struct Listing {

@@ -4,7 +4,6 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use super::display::Span;
 use crate::Datatype;
 use crate::datatype::ByteOrder;
 use crate::header::protocol_name;
@@ -296,6 +295,31 @@ fn write_flags(f: &mut fmt::Formatter<'_>, flags: &[(u64, &str)], number: u64) -
         words.push(format!("{:#x}", number & !known));
     }
     f.write_str(&words.join(","))
+}
+
+/// A duration in nft syntax.
+pub(crate) struct Span(pub(crate) Duration);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        for (unit, text) in [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")] {
+            let count = match unit {
+                86_400 => seconds / unit,
+                3_600 => seconds % 86_400 / unit,
+                60 => seconds % 3_600 / unit,
+                _ => seconds % 60,
+            };
+            if count != 0 {
+                write!(f, "{count}{text}")?;
+            }
+        }
+        let milliseconds = self.0.subsec_millis();
+        if milliseconds != 0 || seconds == 0 {
+            write!(f, "{milliseconds}ms")?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,6 @@
 
 mod action;
 
-mod anonymous;
-
 mod context;
 
 mod display;

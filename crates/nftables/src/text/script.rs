@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::display::Span;
 use super::listing::{Listing, Sets};
+use super::literal::Span;
 use super::operation::ElementText;
 use crate::expr::{CmpOp, Expr, MetaKey, PayloadBase};
 use crate::expression::Term;

@@ -1,6 +1,6 @@
 //! The text of stateful objects and flowtables.
 
-use super::display::Span;
+use super::literal::Span;
 use crate::expr::object_kind;
 use crate::header::protocol_name;
 use crate::{CtTimeout, Flowtable, FlowtableFlags, State, StatefulObject, Synproxy};
