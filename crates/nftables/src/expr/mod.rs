@@ -8,6 +8,8 @@
 //! The types are exhaustive, except [`Expr`] and the key types: an expression with an
 //! attribute or a value without a field or variant here is decoded as [`Expr::Other`].
 
+mod codec;
+
 mod register;
 
 mod set_ref;
@@ -83,13 +85,15 @@ mod last;
 mod xt;
 
 use vipline_netlink::DecodeError;
-use vipline_netlink::attr::{Attr, Attrs, nest, put, put_str};
+use vipline_netlink::attr::{Attr, Attrs, nest, put_str};
 
 use crate::{Bytes, Name};
 
 pub use bitwise::{Bitwise, BitwiseOp};
 pub use byteorder::{Byteorder, ByteorderOp};
 pub use cmp::{Cmp, CmpOp};
+pub use codec::ExprType;
+use codec::{name, put_byte, put_name};
 pub use connlimit::Connlimit;
 pub use counter::Counter;
 pub(crate) use counter::{NFTA_COUNTER_BYTES, NFTA_COUNTER_PACKETS};
@@ -144,25 +148,6 @@ pub(crate) const NFTA_EXPR_NAME: u16 = 1;
 pub(crate) const NFTA_EXPR_DATA: u16 = 2;
 // enum nft_list_attributes
 pub(crate) const NFTA_LIST_ELEM: u16 = 1;
-
-/// A kernel expression type: name and codec.
-pub trait ExprType: Sized {
-    /// The kernel's name of the expression.
-    const NAME: &'static str;
-
-    /// Appends the attributes.
-    fn encode(&self, out: &mut Vec<u8>);
-
-    /// Decodes the attributes.
-    ///
-    /// Returns `None` if attributes are missing or unknown: the caller then keeps
-    /// the raw attributes.
-    ///
-    /// # Errors
-    ///
-    /// [`DecodeError`] if an attribute is malformed.
-    fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError>;
-}
 
 macro_rules! expressions {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -347,25 +332,10 @@ impl Expr {
     }
 }
 
-/// Appends a string attribute, if any.
-fn put_name(out: &mut Vec<u8>, kind: u16, name: Option<&Name>) {
-    if let Some(name) = name {
-        put_str(out, kind, name.as_str());
-    }
-}
-
-/// Decodes a name.
-fn name(attr: &Attr<'_>) -> Result<Name, DecodeError> {
-    Name::new(attr.str()?).map_err(|_| attr.error("name"))
-}
-
-/// Appends an attribute of one byte and its padding.
-fn put_byte(out: &mut Vec<u8>, kind: u16, value: u8) {
-    put(out, kind, &[value]);
-}
-
 #[cfg(test)]
 mod tests {
+    use vipline_netlink::attr::put;
+
     use super::*;
 
     /// Asserts that an expression decodes to itself.
