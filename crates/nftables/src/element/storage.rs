@@ -1,7 +1,9 @@
 //! Compact storage of an element's key, data and optional attributes.
 
-use super::Extras;
-use crate::{Bytes, Data};
+use std::time::Duration;
+
+use crate::expr::Expr;
+use crate::{Bytes, Comment, Data, Name};
 
 /// Maximum total length of key and data in inline storage.
 const INLINE_LEN: usize = 29;
@@ -22,6 +24,25 @@ pub(super) struct Full {
     pub(super) key: Bytes,
     pub(super) data: Option<Data>,
     pub(super) extras: Extras,
+}
+
+/// Optional attributes of an element.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Extras {
+    /// Last key of an interval of more than one key.
+    pub(crate) key_end: Option<Bytes>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) expires_in: Option<Duration>,
+    pub(crate) comment: Option<Comment>,
+    /// User data of a dump that this crate would write otherwise.
+    pub(crate) userdata: Option<Bytes>,
+    /// Key of an end entry before the element that ends no interval.
+    pub(crate) leading_end: Option<Bytes>,
+    /// The interval has no end entry in the dump: the next interval follows immediately.
+    pub(crate) is_end_omitted: bool,
+    pub(crate) object: Option<Name>,
+    pub(crate) exprs: Vec<Expr>,
+    pub(crate) catch_all: bool,
 }
 
 impl Storage {
