@@ -118,7 +118,7 @@ impl EventDecoder {
         payload: &[u8],
     ) -> Result<Option<Set>, DecodeError> {
         let (_, attrs) = wire::split_header(payload)?;
-        let set = wire::set(table.family, attrs);
+        let set = wire::set::decode(table.family, attrs);
         if !is_removed {
             let set = set?;
             self.learn(&set);
@@ -128,7 +128,7 @@ impl EventDecoder {
             }
             return Ok(Some(set));
         }
-        let Some(name) = wire::set_name(payload)? else {
+        let Some(name) = wire::set::name_in(payload)? else {
             return Ok(None);
         };
         let key = (table.clone(), name);

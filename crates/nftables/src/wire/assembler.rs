@@ -126,7 +126,7 @@ impl Assembler {
                 }
             }
             NFT_MSG_NEWSET => {
-                let set = super::set(family, attrs)?;
+                let set = super::set::decode(family, attrs)?;
                 if self.is_wanted(&set.table) {
                     self.elements.push(Received::new(&set));
                     self.sets.push(set);

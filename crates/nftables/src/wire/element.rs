@@ -5,7 +5,6 @@ use std::time::Duration;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, nest, put, put_be32, put_be64, put_str};
 
-use super::set::put_exprs;
 use super::{missing, split_header, userdata};
 use crate::element::Extras;
 use crate::expr::{Expr, NFTA_LIST_ELEM};
@@ -31,6 +30,19 @@ const NFTA_SET_ELEM_EXPRESSIONS: u16 = 11;
 // enum nft_set_elem_flags
 pub(crate) const NFT_SET_ELEM_INTERVAL_END: u32 = 1;
 pub(crate) const NFT_SET_ELEM_CATCHALL: u32 = 2;
+
+/// Appends stateful expressions: one as an attribute of type `single`, more as a list.
+pub(super) fn put_exprs(out: &mut Vec<u8>, exprs: &[Expr], single: u16, list: u16) {
+    match exprs {
+        [] => {}
+        [expr] => nest(out, single, |out| expr.encode(out)),
+        exprs => nest(out, list, |out| {
+            for expr in exprs {
+                nest(out, NFTA_LIST_ELEM, |out| expr.encode(out));
+            }
+        }),
+    }
+}
 
 /// Returns a duration in milliseconds, the kernel's unit.
 pub(crate) fn milliseconds(span: Duration) -> u64 {

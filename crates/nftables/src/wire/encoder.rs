@@ -90,7 +90,7 @@ pub(crate) fn put_anonymous_set(
     let members = u32::try_from(members.sum::<usize>()).ok();
     let is_constant = set.flags.contains(SetFlags::CONSTANT);
     let size = set.size.max(members.filter(|_| is_constant));
-    wire::put_set(out, table, set, id, size);
+    wire::set::put(out, table, set, id, size);
 }
 
 /// Appends the attributes of elements of one set, up to [`LIST_LIMIT`]. Returns the number
@@ -218,12 +218,12 @@ impl Encoder {
             Step::AddSet(set) => {
                 let id = self.id();
                 self.simple(NFT_MSG_NEWSET, NLM_F_CREATE, at, &set.table, |out| {
-                    wire::put_set(out, &set.table, set, id, set.size);
+                    wire::set::put(out, &set.table, set, id, set.size);
                 });
             }
             Step::DeleteSet(set) => {
                 self.simple(self.deletion(NFT_MSG_DELSET), 0, at, &set.table, |out| {
-                    wire::put_set_name(out, &set.table, &set.name);
+                    wire::set::put_name(out, &set.table, &set.name);
                 })
             }
             Step::AddChain(chain) => {

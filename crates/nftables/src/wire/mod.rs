@@ -41,10 +41,6 @@ pub use assembler::{Assembler, RecordedMessage};
 pub use batch::Batch;
 pub use query::Query;
 
-pub(crate) use set::{
-    decode as set, name_in as set_name, put as put_set, put_name as put_set_name,
-};
-
 /// The nfnetlink subsystem of nf_tables, the upper byte of message types.
 pub const NFNL_SUBSYS_NFTABLES: u8 = 10;
 /// Length of `struct nfgenmsg`.

@@ -3,9 +3,7 @@
 use vipline_netlink::attr::put_str;
 
 use super::message_types::*;
-use super::{
-    element, flowtable, put_chain_id, put_header, put_set_name, put_table_name, rule, set, stateful,
-};
+use super::{element, flowtable, put_chain_id, put_header, put_table_name, rule, set, stateful};
 use crate::{Element, Family, Name, RuleHandle, Set, TableId};
 
 /// A request. [`Assembler`](super::Assembler) decodes the replies.
@@ -103,7 +101,7 @@ impl Query<'_> {
             Self::Sets(id) => put_str(out, set::NFTA_SET_TABLE, id.name.as_str()),
             Self::Stateful(id) | Self::ResetStateful(id) => stateful::put_table(out, id),
             Self::Flowtables(id) => flowtable::put_table(out, id),
-            Self::Elements(set) => put_set_name(out, &set.table, &set.name),
+            Self::Elements(set) => set::put_name(out, &set.table, &set.name),
             Self::Element(element) | Self::ResetElement(element) => {
                 element::put_key(out, element);
             }

@@ -110,7 +110,7 @@ pub(crate) fn put(out: &mut Vec<u8>, table: &TableId, set: &Set, id: u32, size: 
     if set.policy == SetPolicy::Memory {
         put_be32(out, NFTA_SET_POLICY, NFT_SET_POL_MEMORY);
     }
-    put_exprs(out, &set.exprs, NFTA_SET_EXPR, NFTA_SET_EXPRESSIONS);
+    element::put_exprs(out, &set.exprs, NFTA_SET_EXPR, NFTA_SET_EXPRESSIONS);
     if let Some(timeout) = set.timeout {
         put_be64(out, NFTA_SET_TIMEOUT, element::milliseconds(timeout));
     }
@@ -119,19 +119,6 @@ pub(crate) fn put(out: &mut Vec<u8>, table: &TableId, set: &Set, id: u32, size: 
         put_be32(out, NFTA_SET_GC_INTERVAL, interval);
     }
     put_userdata(out, NFTA_SET_USERDATA, |out| userdata::put_set(out, set));
-}
-
-/// Appends stateful expressions: one as an attribute of type `single`, more as a list.
-pub(super) fn put_exprs(out: &mut Vec<u8>, exprs: &[Expr], single: u16, list: u16) {
-    match exprs {
-        [] => {}
-        [expr] => nest(out, single, |out| expr.encode(out)),
-        exprs => nest(out, list, |out| {
-            for expr in exprs {
-                nest(out, NFTA_LIST_ELEM, |out| expr.encode(out));
-            }
-        }),
-    }
 }
 
 /// Appends the attributes that name a set.
