@@ -85,125 +85,56 @@ mod name;
 
 mod family;
 
-mod table;
-
-mod stateful;
-
-mod flowtable;
-
-mod bytes;
-
-mod datatype;
-
 mod value;
-
-mod verdict;
-
-mod set;
-
-mod field;
-
-mod element;
-
-mod header;
-
-mod extension;
-
-mod load;
-
-pub mod expression;
-
-pub mod statement;
-
-mod bitfield;
-
-mod bits;
-
-mod comparison;
-
-mod invalid;
-
-mod operand;
-
-mod lower;
 
 pub mod expr;
 
-mod rule;
-
-mod chain;
+mod language;
 
 mod object;
+
+mod transaction;
 
 mod text;
 
 pub mod wire;
 
-mod transaction;
-
-mod operation;
-
-mod ruleset;
-
-mod generation;
-
-mod request;
-
 #[cfg(target_os = "linux")]
 mod client;
-
-mod dump;
-
-mod hooks;
-
-mod added;
-
-#[cfg(target_os = "linux")]
-mod single;
-
-mod rules;
 
 mod monitor;
 
 mod error;
 
-pub use added::{Added, Handle};
-pub use bytes::Bytes;
-pub use chain::{BaseChain, Chain, ChainFlags, ChainType, Hook, Policy};
 #[cfg(target_os = "linux")]
 pub use client::Client;
-pub use datatype::Datatype;
-pub use dump::{DumpOptions, RecordedDump};
-pub use element::{Element, ElementData, InvalidElement, KeyPrefix};
 pub use error::{Error, RejectedOperation};
-pub use expression::{Expression, Parts};
 pub use family::Family;
-pub use field::Field;
-pub use flowtable::{Flowtable, FlowtableFlags};
-pub use generation::Generation;
-pub use hooks::HookEntry;
-pub use invalid::InvalidStatement;
 pub use ipnet;
+pub use language::{
+    Constant, Expression, Field, Ifname, InvalidStatement, Operand, Parts, Statement, expression,
+    statement,
+};
 pub use monitor::{Change, ChangeCounts, Commit, Event, EventObject, Notifications, Process};
 #[cfg(target_os = "linux")]
 pub use monitor::{Monitor, Notification};
 pub use name::{Comment, Name};
-pub use object::{Key, Object, SetKey};
-pub use operand::{Constant, Ifname, Operand};
-pub use operation::{Action, Operation, Subject};
-pub use rule::{Compat, Rule};
-pub use rules::{BatchBuilder, InstalledRule, Operations, RuleHandle, RulePosition};
-pub use ruleset::{Objects, Ruleset};
-pub use set::{DataKind, Set, SetFlags, SetPolicy, SetSpec};
-pub use stateful::{CtExpectation, CtHelper, CtTimeout, State, StatefulObject, Synproxy};
-pub use statement::Statement;
-pub use table::{Table, TableFlags, TableId};
-pub use transaction::Transaction;
-pub use value::Value;
-pub use verdict::{Data, Verdict};
+pub use object::{
+    BaseChain, Chain, ChainFlags, ChainType, Compat, CtExpectation, CtHelper, CtTimeout, DataKind,
+    Element, ElementData, Flowtable, FlowtableFlags, Generation, Hook, InvalidElement, Key,
+    KeyPrefix, Object, Objects, Policy, Rule, Ruleset, Set, SetFlags, SetKey, SetPolicy, SetSpec,
+    State, StatefulObject, Synproxy, Table, TableFlags, TableId,
+};
+pub use transaction::{Action, Operation, Subject, Transaction};
+pub use value::{Bytes, Data, Datatype, Value, Verdict};
 pub use vipline_inet::{self as inet, InvalidName};
 pub use vipline_netlink as netlink;
 pub use vipline_reconcile::{Edit, Keyed, diff};
+pub use wire::added::{Added, Handle};
+pub use wire::builder::{BatchBuilder, Operations};
+pub use wire::dump::{DumpOptions, RecordedDump};
+pub use wire::hooks::HookEntry;
+pub use wire::installed::{InstalledRule, RuleHandle, RulePosition};
 pub use wire::{Assembler, Batch, RecordedMessage};
 
 #[cfg(all(test, target_os = "linux"))]

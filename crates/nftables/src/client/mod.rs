@@ -5,20 +5,34 @@
     reason = "IO file"
 )]
 
+mod single;
+
+mod rules;
+
+mod edit;
+
+mod destroy;
+
+mod request;
+
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashSet;
 
 use vipline_netlink::message::Message;
 use vipline_netlink::{Dump, KernelError, Outcome, Protocol, Rejected, Requester};
 
-use crate::added::{echo_buffer, request_echo};
 use crate::error::rejected_transaction;
-use crate::hooks::{self, HookEntry};
-use crate::request::{Requested, may_be_unknown, operation};
+use crate::wire::added::{echo_buffer, request_echo};
+use crate::wire::hooks::{self, HookEntry};
 use crate::wire::{self, Query};
 use crate::{
     Action, Assembler, Batch, DumpOptions, Element, Error, Family, Generation, Handle, Hook,
     Operation, RecordedDump, RecordedMessage, Ruleset, Set, Subject, TableId, Transaction,
 };
+
+use request::{Requested, may_be_unknown, operation};
 
 /// Maximum number of attempts to get a consistent dump.
 pub(crate) const ATTEMPTS: usize = 10;
@@ -456,7 +470,3 @@ pub(crate) fn rejected_operations(
         .collect();
     rejected_transaction(rejected, more)
 }
-
-mod destroy;
-#[cfg(test)]
-mod tests;

@@ -5,7 +5,7 @@ use vipline_netlink::attr::{Attrs, put_be32};
 
 use super::{ExprType, Register};
 use crate::Bytes;
-use crate::verdict::{decode_value, encode_value};
+use crate::value::verdict::{decode_value, encode_value};
 
 // enum nft_range_attributes
 const NFTA_RANGE_SREG: u16 = 1;

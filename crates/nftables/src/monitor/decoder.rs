@@ -6,7 +6,7 @@ use vipline_netlink::DecodeError;
 
 use super::{Event, EventObject};
 use crate::expr::{AnonymousSet, SetRef};
-use crate::rule::set_of_mut;
+use crate::object::rule::set_of_mut;
 use crate::wire;
 use crate::wire::assembler::with_pattern;
 use crate::wire::element::{self, Received};

@@ -4,10 +4,10 @@
 //! statement matches the protocol. A field is therefore named only after such a statement.
 
 use crate::Family;
-use crate::bitfield::{self, BitField};
 use crate::expr::{MetaKey, PayloadBase};
 use crate::expression::{Expression, Term};
-use crate::header::{HeaderField, Layer, VLAN_BYTES, name_with_ports};
+use crate::language::bitfield::{self, BitField};
+use crate::language::header::{HeaderField, Layer, VLAN_BYTES, name_with_ports};
 
 /// `ARPHRD_ETHER`
 const ETHERNET: [u8; 2] = 1_u16.to_ne_bytes();

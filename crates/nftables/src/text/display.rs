@@ -4,13 +4,13 @@ use std::fmt;
 
 use super::listing::Listing;
 use super::literal::{Literal, Span, Style, is_bitmask};
-use crate::bytes::zip;
-use crate::datatype::ByteOrder;
 use crate::expr::{
     AnonymousSet, CmpOp, Direction, FibFlags, FibResult, NumgenMode, PayloadBase, SetRef,
 };
 use crate::expression::{Expression, Term};
-use crate::field::split;
+use crate::language::field::split;
+use crate::value::ByteOrder;
+use crate::value::bytes::zip;
 use crate::{DataKind, Datatype, Element, ElementData, Field};
 
 /// `NFT_PAYLOAD_INNER_HEADER`

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use super::context::Context;
 use super::display::{comparison, operand, range_text, set_text};
 use super::literal::Literal;
-use crate::bitfield::BitField;
-use crate::datatype::ByteOrder;
 use crate::expr::{CmpOp, Expr, MetaKey, Register, SetRef};
 use crate::expression::{Expression, Term};
-use crate::field::width;
-use crate::header::{Layer, name_with_ports};
+use crate::language::bitfield::BitField;
+use crate::language::field::width;
+use crate::language::header::{Layer, name_with_ports};
+use crate::value::ByteOrder;
 use crate::{Bytes, DataKind, Datatype, Family, Field, Name, Rule, Set, Verdict};
 
 /// Number of register words.

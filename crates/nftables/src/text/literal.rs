@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use crate::Datatype;
-use crate::datatype::ByteOrder;
-use crate::header::protocol_name;
+use crate::language::header::protocol_name;
+use crate::value::ByteOrder;
 
 /// Nanoseconds per second.
 const NANOSECONDS: u64 = 1_000_000_000;

@@ -4,7 +4,7 @@ use super::expr::List;
 use super::listing::Listing;
 use crate::expr::{Exthdr, ExthdrAccess, Osf, Rt, Socket, Xfrm};
 use crate::expression::Expression;
-use crate::load::{Load, fmt_present};
+use crate::language::load::{Load, fmt_present};
 
 impl List for Exthdr {
     fn list(&self, listing: &mut Listing) {

@@ -2,10 +2,10 @@
 
 use super::expr::List;
 use super::listing::Listing;
-use crate::bitfield;
 use crate::expr::{Payload, PayloadAccess, PayloadBase, Register};
 use crate::expression::{Expression, Term};
-use crate::header::Checksum;
+use crate::language::bitfield;
+use crate::language::header::Checksum;
 
 fn checksum_of(field: &str) -> Checksum {
     let (protocol, name) = field.split_once(' ').unwrap_or((field, ""));

@@ -8,8 +8,8 @@ use super::literal::Span;
 use super::operation::ElementText;
 use crate::expr::{CmpOp, Expr, MetaKey, PayloadBase};
 use crate::expression::Term;
-use crate::header::Layer;
-use crate::ruleset::TableContent;
+use crate::language::header::Layer;
+use crate::object::ruleset::TableContent;
 
 use crate::transaction::Step;
 use crate::{

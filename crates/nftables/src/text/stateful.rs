@@ -2,7 +2,7 @@
 
 use super::literal::Span;
 use crate::expr::object_kind;
-use crate::header::protocol_name;
+use crate::language::header::protocol_name;
 use crate::{CtTimeout, Flowtable, FlowtableFlags, State, StatefulObject, Synproxy};
 
 /// States of TCP connections: `CTA_TIMEOUT_TCP_*` of `nfnetlink_cttimeout.h`.

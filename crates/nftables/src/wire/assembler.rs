@@ -9,8 +9,8 @@ use super::NFNL_SUBSYS_NFTABLES;
 use super::element::{self, Received};
 use super::message_types::*;
 use crate::expr::{AnonymousSet, Expr, Immediate, SetRef};
-use crate::rule::set_of_mut;
-use crate::ruleset::TableContent;
+use crate::object::rule::set_of_mut;
+use crate::object::ruleset::TableContent;
 use crate::{
     Chain, ChainFlags, Data, Family, Name, Rule, RuleHandle, Ruleset, Set, SetFlags, SetSpec,
     TableId, Verdict,

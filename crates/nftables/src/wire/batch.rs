@@ -4,8 +4,8 @@ use vipline_netlink::attr::{Attr, Attrs};
 use vipline_netlink::message::NLM_F_ACK;
 
 use super::element::{self, NFTA_SET_ELEM_LIST_ELEMENTS};
-use crate::operation::{Action, Operation, Subject};
 use crate::transaction::Step;
+use crate::transaction::{Action, Operation, Subject};
 use crate::{Element, Object, Transaction};
 
 /// Length of `struct nlmsghdr` and `struct nfgenmsg`.

@@ -6,9 +6,9 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, nest, put, put_be32, put_be64, put_str};
 
 use super::{missing, split_header, userdata};
-use crate::element::Extras;
 use crate::expr::{Expr, NFTA_LIST_ELEM};
-use crate::verdict::{decode_value, encode_value};
+use crate::object::element::Extras;
+use crate::value::verdict::{decode_value, encode_value};
 use crate::{Bytes, Data, Element, ElementData, Name, Set};
 
 // enum nft_set_elem_list_attributes

@@ -29,6 +29,16 @@ pub(crate) mod stateful;
 
 pub(crate) mod flowtable;
 
+pub(crate) mod installed;
+
+pub(crate) mod builder;
+
+pub(crate) mod added;
+
+pub(crate) mod dump;
+
+pub(crate) mod hooks;
+
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be32, put_be64, put_str};
 

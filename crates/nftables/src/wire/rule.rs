@@ -8,8 +8,8 @@ use crate::expr::{
     Expr, ExprType, NFTA_DYNSET_SET_ID, NFTA_EXPR_DATA, NFTA_EXPR_NAME, NFTA_IMMEDIATE_DATA,
     NFTA_IMMEDIATE_DREG, NFTA_LIST_ELEM, NFTA_OBJREF_SET_ID, SetRef,
 };
-use crate::rule::set_of;
-use crate::verdict::{NFTA_DATA_VERDICT, NFTA_VERDICT_CHAIN_ID, NFTA_VERDICT_CODE};
+use crate::object::rule::set_of;
+use crate::value::verdict::{NFTA_DATA_VERDICT, NFTA_VERDICT_CHAIN_ID, NFTA_VERDICT_CODE};
 use crate::{Compat, Data, Name, Rule, TableId};
 
 // enum nft_rule_attributes

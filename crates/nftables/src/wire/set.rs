@@ -7,7 +7,7 @@ use vipline_netlink::attr::{Attr, Attrs, nest, put_be32, put_be64, put_str};
 
 use super::{element, missing, name, put_userdata, userdata};
 use crate::expr::{Expr, NFTA_LIST_ELEM};
-use crate::set::{DataKind, Set};
+use crate::object::set::{DataKind, Set};
 use crate::{Datatype, Family, Name, SetFlags, SetPolicy, SetSpec, TableId};
 
 // enum nft_set_attributes
@@ -219,7 +219,7 @@ impl SetAttrs<'_> {
         let data_len = self.data_len / if data_intervals { 2 } else { 1 };
         let data = match (self.data_type, self.object) {
             (Some(NFT_DATA_VERDICT), _) => DataKind::Verdict,
-            (Some(ty), _) => DataKind::Fields(crate::field::fields(ty, data_len, &[])),
+            (Some(ty), _) => DataKind::Fields(crate::language::field::fields(ty, data_len, &[])),
             (None, Some(kind)) => DataKind::Object(kind),
             (None, None) => DataKind::None,
         };
@@ -230,7 +230,7 @@ impl SetAttrs<'_> {
         let mut spec = SetSpec {
             table: TableId::new(family, table),
             name,
-            key: crate::field::fields(self.key_type, self.key_len, &self.lens),
+            key: crate::language::field::fields(self.key_type, self.key_len, &self.lens),
             data,
             flags: SetFlags::from_bits_retain(self.flags & !derived),
             timeout: self

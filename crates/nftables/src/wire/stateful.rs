@@ -11,7 +11,9 @@ use crate::expr::{
     NFT_OBJECT_CT_TIMEOUT, NFT_OBJECT_LIMIT, NFT_OBJECT_QUOTA, NFT_OBJECT_SECMARK,
     NFT_OBJECT_SYNPROXY, NFTA_SYNPROXY_FLAGS, NFTA_SYNPROXY_MSS, NFTA_SYNPROXY_WSCALE, Quota,
 };
-use crate::stateful::{CtExpectation, CtHelper, CtTimeout, State, StatefulObject, Synproxy};
+use crate::object::stateful::{
+    CtExpectation, CtHelper, CtTimeout, State, StatefulObject, Synproxy,
+};
 use crate::{Family, Name, TableId};
 
 // enum nft_object_attributes

@@ -5,17 +5,17 @@
 //! ([`Declared`]), so that a listing shows the declaration.
 
 use crate::Datatype;
-use crate::datatype::ByteOrder;
 use crate::expr::{
     CtKey, Direction, ExthdrOp, FibFlags, FibResult, MetaKey, NFT_HASH_SYM, NFT_SOCKET_MARK,
     NFT_SOCKET_TRANSPARENT, NFT_SOCKET_WILDCARD, NumgenMode, OsfTtl, PayloadBase, RtKey, SocketKey,
     XfrmDirection, XfrmKey,
 };
 use crate::expression::{Expression, Term, exthdr, ipsec, osf_name};
-use crate::extension::Extension;
-use crate::field::Declared;
-use crate::header;
-use crate::load::Load;
+use crate::language::extension::Extension;
+use crate::language::field::Declared;
+use crate::language::header;
+use crate::language::load::Load;
+use crate::value::ByteOrder;
 
 // enum expr_types of nft 1.0.6
 const EXPR_PAYLOAD: u32 = 7;

@@ -5,8 +5,8 @@
 //! (`libnftnl/udata.h`).
 
 use super::typeof_record::{declared, expression, record};
-use crate::datatype::ByteOrder;
 use crate::expression::Expression;
+use crate::value::ByteOrder;
 use crate::{Bytes, Comment, DataKind, Datatype, Field, SetSpec};
 
 /// Comment: `NFTNL_UDATA_TABLE_COMMENT`, `NFTNL_UDATA_CHAIN_COMMENT`, `NFTNL_UDATA_RULE_COMMENT`,

@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn each_rule_has_a_file_that_breaks_it() {
-        let path = "crates/nftables/src/rule.rs";
+        let path = "crates/nftables/src/object/rule.rs";
         assert_eq!(findings(path, "//! Rules.\n"), Vec::<String>::new());
         let io = format!("//! I.\n#![allow(clippy::x, reason = \"IO{}\")]\n", " file");
         for (text, words) in [
@@ -147,10 +147,10 @@ mod tests {
         let code = "//! U.\nfn f() {\n    unsafe { g() }\n}\n";
         let words = "//! W.\n// No unsafe here: `unsafe` is a word.\nconst A: &str = \"unsafe\";\n";
         for (path, text) in [
-            ("crates/nftables/src/client.rs", &*io),
+            ("crates/nftables/src/client/mod.rs", &*io),
             ("crates/netlink/src/socket/mod.rs", &*io),
             ("crates/internal/testkit/src/netns.rs", code),
-            ("crates/nftables/src/rule.rs", words),
+            ("crates/nftables/src/object/rule.rs", words),
             ("crates/internal/testkit/src/lib.rs", "//! T.\n"),
         ] {
             assert_eq!(findings(path, text), Vec::<String>::new(), "{path}");

@@ -41,11 +41,11 @@ const ALLOWED: &[Allowed] = &[
     // A set has a key of expressions, and an element contains expressions.
     Allowed {
         user: "crates/nftables/src/expr/set_ref.rs",
-        used: "crates/nftables/src/set.rs",
+        used: "crates/nftables/src/object/set.rs",
     },
     Allowed {
         user: "crates/nftables/src/expr/set_ref.rs",
-        used: "crates/nftables/src/element/mod.rs",
+        used: "crates/nftables/src/object/element/mod.rs",
     },
 ];
 

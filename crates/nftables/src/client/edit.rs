@@ -2,10 +2,12 @@
 
 use vipline_netlink::{Outcome, Rejected};
 
-use super::{BatchBuilder, InstalledRule, RuleHandle, RulePosition};
 use crate::error::rejected_transaction;
 use crate::wire::message_types::*;
-use crate::{Action, Chain, Client, Error, Name, Operation, Rule, Subject, TableId};
+use crate::{
+    Action, BatchBuilder, Chain, Client, Error, InstalledRule, Name, Operation, Rule, RuleHandle,
+    RulePosition, Subject, TableId,
+};
 
 impl Client {
     /// Adds a rule at a position of a chain. Returns the handle, with which the rule can

@@ -1,7 +1,7 @@
 //! Fields of the key of a set, and of map data.
 
-use crate::datatype::ByteOrder;
 use crate::expression::Expression;
+use crate::value::ByteOrder;
 use crate::value::End;
 use crate::{Bytes, Datatype, Value};
 

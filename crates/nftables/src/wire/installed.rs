@@ -3,23 +3,10 @@
 //! A chain is the unit of [`Transaction`](crate::Transaction). Chains that several
 //! programs share need changes of single rules.
 
-mod builder;
-
-#[cfg(target_os = "linux")]
-mod client;
-
-#[cfg(target_os = "linux")]
-mod edit;
-
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::Attrs;
 
 use crate::{Rule, wire};
-
-pub use builder::{BatchBuilder, Operations};
-
-#[cfg(target_os = "linux")]
-pub(crate) use client::found_unless_missing;
 
 /// The handle of a rule: its number, unique within the table.
 ///

@@ -3,7 +3,7 @@
 use crate::expr::{
     Access, Cmp, CmpOp, Expr, Meta, MetaKey, ObjrefSource, Register, Reject, SetRef,
 };
-use crate::lower::Protocols;
+use crate::language::lower::Protocols;
 use crate::statement::{Statement, Step};
 use crate::{Bytes, Chain, Comment, Family, InvalidStatement};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::expr::Expr;
-use crate::field::{Joined, append, join, width};
-use crate::set::{DataKind, Set, are_equivalent};
+use crate::language::field::{Joined, append, join, width};
+use crate::object::set::{DataKind, Set, are_equivalent};
 use crate::value::End;
 use crate::{Bytes, Comment, Data, Field, Name, Value, Verdict};
 

@@ -2,9 +2,9 @@
 
 use vipline_netlink::Outcome;
 
-use crate::client::rejected_operations;
-use crate::request::{may_be_unknown, too_old};
-use crate::rules::found_unless_missing;
+use super::rejected_operations;
+use super::request::{may_be_unknown, too_old};
+use super::rules::found_unless_missing;
 use crate::wire::{self, Query};
 use crate::{
     Added, Assembler, Client, Edit, Element, Error, Generation, Object, StatefulObject, TableId,

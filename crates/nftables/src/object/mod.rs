@@ -1,10 +1,39 @@
-//! The objects of a ruleset and their keys.
+//! The objects of a ruleset and their keys: tables, chains with their rules, sets with
+//! their elements, stateful objects and flowtables.
+
+mod table;
+
+pub(crate) mod stateful;
+
+mod flowtable;
+
+pub(crate) mod set;
+
+pub(crate) mod element;
+
+pub(crate) mod rule;
+
+mod chain;
+
+mod generation;
+
+pub(crate) mod ruleset;
 
 use std::hash::{Hash, Hasher};
 
 use vipline_reconcile::Keyed;
 
-use crate::{Chain, Element, Flowtable, Name, Set, StatefulObject, Table, TableId};
+use crate::Name;
+
+pub use chain::{BaseChain, Chain, ChainFlags, ChainType, Hook, Policy};
+pub use element::{Element, ElementData, InvalidElement, KeyPrefix};
+pub use flowtable::{Flowtable, FlowtableFlags};
+pub use generation::Generation;
+pub use rule::{Compat, Rule};
+pub use ruleset::{Objects, Ruleset};
+pub use set::{DataKind, Set, SetFlags, SetPolicy, SetSpec};
+pub use stateful::{CtExpectation, CtHelper, CtTimeout, State, StatefulObject, Synproxy};
+pub use table::{Table, TableFlags, TableId};
 
 /// An object of a ruleset.
 ///

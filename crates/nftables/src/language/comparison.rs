@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::datatype::ByteOrder;
 use crate::expr::{AnonymousSet, Cmp, CmpOp, Lookup, Range, Register, SetRef};
 use crate::expression::{Expression, Term};
-use crate::invalid::Reason;
-use crate::lower::Lower;
-use crate::operand::{Constant, Operand};
+use crate::language::invalid::Reason;
+use crate::language::lower::Lower;
+use crate::language::operand::{Constant, Operand};
+use crate::value::ByteOrder;
 use crate::value::End;
 use crate::{
     Bytes, DataKind, Datatype, Element, Family, Field, InvalidStatement, Name, Set, SetFlags,

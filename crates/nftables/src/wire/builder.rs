@@ -4,7 +4,6 @@ use vipline_netlink::message::{
     NLM_F_APPEND, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_NONREC, NLM_F_REPLACE,
 };
 
-use super::{RuleHandle, RulePosition};
 use crate::expr::{AnonymousSet, SetRef};
 use crate::wire::encoder::{
     NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, put_anonymous_set, put_batch_message, put_elements,
@@ -13,7 +12,9 @@ use crate::wire::encoder::{
 use crate::wire::message_types::*;
 use crate::wire::rule::AnonymousIds;
 use crate::wire::{self, batch};
-use crate::{Action, Chain, Generation, Name, Operation, Rule, Subject, TableId};
+use crate::{
+    Action, Chain, Generation, Name, Operation, Rule, RuleHandle, RulePosition, Subject, TableId,
+};
 
 /// An atomic batch of single operations, in the order of the calls.
 ///
@@ -73,7 +74,7 @@ impl BatchBuilder {
     }
 
     /// Requests notifications of the rules added from now on: `NLM_F_ECHO`.
-    pub(super) fn with_echo(mut self) -> Self {
+    pub(crate) fn with_echo(mut self) -> Self {
         self.flags = NLM_F_ECHO;
         self
     }

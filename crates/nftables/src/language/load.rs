@@ -3,12 +3,12 @@
 
 use std::fmt;
 
-use crate::datatype::ByteOrder;
 use crate::expr::{
     Expr, Exthdr, ExthdrAccess, ExthdrOp, Osf, OsfTtl, Register, Rt, RtKey, Socket, SocketKey,
     Xfrm, XfrmDirection, XfrmKey,
 };
-use crate::extension::{Extension, prefix};
+use crate::language::extension::{Extension, prefix};
+use crate::value::ByteOrder;
 use crate::{Datatype, Family};
 
 /// A value that a single kernel expression loads.

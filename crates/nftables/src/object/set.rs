@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bitflags::bitflags;
 
-use crate::datatype::ByteOrder;
 use crate::expr::Expr;
-use crate::field::{Field, width};
+use crate::language::field::{Field, width};
+use crate::value::ByteOrder;
 use crate::{Bytes, Comment, Name, TableId};
 
 bitflags! {

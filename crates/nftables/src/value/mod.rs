@@ -1,12 +1,22 @@
-//! Values of fields of set keys and data.
+//! What registers, keys and packets hold: values, their types, and their bytes.
+
+pub(crate) mod bytes;
+
+mod datatype;
+
+pub(crate) mod verdict;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use crate::datatype::ByteOrder;
-use crate::{Bytes, Name};
+use crate::Name;
+
+pub use bytes::Bytes;
+pub(crate) use datatype::ByteOrder;
+pub use datatype::Datatype;
+pub use verdict::{Data, Verdict};
 
 /// A value of one field.
 ///

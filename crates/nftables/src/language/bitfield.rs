@@ -6,11 +6,11 @@ use vipline_inet::Protocol;
 
 use crate::Datatype;
 use crate::Family;
-use crate::bytes::zip;
 use crate::expr::PayloadBase;
-use crate::extension::{Extension, prefix};
-use crate::header::Layer;
-use crate::load::Load;
+use crate::language::extension::{Extension, prefix};
+use crate::language::header::Layer;
+use crate::language::load::Load;
+use crate::value::bytes::zip;
 
 /// A field, with the location in its bytes.
 #[derive(Clone, Copy, Debug)]

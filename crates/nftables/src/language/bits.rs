@@ -1,11 +1,11 @@
 //! Bitwise operations of expressions: masks, prefixes and shifts.
 
 use crate::Bytes;
-use crate::bytes::zip;
 use crate::expression::{Expression, Term};
-use crate::invalid::{InvalidStatement, Reason};
-use crate::operand::Constant;
+use crate::language::invalid::{InvalidStatement, Reason};
+use crate::language::operand::Constant;
 use crate::value::End;
+use crate::value::bytes::zip;
 
 impl<T> Expression<T> {
     /// Returns the bitwise AND with a mask: `meta mark & 0x1`.

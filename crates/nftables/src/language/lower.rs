@@ -3,14 +3,14 @@
 //! Registers are allocated as in nft 1.0.6: a concatenation gets the words
 //! it requires, any other value four.
 
-use crate::datatype::ByteOrder;
 use crate::expr::{
     Access, Bitwise, BitwiseOp, Byteorder, ByteorderOp, Ct, Expr, Fib, Hash, HashType, Immediate,
     Lookup, Meta, Numgen, Payload, PayloadAccess, PayloadBase, Register,
 };
 use crate::expression::{Expression, Term};
-use crate::header::{Checksum, Layer};
-use crate::invalid::Reason;
+use crate::language::header::{Checksum, Layer};
+use crate::language::invalid::Reason;
+use crate::value::ByteOrder;
 use crate::{Bytes, Data, Datatype, Family, InvalidStatement};
 
 /// Number of register words that nft allocates for a single value.

@@ -2,11 +2,13 @@
 
 use vipline_netlink::{Dump, Outcome, Rejected};
 
-use super::{BatchBuilder, InstalledRule, Operations, RuleHandle};
-use crate::client::{ATTEMPTS, interrupted};
+use super::{ATTEMPTS, interrupted};
 use crate::error::rejected_transaction;
 use crate::wire::{self, Query};
-use crate::{Added, Chain, Client, Error, Family, Generation, Name, Rule, Table, TableId};
+use crate::{
+    Added, BatchBuilder, Chain, Client, Error, Family, Generation, InstalledRule, Name, Operations,
+    Rule, RuleHandle, Table, TableId,
+};
 
 impl Client {
     /// Returns the tables of all families, without their content.

@@ -9,16 +9,16 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::bitfield::BitField;
-use crate::datatype::ByteOrder;
 use crate::expr::{
     AddrType, CtKey, CtState, CtStatus, Direction, ExthdrOp, FibFlags, FibResult, MetaKey,
     NumgenMode, OsfTtl, PayloadBase, RtKey, SetRef, SocketKey, XfrmDirection, XfrmKey,
 };
-use crate::field::width;
-use crate::header::{self, HeaderField};
-use crate::load::Load;
-use crate::operand::Ifname;
+use crate::language::bitfield::BitField;
+use crate::language::field::width;
+use crate::language::header::{self, HeaderField};
+use crate::language::load::Load;
+use crate::language::operand::Ifname;
+use crate::value::ByteOrder;
 use crate::{Bytes, Datatype, Family, Field, InvalidStatement, Value};
 
 /// An expression: a header field, packet metadata, a number, or a concatenation.

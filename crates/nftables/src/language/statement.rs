@@ -14,7 +14,7 @@ use crate::expr::{
     Quota, Redir, Register, Reject, RejectType, Synproxy, Tproxy,
 };
 use crate::expression::{Expression, Term};
-use crate::lower::{Lower, Protocols, SINGLE};
+use crate::language::lower::{Lower, Protocols, SINGLE};
 use crate::{Bytes, Family, InvalidStatement, Name, Set, Value, Verdict};
 
 /// A statement of a rule: a match or an action.

@@ -1,10 +1,14 @@
 //! Transactions: ordered edits, applied atomically.
 
+mod operation;
+
 use std::collections::{HashMap, HashSet};
 
 use vipline_reconcile::Edit;
 
-use crate::{Action, Chain, Element, Flowtable, Object, Set, StatefulObject, Table, TableId};
+use crate::{Chain, Element, Flowtable, Object, Set, StatefulObject, Table, TableId};
+
+pub use operation::{Action, Operation, Subject};
 
 /// Edits in an order that the kernel accepts.
 ///
