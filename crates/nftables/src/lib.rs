@@ -122,8 +122,8 @@ pub use name::{Comment, Name};
 pub use object::{
     BaseChain, Chain, ChainFlags, ChainType, Compat, CtExpectation, CtHelper, CtTimeout, DataKind,
     Element, ElementData, Flowtable, FlowtableFlags, Generation, Hook, InvalidElement, Key,
-    KeyPrefix, Object, Objects, Policy, Rule, Ruleset, Set, SetFlags, SetKey, SetPolicy, SetSpec,
-    State, StatefulObject, Synproxy, Table, TableFlags, TableId,
+    KeyPrefix, Object, Objects, Policy, Rule, RuleHandle, RulePosition, Ruleset, Set, SetFlags,
+    SetKey, SetPolicy, SetSpec, State, StatefulObject, Synproxy, Table, TableFlags, TableId,
 };
 pub use transaction::{Action, Operation, Subject, Transaction};
 pub use value::{Bytes, Data, Datatype, Value, Verdict};
@@ -134,7 +134,7 @@ pub use wire::added::{Added, Handle};
 pub use wire::builder::{BatchBuilder, Operations};
 pub use wire::dump::{DumpOptions, RecordedDump};
 pub use wire::hooks::HookEntry;
-pub use wire::installed::{InstalledRule, RuleHandle, RulePosition};
+pub use wire::rule::InstalledRule;
 pub use wire::{Assembler, Batch, RecordedMessage};
 
 #[cfg(all(test, target_os = "linux"))]

@@ -9,8 +9,6 @@ mod single;
 
 mod rules;
 
-mod edit;
-
 mod destroy;
 
 mod request;

@@ -15,8 +15,6 @@ pub(crate) mod rule;
 
 mod chain;
 
-mod generation;
-
 pub(crate) mod ruleset;
 
 use std::hash::{Hash, Hasher};
@@ -28,9 +26,8 @@ use crate::Name;
 pub use chain::{BaseChain, Chain, ChainFlags, ChainType, Hook, Policy};
 pub use element::{Element, ElementData, InvalidElement, KeyPrefix};
 pub use flowtable::{Flowtable, FlowtableFlags};
-pub use generation::Generation;
-pub use rule::{Compat, Rule};
-pub use ruleset::{Objects, Ruleset};
+pub use rule::{Compat, Rule, RuleHandle, RulePosition};
+pub use ruleset::{Generation, Objects, Ruleset};
 pub use set::{DataKind, Set, SetFlags, SetPolicy, SetSpec};
 pub use stateful::{CtExpectation, CtHelper, CtTimeout, State, StatefulObject, Synproxy};
 pub use table::{Table, TableFlags, TableId};

@@ -58,6 +58,30 @@ pub struct Compat {
     pub invert: bool,
 }
 
+/// The handle of a rule: its number, unique within the table.
+///
+/// The kernel assigns handles and does not use them again. A replaced rule has a new
+/// handle.
+///
+/// Exhaustive: a handle is one number.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct RuleHandle(pub u64);
+
+/// The position of a new rule in its chain.
+///
+/// Exhaustive: the kernel has these positions.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum RulePosition {
+    /// Before all rules of the chain: `insert rule`.
+    Head,
+    /// After all rules of the chain: `add rule`.
+    Tail,
+    /// Immediately before a rule.
+    Before(RuleHandle),
+    /// Immediately after a rule.
+    After(RuleHandle),
+}
+
 impl Rule {
     /// Creates a rule for a table of this family.
     ///

@@ -29,8 +29,6 @@ pub(crate) mod stateful;
 
 pub(crate) mod flowtable;
 
-pub(crate) mod installed;
-
 pub(crate) mod builder;
 
 pub(crate) mod added;

@@ -1,4 +1,4 @@
-//! Rules.
+//! Codec of rules.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, nest, put_be32, put_be64, put_str};
@@ -10,7 +10,7 @@ use crate::expr::{
 };
 use crate::object::rule::set_of;
 use crate::value::verdict::{NFTA_DATA_VERDICT, NFTA_VERDICT_CHAIN_ID, NFTA_VERDICT_CODE};
-use crate::{Compat, Data, Name, Rule, TableId};
+use crate::{Compat, Data, Name, Rule, RuleHandle, TableId};
 
 // enum nft_rule_attributes
 pub(super) const NFTA_RULE_TABLE: u16 = 1;
@@ -34,6 +34,58 @@ pub(crate) struct AnonymousIds {
     pub(crate) sets: Vec<u32>,
     /// Names and IDs of the chains.
     pub(crate) chains: Vec<(Name, u32)>,
+}
+
+/// A rule in a reply of the kernel. [`decode`](Self::decode) decodes its expressions.
+///
+/// Rules that are only counted or deleted by handle are not decoded.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct InstalledRule<'a> {
+    /// Name of the table.
+    pub table: &'a str,
+    /// Name of the chain.
+    pub chain: &'a str,
+    /// Handle.
+    pub handle: RuleHandle,
+    payload: &'a [u8],
+}
+
+impl<'a> InstalledRule<'a> {
+    /// Reads the names and the handle of a rule in a reply: the payload after the
+    /// netlink header.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if the payload is malformed, or if a name or the handle is missing.
+    pub fn read(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        let (table, chain, handle) = id(payload)?;
+        Ok(Self {
+            table,
+            chain,
+            handle: RuleHandle(handle),
+            payload,
+        })
+    }
+
+    /// Decodes the rule. Anonymous sets have no elements.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if an expression is malformed.
+    pub fn decode(&self) -> Result<Rule, DecodeError> {
+        let (_, attrs) = split_header(self.payload)?;
+        Ok(decode(attrs)?.2)
+    }
+
+    /// Returns the encoded expressions: a list of attributes (`NFTA_RULE_EXPRESSIONS`).
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if the payload is malformed.
+    pub fn expressions(&self) -> Result<Attrs<'a>, DecodeError> {
+        expressions(self.payload)
+    }
 }
 
 /// Appends the attributes of a new rule, after those that name its chain.
