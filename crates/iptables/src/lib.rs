@@ -81,39 +81,13 @@
 
 mod name;
 
-mod lexer;
+mod counters;
 
-mod quote;
-
-mod number;
-
-mod list;
-
-mod negatable;
-
-mod address;
-
-mod protocol;
-
-mod service;
-
-mod direction;
+mod version;
 
 mod options;
 
-mod field;
-
 mod extensions;
-
-// Without the feature `nft` nothing calls the half of the extensions that writes structures.
-#[cfg_attr(
-    not(feature = "nft"),
-    allow(dead_code, unreachable_pub, reason = "for the feature nft")
-)]
-mod structure;
-
-#[cfg_attr(not(feature = "nft"), allow(dead_code, reason = "for the feature nft"))]
-mod set_indexes;
 
 #[cfg_attr(not(feature = "nft"), allow(dead_code, reason = "for the feature nft"))]
 pub mod matches;
@@ -121,51 +95,18 @@ pub mod matches;
 #[cfg_attr(not(feature = "nft"), allow(dead_code, reason = "for the feature nft"))]
 pub mod targets;
 
-mod transport;
-
-mod rule_error;
-
-mod counters;
-
 mod rule;
 
 mod object;
 
-mod restore;
-
-mod state;
-
-mod document_error;
-
-mod tables;
-
-mod built_in;
+mod document;
 
 mod ruleset;
 
-mod version;
-
-mod recent_list;
-
-#[cfg(any(feature = "client", feature = "nft"))]
-mod committed;
-
-#[cfg(feature = "client")]
-mod lines;
-
-#[cfg(feature = "client")]
-mod tool_error;
-
-#[cfg(feature = "client")]
-mod process;
+mod single_commands;
 
 #[cfg(feature = "client")]
 mod client;
-
-#[cfg(feature = "client")]
-mod run;
-
-mod single_commands;
 
 #[cfg(feature = "nfacct")]
 pub mod nfacct;
@@ -174,39 +115,26 @@ pub mod nfacct;
 pub mod nft;
 
 #[cfg(feature = "client")]
-mod readable;
-
-#[cfg(feature = "client")]
-mod error;
-
-pub use address::Network;
-#[cfg(feature = "client")]
-pub use client::{Client, SaveOptions};
-#[cfg(any(feature = "client", feature = "nft"))]
-pub use committed::Committed;
+pub use client::{Client, DocumentLine, Error, Reason, SaveOptions};
 pub use counters::Counters;
-pub use direction::{Direction, SetDirections};
-pub use document_error::{Expected, LineError, ParseError};
-#[cfg(feature = "client")]
-pub use error::{DocumentLine, Error, Reason};
-pub use field::Text;
+pub use document::{
+    ChainLine, Command, CommandLine, Expected, Line, LineError, ObjectsError, ParseError, Policy,
+    Restore, RuleLine, RuleSpec, Table, TableLine, Tables, jump_target,
+};
 pub use ipnet;
+pub use matches::recent_list::{InvalidJiffies, Jiffies, RecentEntry};
 pub use name::{ChainName, TableName};
-pub use negatable::Negatable;
-pub use number::{Masked, MaskedMatch, Ports, Range};
 pub use object::{Chain, Contents, Key, Object, Position, Rules, SharedRule};
-pub use recent_list::{InvalidJiffies, Jiffies, RecentEntry};
-pub use restore::{Restore, jump_target};
-pub use rule::Rule;
-pub use rule_error::{RuleError, RuleProblem};
+pub use options::{
+    Direction, Masked, MaskedMatch, Negatable, Network, Ports, Range, SetDirections, Text,
+};
+pub use rule::{Rule, RuleError, RuleProblem};
 pub use ruleset::{
     ChainState, Problem as RestoreProblem, RestoreError, RestoreOptions, RuleState, Ruleset,
 };
+#[cfg(any(feature = "client", feature = "nft"))]
+pub use single_commands::Committed;
 pub use single_commands::{Refusal, SingleCommands};
-pub use state::ObjectsError;
-pub use tables::{
-    ChainLine, Command, CommandLine, Line, Policy, RuleLine, RuleSpec, Table, TableLine, Tables,
-};
 pub use version::{Variant, Version, program_name};
 pub use vipline_inet::{Family, InvalidName, Protocol, Transport};
 #[cfg(any(feature = "nfacct", feature = "nft"))]

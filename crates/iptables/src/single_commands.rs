@@ -153,3 +153,16 @@ pub trait Refusal: std::error::Error + Send + Sync + 'static {
     /// Returns whether a capability is missing.
     fn is_denied(&self) -> bool;
 }
+
+/// Effect of a failed restore.
+///
+/// Exhaustive: a document is either not applied, or its effect is unknown.
+#[cfg(any(feature = "client", feature = "nft"))]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Committed {
+    /// No part of the document is applied.
+    No,
+    /// The part before each `COMMIT` is applied completely or not at all. Save the
+    /// tables to find out.
+    Unknown,
+}

@@ -4,10 +4,10 @@ use std::fmt;
 
 use bitflags::bitflags;
 
-use crate::list;
-use crate::negatable::Negatable;
+use crate::extensions::structure::{Reader, Structure, Writer, flags, is_not};
+use crate::options::list;
+use crate::options::negatable::Negatable;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
-use crate::structure::{Reader, Structure, Writer, flags, is_not};
 
 /// Matches address types: `-m addrtype --dst-type LOCAL`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -1,11 +1,11 @@
 //! `-m ah`: authentication header of IPsec.
 
 use crate::Family;
-use crate::field::extension;
+use crate::extensions::structure::{Reader, Structure, Writer, flags, is_not};
 use crate::matches::ids::{self, forget};
-use crate::negatable::Negatable;
-use crate::number::Range;
-use crate::structure::{Reader, Structure, Writer, flags, is_not};
+use crate::options::field::extension;
+use crate::options::negatable::Negatable;
+use crate::options::number::Range;
 
 extension! {
     /// Matches the authentication header: `-m ah --ahspi 500`.

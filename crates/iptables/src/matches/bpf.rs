@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::field::{extension, word_values};
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::{extension, word_values};
 
 extension! {
     /// Matches packets by a BPF program: `-m bpf --object-pinned /sys/fs/bpf/filter`.

@@ -1,8 +1,8 @@
 //! `-m cgroup`: control group of the sending socket.
 
-use crate::field::{Text, extension};
-use crate::negatable::Negatable;
-use crate::structure::{Reader, Structure, Writer, is_not};
+use crate::extensions::structure::{Reader, Structure, Writer, is_not};
+use crate::options::field::{Text, extension};
+use crate::options::negatable::Negatable;
 
 extension! {
     /// Matches the control group of the sending socket: `-m cgroup --path "a/b"`.

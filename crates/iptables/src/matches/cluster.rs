@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use crate::field::{Value, extension};
-use crate::negatable::Negatable;
-use crate::number;
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::{Value, extension};
+use crate::options::negatable::Negatable;
+use crate::options::number;
 use crate::options::{Unsupported, Values};
-use crate::structure::{Reader, Structure, Writer};
 
 extension! {
     /// Matches the share of connections of some nodes: `-m cluster --cluster-total-nodes 2

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::field::{extension, names, word_values};
-use crate::negatable::Negatable;
-use crate::number;
-use crate::structure::{Reader, Structure, Writer, at, position};
+use crate::extensions::structure::{Reader, Structure, Writer, at, position};
+use crate::options::field::{extension, names, word_values};
+use crate::options::negatable::Negatable;
+use crate::options::number;
 
 extension! {
     /// Matches the transferred bytes or packets of a connection: `-m connbytes --connbytes

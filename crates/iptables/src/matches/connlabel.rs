@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::field::{extension, word_values};
-use crate::negatable::Negatable;
-use crate::number;
-use crate::structure::{Reader, Structure, Writer, flags};
+use crate::extensions::structure::{Reader, Structure, Writer, flags};
+use crate::options::field::{extension, word_values};
+use crate::options::negatable::Negatable;
+use crate::options::number;
 
 extension! {
     /// Matches a label of the connection: `-m connlabel --label "40"`.

@@ -5,11 +5,12 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::direction::Direction;
-use crate::negatable::Negatable;
+use crate::Family;
+use crate::extensions::structure::{Reader, Structure, Writer, address_of, flags};
+use crate::options::direction::Direction;
+use crate::options::negatable::Negatable;
+use crate::options::number;
 use crate::options::{Extension, Parsed, Values, set_once};
-use crate::structure::{Reader, Structure, Writer, address_of, flags};
-use crate::{Family, number};
 
 /// Matches the number of parallel connections of a network: `-m connlimit
 /// --connlimit-above 10`.

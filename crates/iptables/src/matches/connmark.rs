@@ -1,9 +1,9 @@
 //! `-m connmark`: connection mark.
 
-use crate::field::extension;
-use crate::negatable::Negatable;
-use crate::number::{Masked, MaskedMatch};
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
+use crate::options::negatable::Negatable;
+use crate::options::number::{Masked, MaskedMatch};
 
 extension! {
     /// Matches the connection mark: `-m connmark --mark 0x1/0xff`.

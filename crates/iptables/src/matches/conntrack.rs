@@ -5,13 +5,14 @@ use std::fmt;
 use bitflags::bitflags;
 use ipnet::IpNet;
 
-use crate::address::{self, Bare};
-use crate::list;
-use crate::negatable::Negatable;
-use crate::number::{Ports, Range};
+use crate::Protocol;
+use crate::extensions::structure::{Conditions, Reader, Structure, Writer};
+use crate::options::address::{self, Bare};
+use crate::options::list;
+use crate::options::negatable::Negatable;
+use crate::options::number::{Ports, Range};
+use crate::options::protocol;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_once};
-use crate::structure::{Conditions, Reader, Structure, Writer};
-use crate::{Protocol, protocol};
 
 /// Matches the connection tracking state: `-m conntrack --ctstate NEW`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

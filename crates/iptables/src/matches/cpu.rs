@@ -1,8 +1,8 @@
 //! `-m cpu`: the CPU that processes the packet.
 
-use crate::field::extension;
-use crate::negatable::Negatable;
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
+use crate::options::negatable::Negatable;
 
 extension! {
     /// Matches the CPU that processes the packet: `-m cpu --cpu 0`.

@@ -4,12 +4,12 @@ use std::fmt;
 
 use bitflags::bitflags;
 
-use crate::field::{extension, word_values};
-use crate::list;
+use crate::extensions::structure::{Conditions, Reader, Structure, Writer};
 use crate::matches::ports;
-use crate::negatable::Negatable;
-use crate::number::Ports;
-use crate::structure::{Conditions, Reader, Structure, Writer};
+use crate::options::field::{extension, word_values};
+use crate::options::list;
+use crate::options::negatable::Negatable;
+use crate::options::number::Ports;
 
 extension! {
     /// Matches DCCP packets: `-p dccp -m dccp --dport 5001 --dccp-types REQUEST`.

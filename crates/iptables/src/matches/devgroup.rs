@@ -1,9 +1,9 @@
 //! `-m devgroup`: groups of interfaces.
 
-use crate::field::extension;
-use crate::negatable::Negatable;
-use crate::number::{Masked, MaskedMatch};
-use crate::structure::{Reader, Structure, Writer, flags, is_not};
+use crate::extensions::structure::{Reader, Structure, Writer, flags, is_not};
+use crate::options::field::extension;
+use crate::options::negatable::Negatable;
+use crate::options::number::{Masked, MaskedMatch};
 
 extension! {
     /// Matches the groups of interfaces: `-m devgroup --src-group 5`.

@@ -1,9 +1,9 @@
 //! `-m dst`: destination options header of IPv6.
 
-use crate::field::extension;
+use crate::extensions::structure::{Reader, Structure, Writer};
 use crate::matches::hbh::{self, HeaderOptions};
-use crate::negatable::Negatable;
-use crate::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
+use crate::options::negatable::Negatable;
 
 extension! {
     /// Matches the destination options header: `-m dst --dst-opts 4:2`.

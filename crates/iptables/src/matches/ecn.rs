@@ -1,8 +1,8 @@
 //! `-m ecn`: explicit congestion notification.
 
-use crate::field::extension;
-use crate::negatable::Negatable;
-use crate::structure::{Conditions, Reader, Structure, Writer};
+use crate::extensions::structure::{Conditions, Reader, Structure, Writer};
+use crate::options::field::extension;
+use crate::options::negatable::Negatable;
 
 extension! {
     /// Matches explicit congestion notification: `-p tcp -m ecn --ecn-tcp-ece`.

@@ -1,10 +1,10 @@
 //! `-m esp`: encapsulating security payload of IPsec.
 
-use crate::field::extension;
+use crate::extensions::structure::{Reader, Structure, Writer, is_not};
 use crate::matches::ids::{self, forget};
-use crate::negatable::Negatable;
-use crate::number::Range;
-use crate::structure::{Reader, Structure, Writer, is_not};
+use crate::options::field::extension;
+use crate::options::negatable::Negatable;
+use crate::options::number::Range;
 
 extension! {
     /// Matches the encapsulating security payload: `-p esp -m esp --espspi 500`.

@@ -1,8 +1,8 @@
 //! `-m eui64`: source addresses that are made of the address of the interface.
 
 use crate::Family;
-use crate::field::extension;
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
 
 extension! {
     /// Matches source addresses that are made of the address of the interface: `-m eui64`.

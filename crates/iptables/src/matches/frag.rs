@@ -1,11 +1,11 @@
 //! `-m frag`: fragment header of IPv6.
 
 use crate::Family;
-use crate::field::extension;
+use crate::extensions::structure::{Conditions, Reader, Structure, Writer};
 use crate::matches::ids::{self, forget};
-use crate::negatable::Negatable;
-use crate::number::Range;
-use crate::structure::{Conditions, Reader, Structure, Writer};
+use crate::options::field::extension;
+use crate::options::negatable::Negatable;
+use crate::options::number::Range;
 
 extension! {
     /// Matches the fragment header: `-m frag --fragmore`.

@@ -5,11 +5,13 @@ use std::fmt;
 
 use bitflags::bitflags;
 
-use crate::field::Field;
-use crate::negatable::Negatable;
+use crate::Family;
+use crate::extensions::structure::{Reader, Structure, Writer, flags};
+use crate::options::field::Field;
+use crate::options::list;
+use crate::options::negatable::Negatable;
+use crate::options::number;
 use crate::options::{Extension, Parsed, Values, set_once};
-use crate::structure::{Reader, Structure, Writer, flags};
-use crate::{Family, list, number};
 
 /// Matches packets by the rate of each group: `-m hashlimit --hashlimit-above 5/sec
 /// --hashlimit-mode srcip --hashlimit-name web`.

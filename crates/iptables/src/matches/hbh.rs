@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use crate::field::{extension, word_values};
-use crate::negatable::Negatable;
-use crate::structure::{Conditions, Reader, Structure, Writer};
-use crate::{Family, number};
+use crate::Family;
+use crate::extensions::structure::{Conditions, Reader, Structure, Writer};
+use crate::options::field::{extension, word_values};
+use crate::options::negatable::Negatable;
+use crate::options::number;
 
 extension! {
     /// Matches the hop-by-hop options header: `-m hbh --hbh-opts 5:2`.

@@ -1,8 +1,8 @@
 //! `-m helper`: conntrack helpers.
 
-use crate::field::{Text, extension};
-use crate::negatable::Negatable;
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::{Text, extension};
+use crate::options::negatable::Negatable;
 
 extension! {
     /// Matches connections of a conntrack helper: `-m helper --helper ftp-2121`.

@@ -1,10 +1,10 @@
 //! `-m hl`: hop limit.
 
 use crate::Family;
-use crate::field::extension;
+use crate::extensions::structure::{Reader, Structure, Writer};
 use crate::matches::ttl;
-use crate::negatable::Negatable;
-use crate::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
+use crate::options::negatable::Negatable;
 
 extension! {
     /// Matches the hop limit of IPv6 packets: `-m hl --hl-eq 255`.

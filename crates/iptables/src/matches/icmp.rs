@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::negatable::Negatable;
-use crate::number;
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::negatable::Negatable;
+use crate::options::number;
 use crate::options::{Extension, Parsed, Values};
-use crate::structure::{Reader, Structure, Writer};
 
 /// Matches an ICMP type: `-m icmp --icmp-type 8`.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use crate::extensions::structure::{Reader, Structure, Writer};
 use crate::matches::icmp::{self, IcmpType};
-use crate::negatable::Negatable;
+use crate::options::negatable::Negatable;
 use crate::options::{Extension, Parsed, Values};
-use crate::structure::{Reader, Structure, Writer};
 
 /// Matches an ICMPv6 type: `-m icmp6 --icmpv6-type 128`.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -1,8 +1,8 @@
 //! Conditions on a range of identifiers.
 
-use crate::negatable::Negatable;
-use crate::number::Range;
-use crate::structure::{Reader, Writer};
+use crate::extensions::structure::{Reader, Writer};
+use crate::options::negatable::Negatable;
+use crate::options::number::Range;
 
 /// Removes a condition that matches every number: iptables does not store it.
 pub(super) fn forget<T: PartialEq>(place: &mut Option<Negatable<Range<T>>>, all: Range<T>) {

@@ -1,10 +1,10 @@
 //! `-m ipcomp`: IP payload compression.
 
-use crate::field::extension;
+use crate::extensions::structure::{Reader, Structure, Writer, is_not};
 use crate::matches::ids::{self, forget};
-use crate::negatable::Negatable;
-use crate::number::Range;
-use crate::structure::{Reader, Structure, Writer, is_not};
+use crate::options::field::extension;
+use crate::options::negatable::Negatable;
+use crate::options::number::Range;
 
 extension! {
     /// Matches IP payload compression: `-p ipcomp -m ipcomp --ipcompspi 500`.

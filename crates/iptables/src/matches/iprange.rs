@@ -3,10 +3,10 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::address::Address;
-use crate::field::{extension, word_values};
-use crate::negatable::Negatable;
-use crate::structure::{Reader, Structure, Writer, flags, is_not};
+use crate::extensions::structure::{Reader, Structure, Writer, flags, is_not};
+use crate::options::address::Address;
+use crate::options::field::{extension, word_values};
+use crate::options::negatable::Negatable;
 
 extension! {
     /// Matches ranges of addresses: `-m iprange --src-range 10.0.0.1-10.0.0.9`.

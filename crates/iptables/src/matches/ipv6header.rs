@@ -5,9 +5,9 @@ use std::fmt;
 use bitflags::bitflags;
 
 use crate::Family;
-use crate::field::{extension, word_values};
-use crate::negatable::Negatable;
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::{extension, word_values};
+use crate::options::negatable::Negatable;
 
 extension! {
     /// Matches the extension headers of a packet: `-m ipv6header --header route --soft`.

@@ -5,12 +5,13 @@ use std::fmt;
 use ipnet::IpNet;
 
 use super::CtDirection;
-use crate::address::{Bare, parse_prefix};
-use crate::negatable::Negatable;
-use crate::number;
+use crate::Protocol;
+use crate::extensions::structure::{Conditions, Reader, Structure, Writer, at, position};
+use crate::options::address::{Bare, parse_prefix};
+use crate::options::negatable::Negatable;
+use crate::options::number;
+use crate::options::protocol;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_once};
-use crate::structure::{Conditions, Reader, Structure, Writer, at, position};
-use crate::{Protocol, protocol};
 
 /// Matches packets of IPVS connections: `-m ipvs --vaddr 10.96.0.1 --vport 80`.
 ///
@@ -220,7 +221,7 @@ mod tests {
     use super::*;
     use crate::Family;
     use crate::Rule;
-    use crate::structure::{decoded, encoded};
+    use crate::extensions::structure::{decoded, encoded};
     use crate::targets::Target;
 
     #[test]

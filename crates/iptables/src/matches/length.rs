@@ -1,9 +1,9 @@
 //! `-m length`: packet length.
 
-use crate::field::extension;
-use crate::negatable::Negatable;
-use crate::number::Range;
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
+use crate::options::negatable::Negatable;
+use crate::options::number::Range;
 
 extension! {
     /// Matches the packet length: `-m length --length 0:1500`.

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::number;
+use crate::extensions::structure::Structure;
+use crate::options::number;
 use crate::options::{Extension, Parsed, Values};
-use crate::structure::Structure;
 
 /// Matches packets up to a rate: `-m limit --limit 5/min`.
 #[derive(Clone, Debug, Eq, PartialEq)]

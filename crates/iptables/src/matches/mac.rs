@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::field::{extension, word_values};
-use crate::negatable::Negatable;
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::{extension, word_values};
+use crate::options::negatable::Negatable;
 
 extension! {
     /// Matches the source address of Ethernet frames: `-m mac --mac-source 42:01:02:03:04:05`.

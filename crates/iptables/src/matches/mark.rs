@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::negatable::Negatable;
-use crate::number::Masked;
+use crate::extensions::structure::Structure;
+use crate::options::negatable::Negatable;
+use crate::options::number::Masked;
 use crate::options::{Extension, Parsed, Values};
-use crate::structure::Structure;
 
 /// Matches the packet mark: `-m mark --mark 0x4000/0x4000`.
 #[derive(Clone, Debug, Eq, PartialEq)]

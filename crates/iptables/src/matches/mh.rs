@@ -1,11 +1,11 @@
 //! `-m mh`: mobility header of IPv6.
 
 use crate::Family;
-use crate::field::extension;
+use crate::extensions::structure::{Reader, Structure, Writer, is_not};
 use crate::matches::ids::forget;
-use crate::negatable::Negatable;
-use crate::number::Range;
-use crate::structure::{Reader, Structure, Writer, is_not};
+use crate::options::field::extension;
+use crate::options::negatable::Negatable;
+use crate::options::number::Range;
 
 extension! {
     /// Matches the mobility header: `-p mobility-header -m mh --mh-type 5`.

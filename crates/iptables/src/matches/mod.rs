@@ -4,7 +4,7 @@
 //! extension in iptables 1.8. A match with another option is [`Match::Other`].
 
 // Each extension is one file with its options, its text, the kernel's structure and its tests.
-// `extensions.rs` says how to add one.
+// `extensions/mod.rs` says how to add one.
 
 mod addrtype;
 
@@ -134,13 +134,17 @@ mod u32;
 
 mod udp;
 
+mod transport;
+
+pub(crate) mod recent_list;
+
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::Protocol;
 use crate::extensions::extensions;
-use crate::negatable::Negatable;
-use crate::structure::{Context, Encoded};
+use crate::extensions::structure::{Context, Encoded};
+use crate::options::negatable::Negatable;
 
 extensions! {
     /// A match extension: `-m NAME` with its options.

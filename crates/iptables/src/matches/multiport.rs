@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::negatable::Negatable;
-use crate::number::Ports;
+use crate::extensions::structure::{Reader, Structure, Writer, at, position};
+use crate::options::negatable::Negatable;
+use crate::options::number::Ports;
 use crate::options::{Extension, Parsed, Values};
-use crate::structure::{Reader, Structure, Writer, at, position};
 
 /// Matches a list of ports: `-m multiport --dports 80,443`.
 ///

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::quote::Quoted;
 use crate::options::{Extension, Parsed, Values};
-use crate::quote::Quoted;
-use crate::structure::{Reader, Structure, Writer};
 
 /// Counts packets in a named object: `-m nfacct --nfacct-name hits`.
 ///

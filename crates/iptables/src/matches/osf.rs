@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::field::extension;
-use crate::negatable::Negatable;
-use crate::structure::{Reader, Structure, Writer, flags};
+use crate::extensions::structure::{Reader, Structure, Writer, flags};
+use crate::options::field::extension;
+use crate::options::negatable::Negatable;
 
 extension! {
     /// Matches the operating system of the sender: `-p tcp -m osf --genre Linux`.

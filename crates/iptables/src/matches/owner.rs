@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::negatable::Negatable;
-use crate::number::Range;
+use crate::extensions::structure::{Conditions, Reader, Structure, Writer};
+use crate::options::negatable::Negatable;
+use crate::options::number::Range;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
-use crate::structure::{Conditions, Reader, Structure, Writer};
 
 /// Matches the owner of the sending socket: `-m owner --uid-owner 1000`.
 ///

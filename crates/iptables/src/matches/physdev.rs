@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::negatable::Negatable;
+use crate::extensions::structure::{Conditions, IFNAMSIZ, Reader, Structure, Writer};
+use crate::options::negatable::Negatable;
+use crate::options::quote::Bare;
 use crate::options::{Extension, Parsed, Values, set_once};
-use crate::quote::Bare;
-use crate::structure::{Conditions, IFNAMSIZ, Reader, Structure, Writer};
 
 /// Matches bridge ports: `-m physdev --physdev-is-bridged`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

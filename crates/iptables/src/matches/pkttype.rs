@@ -1,8 +1,8 @@
 //! `-m pkttype`: destination of frames.
 
-use crate::field::{extension, names};
-use crate::negatable::Negatable;
-use crate::structure::{Reader, Structure, Writer, at, position};
+use crate::extensions::structure::{Reader, Structure, Writer, at, position};
+use crate::options::field::{extension, names};
+use crate::options::negatable::Negatable;
 
 extension! {
     /// Matches the destination of a frame: `-m pkttype --pkt-type multicast`.

@@ -4,13 +4,14 @@ use std::fmt;
 
 use ipnet::IpNet;
 
-use crate::address::Bare;
-use crate::field::{Field, Value, names};
-use crate::negatable::Negatable;
-use crate::number;
+use crate::Protocol;
+use crate::extensions::structure::{Reader, Structure, Writer, flags};
+use crate::options::address::Bare;
+use crate::options::field::{Field, Value, names};
+use crate::options::negatable::Negatable;
+use crate::options::number;
+use crate::options::protocol;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
-use crate::structure::{Reader, Structure, Writer, flags};
-use crate::{Protocol, protocol};
 
 /// Matches the IPsec policy of a packet: `-m policy --dir in --pol ipsec`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::negatable::Negatable;
-use crate::number::Ports;
+use crate::extensions::structure::{Reader, Writer};
+use crate::options::negatable::Negatable;
+use crate::options::number::Ports;
 use crate::options::{Parsed, Values, set_once};
-use crate::structure::{Reader, Writer};
 
 /// An optional port condition.
 pub(super) type Place = Option<Negatable<Ports>>;

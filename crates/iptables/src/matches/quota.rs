@@ -1,8 +1,8 @@
 //! `-m quota`: a number of bytes.
 
-use crate::field::extension;
-use crate::negatable::Negatable;
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
+use crate::options::negatable::Negatable;
 
 extension! {
     /// Matches until a number of bytes has passed: `-m quota --quota 1000000`.

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::field::{Field, names};
-use crate::negatable::Negatable;
-use crate::number;
+use crate::extensions::structure::{IFNAMSIZ, Reader, Structure, Writer, at, flags, position};
+use crate::options::field::{Field, names};
+use crate::options::negatable::Negatable;
+use crate::options::number;
+use crate::options::quote::is_bare;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
-use crate::quote::is_bare;
-use crate::structure::{IFNAMSIZ, Reader, Structure, Writer, at, flags, position};
 
 /// Compares an estimated rate with a limit or with another rate: `-m rateest --rateest eth0
 /// --rateest-gt --rateest-bps 10mbit`.

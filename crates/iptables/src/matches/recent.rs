@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::address::Address;
-use crate::direction::Direction;
-use crate::negatable::Negatable;
+use crate::Family;
+use crate::extensions::structure::{Reader, Structure, Writer, address_of, flags};
+use crate::options::address::Address;
+use crate::options::direction::Direction;
+use crate::options::negatable::Negatable;
+use crate::options::number;
+use crate::options::quote::Bare;
 use crate::options::{Extension, Parsed, Values, set_flag, set_once};
-use crate::quote::Bare;
-use crate::structure::{Reader, Structure, Writer, address_of, flags};
-use crate::{Family, number};
 
 /// Uses a list of recently seen addresses: `-m recent --set --name list`.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -1,7 +1,7 @@
 //! `-m rpfilter`: routes back to the source.
 
-use crate::field::extension;
-use crate::structure::{Reader, Structure, Writer, flags};
+use crate::extensions::structure::{Reader, Structure, Writer, flags};
+use crate::options::field::extension;
 
 extension! {
     /// Matches packets whose reply leaves through their input interface: `-m rpfilter`.

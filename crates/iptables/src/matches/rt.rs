@@ -4,12 +4,12 @@ use std::fmt;
 use std::net::Ipv6Addr;
 
 use crate::Family;
-use crate::address::Address;
-use crate::field::{extension, word_values};
+use crate::extensions::structure::{Conditions, Reader, Structure, Writer};
 use crate::matches::ids::{self, forget};
-use crate::negatable::Negatable;
-use crate::number::Range;
-use crate::structure::{Conditions, Reader, Structure, Writer};
+use crate::options::address::Address;
+use crate::options::field::{extension, word_values};
+use crate::options::negatable::Negatable;
+use crate::options::number::Range;
 
 extension! {
     /// Matches the routing header: `-m rt --rt-type 0`.

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
+use crate::extensions::structure::{Conditions, Reader, Structure, Writer};
 use crate::matches::ports::{self, setters};
-use crate::negatable::Negatable;
-use crate::number::Ports;
+use crate::options::negatable::Negatable;
+use crate::options::number::Ports;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_once};
-use crate::structure::{Conditions, Reader, Structure, Writer};
 
 /// Matches SCTP ports and chunk types: `-m sctp --dport 80`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

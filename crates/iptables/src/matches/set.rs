@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::direction::SetDirections;
-use crate::negatable::Negatable;
-use crate::number;
+use crate::extensions::structure::{IPSET_INV_MATCH, Reader, Structure, Writer, flags};
+use crate::options::direction::SetDirections;
+use crate::options::negatable::Negatable;
+use crate::options::number;
+use crate::options::quote::Bare;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
-use crate::quote::Bare;
-use crate::structure::{IPSET_INV_MATCH, Reader, Structure, Writer, flags};
 
 /// Matches IP set membership: `-m set --match-set pods src,dst`.
 ///
@@ -70,7 +70,7 @@ impl<'a> Set<'a> {
 
 impl<'a> Extension<'a> for Set<'a> {
     fn open() -> Self {
-        Self::contains("", crate::direction::Direction::Source)
+        Self::contains("", crate::options::direction::Direction::Source)
     }
 
     fn options() -> &'static [&'static str] {

@@ -1,7 +1,7 @@
 //! `-m socket`: sockets of this host.
 
-use crate::field::extension;
-use crate::structure::{Reader, Structure, Writer, flags};
+use crate::extensions::structure::{Reader, Structure, Writer, flags};
+use crate::options::field::extension;
 
 extension! {
     /// Matches packets that have a socket on this host: `-m socket --transparent`.

@@ -5,9 +5,9 @@ use std::net::Ipv6Addr;
 use ipnet::IpNet;
 
 use crate::Family;
-use crate::field::extension;
-use crate::negatable::Negatable;
-use crate::structure::{Conditions, Reader, Structure, Writer};
+use crate::extensions::structure::{Conditions, Reader, Structure, Writer};
+use crate::options::field::extension;
+use crate::options::negatable::Negatable;
 
 extension! {
     /// Matches the segment routing header: `-m srh --srh-segs-left-eq 1`.

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use crate::list;
+use crate::extensions::structure::{Reader, Structure, Writer};
 use crate::matches::{Conntrack, CtState, conntrack};
-use crate::negatable::Negatable;
+use crate::options::list;
+use crate::options::negatable::Negatable;
 use crate::options::{Extension, Parsed, Values};
-use crate::structure::{Reader, Structure, Writer};
 
 /// Matches the connection state, deprecated form: `-m state --state NEW`.
 ///

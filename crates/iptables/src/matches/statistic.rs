@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::negatable::Negatable;
-use crate::number;
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::negatable::Negatable;
+use crate::options::number;
 use crate::options::{Extension, Parsed, Unsupported, Values};
-use crate::structure::{Reader, Structure, Writer};
 
 /// Matches a sample of packets: `-m statistic --mode random --probability 0.5`.
 #[derive(Clone, Debug, Eq, PartialEq)]

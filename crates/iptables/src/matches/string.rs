@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::field::{Value, extension, names};
-use crate::negatable::Negatable;
+use crate::extensions::structure::{Reader, Structure, Writer, flags};
+use crate::options::field::{Value, extension, names};
+use crate::options::negatable::Negatable;
 use crate::options::{Unsupported, Values};
-use crate::structure::{Reader, Structure, Writer, flags};
 
 extension! {
     /// Matches bytes in the packet: `-m string --string "GET" --algo bm`.

@@ -4,12 +4,12 @@ use std::fmt;
 
 use bitflags::bitflags;
 
-use crate::list;
+use crate::extensions::structure::{Reader, Structure, Writer, flags, is_not};
 use crate::matches::ports::{self, setters};
-use crate::negatable::Negatable;
-use crate::number::{self, Ports};
+use crate::options::list;
+use crate::options::negatable::Negatable;
+use crate::options::number::{self, Ports};
 use crate::options::{Extension, Parsed, Values, set_once};
-use crate::structure::{Reader, Structure, Writer, flags, is_not};
 
 /// Matches TCP ports, flags and options: `-m tcp --dport 80`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -1,10 +1,10 @@
 //! `-m tcpmss`: maximum segment size of TCP.
 
-use crate::field::extension;
+use crate::extensions::structure::{Reader, Structure, Writer};
 use crate::matches::length;
-use crate::negatable::Negatable;
-use crate::number::Range;
-use crate::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
+use crate::options::negatable::Negatable;
+use crate::options::number::Range;
 
 extension! {
     /// Matches the maximum segment size of TCP: `-p tcp -m tcpmss --mss 1400:1500`.

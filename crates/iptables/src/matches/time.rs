@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use crate::field::{Field, word_values};
+use crate::Family;
+use crate::extensions::structure::{Reader, Structure, Writer, flags};
+use crate::options::field::{Field, word_values};
+use crate::options::number;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
-use crate::structure::{Reader, Structure, Writer, flags};
-use crate::{Family, number};
 
 /// Matches the time of arrival: `-m time --timestart 09:00 --timestop 17:00`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

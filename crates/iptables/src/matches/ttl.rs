@@ -1,9 +1,9 @@
 //! `-m ttl`: time to live.
 
 use crate::Family;
-use crate::field::extension;
-use crate::negatable::Negatable;
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
+use crate::options::negatable::Negatable;
 
 extension! {
     /// Matches the time to live of IPv4 packets: `-m ttl --ttl-lt 64`.

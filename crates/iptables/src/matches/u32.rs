@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::field::{extension, word_values};
-use crate::negatable::Negatable;
-use crate::number;
-use crate::structure::{Reader, Structure, Writer, at, position};
+use crate::extensions::structure::{Reader, Structure, Writer, at, position};
+use crate::options::field::{extension, word_values};
+use crate::options::negatable::Negatable;
+use crate::options::number;
 
 extension! {
     /// Matches numbers of four bytes in a packet: `-m u32 --u32 "0x6&0xff=0x1"`.

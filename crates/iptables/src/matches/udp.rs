@@ -2,11 +2,11 @@
 
 use std::fmt;
 
+use crate::extensions::structure::{Reader, Structure, Writer, flags, is_not};
 use crate::matches::ports::{self, setters};
-use crate::negatable::Negatable;
-use crate::number::Ports;
+use crate::options::negatable::Negatable;
+use crate::options::number::Ports;
 use crate::options::{Extension, Parsed, Values};
-use crate::structure::{Reader, Structure, Writer, flags, is_not};
 
 /// Matches UDP ports: `-m udp --dport 53`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

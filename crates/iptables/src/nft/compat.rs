@@ -5,8 +5,8 @@ use vipline_netlink::attr::{put_be32, put_str};
 use vipline_nftables::expr::Expr;
 
 use crate::Family;
+use crate::extensions::structure::Structure;
 use crate::matches::{Comment, Conntrack, Statistic};
-use crate::structure::Structure;
 use crate::targets::{Dnat, Mark, Masquerade};
 
 // linux/netfilter/nfnetlink.h

@@ -72,15 +72,15 @@ use vipline_nftables::{Compat, Data, Name};
 
 use self::native::Condition;
 use crate::Protocol;
-use crate::address::Network;
+use crate::extensions::set_indexes::SetIndexes;
+use crate::extensions::structure::{Context, Encoded, address_of};
 use crate::matches::{Match, Tcp, Udp};
-use crate::negatable::Negatable;
-use crate::set_indexes::SetIndexes;
-use crate::structure::{Context, Encoded, address_of};
+use crate::options::address::Network;
+use crate::options::negatable::Negatable;
 use crate::targets::Target;
 use crate::{Counters, Family, Rule};
 
-pub use crate::structure::Undecoded;
+pub use crate::extensions::structure::Undecoded;
 #[cfg(target_os = "linux")]
 pub use client::Client;
 pub use compat::Lack;

@@ -10,10 +10,10 @@ use vipline_nftables::expr::{
 };
 
 use crate::Protocol;
-use crate::address::Network;
 use crate::matches::{self, Flags, FlagsMatch, Rate};
-use crate::negatable::Negatable;
-use crate::number::{Masked, Ports};
+use crate::options::address::Network;
+use crate::options::negatable::Negatable;
+use crate::options::number::{Masked, Ports};
 
 /// The register of all conditions.
 const REGISTER: Register = Register::word(0);

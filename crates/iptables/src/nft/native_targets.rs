@@ -5,7 +5,7 @@ use vipline_nftables::{Data, Name, Verdict};
 
 use super::native::Exprs;
 use crate::ChainName;
-use crate::field::Text;
+use crate::options::field::Text;
 use crate::targets::{Nflog, Target};
 
 /// The register of target TRACE.

@@ -6,8 +6,8 @@ use vipline_nftables::{Bytes, Name};
 
 use super::sets::{SetIndexes, SetNames};
 use super::{Decoder, head, put_match, put_target};
+use crate::extensions::structure::{Context, Undecoded};
 use crate::matches::Match;
-use crate::structure::{Context, Undecoded};
 use crate::targets::Target;
 use crate::{Counters, Family, Rule};
 

@@ -6,7 +6,8 @@ use std::fmt::Write;
 use super::client::Client;
 use super::error::Error;
 use super::saved::{Saved, SavedChain, SavedRule};
-use crate::{Counters, Policy, TableName, built_in};
+use crate::ruleset::built_in;
+use crate::{Counters, Policy, TableName};
 
 /// The lines of a table.
 #[derive(Debug, Default)]

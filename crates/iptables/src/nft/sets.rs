@@ -5,8 +5,8 @@ use std::sync::Arc;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, NLA_F_NET_BYTEORDER, put_be32, put_u8};
 
+pub(super) use crate::extensions::set_indexes::SetIndexes;
 use crate::matches::Match;
-pub(super) use crate::set_indexes::SetIndexes;
 use crate::targets::Target;
 
 // linux/netfilter/nfnetlink.h
@@ -119,9 +119,9 @@ mod tests {
 
     use super::*;
     use crate::Family;
-    use crate::direction::{Direction, SetDirections};
+    use crate::extensions::structure::{Context, Encoded, decode, encode};
     use crate::matches::{CounterMatch, Set};
-    use crate::structure::{Context, Encoded, decode, encode};
+    use crate::options::direction::{Direction, SetDirections};
     use crate::targets::{self, SetReference};
 
     fn sets() -> SetIndexes {

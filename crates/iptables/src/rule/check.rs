@@ -1,11 +1,11 @@
 //! Rules that are well-formed but that iptables refuses.
 
 use crate::Protocol;
-use crate::lexer::Lexer;
 use crate::matches::{Flags, Match, RecentAction, Statistic, Tcp};
-use crate::negatable::Negatable;
+use crate::options::lexer::Lexer;
+use crate::options::negatable::Negatable;
 use crate::rule::Rule;
-use crate::rule_error::{RuleError, RuleProblem};
+use crate::rule::error::{RuleError, RuleProblem};
 use crate::targets::{NatPorts, Reject, Target};
 use crate::{Family, Variant};
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::lexer::Word;
+use crate::options::lexer::Word;
 
 /// Splits a general option and its joined value: `-ptcp` or `--protocol=tcp`.
 pub(super) fn split_general(text: &str) -> Option<(&str, &str)> {

@@ -1,8 +1,8 @@
 //! Lists of addresses: `-s 10.0.0.1,10.0.0.2`.
 
-use crate::address::Network;
-use crate::negatable::Negatable;
 use crate::options::Unsupported;
+use crate::options::address::Network;
+use crate::options::negatable::Negatable;
 use crate::rule::Rule;
 
 /// A condition on an address; `None` for all addresses.

@@ -4,6 +4,8 @@ mod abbreviation;
 
 mod check;
 
+pub(crate) mod error;
+
 mod joined;
 
 mod lists;
@@ -21,14 +23,15 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::Protocol;
-use crate::address::Network;
 use crate::counters::Counters;
 use crate::matches::{Comment, Match};
-use crate::negatable::Negatable;
-use crate::quote::Bare;
-use crate::rule_error::RuleError;
+use crate::options::address::Network;
+use crate::options::negatable::Negatable;
+use crate::options::quote::Bare;
 use crate::targets::Target;
 use crate::{ChainName, Family, TableName, Variant};
+
+pub use error::{RuleError, RuleProblem};
 
 /// A rule without its chain: the text after `-A CHAIN` of a saved line.
 ///

@@ -8,21 +8,22 @@
 use std::borrow::Cow;
 
 use crate::ChainName;
+use crate::Protocol;
 use crate::counters::Counters;
-use crate::lexer::{Lexer, Word};
 use crate::matches::{Match, implied};
-use crate::negatable::Negatable;
+use crate::options::lexer::{Lexer, Word};
+use crate::options::negatable::Negatable;
+use crate::options::protocol;
+use crate::options::quote::is_bare;
 use crate::options::{Unsupported, Values, set_once};
-use crate::quote::is_bare;
 use crate::rule::Rule;
 use crate::rule::abbreviation::expand;
 use crate::rule::check::check;
+use crate::rule::error::{RuleError, RuleProblem};
 use crate::rule::joined::{split, split_general};
 use crate::rule::lists::{self, Condition, Lists};
 use crate::rule::open::{Open, parse_late, parse_open};
-use crate::rule_error::{RuleError, RuleProblem};
 use crate::targets::Target;
-use crate::{Protocol, protocol};
 
 /// Initial capacity for matches.
 const MATCHES: usize = 3;

@@ -3,7 +3,7 @@
 use crate::matches::Match;
 use crate::rule::Rule;
 use crate::rule::check::{Refused, locate};
-use crate::rule_error::{RuleError, RuleProblem};
+use crate::rule::error::{RuleError, RuleProblem};
 use crate::targets::Target;
 use crate::{ChainName, TableName};
 

@@ -1,5 +1,7 @@
 //! Tables as the result of restored documents.
 
+pub(crate) mod built_in;
+
 mod apply;
 
 mod error;
@@ -11,7 +13,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use crate::{Counters, Family, Policy, Tables, Variant, built_in};
+use crate::{Counters, Family, Policy, Tables, Variant};
 
 pub use error::{Problem, RestoreError};
 

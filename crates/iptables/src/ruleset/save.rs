@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::{ChainState, Ruleset};
-use crate::{Chain, ChainName, Contents, InvalidName, Object, TableName, built_in};
+use crate::ruleset::built_in;
+use crate::{Chain, ChainName, Contents, InvalidName, Object, TableName};
 
 impl Ruleset {
     /// Returns the save with counters of rules: `iptables-save --counters`.

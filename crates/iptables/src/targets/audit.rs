@@ -1,7 +1,7 @@
 //! `-j AUDIT`: audit records.
 
-use crate::field::{extension, names};
-use crate::structure::{Reader, Structure, Writer, at, position};
+use crate::extensions::structure::{Reader, Structure, Writer, at, position};
+use crate::options::field::{extension, names};
 
 extension! {
     /// Creates audit records: `-j AUDIT --type drop`.

@@ -1,7 +1,7 @@
 //! `-j CHECKSUM`: missing checksums.
 
-use crate::field::extension;
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
 
 extension! {
     /// Computes missing checksums: `-j CHECKSUM --checksum-fill`.

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::field::{extension, word_values};
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::{extension, word_values};
 
 extension! {
     /// Sets the scheduling class: `-j CLASSIFY --set-class 0001:0010`.

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::number::{self, Masked};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::number::{self, Masked};
 use crate::options::{Extension, Parsed, Unsupported, Values, set_once};
-use crate::structure::{Reader, Structure, Writer};
 use crate::targets::mark;
 
 /// Changes or copies the connection mark: `-j CONNMARK --save-mark …`.

@@ -1,7 +1,7 @@
 //! `-j CONNSECMARK`: copies of security marks.
 
-use crate::field::extension;
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
 
 extension! {
     /// Copies security marks: `-j CONNSECMARK --save`.

@@ -5,10 +5,11 @@ use std::fmt;
 
 use bitflags::bitflags;
 
+use crate::extensions::structure::{Reader, Structure, Writer, flags};
+use crate::options::list;
+use crate::options::number;
+use crate::options::quote::Bare;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
-use crate::quote::Bare;
-use crate::structure::{Reader, Structure, Writer, flags};
-use crate::{list, number};
 
 /// Sets connection tracking parameters: `-j CT --zone 5`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use crate::extensions::structure::{Reader, Structure, Writer, flags};
 use crate::options::{Extension, Parsed, Values, set_flag, set_once};
-use crate::structure::{Reader, Structure, Writer, flags};
 use crate::targets::nat::{
     AddressRange, Goal, NF_NAT_RANGE_PERSISTENT, NF_NAT_RANGE_PROTO_OFFSET,
     NF_NAT_RANGE_PROTO_RANDOM, NatPorts, NatRange, setters,

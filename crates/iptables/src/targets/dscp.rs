@@ -1,8 +1,8 @@
 //! `-j DSCP`: differentiated services code point.
 
-use crate::field::extension;
+use crate::extensions::structure::{Reader, Structure, Writer};
 use crate::matches::DscpValue;
-use crate::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
 
 extension! {
     /// Sets the differentiated services code point: `-j DSCP --set-dscp 0x2e`.

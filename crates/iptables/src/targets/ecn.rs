@@ -1,8 +1,8 @@
 //! `-j ECN`: explicit congestion notification.
 
 use crate::Family;
-use crate::field::extension;
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
 
 extension! {
     /// Removes explicit congestion notification: `-p tcp -j ECN --ecn-tcp-remove`.

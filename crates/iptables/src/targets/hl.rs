@@ -1,8 +1,8 @@
 //! `-j HL`: hop limit.
 
 use crate::Family;
-use crate::field::extension;
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
 use crate::targets::ttl::{self, is_one_change};
 
 extension! {

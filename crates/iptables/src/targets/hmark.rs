@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::field::{extension, names, word_values};
-use crate::number;
-use crate::structure::Structure;
+use crate::extensions::structure::Structure;
+use crate::options::field::{extension, names, word_values};
+use crate::options::number;
 
 extension! {
     /// Sets the packet mark to a hash: `-j HMARK --hmark-tuple ct --hmark-mod 10

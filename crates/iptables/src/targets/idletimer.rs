@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::field::extension;
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
 
 extension! {
     /// Notifies processes of idle interfaces: `-j IDLETIMER --timeout 60 --label eth0`.

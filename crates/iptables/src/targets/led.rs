@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::field::{Value, extension, word_values};
-use crate::number;
+use crate::extensions::structure::Structure;
+use crate::options::field::{Value, extension, word_values};
+use crate::options::number;
 use crate::options::{Unsupported, Values};
-use crate::structure::Structure;
 
 extension! {
     /// Switches an LED on: `-j LED --led-trigger-id "eth0"`.

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::extensions::structure::{Reader, Structure, Writer, flags};
+use crate::options::quote::Quoted;
 use crate::options::{Extension, Parsed, Values, set_flag, set_once};
-use crate::quote::Quoted;
-use crate::structure::{Reader, Structure, Writer, flags};
 
 /// Logs packets to the kernel log: `-j LOG --log-prefix "dropped: "`.
 #[derive(Clone, Debug, Eq, PartialEq)]

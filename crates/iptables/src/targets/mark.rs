@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::number::{self, Masked};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::number::{self, Masked};
 use crate::options::{Extension, Parsed, Unsupported, Values};
-use crate::structure::{Reader, Structure, Writer};
 
 /// Changes the packet mark: `-j MARK --set-xmark 0x4000/0x4000`.
 ///

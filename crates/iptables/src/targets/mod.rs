@@ -4,7 +4,7 @@
 //! extension in iptables 1.8. A target with another option is [`Target::Other`].
 
 // Each extension is one file with its options, its text, the kernel's structure and its tests.
-// `extensions.rs` says how to add one.
+// `extensions/mod.rs` says how to add one.
 
 mod audit;
 
@@ -81,7 +81,7 @@ use std::fmt;
 
 use crate::ChainName;
 use crate::extensions::extensions;
-use crate::structure::{self, Context, Encoded, Structure};
+use crate::extensions::structure::{self, Context, Encoded, Structure};
 
 use self::ct::Notrack;
 

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::address::Address;
-use crate::number::{self, Ports, Range};
-use crate::structure::{Reader, Writer, flags};
-use crate::{Family, service};
+use crate::Family;
+use crate::extensions::structure::{Reader, Writer, flags};
+use crate::options::address::Address;
+use crate::options::number::{self, Ports, Range};
+use crate::options::service;
 
 /// A range of addresses of one family, printed as `10.0.0.1-10.0.0.9`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::address::Network;
-use crate::field::extension;
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::address::Network;
+use crate::options::field::extension;
 use crate::targets::nat::{AddressRange, NatRange};
 
 extension! {

@@ -1,7 +1,7 @@
 //! `-j NFLOG`: messages to a netlink multicast group.
 
-use crate::field::{Text, extension};
-use crate::structure::Structure;
+use crate::extensions::structure::Structure;
+use crate::options::field::{Text, extension};
 
 extension! {
     /// Logs to a netlink multicast group: `-j NFLOG --nflog-group 5`.

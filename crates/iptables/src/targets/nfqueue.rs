@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::field::Field;
-use crate::number::Range;
+use crate::extensions::structure::{Reader, Structure, Writer, flags};
+use crate::options::field::Field;
+use crate::options::number::Range;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
-use crate::structure::{Reader, Structure, Writer, flags};
 
 /// Passes packets to a process with a queue: `-j NFQUEUE --queue-num 5`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use crate::field::{extension, word_values};
-use crate::number;
-use crate::structure::{IFNAMSIZ, Reader, Structure, Writer};
+use crate::extensions::structure::{IFNAMSIZ, Reader, Structure, Writer};
+use crate::options::field::{extension, word_values};
+use crate::options::number;
 
 extension! {
     /// Estimates the rate of the packets: `-j RATEEST --rateest-name eth0 --rateest-interval

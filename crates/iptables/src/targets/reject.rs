@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::Family;
+use crate::extensions::structure::{Reader, Structure, Writer, at, position};
 use crate::options::{Extension, Parsed, Unsupported, Values};
-use crate::structure::{Reader, Structure, Writer, at, position};
 
 /// Defines [`Reject`] with the option value of each variant.
 macro_rules! rejects {

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::field::extension;
-use crate::structure::Structure;
+use crate::extensions::structure::Structure;
+use crate::options::field::extension;
 
 extension! {
     /// Sets the security mark: `-j SECMARK --selctx system_u:object_r:http_packet_t:s0`.

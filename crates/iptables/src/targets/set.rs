@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::direction::SetDirections;
-use crate::number;
+use crate::extensions::structure::{Reader, Structure, Writer, flags};
+use crate::options::direction::SetDirections;
+use crate::options::number;
+use crate::options::quote::Bare;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
-use crate::quote::Bare;
-use crate::structure::{Reader, Structure, Writer, flags};
 
 /// Adds and deletes IP set entries: `-j SET --add-set seen src`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -2,8 +2,8 @@
 
 use ipnet::IpNet;
 
-use crate::field::extension;
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
 use crate::targets::dnpt::{self, is_prefix};
 
 extension! {

@@ -1,7 +1,7 @@
 //! `-j SYNPROXY`: TCP handshakes before a connection is tracked.
 
-use crate::field::extension;
-use crate::structure::{Reader, Structure, Writer, flags};
+use crate::extensions::structure::{Reader, Structure, Writer, flags};
+use crate::options::field::extension;
 
 extension! {
     /// Completes TCP handshakes before a connection is tracked: `-p tcp -j SYNPROXY --mss

@@ -1,7 +1,7 @@
 //! `-j TCPMSS`: maximum segment size of TCP.
 
-use crate::field::extension;
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
 
 extension! {
     /// Changes the maximum segment size: `-p tcp -j TCPMSS --clamp-mss-to-pmtu`.

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::field::{extension, word_values};
-use crate::number;
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::{extension, word_values};
+use crate::options::number;
 
 extension! {
     /// Replaces TCP options by no operation: `-p tcp -j TCPOPTSTRIP --strip-options 2`.

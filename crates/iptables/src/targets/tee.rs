@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use crate::field::extension;
-use crate::structure::{IFNAMSIZ, Reader, Structure, Writer};
+use crate::extensions::structure::{IFNAMSIZ, Reader, Structure, Writer};
+use crate::options::field::extension;
 
 extension! {
     /// Sends a copy of each packet to a host: `-j TEE --gateway 10.0.0.1`.

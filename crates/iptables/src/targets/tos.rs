@@ -1,8 +1,8 @@
 //! `-j TOS`: type of service.
 
-use crate::field::extension;
+use crate::extensions::structure::{Reader, Structure, Writer};
 use crate::matches::TosValue;
-use crate::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
 
 extension! {
     /// Changes the type of service: `-j TOS --set-tos 0x10/0x3f`.

@@ -4,10 +4,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::Family;
-use crate::address::Address;
-use crate::number::Masked;
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::address::Address;
+use crate::options::number::Masked;
 use crate::options::{Extension, Parsed, Values, set_once};
-use crate::structure::{Reader, Structure, Writer};
 
 /// Redirects packets unchanged to a local socket: `-j TPROXY --on-port 80`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,8 +1,8 @@
 //! `-j TTL`: time to live.
 
 use crate::Family;
-use crate::field::extension;
-use crate::structure::{Reader, Structure, Writer};
+use crate::extensions::structure::{Reader, Structure, Writer};
+use crate::options::field::extension;
 
 extension! {
     /// Changes the time to live of IPv4 packets: `-j TTL --ttl-set 64`.

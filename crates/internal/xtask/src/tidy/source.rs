@@ -17,7 +17,7 @@ const IO_FILES: [&str; 7] = [
 const UNSAFE: [&str; 7] = [
     "crates/hcn/src/client.rs",
     "crates/hcn/src/functions.rs",
-    "crates/iptables/src/process.rs",
+    "crates/iptables/src/client/process.rs",
     "crates/internal/hns-dll/src/exports.rs",
     "crates/internal/testkit/src/",
     "examples/kube-proxy/src/allocator.rs",

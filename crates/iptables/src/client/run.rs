@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use crate::lexer::Lexer;
-use crate::process::{Process, name_of};
+use crate::client::process::{Process, name_of};
+use crate::options::lexer::Lexer;
 use crate::{
     ChainName, Client, Command, Error, Refusal, Rule, RuleSpec, SingleCommands, TableName,
 };

@@ -1,4 +1,16 @@
 //! Client that runs `iptables-save` and `iptables-restore`.
+mod process;
+
+mod lines;
+
+mod tool_error;
+
+mod run;
+
+mod readable;
+
+mod error;
+
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -7,10 +19,12 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::lines::{Lines, line_of};
-use crate::process::{CHUNK, Process, Wrote, failed, find, name_of};
-use crate::tool_error::missing_extensions;
-use crate::{Error, Family, TableName, Variant, Version, program_name};
+use crate::{Family, TableName, Variant, Version, program_name};
+
+pub use error::{DocumentLine, Error, Reason};
+use lines::{Lines, line_of};
+use process::{CHUNK, Process, Wrote, failed, find, name_of};
+use tool_error::missing_extensions;
 
 /// Default time to wait for the xtables lock, in seconds.
 const WAIT: u32 = 5;

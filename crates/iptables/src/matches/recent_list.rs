@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::document_error::{Expected, LineError, ParseError};
+use crate::document::error::{Expected, LineError, ParseError};
 
 /// Value of jiffies 5 minutes after the boot of a 64-bit kernel: `INITIAL_JIFFIES` of
 /// `linux/jiffies.h`.

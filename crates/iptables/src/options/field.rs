@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::fmt::{self, Display};
 
-use crate::negatable::Negatable;
-use crate::number::{self, Range};
+use crate::options::negatable::Negatable;
+use crate::options::number::{self, Masked, MaskedMatch, Range};
+use crate::options::quote::{self, Quoted};
 use crate::options::{Parsed, Unsupported, Values, set_flag, set_once};
-use crate::quote::{self, Quoted};
 
 /// The value of an option.
 pub(crate) trait Value<'a>: Sized {
@@ -120,7 +120,7 @@ impl<'a> Value<'a> for Text<'a> {
 /// Implements [`Value`] for types of one word with a parser.
 macro_rules! word_values {
     ($($ty:ty = $parse:expr,)*) => {$(
-        impl $crate::field::Value<'_> for $ty {
+        impl $crate::options::field::Value<'_> for $ty {
             fn take(
                 _: &str,
                 values: &mut $crate::options::Values<'_, '_>,
@@ -143,6 +143,7 @@ word_values! {
     Range<u8> = |text| Range::parse(text, ':', Self { first: 0, last: u8::MAX }),
     Range<u16> = |text| Range::parse(text, ':', Self { first: 0, last: u16::MAX }),
     Range<u32> = |text| Range::parse(text, ':', Self { first: 0, last: u32::MAX }),
+    MaskedMatch = |text| Masked::parse(text).map(Self),
 }
 
 /// Defines an extension by its options, in the order in which they are printed.
@@ -174,7 +175,7 @@ macro_rules! extension {
             }
 
             fn min_options(&self) -> usize {
-                $crate::field::extension!(@least self $($complete)?)
+                $crate::options::field::extension!(@least self $($complete)?)
             }
 
             fn parse_option(
@@ -185,7 +186,7 @@ macro_rules! extension {
                 let _ = &values;
                 match option {
                     $($option $(| $alias)* => {
-                        $crate::field::Field::fill(&mut self.$field, option, values)?;
+                        $crate::options::field::Field::fill(&mut self.$field, option, values)?;
                     })*
                     _ => return Ok(false),
                 }
@@ -201,7 +202,7 @@ macro_rules! extension {
         impl $(<$lt>)? std::fmt::Display for $name $(<$lt>)? {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str($head)?;
-                $($crate::field::Field::write(&self.$field, $option, f)?;)*
+                $($crate::options::field::Field::write(&self.$field, $option, f)?;)*
                 Ok(())
             }
         }
@@ -248,7 +249,7 @@ macro_rules! names {
             }
         }
 
-        $crate::field::word_values! { $enum = $enum::parse, }
+        $crate::options::field::word_values! { $enum = $enum::parse, }
     };
 }
 

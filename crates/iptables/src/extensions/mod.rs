@@ -12,9 +12,19 @@
 //!    text with both variants of iptables and the structure with that of `iptables-nft`, and
 //!    they fail for an extension of the list without a rule.
 
+// Without the feature `nft` nothing calls the half of the extensions that writes structures.
+#[cfg_attr(
+    not(feature = "nft"),
+    allow(dead_code, unreachable_pub, reason = "for the feature nft")
+)]
+pub(crate) mod structure;
+
+#[cfg_attr(not(feature = "nft"), allow(dead_code, reason = "for the feature nft"))]
+pub(crate) mod set_indexes;
+
 /// Defines an enumeration of extensions, and dispatches to the types of the list, which
 /// implement [`Extension`](crate::options::Extension) and
-/// [`Structure`](crate::structure::Structure). Exports all public types of their modules.
+/// [`Structure`](crate::extensions::structure::Structure). Exports all public types of their modules.
 ///
 /// An entry is `module: Variant(Type) = "name"`, and other names that iptables accepts.
 ///
@@ -109,10 +119,10 @@ macro_rules! extensions {
             /// its values has none.
             pub(crate) fn encode(
                 &self,
-                context: $crate::structure::Context<'_>,
-            ) -> Option<$crate::structure::Encoded> {
+                context: $crate::extensions::structure::Context<'_>,
+            ) -> Option<$crate::extensions::structure::Encoded> {
                 match self {
-                    $(Self::$variant(it) => $crate::structure::encode(it, context),)*
+                    $(Self::$variant(it) => $crate::extensions::structure::encode(it, context),)*
                     _ => self.encode_other(context),
                 }
             }
@@ -122,12 +132,12 @@ macro_rules! extensions {
                 name: &str,
                 revision: u32,
                 bytes: &[u8],
-                context: $crate::structure::Context<'_>,
-            ) -> Result<Self, $crate::structure::Undecoded> {
+                context: $crate::extensions::structure::Context<'_>,
+            ) -> Result<Self, $crate::extensions::structure::Undecoded> {
                 let mut is_known = false;
                 // Two extensions may have one name in the kernel: `state` is `conntrack`.
-                $(if name == <$ty as $crate::structure::Structure>::NAME {
-                    let found: Option<$ty> = $crate::structure::decode(revision, bytes, context);
+                $(if name == <$ty as $crate::extensions::structure::Structure>::NAME {
+                    let found: Option<$ty> = $crate::extensions::structure::decode(revision, bytes, context);
                     if let Some(it) = found {
                         return Ok(Self::$variant(it));
                     }
@@ -135,8 +145,8 @@ macro_rules! extensions {
                 })*
                 match Self::decode_other(name, revision, bytes, context) {
                     Some(it) => Ok(it),
-                    None if is_known => Err($crate::structure::Undecoded::Unsupported),
-                    None => Err($crate::structure::Undecoded::Unknown),
+                    None if is_known => Err($crate::extensions::structure::Undecoded::Unsupported),
+                    None => Err($crate::extensions::structure::Undecoded::Unknown),
                 }
             }
         }
@@ -163,9 +173,9 @@ pub(crate) use extensions;
 #[cfg(test)]
 mod tests {
     use crate::Family;
+    use crate::extensions::set_indexes::SetIndexes;
+    use crate::extensions::structure::{Context, Undecoded};
     use crate::matches::Match;
-    use crate::set_indexes::SetIndexes;
-    use crate::structure::{Context, Undecoded};
     use crate::targets::Target;
 
     #[test]

@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 use thiserror::Error;
 
-use crate::readable::readable_debug;
+use crate::client::readable::readable_debug;
 use crate::{Committed, Refusal, TableName, Version};
 
 /// An error of a save or restore.

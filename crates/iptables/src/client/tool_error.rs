@@ -155,8 +155,8 @@ mod tests {
     use super::*;
 
     const CAPTURES: [&str; 2] = [
-        include_str!("../tests/tool_errors/legacy.txt"),
-        include_str!("../tests/tool_errors/nft.txt"),
+        include_str!("../../tests/tool_errors/legacy.txt"),
+        include_str!("../../tests/tool_errors/nft.txt"),
     ];
 
     /// Returns the command, its output and the expected result.

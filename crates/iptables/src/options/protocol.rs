@@ -2,7 +2,7 @@
 
 use vipline_inet::Protocol;
 
-use crate::number;
+use crate::options::number;
 
 /// Parses a name or a number; 0 and `all` are any protocol.
 ///

@@ -1,7 +1,7 @@
 //! Document parser.
 
 use super::{Line, Table, Tables};
-use crate::document_error::{Expected, LineError, ParseError};
+use crate::document::error::{Expected, LineError, ParseError};
 
 impl<'a> Tables<'a> {
     /// Parses a document.

@@ -6,10 +6,10 @@ use std::ops::Range;
 use super::{Command, RuleSpec};
 use crate::Family;
 use crate::counters::Counters;
-use crate::lexer::{Lexer, Word};
+use crate::document::Policy;
 use crate::name::MAX_NAME;
-use crate::rule_error::{RuleError, RuleProblem};
-use crate::tables::Policy;
+use crate::options::lexer::{Lexer, Word};
+use crate::rule::error::{RuleError, RuleProblem};
 
 /// Minimum length of an abbreviation. Shorter ones are options of extensions, such as
 /// `--pol`.

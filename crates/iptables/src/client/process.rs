@@ -25,7 +25,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use crate::tool_error::{Cause, ToolError};
+use crate::client::tool_error::{Cause, ToolError};
 use crate::{DocumentLine, Error};
 
 /// Maximum number of bytes per read or write.

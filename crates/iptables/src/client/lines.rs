@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::DocumentLine;
+use crate::client::error::DocumentLine;
 
 /// Splits chunks into lines.
 ///

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::rule_error::{RuleError, RuleProblem};
+use crate::rule::error::{RuleError, RuleProblem};
 
 /// Splits text into words like `iptables-restore`.
 #[derive(Clone, Debug)]

@@ -26,11 +26,11 @@ macro_rules! readable_debug {
         impl std::fmt::Debug for $error {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 if !f.alternate() {
-                    return $crate::readable::fmt_sentence(self, f);
+                    return $crate::client::readable::fmt_sentence(self, f);
                 }
                 match self {
                     $(Self::$variant $({ $($field),+ })? $(($value))? => {
-                        $crate::readable::readable_debug!(@fields f $variant $({ $($field),+ })? $(($value))?)
+                        $crate::client::readable::readable_debug!(@fields f $variant $({ $($field),+ })? $(($value))?)
                     })+
                 }
             }

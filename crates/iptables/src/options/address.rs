@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use crate::field::{Value, word_values};
-use crate::number;
+use crate::options::field::{Value, word_values};
+use crate::options::number;
 use crate::options::{Unsupported, Values};
 
 /// An address and a mask in a rule, as `10.0.0.0/8` or with a non-contiguous mask.

@@ -3,7 +3,7 @@
 use vipline_inet::Transport;
 
 use crate::matches::{Match, Sctp, Tcp, Udp};
-use crate::number::Ports;
+use crate::options::number::Ports;
 
 /// Matches of the ports of a [`Transport`], for rules that are equal for all transport
 /// protocols.

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use crate::field::word_values;
-use crate::service;
+use crate::options::service;
 
 /// Parses a decimal, hexadecimal (`0x`) or octal (`0`) number.
 pub(crate) fn parse(text: &str) -> Option<u64> {
@@ -211,8 +210,6 @@ impl fmt::Display for MaskedMatch {
         }
     }
 }
-
-word_values! { MaskedMatch = |text| Masked::parse(text).map(Self), }
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::counters::Counters;
-use crate::document_error::{Expected, LineError};
+use crate::document::error::{Expected, LineError};
 use crate::name::MAX_NAME;
 use crate::{Rule, RuleError};
 

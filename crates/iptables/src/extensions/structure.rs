@@ -13,9 +13,9 @@ use std::ops::{BitAnd, BitOr};
 use ipnet::IpNet;
 
 use crate::Family;
-use crate::direction::{Direction, SetDirections};
-use crate::negatable::Negatable;
-use crate::set_indexes::{IPSET_INVALID_ID, SetIndexes};
+use crate::extensions::set_indexes::{IPSET_INVALID_ID, SetIndexes};
+use crate::options::direction::{Direction, SetDirections};
+use crate::options::negatable::Negatable;
 
 /// Alignment of structures: `XT_ALIGN`.
 const ALIGN: usize = 8;

@@ -1,13 +1,38 @@
 //! Options of matches and targets.
 
+pub(crate) mod lexer;
+
+pub(crate) mod quote;
+
+pub(crate) mod number;
+
+pub(crate) mod list;
+
+pub(crate) mod negatable;
+
+pub(crate) mod address;
+
+pub(crate) mod protocol;
+
+pub(crate) mod service;
+
+pub(crate) mod direction;
+
+pub(crate) mod field;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::mem;
 
 use crate::Family;
-use crate::lexer::Lexer;
-use crate::negatable::Negatable;
-use crate::quote::is_bare;
+
+pub use address::Network;
+pub use direction::{Direction, SetDirections};
+pub use field::Text;
+use lexer::Lexer;
+pub use negatable::Negatable;
+pub use number::{Masked, MaskedMatch, Ports, Range};
+use quote::is_bare;
 
 /// An unsupported option or value.
 ///
