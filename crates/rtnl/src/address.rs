@@ -13,8 +13,20 @@ use crate::uapi::*;
 ///
 /// Displays as arguments of `ip address add`.
 ///
-/// Exhaustive: callers build addresses as literals.
+/// ```
+/// use vipline_rtnl::{Address, Name, Scope};
+///
+/// let address = Address::new(Name::new("tun0")?, "10.0.0.1/32".parse()?)
+///     .with_peer("10.0.0.2".parse()?)
+///     .with_scope(Scope::Link);
+/// assert_eq!(
+///     address.to_string(),
+///     "10.0.0.1 peer 10.0.0.2/32 dev tun0 scope link"
+/// );
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
 pub struct Address {
     /// Name of the interface.
     pub interface: Name,
@@ -47,6 +59,27 @@ impl Address {
             scope: Scope::of(net.addr()),
             flags,
         }
+    }
+
+    /// Sets the address of the peer on a point-to-point link.
+    #[must_use]
+    pub fn with_peer(mut self, peer: IpAddr) -> Self {
+        self.peer = Some(peer);
+        self
+    }
+
+    /// Sets the scope. The kernel derives the scope of an IPv6 address and ignores this one.
+    #[must_use]
+    pub fn with_scope(mut self, scope: Scope) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    /// Adds flags.
+    #[must_use]
+    pub fn with_flags(mut self, flags: AddressFlags) -> Self {
+        self.flags |= flags;
+        self
     }
 
     /// Returns the address without its prefix.
@@ -300,10 +333,10 @@ mod tests {
     fn the_text_omits_defaults() {
         assert_eq!(address("10.0.0.1/32").to_string(), "10.0.0.1/32 dev lo");
         assert_eq!(address("127.0.0.2/8").to_string(), "127.0.0.2/8 dev lo");
-        let mut odd = address("fd00::1/64");
-        odd.peer = Some("fd00::2".parse().unwrap());
-        odd.scope = Scope::Other(7);
-        odd.flags |= AddressFlags::PERMANENT | AddressFlags::NO_PREFIX_ROUTE;
+        let odd = address("fd00::1/64")
+            .with_peer("fd00::2".parse().unwrap())
+            .with_scope(Scope::Other(7))
+            .with_flags(AddressFlags::PERMANENT | AddressFlags::NO_PREFIX_ROUTE);
         let text = "fd00::1 peer fd00::2/64 dev lo scope 7 nodad noprefixroute";
         assert_eq!(odd.to_string(), text);
     }

@@ -13,9 +13,8 @@ use crate::uapi::*;
 const HEADER: usize = 16;
 
 /// A link: a network interface.
-///
-/// Exhaustive: callers build links as literals.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
 pub struct Link {
     /// Name.
     pub name: Name,
@@ -41,6 +40,20 @@ impl Link {
     /// Creates a dummy link with an unknown index.
     pub fn dummy(name: Name) -> Self {
         Self::new(name, Kind::Dummy)
+    }
+
+    /// Sets the interface index, as in a dump.
+    #[must_use]
+    pub fn with_index(mut self, index: u32) -> Self {
+        self.index = index;
+        self
+    }
+
+    /// Adds flags, as in a dump.
+    #[must_use]
+    pub fn with_flags(mut self, flags: LinkFlags) -> Self {
+        self.flags |= flags;
+        self
     }
 
     /// Returns whether the link is up.

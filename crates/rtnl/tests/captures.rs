@@ -42,10 +42,7 @@ fn address(net: &str) -> Address {
 }
 
 fn with_peer(net: &str, peer: &str) -> Address {
-    Address {
-        peer: Some(peer.parse().unwrap()),
-        ..address(net)
-    }
+    address(net).with_peer(peer.parse().unwrap())
 }
 
 /// The recorded addresses, in order.
@@ -126,21 +123,15 @@ fn replies_of_the_kernel_decode_to_the_created_link_and_addresses() {
     }
     let lo = Name::new("lo").unwrap();
     let expected = [
-        Link {
-            name: name(),
-            kind: Kind::Dummy,
-            index: INDEX,
-            flags: LinkFlags::NO_ARP | LinkFlags::from_bits_retain(0x2),
-        },
-        Link {
-            name: lo,
-            kind: Kind::Device,
-            index: 1,
-            flags: LinkFlags::UP
+        Link::dummy(name())
+            .with_index(INDEX)
+            .with_flags(LinkFlags::NO_ARP | LinkFlags::from_bits_retain(0x2)),
+        Link::new(lo, Kind::Device).with_index(1).with_flags(
+            LinkFlags::UP
                 | LinkFlags::RUNNING
                 | LinkFlags::LOOPBACK
                 | LinkFlags::from_bits_retain(0x1_0000),
-        },
+        ),
     ];
     assert_eq!(links.links().cloned().collect::<Vec<_>>(), expected);
 

@@ -134,6 +134,7 @@ fn address_text(address: &Address) -> String {
         peer,
         scope,
         flags,
+        ..
     } = address;
     let flags: Vec<&str> = WORDS
         .into_iter()
