@@ -21,8 +21,7 @@ pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let mut client = Client::open()?;
     let web = ServiceKey::new(Transport::Tcp, "10.0.0.1".parse()?, 80);
     let small = RealServer::new("10.1.0.5".parse()?, 8080);
-    let mut large = RealServer::new("10.1.0.6".parse()?, 8080);
-    large.weight = 3;
+    let large = RealServer::new("10.1.0.6".parse()?, 8080).with_weight(3);
     let commands = Commands::new()
         .add_service(VirtualServer::new(web, Scheduler::WeightedRoundRobin))
         .add_destination(web, small)
@@ -32,8 +31,8 @@ pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     write!(out, "{}", client.dump()?)?;
 
     // Without a weight, the server keeps its connections and gets no new ones.
-    large.weight = 0;
-    client.commit(&Commands::new().edit_destination(web, large))?;
+    let draining = large.with_weight(0);
+    client.commit(&Commands::new().edit_destination(web, draining))?;
     write!(out, "# It drains:\n{}", client.dump()?)?;
 
     // A proxy would ask again later, until no connection is left.

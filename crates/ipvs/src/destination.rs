@@ -1,7 +1,9 @@
 //! Real servers, the destinations of a virtual server.
 
 use std::fmt;
+use std::iter::Sum;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::{Add, AddAssign};
 
 use vipline_inet::Family;
 use vipline_netlink::DecodeError;
@@ -18,8 +20,16 @@ use crate::uapi::*;
 /// `ipvsadm -R` parses thresholds, but `ipvsadm -S` does not print them.
 /// Local delivery and unknown methods have no option and are printed as `-g`.
 ///
-/// Exhaustive: callers build real servers as literals.
+/// ```
+/// use vipline_ipvs::{Forwarding, RealServer};
+///
+/// let real = RealServer::new([10, 244, 1, 11].into(), 8080)
+///     .with_forwarding(Forwarding::Direct)
+///     .with_weight(10);
+/// assert_eq!(real.to_string(), "-r 10.244.1.11:8080 -g -w 10");
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
 pub struct RealServer {
     /// Address. With tunnel forwarding, its family can differ from that of the
     /// service.
@@ -50,6 +60,35 @@ impl RealServer {
             upper_threshold: 0,
             lower_threshold: 0,
         }
+    }
+
+    /// Sets the forwarding method.
+    #[must_use]
+    pub fn with_forwarding(mut self, forwarding: Forwarding) -> Self {
+        self.forwarding = forwarding;
+        self
+    }
+
+    /// Sets the weight, at most 2³¹ - 1; 0 for no new connections.
+    #[must_use]
+    pub fn with_weight(mut self, weight: u32) -> Self {
+        self.weight = weight;
+        self
+    }
+
+    /// Sets the number of connections at which the server is overloaded; 0 for none.
+    #[must_use]
+    pub fn with_upper_threshold(mut self, connections: u32) -> Self {
+        self.upper_threshold = connections;
+        self
+    }
+
+    /// Sets the number of connections below which an overloaded server receives new
+    /// connections again; 0 for 3/4 of the upper threshold, which it must not exceed.
+    #[must_use]
+    pub fn with_lower_threshold(mut self, connections: u32) -> Self {
+        self.lower_threshold = connections;
+        self
     }
 
     /// Returns address and port, the key within the virtual server.
@@ -133,9 +172,8 @@ impl RealServer {
 }
 
 /// A dumped real server with its connection counts and statistics.
-///
-/// Exhaustive: programs build dumped entries as literals in their tests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Destination {
     /// The real server.
     pub server: RealServer,
@@ -143,6 +181,32 @@ pub struct Destination {
     pub connections: Connections,
     /// Statistics.
     pub stats: Stats,
+}
+
+impl Destination {
+    /// Creates a real server without connections and statistics, for tests of programs that
+    /// read dumps.
+    pub fn new(server: RealServer) -> Self {
+        Self {
+            server,
+            connections: Connections::default(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// Sets the connection counts.
+    #[must_use]
+    pub fn with_connections(mut self, connections: Connections) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// Sets the statistics.
+    #[must_use]
+    pub fn with_stats(mut self, stats: Stats) -> Self {
+        self.stats = stats;
+        self
+    }
 }
 
 /// Connection counts of a real server.
@@ -156,6 +220,42 @@ pub struct Connections {
     pub inactive: u32,
     /// Persistent connection templates.
     pub persistent: u32,
+}
+
+/// Saturates: a sum is at most `u32::MAX`.
+impl Add for Connections {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
+        self += other;
+        self
+    }
+}
+
+impl AddAssign for Connections {
+    fn add_assign(&mut self, other: Self) {
+        self.active = self.active.saturating_add(other.active);
+        self.inactive = self.inactive.saturating_add(other.inactive);
+        self.persistent = self.persistent.saturating_add(other.persistent);
+    }
+}
+
+/// Counts the connections of several real servers, such as those of a virtual server.
+///
+/// ```
+/// use vipline_ipvs::{Connections, Destination, RealServer};
+///
+/// let one = Connections { active: 3, inactive: 1, persistent: 0 };
+/// let dumped = [1, 2].map(|last| {
+///     Destination::new(RealServer::new([10, 244, 1, last].into(), 8080)).with_connections(one)
+/// });
+/// let total: Connections = dumped.iter().map(|it| it.connections).sum();
+/// assert_eq!((total.active, total.inactive), (6, 2));
+/// ```
+impl Sum for Connections {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), Add::add)
+    }
 }
 
 /// Forwarding method: `IP_VS_CONN_F_*` of `linux/ip_vs.h`.

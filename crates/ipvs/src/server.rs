@@ -15,8 +15,20 @@ use crate::{Family, Flags, InvalidName, IpvsName, Scheduler, ServiceKey};
 ///
 /// `Display` prints the `ipvsadm -Sn` line from the service on.
 ///
-/// Exhaustive: callers build virtual servers as literals.
+/// ```
+/// use vipline_ipvs::{Family, Flags, Persistence, Scheduler, ServiceKey, Transport, VirtualServer};
+///
+/// let service = ServiceKey::new(Transport::Tcp, [10, 96, 0, 10].into(), 80);
+/// let server = VirtualServer::new(service, Scheduler::SourceHash)
+///     .with_flags(Flags::SH_PORT)
+///     .with_persistence(Persistence::per_client(Family::V4, 600));
+/// assert_eq!(
+///     server.to_string(),
+///     "-t 10.96.0.10:80 -s sh -p 600 -b sh-port"
+/// );
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
 pub struct VirtualServer {
     /// The service that identifies the virtual server.
     pub service: ServiceKey,
@@ -40,6 +52,27 @@ impl VirtualServer {
             persistence: None,
             persistence_engine: None,
         }
+    }
+
+    /// Adds flags.
+    #[must_use]
+    pub fn with_flags(mut self, flags: Flags) -> Self {
+        self.flags |= flags;
+        self
+    }
+
+    /// Makes the server persistent.
+    #[must_use]
+    pub fn with_persistence(mut self, persistence: Persistence) -> Self {
+        self.persistence = Some(persistence);
+        self
+    }
+
+    /// Sets the persistence engine, which identifies clients by other data than their address.
+    #[must_use]
+    pub fn with_persistence_engine(mut self, engine: PersistenceEngine) -> Self {
+        self.persistence_engine = Some(engine);
+        self
     }
 
     /// Appends all attributes in the order of `ipvsadm`.

@@ -28,9 +28,8 @@ impl Role {
 }
 
 /// A sync daemon. At most one runs per role.
-///
-/// Exhaustive: callers build sync daemons as literals.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct SyncDaemon {
     /// Role.
     pub role: Role,
@@ -60,6 +59,34 @@ impl SyncDaemon {
             port: 0,
             ttl: 0,
         }
+    }
+
+    /// Sets the maximum length of a sync message, in bytes.
+    #[must_use]
+    pub fn with_max_len(mut self, bytes: u16) -> Self {
+        self.max_len = bytes;
+        self
+    }
+
+    /// Sets the multicast group.
+    #[must_use]
+    pub fn with_multicast_group(mut self, group: IpAddr) -> Self {
+        self.multicast_group = Some(group);
+        self
+    }
+
+    /// Sets the UDP port.
+    #[must_use]
+    pub fn with_port(mut self, port: u16) -> Self {
+        self.port = port;
+        self
+    }
+
+    /// Sets the multicast TTL.
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: u8) -> Self {
+        self.ttl = ttl;
+        self
     }
 
     /// Appends the attributes in the order of `ipvsadm`, without defaults.

@@ -93,17 +93,13 @@ fn other_requests_encode_to_the_bytes_of_ipvsadm() {
 }
 
 fn daemons() -> (SyncDaemon, SyncDaemon) {
-    let master = SyncDaemon {
-        max_len: 1400,
-        multicast_group: Some("224.0.0.90".parse().unwrap()),
-        port: 9000,
-        ttl: 3,
-        ..SyncDaemon::new(Role::Master, "d0", 5)
-    };
-    let backup = SyncDaemon {
-        multicast_group: Some("ff02::60".parse().unwrap()),
-        ..SyncDaemon::new(Role::Backup, "d0", 5)
-    };
+    let master = SyncDaemon::new(Role::Master, "d0", 5)
+        .with_max_len(1400)
+        .with_multicast_group("224.0.0.90".parse().unwrap())
+        .with_port(9000)
+        .with_ttl(3);
+    let backup =
+        SyncDaemon::new(Role::Backup, "d0", 5).with_multicast_group("ff02::60".parse().unwrap());
     (master, backup)
 }
 

@@ -1,6 +1,6 @@
 //! Output of the examples.
 
-use vipline_ipvs::{Connections, Destination, Stats, Table};
+use vipline_ipvs::{Connections, Destination, Table};
 
 #[allow(dead_code, reason = "the test calls what `main` prints")]
 #[path = "../examples/ipvsadm-ln.rs"]
@@ -24,15 +24,13 @@ fn ipvsadm_ln_prints_the_table_like_ipvsadm() {
     for server in table.servers() {
         text += &ipvsadm_ln::server_line(server);
         for real in table.destinations(&server.service) {
-            text += &ipvsadm_ln::destination_line(&Destination {
-                server: *real,
-                connections: Connections {
-                    active: 12,
-                    inactive: 3,
-                    persistent: 0,
-                },
-                stats: Stats::default(),
-            });
+            let connections = Connections {
+                active: 12,
+                inactive: 3,
+                persistent: 0,
+            };
+            let destination = Destination::new(*real).with_connections(connections);
+            text += &ipvsadm_ln::destination_line(&destination);
         }
     }
     let expected = "\

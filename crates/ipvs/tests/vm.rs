@@ -58,7 +58,7 @@ use std::process::{Command as Process, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use testkit::netns::Netns;
-use vipline_ipvs::{Client, Commands, Object, RealServer, Table};
+use vipline_ipvs::{Client, Commands, Object, Table};
 use vipline_reconcile::diff;
 
 /// Held by the running test.
@@ -159,11 +159,9 @@ fn compare(client: &mut Client, wanted: &Table) {
     for object in wanted.objects() {
         if let Object::Destination(service, real) = object {
             let (upper_threshold, lower_threshold) = (0, 0);
-            let real = RealServer {
-                upper_threshold,
-                lower_threshold,
-                ..real
-            };
+            let real = real
+                .with_upper_threshold(upper_threshold)
+                .with_lower_threshold(lower_threshold);
             expected.insert_destination(&service, real);
         }
     }

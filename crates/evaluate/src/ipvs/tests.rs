@@ -102,10 +102,7 @@ fn weights_are_shares_and_zero_receives_nothing() {
 fn counted(scheduler: Scheduler, reals: &[(u32, u32, u32)]) -> Balancer {
     let service = ServiceKey::new(Transport::Tcp, "10.0.0.1".parse().unwrap(), 80);
     let real = |(at, (weight, active, inactive)): (u8, &(u32, u32, u32))| Real {
-        server: RealServer {
-            weight: *weight,
-            ..RealServer::new([10, 2, 0, at].into(), 80)
-        },
+        server: RealServer::new([10, 2, 0, at].into(), 80).with_weight(*weight),
         connections: Some(Connections {
             active: *active,
             inactive: *inactive,
@@ -166,11 +163,9 @@ fn thresholds_need_connection_counts() {
             active,
             ..Connections::default()
         });
-        let server = RealServer {
-            upper_threshold: 4,
-            lower_threshold,
-            ..RealServer::new([10, 2, 0, 1].into(), 80)
-        };
+        let server = RealServer::new([10, 2, 0, 1].into(), 80)
+            .with_upper_threshold(4)
+            .with_lower_threshold(lower_threshold);
         let real = Real {
             server,
             connections,
@@ -269,13 +264,9 @@ fn hashes_select_one_server_and_fall_back_only_if_configured() {
     let service = ServiceKey::new(Transport::Tcp, "10.0.0.1".parse().unwrap(), 80);
     let select = |scheduler, flags, weights: [u32; 2], source: &str| {
         let real = |(at, weight)| {
-            Real::from(RealServer {
-                weight,
-                ..RealServer::new([10, 2, 0, at].into(), 80)
-            })
+            Real::from(RealServer::new([10, 2, 0, at].into(), 80).with_weight(weight))
         };
-        let mut server = vipline_ipvs::VirtualServer::new(service, scheduler);
-        server.flags = flags;
+        let server = vipline_ipvs::VirtualServer::new(service, scheduler).with_flags(flags);
         let mut balancer = Balancer::new();
         balancer.add(server, (1..).zip(weights).map(real));
         let packet = Packet::new(Transport::Tcp, end(source), end("10.0.0.1:80"));

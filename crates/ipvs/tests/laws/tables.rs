@@ -48,19 +48,17 @@ pub(crate) fn server() -> impl Strategy<Value = VirtualServer> {
                 Family::V4 => Netmask::V4([255, 0, 255, 0].into()),
                 Family::V6 => Netmask::V6(64),
             };
-            VirtualServer {
-                service,
-                scheduler,
-                flags: set.map(|(flag, _)| flag).collect(),
-                persistence: persistence.map(|(timeout, is_wide)| Persistence {
-                    timeout,
-                    netmask: match is_wide {
-                        true => wide,
-                        false => Netmask::host(service.family()),
-                    },
-                }),
-                persistence_engine: engine.and_then(|name| PersistenceEngine::new(name).ok()),
-            }
+            let mut server = VirtualServer::new(service, scheduler);
+            server.flags = set.map(|(flag, _)| flag).collect();
+            server.persistence = persistence.map(|(timeout, is_wide)| Persistence {
+                timeout,
+                netmask: match is_wide {
+                    true => wide,
+                    false => Netmask::host(service.family()),
+                },
+            });
+            server.persistence_engine = engine.and_then(|name| PersistenceEngine::new(name).ok());
+            server
         },
     )
 }
@@ -86,13 +84,12 @@ fn forwarding() -> impl Strategy<Value = Forwarding> {
 pub(crate) fn real() -> impl Strategy<Value = RealServer> {
     let numbers = (any::<u32>(), any::<u32>(), any::<u32>());
     (address(), 80..83_u16, forwarding(), numbers).prop_map(
-        |(address, port, forwarding, (weight, upper_threshold, lower_threshold))| RealServer {
-            address,
-            port,
-            forwarding,
-            weight,
-            upper_threshold,
-            lower_threshold,
+        |(address, port, forwarding, (weight, upper_threshold, lower_threshold))| {
+            RealServer::new(address, port)
+                .with_forwarding(forwarding)
+                .with_weight(weight)
+                .with_upper_threshold(upper_threshold)
+                .with_lower_threshold(lower_threshold)
         },
     )
 }

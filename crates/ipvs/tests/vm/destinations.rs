@@ -30,25 +30,17 @@ fn reals() -> Vec<RealServer> {
     for (place, forwarding) in ways.into_iter().enumerate() {
         let port = 8000 + u16::try_from(place).unwrap();
         let weight = u32::try_from(place).unwrap() * 1000;
-        reals.push(RealServer {
-            port,
-            forwarding,
-            weight,
-            ..base
-        });
+        let real = RealServer::new(base.address, port);
+        reals.push(real.with_forwarding(forwarding).with_weight(weight));
     }
-    reals.push(RealServer {
-        weight: i32::MAX.unsigned_abs(),
-        upper_threshold: 100,
-        lower_threshold: 50,
-        ..base
-    });
+    reals.push(
+        base.with_weight(i32::MAX.unsigned_abs())
+            .with_upper_threshold(100)
+            .with_lower_threshold(50),
+    );
     // A tunnel can use the other address family.
-    reals.push(RealServer {
-        address: ip("fd00::2"),
-        forwarding: Forwarding::Tunnel(Tunnel::Ipip),
-        ..base
-    });
+    let other_family = RealServer::new(ip("fd00::2"), base.port);
+    reals.push(other_family.with_forwarding(Forwarding::Tunnel(Tunnel::Ipip)));
     reals
 }
 
@@ -68,11 +60,7 @@ fn every_forwarding_method_is_dumped_unchanged() {
         // Each real server is changed in place.
         for real in reals() {
             let forwarding = Forwarding::Masquerade;
-            let changed = RealServer {
-                weight: 7,
-                forwarding,
-                ..real
-            };
+            let changed = real.with_weight(7).with_forwarding(forwarding);
             if real.address.is_ipv4() {
                 table.insert_destination(&service, changed);
             }
@@ -101,10 +89,8 @@ fn only_tunnels_use_the_other_address_family() {
             ("fd00::1", "10.1.0.1"),
             ("fd00::1", "fd00::2"),
         ] {
-            let real = RealServer {
-                forwarding: Forwarding::Tunnel(Tunnel::Ipip),
-                ..RealServer::new(ip(real), 80)
-            };
+            let tunnel = Forwarding::Tunnel(Tunnel::Ipip);
+            let real = RealServer::new(ip(real), 80).with_forwarding(tunnel);
             table.insert_destination(&ServiceKey::new(Transport::Tcp, ip(service), 80), real);
         }
         check(client, &table);

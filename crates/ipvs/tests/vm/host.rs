@@ -84,13 +84,11 @@ fn sync_daemons_start_and_stop() {
             assert!(status.unwrap().success(), "ip {line}");
         }
         assert!(client.sync_daemons().unwrap().is_empty());
-        let master = SyncDaemon {
-            max_len: 1400,
-            multicast_group: Some(ip("224.0.0.90")),
-            port: 9000,
-            ttl: 3,
-            ..SyncDaemon::new(Role::Master, "d0", 5)
-        };
+        let master = SyncDaemon::new(Role::Master, "d0", 5)
+            .with_max_len(1400)
+            .with_multicast_group(ip("224.0.0.90"))
+            .with_port(9000)
+            .with_ttl(3);
         client.start_sync_daemon(&master).unwrap();
         assert!(
             client

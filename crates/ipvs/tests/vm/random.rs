@@ -35,18 +35,17 @@ fn accepted_server(server: VirtualServer) -> VirtualServer {
     if matches!(server.scheduler, Scheduler::SourceHash | Scheduler::Maglev) {
         flags.remove(Flags::SCHEDULER_3);
     }
-    VirtualServer {
-        scheduler: match server.scheduler {
-            Scheduler::Other(_) | Scheduler::PowerOfTwo => Scheduler::RoundRobin,
-            known => known,
-        },
-        flags,
-        persistence,
-        persistence_engine: server
-            .persistence_engine
-            .filter(|engine| is_udp && persistence.is_some() && *engine == PersistenceEngine::Sip),
-        ..server
-    }
+    let mut accepted = server;
+    accepted.scheduler = match accepted.scheduler {
+        Scheduler::Other(_) | Scheduler::PowerOfTwo => Scheduler::RoundRobin,
+        known => known,
+    };
+    accepted.flags = flags;
+    accepted.persistence = persistence;
+    accepted.persistence_engine = accepted
+        .persistence_engine
+        .filter(|engine| is_udp && persistence.is_some() && *engine == PersistenceEngine::Sip);
+    accepted
 }
 
 /// Changes a real server so that the kernel and ipvsadm accept it.
@@ -63,13 +62,10 @@ fn accepted_real(service: &ServiceKey, real: RealServer) -> RealServer {
         other => other,
     };
     let (one, other) = (real.upper_threshold >> 1, real.lower_threshold >> 1);
-    RealServer {
-        forwarding,
-        weight: real.weight >> 1,
-        upper_threshold: one.max(other),
-        lower_threshold: one.min(other),
-        ..real
-    }
+    real.with_forwarding(forwarding)
+        .with_weight(real.weight >> 1)
+        .with_upper_threshold(one.max(other))
+        .with_lower_threshold(one.min(other))
 }
 
 /// Returns the table as ipvsadm would add it.
@@ -80,7 +76,9 @@ fn as_added_by_ipvsadm(table: &Table) -> Table {
     let objects = table.objects().map(|object| match object {
         Object::Destination(service, real) if real.forwarding != Forwarding::Masquerade => {
             let port = service.port();
-            Object::Destination(service, RealServer { port, ..real })
+            let mut moved = real;
+            moved.port = port;
+            Object::Destination(service, moved)
         }
         other => other,
     });

@@ -45,14 +45,12 @@ fn variants(service: ServiceKey, scheduler: Scheduler) -> Vec<VirtualServer> {
     for flags in flag_combinations(&scheduler) {
         for flags in [flags, flags | Flags::ONE_PACKET] {
             for netmask in [None, Some(host), Some(wide)] {
-                variants.push(VirtualServer {
-                    flags,
-                    persistence: netmask.map(|netmask| Persistence {
-                        timeout: 300,
-                        netmask,
-                    }),
-                    ..VirtualServer::new(service, scheduler)
+                let mut server = VirtualServer::new(service, scheduler).with_flags(flags);
+                server.persistence = netmask.map(|netmask| Persistence {
+                    timeout: 300,
+                    netmask,
                 });
+                variants.push(server);
             }
         }
     }
@@ -119,19 +117,13 @@ fn the_persistence_engine_is_dumped() {
     with_client(|client| {
         for (family, address) in [(Family::V4, "10.0.0.1"), (Family::V6, "fd00::1")] {
             let service = ServiceKey::new(Transport::Udp, ip(address), 5060);
-            let server = VirtualServer {
-                persistence: Some(Persistence::per_client(family, 100)),
-                persistence_engine: Some(PersistenceEngine::Sip),
-                ..VirtualServer::new(service, Scheduler::RoundRobin)
-            };
+            let plain = VirtualServer::new(service, Scheduler::RoundRobin)
+                .with_persistence(Persistence::per_client(family, 100));
+            let server = plain.with_persistence_engine(PersistenceEngine::Sip);
             check(
                 client,
                 &[Object::VirtualServer(server)].into_iter().collect(),
             );
-            let plain = VirtualServer {
-                persistence_engine: None,
-                ..server
-            };
             check(
                 client,
                 &[Object::VirtualServer(plain)].into_iter().collect(),

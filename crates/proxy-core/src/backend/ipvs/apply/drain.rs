@@ -235,7 +235,7 @@ fn weight_changed(
     before: u32,
     after: u32,
 ) -> Option<Edit<Object>> {
-    let of_weight = |weight| Some(Object::Destination(service, RealServer { weight, ..real }));
+    let of_weight = |weight| Some(Object::Destination(service, real.with_weight(weight)));
     Edit::between(of_weight(before), of_weight(after))
 }
 
@@ -248,7 +248,7 @@ fn removed_server(edit: &Edit<Object>) -> Option<ServiceKey> {
 
 #[cfg(test)]
 mod tests {
-    use vipline_ipvs::{Connections, Scheduler, Stats, VirtualServer};
+    use vipline_ipvs::{Connections, Scheduler, VirtualServer};
 
     use super::*;
 
@@ -257,10 +257,7 @@ mod tests {
     }
 
     fn real(last: u8, weight: u32) -> RealServer {
-        RealServer {
-            weight,
-            ..RealServer::new([10, 1, 0, last].into(), 8080)
-        }
+        RealServer::new([10, 1, 0, last].into(), 8080).with_weight(weight)
     }
 
     fn object(protocol: Transport, last: u8, weight: u32) -> Object {
@@ -269,14 +266,10 @@ mod tests {
 
     /// Returns a real server with connections, as the kernel reports it.
     fn entry(last: u8, weight: u32, active: u32) -> Destination {
-        Destination {
-            server: real(last, weight),
-            connections: Connections {
-                active,
-                ..Connections::default()
-            },
-            stats: Stats::default(),
-        }
+        Destination::new(real(last, weight)).with_connections(Connections {
+            active,
+            ..Connections::default()
+        })
     }
 
     fn seconds(seconds: u64) -> Duration {

@@ -91,11 +91,10 @@ impl Schedulers {
     }
 
     fn with_default(&self, server: VirtualServer) -> VirtualServer {
-        VirtualServer {
-            flags: crate::backend::ipvs::plan::port::flags(self.default),
-            scheduler: self.default,
-            ..server
-        }
+        let mut server = server;
+        server.flags = crate::backend::ipvs::plan::port::flags(self.default);
+        server.scheduler = self.default;
+        server
     }
 }
 
@@ -107,10 +106,8 @@ mod tests {
 
     fn server(last: u8, scheduler: Scheduler) -> VirtualServer {
         let service = ServiceKey::new(Transport::Tcp, [10, 96, 0, last].into(), 80);
-        VirtualServer {
-            flags: crate::backend::ipvs::plan::port::flags(scheduler),
-            ..VirtualServer::new(service, scheduler)
-        }
+        let flags = crate::backend::ipvs::plan::port::flags(scheduler);
+        VirtualServer::new(service, scheduler).with_flags(flags)
     }
 
     #[test]

@@ -15,10 +15,7 @@ use super::port::set_port;
 /// Adds a real server. All ready endpoints have the same weight; draining ones have
 /// weight 0.
 pub(super) fn real_server(service: ServiceKey, endpoint: &Endpoint, weight: u32) -> Object {
-    let real = RealServer {
-        weight,
-        ..RealServer::new(endpoint.addr, endpoint.port)
-    };
+    let real = RealServer::new(endpoint.addr, endpoint.port).with_weight(weight);
     Server::Destination(service, real).into()
 }
 
