@@ -133,8 +133,7 @@ fn name() -> Outcome<Name> {
 /// Returns the edits that create the set with all entries.
 fn edits() -> Outcome<Vec<Edit<Object>>> {
     let name = name()?;
-    let mut set = Set::new(name.clone(), SetType::HashIpPort, SetFamily::V4);
-    set.maxelem = Some(2 * ENTRIES);
+    let set = Set::new(name.clone(), SetType::HashIpPort, SetFamily::V4).with_maxelem(2 * ENTRIES);
     let entries = (0..ENTRIES).map(|number| entry(&name, number));
     let objects = [set.into()].into_iter().chain(entries);
     Ok(objects.map(Edit::Add).collect())

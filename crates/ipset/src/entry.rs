@@ -101,6 +101,55 @@ impl Entry {
         }
     }
 
+    /// Sets the last element of a range, to add or delete all elements from the first on.
+    #[must_use]
+    pub fn with_range_end(mut self, last: Member) -> Self {
+        self.range_end = Some(last.truncated());
+        self
+    }
+
+    /// Sets the position in a list set.
+    #[must_use]
+    pub fn with_position(mut self, position: ListPosition) -> Self {
+        self.position = Some(position);
+        self
+    }
+
+    /// Sets the timeout, in seconds; 0 means no timeout.
+    #[must_use]
+    pub fn with_timeout(mut self, seconds: u32) -> Self {
+        self.timeout = Some(seconds);
+        self
+    }
+
+    /// Sets the packet and byte counters.
+    #[must_use]
+    pub fn with_counters(mut self, counters: Counters) -> Self {
+        self.counters = Some(counters);
+        self
+    }
+
+    /// Sets the comment.
+    #[must_use]
+    pub fn with_comment(mut self, comment: Comment) -> Self {
+        self.comment = Some(comment);
+        self
+    }
+
+    /// Sets mark, priority and queue for matching packets.
+    #[must_use]
+    pub fn with_skbinfo(mut self, skbinfo: SkbInfo) -> Self {
+        self.skbinfo = skbinfo;
+        self
+    }
+
+    /// Adds flags.
+    #[must_use]
+    pub fn with_flags(mut self, flags: EntryFlags) -> Self {
+        self.flags |= flags;
+        self
+    }
+
     /// Returns whether two entries are equal, except for set, element, position,
     /// counters and timeout.
     pub fn is_equivalent(&self, other: &Self) -> bool {

@@ -104,8 +104,13 @@ impl Set {
     /// ```
     /// use vipline_ipset::{SetFamily, SetType, Name, Set};
     ///
-    /// let set = Set::new(Name::new("blocked")?, SetType::HashNet, SetFamily::V6);
-    /// assert_eq!(set.to_string(), "create blocked hash:net family inet6");
+    /// let set = Set::new(Name::new("blocked")?, SetType::HashNet, SetFamily::V6)
+    ///     .with_timeout(600)
+    ///     .with_maxelem(1000);
+    /// assert_eq!(
+    ///     set.to_string(),
+    ///     "create blocked hash:net family inet6 maxelem 1000 timeout 600"
+    /// );
     /// # Ok::<(), vipline_ipset::InvalidName>(())
     /// ```
     pub fn new(name: Name, set_type: SetType, family: SetFamily) -> Self {
@@ -127,6 +132,92 @@ impl Set {
             initval: None,
             unknown_attributes: Box::default(),
         }
+    }
+
+    /// Sets the revision of the set type, for callers with their own socket.
+    #[must_use]
+    pub fn with_revision(mut self, revision: u8) -> Self {
+        self.revision = Some(revision);
+        self
+    }
+
+    /// Sets the range of a bitmap type.
+    #[must_use]
+    pub fn with_range(mut self, range: Range) -> Self {
+        self.range = Some(range);
+        self
+    }
+
+    /// Sets the initial number of hash buckets.
+    #[must_use]
+    pub fn with_hashsize(mut self, buckets: u32) -> Self {
+        self.hashsize = Some(buckets);
+        self
+    }
+
+    /// Sets the maximum number of entries of a hash type.
+    #[must_use]
+    pub fn with_maxelem(mut self, entries: u32) -> Self {
+        self.maxelem = Some(entries);
+        self
+    }
+
+    /// Sets the size of a list set.
+    #[must_use]
+    pub fn with_size(mut self, size: u32) -> Self {
+        self.size = Some(size);
+        self
+    }
+
+    /// Truncates addresses to this prefix length.
+    #[must_use]
+    pub fn with_netmask(mut self, prefix_len: u8) -> Self {
+        self.netmask = Some(prefix_len);
+        self
+    }
+
+    /// Sets the mask of the addresses. Exclusive with [`netmask`](Self::netmask).
+    ///
+    /// Requires Linux 6.2.
+    #[must_use]
+    pub fn with_bitmask(mut self, mask: IpAddr) -> Self {
+        self.bitmask = Some(mask);
+        self
+    }
+
+    /// Sets the mask of the packet marks of `hash:ip,mark`.
+    #[must_use]
+    pub fn with_markmask(mut self, mask: u32) -> Self {
+        self.markmask = Some(mask);
+        self
+    }
+
+    /// Sets the default timeout of entries, in seconds; 0 means no timeout by default.
+    #[must_use]
+    pub fn with_timeout(mut self, seconds: u32) -> Self {
+        self.timeout = Some(seconds);
+        self
+    }
+
+    /// Adds flags: extensions that entries can have, and `forceadd`.
+    #[must_use]
+    pub fn with_flags(mut self, flags: SetFlags) -> Self {
+        self.flags |= flags;
+        self
+    }
+
+    /// Sets the maximum number of entries per hash bucket.
+    #[must_use]
+    pub fn with_bucketsize(mut self, entries: u8) -> Self {
+        self.bucketsize = Some(entries);
+        self
+    }
+
+    /// Sets the initial value of the hash function.
+    #[must_use]
+    pub fn with_initval(mut self, value: u32) -> Self {
+        self.initval = Some(value);
+        self
     }
 
     /// Returns whether both sets have the same properties, except name, revision,

@@ -16,6 +16,11 @@ pub struct SkbInfo {
 }
 
 impl SkbInfo {
+    /// Creates an extension that writes no value.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
     /// Sets the packet mark and the mask of the bits to replace.
     #[must_use]
     pub fn with_mark(mut self, mark: u32, mask: u32) -> Self {

@@ -272,8 +272,7 @@ mod tests {
         assert_eq!(installed.changed_sets(&headers(&sizes)), 0);
         assert_eq!(installed.changed_sets(&headers(&sizes[..2])), 1);
         // A larger set has the same entries.
-        let mut larger = set("a");
-        larger.maxelem = Some(1 << 20);
+        let larger = set("a").with_maxelem(1 << 20);
         let (old, new) = (set("a").into(), larger.into());
         installed.record_sets(&[Edit::Change { old, new }]);
         assert_eq!(installed.changed_sets(&headers(&sizes)), 0);

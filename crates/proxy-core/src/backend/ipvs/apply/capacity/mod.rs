@@ -127,8 +127,7 @@ fn is_without_effect(edit: &Edit<Object>) -> bool {
 
 /// Returns the edit that replaces a set by a large one with the same entries.
 fn enlarged(set: &Set) -> Edit<Object> {
-    let mut new = set.clone();
-    new.maxelem = Some(LARGE);
+    let new = set.clone().with_maxelem(LARGE);
     Edit::Change {
         old: set.clone().into(),
         new: new.into(),

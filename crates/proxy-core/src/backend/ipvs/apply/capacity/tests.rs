@@ -11,9 +11,7 @@ const FULL: usize = DEFAULT_MAXELEM as usize;
 
 fn set(maxelem: u32) -> Set {
     let name = Name::new("KUBE-IPVS-IPS").unwrap();
-    let mut set = Set::new(name, SetType::HashIp, SetFamily::V4);
-    set.maxelem = Some(maxelem);
-    set
+    Set::new(name, SetType::HashIp, SetFamily::V4).with_maxelem(maxelem)
 }
 
 /// Returns additions of the entries of a range.
