@@ -124,9 +124,9 @@ fn timed(
 fn filter() -> Filter {
     let [port, _] = PORTS;
     Filter::new()
-        .family(Family::V4)
-        .protocol(Protocol::UDP)
-        .original(TupleFilter::new().destination_port(port))
+        .with_family(Family::V4)
+        .with_protocol(Protocol::UDP)
+        .with_original(TupleFilter::new().with_destination_port(port))
 }
 
 fn is_deleted(number: u32) -> bool {

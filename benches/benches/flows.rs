@@ -370,7 +370,9 @@ impl Node {
 
     /// Returns the processor time of one dump of all UDP flows, in milliseconds.
     fn upstream(&mut self) -> Outcome<f64> {
-        let udp = Filter::new().family(Family::V4).protocol(Protocol::UDP);
+        let udp = Filter::new()
+            .with_family(Family::V4)
+            .with_protocol(Protocol::UDP);
         let times = (0..3).map(|_| {
             let (time, dumped) = Time::of(|| self.client.dump(&udp, |_| ()));
             dumped.map(|_| time.processor)

@@ -15,8 +15,8 @@ fn check_flow(flow: &Flow) {
     assert!(flow.to_string().contains(&flow.original.to_string()));
     assert!(!flow.key().to_string().is_empty());
     let zone = flow.zone.unwrap_or(0);
-    let filter = Filter::new().family(flow.family()).zone(zone);
-    assert!(filter.protocol(flow.original.protocol).matches(flow));
+    let filter = Filter::new().with_family(flow.family()).with_zone(zone);
+    assert!(filter.with_protocol(flow.original.protocol).matches(flow));
 }
 
 /// Checks one input.

@@ -78,8 +78,8 @@ impl Lane {
     /// The error of the netlink socket.
     pub fn translated(&mut self) -> Outcome<usize> {
         let filter = Filter::new()
-            .family(Family::V4)
-            .status(Status::DST_NAT, Status::DST_NAT);
+            .with_family(Family::V4)
+            .with_status(Status::DST_NAT, Status::DST_NAT);
         let mut count = 0;
         let _ = self.conntrack.dump(&filter, |_| count += 1)?;
         Ok(count)
@@ -99,7 +99,7 @@ impl Lane {
         let mut replies = Vec::new();
         let _ = self
             .conntrack
-            .dump(&Filter::new().family(Family::V4), |flow| {
+            .dump(&Filter::new().with_family(Family::V4), |flow| {
                 let reply = flow.reply;
                 if let (
                     IpAddr::V4(source),
@@ -119,8 +119,8 @@ impl Lane {
         self.sink.send(&packets(&replies, Segment::SynAck))?;
         self.send(&packets(flows, Segment::Data(0)))?;
         let assured = Filter::new()
-            .family(Family::V4)
-            .status(Status::ASSURED, Status::ASSURED);
+            .with_family(Family::V4)
+            .with_status(Status::ASSURED, Status::ASSURED);
         let mut count = 0;
         let _ = self.conntrack.dump(&assured, |_| count += 1)?;
         match count == flows.len() {

@@ -33,7 +33,7 @@ pub(crate) fn print_events(
 fn main() -> Result<(), Box<dyn Error>> {
     let mut filter = Filter::new();
     if let Some(number) = std::env::args().nth(1) {
-        filter = filter.protocol(Protocol(number.parse()?));
+        filter = filter.with_protocol(Protocol(number.parse()?));
     }
     let mut events = Events::open(Groups::NEW | Groups::UPDATE | Groups::DESTROY, &[])?;
     loop {

@@ -22,12 +22,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     print_flows(&mut client)?;
 
     // Clients sent the packets to the service, and the endpoint replies.
-    let to_service = TupleFilter::new().destination(SERVICE).destination_port(53);
+    let to_service = TupleFilter::new()
+        .with_destination(SERVICE)
+        .with_destination_port(53);
     let stale = Filter::new()
-        .family(Family::V4)
-        .protocol(Protocol::UDP)
-        .original(to_service)
-        .reply(TupleFilter::new().source(REMOVED));
+        .with_family(Family::V4)
+        .with_protocol(Protocol::UDP)
+        .with_original(to_service)
+        .with_reply(TupleFilter::new().with_source(REMOVED));
     let _ = client.flush(&stale)?;
     println!("Endpoint {REMOVED} is removed. Its flows are deleted:");
     print_flows(&mut client)

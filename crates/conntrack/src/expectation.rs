@@ -101,6 +101,55 @@ impl Expectation {
         }
     }
 
+    /// Sets the bits of the tuple that the expected flow must match.
+    #[must_use]
+    pub fn with_mask(mut self, mask: Tuple) -> Self {
+        self.mask = mask;
+        self
+    }
+
+    /// Sets the lifetime, in seconds.
+    #[must_use]
+    pub fn with_timeout(mut self, seconds: u32) -> Self {
+        self.timeout = Some(seconds);
+        self
+    }
+
+    /// Sets the name of the helper.
+    #[must_use]
+    pub fn with_helper(mut self, name: impl Into<Box<str>>) -> Self {
+        self.helper = Some(name.into());
+        self
+    }
+
+    /// Sets the zone; 0 is the default zone.
+    #[must_use]
+    pub fn with_zone(mut self, zone: u16) -> Self {
+        self.zone = Some(zone).filter(|zone| *zone != 0);
+        self
+    }
+
+    /// Adds flags (`NF_CT_EXPECT_*`).
+    #[must_use]
+    pub fn with_flags(mut self, flags: u32) -> Self {
+        self.flags = Some(self.flags.unwrap_or(0) | flags);
+        self
+    }
+
+    /// Sets the class, which the helper defines.
+    #[must_use]
+    pub fn with_class(mut self, class: u32) -> Self {
+        self.class = Some(class);
+        self
+    }
+
+    /// Sets the name of the `expectfn`.
+    #[must_use]
+    pub fn with_function(mut self, name: impl Into<Box<str>>) -> Self {
+        self.function = Some(name.into());
+        self
+    }
+
     /// Appends the payload of a message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         wire::put_header(out, self.tuple.family().number(), 0);

@@ -15,8 +15,8 @@ use crate::{AddressRange, Family, Flow, Network, PortRange, Protocol, Status, Tu
 /// use vipline_conntrack::{Filter, Flow, Protocol, Status, Tuple};
 ///
 /// let unanswered = Filter::new()
-///     .protocol(Protocol::TCP)
-///     .status(Status::empty(), Status::SEEN_REPLY);
+///     .with_protocol(Protocol::TCP)
+///     .with_status(Status::empty(), Status::SEEN_REPLY);
 /// let tuple = Tuple::ports(
 ///     Protocol::TCP,
 ///     ("10.0.0.1".parse()?, 1024),
@@ -83,21 +83,21 @@ impl TupleFilter {
 
     /// Selects tuples with this source address.
     #[must_use]
-    pub fn source(self, address: IpAddr) -> Self {
-        self.source_network(address.into())
+    pub fn with_source(self, address: IpAddr) -> Self {
+        self.with_source_network(address.into())
     }
 
     /// Selects tuples with this destination address.
     #[must_use]
-    pub fn destination(self, address: IpAddr) -> Self {
-        self.destination_network(address.into())
+    pub fn with_destination(self, address: IpAddr) -> Self {
+        self.with_destination_network(address.into())
     }
 
     /// Selects tuples with a source address in this network.
     ///
     /// The kernel compares only addresses. The client compares networks.
     #[must_use]
-    pub fn source_network(mut self, network: Network) -> Self {
+    pub fn with_source_network(mut self, network: Network) -> Self {
         self.source = Some(network);
         self
     }
@@ -106,7 +106,7 @@ impl TupleFilter {
     ///
     /// The kernel compares only addresses. The client compares networks.
     #[must_use]
-    pub fn destination_network(mut self, network: Network) -> Self {
+    pub fn with_destination_network(mut self, network: Network) -> Self {
         self.destination = Some(network);
         self
     }
@@ -115,7 +115,7 @@ impl TupleFilter {
     ///
     /// The kernel compares only addresses. The client compares ranges.
     #[must_use]
-    pub fn source_range(mut self, range: AddressRange) -> Self {
+    pub fn with_source_range(mut self, range: AddressRange) -> Self {
         self.source_range = Some(range);
         self
     }
@@ -124,28 +124,28 @@ impl TupleFilter {
     ///
     /// The kernel compares only addresses. The client compares ranges.
     #[must_use]
-    pub fn destination_range(mut self, range: AddressRange) -> Self {
+    pub fn with_destination_range(mut self, range: AddressRange) -> Self {
         self.destination_range = Some(range);
         self
     }
 
     /// Selects tuples with this source port.
     #[must_use]
-    pub fn source_port(self, port: u16) -> Self {
-        self.source_ports(port.into())
+    pub fn with_source_port(self, port: u16) -> Self {
+        self.with_source_ports(port.into())
     }
 
     /// Selects tuples with this destination port.
     #[must_use]
-    pub fn destination_port(self, port: u16) -> Self {
-        self.destination_ports(port.into())
+    pub fn with_destination_port(self, port: u16) -> Self {
+        self.with_destination_ports(port.into())
     }
 
     /// Selects tuples with a source port in this range.
     ///
     /// The kernel compares only single ports. The client compares ranges.
     #[must_use]
-    pub fn source_ports(mut self, ports: PortRange) -> Self {
+    pub fn with_source_ports(mut self, ports: PortRange) -> Self {
         self.source_port = Some(ports);
         self
     }
@@ -154,14 +154,14 @@ impl TupleFilter {
     ///
     /// The kernel compares only single ports. The client compares ranges.
     #[must_use]
-    pub fn destination_ports(mut self, ports: PortRange) -> Self {
+    pub fn with_destination_ports(mut self, ports: PortRange) -> Self {
         self.destination_port = Some(ports);
         self
     }
 
     /// Selects tuples whose direction alone has this zone.
     #[must_use]
-    pub fn zone(mut self, zone: u16) -> Self {
+    pub fn with_zone(mut self, zone: u16) -> Self {
         self.zone = Some(zone);
         self
     }
@@ -244,51 +244,51 @@ impl Filter {
 
     /// Selects flows of this address family.
     #[must_use]
-    pub fn family(mut self, family: Family) -> Self {
+    pub fn with_family(mut self, family: Family) -> Self {
         self.family = Some(family);
         self
     }
 
     /// Selects flows of this IP protocol.
     #[must_use]
-    pub fn protocol(mut self, protocol: Protocol) -> Self {
+    pub fn with_protocol(mut self, protocol: Protocol) -> Self {
         self.protocol = Some(protocol);
         self
     }
 
     /// Selects flows by their original tuple.
     #[must_use]
-    pub fn original(mut self, tuple: TupleFilter) -> Self {
+    pub fn with_original(mut self, tuple: TupleFilter) -> Self {
         self.original = tuple;
         self
     }
 
     /// Selects flows by their reply tuple.
     #[must_use]
-    pub fn reply(mut self, tuple: TupleFilter) -> Self {
+    pub fn with_reply(mut self, tuple: TupleFilter) -> Self {
         self.reply = tuple;
         self
     }
 
     /// Selects flows whose status bits of `mask` equal those of `value`.
     #[must_use]
-    pub fn status(mut self, value: Status, mask: Status) -> Self {
+    pub fn with_status(mut self, value: Status, mask: Status) -> Self {
         self.status = Some((value, mask));
         self
     }
 
     /// Selects flows whose mark bits of `mask` equal those of `value`.
     #[must_use]
-    pub fn mark(mut self, value: u32, mask: u32) -> Self {
+    pub fn with_mark(mut self, value: u32, mask: u32) -> Self {
         self.mark = Some((value, mask));
         self
     }
 
     /// Selects flows with this zone of both directions, like `conntrack -w`.
     ///
-    /// [`TupleFilter::zone`] selects the zone of one direction.
+    /// [`TupleFilter::with_zone`] selects the zone of one direction.
     #[must_use]
-    pub fn zone(mut self, zone: u16) -> Self {
+    pub fn with_zone(mut self, zone: u16) -> Self {
         self.zone = Some(zone);
         self
     }
@@ -297,7 +297,7 @@ impl Filter {
     ///
     /// Higher numbers are ignored.
     #[must_use]
-    pub fn label(mut self, label: u8) -> Self {
+    pub fn with_label(mut self, label: u8) -> Self {
         self.labels |= 1_u128.checked_shl(label.into()).unwrap_or(0);
         self
     }
@@ -409,42 +409,49 @@ mod tests {
     #[test]
     fn only_filters_that_the_kernel_compares_exactly_are_flushed_by_the_kernel() {
         let address = "10.0.0.1".parse().unwrap();
-        let port = TupleFilter::new().destination_port(53);
-        let by_port = Filter::new().family(Family::V4).original(port);
-        assert!(by_port.protocol(Protocol::UDP).is_exact_in_kernel());
+        let port = TupleFilter::new().with_destination_port(53);
+        let by_port = Filter::new().with_family(Family::V4).with_original(port);
+        assert!(by_port.with_protocol(Protocol::UDP).is_exact_in_kernel());
         // The kernel accepts SCTP ports, but deletes flows of all ports.
-        assert!(!by_port.protocol(Protocol::SCTP).is_exact_in_kernel());
+        assert!(!by_port.with_protocol(Protocol::SCTP).is_exact_in_kernel());
         assert!(!by_port.is_exact_in_kernel());
 
-        let v4 = Filter::new().original(TupleFilter::new().source(address));
+        let v4 = Filter::new().with_original(TupleFilter::new().with_source(address));
         assert!(v4.is_exact_in_kernel());
-        assert!(!v4.family(Family::V6).is_exact_in_kernel());
+        assert!(!v4.with_family(Family::V6).is_exact_in_kernel());
         // The kernel deletes flows of other IPv6 addresses, too.
-        let v6 = TupleFilter::new().source("fd00::1".parse().unwrap());
-        assert!(!Filter::new().original(v6).is_exact_in_kernel());
-        assert!(!v4.zone(0).is_exact_in_kernel());
+        let v6 = TupleFilter::new().with_source("fd00::1".parse().unwrap());
+        assert!(!Filter::new().with_original(v6).is_exact_in_kernel());
+        assert!(!v4.with_zone(0).is_exact_in_kernel());
         assert!(
-            !v4.status(Status::ASSURED, Status::ASSURED)
+            !v4.with_status(Status::ASSURED, Status::ASSURED)
                 .is_exact_in_kernel()
         );
         let network = Network::new(address, 24).unwrap();
-        let network = TupleFilter::new().source_network(network);
-        assert!(!Filter::new().original(network).is_exact_in_kernel());
+        let network = TupleFilter::new().with_source_network(network);
+        assert!(!Filter::new().with_original(network).is_exact_in_kernel());
         let range = AddressRange::new(address, address).unwrap();
         for range in [
-            TupleFilter::new().source_range(range),
-            TupleFilter::new().destination_range(range),
+            TupleFilter::new().with_source_range(range),
+            TupleFilter::new().with_destination_range(range),
         ] {
-            let filter = Filter::new().original(range);
+            let filter = Filter::new().with_original(range);
             assert!(!filter.is_exact_in_kernel());
             assert_eq!(filter.only_family(), Some(Family::V4));
         }
-        let ports = TupleFilter::new().source_ports(PortRange::new(1, 2));
-        let ports = by_port.protocol(Protocol::UDP).original(ports);
+        let ports = TupleFilter::new().with_source_ports(PortRange::new(1, 2));
+        let ports = by_port.with_protocol(Protocol::UDP).with_original(ports);
         assert!(!ports.is_exact_in_kernel());
-        assert!(!v4.reply(TupleFilter::new().zone(0)).is_exact_in_kernel());
-        assert!(!v4.label(1).is_exact_in_kernel());
-        assert!(Filter::new().mark(7, 0xff).is_exact_in_kernel());
-        assert!(!Filter::new().protocol(Protocol::TCP).is_exact_in_kernel());
+        assert!(
+            !v4.with_reply(TupleFilter::new().with_zone(0))
+                .is_exact_in_kernel()
+        );
+        assert!(!v4.with_label(1).is_exact_in_kernel());
+        assert!(Filter::new().with_mark(7, 0xff).is_exact_in_kernel());
+        assert!(
+            !Filter::new()
+                .with_protocol(Protocol::TCP)
+                .is_exact_in_kernel()
+        );
     }
 }

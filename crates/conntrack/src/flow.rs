@@ -140,6 +140,48 @@ impl Flow {
         }
     }
 
+    /// Sets the zone of both directions; 0 is the default zone.
+    #[must_use]
+    pub fn with_zone(mut self, zone: u16) -> Self {
+        self.zone = Some(zone).filter(|zone| *zone != 0);
+        self
+    }
+
+    /// Adds status bits.
+    #[must_use]
+    pub fn with_status(mut self, status: Status) -> Self {
+        self.status |= status;
+        self
+    }
+
+    /// Sets the timeout, in seconds.
+    #[must_use]
+    pub fn with_timeout(mut self, seconds: u32) -> Self {
+        self.timeout = Some(seconds);
+        self
+    }
+
+    /// Sets the protocol state.
+    #[must_use]
+    pub fn with_state(mut self, state: State) -> Self {
+        self.state = Some(state);
+        self
+    }
+
+    /// Sets the mark.
+    #[must_use]
+    pub fn with_mark(mut self, mark: u32) -> Self {
+        self.mark = Some(mark);
+        self
+    }
+
+    /// Sets the labels.
+    #[must_use]
+    pub fn with_labels(mut self, labels: Labels) -> Self {
+        self.extension_mut().labels = Some(labels);
+        self
+    }
+
     /// Returns the address family.
     pub fn family(&self) -> Family {
         self.original.family()

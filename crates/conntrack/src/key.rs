@@ -71,7 +71,7 @@ impl Update {
 
     /// Sets the timeout, in seconds.
     #[must_use]
-    pub fn timeout(self, seconds: u32) -> Self {
+    pub fn with_timeout(self, seconds: u32) -> Self {
         Self {
             timeout: Some(seconds),
             ..self
@@ -83,7 +83,7 @@ impl Update {
     /// The kernel returns an error for a flow without room for labels: a rule must use
     /// labels when the flow is created.
     #[must_use]
-    pub fn labels(self, value: u128, mask: u128) -> Self {
+    pub fn with_labels(self, value: u128, mask: u128) -> Self {
         Self {
             labels: Some((value, mask)),
             ..self
@@ -92,7 +92,7 @@ impl Update {
 
     /// Sets the bits of `mask` in the mark to those of `value`.
     #[must_use]
-    pub fn mark(self, value: u32, mask: u32) -> Self {
+    pub fn with_mark(self, value: u32, mask: u32) -> Self {
         Self {
             mark: Some((value, mask)),
             ..self

@@ -5,8 +5,8 @@
 //!
 //! let mut client = Client::open()?;
 //! let dns = Filter::new()
-//!     .protocol(Protocol::UDP)
-//!     .original(TupleFilter::new().destination("10.96.0.10".parse()?).destination_port(53));
+//!     .with_protocol(Protocol::UDP)
+//!     .with_original(TupleFilter::new().with_destination("10.96.0.10".parse()?).with_destination_port(53));
 //! let mut stale = Vec::new();
 //! let _ = client.dump(&dns, |flow| {
 //!     if flow.reply.source.to_string() == "10.1.0.7" {

@@ -160,12 +160,19 @@ fn labels_set_by_rules_are_dumped() {
     let labels = |flow: &Flow| flow.extension.as_ref().unwrap().labels.clone().unwrap();
     let set: Vec<u8> = labels(&flow).iter().collect();
     assert_eq!(set, [69]);
-    let update = Update::new().labels(1 << 3 | 1 << 100, 1 << 3 | 1 << 69 | 1 << 100);
+    let update = Update::new().with_labels(1 << 3 | 1 << 100, 1 << 3 | 1 << 69 | 1 << 100);
     lab.client.update(&flow.key(), update).unwrap();
     let set: Vec<u8> = labels(&lab.only()).iter().collect();
     assert_eq!(set, [3, 100]);
-    assert_eq!(lab.flows(&Filter::new().label(3).label(100)).len(), 1);
-    assert_eq!(lab.flows(&Filter::new().label(3).label(69)).len(), 0);
+    assert_eq!(
+        lab.flows(&Filter::new().with_label(3).with_label(100))
+            .len(),
+        1
+    );
+    assert_eq!(
+        lab.flows(&Filter::new().with_label(3).with_label(69)).len(),
+        0
+    );
 
     assert!(lab.client.delete(&flow.key()).unwrap());
     let mut labelled = udp(1);
@@ -232,7 +239,7 @@ fn an_invalid_key_is_rejected_and_all_other_flows_are_deleted() {
     let (count, first) = rejected(lab.client.delete_all([udp(1).key(), without, udp(3).key()]));
     assert_eq!((count, first[0].request.key), (1, without));
     assert_eq!(lab.only().original, udp(2).original);
-    let change = Update::new().mark(7, u32::MAX);
+    let change = Update::new().with_mark(7, u32::MAX);
     let updated = lab.client.update_all([without, udp(2).key()], change);
     assert_eq!(rejected(updated).0, 1);
     assert_eq!(lab.only().mark, Some(7));
@@ -242,9 +249,9 @@ fn an_invalid_key_is_rejected_and_all_other_flows_are_deleted() {
 fn an_update_sets_the_masked_mark_bits_and_the_timeout() {
     let mut lab = Lab::with([udp(1), udp(2), udp(3)]);
     let key = |number| udp(number).key();
-    let change = Update::new().mark(0xff00, u32::MAX);
+    let change = Update::new().with_mark(0xff00, u32::MAX);
     lab.client.update(&key(1), change).unwrap();
-    let change = Update::new().mark(0xabcd, 0xf0).timeout(5000);
+    let change = Update::new().with_mark(0xabcd, 0xf0).with_timeout(5000);
     assert_eq!(
         lab.client
             .update_all([key(1), key(2), key(8)], change)
@@ -271,7 +278,7 @@ fn an_update_of_a_fixed_timeout_is_not_reported_as_a_missing_capability() {
     let mut fixed = udp(1);
     fixed.status |= Status::FIXED_TIMEOUT;
     let mut lab = Lab::with([fixed.clone(), udp(2)]);
-    let change = Update::new().timeout(5000);
+    let change = Update::new().with_timeout(5000);
     let error = lab.client.update(&fixed.key(), change).unwrap_err();
     let text = "update udp src=10.0.0.1 dst=10.0.0.2 sport=1 dport=53: ";
     assert!(error.to_string().starts_with(text), "{error}");
@@ -388,26 +395,30 @@ fn filters_select_the_right_flows_of_a_large_table_and_many_rejections_are_one_e
     let listed = lab.printed("");
     assert_eq!(listed.len(), many);
     let all = Filter::new();
-    let udp = all.family(Family::V4).protocol(Protocol::UDP);
-    let dns = udp.original(TupleFilter::new().destination_port(53));
-    let side = |address: &str| TupleFilter::new().source(address.parse().unwrap());
+    let udp = all.with_family(Family::V4).with_protocol(Protocol::UDP);
+    let dns = udp.with_original(TupleFilter::new().with_destination_port(53));
+    let side = |address: &str| TupleFilter::new().with_source(address.parse().unwrap());
     let by_hand: [(Filter, ByHand); 6] = [
         (dns, |line| {
             line.contains(" udp ") && has_value(line, 0, "dport=53")
         }),
-        (all.family(Family::V4).protocol(Protocol::TCP), |line| {
-            line.contains(" tcp ")
-        }),
-        (all.original(side("10.8.0.7")), |line| {
+        (
+            all.with_family(Family::V4).with_protocol(Protocol::TCP),
+            |line| line.contains(" tcp "),
+        ),
+        (all.with_original(side("10.8.0.7")), |line| {
             has_value(line, 0, "src=10.8.0.7")
         }),
-        (all.reply(side("10.1.0.9")), |line| {
+        (all.with_reply(side("10.1.0.9")), |line| {
             has_value(line, 1, "src=10.1.0.9")
         }),
-        (all.status(Status::empty(), Status::SEEN_REPLY), |line| {
-            line.contains("[UNREPLIED]")
+        (
+            all.with_status(Status::empty(), Status::SEEN_REPLY),
+            |line| line.contains("[UNREPLIED]"),
+        ),
+        (all.with_mark(7, u32::MAX), |line| {
+            has_value(line, 0, "mark=7")
         }),
-        (all.mark(7, u32::MAX), |line| has_value(line, 0, "mark=7")),
     ];
     for (filter, is_meant) in by_hand {
         let meant = listed.iter().filter(|line| is_meant(line));

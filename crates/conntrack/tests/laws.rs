@@ -261,7 +261,7 @@ prop_compose! {
         zone in option::weighted(0.2, 0_u16..2),
         labels in select(vec![0, 0, 0, 1, 6]),
     ) -> Filter {
-        let mut filter = Filter::new().original(original).reply(reply);
+        let mut filter = Filter::new().with_original(original).with_reply(reply);
         (filter.family, filter.protocol, filter.zone) = (family, protocol, zone);
         let flags = Status::from_bits_retain;
         filter.status = status.map(|(value, mask)| (flags(value), flags(mask)));

@@ -25,7 +25,7 @@ fn created_updated_and_destroyed_flows_cause_events() {
     let mut lab = Lab::new();
     let mut events = lab.netns.run(|| Events::open(Groups::all(), &[]).unwrap());
     lab.client.create(&udp(1)).unwrap();
-    let change = Update::new().mark(7, u32::MAX);
+    let change = Update::new().with_mark(7, u32::MAX);
     lab.client.update(&udp(1).key(), change).unwrap();
     assert!(lab.client.delete(&udp(1).key()).unwrap());
     let received = read(&mut events, 3);

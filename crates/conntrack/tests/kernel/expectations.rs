@@ -27,7 +27,7 @@ fn a_helper_creates_an_expectation() {
         }
         (client, server)
     });
-    let flows = lab.flows(&Filter::new().protocol(Protocol::TCP));
+    let flows = lab.flows(&Filter::new().with_protocol(Protocol::TCP));
     let extension = flows[0].extension.as_ref().unwrap();
     assert_eq!(extension.helper.as_deref(), Some("ftp"));
     assert!(

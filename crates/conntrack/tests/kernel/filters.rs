@@ -30,75 +30,86 @@ fn range(first: &str, last: &str) -> AddressRange {
 /// Filters with the `conntrack` options that select the same flows.
 fn filters() -> Vec<(Filter, &'static str)> {
     let all = Filter::new();
-    let (v4, v6) = (all.family(Family::V4), all.family(Family::V6));
+    let (v4, v6) = (all.with_family(Family::V4), all.with_family(Family::V6));
     let side = TupleFilter::new();
-    let (to_dns, from_dns) = (side.destination_port(53), side.source_port(53));
-    let in_both = side.source(ip("10.1.0.2")).destination(ip("10.2.0.3"));
+    let (to_dns, from_dns) = (side.with_destination_port(53), side.with_source_port(53));
+    let in_both = side
+        .with_source(ip("10.1.0.2"))
+        .with_destination(ip("10.2.0.3"));
     vec![
         (v4, "-f ipv4"),
         (v6, "-f ipv6"),
-        (all.protocol(Protocol::TCP), "-p tcp"),
-        (v4.protocol(Protocol::SCTP), "-f ipv4 -p sctp"),
-        (v4.protocol(Protocol::ICMP), "-f ipv4 -p icmp"),
-        (all.original(side.source(ip("10.1.0.2"))), "-s 10.1.0.2"),
+        (all.with_protocol(Protocol::TCP), "-p tcp"),
+        (v4.with_protocol(Protocol::SCTP), "-f ipv4 -p sctp"),
+        (v4.with_protocol(Protocol::ICMP), "-f ipv4 -p icmp"),
         (
-            all.original(side.destination(ip("fd00:2::3"))),
+            all.with_original(side.with_source(ip("10.1.0.2"))),
+            "-s 10.1.0.2",
+        ),
+        (
+            all.with_original(side.with_destination(ip("fd00:2::3"))),
             "-f ipv6 -d fd00:2::3",
         ),
         (
-            all.reply(side.source(ip("fd00:2::3"))),
+            all.with_reply(side.with_source(ip("fd00:2::3"))),
             "-f ipv6 -r fd00:2::3",
         ),
         (
-            v6.protocol(Protocol::UDP).original(to_dns),
+            v6.with_protocol(Protocol::UDP).with_original(to_dns),
             "-f ipv6 -p udp --orig-port-dst 53",
         ),
-        (all.original(in_both), "-s 10.1.0.2 -d 10.2.0.3"),
-        (all.reply(side.source(ip("10.3.0.9"))), "-r 10.3.0.9"),
-        (all.reply(side.destination(ip("10.1.0.4"))), "-q 10.1.0.4"),
+        (all.with_original(in_both), "-s 10.1.0.2 -d 10.2.0.3"),
         (
-            v4.protocol(Protocol::UDP).original(to_dns),
+            all.with_reply(side.with_source(ip("10.3.0.9"))),
+            "-r 10.3.0.9",
+        ),
+        (
+            all.with_reply(side.with_destination(ip("10.1.0.4"))),
+            "-q 10.1.0.4",
+        ),
+        (
+            v4.with_protocol(Protocol::UDP).with_original(to_dns),
             "-f ipv4 -p udp --orig-port-dst 53",
         ),
         (
-            all.protocol(Protocol::UDP).original(to_dns),
+            all.with_protocol(Protocol::UDP).with_original(to_dns),
             "-p udp --orig-port-dst 53",
         ),
         (
-            v4.protocol(Protocol::SCTP).original(to_dns),
+            v4.with_protocol(Protocol::SCTP).with_original(to_dns),
             "-f ipv4 -p sctp --orig-port-dst 53",
         ),
         (
-            v4.protocol(Protocol::TCP).reply(from_dns),
+            v4.with_protocol(Protocol::TCP).with_reply(from_dns),
             "-f ipv4 -p tcp --reply-port-src 53",
         ),
         (
-            v4.protocol(Protocol::TCP)
-                .original(side.source_port(1024 + 73)),
+            v4.with_protocol(Protocol::TCP)
+                .with_original(side.with_source_port(1024 + 73)),
             "-f ipv4 -p tcp --orig-port-src 1097",
         ),
-        (all.mark(0x71, u32::MAX), "-m 0x71"),
-        (all.mark(1, 0xf), "-m 1/0xf"),
-        (all.mark(0x30, 0xf0), "-m 0x30/0xf0"),
-        (v4.mark(0, 0xf), "-f ipv4 -m 0/0xf"),
+        (all.with_mark(0x71, u32::MAX), "-m 0x71"),
+        (all.with_mark(1, 0xf), "-m 1/0xf"),
+        (all.with_mark(0x30, 0xf0), "-m 0x30/0xf0"),
+        (v4.with_mark(0, 0xf), "-f ipv4 -m 0/0xf"),
         (
-            all.status(Status::empty(), Status::SEEN_REPLY),
+            all.with_status(Status::empty(), Status::SEEN_REPLY),
             "-u UNREPLIED",
         ),
         (
-            all.status(Status::SEEN_REPLY, Status::SEEN_REPLY),
+            all.with_status(Status::SEEN_REPLY, Status::SEEN_REPLY),
             "-u SEEN_REPLY",
         ),
         (
-            v4.status(Status::ASSURED, Status::ASSURED),
+            v4.with_status(Status::ASSURED, Status::ASSURED),
             "-f ipv4 -u ASSURED",
         ),
-        (all.zone(5), "-w 5"),
+        (all.with_zone(5), "-w 5"),
         (
-            v4.protocol(Protocol::UDP)
-                .status(Status::empty(), Status::SEEN_REPLY)
-                .original(to_dns)
-                .mark(1, 1),
+            v4.with_protocol(Protocol::UDP)
+                .with_status(Status::empty(), Status::SEEN_REPLY)
+                .with_original(to_dns)
+                .with_mark(1, 1),
             "-f ipv4 -p udp -u UNREPLIED --orig-port-dst 53 -m 1/1",
         ),
     ]
@@ -108,32 +119,32 @@ fn filters() -> Vec<(Filter, &'static str)> {
 fn zones_and_networks() -> Vec<(Filter, &'static str)> {
     let (all, side) = (Filter::new(), TupleFilter::new());
     vec![
-        (all.zone(0), "-w 0"),
-        (all.original(side.zone(6)), "--orig-zone 6"),
-        (all.original(side.zone(0)), "--orig-zone 0"),
+        (all.with_zone(0), "-w 0"),
+        (all.with_original(side.with_zone(6)), "--orig-zone 6"),
+        (all.with_original(side.with_zone(0)), "--orig-zone 0"),
         (
-            all.original(side.source_network(net("10.1.0.2", 31))),
+            all.with_original(side.with_source_network(net("10.1.0.2", 31))),
             "-s 10.1.0.2/31",
         ),
         (
-            all.original(side.destination_network(net("10.2.0.0", 29))),
+            all.with_original(side.with_destination_network(net("10.2.0.0", 29))),
             "-d 10.2.0.0/29",
         ),
         (
-            all.original(side.source_network(mask("10.9.0.2", "255.0.255.255"))),
+            all.with_original(side.with_source_network(mask("10.9.0.2", "255.0.255.255"))),
             "-s 10.9.0.2 --mask-src 255.0.255.255",
         ),
         (
-            all.original(side.destination_network(mask("0.0.0.3", "0.0.0.255"))),
+            all.with_original(side.with_destination_network(mask("0.0.0.3", "0.0.0.255"))),
             "-d 0.0.0.3 --mask-dst 0.0.0.255",
         ),
         (
-            all.original(side.source_network(net("fd00:1::2", 127))),
+            all.with_original(side.with_source_network(net("fd00:1::2", 127))),
             "-f ipv6 -s fd00:1::2/127",
         ),
         (
-            all.original(side.source_network(net("10.1.0.0", 30)))
-                .protocol(Protocol::TCP),
+            all.with_original(side.with_source_network(net("10.1.0.0", 30)))
+                .with_protocol(Protocol::TCP),
             "-p tcp -s 10.1.0.0/30",
         ),
     ]
@@ -142,35 +153,37 @@ fn zones_and_networks() -> Vec<(Filter, &'static str)> {
 /// Filters for which `conntrack` has no options.
 fn others() -> Vec<Filter> {
     let all = Filter::new();
-    let to_dns = TupleFilter::new().destination_port(53);
+    let to_dns = TupleFilter::new().with_destination_port(53);
     let (both, assured) = (Status::SEEN_REPLY | Status::ASSURED, Status::ASSURED);
     vec![
         all,
-        all.original(TupleFilter::new().zone(5)),
-        all.reply(TupleFilter::new().source_network(net("10.2.0.0", 16))),
-        all.reply(TupleFilter::new().destination_network(net("fd00:1::2", 127))),
-        all.original(TupleFilter::new().source_range(range("10.1.0.2", "10.1.0.5"))),
-        all.original(TupleFilter::new().destination_range(range("fd00:2::3", "fd00:2::4"))),
-        all.reply(TupleFilter::new().source_range(range("10.2.0.3", "10.2.0.9")))
-            .original(TupleFilter::new().source(ip("10.1.0.2"))),
+        all.with_original(TupleFilter::new().with_zone(5)),
+        all.with_reply(TupleFilter::new().with_source_network(net("10.2.0.0", 16))),
+        all.with_reply(TupleFilter::new().with_destination_network(net("fd00:1::2", 127))),
+        all.with_original(TupleFilter::new().with_source_range(range("10.1.0.2", "10.1.0.5"))),
+        all.with_original(
+            TupleFilter::new().with_destination_range(range("fd00:2::3", "fd00:2::4")),
+        ),
+        all.with_reply(TupleFilter::new().with_source_range(range("10.2.0.3", "10.2.0.9")))
+            .with_original(TupleFilter::new().with_source(ip("10.1.0.2"))),
         // One direction of some flows has this zone, but no flow as a whole.
-        all.zone(6),
-        all.original(to_dns),
-        all.original(TupleFilter::new().source_ports(PortRange::new(1024, 1100))),
-        all.family(Family::V4)
-            .protocol(Protocol::UDP)
-            .original(TupleFilter::new().destination_ports(PortRange::new(54, 443))),
-        all.reply(TupleFilter::new().zone(0)).zone(0),
-        all.label(3),
-        all.status(Status::SEEN_REPLY, both),
+        all.with_zone(6),
+        all.with_original(to_dns),
+        all.with_original(TupleFilter::new().with_source_ports(PortRange::new(1024, 1100))),
+        all.with_family(Family::V4)
+            .with_protocol(Protocol::UDP)
+            .with_original(TupleFilter::new().with_destination_ports(PortRange::new(54, 443))),
+        all.with_reply(TupleFilter::new().with_zone(0)).with_zone(0),
+        all.with_label(3),
+        all.with_status(Status::SEEN_REPLY, both),
         // Bits outside of the mask are ignored.
-        all.status(both, assured),
-        all.status(both, Status::empty()),
-        all.mark(0x3f, 0xf0),
-        all.mark(7, 0),
+        all.with_status(both, assured),
+        all.with_status(both, Status::empty()),
+        all.with_mark(0x3f, 0xf0),
+        all.with_mark(7, 0),
         // No flow has addresses of two families.
-        all.family(Family::V6)
-            .original(TupleFilter::new().source(ip("10.1.0.2"))),
+        all.with_family(Family::V6)
+            .with_original(TupleFilter::new().with_source(ip("10.1.0.2"))),
     ]
 }
 
@@ -210,11 +223,11 @@ fn the_kernel_omits_flows_that_do_not_match_a_supported_condition() {
         lab.client.counters().receives - before
     };
     let all = received(&Filter::new());
-    let source = TupleFilter::new().source(ip("10.1.0.2"));
+    let source = TupleFilter::new().with_source(ip("10.1.0.2"));
     for filter in [
-        Filter::new().original(source),
-        Filter::new().mark(0x71, u32::MAX),
-        Filter::new().status(Status::ASSURED, Status::ASSURED),
+        Filter::new().with_original(source),
+        Filter::new().with_mark(0x71, u32::MAX),
+        Filter::new().with_status(Status::ASSURED, Status::ASSURED),
     ] {
         let some = received(&filter);
         assert!(some < all / 2, "{filter:?}: {some} of {all} datagrams");
@@ -258,16 +271,16 @@ fn flows_are_deleted_individually_if_the_kernel_lacks_the_filter() {
     let mut lab = Lab::new();
     for (filter, is_whole) in [
         (
-            all.family(Family::V4).protocol(Protocol::UDP),
+            all.with_family(Family::V4).with_protocol(Protocol::UDP),
             since_filters,
         ),
         (
-            all.original(TupleFilter::new().source(ip("10.1.0.2"))),
+            all.with_original(TupleFilter::new().with_source(ip("10.1.0.2"))),
             since_filters,
         ),
-        (all.mark(1, 0xf), since_filters),
-        (all.status(Status::empty(), Status::SEEN_REPLY), never),
-        (all.zone(5), never),
+        (all.with_mark(1, 0xf), since_filters),
+        (all.with_status(Status::empty(), Status::SEEN_REPLY), never),
+        (all.with_zone(5), never),
     ] {
         lab.client.create_all(mixed(FLOWS)).unwrap();
         match lab.client.flush(&filter).unwrap() {
@@ -288,10 +301,10 @@ fn flows_are_deleted_individually_if_the_kernel_lacks_the_filter() {
 #[test]
 fn sctp_ports_are_compared_by_the_client() {
     let mut lab = Lab::with(mixed(FLOWS));
-    let to_dns = TupleFilter::new().destination_port(53);
-    let v4 = Filter::new().family(Family::V4);
-    let sctp = v4.protocol(Protocol::SCTP);
-    let flushed = lab.client.flush(&sctp.original(to_dns)).unwrap();
+    let to_dns = TupleFilter::new().with_destination_port(53);
+    let v4 = Filter::new().with_family(Family::V4);
+    let sctp = v4.with_protocol(Protocol::SCTP);
+    let flushed = lab.client.flush(&sctp.with_original(to_dns)).unwrap();
     assert!(matches!(flushed, Flushed::Individually(done) if done.deleted > 0));
     assert!(!lab.flows(&sctp).is_empty());
 }

@@ -34,7 +34,7 @@ fn counters_are_returned_and_set_to_zero() {
     };
     send();
     let port = sockets[0].local_addr().unwrap().port();
-    let one = Filter::new().original(TupleFilter::new().source_port(port));
+    let one = Filter::new().with_original(TupleFilter::new().with_source_port(port));
     let first = complete(lab.client.zero_counters(&one).unwrap());
     assert_eq!(packets(&first), [1]);
     let left: u64 = packets(&lab.all()).iter().sum();
@@ -110,12 +110,12 @@ fn the_example_prints_events_like_conntrack() {
     let mut lab = Lab::new();
     let groups = Groups::NEW | Groups::UPDATE | Groups::DESTROY;
     let mut events = lab.netns.run(|| Events::open(groups, &[]).unwrap());
-    let filter = Filter::new().original(TupleFilter::new().source_port(1));
+    let filter = Filter::new().with_original(TupleFilter::new().with_source_port(1));
     for number in [1, 2] {
         lab.client.create(&udp(number)).unwrap();
         let key = udp(number).key();
         lab.client
-            .update(&key, Update::new().mark(7, u32::MAX))
+            .update(&key, Update::new().with_mark(7, u32::MAX))
             .unwrap();
         assert!(lab.client.delete(&key).unwrap());
     }

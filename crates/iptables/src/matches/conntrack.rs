@@ -481,7 +481,7 @@ mod tests {
             ),
         ];
         for (text, conntrack) in table {
-            let rule = Rule::new().matching(conntrack);
+            let rule = Rule::new().with_match(conntrack);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }

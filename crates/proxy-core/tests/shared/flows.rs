@@ -381,7 +381,7 @@ fn service_flows(netns: &Netns, protocol: vipline_conntrack::Protocol) -> Vec<Fl
     use vipline_conntrack::{Client, Dump, Filter};
 
     netns.run(|| {
-        let filter = Filter::new().protocol(protocol);
+        let filter = Filter::new().with_protocol(protocol);
         let flows = Client::open().and_then(|mut client| client.flows(&filter));
         let (Dump::Complete(flows) | Dump::Interrupted(flows)) = flows.expect("a dump");
         let ports = [PORT, stage::node_port(NUMBER)];

@@ -51,9 +51,11 @@ impl Stale {
 /// Reads the entries to a destination. Empty if they cannot be read.
 pub(super) fn read(protocol: Transport, destination: SocketAddr) -> Vec<Entry> {
     let to = TupleFilter::new()
-        .destination(destination.ip())
-        .destination_port(destination.port());
-    let filter = Filter::new().protocol(protocol.into()).original(to);
+        .with_destination(destination.ip())
+        .with_destination_port(destination.port());
+    let filter = Filter::new()
+        .with_protocol(protocol.into())
+        .with_original(to);
     // A busy destination has many entries, of which few are shown.
     let mut entries: Vec<Entry> = Vec::new();
     let add = |flow: Flow| {

@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{}", Rule::parse("-p tcp --dport 22 -j ACCEPT")?);
     print!("{}", Sets::parse("create web hash:ip\n", &[])?);
     print!("{}", "-A -t 10.0.0.1:80 -s rr\n".parse::<Table>()?);
-    println!("{:?}", Filter::new().protocol(FlowProtocol::UDP));
+    println!("{:?}", Filter::new().with_protocol(FlowProtocol::UDP));
     println!("{} {} {:?}", Link::new("eth0")?, Errno::NOENT, NetworkType::L2Bridge);
     let (mut manifests, _) = Manifests::watch(Path::new("consumer"))?;
     println!("{} events", manifests.poll(Duration::ZERO).events.len());

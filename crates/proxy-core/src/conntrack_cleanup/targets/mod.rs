@@ -98,12 +98,12 @@ impl Place {
             Self::To(part) => {
                 tuple.destination = part.address().map(Into::into);
                 tuple.destination_port = port.map(Into::into);
-                filter.original(tuple)
+                filter.with_original(tuple)
             }
             Self::From(part) => {
                 tuple.source = part.address().map(Into::into);
                 tuple.source_port = port.map(Into::into);
-                filter.reply(tuple)
+                filter.with_reply(tuple)
             }
         }
     }
@@ -174,7 +174,7 @@ impl Targets {
         served: &HashSet<Protocol>,
         count: impl FnOnce() -> Result<usize, E>,
     ) -> Result<Vec<Dump>, E> {
-        let of_family = Filter::new().family(family);
+        let of_family = Filter::new().with_family(family);
         let places = |protocol| self.places(protocol, served);
         let mut dumps = Vec::new();
         if let Some(places) = places(Protocol::UDP) {
@@ -182,18 +182,28 @@ impl Targets {
                 0 | 1 => 1,
                 _ => (count()? / FLOWS_PER_FILTERED).clamp(1, MAX_FILTERED),
             };
-            let filter = of_family.protocol(Protocol::UDP);
+            let filter = of_family.with_protocol(Protocol::UDP);
             push(&mut dumps, filter, &places, max);
         }
         // Few flows have no reply, so one dump returns little more than several.
-        let unanswered = of_family.status(Status::empty(), Status::SEEN_REPLY);
+        let unanswered = of_family.with_status(Status::empty(), Status::SEEN_REPLY);
         match (places(Protocol::TCP), places(Protocol::SCTP)) {
             (None, None) => {}
             (Some(places), None) => {
-                push(&mut dumps, unanswered.protocol(Protocol::TCP), &places, 1);
+                push(
+                    &mut dumps,
+                    unanswered.with_protocol(Protocol::TCP),
+                    &places,
+                    1,
+                );
             }
             (None, Some(places)) => {
-                push(&mut dumps, unanswered.protocol(Protocol::SCTP), &places, 1);
+                push(
+                    &mut dumps,
+                    unanswered.with_protocol(Protocol::SCTP),
+                    &places,
+                    1,
+                );
             }
             (Some(_), Some(_)) => dumps.push(Dump { filter: unanswered }),
         }

@@ -24,29 +24,29 @@ fn filters(targets: &Targets, family: Family, count: usize) -> Vec<Filter> {
 }
 
 fn udp() -> Filter {
-    let filter = Filter::new().family(Family::V4);
-    filter.protocol(Protocol::UDP)
+    let filter = Filter::new().with_family(Family::V4);
+    filter.with_protocol(Protocol::UDP)
 }
 
 fn unanswered() -> Filter {
-    let filter = Filter::new().family(Family::V4);
-    filter.status(Status::empty(), Status::SEEN_REPLY)
+    let filter = Filter::new().with_family(Family::V4);
+    filter.with_status(Status::empty(), Status::SEEN_REPLY)
 }
 
 #[test]
 fn a_server_is_selected_by_its_replies_and_tcp_only_without_a_reply() {
     let reply = TupleFilter::new()
-        .source(address("10.1.0.1"))
-        .source_port(8080);
+        .with_source(address("10.1.0.1"))
+        .with_source_port(8080);
     for (protocol, expected) in [
         (Protocol::UDP, udp()),
-        (Protocol::TCP, unanswered().protocol(Protocol::TCP)),
-        (Protocol::SCTP, unanswered().protocol(Protocol::SCTP)),
+        (Protocol::TCP, unanswered().with_protocol(Protocol::TCP)),
+        (Protocol::SCTP, unanswered().with_protocol(Protocol::SCTP)),
     ] {
         let mut targets = Targets::default();
         targets.servers.insert(server(protocol, "10.1.0.1", 8080));
         let found = filters(&targets, Family::V4, 1_000_000);
-        assert_eq!(found, [expected.reply(reply)]);
+        assert_eq!(found, [expected.with_reply(reply)]);
     }
 }
 
@@ -60,11 +60,14 @@ fn ports_of_one_address_share_a_dump_and_node_ports_have_any_address() {
     ] {
         targets.frontends.insert(frontend);
     }
-    let by_address = TupleFilter::new().destination(V4);
-    let by_port = TupleFilter::new().destination_port(30053);
+    let by_address = TupleFilter::new().with_destination(V4);
+    let by_port = TupleFilter::new().with_destination_port(30053);
     assert_eq!(
         filters(&targets, Family::V4, 1_000_000),
-        [udp().original(by_address), udp().original(by_port)]
+        [
+            udp().with_original(by_address),
+            udp().with_original(by_port)
+        ]
     );
 }
 
@@ -75,9 +78,14 @@ fn ipv6_flows_are_selected_by_port_because_the_kernel_compares_no_ipv6_addresses
         let server = server(Protocol::UDP, &format!("fd00::{last}"), 8080);
         targets.servers.insert(server);
     }
-    let udp = Filter::new().family(Family::V6).protocol(Protocol::UDP);
-    let reply = TupleFilter::new().source_port(8080);
-    assert_eq!(filters(&targets, Family::V6, 1_000_000), [udp.reply(reply)]);
+    let udp = Filter::new()
+        .with_family(Family::V6)
+        .with_protocol(Protocol::UDP);
+    let reply = TupleFilter::new().with_source_port(8080);
+    assert_eq!(
+        filters(&targets, Family::V6, 1_000_000),
+        [udp.with_reply(reply)]
+    );
 }
 
 #[test]
@@ -103,7 +111,7 @@ fn many_addresses_or_few_flows_need_one_dump() {
         let is_one_dump = found == [udp()];
         assert_eq!(is_one_dump, expected < count, "{count} of {flows} flows");
     }
-    let all_tcp = [unanswered().protocol(Protocol::TCP)];
+    let all_tcp = [unanswered().with_protocol(Protocol::TCP)];
     let found = filters(&of(Protocol::TCP, 2), Family::V4, 1_000_000);
     assert_eq!(found, all_tcp);
 }
@@ -116,7 +124,7 @@ fn all_flows_need_two_dumps_and_unanswered_udp_flows_count_once() {
     let dumps = Targets::all().dumps(Family::V4, &served, || Ok::<_, Infallible>(0));
     let Ok(dumps) = dumps;
     let found: Vec<_> = dumps.into_iter().map(|dump| dump.filter).collect();
-    assert_eq!(found, [unanswered().protocol(Protocol::TCP)]);
+    assert_eq!(found, [unanswered().with_protocol(Protocol::TCP)]);
     let flow = |protocol| {
         let tuple = vipline_conntrack::Tuple::ports(protocol, (V4, 1), (V4, 53));
         Flow::new(tuple, tuple.inverted())
