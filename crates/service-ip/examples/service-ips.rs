@@ -5,7 +5,6 @@
 #![allow(clippy::print_stdout, reason = "the output is the purpose")]
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::error::Error;
 use std::net::IpAddr;
 
@@ -44,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut registry = Registry::new(Memory::new(Allocator::new(range)));
     let items = || {
         let items = |(name, it): (&&str, &IpAddr)| ServiceItems::new(owner(name), [*it]);
-        Ok::<_, Infallible>(services.iter().map(items).collect())
+        services.iter().map(items).collect()
     };
     for finding in Repair::new().pass(&mut registry, items)? {
         println!("after the restart: {finding}");

@@ -11,7 +11,6 @@
 )]
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 use std::env;
 use std::process::{self, Command, Stdio};
 use std::thread;
@@ -47,7 +46,7 @@ fn main() -> Result<()> {
 pub(crate) fn allocate_in_processes(endpoint: &str, start: impl Fn() -> Command) -> Result<String> {
     let mut registry = open(endpoint)?;
     let mut repair = Repair::new();
-    let mut release_unused = || repair.pass(&mut registry, || Ok::<_, Infallible>(Vec::new()));
+    let mut release_unused = || repair.pass(&mut registry, Vec::new);
     // The first pass creates the key.
     release_unused()?;
     let start = |_| start().stdout(Stdio::piped()).spawn();

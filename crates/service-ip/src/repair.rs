@@ -1,6 +1,7 @@
 //! Repair: compares allocated items with the items of Services.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -292,11 +293,35 @@ impl<I: Copy + Ord> Repair<I> {
     /// It allocates the items of all Services, and keeps allocated items within the new
     /// range.
     ///
+    /// [`try_pass`](Self::try_pass) is for Services whose list can fail.
+    ///
+    /// # Errors
+    ///
+    /// The registry failed.
+    pub fn pass<P, S>(
+        &mut self,
+        registry: &mut Registry<P, S>,
+        mut services: impl FnMut() -> Vec<ServiceItems<I>>,
+    ) -> Result<Vec<Finding<I>>, Error>
+    where
+        P: Pool<Item = I>,
+        S: Store<P>,
+    {
+        let passed = self.try_pass(registry, || Ok::<_, Infallible>(services()));
+        passed.map_err(|error| match error {
+            RepairError::Registry(error) => error,
+            RepairError::Services(never) => match never {},
+        })
+    }
+
+    /// Like [`pass`](Self::pass), with Services from a list that can fail, such as that of an
+    /// API server.
+    ///
     /// # Errors
     ///
     /// - [`RepairError::Services`]: `services` failed.
     /// - [`RepairError::Registry`]: the registry failed.
-    pub fn pass<P, S, E>(
+    pub fn try_pass<P, S, E>(
         &mut self,
         registry: &mut Registry<P, S>,
         mut services: impl FnMut() -> Result<Vec<ServiceItems<I>>, E>,

@@ -19,7 +19,6 @@
 
 mod bands;
 
-use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -375,7 +374,7 @@ fn initialize<P: Pool, S: Store<P>>(
         Some(reason) => bail!("{reason}: only a repair that knows all Services changes it"),
         None => bail!("{} is initialized already", snapshot.pool),
     }
-    let no_services = || Ok::<_, Infallible>(Vec::new());
+    let no_services = || Vec::new();
     for finding in Repair::new().pass(registry, no_services)? {
         writeln!(output, "{finding}")?;
     }

@@ -167,7 +167,7 @@ fn repair(history: &History, registry: &mut Addressing) {
             let owner = OwnerRef::service("default", &format!("service-{worker}"));
             ServiceItems::new(owner, history.held(worker))
         });
-        Ok::<_, vipline_service_ip::Error>(all.collect())
+        all.collect()
     };
     let mut repair = Repair::new();
     let mut freed = BTreeSet::new();

@@ -1,6 +1,5 @@
 //! Tests of a missing key and of a key with another range.
 
-use std::convert::Infallible;
 use std::net::IpAddr;
 
 use vipline_service_ip::{
@@ -59,7 +58,7 @@ fn a_missing_key_requires_a_repair_pass_before_allocation() {
         }
         assert_eq!(server.get(KEY), None);
         let services = [ServiceItems::parse(owner(), ["010.0.0.9"])];
-        let list = || Ok::<_, Infallible>(services.to_vec());
+        let list = || services.to_vec();
         let found = Repair::new().pass(&mut other, list).unwrap();
         assert_eq!(found.len(), 2, "{found:?}");
         let refused = one.reserve(ip, &owner()).unwrap_err();
@@ -78,7 +77,7 @@ fn repair_moves_addresses_to_a_larger_range() {
     let mut registry = Registry::new(Etcd::new(&server.cluster(), KEY, range).unwrap());
     let web = OwnerRef::service("default", "web");
     let services = [ServiceItems::parse(web, ["10.0.0.1", "10.0.9.9"])];
-    let list = || Ok::<_, Infallible>(services.to_vec());
+    let list = || services.to_vec();
     server.inside(|| {
         let error = registry.allocate(&owner(), &mut random(1)).unwrap_err();
         assert_eq!(
@@ -125,7 +124,7 @@ fn repair_moves_node_ports_to_a_smaller_range() {
         ports: vec![port(80, 30_007), port(81, 32_700)],
         health_check_node_port: None,
     };
-    let list = || Ok::<_, Infallible>(vec![service.service_items(owner())]);
+    let list = || vec![service.service_items(owner())];
     server.inside(|| {
         let error = registry.reserve(30_008, &owner()).unwrap_err();
         assert!(matches!(
@@ -157,7 +156,7 @@ fn ipv6_allocation_is_limited_to_the_bitmap_of_an_api_server() {
     let mut registry = Registry::new(Etcd::new(&server.cluster(), KEY, range).unwrap());
     server.inside(|| {
         server.put(KEY, None);
-        let no_services = || Ok::<_, Infallible>(Vec::new());
+        let no_services = || Vec::new();
         Repair::new().pass(&mut registry, no_services).unwrap();
         let [last, beyond] = ["fd00::ffff", "fd00::1:0"].map(|text| text.parse().unwrap());
         registry.reserve(last, &owner()).unwrap();

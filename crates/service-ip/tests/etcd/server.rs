@@ -1,6 +1,5 @@
 //! A single-member etcd, stopped on drop.
 
-use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -74,7 +73,7 @@ impl Server {
     /// Writes [`KEY`] without allocated items if it is missing.
     pub(crate) fn initialize(&self) {
         let mut registry = self.registry();
-        let no_services = || Ok::<_, Infallible>(Vec::new());
+        let no_services = || Vec::new();
         self.inside(|| Repair::new().pass(&mut registry, no_services).map(drop))
             .unwrap();
     }

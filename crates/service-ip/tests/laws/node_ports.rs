@@ -1,7 +1,6 @@
 //! Property tests of node ports of Services that are created, updated and deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -158,7 +157,7 @@ impl Cluster {
         let list = || {
             let services = self.services.iter();
             let claims = services.map(|(owner, service)| service.service_items(owner.clone()));
-            Ok::<_, Infallible>(claims.collect())
+            claims.collect()
         };
         let findings = Repair::new().pass(self.ports.registry(), list).unwrap();
         prop_assert!(findings.is_empty(), "{:?}", findings);
