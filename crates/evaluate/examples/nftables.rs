@@ -48,8 +48,8 @@ fn ruleset() -> Result<Ruleset> {
     let input = input.with_base(hook.with_policy(Policy::Drop));
     let ssh = [tcp_dport().is(22), accept()];
     let (balance, hook) = base("balance", ChainType::Nat, Hook::Prerouting, -100)?;
-    let data = [Datatype::Ipv4Addr.into(), Datatype::InetService.into()];
-    let key = [Datatype::InetService.into(), Datatype::Mark.into()];
+    let data = [Datatype::Ipv4Addr, Datatype::InetService];
+    let key = [Datatype::InetService, Datatype::Mark];
     let servers = Set::map(id.clone(), Name::new("servers")?, key, data);
     let server = concat((tcp_dport(), numgen_random(2))).map(&servers);
     let inside: ipnet::IpNet = "10.0.0.0/24".parse()?;

@@ -89,7 +89,7 @@ struct Firewall {
 impl Firewall {
     fn new() -> Result<Self> {
         let table = TableId::new(Family::Inet, Name::new("firewall")?);
-        let set = |name, key: Datatype| Set::set(table.clone(), name, [key.into()]);
+        let set = |name, key: Datatype| Set::new(table.clone(), name, [key]);
         let counter = |name| StatefulObject::new(table.clone(), name, Counter::default());
         let blocked = set(Name::new("blocked")?, Datatype::Ipv4Addr);
         Ok(Self {
@@ -106,7 +106,7 @@ impl Firewall {
     fn install(&self, client: &mut Client) -> Result<()> {
         let desired = self.objects()?;
         for _ in 0..ATTEMPTS {
-            let installed = client.dump(std::slice::from_ref(&self.table))?;
+            let installed = client.dump(&self.table)?;
             let generation = installed.generation();
             let transaction = Transaction::from_edits(&diff(installed, &desired));
             match client.commit_at(&transaction, generation) {

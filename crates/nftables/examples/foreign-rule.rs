@@ -8,7 +8,6 @@
 
 use std::error::Error;
 use std::process::Command;
-use std::slice;
 
 use nix::sched::{CloneFlags, unshare};
 use vipline_nftables::expression::tcp_dport;
@@ -33,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let table = TableId::new(Family::Inet, "firewall".parse()?);
     let input = Name::new("input")?;
     let mut client = Client::open()?;
-    let before = client.dump(slice::from_ref(&table))?;
+    let before = client.dump(&table)?;
     print!("# Rules of the other program:\n\n{before}");
 
     // Each rule has a handle, which stays the same until the rule is deleted.
@@ -44,12 +43,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let ours = Rule::new(table.family, [tcp_dport().is(9100), accept()])?;
     let ours = ours.with_comment(Comment::new("metrics")?);
     let handle = client.add_rule(&table, &input, RulePosition::Before(reject), &ours)?;
-    let with_ours = client.dump(slice::from_ref(&table))?;
+    let with_ours = client.dump(&table)?;
     println!("\n# With ours:\n\n{with_ours}");
 
     // An equal rule of the other program would stay: it has another handle.
     client.delete_rule(&table, &input, handle)?;
-    let after = client.dump(slice::from_ref(&table))?;
+    let after = client.dump(&table)?;
     let are_same = after.rules(&table, &input).eq(before.rules(&table, &input));
     println!("# All other rules and their handles are as before: {are_same}");
     Ok(())

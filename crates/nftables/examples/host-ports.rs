@@ -13,16 +13,16 @@ use vipline_nftables::expr::AddrType;
 use vipline_nftables::expression::{fib_daddr_type, tcp_dport};
 use vipline_nftables::statement::dnat;
 use vipline_nftables::{
-    BaseChain, Chain, ChainType, Client, Datatype, Family, Field, Hook, Object, Rule, Set, Table,
-    TableId, Transaction, diff,
+    BaseChain, Chain, ChainType, Client, Datatype, Family, Hook, Object, Rule, Set, Table, TableId,
+    Transaction, diff,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
     unshare(CloneFlags::CLONE_NEWNET)?;
     let table = TableId::new(Family::Ip, "host-ports".parse()?);
-    let [port, addr] = [Datatype::InetService, Datatype::Ipv4Addr].map(Field::from);
-    let data = [addr, port.clone()];
-    let ports = Set::map(table.clone(), "ports".parse()?, [port], data);
+    let data = [Datatype::Ipv4Addr, Datatype::InetService];
+    let key = Datatype::InetService;
+    let ports = Set::map(table.clone(), "ports".parse()?, key, data);
     let host_port = |port: u16, pod: SocketAddr| {
         let element = ports.element(&[port.into()])?;
         element.with_data(&[pod.ip().into(), pod.port().into()])
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A container runtime repeats an interrupted request: all steps may find their work done.
     for _ in 0..2 {
         // The difference to the rules that exist. Host ports of other pods stay.
-        let installed = client.dump(std::slice::from_ref(&table))?.into_objects();
+        let installed = client.dump(&table)?.into_objects();
         let installed = installed.filter(|it| !matches!(it, Object::Element(_)));
         client.commit(&Transaction::from_edits(&diff(installed, &rules(&ports)?)))?;
         client.add(web.clone())?;

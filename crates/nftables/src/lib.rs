@@ -112,7 +112,7 @@ pub use error::{Error, RejectedOperation};
 pub use family::Family;
 pub use ipnet;
 pub use language::{
-    Constant, Expression, Field, Ifname, InvalidStatement, Operand, Parts, Statement, expression,
+    Constant, Expression, Field, Ifname, IntoFields, InvalidStatement, Operand, Parts, Statement, expression,
     statement,
 };
 pub use monitor::{Change, ChangeCounts, Commit, Event, EventObject, Notifications, Process};

@@ -41,7 +41,7 @@ fn written_by_us(samples: &Samples, objects: &[Object]) -> (Ruleset, String) {
     let netns = Netns::new().unwrap();
     let mut client = netns.run(Client::open).unwrap();
     client.commit(&additions(objects)).unwrap();
-    let ruleset = client.dump(std::slice::from_ref(&samples.table)).unwrap();
+    let ruleset = client.dump(&samples.table).unwrap();
     (ruleset, nft(&netns, &["list", "ruleset"], "").unwrap())
 }
 
@@ -52,7 +52,7 @@ fn written_by_nft(samples: &Samples, script: &str) -> (Ruleset, String) {
         panic!("{words}\n{script}");
     }
     let mut client = netns.run(Client::open).unwrap();
-    let ruleset = client.dump(std::slice::from_ref(&samples.table)).unwrap();
+    let ruleset = client.dump(&samples.table).unwrap();
     (ruleset, nft(&netns, &["list", "ruleset"], "").unwrap())
 }
 

@@ -327,7 +327,7 @@ fn line_bytes(line: &str) -> Vec<u8> {
 /// Decodes a rule message.
 fn decoded(message: &[u8]) -> Rule {
     let table = TableId::new(Family::Ip, Name::new("t").unwrap());
-    let mut assembler = Assembler::new(std::slice::from_ref(&table));
+    let mut assembler = Assembler::new(&table);
     let chain = Chain::new(table.clone(), Name::new("c").unwrap());
     for message in Messages::new(transaction(&chain).encode(1, None).bytes()) {
         let message = message.unwrap();

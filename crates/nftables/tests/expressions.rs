@@ -67,7 +67,7 @@ fn installed(table: &TableId, objects: impl IntoIterator<Item = Object>) -> Rule
     let mut client = netns.run(Client::open).unwrap();
     let edits: Vec<_> = objects.into_iter().map(Edit::Add).collect();
     client.commit(&Transaction::from_edits(&edits)).unwrap();
-    client.dump(std::slice::from_ref(table)).unwrap()
+    client.dump(table).unwrap()
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl Lab {
     }
 
     fn dump(&mut self, table: &TableId) -> Ruleset {
-        self.client.dump(std::slice::from_ref(table)).unwrap()
+        self.client.dump(table).unwrap()
     }
 
     /// Asserts that the table contains exactly these objects.
@@ -381,7 +381,7 @@ fn a_dump_during_commits_is_consistent_or_interrupted() {
             }
         });
         while !mover.is_finished() && whole + interrupted < 10_000 {
-            match lab.client.dump(std::slice::from_ref(&table)) {
+            match lab.client.dump(&table) {
                 Ok(ruleset) => {
                     let elements = |object: &Object| matches!(object, Object::Element(_));
                     assert_eq!(ruleset.objects().filter(elements).count(), left.len());

@@ -82,7 +82,7 @@ proptest! {
 
     #[test]
     fn a_value_fits_or_is_an_error(number in any::<u64>()) {
-        let set = Set::set(table(), Name::new("s").unwrap(), [Datatype::InetService.into()]);
+        let set = Set::new(table(), Name::new("s").unwrap(), [Datatype::InetService]);
         let fits = set.element(&[Value::from(number)]).is_ok();
         prop_assert_eq!(fits, number <= u64::from(u16::MAX));
     }

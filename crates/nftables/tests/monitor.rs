@@ -38,10 +38,10 @@ impl Lab {
         let netns = Netns::new().unwrap();
         let mut client = netns.run(Client::open).unwrap();
         let table = TableId::new(Family::Ip, Name::new("ours").unwrap());
-        let set = Set::set(
+        let set = Set::new(
             table.clone(),
             Name::new("numbers").unwrap(),
-            [Datatype::Mark.into()],
+            [Datatype::Mark],
         );
         let add = [Table::new(table.clone()).into(), Object::Set(set.clone())].map(Edit::Add);
         client.commit(&Transaction::from_edits(&add)).unwrap();
@@ -228,8 +228,8 @@ fn elements_of_a_dynamic_set_are_only_dumped_separately() {
     let learned = Set::map(
         lab.set.table.clone(),
         Name::new("learned").unwrap(),
-        [Datatype::Mark.into()],
-        [Datatype::Mark.into()],
+        [Datatype::Mark],
+        [Datatype::Mark],
     )
     .with_flags(SetFlags::DYNAMIC | SetFlags::TIMEOUT)
     .with_size(10);

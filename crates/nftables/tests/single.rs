@@ -46,7 +46,7 @@ fn rule(port: u16) -> Rule {
 }
 
 fn ports() -> Set {
-    Set::set(table(), name("ports"), [Datatype::InetService.into()])
+    Set::new(table(), name("ports"), [Datatype::InetService])
 }
 
 /// A network namespace with a client.

@@ -64,7 +64,7 @@ fn of_nft(family: Family, rule: &str) -> Vec<Expr> {
     netns.run(|| nft::succeeds(&["-f", "-"], &script));
     let mut client = netns.run(Client::open).unwrap();
     let table = TableId::new(family, name("t"));
-    let dump = client.dump(std::slice::from_ref(&table)).unwrap();
+    let dump = client.dump(&table).unwrap();
     let chains = dump.objects().filter_map(|object| match object {
         Object::Chain(chain) => Some(chain.rules.to_vec()),
         _ => None,

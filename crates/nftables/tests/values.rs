@@ -8,7 +8,7 @@ use vipline_nftables::expression::{
     mark, saddr, tcp_dport,
 };
 use vipline_nftables::{
-    Data, Datatype, Element, Expression, Family, Field, Name, Rule, Set, Statement, TableId, Value,
+    Data, Datatype, Element, Expression, Family, Name, Rule, Set, Statement, TableId, Value,
     Verdict,
 };
 
@@ -145,8 +145,8 @@ fn values_read_as_in_nft() {
 fn an_element_of_bytes_has_the_lengths_of_its_map() {
     let name = |text| Name::new(text).unwrap();
     let table = TableId::new(Family::Ip, name("t"));
-    let fields: [Field; 2] = [Datatype::Ipv4Addr.into(), Datatype::InetService.into()];
-    let map = Set::map(table, name("m"), fields, [Field::from(Datatype::Mark)]);
+    let fields = [Datatype::Ipv4Addr, Datatype::InetService];
+    let map = Set::map(table, name("m"), fields, Datatype::Mark);
     assert_eq!((map.key_bytes(), map.data_bytes()), (8, 4));
     let key = [192, 0, 2, 1, 0, 80, 0, 0];
     let value = |len: usize| Some(Data::Value(vec![1; len].into()));

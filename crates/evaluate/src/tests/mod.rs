@@ -200,9 +200,9 @@ fn a_local_packet_passes_all_four_hooks_with_one_connection() {
 #[test]
 fn verdict_maps_intervals_and_concatenations_are_looked_up() {
     let flags = SetFlags::INTERVAL;
-    let key = [Datatype::InetProto.into(), Datatype::Ipv4Addr.into()];
-    let allowed = Set::set(table(), name("allowed"), key).with_flags(flags);
-    let ports = Set::verdict_map(table(), name("ports"), [Datatype::InetService.into()]);
+    let key = [Datatype::InetProto, Datatype::Ipv4Addr];
+    let allowed = Set::new(table(), name("allowed"), key).with_flags(flags);
+    let ports = Set::verdict_map(table(), name("ports"), [Datatype::InetService]);
     let net: ipnet::IpNet = "192.0.2.8/30".parse().unwrap();
     let element = allowed.element(&[Value::from(17_u8), net.into()]).unwrap();
     let port = |port: u16, verdict| {
@@ -245,7 +245,7 @@ fn verdict_maps_intervals_and_concatenations_are_looked_up() {
 
 #[test]
 fn an_update_is_learned_and_seen_by_later_rules() {
-    let seen = Set::set(table(), name("seen"), [Datatype::Ipv4Addr.into()]);
+    let seen = Set::new(table(), name("seen"), [Datatype::Ipv4Addr]);
     let seen = seen
         .with_timeout(Duration::from_secs(9))
         .with_flags(SetFlags::DYNAMIC);
@@ -276,7 +276,7 @@ fn an_update_is_learned_and_seen_by_later_rules() {
 
 #[test]
 fn a_full_set_refuses_new_elements() {
-    let seen = Set::set(table(), name("seen"), [Datatype::InetService.into()]);
+    let seen = Set::new(table(), name("seen"), [Datatype::InetService]);
     let seen = seen.with_size(1).with_flags(SetFlags::DYNAMIC);
     let rules = vec![rule([update(&seen, &th_dport(), None), drop()])];
     let element = |port: u16| Object::from(seen.element(&[port.into()]).unwrap());
@@ -300,12 +300,7 @@ fn a_full_set_refuses_new_elements() {
 
 #[test]
 fn the_probabilities_of_independent_choices_are_multiplied() {
-    let port = Set::map(
-        table(),
-        name("m"),
-        [Datatype::Mark.into()],
-        [Datatype::Mark.into()],
-    );
+    let port = Set::map(table(), name("m"), [Datatype::Mark], [Datatype::Mark]);
     let elements = (0_u32..3).map(|slot| {
         let element = port.element(&[slot.into()]).unwrap();
         Object::from(element.with_data(&[(slot / 2).into()]).unwrap())

@@ -180,7 +180,7 @@ fn an_outcome_displays_as_the_path_of_the_packet() {
 #[test]
 fn random_numbers_in_keys_that_no_element_has_are_one_choice() {
     let key = concat((ip_daddr(), numgen_random(500)));
-    let slots = Set::set(table(), name("slots"), key.clone().into_fields());
+    let slots = Set::new(table(), name("slots"), key.clone().into_fields());
     let element = slots.element(&[ip("192.0.2.1").into(), 7_u32.into()]);
     let in_slots = || rule([key.clone().in_set(&slots), drop()]);
     let objects = |count| {

@@ -251,7 +251,7 @@ impl Lab {
         let id = TableId::new(vipline_nftables::Family::Ip, Name::new("seen").unwrap());
         let mut received = BTreeMap::new();
         for (at, client) in &mut self.recorders {
-            let dump = client.dump(std::slice::from_ref(&id)).unwrap();
+            let dump = client.dump(&id).unwrap();
             let (set, _) = dump.set(&id, "packets").unwrap();
             for element in client.elements(set).unwrap() {
                 let key = element.key_bytes();

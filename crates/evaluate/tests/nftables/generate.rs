@@ -102,23 +102,15 @@ struct Sets {
 
 impl Sets {
     fn new() -> Self {
-        let of = |text: &str, key: Vec<Datatype>| {
-            let key: Vec<_> = key.into_iter().map(Into::into).collect();
-            Set::set(table(), name(text), key)
-        };
+        let of = |text: &str, key: Vec<Datatype>| Set::new(table(), name(text), key);
         let (port, v4) = (Datatype::InetService, Datatype::Ipv4Addr);
-        let endpoint = [v4.into(), port.into()];
+        let endpoint = [v4, port];
         Self {
             ports: of("ports", vec![port]),
             networks: of("networks", vec![v4]).with_flags(SetFlags::INTERVAL),
             pairs: of("pairs", vec![v4, port]).with_flags(SetFlags::INTERVAL),
-            verdicts: Set::verdict_map(table(), name("verdicts"), [port.into()]),
-            endpoints: Set::map(
-                table(),
-                name("endpoints"),
-                [v4.into(), Datatype::Mark.into()],
-                endpoint,
-            ),
+            verdicts: Set::verdict_map(table(), name("verdicts"), [port]),
+            endpoints: Set::map(table(), name("endpoints"), [v4, Datatype::Mark], endpoint),
             seen: of("seen", vec![v4, port]).with_flags(SetFlags::DYNAMIC),
         }
     }

@@ -222,10 +222,10 @@ mod tests {
 
     /// Returns the objects of the ruleset, without the table and without contents.
     fn objects() -> Vec<Object> {
-        let verdicts = Set::verdict_map(table(), name("m"), [Datatype::InetService.into()]);
-        let set = Set::set(table(), name("s"), [Datatype::Ipv4Addr.into()]);
+        let verdicts = Set::verdict_map(table(), name("m"), [Datatype::InetService]);
+        let set = Set::new(table(), name("s"), [Datatype::Ipv4Addr]);
         let set = set.with_flags(SetFlags::INTERVAL);
-        let counts = Set::set(table(), name("objects"), [Datatype::InetService.into()]);
+        let counts = Set::new(table(), name("objects"), [Datatype::InetService]);
         vec![
             StatefulObject::new(table(), name("n"), Counter::default()).into(),
             Chain::new(table(), name("c")).into(),
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn elements_are_destroyed_if_they_exist() {
         with_clients(|client| {
-            let set = Set::set(table(), name("many"), [Datatype::InetService.into()]);
+            let set = Set::new(table(), name("many"), [Datatype::InetService]);
             let element = |port: u16| Object::from(set.element(&[port.into()]).unwrap());
             let even = (0..9000).step_by(2).map(element).map(Edit::Add);
             let edits: Vec<_> = [Edit::Add(set.clone().into())]

@@ -62,7 +62,7 @@ impl Client {
         })
     }
 
-    /// Dumps all objects in `tables`. Skips tables that do not exist.
+    /// Dumps all objects in `tables`: one table, or a list. Skips tables that do not exist.
     ///
     /// The result is a consistent snapshot: the dump restarts if the ruleset
     /// changes, up to ten times.
@@ -76,7 +76,7 @@ impl Client {
     ///
     /// [`Error::Interrupted`]: the ruleset changed during every attempt.
     /// [`Error::Denied`], [`Error::Kernel`] and others: a request failed.
-    pub fn dump(&mut self, tables: &[TableId]) -> Result<Ruleset, Error> {
+    pub fn dump(&mut self, tables: &(impl AsRef<[TableId]> + ?Sized)) -> Result<Ruleset, Error> {
         self.dump_with(tables, DumpOptions::default())
     }
 
@@ -87,9 +87,10 @@ impl Client {
     /// As [`dump`](Self::dump).
     pub fn dump_with(
         &mut self,
-        tables: &[TableId],
+        tables: &(impl AsRef<[TableId]> + ?Sized),
         options: DumpOptions,
     ) -> Result<Ruleset, Error> {
+        let tables = tables.as_ref();
         let dump = Dump::repeat(ATTEMPTS, || {
             self.try_dump(Assembler::new(tables), tables, options)
         })?;
@@ -104,9 +105,10 @@ impl Client {
     /// As [`dump`](Self::dump).
     pub fn record(
         &mut self,
-        tables: &[TableId],
+        tables: &(impl AsRef<[TableId]> + ?Sized),
         options: DumpOptions,
     ) -> Result<RecordedDump, Error> {
+        let tables = tables.as_ref();
         let dump = Dump::repeat(ATTEMPTS, || {
             self.try_dump(Assembler::recording(tables), tables, options)
         })?;
@@ -204,7 +206,7 @@ impl Client {
     ///
     /// fn replace(client: &mut Client, table: TableId, desired: &[Object]) -> Result<(), Error> {
     ///     loop {
-    ///         let installed = client.dump(std::slice::from_ref(&table))?;
+    ///         let installed = client.dump(&table)?;
     ///         let generation = installed.generation();
     ///         let transaction = Transaction::from_edits(&diff(installed, desired));
     ///         match client.commit_at(&transaction, generation) {

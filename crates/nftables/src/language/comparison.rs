@@ -173,7 +173,7 @@ impl Expression {
         let mut flags = SetFlags::ANONYMOUS | SetFlags::CONSTANT;
         flags.set(SetFlags::INTERVAL, intervals);
         let fields: Vec<Field> = self.clone().into_fields();
-        let set = Set::set(table, pattern("__set%d"), fields).with_flags(flags);
+        let set = Set::new(table, pattern("__set%d"), fields).with_flags(flags);
         let elements = values.iter().map(|value| set.element(value));
         let elements: Result<Vec<Element>, _> = elements.collect();
         Ok(SetRef::Anonymous(Arc::new(AnonymousSet {

@@ -70,6 +70,68 @@ impl<T> From<Expression<T>> for Field {
     }
 }
 
+/// What the fields of a key or of map data are built from: data types, expressions
+/// (`typeof`), or [`Field`]s; one of them, an array or a vector.
+///
+/// ```
+/// use vipline_nftables::expression::tcp_dport;
+/// use vipline_nftables::{Datatype, Family, Name, Set, TableId};
+///
+/// let table = TableId::new(Family::Ip, Name::new("lb")?);
+/// let key = [Datatype::Ipv4Addr, Datatype::InetService];
+/// let map = Set::map(table.clone(), Name::new("servers")?, key, Datatype::Mark);
+/// let typed = Set::new(table, Name::new("ports")?, tcp_dport());
+/// assert_eq!((map.key.len(), typed.key.len()), (2, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait IntoFields {
+    /// Returns the fields in their order.
+    fn into_fields(self) -> Vec<Field>;
+}
+
+impl IntoFields for Field {
+    fn into_fields(self) -> Vec<Field> {
+        vec![self]
+    }
+}
+
+impl IntoFields for Datatype {
+    fn into_fields(self) -> Vec<Field> {
+        vec![self.into()]
+    }
+}
+
+/// The fields of a concatenation, or the expression itself.
+impl<T> IntoFields for Expression<T> {
+    fn into_fields(self) -> Vec<Field> {
+        Self::into_fields(self)
+    }
+}
+
+impl<T: Into<Field>, const N: usize> IntoFields for [T; N] {
+    fn into_fields(self) -> Vec<Field> {
+        self.into_iter().map(Into::into).collect()
+    }
+}
+
+impl<T: Clone + Into<Field>, const N: usize> IntoFields for &[T; N] {
+    fn into_fields(self) -> Vec<Field> {
+        self.as_slice().into_fields()
+    }
+}
+
+impl<T: Into<Field>> IntoFields for Vec<T> {
+    fn into_fields(self) -> Vec<Field> {
+        self.into_iter().map(Into::into).collect()
+    }
+}
+
+impl<T: Clone + Into<Field>> IntoFields for &[T] {
+    fn into_fields(self) -> Vec<Field> {
+        self.iter().cloned().map(Into::into).collect()
+    }
+}
+
 impl Field {
     /// Returns the byte order of the values, except in interval sets.
     pub(crate) fn order(&self) -> ByteOrder {

@@ -30,7 +30,7 @@ mod comparison;
 pub mod statement;
 
 pub use expression::{Expression, Parts};
-pub use field::Field;
+pub use field::{Field, IntoFields};
 pub use invalid::InvalidStatement;
 pub use operand::{Constant, Ifname, Operand};
 pub use statement::Statement;

@@ -63,7 +63,7 @@ impl Monitor {
     /// [`Error::Unsupported`]: the kernel has no nfnetlink.
     /// [`Error::Netlink`]: the socket cannot be opened or configured, with `EPERM` if
     /// `CAP_NET_ADMIN` is missing.
-    pub fn open(tables: &[TableId], ignored: &[u32]) -> Result<Self, Error> {
+    pub fn open(tables: &(impl AsRef<[TableId]> + ?Sized), ignored: &[u32]) -> Result<Self, Error> {
         Self::open_with(Notifications::new(tables), ignored)
     }
 

@@ -238,7 +238,7 @@ fn object(
     if new == NFT_MSG_NEWCHAIN {
         return Ok(Some(wire::chain(table.family, attrs)?.into()));
     }
-    let mut assembler = Assembler::new(std::slice::from_ref(table));
+    let mut assembler = Assembler::new(table);
     match assembler.push(message_type(new), payload) {
         Err(_) if is_removed => Ok(None),
         result => {

@@ -105,9 +105,9 @@ impl fmt::Debug for Filter {
 
 impl Notifications {
     /// Creates a decoder for these tables.
-    pub fn new(tables: &[TableId]) -> Self {
+    pub fn new(tables: &(impl AsRef<[TableId]> + ?Sized)) -> Self {
         Self {
-            tables: tables.to_vec(),
+            tables: tables.as_ref().to_vec(),
             ..Self::default()
         }
     }

@@ -185,7 +185,7 @@ impl Ruleset {
     /// // Deletes every rule that accepts SSH.
     /// let (filter, input) = (TableId::new(Family::Inet, Name::new("filter")?), Name::new("input")?);
     /// let mut client = Client::open()?;
-    /// let installed = client.dump(std::slice::from_ref(&filter))?;
+    /// let installed = client.dump(&filter)?;
     /// for (handle, rule) in installed.rules(&filter, &input) {
     ///     if rule.to_string() == "tcp dport 22 accept" {
     ///         client.delete_rule(&filter, &input, handle)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bitflags::bitflags;
 
 use crate::expr::Expr;
-use crate::language::field::{Field, width};
+use crate::language::field::{Field, IntoFields, width};
 use crate::value::ByteOrder;
 use crate::{Bytes, Comment, Name, TableId};
 
@@ -109,10 +109,8 @@ pub struct SetSpec {
 /// use vipline_nftables::{Datatype, Family, Name, Set, TableId, Value, Verdict};
 ///
 /// let table = TableId::new(Family::Ip, Name::new("filter")?);
-/// let ports = Set::verdict_map(table, Name::new("ports")?, [
-///     Datatype::InetProto.into(),
-///     Datatype::InetService.into(),
-/// ]);
+/// let key = [Datatype::InetProto, Datatype::InetService];
+/// let ports = Set::verdict_map(table, Name::new("ports")?, key);
 /// let ssh = ports.element(&[Value::from(6_u8), Value::from(22_u16)])?;
 /// let ssh = ssh.with_verdict(Verdict::Accept)?;
 /// assert_eq!(ssh.to_string(), "tcp . 22 : accept");
@@ -130,27 +128,19 @@ struct Shared {
 
 impl Set {
     /// Creates a set.
-    #[allow(
-        clippy::self_named_constructors,
-        reason = "beside a map and a verdict map"
-    )]
-    pub fn set(table: TableId, name: Name, key: impl Into<Vec<Field>>) -> Self {
-        Self::plain(table, name, key.into(), DataKind::None)
+    pub fn new(table: TableId, name: Name, key: impl IntoFields) -> Self {
+        Self::plain(table, name, key.into_fields(), DataKind::None)
     }
 
     /// Creates a map to values.
-    pub fn map(
-        table: TableId,
-        name: Name,
-        key: impl Into<Vec<Field>>,
-        data: impl Into<Vec<Field>>,
-    ) -> Self {
-        Self::plain(table, name, key.into(), DataKind::Fields(data.into()))
+    pub fn map(table: TableId, name: Name, key: impl IntoFields, data: impl IntoFields) -> Self {
+        let data = DataKind::Fields(data.into_fields());
+        Self::plain(table, name, key.into_fields(), data)
     }
 
     /// Creates a map to verdicts.
-    pub fn verdict_map(table: TableId, name: Name, key: impl Into<Vec<Field>>) -> Self {
-        Self::plain(table, name, key.into(), DataKind::Verdict)
+    pub fn verdict_map(table: TableId, name: Name, key: impl IntoFields) -> Self {
+        Self::plain(table, name, key.into_fields(), DataKind::Verdict)
     }
 
     fn plain(table: TableId, name: Name, key: Vec<Field>, data: DataKind) -> Self {
@@ -185,6 +175,12 @@ impl Set {
             spec.flags |= SetFlags::TIMEOUT;
             spec.timeout = Some(timeout);
         })
+    }
+
+    /// Sets the interval of the garbage collection of expired elements.
+    #[must_use]
+    pub fn with_gc_interval(self, interval: Duration) -> Self {
+        self.with(|spec| spec.gc_interval = Some(interval))
     }
 
     /// Sets the maximum number of elements.

@@ -1,6 +1,6 @@
 //! Tables.
 
-use std::fmt;
+use std::{fmt, slice};
 
 use bitflags::bitflags;
 
@@ -21,6 +21,14 @@ impl TableId {
     /// Creates the ID of a table.
     pub fn new(family: Family, name: Name) -> Self {
         Self { family, name }
+    }
+}
+
+/// One table is a list of tables, such as the argument of
+/// [`Client::dump`](crate::Client::dump).
+impl AsRef<[Self]> for TableId {
+    fn as_ref(&self) -> &[Self] {
+        slice::from_ref(self)
     }
 }
 
@@ -73,10 +81,10 @@ impl Table {
         }
     }
 
-    /// Sets the flags.
+    /// Adds flags.
     #[must_use]
     pub fn with_flags(mut self, flags: TableFlags) -> Self {
-        self.flags = flags;
+        self.flags |= flags;
         self
     }
 

@@ -343,7 +343,7 @@ mod tests {
     }
 
     fn map() -> Set {
-        Set::verdict_map(table(), name("m"), [Datatype::InetService.into()])
+        Set::verdict_map(table(), name("m"), [Datatype::InetService])
     }
 
     fn element(port: u16, verdict: Verdict) -> Object {
@@ -475,7 +475,7 @@ mod tests {
 
     #[test]
     fn elements_are_grouped_by_set() {
-        let other = Set::set(table(), name("s"), [Datatype::InetService.into()]);
+        let other = Set::new(table(), name("s"), [Datatype::InetService]);
         let port = Object::from(other.element(&[7_u16.into()]).unwrap());
         assert_script(
             &[

@@ -49,9 +49,9 @@ pub struct Assembler {
 
 impl Assembler {
     /// Creates an assembler for these tables.
-    pub fn new(tables: &[TableId]) -> Self {
+    pub fn new(tables: &(impl AsRef<[TableId]> + ?Sized)) -> Self {
         Self {
-            tables: tables.to_vec(),
+            tables: tables.as_ref().to_vec(),
             ..Self::default()
         }
     }

@@ -181,7 +181,7 @@ mod tests {
     /// Returns a transaction that adds a table and `count` ports to a set.
     fn ports(count: u16, flags: SetFlags) -> Transaction {
         let name = Name::new("s").unwrap();
-        let set = Set::set(table(), name, [Datatype::InetService.into()]).with_flags(flags);
+        let set = Set::new(table(), name, [Datatype::InetService]).with_flags(flags);
         let mut edits = vec![Edit::Add(Object::from(Table::new(table())))];
         edits.extend(
             (0..count).map(|port| Edit::Add(Object::from(set.element(&[port.into()]).unwrap()))),

@@ -10,7 +10,7 @@ use vipline_nftables::expr::{
 use vipline_nftables::expression::*;
 use vipline_nftables::statement::*;
 use vipline_nftables::{
-    BaseChain, Chain, ChainType, Comment, Datatype, Family, Field, Hook, Name, Object, Rule, Set,
+    BaseChain, Chain, ChainType, Comment, Datatype, Family, Hook, Name, Object, Rule, Set,
     SetFlags, Statement, Table, TableId, Value, Verdict,
 };
 
@@ -51,16 +51,15 @@ impl Samples {
             Family::Ip6 => Datatype::Ipv6Addr,
             _ => Datatype::Ipv4Addr,
         };
-        let [addr, proto, port] =
-            [addr, Datatype::InetProto, Datatype::InetService].map(Field::from);
-        let three = [addr.clone(), proto.clone(), port.clone()];
-        let set = |text: &str, key: &[Field]| Set::set(table.clone(), name(text), key.to_vec());
+        let port = Datatype::InetService;
+        let three = [addr, Datatype::InetProto, port];
+        let set = |text: &str, key: &[Datatype]| Set::new(table.clone(), name(text), key);
         let slots = concat((daddr(family), l4proto(), th_dport(), numgen_random(2))).into_fields();
         let endpoint = concat((daddr(family), th_dport())).into_fields();
         let client = concat((saddr(family), daddr(family), l4proto(), th_dport())).into_fields();
         Self {
             family,
-            service_ips: Set::verdict_map(table.clone(), name("service-ips"), three.clone())
+            service_ips: Set::verdict_map(table.clone(), name("service-ips"), three)
                 .with_comment(Comment::new("where to go").unwrap()),
             backends: Set::map(table.clone(), name("backends"), slots, endpoint.clone()),
             hairpin: set("hairpin", &[&three[..1], &three[..]].concat()),
@@ -73,7 +72,7 @@ impl Samples {
                 .with_timeout(THREE_HOURS)
                 .with_size(1 << 20),
             affinity_endpoints: set("affinity-endpoints", &[&three[..], &[addr, port]].concat()),
-            marks: set("marks", &[Datatype::Mark.into()]).with_flags(SetFlags::INTERVAL),
+            marks: set("marks", &[Datatype::Mark]).with_flags(SetFlags::INTERVAL),
             table,
         }
     }

@@ -85,36 +85,27 @@ fn sets(table: &TableId) -> Vec<Object> {
     let (datatype, addr) = addresses(table.family);
     let net = |n: u32, bits: u8| Value::from(IpNet::new(addr(n << 8), bits).unwrap().trunc());
     let bits = if table.family == Family::Ip6 { 120 } else { 24 };
-    let key = [
-        datatype.into(),
-        Datatype::InetProto.into(),
-        Datatype::InetService.into(),
-    ];
-    let set = |text: &str, key: &[_]| Set::set(table.clone(), name(text), key.to_vec());
+    let key = [datatype, Datatype::InetProto, Datatype::InetService];
+    let set = |text: &str, key: &[Datatype]| Set::new(table.clone(), name(text), key);
 
-    let plain = set("plain", &[datatype.into()]).with_comment(Comment::new("a few").unwrap());
-    let ports = set("ports", &[Datatype::InetService.into()]).with_flags(SetFlags::INTERVAL);
-    let nets = set("nets", &[datatype.into()]).with_flags(SetFlags::INTERVAL);
+    let plain = set("plain", &[datatype]).with_comment(Comment::new("a few").unwrap());
+    let ports = set("ports", &[Datatype::InetService]).with_flags(SetFlags::INTERVAL);
+    let nets = set("nets", &[datatype]).with_flags(SetFlags::INTERVAL);
     let concat = set("concat", &key);
-    let ranges = set("ranges", &[key[0].clone(), key[0].clone()]).with_flags(SetFlags::INTERVAL);
-    let timed = set("timed", &[Datatype::Mark.into()]).with_timeout(Duration::from_secs(3600));
-    let names = set("names", &[Datatype::Ifname.into()]);
+    let ranges = set("ranges", &[key[0], key[0]]).with_flags(SetFlags::INTERVAL);
+    let timed = set("timed", &[Datatype::Mark]).with_timeout(Duration::from_secs(3600));
+    let names = set("names", &[Datatype::Ifname]);
     let map = Set::map(
         table.clone(),
         name("map"),
-        key.to_vec(),
-        vec![datatype.into(), Datatype::InetService.into()],
+        key,
+        [datatype, Datatype::InetService],
     );
-    let vmap = Set::verdict_map(table.clone(), name("vmap"), key.to_vec());
-    let learned = Set::map(
-        table.clone(),
-        name("learned"),
-        vec![datatype.into()],
-        vec![Datatype::Mark.into()],
-    )
-    .with_flags(SetFlags::DYNAMIC)
-    .with_size(4096)
-    .with_timeout(Duration::from_secs(60));
+    let vmap = Set::verdict_map(table.clone(), name("vmap"), key);
+    let learned = Set::map(table.clone(), name("learned"), datatype, Datatype::Mark)
+        .with_flags(SetFlags::DYNAMIC)
+        .with_size(4096)
+        .with_timeout(Duration::from_secs(60));
 
     let service = |n: u32, port: u16| [addr(n).into(), 6_u8.into(), port.into()];
     let comment = Comment::new("number one").unwrap();
@@ -162,7 +153,7 @@ fn sets(table: &TableId) -> Vec<Object> {
 ///
 /// The rules refer to the counter `hits`, which the caller must create.
 pub(crate) fn expressions(table: &TableId) -> Vec<Object> {
-    let learned = Set::set(table.clone(), name("learned"), [Datatype::Ipv4Addr.into()])
+    let learned = Set::new(table.clone(), name("learned"), [Datatype::Ipv4Addr])
         .with_flags(SetFlags::DYNAMIC)
         .with_timeout(Duration::from_secs(60));
     let chain = |text: &str, kind, hook, priority, rules: Vec<Vec<Statement>>| {
@@ -340,9 +331,9 @@ pub(crate) fn dispatch(table: &TableId) -> (Set, Vec<Object>) {
         table.clone(),
         name("service-ips"),
         [
-            Datatype::Ipv4Addr.into(),
-            Datatype::InetProto.into(),
-            Datatype::InetService.into(),
+            Datatype::Ipv4Addr,
+            Datatype::InetProto,
+            Datatype::InetService,
         ],
     );
     let key = concat((ip_daddr(), l4proto(), th_dport()));
@@ -400,7 +391,7 @@ pub(crate) fn empty_chain(table: &TableId, text: &str) -> Object {
 
 /// Returns two sets of addresses, and the objects with their table.
 pub(crate) fn two_sets(table: &TableId) -> ([Set; 2], Vec<Object>) {
-    let set = |text| Set::set(table.clone(), name(text), [Datatype::Ipv4Addr.into()]);
+    let set = |text| Set::new(table.clone(), name(text), [Datatype::Ipv4Addr]);
     let sets = [set("left"), set("right")];
     let [left, right] = sets.clone();
     (

@@ -385,7 +385,7 @@ fn set(is_any: bool) -> impl Strategy<Value = Vec<Object>> {
             }
             let mut set = match is_map {
                 true => Set::verdict_map(table(), name, fields),
-                false => Set::set(table(), name, fields).with_flags(SetFlags::INTERVAL),
+                false => Set::new(table(), name, fields).with_flags(SetFlags::INTERVAL),
             };
             if is_special && is_any {
                 let exprs = [Counter::default().into(), Limit::per_second(5).into()];

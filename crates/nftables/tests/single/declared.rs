@@ -1,5 +1,6 @@
 //! Declarations of sets (`typeof`), compared with those of `nft`.
 
+use vipline_nftables::Edit;
 use vipline_nftables::expr::{
     ExthdrOp, FibFlags, FibResult, MetaKey, OsfTtl, RtKey, SocketKey, XfrmDirection, XfrmKey,
 };
@@ -7,7 +8,6 @@ use vipline_nftables::expression::{
     Expression, exthdr, fib, fib_saddr_type, ip_daddr, ip_saddr, ipsec, osf_name, symhash,
     tcp_option_maxseg_size,
 };
-use vipline_nftables::{Edit, Field};
 
 use super::*;
 use crate::raw::Raw;
@@ -57,8 +57,7 @@ fn declared_sets_are_those_of_nft() {
         theirs.nft(&format!(
             "table inet filter {{\nset s {{\ntypeof {text}\n}}\n}}"
         ));
-        let fields: Vec<Field> = key.iter().cloned().map(Field::from).collect();
-        let set = Set::set(table(), name("s"), fields);
+        let set = Set::new(table(), name("s"), key.clone());
         let objects: [Object; 2] = [Table::new(table()).into(), set.clone().into()];
         let edits = objects.map(Edit::Add);
         ours.client

@@ -45,7 +45,7 @@ fn a_reset_of_one_object_succeeds_or_names_the_kernel_that_it_requires() {
     netns.run(|| nft::succeeds(&["-f", "-"], script));
     let name = |text| Name::new(text).unwrap();
     let table = TableId::new(Family::Ip, name("t"));
-    let set = Set::set(table.clone(), name("s"), [Datatype::InetService.into()]);
+    let set = Set::new(table.clone(), name("s"), [Datatype::InetService]);
     let port = set.element(&[22_u16.into()]).unwrap();
 
     let mut handle = RuleHandle(0);
@@ -87,14 +87,14 @@ fn objects_are_destroyed_with_and_without_messages_for_that() {
     netns.run(|| nft::succeeds(&["-f", "-"], script));
     let name = |text| Name::new(text).unwrap();
     let table = TableId::new(Family::Ip, name("t"));
-    let set = Set::set(table.clone(), name("s"), [Datatype::InetService.into()]);
+    let set = Set::new(table.clone(), name("s"), [Datatype::InetService]);
     let element = |port: u16| Object::from(set.element(&[port.into()]).unwrap());
     client.destroy_all(&[element(21), element(22)]).unwrap();
     assert_eq!(client.elements(&set).unwrap().len(), 1);
     let chains = ["d", "none", "c"].map(|it| Chain::new(table.clone(), name(it)).into());
     let objects = [&chains[..], &[set.into()]].concat();
     client.destroy_all(&objects).unwrap();
-    let left = client.dump(std::slice::from_ref(&table)).unwrap();
+    let left = client.dump(&table).unwrap();
     assert_eq!(left.objects().count(), 1, "{left}");
     for _ in 0..2 {
         client.destroy(Table::new(table.clone())).unwrap();

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use vipline_nftables::{Comment, Datatype, Element, Field, Object, Ruleset, Set, TableId, Value};
+use vipline_nftables::{Comment, Datatype, Element, Object, Ruleset, Set, TableId, Value};
 use vipline_rtnl::{Address, Command, Name};
 
 use super::Options;
@@ -117,9 +117,8 @@ struct Sets {
 impl Sets {
     fn new(table: TableId) -> Self {
         let set = |text, key: &[Datatype], words| {
-            let key: Vec<Field> = key.iter().copied().map(Field::from).collect();
             let comment = Comment::new(words).expect("a valid comment");
-            Set::set(table.clone(), name(text), key).with_comment(comment)
+            Set::new(table.clone(), name(text), key).with_comment(comment)
         };
         let addresses = "addresses that cluster-dns added";
         Self {

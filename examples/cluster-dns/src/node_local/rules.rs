@@ -8,8 +8,8 @@ use vipline_nftables::expression::{
 };
 use vipline_nftables::statement::notrack;
 use vipline_nftables::{
-    BaseChain, Chain, ChainType, Comment, Datatype, Expression, Family, Field, Hook, Name, Object,
-    Rule, Set, Table, TableId, Value,
+    BaseChain, Chain, ChainType, Comment, Datatype, Expression, Family, Hook, Name, Object, Rule,
+    Set, Table, TableId, Value,
 };
 
 use super::Options;
@@ -69,7 +69,7 @@ impl Sockets {
         let set = |text, address| {
             let key = [address, Datatype::InetProto, Datatype::InetService];
             let comment = Comment::new("sockets of cluster-dns").expect("a valid comment");
-            Set::set(table(), name(text), key.map(Field::from)).with_comment(comment)
+            Set::new(table(), name(text), key).with_comment(comment)
         };
         Self {
             ipv4: set("ipv4-sockets", Datatype::Ipv4Addr),

@@ -438,7 +438,7 @@ mod tests {
         let name = |text| Name::new(text).unwrap();
         let table = TableId::new(Family::Ip, name("t"));
         let fields = [Datatype::InetProto, Datatype::InetService, Datatype::Mark];
-        let set = Set::set(table, name("s"), fields.map(Into::into));
+        let set = Set::new(table, name("s"), fields);
         let key: [Value; 3] = [6_u8.into(), 80_u16.into(), 7_u32.into()];
         let whole = set.element(&key).unwrap();
         for cut in 0..=key.len() {
@@ -457,9 +457,7 @@ mod tests {
         let table = TableId::new(Family::Ip, name("t"));
         let long = [Datatype::Ipv6Addr, Datatype::Ipv6Addr];
         for (key, count) in [(&long[..1], 1), (&long[..], 2)] {
-            let fields: Vec<_> = key.iter().copied().map(Into::into).collect();
-            let data = [Datatype::InetService.into()];
-            let map = Set::map(table.clone(), name("m"), fields, data);
+            let map = Set::map(table.clone(), name("m"), key, Datatype::InetService);
             let key = vec![Value::from(std::net::Ipv6Addr::LOCALHOST); count];
             let prefix = map.key_prefix(&key[..1]).unwrap();
             let port = [80_u16.into()];
@@ -472,7 +470,7 @@ mod tests {
                 .unwrap()
                 .map_element(&[80_u16.into()], &[])
         };
-        let set = Set::set(table, name("s"), [Datatype::InetService.into()]);
+        let set = Set::new(table, name("s"), [Datatype::InetService]);
         assert!(prefix(&set).is_err(), "a set has no data");
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::slice;
 
 use vipline_nftables::{Object, Ruleset, Table, Transaction};
 use vipline_reconcile::{Edit, diff};
@@ -146,7 +145,7 @@ impl Kernel {
     }
 
     fn dump(&mut self) -> Result<Ruleset, Error> {
-        let dump = self.nftables.dump(slice::from_ref(&table()));
+        let dump = self.nftables.dump(&table());
         dump.map_err(rules_error)
     }
 

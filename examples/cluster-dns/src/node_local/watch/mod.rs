@@ -222,7 +222,7 @@ impl Watch {
     fn open(shared: &Shared) -> Result<Self, Error> {
         let (nftables, rtnl) = shared.kernel().port_ids();
         let table = table();
-        let monitor = Monitor::open(std::slice::from_ref(&table), &[nftables]);
+        let monitor = Monitor::open(&table, &[nftables]);
         let monitor = monitor.map_err(|error| Error::Rules {
             table: table.to_string(),
             error,

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::slice;
 
 use vipline_netlink::{Counters, Errno};
 use vipline_nftables::{
@@ -122,7 +121,7 @@ impl reconcile::Target for Kernel {
 
     fn dump(&mut self) -> Result<Vec<Object>, Error> {
         let others = self.commit_counter.foreign_at(self.client.generation()?);
-        let ruleset = self.client.dump(slice::from_ref(&self.table.id))?;
+        let ruleset = self.client.dump(&self.table.id)?;
         self.commit_counter.dumped(others);
         Ok(ruleset.into_objects().collect())
     }
@@ -134,7 +133,7 @@ impl reconcile::Target for Kernel {
             true => {
                 // This dump does not reset the commit counter, so earlier changes are
                 // still reported as drift.
-                let ruleset = self.client.dump(slice::from_ref(&self.table.id))?;
+                let ruleset = self.client.dump(&self.table.id)?;
                 let installed = ruleset.into_objects().collect();
                 Cow::Owned(completed(self.table, edits, installed))
             }

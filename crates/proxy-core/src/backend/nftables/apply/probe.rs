@@ -259,9 +259,9 @@ mod tests {
             let edits: Vec<_> = base.iter().cloned().map(Edit::Add).collect();
             client.commit(&Transaction::from_edits(&edits)).unwrap();
             let id = TableId::new(Nft::Ip, Name::new("kube-proxy").unwrap());
-            let before = client.dump(std::slice::from_ref(&id)).unwrap();
+            let before = client.dump(&id).unwrap();
             probe(&context()).unwrap();
-            let after = client.dump(std::slice::from_ref(&id)).unwrap();
+            let after = client.dump(&id).unwrap();
             assert!(before.into_objects().eq(after.into_objects()));
         });
     }

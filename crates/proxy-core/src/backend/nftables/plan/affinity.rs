@@ -50,7 +50,7 @@ use vipline_reconcile::Edit;
 use vipline_service_model::Endpoint;
 
 use super::names::{self, Learner, Lists, OnDemand, comment};
-use super::table::{LookupPath, MAX_DIRECT, Table, fields, rule};
+use super::table::{LookupPath, MAX_DIRECT, Table, rule};
 
 /// Number of maps of clients. A Service with so many clients that its map is full keeps
 /// one Service in 64 from recording new clients. A larger number would make the table
@@ -191,12 +191,16 @@ fn pool_of_packet(bits: u32) -> Expression<u32> {
 
 /// Returns the map of the clients in a shard.
 pub(super) fn clients(table: &Table, shard: u32) -> Set {
-    let key = fields(&[Datatype::Classid, table.addr()]);
-    let token = fields(&[Datatype::Classid]);
-    Set::map(table.id.clone(), names::clients(shard), key, token)
-        .with_flags(SetFlags::DYNAMIC | SetFlags::TIMEOUT)
-        .with_size(MAX_CLIENTS)
-        .with_comment(comment("endpoints that clients stay with"))
+    let key = [Datatype::Classid, table.addr()];
+    Set::map(
+        table.id.clone(),
+        names::clients(shard),
+        key,
+        Datatype::Classid,
+    )
+    .with_flags(SetFlags::DYNAMIC | SetFlags::TIMEOUT)
+    .with_size(MAX_CLIENTS)
+    .with_comment(comment("endpoints that clients stay with"))
 }
 
 /// Returns the on-demand set with this name.

@@ -149,7 +149,7 @@ impl Table {
         let nodeport = [Datatype::InetProto, Datatype::InetService];
         let vip = [addr, Datatype::InetProto, Datatype::InetService];
         let set = |text, key: &[Datatype], words| {
-            Set::set(id.clone(), name(text), fields(key)).with_comment(comment(words))
+            Set::new(id.clone(), name(text), key).with_comment(comment(words))
         };
         let no_endpoints = "services without endpoints";
         let no_local_endpoints = "services without endpoints that their policy allows";
@@ -161,8 +161,7 @@ impl Table {
         let of_node = "protocols of node ports with session affinity";
         let restricted = "destinations that are subject to LoadBalancerSourceRanges";
         let numbers = |text, key: &[Datatype], words| {
-            let number = fields(&[Datatype::Classid]);
-            Set::map(id.clone(), name(text), fields(key), number).with_comment(comment(words))
+            Set::map(id.clone(), name(text), key, Datatype::Classid).with_comment(comment(words))
         };
         let pools = "numbers of service ports with session affinity";
         let learners = "for how long clients stay with their endpoints";
@@ -175,8 +174,7 @@ impl Table {
             numbers(names::LEARNER_NODEPORTS, &nodeport, learners),
         ];
         let verdicts = |text, words| {
-            Set::verdict_map(id.clone(), name(text), fields(&[Datatype::Classid]))
-                .with_comment(comment(words))
+            Set::verdict_map(id.clone(), name(text), Datatype::Classid).with_comment(comment(words))
         };
         // The kernel has a hash table for a known number of keys of 32 bits, which costs a packet
         // 50 ns less than that for any number (6.18).
@@ -411,7 +409,7 @@ impl LookupPath {
             recorded: endpoints_of(id, name(recorded), &key, Some(priority()))
                 .with_comment(comment("endpoints by token")),
             pools: pools.clone(),
-            dispatch: Set::verdict_map(id.clone(), name(dispatch), fields(&types))
+            dispatch: Set::verdict_map(id.clone(), name(dispatch), types.clone())
                 .with_comment(comment("how to choose among so many endpoints")),
             learners: learners.clone(),
             direct: Vec::new(),
@@ -565,10 +563,6 @@ pub(super) fn element(set: &Set, key: &[Value]) -> Object {
     element
         .expect("the values have the types of the set")
         .into()
-}
-
-pub(super) fn fields(types: &[Datatype]) -> Vec<Field> {
-    types.iter().map(|&datatype| datatype.into()).collect()
 }
 
 /// Returns the lookup key of addresses: `ip daddr . meta l4proto . th dport`.

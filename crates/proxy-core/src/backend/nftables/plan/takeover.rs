@@ -146,8 +146,8 @@ mod tests {
     /// chain.
     fn foreign_table(plan: &[Object]) -> Vec<Object> {
         let table = plan[0].table();
-        let addr = [Datatype::Ipv4Addr.into()];
-        let dynamic = Set::set(table.clone(), Name::new("affinity-x").unwrap(), addr)
+        let addr = Datatype::Ipv4Addr;
+        let dynamic = Set::new(table.clone(), Name::new("affinity-x").unwrap(), addr)
             .with_flags(SetFlags::DYNAMIC);
         let rules = [Rule::new(table.family, [drop()]).expect("a verdict has no value")];
         let chain = Chain::new(table.clone(), Name::new("service-x").unwrap());

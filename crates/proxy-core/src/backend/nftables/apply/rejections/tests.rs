@@ -15,7 +15,7 @@ fn table() -> TableId {
 }
 
 fn map() -> Set {
-    let key = [vipline_nftables::Datatype::Ipv4Addr.into()];
+    let key = vipline_nftables::Datatype::Ipv4Addr;
     Set::verdict_map(table(), Name::new("vips").unwrap(), key)
 }
 

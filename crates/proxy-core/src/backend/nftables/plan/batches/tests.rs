@@ -173,8 +173,7 @@ fn services_come_in_the_order_of_the_edits_and_batches_are_full() {
 /// Returns edits that add elements to a set with these key fields.
 fn elements(set: &str, fields: &[Datatype], keys: &[&[Value]]) -> Vec<Edit<Object>> {
     let table = plan(&[])[0].table().clone();
-    let key: Vec<_> = fields.iter().map(|&field| field.into()).collect();
-    let set = Set::set(table, Name::new(set).unwrap(), key).with_flags(SetFlags::INTERVAL);
+    let set = Set::new(table, Name::new(set).unwrap(), fields).with_flags(SetFlags::INTERVAL);
     let element = |key: &&[Value]| Edit::Add(set.element(key).unwrap().into());
     keys.iter().map(element).collect()
 }
