@@ -180,6 +180,37 @@ pub struct Inline<const MAX: usize> {
     bytes: [u8; MAX],
 }
 
+impl<const MAX: usize> Inline<MAX> {
+    /// Stores a text of the program, for constants of names. Does not check what the text
+    /// consists of.
+    ///
+    /// ```
+    /// use vipline_inet::{Inline, NameStorage};
+    ///
+    /// const NAT: Inline<28> = Inline::constant("nat");
+    /// assert_eq!(NAT.text(), "nat");
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the text is longer than `MAX` or 255 bytes: a constant does not compile.
+    pub const fn constant(text: &'static str) -> Self {
+        let text = text.as_bytes();
+        assert!(
+            text.len() <= MAX && text.len() <= 255,
+            "the text is too long"
+        );
+        let mut bytes = [0; MAX];
+        let mut at = 0;
+        while at < text.len() {
+            bytes[at] = text[at];
+            at += 1;
+        }
+        let [len, ..] = text.len().to_le_bytes();
+        Self { len, bytes }
+    }
+}
+
 impl<const MAX: usize> NameStorage for Inline<MAX> {
     fn store(text: &str) -> Option<Self> {
         let mut bytes = [0; MAX];
