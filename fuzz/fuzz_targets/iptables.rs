@@ -21,7 +21,7 @@ fn restore(tables: &Tables<'_>) {
     for variant in Variant::ALL {
         let mut ruleset = Ruleset::new(Family::V4, variant);
         for options in [
-            RestoreOptions::new().noflush().counters(),
+            RestoreOptions::new().with_noflush().with_counters(),
             RestoreOptions::new(),
         ] {
             let _ = ruleset.restore(tables, options);

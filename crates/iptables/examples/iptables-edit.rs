@@ -13,18 +13,19 @@ use vipline_iptables::{SingleCommands, TableName, Variant, nft};
 
 fn main() -> Result<(), Box<dyn Error>> {
     unshare(CloneFlags::CLONE_NEWNET)?;
-    let (filter, input) = (TableName::new("filter")?, ChainName::new("INPUT")?);
+    let (filter, input) = (TableName::FILTER, ChainName::INPUT);
     let mut iptables = Client::open_variant(Family::V4, Variant::Nft)?;
     let mut netlink = nft::Client::open(Family::V4)?;
     // The rule of another program has counted packets.
     let (packets, bytes) = (7, 420);
-    let ssh = Rule::parse("-p tcp --dport 22 -j ACCEPT")?.counters(Counters { packets, bytes });
+    let ssh = Rule::parse("-p tcp --dport 22 -j ACCEPT")?;
+    let ssh = ssh.with_counters(Counters { packets, bytes });
     iptables.append(filter, input, &ssh)?;
     for (is_wanted, title) in [(true, "With our chain"), (false, "Without our chain")] {
         // The second client finds nothing to do.
         edit(&mut iptables, is_wanted)?;
         edit(&mut netlink, is_wanted)?;
-        let saved = iptables.save_with(SaveOptions::new().table(filter).counters())?;
+        let saved = iptables.save_with(SaveOptions::new().with_table(filter).with_counters())?;
         let rules = saved.lines().filter(|line| line.contains("-A "));
         println!("{title}:\n{}", rules.collect::<Vec<_>>().join("\n"));
     }
@@ -33,9 +34,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Adds or removes a chain of our own, and the jump to it in front of all other rules.
 fn edit<C: SingleCommands>(client: &mut C, is_wanted: bool) -> Result<(), Box<dyn Error>> {
-    let (filter, input) = (TableName::new("filter")?, ChainName::new("INPUT")?);
-    let web = ChainName::new("WEB")?;
-    let jump = Rule::parse("-p tcp --dport 80 -j WEB")?;
+    let (filter, input) = (TableName::FILTER, ChainName::INPUT);
+    let (web, jump) = (
+        ChainName::new("WEB")?,
+        Rule::parse("-p tcp --dport 80 -j WEB")?,
+    );
     let has_jump = client.check(filter, input, &jump)?;
     if is_wanted {
         match client.new_chain(filter, web) {

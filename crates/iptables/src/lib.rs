@@ -7,15 +7,15 @@
 //! use vipline_iptables::{ChainName, Client, Family, Rule, SaveOptions, SingleCommands};
 //! use vipline_iptables::{TableName, Tables, Transport};
 //!
-//! let (filter, input) = (TableName::new("filter")?, ChainName::new("INPUT")?);
+//! let (filter, input) = (TableName::FILTER, ChainName::INPUT);
 //! let ssh = Rule::new()
-//!     .protocol(Transport::Tcp)
-//!     .matching(Match::dport(Transport::Tcp, 22))
-//!     .target(Target::Accept);
+//!     .with_protocol(Transport::Tcp)
+//!     .with_match(Match::dport(Transport::Tcp, 22))
+//!     .with_target(Target::Accept);
 //!
 //! let mut client = Client::open(Family::V4)?;
 //! client.ensure(filter, input, &ssh)?;
-//! let saved = client.save_with(SaveOptions::new().counters())?;
+//! let saved = client.save_with(SaveOptions::new().with_counters())?;
 //! for rule in Tables::parse(&saved)?.iter().flat_map(|table| table.rules()) {
 //!     println!("{}: {} {:?}", rule.chain(), rule.spec(), rule.counters());
 //! }
@@ -57,14 +57,11 @@
 //! assert_eq!(tables.to_string(), saved);
 //!
 //! let ssh = Rule::new()
-//!     .protocol(Transport::Tcp)
-//!     .matching(Match::dport(Transport::Tcp, 22))
-//!     .target(Target::Accept);
-//! let mine = vipline_iptables::Chain::new(
-//!     TableName::new("filter")?,
-//!     ChainName::new("MINE")?,
-//!     [ssh].into_iter().collect(),
-//! );
+//!     .with_protocol(Transport::Tcp)
+//!     .with_match(Match::dport(Transport::Tcp, 22))
+//!     .with_target(Target::Accept);
+//! let mine = vipline_iptables::Chain::new(TableName::FILTER, ChainName::new("MINE")?)
+//!     .with_rules([ssh].into_iter().collect());
 //! let installed = tables.objects()?;
 //! let mut wanted = installed.clone();
 //! wanted[1] = mine.into();

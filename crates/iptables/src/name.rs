@@ -39,6 +39,34 @@ kernel_name! {
     refuses: is_no_chain,
 }
 
+/// The built-in tables, which the kernel creates.
+impl TableName {
+    /// Accepts and drops packets: `filter`.
+    pub const FILTER: Self = Self(Inline::constant("filter"));
+    /// Translates addresses: `nat`.
+    pub const NAT: Self = Self(Inline::constant("nat"));
+    /// Changes packets: `mangle`.
+    pub const MANGLE: Self = Self(Inline::constant("mangle"));
+    /// Precedes connection tracking: `raw`.
+    pub const RAW: Self = Self(Inline::constant("raw"));
+    /// Marks packets for mandatory access control, such as SELinux: `security`.
+    pub const SECURITY: Self = Self(Inline::constant("security"));
+}
+
+/// The built-in chains, one per hook of Netfilter.
+impl ChainName {
+    /// Packets as they arrive, before routing: `PREROUTING`.
+    pub const PREROUTING: Self = Self(Inline::constant("PREROUTING"));
+    /// Packets to this host: `INPUT`.
+    pub const INPUT: Self = Self(Inline::constant("INPUT"));
+    /// Packets that this host routes: `FORWARD`.
+    pub const FORWARD: Self = Self(Inline::constant("FORWARD"));
+    /// Packets of this host: `OUTPUT`.
+    pub const OUTPUT: Self = Self(Inline::constant("OUTPUT"));
+    /// Packets as they leave, after routing: `POSTROUTING`.
+    pub const POSTROUTING: Self = Self(Inline::constant("POSTROUTING"));
+}
+
 /// Returns whether a word of a document cannot be the text without quotes.
 fn is_quoted(text: &str) -> bool {
     text.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '\''))
@@ -67,6 +95,29 @@ mod tests {
             ChainName::new("a b").unwrap_err().to_string(),
             r#"invalid table or chain name "a b": expected 1 to 28 bytes without white space and quotes"#
         );
+    }
+
+    #[test]
+    fn constants_are_the_checked_names() {
+        for table in [
+            TableName::FILTER,
+            TableName::NAT,
+            TableName::MANGLE,
+            TableName::RAW,
+            TableName::SECURITY,
+        ] {
+            assert_eq!(TableName::new(table.as_str()), Ok(table));
+        }
+        for chain in [
+            ChainName::PREROUTING,
+            ChainName::INPUT,
+            ChainName::FORWARD,
+            ChainName::OUTPUT,
+            ChainName::POSTROUTING,
+        ] {
+            assert_eq!(ChainName::new(chain.as_str()), Ok(chain));
+        }
+        assert_eq!(ChainName::INPUT.to_string(), "INPUT");
     }
 
     #[test]

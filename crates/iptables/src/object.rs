@@ -105,19 +105,34 @@ pub enum Key<'a> {
 }
 
 impl Chain {
-    /// Creates a user-defined chain with exactly these rules.
-    pub fn new(table: TableName, name: ChainName, rules: Rules) -> Self {
-        Self::with(table, name, Contents::Rules(rules))
-    }
-
-    /// Creates a user-defined chain with these contents.
-    pub fn with(table: TableName, name: ChainName, contents: Contents) -> Self {
+    /// Creates a user-defined chain without rules.
+    pub fn new(table: TableName, name: ChainName) -> Self {
         Self {
             table,
             name,
             policy: None,
-            contents,
+            contents: Contents::Rules(Rules::default()),
         }
+    }
+
+    /// Sets the policy, which makes it a built-in chain.
+    #[must_use]
+    pub fn with_policy(mut self, policy: Policy) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+
+    /// Sets the contents to exactly these rules.
+    #[must_use]
+    pub fn with_rules(self, rules: Rules) -> Self {
+        self.with_contents(Contents::Rules(rules))
+    }
+
+    /// Sets the contents.
+    #[must_use]
+    pub fn with_contents(mut self, contents: Contents) -> Self {
+        self.contents = contents;
+        self
     }
 
     /// Returns the key of the chain.
@@ -222,9 +237,9 @@ mod tests {
     use super::*;
 
     fn chain(contents: Contents) -> Object {
-        let table = TableName::new("nat").unwrap();
+        let table = TableName::NAT;
         let name = ChainName::new("A").unwrap();
-        Chain::with(table, name, contents).into()
+        Chain::new(table, name).with_contents(contents).into()
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{ChainName, Rule, TableName};
 ///
 /// /// Deletes a chain and its rules. A chain that does not exist is no error.
 /// fn remove<C: SingleCommands>(client: &mut C, chain: ChainName) -> Result<(), C::Error> {
-///     let filter = TableName::new("filter").expect("the name is short");
+///     let filter = TableName::FILTER;
 ///     match client
 ///         .flush_chain(filter, chain)
 ///         .and_then(|()| client.delete_chain(filter, chain))
@@ -114,10 +114,10 @@ pub trait SingleCommands {
     /// use vipline_iptables::{ChainName, Client, Family, Rule, SingleCommands, TableName, Transport};
     ///
     /// let ssh = Rule::new()
-    ///     .protocol(Transport::Tcp)
-    ///     .matching(Match::dport(Transport::Tcp, 22))
-    ///     .target(Target::Accept);
-    /// let (filter, input) = (TableName::new("filter")?, ChainName::new("INPUT")?);
+    ///     .with_protocol(Transport::Tcp)
+    ///     .with_match(Match::dport(Transport::Tcp, 22))
+    ///     .with_target(Target::Accept);
+    /// let (filter, input) = (TableName::FILTER, ChainName::INPUT);
     /// Client::open(Family::V4)?.ensure(filter, input, &ssh)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -140,23 +140,25 @@ fn rules_of_captures_are_typed() {
         assert_eq!(line.unwrap().rule().unwrap(), wanted, "{capture}");
     };
     let masquerade = Rule::new()
-        .not_source(network("10.0.0.0/14"))
-        .destination(network("10.96.0.20/32"))
-        .protocol(Transport::Tcp)
-        .comment("shop/web:http cluster IP")
-        .matching(Match::dport(Transport::Tcp, 80))
-        .jump(ChainName::new("KUBE-MARK-MASQ").unwrap());
+        .with_not_source(network("10.0.0.0/14"))
+        .with_destination(network("10.96.0.20/32"))
+        .with_protocol(Transport::Tcp)
+        .with_comment("shop/web:http cluster IP")
+        .with_match(Match::dport(Transport::Tcp, 80))
+        .with_jump(ChainName::new("KUBE-MARK-MASQ").unwrap());
     let service = "KUBE-SVC-67NZLRHBNDSAWJRO";
     check("kube-proxy-nft-v4", "nat", service, 0, masquerade);
 
     let other_bridge = Rule::new()
-        .not_source(network("172.31.0.0/16"))
-        .out_interface("br-07b84ae0cb31")
-        .target(Target::Drop);
+        .with_not_source(network("172.31.0.0/16"))
+        .with_out_interface("br-07b84ae0cb31")
+        .with_target(Target::Drop);
     let isolation = "DOCKER-ISOLATION-STAGE-1";
     check("docker-nft-v4", "filter", isolation, 0, other_bridge);
 
-    let loopback = Rule::new().in_interface("lo").target(Target::Accept);
+    let loopback = Rule::new()
+        .with_in_interface("lo")
+        .with_target(Target::Accept);
     check("firewalld-nft-v4", "filter", "INPUT", 1, loopback);
 }
 

@@ -39,7 +39,7 @@ fn rules(family: Family) -> Vec<&'static str> {
 }
 
 fn filter() -> TableName {
-    TableName::new("filter").unwrap()
+    TableName::FILTER
 }
 
 /// Restores the rules in the namespace of the calling thread.
@@ -105,7 +105,7 @@ fn committed_ipvs_matches_equal_those_of_iptables_nft_restore() {
         let (committed, saved, read) = Netns::new().unwrap().run(|| {
             let mut client = nft::Client::open(family).unwrap();
             let name = ChainName::new(CHAIN).unwrap();
-            let chain = Chain::new(filter(), name, rules(family).into_iter().collect());
+            let chain = Chain::new(filter(), name).with_rules(rules(family).into_iter().collect());
             client.commit(&[Edit::Add(chain.into())]).unwrap();
             let (read, _) = client
                 .dump(&[filter()], Vec::new, |read, saved| {

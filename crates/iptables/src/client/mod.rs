@@ -67,14 +67,14 @@ impl SaveOptions {
 
     /// Saves one table: `-t TABLE`.
     #[must_use]
-    pub fn table(mut self, table: TableName) -> Self {
+    pub fn with_table(mut self, table: TableName) -> Self {
         self.table = Some(table);
         self
     }
 
     /// Saves the counters of rules: `--counters`.
     #[must_use]
-    pub fn counters(mut self) -> Self {
+    pub fn with_counters(mut self) -> Self {
         self.counters = true;
         self
     }
@@ -171,7 +171,7 @@ impl Client {
     /// [`Error::Unsupported`] if the kernel lacks the table.
     /// [`Error::Denied`], [`Error::Timeout`] and others if the program fails.
     pub fn save(&mut self, table: TableName) -> Result<String, Error> {
-        self.save_with(SaveOptions::new().table(table))
+        self.save_with(SaveOptions::new().with_table(table))
     }
 
     /// Saves all tables or one, with or without the counters of rules.
@@ -181,7 +181,7 @@ impl Client {
     /// ```no_run
     /// use vipline_iptables::{Client, Family, SaveOptions, Tables};
     ///
-    /// let saved = Client::open(Family::V4)?.save_with(SaveOptions::new().counters())?;
+    /// let saved = Client::open(Family::V4)?.save_with(SaveOptions::new().with_counters())?;
     /// for rule in Tables::parse(&saved)?.iter().flat_map(|table| table.rules()) {
     ///     println!("{}: {:?}", rule.spec(), rule.counters());
     /// }
@@ -215,7 +215,7 @@ impl Client {
         table: TableName,
         each: impl FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.save_lines_with(SaveOptions::new().table(table), each)
+        self.save_lines_with(SaveOptions::new().with_table(table), each)
     }
 
     /// Like [`save_lines`](Self::save_lines), with options.

@@ -66,7 +66,8 @@ impl Tables<'_> {
             for chain in table.chains() {
                 let rules = table.rules_of(chain.name()).map(|line| line.spec());
                 let contents = Contents::Rules(rules.collect());
-                let mut object = Chain::with(name, ChainName::new(chain.name())?, contents);
+                let mut object =
+                    Chain::new(name, ChainName::new(chain.name())?).with_contents(contents);
                 object.policy = chain.policy();
                 objects.push(object.into());
             }

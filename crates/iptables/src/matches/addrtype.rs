@@ -192,7 +192,7 @@ mod tests {
             ),
         ];
         for (text, addrtype) in table {
-            let rule = Rule::new().matching(addrtype);
+            let rule = Rule::new().with_match(addrtype);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }

@@ -78,7 +78,7 @@ mod tests {
             (r#"-m comment --comment "a\"b\'c\\d""#, r#"a"b'c\d"#),
         ];
         for (text, comment) in table {
-            let rule = Rule::new().comment(comment);
+            let rule = Rule::new().with_comment(comment);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }
@@ -88,13 +88,13 @@ mod tests {
     fn a_second_comment_option_is_unsupported() {
         for text in ["-m comment", "-m comment --comment a --comment b"] {
             let other = Match::Other(Cow::Borrowed(text));
-            assert_eq!(Rule::parse(text), Ok(Rule::new().matching(other)));
+            assert_eq!(Rule::parse(text), Ok(Rule::new().with_match(other)));
         }
     }
 
     #[test]
     fn newlines_in_comments_become_spaces() {
-        let rule = Rule::new().comment("a\n-A INPUT -j DROP");
+        let rule = Rule::new().with_comment("a\n-A INPUT -j DROP");
         assert_eq!(
             rule.to_string(),
             "-m comment --comment \"a -A INPUT -j DROP\""

@@ -252,7 +252,9 @@ mod tests {
         for (text, printed) in table {
             assert_eq!(Rule::parse(text).unwrap().to_string(), printed);
         }
-        let rule = Rule::new().matching(Icmp::new(8)).matching(Icmp6::new(128));
+        let rule = Rule::new()
+            .with_match(Icmp::new(8))
+            .with_match(Icmp6::new(128));
         assert_eq!(
             rule.to_string(),
             "-m icmp --icmp-type 8 -m icmp6 --icmpv6-type 128"

@@ -257,7 +257,7 @@ mod tests {
             ),
         ];
         for (text, ipvs) in table {
-            let rule = Rule::new().matching(ipvs);
+            let rule = Rule::new().with_match(ipvs);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }

@@ -126,7 +126,7 @@ impl Limit {
 
     /// Sets the burst size in packets.
     #[must_use]
-    pub fn burst(mut self, burst: u32) -> Self {
+    pub fn with_burst(mut self, burst: u32) -> Self {
         self.burst = burst;
         self
     }
@@ -216,10 +216,10 @@ mod tests {
         let table = [
             ("-m limit", limit.clone()),
             ("-m limit --limit 3/hour --limit-burst 5", limit.clone()),
-            ("-m limit --limit-burst 7", limit.burst(7)),
+            ("-m limit --limit-burst 7", limit.with_burst(7)),
         ];
         for (text, limit) in table {
-            assert_eq!(Rule::parse(text), Ok(Rule::new().matching(limit)));
+            assert_eq!(Rule::parse(text), Ok(Rule::new().with_match(limit)));
         }
         let text = "-m limit --limit 5/min --limit-burst 7";
         assert_eq!(Rule::parse(text).unwrap().to_string(), text);

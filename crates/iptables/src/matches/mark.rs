@@ -94,7 +94,7 @@ mod tests {
         for (options, mark, printed) in table {
             let text = format!("-m mark {options}");
             let rule = Rule::parse(&text).unwrap();
-            assert_eq!(rule, Rule::new().matching(mark));
+            assert_eq!(rule, Rule::new().with_match(mark));
             assert_eq!(rule.to_string(), format!("-m mark {printed}"));
         }
         for text in ["-m mark", "-m mark --mark 1 --mark 2", "-m mark --mark x"] {

@@ -171,7 +171,9 @@ mod tests {
             ),
         ];
         for (text, multiport) in table {
-            let rule = Rule::new().protocol(Transport::Tcp).matching(multiport);
+            let rule = Rule::new()
+                .with_protocol(Transport::Tcp)
+                .with_match(multiport);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }

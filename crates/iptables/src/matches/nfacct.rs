@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn nfacct_is_printed_with_two_spaces() {
-        let rule = Rule::new().matching(Nfacct::new("a.b"));
+        let rule = Rule::new().with_match(Nfacct::new("a.b"));
         assert_eq!(rule.to_string(), r#"-m nfacct --nfacct-name  "a.b""#);
         assert_eq!(Rule::parse("-m nfacct --nfacct-name a.b"), Ok(rule));
     }

@@ -166,7 +166,7 @@ mod tests {
             ),
         ];
         for (text, owner) in table {
-            let rule = Rule::new().matching(owner);
+            let rule = Rule::new().with_match(owner);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }

@@ -163,7 +163,7 @@ mod tests {
             ),
         ];
         for (text, physdev) in table {
-            let rule = Rule::new().matching(physdev);
+            let rule = Rule::new().with_match(physdev);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }

@@ -78,28 +78,28 @@ macro_rules! setters {
 
         /// Matches these destination ports.
         #[must_use]
-        pub fn dport(mut self, ports: impl Into<Ports>) -> Self {
+        pub fn with_dport(mut self, ports: impl Into<Ports>) -> Self {
             self.dport = Some(Negatable::Is(ports.into()));
             self
         }
 
         /// Matches all other destination ports.
         #[must_use]
-        pub fn not_dport(mut self, ports: impl Into<Ports>) -> Self {
+        pub fn with_not_dport(mut self, ports: impl Into<Ports>) -> Self {
             self.dport = Some(Negatable::Not(ports.into()));
             self
         }
 
         /// Matches these source ports.
         #[must_use]
-        pub fn sport(mut self, ports: impl Into<Ports>) -> Self {
+        pub fn with_sport(mut self, ports: impl Into<Ports>) -> Self {
             self.sport = Some(Negatable::Is(ports.into()));
             self
         }
 
         /// Matches all other source ports.
         #[must_use]
-        pub fn not_sport(mut self, ports: impl Into<Ports>) -> Self {
+        pub fn with_not_sport(mut self, ports: impl Into<Ports>) -> Self {
             self.sport = Some(Negatable::Not(ports.into()));
             self
         }

@@ -88,14 +88,14 @@ impl<'a> Recent<'a> {
 
     /// Sets the maximum age in seconds.
     #[must_use]
-    pub fn seconds(mut self, seconds: u32) -> Self {
+    pub fn with_seconds(mut self, seconds: u32) -> Self {
         self.seconds = Some(seconds);
         self
     }
 
     /// Removes addresses above the maximum age from the list.
     #[must_use]
-    pub fn reap(mut self) -> Self {
+    pub fn with_reap(mut self) -> Self {
         self.reap = true;
         self
     }
@@ -314,7 +314,7 @@ mod tests {
             direction: Direction::Destination,
             ..Recent::set("a")
         };
-        let check = Recent::check("KUBE-SEP-X").seconds(10_800).reap();
+        let check = Recent::check("KUBE-SEP-X").with_seconds(10_800).with_reap();
         let table = [
             ("-m recent --set --name a --rsource", Recent::set("a")),
             (
@@ -327,7 +327,7 @@ mod tests {
             ),
         ];
         for (text, recent) in table {
-            let rule = Rule::new().matching(recent);
+            let rule = Rule::new().with_match(recent);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }
@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn the_default_list_is_named_and_a_hit_count_of_zero_is_dropped() {
         let rule = Rule::parse("-m recent --hitcount 0 --set").unwrap();
-        assert_eq!(rule, Rule::new().matching(Recent::set("DEFAULT")));
+        assert_eq!(rule, Rule::new().with_match(Recent::set("DEFAULT")));
         for text in [
             "-m recent --name a",
             "-m recent --set --rcheck",

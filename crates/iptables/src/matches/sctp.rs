@@ -211,7 +211,11 @@ impl Sctp {
 
     /// Matches these chunk types.
     #[must_use]
-    pub fn chunks(mut self, mode: ChunksMode, chunks: impl IntoIterator<Item = Chunk>) -> Self {
+    pub fn with_chunks(
+        mut self,
+        mode: ChunksMode,
+        chunks: impl IntoIterator<Item = Chunk>,
+    ) -> Self {
         let mut chunks: Vec<_> = chunks.into_iter().collect();
         chunks.sort_by_key(|chunk| chunk.kind);
         self.chunks = Some(Negatable::Is(Chunks { mode, chunks }));
@@ -399,24 +403,24 @@ mod tests {
             ("-p sctp -m sctp", Sctp::new()),
             (
                 "-p sctp -m sctp --sport 1 ! --dport 2:3",
-                Sctp::new().sport(1).not_dport(2..=3),
+                Sctp::new().with_sport(1).with_not_dport(2..=3),
             ),
             (
                 "-p sctp -m sctp --dport 0:65535",
-                Sctp::new().dport(Ports::ALL),
+                Sctp::new().with_dport(Ports::ALL),
             ),
             (
                 "-p sctp -m sctp --dport 5 --chunk-types any DATA:IuBe,ABORT:T",
-                Sctp::new().dport(5).chunks(ChunksMode::Any, bits),
+                Sctp::new().with_dport(5).with_chunks(ChunksMode::Any, bits),
             ),
             ("-p sctp -m sctp ! --chunk-types only ALL", negated),
             (
                 "-p sctp -m sctp --chunk-types all NONE",
-                Sctp::new().chunks(ChunksMode::All, []),
+                Sctp::new().with_chunks(ChunksMode::All, []),
             ),
         ];
         for (text, sctp) in table {
-            let rule = Rule::new().protocol(Transport::Sctp).matching(sctp);
+            let rule = Rule::new().with_protocol(Transport::Sctp).with_match(sctp);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }

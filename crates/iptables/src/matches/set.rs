@@ -276,7 +276,7 @@ mod tests {
             ),
         ];
         for (text, set) in table {
-            let rule = Rule::new().matching(set);
+            let rule = Rule::new().with_match(set);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }

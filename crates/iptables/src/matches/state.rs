@@ -79,7 +79,7 @@ mod tests {
             ),
         ];
         for (text, state) in table {
-            let rule = Rule::new().matching(state);
+            let rule = Rule::new().with_match(state);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }
@@ -88,7 +88,7 @@ mod tests {
         let odd = Rule::parse("-m state --state DNAT").unwrap();
         assert_eq!(
             odd,
-            Rule::new().matching(crate::matches::Match::Other("-m state --state DNAT".into()))
+            Rule::new().with_match(crate::matches::Match::Other("-m state --state DNAT".into()))
         );
     }
 }

@@ -68,13 +68,13 @@ impl Tcp {
 
     /// Matches the first packet of a connection.
     #[must_use]
-    pub fn syn(self) -> Self {
-        self.flags(FlagsMatch::SYN.mask, FlagsMatch::SYN.set)
+    pub fn with_syn(self) -> Self {
+        self.with_flags(FlagsMatch::SYN.mask, FlagsMatch::SYN.set)
     }
 
     /// Matches packets with the flags `set` set and the other flags of `mask` clear.
     #[must_use]
-    pub fn flags(mut self, mask: Flags, set: Flags) -> Self {
+    pub fn with_flags(mut self, mask: Flags, set: Flags) -> Self {
         self.flags = Some(Negatable::Is(FlagsMatch { mask, set }));
         self
     }
@@ -215,18 +215,18 @@ mod tests {
     fn tcp_is_parsed_and_printed() {
         let table = [
             ("-p tcp -m tcp", Tcp::new()),
-            ("-p tcp -m tcp --dport 80", Tcp::new().dport(80)),
+            ("-p tcp -m tcp --dport 80", Tcp::new().with_dport(80)),
             (
                 "-p tcp -m tcp --sport 1:2 ! --dport 3",
-                Tcp::new().sport(1..=2).not_dport(3),
+                Tcp::new().with_sport(1..=2).with_not_dport(3),
             ),
             (
                 "-p tcp -m tcp --tcp-flags FIN,SYN,RST,ACK SYN",
-                Tcp::new().syn(),
+                Tcp::new().with_syn(),
             ),
             (
                 "-p tcp -m tcp --tcp-flags FIN,SYN,RST,PSH,ACK,URG NONE",
-                Tcp::new().flags(Flags::all(), Flags::empty()),
+                Tcp::new().with_flags(Flags::all(), Flags::empty()),
             ),
             (
                 "-p tcp -m tcp ! --tcp-option 7",
@@ -237,7 +237,7 @@ mod tests {
             ),
         ];
         for (text, tcp) in table {
-            let rule = Rule::new().protocol(Transport::Tcp).matching(tcp);
+            let rule = Rule::new().with_protocol(Transport::Tcp).with_match(tcp);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }

@@ -12,7 +12,7 @@ use crate::options::number::Ports;
 /// use vipline_iptables::matches::Match;
 /// use vipline_iptables::{Rule, Transport};
 ///
-/// let rule = |of| Rule::new().protocol(of).matching(Match::dport(of, 53));
+/// let rule = |of| Rule::new().with_protocol(of).with_match(Match::dport(of, 53));
 /// assert_eq!(rule(Transport::Udp).to_string(), "-p udp -m udp --dport 53");
 /// assert_eq!(rule(Transport::Tcp).to_string(), "-p tcp -m tcp --dport 53");
 /// ```
@@ -21,9 +21,9 @@ impl Match<'static> {
     pub fn dport(of: Transport, ports: impl Into<Ports>) -> Self {
         let ports = ports.into();
         match of {
-            Transport::Tcp => Tcp::new().dport(ports).into(),
-            Transport::Udp => Udp::new().dport(ports).into(),
-            Transport::Sctp => Sctp::new().dport(ports).into(),
+            Transport::Tcp => Tcp::new().with_dport(ports).into(),
+            Transport::Udp => Udp::new().with_dport(ports).into(),
+            Transport::Sctp => Sctp::new().with_dport(ports).into(),
         }
     }
 
@@ -31,9 +31,9 @@ impl Match<'static> {
     pub fn sport(of: Transport, ports: impl Into<Ports>) -> Self {
         let ports = ports.into();
         match of {
-            Transport::Tcp => Tcp::new().sport(ports).into(),
-            Transport::Udp => Udp::new().sport(ports).into(),
-            Transport::Sctp => Sctp::new().sport(ports).into(),
+            Transport::Tcp => Tcp::new().with_sport(ports).into(),
+            Transport::Udp => Udp::new().with_sport(ports).into(),
+            Transport::Sctp => Sctp::new().with_sport(ports).into(),
         }
     }
 

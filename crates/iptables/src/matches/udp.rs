@@ -86,14 +86,14 @@ mod tests {
     fn udp_is_parsed_and_printed() {
         let table = [
             ("-p udp -m udp", Udp::new()),
-            ("-p udp -m udp --dport 53", Udp::new().dport(53)),
+            ("-p udp -m udp --dport 53", Udp::new().with_dport(53)),
             (
                 "-p udp -m udp ! --sport 5 --dport 7:9",
-                Udp::new().not_sport(5).dport(7..=9),
+                Udp::new().with_not_sport(5).with_dport(7..=9),
             ),
         ];
         for (text, udp) in table {
-            let rule = Rule::new().protocol(Transport::Udp).matching(udp);
+            let rule = Rule::new().with_protocol(Transport::Udp).with_match(udp);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }

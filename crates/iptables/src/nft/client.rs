@@ -33,7 +33,7 @@ pub(super) const ATTEMPTS: usize = 10;
 ///
 /// let mut client = nft::Client::open(Family::V4)?;
 /// let rules = ["-p tcp -m tcp --dport 22 -j ACCEPT"].into_iter().collect();
-/// let chain = Chain::new(TableName::new("filter")?, ChainName::new("MINE")?, rules);
+/// let chain = Chain::new(TableName::FILTER, ChainName::new("MINE")?).with_rules(rules);
 /// client.commit(&[Edit::Add(Object::from(chain))])?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

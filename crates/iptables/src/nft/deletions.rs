@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn rules_that_are_not_found_are_missing() {
-        let table = nft::table_id(Family::V4, crate::TableName::new("nat").unwrap());
+        let table = nft::table_id(Family::V4, crate::TableName::NAT);
         let mut deletions = Deletions::new(table, Name::new("A").unwrap());
         let rule = nft::encode(&Rule::parse("-j ACCEPT").unwrap(), Family::V4).unwrap();
         deletions.push(9, &rule);

@@ -118,7 +118,7 @@ mod tests {
     fn a_rejected_operation_names_table_line_and_reason() {
         let operation = Operation {
             edit: Some(7),
-            table: Some(TableName::new("nat").unwrap()),
+            table: Some(TableName::NAT),
             line: "-A MINE -j MISSING".into(),
         };
         let error = Error::Rejected {

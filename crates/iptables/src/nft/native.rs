@@ -229,7 +229,7 @@ pub(super) fn read(exprs: &[Expr]) -> Option<(Condition, &[Expr])> {
         [Expr::Limit(limit), rest @ ..] => {
             let (rate, unit) = (limit.rate.try_into().ok()?, limit.unit.try_into().ok()?);
             let rate = Rate::from_seconds(rate, unit)?;
-            let limit = matches::Limit::new(rate).burst(limit.burst);
+            let limit = matches::Limit::new(rate).with_burst(limit.burst);
             Some((Condition::Limit(limit), rest))
         }
         [Expr::Meta(meta), rest @ ..] => read_meta(meta.key, rest),

@@ -42,20 +42,18 @@ pub use error::{RuleError, RuleProblem};
 /// use vipline_iptables::{ChainName, Rule, Transport};
 ///
 /// let rule = Rule::new()
-///     .destination("10.96.0.20/32".parse::<ipnet::IpNet>()?)
-///     .protocol(Transport::Tcp)
-///     .comment("a/b cluster IP")
-///     .matching(Match::dport(Transport::Tcp, 80))
-///     .jump(ChainName::new("KUBE-SVC-X")?);
+///     .with_destination("10.96.0.20/32".parse::<ipnet::IpNet>()?)
+///     .with_protocol(Transport::Tcp)
+///     .with_comment("a/b cluster IP")
+///     .with_match(Match::dport(Transport::Tcp, 80))
+///     .with_jump(ChainName::new("KUBE-SVC-X")?);
 /// let text = r#"-d 10.96.0.20/32 -p tcp -m comment --comment "a/b cluster IP" -m tcp --dport 80 -j KUBE-SVC-X"#;
 /// assert_eq!(rule.to_string(), text);
 /// assert_eq!(Rule::parse(text)?, rule);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-///
-/// Exhaustive: the general options of iptables are closed; extensions are matches and
-/// targets.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Rule<'a> {
     /// Source address: `-s`.
     pub source: Option<Negatable<Network>>,
@@ -139,10 +137,10 @@ impl<'a> Rule<'a> {
     /// use vipline_iptables::matches::Match;
     /// use vipline_iptables::{Family, Rule, RuleProblem, Transport};
     ///
-    /// let rule = Rule::new().matching(Match::dport(Transport::Tcp, 80));
+    /// let rule = Rule::new().with_match(Match::dport(Transport::Tcp, 80));
     /// let error = rule.check(Family::V4).unwrap_err();
     /// assert_eq!(error.problem(), RuleProblem::RequiresProtocol("tcp"));
-    /// assert!(rule.protocol(Transport::Tcp).check(Family::V4).is_ok());
+    /// assert!(rule.with_protocol(Transport::Tcp).check(Family::V4).is_ok());
     /// ```
     ///
     /// # Errors
@@ -162,9 +160,9 @@ impl<'a> Rule<'a> {
     /// use vipline_iptables::{ChainName, Rule, RuleProblem, TableName};
     ///
     /// let rule = Rule::parse("-i eth0 -j DROP")?;
-    /// let filter = TableName::new("filter")?;
-    /// assert!(rule.check_chain(filter, ChainName::new("INPUT")?).is_ok());
-    /// let error = rule.check_chain(filter, ChainName::new("OUTPUT")?).unwrap_err();
+    /// let filter = TableName::FILTER;
+    /// assert!(rule.check_chain(filter, ChainName::INPUT).is_ok());
+    /// let error = rule.check_chain(filter, ChainName::OUTPUT).unwrap_err();
     /// assert_eq!(error.problem(), RuleProblem::WrongChain);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -217,111 +215,125 @@ impl<'a> Rule<'a> {
 
     /// Matches source addresses of the network.
     #[must_use]
-    pub fn source(mut self, network: impl Into<Network>) -> Self {
+    pub fn with_source(mut self, network: impl Into<Network>) -> Self {
         self.source = Some(Negatable::Is(network.into()));
         self
     }
 
     /// Matches source addresses outside the network.
     #[must_use]
-    pub fn not_source(mut self, network: impl Into<Network>) -> Self {
+    pub fn with_not_source(mut self, network: impl Into<Network>) -> Self {
         self.source = Some(Negatable::Not(network.into()));
         self
     }
 
     /// Matches destination addresses of the network.
     #[must_use]
-    pub fn destination(mut self, network: impl Into<Network>) -> Self {
+    pub fn with_destination(mut self, network: impl Into<Network>) -> Self {
         self.destination = Some(Negatable::Is(network.into()));
         self
     }
 
     /// Matches destination addresses outside the network.
     #[must_use]
-    pub fn not_destination(mut self, network: impl Into<Network>) -> Self {
+    pub fn with_not_destination(mut self, network: impl Into<Network>) -> Self {
         self.destination = Some(Negatable::Not(network.into()));
         self
     }
 
     /// Matches packets from the input interface.
     #[must_use]
-    pub fn in_interface(mut self, name: impl Into<Cow<'a, str>>) -> Self {
+    pub fn with_in_interface(mut self, name: impl Into<Cow<'a, str>>) -> Self {
         self.in_interface = Some(Negatable::Is(name.into()));
         self
     }
 
     /// Matches packets from all other input interfaces.
     #[must_use]
-    pub fn not_in_interface(mut self, name: impl Into<Cow<'a, str>>) -> Self {
+    pub fn with_not_in_interface(mut self, name: impl Into<Cow<'a, str>>) -> Self {
         self.in_interface = Some(Negatable::Not(name.into()));
         self
     }
 
     /// Matches packets to the output interface.
     #[must_use]
-    pub fn out_interface(mut self, name: impl Into<Cow<'a, str>>) -> Self {
+    pub fn with_out_interface(mut self, name: impl Into<Cow<'a, str>>) -> Self {
         self.out_interface = Some(Negatable::Is(name.into()));
         self
     }
 
     /// Matches packets to all other output interfaces.
     #[must_use]
-    pub fn not_out_interface(mut self, name: impl Into<Cow<'a, str>>) -> Self {
+    pub fn with_not_out_interface(mut self, name: impl Into<Cow<'a, str>>) -> Self {
         self.out_interface = Some(Negatable::Not(name.into()));
         self
     }
 
     /// Matches packets of the protocol.
     #[must_use]
-    pub fn protocol(mut self, protocol: impl Into<Protocol>) -> Self {
+    pub fn with_protocol(mut self, protocol: impl Into<Protocol>) -> Self {
         self.protocol = Some(Negatable::Is(protocol.into()));
         self
     }
 
     /// Matches packets of all other protocols.
     #[must_use]
-    pub fn not_protocol(mut self, protocol: impl Into<Protocol>) -> Self {
+    pub fn with_not_protocol(mut self, protocol: impl Into<Protocol>) -> Self {
         self.protocol = Some(Negatable::Not(protocol.into()));
+        self
+    }
+
+    /// Matches second and later fragments, which have no ports.
+    #[must_use]
+    pub fn with_fragment(mut self) -> Self {
+        self.fragment = Some(Negatable::Is(()));
+        self
+    }
+
+    /// Matches packets that are not fragmented, and first fragments.
+    #[must_use]
+    pub fn with_not_fragment(mut self) -> Self {
+        self.fragment = Some(Negatable::Not(()));
         self
     }
 
     /// Sets the initial counters. Default: 0.
     #[must_use]
-    pub fn counters(mut self, counters: Counters) -> Self {
+    pub fn with_counters(mut self, counters: Counters) -> Self {
         self.counters = Some(counters);
         self
     }
 
     /// Adds a match extension.
     #[must_use]
-    pub fn matching(mut self, wanted: impl Into<Match<'a>>) -> Self {
+    pub fn with_match(mut self, wanted: impl Into<Match<'a>>) -> Self {
         self.matches.push(wanted.into());
         self
     }
 
     /// Adds a comment as the next match extension.
     #[must_use]
-    pub fn comment(self, text: impl Into<Cow<'a, str>>) -> Self {
-        self.matching(Comment::new(text))
+    pub fn with_comment(self, text: impl Into<Cow<'a, str>>) -> Self {
+        self.with_match(Comment::new(text))
     }
 
     /// Sets the target.
     #[must_use]
-    pub fn target(mut self, target: impl Into<Target<'a>>) -> Self {
+    pub fn with_target(mut self, target: impl Into<Target<'a>>) -> Self {
         self.target = Some(target.into());
         self
     }
 
     /// Jumps to a chain: `-j`. Packets without a verdict return.
     #[must_use]
-    pub fn jump(self, chain: ChainName) -> Self {
-        self.target(Target::Jump(chain))
+    pub fn with_jump(self, chain: ChainName) -> Self {
+        self.with_target(Target::Jump(chain))
     }
 
     /// Goes to a chain without returning: `-g`.
     #[must_use]
-    pub fn goto(self, chain: ChainName) -> Self {
-        self.target(Target::Goto(chain))
+    pub fn with_goto(self, chain: ChainName) -> Self {
+        self.with_target(Target::Goto(chain))
     }
 }
 

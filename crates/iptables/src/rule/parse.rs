@@ -411,7 +411,7 @@ impl<'a> Parser<'a> {
     fn keep_all(mut self) -> Result<Rule<'a>, RuleError> {
         while self.words.next()?.is_some() {}
         let text = self.words.text().trim_matches([' ', '\t', '\n']);
-        Ok(Rule::new().matching(Match::Other(Cow::Borrowed(text))))
+        Ok(Rule::new().with_match(Match::Other(Cow::Borrowed(text))))
     }
 
     /// Skips to the next match or target and returns the skipped text from `start`.

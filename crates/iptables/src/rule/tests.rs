@@ -32,21 +32,21 @@ fn unsupported_parts_are_preserved_beside_typed_parts() {
         (
             "-p tcp -m tcp --new-option 5 --dport 80 -m mark --mark 0x1 -j FOO --opt \"a b\"",
             Rule::new()
-                .protocol(Transport::Tcp)
-                .matching(other("-m tcp --new-option 5 --dport 80"))
-                .matching(Mark::is(1, u32::MAX))
-                .target(Target::Other("-j FOO --opt \"a b\"".into())),
+                .with_protocol(Transport::Tcp)
+                .with_match(other("-m tcp --new-option 5 --dport 80"))
+                .with_match(Mark::is(1, u32::MAX))
+                .with_target(Target::Other("-j FOO --opt \"a b\"".into())),
         ),
         (
             "-m mark -m foo x \"-j\" -j MARK --set-mark",
             Rule::new()
-                .matching(other("-m mark"))
-                .matching(other("-m foo x \"-j\""))
-                .target(Target::Other("-j MARK --set-mark".into())),
+                .with_match(other("-m mark"))
+                .with_match(other("-m foo x \"-j\""))
+                .with_target(Target::Other("-j MARK --set-mark".into())),
         ),
         (
             "-j ULOG",
-            Rule::new().target(Target::Other("-j ULOG".into())),
+            Rule::new().with_target(Target::Other("-j ULOG".into())),
         ),
     ];
     for (text, rule) in table {
@@ -166,7 +166,7 @@ fn rules_that_iptables_refuses_have_errors_with_a_position() {
     for (text, error) in table {
         assert_eq!(Rule::parse(text).unwrap_err().to_string(), error);
     }
-    let rule = Rule::new().matching(crate::matches::Ttl::default());
+    let rule = Rule::new().with_match(crate::matches::Ttl::default());
     assert!(rule.check(Family::V4).is_ok());
     let error = rule.check(Family::V6).unwrap_err();
     assert_eq!(error.problem(), RuleProblem::WrongFamily);
@@ -239,12 +239,12 @@ fn for_family_sets_defaults() {
 fn rules_are_built_in_one_expression() {
     let chain = ChainName::new("X").unwrap();
     let rule = Rule::new()
-        .not_source(std::net::IpAddr::from([10, 0, 0, 1]))
-        .in_interface("eth0")
-        .protocol(Transport::Tcp)
-        .comment("a b")
-        .matching(Match::dport(Transport::Tcp, 80..=90))
-        .goto(chain);
+        .with_not_source(std::net::IpAddr::from([10, 0, 0, 1]))
+        .with_in_interface("eth0")
+        .with_protocol(Transport::Tcp)
+        .with_comment("a b")
+        .with_match(Match::dport(Transport::Tcp, 80..=90))
+        .with_goto(chain);
     let text =
         "! -s 10.0.0.1/32 -i eth0 -p tcp -m comment --comment \"a b\" -m tcp --dport 80:90 -g X";
     assert_eq!(rule.to_string(), text);

@@ -63,7 +63,7 @@ impl Ruleset {
     ///
     /// [`Problem`] if the command is rejected. Nothing is changed.
     pub fn apply(&mut self, table: &str, command: &Command<'_>) -> Result<(), Problem> {
-        let mut state = self.begin(table, RestoreOptions::new().noflush())?;
+        let mut state = self.begin(table, RestoreOptions::new().with_noflush())?;
         state.apply(command, self.family)?;
         self.tables.insert(table.to_owned(), state);
         Ok(())

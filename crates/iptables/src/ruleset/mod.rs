@@ -30,7 +30,7 @@ pub use error::{Problem, RestoreError};
 /// let document = Tables::parse("*filter\n-P INPUT DROP\n-N ssh\n-A INPUT -p tcp --dport 22 -j ssh\nCOMMIT\n")?;
 /// rules.restore(&document, RestoreOptions::new())?;
 /// let more = Tables::parse("*filter\n-I INPUT 1 -i lo -j ACCEPT\n-D INPUT 2\n-X ssh\nCOMMIT\n")?;
-/// rules.restore(&more, RestoreOptions::new().noflush())?;
+/// rules.restore(&more, RestoreOptions::new().with_noflush())?;
 /// let saved = "*filter
 /// :INPUT DROP [0:0]
 /// :FORWARD ACCEPT [0:0]
@@ -102,14 +102,14 @@ impl RestoreOptions {
 
     /// Keeps rules that the document does not name.
     #[must_use]
-    pub fn noflush(mut self) -> Self {
+    pub fn with_noflush(mut self) -> Self {
         self.noflush = true;
         self
     }
 
     /// Restores counters.
     #[must_use]
-    pub fn counters(mut self) -> Self {
+    pub fn with_counters(mut self) -> Self {
         self.counters = true;
         self
     }
@@ -139,7 +139,7 @@ impl Ruleset {
         variant: Variant,
     ) -> Result<Self, RestoreError> {
         let mut ruleset = Self::new(family, variant);
-        ruleset.restore(save, RestoreOptions::new().counters())?;
+        ruleset.restore(save, RestoreOptions::new().with_counters())?;
         Ok(ruleset)
     }
 

@@ -29,7 +29,8 @@ impl Ruleset {
             for chain in &state.chains {
                 let rules = chain.rules.iter().map(|rule| &rule.rule);
                 let contents = Contents::Rules(rules.collect());
-                let mut object = Chain::with(table, ChainName::new(&chain.name)?, contents);
+                let mut object =
+                    Chain::new(table, ChainName::new(&chain.name)?).with_contents(contents);
                 object.policy = chain.policy;
                 objects.push(object.into());
             }

@@ -90,7 +90,7 @@ fn a_hand_written_document_becomes_edits() {
     let text = "*filter\n-I INPUT 1 -i lo -j ACCEPT\n-D INPUT -j old\n-X old\nCOMMIT\n";
     let document = Tables::parse(text).unwrap();
     after
-        .restore(&document, RestoreOptions::new().noflush())
+        .restore(&document, RestoreOptions::new().with_noflush())
         .unwrap();
     let wanted: Vec<Object> = after.objects().unwrap();
     let edits = diff(before.objects().unwrap(), &wanted);

@@ -245,7 +245,7 @@ mod tests {
         for (options, connmark) in table {
             let text = format!("-j CONNMARK {options}");
             let rule = Rule::parse(&text).unwrap();
-            assert_eq!(rule, Rule::new().target(connmark), "{text}");
+            assert_eq!(rule, Rule::new().with_target(connmark), "{text}");
             assert_eq!(Rule::parse(&rule.to_string()).as_ref(), Ok(&rule));
         }
         for text in [

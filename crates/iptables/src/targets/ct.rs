@@ -316,7 +316,7 @@ mod tests {
             ),
         ];
         for (text, ct) in table {
-            let rule = Rule::new().target(ct);
+            let rule = Rule::new().with_target(ct);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }

@@ -50,12 +50,11 @@ impl Log<'_> {
 }
 
 impl<'a> Log<'a> {
-    /// Logs with a prefix.
-    pub fn with_prefix(prefix: impl Into<Cow<'a, str>>) -> Self {
-        Self {
-            prefix: Some(prefix.into()),
-            ..Self::new()
-        }
+    /// Sets the prefix of the message.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: impl Into<Cow<'a, str>>) -> Self {
+        self.prefix = Some(prefix.into());
+        self
     }
 }
 
@@ -193,14 +192,14 @@ mod tests {
         };
         let table = [
             ("-j LOG", Log::new()),
-            ("-j LOG --log-prefix x", Log::with_prefix("x")),
+            ("-j LOG --log-prefix x", Log::new().with_prefix("x")),
             (
                 "-j LOG --log-prefix \"a b: \" --log-level 0 --log-tcp-sequence --log-tcp-options --log-ip-options --log-uid --log-macdecode",
                 all,
             ),
         ];
         for (text, log) in table {
-            let rule = Rule::new().target(log);
+            let rule = Rule::new().with_target(log);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }

@@ -149,7 +149,7 @@ mod tests {
         ];
         for (text, mark, printed) in table {
             let rule = Rule::parse(text_of(text).leak()).unwrap();
-            assert_eq!(rule, Rule::new().target(mark), "{text}");
+            assert_eq!(rule, Rule::new().with_target(mark), "{text}");
             assert_eq!(rule.to_string(), text_of(&format!("--set-xmark {printed}")));
         }
     }

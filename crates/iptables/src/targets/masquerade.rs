@@ -27,7 +27,7 @@ impl Masquerade {
 
     /// Enables fully randomized port mapping.
     #[must_use]
-    pub fn random_fully(mut self) -> Self {
+    pub fn with_random_fully(mut self) -> Self {
         self.random_fully = true;
         self
     }
@@ -114,7 +114,7 @@ mod tests {
             ("-p tcp -j MASQUERADE", Masquerade::new()),
             (
                 "-p tcp -j MASQUERADE --random-fully",
-                Masquerade::new().random_fully(),
+                Masquerade::new().with_random_fully(),
             ),
             (
                 "-p tcp -j MASQUERADE --to-ports 1000-2000 --random --random-fully",
@@ -122,7 +122,9 @@ mod tests {
             ),
         ];
         for (text, masquerade) in table {
-            let rule = Rule::new().protocol(Transport::Tcp).target(masquerade);
+            let rule = Rule::new()
+                .with_protocol(Transport::Tcp)
+                .with_target(masquerade);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }

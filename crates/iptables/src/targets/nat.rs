@@ -253,7 +253,7 @@ macro_rules! setters {
 
         /// Changes the port to one of this range.
         #[must_use]
-        pub fn ports(mut self, ports: impl Into<NatPorts>) -> Self {
+        pub fn with_ports(mut self, ports: impl Into<NatPorts>) -> Self {
             self.ports = Some(ports.into());
             self
         }
@@ -282,7 +282,7 @@ mod tests {
             base_port: Some(100),
             random: true,
             persistent: true,
-            ..Dnat::to(address("10.0.0.1")).ports(80..=90)
+            ..Dnat::to(address("10.0.0.1")).with_ports(80..=90)
         };
         let random = Snat {
             random: true,
@@ -293,11 +293,11 @@ mod tests {
         let table = [
             (
                 "-p tcp -j DNAT --to-destination 10.0.0.1:80",
-                Dnat::to(address("10.0.0.1")).ports(80).into(),
+                Dnat::to(address("10.0.0.1")).with_ports(80).into(),
             ),
             (
                 "-p tcp -j DNAT --to-destination [fd00::1]:80",
-                Dnat::to(address("fd00::1")).ports(80).into(),
+                Dnat::to(address("fd00::1")).with_ports(80).into(),
             ),
             (
                 "-p tcp -j DNAT --to-destination fd00::1",
@@ -305,7 +305,7 @@ mod tests {
             ),
             (
                 "-p tcp -j DNAT --to-destination :80",
-                Dnat::default().ports(80).into(),
+                Dnat::default().with_ports(80).into(),
             ),
             (
                 "-p tcp -j DNAT --to-destination 10.0.0.1:80-90/100 --random --persistent",
@@ -313,7 +313,7 @@ mod tests {
             ),
             (
                 "-p tcp -j SNAT --to-source [fd00::1-fd00::2]:1-5",
-                Snat::to(range).ports(1..=5).into(),
+                Snat::to(range).with_ports(1..=5).into(),
             ),
             (
                 "-p tcp -j SNAT --to-source 10.0.0.1 --random --random-fully --persistent",
@@ -322,7 +322,9 @@ mod tests {
         ];
         for (text, target) in table {
             let target: Target<'_> = target;
-            let rule = Rule::new().protocol(Transport::Tcp).target(target);
+            let rule = Rule::new()
+                .with_protocol(Transport::Tcp)
+                .with_target(target);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }

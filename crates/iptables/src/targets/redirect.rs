@@ -94,7 +94,9 @@ mod tests {
             ("-p tcp -j REDIRECT --to-ports 80-90 --random", random),
         ];
         for (text, redirect) in table {
-            let rule = Rule::new().protocol(Transport::Tcp).target(redirect);
+            let rule = Rule::new()
+                .with_protocol(Transport::Tcp)
+                .with_target(redirect);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }

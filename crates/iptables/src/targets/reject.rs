@@ -222,7 +222,12 @@ mod tests {
         ];
         for (text, reject, printed) in table {
             let rule = Rule::parse(text).unwrap();
-            assert_eq!(rule, Rule::new().protocol(Transport::Tcp).target(reject));
+            assert_eq!(
+                rule,
+                Rule::new()
+                    .with_protocol(Transport::Tcp)
+                    .with_target(reject)
+            );
             assert_eq!(rule.to_string(), printed);
         }
         let text = "-p tcp -j REJECT --reject-with echo-reply";

@@ -236,7 +236,7 @@ mod tests {
             ),
         ];
         for (text, set) in table {
-            let rule = Rule::new().target(set);
+            let rule = Rule::new().with_target(set);
             assert_eq!(rule.to_string(), text);
             assert_eq!(Rule::parse(text), Ok(rule));
         }

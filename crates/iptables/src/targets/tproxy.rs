@@ -36,7 +36,7 @@ impl Tproxy {
 
     /// Sets a mark on the packet.
     #[must_use]
-    pub fn mark(mut self, value: u32, mask: u32) -> Self {
+    pub fn with_mark(mut self, value: u32, mask: u32) -> Self {
         self.mark = Masked { value, mask };
         self
     }
@@ -132,9 +132,11 @@ mod tests {
         let text = "-p tcp -j TPROXY --on-port 80 --on-ip 127.0.0.1 --tproxy-mark 0x1/0x1";
         let tproxy = Tproxy {
             address: Some(Ipv4Addr::LOCALHOST.into()),
-            ..Tproxy::new(80).mark(1, 1)
+            ..Tproxy::new(80).with_mark(1, 1)
         };
-        let rule = Rule::new().protocol(Transport::Tcp).target(tproxy);
+        let rule = Rule::new()
+            .with_protocol(Transport::Tcp)
+            .with_target(tproxy);
         assert_eq!(rule.to_string(), text);
         assert_eq!(Rule::parse(text), Ok(rule));
     }

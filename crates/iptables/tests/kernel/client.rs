@@ -174,7 +174,7 @@ fn a_missing_capability_is_reported() {
                 .unwrap()
         });
         let before = lab.rules();
-        let table = TableName::new("filter").unwrap();
+        let table = TableName::FILTER;
         let (saved, restored) = lab.netns.run(|| {
             let mut client = Client::open_at(save, restore).unwrap();
             let document = "*filter\n:NEW - [0:0]\nCOMMIT\n";
@@ -228,7 +228,7 @@ fn many_rules_are_restored_and_saved_line_by_line() {
         lab.restore(Many(RULES)).unwrap();
         let (mut rules, mut longest, mut total) = (0, 0, 0);
         let Lab { netns, client, .. } = &mut lab;
-        let table = TableName::new("filter").unwrap();
+        let table = TableName::FILTER;
         let saved = netns.run(|| {
             client.save_lines(table, |line| {
                 rules += usize::from(line.starts_with("-A MANY "));

@@ -66,11 +66,11 @@ fn a_policy_and_unmanaged_chains_are_committed_like_restored_ones() {
         let mut twins = Twins::new(family);
         let input = |policy, rules: &[&str]| {
             let rules = Contents::Rules(rules.iter().collect());
-            let mut chain = Chain::with(table("filter"), name("INPUT"), rules);
+            let mut chain = Chain::new(table("filter"), name("INPUT")).with_contents(rules);
             chain.policy = Some(policy);
             Object::from(chain)
         };
-        let unmanaged = Chain::with(table("mangle"), name("U"), Contents::Unmanaged);
+        let unmanaged = Chain::new(table("mangle"), name("U")).with_contents(Contents::Unmanaged);
         twins.commit(&add([
             input(Policy::Drop, &["-p tcp -j ACCEPT"]),
             unmanaged.into(),
@@ -312,7 +312,7 @@ fn many_rules_are_one_batch() {
     const RULES: usize = 20_000;
     let mut twins = Twins::new(Family::V4);
     let rules = iter::repeat_n("-m comment --comment \"a rule\" -j RETURN", RULES);
-    let many = Chain::new(table("nat"), name("MANY"), rules.collect());
+    let many = Chain::new(table("nat"), name("MANY")).with_rules(rules.collect());
     let before = twins.client.counters();
     twins.client.commit(&add([many.into()])).unwrap();
     let after = twins.client.counters();

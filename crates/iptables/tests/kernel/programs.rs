@@ -86,7 +86,7 @@ fn a_missing_program_is_named() {
     );
     let netns = Netns::new().unwrap();
     let mut client = Client::open_at("/none/iptables-save", restore).unwrap();
-    let saved = netns.run(|| client.save(TableName::new("nat").unwrap()));
+    let saved = netns.run(|| client.save(TableName::NAT));
     assert!(saved.unwrap_err().is_program_missing());
 }
 
@@ -155,7 +155,7 @@ fn a_line_that_is_not_utf8_is_an_error() {
     let [_, restore] = programs.variant("iptables-nft").unwrap();
     let save = programs.script("save", "printf '*nat\\n\\377\\n'").unwrap();
     let mut client = Client::open_at(save, restore).unwrap();
-    let error = client.save(TableName::new("nat").unwrap()).unwrap_err();
+    let error = client.save(TableName::NAT).unwrap_err();
     assert!(matches!(error, Error::Decode { line: 2, .. }), "{error:?}");
 }
 
@@ -190,7 +190,7 @@ fn saved_lines_are_passed_on_while_they_are_printed() {
     let save = programs.script("save", &script).unwrap();
     let mut client = Client::open_at(save, restore).unwrap();
     let mut lines = Vec::new();
-    let table = TableName::new("nat").unwrap();
+    let table = TableName::NAT;
     client
         .save_lines(table, |line| {
             fs::write(&received, "").unwrap();
@@ -219,7 +219,7 @@ fn an_error_of_the_callback_is_returned_and_the_program_is_killed() {
     let script = format!("echo $$ >{}\nexec yes", pid.display());
     let save = programs.script("save", &script).unwrap();
     let mut client = Client::open_at(save, restore).unwrap();
-    let table = TableName::new("nat").unwrap();
+    let table = TableName::NAT;
     let saved = client.save_lines(table, |line| Err(Enough::Line(line.to_owned())));
     match saved.unwrap_err() {
         Enough::Line(line) => assert_eq!(line, "y"),

@@ -12,15 +12,15 @@ use crate::lab::Lab;
 
 fn ssh() -> Rule<'static> {
     Rule::new()
-        .protocol(Transport::Tcp)
-        .comment("it's \"ssh\"")
-        .matching(Match::dport(Transport::Tcp, 22))
-        .target(Target::Accept)
+        .with_protocol(Transport::Tcp)
+        .with_comment("it's \"ssh\"")
+        .with_match(Match::dport(Transport::Tcp, 22))
+        .with_target(Target::Accept)
 }
 
 fn names() -> (TableName, ChainName) {
     let chain = ChainName::new("WEB").unwrap();
-    (TableName::new("filter").unwrap(), chain)
+    (TableName::FILTER, chain)
 }
 
 /// Returns the rules of chain WEB with their counters.
@@ -32,7 +32,7 @@ fn web(save: &str) -> Vec<&str> {
 #[test]
 fn the_programs_change_one_rule() {
     let (filter, chain) = names();
-    let drop = Rule::new().target(Target::Drop);
+    let drop = Rule::new().with_target(Target::Drop);
     for mut lab in Lab::all() {
         let (family, variant) = (lab.family, lab.variant);
         let Lab { netns, client, .. } = &mut lab;
@@ -50,7 +50,9 @@ fn the_programs_change_one_rule() {
                 (Family::V6, Variant::Nft) => "[0:0] -A WEB -j RETURN",
                 _ => "[3:4] -A WEB -j RETURN",
             };
-            let saved = client.save_with(SaveOptions::new().counters()).unwrap();
+            let saved = client
+                .save_with(SaveOptions::new().with_counters())
+                .unwrap();
             assert!(Tables::parse(&saved).unwrap().get("filter").is_some());
             let ssh = r#"-p tcp -m comment --comment "it\'s \"ssh\"" -m tcp --dport 22 -j ACCEPT"#;
             assert_eq!(
@@ -104,13 +106,15 @@ fn the_programs_set_initial_counters() {
         let Lab { netns, client, .. } = &mut lab;
         netns.run(|| {
             client.new_chain(filter, chain).unwrap();
-            let rule = Rule::new().target(Target::Return);
-            let rule = rule.counters(Counters {
+            let rule = Rule::new().with_target(Target::Return);
+            let rule = rule.with_counters(Counters {
                 packets: 5,
                 bytes: 6,
             });
             client.insert(filter, chain, 1, &rule).unwrap();
-            let saved = client.save_with(SaveOptions::new().counters()).unwrap();
+            let saved = client
+                .save_with(SaveOptions::new().with_counters())
+                .unwrap();
             // ip6tables-nft 1.8.9 ignores counters.
             let expected = match (family, variant) {
                 (Family::V6, Variant::Nft) => "[0:0] -A WEB -j RETURN",
@@ -132,7 +136,7 @@ fn the_client_over_netlink_changes_one_rule() {
     use vipline_netlink::Errno;
 
     let (filter, chain) = names();
-    let drop = Rule::new().target(Target::Drop);
+    let drop = Rule::new().with_target(Target::Drop);
     for family in Family::ALL {
         let mut lab = Lab::new(family, Variant::Nft);
         lab.restore(crate::lab::BEFORE).unwrap();
@@ -146,8 +150,8 @@ fn the_client_over_netlink_changes_one_rule() {
             assert!(!netlink.ensure(filter, chain, &ssh()).unwrap());
             netlink.append(filter, chain, &drop).unwrap();
             netlink.insert(filter, chain, 2, &Rule::new()).unwrap();
-            netlink.insert(filter, chain, 1, &Rule::new().target(Target::Return)).unwrap();
-            let theirs = client.save_with(SaveOptions::new().table(filter).counters()).unwrap();
+            netlink.insert(filter, chain, 1, &Rule::new().with_target(Target::Return)).unwrap();
+            let theirs = client.save_with(SaveOptions::new().with_table(filter).with_counters()).unwrap();
             let theirs: String = theirs
                 .lines()
                 .filter(|line| !line.starts_with('#'))
@@ -155,9 +159,9 @@ fn the_client_over_netlink_changes_one_rule() {
                 .collect();
             assert_eq!(netlink.save(&[filter]).unwrap(), theirs);
             assert_eq!(web(&theirs).len(), 4);
-            let counted = Rule::new().target(Target::Trace).counters(Counters { packets: 5, bytes: 6 });
+            let counted = Rule::new().with_target(Target::Trace).with_counters(Counters { packets: 5, bytes: 6 });
             netlink.append(filter, chain, &counted).unwrap();
-            let saved = client.save_with(SaveOptions::new().counters()).unwrap();
+            let saved = client.save_with(SaveOptions::new().with_counters()).unwrap();
             assert_eq!(web(&saved)[4], "[5:6] -A WEB -j TRACE");
             assert!(netlink.check(filter, chain, &counted).unwrap());
             netlink.delete(filter, chain, &counted).unwrap();
@@ -181,9 +185,9 @@ fn the_client_over_netlink_changes_one_rule() {
 fn refusals<C: SingleCommands>(client: &mut C) -> Vec<String> {
     let (filter, chain) = names();
     let none = ChainName::new("NONE").unwrap();
-    let rule = Rule::new().target(Target::Drop);
-    let jump = Rule::new().target(Target::Jump(chain));
-    let nowhere = Rule::new().target(Target::Jump(ChainName::new("NOWHERE").unwrap()));
+    let rule = Rule::new().with_target(Target::Drop);
+    let jump = Rule::new().with_target(Target::Jump(chain));
+    let nowhere = Rule::new().with_target(Target::Jump(ChainName::new("NOWHERE").unwrap()));
     let mut all = Vec::new();
     let mut note = |what: &str, result: Result<(), C::Error>| {
         let refusal = result.err().map(|error| {
@@ -215,12 +219,12 @@ fn refusals<C: SingleCommands>(client: &mut C) -> Vec<String> {
     note("-F", client.flush_chain(filter, chain));
     note(
         "-A of a jump",
-        client.append(filter, ChainName::new("INPUT").unwrap(), &jump),
+        client.append(filter, ChainName::INPUT, &jump),
     );
     note("-X with a jump", client.delete_chain(filter, chain));
     note(
         "-D of the jump",
-        client.delete(filter, ChainName::new("INPUT").unwrap(), &jump),
+        client.delete(filter, ChainName::INPUT, &jump),
     );
     note("-D without rule", client.delete(filter, chain, &rule));
     note("-I beyond the end", client.insert(filter, chain, 9, &rule));
@@ -287,7 +291,7 @@ fn both_clients_refuse_the_same_commands() {
 fn a_changed_chain_loses_the_counters_that_shared_rules_keep() {
     let (filter, chain) = names();
     let kept = "-p tcp -m tcp --dport 22 -j ACCEPT";
-    let whole = Chain::new(filter, chain, [kept, "-j DROP"].into_iter().collect());
+    let whole = Chain::new(filter, chain).with_rules([kept, "-j DROP"].into_iter().collect());
     let shared = SharedRule {
         table: filter,
         chain,
@@ -308,7 +312,9 @@ fn a_changed_chain_loses_the_counters_that_shared_rules_keep() {
             netns.run(|| {
                 let edits = std::slice::from_ref(edit);
                 client.restore(&Restore::from_edits(edits)).unwrap();
-                let saved = client.save_with(SaveOptions::new().counters()).unwrap();
+                let saved = client
+                    .save_with(SaveOptions::new().with_counters())
+                    .unwrap();
                 let rules = [
                     format!("{counters} -A WEB {kept}"),
                     "[0:0] -A WEB -j DROP".to_owned(),

@@ -77,7 +77,7 @@ const MISSING_OBJECTS: [(&str, &str); 3] = [
 
 fn forward(table: &str) -> (TableName, ChainName) {
     let table = TableName::new(table).unwrap();
-    (table, ChainName::new("FORWARD").unwrap())
+    (table, ChainName::FORWARD)
 }
 
 /// Returns the error of `append`, which must not change a rule.

@@ -58,11 +58,13 @@ pub(crate) fn name(name: &str) -> ChainName {
 
 pub(crate) fn chain(of: &str, chain: &str, rules: &[&str]) -> Object {
     let rules: Rules = rules.iter().collect();
-    Chain::new(table(of), name(chain), rules).into()
+    Chain::new(table(of), name(chain)).with_rules(rules).into()
 }
 
 pub(crate) fn shared(of: &str, chain: &str) -> Object {
-    Chain::with(table(of), name(chain), Contents::SharedRules).into()
+    Chain::new(table(of), name(chain))
+        .with_contents(Contents::SharedRules)
+        .into()
 }
 
 pub(crate) fn rule(of: &str, chain: &str, position: Position, rule: &str) -> Object {

@@ -156,7 +156,7 @@ fn ports_require_the_protocol_of_their_match() {
             _ => Transport::Udp,
         };
         let rule = vipline_iptables::Rule::parse(protocol).unwrap();
-        nft::encode(&rule.matching(Match::dport(transport, 80)), Family::V4).is_ok()
+        nft::encode(&rule.with_match(Match::dport(transport, 80)), Family::V4).is_ok()
     };
     for name in ["tcp", "udp"] {
         for protocol in ["", "-p tcp", "-p udp", "! -p tcp", "! -p udp", "-p icmp"] {

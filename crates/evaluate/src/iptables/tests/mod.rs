@@ -199,8 +199,8 @@ fn planned_objects_are_evaluated_like_the_save_of_their_rules() {
 fn a_planned_rule_at_the_head_precedes_those_added_before() {
     let objects = ["-j ACCEPT", "-j DROP"].map(|rule| {
         Object::from(SharedRule {
-            table: TableName::new("filter").unwrap(),
-            chain: ChainName::new("INPUT").unwrap(),
+            table: TableName::FILTER,
+            chain: ChainName::INPUT,
             position: Position::Head,
             occurrence: 0,
             rule: rule.into(),

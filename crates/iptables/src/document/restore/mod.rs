@@ -20,7 +20,7 @@ use crate::{Chain, Contents, Key, Object, Position, SharedRule, TableName};
 /// use vipline_reconcile::Edit;
 ///
 /// let rules = ["-p tcp -m tcp --dport 22 -j ACCEPT"].into_iter().collect();
-/// let chain = Chain::new(TableName::new("filter")?, ChainName::new("MINE")?, rules);
+/// let chain = Chain::new(TableName::FILTER, ChainName::new("MINE")?).with_rules(rules);
 /// let edits = [Edit::Add(Object::from(chain))];
 /// assert_eq!(
 ///     Restore::from_edits(&edits).to_string(),

@@ -3,7 +3,7 @@
 use vipline_reconcile::diff;
 
 use super::*;
-use crate::{ChainName, Rules};
+use crate::ChainName;
 
 fn table(name: &str) -> TableName {
     TableName::new(name).unwrap()
@@ -11,12 +11,16 @@ fn table(name: &str) -> TableName {
 
 fn chain(name: &str, rules: &[&str]) -> Object {
     let name = ChainName::new(name).unwrap();
-    Chain::new(table("nat"), name, rules.iter().collect()).into()
+    Chain::new(table("nat"), name)
+        .with_rules(rules.iter().collect())
+        .into()
 }
 
 fn open(name: &str) -> Object {
     let name = ChainName::new(name).unwrap();
-    Chain::with(table("nat"), name, Contents::SharedRules).into()
+    Chain::new(table("nat"), name)
+        .with_contents(Contents::SharedRules)
+        .into()
 }
 
 fn entry(chain: &str, position: Position, rule: &str) -> Object {
@@ -98,11 +102,7 @@ COMMIT
 fn tables_are_sorted_by_name() {
     let in_table = |name: &str| {
         let chain = ChainName::new("CANARY").unwrap();
-        Edit::Add(Object::from(Chain::new(
-            table(name),
-            chain,
-            Rules::default(),
-        )))
+        Edit::Add(Object::from(Chain::new(table(name), chain)))
     };
     let edits = ["nat", "mangle", "filter"].map(in_table);
     let text = Restore::from_edits(&edits).to_string();

@@ -442,10 +442,9 @@ fn is_allowed(
     protocol: Option<Negatable<Protocol>>,
     add: impl FnOnce(Rule<'static>) -> Rule<'static>,
 ) -> bool {
-    let rule = add(Rule {
-        protocol,
-        ..Rule::new()
-    });
+    let mut rule = Rule::new();
+    rule.protocol = protocol;
+    let rule = add(rule);
     let error = rule.check(Family::V4).err();
     error.is_none_or(|error| error.problem() == RuleProblem::WrongFamily)
 }
@@ -468,21 +467,20 @@ pub(crate) fn rule() -> BoxedStrategy<Rule<'static>> {
     )
         .prop_map(
             |(networks, interfaces, protocol, fragment, mut matches, target)| {
-                matches.retain(|one| is_allowed(protocol, |rule| rule.matching(one.clone())));
+                matches.retain(|one| is_allowed(protocol, |rule| rule.with_match(one.clone())));
                 let target: Option<Target<'_>> = target;
                 let target =
-                    target.filter(|it| is_allowed(protocol, |rule| rule.target(it.clone())));
-                Rule {
-                    source: networks.0,
-                    destination: networks.1,
-                    in_interface: interfaces.0,
-                    out_interface: interfaces.1,
-                    protocol,
-                    fragment,
-                    counters: None,
-                    matches,
-                    target,
-                }
+                    target.filter(|it| is_allowed(protocol, |rule| rule.with_target(it.clone())));
+                let mut rule = Rule::new();
+                rule.source = networks.0;
+                rule.destination = networks.1;
+                rule.in_interface = interfaces.0;
+                rule.out_interface = interfaces.1;
+                rule.protocol = protocol;
+                rule.fragment = fragment;
+                rule.matches = matches;
+                rule.target = target;
+                rule
             },
         )
         .boxed()

@@ -80,7 +80,7 @@ fn the_rules_of_other_services_stay_when_a_large_service_is_removed_at_once() {
 
 fn rule(text: &str) -> Object {
     Object::from(SharedRule {
-        table: TableName::new("nat").expect("a table"),
+        table: TableName::NAT,
         chain: ChainName::new("KUBE-SERVICES").expect("a chain"),
         position: Position::Head,
         occurrence: 0,
@@ -93,7 +93,7 @@ fn a_rejected_rule_is_isolated_from_the_rewrite_of_its_chain() {
     let number = |number: usize| rule(&format!("-d 10.96.1.{number}/32 -j RETURN"));
     let chain = |name: &str| (TableName::new("nat"), ChainName::new(name));
     let made = |name: &str, contents| match chain(name) {
-        (Ok(table), Ok(name)) => Object::from(Chain::with(table, name, contents)),
+        (Ok(table), Ok(name)) => Object::from(Chain::new(table, name).with_contents(contents)),
         _ => panic!("a table and a chain"),
     };
     for access in Access::ALL {

@@ -53,7 +53,9 @@ impl<'a> Batch<'a> {
         let origins: Vec<_> = selected.iter().copied().filter(is_sent).collect();
         let sent = origins.iter().map(|&index| all[index].clone());
         let chains = rewritten.iter().map(|new| Edit::Change {
-            old: Chain::with(new.table, new.name, Contents::SharedRules).into(),
+            old: Chain::new(new.table, new.name)
+                .with_contents(Contents::SharedRules)
+                .into(),
             new: new.clone().into(),
         });
         Self {
@@ -125,12 +127,16 @@ mod tests {
         let svc = names::chain("KUBE-SVC-AAAAAAAAAAAAAAAA");
         let all = [
             Edit::Remove(rule(NAT, 1)),
-            Edit::Add(Chain::new(nat, svc, [""; 0].into_iter().collect()).into()),
+            Edit::Add(
+                Chain::new(nat, svc)
+                    .with_rules([""; 0].into_iter().collect())
+                    .into(),
+            ),
             Edit::Add(rule(NAT, 2)),
             Edit::Add(rule(FILTER, 3)),
         ];
         let services = names::chain(names::SERVICES);
-        let whole = Chain::new(nat, services, ["-j RETURN"].into_iter().collect());
+        let whole = Chain::new(nat, services).with_rules(["-j RETURN"].into_iter().collect());
         let rewritten = [whole.clone()];
         let batch = Batch::rewriting(&all, &[0, 1, 2, 3], &rewritten);
         assert_eq!(batch.edits().len(), 3);

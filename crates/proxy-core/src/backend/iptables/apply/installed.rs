@@ -150,14 +150,18 @@ impl Found {
         } = self;
         if kind == Kind::Whole {
             let rules = self.rules.iter().collect();
-            out.push(Chain::new(table, name, rules).into());
+            out.push(Chain::new(table, name).with_rules(rules).into());
             return;
         }
         // An unknown rule cannot be deleted. The next commit rewrites the whole chain.
         if self.is_unknown {
             return;
         }
-        out.push(Chain::with(table, name, Contents::SharedRules).into());
+        out.push(
+            Chain::new(table, name)
+                .with_contents(Contents::SharedRules)
+                .into(),
+        );
         let last = self.rules.iter().rev();
         let tails = last.take_while(|rule| is_tail(table, name, rule)).count();
         let first_tail = self.rules.len() - tails;

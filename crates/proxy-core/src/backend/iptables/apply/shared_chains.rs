@@ -149,7 +149,7 @@ impl SharedChains {
         // In order: those at the head first.
         let rules = rules.into_iter().map(|(_, _, rule)| rule).collect();
         let (table, name) = place;
-        Some(Chain::new(table, name, rules))
+        Some(Chain::new(table, name).with_rules(rules))
     }
 }
 

@@ -63,8 +63,8 @@ impl Tables {
     /// `nfnetlink_acct`, and exist without the match.
     pub(super) fn has_nfacct(&mut self) -> bool {
         let rule = Rule::new()
-            .matching(Nfacct::new(names::INVALID_DROPPED))
-            .target(Target::Return);
+            .with_match(Nfacct::new(names::INVALID_DROPPED))
+            .with_target(Target::Return);
         match self {
             Self::Programs(client) => {
                 let document = test_document(names::FILTER, [rule.to_string()].into_iter());

@@ -246,11 +246,8 @@ mod tests {
         Netns::new().unwrap().run(|| {
             let (mut watch, mut kernel) = legacy();
             let name = names::chain(names::CANARY);
-            let canary = vipline_iptables::Chain::new(
-                names::table(MANGLE),
-                name,
-                vipline_iptables::Rules::default(),
-            );
+            let canary = vipline_iptables::Chain::new(names::table(MANGLE), name)
+                .with_rules(vipline_iptables::Rules::default());
             let canary = Object::from(canary);
             kernel.commit(&[Edit::Add(canary.clone())]).unwrap();
             assert_eq!(watch.next_poll(), None, "the watch has not started");
@@ -285,8 +282,7 @@ mod tests {
     fn only_changes_that_affect_our_chains_count() {
         let nat = TableId::new(nftables::Family::Ip, Name::new(NAT).unwrap());
         let counts = |chain, is_removed| {
-            let mut notices = Notifications::new(std::slice::from_ref(&nat))
-                .with_filter(Layout::IPTABLES.is_about_us);
+            let mut notices = Notifications::new(&nat).with_filter(Layout::IPTABLES.is_about_us);
             let kind = if is_removed { 8 } else { 6 };
             let mut payload = vec![2, 0, 0, 0];
             vipline_netlink::attr::put_str(&mut payload, 1, NAT);

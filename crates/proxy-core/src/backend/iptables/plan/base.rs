@@ -135,11 +135,11 @@ fn canary(family: Family, table: &str) -> Object {
 /// conntrack considers invalid, because their addresses would not be translated.
 fn forward(cx: &Context) -> Object {
     let invalid = cx.iptables.drop_invalid.then(|| {
-        let mut rule = Rule::new().matching(Conntrack::state(CtState::INVALID));
+        let mut rule = Rule::new().with_match(Conntrack::state(CtState::INVALID));
         if cx.iptables.nfacct {
-            rule = rule.matching(Nfacct::new(names::INVALID_DROPPED));
+            rule = rule.with_match(Nfacct::new(names::INVALID_DROPPED));
         }
-        rule.target(Target::Drop)
+        rule.with_target(Target::Drop)
     });
     let rules = invalid.into_iter().chain(forwarding(cx));
     chain(cx.family, FILTER, names::chain(names::KUBE_FORWARD), rules)
@@ -150,13 +150,13 @@ pub(in crate::backend) fn forwarding(cx: &Context) -> [Rule<'static>; 2] {
     let mark = cx.masquerade_mark.value();
     [
         Rule::new()
-            .comment("kubernetes forwarding rules")
-            .matching(Mark::is(mark, mark))
-            .target(Target::Accept),
+            .with_comment("kubernetes forwarding rules")
+            .with_match(Mark::is(mark, mark))
+            .with_target(Target::Accept),
         Rule::new()
-            .comment("kubernetes forwarding conntrack rule")
-            .matching(Conntrack::state(CtState::RELATED | CtState::ESTABLISHED))
-            .target(Target::Accept),
+            .with_comment("kubernetes forwarding conntrack rule")
+            .with_match(Conntrack::state(CtState::RELATED | CtState::ESTABLISHED))
+            .with_target(Target::Accept),
     ]
 }
 
@@ -170,15 +170,17 @@ pub(in crate::backend) fn forwarding(cx: &Context) -> [Rule<'static>; 2] {
 fn firewall(cx: &Context) -> Object {
     let name = names::chain(names::FIREWALL);
     if !cx.serves_localhost {
-        return Chain::with(names::table(FILTER), name, Contents::Unmanaged).into();
+        return Chain::new(names::table(FILTER), name)
+            .with_contents(Contents::Unmanaged)
+            .into();
     }
     let accepted = CtState::RELATED | CtState::ESTABLISHED | CtState::DNAT;
     let rule = Rule::new()
-        .not_source(Family::V4.loopback())
-        .destination(Family::V4.loopback())
-        .comment("block incoming localnet connections")
-        .matching(Conntrack::not_state(accepted))
-        .target(Target::Drop);
+        .with_not_source(Family::V4.loopback())
+        .with_destination(Family::V4.loopback())
+        .with_comment("block incoming localnet connections")
+        .with_match(Conntrack::not_state(accepted))
+        .with_target(Target::Drop);
     chain(cx.family, FILTER, name, [rule])
 }
 
@@ -199,17 +201,17 @@ fn postrouting(cx: &Context) -> Object {
 pub(in crate::backend) fn masquerading(cx: &Context) -> [Rule<'static>; 3] {
     let mark = cx.masquerade_mark.value();
     let masquerade = match cx.iptables.random_fully {
-        true => Masquerade::new().random_fully(),
+        true => Masquerade::new().with_random_fully(),
         false => Masquerade::new(),
     };
     [
         Rule::new()
-            .matching(Mark::is_not(mark, mark))
-            .target(Target::Return),
-        Rule::new().target(SetMark::xor(mark)),
+            .with_match(Mark::is_not(mark, mark))
+            .with_target(Target::Return),
+        Rule::new().with_target(SetMark::xor(mark)),
         Rule::new()
-            .comment("kubernetes service traffic requiring SNAT")
-            .target(masquerade),
+            .with_comment("kubernetes service traffic requiring SNAT")
+            .with_target(masquerade),
     ]
 }
 
@@ -219,7 +221,7 @@ pub(in crate::backend) fn masquerading(cx: &Context) -> [Rule<'static>; 3] {
 ///
 /// Marks connections for masquerading.
 pub(in crate::backend) fn mark_for_masquerading(cx: &Context) -> Object {
-    let rule = Rule::new().target(SetMark::or(cx.masquerade_mark.value()));
+    let rule = Rule::new().with_target(SetMark::or(cx.masquerade_mark.value()));
     chain(cx.family, NAT, names::chain(names::MARK_MASQ), [rule])
 }
 
@@ -231,23 +233,23 @@ pub(in crate::backend) fn mark_for_masquerading(cx: &Context) -> Object {
 /// Looks up all other packets as node ports: on all addresses of the node, or on each
 /// configured address.
 fn to_node_ports(cx: &Context) -> Vec<Object> {
-    let base = || Rule::new().comment(LAST_RULE);
+    let base = || Rule::new().with_comment(LAST_RULE);
     let rules = match &cx.nodeport_addresses {
         NodePortMatch::All => {
-            let local = base().matching(AddrType::destination(AddressTypes::LOCAL));
+            let local = base().with_match(AddrType::destination(AddressTypes::LOCAL));
             vec![match cx.serves_localhost {
                 true => local,
-                false => local.not_destination(cx.family.loopback()),
+                false => local.with_not_destination(cx.family.loopback()),
             }]
         }
         NodePortMatch::Only(addresses) => {
             let is_served = |addr: &&IpAddr| cx.serves_localhost || !addr.is_loopback();
             let served = addresses.iter().filter(is_served);
-            served.map(|&addr| base().destination(addr)).collect()
+            served.map(|&addr| base().with_destination(addr)).collect()
         }
     };
     let last = |rule: Rule<'static>| {
-        let rule = rule.jump(names::chain(names::NODEPORTS));
+        let rule = rule.with_jump(names::chain(names::NODEPORTS));
         entry(cx.family, NAT, names::SERVICES, Position::Tail, rule)
     };
     rules.into_iter().map(last).collect()

@@ -43,9 +43,9 @@ pub(super) fn destination(port: &Port<'_>, endpoint_chain: &EndpointChain) -> Ob
 /// Masquerades connections of a pod to itself. Otherwise the pod would see its own
 /// address as the client and reply without passing the node.
 fn hairpin<'a>(port: &'a Port<'_>, endpoint_chain: &EndpointChain) -> Rule<'a> {
-    let rule = Rule::new().source(endpoint_chain.endpoint.addr);
+    let rule = Rule::new().with_source(endpoint_chain.endpoint.addr);
     port.remark(rule, || port.names.port.clone())
-        .jump(names::chain(names::MARK_MASQ))
+        .with_jump(names::chain(names::MARK_MASQ))
 }
 
 /// ```iptables
@@ -56,12 +56,12 @@ fn hairpin<'a>(port: &'a Port<'_>, endpoint_chain: &EndpointChain) -> Rule<'a> {
 /// Translates the destination to the endpoint. With session affinity, also records the
 /// client.
 fn dnat<'a>(port: &'a Port<'_>, endpoint_chain: &EndpointChain) -> Rule<'a> {
-    let rule = Rule::new().protocol(port.of.protocol);
+    let rule = Rule::new().with_protocol(port.of.protocol);
     let mut rule = port.remark(rule, || port.names.port.clone());
     if port.of.affinity.is_some() {
-        rule = rule.matching(Recent::set(endpoint_chain.chain.as_str().to_owned()));
+        rule = rule.with_match(Recent::set(endpoint_chain.chain.as_str().to_owned()));
     }
     let Endpoint { addr, port: to, .. } = endpoint_chain.endpoint;
-    rule.matching(Match::any_port(port.of.protocol))
-        .target(Dnat::to(addr).ports(to))
+    rule.with_match(Match::any_port(port.of.protocol))
+        .with_target(Dnat::to(addr).with_ports(to))
 }

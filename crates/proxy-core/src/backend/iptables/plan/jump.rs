@@ -49,12 +49,12 @@ impl Jump {
     fn rule(&self) -> Rule<'static> {
         let mut rule = Rule::new();
         if self.is_for_new {
-            rule = rule.matching(Conntrack::state(CtState::NEW));
+            rule = rule.with_match(Conntrack::state(CtState::NEW));
         }
         if let Some(comment) = self.comment {
-            rule = rule.comment(comment);
+            rule = rule.with_comment(comment);
         }
-        rule.jump(names::chain(self.to))
+        rule.with_jump(names::chain(self.to))
     }
 }
 

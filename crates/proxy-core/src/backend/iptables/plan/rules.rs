@@ -13,17 +13,16 @@ pub(in crate::backend) fn chain<'a>(
     rules: impl IntoIterator<Item = Rule<'a>>,
 ) -> Object {
     let rules = rules.into_iter().map(|rule| rule.for_family(family));
-    Chain::new(names::table(table), name, rules.collect()).into()
+    Chain::new(names::table(table), name)
+        .with_rules(rules.collect())
+        .into()
 }
 
 /// Returns a chain whose rules have several owners.
 pub(in crate::backend) fn shared(table: &str, name: &str) -> Object {
-    Chain::with(
-        names::table(table),
-        names::chain(name),
-        Contents::SharedRules,
-    )
-    .into()
+    Chain::new(names::table(table), names::chain(name))
+        .with_contents(Contents::SharedRules)
+        .into()
 }
 
 /// Returns a rule of a chain whose rules have several owners.
@@ -46,17 +45,17 @@ pub(in crate::backend) fn entry(
 /// Restricts a rule to traffic of local pods.
 pub(in crate::backend) fn from_pods<'a>(rule: Rule<'a>, local: &LocalTraffic) -> Rule<'a> {
     match local {
-        LocalTraffic::Cidr(cidr) => rule.source(*cidr),
-        LocalTraffic::Interface(name) => rule.in_interface(name.to_string()),
-        LocalTraffic::InterfacePrefix(prefix) => rule.in_interface(format!("{prefix}+")),
+        LocalTraffic::Cidr(cidr) => rule.with_source(*cidr),
+        LocalTraffic::Interface(name) => rule.with_in_interface(name.to_string()),
+        LocalTraffic::InterfacePrefix(prefix) => rule.with_in_interface(format!("{prefix}+")),
     }
 }
 
 /// Restricts a rule to all traffic except that of local pods.
 pub(in crate::backend) fn not_from_pods<'a>(rule: Rule<'a>, local: &LocalTraffic) -> Rule<'a> {
     match local {
-        LocalTraffic::Cidr(cidr) => rule.not_source(*cidr),
-        LocalTraffic::Interface(name) => rule.not_in_interface(name.to_string()),
-        LocalTraffic::InterfacePrefix(prefix) => rule.not_in_interface(format!("{prefix}+")),
+        LocalTraffic::Cidr(cidr) => rule.with_not_source(*cidr),
+        LocalTraffic::Interface(name) => rule.with_not_in_interface(name.to_string()),
+        LocalTraffic::InterfacePrefix(prefix) => rule.with_not_in_interface(format!("{prefix}+")),
     }
 }

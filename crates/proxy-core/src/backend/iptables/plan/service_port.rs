@@ -33,17 +33,17 @@ impl Port<'_> {
     /// Returns a rule for traffic to the service port at an address.
     pub(super) fn at<'a>(&self, addr: IpAddr, comment: impl Into<Cow<'a, str>>) -> Rule<'a> {
         Rule::new()
-            .destination(addr)
-            .protocol(self.of.protocol)
-            .comment(comment)
-            .matching(self.dport(self.of.port))
+            .with_destination(addr)
+            .with_protocol(self.of.protocol)
+            .with_comment(comment)
+            .with_match(self.dport(self.of.port))
     }
 
     /// Adds a comment, except in large clusters.
     pub(super) fn remark<'a>(&self, rule: Rule<'a>, comment: impl Fn() -> String) -> Rule<'a> {
         match self.cx.is_large {
             true => rule,
-            false => rule.comment(comment()),
+            false => rule.with_comment(comment()),
         }
     }
 

@@ -48,12 +48,11 @@ pub(super) fn objects(cx: &Context) -> Vec<Object> {
 
 /// Returns an empty set.
 fn set(of: &Set, family: Family) -> ipset::Set {
-    let mut set = ipset::Set::new(of.name(family), of.kind.clone(), family.into());
+    let set = ipset::Set::new(of.name(family), of.kind.clone(), family.into());
     match of.kind {
-        SetType::BitmapPort => set.range = Some(Range::Ports(0, u16::MAX)),
-        _ => (set.hashsize, set.maxelem) = (Some(HASH_SIZE), Some(DEFAULT_MAXELEM)),
+        SetType::BitmapPort => set.with_range(Range::Ports(0, u16::MAX)),
+        _ => set.with_hashsize(HASH_SIZE).with_maxelem(DEFAULT_MAXELEM),
     }
-    set
 }
 
 fn chain_of<'a>(
@@ -111,8 +110,8 @@ pub(super) fn place_of_jump(table: &str, from: &str, rule: &str) -> Option<usize
 /// Returns a rule that matches the entries of a set, with the comment of the set.
 fn about(cx: &Context, set: &Set, directions: impl Into<SetDirections>) -> Rule<'static> {
     Rule::new()
-        .comment(set.comment)
-        .matching(contains(cx, set, directions))
+        .with_comment(set.comment)
+        .with_match(contains(cx, set, directions))
 }
 
 fn contains(
@@ -142,7 +141,7 @@ fn directions<const N: usize>(directions: [Direction; N]) -> SetDirections {
 }
 
 fn to_mark_masq(rule: Rule<'static>) -> Rule<'static> {
-    rule.jump(names::chain(names::MARK_MASQ))
+    rule.with_jump(names::chain(names::MARK_MASQ))
 }
 
 fn to_local() -> AddrType {
@@ -168,22 +167,23 @@ fn not_from_local() -> AddrType {
 /// Marks traffic to Services for masquerading if endpoints must not see its source.
 /// Accepts it at the end, so that no later rule changes its destination.
 fn services(cx: &Context) -> vipline_iptables::Object {
-    let from_loopback = Rule::new().source(cx.family.loopback());
+    let from_loopback = Rule::new().with_source(cx.family.loopback());
     let mut rules = vec![
-        from_loopback.target(Target::Return),
-        about(cx, &names::LOAD_BALANCER, dst_dst()).jump(names::chain(names::KUBE_LOAD_BALANCER)),
+        from_loopback.with_target(Target::Return),
+        about(cx, &names::LOAD_BALANCER, dst_dst())
+            .with_jump(names::chain(names::KUBE_LOAD_BALANCER)),
         masquerade(cx),
     ];
     rules.extend(external_ip(cx));
     rules.push(
         Rule::new()
-            .matching(to_local())
-            .jump(names::chain(names::KUBE_NODE_PORT)),
+            .with_match(to_local())
+            .with_jump(names::chain(names::KUBE_NODE_PORT)),
     );
     let accepted = [&names::CLUSTER_IP, &names::LOAD_BALANCER];
     rules.extend(accepted.map(|set| {
-        let rule = Rule::new().matching(contains(cx, set, dst_dst()));
-        rule.target(Target::Accept)
+        let rule = Rule::new().with_match(contains(cx, set, dst_dst()));
+        rule.with_target(Target::Accept)
     }));
     chain_of(cx, NAT, names::SERVICES, rules)
 }
@@ -228,10 +228,10 @@ fn external_ip(cx: &Context) -> impl Iterator<Item = Rule<'static>> {
         };
         let rule = || about(cx, set, dst_dst());
         [
-            rule().matching(not_bridged).matching(not_from_local()),
-            rule().matching(to_local()),
+            rule().with_match(not_bridged).with_match(not_from_local()),
+            rule().with_match(to_local()),
         ]
-        .map(|rule| rule.target(Target::Accept))
+        .map(|rule| rule.with_target(Target::Accept))
     };
     let marked = to_mark_masq(about(cx, &names::EXTERNAL_IP, dst_dst()));
     [marked]
@@ -248,7 +248,7 @@ fn external_ip(cx: &Context) -> impl Iterator<Item = Rule<'static>> {
 /// address as the client and reply without passing the node. The remaining rules
 /// masquerade marked packets.
 fn postrouting(cx: &Context) -> vipline_iptables::Object {
-    let hairpin = about(cx, &names::LOOP_BACK, dst_dst_src()).target(Masquerade::new());
+    let hairpin = about(cx, &names::LOOP_BACK, dst_dst_src()).with_target(Masquerade::new());
     let rules = [hairpin].into_iter().chain(masquerading(cx));
     chain_of(cx, NAT, names::KUBE_POSTROUTING, rules)
 }
@@ -286,8 +286,11 @@ fn node_port(cx: &Context) -> vipline_iptables::Object {
     let rules = kinds
         .into_iter()
         .flat_map(|(protocol, local, all, directions)| {
-            let rule = |set| about(cx, set, directions).protocol(protocol);
-            [rule(local).target(Target::Return), to_mark_masq(rule(all))]
+            let rule = |set| about(cx, set, directions).with_protocol(protocol);
+            [
+                rule(local).with_target(Target::Return),
+                to_mark_masq(rule(all)),
+            ]
         });
     chain_of(cx, NAT, names::KUBE_NODE_PORT, rules)
 }
@@ -300,7 +303,7 @@ fn node_port(cx: &Context) -> vipline_iptables::Object {
 /// Marks traffic to load balancer IPs for masquerading, unless policy Local preserves the
 /// source.
 fn load_balancer(cx: &Context) -> vipline_iptables::Object {
-    let kept = about(cx, &names::LOAD_BALANCER_LOCAL, dst_dst()).target(Target::Return);
+    let kept = about(cx, &names::LOAD_BALANCER_LOCAL, dst_dst()).with_target(Target::Return);
     let rules = [kept, to_mark_masq(Rule::new())];
     chain_of(cx, NAT, names::KUBE_LOAD_BALANCER, rules)
 }
@@ -316,7 +319,7 @@ fn health_check(cx: &Context) -> vipline_iptables::Object {
         cx,
         FILTER,
         names::KUBE_NODE_PORT,
-        [rule.target(Target::Accept)],
+        [rule.with_target(Target::Accept)],
     )
 }
 
@@ -328,7 +331,7 @@ fn health_check(cx: &Context) -> vipline_iptables::Object {
 /// sources.
 fn firewall(cx: &Context) -> vipline_iptables::Object {
     let rule = about(cx, &names::LOAD_BALANCER_FW, dst_dst());
-    let rule = rule.jump(names::chain(names::SOURCE_RANGES_FIREWALL));
+    let rule = rule.with_jump(names::chain(names::SOURCE_RANGES_FIREWALL));
     chain_of(cx, FILTER, names::PROXY_FIREWALL, [rule])
 }
 
@@ -344,10 +347,10 @@ fn source_ranges(cx: &Context) -> vipline_iptables::Object {
         &names::LOAD_BALANCER_SOURCE_CIDR,
         &names::LOAD_BALANCER_SOURCE_IP,
     ];
-    let allowed = allowed.map(|set| about(cx, set, dst_dst_src()).target(Target::Return));
+    let allowed = allowed.map(|set| about(cx, set, dst_dst_src()).with_target(Target::Return));
     let rules = allowed
         .into_iter()
-        .chain([Rule::new().target(Target::Drop)]);
+        .chain([Rule::new().with_target(Target::Drop)]);
     chain_of(cx, FILTER, names::SOURCE_RANGES_FIREWALL, rules)
 }
 
@@ -374,13 +377,13 @@ fn ipvs_filter(cx: &Context) -> vipline_iptables::Object {
         ),
     ];
     let served = served.map(|(set, directions)| {
-        let rule = Rule::new().matching(contains(cx, set, directions));
-        rule.target(Target::Return)
+        let rule = Rule::new().with_match(contains(cx, set, directions));
+        rule.with_target(Target::Return)
     });
     let refused = Rule::new()
-        .matching(Conntrack::state(CtState::NEW))
-        .matching(contains(cx, &names::IPVS_IPS, Direction::Destination))
-        .target(Target::from(Reject::Default));
+        .with_match(Conntrack::state(CtState::NEW))
+        .with_match(contains(cx, &names::IPVS_IPS, Direction::Destination))
+        .with_target(Target::from(Reject::Default));
     chain_of(
         cx,
         FILTER,

@@ -140,9 +140,9 @@ impl Port<'_> {
     fn drop_local_traffic(&self, addr: IpAddr) -> Object {
         let protocol = self.of.protocol.into();
         let rule = Rule::new()
-            .source(IpNet::from(addr))
-            .matching(matches::Ipvs::server(protocol, addr, self.of.port))
-            .target(Target::Drop);
+            .with_source(IpNet::from(addr))
+            .with_match(matches::Ipvs::server(protocol, addr, self.of.port))
+            .with_target(Target::Drop);
         let family = self.cx.family;
         entry(family, FILTER, names::IPVS_OUT_FILTER, Position::Head, rule).into()
     }
@@ -215,8 +215,7 @@ impl Port<'_> {
         }
         let service = ServiceKey::new(of.protocol, addr, number);
         let scheduler = of.scheduler.unwrap_or(self.cx.scheduler);
-        let mut server = VirtualServer::new(service, scheduler);
-        server.flags = flags(server.scheduler);
+        let mut server = VirtualServer::new(service, scheduler).with_flags(flags(scheduler));
         server.persistence = of
             .affinity
             .map(|seconds| Persistence::per_client(service.family(), seconds));

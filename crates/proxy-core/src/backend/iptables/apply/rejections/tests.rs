@@ -39,12 +39,14 @@ const MESSAGES: [(&str, i32); 8] = [
 ];
 
 fn nat() -> TableName {
-    TableName::new("nat").unwrap()
+    TableName::NAT
 }
 
 fn chain(name: &str, rules: &[&str]) -> Object {
     let name = ChainName::new(name).unwrap();
-    Chain::new(nat(), name, rules.iter().collect()).into()
+    Chain::new(nat(), name)
+        .with_rules(rules.iter().collect())
+        .into()
 }
 
 fn entry(rule: &str) -> Object {
@@ -71,12 +73,9 @@ fn service(letter: char) -> Vec<Object> {
 fn base() -> Vec<Object> {
     vec![
         chain("KUBE-MARK-MASQ", &["-j MARK"]),
-        Chain::with(
-            nat(),
-            ChainName::new("KUBE-SERVICES").unwrap(),
-            Contents::SharedRules,
-        )
-        .into(),
+        Chain::new(nat(), ChainName::new("KUBE-SERVICES").unwrap())
+            .with_contents(Contents::SharedRules)
+            .into(),
     ]
 }
 
@@ -231,7 +230,7 @@ fn edits_of_committed_sections_are_applied() {
 fn an_optional_chain_of_the_base_takes_only_the_jumps_to_it_with_it() {
     let jump = SharedRule {
         table: nat(),
-        chain: ChainName::new("POSTROUTING").unwrap(),
+        chain: ChainName::POSTROUTING,
         position: Position::Head,
         occurrence: 0,
         rule: "-j KUBE-POSTROUTING".into(),

@@ -7,8 +7,8 @@ use ipnet::IpNet;
 use vipline_iptables::matches::{AddrType, AddressTypes, Conntrack, CtState, Match};
 use vipline_iptables::targets::Target;
 use vipline_iptables::{
-    Chain, ChainName, Object, Position, Restore, Rule, RuleLine, Rules, SharedRule, Table,
-    TableName, Tables,
+    Chain, ChainName, Object, Position, Restore, Rule, RuleLine, SharedRule, Table, TableName,
+    Tables,
 };
 use vipline_reconcile::Edit;
 use vipline_service_model::{Counted, Family};
@@ -165,7 +165,7 @@ fn removals(
     });
     let declared = table.chains().filter_map(|chain| chains.get(chain.name()));
     let chains = declared.map(|&chain| {
-        let chain = Chain::new(name, chain, Rules::default());
+        let chain = Chain::new(name, chain);
         Edit::Remove(chain.into())
     });
     jumps.chain(chains).collect()
@@ -220,7 +220,7 @@ fn is_jump(selection: Selection, table: &str, chain: &str, rule: &Rule<'_>) -> b
 /// destinations.
 pub(in crate::backend) fn forms(jump: &Jump) -> [Rule<'static>; 3] {
     let to = ChainName::new(jump.to).expect("a valid name");
-    let all = Rule::new().comment(jump.comment).jump(to);
+    let all = Rule::new().with_comment(jump.comment).with_jump(to);
     let with = |one: Match<'static>| {
         let mut rule = all.clone();
         rule.matches.insert(0, one);

@@ -47,7 +47,7 @@ fn external_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment<Object>) {
     let address = Address::ip(port.of, addr);
     if port.of.has_usable_endpoints() {
         let rule = port.at(addr, port.comment("external IP"));
-        let rule = rule.jump(port.names.external());
+        let rule = rule.with_jump(port.names.external());
         out.claim(kind, address, port.entry(NAT, names::SERVICES, rule));
     }
     out.refuse(port, kind, address, |comment| port.at(addr, comment));
@@ -69,11 +69,11 @@ fn load_balancer_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment<Object>) {
             true => port.names.firewall(),
             false => port.names.external(),
         };
-        let rule = port.at(addr, port.comment("loadbalancer IP")).jump(to);
+        let rule = port.at(addr, port.comment("loadbalancer IP")).with_jump(to);
         out.claim(kind, address, port.entry(NAT, names::SERVICES, rule));
         if port.of.restricts_sources() {
             let comment = port.comment(&format!("traffic not accepted by {to}"));
-            let rule = port.at(addr, comment).target(Target::Drop);
+            let rule = port.at(addr, comment).with_target(Target::Drop);
             out.claim(
                 kind,
                 address,
@@ -97,33 +97,33 @@ fn node_port(port: &Port<'_>, number: u16, out: &mut Fragment<Object>) {
     if port.of.has_usable_endpoints() {
         let rule = || {
             Rule::new()
-                .protocol(port.of.protocol)
-                .comment(port.names.port.clone())
-                .matching(port.dport(number))
+                .with_protocol(port.of.protocol)
+                .with_comment(port.names.port.clone())
+                .with_match(port.dport(number))
         };
         let to = port.names.external();
         if port.cx.serves_localhost && port.cx.iptables.nfacct {
             let counted = rule()
-                .destination(Family::V4.loopback())
-                .matching(Nfacct::new(names::LOCALHOST_ACCEPTED));
+                .with_destination(Family::V4.loopback())
+                .with_match(Nfacct::new(names::LOCALHOST_ACCEPTED));
             out.claim(
                 kind,
                 address,
-                port.entry(NAT, names::NODEPORTS, counted.jump(to)),
+                port.entry(NAT, names::NODEPORTS, counted.with_jump(to)),
             );
         }
         out.claim(
             kind,
             address,
-            port.last_entry(NAT, names::NODEPORTS, rule().jump(to)),
+            port.last_entry(NAT, names::NODEPORTS, rule().with_jump(to)),
         );
     }
     out.refuse(port, kind, address, |comment| {
         Rule::new()
-            .protocol(port.of.protocol)
-            .comment(comment)
-            .matching(AddrType::destination(AddressTypes::LOCAL))
-            .matching(port.dport(number))
+            .with_protocol(port.of.protocol)
+            .with_comment(comment)
+            .with_match(AddrType::destination(AddressTypes::LOCAL))
+            .with_match(port.dport(number))
     });
 }
 
@@ -143,7 +143,7 @@ impl Fragment<Object> {
         rule: impl FnOnce(String) -> Rule<'static>,
     ) {
         if let Some((words, target)) = verdict(port.of.external) {
-            let rule = rule(port.comment(words)).target(target);
+            let rule = rule(port.comment(words)).with_target(target);
             self.claim(
                 kind,
                 address,
@@ -160,10 +160,10 @@ impl Fragment<Object> {
 /// Accepts health checks of load balancers, even without local endpoints.
 fn health_check(port: &Port<'_>, number: u16) -> Object {
     let rule = Rule::new()
-        .protocol(Transport::Tcp)
-        .comment(port.comment("health check node port"))
-        .matching(Match::dport(Transport::Tcp, number))
-        .target(Target::Accept);
+        .with_protocol(Transport::Tcp)
+        .with_comment(port.comment("health check node port"))
+        .with_match(Match::dport(Transport::Tcp, number))
+        .with_target(Target::Accept);
     port.entry(FILTER, names::NODEPORTS, rule)
 }
 
@@ -174,7 +174,7 @@ fn external(port: &Port<'_>) -> Object {
         false => short_circuit(port),
     };
     let to = port.chain_of(port.of.external);
-    rules.extend(to.map(|to| Rule::new().jump(to)));
+    rules.extend(to.map(|to| Rule::new().with_jump(to)));
     port.chain(port.names.external(), rules)
 }
 
@@ -185,7 +185,7 @@ fn external(port: &Port<'_>) -> Object {
 /// Masquerades external traffic, because an endpoint on another node must reply by way of
 /// this node.
 fn masquerade<'a>(port: &Port<'_>) -> Rule<'a> {
-    remark(port, "masquerade traffic").jump(names::chain(names::MARK_MASQ))
+    remark(port, "masquerade traffic").with_jump(names::chain(names::MARK_MASQ))
 }
 
 /// ```iptables
@@ -198,20 +198,20 @@ fn masquerade<'a>(port: &Port<'_>) -> Rule<'a> {
 /// outside the cluster only.
 fn short_circuit<'a>(port: &Port<'_>) -> Vec<Rule<'a>> {
     let cluster = port.names.cluster();
-    let local = |words| remark(port, words).matching(AddrType::source(AddressTypes::LOCAL));
+    let local = |words| remark(port, words).with_match(AddrType::source(AddressTypes::LOCAL));
     let mut rules = Vec::with_capacity(4);
     if let Some(pods) = &port.cx.local {
-        rules.push(from_pods(remark(port, "pod traffic"), pods).jump(cluster));
+        rules.push(from_pods(remark(port, "pod traffic"), pods).with_jump(cluster));
     }
-    rules.push(local("masquerade LOCAL traffic").jump(names::chain(names::MARK_MASQ)));
-    rules.push(local("route LOCAL traffic").jump(cluster));
+    rules.push(local("masquerade LOCAL traffic").with_jump(names::chain(names::MARK_MASQ)));
+    rules.push(local("route LOCAL traffic").with_jump(cluster));
     rules
 }
 
 /// Returns the start of a rule with a comment on its traffic.
 fn remark<'a>(port: &Port<'_>, what: &str) -> Rule<'a> {
     let comment = format!("{what} for {} external destinations", port.names.port);
-    Rule::new().comment(comment)
+    Rule::new().with_comment(comment)
 }
 
 /// ```iptables
@@ -226,21 +226,21 @@ fn remark<'a>(port: &Port<'_>, what: &str) -> Rule<'a> {
 fn source_ranges(port: &Port<'_>) -> Object {
     let of = port.of;
     let to: ChainName = port.names.external();
-    let base = || Rule::new().comment(port.comment("loadbalancer IP"));
+    let base = || Rule::new().with_comment(port.comment("loadbalancer IP"));
     let mut rules: Vec<_> = of
         .source_ranges
         .iter()
-        .map(|&range| base().source(range).jump(to))
+        .map(|&range| base().with_source(range).with_jump(to))
         .collect();
     if of.allows_node(port.cx.node_address) {
         let addresses = of.load_balancer_ips.iter();
-        rules.extend(addresses.map(|&addr| base().source(addr).jump(to)));
+        rules.extend(addresses.map(|&addr| base().with_source(addr).with_jump(to)));
     }
     let others = format!(
         "other traffic to {} will be dropped by {}",
         port.names.port,
         names::PROXY_FIREWALL
     );
-    rules.push(Rule::new().comment(others));
+    rules.push(Rule::new().with_comment(others));
     port.chain(port.names.firewall(), rules)
 }

@@ -62,11 +62,11 @@ fn cluster_ip(port: &Port<'_>, out: &mut Fragment<Object>) {
     let of = port.of;
     let rule = |comment| port.at(of.cluster_ip, comment);
     let jump = port.chain_of(of.internal).map(|to| {
-        let rule = rule(port.comment("cluster IP")).jump(to);
+        let rule = rule(port.comment("cluster IP")).with_jump(to);
         port.entry(NAT, names::SERVICES, rule)
     });
     let refusal = verdict(of.internal).map(|(words, target)| {
-        let rule = rule(port.comment(words)).target(target);
+        let rule = rule(port.comment(words)).with_target(target);
         port.entry(FILTER, names::SERVICES, rule)
     });
     let address = Address::ip(of, of.cluster_ip);
@@ -103,7 +103,7 @@ fn masquerade<'a>(port: &Port<'_>) -> Option<Rule<'a>> {
         MasqueradedClients::Outside(pods) => not_from_pods(rule, pods),
         MasqueradedClients::None => return None,
     };
-    Some(rule.jump(names::chain(names::MARK_MASQ)))
+    Some(rule.with_jump(names::chain(names::MARK_MASQ)))
 }
 
 /// Returns the chain that selects one of the endpoints of a route, or `None` without
@@ -138,10 +138,10 @@ fn affinity<'a>(
     let endpoint_chains = endpoint_chains.iter().filter(move |_| seconds.is_some());
     endpoint_chains.map(move |endpoint_chain| {
         let name = endpoint_chain.chain.to_string();
-        let was_here = Recent::check(name).seconds(seconds.unwrap_or_default());
+        let was_here = Recent::check(name).with_seconds(seconds.unwrap_or_default());
         to_endpoint(port, endpoint_chain)
-            .matching(was_here.reap())
-            .jump(endpoint_chain.chain)
+            .with_match(was_here.with_reap())
+            .with_jump(endpoint_chain.chain)
     })
 }
 
@@ -164,9 +164,9 @@ fn balance<'a>(
             let rule = to_endpoint(port, endpoint_chain);
             let rule = match left {
                 1 => rule,
-                _ => rule.matching(Statistic::random(Probability::one_in(left))),
+                _ => rule.with_match(Statistic::random(Probability::one_in(left))),
             };
-            rule.jump(endpoint_chain.chain)
+            rule.with_jump(endpoint_chain.chain)
         })
 }
 
