@@ -1,7 +1,7 @@
 //! Parses arbitrary text as a range, and arbitrary bytes as a snapshot of the range.
 
 use vipline_service_ip::{
-    AddressRange, Allocator, Pool, PortRange, Range, RangeAllocation, SnapshotError,
+    AddressRange, Allocator, InvalidValue, Pool, PortRange, Range, RangeAllocation,
 };
 
 /// Checks that a parsed range survives a round trip.
@@ -43,10 +43,10 @@ fn check_snapshot<R: Range>(range: R, text: &str, data: &[u8]) {
     let meant = &data[first.unwrap_or(data.len())..];
     let allocator: Allocator<R> = match snapshot.allocator(range) {
         Ok(allocator) => allocator,
-        Err(SnapshotError::TooLarge { .. }) => {
+        Err(InvalidValue::TooManyItems { .. }) => {
             return assert!(bitmap.is_ok_and(|bitmap| bitmap.len() < len) || len > 1 << 20);
         }
-        Err(SnapshotError::Outside { number, .. }) => return assert!(number >= len),
+        Err(InvalidValue::Outside { number, .. }) => return assert!(number >= len),
         Err(error) => panic!("{error}"),
     };
     let taken: u32 = meant.iter().map(|byte| byte.count_ones()).sum();

@@ -18,7 +18,6 @@ use tokio::time::timeout;
 use vipline_service_ip::{AddressRange, Family, OwnerRef};
 
 use crate::error::chain;
-use crate::metadata::MissingField;
 use crate::service_cidr::Edit;
 use crate::{
     Cause, Error, IpAddress, Service, ServiceCidr, default_cidr, ip_address, service_cidr,
@@ -104,7 +103,7 @@ impl<T> FromIterator<Result<T, Unreadable>> for Listed<T> {
 /// Parses an object of a list.
 fn parse<K: Object, T>(object: Value) -> Result<T, Unreadable>
 where
-    T: TryFrom<K, Error = MissingField>,
+    T: TryFrom<K, Error = Error>,
 {
     let text = |field| {
         let text = object["metadata"][field].as_str();
@@ -308,7 +307,7 @@ impl Client {
     async fn list<K, T>(&self, labels: Option<&str>) -> Result<Listed<T>, Error>
     where
         K: Object,
-        T: TryFrom<K, Error = MissingField>,
+        T: TryFrom<K, Error = Error>,
     {
         let mut lists = 1..LIST_ATTEMPTS;
         loop {
@@ -322,7 +321,7 @@ impl Client {
     async fn pages<K, T>(&self, labels: Option<&str>) -> Result<Listed<T>, Error>
     where
         K: Object,
-        T: TryFrom<K, Error = MissingField>,
+        T: TryFrom<K, Error = Error>,
     {
         let resource = Resource::new(K::url_path(&(), None));
         let mut params = ListParams::default().limit(PAGE_SIZE);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::SystemTime;
 
-use vipline_service_ip::{AddressRange, RangeError};
+use vipline_service_ip::{AddressRange, InvalidValue};
 
 use crate::service_cidr::{Edit, ServiceCidr};
 
@@ -41,7 +41,7 @@ pub enum Problem {
     /// The object has an invalid range.
     Unreadable {
         /// The error.
-        error: RangeError,
+        error: InvalidValue,
     },
     /// The condition `Ready` is False.
     NotReady {

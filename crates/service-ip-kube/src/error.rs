@@ -8,43 +8,54 @@ use kube::core::Status;
 use thiserror::Error;
 use vipline_service_ip::StoreError;
 
-/// A failed operation with its cause.
+/// A failed operation, or an object that cannot be converted.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("{operation} {object}: {cause}")]
 #[non_exhaustive]
-pub struct Error {
-    /// Operation: `create`, `list`, ….
-    pub operation: &'static str,
-    /// Object: `IPAddress 10.0.0.1`.
-    pub object: Box<str>,
-    /// Cause.
-    pub cause: Cause,
+pub enum Error {
+    /// An operation failed.
+    #[error("{operation} {object}: {cause}")]
+    Failed {
+        /// Operation: `create`, `list`, ….
+        operation: &'static str,
+        /// Object: `IPAddress 10.0.0.1`.
+        object: Box<str>,
+        /// Cause.
+        cause: Cause,
+    },
+    /// A field of a Service cannot be used.
+    #[error("{field}: {problem}")]
+    Field {
+        /// Path of the field, such as `spec.ports[0].port`.
+        field: Box<str>,
+        /// The value and what is wrong with it.
+        problem: Box<str>,
+    },
+    /// An object of the API lacks a required field.
+    #[error("missing {field}")]
+    MissingField {
+        /// The field.
+        field: &'static str,
+    },
 }
 
-/// Cause of an error.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+/// Cause of [`Error::Failed`].
+#[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Cause {
     /// The credentials cannot be read or used.
-    #[error("{0}")]
     Configuration(Box<str>),
     /// Every attempt failed with a conflict with another process.
-    #[error("conflict with other processes in each of {attempts} attempts")]
     Contended {
         /// Number of attempts.
         attempts: usize,
     },
     /// The IPAddress has another manager, and is not changed.
-    #[error("not managed by ipallocator.k8s.io")]
     NotManaged,
     /// The request was sent, but no response arrived. It may have been applied.
-    #[error("no response: {0}")]
     NoResponse(Box<str>),
     /// The request was not sent.
-    #[error("{0}")]
     NotSent(Box<str>),
     /// The server rejected the request.
-    #[error("{message} (code {code})")]
     Rejected {
         /// HTTP status code.
         code: u16,
@@ -54,38 +65,48 @@ pub enum Cause {
         message: Box<str>,
     },
     /// A part of a change was applied and cannot be rolled back.
-    #[error("a part of the change was applied, and a conflict prevented its rollback")]
     RollbackFailed,
     /// The server sent an invalid object.
-    #[error("{0}")]
     Unreadable(Box<str>),
 }
 
 impl Error {
     pub(crate) fn new(operation: &'static str, object: impl fmt::Display, cause: Cause) -> Self {
-        Self {
+        Self::Failed {
             operation,
             object: object.to_string().into(),
             cause,
         }
     }
 
+    /// Returns the cause of a failed operation.
+    #[must_use]
+    pub const fn cause(&self) -> Option<&Cause> {
+        match self {
+            Self::Failed { cause, .. } => Some(cause),
+            Self::Field { .. } | Self::MissingField { .. } => None,
+        }
+    }
+
     /// Returns whether the object does not exist.
     #[must_use]
     pub const fn is_not_found(&self) -> bool {
-        matches!(self.cause, Cause::Rejected { code: 404, .. })
+        matches!(self.cause(), Some(Cause::Rejected { code: 404, .. }))
     }
 
     /// Returns whether the object already exists.
     #[must_use]
     pub fn is_already_exists(&self) -> bool {
-        matches!(&self.cause, Cause::Rejected { code: 409, reason, .. } if **reason == *"AlreadyExists")
+        matches!(
+            self.cause(),
+            Some(Cause::Rejected { code: 409, reason, .. }) if **reason == *"AlreadyExists"
+        )
     }
 
     /// Returns whether the object has changed since it was read.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
-        matches!(self.cause, Cause::Rejected { code: 409, .. }) && !self.is_already_exists()
+        matches!(self.cause(), Some(Cause::Rejected { code: 409, .. })) && !self.is_already_exists()
     }
 
     /// Returns whether another process was faster, so that a new plan is required.
@@ -99,37 +120,55 @@ impl Error {
     #[must_use]
     pub const fn is_unknown(&self) -> bool {
         matches!(
-            self.cause,
-            Cause::NoResponse(_)
-                | Cause::RollbackFailed
-                | Cause::Unreadable(_)
-                | Cause::Rejected { code: 500.., .. }
+            self.cause(),
+            Some(
+                Cause::NoResponse(_)
+                    | Cause::RollbackFailed
+                    | Cause::Unreadable(_)
+                    | Cause::Rejected { code: 500.., .. }
+            )
         )
     }
 
     /// Returns whether the server rejected this object, but may accept others.
     pub(crate) const fn is_rejected(&self) -> bool {
         matches!(
-            self.cause,
-            Cause::Rejected {
+            self.cause(),
+            Some(Cause::Rejected {
                 code: 400 | 403 | 422,
                 ..
-            }
+            })
         )
     }
 
     /// Returns whether the continue token of a list has expired.
     pub(crate) const fn is_expired(&self) -> bool {
-        matches!(self.cause, Cause::Rejected { code: 410, .. })
+        matches!(self.cause(), Some(Cause::Rejected { code: 410, .. }))
     }
 }
 
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
-        Self::Unavailable {
-            operation: error.operation,
-            object: error.object,
-            source: Box::new(error.cause),
+        Self::Other(Box::new(error))
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Configuration(text) | Self::NotSent(text) | Self::Unreadable(text) => {
+                f.write_str(text)
+            }
+            Self::Contended { attempts } => write!(
+                f,
+                "conflict with other processes in each of {attempts} attempts"
+            ),
+            Self::NotManaged => f.write_str("not managed by ipallocator.k8s.io"),
+            Self::NoResponse(text) => write!(f, "no response: {text}"),
+            Self::Rejected { code, message, .. } => write!(f, "{message} (code {code})"),
+            Self::RollbackFailed => f.write_str(
+                "a part of the change was applied, and a conflict prevented its rollback",
+            ),
         }
     }
 }

@@ -45,11 +45,15 @@ pub enum Reason {
 impl Finding {
     /// Returns the finding for an object that cannot be parsed.
     pub(crate) fn unreadable(error: &Error) -> Self {
+        let (address, why) = match error {
+            Error::Failed { object, cause, .. } => (object.clone(), cause.to_string()),
+            Error::Field { .. } | Error::MissingField { .. } => ("".into(), error.to_string()),
+        };
         Self {
             reason: Reason::Unreadable,
             service: None,
-            address: error.object.clone(),
-            message: format!("cannot be read: {}; ignored", error.cause).into(),
+            address,
+            message: format!("cannot be read: {why}; ignored").into(),
         }
     }
 }

@@ -9,7 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use vipline_service_ip::OwnerRef;
 
-use crate::metadata::{MissingField, required, time};
+use crate::Error;
+use crate::metadata::{required, time};
 use vipline_service_ip::Family;
 
 /// Label with the family of an address.
@@ -57,15 +58,15 @@ impl IpAddress {
 }
 
 impl TryFrom<IPAddress> for IpAddress {
-    type Error = MissingField;
+    type Error = Error;
 
-    fn try_from(object: IPAddress) -> Result<Self, MissingField> {
+    fn try_from(object: IPAddress) -> Result<Self, Error> {
         let metadata = object.metadata;
         let name = required(metadata.name, "name")?;
         let mut labels = metadata.labels.unwrap_or_default();
         let mut label = |key| labels.remove(key).map(Into::into);
         Ok(Self {
-            ip: name.parse().map_err(|_| MissingField {
+            ip: name.parse().map_err(|_| Error::MissingField {
                 field: "an address as name",
             })?,
             uid: required(metadata.uid, "uid")?.into(),
@@ -156,7 +157,7 @@ mod tests {
         }
     }
 
-    fn read(change: impl FnOnce(&mut Value)) -> Result<IpAddress, MissingField> {
+    fn read(change: impl FnOnce(&mut Value)) -> Result<IpAddress, Error> {
         let mut value = json!({
             "metadata": {
                 "name": "10.0.0.1",

@@ -79,7 +79,6 @@ pub use finding::{Finding, Reason};
 pub use ip_address::IpAddress;
 pub use k8s_openapi;
 pub use kube;
-pub use metadata::MissingField;
 pub use service::Service;
 pub use service_cidr::{Condition, Edit, ServiceCidr};
 pub use store::Kube;

@@ -5,7 +5,8 @@ use std::time::SystemTime;
 use k8s_openapi::api::core::v1::Service as Object;
 use vipline_service_ip::OwnerRef;
 
-use crate::metadata::{MissingField, required, time};
+use crate::Error;
+use crate::metadata::{required, time};
 use crate::spec::addresses;
 
 /// The fields of a Service that repair uses.
@@ -24,9 +25,9 @@ pub struct Service {
 }
 
 impl TryFrom<Object> for Service {
-    type Error = MissingField;
+    type Error = Error;
 
-    fn try_from(object: Object) -> Result<Self, MissingField> {
+    fn try_from(object: Object) -> Result<Self, Error> {
         let metadata = object.metadata;
         let spec = object.spec.unwrap_or_default();
         let cluster_ips = addresses(&spec).map(|(_, text)| text.into());

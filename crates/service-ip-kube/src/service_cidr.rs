@@ -6,9 +6,10 @@ use k8s_openapi::api::networking::v1::{ServiceCIDR, ServiceCIDRSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
-use vipline_service_ip::{AddressRange, RangeError};
+use vipline_service_ip::{AddressRange, InvalidValue};
 
-use crate::metadata::{MissingField, required};
+use crate::Error;
+use crate::metadata::required;
 
 /// Finalizer of ServiceCIDRs.
 pub const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
@@ -28,7 +29,7 @@ pub struct ServiceCidr {
     /// Ranges: one, or one of each family.
     pub ranges: Vec<AddressRange>,
     /// Errors of invalid ranges, which are not used for allocation.
-    pub unreadable: Vec<RangeError>,
+    pub unreadable: Vec<InvalidValue>,
     /// Finalizers.
     pub finalizers: Vec<Box<str>>,
     /// Conditions.
@@ -121,9 +122,9 @@ impl ServiceCidr {
 }
 
 impl TryFrom<ServiceCIDR> for ServiceCidr {
-    type Error = MissingField;
+    type Error = Error;
 
-    fn try_from(object: ServiceCIDR) -> Result<Self, MissingField> {
+    fn try_from(object: ServiceCIDR) -> Result<Self, Error> {
         let metadata = object.metadata;
         let networks = object.spec.and_then(|spec| spec.cidrs).unwrap_or_default();
         let status = object.status.and_then(|status| status.conditions);

@@ -30,36 +30,25 @@ use std::fmt::Display;
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{Service, ServicePort as Port, ServiceSpec};
-use thiserror::Error;
 use vipline_service_ip::{
     AddressPlan, AddressSpec, Family, FamilyPolicy, NodePorts, OwnerRef, ServiceItems, ServicePort,
     ServiceType, Transport, parse_address,
 };
 
-/// A field of a Service that cannot be used.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("{field}: {problem}")]
-#[non_exhaustive]
-pub struct SpecError {
-    /// Path of the field, such as `spec.ports[0].port`.
-    pub field: Box<str>,
-    /// The value and what is wrong with it.
-    pub problem: Box<str>,
+use crate::Error;
+
+/// Returns the error of a field with a value that is not what the field requires.
+fn unexpected(field: impl Into<Box<str>>, value: impl Display, expected: &str) -> Error {
+    Error::Field {
+        field: field.into(),
+        problem: format!("{value} is not {expected}").into(),
+    }
 }
 
-impl SpecError {
-    fn new(field: impl Into<Box<str>>, value: impl Display, expected: &str) -> Self {
-        Self {
-            field: field.into(),
-            problem: format!("{value} is not {expected}").into(),
-        }
-    }
-
-    fn missing(field: &str) -> Self {
-        Self {
-            field: field.into(),
-            problem: "missing".into(),
-        }
+fn missing(field: &str) -> Error {
+    Error::Field {
+        field: field.into(),
+        problem: "missing".into(),
     }
 }
 
@@ -67,11 +56,10 @@ impl SpecError {
 ///
 /// # Errors
 ///
-/// A [`SpecError`] for a missing `metadata.namespace` or `metadata.name`.
-pub fn owner(service: &Service) -> Result<OwnerRef, SpecError> {
+/// An [`Error::Field`] for a missing `metadata.namespace` or `metadata.name`.
+pub fn owner(service: &Service) -> Result<OwnerRef, Error> {
     let metadata = &service.metadata;
-    let text =
-        |value: &Option<String>, field| value.clone().ok_or_else(|| SpecError::missing(field));
+    let text = |value: &Option<String>, field| value.clone().ok_or_else(|| missing(field));
     let namespace = text(&metadata.namespace, "metadata.namespace")?;
     let name = text(&metadata.name, "metadata.name")?;
     Ok(OwnerRef::service(&namespace, &name))
@@ -83,17 +71,17 @@ pub fn owner(service: &Service) -> Result<OwnerRef, SpecError> {
 ///
 /// # Errors
 ///
-/// A [`SpecError`] for an unknown type, policy or family, and for an invalid address.
-pub fn address_spec(service: &Service) -> Result<AddressSpec, SpecError> {
+/// An [`Error::Field`] for an unknown type, policy or family, and for an invalid address.
+pub fn address_spec(service: &Service) -> Result<AddressSpec, Error> {
     let spec = service.spec.clone().unwrap_or_default();
     let families = spec.ip_families.iter().flatten().enumerate();
     let families = families.map(|(index, text)| {
         let field = || format!("spec.ipFamilies[{index}]");
-        family(text).ok_or_else(|| SpecError::new(field(), text, "IPv4 or IPv6"))
+        family(text).ok_or_else(|| unexpected(field(), text, "IPv4 or IPv6"))
     });
     let addresses = addresses(&spec).map(|(index, text)| {
         let field = || format!("spec.clusterIPs[{index}]");
-        parse_address(text).ok_or_else(|| SpecError::new(field(), text, "an address"))
+        parse_address(text).ok_or_else(|| unexpected(field(), text, "an address"))
     });
     Ok(AddressSpec {
         service_type: service_type(&spec)?,
@@ -114,8 +102,8 @@ pub fn address_spec(service: &Service) -> Result<AddressSpec, SpecError> {
 ///
 /// # Errors
 ///
-/// A [`SpecError`] for an unknown type or protocol, and for a number that is not a port.
-pub fn node_ports(service: &Service) -> Result<NodePorts, SpecError> {
+/// An [`Error::Field`] for an unknown type or protocol, and for a number that is not a port.
+pub fn node_ports(service: &Service) -> Result<NodePorts, Error> {
     let spec = service.spec.clone().unwrap_or_default();
     let ports = spec.ports.iter().flatten().enumerate();
     let health_check = spec.health_check_node_port;
@@ -138,10 +126,7 @@ pub fn node_ports(service: &Service) -> Result<NodePorts, SpecError> {
 /// # Errors
 ///
 /// As for [`owner`].
-pub fn cluster_ip_items(
-    service: &Service,
-    family: Family,
-) -> Result<ServiceItems<IpAddr>, SpecError> {
+pub fn cluster_ip_items(service: &Service, family: Family) -> Result<ServiceItems<IpAddr>, Error> {
     let spec = service.spec.clone().unwrap_or_default();
     let is_external_name = spec.type_.as_deref() == Some("ExternalName");
     let texts = addresses(&spec).map(|(_, text)| text);
@@ -192,40 +177,40 @@ fn cluster_ips(spec: &ServiceSpec) -> &[String] {
     }
 }
 
-fn service_port(index: usize, port: &Port) -> Result<ServicePort, SpecError> {
+fn service_port(index: usize, port: &Port) -> Result<ServicePort, Error> {
     let field = |name| format!("spec.ports[{index}].{name}");
     let protocol = match port.protocol.as_deref() {
         None | Some("TCP") => Transport::Tcp,
         Some("UDP") => Transport::Udp,
         Some("SCTP") => Transport::Sctp,
-        Some(other) => return Err(SpecError::new(field("protocol"), other, "a protocol")),
+        Some(other) => return Err(unexpected(field("protocol"), other, "a protocol")),
     };
     let number = optional_port(Some(port.port), &field("port"))?;
     Ok(ServicePort {
         name: port.name.as_deref().unwrap_or_default().into(),
         protocol,
-        port: number.ok_or_else(|| SpecError::new(field("port"), 0, "a port"))?,
+        port: number.ok_or_else(|| unexpected(field("port"), 0, "a port"))?,
         node_port: optional_port(port.node_port, &field("nodePort"))?,
     })
 }
 
 /// Returns a port. 0 is an unset field.
-fn optional_port(number: Option<i32>, field: &str) -> Result<Option<u16>, SpecError> {
+fn optional_port(number: Option<i32>, field: &str) -> Result<Option<u16>, Error> {
     let Some(number) = number.filter(|number| *number != 0) else {
         return Ok(None);
     };
     let port = u16::try_from(number);
     port.map(Some)
-        .map_err(|_| SpecError::new(field, number, "a port"))
+        .map_err(|_| unexpected(field, number, "a port"))
 }
 
-fn service_type(spec: &ServiceSpec) -> Result<ServiceType, SpecError> {
+fn service_type(spec: &ServiceSpec) -> Result<ServiceType, Error> {
     Ok(match spec.type_.as_deref() {
         None | Some("ClusterIP") => ServiceType::ClusterIp,
         Some("ExternalName") => ServiceType::ExternalName,
         Some("LoadBalancer") => ServiceType::LoadBalancer,
         Some("NodePort") => ServiceType::NodePort,
-        Some(other) => return Err(SpecError::new("spec.type", other, "a type of Service")),
+        Some(other) => return Err(unexpected("spec.type", other, "a type of Service")),
     })
 }
 
@@ -235,12 +220,12 @@ fn family(text: &str) -> Option<Family> {
         .find(|family| family.as_str() == text)
 }
 
-fn policy(text: &str) -> Result<FamilyPolicy, SpecError> {
+fn policy(text: &str) -> Result<FamilyPolicy, Error> {
     use FamilyPolicy::{PreferDualStack, RequireDualStack, SingleStack};
     [SingleStack, PreferDualStack, RequireDualStack]
         .into_iter()
         .find(|policy| policy_name(*policy) == text)
-        .ok_or_else(|| SpecError::new("spec.ipFamilyPolicy", text, "a policy"))
+        .ok_or_else(|| unexpected("spec.ipFamilyPolicy", text, "a policy"))
 }
 
 /// Returns the name of a policy in the API.

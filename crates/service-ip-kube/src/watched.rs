@@ -10,8 +10,7 @@ use vipline_service_ip::{Family, OwnerRef};
 
 use crate::client::{Listed, Unreadable, with_invalid_ranges};
 use crate::error::chain;
-use crate::metadata::MissingField;
-use crate::{IpAddress, ServiceCidr};
+use crate::{Error, IpAddress, ServiceCidr};
 
 /// An event of the caller's watches, see [`Kube::watch`](crate::Kube::watch).
 #[derive(Clone, Debug)]
@@ -109,7 +108,7 @@ impl Watched {
 fn parse<K, T>(object: K) -> (String, Result<T, Unreadable>)
 where
     K: kube::Resource + k8s_openapi::Resource,
-    T: TryFrom<K, Error = MissingField>,
+    T: TryFrom<K, Error = Error>,
 {
     let name = object.name_any();
     let parsed = object.try_into();

@@ -1,10 +1,12 @@
 //! Errors of allocations and releases.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use thiserror::Error;
+use vipline_inet::Family;
 
-use crate::OwnerRef;
+use crate::{OwnerRef, ServiceType};
 
 /// Errors of an allocation or release. Nothing has changed.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -93,6 +95,64 @@ pub enum AllocationError {
         requires: &'static str,
         /// The Service.
         owner: Box<OwnerRef>,
+    },
+    /// The field has more than two entries, or two entries of one family.
+    #[error("{field} may have one entry for each family")]
+    TooManyEntries {
+        /// The field of the Service.
+        field: &'static str,
+    },
+    /// An address is not of the family at the same index.
+    #[error("spec.clusterIPs: {address} is not of the family {family}")]
+    MismatchedEntry {
+        /// The address.
+        address: IpAddr,
+        /// The family at the same index.
+        family: Family,
+    },
+    /// The field has two entries, but the policy is `SingleStack`.
+    #[error(
+        "spec.ipFamilyPolicy must be RequireDualStack or PreferDualStack \
+         when {field} has two entries"
+    )]
+    SingleStack {
+        /// The field of the Service.
+        field: &'static str,
+    },
+    /// The second entry was removed, but the policy is not `SingleStack`.
+    #[error("spec.ipFamilyPolicy must be SingleStack to release the second entry of {field}")]
+    Reduced {
+        /// The field of the Service.
+        field: &'static str,
+    },
+    /// The policy is `RequireDualStack`, but the cluster has one family.
+    #[error("this cluster is not configured for dual-stack services")]
+    NotDualStack,
+    /// The cluster does not have the family.
+    #[error("{family} is not configured on this cluster")]
+    NotConfigured {
+        /// The family.
+        family: Family,
+    },
+    /// An entry differs from the stored one.
+    #[error("{field}[{index}] may not change once set")]
+    ImmutableEntry {
+        /// The field of the Service.
+        field: &'static str,
+        /// The index of the entry.
+        index: usize,
+    },
+    /// `clusterIP` is `None`, but the type requires an address.
+    #[error("spec.clusterIPs[0] may not be None for a Service of type {service_type}")]
+    Headless {
+        /// The type.
+        service_type: ServiceType,
+    },
+    /// The field must not be set for an `ExternalName`.
+    #[error("{field} may not be set for a Service of type ExternalName")]
+    ExternalName {
+        /// The field of the Service.
+        field: &'static str,
     },
 }
 

@@ -37,10 +37,14 @@
 //!   objects of Kubernetes.
 //! - [`RangeAllocation`]: the bitmap of Kubernetes.
 //! - [`Repair`]: compares allocated items with Services and corrects differences.
-//! - [`Error`], [`AllocationError`]: errors.
+//! - [`Error`]: a change of a registry failed. [`StoreError`]: its store failed.
+//!   [`AllocationError`]: the ranges do not allow a request, or the Service is invalid.
+//!   [`InvalidValue`]: a range, a reservation, a setting or a stored value cannot be used.
 #![forbid(unsafe_code)]
 
 mod bitmap;
+
+mod invalid_value;
 
 mod range;
 
@@ -83,28 +87,29 @@ mod stores;
 pub use allocation_error::AllocationError;
 pub use allocator::Allocator;
 pub use bitmap::Bitmap;
-pub use cidrs::{CidrError, Cidrs};
+pub use cidrs::Cidrs;
 pub use counters::{Counters, DurationHistogram, MetricNames, RepairCounters, Scope, Usage};
 pub use draft::Draft;
-pub use families::{AddressError, AddressPlan, AddressRequest, AddressSpec, FamilyPolicy};
+pub use families::{AddressPlan, AddressRequest, AddressSpec, FamilyPolicy};
+pub use invalid_value::InvalidValue;
 pub use ipnet;
 pub use node_ports::{AssignedPorts, NodePorts, ServiceNodePorts};
 pub use owner::OwnerRef;
 pub use pool::{Pool, Random};
 pub use ports::PortRange;
-pub use range::{AddressRange, Range, RangeError};
+pub use range::{AddressRange, Range};
 pub use registry::{Error, Registry};
-pub use repair::{Finding, Repair, RepairError, ServiceItems};
-pub use reservations::{ReservationError, Reservations};
-pub use service::{AssignError, AssignedAddresses, ReleaseError, ServiceAddresses};
+pub use repair::{Finding, Repair, ServiceItems};
+pub use reservations::Reservations;
+pub use service::{AssignedAddresses, ServiceAddresses};
 pub use service_port::{ServicePort, ServiceType};
-pub use snapshot::{RangeAllocation, SnapshotError};
+pub use snapshot::RangeAllocation;
 pub use store::{
     AsyncStore, Change, CommitError, RepairReason, Snapshot, Store, StoreError, Version,
 };
 pub use stores::Memory;
 #[cfg(feature = "etcd")]
-pub use stores::{Envelope, Etcd, EtcdCluster, EtcdSetupError, EtcdTls};
+pub use stores::{Envelope, Etcd, EtcdCluster, EtcdTls};
 pub use vipline_inet::{Family, Transport, parse_address};
 
 /// Compiles and runs the examples of the README.

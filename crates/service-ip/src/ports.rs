@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::range::band;
-use crate::{AllocationError, Range, RangeError};
+use crate::{AllocationError, InvalidValue, Range};
 
 /// An inclusive range of ports, such as `30000-32767`.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -18,10 +18,10 @@ impl PortRange {
     ///
     /// # Errors
     ///
-    /// [`RangeError::Ports`]: `first` is 0, or `last` is below `first`.
-    pub const fn new(first: u16, last: u16) -> Result<Self, RangeError> {
+    /// [`InvalidValue::Ports`]: `first` is 0, or `last` is below `first`.
+    pub const fn new(first: u16, last: u16) -> Result<Self, InvalidValue> {
         if first == 0 || last < first {
-            return Err(RangeError::Ports { first, last });
+            return Err(InvalidValue::Ports { first, last });
         }
         Ok(Self { first, last })
     }
@@ -76,10 +76,10 @@ impl Range for PortRange {
 }
 
 impl FromStr for PortRange {
-    type Err = RangeError;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, RangeError> {
-        let syntax = || RangeError::Syntax {
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        let syntax = || InvalidValue::Syntax {
             text: text.into(),
             what: "range of ports, such as 30000-32767",
         };

@@ -5,16 +5,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use ipnet::IpNet;
-use thiserror::Error;
 
-use crate::{AllocationError, parse_address};
+use crate::{AllocationError, InvalidValue, parse_address};
 
 /// A range of consecutive items, numbered from 0.
 ///
 /// The first [`Range::static_band`] items are the static band, all others the dynamic
 /// band. Dynamic allocation uses the static band only if the dynamic band is full.
 /// Requests for a specific item in the static band are therefore likely to succeed.
-pub trait Range: Clone + Eq + fmt::Debug + fmt::Display + FromStr<Err = RangeError> {
+pub trait Range: Clone + Eq + fmt::Debug + fmt::Display + FromStr<Err = InvalidValue> {
     /// Type of an item: an address or a port.
     type Item: Copy + Ord + fmt::Debug + fmt::Display;
 
@@ -46,8 +45,8 @@ pub trait Range: Clone + Eq + fmt::Debug + fmt::Display + FromStr<Err = RangeErr
     ///
     /// # Errors
     ///
-    /// [`RangeError::TooLarge`]: Kubernetes does not support a bitmap for the range.
-    fn bitmap_range(&self) -> Result<Self, RangeError> {
+    /// [`InvalidValue::TooLarge`]: Kubernetes does not support a bitmap for the range.
+    fn bitmap_range(&self) -> Result<Self, InvalidValue> {
         Ok(self.clone())
     }
 }
@@ -63,50 +62,6 @@ pub struct AddressRange {
     static_band: u128,
 }
 
-/// Errors of parsing or building a range.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[non_exhaustive]
-pub enum RangeError {
-    /// The text is neither a network in CIDR notation nor a port range.
-    #[error("{text:?} is not a {what}")]
-    Syntax {
-        /// The text.
-        text: Box<str>,
-        /// The expected form.
-        what: &'static str,
-    },
-    /// The network has host bits set.
-    #[error("{network} has host bits set; the network is {}", network.trunc())]
-    HostBits {
-        /// The network.
-        network: IpNet,
-    },
-    /// The network is an IPv4-mapped IPv6 network.
-    #[error("{network} is IPv4-mapped; write it as IPv4")]
-    Mapped {
-        /// The network.
-        network: IpNet,
-    },
-    /// The network has more addresses than a bitmap of Kubernetes can hold.
-    #[error("{network} is too large for a bitmap: the prefix must be /{longest} or longer")]
-    TooLarge {
-        /// The network.
-        network: IpNet,
-        /// The minimum prefix length.
-        longest: u8,
-    },
-    /// The first port is 0, or the last port is below the first.
-    #[error(
-        "ports {first}-{last}: a range has ports from 1 to 65535, the first not above the last"
-    )]
-    Ports {
-        /// First port.
-        first: u16,
-        /// Last port.
-        last: u16,
-    },
-}
-
 impl AddressRange {
     /// Maximum number of host bits of a bitmap of Kubernetes.
     const CLASSIC_BITS: u8 = 20;
@@ -118,17 +73,17 @@ impl AddressRange {
     ///
     /// # Errors
     ///
-    /// - [`RangeError::HostBits`]: the network has host bits set.
-    /// - [`RangeError::Mapped`]: the network is an IPv4-mapped IPv6 network.
-    pub fn new(network: IpNet) -> Result<Self, RangeError> {
+    /// - [`InvalidValue::HostBits`]: the network has host bits set.
+    /// - [`InvalidValue::Mapped`]: the network is an IPv4-mapped IPv6 network.
+    pub fn new(network: IpNet) -> Result<Self, InvalidValue> {
         if network.addr() != network.network() {
-            return Err(RangeError::HostBits { network });
+            return Err(InvalidValue::HostBits { network });
         }
         if let IpAddr::V6(address) = network.addr()
             && address.to_ipv4_mapped().is_some()
             && network.prefix_len() >= 96
         {
-            return Err(RangeError::Mapped { network });
+            return Err(InvalidValue::Mapped { network });
         }
         let excluded = match network {
             IpNet::V4(_) => 2,
@@ -153,13 +108,13 @@ impl AddressRange {
     ///
     /// # Errors
     ///
-    /// [`RangeError::TooLarge`]: the prefix is shorter than /12 (IPv4) or /108 (IPv6).
+    /// [`InvalidValue::TooLarge`]: the prefix is shorter than /12 (IPv4) or /108 (IPv6).
     /// All other errors are those of [`Self::new`].
-    pub fn for_bitmap(network: IpNet) -> Result<Self, RangeError> {
+    pub fn for_bitmap(network: IpNet) -> Result<Self, InvalidValue> {
         let range = Self::new(network)?;
         let longest = network.max_prefix_len() - Self::CLASSIC_BITS;
         if network.prefix_len() < longest {
-            return Err(RangeError::TooLarge { network, longest });
+            return Err(InvalidValue::TooLarge { network, longest });
         }
         let len = match network {
             IpNet::V4(_) => range.len,
@@ -176,9 +131,9 @@ impl AddressRange {
     ///
     /// # Errors
     ///
-    /// [`RangeError::Syntax`]: the text is not a network.
-    pub fn parse_stored(text: &str) -> Result<Self, RangeError> {
-        let syntax = || RangeError::Syntax {
+    /// [`InvalidValue::Syntax`]: the text is not a network.
+    pub fn parse_stored(text: &str) -> Result<Self, InvalidValue> {
+        let syntax = || InvalidValue::Syntax {
             text: text.into(),
             what: "network in CIDR notation",
         };
@@ -248,16 +203,16 @@ impl Range for AddressRange {
     }
 
     /// Returns all addresses of an IPv4 network, and the first 65,535 of an IPv6 network.
-    fn bitmap_range(&self) -> Result<Self, RangeError> {
+    fn bitmap_range(&self) -> Result<Self, InvalidValue> {
         Self::for_bitmap(self.network)
     }
 }
 
 impl FromStr for AddressRange {
-    type Err = RangeError;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, RangeError> {
-        let network = text.parse().map_err(|_| RangeError::Syntax {
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        let network = text.parse().map_err(|_| InvalidValue::Syntax {
             text: text.into(),
             what: "network in CIDR notation",
         })?;
@@ -399,7 +354,7 @@ mod tests {
             "::ffff:10.0.0.0/120",
         ] {
             let error = AddressRange::parse_stored(text);
-            assert!(matches!(error, Err(RangeError::Syntax { .. })), "{text}");
+            assert!(matches!(error, Err(InvalidValue::Syntax { .. })), "{text}");
         }
     }
 

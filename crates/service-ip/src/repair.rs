@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::fmt;
 use std::net::IpAddr;
-
-use thiserror::Error;
+use std::{error, fmt};
 
 use crate::{
     AllocationError, Draft, Error, OwnerRef, Pool, Registry, RepairCounters, RepairReason, Store,
@@ -224,18 +222,6 @@ impl fmt::Display for Recorded<'_> {
     }
 }
 
-/// Errors of a repair pass.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum RepairError<E> {
-    /// The Services cannot be listed. Nothing has changed.
-    #[error("cannot list the Services")]
-    Services(#[source] E),
-    /// The registry failed.
-    #[error(transparent)]
-    Registry(#[from] Error),
-}
-
 /// Repair of one registry, with the state between passes.
 #[derive(Clone, Debug)]
 pub struct Repair<I> {
@@ -307,11 +293,7 @@ impl<I: Copy + Ord> Repair<I> {
         P: Pool<Item = I>,
         S: Store<P>,
     {
-        let passed = self.try_pass(registry, || Ok::<_, Infallible>(services()));
-        passed.map_err(|error| match error {
-            RepairError::Registry(error) => error,
-            RepairError::Services(never) => match never {},
-        })
+        self.try_pass(registry, || Ok::<_, Infallible>(services()))
     }
 
     /// Like [`pass`](Self::pass), with Services from a list that can fail, such as that of an
@@ -319,16 +301,17 @@ impl<I: Copy + Ord> Repair<I> {
     ///
     /// # Errors
     ///
-    /// - [`RepairError::Services`]: `services` failed.
-    /// - [`RepairError::Registry`]: the registry failed.
+    /// - [`Error::Services`]: `services` failed. Nothing has changed.
+    /// - All other variants of [`Error`]: the registry failed.
     pub fn try_pass<P, S, E>(
         &mut self,
         registry: &mut Registry<P, S>,
         mut services: impl FnMut() -> Result<Vec<ServiceItems<I>>, E>,
-    ) -> Result<Vec<Finding<I>>, RepairError<E>>
+    ) -> Result<Vec<Finding<I>>, Error>
     where
         P: Pool<Item = I>,
         S: Store<P>,
+        E: Into<Box<dyn error::Error + Send + Sync>>,
     {
         let planned =
             registry.repair(|draft| Ok(services().map(|services| self.plan(&services, draft))));
@@ -343,13 +326,13 @@ impl<I: Copy + Ord> Repair<I> {
                 }
                 Ok(pass.findings)
             }
-            Ok(Err(error)) => Err(RepairError::Services(error)),
+            Ok(Err(error)) => Err(Error::Services(error.into())),
             Err(error) => {
                 // The leaked items may be released, and allocated again before the next pass.
                 if matches!(error, Error::Unknown(_)) {
                     self.possible_leaks.clear();
                 }
-                Err(error.into())
+                Err(error)
             }
         }
     }

@@ -5,10 +5,8 @@ use std::fmt;
 use std::iter;
 use std::ops::{Range, RangeInclusive};
 
-use thiserror::Error;
-
 use crate::bitmap::below;
-use crate::{AllocationError, Bitmap, OwnerRef, Random};
+use crate::{AllocationError, Bitmap, InvalidValue, OwnerRef, Random};
 
 /// Ranges of items that are reserved for an owner, or excluded from allocation.
 ///
@@ -47,30 +45,6 @@ struct Reservation<I> {
     owner: Option<OwnerRef>,
 }
 
-/// Errors of adding a range. Nothing has changed.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[non_exhaustive]
-pub enum ReservationError {
-    /// The last item is below the first.
-    #[error("{first} to {last} is not a range: the last item is below the first")]
-    Empty {
-        /// First item.
-        first: Box<str>,
-        /// Last item.
-        last: Box<str>,
-    },
-    /// An item is in another range already.
-    #[error("{first} to {last} overlaps the range from {other}")]
-    Overlap {
-        /// First item.
-        first: Box<str>,
-        /// Last item.
-        last: Box<str>,
-        /// First item of the other range.
-        other: Box<str>,
-    },
-}
-
 impl<I> Reservations<I> {
     /// Returns no reservations.
     #[must_use]
@@ -92,13 +66,13 @@ impl<I: Copy + Ord + fmt::Display> Reservations<I> {
     ///
     /// # Errors
     ///
-    /// - [`ReservationError::Empty`]: the last item is below the first.
-    /// - [`ReservationError::Overlap`]: an item is in another range already.
+    /// - [`InvalidValue::EmptyReservation`]: the last item is below the first.
+    /// - [`InvalidValue::OverlappingReservation`]: an item is in another range already.
     pub fn reserve(
         &mut self,
         items: RangeInclusive<I>,
         owner: OwnerRef,
-    ) -> Result<(), ReservationError> {
+    ) -> Result<(), InvalidValue> {
         self.insert(items, Some(owner))
     }
 
@@ -107,7 +81,7 @@ impl<I: Copy + Ord + fmt::Display> Reservations<I> {
     /// # Errors
     ///
     /// As for [`Self::reserve`].
-    pub fn exclude(&mut self, items: RangeInclusive<I>) -> Result<(), ReservationError> {
+    pub fn exclude(&mut self, items: RangeInclusive<I>) -> Result<(), InvalidValue> {
         self.insert(items, None)
     }
 
@@ -166,17 +140,17 @@ impl<I: Copy + Ord + fmt::Display> Reservations<I> {
         &mut self,
         items: RangeInclusive<I>,
         owner: Option<OwnerRef>,
-    ) -> Result<(), ReservationError> {
+    ) -> Result<(), InvalidValue> {
         let (first, last) = items.into_inner();
         let text = |item: I| item.to_string().into();
         if last < first {
             let (first, last) = (text(first), text(last));
-            return Err(ReservationError::Empty { first, last });
+            return Err(InvalidValue::EmptyReservation { first, last });
         }
         // Ranges do not overlap, so the last one that begins below also ends last.
         let below = self.ranges.range(..=last).next_back();
         if let Some((other, _)) = below.filter(|(_, range)| range.last >= first) {
-            return Err(ReservationError::Overlap {
+            return Err(InvalidValue::OverlappingReservation {
                 first: text(first),
                 last: text(last),
                 other: text(*other),

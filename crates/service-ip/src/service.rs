@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use thiserror::Error;
-
-use crate::{AddressPlan, AddressRequest, Error, Family, OwnerRef, Pool, Random, Registry, Store};
+use crate::{
+    AddressPlan, AddressRequest, AllocationError, Error, Family, OwnerRef, Pool, Random, Registry,
+    Store,
+};
 
 /// The registries of a cluster, one per family.
 #[derive(Debug)]
@@ -29,44 +30,6 @@ pub struct AssignedAddresses {
     released: Vec<IpAddr>,
 }
 
-/// Errors of [`ServiceAddresses::assign`].
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum AssignError {
-    /// The cluster has no registry for a family.
-    #[error("{family} is not configured on this cluster")]
-    NotConfigured {
-        /// The family.
-        family: Family,
-    },
-    /// An allocation failed. Earlier allocations were reverted.
-    #[error("{owner}: failed to allocate {wanted}")]
-    Failed {
-        /// The Service.
-        owner: OwnerRef,
-        /// The request: a specific address, or any address of a family.
-        wanted: Box<str>,
-        /// Errors of the reverted allocations. Repair releases these addresses.
-        not_released: Vec<ReleaseError>,
-        /// The cause.
-        source: Box<Error>,
-    },
-}
-
-/// A failed release of an address.
-///
-/// The address may still be allocated, or may already belong to another Service. Do not
-/// release it again.
-#[derive(Debug, Error)]
-#[error("release {address}")]
-#[non_exhaustive]
-pub struct ReleaseError {
-    /// The address.
-    pub address: IpAddr,
-    /// The cause.
-    pub source: Error,
-}
-
 impl<P: Pool<Item = IpAddr>, S: Store<P>> ServiceAddresses<P, S> {
     /// Returns the registries of a cluster.
     #[must_use]
@@ -83,17 +46,17 @@ impl<P: Pool<Item = IpAddr>, S: Store<P>> ServiceAddresses<P, S> {
     ///
     /// # Errors
     ///
-    /// - [`AssignError::NotConfigured`]: the cluster has no registry for a family.
-    /// - [`AssignError::Failed`]: an allocation failed. Earlier allocations were reverted.
+    /// - [`AllocationError::NotConfigured`]: the cluster has no registry for a family.
+    /// - [`Error::Assign`]: an allocation failed. Earlier allocations were reverted.
     pub fn assign(
         &mut self,
         plan: &AddressPlan,
         owner: &OwnerRef,
         random: &mut Random<'_>,
-    ) -> Result<AssignedAddresses, AssignError> {
+    ) -> Result<AssignedAddresses, Error> {
         let families = plan.addresses.iter().map(|wanted| wanted.family());
         if let Some(family) = families.into_iter().find(|one| !self.has(*one)) {
-            return Err(AssignError::NotConfigured { family });
+            return Err(AllocationError::NotConfigured { family }.into());
         }
         let mut assigned = AssignedAddresses {
             addresses: Vec::new(),
@@ -120,10 +83,10 @@ impl<P: Pool<Item = IpAddr>, S: Store<P>> ServiceAddresses<P, S> {
                     assigned.taken.push(address);
                 }
                 Err(source) => {
-                    return Err(AssignError::Failed {
+                    return Err(Error::Assign {
                         not_released: self.revert(assigned, owner),
                         wanted: wanted.to_string().into(),
-                        owner: owner.clone(),
+                        owner: owner.clone().into(),
                         source: source.into(),
                     });
                 }
@@ -134,28 +97,31 @@ impl<P: Pool<Item = IpAddr>, S: Store<P>> ServiceAddresses<P, S> {
 
     /// Releases the addresses that a Service no longer has, after the Service was stored.
     ///
-    /// Returns the failed releases.
-    pub fn commit(&mut self, assigned: AssignedAddresses, owner: &OwnerRef) -> Vec<ReleaseError> {
+    /// Returns the failed releases, each as [`Error::Release`].
+    pub fn commit(&mut self, assigned: AssignedAddresses, owner: &OwnerRef) -> Vec<Error> {
         self.release(&assigned.released, owner)
     }
 
     /// Releases the newly allocated addresses of a Service that was not stored.
     ///
-    /// Returns the failed releases.
-    pub fn revert(&mut self, assigned: AssignedAddresses, owner: &OwnerRef) -> Vec<ReleaseError> {
+    /// Returns the failed releases, each as [`Error::Release`].
+    pub fn revert(&mut self, assigned: AssignedAddresses, owner: &OwnerRef) -> Vec<Error> {
         self.release(&assigned.taken, owner)
     }
 
     /// Releases the addresses of a deleted Service.
     ///
-    /// Returns the failed releases.
-    pub fn release(&mut self, addresses: &[IpAddr], owner: &OwnerRef) -> Vec<ReleaseError> {
+    /// Returns the failed releases, each as [`Error::Release`].
+    pub fn release(&mut self, addresses: &[IpAddr], owner: &OwnerRef) -> Vec<Error> {
         let mut errors = Vec::new();
         for address in addresses.iter().copied() {
             if let Some(registry) = self.registries.get_mut(&Family::of(address))
                 && let Err(source) = registry.release(address, owner)
             {
-                errors.push(ReleaseError { address, source });
+                errors.push(Error::Release {
+                    address,
+                    source: source.into(),
+                });
             }
         }
         errors

@@ -1,8 +1,6 @@
 //! `RangeAllocation` objects of Kubernetes.
 
-use thiserror::Error;
-
-use crate::{Allocator, Pool, Range};
+use crate::{Allocator, InvalidValue, Pool, Range};
 
 /// Bits of a byte.
 const BITS: u128 = u8::BITS as u128;
@@ -20,53 +18,13 @@ pub struct RangeAllocation {
     pub data: Vec<u8>,
 }
 
-/// Errors of reading or writing a `RangeAllocation`.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[non_exhaustive]
-pub enum SnapshotError {
-    /// The object has another range.
-    #[error("the object has the range {found:?}, not {expected}")]
-    OtherRange {
-        /// The range of the object.
-        found: Box<str>,
-        /// The expected range.
-        expected: Box<str>,
-    },
-    /// The object cannot be decoded.
-    #[error("{what}, at byte {at}")]
-    Corrupt {
-        /// The problem.
-        what: &'static str,
-        /// Offset in bytes.
-        at: usize,
-    },
-    /// An allocated item is outside of the range.
-    #[error("item {number} is allocated, but the range {range} has {len} items")]
-    Outside {
-        /// The number of the item.
-        number: u128,
-        /// The range.
-        range: Box<str>,
-        /// Number of items of the range.
-        len: u128,
-    },
-    /// The range has more items than a bitmap can hold.
-    #[error("the range {range} has {len} items, too many for a bitmap")]
-    TooLarge {
-        /// The range.
-        range: Box<str>,
-        /// Number of items of the range.
-        len: u128,
-    },
-}
-
 impl RangeAllocation {
     /// Returns the object of an allocator.
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::TooLarge`]: Kubernetes does not support a bitmap for the range.
-    pub fn of<R: Range>(allocator: &Allocator<R>) -> Result<Self, SnapshotError> {
+    /// [`InvalidValue::TooManyItems`]: Kubernetes does not support a bitmap for the range.
+    pub fn of<R: Range>(allocator: &Allocator<R>) -> Result<Self, InvalidValue> {
         let range = checked_text(allocator.range())?;
         let mut data = Vec::new();
         for number in allocator.numbers() {
@@ -94,12 +52,12 @@ impl RangeAllocation {
     ///
     /// # Errors
     ///
-    /// - [`SnapshotError::OtherRange`]: the range of the object is not of the same kind, or
+    /// - [`InvalidValue::OtherRange`]: the range of the object is not of the same kind, or
     ///   not supported.
-    /// - [`SnapshotError::Outside`]: an allocated item is outside of the range of the
+    /// - [`InvalidValue::Outside`]: an allocated item is outside of the range of the
     ///   object.
-    pub fn migrate<R: Range>(&self, range: R) -> Result<Allocator<R>, SnapshotError> {
-        let other_range = |_| SnapshotError::OtherRange {
+    pub fn migrate<R: Range>(&self, range: R) -> Result<Allocator<R>, InvalidValue> {
+        let other_range = |_| InvalidValue::OtherRange {
             found: self.range.clone(),
             expected: range.to_string().into(),
         };
@@ -120,13 +78,13 @@ impl RangeAllocation {
     ///
     /// # Errors
     ///
-    /// - [`SnapshotError::OtherRange`]: the object has another range.
-    /// - [`SnapshotError::Outside`]: an allocated item is outside of the range.
-    /// - [`SnapshotError::TooLarge`]: Kubernetes does not support a bitmap for the range.
-    pub fn allocator<R: Range>(&self, range: R) -> Result<Allocator<R>, SnapshotError> {
+    /// - [`InvalidValue::OtherRange`]: the object has another range.
+    /// - [`InvalidValue::Outside`]: an allocated item is outside of the range.
+    /// - [`InvalidValue::TooManyItems`]: Kubernetes does not support a bitmap for the range.
+    pub fn allocator<R: Range>(&self, range: R) -> Result<Allocator<R>, InvalidValue> {
         let expected = checked_text(&range)?;
         if self.range != expected && !self.is_uninitialized() {
-            return Err(SnapshotError::OtherRange {
+            return Err(InvalidValue::OtherRange {
                 found: self.range.clone(),
                 expected,
             });
@@ -139,7 +97,7 @@ impl RangeAllocation {
                 let item = allocator.range().item(number);
                 let reserved = item.map(|item| allocator.reserve(item));
                 if !matches!(reserved, Some(Ok(()))) {
-                    return Err(SnapshotError::Outside {
+                    return Err(InvalidValue::Outside {
                         number,
                         range: expected,
                         len,
@@ -152,11 +110,11 @@ impl RangeAllocation {
 }
 
 /// Returns the text of a range that fits in a bitmap.
-fn checked_text<R: Range>(range: &R) -> Result<Box<str>, SnapshotError> {
+fn checked_text<R: Range>(range: &R) -> Result<Box<str>, InvalidValue> {
     let (text, len) = (range.to_string().into(), range.len());
     let most = range.bitmap_range().map_or(0, |bitmap| bitmap.len());
     if len > most {
-        return Err(SnapshotError::TooLarge { range: text, len });
+        return Err(InvalidValue::TooManyItems { range: text, len });
     }
     Ok(text)
 }
@@ -253,7 +211,7 @@ mod tests {
         let snapshot = RangeAllocation::of(&allocator("10.0.0.0/24", &["10.0.0.1"])).unwrap();
         for other in ["10.0.1.0/24", "10.0.0.0/25", "fd00::/120"] {
             let error = snapshot.allocator(other.parse::<AddressRange>().unwrap());
-            let expected = SnapshotError::OtherRange {
+            let expected = InvalidValue::OtherRange {
                 found: "10.0.0.0/24".into(),
                 expected: other.into(),
             };
@@ -293,7 +251,7 @@ mod tests {
             };
             let error = unknown.migrate::<AddressRange>("10.0.0.0/24".parse().unwrap());
             assert!(
-                matches!(error, Err(SnapshotError::OtherRange { .. })),
+                matches!(error, Err(InvalidValue::OtherRange { .. })),
                 "{range}"
             );
         }
@@ -303,13 +261,19 @@ mod tests {
     fn a_large_range_has_no_bitmap() {
         let large = allocator("fd00::/64", &["fd00::ffff:ffff:ffff:ffff"]);
         let error = RangeAllocation::of(&large).unwrap_err();
-        assert!(matches!(error, SnapshotError::TooLarge { .. }), "{error}");
+        assert!(
+            matches!(error, InvalidValue::TooManyItems { .. }),
+            "{error}"
+        );
         let read = RangeAllocation::default().allocator(*large.range());
         assert_eq!(read.unwrap_err(), error);
         // An API server keeps the first 65,535 addresses of a /108.
         let wide = allocator("fd00::/108", &["fd00::1"]);
         let error = RangeAllocation::of(&wide).unwrap_err();
-        assert!(matches!(error, SnapshotError::TooLarge { .. }), "{error}");
+        assert!(
+            matches!(error, InvalidValue::TooManyItems { .. }),
+            "{error}"
+        );
         let bitmap = wide.range().bitmap_range().unwrap();
         assert_eq!(bitmap.to_string(), "fd00::/108");
         assert!(RangeAllocation::of(&Allocator::new(bitmap)).is_ok());

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::error;
+use std::fmt;
 
-use thiserror::Error;
-
-use crate::{OwnerRef, Pool, SnapshotError};
+use crate::{InvalidValue, OwnerRef, Pool};
 
 /// A store for the allocation state, for one process or several.
 ///
@@ -91,17 +90,15 @@ pub struct Snapshot<P: Pool> {
 /// second time.
 ///
 /// [`Repair`]: crate::Repair
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum RepairReason {
     /// The object does not exist or has no range.
-    #[error("{object} is not initialized")]
     Uninitialized {
         /// Key or name of the object.
         object: Box<str>,
     },
     /// The object has another range than the store.
-    #[error("{object} has the range {found}, not {expected}")]
     OtherRange {
         /// Key or name of the object.
         object: Box<str>,
@@ -110,6 +107,19 @@ pub enum RepairReason {
         /// The range of the store.
         expected: Box<str>,
     },
+}
+
+impl fmt::Display for RepairReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uninitialized { object } => write!(f, "{object} is not initialized"),
+            Self::OtherRange {
+                object,
+                found,
+                expected,
+            } => write!(f, "{object} has the range {found}, not {expected}"),
+        }
+    }
 }
 
 impl<P: Pool> Snapshot<P> {
@@ -171,19 +181,17 @@ impl<I> Default for Change<I> {
 }
 
 /// Errors of a store.
-#[derive(Debug, Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The stored value is not valid for the range.
-    #[error("{object}")]
     Snapshot {
         /// Key or name of the object.
         object: Box<str>,
         /// The problem.
-        source: SnapshotError,
+        source: Box<InvalidValue>,
     },
     /// The store did not respond, or sent an error or an invalid response.
-    #[error("{operation} {object}")]
     Unavailable {
         /// The operation.
         operation: &'static str,
@@ -192,6 +200,32 @@ pub enum StoreError {
         /// The cause.
         source: Box<dyn error::Error + Send + Sync>,
     },
+    /// Any other error, which names the operation and the object itself.
+    Other(Box<dyn error::Error + Send + Sync>),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Snapshot { object, .. } => f.write_str(object),
+            Self::Unavailable {
+                operation, object, ..
+            } => write!(f, "{operation} {object}"),
+            Self::Other(error) => error.fmt(f),
+        }
+    }
+}
+
+impl error::Error for StoreError {
+    /// Returns the [`InvalidValue`] itself. thiserror would return its box, in which
+    /// `downcast_ref` does not find it.
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Snapshot { source, .. } => Some(&**source),
+            Self::Unavailable { source, .. } => Some(&**source),
+            Self::Other(error) => error.source(),
+        }
+    }
 }
 
 /// Errors of a commit.

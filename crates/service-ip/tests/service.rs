@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 
 use vipline_service_ip::{
-    AddressRange, AddressSpec, Allocator, AssignError, Family, FamilyPolicy, Memory, OwnerRef,
-    Pool, Registry, ServiceAddresses, ServiceType,
+    AddressRange, AddressSpec, AllocationError, Allocator, Error, Family, FamilyPolicy, Memory,
+    OwnerRef, Pool, Registry, ServiceAddresses, ServiceType,
 };
 
 type Addresses = Allocator<AddressRange>;
@@ -62,7 +62,7 @@ fn earlier_allocations_are_reverted_after_a_failure() {
         error.to_string(),
         "default/other: failed to allocate fd00::2"
     );
-    let AssignError::Failed {
+    let Error::Assign {
         not_released,
         source,
         ..
@@ -122,7 +122,9 @@ fn a_missing_family_is_reported_before_any_allocation() {
     let error = cluster.assign(&plan, &OwnerRef::service("default", "web"), &mut || 0);
     assert!(matches!(
         error,
-        Err(AssignError::NotConfigured { family: Family::V6 })
+        Err(Error::Allocation(AllocationError::NotConfigured {
+            family: Family::V6
+        }))
     ));
     let registry = cluster.registry(Family::V4).unwrap();
     assert_eq!(registry.refresh().unwrap().pool.used(), 0);

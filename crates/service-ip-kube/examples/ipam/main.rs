@@ -31,8 +31,8 @@ use std::{fs, thread};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
 use vipline_service_ip::{
-    AddressRange, Allocator, Cidrs, Etcd, EtcdCluster, EtcdTls, Family, Memory, OwnerRef, Pool,
-    PortRange, Range, RangeError, Registry, Repair, RepairReason, Store,
+    AddressRange, Allocator, Cidrs, Etcd, EtcdCluster, EtcdTls, Family, InvalidValue, Memory,
+    OwnerRef, Pool, PortRange, Range, Registry, Repair, RepairReason, Store,
 };
 use vipline_service_ip_kube::blocking::{Client, Kube};
 
@@ -153,9 +153,9 @@ enum Ranges {
 }
 
 impl FromStr for Ranges {
-    type Err = RangeError;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, RangeError> {
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
         match text.contains(['/', '.', ':']) {
             true => text.parse().map(Self::Addresses),
             false => text.parse().map(Self::Ports),

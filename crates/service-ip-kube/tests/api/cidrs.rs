@@ -91,7 +91,10 @@ fn invalid_default_ranges_are_rejected() {
             .starts_with("create ServiceCIDR kubernetes: ServiceCIDR \"kubernetes\" is invalid"),
         "{error}"
     );
-    assert!(matches!(error.cause, Cause::Rejected { code: 422, .. }));
+    assert!(matches!(
+        error.cause(),
+        Some(Cause::Rejected { code: 422, .. })
+    ));
 }
 
 #[test]

@@ -5,13 +5,12 @@ use std::fmt;
 use std::net::IpAddr;
 use std::ops;
 
-use thiserror::Error;
-
 use crate::bitmap::below;
 use crate::range::{address, bits};
 use crate::reservations::take_unreserved;
 use crate::{
-    AddressRange, AllocationError, Bitmap, Family, Pool, Random, Range, Reservations, Usage,
+    AddressRange, AllocationError, Bitmap, Family, InvalidValue, Pool, Random, Range, Reservations,
+    Usage,
 };
 
 /// An allocator for the ServiceCIDRs of one family.
@@ -33,46 +32,6 @@ struct Cidr {
     names: BTreeMap<Box<str>, bool>,
     /// Number of allocated addresses within the range.
     used: u128,
-}
-
-/// Errors of adding or removing a ServiceCIDR. Nothing has changed.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[non_exhaustive]
-pub enum CidrError {
-    /// Allocated addresses are in no other ServiceCIDR.
-    #[error(
-        "ServiceCIDR {name} ({range}): addresses in use that are in no other ServiceCIDR: {addresses}"
-    )]
-    InUse {
-        /// The ServiceCIDR.
-        name: Box<str>,
-        /// The range.
-        range: AddressRange,
-        /// Number of addresses.
-        addresses: u128,
-    },
-    /// The range of an existing ServiceCIDR cannot change.
-    #[error("ServiceCIDR {name}: the range {range} cannot change")]
-    Immutable {
-        /// The ServiceCIDR.
-        name: Box<str>,
-        /// The existing range.
-        range: AddressRange,
-    },
-    /// The range is of the other family.
-    #[error("ServiceCIDR {name}: {range} is of the other family")]
-    MismatchedFamily {
-        /// The ServiceCIDR.
-        name: Box<str>,
-        /// The range.
-        range: AddressRange,
-    },
-    /// No ServiceCIDR has the name.
-    #[error("there is no ServiceCIDR {name}")]
-    NotFound {
-        /// The name.
-        name: Box<str>,
-    },
 }
 
 impl Cidrs {
@@ -111,23 +70,23 @@ impl Cidrs {
     ///
     /// # Errors
     ///
-    /// - [`CidrError::Immutable`]: the ServiceCIDR exists with another range.
-    /// - [`CidrError::MismatchedFamily`]: the range is of the other family.
+    /// - [`InvalidValue::ImmutableCidr`]: the ServiceCIDR exists with another range.
+    /// - [`InvalidValue::MismatchedCidr`]: the range is of the other family.
     pub fn insert(
         &mut self,
         name: &str,
         range: AddressRange,
         is_ready: bool,
-    ) -> Result<(), CidrError> {
+    ) -> Result<(), InvalidValue> {
         let name: Box<str> = name.into();
         if range.network().addr().is_ipv4() != self.is_ipv4 {
-            return Err(CidrError::MismatchedFamily { name, range });
+            return Err(InvalidValue::MismatchedCidr { name, range });
         }
         if let Some(former) = self.range(&name)
             && former != range
         {
             let range = former;
-            return Err(CidrError::Immutable { name, range });
+            return Err(InvalidValue::ImmutableCidr { name, range });
         }
         if !self.ranges.contains_key(&range) {
             let used = u128::try_from(self.taken_in(range).count()).unwrap_or(u128::MAX);
@@ -144,16 +103,16 @@ impl Cidrs {
     ///
     /// # Errors
     ///
-    /// - [`CidrError::InUse`]: allocated addresses are in no other ServiceCIDR.
-    /// - [`CidrError::NotFound`]: no ServiceCIDR has the name.
-    pub fn remove(&mut self, name: &str) -> Result<(), CidrError> {
+    /// - [`InvalidValue::CidrInUse`]: allocated addresses are in no other ServiceCIDR.
+    /// - [`InvalidValue::UnknownCidr`]: no ServiceCIDR has the name.
+    pub fn remove(&mut self, name: &str) -> Result<(), InvalidValue> {
         let name: Box<str> = name.into();
         let Some(range) = self.range(&name) else {
-            return Err(CidrError::NotFound { name });
+            return Err(InvalidValue::UnknownCidr { name });
         };
         let addresses = self.exclusive(&name, range);
         if addresses > 0 {
-            return Err(CidrError::InUse {
+            return Err(InvalidValue::CidrInUse {
                 name,
                 range,
                 addresses,

@@ -64,13 +64,16 @@ fn a_service_cidr_in_use_cannot_be_removed() {
     cidrs.remove("a").unwrap();
     assert!(matches!(
         cidrs.remove("b"),
-        Err(CidrError::InUse { addresses: 2, .. })
+        Err(InvalidValue::CidrInUse { addresses: 2, .. })
     ));
     cidrs
         .insert("again", "10.0.0.0/28".parse().unwrap(), true)
         .unwrap();
     cidrs.remove("b").unwrap();
-    assert!(matches!(cidrs.remove("b"), Err(CidrError::NotFound { .. })));
+    assert!(matches!(
+        cidrs.remove("b"),
+        Err(InvalidValue::UnknownCidr { .. })
+    ));
     cidrs.release(ip("10.0.0.3"));
     cidrs.release(ip("10.0.0.12"));
     cidrs.remove("again").unwrap();
@@ -105,7 +108,7 @@ fn only_ready_ranges_are_used_for_allocation() {
     cidrs.reserve(ip("10.0.0.1")).unwrap();
     assert!(matches!(
         cidrs.insert("a", "10.0.0.0/29".parse().unwrap(), true),
-        Err(CidrError::Immutable { .. })
+        Err(InvalidValue::ImmutableCidr { .. })
     ));
 }
 
@@ -122,7 +125,7 @@ fn addresses_outside_of_all_ranges_are_rejected() {
     ));
     assert!(matches!(
         cidrs.insert("six", "fd00::/64".parse().unwrap(), true),
-        Err(CidrError::MismatchedFamily { .. })
+        Err(InvalidValue::MismatchedCidr { .. })
     ));
 }
 

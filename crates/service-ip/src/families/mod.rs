@@ -3,10 +3,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use thiserror::Error;
 use vipline_inet::Family;
 
-use crate::ServiceType;
+use crate::{AllocationError, ServiceType};
 
 /// `ipFamilyPolicy` of a Service.
 ///
@@ -90,70 +89,6 @@ impl fmt::Display for AddressRequest {
     }
 }
 
-/// Errors of address fields of a Service.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[non_exhaustive]
-pub enum AddressError {
-    /// The field has more than two entries, or two entries of one family.
-    #[error("{field} may have one entry for each family")]
-    TooMany {
-        /// The field of the Service.
-        field: &'static str,
-    },
-    /// An address is not of the family at the same index.
-    #[error("spec.clusterIPs: {address} is not of the family {family}")]
-    Mismatch {
-        /// The address.
-        address: IpAddr,
-        /// The family at the same index.
-        family: Family,
-    },
-    /// The field has two entries, but the policy is `SingleStack`.
-    #[error(
-        "spec.ipFamilyPolicy must be RequireDualStack or PreferDualStack \
-         when {field} has two entries"
-    )]
-    SingleStack {
-        /// The field of the Service.
-        field: &'static str,
-    },
-    /// The second entry was removed, but the policy is not `SingleStack`.
-    #[error("spec.ipFamilyPolicy must be SingleStack to release the second entry of {field}")]
-    Reduced {
-        /// The field of the Service.
-        field: &'static str,
-    },
-    /// The policy is `RequireDualStack`, but the cluster has one family.
-    #[error("this cluster is not configured for dual-stack services")]
-    NotDualStack,
-    /// The cluster does not have the family.
-    #[error("{family} is not configured on this cluster")]
-    NotConfigured {
-        /// The family.
-        family: Family,
-    },
-    /// An entry differs from the stored one.
-    #[error("{field}[{index}] may not change once set")]
-    Immutable {
-        /// The field of the Service.
-        field: &'static str,
-        /// The index of the entry.
-        index: usize,
-    },
-    /// `clusterIP` is `None`, but the type requires an address.
-    #[error("spec.clusterIPs[0] may not be None for a Service of type {service_type}")]
-    Headless {
-        /// The type.
-        service_type: ServiceType,
-    },
-    /// The field must not be set for an `ExternalName`.
-    #[error("{field} may not be set for a Service of type ExternalName")]
-    ExternalName {
-        /// The field of the Service.
-        field: &'static str,
-    },
-}
-
 const ADDRESSES: &str = "spec.clusterIPs";
 const FAMILIES: &str = "spec.ipFamilies";
 const POLICY: &str = "spec.ipFamilyPolicy";
@@ -170,12 +105,12 @@ impl AddressSpec {
     ///
     /// # Errors
     ///
-    /// An [`AddressError`] that names the invalid field.
+    /// An [`AllocationError`] that names the invalid field.
     pub fn plan(
         &self,
         cluster: &[Family],
         before: Option<&Self>,
-    ) -> Result<AddressPlan, AddressError> {
+    ) -> Result<AddressPlan, AllocationError> {
         let before = before.filter(|before| !before.is_external_name());
         if self.is_external_name() {
             return self.plan_external_name(before);
@@ -209,7 +144,7 @@ impl AddressSpec {
     /// Plans an `ExternalName`, which releases the addresses of the Service.
     ///
     /// A field with the stored value is dropped. Any other value is an error.
-    fn plan_external_name(&self, before: Option<&Self>) -> Result<AddressPlan, AddressError> {
+    fn plan_external_name(&self, before: Option<&Self>) -> Result<AddressPlan, AllocationError> {
         let is_kept =
             |is_same: fn(&Self, &Self) -> bool| before.is_some_and(|one| is_same(self, one));
         let forbidden = [
@@ -234,7 +169,7 @@ impl AddressSpec {
             .into_iter()
             .find(|(_, is_forbidden)| *is_forbidden)
         {
-            return Err(AddressError::ExternalName { field });
+            return Err(AllocationError::ExternalName { field });
         }
         Ok(AddressPlan {
             released: before.map_or_else(Vec::new, |before| before.addresses.clone()),
@@ -258,21 +193,21 @@ impl AddressSpec {
     }
 
     /// Checks that type, addresses and families are consistent.
-    fn check(&self) -> Result<(), AddressError> {
+    fn check(&self) -> Result<(), AllocationError> {
         if self.is_headless && self.service_type != ServiceType::ClusterIp {
             let service_type = self.service_type;
-            return Err(AddressError::Headless { service_type });
+            return Err(AllocationError::Headless { service_type });
         }
         let families: Vec<Family> = self.addresses.iter().copied().map(Family::of).collect();
         for (field, families) in [(ADDRESSES, &families), (FAMILIES, &self.families)] {
             if families.len() > 2 || matches!(families[..], [first, second] if first == second) {
-                return Err(AddressError::TooMany { field });
+                return Err(AllocationError::TooManyEntries { field });
             }
         }
         for (address, family) in self.addresses.iter().zip(&self.families) {
             if Family::of(*address) != *family {
                 let (address, family) = (*address, *family);
-                return Err(AddressError::Mismatch { address, family });
+                return Err(AllocationError::MismatchedEntry { address, family });
             }
         }
         Ok(())
@@ -282,13 +217,13 @@ impl AddressSpec {
     /// removed.
     ///
     /// A headless Service may change its families, but stays headless.
-    fn check_unchanged(&self, before: Option<&Self>) -> Result<(), AddressError> {
+    fn check_unchanged(&self, before: Option<&Self>) -> Result<(), AllocationError> {
         let Some(before) = before else {
             return Ok(());
         };
         if self.is_headless != before.is_headless {
             let (field, index) = (ADDRESSES, 0);
-            return Err(AddressError::Immutable { field, index });
+            return Err(AllocationError::ImmutableEntry { field, index });
         }
         if self.is_headless {
             return Ok(());
@@ -296,7 +231,7 @@ impl AddressSpec {
         let address = replaced(&before.addresses, &self.addresses).map(|index| (ADDRESSES, index));
         let family = replaced(&before.families, &self.families).map(|index| (FAMILIES, index));
         match address.or(family) {
-            Some((field, index)) => Err(AddressError::Immutable { field, index }),
+            Some((field, index)) => Err(AllocationError::ImmutableEntry { field, index }),
             None => Ok(()),
         }
     }
@@ -336,7 +271,11 @@ impl AddressSpec {
     }
 
     /// Removes the second entries if the policy becomes `SingleStack`.
-    fn reduce(&mut self, policy: FamilyPolicy, before: Option<&Self>) -> Result<(), AddressError> {
+    fn reduce(
+        &mut self,
+        policy: FamilyPolicy,
+        before: Option<&Self>,
+    ) -> Result<(), AllocationError> {
         let is_single = policy == FamilyPolicy::SingleStack;
         if let Some(before) = before {
             if is_single {
@@ -348,32 +287,36 @@ impl AddressSpec {
                     self.families.truncate(1);
                 }
             } else if before.addresses.len() == 2 && self.addresses.len() == 1 {
-                return Err(AddressError::Reduced { field: ADDRESSES });
+                return Err(AllocationError::Reduced { field: ADDRESSES });
             } else if before.families.len() == 2 && self.families.len() == 1 {
-                return Err(AddressError::Reduced { field: FAMILIES });
+                return Err(AllocationError::Reduced { field: FAMILIES });
             }
         }
         if is_single && self.addresses.len() == 2 {
-            return Err(AddressError::SingleStack { field: ADDRESSES });
+            return Err(AllocationError::SingleStack { field: ADDRESSES });
         }
         if is_single && self.families.len() == 2 {
-            return Err(AddressError::SingleStack { field: FAMILIES });
+            return Err(AllocationError::SingleStack { field: FAMILIES });
         }
         Ok(())
     }
 
     /// Adds missing families.
-    fn complete(&mut self, policy: FamilyPolicy, cluster: &[Family]) -> Result<(), AddressError> {
+    fn complete(
+        &mut self,
+        policy: FamilyPolicy,
+        cluster: &[Family],
+    ) -> Result<(), AllocationError> {
         let given = self.families.len();
         let addresses = self.addresses.iter().skip(given);
         self.families.extend(addresses.copied().map(Family::of));
         let is_free = self.is_headless_without_selector();
         if !is_free {
             if policy == FamilyPolicy::RequireDualStack && cluster.len() < 2 {
-                return Err(AddressError::NotDualStack);
+                return Err(AllocationError::NotDualStack);
             }
             if let Some(family) = self.families.iter().find(|one| !cluster.contains(one)) {
-                return Err(AddressError::NotConfigured { family: *family });
+                return Err(AllocationError::NotConfigured { family: *family });
             }
         }
         if self.families.is_empty() {

@@ -1,7 +1,9 @@
 //! Allocation from a store that other processes also change.
 
 use std::collections::BTreeMap;
+use std::error;
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use attempts::{Attempts, By, Step};
@@ -36,7 +38,7 @@ pub struct Registry<P: Pool, S> {
 /// Function to call before a change is planned again.
 struct Backoff(Box<dyn FnMut(usize) + Send>);
 
-/// Errors of a change.
+/// Errors of a change of one or several registries.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -63,6 +65,36 @@ pub enum Error {
     /// may own them already. Items that no Service uses are released by the next repair.
     #[error("it is unknown whether the store applied the change")]
     Unknown(#[source] StoreError),
+    /// The allocation of an address of a Service failed. Earlier allocations of
+    /// [`ServiceAddresses::assign`](crate::ServiceAddresses::assign) were reverted.
+    #[error("{owner}: failed to allocate {wanted}")]
+    Assign {
+        /// The Service.
+        owner: Box<OwnerRef>,
+        /// The request: a specific address, or any address of a family.
+        wanted: Box<str>,
+        /// Errors of the reverted allocations, each [`Self::Release`]. Repair releases these
+        /// addresses.
+        not_released: Vec<Self>,
+        /// The cause.
+        source: Box<Self>,
+    },
+    /// The release of an address of a Service failed.
+    ///
+    /// The address may still be allocated, or may already belong to another Service. Do not
+    /// release it again.
+    #[error("release {address}")]
+    Release {
+        /// The address.
+        address: IpAddr,
+        /// The cause.
+        source: Box<Self>,
+    },
+    /// The Services of a [`Repair`] pass cannot be listed. Nothing has changed.
+    ///
+    /// [`Repair`]: crate::Repair
+    #[error("cannot list the Services")]
+    Services(#[source] Box<dyn error::Error + Send + Sync>),
 }
 
 impl<P: Pool, S> Registry<P, S> {

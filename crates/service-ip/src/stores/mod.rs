@@ -6,5 +6,5 @@ mod memory;
 mod etcd;
 
 #[cfg(feature = "etcd")]
-pub use etcd::{Envelope, Etcd, EtcdCluster, EtcdSetupError, EtcdTls};
+pub use etcd::{Envelope, Etcd, EtcdCluster, EtcdTls};
 pub use memory::Memory;

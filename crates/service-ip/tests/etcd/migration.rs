@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use vipline_service_ip::{
-    AddressRange, Allocator, Envelope, Error, Etcd, EtcdCluster, EtcdSetupError, NodePorts,
-    OwnerRef, Pool, PortRange, Range, RangeAllocation, RangeError, Registry, Repair, RepairReason,
-    ServiceItems, ServicePort, ServiceType, Transport,
+    AddressRange, Allocator, Envelope, Error, Etcd, EtcdCluster, InvalidValue, NodePorts, OwnerRef,
+    Pool, PortRange, Range, RangeAllocation, Registry, Repair, RepairReason, ServiceItems,
+    ServicePort, ServiceType, Transport,
 };
 
 use crate::server::{KEY, Server, owner, random};
@@ -149,7 +149,7 @@ fn ipv6_allocation_is_limited_to_the_bitmap_of_an_api_server() {
         .unwrap_err();
     assert!(matches!(
         refused,
-        EtcdSetupError::Range(RangeError::TooLarge { longest: 108, .. })
+        InvalidValue::TooLarge { longest: 108, .. }
     ));
     let range = "fd00::/108".parse::<AddressRange>().unwrap();
     assert_eq!(range.len(), (1 << 20) - 1);

@@ -4,8 +4,8 @@ use std::error::Error as _;
 use std::net::IpAddr;
 
 use vipline_service_ip::{
-    AddressRange, Allocator, Change, CommitError, Envelope, Error, Pool, RangeAllocation,
-    SnapshotError, Store, StoreError, Version,
+    AddressRange, Allocator, Change, CommitError, Envelope, Error, InvalidValue, Pool,
+    RangeAllocation, Store, StoreError, Version,
 };
 
 use crate::server::{KEY, Server, owner, random};
@@ -190,7 +190,7 @@ fn invalid_values_are_rejected_and_kept() {
         assert!(
             matches!(
                 source.downcast_ref(),
-                Some(SnapshotError::Corrupt { at: 0 | 1, .. })
+                Some(InvalidValue::Corrupt { at: 0 | 1, .. })
             ),
             "{error:?}"
         );

@@ -6,7 +6,8 @@ use thiserror::Error;
 use ureq::{Agent, Timeout};
 
 use super::message;
-use super::setup::{EtcdCluster, EtcdSetupError};
+use super::setup::EtcdCluster;
+use crate::InvalidValue;
 
 /// Maximum size of a response in bytes: twice the maximum size of an etcd request.
 const MAX_RESPONSE_SIZE: u64 = 4 << 20;
@@ -64,7 +65,7 @@ pub(super) enum Repeat {
 }
 
 impl Client {
-    pub(super) fn new(cluster: &EtcdCluster) -> Result<Self, EtcdSetupError> {
+    pub(super) fn new(cluster: &EtcdCluster) -> Result<Self, InvalidValue> {
         let trim = |text: &str| text.trim_end_matches('/').into();
         Ok(Self {
             agent: cluster.agent()?,

@@ -5,7 +5,7 @@
 //! equal, and otherwise reads the current value.
 
 use crate::{
-    Allocator, Change, CommitError, Range, RangeAllocation, RepairReason, Snapshot, SnapshotError,
+    Allocator, Change, CommitError, InvalidValue, Range, RangeAllocation, RepairReason, Snapshot,
     Store, StoreError, Version,
 };
 
@@ -20,7 +20,7 @@ mod envelope;
 use client::{Client, NoResponse, Repeat};
 pub use envelope::Envelope;
 use message::{Stored, Written};
-pub use setup::{EtcdCluster, EtcdSetupError, EtcdTls};
+pub use setup::{EtcdCluster, EtcdTls};
 
 /// A store for a range in etcd v3, in the format of Kubernetes.
 ///
@@ -68,9 +68,10 @@ impl<R: Range> Etcd<R> {
     ///
     /// # Errors
     ///
-    /// - [`EtcdSetupError::Range`]: the prefix is shorter than /12 (IPv4) or /108 (IPv6).
-    /// - All other variants of [`EtcdSetupError`]: `cluster` is invalid.
-    pub fn new(cluster: &EtcdCluster, key: &str, range: R) -> Result<Self, EtcdSetupError> {
+    /// - [`InvalidValue::TooLarge`]: the prefix is shorter than /12 (IPv4) or /108 (IPv6).
+    /// - [`InvalidValue::NoEndpoint`], [`InvalidValue::Endpoint`],
+    ///   [`InvalidValue::NoAuthority`], [`InvalidValue::Certificate`]: `cluster` is invalid.
+    pub fn new(cluster: &EtcdCluster, key: &str, range: R) -> Result<Self, InvalidValue> {
         Ok(Self {
             client: Client::new(cluster)?,
             key: key.into(),
@@ -131,10 +132,10 @@ impl<R: Range> Etcd<R> {
         Ok(self.last.1.clone())
     }
 
-    fn corrupt(&self, source: SnapshotError) -> StoreError {
+    fn corrupt(&self, source: InvalidValue) -> StoreError {
         StoreError::Snapshot {
             object: self.key.clone(),
-            source,
+            source: source.into(),
         }
     }
 

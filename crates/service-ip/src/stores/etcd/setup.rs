@@ -1,6 +1,5 @@
 //! Endpoints and TLS configuration of an etcd cluster.
 
-use std::error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +9,11 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ALL_VERSIONS, RootCertStore};
-use thiserror::Error;
 use ureq::http::Uri;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 use ureq::{Agent, config::Config};
 
-use crate::RangeError;
+use crate::InvalidValue;
 
 /// Endpoints and connection settings of an etcd cluster.
 ///
@@ -58,38 +56,6 @@ pub struct EtcdTls {
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Errors of the settings of a store in etcd.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum EtcdSetupError {
-    /// The list of endpoints is empty.
-    #[error("no endpoint")]
-    NoEndpoint,
-    /// The endpoint is not a URL of a member.
-    #[error("{endpoint:?} is not an endpoint such as https://10.0.0.1:2379")]
-    Endpoint {
-        /// The endpoint.
-        endpoint: Box<str>,
-    },
-    /// An `https` endpoint requires a CA certificate.
-    #[error("{endpoint}: https requires a CA certificate")]
-    NoAuthority {
-        /// The endpoint.
-        endpoint: Box<str>,
-    },
-    /// The range is not supported.
-    #[error(transparent)]
-    Range(#[from] RangeError),
-    /// A certificate or key is invalid, or certificate and key do not match.
-    #[error("{what}")]
-    Certificate {
-        /// The invalid part.
-        what: &'static str,
-        /// The cause.
-        source: Box<dyn error::Error + Send + Sync>,
-    },
-}
-
 impl EtcdCluster {
     /// Key of the cluster IPs, up to Kubernetes 1.32.
     pub const SERVICE_IPS: &str = "/registry/ranges/serviceips";
@@ -111,16 +77,16 @@ impl EtcdCluster {
     }
 
     /// Validates all settings and returns the HTTP client.
-    pub(super) fn agent(&self) -> Result<Agent, EtcdSetupError> {
+    pub(super) fn agent(&self) -> Result<Agent, InvalidValue> {
         if self.endpoints.is_empty() {
-            return Err(EtcdSetupError::NoEndpoint);
+            return Err(InvalidValue::NoEndpoint);
         }
         for endpoint in &self.endpoints {
             let endpoint = endpoint.clone();
             match scheme(&endpoint) {
-                None => return Err(EtcdSetupError::Endpoint { endpoint }),
+                None => return Err(InvalidValue::Endpoint { endpoint }),
                 Some(Scheme::Https) if self.tls.is_none() => {
-                    return Err(EtcdSetupError::NoAuthority { endpoint });
+                    return Err(InvalidValue::NoAuthority { endpoint });
                 }
                 Some(_) => {}
             }
@@ -152,7 +118,7 @@ impl EtcdTls {
         }
     }
 
-    fn config(&self) -> Result<TlsConfig, EtcdSetupError> {
+    fn config(&self) -> Result<TlsConfig, InvalidValue> {
         const CA: &str = "CA certificate";
         let provider = Arc::new(ring::default_provider());
         let authorities = certificates(&self.ca, CA)?;
@@ -220,7 +186,7 @@ fn scheme(endpoint: &str) -> Option<Scheme> {
 fn certificates(
     pem: &[u8],
     what: &'static str,
-) -> Result<Vec<CertificateDer<'static>>, EtcdSetupError> {
+) -> Result<Vec<CertificateDer<'static>>, InvalidValue> {
     let found: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
         .map_err(|error| invalid(what, error))?;
@@ -237,13 +203,10 @@ fn convert(certificates: &[CertificateDer<'_>]) -> Vec<Certificate<'static>> {
         .collect()
 }
 
-fn invalid(
-    what: &'static str,
-    source: impl Into<Box<dyn error::Error + Send + Sync>>,
-) -> EtcdSetupError {
-    EtcdSetupError::Certificate {
+fn invalid(what: &'static str, problem: impl ToString) -> InvalidValue {
+    InvalidValue::Certificate {
         what,
-        source: source.into(),
+        problem: problem.to_string().into(),
     }
 }
 
@@ -254,9 +217,7 @@ mod tests {
     fn error(endpoints: &[&str], tls: Option<EtcdTls>) -> String {
         let mut cluster = EtcdCluster::new(endpoints, Duration::from_secs(1));
         cluster.tls = tls;
-        let error = cluster.agent().unwrap_err();
-        let source = error::Error::source(&error).map(ToString::to_string);
-        format!("{error}: {}", source.unwrap_or_default())
+        cluster.agent().unwrap_err().to_string()
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::corrupt;
-use crate::SnapshotError;
+use crate::InvalidValue;
 
 /// The JSON text with placeholders for `range` and `data`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -39,7 +39,7 @@ struct Object<'a> {
 
 impl Text {
     /// Decodes an object. Returns the text, the range and the data.
-    pub(super) fn decode(bytes: &[u8]) -> Result<(Self, Box<str>, Vec<u8>), SnapshotError> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<(Self, Box<str>, Vec<u8>), InvalidValue> {
         let text = str::from_utf8(bytes)
             .map_err(|error| corrupt("neither protobuf nor text", error.valid_up_to()))?;
         // serde would also accept an array of field values.
@@ -221,11 +221,11 @@ mod tests {
             ),
         ] {
             let error = Envelope::decode(text.as_bytes()).unwrap_err();
-            assert_eq!(error, SnapshotError::Corrupt { what, at }, "{text}");
+            assert_eq!(error, InvalidValue::Corrupt { what, at }, "{text}");
         }
         let error = Envelope::decode(b"\"\xff\"").unwrap_err();
         let what = "neither protobuf nor text";
-        assert_eq!(error, SnapshotError::Corrupt { what, at: 1 });
+        assert_eq!(error, InvalidValue::Corrupt { what, at: 1 });
         for length in 0..STORED.len() {
             assert!(Envelope::decode(&STORED.as_bytes()[..length]).is_err());
         }

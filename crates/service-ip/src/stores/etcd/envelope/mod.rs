@@ -7,7 +7,7 @@
 //!
 //! All fields except `range` and `data` are preserved byte for byte.
 
-use crate::{RangeAllocation, SnapshotError};
+use crate::{InvalidValue, RangeAllocation};
 
 mod json;
 
@@ -26,7 +26,7 @@ use protobuf::Message;
 /// assert_eq!(&*allocation.range, "10.0.0.0/24");
 /// assert_eq!(allocation.data, [6]);
 /// assert_eq!(envelope.encode(&allocation), stored);
-/// # Ok::<(), vipline_service_ip::SnapshotError>(())
+/// # Ok::<(), vipline_service_ip::InvalidValue>(())
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Envelope {
@@ -53,9 +53,9 @@ impl Envelope {
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::Corrupt`]: the bytes are not a `RangeAllocation` in JSON or
+    /// [`InvalidValue::Corrupt`]: the bytes are not a `RangeAllocation` in JSON or
     /// protobuf.
-    pub fn decode(bytes: &[u8]) -> Result<(Self, RangeAllocation), SnapshotError> {
+    pub fn decode(bytes: &[u8]) -> Result<(Self, RangeAllocation), InvalidValue> {
         let (form, range, data) = if bytes.starts_with(protobuf::MAGIC) {
             let (message, range, data) = Message::decode(bytes)?;
             (Form::Protobuf(message), range, data)
@@ -84,6 +84,6 @@ impl Default for Envelope {
 }
 
 /// Returns an error at an offset in bytes.
-const fn corrupt(what: &'static str, at: usize) -> SnapshotError {
-    SnapshotError::Corrupt { what, at }
+const fn corrupt(what: &'static str, at: usize) -> InvalidValue {
+    InvalidValue::Corrupt { what, at }
 }

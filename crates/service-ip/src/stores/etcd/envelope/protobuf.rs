@@ -3,7 +3,7 @@
 use std::str;
 
 use super::corrupt;
-use crate::SnapshotError;
+use crate::InvalidValue;
 
 /// Prefix of every protobuf object.
 pub(super) const MAGIC: &[u8] = b"k8s\0";
@@ -85,7 +85,7 @@ impl Message {
     }
 
     /// Decodes an object. Returns the message, the range and the data.
-    pub(super) fn decode(bytes: &[u8]) -> Result<(Self, Box<str>, Vec<u8>), SnapshotError> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<(Self, Box<str>, Vec<u8>), InvalidValue> {
         let mut outer = Around::default();
         let (mut meta, mut raw) = (None, None);
         let mut cursor = Cursor {
@@ -148,7 +148,7 @@ impl Around {
 
 impl<'a> Field<'a> {
     /// Sets `place` to the value of the field.
-    fn once(&self, place: &mut Option<(&'a [u8], usize)>) -> Result<(), SnapshotError> {
+    fn once(&self, place: &mut Option<(&'a [u8], usize)>) -> Result<(), InvalidValue> {
         if place.is_some() {
             return Err(corrupt("duplicate field", self.at));
         }
@@ -162,7 +162,7 @@ impl<'a> Field<'a> {
 
 impl<'a> Cursor<'a> {
     /// Reads the next field.
-    fn field(&mut self) -> Result<Option<Field<'a>>, SnapshotError> {
+    fn field(&mut self) -> Result<Option<Field<'a>>, InvalidValue> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -191,7 +191,7 @@ impl<'a> Cursor<'a> {
         }))
     }
 
-    fn varint(&mut self) -> Result<u64, SnapshotError> {
+    fn varint(&mut self) -> Result<u64, InvalidValue> {
         let start = self.at;
         let mut number: u64 = 0;
         for shift in (0..64).step_by(7) {
@@ -209,7 +209,7 @@ impl<'a> Cursor<'a> {
         Err(corrupt("number is too large", start))
     }
 
-    fn take(&mut self, length: usize) -> Result<&'a [u8], SnapshotError> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], InvalidValue> {
         let (taken, rest) = self
             .rest
             .split_at_checked(length)
@@ -221,7 +221,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// Checks API version and kind.
-fn check_type(mut cursor: Cursor<'_>) -> Result<(), SnapshotError> {
+fn check_type(mut cursor: Cursor<'_>) -> Result<(), InvalidValue> {
     let at = cursor.at;
     let (mut version, mut kind) = (None, None);
     while let Some(field) = cursor.field()? {
@@ -357,13 +357,13 @@ mod tests {
             ),
         ] {
             let error = Envelope::decode(&bytes).unwrap_err();
-            assert_eq!(error, SnapshotError::Corrupt { what, at }, "{bytes:x?}");
+            assert_eq!(error, InvalidValue::Corrupt { what, at }, "{bytes:x?}");
         }
         let mut long = STORED.to_vec();
         long.extend([0xff; 9].iter().chain(&[2, 0]));
         let error = Envelope::decode(&long).unwrap_err();
         let (what, at) = ("number is too large", STORED.len());
-        assert_eq!(error, SnapshotError::Corrupt { what, at });
+        assert_eq!(error, InvalidValue::Corrupt { what, at });
     }
 
     #[test]
