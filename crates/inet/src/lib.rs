@@ -45,7 +45,7 @@ mod transport;
 pub use address::{parse_address, parse_network};
 pub use family::Family;
 pub use name::{Inline, InvalidName, NameStorage};
-pub use protocol::{Protocol, UnknownProtocol};
+pub use protocol::Protocol;
 pub use scheduler::{IpvsName, Scheduler};
 pub use transport::Transport;
 

@@ -123,29 +123,48 @@ macro_rules! kernel_text {
     };
 }
 
-/// The error of a text that is not a name, or not a comment.
+/// The error of a text that is not a name of a kernel object, not a comment, or not the name
+/// of an IP protocol.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("invalid {kind} {text:?}: expected 1 to {max} bytes without {without}")]
 #[non_exhaustive]
-pub struct InvalidName {
-    /// What the text should be, such as `chain name`.
-    pub kind: &'static str,
-    /// The text.
-    pub text: Box<str>,
-    /// Maximum length in bytes.
-    pub max: usize,
-    /// What the text must not have, such as `white space`.
-    pub without: &'static str,
+pub enum InvalidName {
+    /// The text cannot be a name of its kind.
+    #[error("invalid {kind} {text:?}: expected 1 to {max} bytes without {without}")]
+    Text {
+        /// What the text should be, such as `chain name`.
+        kind: &'static str,
+        /// The text.
+        text: Box<str>,
+        /// Maximum length in bytes.
+        max: usize,
+        /// What the text must not have, such as `white space`.
+        without: &'static str,
+    },
+    /// The text is neither the name of an IP protocol nor its number.
+    #[error(
+        "unknown IP protocol {text:?}: expected a name of /etc/protocols or a number up to 255"
+    )]
+    Protocol {
+        /// The text.
+        text: Box<str>,
+    },
 }
 
 impl InvalidName {
     /// Creates the error for a text.
     pub fn new(kind: &'static str, text: &str, max: usize, without: &'static str) -> Self {
-        Self {
+        Self::Text {
             kind,
             text: text.into(),
             max,
             without,
+        }
+    }
+
+    /// Returns the text that is not a name.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Text { text, .. } | Self::Protocol { text } => text,
         }
     }
 }
@@ -281,8 +300,11 @@ mod tests {
         }
         for text in ["", "fiver", "a b", "\u{e4}\u{e4}\u{e4}"] {
             let error = Short::try_from(text).unwrap_err();
-            assert_eq!(&*error.text, text);
-            assert_eq!(Shared::new(text).unwrap_err().max, 4);
+            assert_eq!(error.text(), text);
+            assert!(matches!(
+                Shared::new(text),
+                Err(InvalidName::Text { max: 4, .. })
+            ));
         }
         assert_eq!(
             Short::new("a b").unwrap_err().to_string(),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use thiserror::Error;
+use crate::InvalidName;
 
 /// An IP protocol: the number in field `protocol` of an IPv4 header or `next header` of an
 /// IPv6 header.
@@ -17,7 +17,7 @@ use thiserror::Error;
 /// assert_eq!("icmpv6".parse(), Ok(Protocol::ICMPV6));
 /// assert_eq!(Protocol::ICMPV6.to_string(), "ipv6-icmp");
 /// assert_eq!("200".parse(), Ok(Protocol(200)));
-/// # Ok::<(), vipline_inet::UnknownProtocol>(())
+/// # Ok::<(), vipline_inet::InvalidName>(())
 /// ```
 ///
 /// `Default` is 0, which rules and filters use for any protocol.
@@ -96,26 +96,17 @@ impl fmt::Display for Protocol {
 
 /// Parses a name, an alias or a decimal number.
 impl FromStr for Protocol {
-    type Err = UnknownProtocol;
+    type Err = InvalidName;
 
-    fn from_str(text: &str) -> Result<Self, UnknownProtocol> {
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
         let number = || {
             let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
             is_number.then(|| text.parse().map(Self).ok())?
         };
         Self::from_name(text)
             .or_else(number)
-            .ok_or_else(|| UnknownProtocol { text: text.into() })
+            .ok_or_else(|| InvalidName::Protocol { text: text.into() })
     }
-}
-
-/// The error of a text that is neither the name of an IP protocol nor its number.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("unknown IP protocol {text:?}: expected a name of /etc/protocols or a number up to 255")]
-#[non_exhaustive]
-pub struct UnknownProtocol {
-    /// The text.
-    pub text: Box<str>,
 }
 
 /// Protocol numbers and names, sorted by number.
@@ -270,7 +261,7 @@ mod tests {
     fn other_texts_are_unknown() {
         for text in ["", "256", "+6", "-1", "0x6", "tcp ", "all", "no-such"] {
             let error = text.parse::<Protocol>().unwrap_err();
-            assert_eq!(&*error.text, text);
+            assert_eq!(error.text(), text);
         }
         assert_eq!("TCP".parse(), Ok(Protocol::TCP));
         assert_eq!(Protocol::default().to_string(), "0");

@@ -138,7 +138,7 @@ mod tests {
             "\u{e0}",
         ] {
             let error = Name::new(bad).unwrap_err();
-            assert_eq!(&*error.text, bad);
+            assert_eq!(error.text(), bad);
         }
     }
 
