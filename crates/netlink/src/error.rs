@@ -5,7 +5,7 @@ use std::{fmt, io};
 use thiserror::Error;
 
 use crate::message::Ack;
-use crate::readable::{fmt_sentence, readable_debug};
+use crate::readable::readable_debug;
 use crate::rejected::Reason;
 use crate::{Errno, Policy};
 
@@ -36,8 +36,8 @@ pub enum Error {
         source: io::Error,
     },
     /// The kernel rejected the request.
-    #[error(transparent)]
-    Kernel(#[from] KernelError),
+    #[error("{0}")]
+    Kernel(KernelError),
     /// Notifications were lost: the receive buffer was full, or a datagram was malformed or
     /// too large. A dump shows what the lost ones would have reported.
     ///
@@ -99,10 +99,17 @@ impl Error {
     }
 }
 
-/// The error that the kernel returned for one message (`NLMSG_ERROR`).
+impl From<KernelError> for Error {
+    fn from(error: KernelError) -> Self {
+        Self::Kernel(error)
+    }
+}
+
+/// What the kernel replied to one message that it rejected (`NLMSG_ERROR`): the reason of
+/// [`Error::Kernel`], and of each rejected message of a batch.
 ///
 /// `Debug` writes a sentence, and the fields in the alternate form.
-#[derive(Clone, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct KernelError {
     /// Sequence number of the message.
@@ -182,7 +189,7 @@ impl KernelError {
 impl fmt::Debug for KernelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !f.alternate() {
-            return fmt_sentence(self, f);
+            return fmt::Display::fmt(self, f);
         }
         let Self {
             seq,
