@@ -112,8 +112,8 @@ pub use error::{Error, RejectedOperation};
 pub use family::Family;
 pub use ipnet;
 pub use language::{
-    Constant, Expression, Field, Ifname, IntoFields, InvalidStatement, Operand, Parts, Statement, expression,
-    statement,
+    Constant, Expression, Field, Ifname, IntoFields, InvalidValue, Operand, Parts, Statement,
+    expression, statement,
 };
 pub use monitor::{Change, ChangeCounts, Commit, Event, EventObject, Notifications, Process};
 #[cfg(target_os = "linux")]
@@ -121,9 +121,9 @@ pub use monitor::{Monitor, Notification};
 pub use name::{Comment, Name};
 pub use object::{
     BaseChain, Chain, ChainFlags, ChainType, Compat, CtExpectation, CtHelper, CtTimeout, DataKind,
-    Element, ElementData, Flowtable, FlowtableFlags, Generation, Hook, InvalidElement, Key,
-    KeyPrefix, Object, Objects, Policy, Rule, RuleHandle, RulePosition, Ruleset, Set, SetFlags,
-    SetKey, SetPolicy, SetSpec, State, StatefulObject, Synproxy, Table, TableFlags, TableId,
+    Element, ElementData, Flowtable, FlowtableFlags, Generation, Hook, Key, KeyPrefix, Object,
+    Objects, Policy, Rule, RuleHandle, RulePosition, Ruleset, Set, SetFlags, SetKey, SetPolicy,
+    SetSpec, State, StatefulObject, Synproxy, Table, TableFlags, TableId,
 };
 pub use transaction::{Action, Operation, Subject, Transaction};
 pub use value::{Bytes, Data, Datatype, Value, Verdict};

@@ -18,8 +18,8 @@ use vipline_nftables::expression::{
     udp_dport, udp_sport,
 };
 use vipline_nftables::{
-    BaseChain, Chain, ChainType, Client, Datatype, Expression, Family, Hook, InvalidStatement,
-    Name, Object, Rule, Statement, Table, TableId, Transaction, Value,
+    BaseChain, Chain, ChainType, Client, Datatype, Expression, Family, Hook, InvalidValue, Name,
+    Object, Rule, Statement, Table, TableId, Transaction, Value,
 };
 use vipline_reconcile::Edit;
 
@@ -99,21 +99,28 @@ fn every_field_is_stored_as_nft_stores_it() {
 
 #[test]
 fn what_cannot_be_stored_is_an_error() {
-    let error = |statement| -> InvalidStatement { Rule::new(Family::Ip, [statement]).unwrap_err() };
+    let error = |statement| -> InvalidValue { Rule::new(Family::Ip, [statement]).unwrap_err() };
     let port = error(th_dport().set_to(53));
     assert_eq!(
         port.to_string(),
         "th dport 53: the checksum of this header depends on the protocol: \
          assign the port of TCP or UDP"
     );
+    let parts = |error| match error {
+        InvalidValue::Statement {
+            expression, value, ..
+        } => [expression, value],
+        other => panic!("{other}"),
+    };
     let single = Expression::payload(PayloadBase::Network, 8, 1, Some(Family::Ip));
     let loaded = Expression::payload(PayloadBase::Network, 1, 1, Some(Family::Ip));
-    let ttl = error(single.set(&loaded));
-    assert_eq!((ttl.expression(), ttl.value()), ("ip ttl", "set @nh,8,8"));
+    let ttl = parts(error(single.set(&loaded)));
+    assert_eq!(ttl.each_ref().map(|it| &**it), ["ip ttl", "set @nh,8,8"]);
     let number = error(vipline_nftables::expression::numgen_random(2).set_to(1));
+    let number = parts(number);
     assert_eq!(
-        (number.expression(), number.value()),
-        ("numgen random mod 2", "1")
+        number.each_ref().map(|it| &**it),
+        ["numgen random mod 2", "1"]
     );
 }
 

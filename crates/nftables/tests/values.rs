@@ -8,8 +8,8 @@ use vipline_nftables::expression::{
     mark, saddr, tcp_dport,
 };
 use vipline_nftables::{
-    Data, Datatype, Element, Expression, Family, Name, Rule, Set, Statement, TableId, Value,
-    Verdict,
+    Data, Datatype, Element, Expression, Family, InvalidValue, Name, Rule, Set, Statement, TableId,
+    Value, Verdict,
 };
 
 /// Returns the error of a rule with the statement.
@@ -156,7 +156,10 @@ fn an_element_of_bytes_has_the_lengths_of_its_map() {
         element.key_bytes(),
         map.element(&values).unwrap().key_bytes()
     );
-    let refused = |key: &[u8], data| Element::from_bytes(&map, key, data).unwrap_err().part;
+    let refused = |key: &[u8], data| match Element::from_bytes(&map, key, data) {
+        Err(InvalidValue::Element { part, .. }) => part,
+        other => panic!("{other:?}"),
+    };
     assert_eq!(refused(&key[..6], value(4)), "key");
     assert_eq!(refused(&key, value(3)), "data");
     assert_eq!(refused(&key, Some(Data::Verdict(Verdict::Drop))), "data");

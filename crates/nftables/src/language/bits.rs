@@ -2,7 +2,7 @@
 
 use crate::Bytes;
 use crate::expression::{Expression, Term};
-use crate::language::invalid::{InvalidStatement, Reason};
+use crate::language::invalid::{InvalidValue, Reason};
 use crate::language::operand::Constant;
 use crate::value::End;
 use crate::value::bytes::zip;
@@ -80,7 +80,7 @@ impl<T> Expression<T> {
                 self.with_bits(mask, xor)
             }
             Err(reason) => {
-                let invalid = InvalidStatement::new(&this, &values, reason);
+                let invalid = InvalidValue::new(&this, &values, reason);
                 Self::typed(Term::Invalid(Box::new(invalid)))
             }
         }

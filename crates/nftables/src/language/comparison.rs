@@ -10,7 +10,7 @@ use crate::language::operand::{Constant, Operand};
 use crate::value::ByteOrder;
 use crate::value::End;
 use crate::{
-    Bytes, DataKind, Datatype, Element, Family, Field, InvalidStatement, Name, Set, SetFlags,
+    Bytes, DataKind, Datatype, Element, Family, Field, InvalidValue, Name, Set, SetFlags,
     Statement, TableId, Value,
 };
 
@@ -62,13 +62,13 @@ impl<T> Expression<T> {
         let values: Vec<Vec<Value>> = values.into_iter().map(Operand::into_values).collect();
         for one in &values {
             if let Err(reason) = this.check_all(one) {
-                return InvalidStatement::new(&this, one, reason).into();
+                return InvalidValue::new(&this, one, reason).into();
             }
         }
         let intervals = values.iter().flatten().any(Value::is_interval);
         match this.anonymous_set(intervals, &values) {
             Ok(set) => this.lookup(set, intervals, None, invert),
-            Err(()) => InvalidStatement::new(&this, &[], Reason::Type).into(),
+            Err(()) => InvalidValue::new(&this, &[], Reason::Type).into(),
         }
     }
 
@@ -122,7 +122,7 @@ impl<T> Expression<T> {
         let (this, value) = (self.untyped(), value.clone().untyped());
         match this.assign(&value) {
             Ok(lower) => Statement::from_lower(lower),
-            Err(reason) => InvalidStatement::of_assignment(&this, &value, reason).into(),
+            Err(reason) => InvalidValue::of_assignment(&this, &value, reason).into(),
         }
     }
 
@@ -162,7 +162,7 @@ impl Expression {
     fn statement(&self, values: &[Value], lower: Result<Lower, Reason>) -> Statement {
         match lower {
             Ok(lower) => Statement::from_lower(lower),
-            Err(reason) => InvalidStatement::new(self, values, reason).into(),
+            Err(reason) => InvalidValue::new(self, values, reason).into(),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::language::header::{self, HeaderField};
 use crate::language::load::Load;
 use crate::language::operand::Ifname;
 use crate::value::ByteOrder;
-use crate::{Bytes, Datatype, Family, Field, InvalidStatement, Value};
+use crate::{Bytes, Datatype, Family, Field, InvalidValue, Value};
 
 /// An expression: a header field, packet metadata, a number, or a concatenation.
 ///
@@ -29,7 +29,7 @@ use crate::{Bytes, Datatype, Family, Field, InvalidStatement, Value};
 /// a number that no port has. Some types are known only when the program runs, such as that
 /// of a [`CtKey`], or of a key that was decoded from a dump. Such an expression is an
 /// `Expression<Value>`, and takes whatever converts to a [`Value`]; a value that it cannot
-/// have makes the statement invalid ([`InvalidStatement`]).
+/// have makes the statement invalid ([`InvalidValue`]).
 pub struct Expression<T = Value>(pub(crate) Term, PhantomData<fn() -> T>);
 
 /// The variants of an expression.
@@ -81,7 +81,7 @@ pub(crate) enum Term {
     Concat(Vec<Expression>),
     Constant(Bytes),
     /// An operation with a value that the operand cannot have.
-    Invalid(Box<InvalidStatement>),
+    Invalid(Box<InvalidValue>),
     /// A port of the protocol that a previous match implies. Only used for text.
     Port(&'static str, &'static str),
     Unknown,

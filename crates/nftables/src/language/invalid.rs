@@ -4,23 +4,36 @@ use std::fmt::{self, Display, Write};
 
 use thiserror::Error;
 
-use crate::Value;
+use crate::{Name, Value};
 
-/// A statement with a value that its expression cannot have, such as `ip saddr` with an
-/// address of IPv6.
+/// A value that its place cannot have: in a statement, such as `ip saddr` with an address of
+/// IPv6, or in an element of a set.
 ///
-/// Most of these do not compile: a port is not compared with a number of 32 bits. What is known
-/// only when the program runs is checked when the statement is built, and
+/// Most such statements do not compile: a port is not compared with a number of 32 bits. What is
+/// known only when the program runs is checked when the statement is built, and
 /// [`Rule::new`](crate::Rule::new) returns the first invalid statement, so that no other rule
 /// than the written one is ever sent to the kernel.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("{expression} {value}: {reason}")]
-pub struct InvalidStatement {
-    /// The expression in nft syntax, such as `tcp dport`.
-    expression: Box<str>,
-    /// The value in nft syntax, such as `10.0.0.0/8`.
-    value: Box<str>,
-    reason: Reason,
+#[non_exhaustive]
+pub enum InvalidValue {
+    /// The expression of a statement cannot have the value.
+    #[error("{expression} {value}: {reason}")]
+    Statement {
+        /// The expression in nft syntax, such as `tcp dport`.
+        expression: Box<str>,
+        /// The value in nft syntax, such as `10.0.0.0/8`.
+        value: Box<str>,
+        /// Why the expression cannot have the value.
+        reason: Box<str>,
+    },
+    /// The values of an element do not fit the fields of its set.
+    #[error("the {part} does not fit the fields of set {set}")]
+    Element {
+        /// `key` or `data`.
+        part: &'static str,
+        /// Name of the set.
+        set: Name,
+    },
 }
 
 /// Why an expression cannot have a value.
@@ -48,7 +61,7 @@ pub(crate) enum Reason {
     UnknownChecksum,
 }
 
-impl InvalidStatement {
+impl InvalidValue {
     pub(crate) fn new(expression: &impl Display, values: &[Value], reason: Reason) -> Self {
         let mut value = String::new();
         for (at, one) in values.iter().enumerate() {
@@ -56,29 +69,19 @@ impl InvalidStatement {
             // Writing to a string cannot fail.
             let _ = write!(value, "{separator}{}", Shown(one));
         }
-        Self {
+        Self::Statement {
             expression: expression.to_string().into(),
             value: value.into(),
-            reason,
+            reason: reason.to_string().into(),
         }
     }
 
     pub(crate) fn of_assignment(to: &impl Display, value: &impl Display, reason: Reason) -> Self {
-        Self {
+        Self::Statement {
             expression: to.to_string().into(),
             value: format!("set {value}").into(),
-            reason,
+            reason: reason.to_string().into(),
         }
-    }
-
-    /// Returns the expression in nft syntax, such as `tcp dport`.
-    pub fn expression(&self) -> &str {
-        &self.expression
-    }
-
-    /// Returns the value in nft syntax, such as `10.0.0.0/8`.
-    pub fn value(&self) -> &str {
-        &self.value
     }
 }
 

@@ -11,7 +11,7 @@ use crate::expression::{Expression, Term};
 use crate::language::header::{Checksum, Layer};
 use crate::language::invalid::Reason;
 use crate::value::ByteOrder;
-use crate::{Bytes, Data, Datatype, Family, InvalidStatement};
+use crate::{Bytes, Data, Datatype, Family, InvalidValue};
 
 /// Number of register words that nft allocates for a single value.
 pub(crate) const SINGLE: u8 = 4;
@@ -39,7 +39,7 @@ pub(crate) struct Lower {
     pub(crate) exprs: Vec<Expr>,
     pub(crate) requires: Protocols,
     /// The reason why the statement cannot be compiled.
-    pub(crate) invalid: Option<InvalidStatement>,
+    pub(crate) invalid: Option<InvalidValue>,
     /// First unused register word.
     pub(crate) next: u8,
     /// Whether concatenated integers must be in network byte order.

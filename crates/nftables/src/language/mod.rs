@@ -31,6 +31,6 @@ pub mod statement;
 
 pub use expression::{Expression, Parts};
 pub use field::{Field, IntoFields};
-pub use invalid::InvalidStatement;
+pub use invalid::InvalidValue;
 pub use operand::{Constant, Ifname, Operand};
 pub use statement::Statement;

@@ -15,7 +15,7 @@ use crate::expr::{
 };
 use crate::expression::{Expression, Term};
 use crate::language::lower::{Lower, Protocols, SINGLE};
-use crate::{Bytes, Family, InvalidStatement, Name, Set, Value, Verdict};
+use crate::{Bytes, Family, InvalidValue, Name, Set, Value, Verdict};
 
 /// A statement of a rule: a match or an action.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub(crate) enum Step {
     /// A `reject` whose type depends on the family of the table.
     Reject,
     /// A statement that no rule can have.
-    Invalid(InvalidStatement),
+    Invalid(InvalidValue),
 }
 
 impl Statement {
@@ -92,8 +92,8 @@ fn implied_protocols(load: &Expr, data: &[u8]) -> Protocols {
     }
 }
 
-impl From<InvalidStatement> for Statement {
-    fn from(invalid: InvalidStatement) -> Self {
+impl From<InvalidValue> for Statement {
+    fn from(invalid: InvalidValue) -> Self {
         Self(Step::Invalid(invalid))
     }
 }

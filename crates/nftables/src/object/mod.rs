@@ -24,7 +24,7 @@ use vipline_reconcile::Keyed;
 use crate::Name;
 
 pub use chain::{BaseChain, Chain, ChainFlags, ChainType, Hook, Policy};
-pub use element::{Element, ElementData, InvalidElement, KeyPrefix};
+pub use element::{Element, ElementData, KeyPrefix};
 pub use flowtable::{Flowtable, FlowtableFlags};
 pub use rule::{Compat, Rule, RuleHandle, RulePosition};
 pub use ruleset::{Generation, Objects, Ruleset};

@@ -5,7 +5,7 @@ use crate::expr::{
 };
 use crate::language::lower::Protocols;
 use crate::statement::{Statement, Step};
-use crate::{Bytes, Chain, Comment, Family, InvalidStatement};
+use crate::{Bytes, Chain, Comment, Family, InvalidValue};
 
 /// A rule: kernel expressions that are evaluated in order.
 ///
@@ -92,12 +92,12 @@ impl Rule {
     ///
     /// # Errors
     ///
-    /// [`InvalidStatement`] if an expression cannot have the value that a statement compares it
+    /// [`InvalidValue`] if an expression cannot have the value that a statement compares it
     /// with or assigns, such as an address of another family. It names both.
     pub fn new(
         family: Family,
         statements: impl IntoIterator<Item = Statement>,
-    ) -> Result<Self, InvalidStatement> {
+    ) -> Result<Self, InvalidValue> {
         let mut exprs = Vec::new();
         let mut known = Protocols {
             network: matches!(family, Family::Ip | Family::Ip6).then_some(family),

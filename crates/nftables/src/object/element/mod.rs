@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use thiserror::Error;
-
 use crate::expr::Expr;
 use crate::language::field::{Joined, append, join, width};
 use crate::object::set::{DataKind, Set, are_equivalent};
 use crate::value::End;
-use crate::{Bytes, Comment, Data, Field, Name, Value, Verdict};
+use crate::{Bytes, Comment, Data, Field, InvalidValue, Name, Value, Verdict};
 
 mod storage;
 
@@ -43,20 +41,9 @@ pub enum ElementData<'a> {
     Verdict(&'a Verdict),
 }
 
-fn invalid(part: &'static str, set: &Set) -> InvalidElement {
+fn invalid(part: &'static str, set: &Set) -> InvalidValue {
     let set = set.name.clone();
-    InvalidElement { part, set }
-}
-
-/// Error: the values do not fit the fields of the set.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("the {part} does not fit the fields of set {set}")]
-#[non_exhaustive]
-pub struct InvalidElement {
-    /// `key` or `data`.
-    pub part: &'static str,
-    /// Name of the set.
-    pub set: Name,
+    InvalidValue::Element { part, set }
 }
 
 impl Set {
@@ -67,9 +54,9 @@ impl Set {
     ///
     /// # Errors
     ///
-    /// [`InvalidElement`] if the number, type or size of the values does not match
+    /// [`InvalidValue`] if the number, type or size of the values does not match
     /// the key fields, or if the key is an interval and the set has no intervals.
-    pub fn element(&self, key: &[Value]) -> Result<Element, InvalidElement> {
+    pub fn element(&self, key: &[Value]) -> Result<Element, InvalidValue> {
         self.key_prefix(&[])?.element(key)
     }
 
@@ -77,8 +64,8 @@ impl Set {
     ///
     /// # Errors
     ///
-    /// [`InvalidElement`] if the values do not match the first fields of the key.
-    pub fn key_prefix(&self, values: &[Value]) -> Result<KeyPrefix<'_>, InvalidElement> {
+    /// [`InvalidValue`] if the values do not match the first fields of the key.
+    pub fn key_prefix(&self, values: &[Value]) -> Result<KeyPrefix<'_>, InvalidValue> {
         KeyPrefix::new(self, values)
     }
 }
@@ -95,7 +82,7 @@ pub struct KeyPrefix<'a> {
 }
 
 impl<'a> KeyPrefix<'a> {
-    pub(crate) fn new(set: &'a Set, values: &[Value]) -> Result<Self, InvalidElement> {
+    pub(crate) fn new(set: &'a Set, values: &[Value]) -> Result<Self, InvalidValue> {
         let fields = set.key.split_at_checked(values.len());
         let (first, fields) = fields.ok_or_else(|| invalid("key", set))?;
         let joined = (Bytes::new(), None);
@@ -114,9 +101,9 @@ impl<'a> KeyPrefix<'a> {
     ///
     /// # Errors
     ///
-    /// [`InvalidElement`] if the values do not match the remaining fields, or if the
+    /// [`InvalidValue`] if the values do not match the remaining fields, or if the
     /// key is an interval and the set has no intervals.
-    pub fn element(&self, rest: &[Value]) -> Result<Element, InvalidElement> {
+    pub fn element(&self, rest: &[Value]) -> Result<Element, InvalidValue> {
         if let Some(element) = self.inline_element(rest, None) {
             return Ok(element);
         }
@@ -139,7 +126,7 @@ impl<'a> KeyPrefix<'a> {
     /// # Errors
     ///
     /// The errors of both functions.
-    pub fn map_element(&self, rest: &[Value], data: &[Value]) -> Result<Element, InvalidElement> {
+    pub fn map_element(&self, rest: &[Value], data: &[Value]) -> Result<Element, InvalidValue> {
         match self.inline_element(rest, Some(data)) {
             Some(element) => Ok(element),
             None => self.element(rest)?.with_data(data),
@@ -193,7 +180,7 @@ impl<'a> KeyPrefix<'a> {
         start: &Joined,
         fields: &[Field],
         values: &[Value],
-    ) -> Result<Joined, InvalidElement> {
+    ) -> Result<Joined, InvalidValue> {
         let order = |field: &Field| set.order(field);
         let joined = join(start, (fields, set.is_concatenated()), values, order);
         joined.ok_or_else(|| invalid("key", set))
@@ -212,13 +199,13 @@ impl Element {
     ///
     /// # Errors
     ///
-    /// [`InvalidElement`] if the key is not as long as those of the set
+    /// [`InvalidValue`] if the key is not as long as those of the set
     /// ([`Set::key_bytes`]), or if the data is of another kind or length.
     pub fn from_bytes(
         set: &Set,
         key: impl Into<Bytes>,
         data: Option<Data>,
-    ) -> Result<Self, InvalidElement> {
+    ) -> Result<Self, InvalidValue> {
         let key = key.into();
         if key.len() != set.key_bytes() {
             return Err(invalid("key", set));
@@ -243,9 +230,9 @@ impl Element {
     ///
     /// # Errors
     ///
-    /// [`InvalidElement`] if the set is not a map to values, or if the values do not
+    /// [`InvalidValue`] if the set is not a map to values, or if the values do not
     /// match the data fields.
-    pub fn with_data(mut self, data: &[Value]) -> Result<Self, InvalidElement> {
+    pub fn with_data(mut self, data: &[Value]) -> Result<Self, InvalidValue> {
         let joined = match &self.0.set.data {
             DataKind::Fields(fields) => join(
                 &(Bytes::new(), None),
@@ -273,8 +260,8 @@ impl Element {
     ///
     /// # Errors
     ///
-    /// [`InvalidElement`] if the set is not a verdict map.
-    pub fn with_verdict(mut self, verdict: Verdict) -> Result<Self, InvalidElement> {
+    /// [`InvalidValue`] if the set is not a verdict map.
+    pub fn with_verdict(mut self, verdict: Verdict) -> Result<Self, InvalidValue> {
         if self.0.set.data != DataKind::Verdict {
             return Err(invalid("data", self.set()));
         }
@@ -311,8 +298,8 @@ impl Element {
     ///
     /// # Errors
     ///
-    /// [`InvalidElement`] if the set is not an object map.
-    pub fn with_object(mut self, object: Name) -> Result<Self, InvalidElement> {
+    /// [`InvalidValue`] if the set is not an object map.
+    pub fn with_object(mut self, object: Name) -> Result<Self, InvalidValue> {
         if !matches!(self.0.set.data, DataKind::Object(_)) {
             return Err(invalid("data", self.set()));
         }
