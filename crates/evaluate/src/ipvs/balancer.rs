@@ -9,6 +9,7 @@ use vipline_ipvs::{
 
 use super::history::{History, TemplateKey, masked};
 use super::scheduling::{self, Available};
+use crate::{Cause, Error};
 
 /// Ports of FTP: IPVS knows that control and data connections belong together.
 const FTP: u16 = 21;
@@ -115,16 +116,6 @@ pub struct Target<'b> {
     /// Address of the real server, and the port of the packet there. Masquerading sets it as
     /// the destination.
     pub address: SocketAddr,
-}
-
-/// Error: the state of a real server is unknown.
-#[derive(Clone, Copy, Debug, Eq, thiserror::Error, PartialEq)]
-#[error("service {service}: unknown: {state}")]
-pub struct UnknownState {
-    /// Service.
-    pub service: ServiceKey,
-    /// State that is required.
-    pub state: &'static str,
 }
 
 impl From<RealServer> for Real {
@@ -249,13 +240,9 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// [`UnknownState`] if a real server has thresholds and its connection counts do not
+    /// [`Cause::RealServers`] if a real server has thresholds and its connection counts do not
     /// determine whether it is overloaded.
-    pub fn decide(
-        &self,
-        packet: &Packet,
-        history: &dyn History,
-    ) -> Result<Decision<'_>, UnknownState> {
+    pub fn decide(&self, packet: &Packet, history: &dyn History) -> Result<Decision<'_>, Error> {
         if let Some(server) = packet.connection {
             return Ok(self.connected(packet, server));
         }
@@ -412,7 +399,7 @@ impl Service {
     ///
     /// The kernel marks a real server as overloaded at the upper threshold, and removes the
     /// mark below the lower threshold, or below three quarters of the upper one.
-    fn available(&self) -> Result<Vec<Available<'_>>, UnknownState> {
+    fn available(&self) -> Result<Vec<Available<'_>>, Error> {
         let mut available = Vec::new();
         for (index, real) in self.reals.iter().enumerate() {
             let RealServer {
@@ -421,9 +408,9 @@ impl Service {
                 lower_threshold: lower,
                 ..
             } = real.server;
-            let unknown = |state| UnknownState {
-                service: self.server.service,
-                state,
+            let unknown = |state| {
+                let service = self.server.service;
+                Error::from(Cause::RealServers { service, state })
             };
             let is_overloaded = match (upper, real.connections) {
                 (0, _) => false,

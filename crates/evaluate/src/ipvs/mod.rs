@@ -63,7 +63,7 @@ mod scheduling;
 #[cfg(test)]
 mod tests;
 
-pub use balancer::{Balancer, Decision, Packet, Real, Servers, Settings, Target, UnknownState};
+pub use balancer::{Balancer, Decision, Packet, Real, Servers, Settings, Target};
 pub use event::{IpvsEvent, Template};
 pub use function::Ipvs;
 pub use history::{History, TemplateKey, Unknown};

@@ -17,8 +17,6 @@ mod parse;
 
 mod partial;
 
-pub use parse::InvalidPacket;
-
 use connection::{Connection, Tracking};
 use partial::PartialBytes;
 
