@@ -14,8 +14,7 @@ mod text;
 mod zone;
 
 pub use message::{Answer, Question, Record, RecordData, RecordType, ResponseCode, Soa};
-pub use name::{Name, NameError};
+pub use name::{Name, ParseError};
 pub use options::{Options, PodRecords};
-pub use text::RecordTypeError;
 pub use vipline_service_model as service_model;
 pub use zone::Zone;

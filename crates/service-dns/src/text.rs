@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter, Write};
 use std::str::FromStr;
 
-use crate::{Record, RecordData, RecordType, ResponseCode, Soa};
+use crate::{ParseError, Record, RecordData, RecordType, ResponseCode, Soa};
 
 /// Types with names.
 const TYPES: [(RecordType, &str); 9] = [
@@ -28,18 +28,9 @@ impl Display for RecordType {
     }
 }
 
-/// A text that is no type of a record.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{text:?} is no type of a record")]
-#[non_exhaustive]
-pub struct RecordTypeError {
-    /// The text.
-    pub text: Box<str>,
-}
-
 /// Parses a name in any case, or `TYPE` and a number.
 impl FromStr for RecordType {
-    type Err = RecordTypeError;
+    type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let upper = text.to_ascii_uppercase();
@@ -48,7 +39,7 @@ impl FromStr for RecordType {
         match (named, number()) {
             (Some((record_type, _)), _) => Ok(*record_type),
             (None, Some(number)) => Ok(number.into()),
-            (None, None) => Err(RecordTypeError { text: text.into() }),
+            (None, None) => Err(ParseError::RecordType { text: text.into() }),
         }
     }
 }

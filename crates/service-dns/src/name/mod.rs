@@ -23,7 +23,7 @@ pub(crate) const MAX_NAME: usize = 255;
 /// let name: Name = "Web.default.svc.cluster.local".parse()?;
 /// assert_eq!(name, "web.DEFAULT.svc.cluster.local.".parse()?);
 /// assert_eq!(name.to_string(), "Web.default.svc.cluster.local.");
-/// # Ok::<(), vipline_service_dns::NameError>(())
+/// # Ok::<(), vipline_service_dns::ParseError>(())
 /// ```
 #[derive(Clone)]
 pub struct Name {
@@ -33,11 +33,11 @@ pub struct Name {
     wire: Arc<[u8]>,
 }
 
-/// A text or byte sequence that is not a domain name.
+/// A text or byte sequence that is not a domain name, or not a type of a record.
 ///
-/// Exhaustive: the limits of RFC 1035.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum NameError {
+/// Exhaustive: the limits of RFC 1035, and the only other text that is parsed.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ParseError {
     /// A label is empty.
     #[error("a label is empty")]
     EmptyLabel,
@@ -57,6 +57,12 @@ pub enum NameError {
     /// reserved type.
     #[error("a label is compressed or has an unknown type")]
     BadLabelType,
+    /// The text is no type of a record.
+    #[error("{text:?} is no type of a record")]
+    RecordType {
+        /// The text.
+        text: Box<str>,
+    },
 }
 
 impl Name {
@@ -71,8 +77,8 @@ impl Name {
     ///
     /// # Errors
     ///
-    /// [`NameError::EmptyLabel`], [`NameError::LongLabel`] and [`NameError::LongName`].
-    pub fn from_labels<L>(labels: impl IntoIterator<Item = L>) -> Result<Self, NameError>
+    /// [`ParseError::EmptyLabel`], [`ParseError::LongLabel`] and [`ParseError::LongName`].
+    pub fn from_labels<L>(labels: impl IntoIterator<Item = L>) -> Result<Self, ParseError>
     where
         L: AsRef<[u8]>,
     {
@@ -88,23 +94,23 @@ impl Name {
     ///
     /// # Errors
     ///
-    /// [`NameError::Truncated`], [`NameError::BadLabelType`] and [`NameError::LongName`].
-    pub fn from_wire(bytes: &[u8]) -> Result<(Self, usize), NameError> {
+    /// [`ParseError::Truncated`], [`ParseError::BadLabelType`] and [`ParseError::LongName`].
+    pub fn from_wire(bytes: &[u8]) -> Result<(Self, usize), ParseError> {
         let mut length = 0;
         loop {
-            let &label = bytes.get(length).ok_or(NameError::Truncated)?;
+            let &label = bytes.get(length).ok_or(ParseError::Truncated)?;
             if usize::from(label) > MAX_LABEL {
-                return Err(NameError::BadLabelType);
+                return Err(ParseError::BadLabelType);
             }
             length += 1 + usize::from(label);
             if length > MAX_NAME {
-                return Err(NameError::LongName);
+                return Err(ParseError::LongName);
             }
             if label == 0 {
                 break;
             }
         }
-        let wire = bytes.get(..length).ok_or(NameError::Truncated)?;
+        let wire = bytes.get(..length).ok_or(ParseError::Truncated)?;
         Ok((Self { wire: wire.into() }, length))
     }
 
@@ -195,11 +201,11 @@ impl Default for WireName {
 }
 
 impl WireName {
-    fn push_label(&mut self, label: &[u8]) -> Result<(), NameError> {
-        let length = u8::try_from(label.len()).map_err(|_| NameError::LongLabel)?;
+    fn push_label(&mut self, label: &[u8]) -> Result<(), ParseError> {
+        let length = u8::try_from(label.len()).map_err(|_| ParseError::LongLabel)?;
         match usize::from(length) {
-            0 => Err(NameError::EmptyLabel),
-            length if length > MAX_LABEL => Err(NameError::LongLabel),
+            0 => Err(ParseError::EmptyLabel),
+            length if length > MAX_LABEL => Err(ParseError::LongLabel),
             _ => {
                 self.push_bytes(&[length])?;
                 self.push_bytes(label)
@@ -208,19 +214,19 @@ impl WireName {
     }
 
     /// Appends bytes, and leaves room for the label of the root.
-    fn push_bytes(&mut self, bytes: &[u8]) -> Result<(), NameError> {
+    fn push_bytes(&mut self, bytes: &[u8]) -> Result<(), ParseError> {
         let end = self.length + bytes.len();
         if end >= MAX_NAME {
-            return Err(NameError::LongName);
+            return Err(ParseError::LongName);
         }
         self.bytes[self.length..end].copy_from_slice(bytes);
         self.length = end;
         Ok(())
     }
 
-    fn finish(self) -> Result<Name, NameError> {
+    fn finish(self) -> Result<Name, ParseError> {
         let wire = self.bytes.get(..=self.length);
-        let wire = wire.ok_or(NameError::LongName)?;
+        let wire = wire.ok_or(ParseError::LongName)?;
         Ok(Name { wire: wire.into() })
     }
 }
@@ -228,9 +234,9 @@ impl WireName {
 /// Parses the text of a name, with or without the dot of the root. A backslash escapes a
 /// character, or begins the three decimal digits of a byte.
 impl FromStr for Name {
-    type Err = NameError;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, NameError> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         if text == "." {
             return Ok(Self::root());
         }
@@ -248,7 +254,7 @@ impl FromStr for Name {
                 byte => label.push(byte),
             }
             if label.len() > MAX_LABEL {
-                return Err(NameError::LongLabel);
+                return Err(ParseError::LongLabel);
             }
         }
         if !label.is_empty() || text.is_empty() {
@@ -259,17 +265,17 @@ impl FromStr for Name {
 }
 
 /// Returns the byte of the escape sequence after a backslash.
-fn escaped(bytes: &mut impl Iterator<Item = u8>) -> Result<u8, NameError> {
-    let first = bytes.next().ok_or(NameError::BadEscape)?;
+fn escaped(bytes: &mut impl Iterator<Item = u8>) -> Result<u8, ParseError> {
+    let first = bytes.next().ok_or(ParseError::BadEscape)?;
     if !first.is_ascii_digit() {
         return Ok(first);
     }
     let mut value = u16::from(first - b'0');
     for _ in 0..2 {
         let digit = bytes.next().filter(u8::is_ascii_digit);
-        value = value * 10 + u16::from(digit.ok_or(NameError::BadEscape)? - b'0');
+        value = value * 10 + u16::from(digit.ok_or(ParseError::BadEscape)? - b'0');
     }
-    u8::try_from(value).map_err(|_| NameError::BadEscape)
+    u8::try_from(value).map_err(|_| ParseError::BadEscape)
 }
 
 /// Displays the text of the name, with the dot of the root. Dots within labels and

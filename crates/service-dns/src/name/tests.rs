@@ -31,22 +31,22 @@ fn text_is_parsed_within_the_limits_of_rfc_1035() {
         (r"a\046b.c", Ok(r"a\.b.c.")),
         (r"\000.\\.\255", Ok(r"\000.\\.\255.")),
         ("é", Ok(r"\195\169.")),
-        ("", Err(NameError::EmptyLabel)),
-        ("..", Err(NameError::EmptyLabel)),
-        (".a", Err(NameError::EmptyLabel)),
-        ("a..b", Err(NameError::EmptyLabel)),
-        (r"a\", Err(NameError::BadEscape)),
-        (r"a\25", Err(NameError::BadEscape)),
-        (r"a\256", Err(NameError::BadEscape)),
+        ("", Err(ParseError::EmptyLabel)),
+        ("..", Err(ParseError::EmptyLabel)),
+        (".a", Err(ParseError::EmptyLabel)),
+        ("a..b", Err(ParseError::EmptyLabel)),
+        (r"a\", Err(ParseError::BadEscape)),
+        (r"a\25", Err(ParseError::BadEscape)),
+        (r"a\256", Err(ParseError::BadEscape)),
     ];
     for (text, expected) in cases {
         let parsed = Name::from_str(text).map(|name| name.to_string());
         assert_eq!(parsed, expected.map(str::to_owned), "{text:?}");
     }
     let long_label = Name::from_str(&format!("{label}a.b"));
-    assert_eq!(long_label, Err(NameError::LongLabel));
+    assert_eq!(long_label, Err(ParseError::LongLabel));
     let long_name = Name::from_str(&format!("{longest}a"));
-    assert_eq!(long_name, Err(NameError::LongName));
+    assert_eq!(long_name, Err(ParseError::LongName));
 }
 
 #[test]
@@ -58,14 +58,14 @@ fn wire_format_is_decoded_and_kept() {
     assert_eq!(decoded.to_string(), "Web.local.");
     assert_eq!(Name::from_wire(&[0]), Ok((Name::root(), 1)));
     for cut in 0..11 {
-        assert_eq!(Name::from_wire(&wire[..cut]), Err(NameError::Truncated));
+        assert_eq!(Name::from_wire(&wire[..cut]), Err(ParseError::Truncated));
     }
     assert_eq!(
         Name::from_wire(b"\x01a\xc0\x0c"),
-        Err(NameError::BadLabelType)
+        Err(ParseError::BadLabelType)
     );
     let long = [b"\x3f".as_slice(), &[b'a'; 63]].concat().repeat(4);
-    assert_eq!(Name::from_wire(&long), Err(NameError::LongName));
+    assert_eq!(Name::from_wire(&long), Err(ParseError::LongName));
 }
 
 #[test]
