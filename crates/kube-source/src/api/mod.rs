@@ -74,7 +74,7 @@ use objects::{Namespace, Node, Object, Service, ServiceCidr, Slice};
 use request::Selectors;
 use watch::Watcher;
 
-pub use access::{Access, AccessError};
+pub use access::Access;
 pub use observer::{Contact, Observer, Report, RequestEvent, Severity};
 pub use request::Error as RequestError;
 pub use status::Status;
@@ -103,7 +103,7 @@ impl Api {
         runtime: Handle,
         observer: Arc<dyn Observer>,
         plugin: RunningPlugin,
-    ) -> Result<Self, AccessError> {
+    ) -> Result<Self, RequestError> {
         let _guard = runtime.enter();
         let connection = Arc::new(Connection::open(access, observer, plugin)?);
         Ok(Self {

@@ -27,7 +27,7 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// Maximum number of objects in a page. It bounds the memory of a list.
 const PAGE_SIZE: u32 = 500;
 
-/// Error of a request to the API server.
+/// Error of the access to the API server, or of a request to it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -41,6 +41,9 @@ pub enum Error {
     Unreachable(String),
     /// The credentials cannot be read, and there were none before.
     NoCredentials(String),
+    /// The credentials or the address of the API server are missing or invalid. No request
+    /// was sent.
+    InvalidAccess(String),
 }
 
 impl Error {
@@ -133,7 +136,9 @@ impl fmt::Display for Error {
             Self::Rejected(status) => status.fmt(f),
             Self::Timeout => f.write_str("the server did not respond in time"),
             Self::InvalidResponse(error) => write!(f, "invalid response: {error}"),
-            Self::Unreachable(reason) | Self::NoCredentials(reason) => f.write_str(reason),
+            Self::Unreachable(reason)
+            | Self::NoCredentials(reason)
+            | Self::InvalidAccess(reason) => f.write_str(reason),
         }
     }
 }

@@ -27,10 +27,18 @@ impl From<serde_saphyr::Location> for Position {
     }
 }
 
-/// An error within a file.
+/// An error within a file, displayed as one line.
+///
+/// A parser of text knows neither file nor document: [`Self::in_file`] adds them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Fault {
+    /// The file, if known.
+    pub file: Option<Arc<Path>>,
+    /// Number of the document in the file, counted from 1, if known.
+    pub document: Option<usize>,
+    /// The object, if known.
+    pub object: Option<Box<Key>>,
     /// The position. Unknown if the line is 0.
     pub at: Position,
     /// The field, such as `spec.ports[0].port`. May be empty.
@@ -43,6 +51,9 @@ impl Fault {
     /// Creates a fault of a field.
     pub fn new(at: Position, path: impl Into<String>, reason: impl Into<String>) -> Self {
         Self {
+            file: None,
+            document: None,
+            object: None,
             at,
             path: path.into(),
             reason: Cow::Owned(reason.into()),
@@ -52,6 +63,17 @@ impl Fault {
     /// Creates a fault of the whole file.
     pub fn unplaced(reason: impl Into<String>) -> Self {
         Self::new(Position::default(), "", reason)
+    }
+
+    /// Adds the file, and document and object if known.
+    #[must_use]
+    pub fn in_file(self, file: Arc<Path>, document: Option<usize>, object: Option<Key>) -> Self {
+        Self {
+            file: Some(file),
+            document,
+            object: object.map(Box::new),
+            ..self
+        }
     }
 
     /// Prepends a field name to the path. `at` is the start of the object, used
@@ -87,17 +109,31 @@ impl Fault {
     }
 }
 
-/// Displays as `LINE:COLUMN: FIELD: REASON`, without unknown parts.
+/// Displays as `FILE:LINE:COLUMN: document N: KIND NAME: FIELD: REASON`, without unknown parts.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { at, path, reason } = self;
-        if at.line > 0 {
-            write!(f, "{}:{}: ", at.line, at.column)?;
+        let mut separator = "";
+        if let Some(file) = &self.file {
+            write!(f, "{}:", file.display())?;
+            separator = " ";
         }
-        if !path.is_empty() {
-            write!(f, "{path}: ")?;
+        if self.at.line > 0 {
+            write!(f, "{}:{}:", self.at.line, self.at.column)?;
+            separator = " ";
         }
-        f.write_str(reason)
+        if let Some(document) = self.document {
+            write!(f, "{separator}document {document}:")?;
+            separator = " ";
+        }
+        if let Some(object) = &self.object {
+            write!(f, "{separator}{object}:")?;
+            separator = " ";
+        }
+        if !self.path.is_empty() {
+            write!(f, "{separator}{}:", self.path)?;
+            separator = " ";
+        }
+        write!(f, "{separator}{}", self.reason)
     }
 }
 
@@ -130,43 +166,6 @@ pub struct Place {
     pub at: Position,
 }
 
-/// An error in a file, displayed as one line.
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct ManifestError {
-    /// The file.
-    pub file: Arc<Path>,
-    /// Number of the document in the file, counted from 1, if known.
-    pub document: Option<usize>,
-    /// The object, if known.
-    pub object: Option<Key>,
-    /// The error and its position.
-    pub fault: Fault,
-}
-
-/// Displays as `FILE:LINE:COLUMN: document N: KIND NAME: FIELD: REASON`.
-impl fmt::Display for ManifestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fault { at, path, reason } = &self.fault;
-        write!(f, "{}:", self.file.display())?;
-        if at.line > 0 {
-            write!(f, "{}:{}:", at.line, at.column)?;
-        }
-        if let Some(document) = self.document {
-            write!(f, " document {document}:")?;
-        }
-        if let Some(object) = &self.object {
-            write!(f, " {object}:")?;
-        }
-        if !path.is_empty() {
-            write!(f, " {path}:")?;
-        }
-        write!(f, " {reason}")
-    }
-}
-
-impl std::error::Error for ManifestError {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,27 +188,20 @@ mod tests {
 
     #[test]
     fn an_error_names_file_document_object_field_and_reason() {
-        let mut error = ManifestError {
-            file: Path::new("m/web.yaml").into(),
-            document: Some(2),
-            object: Some(Key {
-                kind: Kind::Service,
-                name: ObjectName::new("default", "web"),
-            }),
-            fault: Fault::new(
-                Position {
-                    line: 7,
-                    column: 14,
-                },
-                "spec.clusterIP",
-                "missing",
-            ),
+        let at = Position {
+            line: 7,
+            column: 14,
         };
+        let file: Arc<Path> = Path::new("m/web.yaml").into();
+        let key = Key {
+            kind: Kind::Service,
+            name: ObjectName::new("default", "web"),
+        };
+        let error = Fault::new(at, "spec.clusterIP", "missing");
+        let error = error.in_file(Arc::clone(&file), Some(2), Some(key));
         let expected = "m/web.yaml:7:14: document 2: Service default/web: spec.clusterIP: missing";
         assert_eq!(error.to_string(), expected);
-        error.document = None;
-        error.object = None;
-        error.fault = Fault::new(Position::default(), "", "permission denied");
+        let error = Fault::unplaced("permission denied").in_file(file, None, None);
         assert_eq!(error.to_string(), "m/web.yaml: permission denied");
     }
 }

@@ -18,7 +18,6 @@ use hyper::{Method, Uri};
 use k8s_openapi::jiff;
 use kube::Client;
 use kube::config::AuthInfo;
-use thiserror::Error;
 use tokio::task::spawn_blocking;
 use vipline_service_model::Timestamp;
 
@@ -104,11 +103,6 @@ impl Access {
     }
 }
 
-/// The credentials or the address of the API server are missing or invalid.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("{0}")]
-pub struct AccessError(String);
-
 /// A rate-limited client that reads its credentials again when files change or
 /// requests fail.
 ///
@@ -162,16 +156,16 @@ impl Connection {
         access: &Access,
         observer: Arc<dyn Observer>,
         plugin: RunningPlugin,
-    ) -> Result<Self, AccessError> {
+    ) -> Result<Self, request::Error> {
         let opener = Opener {
             access: access.clone(),
             observer,
             plugin,
         };
-        let config = opener.config().map_err(AccessError)?;
+        let config = opener.config().map_err(request::Error::InvalidAccess)?;
         let opened = match config.auth_info.exec {
             Some(_) => None,
-            None => Some(opener.open(config).map_err(AccessError)?),
+            None => Some(opener.open(config).map_err(request::Error::InvalidAccess)?),
         };
         let start = Instant::now();
         let (qps, burst) = access.limit();

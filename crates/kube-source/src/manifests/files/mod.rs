@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use self::directory::Directory;
 use self::watch::Watch;
-use super::fault::{Fault, Key, ManifestError};
+use super::fault::{Fault, Key};
 use super::source::{Batch, Content, Source, Update};
 
 /// Delay of removals and errors.
@@ -116,7 +116,7 @@ impl Manifests {
 
     /// Collects the files that must be read. Returns an error if the directory cannot be
     /// read.
-    fn collect(&mut self, now: Duration) -> Option<ManifestError> {
+    fn collect(&mut self, now: Duration) -> Option<Fault> {
         let watch = self.watch.as_mut()?;
         let changes = match watch.changes(&self.directory, now) {
             Ok(changes) => changes,
@@ -147,13 +147,9 @@ impl Manifests {
     }
 
     /// Returns the error of a directory that cannot be read. Its objects stay.
-    fn unreadable(&self, error: &io::Error) -> ManifestError {
-        ManifestError {
-            file: self.directory.openable().into(),
-            document: None,
-            object: None,
-            fault: Fault::unplaced(error.to_string()),
-        }
+    fn unreadable(&self, error: &io::Error) -> Fault {
+        let directory = self.directory.openable().into();
+        Fault::unplaced(error.to_string()).in_file(directory, None, None)
     }
 
     /// Returns the descriptor that becomes readable after a change. `None` without a
@@ -165,7 +161,7 @@ impl Manifests {
 }
 
 /// Returns an update of at most one error.
-fn only(error: Option<ManifestError>) -> Update {
+fn only(error: Option<Fault>) -> Update {
     Update {
         errors: error.into_iter().collect(),
         ..Update::default()

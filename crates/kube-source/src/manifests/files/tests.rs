@@ -50,10 +50,7 @@ fn lines(update: Update) -> Vec<String> {
         Event::ServiceDeleted(name) => format!("-{}", name.name),
         other => panic!("{other:?}"),
     };
-    let errors = update
-        .errors
-        .iter()
-        .map(|error| error.fault.reason.to_string());
+    let errors = update.errors.iter().map(|error| error.reason.to_string());
     update.events.map(|it| event(&it)).chain(errors).collect()
 }
 

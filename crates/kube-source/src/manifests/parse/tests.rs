@@ -14,7 +14,10 @@ fn faults(manifest: &Manifest) -> Vec<String> {
             .key
             .as_ref()
             .map_or_else(|| "?".to_owned(), Key::to_string);
-        for Fault { at, path, reason } in &invalid.faults {
+        for Fault {
+            at, path, reason, ..
+        } in &invalid.faults
+        {
             let document = invalid.place.document;
             lines.push(format!(
                 "{document} {key} {}:{} {path}: {reason}",

@@ -15,7 +15,7 @@ pub use events::Events;
 
 use events::Change;
 
-use super::fault::{Fault, Key, ManifestError, Place};
+use super::fault::{Fault, Key, Place};
 use super::object::Object;
 use super::parse::{IgnoredObject, InvalidObject, Manifest, ValidObject, document_number, parse};
 
@@ -34,7 +34,7 @@ struct File {
     /// Invariant: exactly the keys that the file claims.
     keys: Vec<Key>,
     /// Errors of the last read.
-    reported: Vec<ManifestError>,
+    reported: Vec<Fault>,
 }
 
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ pub struct Update {
     /// Events of changed objects.
     pub events: Events,
     /// New errors, not reported before.
-    pub errors: Vec<ManifestError>,
+    pub errors: Vec<Fault>,
     /// Objects of other kinds, as `FILE:LINE: KIND`.
     pub ignored: Vec<String>,
 }
@@ -184,7 +184,7 @@ impl Source {
         file: &Arc<Path>,
         objects: FileObjects,
         changed: &mut ChangedKeys,
-    ) -> Vec<ManifestError> {
+    ) -> Vec<Fault> {
         let mut errors = objects.errors;
         for ValidObject { key, place, object } in objects.objects {
             let claims = self.claims.entry(key.clone()).or_default();
@@ -219,7 +219,7 @@ impl Source {
     }
 
     /// Adds the errors of a file that were not reported at the last read.
-    fn report(&mut self, file: &Arc<Path>, errors: Vec<ManifestError>, update: &mut Update) {
+    fn report(&mut self, file: &Arc<Path>, errors: Vec<Fault>, update: &mut Update) {
         if errors.is_empty() {
             if let Some(file) = self.files.get_mut(file) {
                 file.reported.clear();
@@ -245,7 +245,7 @@ pub struct Batch {
 }
 
 /// The objects of a file, or the reason why it cannot be parsed.
-type Read = Result<FileObjects, Box<ManifestError>>;
+type Read = Result<FileObjects, Box<Fault>>;
 
 impl FromIterator<(Arc<Path>, Content)> for Batch {
     fn from_iter<I: IntoIterator<Item = (Arc<Path>, Content)>>(files: I) -> Self {
@@ -265,12 +265,12 @@ impl Batch {
             Content::Gone => return Ok(FileObjects::default()),
             Content::Unreadable(reason) => {
                 let fault = Fault::unplaced(reason);
-                return Err(error(file, None, None, fault).into());
+                return Err(fault.in_file(Arc::clone(file), None, None).into());
             }
         };
         let manifest = parse(&text).map_err(|fault| {
             let document = document_number(&text, fault.at.line);
-            Box::new(error(file, Some(document), None, fault))
+            Box::new(fault.in_file(Arc::clone(file), Some(document), None))
         })?;
         drop(text);
         for IgnoredObject { kind, place } in &manifest.ignored {
@@ -292,7 +292,7 @@ struct FileObjects {
     /// Whether an invalid object has no known key, so that no object of the
     /// file may be removed.
     keep_rest: bool,
-    errors: Vec<ManifestError>,
+    errors: Vec<Fault>,
 }
 
 impl FileObjects {
@@ -307,12 +307,12 @@ impl FileObjects {
             let document = Some(place.document);
             let named = faults
                 .into_iter()
-                .map(|fault| error(file, document, key.clone(), fault));
+                .map(|fault| fault.in_file(Arc::clone(file), document, key.clone()));
             objects.errors.extend(named);
             objects.keep_rest |= key.is_none();
             objects.keys.extend(key);
         }
-        objects.errors.sort_by_key(|error| error.fault.at);
+        objects.errors.sort_by_key(|error| error.at);
         objects
     }
 
@@ -344,27 +344,7 @@ impl FileObjects {
     }
 }
 
-fn error(
-    file: &Arc<Path>,
-    document: Option<usize>,
-    object: Option<Key>,
-    fault: Fault,
-) -> ManifestError {
-    ManifestError {
-        file: Arc::clone(file),
-        document,
-        object,
-        fault,
-    }
-}
-
-fn duplicate(
-    file: &Arc<Path>,
-    key: Key,
-    place: Place,
-    other_file: &Path,
-    other: Place,
-) -> ManifestError {
+fn duplicate(file: &Arc<Path>, key: Key, place: Place, other_file: &Path, other: Place) -> Fault {
     let reason = format!(
         "the same object exists at {}:{}:{} (document {})",
         other_file.display(),
@@ -372,12 +352,8 @@ fn duplicate(
         other.at.column,
         other.document
     );
-    error(
-        file,
-        Some(place.document),
-        Some(key),
-        Fault::new(place.at, "", reason),
-    )
+    let fault = Fault::new(place.at, "", reason);
+    fault.in_file(Arc::clone(file), Some(place.document), Some(key))
 }
 
 /// Keys changed by an update, with their objects before.
