@@ -80,14 +80,66 @@ pub enum Error {
     #[cfg(feature = "ipvs")]
     #[error("IPVS timeouts cannot be set and stay unchanged")]
     IpvsTimeouts(#[source] vipline_ipvs::Error),
-    /// A rtnetlink request about a link or an address failed.
-    #[cfg(feature = "ipvs")]
+    /// A rtnetlink request about a link, an address or a route failed.
     #[error(transparent)]
     Rtnl(#[from] vipline_rtnl::Error),
     /// An nf_tables request failed.
     #[cfg(any(feature = "iptables", feature = "nftables"))]
     #[error(transparent)]
     Nftables(#[from] vipline_nftables::Error),
+    /// An operation failed.
+    #[error("{operation}")]
+    Operation {
+        /// The operation: a shell command, or words such as `list the addresses of the
+        /// interfaces`.
+        operation: Box<str>,
+        /// The error.
+        source: Box<Self>,
+    },
+    /// A program that a cleanup needs is missing.
+    #[error("{name} is not installed")]
+    NotInstalled {
+        /// Name of the program, without the suffixes `-save` and `-restore`.
+        name: Box<str>,
+    },
+    /// Objects are visible in the kernel, but the program that reads them is missing.
+    #[error(
+        "{objects}: not checked: {program} is not installed; rules of an earlier kube-proxy \
+         there stay and decide about packets"
+    )]
+    NotChecked {
+        /// The objects.
+        objects: Box<str>,
+        /// Name of the program.
+        program: Box<str>,
+    },
+    /// The kernel rejected a step of a cleanup.
+    #[error("{step}: {reason}")]
+    NotRemoved {
+        /// The step, as a shell command.
+        step: Box<str>,
+        /// The reason.
+        reason: Box<str>,
+    },
+    /// A line of a saved kernel state is not of the form. Lines are counted from 1.
+    #[error("line {0} is no part of a kernel state")]
+    StateLine(usize),
+    /// The text of a kernel state ends before this line, its last one.
+    #[error("the kernel state is incomplete: line {0} is missing")]
+    IncompleteState(usize),
+    /// A policy `RemoteSubnetRoute` of a network of HNS is invalid.
+    ///
+    /// Displays as `network vxlan0: Policies[0] (RemoteSubnetRoute): DestinationPrefix
+    /// "10.244.2.0": invalid IP address syntax`.
+    #[error("network {network}: Policies[{index}] (RemoteSubnetRoute): {reason}")]
+    InvalidRoute {
+        /// Name of the network.
+        network: Box<str>,
+        /// Position of the policy.
+        index: usize,
+        /// The reason.
+        reason: Box<str>,
+    },
 }
 
 impl Error {
@@ -116,6 +168,15 @@ impl Error {
         }
     }
 
+    /// Adds an operation to an error.
+    #[cfg(any(target_os = "linux", feature = "iptables", feature = "nftables"))]
+    pub(crate) fn of<E: Into<Self>>(operation: impl std::fmt::Display) -> impl FnOnce(E) -> Self {
+        move |error| Self::Operation {
+            operation: operation.to_string().into(),
+            source: Box::new(error.into()),
+        }
+    }
+
     /// Returns whether a retry cannot succeed, because a privilege, a program or a kernel
     /// feature is missing, or an argument is invalid.
     ///
@@ -134,9 +195,17 @@ impl Error {
             Self::NoKernel
             | Self::NoSuchBit(_)
             | Self::NoSuchMode(_)
-            | Self::Unsupported { .. } => true,
+            | Self::Unsupported { .. }
+            | Self::NotInstalled { .. }
+            | Self::StateLine(_)
+            | Self::IncompleteState(_)
+            | Self::InvalidRoute { .. } => true,
             Self::Custom { is_permanent, .. } => *is_permanent,
-            Self::Rejected { .. } | Self::ProbeAccepted => false,
+            Self::Operation { source, .. } => source.is_permanent(),
+            Self::Rejected { .. }
+            | Self::ProbeAccepted
+            | Self::NotChecked { .. }
+            | Self::NotRemoved { .. } => false,
             Self::Conntrack(error) => is_missing(error),
             #[cfg(feature = "iptables")]
             Self::Iptables(error) => {
@@ -154,7 +223,6 @@ impl Error {
             Self::Ipset(error) => is_missing(error),
             #[cfg(feature = "ipvs")]
             Self::Ipvs(error) | Self::IpvsTimeouts(error) => is_missing(error),
-            #[cfg(feature = "ipvs")]
             Self::Rtnl(error) => {
                 matches!(error, vipline_rtnl::Error::Denied) || error.is_unsupported()
             }

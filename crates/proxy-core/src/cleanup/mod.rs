@@ -38,8 +38,8 @@ use ipnet::IpNet;
 
 #[cfg(all(test, feature = "ipvs"))]
 pub(crate) use self::removal::plan;
-pub use self::removal::{Error, Removal, Step};
 pub(crate) use self::removal::{Found, Remove};
+pub use self::removal::{Removal, Step};
 pub use self::search::Scope;
 pub(crate) use self::search::{Leftovers, Search};
 use crate::Mode;

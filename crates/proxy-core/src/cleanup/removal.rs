@@ -4,6 +4,8 @@ use std::fmt;
 
 use ipnet::IpNet;
 
+use crate::Error;
+
 /// An object to remove, or several that are removed atomically.
 ///
 /// Displays as the shell command that does the same.
@@ -21,7 +23,7 @@ impl Step {
     ///
     /// # Errors
     ///
-    /// - [`Error::Operation`], [`Error::Rejected`] or [`Error::Other`]: the removal
+    /// - [`Error::Operation`], [`Error::NotRemoved`] or the error of the client: the removal
     ///   failed.
     /// - [`Error::NotInstalled`]: the iptables program is missing.
     pub fn apply(&self) -> Result<(), Error> {
@@ -84,58 +86,4 @@ pub(crate) fn plan(found: &[Box<dyn Found>], excluded: &[IpNet]) -> Removal {
         found.plan(excluded, &mut removal);
     }
     removal
-}
-
-/// An error of a check or a step.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// A program is missing.
-    #[error("{name} is not installed")]
-    NotInstalled {
-        /// Name of the program, without the suffixes `-save` and `-restore`.
-        name: String,
-    },
-    /// Objects are visible in the kernel, but the program that reads them is missing.
-    #[error(
-        "{objects}: not checked: {program} is not installed; rules of an earlier kube-proxy \
-         there stay and decide about packets"
-    )]
-    NotChecked {
-        /// The objects.
-        objects: String,
-        /// Name of the program.
-        program: String,
-    },
-    /// An operation failed.
-    #[error("{operation}")]
-    Operation {
-        /// The operation: a shell command, or a list.
-        operation: String,
-        /// The error.
-        source: crate::Error,
-    },
-    /// Any other error. Its text names the object.
-    #[error(transparent)]
-    Other(crate::Error),
-    /// The kernel rejected a step.
-    #[error("{step}: {reason}")]
-    Rejected {
-        /// The step, as a shell command.
-        step: String,
-        /// The reason.
-        reason: String,
-    },
-}
-
-impl Error {
-    /// Adds an operation to an error.
-    pub(crate) fn operation<E: Into<crate::Error>>(
-        operation: impl fmt::Display,
-    ) -> impl FnOnce(E) -> Self {
-        move |error| Self::Operation {
-            operation: operation.to_string(),
-            source: error.into(),
-        }
-    }
 }

@@ -2,7 +2,8 @@
 
 use ipnet::IpNet;
 
-use super::removal::{Error, Found, Removal, plan};
+use super::removal::{Found, Removal, plan};
+use crate::Error;
 use crate::{IptablesBackend, Mode};
 
 /// The objects to remove.
@@ -38,7 +39,7 @@ impl Scope {
 pub(crate) struct Leftovers {
     /// Adds the objects of the mode to the search. Mode iptables adds the rules of iptables
     /// of all modes.
-    pub(crate) find: fn(&mut Search) -> Result<(), crate::Error>,
+    pub(crate) find: fn(&mut Search) -> Result<(), Error>,
 }
 
 /// A search for objects.

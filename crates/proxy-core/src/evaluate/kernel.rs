@@ -31,24 +31,6 @@ const LIST: &str = "list";
 const ROUTES: &str = "routes";
 const RULES: &str = "rules of policy routing";
 
-/// The addresses or routes of the node cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum HostError {
-    /// The addresses cannot be read.
-    #[error("list the addresses of the interfaces")]
-    Addresses(#[from] vipline_rtnl::Error),
-    /// The tables of nf_tables cannot be read.
-    #[error("read the tables of nf_tables")]
-    Nftables(#[from] nftables::Error),
-    /// The rules of another variant of iptables, IP sets or virtual servers cannot be read.
-    #[error(transparent)]
-    Modes(#[from] Box<Error>),
-    /// The routes cannot be read.
-    #[error("list the routes of the main table")]
-    Routes(#[source] vipline_rtnl::Error),
-}
-
 /// Returns the addresses and routes in the network namespace of the calling thread.
 ///
 /// Routes of the main table are considered, and policy routing is not. No packet exceeds a
@@ -57,7 +39,7 @@ pub enum HostError {
 /// # Errors
 ///
 /// rtnetlink cannot be read. A kernel without IPv6 is no error.
-pub fn observed_host() -> Result<Host, HostError> {
+pub fn observed_host() -> Result<Host, Error> {
     Ok(read_host()?.host())
 }
 
@@ -69,17 +51,18 @@ pub fn observed_host() -> Result<Host, HostError> {
 ///
 /// # Errors
 ///
-/// As [`observed_host`]. [`HostError::Nftables`] and [`HostError::Modes`] if state of a mode
-/// cannot be read.
-pub fn read_kernel() -> Result<KernelState, HostError> {
+/// As [`observed_host`], and the error of a mode whose state cannot be read.
+pub fn read_kernel() -> Result<KernelState, Error> {
     let mut state = read_host()?;
     match record_tables() {
         Err(nftables::Error::Unsupported { .. }) => {}
-        recorded => (state.dump, state.hooks) = recorded?,
+        recorded => {
+            (state.dump, state.hooks) =
+                recorded.map_err(Error::of("read the tables of nf_tables"))?;
+        }
     }
     for mode in Mode::BUILT_IN {
-        let saved = mode.backend().and_then(|it| it.save(&mut state));
-        saved.map_err(Box::new)?;
+        mode.backend().and_then(|it| it.save(&mut state))?;
     }
     Ok(state)
 }
@@ -124,8 +107,13 @@ pub(crate) fn read_functions(
     Ok(Some(entries))
 }
 
-fn read_host() -> Result<KernelState, HostError> {
-    let snapshot = Client::open()?.dump()?;
+fn of_routes(error: rtnl::Error) -> Error {
+    Error::of("list the routes of the main table")(error)
+}
+
+fn read_host() -> Result<KernelState, Error> {
+    let snapshot = Client::open().and_then(|mut client| client.dump());
+    let snapshot = snapshot.map_err(Error::of("list the addresses of the interfaces"))?;
     let indexes: BTreeMap<String, u32> = snapshot
         .links()
         .map(|link| (link.name.to_string(), link.index))
@@ -140,7 +128,7 @@ fn read_host() -> Result<KernelState, HostError> {
         .links()
         .map(|link| (link.index, link.name.to_string()))
         .collect();
-    let routes = read_routes().map_err(HostError::Routes)?.into_iter();
+    let routes = read_routes().map_err(of_routes)?.into_iter();
     let routes = routes.map(|route| saved(route, &names));
     let routes: Result<_, _> = routes.collect();
     let bridges = snapshot
@@ -166,12 +154,12 @@ fn read_host() -> Result<KernelState, HostError> {
     Ok(KernelState {
         down: down.map(|link| link.name.to_string()).collect(),
         not_forwarding: not_forwarding(working),
-        policies: read_policies().map_err(HostError::Routes)?,
+        policies: read_policies().map_err(of_routes)?,
         filters: filters.collect(),
         addresses: addresses.collect(),
         bridges,
         unfiltered,
-        routes: routes.map_err(HostError::Routes)?,
+        routes: routes.map_err(of_routes)?,
         ..KernelState::default()
     })
 }

@@ -52,9 +52,9 @@ pub use host::{Arrival, arrival, node_source, packet, received, reply};
 #[cfg(feature = "iptables")]
 pub(crate) use kernel::read_functions;
 pub(crate) use kernel::read_hooks;
-pub use kernel::{HostError, observed_host, read_kernel};
+pub use kernel::{observed_host, read_kernel};
 pub use outcome::{Obstacle, Outcome, Verdict};
 pub use rules::{Evaluate, Rules};
+pub use saved::KernelState;
 #[cfg(feature = "iptables")]
 pub(crate) use saved::Source;
-pub use saved::{InvalidState, KernelState};

@@ -12,6 +12,8 @@ use vipline_nftables::{
     Family, Hook, HookEntry, Name, RecordedDump, RecordedMessage, Ruleset, TableId,
 };
 
+use crate::Error;
+
 /// First line of the text.
 const HEADER: &str = "# kube-proxy kernel state 1";
 
@@ -125,18 +127,6 @@ pub(super) enum Way {
 pub(super) struct Link {
     pub(super) index: Option<u32>,
     pub(super) name: String,
-}
-
-/// Text that is no kernel state. Lines are counted from 1.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidState {
-    /// A line is not of the form.
-    #[error("line {0} is no part of a kernel state")]
-    Line(usize),
-    /// The text ends before its last line.
-    #[error("the kernel state is incomplete: line {0} is missing")]
-    Incomplete(usize),
 }
 
 impl KernelState {
@@ -386,25 +376,25 @@ impl fmt::Display for KernelState {
 }
 
 impl FromStr for KernelState {
-    type Err = InvalidState;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, InvalidState> {
+    fn from_str(text: &str) -> Result<Self, Error> {
         let mut state = Self::default();
         let mut lines = (1..).zip(text.lines());
         if lines.next().is_none_or(|(_, line)| line != HEADER) {
-            return Err(InvalidState::Line(1));
+            return Err(Error::StateLine(1));
         }
         let mut last = 1;
         for (number, line) in lines.by_ref().take_while(|(_, line)| *line != FOOTER) {
             let parsed = state.parse_line(line);
-            parsed.ok_or(InvalidState::Line(number))?;
+            parsed.ok_or(Error::StateLine(number))?;
             last = number;
         }
         if text.lines().nth(last).is_none() {
-            return Err(InvalidState::Incomplete(last + 1));
+            return Err(Error::IncompleteState(last + 1));
         }
         match lines.next() {
-            Some((number, _)) => Err(InvalidState::Line(number)),
+            Some((number, _)) => Err(Error::StateLine(number)),
             None => Ok(state),
         }
     }
@@ -476,14 +466,15 @@ mod tests {
                 2,
             ),
         ] {
-            let expected = Err(InvalidState::Line(number));
-            assert_eq!(wrong.parse::<KernelState>(), expected);
+            let parsed = wrong.parse::<KernelState>();
+            assert!(matches!(parsed, Err(Error::StateLine(line)) if line == number));
         }
         // A state that ends early, and one that is written twice.
         let early = text.strip_suffix("# end\n").unwrap();
-        let expected = Err(InvalidState::Incomplete(19));
-        assert_eq!(early.parse::<KernelState>(), expected);
+        let parsed = early.parse::<KernelState>();
+        assert!(matches!(parsed, Err(Error::IncompleteState(19))));
         let twice = format!("{text}{text}");
-        assert_eq!(twice.parse::<KernelState>(), Err(InvalidState::Line(20)));
+        let parsed = twice.parse::<KernelState>();
+        assert!(matches!(parsed, Err(Error::StateLine(20))));
     }
 }

@@ -10,11 +10,11 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use vipline_netlink::{Dump, Listener, Protocol};
-use vipline_rtnl::Client;
+use vipline_rtnl::{self as rtnl, Client};
 use vipline_service_model::Family;
 
-use super::{Error, Scope, ipvs_link};
-use crate::sysctl;
+use super::{Scope, ipvs_link};
+use crate::{Error, sysctl};
 
 /// `RTNLGRP_IPV4_IFADDR` and `RTNLGRP_IPV6_IFADDR` of linux/rtnetlink.h.
 const GROUPS: [u32; 2] = [5, 9];
@@ -29,14 +29,12 @@ const GROUPS: [u32; 2] = [5, 9];
 ///
 /// The rtnetlink request fails.
 pub fn addresses(scope: Scope) -> Result<Vec<IpAddr>, Error> {
-    let read = || {
+    let read = || -> Result<_, rtnl::Error> {
         let mut client = Client::open()?;
         let ipvs_link = client.link(&ipvs_link())?.map(|link| link.index);
         Ok((ipvs_link, client.dump_addresses()?))
     };
-    let (ipvs_link, dump) = read().map_err(Error::of::<vipline_rtnl::Error>(
-        "list the addresses of the interfaces",
-    ))?;
+    let (ipvs_link, dump) = read().map_err(failed("list the addresses of the interfaces"))?;
     // Addresses that change all the time are better than none.
     let (Dump::Complete(mut all) | Dump::Interrupted(mut all)) = dump;
     all.retain(|found| scope.includes(found) && Some(found.index) != ipvs_link);
@@ -79,12 +77,12 @@ impl AddressWatch {
         // Listening before reading misses no change.
         let mut listener = match self.listener.take() {
             Some(listener) => listener,
-            None => listen().map_err(Error::of("subscribe to address changes of interfaces"))?,
+            None => listen().map_err(failed("subscribe to address changes of interfaces"))?,
         };
         let is_known = &mut self.is_known;
         if let Err(error) = listener.read(|_| *is_known = false) {
             *is_known = false;
-            return Err(Error::of("receive address changes of interfaces")(error));
+            return Err(failed("receive address changes of interfaces")(error));
         }
         self.listener = Some(listener);
         if self.is_known {
@@ -99,6 +97,11 @@ impl AddressWatch {
     pub fn readable(&self) -> Option<BorrowedFd<'_>> {
         self.listener.as_ref().map(AsFd::as_fd)
     }
+}
+
+/// Adds an operation to an error of rtnetlink.
+fn failed<E: Into<rtnl::Error>>(operation: &'static str) -> impl FnOnce(E) -> Error {
+    move |error| Error::of::<rtnl::Error>(operation)(error.into())
 }
 
 fn listen() -> Result<Listener, vipline_netlink::Error> {

@@ -45,26 +45,6 @@ impl Scope {
     }
 }
 
-/// The error of an operation on interface addresses.
-#[derive(Debug, thiserror::Error)]
-#[error("{operation}")]
-#[non_exhaustive]
-pub struct Error {
-    /// The operation.
-    pub operation: &'static str,
-    /// The error.
-    pub source: rtnl::Error,
-}
-
-impl Error {
-    fn of<E: Into<rtnl::Error>>(operation: &'static str) -> impl FnOnce(E) -> Self {
-        move |error| Self {
-            operation,
-            source: error.into(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;

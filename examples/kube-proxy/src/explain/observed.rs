@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use proxy_core::evaluate::{InvalidState, KernelState, Rules, observed_host};
+use proxy_core::evaluate::{KernelState, Rules, observed_host};
 use proxy_core::evaluator::Host;
 use proxy_core::{Config, Family, Mode};
 
@@ -45,7 +45,7 @@ impl Observed {
         let text = fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
         let state: KernelState = text
             .parse()
-            .map_err(|error: InvalidState| named(error.to_string()))?;
+            .map_err(|error: proxy_core::Error| named(error.to_string()))?;
         let host = state.host();
         Ok(Self::new(host, State::Saved(Box::new(state), config.mode)))
     }

@@ -42,4 +42,4 @@ mod settings;
 pub use self::apply::kernel::Hns;
 pub use self::plan::Planner;
 pub use self::plan::object::{Endpoint, EndpointKind, Key, LoadBalancer, Object};
-pub use self::settings::{InvalidRoute, RemoteSubnet, Settings};
+pub use self::settings::{RemoteSubnet, Settings};

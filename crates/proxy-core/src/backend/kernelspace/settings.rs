@@ -6,9 +6,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use thiserror::Error;
 use vipline_hcn::{Endpoint, Features, Network, NetworkPolicy, RemoteSubnetRoutePolicy};
 use vipline_service_model::Family;
+
+use crate::Error;
 
 /// Settings of mode kernelspace.
 ///
@@ -63,22 +64,6 @@ pub struct RemoteSubnet {
     pub provider: IpAddr,
 }
 
-/// An invalid policy `RemoteSubnetRoute` of a network.
-///
-/// Displays as `network vxlan0: Policies[0] (RemoteSubnetRoute): DestinationPrefix
-/// "10.244.2.0": invalid IP address syntax`.
-#[derive(Debug, Error)]
-#[error("network {network}: Policies[{index}] ({TYPE}): {reason}")]
-#[non_exhaustive]
-pub struct InvalidRoute {
-    /// Name of the network.
-    pub network: Box<str>,
-    /// Position of the policy.
-    pub index: usize,
-    /// The reason.
-    pub reason: Box<str>,
-}
-
 /// Type of the policies for subnets of other nodes.
 const TYPE: &str = "RemoteSubnetRoute";
 
@@ -115,10 +100,10 @@ impl Settings {
     /// # Errors
     ///
     /// A policy `RemoteSubnetRoute` has another form, or an invalid prefix or address.
-    pub fn with_network(mut self, network: &Network) -> Result<Self, InvalidRoute> {
+    pub fn with_network(mut self, network: &Network) -> Result<Self, Error> {
         let subnets = network.policies.iter().enumerate();
         let subnets = subnets.map(|(index, policy)| {
-            remote_subnet(&policy.settings).map_err(|reason| InvalidRoute {
+            remote_subnet(&policy.settings).map_err(|reason| Error::InvalidRoute {
                 network: network.name.as_str().into(),
                 index,
                 reason: reason.into(),

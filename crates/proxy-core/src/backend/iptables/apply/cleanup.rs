@@ -16,10 +16,11 @@ use vipline_service_model::{Counted, Family};
 use super::choice::has_compat;
 use super::legacy::{legacy_tables, may_have_tables, names_path};
 use super::netlink;
+use crate::Error;
 use crate::IptablesBackend;
 use crate::backend::iptables::plan::cleanup::{Document, Saved, SavedRules};
 use crate::cleanup::names::Selection;
-use crate::cleanup::{Error, Leftovers, Remove, Scope, Search};
+use crate::cleanup::{Leftovers, Remove, Scope, Search};
 
 /// The mode's part of a removal: the rules of all modes.
 pub(in crate::backend) const LEFTOVERS: Leftovers = Leftovers { find };
@@ -44,7 +45,7 @@ impl Trace {
 }
 
 /// Finds the chains and jumps in the scope.
-fn find(search: &mut Search) -> Result<(), crate::Error> {
+fn find(search: &mut Search) -> Result<(), Error> {
     let mut unchecked = Vec::new();
     let rules = read(search.scope(), &mut unchecked);
     search.found(SavedRules(rules));
@@ -94,7 +95,7 @@ fn read(scope: Scope, unchecked: &mut Vec<Error>) -> Vec<Saved> {
             };
             if variant == Variant::Nft && matches!(has_compat(family), Ok(true)) {
                 let saved = netlink::save(family, &tables);
-                let saved = saved.map_err(Error::operation(format_args!("read {family} tables")));
+                let saved = saved.map_err(Error::of(format_args!("read {family} tables")));
                 match saved {
                     Ok(text) => found.push(Saved {
                         restore: format!("{}-nft-restore", program_name(family)),
@@ -118,9 +119,12 @@ fn read(scope: Scope, unchecked: &mut Vec<Error>) -> Vec<Saved> {
                 }
                 Ok(None) => {
                     let program = format!("{}-{variant}-save", program_name(family));
-                    unchecked.push(Error::NotChecked { objects, program });
+                    unchecked.push(Error::NotChecked {
+                        objects: objects.into(),
+                        program: program.into(),
+                    });
                 }
-                Err(error) => unchecked.push(Error::Other(error)),
+                Err(error) => unchecked.push(error),
             }
         }
     }
@@ -133,7 +137,7 @@ fn save(name: &str, client: &mut Client, tables: &[&str], unchecked: &mut Vec<Er
     for table in tables {
         match client.save(TableName::new(table).expect("a valid name")) {
             Ok(saved) => text += &saved,
-            Err(error) => unchecked.push(Error::operation(format_args!("{name}-save"))(error)),
+            Err(error) => unchecked.push(Error::of(format_args!("{name}-save"))(error)),
         }
     }
     text
@@ -144,13 +148,13 @@ impl Remove for Document {
     fn remove(&self) -> Result<(), Error> {
         if let Some(family) = self.over_netlink() {
             let done = nft::Client::open(family).and_then(|mut client| client.commit(self.edits()));
-            return done.map(drop).map_err(|error| Error::Other(error.into()));
+            return done.map(drop).map_err(Error::from);
         }
         let name = self.program();
-        let client = open(name).map_err(Error::Other)?;
+        let client = open(name)?;
         let mut client = client.ok_or_else(|| Error::NotInstalled { name: name.into() })?;
         let restored = client.restore(&self.text());
-        restored.map_err(|error| Error::Other(error.into()))
+        restored.map_err(Error::from)
     }
 
     fn summary(&self) -> String {
@@ -165,7 +169,7 @@ impl Remove for Document {
 pub(super) fn programs(
     family: Family,
     variant: Variant,
-) -> Result<Option<(String, Client)>, crate::Error> {
+) -> Result<Option<(String, Client)>, Error> {
     let name = program_name(family);
     let own = format!("{name}-{variant}");
     if let Some(client) = open(&own)? {
@@ -176,7 +180,7 @@ pub(super) fn programs(
 }
 
 /// Opens the programs whose names have this prefix, if they are installed.
-fn open(name: &str) -> Result<Option<Client>, crate::Error> {
+fn open(name: &str) -> Result<Option<Client>, Error> {
     let find = |end| find_program(&format!("{name}-{end}"));
     let programs = find("save").zip(find("restore"));
     let client = programs.map(|(save, restore)| Client::open_at(save, restore));

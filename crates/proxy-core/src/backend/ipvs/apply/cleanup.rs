@@ -14,10 +14,11 @@ use vipline_ipset::{self as ipset, Sets, Strictness};
 use vipline_ipvs::{self as ipvs, ServiceKey};
 use vipline_rtnl as rtnl;
 
+use crate::Error;
 use crate::Mode;
 use crate::backend::ipvs::plan::cleanup::{Found, Object, names};
 use crate::backend::ipvs::plan::names::link as link_name;
-use crate::cleanup::{Error, Leftovers, Remove, Search};
+use crate::cleanup::{Leftovers, Remove, Search};
 
 /// The mode's part of a removal.
 pub(in crate::backend) const LEFTOVERS: Leftovers = Leftovers { find };
@@ -31,7 +32,7 @@ const RETRY: Duration = Duration::from_millis(10);
 const MODULES: &str = "/sys/module";
 
 /// Finds the objects of the mode outside of iptables.
-fn find(search: &mut Search) -> Result<(), crate::Error> {
+fn find(search: &mut Search) -> Result<(), Error> {
     if !search.includes(Mode::Ipvs) {
         return Ok(());
     }
@@ -56,7 +57,7 @@ fn servers() -> Result<Vec<ServiceKey>, Error> {
         Err(ipvs::Error::Unsupported { .. }) => return Ok(Vec::new()),
         opened => opened.and_then(|mut client| client.servers()),
     };
-    let servers = listed.map_err(Error::operation("list IPVS virtual servers"))?;
+    let servers = listed.map_err(Error::of("list IPVS virtual servers"))?;
     Ok(servers
         .into_iter()
         .map(|(server, _)| server.service)
@@ -68,7 +69,7 @@ fn link() -> Result<Option<Vec<IpAddr>>, Error> {
     let name = link_name();
     let found = rtnl::Client::open()
         .and_then(|mut client| client.dump_link(&name))
-        .map_err(Error::operation(format_args!("list link {name}")))?;
+        .map_err(Error::of(format_args!("list link {name}")))?;
     let addresses = found.of(&name).map(rtnl::Address::ip).collect();
     Ok(found.link(&name).map(|_| addresses))
 }
@@ -87,7 +88,7 @@ fn sets() -> Result<Sets, Error> {
             client.dump(&owned)
         }),
     };
-    listed.map_err(Error::operation("list sets"))
+    listed.map_err(Error::of("list sets"))
 }
 
 /// Returns whether a kernel module is loaded or built in. Returns `true` if that is
@@ -114,25 +115,25 @@ impl Remove for Object {
 
 impl Object {
     fn remove_server(&self, service: ServiceKey) -> Result<(), Error> {
-        let mut client = ipvs::Client::open().map_err(Error::operation(self))?;
+        let mut client = ipvs::Client::open().map_err(Error::of(self))?;
         let remove = ipvs::Command::Remove(service);
         match client.commit(&[remove].into_iter().collect()) {
-            Err(error) if !error.is_not_found() => Err(Error::Other(error.into())),
+            Err(error) if !error.is_not_found() => Err(Error::from(error)),
             _ => Ok(()),
         }
     }
 
     fn remove_link(&self) -> Result<(), Error> {
-        let mut client = rtnl::Client::open().map_err(Error::operation(self))?;
+        let mut client = rtnl::Client::open().map_err(Error::of(self))?;
         let remove = rtnl::Command::RemoveLink(link_name());
         let removed = client.commit(&[remove].into_iter().collect());
-        removed.map_err(|error| Error::Other(error.into()))
+        removed.map_err(Error::from)
     }
 
     /// Destroys a set. The kernel rejects the removal, for example, of a set that a rule
     /// of another program uses.
     fn destroy_set(&self, name: &ipset::Name) -> Result<(), Error> {
-        let mut client = ipset::Client::open().map_err(Error::operation(self))?;
+        let mut client = ipset::Client::open().map_err(Error::of(self))?;
         let destroy = ipset::Command::Destroy(name.clone(), Strictness::Exist);
         let commands = vec![destroy].into();
         let start = Instant::now();
@@ -145,10 +146,10 @@ impl Object {
                 }
                 Err(error) => match ipset::Reason::of(&error) {
                     Some(reason) => {
-                        let (step, reason) = (self.to_string(), reason.to_string());
-                        return Err(Error::Rejected { step, reason });
+                        let (step, reason) = (self.to_string().into(), reason.to_string().into());
+                        return Err(Error::NotRemoved { step, reason });
                     }
-                    None => return Err(Error::operation(self)(error)),
+                    None => return Err(Error::of(self)(error)),
                 },
             }
         }

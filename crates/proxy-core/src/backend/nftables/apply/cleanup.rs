@@ -8,7 +8,7 @@ use vipline_reconcile::Edit;
 
 use super::super::plan::names::TABLE;
 use crate::Mode;
-use crate::cleanup::{self, Found, Leftovers, Removal, Remove, Search, Step};
+use crate::cleanup::{Found, Leftovers, Removal, Remove, Search, Step};
 
 /// The mode's part of a removal.
 pub(in crate::backend) const LEFTOVERS: Leftovers = Leftovers { find };
@@ -35,12 +35,12 @@ impl fmt::Display for RemoveTable {
 }
 
 impl Remove for RemoveTable {
-    fn remove(&self) -> Result<(), cleanup::Error> {
+    fn remove(&self) -> Result<(), crate::Error> {
         let table = Object::from(Table::new(self.0.clone()));
         let transaction = Transaction::from_edits([&Edit::Remove(table)]);
         Client::open()
             .and_then(|mut client| client.commit(&transaction))
-            .map_err(cleanup::Error::operation(self))
+            .map_err(crate::Error::of(self))
     }
 }
 
