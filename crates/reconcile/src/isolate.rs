@@ -1,4 +1,25 @@
 //! Search for the edits that make a kernel reject an atomic batch.
+//!
+//! nf_tables and `iptables-restore` apply a batch as a whole or not at all. One Service whose
+//! rule the kernel refuses would then keep the rules of ten thousand others out of the kernel,
+//! so the bad edits must be found and left out, with few attempts: each one makes the kernel
+//! check the whole batch again.
+//!
+//! Two ways to find them are combined:
+//!
+//! - The kernel *names* edits, for example by the offset of a message in its reply. The batch
+//!   is sent again without them. That is one attempt, however many edits it named.
+//! - The kernel names none (`iptables-restore` of the legacy variant says "line 7: failed" at
+//!   COMMIT for every error). Then the batch is halved, and each half is sent by itself.
+//!
+//! For example: 64 edits, of which 37 is bad and not named. Attempts: 0..64 is rejected, 0..32
+//! is applied, 32..64 is rejected, 32..48 is rejected, 32..40 ... down to 37 alone: 13
+//! attempts, and 63 edits are applied.
+//!
+//! The parts are applied in the order of the batch, because later edits may need earlier ones:
+//! a rule refers to a chain that an earlier edit creates. That is also why a bad edit takes
+//! its dependents with it. They would be rejected one by one, each at the cost of a search,
+//! and with a reason that misleads: "no such chain" instead of what is wrong with the chain.
 
 use std::collections::HashSet;
 
@@ -8,6 +29,11 @@ use crate::{Cause, Reason, Rejection};
 pub const MAX_REJECTED_BATCHES: usize = 64;
 
 /// Number of attempts after which a batch is split although the kernel names edits.
+///
+/// nf_tables names every bad edit at once, and the second attempt succeeds. `iptables-restore`
+/// stops at the first bad line, so it names one in each attempt. If there are still bad edits
+/// after eight attempts, there may be hundreds, and one attempt for each costs more than
+/// halving: a half that has none of them is applied at once.
 const ROUNDS: usize = 8;
 
 /// A kernel that applies batches of edits atomically.
@@ -111,12 +137,18 @@ impl Search {
             else {
                 return Ok(());
             };
+            // A target may have applied a beginning before the rejection: iptables has a COMMIT
+            // for each table. Edits that are sent twice would fail, as "exists".
             exclude(&mut part, applied);
+            // A batch of one edit needs no name: the reason can only be about this edit.
             if let ([one], []) = (&*part, &*named) {
                 named.push((*one, reason.clone()));
             }
             let is_named = !named.is_empty();
             self.reject(kernel, &mut part, named);
+            // Checked after the named edits were rejected, so that they get their own reasons and
+            // only the others count as untested. An untested edit is retried like a rejected
+            // one: its turn comes, and other changes are not delayed until then.
             if *budget == 0 {
                 let untested = reason.with_cause(Cause::Untested);
                 let indexes = std::mem::take(&mut part);
@@ -124,10 +156,14 @@ impl Search {
                 return Ok(());
             }
             *budget -= 1;
+            // One edit that is left is sent once more: it may be good, and was rejected with
+            // the ones that the kernel named. An empty part ends at the top of the loop.
             if is_named && round < ROUNDS || part.len() < 2 {
                 continue;
             }
             match kernel.split(&part) {
+                // Indivisible, for example a chain with its rules. Each attempt names at least
+                // one more edit, so this ends.
                 0 if is_named => {}
                 0 => {
                     self.reject_all(part, &reason);
@@ -135,6 +171,8 @@ impl Search {
                 }
                 at => {
                     let latter = part.split_off(at);
+                    // The last one is next: the former half comes first, as later edits may
+                    // depend on it.
                     self.parts.extend([latter, part]);
                     return Ok(());
                 }
@@ -163,6 +201,7 @@ impl Search {
         if dependents.is_empty() {
             return;
         }
+        // Dependents may stand in parts that wait since an earlier split.
         let waiting = std::iter::once(part).chain(&mut self.parts);
         let mut rejected = Vec::new();
         for part in waiting {

@@ -1,4 +1,28 @@
 //! The reconciler, which makes a target equal to the desired state.
+//!
+//! A dump of ten thousand Services takes longer than the change of one, so the reconciler does
+//! not read the target before each commit. It relies on one assumption: *the target has what
+//! was committed, until something says otherwise*. Then a change of one Service is the edits
+//! of that Service alone, which the caller adds to [`pending`](Reconciler::pending).
+//!
+//! ```text
+//!            error, forget(), conflict
+//!        ┌───────────────────────────────┐
+//!        ▼                               │
+//!    unknown ── plan: dump and compare ─► commit ──► known ── pending edits ─► commit
+//!                                                      ▲                         │
+//!                                                      └─────────────────────────┘
+//! ```
+//!
+//! Whoever cannot be sure declares the state unknown: a commit that failed may have applied a
+//! part, a notification of the kernel says that another program changed an object, and a commit
+//! that meets an object which should not be there says so by [`Cause::Conflict`]. The next plan
+//! dumps, and its edits are the difference. A start is the same: it knows nothing, dumps, and
+//! writes nothing if the kernel still has the rules of the last process.
+//!
+//! Rejected edits are the exception to "the target has what was committed". Each is remembered
+//! with what the kernel has in its place, so that a later edit of the same object starts from
+//! there; see `rejected`.
 
 use std::time::Duration;
 
@@ -7,7 +31,12 @@ use crate::{Cause, Edit, Pending, Reason, Rejected, Rejection, Target, diff};
 
 /// Number of rejected objects that are retried in one commit with other edits.
 ///
-/// The search among more rejected objects would delay the other edits.
+/// A retry usually fails again, and the kernel then rejects the whole batch: [`isolate`] has to
+/// find the bad edits before the good ones are applied. Up to this number that costs little.
+/// More of them get a commit of their own after the others, so that a cluster with a thousand
+/// rejected objects programs a new Service as fast as one without.
+///
+/// [`isolate`]: crate::isolate
 const MAX_RETRIES_TOGETHER: usize = 16;
 
 /// Makes a target equal to the desired state.
@@ -262,6 +291,8 @@ impl<K: Target> Reconciler<K> {
     where
         K::Object: 'a,
     {
+        // From here until `commit` succeeds the state is unknown. If the commit fails, or is never
+        // called, the next plan dumps: it must not believe edits that may not have been applied.
         let pending = self.pending.take();
         let pending = pending.filter(|_| !self.rejected.needs_dump(now));
         let dumped = pending.is_none();
@@ -273,6 +304,8 @@ impl<K: Target> Reconciler<K> {
             }
             None => {
                 let edits = self.difference(desired)?;
+                // The difference has the edits of postponed objects again, and the caller
+                // decides about each once more.
                 self.postponed = RejectedObjects::default();
                 self.rejected.filter(edits, now)
             }
@@ -314,6 +347,10 @@ impl<K: Target> Reconciler<K> {
             let rejections = self.send(plan, &mut outcome)?;
             outcome.rejected = rejections.len();
             let is_conflict = |reason: &Reason| reason.cause == Cause::Conflict;
+            // After a dump a conflict is no surprise that another dump could resolve: the object
+            // appeared just now, or the kernel does not show it. It counts as rejected, and a
+            // retry dumps. Otherwise a program that creates it again and again would keep this
+            // one in a loop of dumps.
             outcome.is_stale = !plan.dumped && rejections.iter().any(|it| is_conflict(&it.reason));
             if !rejections.is_empty() {
                 plan.rejections = vec![None; plan.edits.len()];
@@ -323,6 +360,8 @@ impl<K: Target> Reconciler<K> {
             }
         }
         outcome.edits = plan.edits.len() - outcome.rejected;
+        // Rejections of a stale commit are not recorded: they are about edits from a state that
+        // the target did not have, and the plan after the dump may not contain them.
         if !outcome.is_stale {
             self.record(plan, now);
             self.pending = Some(Pending::new());

@@ -1,4 +1,21 @@
 //! Rejected objects and the times of their retries.
+//!
+//! A rejected edit leaves its object as it was: the rule of yesterday, or nothing. Three things
+//! follow, and this file is about them:
+//!
+//! - **Later edits must start from what is there.** The plan wanted A to become B, the kernel
+//!   refused, and now C is wanted. The caller's edit is "B becomes C", which the kernel cannot
+//!   do, because it has A. [`amend`](RejectedObjects::amend) makes it "A becomes C", or no edit
+//!   at all if C equals A.
+//! - **The edit must be tried again**, because the reason may go away: a module is loaded, or
+//!   another program removes its object. But each retry may cost a search for the bad edit, so
+//!   the delay doubles from a second to five minutes. A change of the object ends the
+//!   waiting, because it is another edit.
+//! - **A dump shows the old object**, so each difference contains the rejected edit again.
+//!   [`filter`](RejectedObjects::filter) takes it out until it is due.
+//!
+//! Edits that the caller postponed are kept in a second value of the same type: they too are
+//! objects that differ from the plan until some time.
 
 use std::time::Duration;
 
@@ -9,6 +26,9 @@ use crate::{Cause, Edit, Keyed, Reason};
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 
 /// Maximum delay before a retry.
+///
+/// An operator who loads a missing module should not wait longer for the Services than it
+/// takes to look at the log, and a retry each five minutes costs nothing that shows.
 const MAX_DELAY: Duration = Duration::from_secs(5 * 60);
 
 /// An object that a kernel rejected.
@@ -203,11 +223,13 @@ impl<T: Keyed> RejectedObjects<T> {
             };
             let installed = it.installed.clone();
             edited.insert(edit.object().clone());
+            // No edit is left if the kernel's object is what is wanted now: the rejection ends.
             match Edit::between(installed, edit.clone().into_old_and_new().1) {
                 Some(edit) => amended.push(edit),
                 None => drop(self.take(edit.object())),
             }
         }
+        // An object that was edited is in `edits`: as a retry too, it would be sent twice.
         let is_due = |it: &&Rejected<T>| it.retry_at <= now && edited.get(&it.object).is_none();
         let due = self.objects.iter().filter(is_due);
         let retries = due.filter_map(|it| {
@@ -237,6 +259,7 @@ impl<T: Keyed> RejectedObjects<T> {
             };
             let (before, after) = edit.clone().into_old_and_new();
             let (is_due, is_retry) = (it.retry_at <= now, it.has_result(after.as_ref()));
+            // The dump is newer than what the rejection recorded.
             it.installed = before;
             still_rejected.insert(it);
             match (is_retry, is_due) {
