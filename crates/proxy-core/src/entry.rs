@@ -1,4 +1,18 @@
 //! Entries of a driver's ledger and their owners.
+//!
+//! Two Services may claim one address: both have `externalIPs: [203.0.113.9]` and port 80.
+//! In nftables that is an element of a map for the address, one or more for source ranges, one
+//! for masquerading. One Service must get *all* of them, or packets would match rules of both.
+//!
+//! So the ledger does not hold these objects one by one. All objects for
+//! `203.0.113.9:80/TCP` are one [`Entry`] whose key is the address. The ledger gives each key to
+//! its least owner, and [`Owner`] sorts as the precedence of claims does, so that "one Service
+//! gets the whole address" needs no check: it is what a key means. When the winner withdraws,
+//! the entry of the second becomes the value of the key, and `edits` turns the change of the
+//! entry into edits of single objects.
+//!
+//! The second reason is memory: with ten objects an address the ledger has a tenth of the
+//! entries.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -27,7 +41,9 @@ pub(crate) enum Owner {
     OnDemand(Id),
 }
 
-/// Hashes one number, because lookups are frequent.
+/// Hashes one number, because lookups are frequent: a plan of a port looks up an owner for each
+/// kind of address, and all of them have the same three names. Numbers of different variants
+/// may collide; `Eq` tells them apart.
 impl Hash for Owner {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(match self {
@@ -40,6 +56,9 @@ impl Hash for Owner {
 
 /// The name of a service port with its hash, which the owners of all kinds of addresses
 /// share.
+///
+/// Sorts by the name, which sorts by the age of the Service first: the hash must have no part in
+/// the order, because the order decides who gets a contested address.
 #[derive(Clone, Debug)]
 pub(crate) struct HashedName {
     hash: u64,
@@ -87,10 +106,7 @@ impl PartialOrd for HashedName {
     }
 }
 
-/// A ledger entry.
-///
-/// All objects for an address are one entry: they have one owner, and the ledger has a
-/// tenth of the entries.
+/// A ledger entry: one object, or all objects for an address.
 #[derive(Clone, Debug)]
 pub(crate) enum Entry<T> {
     /// An object.
@@ -170,7 +186,8 @@ impl<'a, T: Keyed + 'a> Hash for Key<'a, T> {
     }
 }
 
-/// An iterator with a known number of items.
+/// An iterator with a known number of items, for `reserve` in the code that reads it: the size of
+/// a flattened iterator is unknown to the standard library.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted<I> {
     items: I,

@@ -1,4 +1,12 @@
 //! Addresses that several service ports claim.
+//!
+//! Who gets an address is decided elsewhere, by the order of owners in the ledger (see `entry`).
+//! This file finds out what is new about it, so that the operator gets one warning and the owner
+//! of the losing Service one Event, instead of one at each sync.
+//!
+//! Nothing is searched: a change of a port can only affect the addresses that it claims now or
+//! claimed before. For each of them the first two claims in the ledger tell whether there is a
+//! contest, who won it, and who was displaced if that is the port itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -122,11 +130,13 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         };
         let former = self.contests.set_owner(address, &owner);
         if owner != *name {
+            // It is no news if the port claimed the address before and did not have it then.
             let lost_before = was_claimed && former.is_some_and(|former| former != *name);
             return !lost_before;
         }
         if former.as_ref() != Some(name) {
-            // Only this port changed, so the former owner is second now.
+            // This port displaced someone. Only this port changed, so the former owner is second
+            // now.
             self.contests.losers.insert(second);
         }
         false

@@ -1,4 +1,27 @@
 //! The driver of one family in one mode: a ledger of desired objects over a kernel.
+//!
+//! One endpoint of `default/web` changes. The path through this file:
+//!
+//! ```text
+//! plan(port)              the planner returns all objects of the port, as if they were new
+//!   └► replace_port       groups them by address, and asks the ledger what differs
+//!        └► set_entries   the differences become edits of the reconciler
+//! reconcile               sends the edits, and only them
+//! ```
+//!
+//! So a planner stays a pure function from a port to objects, and the cost of a change is
+//! still that of the change: the ledger compares the port's objects with those of its last
+//! plan, never all objects of all ports.
+//!
+//! The ledger has an *owner* for each object, because several ports may want one. Objects for
+//! an address, such as `10.96.0.10 . tcp . 80`, have one winner; see [`Entry`] and `contests`.
+//! Objects that are equal for everyone, such as the chain of an endpoint that two ports share,
+//! exist as long as one owner wants them.
+//!
+//! While the kernel's state is unknown (at the start, after an error, after a change by another
+//! program), edits are not collected: the next sync dumps the kernel and compares the dump with
+//! the whole ledger. Both ways must lead to the same kernel, and the histories of the tests
+//! check that after each step.
 
 mod contests;
 
@@ -178,6 +201,9 @@ struct Driver<P: Planner, K: Target<Object = P::Object>> {
     /// Hasher of the names of owners.
     hasher: RandomState,
     /// Service ports with entries for addresses besides the cluster IP.
+    ///
+    /// Most ports have none. Without this set each plan of such a port would ask the ledger
+    /// about four owners instead of one.
     exposed: HashSet<HashedName>,
     counts: Counts,
     /// Reused buffer for the edits of entries.
@@ -207,9 +233,11 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     /// Replaces the objects of a service port. Pass no objects for a deleted port.
     fn replace_port(&mut self, name: &Arc<PortName>, planned: PortObjects<P::Object>) {
         let hashed = self.hashed(name);
+        // Only for finding the owner of a rejected object; after a dump all ports are searched.
         if self.reconciler.is_known() {
             self.changed.push(hashed.clone());
         }
+        // Without any contest only a new one can arise, and `set_entries` sees that by itself.
         let before = match self.contests.is_empty() {
             true => Vec::new(),
             false => self.addresses(name),
@@ -221,6 +249,8 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         let mut is_shared = false;
         let PortObjects { own, mut claims } = planned;
         let kinds = self.kinds_of(&hashed, &claims);
+        // One owner for each kind, because the kind is the first part of an owner's precedence.
+        // The loop takes the claims of one kind after the other from the front.
         claims.sort_by_key(|claim| claim.kind);
         let (mut own, mut claims) = (own.into_iter(), claims.into_iter().peekable());
         for &kind in kinds {
@@ -281,7 +311,10 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         owner: Owner,
         entries: impl IntoIterator<Item = Entry<P::Object>>,
     ) -> bool {
-        // A changed object ends the history of its repairs, also before a dump.
+        // The kernel's state is unknown: the next sync compares the whole ledger, so no edits are
+        // needed, and the first plan of ten thousand Services collects none. The cost is counted
+        // all the same, because it bounds what one sync may plan. (A changed object ends the
+        // history of its repairs, also before a dump, so with a history edits are needed.)
         if !self.reconciler.is_known() && self.repairs.is_empty() {
             let planned_cost = &mut self.planned_cost;
             let entries = entries.into_iter();
@@ -303,6 +336,8 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
             let Some(pending) = self.reconciler.pending() else {
                 continue;
             };
+            // The ledger forgets the owner of a removed object. If the kernel rejects the removal,
+            // the message can still name the Service.
             if let (Edit::Remove(object), Some(port)) = (&edit, &port) {
                 self.former.insert(object, port);
             }
@@ -321,11 +356,14 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     where
         Error: From<K::Error>,
     {
-        // The objects are not read if the kernel's state is known.
+        // The objects are not read if the kernel's state is known. Otherwise the exact count lets
+        // the comparison reserve its index once.
         let count = match self.reconciler.is_known() {
             true => 0,
             false => self.ledger.objects().map(|it| it.objects().len()).sum(),
         };
+        // The counts of a full sync are taken from the iterator that the comparison reads
+        // anyway, instead of walking the ledger twice.
         let desired = Counted::new(self.ledger.objects().flat_map(Entry::objects), count);
         let mut planned = Counts::default();
         let counted = desired.inspect(|object| planned.add::<P>(object));
@@ -334,6 +372,8 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         let done = self.reconciler.commit(&mut plan, now)?;
         self.repairs.committed(now);
         if plan.dumped {
+            // The kernel has the plan now, except for objects that were rejected or wait: in
+            // place of those it has what it had before.
             self.counts = planned;
             let missing = self.reconciler.rejected();
             for rejected in missing.chain(self.reconciler.postponed()) {
@@ -413,6 +453,7 @@ where
     }
 
     fn set_context(&mut self, cx: Context) -> Replan {
+        // Each sync sets the context, and it nearly never changes.
         if self.cx.as_ref() == Some(&cx) {
             return Replan::Nothing;
         }
@@ -430,7 +471,8 @@ where
     }
 
     fn reserve(&mut self, ports: usize) {
-        // Most ports have a cluster IP entry and one more entry.
+        // Most ports have a cluster IP entry and one more entry. Tables that grow during the first
+        // plan are copied each time.
         self.ledger.reserve(ports, 2 * ports);
     }
 
@@ -474,7 +516,10 @@ where
             self.set_entries(Owner::OnDemand(id), []);
         }
         let (mut plan, mut done) = self.step(drift, now, true)?;
-        // A change may need an object that waits for its repair. Then nothing waits.
+        // A change may need an object that waits for its repair: a new element refers to a chain
+        // that another program deleted for the fourth time. Its rejection would be retried with
+        // the chain still missing, so nothing waits now. Only objects that were rejected for the
+        // first time count: one that was bad before is not bad because of the waiting.
         if done.rejected > 0 && self.reconciler.postponed_count() > 0 {
             let rejected = self.reconciler.rejected();
             let first = rejected.filter(|it| it.attempts <= 1);
@@ -485,6 +530,8 @@ where
             self.reconciler.forget();
             (plan, done) = self.step(drift, now, false)?;
         }
+        // Once more, after a dump. A second conflict is recorded as a rejection, so this cannot
+        // loop.
         if done.is_stale {
             (plan, done) = self.step(drift, now, true)?;
         }
