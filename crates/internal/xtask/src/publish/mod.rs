@@ -99,7 +99,9 @@ fn unpack(metadata: &Metadata) -> Result<PathBuf> {
     for member in &published {
         let file = format!("package/{}.crate", folder_name(member));
         let mut tar = Command::new("tar");
-        tar.arg("xf").arg(metadata.target_directory.join(file));
+        // With the time of now: cargo gives all files of a package one time, by which the next
+        // run would not see that they changed.
+        tar.arg("xmf").arg(metadata.target_directory.join(file));
         execute(tar.arg("-C").arg(&folder))?;
     }
     fs::write(folder.join("Cargo.toml"), workspace(&published)?)?;
