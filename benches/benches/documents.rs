@@ -64,7 +64,7 @@ fn figures() -> Outcome<usize> {
 /// Returns the typed rules of all tables.
 fn rules<'a>(
     tables: &Tables<'a>,
-) -> impl Iterator<Item = Result<Rule<'a>, vipline_iptables::RuleError>> {
+) -> impl Iterator<Item = Result<Rule<'a>, vipline_iptables::ParseError>> {
     let lines = tables.iter().flat_map(|table| table.rules());
     lines.map(|line| line.rule())
 }

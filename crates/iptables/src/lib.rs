@@ -92,6 +92,8 @@ pub mod matches;
 #[cfg_attr(not(feature = "nft"), allow(dead_code, reason = "for the feature nft"))]
 pub mod targets;
 
+mod parse_error;
+
 mod rule;
 
 mod object;
@@ -115,17 +117,18 @@ pub mod nft;
 pub use client::{Client, DocumentLine, Error, Reason, SaveOptions};
 pub use counters::Counters;
 pub use document::{
-    ChainLine, Command, CommandLine, Expected, Line, LineError, ObjectsError, ParseError, Policy,
-    Restore, RuleLine, RuleSpec, Table, TableLine, Tables, jump_target,
+    ChainLine, Command, CommandLine, Line, Policy, Restore, RuleLine, RuleSpec, Table, TableLine,
+    Tables, jump_target,
 };
 pub use ipnet;
-pub use matches::recent_list::{InvalidJiffies, Jiffies, RecentEntry};
+pub use matches::recent_list::{Jiffies, RecentEntry};
 pub use name::{ChainName, TableName};
 pub use object::{Chain, Contents, Key, Object, Position, Rules, SharedRule};
 pub use options::{
     Direction, Masked, MaskedMatch, Negatable, Network, Ports, Range, SetDirections, Text,
 };
-pub use rule::{Rule, RuleError, RuleProblem};
+pub use parse_error::{Expected, ParseError, RuleProblem};
+pub use rule::Rule;
 pub use ruleset::{
     ChainState, Problem as RestoreProblem, RestoreError, RestoreOptions, RuleState, Ruleset,
 };

@@ -9,7 +9,7 @@ use crate::counters::Counters;
 use crate::document::Policy;
 use crate::name::MAX_NAME;
 use crate::options::lexer::{Lexer, Word};
-use crate::rule::error::{RuleError, RuleProblem};
+use crate::parse_error::{ParseError, RuleProblem};
 
 /// Minimum length of an abbreviation. Shorter ones are options of extensions, such as
 /// `--pol`.
@@ -62,7 +62,7 @@ const OPTIONAL: &str = "FLSXZ";
 const COMMANDS: &str = "ACDEFILNPRSXZ";
 
 /// Parses a line.
-pub(super) fn parse(text: &str, family: Family) -> Result<Option<Command<'_>>, RuleError> {
+pub(super) fn parse(text: &str, family: Family) -> Result<Option<Command<'_>>, ParseError> {
     let mut parser = Parser {
         text,
         lexer: Lexer::new(text),
@@ -73,7 +73,7 @@ pub(super) fn parse(text: &str, family: Family) -> Result<Option<Command<'_>>, R
     };
     if text.starts_with('[') {
         let (counters, rest) = Counters::split(text)
-            .ok_or_else(|| RuleError::new(text, 0, RuleProblem::InvalidCounters))?;
+            .ok_or_else(|| ParseError::of_word(text, 0, RuleProblem::InvalidCounters))?;
         parser.counters = Some(counters);
         let at = text.len() - rest.len();
         parser.lexer.set_at(at);
@@ -108,7 +108,7 @@ struct Given<'a> {
 }
 
 impl<'a> Parser<'a> {
-    fn read(&mut self, family: Family) -> Result<(), RuleError> {
+    fn read(&mut self, family: Family) -> Result<(), ParseError> {
         let mut is_value = false;
         while let Some(word) = self.lexer.next()? {
             // A word after a long option may be its value.
@@ -152,7 +152,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses `-c PACKETS BYTES` or `-c PACKETS,BYTES`.
-    fn set_counters(&mut self, start: usize, attached: Option<String>) -> Result<(), RuleError> {
+    fn set_counters(&mut self, start: usize, attached: Option<String>) -> Result<(), ParseError> {
         let invalid = self.error(start, RuleProblem::InvalidCounters);
         let first = match attached {
             Some(text) => text,
@@ -178,7 +178,7 @@ impl<'a> Parser<'a> {
         letter: char,
         start: usize,
         attached: Option<String>,
-    ) -> Result<(), RuleError> {
+    ) -> Result<(), ParseError> {
         if self.command.is_some() {
             return Err(self.error(start, RuleProblem::SecondCommand));
         }
@@ -217,7 +217,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Returns the next word, unless it is an option or a negation.
-    fn argument(&mut self) -> Result<Option<Word<'a>>, RuleError> {
+    fn argument(&mut self) -> Result<Option<Word<'a>>, ParseError> {
         let at = self.lexer.at();
         let word = self.lexer.next()?;
         let word = word.filter(|word| !word.text.starts_with(['-', '!']));
@@ -227,7 +227,7 @@ impl<'a> Parser<'a> {
         Ok(word)
     }
 
-    fn finish(mut self) -> Result<Command<'a>, RuleError> {
+    fn finish(mut self) -> Result<Command<'a>, ParseError> {
         let given = self.command.take();
         let Some(given) = given else {
             return Err(self.error(0, RuleProblem::NoCommand));
@@ -324,8 +324,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn error(&self, at: usize, problem: RuleProblem) -> RuleError {
-        RuleError::new(self.text, at, problem)
+    fn error(&self, at: usize, problem: RuleProblem) -> ParseError {
+        ParseError::of_word(self.text, at, problem)
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use super::arguments;
 use super::{CommandLine, Line, Policy, RuleLine};
 use crate::counters::Counters;
-use crate::{Family, Rule, RuleError};
+use crate::{Family, ParseError, Rule};
 
 /// A command of `iptables`, as a line of a restore document or as arguments.
 ///
@@ -20,7 +20,7 @@ use crate::{Family, Rule, RuleError};
 /// let command = Command::parse(text, Family::V4)?.unwrap();
 /// assert_eq!(command.chain(), Some("INPUT"));
 /// assert_eq!(command.to_string(), "-I INPUT 2 -p tcp --dport 22 -j ACCEPT");
-/// # Ok::<(), vipline_iptables::RuleError>(())
+/// # Ok::<(), vipline_iptables::ParseError>(())
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -144,7 +144,7 @@ impl<'a> RuleSpec<'a> {
     /// # Errors
     ///
     /// The same as [`Rule::parse`].
-    pub fn rule(&self) -> Result<Rule<'_>, RuleError> {
+    pub fn rule(&self) -> Result<Rule<'_>, ParseError> {
         Rule::parse(&self.text)
     }
 }
@@ -160,10 +160,10 @@ impl<'a> Command<'a> {
     ///
     /// # Errors
     ///
-    /// [`RuleError`] for a missing, second or incomplete command, an invalid chain name,
+    /// [`ParseError`] for a missing, second or incomplete command, an invalid chain name,
     /// rule number or policy, an unclosed quote, and options that a document must not
     /// have, such as `-t`.
-    pub fn parse(text: &'a str, family: Family) -> Result<Option<Self>, RuleError> {
+    pub fn parse(text: &'a str, family: Family) -> Result<Option<Self>, ParseError> {
         arguments::parse(text, family)
     }
 
@@ -208,7 +208,7 @@ impl<'a> Line<'a> {
     /// # Errors
     ///
     /// The same as [`Command::parse`].
-    pub fn command(&self, family: Family) -> Result<Option<Command<'a>>, RuleError> {
+    pub fn command(&self, family: Family) -> Result<Option<Command<'a>>, ParseError> {
         match self {
             Self::Command(CommandLine { text, .. }) | Self::Rule(RuleLine { text, .. }) => {
                 Command::parse(text, family)

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use crate::Rule;
 use crate::counters::Counters;
-use crate::document::error::{Expected, LineError};
 use crate::name::MAX_NAME;
-use crate::{Rule, RuleError};
+use crate::parse_error::{Expected, ParseError};
 
 /// Word separators.
 const BLANKS: [char; 2] = [' ', '\t'];
@@ -44,22 +44,22 @@ impl<'a> Line<'a> {
     /// let Line::Rule(line) = Line::parse("[7:420] -A INPUT -p tcp -j web\n")? else { panic!() };
     /// assert_eq!((line.chain(), line.spec()), ("INPUT", "-p tcp -j web"));
     /// assert_eq!(line.counters().map(|counters| counters.packets), Some(7));
-    /// # Ok::<(), vipline_iptables::LineError>(())
+    /// # Ok::<(), vipline_iptables::ParseError>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`LineError`] if `iptables-restore` would reject the line.
-    pub fn parse(text: &'a str) -> Result<Self, LineError> {
+    /// [`ParseError::Line`] if `iptables-restore` would reject the line.
+    pub fn parse(text: &'a str) -> Result<Self, ParseError> {
         let text = text.strip_suffix('\n').unwrap_or(text);
         if text.contains('\n') {
-            return Err(LineError::new(Expected::Line, text));
+            return Err(ParseError::of_line(Expected::Line, text));
         }
         Self::parse_one(text)
     }
 
     /// Parses text without newlines.
-    pub(crate) fn parse_one(text: &'a str) -> Result<Self, LineError> {
+    pub(crate) fn parse_one(text: &'a str) -> Result<Self, ParseError> {
         let line = match text.as_bytes().first() {
             None => Ok(Self::Blank),
             Some(b'#') => Ok(Self::Comment(text)),
@@ -68,7 +68,7 @@ impl<'a> Line<'a> {
             Some(b'C') if text == "COMMIT" => Ok(Self::Commit),
             Some(_) => Self::parse_command(text),
         };
-        line.map_err(|expected| LineError::new(expected, text))
+        line.map_err(|expected| ParseError::of_line(expected, text))
     }
 
     /// Parses a rule or another command.
@@ -217,7 +217,7 @@ impl<'a> RuleLine<'a> {
     /// # Errors
     ///
     /// The same as [`Rule::parse`].
-    pub fn rule(&self) -> Result<Rule<'a>, RuleError> {
+    pub fn rule(&self) -> Result<Rule<'a>, ParseError> {
         Rule::parse(self.spec)
     }
 
@@ -298,7 +298,7 @@ mod tests {
 
     /// Returns the expected item of an invalid line.
     fn expected(text: &str) -> Expected {
-        Line::parse(text).unwrap_err().expected()
+        Line::parse(text).unwrap_err().expected().unwrap()
     }
 
     #[test]

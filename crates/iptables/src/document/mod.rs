@@ -10,8 +10,6 @@ mod index;
 
 mod parse;
 
-pub(crate) mod error;
-
 mod objects;
 
 mod restore;
@@ -22,9 +20,7 @@ use std::slice;
 use index::{Chain, Index};
 
 pub use command::{Command, RuleSpec};
-pub use error::{Expected, LineError, ParseError};
 pub use line::{ChainLine, CommandLine, Line, Policy, RuleLine, TableLine};
-pub use objects::ObjectsError;
 pub use restore::{Restore, jump_target};
 
 /// A document of `iptables-save` or for `iptables-restore`: tables with chains and

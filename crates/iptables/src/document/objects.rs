@@ -1,23 +1,6 @@
 //! Conversion of a saved document to objects.
 
-use crate::{Chain, ChainName, Contents, InvalidName, Line, Object, TableName, Tables};
-
-/// The error of a document that is not the output of `iptables-save`.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ObjectsError {
-    /// The document has a command other than `-A`.
-    #[error("table {table}: unexpected command: {command}")]
-    Command {
-        /// Name of the table.
-        table: Box<str>,
-        /// The command.
-        command: Box<str>,
-    },
-    /// A table or chain has an invalid name.
-    #[error(transparent)]
-    Name(#[from] InvalidName),
-}
+use crate::{Chain, ChainName, Contents, Line, Object, ParseError, TableName, Tables};
 
 impl Tables<'_> {
     /// Returns all chains as objects with their complete rules, as text.
@@ -51,14 +34,14 @@ impl Tables<'_> {
     ///
     /// # Errors
     ///
-    /// [`ObjectsError`] for commands other than `-A` and for invalid names.
-    pub fn objects(&self) -> Result<Vec<Object>, ObjectsError> {
+    /// [`ParseError::Command`] for commands other than `-A`, and [`ParseError::Name`].
+    pub fn objects(&self) -> Result<Vec<Object>, ParseError> {
         let mut objects = Vec::new();
         for table in self.iter() {
             let name = TableName::new(table.name())?;
             let mut lines = table.lines();
             if let Some(command) = lines.find(|line| matches!(line, Line::Command(_))) {
-                return Err(ObjectsError::Command {
+                return Err(ParseError::Command {
                     table: table.name().into(),
                     command: command.to_string().into(),
                 });

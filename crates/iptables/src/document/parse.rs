@@ -1,7 +1,7 @@
 //! Document parser.
 
 use super::{Line, Table, Tables};
-use crate::document::error::{Expected, LineError, ParseError};
+use crate::parse_error::{Expected, ParseError};
 
 impl<'a> Tables<'a> {
     /// Parses a document.
@@ -13,17 +13,14 @@ impl<'a> Tables<'a> {
     ///
     /// # Errors
     ///
-    /// [`ParseError`] for an invalid or misplaced line, or if the last table has no
+    /// [`ParseError::Line`] for an invalid or misplaced line, or if the last table has no
     /// `COMMIT`.
     pub fn parse(text: &'a str) -> Result<Self, ParseError> {
         let mut before = Vec::new();
         let mut tables: Vec<Table<'a>> = Vec::new();
         let mut lines = text.split_terminator('\n').zip(1..);
         while let Some((text, number)) = lines.next() {
-            let error = |reason| ParseError {
-                line: number,
-                reason,
-            };
+            let error = |error: ParseError| error.in_line(number);
             let line = Line::parse_one(text).map_err(error)?;
             match (line, tables.last_mut()) {
                 (Line::Blank | Line::Comment(_), Some(table)) => table.push_after(line),
@@ -32,7 +29,7 @@ impl<'a> Tables<'a> {
                     let body = parse_table(line, number, &mut lines)?;
                     tables.push(Table::new(first.name(), body));
                 }
-                _ => return Err(error(LineError::new(Expected::Table, text))),
+                _ => return Err(error(ParseError::of_line(Expected::Table, text))),
             }
         }
         Ok(Self {
@@ -53,26 +50,20 @@ fn parse_table<'a>(
     let mut last = began;
     for (text, number) in rest {
         last = number;
-        let error = |reason| ParseError {
-            line: number,
-            reason,
-        };
+        let error = |error: ParseError| error.in_line(number);
         let line = Line::parse_one(text).map_err(error)?;
         if matches!(line, Line::Table(_)) {
-            return Err(error(LineError::new(Expected::Commit, text)));
+            return Err(error(ParseError::of_line(Expected::Commit, text)));
         }
         lines.push(line);
         if line == Line::Commit {
             return Ok(lines);
         }
     }
-    let reason = LineError {
+    Err(ParseError::Line {
+        line: Some(last + 1),
         expected: Expected::Commit,
         quoted: None,
-    };
-    Err(ParseError {
-        line: last + 1,
-        reason,
     })
 }
 

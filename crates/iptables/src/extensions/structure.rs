@@ -94,16 +94,14 @@ pub(crate) fn decode<T: Structure>(revision: u32, bytes: &[u8], context: Context
     T::read(&mut Reader::new(bytes, context))
 }
 
-/// Error: a structure is not decoded.
+/// Why a structure is not decoded.
 ///
 /// Exhaustive: either the name is unknown, or the structure.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Undecoded {
     /// No extension of this crate has the name.
-    #[error("unknown extension")]
     Unknown,
     /// The extension has no such revision, or a value that iptables cannot print.
-    #[error("unsupported revision or value")]
     Unsupported,
 }
 

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::document::error::{Expected, LineError, ParseError};
+use crate::parse_error::{Expected, ParseError};
 
 /// Value of jiffies 5 minutes after the boot of a 64-bit kernel: `INITIAL_JIFFIES` of
 /// `linux/jiffies.h`.
@@ -86,14 +86,11 @@ impl RecentEntry {
     ///
     /// # Errors
     ///
-    /// [`ParseError`] with the first malformed line.
+    /// [`ParseError::Line`] with the first malformed line.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, ParseError> {
         let entry = |(line, text)| {
-            let reason = || LineError::new(Expected::RecentEntry, text);
-            parse(text).ok_or_else(|| ParseError {
-                line,
-                reason: reason(),
-            })
+            let error = || ParseError::of_line(Expected::RecentEntry, text).in_line(line);
+            parse(text).ok_or_else(error)
         };
         (1..).zip(text.lines()).map(entry).collect()
     }
@@ -229,16 +226,16 @@ impl fmt::Display for Jiffies {
 }
 
 impl FromStr for Jiffies {
-    type Err = InvalidJiffies;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, InvalidJiffies> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let mut words = text.split_ascii_whitespace();
         let mut number = || words.next()?.parse::<u64>().ok();
         let numbers = (number(), number(), number(), words.next());
         let (Some(now), Some(frequency), Some(tolerance), None) = numbers else {
-            return Err(InvalidJiffies);
+            return Err(ParseError::Jiffies);
         };
-        let frequency = u32::try_from(frequency).map_err(|_| InvalidJiffies)?;
+        let frequency = u32::try_from(frequency).map_err(|_| ParseError::Jiffies)?;
         Ok(Self {
             now,
             frequency: (frequency != 0).then_some(frequency),
@@ -246,11 +243,6 @@ impl FromStr for Jiffies {
         })
     }
 }
-
-/// Text that is no time in jiffies.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("a time in jiffies is three numbers: time, frequency or 0, and tolerance")]
-pub struct InvalidJiffies;
 
 #[cfg(test)]
 mod tests {
@@ -281,7 +273,7 @@ mod tests {
             let text = format!("{LIST}{wrong}\n");
             assert_eq!(
                 RecentEntry::parse_list(&text).unwrap_err().line(),
-                3,
+                Some(3),
                 "{wrong}"
             );
         }
@@ -410,7 +402,11 @@ mod tests {
             assert_eq!(text.parse(), Ok(time));
         }
         for wrong in ["", "1", "1 2", "1 2 3 4", "1 -2 3", "1 4294967296 3"] {
-            assert_eq!(wrong.parse::<Jiffies>(), Err(InvalidJiffies), "{wrong}");
+            assert_eq!(
+                wrong.parse::<Jiffies>(),
+                Err(ParseError::Jiffies),
+                "{wrong}"
+            );
         }
     }
 }

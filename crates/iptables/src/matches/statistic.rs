@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::ParseError;
 use crate::extensions::structure::{Reader, Structure, Writer};
 use crate::options::negatable::Negatable;
 use crate::options::number;
@@ -29,15 +30,10 @@ pub enum Statistic {
 ///
 /// assert_eq!(Probability::one_in(3).to_string(), "0.33333333349");
 /// assert_eq!("0.3333333333".parse(), Ok(Probability::one_in(3)));
-/// # Ok::<(), vipline_iptables::matches::InvalidProbability>(())
+/// # Ok::<(), vipline_iptables::ParseError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Probability(u32);
-
-/// The error of text that is no probability.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("invalid probability {0:?}: expected a number from 0 to 1")]
-pub struct InvalidProbability(Box<str>);
 
 impl Probability {
     /// Probability 1.
@@ -82,10 +78,10 @@ impl Probability {
 }
 
 impl FromStr for Probability {
-    type Err = InvalidProbability;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, InvalidProbability> {
-        Self::parse(text).ok_or_else(|| InvalidProbability(text.into()))
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        Self::parse(text).ok_or_else(|| ParseError::Probability(text.into()))
     }
 }
 

@@ -313,7 +313,7 @@ impl Client {
     /// [`Error::Rejected`] names the rejected operations. `ENOENT` is the error number of a
     /// rule to delete that does not exist, and of a rule with a missing chain or nfacct object.
     /// [`Error::NotEncoded`]: a rule has no encoding, or names an IP set that does not exist
-    /// ([`MissingSet`](super::MissingSet)).
+    /// ([`Unsupported::missing_set`](super::Unsupported::missing_set)).
     /// [`Error::Interrupted`]: the ruleset changed during every attempt.
     /// [`Error::Denied`], [`Error::Kernel`] and others: a request failed.
     /// [`Error::may_be_applied`] returns for each error whether the edits may have been

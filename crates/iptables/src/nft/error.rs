@@ -12,7 +12,8 @@ use crate::{Refusal, TableName};
 /// An error of a dump or commit.
 ///
 /// A rule that has no encoding is [`Error::NotEncoded`](ClientError::NotEncoded), with an
-/// [`Unsupported`] or a [`MissingSet`] as reason.
+/// [`Unsupported`] as reason. If its IP set does not exist, the error
+/// [is not found](ClientError::is_not_found).
 /// [`may_be_applied`](ClientError::may_be_applied) returns whether a failed commit may have
 /// been applied.
 pub type Error = ClientError<Operation>;
@@ -20,22 +21,12 @@ pub type Error = ClientError<Operation>;
 /// An operation that the kernel rejected.
 pub type RejectedOperation = Rejected<Operation>;
 
-/// A rule names an IP set that does not exist.
-///
-/// Nothing was sent, because a rule contains the index of the set.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("IP set {name:?} does not exist")]
-#[non_exhaustive]
-pub struct MissingSet {
-    /// Name of the set.
-    pub name: Box<str>,
-}
-
 impl RejectedRequest for Operation {
     const FEATURE: Feature = <nftables::Operation as RejectedRequest>::FEATURE;
 
     fn condition_of(reason: &(dyn StdError + 'static)) -> Option<Condition> {
-        reason.is::<MissingSet>().then_some(Condition::NotFound)
+        let reason = reason.downcast_ref::<Unsupported>()?;
+        reason.missing_set().map(|_| Condition::NotFound)
     }
 }
 
@@ -62,10 +53,7 @@ impl Refusal for Error {
 /// Returns the error of a rule without encoding.
 pub(super) fn not_encoded(operation: Operation, source: Unsupported) -> Error {
     let request = Box::new(operation);
-    let reason = match source.missing_set {
-        Some(name) => MissingSet { name }.into(),
-        None => source.into(),
-    };
+    let reason = source.into();
     Error::NotEncoded { request, reason }
 }
 

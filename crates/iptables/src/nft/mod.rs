@@ -65,6 +65,7 @@ mod single;
 mod tables;
 
 use std::borrow::Cow;
+use std::fmt;
 
 use vipline_nftables as nftables;
 use vipline_nftables::expr::{self, Counter, Expr, Immediate, MetaKey};
@@ -84,7 +85,7 @@ pub use crate::extensions::structure::Undecoded;
 #[cfg(target_os = "linux")]
 pub use client::Client;
 pub use compat::Lack;
-pub use error::{Error, MissingSet, Operation, RejectedOperation};
+pub use error::{Error, Operation, RejectedOperation};
 pub use partial::{decode_match, decode_target, encode_partially, rule_text, text_rule};
 #[cfg(target_os = "linux")]
 pub use saved::{Saved, SavedChain, SavedRule};
@@ -92,13 +93,26 @@ pub use sets::SetNames;
 pub use tables::{base_chains, table_id};
 pub use vipline_nftables::Generation;
 
-/// Error: a part of the rule has no encoding here.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("no nf_tables encoding of {part:?}")]
+/// Error: a part of the rule has no encoding, because this crate has none, or because an IP set
+/// of the rule does not exist.
+///
+/// Nothing was sent. A rule contains the index of a set, so it cannot precede the set.
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Unsupported {
     part: Box<str>,
     /// Name of the IP set, if it is the reason.
     missing_set: Option<Box<str>>,
+}
+
+impl std::error::Error for Unsupported {}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.missing_set {
+            Some(name) => write!(f, "IP set {name:?} does not exist"),
+            None => write!(f, "no nf_tables encoding of {:?}", self.part),
+        }
+    }
 }
 
 impl Unsupported {
@@ -109,8 +123,13 @@ impl Unsupported {
         }
     }
 
+    /// Returns the name of the IP set that does not exist, if that is the reason.
+    pub fn missing_set(&self) -> Option<&str> {
+        self.missing_set.as_deref()
+    }
+
     /// Creates the error of a part with a set that does not exist.
-    fn missing_set(part: impl ToString, name: Option<&str>) -> Self {
+    fn of_set(part: impl ToString, name: Option<&str>) -> Self {
         Self {
             missing_set: name.map(Box::from),
             ..Self::new(part)
@@ -155,13 +174,13 @@ fn encode_with(
     head(rule, family, &mut exprs).ok_or_else(|| Unsupported::new(rule))?;
     for one in &rule.matches {
         put_match(rule, one, context, &mut exprs)
-            .ok_or_else(|| Unsupported::missing_set(one, sets.missing_in(one)))?;
+            .ok_or_else(|| Unsupported::of_set(one, sets.missing_in(one)))?;
     }
     let Counters { packets, bytes } = rule.counters.unwrap_or_default();
     exprs.push(Counter { packets, bytes }.into());
     if let Some(target) = &rule.target {
         put_target(target, context, &mut exprs)
-            .ok_or_else(|| Unsupported::missing_set(target, sets.missing_of(target)))?;
+            .ok_or_else(|| Unsupported::of_set(target, sets.missing_of(target)))?;
     }
     let (protocol, invert) = match rule.protocol {
         Some(protocol) => (protocol.value().0, protocol.is_negated()),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::rule::error::{RuleError, RuleProblem};
+use crate::parse_error::{ParseError, RuleProblem};
 
 /// Splits text into words like `iptables-restore`.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Returns the next word, if any.
-    pub(crate) fn next(&mut self) -> Result<Option<Word<'a>>, RuleError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Word<'a>>, ParseError> {
         let bytes = self.text.as_bytes();
         let blanks = bytes[self.at..].iter().take_while(|b| is_blank(**b));
         let start = self.at + blanks.count();
@@ -62,10 +62,10 @@ impl<'a> Lexer<'a> {
     }
 
     /// Parses a word with a quote at `quote`. The closing quote ends the word.
-    fn quoted(&mut self, start: usize, quote: usize) -> Result<Word<'a>, RuleError> {
+    fn quoted(&mut self, start: usize, quote: usize) -> Result<Word<'a>, ParseError> {
         let inner = &self.text[quote + 1..];
         let len = inner.bytes().position(|b| matches!(b, b'"' | b'\\'));
-        let unclosed = || RuleError::new(self.text, start, RuleProblem::UnclosedQuote);
+        let unclosed = || ParseError::of_word(self.text, start, RuleProblem::UnclosedQuote);
         let mut text = Cow::Borrowed(&inner[..len.ok_or_else(unclosed)?]);
         let mut rest = inner[text.len()..].chars();
         if start < quote {
@@ -95,7 +95,7 @@ fn is_blank(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    fn split(text: &str) -> Result<Vec<String>, RuleError> {
+    fn split(text: &str) -> Result<Vec<String>, ParseError> {
         let mut words = Lexer::new(text);
         std::iter::from_fn(|| words.next().transpose())
             .map(|word| Ok(word?.text.into_owned()))

@@ -4,8 +4,8 @@ use crate::Protocol;
 use crate::matches::{Flags, Match, RecentAction, Statistic, Tcp};
 use crate::options::lexer::Lexer;
 use crate::options::negatable::Negatable;
+use crate::parse_error::{ParseError, RuleProblem};
 use crate::rule::Rule;
-use crate::rule::error::{RuleError, RuleProblem};
 use crate::targets::{NatPorts, Reject, Target};
 use crate::{Family, Variant};
 
@@ -22,8 +22,8 @@ pub(super) type Refused<'r> = (&'r str, RuleProblem);
 /// Returns an error if iptables refuses a rule in every address family, or in `family`.
 ///
 /// `text` is the text of the rule.
-pub(super) fn check(rule: &Rule<'_>, family: Option<Family>, text: &str) -> Result<(), RuleError> {
-    let refused = |(word, problem)| RuleError::new(text, locate(text, word), problem);
+pub(super) fn check(rule: &Rule<'_>, family: Option<Family>, text: &str) -> Result<(), ParseError> {
+    let refused = |(word, problem)| ParseError::of_word(text, locate(text, word), problem);
     head(rule).map_err(refused)?;
     for one in &rule.matches {
         name_lengths(one).map_err(refused)?;
@@ -48,7 +48,7 @@ pub(super) fn check_variant(
     rule: &Rule<'_>,
     variant: Variant,
     text: &str,
-) -> Result<(), RuleError> {
+) -> Result<(), ParseError> {
     let selects_syn = |one: &Match<'_>| match one {
         Match::Tcp(Tcp {
             flags: Some(Negatable::Is(flags)),
@@ -60,7 +60,7 @@ pub(super) fn check_variant(
         && matches!(rule.target, Some(Target::Tcpmss(_)))
         && !rule.matches.iter().any(selects_syn);
     match is_refused {
-        true => Err(RuleError::new(
+        true => Err(ParseError::of_word(
             text,
             locate(text, "TCPMSS"),
             RuleProblem::RequiresOption("--syn or --tcp-flags with SYN"),

@@ -4,8 +4,6 @@ mod abbreviation;
 
 mod check;
 
-pub(crate) mod error;
-
 mod joined;
 
 mod lists;
@@ -29,9 +27,7 @@ use crate::options::address::Network;
 use crate::options::negatable::Negatable;
 use crate::options::quote::Bare;
 use crate::targets::Target;
-use crate::{ChainName, Family, TableName, Variant};
-
-pub use error::{RuleError, RuleProblem};
+use crate::{ChainName, Family, ParseError, TableName, Variant};
 
 /// A rule without its chain: the text after `-A CHAIN` of a saved line.
 ///
@@ -96,15 +92,15 @@ impl<'a> Rule<'a> {
     ///     rule.for_family(Family::V4).to_string(),
     ///     "-d 10.0.0.1/32 -p tcp -m tcp --dport 80 -j REJECT --reject-with icmp-port-unreachable",
     /// );
-    /// # Ok::<(), vipline_iptables::RuleError>(())
+    /// # Ok::<(), vipline_iptables::ParseError>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`RuleError`] for an unclosed quote, a word in place of an option, a missing value,
+    /// [`ParseError`] for an unclosed quote, a word in place of an option, a missing value,
     /// and for typed parts that iptables refuses: a match without its protocol, an option
     /// without another one that it requires, a long name.
-    pub fn parse(text: &'a str) -> Result<Self, RuleError> {
+    pub fn parse(text: &'a str) -> Result<Self, ParseError> {
         parse::Parser::new(text).parse()
     }
 
@@ -119,14 +115,14 @@ impl<'a> Rule<'a> {
     /// let rules = Rule::parse_all("-s 10.0.0.1,10.1.0.0/16 -j DROP")?;
     /// let texts: Vec<_> = rules.iter().map(Rule::to_string).collect();
     /// assert_eq!(texts, ["-s 10.0.0.1/32 -j DROP", "-s 10.1.0.0/16 -j DROP"]);
-    /// # Ok::<(), vipline_iptables::RuleError>(())
+    /// # Ok::<(), vipline_iptables::ParseError>(())
     /// ```
     ///
     /// # Errors
     ///
     /// Those of [`parse`](Self::parse), and [`RuleProblem::NegatedList`](crate::RuleProblem)
     /// for a negated list.
-    pub fn parse_all(text: &'a str) -> Result<Vec<Self>, RuleError> {
+    pub fn parse_all(text: &'a str) -> Result<Vec<Self>, ParseError> {
         parse::Parser::new(text).parse_all()
     }
 
@@ -139,15 +135,15 @@ impl<'a> Rule<'a> {
     ///
     /// let rule = Rule::new().with_match(Match::dport(Transport::Tcp, 80));
     /// let error = rule.check(Family::V4).unwrap_err();
-    /// assert_eq!(error.problem(), RuleProblem::RequiresProtocol("tcp"));
+    /// assert_eq!(error.problem(), Some(RuleProblem::RequiresProtocol("tcp")));
     /// assert!(rule.with_protocol(Transport::Tcp).check(Family::V4).is_ok());
     /// ```
     ///
     /// # Errors
     ///
-    /// [`RuleError`] with the word in the printed rule. [`parse`](Self::parse) returns the
+    /// [`ParseError`] with the word in the printed rule. [`parse`](Self::parse) returns the
     /// same errors, except those of the address family.
-    pub fn check(&self, family: Family) -> Result<(), RuleError> {
+    pub fn check(&self, family: Family) -> Result<(), ParseError> {
         check::check(self, Some(family), &self.to_string())
     }
 
@@ -163,16 +159,16 @@ impl<'a> Rule<'a> {
     /// let filter = TableName::FILTER;
     /// assert!(rule.check_chain(filter, ChainName::INPUT).is_ok());
     /// let error = rule.check_chain(filter, ChainName::OUTPUT).unwrap_err();
-    /// assert_eq!(error.problem(), RuleProblem::WrongChain);
+    /// assert_eq!(error.problem(), Some(RuleProblem::WrongChain));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`RuleError`] with the word in the printed rule, and
+    /// [`ParseError`] with the word in the printed rule, and
     /// [`RuleProblem::WrongChain`](crate::RuleProblem) or
     /// [`RuleProblem::RequiresTable`](crate::RuleProblem).
-    pub fn check_chain(&self, table: TableName, chain: ChainName) -> Result<(), RuleError> {
+    pub fn check_chain(&self, table: TableName, chain: ChainName) -> Result<(), ParseError> {
         placement::check(self, table, chain, &self.to_string())
     }
 
@@ -187,14 +183,14 @@ impl<'a> Rule<'a> {
     /// let rule = Rule::parse("-p tcp -j TCPMSS --set-mss 1400")?;
     /// assert!(rule.check_variant(Variant::Legacy).is_err());
     /// assert!(rule.check_variant(Variant::Nft).is_ok());
-    /// # Ok::<(), vipline_iptables::RuleError>(())
+    /// # Ok::<(), vipline_iptables::ParseError>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`RuleError`] with the word in the printed rule, and
+    /// [`ParseError`] with the word in the printed rule, and
     /// [`RuleProblem::RequiresOption`](crate::RuleProblem).
-    pub fn check_variant(&self, variant: Variant) -> Result<(), RuleError> {
+    pub fn check_variant(&self, variant: Variant) -> Result<(), ParseError> {
         check::check_variant(self, variant, &self.to_string())
     }
 

@@ -16,10 +16,10 @@ use crate::options::negatable::Negatable;
 use crate::options::protocol;
 use crate::options::quote::is_bare;
 use crate::options::{Unsupported, Values, set_once};
+use crate::parse_error::{ParseError, RuleProblem};
 use crate::rule::Rule;
 use crate::rule::abbreviation::expand;
 use crate::rule::check::check;
-use crate::rule::error::{RuleError, RuleProblem};
 use crate::rule::joined::{split, split_general};
 use crate::rule::lists::{self, Condition, Lists};
 use crate::rule::open::{Open, parse_late, parse_open};
@@ -49,13 +49,13 @@ pub(super) struct Parser<'a> {
 /// The reason why parsing stopped.
 enum Stop {
     /// The text is no rule.
-    Error(RuleError),
+    Error(ParseError),
     /// The text is unsupported.
     Unsupported,
 }
 
-impl From<RuleError> for Stop {
-    fn from(error: RuleError) -> Self {
+impl From<ParseError> for Stop {
+    fn from(error: ParseError) -> Self {
         Self::Error(error)
     }
 }
@@ -81,19 +81,19 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses one rule, or one for each pair of listed addresses.
-    pub(super) fn parse_all(mut self) -> Result<Vec<Rule<'a>>, RuleError> {
+    pub(super) fn parse_all(mut self) -> Result<Vec<Rule<'a>>, ParseError> {
         self.lists = Some(Lists::default());
         let mut lists = Lists::default();
         let rule = self.run(&mut lists)?;
         Ok(lists.expand(&rule))
     }
 
-    pub(super) fn parse(self) -> Result<Rule<'a>, RuleError> {
+    pub(super) fn parse(self) -> Result<Rule<'a>, ParseError> {
         self.run(&mut Lists::default())
     }
 
     /// Parses a rule with the first address of each list, and returns the lists.
-    fn run(mut self, lists: &mut Lists) -> Result<Rule<'a>, RuleError> {
+    fn run(mut self, lists: &mut Lists) -> Result<Rule<'a>, ParseError> {
         loop {
             match self.option() {
                 Ok(true) => {}
@@ -145,7 +145,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Returns the next option and whether it is negated.
-    fn next_option(&mut self) -> Result<Option<(Word<'a>, bool)>, RuleError> {
+    fn next_option(&mut self) -> Result<Option<(Word<'a>, bool)>, ParseError> {
         let Some(mut word) = self.words.next()? else {
             return Ok(None);
         };
@@ -389,7 +389,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Preserves the open match or target as text.
-    fn keep(&mut self) -> Result<(), RuleError> {
+    fn keep(&mut self) -> Result<(), ParseError> {
         let open = self.open;
         self.words.set_at(self.start);
         // Skip the option and the name, which may be joined.
@@ -408,14 +408,14 @@ impl<'a> Parser<'a> {
     }
 
     /// Preserves the whole text.
-    fn keep_all(mut self) -> Result<Rule<'a>, RuleError> {
+    fn keep_all(mut self) -> Result<Rule<'a>, ParseError> {
         while self.words.next()?.is_some() {}
         let text = self.words.text().trim_matches([' ', '\t', '\n']);
         Ok(Rule::new().with_match(Match::Other(Cow::Borrowed(text))))
     }
 
     /// Skips to the next match or target and returns the skipped text from `start`.
-    fn skip(&mut self, start: usize) -> Result<&'a str, RuleError> {
+    fn skip(&mut self, start: usize) -> Result<&'a str, ParseError> {
         let mut end = self.words.at();
         while let Some(word) = self.words.next()? {
             let ends = ["-m", "--match", "-j", "--jump", "-g", "--goto"];
@@ -430,7 +430,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Returns the value of the option at a byte offset.
-    fn value(&mut self, at: usize) -> Result<Word<'a>, RuleError> {
+    fn value(&mut self, at: usize) -> Result<Word<'a>, ParseError> {
         if let Some(text) = self.joined.take() {
             return Ok(Word {
                 text,
@@ -442,8 +442,8 @@ impl<'a> Parser<'a> {
         value.ok_or_else(|| self.error(at, RuleProblem::NoValue))
     }
 
-    fn error(&self, at: usize, problem: RuleProblem) -> RuleError {
-        RuleError::new(self.words.text(), at, problem)
+    fn error(&self, at: usize, problem: RuleProblem) -> ParseError {
+        ParseError::of_word(self.words.text(), at, problem)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Tables and built-in chains in which iptables accepts options, matches and targets.
 
 use crate::matches::Match;
+use crate::parse_error::{ParseError, RuleProblem};
 use crate::rule::Rule;
 use crate::rule::check::{Refused, locate};
-use crate::rule::error::{RuleError, RuleProblem};
 use crate::targets::Target;
 use crate::{ChainName, TableName};
 
@@ -20,9 +20,9 @@ pub(super) fn check(
     table: TableName,
     chain: ChainName,
     text: &str,
-) -> Result<(), RuleError> {
+) -> Result<(), ParseError> {
     let (table, chain) = (table.as_str(), chain.as_str());
-    let refused = |(word, problem)| RuleError::new(text, locate(text, word), problem);
+    let refused = |(word, problem)| ParseError::of_word(text, locate(text, word), problem);
     let is_in = |chains: &[&str]| !BUILT_IN.contains(&chain) || chains.contains(&chain);
     if rule.in_interface.is_some() && !is_in(BEFORE) {
         return Err(refused(("-i", RuleProblem::WrongChain)));

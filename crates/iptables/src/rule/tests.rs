@@ -169,7 +169,7 @@ fn rules_that_iptables_refuses_have_errors_with_a_position() {
     let rule = Rule::new().with_match(crate::matches::Ttl::default());
     assert!(rule.check(Family::V4).is_ok());
     let error = rule.check(Family::V6).unwrap_err();
-    assert_eq!(error.problem(), RuleProblem::WrongFamily);
+    assert_eq!(error.problem(), Some(RuleProblem::WrongFamily));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::{ChainState, Problem, RestoreError, RestoreOptions, RuleState, Ruleset, TableState};
 use crate::targets::Target;
 use crate::{
-    ChainLine, Command, Counters, Family, Line, Rule, RuleError, RuleSpec, Tables, Variant,
+    ChainLine, Command, Counters, Family, Line, ParseError, Rule, RuleSpec, Tables, Variant,
     jump_target,
 };
 
@@ -366,7 +366,7 @@ fn forget_counters(command: &mut Command<'_>) {
 
 /// Returns the rules of a specification, in the form of a save: one for each pair of
 /// source and destination.
-fn rules(spec: &RuleSpec<'_>, family: Family) -> Result<Vec<RuleState>, RuleError> {
+fn rules(spec: &RuleSpec<'_>, family: Family) -> Result<Vec<RuleState>, ParseError> {
     let rules = Rule::parse_all(&spec.text)?.into_iter();
     let state = |rule: Rule<'_>| RuleState {
         rule: rule.for_family(family).to_string(),

@@ -1,8 +1,10 @@
 //! Errors of a restore.
 
+use std::fmt;
+
 use thiserror::Error;
 
-use crate::{Counters, RuleError};
+use crate::{Counters, ParseError};
 
 /// The error of a document or command that `iptables-restore` rejects.
 ///
@@ -20,32 +22,24 @@ pub struct RestoreError {
 }
 
 /// The reason why a command is rejected.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Problem {
     /// A chain to delete or rename is built in.
-    #[error("chain {0} is built in")]
     BuiltInChain(Box<str>),
     /// A chain to create already exists.
-    #[error("chain {0} already exists")]
     ChainExists(Box<str>),
     /// A rule jumps to the chain to delete.
-    #[error("a rule jumps to chain {0}")]
     ChainInUse(Box<str>),
     /// A chain to delete has rules.
-    #[error("chain {0} is not empty")]
     ChainNotEmpty(Box<str>),
     /// Counters of a policy are missing.
-    #[error("counters such as {} are missing", Counters::default())]
     MissingCounters,
     /// A chain does not exist.
-    #[error("chain {0} does not exist")]
     MissingChain(Box<str>),
     /// No rule equals the rule to check or delete.
-    #[error("the rule does not exist")]
     MissingRule,
     /// The chain has fewer rules.
-    #[error("chain {chain} has {count} rules")]
     NumberTooLarge {
         /// Name of the chain.
         chain: Box<str>,
@@ -53,15 +47,40 @@ pub enum Problem {
         count: usize,
     },
     /// A policy is for built-in chains.
-    #[error("chain {0} is user-defined and has no policy")]
     PolicyOfUserChain(Box<str>),
     /// The command or rule is invalid.
-    #[error(transparent)]
-    Rule(#[from] RuleError),
+    Rule(ParseError),
     /// A replacement must be one rule.
-    #[error("a replacement has one source and one destination")]
     SeveralRules,
     /// iptables has no such table.
-    #[error("table {0} does not exist")]
     UnknownTable(Box<str>),
+}
+
+impl From<ParseError> for Problem {
+    fn from(error: ParseError) -> Self {
+        Self::Rule(error)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BuiltInChain(chain) => write!(f, "chain {chain} is built in"),
+            Self::ChainExists(chain) => write!(f, "chain {chain} already exists"),
+            Self::ChainInUse(chain) => write!(f, "a rule jumps to chain {chain}"),
+            Self::ChainNotEmpty(chain) => write!(f, "chain {chain} is not empty"),
+            Self::MissingCounters => {
+                write!(f, "counters such as {} are missing", Counters::default())
+            }
+            Self::MissingChain(chain) => write!(f, "chain {chain} does not exist"),
+            Self::MissingRule => f.write_str("the rule does not exist"),
+            Self::NumberTooLarge { chain, count } => write!(f, "chain {chain} has {count} rules"),
+            Self::PolicyOfUserChain(chain) => {
+                write!(f, "chain {chain} is user-defined and has no policy")
+            }
+            Self::Rule(error) => error.fmt(f),
+            Self::SeveralRules => f.write_str("a replacement has one source and one destination"),
+            Self::UnknownTable(table) => write!(f, "table {table} does not exist"),
+        }
+    }
 }

@@ -157,8 +157,11 @@ fn rules_with_ip_sets_are_committed_and_read() {
         let nft::Error::NotEncoded { request, reason } = &error else {
             panic!("{error:?}");
         };
-        let reason = reason.downcast_ref::<nft::MissingSet>().unwrap();
-        assert_eq!((request.edit, &*reason.name), (Some(0), "missing"));
+        let reason = reason.downcast_ref::<nft::Unsupported>().unwrap();
+        assert_eq!(
+            (request.edit, reason.missing_set()),
+            (Some(0), Some("missing"))
+        );
         assert_eq!(
             error.to_string(),
             format!("table filter: -A SETS {missing}: IP set \"missing\" does not exist")

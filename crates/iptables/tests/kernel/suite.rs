@@ -144,8 +144,8 @@ fn the_client_over_netlink_names_missing_objects() {
             });
             match &error {
                 nft::Error::NotEncoded { reason, .. } => {
-                    let missing = reason.downcast_ref::<nft::MissingSet>().unwrap();
-                    assert_eq!(&*missing.name, object);
+                    let unsupported = reason.downcast_ref::<nft::Unsupported>().unwrap();
+                    assert_eq!(unsupported.missing_set(), Some(object));
                 }
                 error => assert_eq!(error.errno(), Some(Errno::NOENT), "{error}"),
             }

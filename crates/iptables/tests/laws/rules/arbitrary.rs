@@ -446,7 +446,7 @@ fn is_allowed(
     rule.protocol = protocol;
     let rule = add(rule);
     let error = rule.check(Family::V4).err();
-    error.is_none_or(|error| error.problem() == RuleProblem::WrongFamily)
+    error.is_none_or(|error| error.problem() == Some(RuleProblem::WrongFamily))
 }
 
 /// A rule that iptables would accept.
