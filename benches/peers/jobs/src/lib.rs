@@ -12,9 +12,9 @@ use std::process::ExitCode;
 /// Result of a job.
 pub type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Adds a set with [`ELEMENTS`] addresses to the table in one transaction.
+/// Adds a set with [`ELEMENTS`] addresses to the table, in one transaction if the program can.
 pub const ADD_ELEMENTS: &str = "add-elements";
-/// Adds a base chain with [`RULES`] rules to the table in one transaction.
+/// Adds a base chain with [`RULES`] rules to the table, in one transaction if the program can.
 pub const ADD_RULES: &str = "add-rules";
 /// Reads and decodes the rules.
 pub const READ_RULES: &str = "read-rules";
@@ -33,6 +33,9 @@ pub const ELEMENTS: u32 = 10_000;
 pub const ELEMENTS_OF_A_MESSAGE: usize = 1_000;
 /// Number of rules.
 pub const RULES: u32 = 10_000;
+/// Rules in one transaction of crates that do not grow the send buffer of their socket, which has
+/// 208 KiB.
+pub const RULES_OF_A_BATCH: usize = 250;
 /// Number of flows.
 pub const FLOWS: u32 = 100_000;
 /// One of this number of flows is to [`PORT`].

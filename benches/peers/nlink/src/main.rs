@@ -48,12 +48,17 @@ async fn add_rules() -> Outcome<()> {
     let chain = Chain::new(jobs::TABLE, jobs::CHAIN)?.family(Family::Ip);
     let chain = chain.base(BaseChain::filter(FilterHook::Input, Priority::Filter));
     let mut transaction = connection.transaction().add_chain(chain);
-    for (source, port) in jobs::rules() {
-        let rule = Rule::new(jobs::TABLE, jobs::CHAIN).family(Family::Ip);
-        let rule = rule.match_saddr_v4(source, 32).match_tcp_dport(port);
-        transaction = transaction.add_rule(rule.counter().accept());
+    let rules: Vec<_> = jobs::rules().collect();
+    for rules in rules.chunks(jobs::RULES_OF_A_BATCH) {
+        for (source, port) in rules {
+            let rule = Rule::new(jobs::TABLE, jobs::CHAIN).family(Family::Ip);
+            let rule = rule.match_saddr_v4(*source, 32).match_tcp_dport(*port);
+            transaction = transaction.add_rule(rule.counter().accept());
+        }
+        transaction.commit(&connection).await?;
+        transaction = connection.transaction();
     }
-    Ok(transaction.commit(&connection).await?)
+    Ok(())
 }
 
 async fn read_rules() -> Outcome<()> {

@@ -34,7 +34,9 @@ fn chain() -> Chain {
 fn add_elements() -> Outcome<()> {
     let mut batch = Batch::new();
     let builder = || SetBuilder::<Ipv4Addr>::new(jobs::SET, &table());
-    let (mut set, _) = builder()?.finish();
+    let (set, _) = builder()?.finish();
+    // The kernel requires an ID of a new set.
+    let mut set = set.with_id(1_u32);
     set.family = ProtocolFamily::Ipv4;
     batch.add(&set, MsgType::Add);
     let addresses: Vec<_> = jobs::addresses().collect();
@@ -51,15 +53,19 @@ fn add_rules() -> Outcome<()> {
     let chain = chain()
         .with_hook(Hook::new(HookClass::In, 0))
         .add_to_batch(&mut batch);
-    for (source, port) in jobs::rules() {
-        Rule::new(&chain)?
-            .match_ip(IpAddr::V4(source), true)
-            .dport(port, Protocol::TCP)
-            .with_expr(Counter::default())
-            .with_expr(Immediate::new_verdict(VerdictKind::Accept))
-            .add_to_batch(&mut batch);
+    let rules: Vec<_> = jobs::rules().collect();
+    for rules in rules.chunks(jobs::RULES_OF_A_BATCH) {
+        for (source, port) in rules {
+            Rule::new(&chain)?
+                .match_ip(IpAddr::V4(*source), true)
+                .dport(*port, Protocol::TCP)
+                .with_expr(Counter::default())
+                .with_expr(Immediate::new_verdict(VerdictKind::Accept))
+                .add_to_batch(&mut batch);
+        }
+        std::mem::replace(&mut batch, Batch::new()).send()?;
     }
-    Ok(batch.send()?)
+    Ok(())
 }
 
 fn read_rules() -> Outcome<()> {
