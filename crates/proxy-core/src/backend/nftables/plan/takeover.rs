@@ -1,4 +1,17 @@
 //! Edits that replace a table or set in use.
+//!
+//! Upstream kube-proxy uses the same table, `ip kube-proxy`. When this proxy starts on a node on
+//! which upstream ran, the difference between the dump and the plan says: remove its sets and
+//! chains, add ours. The kernel does not accept that as it stands, because rules that go away in
+//! the same transaction still count as users of the sets. So the table is deleted and created
+//! again, in one transaction: packets pass the old rules until it is committed, and the new ones
+//! after it, and never none.
+//!
+//! The other case is one set of ours whose properties changed with a new version of this crate.
+//! The table stays, and all rules are written again, which releases the old set.
+//!
+//! Both need objects that are not part of the difference, which is why a commit that
+//! [is incomplete](are_incomplete) reads the table once more.
 
 use std::collections::HashSet;
 
@@ -31,9 +44,17 @@ pub(in crate::backend) fn completed(
 /// Returns whether the installed table has another layout: that of upstream, or of an
 /// earlier version of this crate.
 ///
-/// Upstream's table may contain objects of ours, because upstream removes few objects
-/// that it does not declare. So upstream's sets identify its table. A table of ours has
-/// the map of endpoints from its first transaction on.
+/// There is no mark in the table that says whose it is, so the edits must tell:
+///
+/// - Upstream's table may contain objects of ours, because upstream removes few objects that
+///   it does not declare: a node may have gone from upstream to this proxy and back. So
+///   sets that upstream declares identify its table, whatever else is in it.
+/// - A table of ours has the map of endpoints from its first transaction on. If the table
+///   exists and the map does not, it is either of another layout, or of ours and someone
+///   deleted the map. The other edits decide: a table of ours that lost something needs only
+///   additions, and removals of elements or of unused chains, which are
+///   [divisible](is_divisible). An edit that changes a chain, or removes one in use, is about a
+///   layout that is not this one.
 pub(in crate::backend) fn is_takeover(edits: &[Edit<Object>]) -> bool {
     let makes_table = |edit: &Edit<Object>| matches!(edit, Edit::Add(object) if is_table(object));
     let is_tidy = |edit: &Edit<Object>| is_divisible(stage(edit), edit);
@@ -109,7 +130,8 @@ fn is_table(object: &Object) -> bool {
 /// Returns the edits together with edits that rewrite the rules of all other chains.
 ///
 /// A set cannot be replaced while rules use it: the rewritten rules release the old set
-/// and use the new one.
+/// and use the new one. The chains are changed to themselves, which the kernel sees as a flush
+/// and new rules.
 fn rewrite_users(edits: &[Edit<Object>], installed: Vec<Object>) -> Vec<Edit<Object>> {
     let edited: HashSet<_> = edits.iter().map(Edit::key).collect();
     let users = installed

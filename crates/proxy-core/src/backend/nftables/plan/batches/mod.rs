@@ -1,4 +1,17 @@
 //! Splitting of edits into transactions.
+//!
+//! A transaction is atomic, so one would be simplest. But it holds a lock that every other
+//! writer of nf_tables waits for, and the kernel needs memory for all of it at once: a first
+//! load of 10,000 Services has tens of thousands of elements. So a large change is several
+//! transactions, in an order in which the rules are consistent after each of them. For a new
+//! Service that is:
+//!
+//! 1. the chain of its endpoints, to which nothing leads yet,
+//! 2. all elements of `10.96.0.10 . tcp . 80` together, from which on packets reach it.
+//!
+//! And backwards for one that goes. [`Stage`] is this order, and units keep together what
+//! belongs to one address: if the element of the dispatch were committed without that of the
+//! source ranges, the address would be open to everyone until the next transaction.
 
 use std::collections::HashMap;
 
@@ -146,7 +159,8 @@ fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edi
         mut chains,
         table,
     ] = stages;
-    // The kernel lists sets and chains in order of creation.
+    // The kernel lists sets and chains in order of creation. Sorted by name, the listing of a
+    // table does not depend on the order of the edits, so that people can compare two nodes.
     frame.sort_by_key(|it| name(it.edit));
     of_affinity.sort_by_key(|it| (matches!(it.edit.object(), Object::Chain(_)), name(it.edit)));
     services.sort_by_key(|it| it.unit);
@@ -159,6 +173,8 @@ fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edi
         .iter()
         .chain(&after)
         .all(|it| is_divisible(it.stage, it.edit));
+    // Something else than a plain addition or removal: a set is exchanged, or a table is taken
+    // over. The parts of that are not consistent by themselves.
     let size = if divisible { size } else { usize::MAX };
     parts(order, size).chain(parts(after, size))
 }
@@ -184,6 +200,8 @@ fn length(order: &[Placed<'_>], size: usize) -> usize {
         if next.is_some_and(|next| former.is_bound_to(next)) {
             continue;
         }
+        // Ends before the unit that would be too much. If it is the first one, it goes as a whole:
+        // better a long transaction than an address with half of its rules.
         if sum > size {
             return services_end.or(units_end).unwrap_or(at);
         }
