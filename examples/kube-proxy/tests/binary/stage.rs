@@ -14,7 +14,7 @@ use testkit::scoped::{Directory, Process};
 const TIMEOUT_SECONDS: &str = "60";
 
 /// Timeout of [`wait_until`].
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 pub(crate) struct Stage {
     pub(crate) netns: Netns,

@@ -15,7 +15,7 @@ use crate::objects::{Generation, PORTS, node, web, web_probes};
 use crate::program::program;
 
 /// Time limit of all waits; twice the proxy's longest backoff.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Pause of clients between requests.
 pub(crate) const PAUSE: Duration = Duration::from_millis(40);

@@ -1,5 +1,8 @@
 //! A Service with as many pairs of an address and a port as a Service gets.
 
+use std::thread;
+use std::time::Duration;
+
 use super::{Node, lines};
 use crate::health::{HEALTH, get_in};
 use crate::large_service::{MEMORY, edits_of_syncs, large, peak};
@@ -43,6 +46,8 @@ fn a_rewritten_chain_is_not_read_again() {
             wait_until("both changes", || {
                 let livez = get_in(node.netns(), HEALTH, "/livez");
                 assert_eq!(livez.code, 200, "{}", livez.body);
+                // A listing of 16,384 rules keeps a processor busy that the proxy needs.
+                thread::sleep(Duration::from_millis(500));
                 // Not the script.
                 let rules = node.shell("iptables-nft-save -t nat");
                 let pairs = rules.matches("-A KUBE-SERVICES -d 203.").count();
