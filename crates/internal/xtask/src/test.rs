@@ -28,7 +28,13 @@ const TRAFFIC: &str = "crates/internal/xtask traffic";
 
 /// Tests beside which no other test runs, because they measure a time: what they measure,
 /// the title of their binary, and a part of their names.
-const TIMED: [(&str, &str, &str); 5] = [
+const TIMED: [(&str, &str, &str); 6] = [
+    // A demonstration counts connections that fail while endpoints are replaced.
+    (
+        "demonstrations",
+        "crates/internal/xtask xtask",
+        "demo::tests::rows_",
+    ),
     ("restarts", API, "restart::"),
     ("repair under load", TRAFFIC, "_within_100_milliseconds"),
     ("repair", ENGINE, "_within_100_milliseconds"),
