@@ -23,9 +23,9 @@ use signal_hook::iterator::Signals;
 
 use crate::netns::Netns;
 
-/// Time limit for a process to exit after SIGTERM. A proxy ends its last sync before, and tests
-/// run beside others that keep all processors busy.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time limit for a process to exit after SIGTERM: a kubelet kills a pod that takes longer, in the
+/// middle of the sync that a proxy ends before it exits.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 static RESOURCES: Mutex<BTreeMap<usize, Resource>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicUsize = AtomicUsize::new(0);
