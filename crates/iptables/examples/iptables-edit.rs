@@ -35,22 +35,19 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Adds or removes a chain of our own, and the jump to it in front of all other rules.
 fn edit<C: SingleCommands>(client: &mut C, is_wanted: bool) -> Result<(), Box<dyn Error>> {
     let (filter, input) = (TableName::FILTER, ChainName::INPUT);
-    let (web, jump) = (
-        ChainName::new("WEB")?,
-        Rule::parse("-p tcp --dport 80 -j WEB")?,
-    );
-    let has_jump = client.check(filter, input, &jump)?;
+    let web = ChainName::new("WEB")?;
+    let jump = Rule::parse("-p tcp --dport 80 -j WEB")?;
     if is_wanted {
         match client.new_chain(filter, web) {
             Err(error) if error.is_already_exists() => {}
             created => created?,
         }
         client.ensure(filter, web, &Rule::parse("-s 192.0.2.0/24 -j DROP")?)?;
-        if !has_jump {
+        if !client.check(filter, input, &jump)? {
             client.insert(filter, input, 1, &jump)?;
         }
     } else {
-        if has_jump {
+        if client.check(filter, input, &jump)? {
             client.delete(filter, input, &jump)?;
         }
         let flushed = client.flush_chain(filter, web);
