@@ -1,11 +1,26 @@
-//! Retry delays and rate limits.
+//! Retry delays and rate limits: how a thousand nodes do not bring down one API server.
+//!
+//! All nodes lose a server at the same moment, and all of them come back. Three things spread
+//! their requests:
+//!
+//! - [`Backoff`]: each failure doubles the delay, and chance moves it. For example: 0.5 to
+//!   1 s, 1 to 2 s, 2 to 4 s, up to 30 s. The chance only adds: a delay is never shorter than
+//!   without it.
+//! - [`WatchBackoff`]: two of them, because a watch fails in two ways. With one, reset after
+//!   each success, a server that accepts every list and has lost the history of each would be
+//!   listed without end. With one that a list does not reset, an outage of an hour would delay
+//!   the list after the next lost history by 30 s; that was the first version.
+//! - [`TokenBucket`]: the limit of `--kube-api-qps` and `--kube-api-burst`, also for Events.
+//!
+//! Nothing here reads a clock or a source of randomness. Times and seeds are arguments, so
+//! that tests see every delay without waiting for it.
 
 use std::time::Duration;
 
-/// First delay.
-const FIRST: Duration = Duration::from_millis(500);
-/// Maximum delay.
-const LONGEST: Duration = Duration::from_secs(30);
+/// First delay. A server that restarts behind a load balancer is often back at once.
+const FIRST_DELAY: Duration = Duration::from_millis(500);
+/// Maximum delay. It is how long a proxy may stay stale after a long outage has ended.
+const MAX_DELAY: Duration = Duration::from_secs(30);
 
 /// An exponential backoff with jitter.
 ///
@@ -21,7 +36,7 @@ impl Backoff {
     /// Creates a backoff with a random seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
-            next: FIRST,
+            next: FIRST_DELAY,
             random: Random(seed),
         }
     }
@@ -29,13 +44,15 @@ impl Backoff {
     /// Returns the next delay.
     pub(crate) fn wait(&mut self) -> Duration {
         let wait = self.next;
-        self.next = (wait * 2).min(LONGEST);
-        (wait + wait.mul_f64(self.random.fraction())).min(LONGEST)
+        // Doubled without the random part: otherwise chance would decide how soon the limit is
+        // reached.
+        self.next = (wait * 2).min(MAX_DELAY);
+        (wait + wait.mul_f64(self.random.fraction())).min(MAX_DELAY)
     }
 
     /// Resets the delay after a success.
     pub(crate) fn reset(&mut self) {
-        self.next = FIRST;
+        self.next = FIRST_DELAY;
     }
 }
 
@@ -55,15 +72,17 @@ impl WatchBackoff {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             errors: Backoff::new(seed),
+            // Another seed, or both would have the same delays in the same order.
             lost_history: Backoff::new(!seed),
         }
     }
 
     /// Returns the delay after a failure.
     pub(crate) fn wait(&mut self, is_history_lost: bool) -> Duration {
-        match is_history_lost {
-            true => self.lost_history.wait(),
-            false => self.errors.wait(),
+        if is_history_lost {
+            self.lost_history.wait()
+        } else {
+            self.errors.wait()
         }
     }
 
@@ -81,6 +100,9 @@ impl WatchBackoff {
 
 /// A pseudorandom number generator (SplitMix64). The same seed gives the same
 /// numbers.
+///
+/// Delays need numbers that differ between nodes, not secrets, so these three lines, with the
+/// constants of the published algorithm, are enough. The seed is `access::seed`.
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
@@ -96,6 +118,8 @@ impl Random {
         let mut bits = self.0;
         bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        // 32 bits are exact in an f64. The divisor is one more than the largest of them, so that
+        // the result is below 1. The shift makes `unwrap_or` unreachable.
         let high = (bits ^ bits >> 31) >> 32;
         f64::from(u32::try_from(high).unwrap_or(u32::MAX)) / (f64::from(u32::MAX) + 1.0)
     }
@@ -113,6 +137,7 @@ pub(crate) struct TokenBucket {
 impl TokenBucket {
     /// Creates a full bucket. A `rate` of zero or less disables the limit.
     pub(crate) fn new(rate: f64, burst: u32) -> Self {
+        // A bucket without room would never have a token.
         let size = f64::from(burst.max(1));
         Self {
             rate,
@@ -123,13 +148,18 @@ impl TokenBucket {
     }
 
     /// Takes a token and returns the delay until the token is available.
+    ///
+    /// For requests, which all have to be sent some time. The bucket goes into debt, so that
+    /// the next caller gets a later turn: callers form a queue without a queue. Events, which
+    /// may be dropped, use [`try_take`](Self::try_take).
     pub(crate) fn take(&mut self, now: Duration) -> Duration {
         if self.rate <= 0.0 {
             return Duration::ZERO;
         }
         self.refill(now);
         self.tokens -= 1.0;
-        Duration::try_from_secs_f64((-self.tokens).max(0.0) / self.rate).unwrap_or(LONGEST)
+        // `-self.tokens` is the debt. A tiny rate makes a delay that no Duration can have.
+        Duration::try_from_secs_f64((-self.tokens).max(0.0) / self.rate).unwrap_or(MAX_DELAY)
     }
 
     /// Takes a token if one is available. Returns whether it did.
@@ -149,6 +179,8 @@ impl TokenBucket {
     }
 
     fn refill(&mut self, now: Duration) {
+        // Tasks read the clock before they get the lock, so `now` may be a little before the last
+        // one. Neither tokens nor time go back then, or the same moment would count twice.
         let passed = now.saturating_sub(self.at).as_secs_f64();
         self.tokens = (self.tokens + passed * self.rate).min(self.size);
         self.at = self.at.max(now);
@@ -166,17 +198,17 @@ mod tests {
     #[test]
     fn waits_double_up_to_a_limit_and_are_reset_by_a_success() {
         let mut backoff = Backoff::new(7);
-        let mut least = FIRST;
+        let mut least = FIRST_DELAY;
         for _ in 0..12 {
             let wait = backoff.wait();
             assert!(
-                wait >= least.min(LONGEST) && wait <= (least * 2).min(LONGEST),
+                wait >= least.min(MAX_DELAY) && wait <= (least * 2).min(MAX_DELAY),
                 "{wait:?}"
             );
-            least = (least * 2).min(LONGEST);
+            least = (least * 2).min(MAX_DELAY);
         }
         backoff.reset();
-        assert!(backoff.wait() <= FIRST * 2);
+        assert!(backoff.wait() <= FIRST_DELAY * 2);
     }
 
     #[test]
@@ -186,12 +218,12 @@ mod tests {
             backoff.wait(false);
             backoff.wait(true);
         }
-        assert_eq!(backoff.wait(false), LONGEST);
+        assert_eq!(backoff.wait(false), MAX_DELAY);
         backoff.reset_errors();
-        assert!(backoff.wait(false) <= FIRST * 2);
-        assert_eq!(backoff.wait(true), LONGEST);
+        assert!(backoff.wait(false) <= FIRST_DELAY * 2);
+        assert_eq!(backoff.wait(true), MAX_DELAY);
         backoff.reset();
-        assert!(backoff.wait(true) <= FIRST * 2);
+        assert!(backoff.wait(true) <= FIRST_DELAY * 2);
     }
 
     #[test]

@@ -12,7 +12,8 @@ use rustix::io::Errno;
 #[derive(Debug)]
 pub(super) struct Wakeup {
     eventfd: OwnedFd,
-    /// Whether the eventfd was written since the last [`clear`](Self::clear).
+    /// Whether the eventfd was written since the last [`clear`](Self::clear). It saves a system
+    /// call for each item of a list of ten thousand objects.
     is_set: AtomicBool,
 }
 
@@ -27,7 +28,8 @@ impl Wakeup {
     /// Wakes the thread now, or at its next [`wait`](Self::wait).
     pub(super) fn set(&self) {
         if !self.is_set.swap(true, Ordering::AcqRel) {
-            // A full counter is readable as well.
+            // The only error of a valid eventfd is EAGAIN of a full counter, which is readable
+            // as well.
             let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
         }
     }
@@ -35,7 +37,13 @@ impl Wakeup {
     /// Resets the wakeup. Items sent before the call are visible after it.
     pub(super) fn clear(&self) {
         let mut count = [0; 8];
+        // EAGAIN if it was not set, which is the state that is wanted.
         let _ = rustix::io::read(&self.eventfd, &mut count);
+        // After the read. In the other order a sender in between would write, the read would
+        // take its wakeup away, and `is_set` would keep all later senders from writing: the
+        // thread would sleep for ever. In this order a sender in between writes nothing, but its
+        // item is queued and will be seen. A swap and not a store, because it must see that item:
+        // the swap reads what the sender wrote (acquire).
         self.is_set.swap(false, Ordering::AcqRel);
     }
 
@@ -46,6 +54,7 @@ impl Wakeup {
         let mut files = [PollFd::new(&self.eventfd, PollFlags::IN)];
         match poll(&mut files, timeout.as_ref()) {
             Ok(count) => Ok(count > 0),
+            // A signal. The caller looks at its flags, such as the request to stop.
             Err(Errno::INTR) => Ok(false),
             Err(errno) => Err(errno.into()),
         }

@@ -1,5 +1,22 @@
 //! The queue from background tasks to the thread of the caller, with a wakeup of the
 //! thread: an eventfd on Linux.
+//!
+//! The watches are async tasks, and the thread that owns the kernel's state is not: it sleeps
+//! in `poll` with netlink sockets, timers and signals. A channel cannot be polled together
+//! with those, a descriptor can. So each item goes into a bounded channel, and an eventfd is
+//! readable as long as the channel may have items.
+//!
+//! For example: three tasks send 600 items while the thread is in a sync. The first item
+//! writes the eventfd, the next 511 write nothing, and the rest wait with their tasks, so that
+//! the API server is not read faster than its objects are used. The thread wakes, clears the
+//! eventfd, takes 512 items, and sets the eventfd again, because there may be more.
+//!
+//! What must stay true:
+//!
+//! - Nothing is lost or reordered: a missed deletion would leave rules until the next list.
+//! - The wakeup is cleared *before* items are taken, and set *after* one is sent. The other
+//!   way round, an item sent between the two would wait until something else happens.
+//! - Memory is bounded by size, not only by number. At first it was by number alone.
 
 #[cfg(any(not(target_os = "linux"), test))]
 #[cfg_attr(target_os = "linux", allow(dead_code, reason = "only tests use it"))]
@@ -23,17 +40,20 @@ use condvar::Wakeup;
 use eventfd::Wakeup;
 
 /// Maximum number of queued items. Senders wait for space.
-const CAPACITY: usize = 512;
+///
+/// It only has to keep tasks and thread from waiting for each other at each item.
+const MAX_QUEUED_ITEMS: usize = 512;
 
 /// Maximum size of all queued items, in KiB of JSON.
 ///
 /// One EndpointSlice may have 2 MiB, so a number of items alone does not bound
-/// the memory.
-const CAPACITY_KIB: u32 = 4096;
+/// the memory: 512 of them are a GiB. Two of the largest fit.
+const MAX_QUEUED_KIB: u32 = 4096;
 
 /// Maximum number of items of one [`take`](Receiver::take), so that other work
-/// is not starved.
-const MAX_BATCH: usize = CAPACITY;
+/// is not starved: tasks refill the queue while it is emptied, and without a limit the thread
+/// would not return during the list of a large cluster.
+const MAX_ITEMS_PER_TAKE: usize = MAX_QUEUED_ITEMS;
 
 /// An item of the queue.
 ///
@@ -53,8 +73,8 @@ pub enum Item {
 ///
 /// On Linux, the eventfd cannot be created.
 pub fn feed() -> io::Result<(Sender, Receiver)> {
-    let (sender, receiver) = mpsc::channel(CAPACITY);
-    let space = Arc::new(Semaphore::new(CAPACITY_KIB as usize));
+    let (sender, receiver) = mpsc::channel(MAX_QUEUED_ITEMS);
+    let space = Arc::new(Semaphore::new(MAX_QUEUED_KIB as usize));
     let shared = Arc::new(Shared {
         wakeup: Wakeup::new()?,
         fatal: OnceLock::new(),
@@ -74,6 +94,8 @@ pub fn feed() -> io::Result<(Sender, Receiver)> {
 #[derive(Debug)]
 struct Shared {
     wakeup: Wakeup,
+    /// Not an item of the queue: it must arrive although the queue is full, and the state
+    /// before it does not matter.
     fatal: OnceLock<String>,
 }
 
@@ -81,7 +103,7 @@ struct Shared {
 #[derive(Clone, Debug)]
 pub struct Sender {
     items: mpsc::Sender<(Item, Option<OwnedSemaphorePermit>)>,
-    /// The free part of [`CAPACITY_KIB`].
+    /// The free part of [`MAX_QUEUED_KIB`].
     space: Arc<Semaphore>,
     shared: Arc<Shared>,
 }
@@ -96,16 +118,21 @@ impl Sender {
 
     /// Sends an item of `bytes` bytes of JSON when there is space.
     pub async fn send_sized(&self, item: Item, bytes: usize) {
+        // At most the whole space: an item that wants more than there is would wait for ever.
         let space = u32::try_from(bytes / 1024)
-            .unwrap_or(CAPACITY_KIB)
-            .min(CAPACITY_KIB);
-        // The semaphore is never closed.
+            .unwrap_or(MAX_QUEUED_KIB)
+            .min(MAX_QUEUED_KIB);
+        // `ok` loses nothing: the error is that of a closed semaphore, which nobody closes.
+        // Items below 1 KiB, almost all, cost no permit; 512 of them are half a MiB.
         let permit = match space {
             0 => None,
             space => Arc::clone(&self.space).acquire_many_owned(space).await.ok(),
         };
+        // The permit travels with the item, and its drop in `take` frees the space.
         match self.items.send((item, permit)).await {
             Ok(()) => self.wake(),
+            // Without a receiver the program ends. An error would have to be handled by each
+            // task, all in the same way; a task that never returns ends with the runtime.
             Err(_) => std::future::pending().await,
         }
     }
@@ -113,6 +140,7 @@ impl Sender {
     /// Makes [`Receiver::take`] fail with this reason from now on. The first reason
     /// counts.
     pub fn fatal(&self, reason: impl Into<String>) {
+        // An error means that there is a reason already. Later ones are often its consequences.
         let _ = self.shared.fatal.set(reason.into());
         self.wake();
     }
@@ -140,18 +168,22 @@ impl Receiver {
     ///
     /// Returns the reason of [`Sender::fatal`].
     pub fn take(&mut self) -> Result<Vec<Item>, String> {
-        // Items sent before are seen below. Later senders wake the thread again.
+        // Before `try_recv`: items sent before are seen below, and later senders wake the thread
+        // again. After it, the wakeup of an item sent in between would be erased.
         self.shared.wakeup.clear();
         if let Some(reason) = self.shared.fatal.get() {
             return Err(reason.clone());
         }
         let mut items = Vec::new();
-        while items.len() < MAX_BATCH {
+        while items.len() < MAX_ITEMS_PER_TAKE {
             match self.items.try_recv() {
                 Ok((item, _permit)) => items.push(item),
+                // Empty, or all senders are gone: there are no more items, which is no error.
                 Err(_) => return Ok(items),
             }
         }
+        // The limit is reached, so more items may be queued. Their senders have set the wakeup
+        // that was cleared above, and nobody else would wake the thread for them.
         self.shared.wakeup.set();
         Ok(items)
     }
@@ -229,7 +261,7 @@ pub(super) mod tests {
     #[test]
     fn a_sender_waits_for_space_and_loses_nothing() {
         let (sender, mut receiver) = feed().unwrap();
-        let count = 3 * CAPACITY + 1;
+        let count = 3 * MAX_QUEUED_ITEMS + 1;
         let task = std::thread::spawn(move || {
             runtime().block_on(async {
                 for number in 0..count {
@@ -241,7 +273,7 @@ pub(super) mod tests {
         while all.len() < count {
             assert!(wait(&receiver, Duration::from_secs(20)));
             let some = receiver.take().unwrap();
-            assert!(some.len() <= MAX_BATCH);
+            assert!(some.len() <= MAX_ITEMS_PER_TAKE);
             all.extend(names(some));
         }
         task.join().unwrap();
@@ -251,7 +283,7 @@ pub(super) mod tests {
     #[test]
     fn large_items_wait_for_space() {
         let (sender, mut receiver) = feed().unwrap();
-        let half = CAPACITY_KIB as usize * 512;
+        let half = MAX_QUEUED_KIB as usize * 512;
         runtime().block_on(async {
             for bytes in [half, half] {
                 sender.send_sized(deletion("large"), bytes).await;

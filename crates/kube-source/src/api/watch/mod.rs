@@ -73,8 +73,8 @@ use crate::WatchMode;
 /// and permissions when a request begins and never again. Without the parameter the server
 /// chooses half an hour or more (`--min-request-timeout`).
 ///
-/// Nothing depends on the exact values. 290 s is the default of `kube`, older
-/// versions of which reject 295 s and more. But with one value for all, the watches of all nodes, which
+/// Nothing depends on the exact values. 290 s is the default of `kube`, older versions of
+/// which reject 295 s and more. But with one value for all, the watches of all nodes, which
 /// begin together after a restart of the server, would also end together, again and again.
 /// Random durations spread the ends over 50 s.
 const MIN_AND_MAX_WATCH_SECONDS: (f64, f64) = (240.0, 290.0);
