@@ -179,8 +179,8 @@ impl TokenBucket {
     }
 
     fn refill(&mut self, now: Duration) {
-        // Tasks read the clock before they get the lock, so `now` may be a little before the last
-        // one. Neither tokens nor time go back then, or the same moment would count twice.
+        // A caller that reads its clock before it has the lock of the bucket may pass a time before
+        // the last one. Neither tokens nor time go back then, or the same moment would count twice.
         let passed = now.saturating_sub(self.at).as_secs_f64();
         self.tokens = (self.tokens + passed * self.rate).min(self.size);
         self.at = self.at.max(now);
