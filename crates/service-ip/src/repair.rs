@@ -1,4 +1,25 @@
 //! Repair: compares allocated items with the items of Services.
+//!
+//! An item is allocated in one object and used in another, and no transaction spans both: a
+//! process may end in between. Then a Service has an address that is not allocated, and the
+//! next Service may get it too; or an address is allocated that no Service has, and is lost. A
+//! pass compares both, and corrects what it can: the Services are right, because traffic
+//! follows them.
+//!
+//! For example: allocated are .1, .9 and .11; Service `a` has .1, `c` has .1 too, and `d` has
+//! .7. The pass allocates .7 for `d`, reports that `c` must be recreated, and takes .9 and .11
+//! for *possible* leaks, because their Services may be about to be stored. If no Service has
+//! them in the third consecutive pass, they are released.
+//!
+//! What must stay true:
+//!
+//! - Services are listed *after* the allocations were read. In the other order a Service that
+//!   was stored in between would look like a leak, and its address would be given away.
+//! - Only a committed pass counts. A plan that is repeated after a conflict must not count
+//!   twice, so [`Repair::plan`] takes `&self`, and the state changes in
+//!   [`Repair::try_pass`] alone.
+//! - A doubt keeps an item allocated. A leaked address costs an address, a released one in use
+//!   costs two Services.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -14,6 +35,8 @@ use crate::{
 ///
 /// An item is allocated before its Service is stored, and released after its Service
 /// is deleted. In between the item has no Service, but has not leaked.
+///
+/// Three as in Kubernetes, whose passes are three minutes apart.
 const PASSES: u8 = 3;
 
 /// The items in the spec of a Service.
@@ -315,20 +338,26 @@ impl<I: Copy + Ord> Repair<I> {
     {
         let planned =
             registry.repair(|draft| Ok(services().map(|services| self.plan(&services, draft))));
+        // The outer result is that of the registry, the inner one that of the list.
         if !matches!(planned, Ok(Ok(_))) {
             self.counters.failures += 1;
         }
         match planned {
             Ok(Ok(pass)) => {
+                // Replaced and not extended: an item that is used again is not in it, and begins
+                // from one if it is lost later.
                 self.possible_leaks = pass.possible_leaks;
                 for label in pass.findings.iter().filter_map(Finding::label) {
                     *self.counters.findings.entry(label).or_default() += 1;
                 }
                 Ok(pass.findings)
             }
+            // Without a list nothing was planned, so nothing was committed.
             Ok(Err(error)) => Err(Error::Services(error.into())),
             Err(error) => {
-                // The leaked items may be released, and allocated again before the next pass.
+                // The leaked items may be released, and allocated again before the next pass, to a
+                // Service that is not stored yet. Without a record of owners only a new count of
+                // passes protects it. After any other error nothing has changed, and passes count.
                 if matches!(error, Error::Unknown(_)) {
                     self.possible_leaks.clear();
                 }
@@ -362,10 +391,12 @@ impl<I: Copy + Ord> Repair<I> {
                 claimed.entry(*item).or_default().push(owner);
             }
         }
+        // The map is sorted, so that findings come in a stable order.
         for (item, owners) in &claimed {
             grant(*item, owners, draft, &mut findings);
         }
         let taken = draft.pool().items();
+        // Collected, because the loop changes the pool that `taken` reads.
         let without_service: Vec<I> = taken
             .filter(|item| !claimed.contains_key(item) && may_leak(*item, draft))
             .collect();
@@ -373,6 +404,8 @@ impl<I: Copy + Ord> Repair<I> {
         for item in without_service {
             let recorded = draft.owner(item).cloned();
             let before = self.possible_leaks.get(&item);
+            // Another owner: the item was released and allocated again in between, so this is a new
+            // wait for a Service.
             let before = before.filter(|before| before.recorded == recorded);
             let passes = before.map_or(0, |before| before.passes) + 1;
             if passes >= PASSES {
@@ -412,13 +445,19 @@ fn grant<P: Pool>(
     let by_record = owners
         .iter()
         .position(|owner| recorded.as_ref() == Some(owner));
+    // The one to which it was allocated; without a record the first one in the list.
     let owner_index = by_record.unwrap_or_default();
     let owner = owners[owner_index].clone();
     let is_missing = !draft.pool().contains(item);
-    let granted = match is_missing {
-        true => draft.reserve_uncounted(item, &owner),
-        false => draft.pool().check(item),
+    // `reserve_uncounted` and not `reserve`: nobody requested it now, so no metric counts, and a
+    // reservation must not take the address away from a running Service. An item that is
+    // allocated already may be outside of all ranges by now, which is only checked.
+    let granted = if is_missing {
+        draft.reserve_uncounted(item, &owner)
+    } else {
+        draft.pool().check(item)
     };
+    // Kept as it is: the Service works, and only its author can recreate it.
     if let Err(error) = granted {
         findings.extend(owners.iter().map(|owner| Finding::Unallocatable {
             owner: (*owner).clone(),
@@ -433,6 +472,7 @@ fn grant<P: Pool>(
             item,
         });
     } else if let Some(recorded) = recorded.filter(|_| by_record.is_none()) {
+        // Otherwise this Service could not release its item, and the recorded one could.
         draft.reassign(item, &owner);
         findings.push(Finding::WrongOwner {
             owner: owner.clone(),

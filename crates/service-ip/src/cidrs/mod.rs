@@ -1,4 +1,24 @@
 //! Allocation from several ServiceCIDRs, which may overlap.
+//!
+//! A cluster grows by a second ServiceCIDR, and shrinks by a smaller one inside of the one that
+//! is then deleted. So ranges overlap, come and go, and an address must still be allocated only
+//! once. Therefore one bitmap has the addresses of the *whole family*, and a range is a view of
+//! it: two numbers and a counter. An IPv6 family has 2^128 addresses, of which the bitmap
+//! stores what is allocated.
+//!
+//! For example: `10.0.0.0/29` and `10.0.0.0/28`. 10.0.0.3 is allocated once, at number
+//! 0x0a000002 of the bitmap, and counts as used in both. The /28 can be deleted only if no
+//! address such as 10.0.0.12 is in it alone; the /29 at any time.
+//!
+//! Upstream has one allocator for each range and the name of the IPAddress object as the only
+//! guard; here the guard is the data.
+//!
+//! What must stay true:
+//!
+//! - `used` of a range is the number of bits within it. Each change of a bit goes through
+//!   [`Cidrs::count`], and a new range counts what is there.
+//! - An address outside of all ranges may be allocated: its range was deleted by force, or has
+//!   not been seen yet. It stays known, or it would be given away twice when the range is back.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,6 +76,8 @@ impl Cidrs {
         Self::new(false, u128::MAX)
     }
 
+    /// `len` is one less than the addresses of the family, see [`number`]: 2^128 of them would
+    /// not fit.
     fn new(is_ipv4: bool, len: u128) -> Self {
         Self {
             is_ipv4,
@@ -82,12 +104,14 @@ impl Cidrs {
         if range.network().addr().is_ipv4() != self.is_ipv4 {
             return Err(InvalidValue::MismatchedCidr { name, range });
         }
+        // The API forbids it, too. Accepted, the name would be in two ranges.
         if let Some(former) = self.range(&name)
             && former != range
         {
             let range = former;
             return Err(InvalidValue::ImmutableCidr { name, range });
         }
+        // Addresses may be allocated before their range is known, see above.
         if !self.ranges.contains_key(&range) {
             let used = u128::try_from(self.taken_in(range).count()).unwrap_or(u128::MAX);
             let names = BTreeMap::new();
@@ -120,6 +144,7 @@ impl Cidrs {
         }
         if let Some(cidr) = self.ranges.get_mut(&range) {
             cidr.names.remove(&name);
+            // Another ServiceCIDR with the same range keeps it.
             if cidr.names.is_empty() {
                 self.ranges.remove(&range);
             }
@@ -173,9 +198,11 @@ impl Cidrs {
         let others: Vec<AddressRange> = self
             .ranges
             .iter()
+            // Not by range: the same range under another name is another ServiceCIDR.
             .filter(|(_, cidr)| cidr.names.keys().any(|other| &**other != name))
             .map(|(other, _)| *other)
             .collect();
+        // The usual case of equal or larger ranges needs no look at addresses.
         if others
             .iter()
             .any(|other| other.network().contains(&range.network()))
@@ -195,6 +222,7 @@ impl Cidrs {
         let items = taken.into_iter().flatten();
         items
             .filter_map(|number| address(number + 1, self.is_ipv4))
+            // The bitmap goes on behind the range.
             .take_while(move |item| range.number(*item).is_ok())
     }
 
@@ -215,6 +243,8 @@ impl Cidrs {
         random: &mut Random<'_>,
     ) -> Option<IpAddr> {
         let first = number(range.first()?)?;
+        // The dynamic band first: Services that request a specific address usually choose one of
+        // the static band, the first ones of the range.
         let (middle, end) = (first + range.static_band(), first + range.len());
         let reserved = reserved.numbers(range.first()?, range.last()?, number);
         let mut take = |numbers: ops::Range<u128>| match &*reserved {
@@ -238,6 +268,7 @@ impl Pool for Cidrs {
         let Some((range, first)) = having.next() else {
             return Err(AllocationError::not_in_range(&item, self));
         };
+        // One ready range is enough, also if another one of the address is being deleted.
         if !first.is_ready() && !having.any(|(_, cidr)| cidr.is_ready()) {
             return Err(AllocationError::not_ready(range));
         }
@@ -262,6 +293,8 @@ impl Pool for Cidrs {
         if ready.is_empty() {
             return Err(AllocationError::not_ready(self));
         }
+        // A random first range, as upstream, which iterates over a map of Go. Then all others, so
+        // that `Full` means that no range has a free address.
         let start = usize::try_from(below(ready.len() as u128, random)).unwrap_or(0);
         let (before, after) = ready.split_at(start);
         let taken = after
@@ -283,6 +316,9 @@ impl Pool for Cidrs {
     }
 
     /// Accepts addresses within a range that is not ready, and outside of all ranges.
+    ///
+    /// `Draft::undo` restores what it released, and `reserve` would refuse such an address:
+    /// the undone release would then leave it free.
     fn restore(&mut self, item: IpAddr) -> bool {
         self.mark_allocated(item) == Ok(true)
     }
@@ -356,7 +392,9 @@ impl fmt::Display for Cidrs {
     }
 }
 
-/// Returns the number of an address in the bitmap.
+/// Returns the number of an address in the bitmap: the address less one, so that 2^128
+/// addresses without the all-zeros one fit below a length of `u128::MAX`. `number + 1` in this
+/// file is the way back.
 fn number(item: IpAddr) -> Option<u128> {
     bits(item).checked_sub(1)
 }

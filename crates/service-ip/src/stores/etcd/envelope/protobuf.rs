@@ -1,14 +1,38 @@
 //! `RangeAllocation` objects in protobuf.
+//!
+//! API servers share the stored object with this crate, and newer ones may know fields that
+//! this code does not. Decoding into a struct and encoding it again would erase them, and even
+//! a field in another place makes the bytes differ. So only two fields are decoded, and the
+//! bytes around them are kept as they are:
+//!
+//! ```text
+//! k8s\0                              MAGIC
+//! 0a 15 …                            outer.before: typeMeta, checked and kept
+//! 12 23                              raw, with its length
+//!   0a 10 …                          inner.before: metadata
+//!   12 0b 10.0.0.0/24                range
+//!   1a 02 80 03                      data: items 0, 1 and 15, as 10.0.0.1, .2 and .16
+//!                                    inner.after: nothing here
+//! 1a 00 22 00                        outer.after: contentEncoding, contentType
+//! ```
+//!
+//! What must stay true: an object that is decoded and encoded without a change is the same,
+//! byte for byte, if its fields come in the order in which Kubernetes writes them; and an
+//! object that is not understood is an error, never a guess, because the next write would
+//! replace it and free what it had allocated.
+//!
+//! A protobuf library is not used. It would need the descriptions of three messages for four
+//! fields.
 
 use std::str;
 
 use super::corrupt;
 use crate::InvalidValue;
 
-/// Prefix of every protobuf object.
+/// Prefix of every protobuf object that Kubernetes stores. It tells protobuf from JSON.
 pub(super) const MAGIC: &[u8] = b"k8s\0";
 
-/// Fields of `runtime.Unknown`.
+/// Fields of `runtime.Unknown`, the outer message of every stored object of Kubernetes.
 const TYPE_META: u64 = 1;
 const RAW: u64 = 2;
 
@@ -20,7 +44,8 @@ const KIND: u64 = 2;
 const RANGE: u64 = 2;
 const DATA: u64 = 3;
 
-/// Wire types.
+/// Wire types. 3 and 4, groups, are left out: Kubernetes has none, and a group has no length
+/// by which it could be skipped.
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const BYTES: u64 = 2;
@@ -69,7 +94,7 @@ impl Message {
         put(&mut meta, KIND, b"RangeAllocation");
         let mut before = Vec::new();
         put(&mut before, TYPE_META, &meta);
-        // contentEncoding and contentType are empty.
+        // contentEncoding (3) and contentType (4). Kubernetes writes them although they are empty.
         let mut after = Vec::new();
         put(&mut after, 3, &[]);
         put(&mut after, 4, &[]);
@@ -95,6 +120,7 @@ impl Message {
         while let Some(field) = cursor.field()? {
             match field.number {
                 RAW => field.once(&mut raw)?,
+                // typeMeta is read, but kept like any unknown field.
                 number => {
                     if number == TYPE_META {
                         field.once(&mut meta)?;
@@ -116,6 +142,8 @@ impl Message {
                 _ => inner.keep(field, range.is_some() || data.is_some()),
             }
         }
+        // A missing field is an empty one in protobuf. What an empty range means is decided by
+        // the store: `RepairReason::Uninitialized`.
         let (range, at) = range.unwrap_or_default();
         let range = str::from_utf8(range).map_err(|_| corrupt("range is not a string", at))?;
         let (data, _) = data.unwrap_or_default();
@@ -124,6 +152,7 @@ impl Message {
 
     /// Encodes an object with the given range and data.
     pub(super) fn encode(&self, range: &str, data: &[u8]) -> Vec<u8> {
+        // From the inside out, because the length of `raw` is written before it.
         let mut raw = self.inner.before.clone();
         put(&mut raw, RANGE, range.as_bytes());
         put(&mut raw, DATA, data);
@@ -148,6 +177,9 @@ impl Around {
 
 impl<'a> Field<'a> {
     /// Sets `place` to the value of the field.
+    ///
+    /// Protobuf says that the last of several fields counts. Here a second one is an error:
+    /// no API server writes it, and of a damaged object nothing may be overwritten.
     fn once(&self, place: &mut Option<(&'a [u8], usize)>) -> Result<(), InvalidValue> {
         if place.is_some() {
             return Err(corrupt("duplicate field", self.at));
@@ -167,6 +199,7 @@ impl<'a> Cursor<'a> {
             return Ok(None);
         }
         let Cursor { rest, at } = *self;
+        // A tag is the field number and, in its lowest three bits, the wire type.
         let tag = self.varint()?;
         let mut value = None;
         match tag & 7 {
@@ -182,6 +215,8 @@ impl<'a> Cursor<'a> {
             }
             _ => return Err(corrupt("unknown wire type", at)),
         }
+        // What the steps above have consumed. It is kept with its tag, so that `keep` copies the
+        // original bytes, also a number in a longer form than necessary.
         let length = rest.len() - self.rest.len();
         Ok(Some(Field {
             number: tag >> 3,
@@ -194,6 +229,7 @@ impl<'a> Cursor<'a> {
     fn varint(&mut self) -> Result<u64, InvalidValue> {
         let start = self.at;
         let mut number: u64 = 0;
+        // Seven bits a byte, the lowest ones first; the eighth says that more follow.
         for shift in (0..64).step_by(7) {
             let byte = self.take(1)?.first().copied().unwrap_or_default();
             let bits = u64::from(byte & 0x7f);
@@ -228,6 +264,7 @@ fn check_type(mut cursor: Cursor<'_>) -> Result<(), InvalidValue> {
         match field.number {
             API_VERSION => field.once(&mut version)?,
             KIND => field.once(&mut kind)?,
+            // Nothing is lost: the whole of typeMeta is kept by the caller.
             _ => {}
         }
     }
