@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use vipline_service_model::{
-    Family, LocalTraffic, NodePortFilter, NodePortMatch, NodeView, Scheduler,
+    Family, LocalTraffic, NodePortFilter, NodePortMatch, NodeView, Scheduler, is_of_one_link,
 };
 
 use crate::{Config, Iptables, Mark};
@@ -189,14 +189,6 @@ fn with_loopback(node: &NodeView) -> Vec<IpAddr> {
 /// Returns whether other hosts can reach an address of the family.
 fn is_reached(addr: IpAddr, family: Family) -> bool {
     Family::of(addr) == family && !is_of_one_link(addr)
-}
-
-/// Returns whether an address is valid on one link only: loopback or IPv6 link-local.
-pub(crate) fn is_of_one_link(addr: IpAddr) -> bool {
-    match addr {
-        IpAddr::V4(addr) => addr.is_loopback(),
-        IpAddr::V6(addr) => addr.is_loopback() || addr.is_unicast_link_local(),
-    }
 }
 
 /// Returns the filter of addresses on which node ports are served.

@@ -111,7 +111,7 @@ pub mod backend;
 pub mod cleanup;
 
 pub use backend::Planner;
-pub use claim::{Address, AddressKind, Claim, ContestedAddress, LostAddresses, PortObjects};
+pub use claim::{Claim, ContestedAddress, LostAddresses, PortObjects};
 pub use config::{Config, Iptables, IptablesBackend, IptablesChoice, Ipvs, Mark};
 pub use conntrack_cleanup::{CleanupReport, FinishedFlowSearch, FlowSearch};
 pub use context::Context;
@@ -133,7 +133,7 @@ pub use vipline_hcn as hcn;
 pub use vipline_iptables as iptables;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 pub use vipline_nftables as nftables;
-pub use vipline_service_model::{Event, Family, Warning};
+pub use vipline_service_model::{Address, AddressKind, Event, Family, Warning};
 pub use {
     ipnet, vipline_conntrack as conntrack, vipline_netlink as netlink,
     vipline_reconcile as reconcile, vipline_rtnl as rtnl, vipline_service_model as service_model,

@@ -40,7 +40,7 @@
 //! The crate does no IO, reads no clock and does not depend on the kernel.
 //! It does not select an endpoint for a connection, and does not watch an API
 //! server. It does not resolve conflicts between Services that claim the same
-//! address, but [`PortName`]s sort by precedence.
+//! address, but [`AddressKind`]s and [`PortName`]s sort by precedence.
 //!
 //! With the feature `serde`, the objects in [`api`] can be read from Kubernetes
 //! JSON and YAML. The feature `k8s-openapi` converts them from and to the objects of that
@@ -51,7 +51,8 @@
 //! - [`api`]: API objects. `event`: their changes. `name`: names of objects and
 //!   ports. `warning`: invalid fields. `counted`:
 //!   numbers in sentences.
-//! - `node_view`: this node. `service_port`: the result.
+//! - `node_view`: this node. `service_port`: the result. `address`: its addresses, and
+//!   their precedence.
 //! - `store`: from events to service ports. `entries`: state and dirty mark of
 //!   each Service. `frontend`: a parsed Service. `slices`: its endpoints.
 //!   `topology` and `policy`: selection of endpoints.
@@ -78,6 +79,8 @@ mod counted;
 mod node_view;
 
 mod service_port;
+
+mod address;
 
 mod store;
 
@@ -112,6 +115,7 @@ mod node_ports;
 #[cfg(feature = "test-util")]
 pub mod arbitrary;
 
+pub use address::{Address, AddressKind};
 pub use changes::{Changes, Counts, HealthCheck, NoLocalEndpoints};
 pub use counted::Counted;
 pub use details::EndpointDetails;
@@ -124,7 +128,7 @@ pub use name::{ObjectName, PortName};
 pub use node_ports::{NodePortAddresses, NodePortFilter, NodePortMatch};
 pub use node_view::NodeView;
 pub use service_port::{Endpoint, PortChange, Route, ServicePort};
-pub use special_address::SpecialAddress;
+pub use special_address::{SpecialAddress, is_of_one_link};
 pub use store::{Config, Store};
 pub use timestamp::Timestamp;
 pub use unserved::{SkipReason, SkippedService, UnservedAddress, UnservedReason};

@@ -46,6 +46,16 @@ impl SpecialAddress {
     }
 }
 
+/// Returns whether an address is valid on one link only: loopback or IPv6 link-local.
+///
+/// IPv4 link-local addresses do not count.
+pub fn is_of_one_link(addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(addr) => addr.is_loopback(),
+        IpAddr::V6(addr) => addr.is_loopback() || addr.is_unicast_link_local(),
+    }
+}
+
 impl fmt::Display for SpecialAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

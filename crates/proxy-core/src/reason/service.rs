@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use vipline_service_model::{ObjectName, SkippedService, Transport};
 
 use super::{Finding, Reason, Scene};
-use crate::claim::{self, Address};
-use crate::{AddressKind, Family};
+use crate::{Address, AddressKind, Family};
 
 impl Scene<'_> {
     /// Returns the addresses of a Service in the family of the context, with their
@@ -15,7 +14,7 @@ impl Scene<'_> {
         let family = self.context.family;
         let ports = self.store.ports_of(service).iter();
         let ports = ports.filter(|port| port.family == family);
-        let addresses = ports.flat_map(|port| claim::addresses(port));
+        let addresses = ports.flat_map(|port| port.addresses());
         let mut found = Vec::new();
         for (address, kind) in addresses {
             let (protocol, addr, port) = match address {

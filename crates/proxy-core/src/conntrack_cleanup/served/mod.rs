@@ -10,11 +10,9 @@ use std::sync::Arc;
 
 use vipline_conntrack::{Flow, Protocol, Status};
 use vipline_reconcile::{Edit, Keyed, Ledger, Pending};
-use vipline_service_model::{Endpoint, Family, PortName, ServicePort};
+use vipline_service_model::{Endpoint, Family, PortName, ServicePort, is_of_one_link};
 
 use super::targets::{Server, Targets};
-use crate::claim::addresses;
-use crate::context::is_of_one_link;
 use crate::{Address, AddressKind};
 
 /// The frontends and their service ports.
@@ -273,7 +271,7 @@ fn is_served(port: &ServicePort, server: SocketAddr) -> bool {
 
 /// Returns the frontends of a service port, with their kinds.
 fn frontends(port: &ServicePort) -> impl Iterator<Item = (AddressKind, Frontend)> {
-    addresses(port).map(|(address, kind)| {
+    port.addresses().map(|(address, kind)| {
         let frontend = match address {
             Address::Ip(ip, of, number) => Frontend::Address(of.into(), ip, number),
             Address::NodePort(of, number) => Frontend::NodePort(of.into(), port.family, number),

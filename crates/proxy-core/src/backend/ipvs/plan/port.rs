@@ -14,7 +14,7 @@ use super::Object;
 use super::endpoint::{hairpin, real_server};
 use super::names::{self, FILTER, Set};
 use crate::backend::iptables::plan::rules::entry;
-use crate::claim::{Fragment, external_ips};
+use crate::claim::Fragment;
 use crate::{Address, AddressKind, Context, PortObjects};
 
 /// Returns the objects of a service port.
@@ -28,7 +28,7 @@ pub(super) fn objects(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
         port.out.own.push(hairpin(of, &endpoint));
     }
     port.cluster_ip();
-    for (addr, kind) in external_ips(of) {
+    for (addr, kind) in of.external_addresses() {
         match kind {
             AddressKind::LoadBalancerIp => port.load_balancer_ip(addr),
             _ => port.external_ip(addr),

@@ -8,7 +8,7 @@ use vipline_service_model::{Endpoint, Family, ServicePort};
 use super::endpoint::{needs_node_as_source, remote, vip};
 use super::object::{LoadBalancer, Object};
 use super::selection::{is_local_dsr, select};
-use crate::claim::{Fragment, external_ips};
+use crate::claim::Fragment;
 use crate::{Address, AddressKind, Context, PortObjects};
 
 /// Returns the objects of a service port.
@@ -52,7 +52,7 @@ pub(super) fn objects(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
         out,
     };
     port.cluster_ip();
-    for (addr, kind) in external_ips(of) {
+    for (addr, kind) in of.external_addresses() {
         match kind {
             AddressKind::LoadBalancerIp => port.load_balancer_ip(addr),
             _ if selection.serves_external => port.external_ip(addr),

@@ -8,7 +8,7 @@ use super::affinity::Affinity;
 use super::{Front, balance, no_endpoints, no_local_endpoints};
 use crate::backend::nftables::plan::base::chains_before_dnat;
 use crate::backend::nftables::plan::table::{LookupPath, Table, element};
-use crate::claim::{Fragment, external_ips};
+use crate::claim::Fragment;
 use crate::{Address, AddressKind, Context};
 
 /// Adds the objects of external addresses and the node port.
@@ -23,7 +23,7 @@ pub(super) fn add(
         out.own.extend(chains_before_dnat(table).map(Object::from));
     }
     // An address of both kinds is a load balancer IP, which has precedence.
-    let mut ips: Vec<_> = external_ips(port).collect();
+    let mut ips: Vec<_> = port.external_addresses().collect();
     ips.sort_unstable();
     ips.dedup_by_key(|(addr, _)| *addr);
     for (addr, kind) in ips {

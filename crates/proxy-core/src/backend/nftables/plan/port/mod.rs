@@ -15,7 +15,7 @@ use super::affinity as plan_affinity;
 use super::names::OnDemand;
 use super::table::{LookupPath, Table, element};
 use super::{endpoint, names};
-use crate::claim::{Fragment, external_ips};
+use crate::claim::Fragment;
 use crate::{Address, AddressKind, Context, PortObjects};
 
 /// Returns the objects of a service port.
@@ -97,7 +97,9 @@ fn active(table: &Table, port: &ServicePort) -> Object {
 /// Preselects packets to the addresses, so that other packets skip all other lookups.
 /// Many Services share the elements.
 fn networks(table: &Table, port: &ServicePort, out: &mut Vec<Object>) {
-    let networks = external_ips(port).map(|(addr, _)| Table::network(addr));
+    let networks = port
+        .external_addresses()
+        .map(|(addr, _)| Table::network(addr));
     let external: BTreeSet<_> = networks.collect();
     let of_set = |set, network: IpAddr| element(set, &[network.into()]);
     let cluster_ip = Table::network(port.cluster_ip);
