@@ -103,8 +103,6 @@ pub mod sysctl;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 pub mod evaluate;
 
-mod conntrack_cleanup;
-
 pub mod backend;
 
 #[cfg(any(feature = "iptables", feature = "nftables"))]
@@ -113,7 +111,6 @@ pub mod cleanup;
 pub use backend::Planner;
 pub use claim::{Claim, ContestedAddress, LostAddresses, PortObjects};
 pub use config::{Config, Iptables, IptablesBackend, IptablesChoice, Ipvs, Mark};
-pub use conntrack_cleanup::{CleanupReport, FinishedFlowSearch, FlowSearch};
 pub use context::Context;
 pub use engine::Engine;
 pub use error::Error;
@@ -134,6 +131,7 @@ pub use vipline_iptables as iptables;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 pub use vipline_nftables as nftables;
 pub use vipline_service_model::{Address, AddressKind, Event, Family, Warning};
+pub use vipline_stale_flows::{CleanupReport, FinishedFlowSearch, FlowSearch};
 pub use {
     ipnet, vipline_conntrack as conntrack, vipline_netlink as netlink,
     vipline_reconcile as reconcile, vipline_rtnl as rtnl, vipline_service_model as service_model,

@@ -147,7 +147,7 @@ impl PortChange {
     }
 
     /// Creates a change from one value to another. Returns `None` without values.
-    pub(crate) fn between(
+    pub fn between(
         former: Option<&Arc<ServicePort>>,
         port: Option<&Arc<ServicePort>>,
     ) -> Option<Self> {

@@ -48,6 +48,7 @@ const CHECKS: &[&[&str]] = &[
         "--package=vipline-nftables",
         "--package=vipline-service-dns",
         "--package=vipline-service-ip",
+        "--package=vipline-stale-flows",
         "--lib",
         "--no-default-features",
         "--features=vipline-evaluate/iptables,vipline-evaluate/ipvs,vipline-iptables/nft",

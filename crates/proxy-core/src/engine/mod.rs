@@ -24,9 +24,10 @@ use vipline_service_model::{
     self as service_model, Event, Family, NodePortAddresses, ObjectName, SpecialAddress, Store,
     Warning,
 };
+use vipline_stale_flows::Cleanup;
 
 use self::backlog::Backlog;
-use crate::conntrack_cleanup::Cleanup;
+use self::flow_cleanup::committed;
 use crate::driver::{Drive, driver};
 use crate::report::FamilyReport;
 use crate::watch::Watch;
@@ -325,7 +326,7 @@ impl Engine {
                 outcome,
                 rejected: driver.take_rejected(),
                 repair_conflict: driver.take_repair_conflict(),
-                cleanup: cleanup.and_then(|cleanup| cleanup.committed(family, now)),
+                cleanup: cleanup.and_then(|cleanup| committed(cleanup, family, now)),
             }
         });
         let families = families.collect();

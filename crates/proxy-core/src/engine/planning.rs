@@ -36,12 +36,12 @@ impl Engine {
             let cx = context(&self.config, &self.store, &self.addresses, family);
             let cleanup = self.cleanup.as_ref();
             if let Some(cleanup) = cleanup {
-                cleanup.set_context(&cx);
+                cleanup.set_node_addresses(family, cx.node_port_ips());
             }
             // Flows of an address are stale once all of its rules have changed.
             let note = |change: &PortChange| {
                 if let Some(cleanup) = cleanup {
-                    cleanup.plan(change);
+                    cleanup.apply(change);
                 }
             };
             let replan = driver.set_context(cx);

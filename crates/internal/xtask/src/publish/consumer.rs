@@ -20,6 +20,7 @@ use vipline_rtnl::Name as Link;
 use vipline_service_dns::{Options, Question, RecordType, Zone};
 use vipline_service_ip::{AddressRange, Allocator, Memory, OwnerRef, Registry};
 use vipline_service_model::{Config, Event, Store, api};
+use vipline_stale_flows::CleanupReport;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut service = api::Service {
@@ -54,6 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{} {} {:?}", Link::new("eth0")?, Errno::NOENT, NetworkType::L2Bridge);
     let (mut manifests, _) = Manifests::watch(Path::new("consumer"))?;
     println!("{} events", manifests.poll(Duration::ZERO).events.len());
+    println!("{} flows", CleanupReport::default().deleted);
     let _: Option<vipline_service_ip_kube::Client> = None;
     Ok(())
 }

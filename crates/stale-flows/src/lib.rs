@@ -1,8 +1,57 @@
-//! Deletion of stale conntrack entries after a sync.
+//! Which entries of connection tracking no longer lead anywhere, after Services changed.
 //!
-//! A change that can make flows stale records which: those of a frontend, or those of an
-//! endpoint that left. A search after the commit dumps only these flows. A failed search
-//! is repeated with the same flows.
+//! The kernel translates a connection by the entry that its first packet made, and the entry
+//! lives while packets arrive. A resolver that sends its questions from one port would ask a
+//! removed DNS server forever. Deleting its entry makes the next packet pass the rules again.
+//!
+//! The table can have a million entries, so [`Cleanup`] does not compare all of them after each
+//! change. A change that can make flows stale records which: those of a frontend (an address
+//! and port that clients send to), or those of an endpoint that left. A search after the
+//! commit dumps only these flows. A failed search is repeated with the same flows.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use vipline_service_model::{Family, PortChange, PortName, ServicePort, Transport};
+//! use vipline_stale_flows::{Cleanup, Flows};
+//! # use vipline_conntrack::{Error, Filter, Flow, Key};
+//! # struct Table;
+//! # impl Flows for Table {
+//! #     fn count(&mut self) -> Result<usize, Error> { Ok(0) }
+//! #     fn dump(&mut self, _: &Filter, _: &mut dyn FnMut(Flow)) -> Result<bool, Error> { Ok(true) }
+//! #     fn delete(&mut self, keys: &[Key]) -> Result<usize, Error> { Ok(keys.len()) }
+//! # }
+//!
+//! let name = PortName {
+//!     namespace: "kube-system".into(),
+//!     service: "kube-dns".into(),
+//!     port: "dns".into(),
+//!     protocol: Transport::Udp,
+//!     created: None,
+//! };
+//! let dns = Arc::new(ServicePort::new(name.into(), [10, 96, 0, 10].into(), 53));
+//!
+//! // `Kernel::open` is the table of the kernel.
+//! let mut cleanup = Cleanup::new(Table);
+//! let change = PortChange::between(None, Some(&dns)).expect("it has a new value");
+//! cleanup.apply(&change);
+//! // The kernel has the rules of the change now: flows that passed the former ones are stale.
+//! let report = cleanup.committed(Family::V4, Duration::ZERO).expect("flows may be stale")?;
+//! assert!(report.is_complete);
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! The crate installs no rules and does not know how a proxy translates: a flow is stale if its
+//! reply comes from an address that serves the frontend no longer. It reads no clock and has no
+//! thread; [`Cleanup::defer`] leaves searches to the caller, who may run them on one.
+//!
+//! # Source files, in reading order
+//!
+//! - `lib`: changes, commits and searches. `pace`: when the next search begins.
+//! - `served`: the current endpoints of each frontend, and whether a flow is stale.
+//! - `targets`: flows that may be stale, and the dumps that find them. `search`: runs the dumps.
+//! - `kernel`: the table of the kernel.
+#![forbid(unsafe_code)]
 
 mod served;
 
@@ -16,16 +65,16 @@ mod search;
 mod kernel;
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
-use vipline_conntrack::{Filter, Flow, Key};
+use vipline_conntrack::{Error, Filter, Flow, Key};
 use vipline_service_model::{Family, PortChange};
 
-use crate::{Context, Error};
-
 #[cfg(target_os = "linux")]
-pub(crate) use kernel::Kernel;
+pub use kernel::Kernel;
 use pace::Pace;
 use search::SharedFlows;
 pub use search::{FinishedFlowSearch, FlowSearch};
@@ -44,13 +93,12 @@ pub struct CleanupReport {
     pub checked: usize,
     /// Whether all flows were checked. If not, the search is repeated.
     pub is_complete: bool,
-    /// Duration of the search, if a [clock](crate::Engine::set_flow_cleanup_clock) is
-    /// set.
+    /// Duration of the search, if a [clock](Cleanup::set_clock) is set.
     pub duration: Option<Duration>,
 }
 
 /// Access to tracked flows.
-pub(crate) trait Flows: Send {
+pub trait Flows: Send {
     /// Returns the number of tracked flows.
     fn count(&mut self) -> Result<usize, Error>;
 
@@ -64,7 +112,7 @@ pub(crate) trait Flows: Send {
 }
 
 /// Schedules searches for stale flows.
-pub(crate) struct Cleanup {
+pub struct Cleanup {
     /// Shared with the search, which compares flows with the current endpoints.
     served: Arc<RwLock<Served>>,
     flows: SharedFlows,
@@ -77,7 +125,7 @@ pub(crate) struct Cleanup {
 
 impl Cleanup {
     /// Creates a cleanup of tracked flows.
-    pub(crate) fn new(flows: impl Flows + 'static) -> Self {
+    pub fn new(flows: impl Flows + 'static) -> Self {
         Self {
             served: Arc::default(),
             flows: Arc::new(Mutex::new(Box::new(flows))),
@@ -88,17 +136,25 @@ impl Cleanup {
     }
 
     /// Sets the clock that measures searches.
-    pub(crate) fn set_clock(&mut self, clock: fn() -> Duration) {
+    pub fn set_clock(&mut self, clock: fn() -> Duration) {
         self.clock = Some(clock);
     }
 
-    /// Leaves searches to the caller.
-    pub(crate) fn defer(&mut self) {
+    /// Leaves searches to the caller, so that they delay nothing else.
+    ///
+    /// From then on [`committed`](Self::committed) searches for no flows. The caller must
+    /// [take](Self::take) a search at the [next deadline](Self::next_deadline),
+    /// [run](FlowSearch::run) it, usually on another thread, and [pass](Self::finish) its
+    /// result back.
+    pub fn defer(&mut self) {
         self.pace.get_or_insert_default();
     }
 
     /// Records a changed service port.
-    pub(crate) fn plan(&self, change: &PortChange) {
+    ///
+    /// Flows are compared with the new endpoints from now on, and searched after the
+    /// [commit](Self::committed) of the change.
+    pub fn apply(&self, change: &PortChange) {
         let mut served = self.served();
         match &change.port {
             Some(port) => served.set(port),
@@ -106,16 +162,16 @@ impl Cleanup {
         }
     }
 
-    /// Sets the addresses on which node ports are served.
-    pub(crate) fn set_context(&self, cx: &Context) {
-        self.served().set_node(cx.family, cx.node_port_ips());
+    /// Sets the addresses on which node ports of a family are served.
+    pub fn set_node_addresses(&self, family: Family, addresses: impl IntoIterator<Item = IpAddr>) {
+        self.served().set_node(family, addresses);
     }
 
     /// Records that the kernel has all changes of a family.
     ///
     /// Unless the caller runs searches, deletes the stale flows of the family. Returns
     /// `None` if no flow can be stale.
-    pub(crate) fn committed(
+    pub fn committed(
         &mut self,
         family: Family,
         now: Duration,
@@ -132,16 +188,16 @@ impl Cleanup {
         }
         let targets = std::mem::take(due);
         let search = self.search(vec![(family, targets)])?;
-        self.finish(search.run()).pop().map(|(_, cleaned)| cleaned)
+        self.record(search.run()).pop().map(|(_, cleaned)| cleaned)
     }
 
     /// Returns whether the next sync must repeat a search.
-    pub(crate) fn needs_sync(&self) -> bool {
+    pub fn needs_sync(&self) -> bool {
         self.pace.is_none() && self.due.values().any(|due| !due.is_empty())
     }
 
     /// Returns a search that the caller must run, if one is due.
-    pub(crate) fn take(&mut self, now: Duration) -> Option<FlowSearch> {
+    pub fn take(&mut self, now: Duration) -> Option<FlowSearch> {
         let begins = self.pace.as_mut()?.begin(now);
         if !begins {
             return None;
@@ -156,13 +212,13 @@ impl Cleanup {
 
     /// Records the end of a search that the caller has run, and returns its results.
     /// A failed search is repeated after `retry`.
-    pub(crate) fn finish_taken(
+    pub fn finish(
         &mut self,
         finished: FinishedFlowSearch,
         now: Duration,
         retry: Duration,
     ) -> Vec<(Family, Result<CleanupReport, Error>)> {
-        let results = self.finish(finished);
+        let results = self.record(finished);
         if let Some(pace) = &mut self.pace {
             pace.end(now);
             for (_, result) in &results {
@@ -177,12 +233,12 @@ impl Cleanup {
     }
 
     /// Returns the time at which the caller must take the next search.
-    pub(crate) fn next_deadline(&self) -> Option<Duration> {
+    pub fn next_deadline(&self) -> Option<Duration> {
         self.pace.and_then(|pace| pace.next_deadline())
     }
 
     /// Returns all stale flows of a family. Waits for a running search.
-    pub(crate) fn find(&self, family: Family) -> Result<Vec<Flow>, Error> {
+    pub fn find(&self, family: Family) -> Result<Vec<Flow>, Error> {
         let mut found = Vec::new();
         let mut flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
         let each = |flow| found.push(flow);
@@ -202,7 +258,7 @@ impl Cleanup {
     }
 
     /// Records the results of a search. Flows that were not all checked are due again.
-    fn finish(
+    fn record(
         &mut self,
         finished: FinishedFlowSearch,
     ) -> Vec<(Family, Result<CleanupReport, Error>)> {
@@ -225,5 +281,16 @@ impl Cleanup {
     }
 }
 
-#[cfg(test)]
-mod tests;
+impl fmt::Debug for Cleanup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cleanup")
+            .field("due", &self.due)
+            .field("pace", &self.pace)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Compiles and runs the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -4,35 +4,33 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use vipline_conntrack::Flow;
+use vipline_conntrack::{Error, Flow};
 use vipline_service_model::Family;
 
-use super::served::Served;
-use super::targets::Targets;
-use super::{CleanupReport, Flows};
-use crate::Error;
+use crate::served::Served;
+use crate::targets::Targets;
+use crate::{CleanupReport, Flows};
 
-/// Access to the tracked flows, shared by an engine and its search.
-pub(super) type SharedFlows = Arc<Mutex<Box<dyn Flows>>>;
+/// Access to the tracked flows, shared by a cleanup and its search.
+pub(crate) type SharedFlows = Arc<Mutex<Box<dyn Flows>>>;
 
 /// A search for stale flows, which a thread of the caller may run.
 ///
-/// Created by [`Engine::take_flow_search`](crate::Engine::take_flow_search). The engine
-/// can apply events and sync while the search runs.
-#[must_use = "the engine creates no other search before this one is finished"]
+/// Created by [`Cleanup::take`](crate::Cleanup::take), which accepts changes and commits while
+/// the search runs.
+#[must_use = "the cleanup creates no other search before this one is finished"]
 pub struct FlowSearch {
-    pub(super) targets: Vec<(Family, Targets)>,
-    pub(super) served: Arc<RwLock<Served>>,
-    pub(super) flows: SharedFlows,
-    pub(super) clock: Option<fn() -> Duration>,
+    pub(crate) targets: Vec<(Family, Targets)>,
+    pub(crate) served: Arc<RwLock<Served>>,
+    pub(crate) flows: SharedFlows,
+    pub(crate) clock: Option<fn() -> Duration>,
 }
 
-/// Result of a [`FlowSearch`] for
-/// [`Engine::finish_flow_search`](crate::Engine::finish_flow_search).
+/// Result of a [`FlowSearch`] for [`Cleanup::finish`](crate::Cleanup::finish).
 #[derive(Debug)]
-#[must_use = "the engine creates no other search before it has the result"]
+#[must_use = "the cleanup creates no other search before it has the result"]
 pub struct FinishedFlowSearch {
-    pub(super) families: Vec<(Family, Targets, Result<CleanupReport, Error>)>,
+    pub(crate) families: Vec<(Family, Targets, Result<CleanupReport, Error>)>,
 }
 
 impl FlowSearch {
@@ -80,7 +78,7 @@ fn clean(
 ///
 /// Each flow is compared with the endpoints at that moment, so a search that takes long
 /// deletes no flow of an endpoint that meanwhile returned.
-pub(super) fn find(
+pub(crate) fn find(
     family: Family,
     targets: &Targets,
     served: &RwLock<Served>,

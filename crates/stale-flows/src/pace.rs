@@ -1,4 +1,4 @@
-//! When searches for stale flows begin that the caller runs.
+//! When the searches begin that the caller runs.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(1);
 
 /// Determines when the next search begins. Times are durations since any fixed point.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// Time at which the running search began.
     running: Option<Duration>,
     /// End of the pause after the last search.
@@ -31,18 +31,18 @@ pub(super) struct Pace {
 impl Pace {
     /// Requests a search at `now`, or as soon as possible. Several requests before a
     /// search count once.
-    pub(super) fn request(&mut self, now: Duration) {
+    pub(crate) fn request(&mut self, now: Duration) {
         self.retry(now.saturating_add(DELAY));
     }
 
     /// Requests a search at `at` at the latest.
-    pub(super) fn retry(&mut self, at: Duration) {
+    pub(crate) fn retry(&mut self, at: Duration) {
         let at = at.max(self.earliest);
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
     /// Returns whether a search begins now.
-    pub(super) fn begin(&mut self, now: Duration) -> bool {
+    pub(crate) fn begin(&mut self, now: Duration) -> bool {
         let begins = self.running.is_none() && self.due.is_some_and(|due| due <= now);
         if begins {
             (self.running, self.due) = (Some(now), None);
@@ -51,7 +51,7 @@ impl Pace {
     }
 
     /// Records the end of a search.
-    pub(super) fn end(&mut self, now: Duration) {
+    pub(crate) fn end(&mut self, now: Duration) {
         let began = self.running.take().unwrap_or(now);
         self.earliest = now.saturating_add(pause(now.saturating_sub(began)));
         self.due = self.due.map(|due| due.max(self.earliest));
@@ -59,7 +59,7 @@ impl Pace {
 
     /// Returns the time at which the next search begins. `None` during a search, and if
     /// no search was requested.
-    pub(super) fn next_deadline(&self) -> Option<Duration> {
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
         self.due.filter(|_| self.running.is_none())
     }
 }

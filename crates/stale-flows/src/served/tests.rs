@@ -213,6 +213,7 @@ fn flows_to_a_cluster_ip_that_an_older_service_has_as_its_external_ip_are_stale(
     }
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn the_cost_of_an_address_does_not_grow_with_their_number() {
     let growth = testkit::cpu::growth_per_item(250, 16_000, |count| {

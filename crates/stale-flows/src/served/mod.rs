@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use vipline_conntrack::{Flow, Protocol, Status};
 use vipline_reconcile::{Edit, Keyed, Ledger, Pending};
-use vipline_service_model::{Endpoint, Family, PortName, ServicePort, is_of_one_link};
+use vipline_service_model::{
+    Address, AddressKind, Endpoint, Family, PortName, ServicePort, is_of_one_link,
+};
 
-use super::targets::{Server, Targets};
-use crate::{Address, AddressKind};
+use crate::targets::{Server, Targets};
 
 /// The frontends and their service ports.
 #[derive(Debug, Default)]
@@ -63,7 +64,7 @@ impl Keyed for Claim {
 
 /// Destination that clients send to.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub(super) enum Frontend {
+pub(crate) enum Frontend {
     Address(Protocol, IpAddr, u16),
     /// All node addresses on which node ports are served.
     NodePort(Protocol, Family, u16),
@@ -71,7 +72,7 @@ pub(super) enum Frontend {
 
 impl Served {
     /// Adds or replaces a service port.
-    pub(super) fn set(&mut self, port: &Arc<ServicePort>) {
+    pub(crate) fn set(&mut self, port: &Arc<ServicePort>) {
         let mut by_kind: [Vec<Claim>; AddressKind::ALL.len()] = Default::default();
         for (kind, frontend) in frontends(port) {
             let port = Arc::clone(port);
@@ -81,7 +82,7 @@ impl Served {
     }
 
     /// Removes a service port.
-    pub(super) fn remove(&mut self, name: &Arc<PortName>, family: Family) {
+    pub(crate) fn remove(&mut self, name: &Arc<PortName>, family: Family) {
         self.replace(name, family, Default::default());
     }
 
@@ -121,7 +122,7 @@ impl Served {
     /// Sets the node addresses on which node ports of a family are served.
     ///
     /// Flows of node ports at a new address may be older than the address.
-    pub(super) fn set_node(&mut self, family: Family, addresses: impl IntoIterator<Item = IpAddr>) {
+    pub(crate) fn set_node(&mut self, family: Family, addresses: impl IntoIterator<Item = IpAddr>) {
         let addresses: HashSet<_> = addresses.into_iter().collect();
         let before = self.node.entry(family).or_default();
         let is_new = !addresses.is_subset(before);
@@ -134,12 +135,12 @@ impl Served {
     }
 
     /// Removes and returns the flows of a family that changes may have made stale.
-    pub(super) fn take_changed(&mut self, family: Family) -> Targets {
+    pub(crate) fn take_changed(&mut self, family: Family) -> Targets {
         self.changed.remove(&family).unwrap_or_default()
     }
 
     /// Returns the protocols of current and removed frontends.
-    pub(super) fn protocols(&self, family: Family) -> HashSet<Protocol> {
+    pub(crate) fn protocols(&self, family: Family) -> HashSet<Protocol> {
         let counts = self.counts.iter().filter(|(_, count)| **count > 0);
         let kinds = counts.map(|(kind, _)| *kind);
         let of_family = kinds.filter(|(of, _)| *of == family);
@@ -150,7 +151,7 @@ impl Served {
     ///
     /// `targets` are the flows of a family that were searched. Frontends in `later` were
     /// removed after the search began, and stay.
-    pub(super) fn forget_removed(&mut self, targets: &Targets, later: &Targets) {
+    pub(crate) fn forget_removed(&mut self, targets: &Targets, later: &Targets) {
         for frontend in targets.frontends.difference(&later.frontends) {
             let changed = self.changed.get(&frontend.kind().0);
             if changed.is_some_and(|changed| changed.frontends.contains(frontend)) {
@@ -172,7 +173,7 @@ impl Served {
     /// Flows of TCP and SCTP are stale only without a reply; established connections may
     /// drain. Flows of other conntrack zones are ignored, because the rules use the
     /// default zone.
-    pub(super) fn is_stale(&self, flow: &Flow) -> bool {
+    pub(crate) fn is_stale(&self, flow: &Flow) -> bool {
         let protocol = flow.original.protocol;
         let is_answered = flow.status.contains(Status::SEEN_REPLY);
         if flow.zone_id() != 0 || (protocol != Protocol::UDP && is_answered) {
@@ -217,7 +218,7 @@ impl Served {
 
 impl Frontend {
     /// Returns family and protocol of the frontend.
-    pub(super) fn kind(&self) -> (Family, Protocol) {
+    pub(crate) fn kind(&self) -> (Family, Protocol) {
         match *self {
             Self::Address(protocol, address, _) => (Family::of(address), protocol),
             Self::NodePort(protocol, family, _) => (family, protocol),

@@ -1,17 +1,17 @@
 //! Tests of when searches run, of their dumps, and of failed searches.
-#![cfg(feature = "nftables")]
 
 use std::collections::VecDeque;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
-use vipline_conntrack::{Protocol, Tuple};
+use vipline_conntrack::{self as conntrack, Filter, Flow, Key, Protocol, Tuple};
 use vipline_reconcile::Memory;
 use vipline_service_model::{Event, ObjectName, api};
+use vipline_stale_flows::Flows;
 
 use super::*;
 use crate::backend::nftables::Planner;
-use crate::{Config, Engine, Report, Trigger};
+use crate::{Config, Report, Trigger};
 
 /// Result of a dump.
 #[derive(Clone, Copy, Debug)]
@@ -37,11 +37,15 @@ struct Gate {
 }
 
 impl Flows for Scripted {
-    fn count(&mut self) -> Result<usize, Error> {
+    fn count(&mut self) -> Result<usize, conntrack::Error> {
         Ok(1)
     }
 
-    fn dump(&mut self, filter: &Filter, each: &mut dyn FnMut(Flow)) -> Result<bool, Error> {
+    fn dump(
+        &mut self,
+        filter: &Filter,
+        each: &mut dyn FnMut(Flow),
+    ) -> Result<bool, conntrack::Error> {
         if let Some(gate) = &*self.gate.lock().unwrap() {
             gate.began.send(()).unwrap();
             gate.released.recv().unwrap();
@@ -51,13 +55,13 @@ impl Flows for Scripted {
         let (a, b) = (([10, 0, 0, 1].into(), 1), ([10, 96, 0, 1].into(), 53));
         let tuple = Tuple::ports(Protocol::UDP, a, b);
         match fate {
-            Fate::Failed => return Err(Error::NoKernel),
+            Fate::Failed => return Err(conntrack::Error::Denied),
             Fate::Fine | Fate::Interrupted => each(Flow::new(tuple, tuple.inverted())),
         }
         Ok(matches!(fate, Fate::Fine))
     }
 
-    fn delete(&mut self, keys: &[Key]) -> Result<usize, Error> {
+    fn delete(&mut self, keys: &[Key]) -> Result<usize, conntrack::Error> {
         *self.deleted.lock().unwrap() += keys.len();
         Ok(keys.len())
     }

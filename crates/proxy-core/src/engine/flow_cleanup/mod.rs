@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use vipline_service_model::Family;
+use vipline_stale_flows::{Cleanup, FinishedFlowSearch, FlowSearch};
 
-use crate::conntrack_cleanup::{FinishedFlowSearch, FlowSearch};
 use crate::{CleanupReport, Engine, Error};
 
 impl Engine {
@@ -22,9 +22,7 @@ impl Engine {
     /// [`Error::Conntrack`] if the netlink socket cannot be opened.
     #[cfg(target_os = "linux")]
     pub fn enable_flow_cleanup(&mut self) -> Result<bool, Error> {
-        use crate::conntrack_cleanup::{Cleanup, Kernel};
-
-        self.cleanup = Kernel::open()?.map(Cleanup::new);
+        self.cleanup = vipline_stale_flows::Kernel::open()?.map(Cleanup::new);
         Ok(self.cleanup.is_some())
     }
 
@@ -80,7 +78,11 @@ impl Engine {
     ) -> Vec<(Family, Result<CleanupReport, Error>)> {
         let retry = self.config.intervals.retry;
         let cleanup = self.cleanup.as_mut();
-        cleanup.map_or_else(Vec::new, |it| it.finish_taken(finished, now, retry))
+        let results = cleanup.map_or_else(Vec::new, |cleanup| cleanup.finish(finished, now, retry));
+        let results = results.into_iter();
+        results
+            .map(|(family, result)| (family, result.map_err(Error::from)))
+            .collect()
     }
 
     /// Returns the time at which the caller must take the next search.
@@ -88,3 +90,18 @@ impl Engine {
         self.cleanup.as_ref()?.next_deadline()
     }
 }
+
+/// Records that the kernel has all changes of a family, and deletes its stale flows unless the
+/// caller runs searches.
+pub(super) fn committed(
+    cleanup: &mut Cleanup,
+    family: Family,
+    now: Duration,
+) -> Option<Result<CleanupReport, Error>> {
+    let result = cleanup.committed(family, now)?;
+    Some(result.map_err(Error::from))
+}
+
+#[cfg(test)]
+#[cfg(feature = "nftables")]
+mod tests;

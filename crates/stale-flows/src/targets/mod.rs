@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use vipline_conntrack::{Filter, Flow, Protocol, Status, TupleFilter};
 use vipline_service_model::Family;
 
-use super::served::Frontend;
+use crate::served::Frontend;
 
 /// Maximum number of filtered dumps in place of one dump of a protocol.
 const MAX_FILTERED: usize = 4;
@@ -33,25 +33,25 @@ const FLOWS_PER_FILTERED: usize = 5_000;
 
 /// Flows of one family that may be stale.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Targets {
+pub(crate) struct Targets {
     /// Whether all flows may be stale.
-    pub(super) all: bool,
+    pub(crate) all: bool,
     /// Frontends with flows that may be stale.
-    pub(super) frontends: HashSet<Frontend>,
+    pub(crate) frontends: HashSet<Frontend>,
     /// Servers that left a frontend.
-    pub(super) servers: HashSet<Server>,
+    pub(crate) servers: HashSet<Server>,
 }
 
 /// Address of an endpoint.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(super) struct Server {
+pub(crate) struct Server {
     protocol: Protocol,
     address: IpAddr,
     port: u16,
 }
 
 impl Server {
-    pub(super) fn new(protocol: Protocol, address: IpAddr, port: u16) -> Self {
+    pub(crate) fn new(protocol: Protocol, address: IpAddr, port: u16) -> Self {
         Self {
             protocol,
             address,
@@ -127,8 +127,8 @@ impl Part {
 
 /// A dump that returns flows which may be stale.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Dump {
-    pub(super) filter: Filter,
+pub(crate) struct Dump {
+    pub(crate) filter: Filter,
 }
 
 impl Dump {
@@ -136,25 +136,25 @@ impl Dump {
     ///
     /// A dump of all flows without a reply also returns UDP flows, which have dumps of
     /// their own.
-    pub(super) fn checks(&self, flow: &Flow) -> bool {
+    pub(crate) fn checks(&self, flow: &Flow) -> bool {
         self.filter.protocol.is_some() || flow.original.protocol != Protocol::UDP
     }
 }
 
 impl Targets {
     /// Returns all flows.
-    pub(super) fn all() -> Self {
+    pub(crate) fn all() -> Self {
         Self {
             all: true,
             ..Self::default()
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         !self.all && self.frontends.is_empty() && self.servers.is_empty()
     }
 
-    pub(super) fn extend(&mut self, other: Self) {
+    pub(crate) fn extend(&mut self, other: Self) {
         self.all |= other.all;
         self.frontends.extend(other.frontends);
         self.servers.extend(other.servers);
@@ -168,7 +168,7 @@ impl Targets {
     /// # Errors
     ///
     /// The error of `count`.
-    pub(super) fn dumps<E>(
+    pub(crate) fn dumps<E>(
         &self,
         family: Family,
         served: &HashSet<Protocol>,

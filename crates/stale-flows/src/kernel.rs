@@ -5,25 +5,24 @@
     reason = "IO file"
 )]
 
-use vipline_conntrack::{self as conntrack, Client, Dump, Filter, Flow, Key};
+use vipline_conntrack::{Client, Dump, Error, Filter, Flow, Key};
 
-use super::Flows;
-use crate::Error;
+use crate::Flows;
 
 /// The tracked flows of a network namespace.
 #[derive(Debug)]
-pub(crate) struct Kernel {
+pub struct Kernel {
     client: Client,
 }
 
 impl Kernel {
     /// Opens a client in the network namespace of the calling thread. Returns `None` if
     /// the kernel does not support conntrack dumps.
-    pub(crate) fn open() -> Result<Option<Self>, Error> {
+    pub fn open() -> Result<Option<Self>, Error> {
         match Client::open() {
             Ok(client) => Ok(Some(Self { client })),
-            Err(conntrack::Error::Unsupported { .. }) => Ok(None),
-            Err(error) => Err(error.into()),
+            Err(Error::Unsupported { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }
