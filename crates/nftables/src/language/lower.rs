@@ -1,7 +1,20 @@
 //! Compilation of nft expressions to kernel expressions, with register allocation.
 //!
-//! Registers are allocated as in nft 1.0.6: a concatenation gets the words
-//! it requires, any other value four.
+//! The kernel has no expressions with operands, but a machine with 16 words of 4 bytes:
+//! `tcp dport 22` is "load 2 bytes of the transport header at offset 2 into word 0" and "compare
+//! word 0 with 0016". This file turns the tree of an [`Expression`] into such a list.
+//!
+//! ```text
+//! ip daddr . tcp dport @web      payload  4 bytes at network header + 16   => word 0
+//!                                payload  2 bytes at transport header + 2  => word 1
+//!                                lookup   word 0, 8 bytes                  in set web
+//! ```
+//!
+//! Registers are allocated as in nft 1.0.6: a concatenation gets the words it requires, any other
+//! value four. The kernel accepts other choices as well. But then a rule that this crate wrote
+//! and one that nft wrote would differ although they mean the same, and a diff of the two would
+//! rewrite the rule at each sync. For the same reason conversions of byte order are those that
+//! nft makes, also where a value needs none.
 
 use crate::expr::{
     Access, Bitwise, BitwiseOp, Byteorder, ByteorderOp, Ct, Expr, Fib, Hash, HashType, Immediate,
@@ -37,6 +50,9 @@ impl Protocols {
 #[derive(Default)]
 pub(crate) struct Lower {
     pub(crate) exprs: Vec<Expr>,
+    /// What the loaded fields require of a packet. The caller puts the comparisons in front
+    /// (`meta l4proto tcp` before `tcp dport`): the kernel loads bytes at an offset, whatever the
+    /// protocol is, and a UDP port would match a rule about TCP.
     pub(crate) requires: Protocols,
     /// The reason why the statement cannot be compiled.
     pub(crate) invalid: Option<InvalidValue>,
@@ -126,7 +142,10 @@ impl Lower {
                     data: Data::Value(bytes.clone()),
                 });
             }
+            // Returned by the constructor of the rule, which is the first function that can fail.
             Term::Invalid(invalid) => self.invalid = Some((**invalid).clone()),
+            // Only the text of rules has these terms, for fields within a byte and for registers
+            // whose value it does not know. No constructor of a statement makes them.
             Term::BitField(_) | Term::Port(..) | Term::Unknown => {}
         }
     }
@@ -146,6 +165,7 @@ impl Lower {
                 };
                 (of, op)
             }
+            // `load` calls this for the two terms above.
             _ => return,
         };
         self.load(of, at);
@@ -179,6 +199,8 @@ impl Lower {
                 seed,
                 offset,
             } => {
+                // The hash reads its input before it writes its result, so both may have the
+                // same words, as in nft.
                 let before = self.next;
                 let source = self.value(of);
                 self.next = before;
@@ -204,6 +226,7 @@ impl Lower {
                     destination,
                 });
             }
+            // `load` calls this for the three terms above.
             _ => {}
         }
     }
@@ -220,7 +243,8 @@ impl Lower {
 
     /// Loads the operand of a prefix match and returns the bytes to compare with.
     ///
-    /// A prefix of whole bytes of a header field loads these bytes only.
+    /// A prefix of whole bytes of a header field loads these bytes only: `ip daddr 10.0.0.0/8`
+    /// loads one byte, as in nft, and needs no mask.
     pub(crate) fn load_prefix(
         &mut self,
         expression: &Expression,
