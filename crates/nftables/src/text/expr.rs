@@ -146,7 +146,7 @@ impl List for Bitwise {
                 field.unwrap_or_else(|| of.shift(false, bits(by)))
             }
         };
-        listing.replace(self.destination, changed);
+        listing.load(self.destination, changed);
     }
 }
 
@@ -182,7 +182,7 @@ impl List for Lookup {
             Some(register) => {
                 listing.consume(self.source);
                 let key = listing.name_key(key, &self.set);
-                listing.replace(register, key.map_by(self.set.clone()));
+                listing.load(register, key.map_by(self.set.clone()));
             }
             None => listing.is_member(key, self.invert, &self.set),
         }

@@ -1,7 +1,18 @@
 //! The text of rules, as printed by nft.
 //!
-//! Kernel expressions are evaluated symbolically: registers hold nft expressions
-//! instead of values. This also works for rules of other programs.
+//! The kernel keeps no text, only what it executes. So the rule is executed here too, with
+//! expressions of the nft language in the registers instead of values:
+//!
+//! ```text
+//! meta load l4proto => word 0        word 0 is `meta l4proto`
+//! cmp eq word 0 06                   part `meta l4proto tcp`
+//! payload 2 @ transport + 2          word 0 is `tcp dport`, since the protocol is known by now
+//! cmp eq word 0 0016                 part `tcp dport 22`
+//! ```
+//!
+//! and `finish` leaves out the first part, because the second one implies it. This works for
+//! rules of any program, also where the order or the registers are not those of nft. What has no
+//! syntax is printed as a comment with its bytes, so that nothing of a rule is hidden.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -86,7 +97,9 @@ struct Slot {
     expression: Expression,
     /// Number of words of the value.
     words: usize,
-    /// Number of parts at the time of the load.
+    /// Number of parts at the time of the load. Adjacent registers with the same number were
+    /// loaded for one statement, so they are the fields of one concatenation; another number is
+    /// a value that an earlier statement left behind.
     loaded: usize,
     /// Whether the integer was converted to network byte order.
     swapped: bool,
@@ -141,11 +154,6 @@ impl Listing {
         );
     }
 
-    /// Records that a register holds a modified value.
-    pub(crate) fn replace(&mut self, register: Register, expression: Expression) {
-        self.load(register, expression);
-    }
-
     /// Records that a register was converted to network byte order.
     pub(crate) fn swap(&mut self, register: Register) {
         if let Some(Some(slot)) = register
@@ -178,6 +186,7 @@ impl Listing {
         let Some(slot) = self.slot(register) else {
             return Expression::of(Term::Unknown);
         };
+        // One value is enough, also one that is shorter than its register: the kernel pads it.
         if usize::from(slot.expression.bytes()) >= bytes || slot.words * 4 >= bytes {
             return slot.expression.clone();
         }
@@ -341,6 +350,7 @@ impl Listing {
         };
         match map.map(|map| &map.data) {
             Some(DataKind::Object(kind)) => *kind,
+            // NFT_OBJECT_COUNTER
             _ => 1,
         }
     }
