@@ -3,6 +3,22 @@
 //! The kernel selects an endpoint for the first packet of a flow and keeps it while
 //! packets arrive. A client that reuses its port would stay with a removed endpoint. So
 //! the flows that a change may make stale are compared with the current endpoints.
+//!
+//! For example, `10.1.0.9:5353 -> 10.96.0.10:53` over UDP, with replies from `10.1.0.1:53`. The
+//! destination of the original tuple is a frontend, and the source of the reply tuple is the
+//! server that the kernel chose. If the service port that owns the frontend no longer has
+//! `10.1.0.1:53` among its serving endpoints, the flow is stale.
+//!
+//! What must stay true:
+//!
+//! - Several service ports may claim one frontend, and packets follow the rules of one of them.
+//!   The flow is compared with the endpoints of *that* one, so the ledger has the precedence of
+//!   the rules, and not the order in which Services arrived.
+//! - A frontend that nobody claims any more is remembered until its flows were searched. Without
+//!   that memory, flows of a removed Service would look like flows of other programs, which are
+//!   never deleted.
+//! - The cost of a change is that of its own frontends and endpoints: a change is compared with
+//!   what was there before, never all Services with all flows.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -128,7 +144,10 @@ impl Served {
         let is_new = !addresses.is_subset(before);
         *before = addresses;
         let mut frontends = self.frontends.objects().map(|claim| claim.frontend);
-        let is_own = |it| matches!(it, Frontend::NodePort(_, of, _) if of == family);
+        let is_own = |frontend| matches!(frontend, Frontend::NodePort(_, of, _) if of == family);
+        // Not one filter for each address and port: their product may be large, and addresses of
+        // a node change rarely. An address that left needs no search: `is_stale` takes its flows
+        // for those of another machine.
         if is_new && frontends.any(is_own) {
             self.changed.entry(family).or_default().all = true;
         }
@@ -154,6 +173,8 @@ impl Served {
     pub(crate) fn forget_removed(&mut self, targets: &Targets, later: &Targets) {
         for frontend in targets.frontends.difference(&later.frontends) {
             let changed = self.changed.get(&frontend.kind().0);
+            // Removed again since its change was taken, for example after a Service came back
+            // for a moment. The search did not cover flows of that moment.
             if changed.is_some_and(|changed| changed.frontends.contains(frontend)) {
                 continue;
             }
@@ -190,12 +211,17 @@ impl Served {
         // For an address of one link, another program may use the port number. A
         // translated flow is a flow of the node port, because packets to such addresses
         // are never forwarded.
-        let is_node = || match is_of_one_link(address) {
-            true => flow.is_translated(),
-            false => self.is_node(address),
+        let is_node = || {
+            if is_of_one_link(address) {
+                flow.is_translated()
+            } else {
+                self.is_node(address)
+            }
         };
         let node_port = Frontend::NodePort(protocol, Family::of(address), port);
         let node_port = || self.serving(node_port).filter(|_| is_node());
+        // The address itself comes first, as in the rules. A flow with no frontend of ours is not
+        // ours to delete.
         let serving = own.or_else(node_port);
         serving.is_some_and(|port| !port.is_some_and(|port| is_served(port, server)))
     }
@@ -242,6 +268,8 @@ fn add_replaced(changed: &mut Targets, replaced: &[(Claim, Claim)]) {
         let left: Vec<_> = left(&old.port, &new.port)
             .map(|endpoint| Server::new(protocol, endpoint.addr, endpoint.port))
             .collect();
+        // `alike` are the frontends of one changed service port. Its stale flows can be found by
+        // these or by the endpoints that left; the fewer places, the fewer dumps.
         let is_first = old.port.serving.is_empty() && !new.port.serving.is_empty();
         if (is_first && protocol == Protocol::UDP) || left.len() > alike.len() {
             let frontends = alike.iter().map(|(_, new)| new.frontend);
@@ -254,19 +282,24 @@ fn add_replaced(changed: &mut Targets, replaced: &[(Claim, Claim)]) {
 
 /// Returns the endpoints that serve in `old` and not in `new`.
 fn left<'a>(old: &'a ServicePort, new: &'a ServicePort) -> impl Iterator<Item = &'a Endpoint> {
-    let former = match Arc::ptr_eq(&old.serving, &new.serving) {
-        true => &[][..],
-        false => &old.serving,
+    // Service ports share the list of endpoints while it does not change, so a new label or
+    // address of a Service with ten thousand endpoints costs nothing here.
+    let former = if Arc::ptr_eq(&old.serving, &new.serving) {
+        &[][..]
+    } else {
+        &old.serving
     };
     former
         .iter()
-        .filter(|it| !is_served(new, SocketAddr::new(it.addr, it.port)))
+        .filter(|former| !is_served(new, SocketAddr::new(former.addr, former.port)))
 }
 
 /// Returns whether an endpoint of a service port has this address.
 fn is_served(port: &ServicePort, server: SocketAddr) -> bool {
     let place = |endpoint: &Endpoint| (endpoint.addr, endpoint.port);
     let wanted = (server.ip(), server.port());
+    // `ServicePort::serving` is sorted by address and port. One flow is one search, also among
+    // ten thousand endpoints.
     port.serving.binary_search_by_key(&wanted, place).is_ok()
 }
 
