@@ -1,5 +1,16 @@
 //! Detection of nf_tables commits by other processes: by their number until a monitor is
 //! open, then by its notifications.
+//!
+//! A sync writes only what changed, so it relies on the kernel still having what the last dump
+//! showed. Before a monitor is open there is no notification of another program's commit. But
+//! the kernel numbers the commits of a network namespace (the generation), and this process
+//! counts its own. For example: at the dump the generation was 100 after 3 own commits, 97 by
+//! others; now it is 105 after 8 own ones, again 97: nobody else has committed. At 106 it would
+//! be 98, and the state must be dumped again.
+//!
+//! What must stay true: an own commit is counted exactly once, by whatever kernel of the engine
+//! made it, so the families share one number. One that is not counted looks like a foreign one
+//! and costs a dump after each sync.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +26,8 @@ use crate::Drift;
 pub(crate) struct CommitCounter {
     /// Own commits, of all kernels that share the counter.
     ours: Arc<AtomicU32>,
-    /// Commits by other processes at the last dump of this kernel.
+    /// Commits by other processes at the last dump of this kernel. Not shared: each family
+    /// dumps at its own time.
     others: Arc<AtomicU32>,
 }
 
@@ -58,6 +70,7 @@ impl CommitCounter {
 pub(crate) fn read(monitor: &mut Option<Monitor>) -> Option<Notification> {
     match monitor.as_mut()?.read() {
         Ok(notification) => Some(notification),
+        // The reason does not matter: whatever was missed, only a dump tells.
         Err(_) => {
             *monitor = None;
             let mut notification = Notification::default();

@@ -1,11 +1,24 @@
 //! Own commits to nf_tables, as opposed to foreign ones.
 //!
+//! The rules are watched, so that a change by another program is repaired at once. But each of
+//! our own syncs changes them, too: if its notifications were taken for drift, each sync would
+//! cause a dump of all rules and another sync.
+//!
 //! A restore program of the nft variant commits by a socket of its own.
 //! The kernel reports each commit with the generation it made, with the process
 //! ID in the initial PID namespace, and with the port ID of the socket.
 //! The process ID is useless to a program in another PID namespace.
 //! The port ID is the process ID that the program itself sees, unless another
 //! socket of the network namespace has that port ID already.
+//!
+//! So a run is recorded with the generations before and after it, and a commit in between is
+//! ours if its port ID is that of the program, or if the run made exactly as many commits as
+//! there were. For example: the program with process ID 7 ran from generation 10 to 13 and
+//! makes two commits. Reported are 11 by port 7, 12 by port 99 and 13 by port 7: 12 is foreign.
+//!
+//! What must stay true: an own commit may be taken for a foreign one, because that costs one
+//! dump. A foreign one must never be taken for ours: its change would stay in the kernel until
+//! the next full comparison.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,9 +27,9 @@ use vipline_nftables::{Commit, Generation};
 
 use crate::backend::apply::foreign_commits::CommitCounter;
 
-/// Number of recorded runs. Notifications about a run arrive before the next poll, and
-/// one poll starts only a few programs.
-const RUNS: usize = 64;
+/// Maximum number of recorded runs. Notifications about a run arrive before the next poll, and
+/// one poll starts only a few programs. A run that is forgotten too early costs one dump.
+const MAX_RECORDED_RUNS: usize = 64;
 
 /// Commits of this process to nf_tables.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +69,7 @@ impl OwnCommits {
     /// Records a run that ended.
     pub(super) fn record(&self, run: Run) {
         let mut runs = self.runs();
-        if runs.len() == RUNS {
+        if runs.len() == MAX_RECORDED_RUNS {
             runs.pop_front();
         }
         runs.push_back(run);
@@ -64,6 +77,7 @@ impl OwnCommits {
 
     /// Removes our own commits from those that the kernel reported.
     pub(super) fn remove_from(&self, commits: &mut Vec<Commit>) {
+        // All first, because `Run::own` needs every commit of its time, also those of other runs.
         let mut own = BTreeSet::new();
         for run in self.runs().iter() {
             own.extend(run.own(commits));
@@ -83,6 +97,7 @@ impl Run {
     /// is an additional dump.
     fn own(&self, reported: &[Commit]) -> Vec<u32> {
         let meanwhile = reported.iter().filter(|commit| {
+            // The generation is a counter of 32 bits that wraps.
             let later = commit.generation.0.wrapping_sub(self.before.0);
             (1..=self.length()).contains(&later)
         });
@@ -91,7 +106,8 @@ impl Run {
             .iter()
             .filter(|commit| commit.port_id == self.process);
         let by_port: Vec<_> = by_port.map(|commit| commit.generation.0).collect();
-        let has_commits = |count: usize| u32::try_from(count).is_ok_and(|it| it <= self.commits);
+        let has_commits =
+            |count: usize| u32::try_from(count).is_ok_and(|count| count <= self.commits);
         match by_port.len() {
             // Another socket has the port ID. Without foreign commits all commits are
             // own.
@@ -99,6 +115,7 @@ impl Run {
                 let all = meanwhile.iter().map(|commit| commit.generation.0);
                 all.collect()
             }
+            // Fewer than `self.commits` if the program failed in between.
             count if has_commits(count) => by_port,
             // A foreign program had the port ID before ours or after it.
             _ => Vec::new(),

@@ -1,4 +1,34 @@
 //! Draining of real servers: no new connections, removal after the last one ends.
+//!
+//! IPVS forwards a packet by its connection entry, which names a real server. If that real
+//! server is deleted, it lacks `IP_VS_DEST_F_AVAILABLE`, `ip_vs_in` drops the packets of its
+//! connections, and a client in the middle of a download is cut off. With weight 0 it gets no new
+//! connections, and the old ones go on.
+//! So a removal in the plan becomes a change to weight 0, and the deletion follows when the
+//! kernel counts no connection any more.
+//!
+//! For example: endpoint 10.1.0.1 of a Service leaves and 10.1.0.2 comes.
+//!
+//! ```text
+//! planned                                            sent
+//! Remove 10.96.0.20:80 -> 10.1.0.1:8080              add    10.1.0.2:8080 weight 1
+//! Add    10.96.0.20:80 -> 10.1.0.2:8080              change 10.1.0.1:8080 weight 0
+//!                            at once, then every 10 s:  how many connections has 10.1.0.1?
+//!                            none:                      delete 10.1.0.1:8080
+//! ```
+//!
+//! The plan does not know of this: for it 10.1.0.1 is gone. That is why a dump is compared with
+//! the plan only after [`Drain::without`] has taken the draining ones out. Otherwise the next
+//! comparison would delete them, or give them their weight back.
+//!
+//! What must stay true:
+//!
+//! - Only what this process drains is deleted. A real server of weight 0 that another program
+//!   made, or to which another program gave a weight meanwhile, is not ours.
+//! - `services` and `checks` hold the same virtual servers, each at its time `next`. A virtual
+//!   server without an entry in `checks` would keep its real servers for ever.
+//! - The memory is lost with the process. After a restart a draining real server is one of
+//!   weight 0 that the plan does not have: the first comparison removes it, which drains it anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -9,14 +39,17 @@ use vipline_ipvs::{Command, Destination, Object, RealServer, ServiceKey, Transpo
 use vipline_reconcile::Edit;
 
 /// Interval between checks of the remaining connections of a virtual server.
-const PERIOD: Duration = Duration::from_secs(10);
+///
+/// The kernel reports no end of a connection, so it must be asked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Maximum number of virtual servers that one sweep checks. Each check is a dump of its real
 /// servers, and the syncs of all Services wait for the sweep: the endpoint of a Service with
 /// 16,384 pairs of an address and a port has as many virtual servers.
-const SWEEP: usize = 64;
+const MAX_VIRTUAL_SERVERS_PER_SWEEP: usize = 64;
 
-/// Maximum draining time of SCTP associations, which rarely end by themselves.
+/// Maximum draining time of SCTP associations, which rarely end by themselves: without it, one
+/// association between two daemons would keep an endpoint that was deleted months ago.
 const MAX_DRAIN_TIME: Duration = Duration::from_secs(15 * 60);
 
 /// Real servers of weight 0 that are removed after their last connection ends.
@@ -24,7 +57,8 @@ const MAX_DRAIN_TIME: Duration = Duration::from_secs(15 * 60);
 pub(in crate::backend) struct Drain {
     /// Virtual servers that have draining real servers.
     services: BTreeMap<ServiceKey, Draining>,
-    /// Time of the next check of each of them.
+    /// Time of the next check of each of them, in order of time, so that a look at what is due
+    /// does not visit all of them.
     checks: BTreeSet<(Duration, ServiceKey)>,
 }
 
@@ -51,6 +85,8 @@ impl Drain {
     /// once: the plan keeps them while they serve, and IPVS sends the next datagram of an
     /// orphaned flow to another real server.
     pub(in crate::backend) fn start(&mut self, edits: Vec<Edit<Object>>) -> Vec<Edit<Object>> {
+        // The kernel removes the real servers of a virtual server with it. They cannot drain
+        // without it, and a change of their weights would be an error.
         let removed: BTreeSet<ServiceKey> = edits.iter().filter_map(removed_server).collect();
         for service in &removed {
             self.forget(service);
@@ -70,11 +106,13 @@ impl Drain {
                 Edit::Change {
                     new: Object::Destination(_, real),
                     ..
+                // The plan itself lets an endpoint drain: a terminating one, which still serves.
                 } if real.weight == 0 => last.push(edit),
                 other => others.push(other),
             }
         }
-        // Add the new real servers before the old ones drain.
+        // The new real servers before the old ones drain: in between, a virtual server whose
+        // real servers all have weight 0 would have none for a new connection.
         others.extend(last);
         others
     }
@@ -83,7 +121,8 @@ impl Drain {
     fn drain(&mut self, service: ServiceKey, real: RealServer) -> Option<Edit<Object>> {
         let draining = self.services.entry(service).or_default();
         draining.servers.insert(real.endpoint(), None);
-        // The first check is due at once: most real servers have no connections.
+        // The first check is due at once: most real servers have no connections. Its deadline is
+        // `None` until then, because edits come without the time.
         let before = mem::replace(&mut draining.next, Duration::ZERO);
         self.checks.remove(&(before, service));
         self.checks.insert((Duration::ZERO, service));
@@ -94,6 +133,7 @@ impl Drain {
     fn add(&mut self, service: ServiceKey, real: RealServer) -> Option<Edit<Object>> {
         let removed = self.edit(&service, |servers| servers.remove(&real.endpoint()));
         match removed.flatten() {
+            // It is still in the kernel, so an addition would fail with EEXIST.
             Some(_) => weight_changed(service, real, 0, real.weight),
             None => Some(Edit::Add(Object::Destination(service, real))),
         }
@@ -128,6 +168,8 @@ impl Drain {
             Object::Destination(service, real) => self.is_draining(service, real),
             Object::VirtualServer(_) => false,
         });
+        // What is no longer in the dump was removed by another process, so nothing is left to
+        // check.
         let left: BTreeSet<_> = draining.iter().filter_map(endpoint).collect();
         let services: Vec<_> = self.services.keys().copied().collect();
         for service in services {
@@ -141,7 +183,8 @@ impl Drain {
     /// Returns whether a real server is draining.
     pub(super) fn is_draining(&self, service: &ServiceKey, real: &RealServer) -> bool {
         let draining = self.services.get(service);
-        real.weight == 0 && draining.is_some_and(|it| it.servers.contains_key(&real.endpoint()))
+        real.weight == 0
+            && draining.is_some_and(|draining| draining.servers.contains_key(&real.endpoint()))
     }
 
     /// Returns the time of the next check; `None` if nothing is draining.
@@ -150,15 +193,15 @@ impl Drain {
     }
 
     /// Returns the virtual servers whose real servers must be checked now, at most
-    /// [`SWEEP`]. The [next check](Self::next_poll) is due at once if there are more.
+    /// [`MAX_VIRTUAL_SERVERS_PER_SWEEP`]. The [next check](Self::next_poll) is due at once if there are more.
     pub(super) fn due(&mut self, now: Duration) -> Vec<ServiceKey> {
         let due = self.checks.iter().take_while(|(at, _)| *at <= now);
-        let due: Vec<_> = due.take(SWEEP).copied().collect();
+        let due: Vec<_> = due.take(MAX_VIRTUAL_SERVERS_PER_SWEEP).copied().collect();
         for check @ (_, service) in &due {
             self.checks.remove(check);
-            self.checks.insert((now + PERIOD, *service));
+            self.checks.insert((now + CHECK_INTERVAL, *service));
             if let Some(draining) = self.services.get_mut(service) {
-                draining.next = now + PERIOD;
+                draining.next = now + CHECK_INTERVAL;
                 for deadline in draining.servers.values_mut() {
                     deadline.get_or_insert(now.saturating_add(max_drain_time(service)));
                 }
@@ -185,6 +228,7 @@ impl Drain {
                 let Some(real) = reals.get(endpoint).filter(|real| real.server.weight == 0) else {
                     return false;
                 };
+                // Inactive ones count, too: a connection in FIN_WAIT still has packets to send.
                 let is_idle = real.connections.active + real.connections.inactive == 0;
                 let is_over = is_idle || deadline.is_some_and(|deadline| deadline <= now);
                 if is_over {
@@ -360,19 +404,19 @@ mod tests {
     #[test]
     fn a_sweep_checks_a_bounded_number_of_virtual_servers() {
         let of = |port| ServiceKey::new(TCP, [10, 96, 0, 20].into(), port);
-        let ports = 1..=u16::try_from(3 * SWEEP / 2).unwrap();
+        let ports = 1..=u16::try_from(3 * MAX_VIRTUAL_SERVERS_PER_SWEEP / 2).unwrap();
         let leaving = |last| move |port| Edit::Remove(Object::Destination(of(port), real(last, 1)));
         let mut drain = Drain::default();
         drain.start(ports.clone().map(leaving(1)).collect());
         let first = drain.due(seconds(5));
-        assert_eq!(first.len(), SWEEP);
+        assert_eq!(first.len(), MAX_VIRTUAL_SERVERS_PER_SWEEP);
         assert_eq!(drain.next_poll(), Some(Duration::ZERO), "the rest is due");
         let rest = drain.due(seconds(6));
         let checked: BTreeSet<_> = first.iter().chain(&rest).copied().collect();
         assert_eq!(checked, ports.map(of).collect());
         assert_eq!(
             (rest.len(), drain.due(seconds(14))),
-            (SWEEP / 2, Vec::new())
+            (MAX_VIRTUAL_SERVERS_PER_SWEEP / 2, Vec::new())
         );
         // One that starts to drain is checked at once, the others at their times.
         drain.start(vec![leaving(2)(1)]);
