@@ -1,4 +1,24 @@
 //! Desired objects of a service port, and its claims to addresses.
+//!
+//! Nothing stops two Services from naming one address: an external IP is a field that anybody
+//! may fill in, and a node port may be the port of a load balancer IP on the same node. Packets
+//! to the address must follow the rules of exactly one of them, in every mode and on every node
+//! the same one. So a planner does not return a flat list of objects. It returns those of each
+//! address as a [`Claim`], and the driver installs the claim with the highest precedence.
+//!
+//! For example: `default/web` has cluster IP 10.96.0.10, and `evil/mail` has it as external IP.
+//!
+//! ```text
+//!                    own                  claims
+//! default/web        chain of the port    10.96.0.10:80  ClusterIp   { elements }   installed
+//! evil/mail          chain of the port    10.96.0.10:80  ExternalIp  { elements }   waits
+//! ```
+//!
+//! If `default/web` is deleted, the claim of `evil/mail` moves up, without a new plan.
+//!
+//! What must stay true: the key of an object of a claim belongs to that address alone. An object
+//! that two addresses share, such as the chain of the port, is the port's own: with a claim it
+//! would vanish when that address is lost, while the other one still jumps to it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -65,12 +85,14 @@ pub(crate) struct Fragment<T> {
     /// Objects that do not depend on a claim.
     pub(crate) own: Vec<T>,
     claims: Vec<Claim<T>>,
-    /// Position of each address in `claims`, if there are more than [`FEW`].
+    /// Position of each address in `claims`, if there are more than [`MAX_CLAIMS_WITHOUT_MAP`].
     places: HashMap<Address, usize>,
 }
 
-/// Number of claims up to which a search is faster than a lookup in a map.
-const FEW: usize = 8;
+/// Maximum number of claims that are searched in order. Nearly all service ports have fewer, and
+/// need no map. Beyond it a search of all would make a Service with a thousand addresses cost a
+/// million comparisons.
+const MAX_CLAIMS_WITHOUT_MAP: usize = 8;
 
 impl<T> Default for Fragment<T> {
     fn default() -> Self {
@@ -103,6 +125,8 @@ impl<T> Fragment<T> {
             self.note_last_place();
         }
         let claim = &mut self.claims[place];
+        // The first kind has the highest precedence: a load balancer IP that is also an external
+        // IP of the same Service must not lose to the load balancer IP of another one.
         claim.kind = claim.kind.min(kind);
         &mut claim.objects
     }
@@ -110,7 +134,10 @@ impl<T> Fragment<T> {
     /// Returns the position of the claim to an address.
     fn find(&self, address: Address) -> Option<usize> {
         match self.claims.len() {
-            0..=FEW => self.claims.iter().position(|it| it.address == address),
+            0..=MAX_CLAIMS_WITHOUT_MAP => {
+                let mut claims = self.claims.iter();
+                claims.position(|claim| claim.address == address)
+            }
             _ => self.places.get(&address).copied(),
         }
     }
@@ -118,8 +145,9 @@ impl<T> Fragment<T> {
     /// Adds the position of the last claim to `places`.
     fn note_last_place(&mut self) {
         let first = match self.claims.len() {
-            0..=FEW => return,
-            len if len == FEW + 1 => 0,
+            0..=MAX_CLAIMS_WITHOUT_MAP => return,
+            // From now on `find` looks only at the map, so the former claims enter it, too.
+            len if len == MAX_CLAIMS_WITHOUT_MAP + 1 => 0,
             len => len - 1,
         };
         let places = (first..).zip(&self.claims[first..]);
@@ -252,13 +280,13 @@ mod tests {
     fn many_addresses_have_one_claim_each() {
         let mut fragment = Fragment::default();
         for round in 0..2 {
-            for number in 0..3 * FEW as u16 {
+            for number in 0..3 * MAX_CLAIMS_WITHOUT_MAP as u16 {
                 let address = Address::NodePort(Transport::Tcp, number);
                 fragment.at(AddressKind::NodePort, address).push(round);
             }
         }
         let claims = PortObjects::from(fragment).claims;
-        assert_eq!(claims.len(), 3 * FEW);
+        assert_eq!(claims.len(), 3 * MAX_CLAIMS_WITHOUT_MAP);
         assert!(claims.iter().all(|claim| claim.objects == [0, 1]));
     }
 }

@@ -1,4 +1,16 @@
 //! Search for the service port of a destination, and for the reason of the result.
+//!
+//! The evaluator says what a packet meets in the rules, but not why the rules are so. This
+//! search goes the other way: from the objects of the API to the result that they ask for, with
+//! the field that decides. If both differ, the kernel is not what the API says.
+//!
+//! For example, a client of the cluster connects to 10.96.0.10:81. No service port claims that
+//! address and port, so the reasons are tried from the most specific one: no health check, not
+//! beyond a limit, but `default/web` has 10.96.0.10 with port 80. That is [`Reason::WrongPort`].
+//!
+//! What must stay true: the search repeats no rule of a mode, only their order of decisions,
+//! and the tests compare it with the evaluated rules. It visits all service ports, because a
+//! person asks once; nothing on the path of a packet or of a sync may call it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -85,11 +97,13 @@ impl Scene<'_> {
             Some(Claim { kind, port })
         });
         let mut claims: Vec<_> = claims.collect();
+        // The precedence of the ledger: first the kind of the address, then the older Service,
+        // which is the order of names.
         claims.sort_by_key(|claim| (claim.kind, Arc::clone(&claim.port.name)));
         let is_node_port = |claim: &Claim<'_>| claim.kind == AddressKind::NodePort;
         let yields = claims
             .first()
-            .is_some_and(|it| self.yields_to_node_port(it));
+            .is_some_and(|first| self.yields_to_node_port(first));
         if let Some(at) = claims.iter().position(is_node_port).filter(|_| yields) {
             claims[..=at].rotate_right(1);
         }
@@ -151,6 +165,8 @@ impl Scene<'_> {
         let port = owner.port;
         let is_internal = owner.kind == AddressKind::ClusterIp;
         let route = self.route(owner, question);
+        // Before the route: the rules of a Service with source ranges drop a stranger's packet
+        // before an endpoint is chosen.
         if !self.allows(port, question) && self.checks_sources(route, question.origin) {
             let reason = Reason::SourceRanges(Arc::clone(&port.source_ranges));
             return (Expectation::Dropped, reason, Vec::new());
@@ -162,12 +178,15 @@ impl Scene<'_> {
             Route::Drop => (self.without_server(), Reason::ExternalPolicyLocal),
             Route::Reject if port.endpoint_count == 0 => {
                 let found = self.store.slice_ports(port);
-                let reason = match found.is_empty() {
-                    true => Reason::NoEndpoints,
-                    false => Reason::OtherPorts {
+                // Slices with other ports or families are the usual cause of a Service that has
+                // ready pods and no endpoints, and nothing else shows it.
+                let reason = if found.is_empty() {
+                    Reason::NoEndpoints
+                } else {
+                    Reason::OtherPorts {
                         wanted: (port.family, port.name.port.to_string(), port.protocol),
                         found,
-                    },
+                    }
                 };
                 (self.without_endpoints(owner, question), reason)
             }
@@ -251,6 +270,8 @@ impl Scene<'_> {
     /// Returns the reason why no service port owns the destination.
     fn without_owner(&self, question: &Question) -> Reason {
         let addr = question.destination.ip();
+        // From the most specific reason to the most general one: a wrong port of a Service would
+        // hide that the port exists beyond the limit, and any address has an unknown port.
         self.health_check(question)
             .or_else(|| self.port_over_limit(question))
             .or_else(|| self.wrong_port(addr))
@@ -309,12 +330,17 @@ impl Scene<'_> {
 
     fn wrong_node_port(&self, question: &Question) -> Option<Reason> {
         let destination = question.destination;
-        let is_it = |port: &&Arc<ServicePort>| {
+        let has_node_port = |port: &&Arc<ServicePort>| {
             let is_protocol = port.protocol == question.protocol;
             let is_family = port.family == Family::of(destination.ip());
             is_protocol && is_family && port.node_port == Some(destination.port())
         };
-        let owners = self.store.ports().filter(is_it).map(|port| &port.name);
+        let owners = self
+            .store
+            .ports()
+            .filter(has_node_port)
+            .map(|port| &port.name);
+        // The oldest, so that two questions get one answer: `ports` has no order.
         let owner = Arc::clone(owners.min()?);
         self.is_own(destination.ip())
             .then_some(Reason::NodePortAddress { owner })
