@@ -8,6 +8,24 @@
 //!
 //! A packet of a process to an address of the host itself passes `output` and `postrouting`,
 //! and then is received through the interface `lo`.
+//!
+//! At each hook the kernel calls functions in order of their priorities: base chains, connection
+//! tracking, address translation, and those of other modules such as IPVS. [`steps`] makes that
+//! list, and [`pass`] walks it. For example, prerouting of a node in mode nftables:
+//!
+//! ```text
+//! -200  connection tracking    assigns the packet to a connection
+//! -150  chains of type filter  see the address of the Service (`mangle`)
+//! -100  destination            the chains of type nat decide, then the packet is translated
+//!    0  chains of type filter  see the endpoint (`filter`)
+//! ```
+//!
+//! So the priority of a chain decides which addresses it sees, and why a firewall of others may
+//! or may not match the traffic of a Service.
+//!
+//! What must stay true: a packet that a process sends to itself keeps its connection when it is
+//! received, as in the kernel, where the buffer carries it. That is why `track` does nothing for
+//! a packet that is tracked already, and translations are decided once for both passes.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -53,6 +71,7 @@ fn receive(walk: &mut Walk<'_>, input: &Interface) -> Result<Disposition, Error>
     if let Some(loss) = walk.environment.receive_loss(input) {
         return Ok(lost(walk, loss));
     }
+    // `rp_filter` loses packets later, with the route (`route_loss`).
     for hook in [Hook::Ingress, Hook::Prerouting] {
         if let Some(end) = pass(walk, hook, Some(input), None)? {
             return Ok(end);
@@ -84,6 +103,8 @@ fn receive(walk: &mut Walk<'_>, input: &Interface) -> Result<Disposition, Error>
             Ok(end.unwrap_or(Disposition::Delivered))
         }
         Route::Interface(output) => {
+            // `ip_forward` looks at the TTL before the hook, so a rule that drops the packet does
+            // not hide that it has expired.
             if !walk.packet.decrement_ttl() {
                 return Ok(Disposition::Expired);
             }
@@ -103,6 +124,7 @@ fn send(walk: &mut Walk<'_>) -> Result<Disposition, Error> {
     if let Some(end) = pass(walk, Hook::Output, None, Some(&output))? {
         return Ok(end);
     }
+    // The route was looked up for the address of the Service, which no interface may have.
     if walk.is_rerouted {
         // TCP ignores the error of the second lookup, and repeats the packet.
         output = match find_output(walk)? {
@@ -113,12 +135,14 @@ fn send(walk: &mut Walk<'_>) -> Result<Disposition, Error> {
             Err(end) => return Ok(end),
         };
     }
+    // `leave` has hook egress, and a packet that the host sends to itself does not end there.
     if output.name != LOOPBACK {
         return leave(walk, None, output);
     }
     if let Some(end) = pass(walk, Hook::Postrouting, None, Some(&output))? {
         return Ok(end);
     }
+    // The buffer carries the entry, so what receives the packet sees a confirmed one.
     confirm(walk, true);
     walk.packet.input = Some(output.clone());
     receive(walk, &output)
@@ -293,6 +317,8 @@ fn steps(walk: &Walk<'_>) -> Vec<Step> {
             steps.push((*priority, Step::Function(Arc::clone(function), *priority)));
         }
     }
+    // Stable: chains of equal priorities keep the order of the index, which is the one in which
+    // the kernel calls them if it is known (`Order`).
     steps.sort_by_key(|(priority, _)| *priority);
     steps.into_iter().map(|(_, step)| step).collect()
 }
@@ -366,6 +392,8 @@ fn translate(walk: &mut Walk<'_>, part: Part) -> Result<Option<Disposition>, Err
     if state == CtState::RELATED && is_icmp && status.intersects(CtStatus::SNAT | CtStatus::DNAT) {
         return Err(Cause::unsupported("the translation of an ICMP error").into());
     }
+    // The kernel consults the rules only for the first packet of a connection, and only if there is
+    // any chain of type nat: without one, the function is not even registered.
     let is_first = state == CtState::NEW || state == CtState::RELATED;
     let family: Family = walk.packet.family();
     if is_first && !status.contains(part.done()) && walk.index.has_nat(family) {
@@ -379,6 +407,8 @@ fn translate(walk: &mut Walk<'_>, part: Part) -> Result<Option<Disposition>, Err
                 break;
             }
         }
+        // No rule matched. The kernel decides then that nothing is translated (a null binding), and
+        // a rule that is added later does not concern this connection: that is why stale flows exist.
         if let Some(entry) = walk.tracked.entry_mut() {
             entry.connection.status |= part.done();
         }
