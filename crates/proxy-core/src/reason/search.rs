@@ -387,8 +387,11 @@ impl Scene<'_> {
         Some(Reason::Direct { owner })
     }
 
-    /// Returns the expected result for a destination without an owner. Modes nftables and
-    /// ipvs reject other ports of cluster IPs.
+    /// Returns the expected result for a destination without an owner.
+    ///
+    /// [`Expectation::Unserved`] says only that no endpoint may be reached. How such packets end
+    /// is known from the rules alone: modes nftables and ipvs reject other ports of a cluster IP,
+    /// and in mode iptables they leave the node.
     fn expectation_of(&self, reason: &Reason) -> Expectation {
         match (self.config.mode, reason) {
             (_, Reason::HealthCheck { .. }) => Expectation::Unserved,
