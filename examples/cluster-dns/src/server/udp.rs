@@ -2,6 +2,24 @@
 //!
 //! A thread answers from the zone and from the cache itself. Queries that wait for the
 //! upstreams become tasks, so that they delay no other query.
+//!
+//! Nearly all queries of a cluster are answered from memory within microseconds, so the cost is
+//! in system calls and in handing work over, not in the answer. So no queue stands between the
+//! socket and the answer: all sockets of a listener share its address (`SO_REUSEPORT`), the
+//! kernel chooses one of them by a hash of the client's address and port, and the thread that
+//! reads a query sends its response.
+//!
+//! For example, with two threads and listeners 10.96.0.10:53 and 169.254.20.10:53: four sockets,
+//! of which each thread polls two. A burst at one listener fills its two receive buffers; each
+//! thread takes 64 packets of it and then looks at its other socket.
+//!
+//! What must stay true:
+//!
+//! - A thread never waits for anything but `poll`. One blocking call delays every client that
+//!   the kernel's hash gives to this socket, and they cannot go to another one.
+//! - Each query that was received before the end is answered, so that a restart loses none.
+//! - Tasks are bounded in number, because a client may send queries faster than an upstream
+//!   refuses them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,19 +38,22 @@ use super::socket::{Packet, UdpSocket, control_buffer};
 use crate::telemetry::{Counters, Telemetry, Transport};
 
 /// Packets of one socket in succession, so that no listener starves another one.
-const BATCH: usize = 64;
+const MAX_PACKETS_PER_TURN: usize = 64;
 
-/// Longest request in bytes. A longer one is malformed.
-const LONGEST_REQUEST: usize = 4096;
+/// Longest request in bytes. A longer one is malformed. The buffer has one byte more, so that a
+/// longer one is seen to be longer.
+const MAX_REQUEST_BYTES: usize = 4096;
 
-/// Number of queries that wait for the upstreams. Each has a task of about 2 KiB.
-const MOST_WAITING: usize = 20_000;
+/// Maximum number of queries that wait for the upstreams. Each has a task of about 2 KiB, so all of
+/// them have 40 MiB. What is beyond gets SERVFAIL at once, and the client asks another server.
+const MAX_WAITING_QUERIES: usize = 20_000;
 
 /// The threads and their sockets.
 #[derive(Debug)]
 pub(super) struct Workers {
     threads: Vec<JoinHandle<()>>,
-    /// Readable by all threads once it is closed.
+    /// The write end of a pipe, of which each thread has the read end. Its close makes all of them
+    /// readable, and they stay so.
     stop: Option<OwnedFd>,
     waiting: Arc<AtomicUsize>,
 }
@@ -115,8 +136,8 @@ impl Workers {
 
 impl Worker {
     fn run(self) {
-        let mut buffer = vec![0; LONGEST_REQUEST + 1];
-        let (mut control, mut out) = (control_buffer(), Vec::with_capacity(LONGEST_REQUEST));
+        let mut buffer = vec![0; MAX_REQUEST_BYTES + 1];
+        let (mut control, mut out) = (control_buffer(), Vec::with_capacity(MAX_REQUEST_BYTES));
         loop {
             let sockets = self.sockets.iter().map(|(socket, _)| socket.as_fd());
             let mut fds: Vec<_> = sockets
@@ -131,6 +152,8 @@ impl Worker {
                 }
             }
             let readable: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            // Before the sockets are read: what arrived before the end is then among the packets
+            // below, up to one turn of each socket.
             let is_ending = readable.last() == Some(&true);
             for ((socket, counters), _) in self
                 .sockets
@@ -138,7 +161,7 @@ impl Worker {
                 .zip(readable)
                 .filter(|(_, is_readable)| *is_readable)
             {
-                for _ in 0..BATCH {
+                for _ in 0..MAX_PACKETS_PER_TURN {
                     match socket.receive(&mut buffer, &mut control) {
                         Ok(Some(packet)) => {
                             self.serve(socket, counters, &packet, &buffer, &mut out);
@@ -170,7 +193,7 @@ impl Worker {
             transport: Transport::Udp,
             at: Instant::now(),
         };
-        // No socket receives on port 0.
+        // No socket receives on port 0, so the source is forged, and a response would be an error.
         if packet.client.port() == 0 {
             return;
         }
@@ -178,7 +201,9 @@ impl Worker {
         match responder.respond(&received, counters, out) {
             Step::Ignore => {}
             Step::Done => send(socket, out, packet),
-            Step::Wait if self.waiting.load(Ordering::Relaxed) >= MOST_WAITING => {
+            // Several threads may pass this check at once, so the limit may be exceeded by their
+            // number. That is cheaper than an exact one.
+            Step::Wait if self.waiting.load(Ordering::Relaxed) >= MAX_WAITING_QUERIES => {
                 self.context
                     .telemetry
                     .overload
@@ -215,6 +240,7 @@ impl Worker {
                 .respond_later(&received, &counters, usize::MAX, &mut out)
                 .await;
             send(&socket, &out, &packet);
+            // Moved into the task, so that the count falls also if the task is canceled.
             drop(waiting);
         });
     }
@@ -224,6 +250,8 @@ fn send(socket: &UdpSocket, response: &[u8], packet: &Packet) {
     if response.is_empty() {
         return;
     }
+    // From the address to which the client sent. A host with several addresses would otherwise
+    // choose one by its route, and a client discards a response from another address.
     if let Err(error) = socket.send(response, packet.client, packet.local) {
         debug!("response to {} cannot be sent: {error}", packet.client);
     }

@@ -5,6 +5,28 @@
 //!
 //! An entry is fresh during its lifetime. Then it is stale during [`CacheOptions::stale`],
 //! and answers only while the upstreams fail.
+//!
+//! ```text
+//!       stored            lifetime ends                    lifetime + stale
+//! ────────┼──── fresh ────────┼──────── expired ───────────────────┼──── removed
+//!               prefetch ─►   │  asks the upstreams first;
+//!               (popular)     │  after they fail: stale, answers at once
+//! ```
+//!
+//! For example: `example.com A` lives for 30 s and is asked ten times a second. Near its
+//! end one of these queries also refreshes it in the background, so no client ever waits.
+//! If the upstreams go down, the query after the end waits for their failure, the entry becomes
+//! stale, and from then on all queries are answered at once, while one in each
+//! `stale_recheck` looks whether the upstreams are back.
+//!
+//! What must stay true:
+//!
+//! - `map`, `slab` and the lists of `segments` hold the same entries, and `Group::memory` is the
+//!   sum of theirs. [`Cache::remove`] is the only way out.
+//! - Each operation takes constant time: it runs under a lock that all threads want. A flush is
+//!   the exception; an operator asks for it.
+//! - What strangers can ask for is bounded in number *and* in bytes: a name costs them nothing,
+//!   and one answer may have 64 KiB.
 
 mod segments;
 
@@ -20,19 +42,23 @@ use segments::{Index, Segments};
 use slab::{Entry, Slab};
 
 /// Memory of an entry without its key and answer: node, map entry and allocations.
-const ENTRY_OVERHEAD: usize = 200;
+const ENTRY_OVERHEAD_BYTES: usize = 200;
 
-/// An answer that uses more than this part of the memory is not cached.
-const LARGEST_PART: usize = 4;
+/// An answer that uses more than this part of the memory, a quarter, is not cached: it would
+/// displace all others for the sake of one name.
+const MEMORY_DIVISOR_OF_ONE_ANSWER: usize = 4;
 
-/// Shortest time between two prefetches of an entry.
+/// Shortest time between two prefetches of an entry. The first one needs some time to arrive, and
+/// all queries until then would start another.
 const PREFETCH_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Time to cache that no upstream answered.
+/// Time to cache that no upstream answered. Short, because it says nothing about the name: the
+/// next query may find them up again.
 const NO_ANSWER_LIFETIME: Duration = Duration::from_secs(1);
 
-/// Longest time to cache a failure.
-const LONGEST_FAILURE: Duration = Duration::from_secs(5);
+/// Longest time to cache a failure: RFC 2308, section 7, allows five minutes, but a client
+/// that got SERVFAIL tries again within seconds.
+const MAX_FAILURE_LIFETIME: Duration = Duration::from_secs(5);
 
 /// Type of a cached answer, as in the labels of metrics.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -57,7 +83,7 @@ pub(super) struct NewEntry {
 impl NewEntry {
     /// Creates the entry of a failure, or `None` if failures are not cached.
     pub(super) fn failure(answer: Answer, responded: bool, options: &CacheOptions) -> Option<Self> {
-        let longest = options.servfail_ttl.min(LONGEST_FAILURE);
+        let longest = options.servfail_ttl.min(MAX_FAILURE_LIFETIME);
         let lifetime = if responded {
             longest
         } else {
@@ -187,12 +213,14 @@ impl Cache {
     ///
     /// Returns the number of entries that were evicted.
     pub(super) fn insert(&mut self, key: &[u8], new: NewEntry, now: Duration) -> usize {
-        let memory = key.len() + new.answer.memory() + ENTRY_OVERHEAD;
+        // The key twice would be wrong: map and slab share it.
+        let memory = key.len() + new.answer.memory() + ENTRY_OVERHEAD_BYTES;
         let answer_type = new.answer_type;
         let most = self.options.memory;
         let mut known = self.map.get(key).copied();
-        let is_storable = self.group(answer_type).0.capacity > 0 && memory <= most / LARGEST_PART;
-        // An answer of the other type, or that cannot be stored, replaces the previous one.
+        let is_storable =
+            self.group(answer_type).0.capacity > 0 && memory <= most / MEMORY_DIVISOR_OF_ONE_ANSWER;
+        // A name that came into being, or that vanished: an answer of the other type, or that cannot be stored, replaces the previous one.
         if let Some(at) = known
             && (!is_storable || self.slab.entry(at).answer_type != answer_type)
         {
@@ -205,6 +233,8 @@ impl Cache {
         let entry = Entry::new(new, memory, now);
         let (group, slab) = self.group(answer_type);
         group.memory += memory;
+        // In place: the entry keeps its position in the lists, so a refresh does not make a name
+        // popular.
         if let Some(at) = known {
             group.memory -= slab.entry(at).memory;
             *slab.entry(at) = entry;
@@ -228,6 +258,7 @@ impl Cache {
         if age >= longest_age(entry, &self.options) {
             return false;
         }
+        // A failed prefetch of a fresh entry changes nothing: the entry is still valid.
         if age >= entry.lifetime {
             entry.refresh_failed = true;
             entry.next_refresh = now.saturating_add(self.options.stale_recheck);

@@ -1,4 +1,11 @@
 //! Order of eviction: a segmented LRU list.
+//!
+//! With one LRU list, a program that walks through a million names, such as a mail filter or an
+//! attacker, evicts every name that the cluster uses. With two, its names stay on probation and
+//! evict each other, because nobody asks for them again.
+//!
+//! The lists are linked by indexes of the slab, not by pointers: that needs no `unsafe`, and
+//! half of the memory.
 
 /// Index of a node in the slab of the cache.
 pub(super) type Index = u32;
@@ -79,12 +86,15 @@ impl Segments {
 
     /// Protects an entry after a hit.
     pub(super) fn hit(&mut self, nodes: &mut impl Nodes, at: Index) {
+        // The usual case: the most popular name is asked again. Nothing moves.
         if self.protected.first == at {
             return;
         }
         self.remove(nodes, at);
         nodes.links(at).is_protected = true;
         self.protected.push(nodes, at);
+        // The one that was not asked for longest goes back on probation, as its newest entry: it gets
+        // a second chance before those that were asked once.
         if self.protected.len > self.most_protected
             && let Some(last) = self.protected.last()
         {
@@ -95,6 +105,7 @@ impl Segments {
 
     /// Returns the entry to evict next.
     pub(super) fn victim(&self) -> Option<Index> {
+        // Entries on probation may have all left, by their age or by a flush.
         self.probation.last().or_else(|| self.protected.last())
     }
 }

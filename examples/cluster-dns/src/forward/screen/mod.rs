@@ -1,8 +1,22 @@
 //! Checks and filters of upstream responses.
 //!
+//! A response may carry records that nobody asked for. A resolver that believes them lets whoever
+//! runs one zone answer for all others: "the address of www.example.com, and by the way, the name
+//! server of com is mine". So nothing of a response is trusted because it is there.
+//!
+//! For example, the question `www.example.com A`, and what stays of a response:
+//!
+//! ```text
+//! answer      www.example.com  CNAME  cdn.example.net     kept: from the name of the question
+//! answer      cdn.example.net  A      192.0.2.7           kept: the end of the chain, of type A
+//! answer      bank.example     A      192.0.2.66          removed: not in the chain
+//! authority   com              NS     a.gtld-servers.net  kept: com contains a name of the chain
+//! additional  bank.example     A      192.0.2.66          removed: no kept record names it
+//! ```
+//!
 //! A response keeps only records that belong to its question:
 //!
-//! - Answers: the chain of at most [`LONGEST_CHAIN`] CNAME records from the name of the
+//! - Answers: the chain of at most [`MAX_CNAME_RECORDS`] CNAME records from the name of the
 //!   question, the DNAME records that they come from, and the records of the type of the
 //!   question at the end of the chain. They are in the order of the chain, so that the
 //!   aliases stay in an answer that is cut.
@@ -21,11 +35,13 @@ use hickory_proto::rr::{Name, RData, Record, RecordType};
 use super::cache::AnswerType;
 use super::options::CacheOptions;
 
-/// CNAME records of an answer.
-const LONGEST_CHAIN: usize = 16;
+/// Maximum number of CNAME records of an answer. Real chains have two or three; without a limit a
+/// response of 64 KiB could have thousands, each of which is compared with all records.
+const MAX_CNAME_RECORDS: usize = 16;
 
-/// Zones whose authority records are kept.
-const MOST_ZONES: usize = 8;
+/// Maximum number of zones whose authority records are kept. Each record is compared with each of
+/// them. A chain usually ends in one zone.
+const MAX_AUTHORITY_ZONES: usize = 8;
 
 /// An upstream response that may be sent to clients.
 #[derive(Debug)]
@@ -58,6 +74,8 @@ pub(super) fn screen(
         return Err(Unusable::Code(code));
     }
     let chain = chain(question, &response.answers)?;
+    // A new message, and not the response with records removed: what is not copied here, such as
+    // the OPT record or flags between us and the upstream, cannot reach a client.
     let mut message = Message::response(0, OpCode::Query);
     message.metadata.response_code = code;
     message.metadata.authentic_data = response.metadata.authentic_data;
@@ -84,11 +102,13 @@ pub(super) fn screen(
 /// Returns the names from the question to the end of the CNAME records.
 fn chain(question: &Question, answers: &[Record]) -> Result<Vec<Name>, Unusable> {
     let mut names = vec![question.name.clone()];
+    // The question is for the alias itself, so it is not followed.
     if matches!(question.query_type, RecordType::CNAME | RecordType::ANY) {
         return Ok(names);
     }
     while let Some(target) = target(&names[names.len() - 1], question, answers)? {
-        if names.contains(target) || names.len() > LONGEST_CHAIN {
+        // A loop would never end.
+        if names.contains(target) || names.len() > MAX_CNAME_RECORDS {
             return Err(Unusable::Chain);
         }
         names.push(target.clone());
@@ -110,9 +130,12 @@ fn target<'a>(
             _ => None,
         });
     let first = targets.next();
-    match targets.all(|target| Some(target) == first) {
-        true => Ok(first),
-        false => Err(Unusable::Chain),
+    // The same record twice is harmless. Two targets are forbidden, and whichever was followed,
+    // another resolver would follow the other one.
+    if targets.all(|target| Some(target) == first) {
+        Ok(first)
+    } else {
+        Err(Unusable::Chain)
     }
 }
 
@@ -204,7 +227,7 @@ fn authorities(
     for record in &records {
         let is_apex = matches!(record.record_type(), RecordType::SOA | RecordType::NS);
         let contains = |name: &Name| record.name.zone_of(name);
-        let is_listed = zones.len() == MOST_ZONES || zones.contains(&record.name);
+        let is_listed = zones.len() == MAX_AUTHORITY_ZONES || zones.contains(&record.name);
         if is_apex && !is_listed && chain.iter().any(contains) {
             zones.push(record.name.clone());
         }
