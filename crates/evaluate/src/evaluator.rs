@@ -1,4 +1,31 @@
-//! The entry point of an evaluation.
+//! The entry point of an evaluation: all outcomes of a packet, in all orders of base chains.
+//!
+//! The problem: rules choose at random, and a test of a firewall needs to know everything that can
+//! happen, with exact probabilities. Samples could miss the one of 16,384 outcomes that is wrong.
+//!
+//! The idea: a rule that chooses asks [`Choices`], which answers from the current combination. One
+//! [`Walk`] is deterministic then, and a loop repeats it until all combinations have been used.
+//! For example, `numgen random mod 2 vmap { 0 : goto a, 1 : goto b }`, and in `b` another `numgen
+//! random mod 3` that tells its numbers apart:
+//!
+//! ```text
+//! walk 1: 0      1/2
+//! walk 2: 1, 0   1/2 * 1/3
+//! walk 3: 1, 1   1/2 * 1/3
+//! walk 4: 1, 2   1/2 * 1/3
+//! ```
+//!
+//! Each walk starts at the first hook again, although the walks 2 to 4 have their beginning in
+//! common. So no expression needs to know that there are other outcomes, and nothing of a walk has
+//! to be copied in the middle of a rule. The price is a limit on all rules of all walks, `MAX_RULES`.
+//!
+//! The second unknown is the order of base chains with equal priorities, which a ruleset does not
+//! have. It is no distribution: one kernel has one order, and probabilities would claim more than
+//! anybody knows. So the evaluation is repeated in other orders, and fails if that matters.
+//!
+//! What must stay true: a walk depends on nothing but the packet, the environment and the choices.
+//! A map with a random order of iteration in an expression would give the choices of one walk to
+//! other rules of the next one, and the probabilities would no longer sum to 1.
 
 use std::sync::Arc;
 
@@ -93,8 +120,13 @@ impl Evaluator {
         environment: &dyn Environment,
     ) -> Result<Vec<Outcome>, Error> {
         let outcomes = self.evaluate_in(None, packet, environment)?;
+        // Usually there are none: only chains of several tables with equal priorities at one hook,
+        // whose order nobody said, have other orders.
         for order in self.index.other_orders(packet.family()) {
             let others = self.evaluate_in(Some(&order), packet, environment);
+            // An order that fails counts as different: the kernel may have it, and then a rule
+            // reads something that this evaluation does not know. Traces may differ, see
+            // `order::is_equal`; the end of the packet may not.
             if !others.is_ok_and(|others| order::is_equal(&outcomes, &others)) {
                 return Err(order.unknown().into());
             }
@@ -109,19 +141,28 @@ impl Evaluator {
         packet: &Packet,
         environment: &dyn Environment,
     ) -> Result<Vec<Outcome>, Error> {
+        // Both outlive a walk: the choices are the state of the enumeration, and the limit on rules
+        // is one of the whole evaluation.
         let (mut choices, mut visited) = (Choices::default(), 0);
         let mut outcomes: Vec<Outcome> = Vec::new();
         loop {
             let mut walk = self.walk(packet, environment, &mut choices, &mut visited);
             walk.order = order;
+            // One walk that fails is the result of all: the probabilities of the others would not
+            // sum to 1.
             let outcome = finish(walk)?;
-            match outcomes.last_mut().filter(|it| is_same(it, &outcome)) {
+            // Only the last one is compared. The last choice changes first, so outcomes that differ
+            // in nothing but an irrelevant number follow each other, and a search among all
+            // of them for each walk would be quadratic.
+            match outcomes.last_mut().filter(|last| is_same(last, &outcome)) {
                 Some(last) => {
                     let sum = last.probability.either(&outcome.probability);
                     last.probability = sum.ok_or(Cause::Probability)?;
                 }
                 None => outcomes.push(outcome),
             }
+            // Outcomes hold a packet and a trace each. `MAX_RULES` does not limit them: a walk may
+            // have a choice and only one rule.
             if outcomes.len() > MAX_OUTCOMES {
                 return Err(Cause::Outcomes.into());
             }
@@ -131,6 +172,7 @@ impl Evaluator {
         }
     }
 
+    /// Creates a walk that has not begun, with a copy of the packet.
     fn walk<'a>(
         &'a self,
         packet: &Packet,
@@ -145,6 +187,7 @@ impl Evaluator {
             choices,
             packet: packet.clone(),
             tracked: Tracked::Unseen,
+            // `hooks::travel` sets the real place before the first rule.
             place: Place {
                 hook: Hook::Prerouting,
                 input: None,
@@ -166,12 +209,16 @@ impl Evaluator {
 /// Evaluates the packet with the current choices.
 fn finish(mut walk: Walk<'_>) -> Result<Outcome, Error> {
     let disposition = hooks::travel(&mut walk)?;
+    // The kernel frees the new entry of a packet that it drops, so no caller may see it. It stays if
+    // the packet does (a queued one is not confirmed yet), and if it was confirmed before: that of an
+    // older connection, or of a packet that was lost after hook `postrouting`.
     let is_kept = matches!(
         disposition,
         Disposition::Delivered | Disposition::Sent(_) | Disposition::Queued(_)
     );
     let connection = walk.tracked.entry().map(|entry| entry.connection.clone());
     let is_visible = |status: CtStatus| is_kept || status.contains(CtStatus::CONFIRMED);
+    // After the walk, which makes the choices.
     let probability = walk.choices.probability().ok_or(Cause::Probability)?;
     Ok(Outcome {
         probability,
@@ -180,11 +227,14 @@ fn finish(mut walk: Walk<'_>) -> Result<Outcome, Error> {
         trace: walk.trace,
         updates: walk.updates,
         lists: walk.lists,
-        connection: connection.filter(|it| is_visible(it.status)),
+        connection: connection.filter(|connection| is_visible(connection.status)),
     })
 }
 
 /// Returns whether both outcomes differ at most in their probability.
+///
+/// In contrast to `order::is_equal` the traces count: outcomes that have the same end by different
+/// rules stay apart, because callers read why.
 fn is_same(one: &Outcome, other: &Outcome) -> bool {
     one.disposition == other.disposition
         && one.trace == other.trace

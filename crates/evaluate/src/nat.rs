@@ -2,25 +2,28 @@
 //!
 //! A rule decides the translation of a connection. Connection tracking translates packets.
 //!
-//! That is the key to this file, and to `nf_nat_core.c`: a rule `dnat to 10.1.0.1:8080` changes
-//! no packet. It changes the tuple of the replies that the connection expects, and each packet,
-//! the first one included, is then made to fit it. For example:
+//! These are two functions, [`decide`] and [`translate`], because the rules run for the first
+//! packet only. What they decide must be stored in the entry of the connection, and be enough to
+//! translate all later packets and, inverted, all replies. As in the kernel, it is stored in the
+//! tuple of the replies: what a reply looks like before its translation says what the first
+//! packet looks like after it.
 //!
 //! ```text
-//! original   10.8.0.7:40000  -> 10.96.0.10:80
-//! reply      10.96.0.10:80   -> 10.8.0.7:40000      before the rule
-//! reply      10.1.0.1:8080   -> 10.8.0.7:40000      after `decide`; the status gets DST_NAT
+//! original  192.0.2.9:4000 -> 192.0.2.1:53     never changes
+//! reply     192.0.2.1:53   -> 192.0.2.9:4000   at first, the inverse of the original
+//! dnat to 10.0.0.7:8053, and later masquerade to 10.0.0.1:
+//! reply     10.0.0.7:8053  -> 192.0.2.9:4000   the packet leaves as its inverse
+//! reply     10.0.0.7:8053  -> 10.0.0.1:4000    and now as 10.0.0.1:4000 -> 10.0.0.7:8053
 //! ```
 //!
-//! `translate` inverts that reply, `10.8.0.7:40000 -> 10.1.0.1:8080`, and takes from it the half
-//! that the hook translates: the destination in prerouting and output, the source in input and
-//! postrouting. A packet of the reply takes its half from the original tuple, with both roles
-//! exchanged.
+//! So DNAT and SNAT compose without knowing of each other, and a packet with a known entry needs
+//! no rules. `decide` is `nf_nat_setup_info`, [`choose`] is `get_unique_tuple`, and `translate` is
+//! `nf_nat_packet` of `net/netfilter/nf_nat_core.c`. `hooks.rs` says when they run.
 //!
-//! What must stay true: a translation is decided once for each direction of a connection
-//! (`Part::done`), even if it changes nothing. Otherwise a later chain of type `nat` would decide
-//! it again. And the kernel chooses what is not in the rule, such as a port when the wanted one
-//! is in use, so a result may be a port that nobody knows: `None`.
+//! What must stay true: no other connection is known, so "unique" is free. Where the kernel draws a
+//! port at random, the port becomes unknown (`None`), and a rule that reads it afterwards is an
+//! error. Enumerating 64,512 ports as outcomes would be beyond `MAX_OUTCOMES`, and rules hardly
+//! ever look at them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -47,6 +50,9 @@ pub struct NatRange {
 }
 
 impl NatRange {
+    /// Returns whether the port is drawn although the present one would do
+    /// (`NF_NAT_RANGE_PROTO_RANDOM_ALL`).
+    /// Both flags mean the same here: they differ at most in how the kernel draws.
     fn is_random(&self) -> bool {
         self.flags
             .intersects(NatFlags::RANDOM | NatFlags::FULLY_RANDOM)
@@ -55,17 +61,21 @@ impl NatRange {
 
 /// Decides the translation of the packet's connection.
 pub(super) fn decide(walk: &mut Walk<'_>, part: Part, range: NatRange) -> Result<Flow, Cause> {
+    // A translation ends the base chain, also one that changes nothing.
     let accept = Flow::Verdict(Verdict::Accept);
-    // Without a connection, such as after `notrack`, the kernel accepts without a translation.
+    // `hooks::translate` runs no rules without an entry, but a rule of xtables may come here from a
+    // chain of another type.
     let Some(entry) = walk.tracked.entry() else {
         return Ok(accept);
     };
-    // What the other part has decided so far: the source is chosen after the destination.
+    // Not the original tuple: a translation of the other part may have come before, and would be
+    // lost. The inverse of the reply contains it.
     let current = entry.connection.reply.inverted();
     let chosen = choose(walk, part, range, current)?;
     if let Some(entry) = walk.tracked.entry_mut() {
         let connection = &mut entry.connection;
-        // A status without a change would make every packet of the connection look translated.
+        // Two bits with similar names. `status` (SNAT, DNAT): packets are changed, which
+        // `ct status dnat` matches. `done`: no rule is asked again, also if nothing changed.
         if chosen != current {
             connection.reply = chosen.inverted();
             connection.status |= part.status();
@@ -75,15 +85,16 @@ pub(super) fn decide(walk: &mut Walk<'_>, part: Part, range: NatRange) -> Result
     Ok(accept)
 }
 
-/// Returns the tuple after the translation.
+/// Returns the tuple after the translation: `current` with another address and port in one part.
 fn choose(
     walk: &mut Walk<'_>,
     part: Part,
     range: NatRange,
     current: Tuple,
 ) -> Result<Tuple, Cause> {
-    // `get_unique_tuple` of the kernel keeps a source that fits the rule, so that a client's port
-    // stays the same. A destination is chosen anew, or a range would not spread connections.
+    // A source that the range permits is kept, and then SNAT changes nothing.
+    // For a destination the kernel does not do this: DNAT to a range chooses an address even if the
+    // present one is in it.
     let keeps_source = part == Part::Source && !range.is_random();
     if keeps_source && is_in(range, current.source, current.source_port) {
         return Ok(current);
@@ -98,14 +109,16 @@ fn choose(
     }
     if walk.packet.has_ports() {
         *port = choose_port(part, &range, *port);
-    // The kernel translates the number of an echo request or the key of GRE in the place of a port.
-    // No mode of a proxy does that, so it is an error here, and not a wrong answer.
+    // The kernel translates the identifiers of ICMP messages as if they were ports. That is not
+    // evaluated, so it must not look as if the identifier were kept.
     } else if range.ports.is_some() || range.is_random() && part == Part::Source {
         return Err(Cause::unsupported("a port for a protocol without ports"));
     }
     Ok(chosen)
 }
 
+/// Returns whether the range permits an address and port. An unknown port is in no range: it was
+/// drawn before, and the kernel may find it outside.
 fn is_in(range: NatRange, addr: IpAddr, port: Option<u16>) -> bool {
     let is_addr = |(first, last)| first <= addr && addr <= last;
     let is_port = |(first, last)| port.is_some_and(|port| first <= port && port <= last);
@@ -113,6 +126,9 @@ fn is_in(range: NatRange, addr: IpAddr, port: Option<u16>) -> bool {
 }
 
 /// Returns the address. All addresses of a range are equally probable.
+///
+/// The kernel derives it from a hash of source and destination, which spreads many of them evenly.
+/// The hash is not computed here, so one outcome for each address says what can happen.
 fn choose_addr(
     walk: &mut Walk<'_>,
     (first, last): (IpAddr, IpAddr),
@@ -121,20 +137,21 @@ fn choose_addr(
 ) -> Result<IpAddr, Cause> {
     let (low, high) = (number(first), number(last));
     if flags.contains(NatFlags::NETMAP) {
-        // The bits in which first and last address differ are those of the host, which stays.
+        // The range is a network, and the host part of the present address stays: with 10.1.0.0 to
+        // 10.1.0.255, 192.0.2.7 becomes 10.1.0.7. Both ends differ in the bits of the host part only.
         let host = low ^ high;
         return Ok(addr(number(current) & host | low & !host, first));
     }
+    // A range that ends before it begins has no address, and a difference that wraps would have
+    // nearly all.
     let count = high.checked_sub(low).ok_or(Cause::Operand)?;
+    // A range of IPv6 may have more addresses than `usize` can count.
     let count = usize::try_from(count).map_or(usize::MAX, |count| count.saturating_add(1));
-    // Each address is an outcome of its own, with the rest of the path evaluated for it. An IPv6
-    // network would have 2^64.
     if count > MAX_OUTCOMES {
         return Err(Cause::Outcomes);
     }
-    // The kernel takes a hash of the source, and of the destination unless the rule says
-    // `persistent`. So each address is equally probable for a client of whom nothing is known.
     let at = match count {
+        // Not a choice, so that the usual translation to one address adds nothing to the choices.
         1 => 0,
         count => walk.choices.choose(vec![1; count]),
     };
@@ -148,7 +165,8 @@ fn number(addr: IpAddr) -> u128 {
     }
 }
 
-/// Returns the address with this number, of the same family as another.
+/// Returns the address with this number, of the same family as another. The number lies between
+/// two addresses of the family, so it fits.
 fn addr(number: u128, family: IpAddr) -> IpAddr {
     match family {
         IpAddr::V4(_) => Ipv4Addr::from(u32::try_from(number).unwrap_or(0)).into(),
@@ -162,17 +180,28 @@ fn addr(number: u128, family: IpAddr) -> IpAddr {
 fn choose_port(part: Part, range: &NatRange, current: Option<u16>) -> Option<u16> {
     let is_random = range.is_random();
     let Some((first, last)) = range.ports else {
+        // The port of a destination is the service, and is kept also with `random`. That of a source
+        // only tells connections apart.
         return current.filter(|_| !is_random || part == Part::Destination);
     };
     match current {
+        // One port leaves nothing to draw, also with `random`.
         _ if first == last => Some(first),
         Some(port) if (first..=last).contains(&port) && !is_random => Some(port),
+        // The search for a free port begins at the first one for destinations, and at a random one
+        // for sources.
         _ if part == Part::Destination && !is_random => Some(first),
         _ => None,
     }
 }
 
-/// Returns the address of an interface for packets to a destination.
+/// Returns the address of an interface for packets to a destination, for `masquerade` and
+/// `redirect`.
+///
+/// # Errors
+///
+/// [`Cause::Unknown`] if the hook has no such interface, or if the environment does not know the
+/// address.
 pub(super) fn interface_addr(
     walk: &Walk<'_>,
     interface: Option<&Interface>,
@@ -184,20 +213,27 @@ pub(super) fn interface_addr(
     addr.ok_or_else(unknown)
 }
 
-/// Translates the packet as its connection says. Returns whether the destination changed.
+/// Translates the packet as its connection says. Returns whether the destination changed, which
+/// makes the route of a packet of a process void.
+///
+/// `part` is what the hook translates: the destination at `prerouting` and `output`, the source at
+/// `input` and `postrouting`.
 pub(super) fn translate(walk: &mut Walk<'_>, part: Part) -> bool {
     let Some(entry) = walk.tracked.entry() else {
         return false;
     };
-    // A packet of the reply has its source translated where one of the original direction has its
-    // destination translated, and the other way round.
+    // The destination of a reply is the former source, so SNAT of the connection is what changes it:
+    // a reply to a masqueraded client is translated at `prerouting`, before its route is looked up.
     let (status, opposite) = match entry.direction {
         Direction::Original => (part.status(), Direction::Reply),
         Direction::Reply => (part.other().status(), Direction::Original),
     };
+    // Not all differences between packet and target are translations: IPVS changes the reply of an
+    // entry, but not this bit, and translates its packets itself.
     if !entry.connection.status.contains(status) {
         return false;
     }
+    // The packet shall look like the inverse of the other direction.
     let target = entry.connection.tuple(opposite).inverted();
     let from = Tuple::of(&walk.packet);
     match part {
@@ -214,12 +250,12 @@ pub(super) fn translate(walk: &mut Walk<'_>, part: Part) -> bool {
             }
         }
     }
+    // A packet over `lo` comes here twice for each part, and the second time it is translated
+    // already. The trace has one event for it.
     let (to, hook) = (Tuple::of(&walk.packet), walk.place.hook);
-    // A translation to what the packet already has is none for the reader of a trace.
     if from != to {
         let event = Event::Translated { hook, from, to };
         walk.trace.events.push(event);
     }
-    // Only a new destination needs another route: see `hooks::translate`.
     from.destination != to.destination
 }

@@ -1,4 +1,20 @@
-//! The state of one evaluation.
+//! The state of one walk: everything that a rule can read or change.
+//!
+//! A walk is one packet on one path with one combination of random choices. It starts with a
+//! copy of the packet and ends with one [`Outcome`](super::Outcome); the next combination is a
+//! new walk from the first hook on (`evaluator.rs`).
+//!
+//! There are two kinds of fields. What one outcome must not pass on to the next one is owned:
+//! the packet, its connection, registers, the trace, updates. What all walks of an evaluation
+//! share is borrowed: the ruleset, the environment, the choices, and the count of visited
+//! rules. For example, `numgen random mod 2 vmap { 0 : goto a, 1 : goto b }` is two walks with
+//! two packets, but their rules count against one limit.
+//!
+//! Three other files change this state: `hooks.rs` moves the packet from hook to hook,
+//! `chains.rs` from rule to rule, and `expr` from expression to expression. Each expression gets
+//! the whole walk. An expression by itself would need a trait for registers, packet, connection,
+//! trace and choices, and that trait would have to stand in vipline-nftables beside the
+//! expressions, which shall not contain an evaluation.
 
 use std::sync::Arc;
 
@@ -23,7 +39,8 @@ use super::trace::{Event, RuleResult, RuleStep, Trace};
 /// A packet on its path, with everything that an expression can read or change.
 pub(super) struct Walk<'a> {
     pub(super) index: &'a Index,
-    /// Another order of base chains than that of the index.
+    /// Another order of base chains than that of the index, at one hook. `None`: that of the
+    /// index at all hooks. See `order.rs`.
     pub(super) order: Option<&'a Order>,
     pub(super) environment: &'a dyn Environment,
     pub(super) choices: &'a mut Choices,
@@ -32,16 +49,21 @@ pub(super) struct Walk<'a> {
     pub(super) place: Place,
     pub(super) registers: Registers,
     pub(super) trace: Trace,
+    /// Elements that rules added or deleted. Later rules of this walk see them, as in the
+    /// kernel, although the index stays as it is.
     pub(super) updates: Vec<SetUpdate>,
-    /// Updates outside of nf_tables.
+    /// The same for lists outside of nf_tables: IP sets, `recent`, templates of IPVS.
     pub(super) lists: Vec<ListUpdate>,
-    /// Hashes of connections that were chosen so far.
+    /// Hashes of connections that were chosen so far. The kernel has one hash of a connection,
+    /// so two rules with `symhash` must not choose independently.
     pub(super) hashes: Symmetric,
     /// IPVS connection of the packet.
     pub(super) ipvs: Option<IpvsConnection>,
-    /// Whether the packet of a process must be routed again after hook `output`.
+    /// Whether the packet of a process must be routed again after hook `output`, because a rule
+    /// changed what its route depends on.
     pub(super) is_rerouted: bool,
-    /// Number of rules that were visited, in all outcomes.
+    /// Number of rules that were visited, in all outcomes: 10,000 outcomes of 100 rules are as
+    /// much work as one outcome of a million.
     pub(super) visited: &'a mut usize,
 }
 
@@ -51,7 +73,8 @@ pub(super) struct Place {
     pub(super) hook: Hook,
     pub(super) input: Option<Interface>,
     pub(super) output: Option<Interface>,
-    /// Table of the current rule.
+    /// Table of the current rule, in which names of sets are looked up. `None` before the first
+    /// rule.
     pub(super) table: Option<TableId>,
 }
 
@@ -78,13 +101,19 @@ impl Flow {
 }
 
 /// The expressions of a rule after the current one.
+///
+/// `numgen` looks ahead: numbers that the rest of the rule treats alike are one choice, so that
+/// `numgen random mod 1000 < 300` has 2 outcomes instead of 1,000.
 pub(super) type Rest<'r> = &'r [Expr];
 
 impl<'a> Walk<'a> {
-    /// Returns the base chains of the hook.
+    /// Returns the base chains of the hook, in order.
+    ///
+    /// They live as long as the index, not as long as the borrow of the walk: callers change
+    /// the walk while they go through them.
     pub(super) fn base_chains(&self) -> &'a [Arc<Installed>] {
         let hook = self.place.hook;
-        match self.order.filter(|it| it.hook == hook) {
+        match self.order.filter(|order| order.hook == hook) {
             Some(order) => &order.chains,
             None => self.index.base_chains(hook, self.packet.family()),
         }
@@ -92,6 +121,8 @@ impl<'a> Walk<'a> {
 
     /// Starts a rule.
     pub(super) fn enter_rule(&mut self, installed: &Arc<Installed>, index: usize) {
+        // A rule that reads what an earlier rule left in a register is an error (`Cause::Register`),
+        // not a result that depends on the rules before.
         self.registers = Registers::new();
         self.place.table = Some(installed.chain.table.clone());
         self.trace.events.push(Event::Rule(RuleStep {
@@ -99,13 +130,17 @@ impl<'a> Walk<'a> {
             extensions: self.index.extensions(),
             index,
             hook: self.place.hook,
+            // Stays in the trace of an error: the rule whose expression failed has no result.
             result: RuleResult::Pending,
             elements: Vec::new(),
             executed: 0,
         }));
     }
 
-    /// Returns the current rule.
+    /// Returns the current rule, if the last event is one.
+    ///
+    /// Otherwise the packet is between rules, for example after a policy or a translation. Then an
+    /// error names no rule, and a matched element has none to be recorded at.
     pub(super) fn step(&mut self) -> Option<&mut RuleStep> {
         match self.trace.events.last_mut() {
             Some(Event::Rule(step)) => Some(step),
@@ -121,11 +156,18 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns the table of the current rule.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::Operand`] outside of all rules, where no name of a set can be looked up.
     pub(super) fn table(&self) -> Result<&TableId, Cause> {
         self.place.table.as_ref().ok_or(Cause::Operand)
     }
 
     /// Returns the family as rules see it (`meta nfproto`).
+    ///
+    /// It is that of the hook, not of the packet: chains at a device see `netdev` also for an
+    /// IPv4 packet, so `meta nfproto ipv4` never matches there.
     pub(super) fn protocol_family(&self) -> Family {
         match self.place.hook {
             Hook::Ingress | Hook::Egress => Family::Netdev,
@@ -133,7 +175,10 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the assumption about a limit.
+    /// Returns the assumption about a limit. `name` is that of the expression, for the error.
+    ///
+    /// Limits depend on packets before this one, which an evaluation does not have. So the
+    /// environment must say it, and what it does not know is an error instead of a guess.
     pub(super) fn is_over(&self, limited: Limited<'_>, name: &str) -> Result<bool, Cause> {
         let unknown = || Cause::unknown(format_args!("whether the packet exceeds the {name}"));
         self.environment.is_over(limited).ok_or_else(unknown)
