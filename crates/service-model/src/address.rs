@@ -122,25 +122,18 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::PortName;
+    use crate::service_port::tests::web;
 
     const CLUSTER_IP: [u8; 4] = [10, 96, 0, 10];
     const VIP: [u8; 4] = [203, 0, 113, 9];
 
     #[test]
     fn an_external_address_that_equals_the_cluster_ip_counts_as_cluster_ip() {
-        let name = PortName {
-            namespace: "default".into(),
-            service: "web".into(),
-            port: "".into(),
-            protocol: Transport::Tcp,
-            created: None,
-        };
         let port = ServicePort {
             node_port: Some(30_080),
             external_ips: Arc::new([VIP.into(), CLUSTER_IP.into()]),
             load_balancer_ips: Arc::new([VIP.into()]),
-            ..ServicePort::new(Arc::new(name), CLUSTER_IP.into(), 80)
+            ..web()
         };
         let text = |(address, kind): (Address, AddressKind)| format!("{kind} {address}");
         let addresses: Vec<_> = port.addresses().map(text).collect();

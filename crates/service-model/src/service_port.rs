@@ -293,7 +293,7 @@ impl fmt::Display for Endpoint {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     #[test]
@@ -323,7 +323,7 @@ mod tests {
     }
 
     /// Returns a service port with one endpoint on this node and one on another node.
-    fn web() -> ServicePort {
+    pub(crate) fn web() -> ServicePort {
         let endpoint = |last, is_local| Endpoint {
             addr: [10, 1, 0, last].into(),
             port: 8080,
