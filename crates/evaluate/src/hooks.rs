@@ -334,9 +334,7 @@ fn follow(walk: &mut Walk<'_>, verdict: HookVerdict) -> Result<Option<Dispositio
     if is_received && !walk.packet.decrement_ttl() {
         return Ok(Some(Disposition::Expired));
     }
-    // The flag is about the route of `send`, which this one replaces. From here on this function
-    // returns an end, so `send` does not route again.
-    walk.is_rerouted = false;
+    // From here on the end is returned, so `send` does not route again.
     if let Some(end) = pass(walk, Hook::Output, None, Some(&output))? {
         return Ok(Some(end));
     }

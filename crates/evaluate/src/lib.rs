@@ -61,6 +61,7 @@
 //!   the order. Of more than three tables, not all orders are compared.
 //! - A base chain with the priority of connection tracking or of address translation
 //!   precedes it.
+//! - A packet that the host sends to itself passes no chain at hook `egress` of `lo`.
 //! - No other connection uses the addresses and ports of a translation.
 //! - Translated addresses from a range are equally probable.
 //! - Sockets, routes (`rt`), IPsec and optional headers are not supported.

@@ -109,9 +109,9 @@ fn choose(
     }
     if walk.packet.has_ports() {
         *port = choose_port(part, &range, *port);
-    // The kernel translates the identifiers of ICMP messages as if they were ports. That is not
-    // evaluated, so it must not look as if the identifier were kept.
     } else if range.ports.is_some() || range.is_random() && part == Part::Source {
+        // The kernel translates the identifiers of ICMP messages as if they were ports. That is not
+        // evaluated, so it must not look as if the identifier were kept.
         return Err(Cause::unsupported("a port for a protocol without ports"));
     }
     Ok(chosen)
