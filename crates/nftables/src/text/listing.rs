@@ -21,7 +21,7 @@ use std::sync::Arc;
 use super::context::Context;
 use super::display::{comparison, operand, range_text, set_text};
 use super::literal::Literal;
-use crate::expr::{CmpOp, Expr, MetaKey, Register, SetRef};
+use crate::expr::{CmpOp, Expr, MetaKey, NFT_OBJECT_COUNTER, Register, SetRef};
 use crate::expression::{Expression, Term};
 use crate::language::bitfield::BitField;
 use crate::language::field::width;
@@ -350,8 +350,7 @@ impl Listing {
         };
         match map.map(|map| &map.data) {
             Some(DataKind::Object(kind)) => *kind,
-            // NFT_OBJECT_COUNTER
-            _ => 1,
+            _ => NFT_OBJECT_COUNTER,
         }
     }
 
