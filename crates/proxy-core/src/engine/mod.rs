@@ -27,7 +27,6 @@ use vipline_service_model::{
 use vipline_stale_flows::Cleanup;
 
 use self::backlog::Backlog;
-use self::flow_cleanup::committed;
 use crate::driver::{Drive, driver};
 use crate::report::FamilyReport;
 use crate::watch::Watch;
@@ -326,7 +325,9 @@ impl Engine {
                 outcome,
                 rejected: driver.take_rejected(),
                 repair_conflict: driver.take_repair_conflict(),
-                cleanup: cleanup.and_then(|cleanup| committed(cleanup, family, now)),
+                cleanup: cleanup
+                    .and_then(|cleanup| cleanup.committed(family, now))
+                    .map(|result| result.map_err(Error::from)),
             }
         });
         let families = families.collect();

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use vipline_service_model::Family;
-use vipline_stale_flows::{Cleanup, FinishedFlowSearch, FlowSearch};
+#[cfg(target_os = "linux")]
+use vipline_stale_flows::{Cleanup, Kernel};
+use vipline_stale_flows::{FinishedFlowSearch, FlowSearch};
 
 use crate::{CleanupReport, Engine, Error};
 
@@ -22,7 +24,7 @@ impl Engine {
     /// [`Error::Conntrack`] if the netlink socket cannot be opened.
     #[cfg(target_os = "linux")]
     pub fn enable_flow_cleanup(&mut self) -> Result<bool, Error> {
-        self.cleanup = vipline_stale_flows::Kernel::open()?.map(Cleanup::new);
+        self.cleanup = Kernel::open()?.map(Cleanup::new);
         Ok(self.cleanup.is_some())
     }
 
@@ -77,9 +79,10 @@ impl Engine {
         now: Duration,
     ) -> Vec<(Family, Result<CleanupReport, Error>)> {
         let retry = self.config.intervals.retry;
-        let cleanup = self.cleanup.as_mut();
-        let results = cleanup.map_or_else(Vec::new, |cleanup| cleanup.finish(finished, now, retry));
-        let results = results.into_iter();
+        let Some(cleanup) = &mut self.cleanup else {
+            return Vec::new();
+        };
+        let results = cleanup.finish(finished, now, retry).into_iter();
         results
             .map(|(family, result)| (family, result.map_err(Error::from)))
             .collect()
@@ -89,17 +92,6 @@ impl Engine {
     pub(super) fn next_flow_search(&self) -> Option<Duration> {
         self.cleanup.as_ref()?.next_deadline()
     }
-}
-
-/// Records that the kernel has all changes of a family, and deletes its stale flows unless the
-/// caller runs searches.
-pub(super) fn committed(
-    cleanup: &mut Cleanup,
-    family: Family,
-    now: Duration,
-) -> Option<Result<CleanupReport, Error>> {
-    let result = cleanup.committed(family, now)?;
-    Some(result.map_err(Error::from))
 }
 
 #[cfg(test)]

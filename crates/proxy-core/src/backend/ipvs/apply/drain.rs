@@ -1,9 +1,9 @@
 //! Draining of real servers: no new connections, removal after the last one ends.
 //!
 //! IPVS forwards a packet by its connection entry, which names a real server. If that real
-//! server is deleted, it lacks `IP_VS_DEST_F_AVAILABLE`, `ip_vs_in` drops the packets of its
-//! connections, and a client in the middle of a download is cut off. With weight 0 it gets no new
-//! connections, and the old ones go on.
+//! server is deleted, it lacks `IP_VS_DEST_F_AVAILABLE`, and IPVS drops the packets of its
+//! connections (`ip_vs_in_hook`, in older kernels `ip_vs_in`): a client in the middle of a
+//! download is cut off. With weight 0 it gets no new connections, and the old ones go on.
 //! So a removal in the plan becomes a change to weight 0, and the deletion follows when the
 //! kernel counts no connection any more.
 //!
@@ -193,7 +193,8 @@ impl Drain {
     }
 
     /// Returns the virtual servers whose real servers must be checked now, at most
-    /// [`MAX_VIRTUAL_SERVERS_PER_SWEEP`]. The [next check](Self::next_poll) is due at once if there are more.
+    /// [`MAX_VIRTUAL_SERVERS_PER_SWEEP`]. The [next check](Self::next_poll) is due at once if
+    /// there are more.
     pub(super) fn due(&mut self, now: Duration) -> Vec<ServiceKey> {
         let due = self.checks.iter().take_while(|(at, _)| *at <= now);
         let due: Vec<_> = due.take(MAX_VIRTUAL_SERVERS_PER_SWEEP).copied().collect();
