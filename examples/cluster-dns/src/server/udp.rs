@@ -17,7 +17,7 @@
 //!
 //! - A thread never waits for anything but `poll`. One blocking call delays every client that
 //!   the kernel's hash gives to this socket, and they cannot go to another one.
-//! - Each query that was received before the end is answered, so that a restart loses none.
+//! - Queries that wait in a socket at the end are answered, up to one turn of each socket.
 //! - Tasks are bounded in number, because a client may send queries faster than an upstream
 //!   refuses them.
 

@@ -220,7 +220,8 @@ impl Cache {
         let mut known = self.map.get(key).copied();
         let is_storable =
             self.group(answer_type).0.capacity > 0 && memory <= most / MEMORY_DIVISOR_OF_ONE_ANSWER;
-        // A name that came into being, or that vanished: an answer of the other type, or that cannot be stored, replaces the previous one.
+        // The previous answer is wrong now, also if the new one cannot be stored or has a place
+        // among those of the other type, as of a name that came into being.
         if let Some(at) = known
             && (!is_storable || self.slab.entry(at).answer_type != answer_type)
         {
