@@ -101,8 +101,9 @@ impl Output {
     /// Runs a command, prints its output, and counts its tests. Kills it after 40 minutes.
     ///
     /// # Errors
-    /// If a test fails. The error has the output of the failed tests. The error of a
-    /// killed command names its unfinished tests.
+    /// If a test fails. The error has the output of the failed tests, or the last lines if
+    /// the process ended in the middle of a test. The error of a killed command names its
+    /// unfinished tests.
     pub(crate) fn run(&self, command: &mut Command) -> Result<Tally> {
         self.run_within(LIMIT, command)
     }
@@ -246,6 +247,17 @@ mod tests {
     }
 
     #[test]
+    fn the_error_of_a_command_that_ends_inside_a_test_has_its_last_lines() {
+        let script = "seq 60; echo 'test a ... ok'; exit 1";
+        let mut command = Command::new("sh");
+        let result = Output::new("shell").run(command.args(["-c", script]));
+        let error = format!("{:#}", result.unwrap_err());
+        let (_, output) = error.split_once("exit status: 1\n").expect(&error);
+        assert!(output.starts_with("32\n33\n"), "{output}");
+        assert!(output.ends_with("\n60\ntest a ... ok"), "{output}");
+    }
+
+    #[test]
     fn the_error_of_a_killed_command_names_its_unfinished_tests() {
         let script = "for name in a b::c d; do\n\
             echo \"test $name has been running for over 60 seconds\"\n\
@@ -261,7 +273,7 @@ mod tests {
             "{error}"
         );
         assert!(
-            error.ends_with("exec sleep 60: killed after 2 s"),
+            error.contains("exec sleep 60: killed after 2 s\n"),
             "{error}"
         );
     }

@@ -1,6 +1,7 @@
 //! Runs the steps of a task with headings and durations.
 
 use std::cmp::Reverse;
+use std::collections::VecDeque;
 use std::fs;
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
@@ -42,16 +43,18 @@ pub(crate) struct Tally {
 #[derive(Debug, Default)]
 pub(crate) struct Slow(Vec<String>);
 
-/// Output of failed tests, from the section `failures:` of libtest.
+/// What the output of a command says about its failure: the section `failures:` of libtest,
+/// or the last lines, if a test ended the whole process and no such section exists.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     is_inside: bool,
     /// Lines of each failed test.
     tests: Vec<Vec<String>>,
+    last: VecDeque<String>,
 }
 
 /// Lines of output that an error keeps of each failed test: the last ones, which have the
-/// panic.
+/// panic. Also the number of last lines of a process without failed tests.
 const LINES_OF_FAILURE: usize = 30;
 
 impl Steps {
@@ -236,6 +239,10 @@ impl Slow {
 impl Failures {
     /// Processes a line of libtest.
     pub(crate) fn record(&mut self, line: &str) {
+        if self.last.len() == LINES_OF_FAILURE {
+            self.last.pop_front();
+        }
+        self.last.push_back(line.to_owned());
         if line == "failures:" {
             // A second section has only the names.
             self.is_inside = !self.is_inside;
@@ -254,12 +261,13 @@ impl Failures {
 
     /// Adds the output to an error.
     pub(crate) fn append_to(&self, result: Result<()>) -> Result<()> {
-        match self.tests.is_empty() {
-            true => result,
-            false => {
-                result.map_err(|error| anyhow!("{error:#}\n{}", self.tests.concat().join("\n")))
+        result.map_err(|error| {
+            let mut lines = self.tests.concat();
+            if lines.is_empty() {
+                lines.extend(self.last.iter().cloned());
             }
-        }
+            anyhow!("{error:#}\n{}", lines.join("\n"))
+        })
     }
 }
 
