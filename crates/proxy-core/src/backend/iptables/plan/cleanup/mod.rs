@@ -1,4 +1,32 @@
 //! Selection of the chains and jumps to remove in the output of `iptables-save`.
+//!
+//! A node that changes its mode, or leaves the cluster, still has the chains of the former
+//! kube-proxy, and the kernel still evaluates them. They must go, and nothing else may: in the
+//! same tables are rules of the kubelet, of network policies and of the operator, and some of
+//! them may jump to chains of a kube-proxy.
+//!
+//! The kernel applies the changes of one table as a whole, and refuses to delete a chain that a
+//! rule jumps to. So one chain that cannot go would keep all of them. That is why the plan looks
+//! at every rule of the table, not only at the chains. For example, an operator has a chain of
+//! their own that jumps to one of ours:
+//!
+//! ```text
+//! -A OUTPUT -m comment --comment "kubernetes service portals" -j KUBE-SERVICES   jump: removed
+//! -A KUBE-SERVICES -j KUBE-NODEPORTS       in a removed chain: goes with it
+//! -A MINE -j KUBE-NODEPORTS                stays, so KUBE-NODEPORTS stays
+//! -A KUBE-NODEPORTS -j KUBE-MARK-MASQ      stays with its chain, so KUBE-MARK-MASQ stays
+//! ```
+//!
+//! KUBE-SERVICES is removed, and two messages name the chains that stay and the rules because of
+//! which they do.
+//!
+//! What must stay true:
+//!
+//! - Chains are selected by the list in [`owned`](crate::owned), and jumps by their full rule.
+//!   A rule that only resembles a jump, such as one with a source address, is the operator's.
+//! - A table is read as a whole: a rule that the plan does not see keeps its chain in use, and
+//!   then the restore fails.
+//! - This module only plans. `apply/cleanup.rs` reads the tables and applies the documents.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -21,6 +49,7 @@ use crate::owned::Jump;
 pub(crate) struct SavedRules(pub(crate) Vec<Saved>);
 
 impl Found for SavedRules {
+    // The excluded networks are those of virtual servers that stay. Rules are told by name.
     fn plan(&self, _excluded: &[IpNet], removal: &mut Removal) {
         for saved in &self.0 {
             let (documents, stays) = plan(saved);
@@ -31,6 +60,9 @@ impl Found for SavedRules {
 }
 
 /// Tables of one family and variant, as `iptables-save` prints them.
+///
+/// One value for each pair: a node may have rules in both variants at once, and which chains go
+/// depends on the variant that the running mode uses.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Saved {
     /// The restore program of the same variant and family.
@@ -44,6 +76,9 @@ pub(crate) struct Saved {
 }
 
 /// Removals in one table, applied atomically.
+///
+/// One document for each table, because a failure in table `nat` must not keep the chains of
+/// table `filter`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(in crate::backend::iptables) struct Document {
     restore: String,
@@ -53,7 +88,8 @@ pub(in crate::backend::iptables) struct Document {
     removals: Vec<Edit<Object>>,
 }
 
-/// Displays as a shell command.
+/// Displays as a shell command, which an operator may run instead. So it waits for the lock of
+/// xtables, which another program may hold.
 impl fmt::Display for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { restore, .. } = self;
@@ -64,7 +100,8 @@ impl fmt::Display for Document {
 
 impl Document {
     /// Returns the input of the restore program. Chains are flushed before they
-    /// are deleted.
+    /// are deleted, because the kernel deletes only empty ones. That also deletes the jumps
+    /// among them, so their order does not matter.
     pub(in crate::backend::iptables) fn text(&self) -> Restore<'_> {
         Restore::from_edits(&self.removals)
     }
@@ -103,6 +140,7 @@ impl Document {
 fn plan(saved: &Saved) -> (Vec<Document>, Vec<String>) {
     let tables = match Tables::parse(&saved.text) {
         Ok(tables) => tables,
+        // Without a table there is no way to tell what would be left in use, so all stays.
         Err(error) => {
             let program = saved.restore.replace("-restore", "-save");
             return (
@@ -113,6 +151,7 @@ fn plan(saved: &Saved) -> (Vec<Document>, Vec<String>) {
     };
     let (mut documents, mut stays) = (Vec::new(), Vec::new());
     for table in &tables {
+        // Cannot fail: only tables were saved whose names are constants.
         let Ok(name) = TableName::new(table.name()) else {
             continue;
         };
@@ -120,12 +159,17 @@ fn plan(saved: &Saved) -> (Vec<Document>, Vec<String>) {
         let rules = table
             .rules()
             .map(|line| JumpRule::new(selection, table, line));
+        // The jumps are removed in any case, even if their chain stays: so they keep no chain in
+        // use. Every other rule might.
         let (jumps, others): (Vec<_>, Vec<_>) = rules.partition(|rule| rule.is_upstream_jump);
-        let chains = table
+        let mut chains: HashSet<ChainName> = table
             .chains()
-            .filter_map(|chain| ChainName::new(chain.name()).ok());
-        let chains = chains.filter(|chain| selection.has_chain(table.name(), chain.as_str()));
-        let mut chains: HashSet<ChainName> = chains.collect();
+            .filter_map(|chain| ChainName::new(chain.name()).ok())
+            .filter(|chain| selection.has_chain(table.name(), chain.as_str()))
+            .collect();
+        // A chain that stays keeps its rules, which may jump to others. So after each one all
+        // rules are searched again, until no rule outside of the chains leads into them. Few
+        // chains stay, so the repeated search does not matter.
         while let Some((chain, rule)) = used(&chains, &others) {
             chains.remove(&chain);
             let (from, spec) = (rule.line.chain(), rule.line.spec());
@@ -157,12 +201,15 @@ fn removals(
         let entry = SharedRule {
             table: name,
             chain: ChainName::new(jump.line.chain()).ok()?,
+            // Only additions use these two. A removal finds the rule by its text.
             position: Position::Head,
             occurrence: 0,
             rule: jump.line.spec().into(),
         };
         Some(Edit::Remove(entry.into()))
     });
+    // In the order of the table, so that the command that is shown is always the same one: a set
+    // has no order.
     let declared = table.chains().filter_map(|chain| chains.get(chain.name()));
     let chains = declared.map(|&chain| {
         let chain = Chain::new(name, chain);
@@ -171,7 +218,8 @@ fn removals(
     jumps.chain(chains).collect()
 }
 
-/// Returns a chain that a rule outside of `chains` jumps to, and the rule.
+/// Returns a chain that a rule outside of `chains` jumps to, and the rule. A rule inside of them
+/// goes with its chain.
 fn used<'r, 'a>(
     chains: &HashSet<ChainName>,
     rules: &'r [JumpRule<'a>],
@@ -182,7 +230,7 @@ fn used<'r, 'a>(
     outside.find_map(|rule| Some((*chains.get(&rule.target?)?, rule)))
 }
 
-/// A rule and its target.
+/// A rule and the chain that it jumps to, if any.
 struct JumpRule<'a> {
     line: RuleLine<'a>,
     target: Option<ChainName>,
@@ -192,11 +240,13 @@ struct JumpRule<'a> {
 
 impl<'a> JumpRule<'a> {
     fn new(selection: Selection, table: &Table<'_>, line: &RuleLine<'a>) -> Self {
-        // An unparsable rule is treated as a rule without a target. If it has
-        // one, the restore program fails.
+        // An unparsable rule is treated as a rule without a target. If it has one, the restore
+        // program fails, and the table stays as it is: an error, but no damage.
         let rule = line.rule().ok();
+        // From the parsed rule, because a comment may contain `-j KUBE-SERVICES`, too.
         let target = rule.as_ref().and_then(|rule| match rule.target {
             Some(Target::Jump(chain) | Target::Goto(chain)) => Some(chain),
+            // A verdict or an extension, such as ACCEPT or MARK, keeps no chain in use.
             _ => None,
         });
         Self {
@@ -218,12 +268,17 @@ fn is_jump(selection: Selection, table: &str, chain: &str, rule: &Rule<'_>) -> b
 
 /// Returns the forms of a jump: for all packets, for new connections, and for local
 /// destinations.
+///
+/// The list of jumps does not say which release wrote which form, so any of them is upstream's.
+/// They are compared as parsed rules with those of the table, because the quotes of a comment
+/// are no part of it.
 pub(in crate::backend) fn forms(jump: &Jump) -> [Rule<'static>; 3] {
     let to = ChainName::new(jump.to).expect("a valid name");
     let all = Rule::new().with_comment(jump.comment).with_jump(to);
-    let with = |one: Match<'static>| {
+    let with = |first: Match<'static>| {
         let mut rule = all.clone();
-        rule.matches.insert(0, one);
+        // Before the comment: the order of matches is a part of a rule.
+        rule.matches.insert(0, first);
         rule
     };
     let new = with(Conntrack::state(CtState::NEW).into());
