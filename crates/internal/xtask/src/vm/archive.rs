@@ -1,4 +1,16 @@
 //! Builds the initramfs of a guest.
+//!
+//! The kernel unpacks an archive of format `newc` of `cpio` to memory and runs its `/init`. The
+//! format is a header of 110 bytes in hexadecimal digits, a name and the content for each file.
+//! So it is written here, and no program for it has to be installed.
+//!
+//! Files keep the paths that they have on the host, with all symbolic links on the way. For
+//! example `/sbin/modprobe` on Debian 12: `/sbin` is a link to `usr/sbin`, `/usr/sbin/modprobe` one
+//! to `/bin/kmod`, and `/bin` one to `usr/bin`. So three links and `/usr/bin/kmod` are in the
+//! archive, and a test that runs the path of the host finds the same file in the guest.
+//!
+//! What must stay true: a folder precedes what it contains, because the kernel does not create
+//! missing ones. The order of paths in the map does that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -6,7 +18,10 @@ use std::{fs, io};
 
 use anyhow::{Context, Result};
 
+// Modes of `stat`: type of the file and permissions.
+
 const FOLDER: u32 = 0o040_755;
+/// All files are executable. Only some of them must be, and it harms none.
 const PROGRAM: u32 = 0o100_755;
 const LINK: u32 = 0o120_777;
 
@@ -19,6 +34,7 @@ pub(super) struct Archive {
 #[derive(Clone, Debug)]
 struct Entry {
     mode: u32,
+    /// Of a link, its target. Of a folder, nothing.
     content: Vec<u8>,
 }
 
@@ -26,6 +42,7 @@ impl Archive {
     /// Adds a folder and its parents.
     pub(super) fn folder(&mut self, path: impl AsRef<Path>) {
         for folder in path.as_ref().ancestors() {
+            // The root exists, and as a relative path it would be a file without a name.
             if folder != Path::new("/") {
                 self.put(folder, FOLDER, Vec::new());
             }
@@ -62,10 +79,12 @@ impl Archive {
     /// Encodes the archive in the `newc` format of `cpio`.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
+        // The number of an inode: each entry is a file of its own.
         for (number, (path, entry)) in (1..).zip(&self.entries) {
             let name = path.strip_prefix("/").unwrap_or(path).to_string_lossy();
             put_entry(&mut bytes, number, &name, entry);
         }
+        // The format marks its end by this name.
         let end = Entry {
             mode: 0,
             content: Vec::new(),
@@ -82,20 +101,26 @@ impl Archive {
                 Component::ParentDir => {
                     at.pop();
                 }
+                // The same folder, so `at` stays.
                 Component::CurDir => {}
                 _ => at.push(part),
             }
+            // The link itself is a file of the archive. Then the search begins anew at its target,
+            // which may have links on its way as well.
             if at.is_symlink() {
                 let target = fs::read_link(&at)?;
                 self.link(&at, &target);
+                // A relative target counts from the folder of the link, and an absolute one
+                // replaces all of it when it is joined.
                 at.pop();
                 let rest: PathBuf = parts[index + 1..].iter().collect();
                 return self.copy_links(&at.join(target).join(rest));
             }
         }
-        match fs::metadata(&at)?.is_dir() {
-            true => self.folder(&at),
-            false => self.file(&at, fs::read(&at)?),
+        if fs::metadata(&at)?.is_dir() {
+            self.folder(&at);
+        } else {
+            self.file(&at, fs::read(&at)?);
         }
         Ok(())
     }
@@ -106,7 +131,8 @@ impl Archive {
         }
     }
 
-    /// Adds an entry unless the path has one, so that a folder does not replace a link.
+    /// Adds an entry unless the path has one, so that a folder does not replace a link: as the
+    /// parent of a file, `/sbin` is a folder, but it was copied as a link before.
     fn put(&mut self, path: &Path, mode: u32, content: Vec<u8>) {
         self.entries
             .entry(path.to_owned())
@@ -129,7 +155,8 @@ fn files(folder: &Path) -> io::Result<BTreeSet<PathBuf>> {
 }
 
 /// Writes a header of 13 numbers, the name and the content.
-/// Pads name and content to four bytes.
+/// Pads name and content to four bytes, counted from the start of the archive, as the kernel
+/// reads it.
 fn put_entry(bytes: &mut Vec<u8>, number: u32, name: &str, entry: &Entry) {
     let length = |bytes: usize| u32::try_from(bytes).expect("no file has 4 GiB");
     let pad = |bytes: &mut Vec<u8>| bytes.resize(bytes.len().next_multiple_of(4), 0);
@@ -145,8 +172,8 @@ fn put_entry(bytes: &mut Vec<u8>, number: u32, name: &str, entry: &Entry) {
         0,
         0, // major and minor number of a device file
         0,
-        length(name.len() + 1),
-        0, // checksum
+        length(name.len() + 1), // with the zero byte
+        0,                      // checksum
     ];
     bytes.extend(b"070701");
     for field in fields {

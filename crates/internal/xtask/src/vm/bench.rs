@@ -1,4 +1,11 @@
-//! Runs benchmarks that need a kernel feature that the host may lack.
+//! Runs benchmarks that need a kernel feature that the host may lack, such as IPVS.
+//!
+//! The times of an emulated processor are not those of a real one, so only ratios within one run
+//! mean something, such as mode ipvs beside the programs that do the same.
+//!
+//! The guest has no disk to leave its figures on, so a second command prints their file to the
+//! console: objects of JSON, one a line. Each line that begins with `{` counts as one, so a
+//! benchmark must print no other such line.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,22 @@
 //! Builds the files and the init script of a guest, and boots it.
+//!
+//! A guest has the programs and libraries of the host, at the paths of the host, because the test
+//! binaries were linked with these libraries and run these programs. It has nothing else, so what
+//! a test needs is in a list below; a forgotten program shows as a failed test.
+//!
+//! The only way out of the guest is its serial console. The script puts marks between the lines
+//! of the suites, and `results.rs` reads them:
+//!
+//! ```text
+//! @vm begin 0
+//! test dumps::of_a_set ... ok
+//! @vm end 0 0           number of the suite, and exit status of its binary
+//! @vm done              the script has come to its end
+//! ```
+//!
+//! What must stay true: every end of a guest comes in time, and only a good one prints `done`. A
+//! panic ends QEMU (`panic=-1` and `-no-reboot`), a test that hangs meets the time limit, and if
+//! this task is killed, QEMU is killed with it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,10 +35,10 @@ use crate::process::{execute, execute_with_output};
 use crate::tools;
 
 /// Time limit of a guest. An idle host needs 14 minutes, and CI once needed more than 20.
-const DEADLINE: Duration = Duration::from_secs(2400);
+const MAX_GUEST_TIME: Duration = Duration::from_secs(2400);
 
-/// Memory of the guest in megabytes. Half is available for files.
-const MEMORY: &str = "1024";
+/// Memory of the guest in MiB. Half is available for files, which are all in memory.
+const MEMORY_MIB: &str = "1024";
 
 /// Model of the virtual processor.
 ///
@@ -33,7 +51,11 @@ const PROCESSOR: &str = "Nehalem";
 /// Parameters of the kernel.
 const PARAMETERS: [&str; 10] = [
     "console=ttyS0",
+    // After a panic restart at once, which `-no-reboot` turns into the end of QEMU. Otherwise a
+    // guest without a kernel would last until the time limit.
     "panic=-1",
+    // Messages of the kernel go to the same console, and one in the middle of a line of libtest
+    // makes a passed test look like one that did not run.
     "quiet",
     "loglevel=3",
     // On a busy host QEMU delays the ticks that the kernel waits for, and the kernel panics:
@@ -50,10 +72,13 @@ const PARAMETERS: [&str; 10] = [
     "randomize_kstack_offset=off",
 ];
 
-/// Tests of one binary that run at the same time: they wait a part of their time.
+/// Tests of one binary that run at the same time: they wait a part of their time. Not 1, also
+/// because libtest then prints the name of a test before it runs, and the result after its
+/// output, on what may be another line.
 const TEST_THREADS: &str = "2";
 
-/// Index files of `modprobe`.
+/// Index files of `modprobe`. Without those of aliases, the kernel asks for `xt_addrtype` or a
+/// family of netlink in vain.
 const INDEXES: [&str; 6] = [
     "modules.alias.bin",
     "modules.builtin.alias.bin",
@@ -77,13 +102,13 @@ const PROGRAMS: [&str; 10] = [
     "unshare",
 ];
 
-/// Folder of the extensions that iptables loads at run time.
+/// Folder of the extensions that iptables loads at run time, so that `ldd` does not list them.
 const PLUGINS: &str = "/usr/lib/x86_64-linux-gnu/xtables";
 
 /// A command that the guest runs.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// Working directory.
+    /// Working directory: that of `cargo test`, the folder of the package.
     pub(super) folder: PathBuf,
     /// Shell command.
     pub(super) command: String,
@@ -93,6 +118,8 @@ pub(super) struct Run {
 /// `binaries` of the workspace.
 pub(super) fn base(binaries: &[&Path], cache: &Path) -> Result<Archive> {
     let mut archive = Archive::default();
+    // The script mounts file systems on three of them, links the applets of busybox in another,
+    // and programs want the rest.
     for folder in ["/applets", "/dev", "/proc", "/run", "/sys", "/tmp"] {
         archive.folder(folder);
     }
@@ -100,9 +127,11 @@ pub(super) fn base(binaries: &[&Path], cache: &Path) -> Result<Archive> {
     archive.copy(&busybox)?;
     // The kernel runs modprobe from this path.
     archive.copy("/sbin/modprobe")?;
+    // Programs look up names such as `sctp` in it, and tests compare ours with it.
     archive.copy("/etc/protocols")?;
     archive.copy_all(Path::new(PLUGINS))?;
     let mut linked = vec![PathBuf::from("/sbin/modprobe")];
+    // `ldd` fails if one of its files has no libraries.
     if is_dynamic(&busybox)? {
         linked.push(busybox);
     }
@@ -111,6 +140,7 @@ pub(super) fn base(binaries: &[&Path], cache: &Path) -> Result<Archive> {
         archive.copy(&path)?;
         linked.push(path);
     }
+    // Extensions may need libraries that no program is linked with.
     for plugin in fs::read_dir(PLUGINS)? {
         linked.push(plugin?.path());
     }
@@ -152,7 +182,15 @@ pub(super) fn run(
     command
         .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
         .args(["-accel", "tcg", "-smp", "1", "-cpu", PROCESSOR])
-        .args(["-m", MEMORY, "-nodefaults", "-no-user-config", "-no-reboot"])
+        // Without the devices of QEMU, which include a network card, and without settings of the
+        // user, which might add some.
+        .args([
+            "-m",
+            MEMORY_MIB,
+            "-nodefaults",
+            "-no-user-config",
+            "-no-reboot",
+        ])
         .args(["-display", "none", "-serial", "stdio"])
         .args(["-append", &PARAMETERS.join(" ")])
         .arg("-kernel")
@@ -160,7 +198,8 @@ pub(super) fn run(
         .arg("-initrd")
         .arg(initramfs);
     let mut results = Results::default();
-    execute_with_output(DEADLINE, &mut command, |line| {
+    execute_with_output(MAX_GUEST_TIME, &mut command, |line| {
+        // The console ends lines with CR and LF, and `... ok\r` is not `... ok`.
         let line = line.trim_end_matches('\r');
         on_line(line);
         results.record(line);
@@ -179,8 +218,10 @@ fn script<'a>(busybox: &Path, modules: &[&str], runs: impl IntoIterator<Item = &
         mount -t proc none /proc\n\
         mount -t sysfs none /sys\n\
         (sleep {}; poweroff -f) &\n",
-        DEADLINE.as_secs()
+        MAX_GUEST_TIME.as_secs()
     );
+    // A module that cannot be loaded is an error of the guest and does not stop the suites: their
+    // results tell what depends on it.
     for module in modules {
         text += &format!("/sbin/modprobe {module} || echo '{MARK}failed: modprobe {module}'\n");
     }
@@ -196,7 +237,8 @@ fn script<'a>(busybox: &Path, modules: &[&str], runs: impl IntoIterator<Item = &
     text + &format!("echo '{MARK}done'\npoweroff -f\n")
 }
 
-/// Returns the path of a binary of the workspace in the guest.
+/// Returns the path of a binary of the workspace in the guest. It has a number, because the
+/// binaries of several packages have one name, such as `kernel`.
 pub(super) fn binary(number: usize) -> String {
     format!("/binaries/{number}")
 }
@@ -205,7 +247,8 @@ fn busybox() -> Result<PathBuf> {
     tools::find("busybox").context("busybox is not installed")
 }
 
-/// Returns the names of all iptables programs.
+/// Returns the names of all iptables programs: tests run both variants, and the name without a
+/// variant, which proxies call.
 fn iptables() -> impl Iterator<Item = String> {
     ["iptables", "ip6tables"].into_iter().flat_map(|family| {
         ["", "-legacy", "-nft"]
@@ -216,7 +259,8 @@ fn iptables() -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns the content of a program without debug information.
+/// Returns the content of a program without debug information, which would take the guest's
+/// memory.
 fn stripped(program: &Path, cache: &Path) -> Result<Vec<u8>> {
     let file = cache.join("stripped");
     execute(Command::new("strip").arg("-o").arg(&file).arg(program))?;
@@ -243,8 +287,11 @@ fn libraries(files: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
 /// Parses lines `NAME => PATH (ADDRESS)` and `PATH (ADDRESS)` of `ldd`.
 fn linked(text: &str) -> Result<BTreeSet<PathBuf>> {
     let mut paths = BTreeSet::new();
+    // Lines without a tab name the file to which the next lines belong.
     for line in text.lines().filter(|line| line.starts_with('\t')) {
+        // Found here, with the name of the library. In the guest the program would end with 127.
         ensure!(!line.contains("not found"), "ldd: {}", line.trim());
+        // `linux-vdso.so.1` is a part of the kernel and has no path.
         let path = line.split_whitespace().find(|word| word.starts_with('/'));
         paths.extend(path.map(PathBuf::from));
     }

@@ -1,4 +1,12 @@
 //! Downloads and unpacks Debian kernels without installing them.
+//!
+//! Cloud kernels, because they are small (a download has 30 MB) and have the modules that the
+//! tests need. The oldest and the newest series that apt offers are tested, and of each the newest
+//! release: with 6.1, 6.12 and 6.13 these are 6.1.0-56 and 6.13.1. What works on both ends is
+//! taken to work between them.
+//!
+//! What must stay true: a folder of the cache is complete or does not exist, because later runs
+//! only look whether it is there. `packages::unpack` gives it its name at the end.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -52,6 +60,7 @@ pub(super) fn fetch(cache: &Path) -> Result<Vec<Kernel>> {
 fn fetch_available(cache: &Path) -> Result<Vec<Kernel>> {
     let mut series = newest(&available()?);
     ensure!(!series.is_empty(), "apt offers no cloud kernel");
+    // All but the first and the last. The maximum is for one series, which is both.
     let between = series.len().saturating_sub(1).max(1);
     series.drain(1..between);
     series
@@ -90,13 +99,14 @@ fn newest(packages: &str) -> Vec<(String, String)> {
         let Some(release) = name.strip_prefix("linux-image-") else {
             continue;
         };
-        // A name without a patch level is a meta-package.
+        // A name without a patch level is a meta-package, which contains no kernel.
         let mut version = release.split(|one: char| !one.is_ascii_digit() && one != '.');
         let version = numbers(version.next().unwrap_or_default());
         let [major, minor, _, ..] = version[..] else {
             continue;
         };
         let best = found.entry([major, minor]).or_default();
+        // All numbers, because those of Debian's revision differ: 6.1.0-9 and 6.1.0-56.
         let numbers = numbers(release);
         if numbers > best.0 {
             *best = (numbers, release);
@@ -108,7 +118,7 @@ fn newest(packages: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Returns the numbers in a name, to compare versions.
+/// Returns the numbers in a name, to compare versions. As text, 9 would be after 56.
 fn numbers(name: &str) -> Vec<u32> {
     name.split(|character: char| !character.is_ascii_digit())
         .filter_map(|digits| digits.parse().ok())
@@ -124,6 +134,8 @@ fn unpack(release: &str, folder: &Path) -> Result<()> {
                 .arg(tree.join("lib/modules"))
                 .args(["-name", "*.ko.xz", "-exec", "xz", "-d", "{}", "+"]),
         )?;
+        // The package has no `modules.dep`: its installation would write it. After the
+        // decompression, which changes the names of the files.
         execute(Command::new("depmod").arg("-b").arg(tree).arg(release))
     })
 }

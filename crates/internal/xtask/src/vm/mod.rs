@@ -1,12 +1,37 @@
 //! Runs kernel tests and benchmarks on kernels other than the host's.
 //!
-//! Debian's kernels are downloaded, not installed, and booted by QEMU without
-//! hardware virtualization.
-//! A guest has no disk and no network.
-//! Its initramfs contains busybox, kernel modules, the programs that tests run, and
-//! the test binaries that cargo built for the host.
-//! The init script loads modules, runs the tests and powers off.
-//! Guests of all kernels run in parallel; each uses one processor.
+//! Kernels differ in what they accept: 6.12.117 rejects a conversion of the byte order that 6.1
+//! takes, and the kernel of a developer's machine may have no IPVS at all. A test that passed
+//! here says nothing of them. So the same test binaries also run on the oldest and the newest
+//! kernel that Debian offers.
+//!
+//! ```text
+//! kernels   downloads and unpacks linux-image-6.1.…-cloud-amd64, installs nothing
+//! modules   selects its modules: networking, and what that needs
+//! suites    builds test binaries, selects tests by name
+//! guest     base: busybox, programs such as nft, libraries, test binaries
+//!           add:  modules of one kernel, and the script /init that runs the suites
+//! archive   all of this as an initramfs
+//! guest     QEMU boots it; the script prints to the serial console and powers off
+//! results   reads the console: has each selected test passed?
+//! ```
+//!
+//! The kernel unpacks an initramfs to memory, so a guest needs no image of a disk, and cannot
+//! change the host: it has no disk and no network. QEMU emulates the processor, so that guests
+//! also run on machines without hardware virtualization. A test takes up to ten times as long as
+//! on the host, which is the reason for much of what looks odd here: an old model of the
+//! processor, kernel parameters, and records of what passed.
+//!
+//! Tried and given up:
+//!
+//! - Several processors in a guest: slower, and the kernel panicked while it patched its own code
+//!   (`PROCESSOR` in guest.rs).
+//! - A repetition of failed tests in another guest, because an emulated test may miss a time
+//!   limit. It would have hidden a defect of wakeups that only some runs showed.
+//! - All modules loaded before the tests. Now kernels load them on demand, as on a node.
+//!
+//! What must stay true: a test that did not run is a failure, whatever the reason. Names are
+//! compared, not numbers alone, and silence of a guest is an error.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -44,8 +69,10 @@ mod results;
 /// Runs the task.
 pub(crate) fn run(filter: &str) -> Result<()> {
     let mut all = Steps::new();
+    // Who asks for guests wants to see them run: what passed before counts only in `xtask test`.
     let guests = Guests::build(&mut all, &metadata()?, filter, true)?;
     let jobs: Vec<Job<'_>> = guests.jobs().collect();
+    // All at once: each guest keeps one processor busy, and there is nothing to run beside them.
     let workers = jobs.len();
     all.jobs("vm: guests", jobs, workers)?;
     all.finish()
@@ -65,7 +92,8 @@ pub(crate) fn list(filter: &str) -> Result<()> {
     Ok(())
 }
 
-/// Downloads and unpacks the kernels, if they are missing.
+/// Downloads and unpacks the kernels, if they are missing. `xtask test` does so beside the
+/// lints.
 pub(crate) fn download(target_directory: &Path) -> Result<()> {
     kernels(&target_directory.join("vm")).map(drop)
 }
@@ -81,7 +109,9 @@ fn kernels(cache: &Path) -> Result<Vec<Kernel>> {
 pub(crate) struct Guests {
     kernels: Vec<Kernel>,
     suites: Vec<Suite>,
+    /// The files of all kernels. Stripping and reading them takes time, so it is done once.
     base: Archive,
+    /// Folder of kernels and of files that guests boot from.
     cache: PathBuf,
     passed: Passed,
 }
@@ -130,6 +160,7 @@ impl Guests {
         let (mut tally, mut chosen) = (Tally::default(), Vec::new());
         for (number, suite) in self.suites.iter().enumerate() {
             let title = format!("vm {} {}", kernel.series, suite.title());
+            // A new release of the kernel repeats all suites, also if no program changed.
             let inputs: Vec<&Path> = suite.inputs().chain([&*image]).collect();
             let record = self.passed.record(&title, &inputs);
             let names = suite.names_for(&kernel.series);
@@ -154,6 +185,7 @@ impl Guests {
             return Ok(tally);
         }
         tally += self.boot(kernel, &chosen, output)?;
+        // Not reached if any suite failed, so the next run repeats all suites of this guest.
         for Chosen { names, record, .. } in &chosen {
             record.save(names.len())?;
         }
@@ -164,6 +196,7 @@ impl Guests {
     fn boot(&self, kernel: &Kernel, chosen: &[Chosen<'_>], output: &Output) -> Result<Tally> {
         let mut archive = self.base.clone();
         guest::add(&mut archive, kernel, chosen.iter().map(|each| &each.run))?;
+        // One file for each kernel, because their guests boot at the same time.
         let initramfs = self.cache.join(format!("{}.initramfs", kernel.release));
         fs::write(&initramfs, archive.encode())?;
         let (mut tally, mut failures) = (Tally::default(), Failures::default());
@@ -174,6 +207,7 @@ impl Guests {
         })?;
         let suites = chosen.iter();
         let result = results.check(suites.map(|each| (each.suite.title(), &*each.names)));
+        // The error repeats the output of failed tests, which the console printed long before.
         failures.append_to(result)?;
         Ok(tally)
     }
@@ -200,6 +234,7 @@ fn base(suites: &[Suite], cache: &Path) -> Result<Archive> {
     for (number, program) in (first..).zip(programs) {
         base.link(program, guest::binary(number));
     }
+    // Tests read their data at run time, relative to the folder of the package.
     for suite in suites {
         base.copy_all(&suite.folder().join("tests"))?;
     }

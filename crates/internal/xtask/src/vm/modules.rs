@@ -1,4 +1,18 @@
 //! Selects the kernel modules of the guest.
+//!
+//! A guest has half of 1 GiB for files, so it gets the modules of networking and what they depend
+//! on. `modules.dep` of `depmod` says what that is:
+//!
+//! ```text
+//! kernel/net/netfilter/ipvs/ip_vs_rr.ko: kernel/net/netfilter/ipvs/ip_vs.ko kernel/lib/libcrc32c.ko
+//! ```
+//!
+//! There are two lists, because being there and being loaded are different things. The kernel
+//! loads most modules when a program first asks for them, and tests should see that it does.
+//! A few are loaded before, so that a kernel without them is an error and not a skipped test.
+//!
+//! What must stay true: an entry that matches no module is an error. A module that moved to
+//! another folder in a later kernel would otherwise be missing without a word.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +20,9 @@ use anyhow::{Context, Result, ensure};
 
 /// Folders of modules, and modules, that the archive includes with their dependencies.
 ///
-/// The kernel loads most modules on demand, such as those of iptables matches.
+/// The kernel loads most modules on demand, such as those of iptables matches. Algorithms of
+/// cryptography and of text search are asked for by name at run time, such as `ts_kmp` by `-m
+/// string`, so `modules.dep` does not list them as dependencies.
 const INCLUDED: [&str; 7] = [
     "kernel/arch/x86/crypto/",
     "kernel/crypto/",
@@ -17,7 +33,8 @@ const INCLUDED: [&str; 7] = [
     "kernel/net/",
 ];
 
-/// Folders of modules, and modules, that the guest loads before the tests.
+/// Folders of modules, and modules, that the guest loads before the tests: subjects of tests, and
+/// links that tests create.
 /// A kernel that lacks any is an error.
 const LOADED: [&str; 4] = [
     "kernel/drivers/net/dummy",
@@ -49,7 +66,7 @@ impl<'a> Modules<'a> {
     /// Returns the files of all modules to include.
     pub(super) fn included(&self) -> Result<BTreeSet<&'a str>> {
         let files = self.matching(&INCLUDED)?;
-        // depmod lists indirect dependencies as well.
+        // depmod lists indirect dependencies as well, so one step finds all.
         let needed = files.iter().flat_map(|file| self.needs[file].clone());
         Ok(needed.chain(files.iter().copied()).collect())
     }
@@ -57,6 +74,8 @@ impl<'a> Modules<'a> {
     /// Returns the names of all modules to load before the tests.
     pub(super) fn loaded(&self) -> Result<Vec<&'a str>> {
         let name = |file: &'a str| {
+            // `modprobe` takes names. A file that is compressed has another suffix, but
+            // `kernels.rs` decompresses all.
             let name = file.rsplit('/').next()?;
             name.strip_suffix(".ko")
         };
@@ -71,9 +90,13 @@ impl<'a> Modules<'a> {
         let mut files = Vec::new();
         for place in places {
             let before = files.len();
-            files.extend(self.needs.keys().filter(|file| match place.ends_with('/') {
-                true => file.starts_with(place),
-                false => file.strip_suffix(".ko") == Some(place),
+            files.extend(self.needs.keys().filter(|file| {
+                if place.ends_with('/') {
+                    file.starts_with(place)
+                } else {
+                    // The whole name: `veth` is not `vethereal`.
+                    file.strip_suffix(".ko") == Some(place)
+                }
             }));
             ensure!(files.len() > before, "the kernel has no module {place}");
         }

@@ -1,10 +1,25 @@
 //! Parses the output of a guest and checks that all tests passed.
+//!
+//! A guest has no exit status: QEMU ends with 0 when the guest powers off, whatever happened in
+//! it. So the console decides, and it must prove success. A suite passed if its marks are there
+//! with exit status 0, and if libtest printed `test NAME ... ok` for each selected name. For
+//! example, this guest failed in three ways, and a look for `FAILED` would find none of them:
+//!
+//! ```text
+//! @vm begin 0
+//! test a ... ok
+//! @vm end 0 101        "crates/ipvs vm: exit status 101"
+//!                      "crates/ipvs vm: b::c did not pass", "the guest did not finish"
+//! ```
+//!
+//! libtest names a test, but not its binary. The marks say to which suite a line belongs, because
+//! two suites may have a test of one name.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 
-/// Prefix of the lines that the init script prints.
+/// Prefix of the lines that the init script prints. No test may print such a line.
 pub(super) const MARK: &str = "@vm ";
 
 /// Results that the guest has printed so far.
@@ -32,6 +47,7 @@ impl Results {
             .and_then(|line| line.strip_suffix(" ... ok"))
             && let Some(suite) = self.current
         {
+            // Outside of a suite, the name would be that of no known binary.
             self.passed.insert((suite, name.to_owned()));
         }
     }
@@ -44,6 +60,7 @@ impl Results {
         let mut problems = self.errors.clone();
         for (number, (suite, names)) in suites.into_iter().enumerate() {
             problems.extend(self.problem(number, &suite));
+            // libtest exits with 0 if it has nothing to run.
             if names.is_empty() {
                 problems.push(format!("{suite}: no tests"));
             }
@@ -56,7 +73,8 @@ impl Results {
         self.conclude(problems)
     }
 
-    /// Checks that each command of the guest succeeded.
+    /// Checks that each command of the guest succeeded. Unlike [`check`](Self::check), for
+    /// commands that are no test binaries, such as those of a benchmark.
     pub(super) fn check_runs(&self, titles: &[&str]) -> Result<()> {
         let runs = titles.iter().enumerate();
         let problems = runs.filter_map(|(number, title)| self.problem(number, title));
@@ -73,6 +91,7 @@ impl Results {
         }
     }
 
+    /// Returns an error with all problems at once, because another run takes minutes.
     fn conclude(&self, mut problems: Vec<String>) -> Result<()> {
         if !self.done {
             problems.push("the guest did not finish".to_owned());
@@ -94,6 +113,7 @@ impl Results {
                 self.ended.push((suite, status.to_owned()));
             }
             (Some("done"), ..) => self.done = true,
+            // `failed: modprobe …`, or a mark that was cut.
             _ => self.errors.push(format!("guest: {line}")),
         }
     }

@@ -1,4 +1,17 @@
 //! Builds test binaries and selects the tests that run in guests.
+//!
+//! A guest takes ten times as long as the host, so it runs the tests whose result may depend
+//! on the kernel, and of a binary with others only those that a prefix selects. For example, of
+//! `crates/nftables single` the six tests in the modules `declared`, `dumps` and `handles`.
+//!
+//! The binaries are those of `cargo test --workspace`: built once, and run on the host and in
+//! each guest. A guest gets the names that are left after the [exceptions](EXCEPTIONS) of its
+//! kernel, and `results.rs` wants exactly these names to pass.
+//!
+//! What must stay true: no test leaves a guest unnoticed. A selection by prefixes makes that easy,
+//! because a renamed test is just not selected any more. So each suite states its number of
+//! tests, and each prefix and each exception must match one. Whoever adds or renames a test
+//! updates the table; `cargo xtask vm --list` says what does not match, without a guest.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -94,8 +107,12 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
 ];
 
 /// A test that does not run on some kernels.
+///
+/// For a test that the kernel cannot pass, or that takes long and is known from the host. The
+/// console has the reason at every run, so that nobody takes it for a test that passed.
 struct Exception {
-    /// Series of the kernels.
+    /// Series of the kernels, such as `6.12`. With a new series in Debian the test runs again,
+    /// which shows whether the reason still holds.
     series: &'static [&'static str],
     /// Folder of the package and name of the test binary.
     suite: (&'static str, &'static str),
@@ -178,6 +195,8 @@ impl Suite {
     pub(super) fn run(&self, number: usize, names: &[String]) -> Run {
         Run {
             folder: self.folder(),
+            // Without `--exact` a name also selects the tests whose names contain it, among them
+            // exceptions.
             command: format!("{} --exact {}", guest::binary(number), names.join(" ")),
         }
     }
@@ -222,6 +241,7 @@ pub(super) fn build(filter: &str) -> Result<Vec<Suite>> {
     // Builds with the features of all members, as `cargo test --workspace` does,
     // to reuse its artifacts.
     let mut command = cargo(["test", "--workspace", "--no-run"]);
+    // A set: several packages have a target of one name, and cargo builds all of them.
     let targets: BTreeSet<&str> = chosen.iter().map(|(_, target, ..)| *target).collect();
     for target in targets {
         command.args(["--test", target]);
@@ -233,6 +253,7 @@ pub(super) fn build(filter: &str) -> Result<Vec<Suite>> {
         let binary = artifacts
             .find(&package, "test", target)
             .with_context(|| format!("cargo built no {}", title(folder, target)))?;
+        // The binary itself knows best, because features and macros decide which tests exist.
         let (names, mismatches) = select(list(&binary)?, count, prefixes);
         let suite = Suite {
             folder,
@@ -249,6 +270,7 @@ pub(super) fn build(filter: &str) -> Result<Vec<Suite>> {
         problems.extend(mismatches.map(|problem| format!("{}: {problem}", suite.title())));
         suites.push(suite);
     }
+    // All at once: a change of many names should need one more run, not one for each.
     ensure!(
         problems.is_empty(),
         "update the tables in {}:\n{}",
@@ -293,7 +315,7 @@ fn list(binary: &Path) -> Result<Vec<String>> {
     Ok(names(&String::from_utf8(output.stdout)?))
 }
 
-/// Parses lines `NAME: test`.
+/// Parses lines `NAME: test`. Lines `NAME: benchmark` are left out.
 fn names(list: &str) -> Vec<String> {
     list.lines()
         .filter_map(|line| line.strip_suffix(": test"))
