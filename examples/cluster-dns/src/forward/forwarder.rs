@@ -1,4 +1,35 @@
 //! Answers from the cache and from the upstreams.
+//!
+//! The problem: a client waits for servers that may be slow or dead, and so do all others that
+//! share its places, sockets and memory. A query must end, it must not cost others theirs, and an
+//! old answer is better than none.
+//!
+//! One query for `www.example.com.` of type A. Everything but `fly` is on the side of one client,
+//! and `fly` is one task for all clients with the same key:
+//!
+//! ```text
+//! cached              a UDP thread looks into the cache; a fresh or stale answer ends here
+//! answer
+//!   └► try_answer     looks again (the answer may have come), then joins the flight of the key
+//!        ├► join      follows the query that is under way, or begins it in a place of the set
+//!        │    └► fly  asks the upstreams, keeps the outcome in the cache, then tells followers
+//!        └► wait      for the outcome; an expired entry answers if that takes 1.8 s or fails
+//! ```
+//!
+//! An expired entry answers only if the upstreams failed to refresh it. This is a state of the
+//! entry, [`Cache::refresh_failed`](super::cache::Cache::refresh_failed), not of the query: the
+//! first client waits for the failure, and the next ones get the stale answer at once.
+//!
+//! What was given up: one limit of waiting clients for all upstreams. One dead stub domain took all
+//! places, and names of healthy upstreams were refused. Now each set has its own
+//! (`places.rs`), and within a set a client can lose its place to one that has fewer.
+//!
+//! What must stay true:
+//!
+//! - `fly` stores before it tells. Otherwise a query between the two finds neither the entry nor the
+//!   flight, and asks again; and a follower would find no stale entry that may answer.
+//! - No lock is held over an `await`, and none of the cache while the flights are asked for one.
+//! - Only the answer and failures of upstreams get into the cache, never that we had no place.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::AtomicUsize;
@@ -27,14 +58,17 @@ use super::store::Store;
 use super::upstream::Upstream;
 use crate::rotation::Rotation;
 
-/// Longest message, and limit of answers over TCP.
-const LONGEST_MESSAGE: usize = u16::MAX as usize;
+/// Longest message in bytes: over TCP, 16 bits before it have its length.
+const LONGEST_MESSAGE_BYTES: usize = u16::MAX as usize;
 
-/// Types of questions that are no records of a zone: OPT, TKEY, TSIG, and transfers.
+/// Types of questions that are no records of a zone: OPT, TKEY, TSIG, the transfers IXFR and AXFR,
+/// and the obsolete MAILB and MAILA. A transfer has many messages, which no cache entry can hold,
+/// and the others are about one connection and mean nothing to the next server. ANY (255) is asked.
 const REFUSED_TYPES: [u16; 7] = [41, 249, 250, 251, 252, 253, 254];
 
-/// Shortest interval of the task that reads the file with the upstreams.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
+/// Shortest interval of the task that reads the file with the upstreams. An interval of 0 would
+/// read the file without a pause.
+const SHORTEST_RELOAD_INTERVAL: Duration = Duration::from_millis(50);
 
 const SERVFAIL: u8 = 2;
 const REFUSED: u8 = 5;
@@ -49,7 +83,11 @@ pub struct Forwarder {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) options: ForwardOptions,
+    /// Replaced as a whole by [`reload`]. A query clones the `Arc` and ends with the routes that it
+    /// began with.
     routes: RwLock<Arc<Routes>>,
+    /// Counts queries for the policy `round_robin`. It is not in the routes, so that a reload does
+    /// not begin with the first upstream again.
     pub(super) turn: AtomicUsize,
     rotation: Rotation,
     store: Store,
@@ -58,6 +96,8 @@ pub(super) struct Shared {
     pub(super) probes: Probes,
     /// Time zero of the cache.
     start: Instant,
+    /// UDP threads are no threads of the runtime, and begin refreshes there: `tokio::spawn` would
+    /// panic.
     pub(super) runtime: Handle,
 }
 
@@ -108,6 +148,7 @@ impl Forwarder {
             start: Instant::now(),
             runtime: Handle::current(),
         });
+        // Weak: with a strong reference the task would keep the forwarder alive, and never end.
         tokio::spawn(reload(Arc::downgrade(&shared), source));
         Ok(Self { shared })
     }
@@ -126,9 +167,11 @@ impl Forwarder {
         now: Instant,
         out: &mut Vec<u8>,
     ) -> Option<CachedAnswer> {
+        // An IPv4 client on a socket of IPv6 is the same client, with one share of the places.
         let client = client.to_canonical();
         match self.find(query, &query.key(), client, limit, now, out) {
             Found::Answer(cached) => Some(cached),
+            // `answer` distinguishes them: an expired entry may become the answer later.
             Found::Expired | Found::Nothing => None,
         }
     }
@@ -149,7 +192,7 @@ impl Forwarder {
     }
 
     /// Answers a decoded request of an unknown client, as
-    /// [`resolve_for`](Self::resolve_for) does.
+    /// [`resolve_for`](Self::resolve_for) does. All unknown clients have one share of the places.
     pub async fn resolve(&self, request: &Message) -> Message {
         self.resolve_for(Ipv4Addr::UNSPECIFIED.into(), request)
             .await
@@ -163,7 +206,10 @@ impl Forwarder {
         let encoded = request.to_vec().unwrap_or_default();
         let mut code = ResponseCode::FormErr;
         if let Some(query) = Query::parse(&encoded) {
-            self.answer(&query, client, LONGEST_MESSAGE, &mut out).await;
+            self.answer(&query, client, LONGEST_MESSAGE_BYTES, &mut out)
+                .await;
+            // What upstreams sent was decoded and encoded again, so this does not fail unless there
+            // is a bug, and then the client still gets an answer.
             if let Ok(response) = Message::from_vec(&out) {
                 return response;
             }
@@ -176,6 +222,7 @@ impl Forwarder {
     /// only those of stub domains have some.
     pub fn has_upstreams(&self, name: &[u8]) -> bool {
         let shared = &self.shared;
+        // The usual case first: it needs neither the lock nor a copy of the name.
         shared.options.upstreams != Upstreams::None
             || shared.routes().has_upstreams(&name.to_ascii_lowercase())
     }
@@ -204,6 +251,7 @@ impl Forwarder {
 
     /// Removes the entries of a domain and of all names below it.
     pub fn flush_domain(&self, domain: &Name) {
+        // Keys have names in lower case. A name that was parsed can be encoded.
         let suffix = domain.to_lowercase().to_bytes().unwrap_or_default();
         self.shared
             .store
@@ -233,6 +281,7 @@ impl Forwarder {
             .upstreams()
             .cloned()
             .collect::<Vec<_>>();
+        // The routes have a map, whose order differs in each process; metrics would jump.
         upstreams.sort_by_key(|upstream| upstream.address());
         upstreams
     }
@@ -248,6 +297,7 @@ impl Forwarder {
             return Err(REFUSED);
         }
         let key = query.key();
+        // One set for the whole query: its places must be freed where they were taken.
         let routes = self.shared.routes();
         let set = routes.set(Key::name(&key));
         let asking = Asking {
@@ -256,12 +306,17 @@ impl Forwarder {
             client,
             limit,
         };
+        // `cached` missed some time ago, and another client may have brought the answer since.
+        // ExternalName Services come here without `cached`.
         let may_be_stale = match self.find(query, &key, client, limit, Instant::now(), out) {
             Found::Answer(_) => return Ok(()),
             Found::Expired => true,
             Found::Nothing => false,
         };
+        // Joined before a stale answer is served, so that the entry is refreshed also if nobody waits.
         let joined = self.join(&key, client);
+        // Waiting cannot help now, so a client that could have an old answer gets it at once instead
+        // of after `stale_wait`. If it has none, it waits for the one try of `ask`, or is refused.
         if may_be_stale && (joined.is_none() || set.is_down()) {
             self.refresh_failed(&key);
             if self.serve_stale(&asking, out) {
@@ -269,10 +324,14 @@ impl Forwarder {
             }
         }
         let pending = joined.ok_or(REFUSED)?;
+        // The second limit. `join` limits queries, and thousands of clients can follow one query:
+        // each is a task with a buffer. Stale answers came before, as they do not wait.
         let Some((_place, evicted)) = set.waiting.take(client) else {
             self.shared.counters.max_concurrent_rejects.increment();
             return Err(REFUSED);
         };
+        // Biased: an answer that has arrived is not thrown away because the place is lost as well.
+        // Dropping `wait` ends nothing for others; the flight is a task of its own.
         tokio::select! {
             biased;
             answered = self.wait(&asking, pending, may_be_stale, out) => answered,
@@ -284,6 +343,8 @@ impl Forwarder {
     }
 
     /// Waits for the outcome of a query.
+    ///
+    /// There is no time limit here: `ask` ends at its deadline and always has an outcome.
     async fn wait(
         &self,
         asking: &Asking<'_>,
@@ -294,6 +355,8 @@ impl Forwarder {
         loop {
             let outcome = pending.wait_for(Option::is_some);
             let outcome = if may_be_stale {
+                // RFC 8767, section 5: 1.8 s, just under the 2 s after which many clients give up.
+                // The flight goes on and refreshes the entry.
                 let wait = self.shared.options.cache.stale_wait;
                 let Ok(outcome) = timeout(wait, outcome).await else {
                     may_be_stale = false;
@@ -301,14 +364,20 @@ impl Forwarder {
                     if self.serve_stale(asking, out) {
                         return Ok(());
                     }
+                    // The entry is gone: evicted, flushed or too old. Nothing is left but to wait.
                     continue;
                 };
                 outcome
             } else {
                 outcome.await
             };
+            // The error is a flight that was dropped without an outcome, because its task panicked.
+            // Without this the client would get no answer at all. The clone lets go of the lock of the
+            // channel before the answer is written.
             let outcome = outcome.map_err(|_| SERVFAIL)?.clone().ok_or(SERVFAIL)?;
             match &*outcome {
+                // `fly` has marked the entry as failed before it told, so it may answer now, and
+                // the failure is only for clients without an entry.
                 Outcome::Failure(_) if may_be_stale && self.serve_stale(asking, out) => {}
                 Outcome::Answer(answer) | Outcome::Failure(answer) => {
                     self.shared.counters.cache_misses.increment();
@@ -332,6 +401,7 @@ impl Forwarder {
     ) -> Found {
         let shared = &self.shared;
         let mut needs_refresh = false;
+        // The answer is written while the shard is locked: it stands in the cache and is not copied.
         let found = shared.store.with(key, |cache| {
             let Some(hit) = cache.get(key, now.saturating_duration_since(shared.start)) else {
                 return Found::Nothing;
@@ -349,6 +419,7 @@ impl Forwarder {
                 is_stale: hit.freshness == Freshness::Stale,
             })
         });
+        // All after the lock: a refresh takes that of the flights, and spawns a task.
         if let Found::Answer(cached) = &found {
             shared
                 .counters
@@ -367,7 +438,8 @@ impl Forwarder {
         found
     }
 
-    /// Writes the answer of an entry, if the upstreams failed to refresh it.
+    /// Writes the answer of an entry, if the upstreams failed to refresh it, or just succeeded:
+    /// then the fresh answer is even better.
     fn serve_stale(&self, asking: &Asking<'_>, out: &mut Vec<u8>) -> bool {
         let Asking {
             query,
@@ -390,9 +462,12 @@ impl Forwarder {
         let routes = shared.routes();
         let set = routes.set(Key::name(key));
         match shared.flights.join(key, &set.places, client) {
+            // One query for all: a popular name that expires would otherwise be asked by everyone
+            // at the same time.
             Joined::Follower(pending) => {
                 shared.counters.shared.increment();
-                // An upstream that asks what we just asked it may have sent it back.
+                // An upstream that asks what we just asked it may have sent it back. Such a query
+                // waits for itself until the deadline; the probe makes the log say so.
                 let is_client = |upstream: &&Arc<Upstream>| upstream.address().ip() == client;
                 if let Some(suspect) = set.upstreams().iter().find(is_client) {
                     probe::start(shared, Key::name(key), suspect);
@@ -400,6 +475,8 @@ impl Forwarder {
                 Some(pending)
             }
             Joined::Leader(pending, flight, evicted) => {
+                // A task, not part of this future: a client that gives up must not end the query
+                // that others follow.
                 let flight = fly(Arc::clone(shared), *key, flight, evicted);
                 shared.runtime.spawn(flight);
                 Some(pending)
@@ -433,8 +510,11 @@ impl Shared {
     }
 
     fn stale_ttl(&self) -> u32 {
-        const MOST: u64 = 30;
-        u32::try_from(self.options.cache.stale_ttl.as_secs().clamp(1, MOST)).unwrap_or(1)
+        // RFC 8767, section 4: more than 0, so that clients do not ask again for each connection,
+        // and 30 s recommended, so that they notice the recovery.
+        const MOST_SECONDS: u64 = 30;
+        let seconds = self.options.cache.stale_ttl.as_secs();
+        u32::try_from(seconds.clamp(1, MOST_SECONDS)).unwrap_or(1)
     }
 
     /// Stores the outcome of a query, unless the cache was flushed since.
@@ -442,7 +522,11 @@ impl Shared {
         let now = self.start.elapsed();
         let (outcome, entry) = asked.into_outcome(&self.options.cache);
         self.store.with(key, |cache| {
+            // Compared while the shard is locked. A flush counts first and then locks each shard, so
+            // either this sees the count, or the flush comes later and removes the entry.
             let is_failure = matches!(outcome, Outcome::Failure(_));
+            // A failure does not replace an answer that still serves, fresh or stale: without this
+            // one SERVFAIL would end the hour for which an outage is bridged.
             if self.store.flushes() != flushes || (is_failure && cache.refresh_failed(key, now)) {
                 return;
             }
@@ -469,17 +553,23 @@ struct Asking<'a> {
 /// Asks the upstreams, stores the outcome and sends it to the followers. If the place of the
 /// query goes to another client, the followers get REFUSED, which is not stored.
 async fn fly(shared: Arc<Shared>, key: Key, flight: Flight, evicted: Evicted) {
+    // Before the question is sent: an answer to it may be from before a flush, and whoever flushes
+    // wants to get rid of it.
     let flushes = shared.store.flushes();
+    // Biased, for the same reason as in `try_answer`.
     let asked = tokio::select! {
         biased;
         asked = ask(&shared, &key) => asked,
         _ = evicted => {
             shared.counters.max_concurrent_rejects.increment();
+            // Our own limit and not a failure of the upstreams, but followers with an expired entry
+            // shall get it.
             shared.refresh_failed(&key);
             let refused = Answer::error(&key.query(), REFUSED);
             return flight.complete(Outcome::Failure(refused));
         }
     };
+    // In this order, see the top of the file.
     let outcome = shared.keep(&key, asked, flushes);
     flight.complete(outcome);
 }
@@ -488,10 +578,11 @@ async fn fly(shared: Arc<Shared>, key: Key, flight: Flight, evicted: Evicted) {
 /// connections.
 async fn reload(shared: Weak<Shared>, mut source: Source) {
     loop {
+        // Strong only between two pauses, so that the task ends after the last clone is dropped.
         let Some(interval) = shared.upgrade().map(|shared| shared.options.reload) else {
             return;
         };
-        sleep(interval.max(SHORTEST_INTERVAL)).await;
+        sleep(interval.max(SHORTEST_RELOAD_INTERVAL)).await;
         let Some(shared) = shared.upgrade() else {
             return;
         };
@@ -507,7 +598,11 @@ async fn reload(shared: Weak<Shared>, mut source: Source) {
                 continue;
             }
         };
+        // Also if it turns out to be unusable: then the warning below is one for each change, not one
+        // for each interval.
         source = read;
+        // With the previous routes, so that upstreams that stay keep what is known of them, and
+        // places that are taken stay taken.
         match Routes::new(&shared.options, &source, Some(&routes)) {
             Ok(routes) => {
                 let addresses = routes.upstreams().map(|upstream| upstream.address());
@@ -517,8 +612,10 @@ async fn reload(shared: Weak<Shared>, mut source: Source) {
                     .routes
                     .write()
                     .unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
+                // A new upstream may forward to us.
                 probe::start_all(&shared);
             }
+            // For example a file that is being written: no name server is worse than old ones.
             Err(error) => {
                 warn!(%error, "upstream name servers stay as they are until the file changes");
             }
@@ -527,7 +624,7 @@ async fn reload(shared: Weak<Shared>, mut source: Source) {
 }
 
 /// Returns whether a name is equal to a domain or below it, both in wire format and lower
-/// case.
+/// case. Whole labels are compared: `notexample.com` is not below `example.com`.
 fn is_below(name: &[u8], domain: &[u8]) -> bool {
     suffixes(name).any(|suffix| suffix == domain)
 }

@@ -55,6 +55,7 @@ pub(super) struct Workers {
     /// The write end of a pipe, of which each thread has the read end. Its close makes all of them
     /// readable, and they stay so.
     stop: Option<OwnedFd>,
+    /// Number of queries that wait, of all threads.
     waiting: Arc<AtomicUsize>,
 }
 
@@ -85,11 +86,14 @@ impl Workers {
         threads: usize,
         context: &Context,
     ) -> Result<Self, (SocketAddr, io::Error)> {
+        // For errors that no address causes, such as too many open files for the pipe.
         let none = SocketAddr::from(([0, 0, 0, 0], 0));
         let failed = |error: rustix::io::Errno| (none, error.into());
         let (reader, stop) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed)?;
         let waiting = Arc::new(AtomicUsize::new(0));
+        // All sockets before the first thread: if an address is in use, no thread has answered
+        // queries of a server that does not start.
         let mut workers = Vec::new();
         for _ in 0..threads {
             let mut sockets = Vec::new();
@@ -110,6 +114,7 @@ impl Workers {
             builder.spawn(move || worker.run())
         });
         Ok(Self {
+            // If one thread fails to start, `stop` is dropped with this function, and the others end.
             threads: threads
                 .collect::<Result<_, _>>()
                 .map_err(|error| (none, error))?,
@@ -120,6 +125,7 @@ impl Workers {
 
     /// Closes the sockets. Queries that wait keep theirs until they are answered.
     pub(super) fn stop(&mut self) {
+        // First, or `join` waits forever.
         self.stop = None;
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
@@ -145,12 +151,15 @@ impl Worker {
                 .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
                 .collect();
             match poll(&mut fds, None) {
+                // After a signal (EINTR) no socket counts as readable, and the loop polls again.
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => {
                     error!("UDP sockets cannot be polled: {error}; the thread ends");
                     return;
                 }
             }
+            // Any event, not only IN: a closed pipe has HUP, and an error of a socket (ERR) must be
+            // received, or `poll` returns at once forever.
             let readable: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
             // Before the sockets are read: what arrived before the end is then among the packets
             // below, up to one turn of each socket.
@@ -167,18 +176,21 @@ impl Worker {
                             self.serve(socket, counters, &packet, &buffer, &mut out);
                         }
                         Ok(None) => break,
-                        // Errors of sockets without a connection are those of one packet.
+                        // Errors of sockets without a connection are those of one packet, so the
+                        // next one may be good. The turn bounds how many there are in succession.
                         Err(error) => debug!("packet cannot be received: {error}"),
                     }
                 }
             }
-            // The packets that arrived before the end have their responses.
+            // After the sockets, not before: a thread that ended at once lost the packets that were
+            // in its sockets, and each client of a busy server had to wait for a timeout.
             if is_ending {
                 return;
             }
         }
     }
 
+    /// Answers a packet, or starts a task that does.
     fn serve(
         &self,
         socket: &Arc<UdpSocket>,
@@ -188,6 +200,8 @@ impl Worker {
         out: &mut Vec<u8>,
     ) {
         let received = Received {
+            // The size is at most that of the buffer; the minimum keeps an indexing panic away from
+            // whatever a kernel reports.
             message: &buffer[..packet.size.min(buffer.len())],
             client: packet.client,
             transport: Transport::Udp,
@@ -199,6 +213,8 @@ impl Worker {
         }
         let Context { responder, .. } = &self.context;
         match responder.respond(&received, counters, out) {
+            // Responses and fragments of a header: an answer to a response could go back and forth
+            // between two servers. `server/mod.rs` lists them.
             Step::Ignore => {}
             Step::Done => send(socket, out, packet),
             // Several threads may pass this check at once, so the limit may be exceeded by their
@@ -215,7 +231,8 @@ impl Worker {
         }
     }
 
-    /// Starts a task that asks the upstreams.
+    /// Starts a task that asks the upstreams. It owns everything that it needs: the thread overwrites
+    /// its buffer with the next packet, and may end before the task does.
     fn wait(
         &self,
         socket: &Arc<UdpSocket>,
@@ -227,6 +244,7 @@ impl Worker {
         let responder = Arc::clone(&self.context.responder);
         let message = received.message.to_vec();
         let (client, transport, at) = (received.client, received.transport, received.at);
+        // Counted here and not in the task, which may start much later: a burst would pass the limit.
         let waiting = Waiting::new(&self.waiting);
         self.context.runtime.spawn(async move {
             let received = Received {
@@ -236,6 +254,8 @@ impl Worker {
                 at,
             };
             let mut out = Vec::new();
+            // Room without a bound: responses over UDP have their own limit. Only TCP shares memory
+            // among responses, so the result is always true here.
             responder
                 .respond_later(&received, &counters, usize::MAX, &mut out)
                 .await;
@@ -246,6 +266,10 @@ impl Worker {
     }
 }
 
+/// Sends a response, or nothing if it is empty: the request turned out to need none.
+///
+/// A failure is one client's, which asks again. It is no warning, because forged sources without a
+/// route would fill the log.
 fn send(socket: &UdpSocket, response: &[u8], packet: &Packet) {
     if response.is_empty() {
         return;
@@ -257,7 +281,8 @@ fn send(socket: &UdpSocket, response: &[u8], packet: &Packet) {
     }
 }
 
-/// A query that waits for the upstreams.
+/// A query that waits for the upstreams. Counted by a drop, so that a task that panics or is
+/// cancelled with the runtime counts no longer.
 #[derive(Debug)]
 struct Waiting(Arc<AtomicUsize>);
 

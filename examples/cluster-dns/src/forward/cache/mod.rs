@@ -76,7 +76,8 @@ pub(super) struct NewEntry {
     pub(super) answer_type: AnswerType,
     /// Time during which the entry is fresh.
     pub(super) lifetime: Duration,
-    /// Whether the entry is a failure, which never answers after its lifetime.
+    /// Whether the entry is a failure, which never answers after its lifetime: a stale SERVFAIL
+    /// would hide that the upstreams are back.
     pub(super) is_failure: bool,
 }
 
@@ -91,6 +92,8 @@ impl NewEntry {
         };
         (!lifetime.is_zero()).then_some(Self {
             answer,
+            // Failures have no capacity of their own. Among positive answers they would displace
+            // what an outage needs most.
             answer_type: AnswerType::Denial,
             lifetime,
             is_failure: true,
@@ -173,12 +176,15 @@ impl Cache {
     pub(super) fn get(&mut self, key: &[u8], now: Duration) -> Option<Hit<'_>> {
         let &at = self.map.get(key)?;
         let entry = self.slab.entry(at);
+        // Saturating: a caller may have read the clock before the entry was stored, but waited for
+        // the lock.
         let age = now.saturating_sub(entry.stored);
         if age >= longest_age(entry, &self.options) {
             self.remove(at);
             return None;
         }
         let freshness = if age < entry.lifetime {
+            // For prefetches, which only a fresh entry gets. Others need not count.
             entry.hits = entry.hits.saturating_add(1);
             Freshness::Fresh(u32::try_from(age.as_secs()).unwrap_or(u32::MAX))
         } else if entry.refresh_failed {
@@ -191,8 +197,11 @@ impl Cache {
                 is_prefetch_due(entry, age, &self.options).then_some(PREFETCH_INTERVAL)
             }
             Freshness::Stale => Some(self.options.stale_recheck),
+            // The caller asks the upstreams itself, and waits for them.
             Freshness::Expired => None,
         };
+        // The first hit that is due notes the next time, so that a thousand hits in the same second
+        // begin one refresh.
         let interval = interval.filter(|_| now >= entry.next_refresh);
         if let Some(interval) = interval {
             entry.next_refresh = now.saturating_add(interval);
@@ -200,6 +209,7 @@ impl Cache {
         let answer_type = entry.answer_type;
         let (group, slab) = self.group(answer_type);
         group.segments.hit(slab, at);
+        // Looked up again, because `hit` changes the links that stand beside the entry.
         let answer = &self.slab.entry(at).answer;
         Some(Hit {
             answer,
@@ -233,10 +243,12 @@ impl Cache {
         }
         let entry = Entry::new(new, memory, now);
         let (group, slab) = self.group(answer_type);
+        // Added before the memory of the previous entry is subtracted, so that it never underflows.
         group.memory += memory;
         // In place: the entry keeps its position in the lists, so a refresh does not make a name
         // popular.
         if let Some(at) = known {
+            // Its hits begin at 0 again.
             group.memory -= slab.entry(at).memory;
             *slab.entry(at) = entry;
         } else {
@@ -245,6 +257,8 @@ impl Cache {
             group.segments.insert(slab, at);
             self.map.insert(key, at);
         }
+        // After the insertion, so that the new entry counts. Also for a replaced entry, whose answer
+        // may be larger than before.
         self.evict(answer_type)
     }
 
@@ -262,6 +276,7 @@ impl Cache {
         // A failed prefetch of a fresh entry changes nothing: the entry is still valid.
         if age >= entry.lifetime {
             entry.refresh_failed = true;
+            // Whoever called this has just asked. The first stale hit shall not ask again at once.
             entry.next_refresh = now.saturating_add(self.options.stale_recheck);
         }
         true
@@ -270,6 +285,7 @@ impl Cache {
     /// Removes all entries whose key `selects` accepts.
     pub(super) fn flush(&mut self, mut selects: impl FnMut(&[u8]) -> bool) {
         let selected = self.map.iter().filter(|(key, _)| selects(key));
+        // Collected, because `remove` changes the map.
         let selected = selected.map(|(_, &at)| at).collect::<Vec<_>>();
         for at in selected {
             self.remove(at);
@@ -277,6 +293,9 @@ impl Cache {
     }
 
     /// Removes entries until the type is within its capacity and memory.
+    ///
+    /// The new entry may be the victim itself, if it is the only one on probation and popular
+    /// entries fill the memory.
     fn evict(&mut self, answer_type: AnswerType) -> usize {
         let most = self.options.memory;
         let mut evicted = 0;
@@ -296,11 +315,14 @@ impl Cache {
         let (answer_type, memory) = (entry.answer_type, entry.memory);
         let (group, slab) = self.group(answer_type);
         group.memory -= memory;
+        // From the list first: its neighbors are in the node, which the slab drops.
         group.segments.remove(slab, at);
         let key = slab.remove(at);
         self.map.remove(&key);
     }
 
+    /// Returns the group of a type and the slab, which both groups share. They are returned together
+    /// because a second call would borrow the whole cache again.
     fn group(&mut self, answer_type: AnswerType) -> (&mut Group, &mut Slab) {
         let group = match answer_type {
             AnswerType::Success => &mut self.success,
@@ -321,6 +343,10 @@ fn longest_age(entry: &Entry, options: &CacheOptions) -> Duration {
 }
 
 /// Returns whether a fresh entry is popular and near its end.
+///
+/// An entry that is asked rarely is not worth a query, and a failure shall be asked again by a
+/// client that needs it. The last second counts always: 10 percent of a TTL of 5 s are 500 ms, in
+/// which there may be no hit.
 fn is_prefetch_due(entry: &Entry, age: Duration, options: &CacheOptions) -> bool {
     let is_popular = options.prefetch_hits > 0 && entry.hits >= options.prefetch_hits;
     let part = entry.lifetime.saturating_mul(options.prefetch_percent) / 100;

@@ -10,10 +10,12 @@
 /// Index of a node in the slab of the cache.
 pub(super) type Index = u32;
 
-/// End of a list.
+/// End of a list. The slab never has so many nodes that one gets this index. An `Option<u32>` would
+/// take twice the memory.
 const NONE: Index = Index::MAX;
 
-/// Part of the capacity that entries with a hit may take, in percent.
+/// Part of the capacity that entries with a hit may take, in percent. With 100, popular entries
+/// could fill the cache, and a new name would be evicted by the next one before it gets its hit.
 const PROTECTED_PERCENT: usize = 80;
 
 /// Neighbors of a node in its list.
@@ -54,7 +56,8 @@ pub(super) struct Segments {
 
 impl Segments {
     pub(super) fn new(capacity: usize) -> Self {
-        // Multiplied last: no capacity overflows.
+        // Divided first, and the remainder separately: `capacity * 80` overflows for the largest
+        // capacities, and a division alone would make the part of 50 entries 0.
         let most_protected =
             capacity / 100 * PROTECTED_PERCENT + capacity % 100 * PROTECTED_PERCENT / 100;
         Self {
@@ -69,8 +72,9 @@ impl Segments {
         self.probation.len + self.protected.len
     }
 
-    /// Adds a new entry on probation.
+    /// Adds a new entry on probation, or one that falls back.
     pub(super) fn insert(&mut self, nodes: &mut impl Nodes, at: Index) {
+        // Needed for an entry that falls back; a new one is not protected.
         nodes.links(at).is_protected = false;
         self.probation.push(nodes, at);
     }
@@ -90,6 +94,7 @@ impl Segments {
         if self.protected.first == at {
             return;
         }
+        // While the flag still says where the entry is.
         self.remove(nodes, at);
         nodes.links(at).is_protected = true;
         self.protected.push(nodes, at);
@@ -98,12 +103,14 @@ impl Segments {
         if self.protected.len > self.most_protected
             && let Some(last) = self.protected.last()
         {
+            // With a capacity of 1 no entry may be protected, and this is the entry itself.
             self.protected.unlink(nodes, last);
             self.insert(nodes, last);
         }
     }
 
-    /// Returns the entry to evict next.
+    /// Returns the entry to evict next. A protected one only if all are: that happens if the memory
+    /// is full before the capacity is.
     pub(super) fn victim(&self) -> Option<Index> {
         // Entries on probation may have all left, by their age or by a flush.
         self.probation.last().or_else(|| self.protected.last())
@@ -136,6 +143,7 @@ impl List {
     fn push(&mut self, nodes: &mut impl Nodes, at: Index) {
         let first = self.first;
         let links = nodes.links(at);
+        // Both, as the node has the neighbors of the list that it comes from.
         links.previous = NONE;
         links.next = first;
         if first == NONE {

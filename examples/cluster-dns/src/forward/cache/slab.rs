@@ -1,4 +1,16 @@
 //! Entries of the cache by index.
+//!
+//! The map of names and the eviction lists refer to the same entry, and both must find it in
+//! constant time. Here it has an index that does not change as long as it lives: a vector of nodes,
+//! in which a removed node leaves a gap for the next one. After `insert` of a, b, c and `remove` of
+//! b the nodes are `[a, -, c]`, and d gets index 1.
+//!
+//! The vector never becomes shorter, so an emptied cache keeps the memory of its nodes (not that of
+//! their answers), as much as the capacities permit.
+//!
+//! What must stay true: nobody keeps the index of a removed node. Its index soon is another entry,
+//! and a query for one name would get the answer of another one. `Cache::remove` takes it out of the
+//! map and of the list in one go.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +23,14 @@ use crate::forward::answer::Answer;
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) answer: Answer,
+    /// Group to which the entry belongs.
     pub(super) answer_type: AnswerType,
+    /// Time at which it was stored. The age decides whether it is fresh, and TTLs are less by it.
     pub(super) stored: Duration,
     pub(super) lifetime: Duration,
     pub(super) is_failure: bool,
-    /// Bytes that count against the memory of the cache.
+    /// Bytes that count against the memory of the cache. Kept, so that exactly what was added is
+    /// subtracted.
     pub(super) memory: usize,
     /// Hits since the entry was stored.
     pub(super) hits: u32,
@@ -36,6 +51,7 @@ impl Entry {
             memory,
             hits: 0,
             refresh_failed: false,
+            // The first refresh may begin as soon as it is due.
             next_refresh: Duration::ZERO,
         }
     }
@@ -43,6 +59,8 @@ impl Entry {
 
 #[derive(Debug)]
 struct Node {
+    /// The same allocation as the key in the map: eviction starts from a node, and needs the key to
+    /// remove it from the map.
     key: Arc<[u8]>,
     entry: Entry,
     links: Links,
@@ -63,6 +81,7 @@ impl Slab {
             entry,
             links: Links::default(),
         });
+        // A gap first. Otherwise the vector would grow with each entry that was ever stored.
         if let Some(at) = self.free.pop() {
             self.nodes[at as usize] = node;
             return at;

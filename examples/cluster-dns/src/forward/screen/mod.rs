@@ -19,12 +19,17 @@
 //! - Answers: the chain of at most [`MAX_CNAME_RECORDS`] CNAME records from the name of the
 //!   question, the DNAME records that they come from, and the records of the type of the
 //!   question at the end of the chain. They are in the order of the chain, so that the
-//!   aliases stay in an answer that is cut.
+//!   aliases stay in an answer that is cut: musl before 1.2.4 never repeats a question over TCP,
+//!   and must find an address by what is left.
 //! - Authorities: SOA, NS and proofs of zones that contain a name of the chain.
 //! - Additionals: addresses of hosts that the other sections name.
 //!
 //! The cache stores whole responses by question, so a record never answers another
 //! question. The filters protect caches of clients.
+//!
+//! What must stay true: the work is at most the number of records times a constant. 4,000 records
+//! that all refer to each other are one message, and [`MAX_CNAME_RECORDS`] and
+//! [`MAX_AUTHORITY_ZONES`] are what keeps loops over them from being quadratic.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -69,6 +74,8 @@ pub(super) fn screen(
     dnssec_ok: bool,
     options: &CacheOptions,
 ) -> Result<Screened, Unusable> {
+    // All other codes say that the upstream has no answer, whatever records are with them. The next
+    // upstream is asked.
     let code = response.metadata.response_code;
     if !matches!(code, ResponseCode::NoError | ResponseCode::NXDomain) {
         return Err(Unusable::Code(code));
@@ -82,11 +89,16 @@ pub(super) fn screen(
     message.metadata.recursion_desired = true;
     message.metadata.recursion_available = true;
     message.queries.push(question.clone());
+    // Answers before authorities before additionals: each section is filtered by what is kept of
+    // the ones before it.
     message.answers = answers(question, &chain, response.answers, dnssec_ok);
     let answers_question = message
         .answers
         .iter()
         .any(|record| answers_type(record, question));
+    // A name that does not exist has no records. Whichever half is wrong, clients disagree about
+    // what it means, and caching it would keep the confusion. (Aliases with NXDOMAIN are fine: the
+    // code is about their end.)
     if answers_question && code == ResponseCode::NXDomain {
         return Err(Unusable::Chain);
     }
@@ -99,7 +111,7 @@ pub(super) fn screen(
     })
 }
 
-/// Returns the names from the question to the end of the CNAME records.
+/// Returns the names from the question to the end of the CNAME records, at least the question.
 fn chain(question: &Question, answers: &[Record]) -> Result<Vec<Name>, Unusable> {
     let mut names = vec![question.name.clone()];
     // The question is for the alias itself, so it is not followed.
@@ -146,6 +158,7 @@ fn answers(
     records: Vec<Record>,
     dnssec_ok: bool,
 ) -> Vec<Record> {
+    // `chain` has at least the name of the question.
     let end = chain.len() - 1;
     let is_of_class = |record: &Record| record.dns_class == question.query_class;
     // The owner of a DNAME record is above the name that it redirects.
@@ -153,35 +166,44 @@ fn answers(
         let is_below = |name: &Name| name != owner && owner.zone_of(name);
         chain.iter().position(is_below)
     };
-    let redirections = records.iter().filter(|record| is_of_class(record));
-    let redirections = redirections.filter(|record| is_redirection(record));
-    let owners = redirections.map(|record| record.name.clone());
-    let owners = owners.collect::<HashSet<_>>();
-    // A DNAME record precedes the CNAME record that the upstream made of it.
+    // Signatures of DNAME records are kept with them. The record that is signed may come later, so
+    // this is found out first.
+    let redirecting = records
+        .iter()
+        .filter(|record| is_of_class(record) && is_redirection(record))
+        .map(|record| record.name.clone())
+        .collect::<HashSet<_>>();
+    // The place of a record: the name of the chain, and its rank there. `None` removes it. A DNAME
+    // record precedes the CNAME record that the upstream made of it.
     let place = |record: &mut Record| {
         let record_type = record.record_type();
         let is_signature = record_type == RecordType::RRSIG && dnssec_ok;
         let is_redirection = is_redirection(record);
         if let Some(at) = redirected(&record.name)
-            && (is_redirection || (is_signature && owners.contains(&record.name)))
+            && (is_redirection || (is_signature && redirecting.contains(&record.name)))
         {
             return Some((at, 0));
         }
         if let Some(at) = chain.iter().position(|name| *name == record.name) {
             let belongs = match record_type {
                 _ if is_signature => true,
+                // At the end there is none, or the question was for it.
                 RecordType::CNAME if at < end => true,
+                // Also if the question is for DNAME, see `is_redirection`.
                 RecordType::DNAME if !is_redirection => false,
+                // Other records of a name with an alias contradict it, and are not of the end.
                 _ => at == end && is_asked(record_type, question),
             };
-            // Equal names of equal case are compressed.
+            // Equal names of equal case are compressed. An upstream that mixes cases would make the
+            // answer longer, and so cut earlier.
             record.name.clone_from(&chain[at]);
             return belongs.then_some((at, 1));
         }
         None
     };
-    let records = records.into_iter().filter(is_of_class);
     let mut kept = records
+        .into_iter()
+        .filter(is_of_class)
         .filter_map(|mut record| Some((place(&mut record)?, record)))
         .collect::<Vec<_>>();
     // Stable: records of one name keep the upstream's order.
@@ -193,11 +215,14 @@ fn answers(
 /// compression (RFC 6672, section 2.5). The codec passes on the bytes, and a pointer would
 /// lead to another name in our message.
 fn is_redirection(record: &Record) -> bool {
+    // The codec has no type for DNAME. If it gets one, a test fails, because these records are then
+    // no longer kept.
     let RData::Unknown { code, rdata } = &record.data else {
         return false;
     };
     let is_name = |mut bytes: &[u8]| {
         while let Some((&length, rest)) = bytes.split_first() {
+            // The root label must be the last byte. More than 63 is a pointer.
             if length == 0 || length > 63 {
                 return length == 0 && rest.is_empty();
             }
@@ -212,11 +237,13 @@ fn is_asked(record_type: RecordType, question: &Question) -> bool {
     question.query_type == RecordType::ANY || question.query_type == record_type
 }
 
-/// Returns whether a kept record is of the type of the question.
+/// Returns whether a kept record is of the type of the question. Only with [`answers`], which has
+/// removed records of other names: an alias alone answers no question for an address.
 fn answers_type(record: &Record, question: &Question) -> bool {
     is_asked(record.record_type(), question)
 }
 
+/// Returns the authority records of zones that contain a name of the chain, in their order.
 fn authorities(
     chain: &[Name],
     records: Vec<Record>,
@@ -236,6 +263,8 @@ fn authorities(
         record.dns_class == question.query_class
             && match record.record_type() {
                 RecordType::SOA | RecordType::NS => zones.contains(&record.name),
+                // Proofs have owners below the apex: NSEC3 a hash, NSEC the name before the one in
+                // question. Clients without DO did not ask for them.
                 RecordType::RRSIG | RecordType::NSEC | RecordType::NSEC3 | RecordType::DS => {
                     dnssec_ok && zones.iter().any(|zone| zone.zone_of(&record.name))
                 }
@@ -245,14 +274,17 @@ fn authorities(
     records.into_iter().filter(keep).collect()
 }
 
+/// Returns the addresses of hosts that the kept records of `message` name, in their order.
 fn additionals(
     message: &Message,
     records: Vec<Record>,
     question: &Question,
     dnssec_ok: bool,
 ) -> Vec<Record> {
-    let sections = message.answers.iter().chain(&message.authorities);
-    let hosts = sections
+    let hosts = message
+        .answers
+        .iter()
+        .chain(&message.authorities)
         .filter_map(|record| host(&record.data))
         .collect::<HashSet<_>>();
     let keep = |record: &Record| {
@@ -260,6 +292,7 @@ fn additionals(
             && match record.record_type() {
                 RecordType::A | RecordType::AAAA => hosts.contains(&record.name),
                 RecordType::RRSIG => dnssec_ok && hosts.contains(&record.name),
+                // Also CNAME records of a host: they would lead a client on to any name.
                 _ => false,
             }
     };
@@ -291,6 +324,8 @@ fn success(mut message: Message, options: &CacheOptions) -> Screened {
 /// A negative answer may be cached for the smaller of the TTL and the minimum of its SOA
 /// record. Without a SOA record it is not cached, RFC 2308 section 5.
 fn denial(mut message: Message, options: &CacheOptions) -> Screened {
+    // Authorities are filtered, so this is the SOA record of a zone of the chain. That of another
+    // zone says nothing about how long the name does not exist.
     let mut has_soa = false;
     for record in &mut message.authorities {
         if let RData::SOA(soa) = &record.data {
@@ -308,8 +343,12 @@ fn denial(mut message: Message, options: &CacheOptions) -> Screened {
 }
 
 /// Moves all TTLs into the bounds, and returns the smallest unless it is zero.
+///
+/// The TTLs in the message change, too, and not only the lifetime of the entry: otherwise a client
+/// would keep for a day what we ask again after 30 s.
 fn bound_ttls(message: &mut Message, (min, max): (Duration, Duration)) -> Option<Duration> {
     let seconds = |duration: Duration| u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
+    // `clamp` panics if the minimum is greater than the maximum, and both are options.
     let (min, max) = (seconds(min).min(seconds(max)), seconds(max));
     let mut smallest = max;
     let sections = [
@@ -321,6 +360,7 @@ fn bound_ttls(message: &mut Message, (min, max): (Duration, Duration)) -> Option
         record.ttl = effective(record.ttl).clamp(min, max);
         smallest = smallest.min(record.ttl);
     }
+    // An entry of zero seconds would never be fresh, but could be served as a stale one.
     (smallest > 0).then(|| Duration::from_secs(smallest.into()))
 }
 
