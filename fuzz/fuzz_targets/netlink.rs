@@ -1,6 +1,7 @@
 //! Decodes arbitrary bytes as a datagram: messages, replies and nested attributes.
 
 use vipline_netlink::attr::{Attr, Attrs};
+use vipline_netlink::generic::GenericFamily;
 use vipline_netlink::message::Messages;
 
 /// Largest depth; no family nests attributes deeper.
@@ -20,6 +21,7 @@ fn visit(attr: Attr<'_>, depth: usize) {
 pub(crate) fn run(datagram: &[u8]) {
     for message in Messages::new(datagram).flatten() {
         let _ = (message.is_interrupted(), message.content());
+        let _ = GenericFamily::decode(message.payload);
         Attrs::new(message.payload)
             .flatten()
             .for_each(|attr| visit(attr, DEPTH));

@@ -4,9 +4,17 @@
 //! `linux/genetlink.h`: command, version, and two reserved bytes.
 //! The message type is the ID of the family, which the controller resolves.
 
+use netlink_packet_core::{Emitable, NlasIterator, Parseable};
+use netlink_packet_generic::GenlHeader;
+#[cfg(target_os = "linux")]
+use netlink_packet_generic::GenlMessage;
+use netlink_packet_generic::constants::*;
+use netlink_packet_generic::ctrl::nlas::{GenlCtrlAttrs, McastGrpAttrs};
+#[cfg(target_os = "linux")]
+use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
+
 use crate::DecodeError;
-use crate::attr::{Attrs, put_str};
-use crate::uapi::*;
+use crate::attr::Attrs;
 #[cfg(target_os = "linux")]
 use crate::{Errno, Error, Socket};
 
@@ -47,25 +55,37 @@ impl GenericFamily {
         groups.find(|(group, _)| group == name).map(|(_, id)| *id)
     }
 
-    /// Decodes the attributes of a family (`CTRL_CMD_NEWFAMILY`).
+    /// Decodes a message of the controller (`CTRL_CMD_NEWFAMILY`), from `struct genlmsghdr` on.
     ///
     /// # Errors
     ///
     /// An attribute is malformed.
-    pub fn decode(attrs: Attrs<'_>) -> Result<Self, DecodeError> {
+    pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
+        let (_, attrs) = split_bytes(payload)?;
         let mut family = Self::default();
-        for attr in attrs {
-            let attr = attr?;
-            match attr.kind {
-                CTRL_ATTR_FAMILY_ID => family.id = attr.u16()?,
-                CTRL_ATTR_FAMILY_NAME => attr.str()?.clone_into(&mut family.name),
-                CTRL_ATTR_VERSION => family.version = attr.u32()?,
-                CTRL_ATTR_HDRSIZE => family.header_size = attr.u32()?,
-                CTRL_ATTR_MAXATTR => family.max_attr = attr.u32()?,
-                CTRL_ATTR_MCAST_GROUPS => {
-                    for group in attr.attrs() {
-                        family.groups.push(decode_group(group?.attrs())?);
-                    }
+        // Attribute by attribute, because the decoder of a whole message refuses kinds that a
+        // later kernel adds, and decodes the policies of all operations.
+        for attr in NlasIterator::new(attrs) {
+            let attr = attr.map_err(|_| malformed(0, attrs))?;
+            if !matches!(
+                attr.kind(),
+                CTRL_ATTR_FAMILY_ID
+                    | CTRL_ATTR_FAMILY_NAME
+                    | CTRL_ATTR_VERSION
+                    | CTRL_ATTR_HDRSIZE
+                    | CTRL_ATTR_MAXATTR
+                    | CTRL_ATTR_MCAST_GROUPS
+            ) {
+                continue;
+            }
+            match GenlCtrlAttrs::parse(&attr).map_err(|_| malformed(attr.kind(), attr.value()))? {
+                GenlCtrlAttrs::FamilyId(id) => family.id = id,
+                GenlCtrlAttrs::FamilyName(name) => family.name = name,
+                GenlCtrlAttrs::Version(version) => family.version = version,
+                GenlCtrlAttrs::HdrSize(size) => family.header_size = size,
+                GenlCtrlAttrs::MaxAttr(max) => family.max_attr = max,
+                GenlCtrlAttrs::McastGroups(groups) => {
+                    family.groups = groups.into_iter().map(name_and_number).collect();
                 }
                 _ => {}
             }
@@ -74,23 +94,31 @@ impl GenericFamily {
     }
 }
 
-/// Decodes the name and the number of a multicast group.
-fn decode_group(attrs: Attrs<'_>) -> Result<(String, u32), DecodeError> {
-    let (mut name, mut id) = (String::new(), 0);
+/// Returns the name and the number of a multicast group.
+fn name_and_number(attrs: Vec<McastGrpAttrs>) -> (String, u32) {
+    let (mut name, mut number) = (String::new(), 0);
     for attr in attrs {
-        let attr = attr?;
-        match attr.kind {
-            CTRL_ATTR_MCAST_GRP_NAME => attr.str()?.clone_into(&mut name),
-            CTRL_ATTR_MCAST_GRP_ID => id = attr.u32()?,
-            _ => {}
+        match attr {
+            McastGrpAttrs::Name(value) => name = value,
+            McastGrpAttrs::Id(value) => number = value,
         }
     }
-    Ok((name, id))
+    (name, number)
+}
+
+fn malformed(kind: u16, bytes: &[u8]) -> DecodeError {
+    DecodeError::new("attribute of the controller", kind, bytes.len())
 }
 
 /// Appends a `struct genlmsghdr`.
 pub fn put_header(out: &mut Vec<u8>, command: u8, version: u8) {
-    out.extend_from_slice(&[command, version, 0, 0]);
+    let start = out.len();
+    out.resize(start + GENL_HDRLEN, 0);
+    let header = GenlHeader {
+        cmd: command,
+        version,
+    };
+    header.emit(&mut out[start..]);
 }
 
 /// Splits the payload of a message into command and attributes.
@@ -112,10 +140,14 @@ pub fn put_header(out: &mut Vec<u8>, command: u8, version: u8) {
 ///
 /// The payload is shorter than the header.
 pub fn split(payload: &[u8]) -> Result<(u8, Attrs<'_>), DecodeError> {
-    match payload {
-        [command, _, _, _, attrs @ ..] => Ok((*command, Attrs::new(attrs))),
-        _ => Err(DecodeError::new("generic header", 0, payload.len())),
-    }
+    split_bytes(payload).map(|(command, attrs)| (command, Attrs::new(attrs)))
+}
+
+fn split_bytes(payload: &[u8]) -> Result<(u8, &[u8]), DecodeError> {
+    let malformed = || DecodeError::new("generic header", 0, payload.len());
+    let header = GenlHeader::parse(payload).map_err(|_| malformed())?;
+    let attrs = payload.get(GENL_HDRLEN..).ok_or_else(malformed)?;
+    Ok((header.cmd, attrs))
 }
 
 #[cfg(target_os = "linux")]
@@ -129,13 +161,15 @@ impl Socket {
     ///
     /// The errors of [`request`](Self::request), except [`Error::Kernel`] with `ENOENT`.
     pub fn generic_family(&mut self, name: &str) -> Result<Option<GenericFamily>, Error> {
-        let mut payload = Vec::new();
-        put_header(&mut payload, CTRL_CMD_GETFAMILY, 1);
-        put_str(&mut payload, CTRL_ATTR_FAMILY_NAME, name);
+        let request = GenlMessage::from_payload(GenlCtrl {
+            cmd: GenlCtrlCmd::GetFamily,
+            nlas: vec![GenlCtrlAttrs::FamilyName(name.to_owned())],
+        });
+        let mut payload = vec![0; request.buffer_len()];
+        request.emit(&mut payload);
         let mut family = None;
         let result = self.request(GENL_ID_CTRL, 0, &payload, |message| {
-            let (_, attrs) = split(message.payload)?;
-            family = Some(GenericFamily::decode(attrs)?);
+            family = Some(GenericFamily::decode(message.payload)?);
             Ok::<(), Error>(())
         });
         match result {
@@ -158,11 +192,12 @@ impl Socket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attr::{nest, put_u16, put_u32};
+    use crate::attr::{nest, put_str, put_u16, put_u32};
 
     #[test]
     fn a_family_has_multicast_groups() {
         let mut bytes = Vec::new();
+        put_header(&mut bytes, CTRL_CMD_NEWFAMILY, 2);
         put_str(&mut bytes, CTRL_ATTR_FAMILY_NAME, "nlctrl");
         put_u16(&mut bytes, CTRL_ATTR_FAMILY_ID, 16);
         put_u32(&mut bytes, CTRL_ATTR_VERSION, 2);
@@ -174,11 +209,29 @@ mod tests {
                 put_str(group, CTRL_ATTR_MCAST_GRP_NAME, "notify");
             });
         });
-        let family = GenericFamily::decode(Attrs::new(&bytes)).unwrap();
+        let family = GenericFamily::decode(&bytes).unwrap();
         assert_eq!((family.id, family.version, family.max_attr), (16, 2, 10));
+        assert_eq!((&*family.name, family.header_size), ("nlctrl", 0));
         assert_eq!(family.group("notify"), Some(16));
         assert_eq!(family.group("other"), None);
-        let short = GenericFamily::decode(Attrs::new(&bytes[..bytes.len() - 4]));
-        assert!(short.is_err());
+        for length in [bytes.len() - 4, GENL_HDRLEN - 1] {
+            GenericFamily::decode(&bytes[..length]).unwrap_err();
+        }
+        // What a later kernel may add, and an attribute that is not read.
+        put_u32(&mut bytes, 77, 1);
+        put_u16(&mut bytes, CTRL_ATTR_POLICY, 1);
+        assert_eq!(GenericFamily::decode(&bytes), Ok(family));
+    }
+
+    #[test]
+    fn a_short_value_is_an_error_that_names_the_attribute() {
+        let mut bytes = Vec::new();
+        put_header(&mut bytes, CTRL_CMD_NEWFAMILY, 2);
+        put_u16(&mut bytes, CTRL_ATTR_VERSION, 2);
+        let error = GenericFamily::decode(&bytes).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "expected attribute of the controller, found type 3 with 2 bytes"
+        );
     }
 }

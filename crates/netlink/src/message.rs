@@ -313,6 +313,9 @@ impl<'a> Message<'a> {
 #[cfg(test)]
 mod tests {
     use netlink_packet_core::{NLMSG_DONE, NLMSG_ERROR};
+    use netlink_packet_generic::constants::{
+        NL_POLICY_TYPE_ATTR_MAX_VALUE_U, NL_POLICY_TYPE_ATTR_TYPE,
+    };
 
     use super::*;
     use crate::attr::{put, put_str, put_u32, put_u64};

@@ -1,8 +1,9 @@
 //! Policies of attributes in extended ACKs (`NLMSGERR_ATTR_POLICY`).
 
+use netlink_packet_generic::constants::*;
+
 use crate::DecodeError;
 use crate::attr::Attrs;
-use crate::uapi::*;
 
 /// The policy that an attribute of a request violates (`enum netlink_policy_type_attr`
 /// of `linux/netlink.h`).
