@@ -79,12 +79,22 @@ fn entries(lab: &Lab) -> usize {
     })
 }
 
-/// Returns the interfaces and addresses of a node.
+/// Returns the interfaces of a node with their addresses, one a line.
+///
+/// Without their states and link-local addresses: a veth is up, and has one, some time after
+/// both of its ends exist, which may be in the middle of a test.
 fn interfaces(lab: &Lab) -> String {
     let mut ip = Command::new("ip");
     ip.args(["-brief", "address"]);
     let output = lab.node.netns.run(|| ip.output()).unwrap();
-    String::from_utf8(output.stdout).unwrap()
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = |line: &str| {
+        let mut words: Vec<_> = line.split_whitespace().collect();
+        words.remove(1);
+        words.retain(|word| !word.starts_with("fe80:"));
+        words.join(" ") + "\n"
+    };
+    text.lines().map(line).collect()
 }
 
 /// Waits until the IPv6 addresses have routes.
