@@ -187,28 +187,33 @@ impl Layer4 {
     }
 
     fn decode(attrs: Attrs<'_>) -> Result<(Option<Protocol>, Self), DecodeError> {
-        let (mut protocol, mut ports, mut icmp) = (None, None, None);
+        let (mut protocol, mut source, mut destination) = (None, None, None);
+        let (mut kind, mut code, mut id) = (None, None, None);
         for attr in attrs {
             let attr = attr?;
-            let (from, to) = ports.unwrap_or_default();
-            let (kind, code, id) = icmp.unwrap_or_default();
             match attr.kind {
                 CTA_PROTO_NUM => protocol = Some(Protocol(attr.u8()?)),
-                CTA_PROTO_SRC_PORT => ports = Some((attr.be16()?, to)),
-                CTA_PROTO_DST_PORT => ports = Some((from, attr.be16()?)),
-                CTA_PROTO_ICMP_ID | CTA_PROTO_ICMPV6_ID => icmp = Some((kind, code, attr.be16()?)),
-                CTA_PROTO_ICMP_TYPE | CTA_PROTO_ICMPV6_TYPE => icmp = Some((attr.u8()?, code, id)),
-                CTA_PROTO_ICMP_CODE | CTA_PROTO_ICMPV6_CODE => icmp = Some((kind, attr.u8()?, id)),
+                CTA_PROTO_SRC_PORT => source = Some(attr.be16()?),
+                CTA_PROTO_DST_PORT => destination = Some(attr.be16()?),
+                CTA_PROTO_ICMP_ID | CTA_PROTO_ICMPV6_ID => id = Some(attr.be16()?),
+                CTA_PROTO_ICMP_TYPE | CTA_PROTO_ICMPV6_TYPE => kind = Some(attr.u8()?),
+                CTA_PROTO_ICMP_CODE | CTA_PROTO_ICMPV6_CODE => code = Some(attr.u8()?),
                 _ => {}
             }
         }
-        let layer4 = match (ports, icmp) {
-            (Some((source, destination)), _) => Self::Ports {
-                source,
-                destination,
-            },
-            (None, Some((kind, code, id))) => Self::Icmp { kind, code, id },
-            (None, None) => Self::None,
+        let layer4 = if source.is_some() || destination.is_some() {
+            Self::Ports {
+                source: source.unwrap_or_default(),
+                destination: destination.unwrap_or_default(),
+            }
+        } else if kind.is_some() || code.is_some() || id.is_some() {
+            Self::Icmp {
+                kind: kind.unwrap_or_default(),
+                code: code.unwrap_or_default(),
+                id: id.unwrap_or_default(),
+            }
+        } else {
+            Self::None
         };
         Ok((protocol, layer4))
     }

@@ -97,6 +97,7 @@ pub struct Attrs<'a> {
 
 impl<'a> Attrs<'a> {
     /// Creates an iterator of all attributes in `bytes`.
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
@@ -110,9 +111,12 @@ impl<'a> Iterator for Attrs<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        let (attr, rest) = Attr::split_first(self.rest).unzip();
-        self.rest = rest.unwrap_or_default();
-        Some(attr.ok_or_else(|| DecodeError::new("attribute header", 0, 0)))
+        let Some((attr, rest)) = Attr::split_first(self.rest) else {
+            self.rest = &[];
+            return Some(Err(DecodeError::new("attribute header", 0, 0)));
+        };
+        self.rest = rest;
+        Some(Ok(attr))
     }
 }
 
@@ -144,36 +148,43 @@ impl<'a> Attr<'a> {
     }
 
     /// Returns the value as a `u8`.
+    #[inline]
     pub fn u8(&self) -> Result<u8, DecodeError> {
         self.array("u8").map(u8::from_ne_bytes)
     }
 
     /// Returns the value as a `u16` in host byte order.
+    #[inline]
     pub fn u16(&self) -> Result<u16, DecodeError> {
         self.array("u16").map(u16::from_ne_bytes)
     }
 
     /// Returns the value as a `u32` in host byte order.
+    #[inline]
     pub fn u32(&self) -> Result<u32, DecodeError> {
         self.array("u32").map(u32::from_ne_bytes)
     }
 
     /// Returns the value as a `u64` in host byte order.
+    #[inline]
     pub fn u64(&self) -> Result<u64, DecodeError> {
         self.array("u64").map(u64::from_ne_bytes)
     }
 
     /// Returns the value as a `u16` in network byte order.
+    #[inline]
     pub fn be16(&self) -> Result<u16, DecodeError> {
         self.array("big-endian u16").map(u16::from_be_bytes)
     }
 
     /// Returns the value as a `u32` in network byte order.
+    #[inline]
     pub fn be32(&self) -> Result<u32, DecodeError> {
         self.array("big-endian u32").map(u32::from_be_bytes)
     }
 
     /// Returns the value as a `u64` in network byte order.
+    #[inline]
     pub fn be64(&self) -> Result<u64, DecodeError> {
         self.array("big-endian u64").map(u64::from_be_bytes)
     }
@@ -187,15 +198,18 @@ impl<'a> Attr<'a> {
     }
 
     /// Returns the attributes nested in the value.
+    #[inline]
     pub fn attrs(&self) -> Attrs<'a> {
         Attrs::new(self.value)
     }
 
     /// Creates the error of an attribute whose value is not a valid `expected`.
+    #[cold]
     pub fn error(&self, expected: &'static str) -> DecodeError {
         DecodeError::new(expected, self.kind, self.value.len())
     }
 
+    #[inline]
     fn array<const N: usize>(&self, expected: &'static str) -> Result<[u8; N], DecodeError> {
         self.value.try_into().map_err(|_| self.error(expected))
     }

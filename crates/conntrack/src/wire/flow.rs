@@ -16,29 +16,31 @@ impl Flow {
     ///
     /// The payload is malformed or lacks a tuple.
     pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
-        let attributes = attributes(payload)?;
+        let all = Attrs::new(attributes(payload)?);
+        // The kernel sends the tuples first, so the second loop usually goes on where this one
+        // ends. It starts again if another attribute came before.
+        let (mut rest, mut skipped) = (all, false);
         let (mut original, mut reply) = (None, None);
-        for attr in Attrs::new(attributes) {
+        while original.is_none() || reply.is_none() {
+            let Some(attr) = rest.next() else { break };
             let attr = attr?;
             match attr.kind {
                 CTA_TUPLE_ORIG => original = Some(Tuple::decode(attr)?),
                 CTA_TUPLE_REPLY => reply = Some(Tuple::decode(attr)?),
-                _ => {}
-            }
-            // The kernel sends the tuples first.
-            if original.is_some() && reply.is_some() {
-                break;
+                _ => skipped = true,
             }
         }
         let missing = |kind| move || DecodeError::new("flow with both tuples", kind, 0);
         let original = original.ok_or_else(missing(CTA_TUPLE_ORIG))?;
         let mut flow = Self::new(original, reply.ok_or_else(missing(CTA_TUPLE_REPLY))?);
-        for attr in Attrs::new(attributes) {
+        for attr in if skipped { all } else { rest } {
             flow.set(attr?)?;
         }
         // Empty attributes create no extension.
         let is_empty = |extension: &Extension| *extension == Extension::default();
-        flow.extension = flow.extension.filter(|extension| !is_empty(extension));
+        if flow.extension.as_deref().is_some_and(is_empty) {
+            flow.extension = None;
+        }
         Ok(flow)
     }
 
