@@ -18,7 +18,7 @@ pub const ADD_ELEMENTS: &str = "add-elements";
 pub const ADD_RULES: &str = "add-rules";
 /// Reads and decodes the rules.
 pub const READ_RULES: &str = "read-rules";
-/// Lists all flows in memory.
+/// Lists all IPv4 flows in memory. nlink asks for no other ones.
 pub const LIST_FLOWS: &str = "list-flows";
 /// Lists the flows to [`PORT`].
 pub const FILTER_FLOWS: &str = "filter-flows";

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
             jobs::ADD_ELEMENTS => add_elements(),
             jobs::ADD_RULES => add_rules(),
             jobs::READ_RULES => read_rules(),
-            jobs::LIST_FLOWS => list_flows(&Filter::new(), jobs::FLOWS),
+            jobs::LIST_FLOWS => list_flows(&Filter::new().with_family(FlowFamily::V4), jobs::FLOWS),
             jobs::FILTER_FLOWS => list_flows(&filter(), jobs::FLOWS / jobs::ONE_OF),
             jobs::ADD_ENTRIES => add_entries(),
             jobs::PARSE_SAVE => parse_save(file),
@@ -86,9 +86,9 @@ fn read_rules() -> Outcome<()> {
 
 fn filter() -> Filter {
     Filter::new()
-        .family(FlowFamily::V4)
-        .protocol(Protocol::UDP)
-        .original(TupleFilter::new().destination_port(jobs::PORT))
+        .with_family(FlowFamily::V4)
+        .with_protocol(Protocol::UDP)
+        .with_original(TupleFilter::new().with_destination_port(jobs::PORT))
 }
 
 fn list_flows(filter: &Filter, expected: u32) -> Outcome<()> {
