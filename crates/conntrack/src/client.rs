@@ -300,9 +300,11 @@ impl Client {
         mut start: impl FnMut() -> T,
         mut each: impl FnMut(&mut T, Flow),
     ) -> Result<Dump<T>, Error> {
+        // The kernel lists one family, or both.
+        let matches_all = filter.compares_only_family();
         let mut take = |value: &mut T, payload: &[u8]| {
             let flow = Flow::decode(payload)?;
-            if filter.matches(&flow) {
+            if matches_all || filter.matches(&flow) {
                 each(value, flow);
             }
             Ok(())

@@ -320,6 +320,15 @@ impl Filter {
             && flow.label_bits() & self.labels == self.labels
     }
 
+    /// Returns whether all flows of the [only family](Self::only_family) match.
+    pub(crate) fn compares_only_family(&self) -> bool {
+        let family_only = Self {
+            family: self.family,
+            ..Self::new()
+        };
+        *self == family_only
+    }
+
     /// Returns the only family of matching flows, if there is one.
     ///
     /// An address implies its family.

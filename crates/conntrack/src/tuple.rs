@@ -127,8 +127,10 @@ impl Tuple {
                     for attr in attr.attrs() {
                         let attr = attr?;
                         match attr.kind {
-                            CTA_IP_V4_SRC | CTA_IP_V6_SRC => source = Some(address(attr)?),
-                            CTA_IP_V4_DST | CTA_IP_V6_DST => destination = Some(address(attr)?),
+                            CTA_IP_V4_SRC => source = Some(address::<4>(attr)?),
+                            CTA_IP_V4_DST => destination = Some(address::<4>(attr)?),
+                            CTA_IP_V6_SRC => source = Some(address::<16>(attr)?),
+                            CTA_IP_V6_DST => destination = Some(address::<16>(attr)?),
                             _ => {}
                         }
                     }
@@ -186,6 +188,7 @@ impl Layer4 {
         }
     }
 
+    #[inline]
     fn decode(attrs: Attrs<'_>) -> Result<(Option<Protocol>, Self), DecodeError> {
         let (mut protocol, mut source, mut destination) = (None, None, None);
         let (mut kind, mut code, mut id) = (None, None, None);
@@ -264,18 +267,14 @@ fn reply_type(protocol: Protocol, kind: u8) -> u8 {
     }
 }
 
-fn address(attr: Attr<'_>) -> Result<IpAddr, DecodeError> {
-    match attr.kind {
-        CTA_IP_V4_SRC | CTA_IP_V4_DST => {
-            let bytes: Result<[u8; 4], _> = attr.value.try_into();
-            bytes.map(IpAddr::from)
-        }
-        _ => {
-            let bytes: Result<[u8; 16], _> = attr.value.try_into();
-            bytes.map(IpAddr::from)
-        }
-    }
-    .map_err(|_| attr.error("address"))
+fn address<const N: usize>(attr: Attr<'_>) -> Result<IpAddr, DecodeError>
+where
+    IpAddr: From<[u8; N]>,
+{
+    let bytes: Result<[u8; N], _> = attr.value.try_into();
+    bytes
+        .map(IpAddr::from)
+        .map_err(|_| attr.error("address"))
 }
 
 /// Appends `CTA_TUPLE_IP` with the given addresses.

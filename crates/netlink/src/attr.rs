@@ -143,7 +143,9 @@ impl<'a> Attr<'a> {
         let length = usize::from(u16::from_ne_bytes([first, second]));
         let value = bytes.get(NLA_HEADER_SIZE..length)?;
         let kind = u16::from_ne_bytes(kind) & NLA_TYPE_MASK;
-        let rest = bytes.get(length.next_multiple_of(NLA_ALIGNTO)..);
+        // As `NLA_ALIGN`. `next_multiple_of` divides, which is a quarter of the time that it
+        // takes to decode a flow.
+        let rest = bytes.get((length + NLA_ALIGNTO - 1) & !(NLA_ALIGNTO - 1)..);
         Some((Self { kind, value }, rest.unwrap_or_default()))
     }
 
