@@ -42,7 +42,7 @@ fn add(objects: Vec<Object>) -> Outcome<()> {
 }
 
 fn add_elements() -> Outcome<()> {
-    let set = Set::set(table()?, Name::new(jobs::SET)?, [Datatype::Ipv4Addr.into()]);
+    let set = Set::new(table()?, Name::new(jobs::SET)?, Datatype::Ipv4Addr);
     let mut objects = vec![set.clone().into()];
     for address in jobs::addresses() {
         objects.push(set.element(&[address.into()])?.into());
