@@ -1,4 +1,18 @@
 //! Deletion of objects that may not exist.
+//!
+//! The kernel applies a batch as a whole. Before Linux 6.3 it has only deletions, so one object
+//! that does not exist keeps all others. There the client learns from the rejection what is
+//! missing:
+//!
+//! ```text
+//! delete set a, set b, element { 1 } of c   rejected: ENOENT for a and for the element
+//! dump the elements of c                    at generation 7, without 1
+//! delete set b, if the generation is 7      committed
+//! ```
+//!
+//! What must stay true: the loop ends. Each round leaves out at least one object, or counts as an
+//! attempt. And elements that a dump lacked are left out only of a commit that requires the
+//! generation of the dump: otherwise an element that was added meanwhile would stay.
 
 use std::collections::HashSet;
 
@@ -35,8 +49,10 @@ impl Client {
         put_batch_message(&mut batch, NFNL_MSG_BATCH_BEGIN, first, None);
         let kind = message_type(NFT_MSG_DESTROYTABLE);
         put_message(&mut batch, kind, NLM_F_ACK, first.wrapping_add(1), |out| {
+            // Without a family, or with neither name nor handle, this message would delete all
+            // tables (`nf_tables_deltable`).
             wire::put_header(out, crate::Family::Ip.number(), 0);
-            // The kernel counts handles from 1.
+            // A handle that no table has: the kernel counts them from 1.
             vipline_netlink::attr::put_be64(out, wire::NFTA_TABLE_HANDLE, u64::MAX);
         });
         put_batch_message(&mut batch, NFNL_MSG_BATCH_END, first.wrapping_add(2), None);
@@ -47,6 +63,7 @@ impl Client {
                 // An unknown message of a batch.
                 Some(Errno::INVAL) => false,
                 errno @ Some(_) => return Err(Error::unsupported(errno)),
+                // Rejected without a reason. Deletions work on every kernel.
                 None => false,
             },
             Outcome::Unknown(error) => return Err(error.into()),
@@ -92,12 +109,14 @@ impl Client {
         let mut attempts = 0;
         while !rest.is_empty() {
             let all = rest.iter().copied();
-            let transaction = match has_destroy {
-                true => Transaction::destroy(all),
-                false => Transaction::delete(all),
+            let transaction = if has_destroy {
+                Transaction::destroy(all)
+            } else {
+                Transaction::delete(all)
             };
             let rejected = match self.commit_with(&transaction, generation) {
                 Ok(()) => return Ok(()),
+                // Also with destroy: a missing table or set of an object is ENOENT there, too.
                 // Objects that are in use are rejected again, without those that do not exist:
                 // the error is then the same on all kernels.
                 Err(Error::Rejected { mut rejected, .. })
@@ -106,6 +125,8 @@ impl Client {
                     rejected.retain(|one| one.errno == Errno::NOENT);
                     rejected
                 }
+                // Nothing is known to be missing at the new generation, so `rest` stays, and the
+                // attempt begins anew below.
                 Err(Error::Outdated) => Vec::new(),
                 Err(error) => return Err(error),
             };
@@ -113,7 +134,8 @@ impl Client {
             if !rejected.is_empty() {
                 generation = self.drop_absent(&mut rest, &rejected, generation)?;
             }
-            // Another process committed between the commit and the dump, or since the dump.
+            // Another process committed between the commit and the dump, or since the dump. What
+            // was left out may exist by now, so the list is complete again.
             if rest.len() == before {
                 attempts += 1;
                 if attempts == ATTEMPTS {
@@ -137,7 +159,9 @@ impl Client {
         let (mut absent, mut sets) = (HashSet::new(), Vec::new());
         for one in rejected {
             match &one.request.subject {
-                // The kernel reports the first element of each message only.
+                // The kernel reports the first missing element of each message only. With one
+                // round for each of thousands of elements this would not end soon: the whole set
+                // is read instead.
                 Subject::Object(object) => match &**object {
                     Object::Element(element) => sets.push(element.set()),
                     object => {
@@ -145,17 +169,23 @@ impl Client {
                     }
                 },
                 Subject::Elements { first, .. } => sets.push(first.set()),
+                // `Transaction::delete` names only objects. Whatever else is ENOENT, nothing can be
+                // left out because of it, and the round counts as an attempt.
                 _ => {}
             }
         }
         sets.sort_unstable_by_key(|set| (&set.table, &set.name));
         sets.dedup_by(|one, other| one.is_same_set(other));
+        // Without elements the generation of an earlier round stays required.
         let mut read = generation;
         if !sets.is_empty() {
+            // Before the dumps, so that a commit by another process during them is noticed: it
+            // makes the next deletion outdated.
             read = Some(self.generation()?);
             for set in sets {
                 let present = match self.elements(set) {
                     Ok(elements) => elements,
+                    // A set that does not exist has no elements.
                     Err(error) if error.is_not_found() => Vec::new(),
                     Err(error) => return Err(error),
                 };
@@ -293,7 +323,7 @@ mod tests {
     #[test]
     fn an_object_in_use_is_not_destroyed() {
         with_clients(|client| {
-            let chains = ["c", "none"].map(|it| Chain::new(table(), name(it)).into());
+            let chains = ["c", "none"].map(|chain| Chain::new(table(), name(chain)).into());
             let error = client.destroy_all(&chains).unwrap_err();
             assert!(error.is_busy(), "{error}");
             let rules = client.dump(&[table()]).unwrap().to_string();

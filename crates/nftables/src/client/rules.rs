@@ -1,4 +1,13 @@
 //! Single tables, chains and rules: dumps, changes of one rule, and commits of batches.
+//!
+//! For callers who change a chain that others write, too, such as the nft variant of iptables:
+//! they name a rule by its handle, which a dump tells, or for a new rule the echo of the caller's
+//! own message. `commit` of edits does not need any of this, because it names objects by their
+//! keys.
+//!
+//! What must stay true: an error names the caller's operation, not a message of the batch. So the
+//! subject of a rejection is replaced, except where it is the whole transaction: [`Error::Denied`]
+//! and [`Error::Outdated`] are told by that.
 
 use vipline_netlink::{Dump, Outcome, Rejected};
 
@@ -21,9 +30,11 @@ impl Client {
     /// failed.
     pub fn tables(&mut self) -> Result<Vec<Table>, Error> {
         let dump = Dump::repeat(ATTEMPTS, || {
+            // Inside of the closure: each attempt begins with an empty list.
             let mut tables = Vec::new();
             let dump = self.dump_messages(Query::Tables, |message| {
                 let (family, attrs) = wire::split_header(message.payload)?;
+                // A table of a family that this crate does not know is left out.
                 if let Some(family) = family {
                     tables.push(wire::table(family, attrs)?);
                 }
@@ -129,6 +140,8 @@ impl Client {
     ) -> Result<Dump<()>, Error> {
         let query = Query::ResetRules(table, chain);
         let dump = self.dump_rules(query, &mut each);
+        // Every nf_tables answers a request for the generation. If that one is unknown, too,
+        // nf_tables is missing, not too old.
         self.explain_unknown(dump, (query, "6.2"), Query::Generation)
             .map_err(Error::into_unsupported)
     }
@@ -192,6 +205,7 @@ impl Client {
             Ok(())
         });
         match dump {
+            // The contract of `rules`: what does not exist has no rules.
             Err(error) if error.is_not_found() => Ok(Dump::Complete(())),
             dump => dump,
         }
@@ -291,6 +305,7 @@ impl Client {
             let chain = Chain::new(table.clone(), chain.clone());
             Subject::Rule(chain.into(), rule.clone().into())
         };
+        // Only the echo has the handle that the kernel assigned.
         let batch = self.batch(None).with_echo();
         self.change_rule(batch, subject, |batch| {
             batch.add_rule(table, chain, position, rule);
@@ -346,7 +361,7 @@ impl Client {
     }
 
     /// Applies a batch of one operation. Returns the handle of the rule that the kernel
-    /// reports, if requested.
+    /// reports, if the batch requests an echo. `None` otherwise, and if the echo was lost.
     fn change_rule(
         &mut self,
         mut batch: BatchBuilder,
@@ -372,11 +387,13 @@ impl Client {
         let subject = subject();
         let rejected = errors.into_iter().map(|error| {
             let mut operation = operations.operation(error.seq);
+            // The begin and the end of the batch keep the transaction as their subject, see above.
             if operation.action != Action::Commit {
                 operation = Operation::new(operation.action, subject.clone());
             }
             Rejected::from_kernel(operation, error)
         });
+        // None omitted: the batch has one operation.
         Err(rejected_transaction(rejected.collect(), Some(0)))
     }
 }
@@ -407,6 +424,7 @@ pub(crate) fn found_unless_missing<T>(
     }
 }
 
+/// Returns the subject of an error about an existing rule. The rule itself is not known here.
 fn handle(table: &TableId, chain: &Name, handle: RuleHandle) -> Subject {
     Subject::RuleHandle {
         table: table.clone(),

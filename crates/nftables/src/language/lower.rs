@@ -26,18 +26,21 @@ use crate::language::invalid::Reason;
 use crate::value::ByteOrder;
 use crate::{Bytes, Data, Datatype, Family, InvalidValue};
 
-/// Number of register words that nft allocates for a single value.
+/// Number of register words that nft allocates for a value that is no concatenation, however short
+/// it is: the 16 bytes of `NFT_REG_SIZE`, into which an IPv6 address fits.
 pub(crate) const SINGLE: u8 = 4;
 
 /// The protocols of a packet, if known.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Protocols {
     pub(crate) network: Option<Family>,
+    /// Number of the IP protocol, as in `meta l4proto`.
     pub(crate) transport: Option<u8>,
 }
 
 impl Protocols {
-    /// Returns the protocols known from both.
+    /// Adds what `other` knows. Where both know a protocol, the first one stays: a statement about
+    /// fields of two protocols gets the test of the first.
     pub(crate) fn with(self, other: Self) -> Self {
         Self {
             network: self.network.or(other.network),
@@ -58,7 +61,8 @@ pub(crate) struct Lower {
     pub(crate) invalid: Option<InvalidValue>,
     /// First unused register word.
     pub(crate) next: u8,
-    /// Whether concatenated integers must be in network byte order.
+    /// Whether concatenated integers must be in network byte order: the key is looked up among
+    /// intervals, which the kernel compares bytewise, and only in this order bytes sort as numbers.
     pub(crate) intervals: bool,
 }
 
@@ -72,6 +76,7 @@ impl Lower {
         let at = self.next;
         self.next += match &expression.0 {
             Term::Concat(_) => expression.words(),
+            // The key is loaded where the result goes, and may be a long concatenation.
             Term::Map { of, .. } => of.words().max(SINGLE),
             _ => SINGLE,
         };
@@ -117,6 +122,7 @@ impl Lower {
             }
             Term::Bits { .. } | Term::Shift { .. } => self.load_bits(expression, at),
             Term::Map { of, set, .. } => {
+                // As in nft, the result replaces the key in its words.
                 self.load(of, at);
                 let (set, source) = (set.clone(), destination);
                 self.push(Lookup {
@@ -133,6 +139,7 @@ impl Lower {
                     if self.intervals {
                         self.convert_field(at, part);
                     }
+                    // Each field begins at a word, as in the keys of sets.
                     at += part.words();
                 }
             }
@@ -158,10 +165,13 @@ impl Lower {
                 (of, BitwiseOp::MaskXor { mask, xor })
             }
             Term::Shift { of, left, bits } => {
+                // In host order, unlike other numbers in messages: the kernel takes the operand for
+                // the content of a register (`nft_bitwise_init_shift`).
                 let by = Bytes::from(bits.to_ne_bytes());
-                let op = match left {
-                    true => BitwiseOp::ShiftLeft(by),
-                    false => BitwiseOp::ShiftRight(by),
+                let op = if *left {
+                    BitwiseOp::ShiftLeft(by)
+                } else {
+                    BitwiseOp::ShiftRight(by)
                 };
                 (of, op)
             }
@@ -241,10 +251,13 @@ impl Lower {
         });
     }
 
-    /// Loads the operand of a prefix match and returns the bytes to compare with.
+    /// Loads the operand of a prefix match into word 0 and returns the bytes to compare with.
     ///
     /// A prefix of whole bytes of a header field loads these bytes only: `ip daddr 10.0.0.0/8`
-    /// loads one byte, as in nft, and needs no mask.
+    /// loads one byte, as in nft, and needs no mask. Length 0 is no such prefix, for nft neither:
+    /// there is no load of no bytes.
+    ///
+    /// Call it first: no other words may be in use.
     pub(crate) fn load_prefix(
         &mut self,
         expression: &Expression,
@@ -259,6 +272,7 @@ impl Lower {
         }
         let mut mask = Bytes::repeat(0, first.len());
         for (at, byte) in mask.as_mut_slice().iter_mut().enumerate() {
+            // In 16 bits, because 8 bits cannot be shifted by 8.
             let ones = len.saturating_sub(at * 8).min(8);
             *byte = !(0xff_u16 >> ones) as u8;
         }
@@ -267,7 +281,10 @@ impl Lower {
         first
     }
 
-    /// Converts the integer at word `at` to network byte order.
+    /// Converts the integer at word `at` to network byte order, if it has another one.
+    ///
+    /// The kernel converts units of 2, 4 and 8 bytes. Values of other lengths are names or
+    /// single bytes, which have no byte order.
     pub(crate) fn convert_to_network_order<T>(&mut self, at: u8, expression: &Expression<T>) {
         let bytes = expression.bytes();
         if expression.order() == ByteOrder::Host && matches!(bytes, 2 | 4 | 8) {
@@ -275,7 +292,8 @@ impl Lower {
         }
     }
 
-    /// Converts the integer at word `at` to host byte order.
+    /// Converts the integer at word `at` to host byte order, if it has another one. Sizes are
+    /// limited as in [`convert_to_network_order`](Self::convert_to_network_order).
     pub(crate) fn convert_to_host_order(&mut self, at: u8, expression: &Expression) {
         let bytes = expression.bytes();
         if expression.order() == ByteOrder::Big && matches!(bytes, 2 | 4 | 8) {
@@ -330,6 +348,8 @@ impl Lower {
                 let (base, offset, len) = (field.base, field.offset, field.bytes.into());
                 self.store_payload(base, offset, len, source, checksum);
             }
+            // Which header the bytes are in is unknown, and so is its checksum. nft updates none
+            // either.
             Term::Payload { base, offset, len } => {
                 self.store_payload(*base, *offset, *len, source, Checksum::default());
             }
@@ -357,9 +377,12 @@ impl Lower {
         if checksum.kind == 0 || field.bytes.is_multiple_of(2) {
             return Ok(false);
         }
+        // Any other value would have to be moved beside the neighbor first.
         let Term::Constant(bytes) = &value.0 else {
             return Err(Reason::NotConstant);
         };
+        // Begin of the word. Where the mask is 0, the value replaces what was there; where it is
+        // ff, the neighbor stays.
         let offset = field.offset & !1;
         let (mut mask, mut xor) = (Bytes::repeat(0, bytes.len()), bytes.clone());
         if offset == field.offset {
@@ -409,7 +432,8 @@ impl Lower {
 }
 
 impl<T> Expression<T> {
-    /// Returns the protocols that the packet must have.
+    /// Returns the protocols that the packet must have. Of another packet the kernel would load
+    /// whatever stands at the offset.
     fn requires(&self) -> Protocols {
         match &self.0 {
             Term::Header(field) => match field.layer {
@@ -423,6 +447,8 @@ impl<T> Expression<T> {
                     transport: Some(proto),
                 },
             },
+            // No transport protocol, also for TCP options: the kernel looks for them in TCP packets
+            // only (`nft_tcp_header_pointer`).
             Term::Load(load) => Protocols {
                 network: load.family(),
                 transport: None,
@@ -434,6 +460,7 @@ impl<T> Expression<T> {
             Term::Concat(parts) => parts.iter().fold(Protocols::default(), |known, part| {
                 known.with(part.requires())
             }),
+            // Constants, what every packet has, and bytes of a header that nobody named.
             _ => Protocols::default(),
         }
     }

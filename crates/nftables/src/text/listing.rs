@@ -13,6 +13,10 @@
 //! and `finish` leaves out the first part, because the second one implies it. This works for
 //! rules of any program, also where the order or the registers are not those of nft. What has no
 //! syntax is printed as a comment with its bytes, so that nothing of a rule is hidden.
+//!
+//! What must stay true: expressions only load, and parts only come at the end of a statement. So
+//! the number of parts tells which registers were loaded for the same statement ([`Slot::loaded`]),
+//! and a value that an earlier statement left behind is never printed as a field of this one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +33,7 @@ use crate::language::header::{Layer, name_with_ports};
 use crate::value::ByteOrder;
 use crate::{Bytes, DataKind, Datatype, Family, Field, Name, Rule, Set, Verdict};
 
-/// Number of register words.
+/// Number of register words of 4 bytes: `NFT_REG32_COUNT`.
 const WORDS: usize = 16;
 
 impl Rule {
@@ -51,6 +55,7 @@ impl Rule {
     pub(crate) fn text_with(&self, family: Option<Family>, sets: &Arc<Sets>) -> String {
         let mut listing = Listing::new(family);
         listing.sets = Arc::clone(sets);
+        // Before the expressions: a jump to one of these chains is printed with its rules.
         for chain in &self.chains {
             let rules = chain.rules.iter();
             let rules = rules.map(|rule| format!("{}; ", rule.text_with(family, sets)));
@@ -142,6 +147,8 @@ impl Listing {
     /// Records that a register holds the value of an expression.
     pub(crate) fn load(&mut self, register: Register, expression: Expression) {
         let loaded = self.parts.len();
+        // The data of a map that is known by name only have no size. With 0 words `gather` would
+        // not advance.
         let words = usize::from(expression.words()).max(1);
         self.put(
             register,
@@ -197,6 +204,7 @@ impl Listing {
     pub(crate) fn read_key(&self, register: Register, until: Option<Register>) -> Expression {
         let words = match (register.start(), until.and_then(Register::start)) {
             (Some(at), Some(end)) if end > at => Some(usize::from(end - at)),
+            // Nothing limits the key, so it ends where a register is of another statement.
             _ => None,
         };
         self.gather(register, words)
@@ -214,6 +222,9 @@ impl Listing {
     }
 
     /// Forgets the values of adjacent registers that were loaded for the same part.
+    ///
+    /// A lookup in a map writes its result over the first field of the key. The other fields would
+    /// then be printed as a concatenation with the result.
     pub(crate) fn consume(&mut self, register: Register) {
         let Some(first) = self.slot(register).map(|slot| slot.loaded) else {
             return;
@@ -400,6 +411,7 @@ impl Listing {
         let key = self.name_key(key, set);
         let sign = match &key.0 {
             _ if invert => "!= ",
+            // nft writes the operator behind a mask only: `ip daddr & 255.255.240.0 == @networks`.
             Term::Bits { .. } => "== ",
             _ => "",
         };
@@ -429,7 +441,8 @@ impl Listing {
         self.push_with_left(key, text, PartKind::Plain);
     }
 
-    /// Appends a comparison. Merges `>=` and `<=` of one expression into a range.
+    /// Appends a comparison. Merges `>=` and `<=` of one expression into a range: nft writes a
+    /// range as these two, and only `!=` of a range as one expression.
     pub(crate) fn compare(&mut self, left: Expression, op: CmpOp, data: Bytes, swapped: bool) {
         let left = self.context.name_bits(left, &[&data]);
         if let Some(Part {
@@ -455,6 +468,8 @@ impl Listing {
         if let Some((left, prefix)) = self.prefix(&left, &data) {
             return self.push_with_left(left, format!("{}{prefix}", op.sign()), PartKind::Plain);
         }
+        // Before `matched` makes this protocol the known one. A second match of a protocol is never
+        // implied: the rule may contradict itself, and must be printed as it is.
         let is_first = self.context.transport().is_none();
         if op == CmpOp::Eq {
             self.context.matched(&left, &data);
@@ -493,6 +508,7 @@ impl Listing {
 
     /// Returns the text of the expressions of an element.
     pub(crate) fn inner(&self, exprs: &[Expr]) -> String {
+        // Without the sets: stateful expressions such as `counter` and `limit` refer to none.
         let mut inner = Self::new(self.family());
         for expr in exprs {
             inner.expr(expr);
@@ -505,12 +521,15 @@ impl Listing {
         }
     }
 
+    /// Joins the statements, and leaves out each match of a protocol that the statement after it
+    /// implies.
     pub(crate) fn finish(self) -> String {
         let mut text: Vec<String> = Vec::new();
         let mut parts = self.parts.into_iter().peekable();
         while let Some(part) = parts.next() {
             if let (PartKind::Transport(proto), Some(next)) = (&part.kind, parts.peek_mut()) {
-                // nft adds the protocol match implicitly.
+                // nft adds the protocol match when it reads the text. Only the next statement is
+                // searched, because both nft and `Rule::new` put the match directly before.
                 if next
                     .left
                     .as_mut()
@@ -534,6 +553,7 @@ impl Listing {
 fn names_protocol(expression: &mut Expression, proto: u8) -> bool {
     match &mut expression.0 {
         Term::Header(field) if field.protocol == "th" => {
+            // `icmp dport` is no expression, so `meta l4proto icmp th dport` stays.
             let Some(name) = name_with_ports(proto) else {
                 return false;
             };

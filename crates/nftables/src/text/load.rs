@@ -1,4 +1,10 @@
 //! The text of loads from optional headers, routes, sockets and IPsec transformations.
+//!
+//! The way back of `Load::expr` and `Load::store` in `language/load.rs`, which has the words. A
+//! kernel expression only fills a register, so there is nothing to print yet: `load` notes what the
+//! register holds, and the comparison or the assignment that reads it prints `tcp option maxseg
+//! size` (see `listing.rs`). What must stay true: each value that is noted here equals the one of
+//! a caller who writes the same rule, because comparisons of rules start from it.
 
 use super::expr::List;
 use super::listing::Listing;
@@ -25,11 +31,13 @@ impl List for Exthdr {
                 len,
                 present,
             } => listing.load(destination, field(offset, len, present)),
+            // `false`: only bytes can be written, not whether they are there.
             ExthdrAccess::Store {
                 source,
                 offset,
                 len,
             } => listing.set(field(offset, len, false), source),
+            // A statement of its own, which reads no register: `reset tcp option sack-perm`.
             ExthdrAccess::Reset => {
                 let mut text = String::from("reset ");
                 // Writing to a string cannot fail.

@@ -70,8 +70,10 @@ pub(crate) struct Extras {
     pub(crate) leading_end: Option<Bytes>,
     /// The interval has no end entry in the dump: the next interval follows immediately.
     pub(crate) is_end_omitted: bool,
+    /// Name of the stateful object to which a map of such objects leads.
     pub(crate) object: Option<Name>,
     pub(crate) exprs: Vec<Expr>,
+    /// The element `*`, for keys of which the set has no element.
     pub(crate) catch_all: bool,
 }
 
@@ -94,7 +96,7 @@ impl Storage {
     }
 
     /// Stores a key of `key_len` bytes and the data after it inline. Returns `None` if
-    /// they do not fit.
+    /// they do not fit. `key_len` is at most the length of `bytes`.
     ///
     /// Like [`inline`](Self::inline), for values that were encoded one after the other: their
     /// buffer becomes the storage. When elements were first created without copies in between, a
