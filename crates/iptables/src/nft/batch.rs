@@ -1,4 +1,27 @@
 //! Edits as one batch of nf_tables.
+//!
+//! A batch knows no text: it names rules to delete by handle, and the kernel reports a rejected
+//! operation by its number. So a plan sorts the edits first, the client reads what the plan needs
+//! to know ([`State`]), and only then the batch is filled, with a note of the [`Origin`] of each
+//! operation. For example, chain A gets other rules, and a jump to it is deleted from FORWARD:
+//!
+//! ```text
+//! batch                            origin                line of a restore document
+//! 0  add table ip filter           Table                 *filter
+//! 1  add chain ip filter A         Declare(0)            :A - [0:0]
+//! 2  flush chain ip filter A       Declare(0)            :A - [0:0]
+//! 3  delete rule handle 7          Delete(1)             -D FORWARD -j A
+//! 4  add rule ip filter A accept   Rule(0, 0)            -A A -j ACCEPT
+//! ```
+//!
+//! If the kernel rejects operation 4, the error is about edit 0 and shows `-A A -j ACCEPT`.
+//!
+//! What must stay true:
+//!
+//! - Each operation of the batch has exactly one origin, in the same order. One too few, and every
+//!   error after it names another edit.
+//! - The state and the batch belong to one generation, which the batch requires. Otherwise a handle
+//!   could be that of a rule that another program has replaced.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -52,7 +75,7 @@ pub(super) struct State {
 /// Origin of an operation of a batch. Small, because a batch may have millions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
-    /// Index of the table.
+    /// Index of the table in [`Plan::tables`].
     table: u32,
     part: Part,
 }
@@ -93,7 +116,10 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Returns whether a rule names an IP set.
+    /// Returns whether a rule names an IP set, so that the sets must be read.
+    ///
+    /// A search in the text, because the rules are parsed later. A comment with these words
+    /// only costs a dump of the names of sets.
     pub(super) fn uses_sets(&self) -> bool {
         let names_set = |rule: &str| rule.contains("-m set ") || rule.contains("-j SET ");
         self.edits.iter().any(|edit| match edit.object() {
@@ -140,6 +166,7 @@ impl<'a> Plan<'a> {
         let table = self.tables.iter().zip(0..).find_map(|((name, _), number)| {
             (name.as_str() == deletions.table.name.as_str()).then_some(number)
         });
+        // Always found: the deletions are those of a table of this plan.
         let table = table.unwrap_or_default();
         let (found, missing) = deletions.finish();
         for (index, handle) in found {
@@ -148,6 +175,7 @@ impl<'a> Plan<'a> {
         if missing.is_empty() {
             return Ok(());
         }
+        // The error that a restore program would cause, so that callers treat both alike.
         let rejected = missing.into_iter().map(|index| {
             let part = Part::Delete(number(index));
             let operation = self.operation(Origin { table, part });
@@ -200,6 +228,7 @@ impl<'a> Plan<'a> {
                 Some(origin) => self.operation(*origin),
                 None => Operation::whole(),
             },
+            // The begin or the end of the batch.
             _ => Operation::whole(),
         })
     }
@@ -279,7 +308,7 @@ impl<'a> TablePlan<'a> {
             }
             Edit::Add(Object::SharedRule(rule)) => self.added.push((index, rule)),
             Edit::Remove(Object::SharedRule(rule)) => self.deleted.push((index, rule)),
-            // Shared rules with equal keys are equal.
+            // The key of a shared rule has all of it, so there is nothing to change.
             Edit::Change {
                 new: Object::SharedRule(_),
                 ..
@@ -300,7 +329,8 @@ impl<'a> TablePlan<'a> {
 
     /// Returns the chains to which shared rules are added.
     fn chains_with_additions(&self) -> BTreeSet<&'a str> {
-        self.added.iter().map(|(_, it)| it.chain.as_str()).collect()
+        let chains = self.added.iter().map(|(_, rule)| rule.chain.as_str());
+        chains.collect()
     }
 }
 
@@ -318,12 +348,17 @@ struct Filler<'f, 'a> {
 
 impl Filler<'_, '_> {
     fn fill(&mut self, plan: &TablePlan<'_>) -> Result<(), Error> {
+        // Without effect if the table exists.
         self.origin(Part::Table);
         self.batch.add_table(&self.id);
         self.built_in(plan);
+        // Chains to remove, too: without their rules, which may jump to each other, they can be
+        // deleted in any order. One that is gone already is made for a moment, so that its removal
+        // does not fail.
         for (index, chain) in plan.declared.iter().chain(&plan.removed) {
             self.declare(*index, chain);
         }
+        // Several handles of one edit: a rule with two addresses is two rules of the kernel.
         for (index, rule) in plan.deletions() {
             for handle in self.state.handles.get(&index).into_iter().flatten() {
                 self.origin(Part::Delete(number(index)));
@@ -332,15 +367,18 @@ impl Filler<'_, '_> {
             }
         }
         for (index, chain) in &plan.declared {
+            // Shared rules are edits of their own, and other rules of the chain are not ours.
             if matches!(chain.contents, Contents::Rules(_)) {
                 self.rules(*index, chain)?;
             }
         }
-        let is_head = |position| position == Position::Head;
-        let heads = plan.added.iter().filter(|(_, it)| is_head(it.position));
-        let tails = plan.added.iter().filter(|(_, it)| !is_head(it.position));
+        let is_head = |rule: &SharedRule| rule.position == Position::Head;
+        let heads = plan.added.iter().filter(|(_, rule)| is_head(rule));
+        let tails = plan.added.iter().filter(|(_, rule)| !is_head(rule));
         for (index, rule) in heads.chain(tails) {
-            let inserts = is_head(rule.position) && !plan.made.contains(&rule.chain);
+            // A new chain has no rules to be before, and inserted rules would stand in reverse
+            // order.
+            let inserts = is_head(rule) && !plan.made.contains(&rule.chain);
             self.add(*index, rule, inserts)?;
         }
         for (index, chain) in &plan.removed {
@@ -379,6 +417,8 @@ impl Filler<'_, '_> {
         self.origin(Part::Declare(number(index)));
         let base = base_chains(self.table).find(|(built_in, _)| *built_in == name);
         match (chain.policy, base) {
+            // With the counter of `base_chains`, unlike in `built_in`: here the document declares
+            // the chain.
             (Some(policy), Some((_, base))) => {
                 let policy = match policy {
                     Policy::Accept => nftables::Policy::Accept,
@@ -404,9 +444,10 @@ impl Filler<'_, '_> {
     }
 
     fn add(&mut self, index: usize, rule: &SharedRule, inserts: bool) -> Result<(), Error> {
-        let (part, position) = match inserts {
-            true => (Part::Insert(number(index)), RulePosition::Head),
-            false => (Part::Append(number(index)), RulePosition::Tail),
+        let (part, position) = if inserts {
+            (Part::Insert(number(index)), RulePosition::Head)
+        } else {
+            (Part::Append(number(index)), RulePosition::Tail)
         };
         self.rule(&chain_name(rule.chain), part, &rule.rule, position)
     }
@@ -437,10 +478,11 @@ fn declaration(chain: &Chain) -> String {
 }
 
 fn chain_name(chain: ChainName) -> Name {
-    Name::new(chain.as_str()).expect("chain names are short")
+    Name::new(chain.as_str()).expect("a chain name of iptables is one of nf_tables")
 }
 
-/// Returns an index as stored in [`Part`].
+/// Returns an index as stored in [`Part`]. There are fewer than `u32::MAX`: that many edits need
+/// more memory than a batch can have.
 fn number(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }

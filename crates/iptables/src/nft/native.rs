@@ -1,4 +1,20 @@
 //! Conditions that iptables-nft writes as expressions of nf_tables.
+//!
+//! The first half appends the expressions of a condition, the second half reads them:
+//!
+//! ```text
+//! -i eth+               meta iifname, cmp eq "eth"
+//! -s 10.244.0.0/16      payload 2 @ network + 12, cmp eq 0af4
+//! --dport 8000:8010     payload 2 @ transport + 2, range eq 1f40-1f4a
+//! ```
+//!
+//! What must stay true: each condition becomes exactly the expressions of iptables 1.8.9, also
+//! where others would match the same packets. A rule to delete is found by comparing expressions
+//! (`deletions.rs`), also one that iptables-nft wrote.
+//!
+//! The readers accept more than is written here: they do not look at registers, or at the `xor` of
+//! a mask. That is harmless, because `decode` encodes the result again, and takes it only if the
+//! expressions are the same.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -15,17 +31,17 @@ use crate::options::address::Network;
 use crate::options::negatable::Negatable;
 use crate::options::number::{Masked, Ports};
 
-/// The register of all conditions.
+/// The register of all conditions: each one loads and compares before the next one begins.
 const REGISTER: Register = Register::word(0);
 /// Suffix of interface names that matches any text.
 const ANY_SUFFIX: u8 = b'+';
-/// An interface name that no interface has, for `! -i +`.
+/// An interface name that no interface has, for `! -i +`: the kernel allows no `/` in names.
 const NO_INTERFACE: &[u8] = b"INVAL/D\0";
-/// Maximum length of an interface name with its NUL byte: `IFNAMSIZ`.
+/// Maximum length of an interface name in bytes, with its NUL byte: `IFNAMSIZ`.
 const MAX_INTERFACE: usize = 16;
-/// Offset and mask of the fragment offset in the IPv4 header.
+/// Offset and mask of the fragment offset in the IPv4 header, without the three flags before it.
 const FRAGMENT: (u32, [u8; 2]) = (6, [0x1f, 0xff]);
-/// Offset of the flags in the TCP header.
+/// Offset of the flags in the TCP header, in bytes.
 const TCP_FLAGS: u32 = 13;
 
 /// Conditions under construction.
@@ -83,7 +99,10 @@ pub(super) fn interface(
     load_meta(out, key);
     match text.split_last() {
         Some((&ANY_SUFFIX, [])) if name.is_negated() => compare(out, false, NO_INTERFACE),
+        // Matches every packet. Like iptables-nft, loads the name and does not compare it.
         Some((&ANY_SUFFIX, [])) => {}
+        // The kernel compares as many bytes as there are: without the NUL byte any name that begins
+        // so, with it only this name.
         Some((&ANY_SUFFIX, start)) => compare(out, name.is_negated(), start),
         _ => compare(out, name.is_negated(), &[text, &[0]].concat()),
     }
@@ -102,6 +121,7 @@ pub(super) fn address(out: &mut Exprs, offset: u32, network: &Negatable<Network>
     let (address, netmask) = network.value().parts();
     let (address, netmask) = (octets(address), octets(netmask));
     match network.value().prefix().map(|prefix| prefix.prefix_len()) {
+        // All addresses: no condition.
         Some(0) => return (!network.is_negated()).then_some(()),
         // A prefix of whole bytes needs no mask.
         Some(bits) if bits % 8 == 0 => {
@@ -130,6 +150,7 @@ pub(super) fn fragment(out: &mut Exprs, fragment: Negatable<()>) {
     let (offset, bits) = FRAGMENT;
     load(out, PayloadBase::Network, offset, bits.len());
     mask(out, &bits);
+    // `-f` means every fragment but the first: an offset that is not 0.
     compare(out, !fragment.is_negated(), &[0, 0]);
 }
 
@@ -150,6 +171,8 @@ pub(super) fn ports(out: &mut Exprs, sport: &Place, dport: &Place) {
         Some(Negatable::Is(Ports { first, last })) if first == last => Some(*first),
         _ => None,
     };
+    // Two single ports are adjacent, so one load and one comparison are enough. Not if they are
+    // negated, see the limitations of this module.
     if let (Some(sport), Some(dport)) = (single(sport), single(dport)) {
         load(out, PayloadBase::Transport, 0, 4);
         return compare(
@@ -166,6 +189,7 @@ pub(super) fn ports(out: &mut Exprs, sport: &Place, dport: &Place) {
             compare(out, place.is_negated(), &first.to_be_bytes());
             continue;
         }
+        // Every port is at least 0.
         if *first == 0 {
             let op = if place.is_negated() {
                 CmpOp::Gt
@@ -189,6 +213,7 @@ pub(super) fn ports(out: &mut Exprs, sport: &Place, dport: &Place) {
 pub(super) fn mark(out: &mut Exprs, mark: &matches::Mark) {
     let Masked { value, mask: bits } = mark.mark.value();
     load_meta(out, MetaKey::Mark);
+    // In host order, as the kernel stores it in the packet.
     if *bits != u32::MAX {
         mask(out, &bits.to_ne_bytes());
     }
@@ -203,6 +228,7 @@ pub(super) fn limit(out: &mut Exprs, limit: &matches::Limit) {
         unit: unit.into(),
         burst: limit.burst,
         kind: LimitType::Packets,
+        // Match `limit` matches up to the rate, not above it.
         over: false,
     };
     out.push(limit.into());
@@ -223,7 +249,8 @@ pub(super) enum Condition {
     Limit(matches::Limit),
 }
 
-/// Reads one condition, and returns the rest of the expressions.
+/// Reads one condition, and returns the rest of the expressions. `None`: iptables-nft writes no
+/// condition like this.
 pub(super) fn read(exprs: &[Expr]) -> Option<(Condition, &[Expr])> {
     match exprs {
         [Expr::Limit(limit), rest @ ..] => {
@@ -249,7 +276,7 @@ pub(super) fn read(exprs: &[Expr]) -> Option<(Condition, &[Expr])> {
     }
 }
 
-/// Returns the mask of a `bitwise` expression, if it is the first.
+/// Returns the mask of a `bitwise` expression, if it is the first, and the expressions after it.
 fn read_mask(exprs: &[Expr]) -> (Option<Bytes>, &[Expr]) {
     match exprs {
         [Expr::Bitwise(bitwise), rest @ ..] => match &bitwise.op {
@@ -278,12 +305,14 @@ fn read_meta(key: MetaKey, exprs: &[Expr]) -> Option<(Condition, &[Expr])> {
     let interface = |value, rest| Some((Condition::Interface(key, value), rest));
     match key {
         MetaKey::Iifname | MetaKey::Oifname => {
+            // What follows is the next condition, so nothing of it is taken.
             let Some((name, rest)) = compared else {
                 return interface(Negatable::Is("+".into()), exprs);
             };
             if **name.value() == *NO_INTERFACE {
                 return interface(Negatable::Not("+".into()), rest);
             }
+            // The reverse of `interface`.
             let text = match name.value().split_last()? {
                 (0, text) => str::from_utf8(text).ok()?.to_owned(),
                 _ => str::from_utf8(name.value()).ok()?.to_owned() + "+",

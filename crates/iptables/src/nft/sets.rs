@@ -1,4 +1,9 @@
 //! Requests for the names and indices of IP sets: `NFNL_SUBSYS_IPSET`.
+//!
+//! A rule says `-m set --match-set pods src`, but the structure in the kernel has a number, the
+//! index of the set, for example 7. The kernel assigns it, so it is read before a rule is encoded,
+//! and again before the next commit: a set that was destroyed and created anew may have another
+//! one. A rule with a set that does not exist has no encoding.
 
 use std::sync::Arc;
 
@@ -14,7 +19,8 @@ const NFNL_SUBSYS_IPSET: u8 = 6;
 // linux/netfilter.h
 const NFPROTO_IPV4: u8 = 2;
 // linux/netfilter/ipset/ip_set.h
-/// Protocol version. Since version 7 replies contain indices.
+/// Protocol version. Since version 7 replies contain indices. A reply to version 6 has none, and
+/// its sets count as missing.
 const IPSET_PROTOCOL: u8 = 7;
 const IPSET_CMD_LIST: u8 = 7;
 const IPSET_ATTR_PROTOCOL: u16 = 1;
@@ -42,7 +48,7 @@ impl SetNames {
 
     /// Gives a set that has no index an unused one, for rules that no kernel has.
     ///
-    /// A set beyond the number of indices remains unknown.
+    /// A set beyond the number of indices, 65,535, remains unknown.
     pub fn assign(&mut self, name: &str) {
         Arc::make_mut(&mut self.0).assign(name);
     }
@@ -74,6 +80,7 @@ impl SetIndexes {
             match attr.kind {
                 IPSET_ATTR_SETNAME => name = Some(attr.str()?),
                 IPSET_ATTR_INDEX => index = Some(attr.be16()?),
+                // Type, family, revision and counts, which rules do not contain.
                 _ => {}
             }
         }
@@ -91,8 +98,12 @@ impl SetIndexes {
 
     /// Returns the first set of a target that does not exist.
     pub(super) fn missing_of<'t>(&self, target: &'t Target<'_>) -> Option<&'t str> {
-        let Target::Set(it) = target else { return None };
-        let mut sets = [&it.add, &it.del, &it.map].into_iter().flatten();
+        let Target::Set(target) = target else {
+            return None;
+        };
+        let mut sets = [&target.add, &target.del, &target.map]
+            .into_iter()
+            .flatten();
         sets.find_map(|set| self.missing(&set.name))
     }
 
@@ -103,8 +114,10 @@ impl SetIndexes {
 
 /// Returns the payload of a request for the names and indices of all sets.
 pub(super) fn request() -> Vec<u8> {
+    // Sets of IPv6 are listed as well.
     let mut payload = vec![NFPROTO_IPV4, 0, 0, 0];
     put_u8(&mut payload, IPSET_ATTR_PROTOCOL, IPSET_PROTOCOL);
+    // Without the flag the kernel lists all entries of all sets.
     put_be32(
         &mut payload,
         IPSET_ATTR_FLAGS | NLA_F_NET_BYTEORDER,
