@@ -142,9 +142,11 @@ impl Learner {
     /// Returns the number by which `learners` finds the chain, or `usual-learners` finds that of
     /// a usual learner.
     pub(super) fn number(self) -> u32 {
-        match self.is_usual() {
-            true => USUAL | self.shard,
-            false => self.seconds << 8 | (self.lists as u32) << 6 | self.shard,
+        if self.is_usual() {
+            USUAL | self.shard
+        } else {
+            // Bits 8 to 31, 6 and 7, and 0 to 5: see `MAX_TIMEOUT` and `SHARDS`.
+            self.seconds << 8 | (self.lists as u32) << 6 | self.shard
         }
     }
 }
@@ -155,6 +157,8 @@ impl Learner {
 /// Two endpoints of a Service have the same token with a probability of one in 134 million.
 /// Then only the first one is recorded, and clients of the other one change to it.
 pub(super) fn token(endpoint: &Endpoint) -> u32 {
+    // As the fields stand in registers: the address, and the port in the word after it. Another
+    // layout gives another hash than that of the packet, so that no record leads to the endpoint.
     let (mut bytes, mut len) = ([0; 20], 4);
     match endpoint.addr {
         IpAddr::V4(addr) => bytes[..4].copy_from_slice(&addr.octets()),
@@ -164,7 +168,7 @@ pub(super) fn token(endpoint: &Endpoint) -> u32 {
         }
     }
     bytes[len..len + 2].copy_from_slice(&endpoint.port.to_be_bytes());
-    // The port takes a whole register.
+    // The port takes a whole word, whose rest is zero.
     jenkins_number(&bytes[..len + 4], SEED, TOKENS, FIRST_TOKEN)
 }
 
@@ -256,11 +260,14 @@ pub(super) fn learn(path: &LookupPath, learner: Learner) -> Chain {
         let client = concat((pool_of_packet(bits), ct_original_saddr(table.family())));
         update_map(&clients, &client, Some(timeout), &token_of_packet(table))
     };
-    let mut first = match learner.is_usual() {
-        true => Vec::new(),
-        false => Vec::from(path.to_number_of_original(&path.pools)),
+    let mut first = if learner.is_usual() {
+        Vec::new()
+    } else {
+        Vec::from(path.to_number_of_original(&path.pools))
     };
     let mut rules = Vec::new();
+    // With both lists the first rule records the client for all endpoints, whatever the number of
+    // this address says, and the second one for local endpoints.
     first.push(record(match learner.lists {
         Lists::Both => POOL,
         Lists::Cluster | Lists::Local => OF_CLIENTS,
@@ -285,7 +292,7 @@ impl<'a> StickyAddresses<'a> {
     pub(in crate::backend) fn of(edits: &'a [Edit<Object>]) -> Self {
         let keys_in = |map| {
             let elements = edits.iter().filter_map(added_element);
-            let of_map = elements.filter(move |it| it.set().name.as_str() == map);
+            let of_map = elements.filter(move |element| element.set().name.as_str() == map);
             of_map.map(Element::key_bytes).collect()
         };
         Self {
@@ -302,6 +309,9 @@ impl<'a> StickyAddresses<'a> {
     /// the elements that lead to endpoints, the chains, and the verdicts that lead to them.
     ///
     /// Elements of plain sets stay: they drop, reject or mark packets, and need no endpoint.
+    ///
+    /// On a kernel that cannot record clients the caller refuses these edits: such an address then
+    /// has no endpoints, rather than endpoints with which clients do not stay.
     pub(in crate::backend) fn need(&self, edit: &Edit<Object>) -> bool {
         if let Edit::Add(Object::Chain(chain)) = edit {
             return is_learner(&chain.name);
@@ -319,6 +329,8 @@ impl<'a> StickyAddresses<'a> {
             Some(Datatype::Ipv4Addr | Datatype::Ipv6Addr) => &self.ips,
             _ => &self.nodeports,
         };
+        // All keys of a map have one length. Keys of other maps have more fields after it, such as
+        // the slot.
         let Some(len) = keys.iter().next().map(|key| key.len()) else {
             return false;
         };
@@ -343,7 +355,8 @@ fn is_learner(chain: &Name) -> bool {
     matches!(OnDemand::parse(chain), Some(OnDemand::Learn { .. }))
 }
 
-/// Returns a chain of each kind that exists only while Services have session affinity.
+/// Returns a chain of each kind that exists only while Services have session affinity. A kernel
+/// that accepts these accepts all of them.
 pub(in crate::backend) fn chains_of_affinity(table: &Table) -> Vec<Object> {
     let learner = Learner {
         lists: Lists::Both,

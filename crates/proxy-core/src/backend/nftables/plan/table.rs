@@ -1,4 +1,22 @@
 //! The nf_tables table and its sets.
+//!
+//! An element is encoded by the key fields of its set, and a rule refers to a set by its name. Both
+//! take the set from here, so they cannot disagree. There is one table for each family, made once.
+//!
+//! The sets that lead from an address to an endpoint are a [`LookupPath`]. An address with at most
+//! [`MAX_DIRECT`] slots is in one map, any other in two:
+//!
+//! ```text
+//! backends-2    { 10.96.0.10 . tcp . 80 . 0 : 10.1.0.1 . 8080, 10.96.0.10 . tcp . 80 . 1 : … }
+//!
+//! dispatch-ips  { 10.96.0.11 . tcp . 80 : goto lb-8 }
+//! backends      { 10.96.0.11 . tcp . 80 . 0 : 10.1.0.9 . 8080, … eight slots }
+//! ```
+//!
+//! What must stay true: a set never gets another type, flag or size under its name. The kernel
+//! cannot change them, so a start after an upgrade would have to write all rules again
+//! (`takeover.rs`); a new name is cheaper. And an address is in the maps of one number of slots
+//! only: packets take the first that has it.
 
 use std::net::IpAddr;
 use std::sync::{LazyLock, OnceLock};
@@ -26,7 +44,8 @@ use super::names::{self, comment, name};
 /// the kernel validate one. Few addresses have more slots.
 pub(super) const MAX_DIRECT: u32 = 6;
 
-/// Number of bits of an address that its network does not contain.
+/// Number of low bits of an address that its [network](Table::network) does not contain: a network
+/// has 4,096 addresses.
 const HOST_BITS: u8 = 12;
 
 /// The table of a family and its sets. Created once and shared.
@@ -121,7 +140,9 @@ pub(super) struct LookupPath {
     pub(super) learners: Set,
     /// Map of the key and the token of an endpoint to the endpoint and its port.
     pub(super) recorded: Set,
-    /// Load-balancing chains by number of slots, created on first use.
+    /// Load-balancing chains by number of slots, created on first use. Chains for 128 and more
+    /// slots are created at each use: few addresses have so many, and the number may come from
+    /// the name of an installed chain.
     lbs: [OnceLock<Chain>; 128],
 }
 
@@ -141,7 +162,7 @@ impl Table {
         service_model::Family::ALL
             .map(Self::of)
             .into_iter()
-            .find(|it| it.id == *id)
+            .find(|table| table.id == *id)
     }
 
     fn new(family: Family, addr: Datatype) -> Self {
@@ -282,7 +303,8 @@ impl Table {
         ]
     }
 
-    /// Returns the lookup paths without those that use the sets of another path.
+    /// Returns the lookup paths without those that use the sets of another path, to have each set
+    /// once.
     pub(super) fn paths_with_own_sets(&self) -> [&LookupPath; 4] {
         [
             &self.ips,
@@ -300,6 +322,7 @@ impl Table {
             .paths_with_own_sets()
             .into_iter()
             .flat_map(|path| [&path.backends, &path.dispatch, &path.recorded]);
+        // Short paths have the same of these: a client is recorded alike for both.
         let of_affinity = [&self.ips, &self.nodeports]
             .into_iter()
             .flat_map(|path| [&path.pools, &path.learners]);
@@ -366,6 +389,7 @@ impl Table {
     pub(super) fn addr(&self) -> Datatype {
         match self.id.family {
             Family::Ip6 => Datatype::Ipv6Addr,
+            // IPv4: there are no other tables.
             _ => Datatype::Ipv4Addr,
         }
     }
@@ -404,6 +428,8 @@ impl LookupPath {
             infix,
             marks: false,
             is_short: infix.starts_with("short-"),
+            // The last field gets the type of this expression. Rules have their own modulus, see
+            // `to_slot`.
             backends: endpoints_of(id, name(backends), &key, Some(numgen_random(2)))
                 .with_comment(comment("endpoints by slot")),
             recorded: endpoints_of(id, name(recorded), &key, Some(priority()))
@@ -461,6 +487,7 @@ impl LookupPath {
     /// Returns the chain that selects one of `slots` slots.
     pub(super) fn lb(&self, slots: u32) -> Chain {
         let make = || lb(self, slots);
+        // A clone shares the rules.
         match self.lbs.get(slots as usize) {
             Some(lb) => lb.get_or_init(make).clone(),
             None => make(),
@@ -491,15 +518,18 @@ impl LookupPath {
     /// looks there first, and without the random number a new flow to one endpoint costs 1.5 to
     /// 3 % less (6.18).
     pub(super) fn to_slot(&self, slots: u32, backends: &Set) -> Statement {
-        let key = match backends.key.len() > self.key.len() {
-            true => self.key_and(numgen_random(slots)),
-            false => self.key(),
+        let has_slots = backends.key.len() > self.key.len();
+        let key = if has_slots {
+            self.key_and(numgen_random(slots))
+        } else {
+            self.key()
         };
         dnat(key.map(backends))
     }
 
     /// Returns whether Services are looked up by node port.
     pub(super) fn is_of_nodeports(&self) -> bool {
+        // Protocol and port, without an address.
         self.key.len() == 2
     }
 

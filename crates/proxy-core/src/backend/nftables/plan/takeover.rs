@@ -99,6 +99,7 @@ fn replace_table(
 ) -> Vec<Edit<Object>> {
     let former = installed.iter().find(|object| is_table(object)).cloned();
     let edited: HashSet<_> = edits.iter().map(Edit::key).collect();
+    // What the edits do not mention is installed as planned, and goes with the table.
     let kept = installed
         .into_iter()
         .filter(|object| !edited.contains(&object.key()));
@@ -110,12 +111,14 @@ fn replace_table(
     let frame: Vec<_> = table.objects().collect();
     let sets: HashSet<_> = frame.iter().map(Object::key).collect();
     let rest = wanted.filter(|object| match object {
+        // In the frame.
         Object::Table(_) => false,
         Object::Set(set) => names::is_set_on_demand(&set.name),
         Object::Element(element) => {
             let set = element.set();
             names::is_set_on_demand(&set.name) || sets.contains(&Key::Set(&set.table, &set.name))
         }
+        // Chains: an installed one that the edits neither change nor remove is one of ours.
         _ => true,
     });
     let rest: Vec<_> = rest.collect();

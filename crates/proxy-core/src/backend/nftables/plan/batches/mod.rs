@@ -143,6 +143,7 @@ fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edi
     let mut units = Units::default();
     // A Service typically has two units, its cluster IP and a port, and a few endpoints.
     units.numbers.reserve(edits.len() / 3);
+    // One list for each stage, in order.
     let mut stages: [Vec<Placed<'_>>; 7] = Default::default();
     // Most edits of a large change are of this stage, and the others are added to it.
     stages[Stage::Services as usize].reserve(edits.len());
@@ -161,21 +162,26 @@ fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edi
     ] = stages;
     // The kernel lists sets and chains in order of creation. Sorted by name, the listing of a
     // table does not depend on the order of the edits, so that people can compare two nodes.
-    frame.sort_by_key(|it| name(it.edit));
-    of_affinity.sort_by_key(|it| (matches!(it.edit.object(), Object::Chain(_)), name(it.edit)));
-    services.sort_by_key(|it| it.unit);
-    chains.sort_by_key(|it| name(it.edit));
+    frame.sort_by_key(|placed| name(placed.edit));
+    of_affinity.sort_by_key(|placed| {
+        let is_chain = matches!(placed.edit.object(), Object::Chain(_));
+        (is_chain, name(placed.edit))
+    });
+    // Brings edits of one address together that other edits separate. The sort is stable, so their
+    // order stays.
+    services.sort_by_key(|placed| placed.unit);
+    chains.sort_by_key(|placed| name(placed.edit));
+    // The longest list becomes the order, so that it is not copied.
     let mut order = services;
     order.splice(..0, [frame, of_affinity, endpoints].concat());
     order.extend(former);
     let after = [chains, table].concat();
-    let divisible = order
-        .iter()
-        .chain(&after)
-        .all(|it| is_divisible(it.stage, it.edit));
+    let mut all = order.iter().chain(&after);
+    let divisible = all.all(|placed| is_divisible(placed.stage, placed.edit));
     // Something else than a plain addition or removal: a set is exchanged, or a table is taken
     // over. The parts of that are not consistent by themselves.
     let size = if divisible { size } else { usize::MAX };
+    // Separately, so that even a small change has two transactions if it removes chains.
     parts(order, size).chain(parts(after, size))
 }
 
@@ -186,7 +192,7 @@ fn parts(order: Vec<Placed<'_>>, size: usize) -> impl Iterator<Item = Vec<&Edit<
         let rest = order.get(start..).filter(|rest| !rest.is_empty())?;
         let part = rest.get(..length(rest, size))?;
         start += part.len();
-        Some(part.iter().map(|it| it.edit).collect())
+        Some(part.iter().map(|placed| placed.edit).collect())
     })
 }
 
@@ -216,6 +222,8 @@ fn length(order: &[Placed<'_>], size: usize) -> usize {
 impl Placed<'_> {
     /// Returns whether the next edit must be in the same transaction.
     fn is_bound_to(&self, next: &Self) -> bool {
+        // In the other stages nothing leads to the objects yet, or anymore, so any of them may come
+        // later.
         let is_whole = matches!(self.stage, Stage::Frame | Stage::Services);
         is_whole && (self.stage, self.unit) == (next.stage, next.unit)
     }
@@ -231,7 +239,8 @@ impl Placed<'_> {
     /// Returns the cost of the edit for the kernel, in plain elements.
     fn cost(&self) -> usize {
         let [add, remove] = match self.edit.object() {
-            // To remove an interval, the kernel walks the intervals before it.
+            // To remove an interval, the kernel walks the intervals before it. With this cost a
+            // transaction has about eight such removals.
             Object::Element(element) if element.key_end().is_some() => [4, 512],
             // To add a set or chain, the kernel walks all sets of the table several
             // times.
@@ -243,6 +252,7 @@ impl Placed<'_> {
         match self.edit {
             Edit::Add(_) => add,
             Edit::Remove(_) => remove,
+            // An element is changed by its deletion and its addition.
             Edit::Change { .. } => add + remove,
         }
     }
@@ -274,6 +284,7 @@ pub(super) fn stage(edit: &Edit<Object>) -> Stage {
         Object::Element(element) => Subject::of(element).stage(edit),
         Object::Table(_) if matches!(edit, Edit::Change { .. }) => Stage::Table,
         _ if gone && Planner::is_removal_delayed(object) => Stage::FormerChains,
+        // Of another layout or of drift, which is not divisible: the stage only gives the order.
         _ if gone => Stage::FormerEndpoints,
         Object::Set(set) if names::is_set_on_demand(&set.name) => Stage::OfAffinity,
         Object::Chain(chain) if names::is_chain_of_affinity(&chain.name) => Stage::OfAffinity,
