@@ -39,7 +39,8 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    /// Returns the trace of another kernel in the same network namespace.
+    /// Returns the trace of another kernel in the same network namespace. The runs are shared: the
+    /// kernel numbers the commits of both families together, and reports them together.
     pub(super) fn sibling(&self) -> Self {
         Self {
             commit_counter: self.commit_counter.sibling(),
@@ -57,7 +58,7 @@ pub(super) struct Run {
     pub(super) after: Generation,
     /// Process ID of the program, as we see it.
     pub(super) process: u32,
-    /// Number of commits if the program succeeds.
+    /// Number of commits if the program succeeds: one for each section of the document.
     pub(super) commits: u32,
 }
 
@@ -86,6 +87,8 @@ impl OwnCommits {
     }
 
     fn runs(&self) -> MutexGuard<'_, VecDeque<Run>> {
+        // Also after a panic of another thread the list is whole: under the lock it is only read,
+        // or gets and loses entries.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -62,6 +62,7 @@ impl SharedChains {
 
     /// Applies committed edits.
     pub(super) fn committed<'a>(&mut self, edits: impl Iterator<Item = &'a Edit<Object>> + Clone) {
+        // Removals first, as in a restore: a rule that is deleted and added is there afterwards.
         let removed = edits.clone().filter_map(|edit| match edit {
             Edit::Remove(object) => Some(object),
             _ => None,
@@ -91,6 +92,7 @@ impl SharedChains {
             let place = (chain.table, chain.name);
             match chain.contents {
                 Contents::SharedRules => drop(self.chains.insert(place, HashSet::new())),
+                // Written as a whole by its own edits, never rule by rule.
                 _ => drop(self.chains.remove(&place)),
             }
         }
@@ -126,7 +128,9 @@ impl SharedChains {
         let mut chains: Vec<_> = deletions.into_keys().collect();
         chains.sort_unstable();
         let chains = chains.into_iter();
-        chains.filter_map(|it| self.after(it, edits)).collect()
+        chains
+            .filter_map(|place| self.after(place, edits))
+            .collect()
     }
 
     /// Returns a chain with the rules that it has after the edits. `None`: its rules are not
@@ -142,9 +146,11 @@ impl SharedChains {
                 Edit::Add(Object::SharedRule(rule)) if place_of(rule) == place => {
                     added.push(installed(rule));
                 }
+                // Edits of other chains. A shared rule never changes: its key has all of it.
                 _ => {}
             }
         }
+        // After all removals, for the same reason as in `committed`.
         rules.extend(&added);
         // In order: those at the head first.
         let rules = rules.into_iter().map(|(_, _, rule)| rule).collect();

@@ -1,4 +1,16 @@
 //! Detection of changes to our chains, by notifications or by polling.
+//!
+//! If another program flushes the tables, such as a reload of firewalld, Services are gone until
+//! the rules are written again. How the watch learns of it depends on the variant:
+//!
+//! - nft: the kernel notifies a [`Monitor`] of each commit. Those of the engine itself are left
+//!   out, by the port ID of its sockets or by the runs of its programs (`own_commits.rs`).
+//! - legacy: nothing is reported. The watch polls for the canary, an empty chain that only a flush
+//!   removes, as upstream does.
+//!
+//! What must stay true: no change is missed between the dump and the first notification. So the
+//! monitor is open before the generation is read; and after a monitor fails, the watch reports a
+//! drift and polls until another one is open.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -16,7 +28,8 @@ use crate::backend::iptables::plan::names;
 use crate::{Drift, Error, IptablesBackend, watch};
 
 /// Time after a missing canary during which the watch polls more often, because a flush
-/// may be in progress: it clears one table after the other.
+/// may be in progress: it clears one table after the other. What was repaired in a table that it
+/// had yet to clear is gone again.
 const FLUSHING: Duration = Duration::from_secs(5);
 
 /// Receive buffer of the monitor in bytes if programs commit.
@@ -94,7 +107,9 @@ impl Watch {
 
     /// Returns whether the kernel sends notifications for all watched kernels.
     fn can_listen(&self) -> bool {
-        self.watched.iter().all(|it| it.tables.has_notifications())
+        self.watched
+            .iter()
+            .all(|watched| watched.tables.has_notifications())
     }
 }
 
@@ -112,7 +127,8 @@ impl watch::Watch for Watch {
         if port_ids.len() < self.watched.len() {
             monitor.set_recv_buffer_size(RECV_BUFFER_SIZE)?;
         }
-        // The monitor reports later changes; now check for changes since the dump.
+        // Not before the monitor is open. The monitor reports later changes; now check for changes
+        // since the dump.
         let generation = nftables::Client::open()?.generation()?;
         self.monitor = Some(monitor);
         self.next = None;
@@ -136,6 +152,7 @@ impl watch::Watch for Watch {
         let Some(mut notification) = foreign_commits::read(&mut self.monitor) else {
             return Vec::new();
         };
+        // It failed, and `notification` says that something was lost.
         if self.monitor.is_none() {
             self.next = Some(Duration::ZERO);
         }
@@ -160,6 +177,8 @@ impl watch::Watch for Watch {
         for watched in &mut self.watched {
             let was_flushed = watched.is_flushed;
             watched.is_flushed = is_canary_gone(&mut watched.tables, self.layout);
+            // Once more after its return: the repair may have been earlier than the rest of the
+            // flush.
             if watched.is_flushed || was_flushed {
                 let drift = Drift {
                     is_incomplete: true,
@@ -179,7 +198,8 @@ impl watch::Watch for Watch {
     }
 }
 
-/// Returns whether the canary is missing. A failed read counts as present.
+/// Returns whether the canary is missing. A failed read counts as present: the dump after a drift
+/// would fail as well, and the next poll asks again.
 fn is_canary_gone(tables: &mut Tables, layout: Layout) -> bool {
     let (table, chain) = layout.canary;
     matches!(tables.has_chain(names::table(table), chain), Ok(false))

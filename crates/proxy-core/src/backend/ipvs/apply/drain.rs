@@ -168,8 +168,8 @@ impl Drain {
             Object::Destination(service, real) => self.is_draining(service, real),
             Object::VirtualServer(_) => false,
         });
-        // What is no longer in the dump was removed by another process, so nothing is left to
-        // check.
+        // What is no longer in the dump was removed by another process. What has a weight got it
+        // from another process, or the commit of weight 0 failed. So nothing is left to check.
         let left: BTreeSet<_> = draining.iter().filter_map(endpoint).collect();
         let services: Vec<_> = self.services.keys().copied().collect();
         for service in services {
@@ -204,6 +204,7 @@ impl Drain {
             if let Some(draining) = self.services.get_mut(service) {
                 draining.next = now + CHECK_INTERVAL;
                 for deadline in draining.servers.values_mut() {
+                    // Saturating, because TCP has no limit.
                     deadline.get_or_insert(now.saturating_add(max_drain_time(service)));
                 }
             }
@@ -273,7 +274,8 @@ fn is_udp(service: &ServiceKey) -> bool {
     )
 }
 
-/// Returns the edit that changes the weight of a real server, if the weights differ.
+/// Returns the edit that changes the weight of a real server. `None` if the weights are equal: the
+/// plan gives a terminating endpoint weight 0 before it removes it.
 fn weight_changed(
     service: ServiceKey,
     real: RealServer,

@@ -141,6 +141,7 @@ impl Installed {
 
     /// Records committed edits of sets, without those that the kernel rejected.
     pub(super) fn record_sets(&mut self, edits: &[Edit<ipset::Object>]) {
+        // How many entries the new set took is unknown here.
         if edits.iter().any(loses_entries) {
             self.forget();
         }

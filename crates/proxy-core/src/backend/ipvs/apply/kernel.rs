@@ -1,4 +1,22 @@
 //! The kernel of one family: sets, rules, virtual servers and addresses.
+//!
+//! Mode ipvs writes to four subsystems that know nothing of each other. Two questions follow:
+//!
+//! *In which order?* There is no transaction over all four, so each step must leave a state that
+//! works. For a new Service `10.96.0.20:80` these are: the entry in an ipset, the rules, the
+//! virtual server with its real servers, and last the address on `kube-ipvs0`. `Steps` has the
+//! order and its reasons.
+//!
+//! *Which virtual servers are ours?* IPVS has no place for an owner, and other programs have
+//! virtual servers in the same list. So ours are those whose address is on `kube-ipvs0`, or whose
+//! address and port are in one of our sets (`Ownership`). That is why a dump reads these two first.
+//!
+//! What must stay true:
+//!
+//! - A removal comes only for a virtual server that a dump took for ours, or that was planned.
+//! - What `installed` records is what the kernel has: without rejected edits, and with the default
+//!   scheduler where it replaces another (`installed.rs`).
+//! - After an error the record is forgotten, because some steps were done and others not.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -38,7 +56,8 @@ pub struct Kernel {
     /// Networks whose virtual servers belong to other programs.
     excluded: Vec<IpNet>,
     /// Virtual servers that were planned at some time. They are ours even if another
-    /// process created them.
+    /// process created them: the addition fails with EEXIST, and the next dump must show the
+    /// server, so that it is corrected.
     claimed: HashSet<ServiceKey>,
     /// Real servers that are draining.
     drain: Shared<Drain>,
@@ -136,7 +155,8 @@ impl Kernel {
     /// draining.
     fn dump_servers(&mut self, ours: &Ownership) -> Result<Vec<ipvs::Object>, Error> {
         let mut found = Vec::new();
-        // The kernel lists the virtual servers of both families and of other programs.
+        // The kernel lists the virtual servers of both families and of other programs, which takes
+        // long with many. None of them can be ours.
         if ours.is_empty() && self.claimed.is_empty() {
             return Ok(self.drain.lock().without(found));
         }
@@ -165,6 +185,7 @@ impl Kernel {
         }
         let refused = self.sets.commit_each(&ipset::Commands::from_edits(edits))?;
         to.add_sets(refused)?;
+        // Rejected edits changed nothing in the kernel.
         let accepted = to.accepted(edits);
         self.installed.lock().record_sets(&accepted);
         self.capacities.wrote(&accepted);
@@ -196,7 +217,8 @@ impl Kernel {
         }
     }
 
-    /// Records own removals, so that the watch does not report them as drift.
+    /// Records own removals, so that the watch does not report them as drift. Only of IPv6: for
+    /// IPv4 the kernel reports by whose socket an address was removed.
     fn note_removed(&self, edits: &[Edit<rtnl::Object>]) {
         let lost = edits.iter().filter_map(|edit| match edit.object() {
             rtnl::Object::Address(address) => match address.ip() {
@@ -220,11 +242,14 @@ impl Kernel {
             Edit::Add(ipvs::Object::VirtualServer(server)) => Some(server.service),
             _ => None,
         });
+        // Before the commit, which may fail because they exist.
         self.claimed.extend(added);
         let mut drain = self.drain.lock();
-        let commands = match drain.is_unaffected(&edits) {
-            true => ipvs::Commands::from_edits(&edits),
-            false => ipvs::Commands::from_edits(&drain.start(edits.clone())),
+        // Without the copy where there is no need: a first sync adds thousands.
+        let commands = if drain.is_unaffected(&edits) {
+            ipvs::Commands::from_edits(&edits)
+        } else {
+            ipvs::Commands::from_edits(&drain.start(edits.clone()))
         };
         drop(drain);
         if !commands.is_empty() {
@@ -233,6 +258,7 @@ impl Kernel {
                 done => done?,
             }
         }
+        // Not the edits that `drain` made of them: a draining real server counts as removed.
         let accepted = to.accepted(&edits);
         self.installed.lock().record_servers(&accepted);
         for edit in &*accepted {
@@ -243,10 +269,13 @@ impl Kernel {
         Ok(())
     }
 
+    /// Commits the steps in the order of [`Steps`], which has the reasons. An error ends it;
+    /// rejected edits do not.
     fn commit_steps(&mut self, mut steps: Steps, to: &mut Rejections) -> Result<(), Error> {
         self.capacities.fit(&mut steps.sets);
         self.commit_sets(&steps.sets, to)?;
         self.commit_rules(&steps.rules, to)?;
+        // Before the removal, whose notifications the watch compares with these addresses.
         self.note_removed(&steps.removed_addresses);
         self.commit_addresses(&steps.removed_addresses, to)?;
         self.commit_servers(steps.servers, to)?;
@@ -262,6 +291,8 @@ fn probe() -> ServiceKey {
 }
 
 /// Probes a scheduler. The kernel loads its module on demand.
+///
+/// By adding a virtual server, because IPVS has no request for the list of its schedulers.
 fn probe_scheduler(client: &mut ipvs::Client, scheduler: Scheduler) -> Result<(), ipvs::Error> {
     let commands = |command| ipvs::Commands::from_iter([command]);
     let add = commands(Command::Add(VirtualServer::new(probe(), scheduler)));
@@ -308,6 +339,7 @@ impl vipline_reconcile::Target for Kernel {
         });
         let ours = Ownership::new(&sets, ips);
         let servers = self.dump_servers(&ours)?;
+        // Before the default scheduler becomes the planned one: a poll compares with the kernel.
         self.installed.lock().found(&sets, &servers);
         let servers = servers.into_iter().map(|object| match object {
             ipvs::Object::VirtualServer(server) => self.schedulers.as_planned(server).into(),

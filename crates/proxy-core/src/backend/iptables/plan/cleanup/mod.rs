@@ -49,7 +49,8 @@ use crate::owned::Jump;
 pub(crate) struct SavedRules(pub(crate) Vec<Saved>);
 
 impl Found for SavedRules {
-    // The excluded networks are those of virtual servers that stay. Rules are told by name.
+    // The excluded networks are those of virtual servers that stay. Whose a rule is, its chain or
+    // its full text tells.
     fn plan(&self, _excluded: &[IpNet], removal: &mut Removal) {
         for saved in &self.0 {
             let (documents, stays) = plan(saved);
@@ -273,7 +274,7 @@ fn is_jump(selection: Selection, table: &str, chain: &str, rule: &Rule<'_>) -> b
 /// They are compared as parsed rules with those of the table, because the quotes of a comment
 /// are no part of it.
 pub(in crate::backend) fn forms(jump: &Jump) -> [Rule<'static>; 3] {
-    let to = ChainName::new(jump.to).expect("a valid name");
+    let to = ChainName::new(jump.to).expect("the list of jumps has valid names");
     let all = Rule::new().with_comment(jump.comment).with_jump(to);
     let with = |first: Match<'static>| {
         let mut rule = all.clone();
