@@ -236,6 +236,8 @@ impl<'a> Plan<'a> {
     /// Returns the operation of an origin as a line of a restore document.
     fn operation(&self, Origin { table, part }: Origin) -> Operation {
         let place = |index| usize::try_from(index).unwrap_or(usize::MAX);
+        // Always found, like the rules and lines below: origins name parts of this plan. Where one
+        // is not, the error still comes, with a text that lacks it.
         let Some((table, _)) = self.tables.get(place(table)) else {
             return Operation::whole();
         };

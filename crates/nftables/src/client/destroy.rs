@@ -174,6 +174,7 @@ impl Client {
                 _ => {}
             }
         }
+        // One dump for each set, although each of its messages may have been rejected.
         sets.sort_unstable_by_key(|set| (&set.table, &set.name));
         sets.dedup_by(|one, other| one.is_same_set(other));
         // Without elements the generation of an earlier round stays required.

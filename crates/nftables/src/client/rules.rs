@@ -183,6 +183,7 @@ impl Client {
         let mut found = None;
         let query = Query::ResetRule(table, chain, handle);
         let reply = self.request_rule(query, &mut found);
+        // The same request without the reset, which every nf_tables knows.
         let probe = Query::Rule(table, chain, handle);
         let reply = self.explain_unknown(reply, (query, "6.2"), probe);
         found_unless_missing(reply, || found)

@@ -227,6 +227,7 @@ impl Lower {
                     destination,
                 });
             }
+            // Has no operand: the kernel hashes addresses and ports of the packet.
             Term::Symmetric { modulus, offset } => {
                 let (modulus, offset) = (*modulus, *offset);
                 self.push(Hash {
@@ -304,6 +305,7 @@ impl Lower {
     /// Converts one field of a concatenation to network byte order, as nft does.
     fn convert_field(&mut self, at: u8, expression: &Expression) {
         let bytes: u32 = expression.bytes().into();
+        // Names are compared from their first byte in any case.
         let number = !matches!(expression.datatype(), Datatype::Ifname | Datatype::String);
         let is_header = matches!(expression.0, Term::Header(_) | Term::Payload { .. });
         let is_host = expression.order() == ByteOrder::Host
@@ -437,6 +439,7 @@ impl<T> Expression<T> {
     fn requires(&self) -> Protocols {
         match &self.0 {
             Term::Header(field) => match field.layer {
+                // The type in a VLAN header has a name only in texts (`text/context.rs`).
                 Layer::Any | Layer::Vlan => Protocols::default(),
                 Layer::Network(family) => Protocols {
                     network: Some(family),

@@ -271,7 +271,7 @@ impl Listing {
         target.map_or_else(String::new, |slot| format!(" to {}", slot.expression))
     }
 
-    /// Returns the text of an address or an address range.
+    /// Returns the text of an address or an address range. Addresses have `bytes` bytes: 4 or 16.
     pub(crate) fn addr_range(
         &self,
         first: Option<Register>,
@@ -399,6 +399,7 @@ impl Listing {
     /// Appends `expression set value`, with a value of the type of `typed`.
     pub(super) fn set_as(&mut self, expression: Expression, typed: &Expression, source: Register) {
         let value = self.slot(source).map(|slot| slot.expression.clone());
+        // A rule of another program may assign a register that nothing known has filled.
         let value = value.unwrap_or_else(|| Expression::of(Term::Unknown));
         let value = self.context.shifted_field(&value, 0).unwrap_or(value);
         let is_big = typed.order() == ByteOrder::Big;

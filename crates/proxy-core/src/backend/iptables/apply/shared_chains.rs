@@ -126,6 +126,7 @@ impl SharedChains {
             }
         }
         let mut chains: Vec<_> = deletions.into_keys().collect();
+        // In an order that does not depend on a hash, so that two syncs write the same document.
         chains.sort_unstable();
         let chains = chains.into_iter();
         chains

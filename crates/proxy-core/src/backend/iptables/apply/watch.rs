@@ -99,6 +99,7 @@ impl Watch {
             family,
             trace: kernel.trace.clone(),
             port_id: kernel.port_id(),
+            // Of its own, for the polls: the caller gets the kernel.
             tables: Tables::open(family, backend)?,
             is_flushed: false,
         });
@@ -132,6 +133,7 @@ impl watch::Watch for Watch {
         let generation = nftables::Client::open()?.generation()?;
         self.monitor = Some(monitor);
         self.next = None;
+        // The numbers of foreign commits at the dump and now, see `foreign_commits.rs`.
         let commit_counter = |each: &Watched| each.trace.commit_counter.clone();
         let missed = |each: &&Watched| {
             commit_counter(each).missed(commit_counter(each).foreign_at(generation))
@@ -188,6 +190,7 @@ impl watch::Watch for Watch {
             }
         }
         let is_flushed = self.watched.iter().any(|watched| watched.is_flushed);
+        // The minimum, for a period that is shorter.
         let pause = if is_flushed {
             FLUSHING.min(self.period)
         } else {

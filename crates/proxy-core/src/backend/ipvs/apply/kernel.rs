@@ -61,9 +61,13 @@ pub struct Kernel {
     claimed: HashSet<ServiceKey>,
     /// Real servers that are draining.
     drain: Shared<Drain>,
+    /// What the last commit left, with which the watch compares the kernel.
     installed: Shared<Installed>,
+    /// Addresses that this process removes, for the watch.
     removed: Shared<Removed>,
+    /// Which schedulers the kernel has, and which virtual servers got the default instead.
     schedulers: Schedulers,
+    /// Sizes of the sets: a set that would be too small is replaced by a larger one.
     capacities: Capacities,
 }
 
@@ -162,6 +166,7 @@ impl Kernel {
         }
         for (server, _) in self.servers.servers()? {
             let service = server.service;
+            // What was planned is ours also in an excluded network.
             let is_ours = self.claimed.contains(&service)
                 || ours.owns(&service) && !is_excluded(&service, &self.excluded);
             // Both families have the same node ports.

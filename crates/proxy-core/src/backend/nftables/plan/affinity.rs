@@ -212,6 +212,7 @@ pub(super) fn set_on_demand(id: &TableId, name: &Name) -> Option<Set> {
     let table = Table::of_id(id)?;
     let shard = names::shard_of_clients(name).filter(|shard| *shard < SHARDS)?;
     let clients = clients(table, shard);
+    // `clients-012` has the number of a set of ours, but not its name.
     (clients.name == *name).then_some(clients)
 }
 
