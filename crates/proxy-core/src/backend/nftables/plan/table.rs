@@ -3,8 +3,9 @@
 //! An element is encoded by the key fields of its set, and a rule refers to a set by its name. Both
 //! take the set from here, so they cannot disagree. There is one table for each family, made once.
 //!
-//! The sets that lead from an address to an endpoint are a [`LookupPath`]. An address with at most
-//! [`MAX_DIRECT`] slots is in one map, any other in two:
+//! The sets that lead from an address to an endpoint are a [`LookupPath`]. In path `ips`, an
+//! address with at most [`MAX_DIRECT`] slots is in one map. Any other, and each one in other
+//! paths, is in two:
 //!
 //! ```text
 //! backends-2    { 10.96.0.10 . tcp . 80 . 0 : 10.1.0.1 . 8080, 10.96.0.10 . tcp . 80 . 1 : … }

@@ -171,7 +171,7 @@ fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edi
     // order stays.
     services.sort_by_key(|placed| placed.unit);
     chains.sort_by_key(|placed| name(placed.edit));
-    // The longest list becomes the order, so that it is not copied.
+    // It has room for all edits.
     let mut order = services;
     order.splice(..0, [frame, of_affinity, endpoints].concat());
     order.extend(former);
