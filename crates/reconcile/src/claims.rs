@@ -1,4 +1,21 @@
 //! The claims of several owners to one key of a ledger.
+//!
+//! Nearly every key has one claim: the element `10.96.0.10 . tcp . 80` belongs to one Service. A
+//! few have some, such as an external IP that three Services name. And a few have as many as there
+//! are Services, such as the element of a network in `service-networks`, which each Service with
+//! an address in that network wants. One form for all would be wasteful for the first or slow for
+//! the last, so a set of claims changes its form with its size:
+//!
+//! ```text
+//!       2nd claim         17th claim      common object:   Common  (a set of owners)
+//! One ───────────► Few ──────────────►
+//!     ◄───────────     ◄──────────────    other objects:   Many    (a tree in owners' order)
+//!      one is left       8 are left
+//! ```
+//!
+//! What must stay true: in every form the first owner in the order of `O` is the holder, so that
+//! the form has no effect on who gets a key. Only [`Common`] has no order, because there all
+//! objects are the same for the kernel.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::BuildHasherDefault;
@@ -8,8 +25,11 @@ use crate::index::{Spread, narrow, wide};
 use crate::ledger::Fragment;
 use crate::slab::Slab;
 
-/// Number of claims up to which a list is smaller than a tree and as fast.
-const FEW: usize = 16;
+/// Maximum number of claims in a list. Up to it, a list is smaller than a tree and as fast.
+///
+/// A tree or a set becomes a list again at half of this number. If both changes happened at 16, a
+/// Service that comes and goes would convert all claims each time.
+const MAX_CLAIMS_IN_LIST: usize = 16;
 
 /// The claims to one key: each owner with the object that it wants there.
 ///
@@ -22,15 +42,15 @@ pub(crate) enum Claims<O, T> {
     One(usize, T),
     /// Claims as (slab index of the fragment, object).
     ///
-    /// Invariant: 2 to [`FEW`] claims, sorted by owner.
+    /// Invariant: 2 to [`MAX_CLAIMS_IN_LIST`] claims, sorted by owner.
     Few(Vec<(usize, T)>),
     /// Claims to a common object.
     ///
-    /// Invariant: more than [`FEW`] / 2 claims.
+    /// Invariant: more than [`MAX_CLAIMS_IN_LIST`] / 2 claims.
     Common(Box<Common<T>>),
     /// Claims by owner, as (slab index of the fragment, object).
     ///
-    /// Invariant: more than [`FEW`] / 2 claims.
+    /// Invariant: more than [`MAX_CLAIMS_IN_LIST`] / 2 claims.
     Many(BTreeMap<O, (usize, T)>),
 }
 
@@ -90,6 +110,8 @@ impl<O: Clone + Ord, T: Keyed> Claims<O, T> {
         &'a self,
         owners: &'a Slab<Fragment<O>>,
     ) -> impl Iterator<Item = &'a O> {
+        // One of the four has items. The forms have iterators of different types, and a boxed one
+        // would cost an allocation for each key that is looked at.
         let (one, few, common, many) = match self {
             Self::One(owner, _) => (Some(*owner), &[][..], None, None),
             Self::Few(claims) => (None, &claims[..], None, None),
@@ -104,7 +126,7 @@ impl<O: Clone + Ord, T: Keyed> Claims<O, T> {
     }
 
     /// Adds the claim of an owner if it wants the common object of many owners. Returns
-    /// whether it does.
+    /// whether it does. If not, nothing is changed, and [`insert`](Self::insert) decides.
     pub(crate) fn share(&mut self, owner: usize, object: &T) -> bool {
         match self {
             Self::Common(common) if common.object.is_equivalent(object) => {
@@ -119,6 +141,7 @@ impl<O: Clone + Ord, T: Keyed> Claims<O, T> {
     pub(crate) fn insert(&mut self, owner: usize, object: T, owners: &Slab<Fragment<O>>) {
         match self {
             Self::One(first, held) if *first == owner => *held = object,
+            // Slab indexes have no order of their own: an index is reused, so the owners decide.
             Self::One(first, held) => {
                 let mut both = vec![(*first, held.clone()), (owner, object)];
                 if owners[owner].owner < owners[*first].owner {
@@ -130,13 +153,18 @@ impl<O: Clone + Ord, T: Keyed> Claims<O, T> {
                 let this = &owners[owner].owner;
                 match claims.binary_search_by(|(other, _)| owners[*other].owner.cmp(this)) {
                     Ok(at) => claims[at].1 = object,
-                    Err(at) if claims.len() < FEW => claims.insert(at, (owner, object)),
+                    Err(at) if claims.len() < MAX_CLAIMS_IN_LIST => {
+                        claims.insert(at, (owner, object));
+                    }
                     Err(_) => {
+                        // Neither form of many claims needs them in order.
                         let claims = claims.drain(..).chain([(owner, object)]);
                         *self = Self::more_than_few(claims, owners);
                     }
                 }
             }
+            // All owners of a common object want the same (see `Keyed::is_common`). So if one of
+            // them wants another object than before, it speaks for all.
             Self::Common(common) => {
                 common.object = object;
                 common.owners.insert(narrow(owner));
@@ -147,7 +175,7 @@ impl<O: Clone + Ord, T: Keyed> Claims<O, T> {
         }
     }
 
-    /// Creates the form of more than [`FEW`] claims.
+    /// Creates the form of more than [`MAX_CLAIMS_IN_LIST`] claims.
     fn more_than_few(claims: impl Iterator<Item = (usize, T)>, owners: &Slab<Fragment<O>>) -> Self {
         let mut claims = claims.peekable();
         match claims.peek() {
@@ -167,6 +195,7 @@ impl<O: Clone + Ord, T: Keyed> Claims<O, T> {
     /// Returns whether claims of other owners remain.
     pub(crate) fn remove(&mut self, owner: usize, owners: &Slab<Fragment<O>>) -> bool {
         match self {
+            // The caller drops the claim together with the key.
             Self::One(..) => return false,
             Self::Few(claims) => {
                 claims.retain(|(other, _)| *other != owner);
@@ -177,7 +206,8 @@ impl<O: Clone + Ord, T: Keyed> Claims<O, T> {
             }
             Self::Common(common) => {
                 common.owners.remove(&narrow(owner));
-                if common.owners.len() <= FEW / 2 {
+                if common.owners.len() <= MAX_CLAIMS_IN_LIST / 2 {
+                    // A set has no order, but a list must have that of the owners.
                     let places = common.owners.iter().map(|&owner| wide(owner));
                     let claims = places.map(|owner| (owner, common.object.clone()));
                     let mut claims: Vec<_> = claims.collect();
@@ -187,8 +217,7 @@ impl<O: Clone + Ord, T: Keyed> Claims<O, T> {
             }
             Self::Many(claims) => {
                 claims.remove(&owners[owner].owner);
-                // Half of the limit: hysteresis against repeated conversions.
-                if claims.len() <= FEW / 2 {
+                if claims.len() <= MAX_CLAIMS_IN_LIST / 2 {
                     *self = Self::Few(std::mem::take(claims).into_values().collect());
                 }
             }
@@ -256,7 +285,7 @@ mod tests {
             }
             let expected = match claimed {
                 1 => Form::One,
-                2..=FEW => Form::List(claimed),
+                2..=MAX_CLAIMS_IN_LIST => Form::List(claimed),
                 _ => many(claimed),
             };
             assert_eq!((form(&claims), claims.len()), (expected, claimed));
@@ -273,11 +302,11 @@ mod tests {
             assert_eq!(claims.remove(place, &owners), left > 0);
             let expected = match left {
                 0 | 1 => Form::One,
-                _ if left <= FEW / 2 => Form::List(left),
+                _ if left <= MAX_CLAIMS_IN_LIST / 2 => Form::List(left),
                 _ => many(left),
             };
             assert_eq!(form(&claims), expected, "{left}");
-            if left <= FEW / 2 {
+            if left <= MAX_CLAIMS_IN_LIST / 2 {
                 assert!(claims.owners(&owners).is_sorted());
             }
         }

@@ -26,15 +26,20 @@ use std::collections::HashSet;
 use crate::{Cause, Reason, Rejection};
 
 /// Recommended budget of [`isolate`]: rejected batches after which the search stops.
+///
+/// An unnamed bad edit among 4,096 costs 13 of them, one for each halving and one for the edit
+/// itself, so this finds at least four in such a batch. If there are more, the rest is left
+/// untested until its retry, and the commit ends. A caller whose attempts are slow, for example
+/// because each one runs a program, passes a smaller budget.
 pub const MAX_REJECTED_BATCHES: usize = 64;
 
-/// Number of attempts after which a batch is split although the kernel names edits.
+/// Number of attempts in which the kernel may name edits before the batch is split all the same.
 ///
 /// nf_tables names every bad edit at once, and the second attempt succeeds. `iptables-restore`
 /// stops at the first bad line, so it names one in each attempt. If there are still bad edits
 /// after eight attempts, there may be hundreds, and one attempt for each costs more than
 /// halving: a half that has none of them is applied at once.
-const ROUNDS: usize = 8;
+const MAX_ROUNDS_WITH_NAMES: usize = 8;
 
 /// A kernel that applies batches of edits atomically.
 ///
@@ -43,22 +48,27 @@ pub trait Atomic {
     /// Error of an attempt that cannot be attributed to single edits.
     type Error;
 
-    /// Sends a batch.
+    /// Sends a batch, and says whether it was applied.
     ///
     /// # Errors
     ///
     /// The state of the kernel is unknown, or no edit of the batch caused the error.
     fn attempt(&mut self, batch: &[usize]) -> Result<Attempt, Self::Error>;
 
-    /// Returns the edits that depend on `rejected` edits.
+    /// Finds the edits that cannot be applied without the `rejected` ones, such as the rules of a
+    /// chain.
     ///
-    /// The result may include edits that are applied or rejected already.
+    /// The result may include edits that are applied or rejected already: of these, nothing is
+    /// changed. So an implementation may search all edits of the commit, and need not know which
+    /// of them still wait.
     fn dependents(&self, rejected: &[usize]) -> Vec<usize>;
 
-    /// Returns the position at which a part of two or more edits is split.
+    /// Chooses the position at which a part of two or more edits is split. Default: the middle.
     ///
-    /// The position must be less than the length of the part. At 0 the part is not split:
-    /// it is sent again if the kernel named edits, and otherwise rejected as a whole.
+    /// The position must be less than the length of the part. 0 means that the part cannot be
+    /// split, because its edits need each other, as a chain and the rules that jump to it do.
+    /// Such a part is sent again if the kernel named edits. Otherwise it is rejected as a whole:
+    /// no smaller batch could tell which of its edits is bad.
     fn split(&self, part: &[usize]) -> usize {
         part.len() / 2
     }
@@ -78,7 +88,8 @@ pub enum Attempt {
         applied: Vec<usize>,
         /// Edits that the kernel named as rejected, with the reasons.
         named: Vec<(usize, Reason)>,
-        /// Reason of the rejection.
+        /// Reason of the rejection as a whole, for edits that the kernel did not name: the only
+        /// one of a batch, those of a part that cannot be split, and those that stay untested.
         reason: Reason,
     },
 }
@@ -90,7 +101,8 @@ pub enum Attempt {
 /// The batch is split if the kernel names no edit, or still names edits in the eighth
 /// attempt: `bad` edits among `n` cost about `bad * log2(n)` attempts.
 ///
-/// Each rejected batch decrements `budget`, which several calls may share.
+/// Each rejected batch decrements `budget`. If a commit is sent in several batches, as a large
+/// one of nf_tables is, the calls for them share one budget, so that it bounds the whole commit.
 /// At 0, the edits of a rejected part that the kernel does not name are rejected with
 /// [`Cause::Untested`].
 ///
@@ -158,7 +170,7 @@ impl Search {
             *budget -= 1;
             // One edit that is left is sent once more: it may be good, and was rejected with
             // the ones that the kernel named. An empty part ends at the top of the loop.
-            if is_named && round < ROUNDS || part.len() < 2 {
+            if is_named && round < MAX_ROUNDS_WITH_NAMES || part.len() < 2 {
                 continue;
             }
             match kernel.split(&part) {
@@ -191,6 +203,8 @@ impl Search {
         let Some((_, first)) = named.first() else {
             return;
         };
+        // `dependents` does not say which of the named edits a dependent needs, so the first one
+        // gives its reason to all of them.
         let reason = first.with_cause(Cause::Dependent);
         let indexes: Vec<_> = named.iter().map(|(index, _)| *index).collect();
         exclude(part, indexes.iter().copied());
@@ -258,7 +272,7 @@ mod tests {
         /// Sends a batch of `count` edits. Returns the rejected edits in order.
         fn rejected(&mut self, count: usize) -> Vec<usize> {
             let Ok(rejections) = isolate(self, (0..count).collect(), &mut 1_000);
-            let mut indexes: Vec<_> = rejections.iter().map(|it| it.index).collect();
+            let mut indexes: Vec<_> = rejections.iter().map(|rejection| rejection.index).collect();
             indexes.sort_unstable();
             indexes
         }
@@ -278,7 +292,7 @@ mod tests {
                     applied: Vec::new(),
                     named: bad
                         .take(self.names)
-                        .map(|it| (it, reason.clone()))
+                        .map(|index| (index, reason.clone()))
                         .collect(),
                     reason,
                 },
@@ -331,11 +345,11 @@ mod tests {
     fn a_batch_is_split_in_the_eighth_attempt() {
         let mut kernel = Kernel::new(0..8, 1);
         assert_eq!(kernel.rejected(64), Vec::from_iter(0..8));
-        assert_eq!(kernel.attempts, ROUNDS + 2);
+        assert_eq!(kernel.attempts, MAX_ROUNDS_WITH_NAMES + 2);
 
         let mut kernel = Kernel::new(0..7, 1);
         assert_eq!(kernel.rejected(64), Vec::from_iter(0..7));
-        assert_eq!(kernel.attempts, ROUNDS);
+        assert_eq!(kernel.attempts, MAX_ROUNDS_WITH_NAMES);
     }
 
     #[test]
@@ -359,13 +373,14 @@ mod tests {
             type Error = std::convert::Infallible;
 
             fn attempt(&mut self, batch: &[usize]) -> Result<Attempt, Self::Error> {
-                Ok(match batch.contains(&0) {
-                    false => Attempt::Applied,
-                    true => Attempt::Rejected {
+                Ok(if batch.contains(&0) {
+                    Attempt::Rejected {
                         applied: Vec::new(),
                         named: Vec::new(),
                         reason: Reason::rejected(None, "bad"),
-                    },
+                    }
+                } else {
+                    Attempt::Applied
                 })
             }
 
@@ -376,7 +391,7 @@ mod tests {
         let Ok(rejections) = isolate(&mut Chained, (0..8).collect(), &mut 100);
         let causes: Vec<_> = rejections
             .iter()
-            .map(|it| (it.index, it.reason.cause))
+            .map(|rejection| (rejection.index, rejection.reason.cause))
             .collect();
         assert_eq!(causes, [(0, Cause::Rejected), (6, Cause::Dependent)]);
     }

@@ -1,4 +1,31 @@
 //! The desired state as the sum of the objects that owners want.
+//!
+//! One Service of ten thousand changes, and its plan is a new list of objects. Which edits is
+//! that? Some objects are the same as before, and some of those that are gone from the list are
+//! still wanted by another Service. The sum of all lists would tell, but it costs as much as ten
+//! thousand Services. The ledger keeps the sum, and for each owner which keys it claims, so that
+//! [`replace`](Ledger::replace) looks only at the old and the new list of one owner.
+//!
+//! For example, two Services want the key `10.96.0.10:80`, `mail` with value M and `web` with W.
+//! The least owner by name holds it:
+//!
+//! ```text
+//!                                   edits                      claims to 10.96.0.10:80
+//! replace("web",  [W, chain])       Add(W), Add(chain)         web: W
+//! replace("mail", [M])              Change(W, M)               mail: M (holder), web: W
+//! replace("web",  [W])              Remove(chain)              mail: M (holder), web: W
+//! replace("mail", [])               Change(M, W)               web: W
+//! ```
+//!
+//! Two tables lead to each other. A *fragment* is an owner with the places of its keys, and a
+//! *slot* is a key with its [`Claims`], one for each owner. Both are lists with stable places, and
+//! hash indexes lead to them. Keys are not stored: the objects have them.
+//!
+//! What must stay true:
+//!
+//! - An owner's fragment lists a slot if and only if the slot's claims have the owner.
+//! - The result depends on what the owners want now, and not on the order in which they said so.
+//!   After a restart the order is another one, and the kernel must stay as it is.
 
 use std::hash::Hash;
 use std::mem;
@@ -19,9 +46,12 @@ pub struct Ledger<O, T> {
     owners: Index,
     slots: Slab<Slot<O, T>>,
     keys: Index,
-    /// Number of calls to [`replace`](Self::replace).
+    /// Number of calls to [`replace`](Self::replace) that changed or repeated claims.
+    ///
+    /// A slot whose round equals it was claimed in the current call. So the call needs no set of
+    /// the new keys to find out which of the owner's former ones are to be released.
     round: u64,
-    /// Reused buffer for the slots of an owner.
+    /// Reused buffer for the slots of an owner. Empty between two calls.
     places: Vec<u32>,
 }
 
@@ -38,7 +68,7 @@ pub(crate) struct Fragment<O> {
 #[derive(Clone, Debug)]
 struct Slot<O, T> {
     claims: Claims<O, T>,
-    /// Round of the last claim.
+    /// Round of the last claim, by whichever owner.
     round: u64,
 }
 
@@ -101,7 +131,7 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
         Some(self.slots[place].claims.holder())
     }
 
-    /// Returns the objects that an owner wants.
+    /// Returns the objects that an owner wants, also those under keys that others hold.
     pub fn objects_of(&self, owner: &O) -> impl Iterator<Item = &T> {
         let at = self.find_owner(self.owners.hash(owner), owner);
         let fragment = at.map(|at| (at, &self.fragments[at]));
@@ -146,7 +176,8 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
 
     /// Replaces all objects of an owner.
     ///
-    /// The resulting edits of the desired state are added to `pending`.
+    /// The resulting edits of the desired state are added to `pending`. Pass `None` if nobody
+    /// needs them, because the next commit compares the whole desired state with a dump.
     /// Only the first of several objects with equal keys counts.
     /// Without objects, the owner is removed.
     ///
@@ -167,6 +198,8 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
         self.round += 1;
         let mut is_contested = false;
         let owner = existing.unwrap_or_else(|| self.insert_owner(hash, owner));
+        // New claims first: a key that the owner keeps is compared with its former object, instead
+        // of being removed and added.
         for object in objects {
             if let Some(place) = self.claim(owner, object, pending.as_deref_mut()) {
                 is_contested |= self.slots[place].claims.is_contested();
@@ -176,18 +209,22 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
         let places = self.places.drain(..).collect();
         for place in mem::replace(&mut self.fragments[owner].places, places) {
             let place = wide(place);
+            // Not claimed again. No other owner can have claimed the slot in this round.
             if self.slots[place].round != self.round {
                 is_contested |= self.release(owner, place, pending.as_deref_mut());
             }
         }
         if self.fragments[owner].places.is_empty() {
+            // The next new owner gets the index. No claim has it anymore, because each place of
+            // the fragment was released above.
             self.fragments.remove(owner);
             self.owners.remove(hash, owner);
         }
         is_contested
     }
 
-    /// Adds an owner, and returns the index of its fragment.
+    /// Adds an owner without claims, and returns the index of its fragment. The caller adds claims,
+    /// or removes the fragment: an owner without any is not stored.
     fn insert_owner(&mut self, hash: u32, owner: O) -> usize {
         let places = Box::default();
         let place = self.fragments.insert(Fragment { owner, places });
@@ -220,6 +257,8 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
             return None;
         }
         slot.round = round;
+        // One of many owners of an object such as the element of a network in `service-networks`,
+        // and the usual case there: nothing changes for the kernel, so nothing is compared.
         if slot.claims.share(owner, &object) {
             return Some(place);
         }
@@ -246,6 +285,7 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
             push_change(before, claims.holder(), pending);
             return !is_common;
         }
+        // That was the only claim. `before` has the key, which is not stored by itself.
         self.keys.remove(self.keys.hash(&before.key()), place);
         self.slots.remove(place);
         if let Some(pending) = pending {
@@ -255,6 +295,7 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
     }
 
     fn find<'a>(&'a self, hash: u32, key: &T::Key<'a>) -> Option<usize> {
+        // All objects of a slot have the same key, so that of the holder is as good as any.
         let has_key = |place: usize| self.slots[place].claims.holder().key() == *key;
         self.keys.find(hash, has_key)
     }

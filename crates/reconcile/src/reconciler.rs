@@ -32,11 +32,14 @@ use crate::{Cause, Edit, Pending, Reason, Rejected, Rejection, Target, diff};
 /// Number of rejected objects that are retried in one commit with other edits.
 ///
 /// A retry usually fails again, and the kernel then rejects the whole batch: [`isolate`] has to
-/// find the bad edits before the good ones are applied. Up to this number that costs little.
+/// find the bad edits before the good ones are applied. Up to this number that costs little: 16
+/// bad edits among 64 are at most 63 rejected batches even if the kernel names none, so
+/// [`MAX_REJECTED_BATCHES`] suffices to find them all.
 /// More of them get a commit of their own after the others, so that a cluster with a thousand
 /// rejected objects programs a new Service as fast as one without.
 ///
 /// [`isolate`]: crate::isolate
+/// [`MAX_REJECTED_BATCHES`]: crate::MAX_REJECTED_BATCHES
 const MAX_RETRIES_TOGETHER: usize = 16;
 
 /// Makes a target equal to the desired state.
@@ -74,7 +77,8 @@ pub struct Outcome {
     pub rejected: usize,
     /// Whether the target's state was dumped.
     pub dumped: bool,
-    /// Whether the commit replaced a state that another program created.
+    /// Whether the commit replaced a state that another program created, as
+    /// [`Target::took_over`] says.
     pub took_over: bool,
     /// Whether the target's state differed from the known state.
     ///
@@ -91,7 +95,8 @@ pub struct Plan<T> {
     pub edits: Vec<Edit<T>>,
     /// Whether the target's state was dumped.
     pub dumped: bool,
-    /// Number of edits in the first commit; all others are in a second commit.
+    /// Number of edits in the first commit; all others, which are retries, are in a second
+    /// commit.
     together: usize,
     /// Reason of the rejection of each edit after [`Reconciler::commit`].
     ///
@@ -100,7 +105,7 @@ pub struct Plan<T> {
 }
 
 impl<T> Plan<T> {
-    /// Returns the edits that [`Reconciler::commit`] applied.
+    /// The edits that [`Reconciler::commit`] applied. Before that call: all edits.
     pub fn committed(&self) -> impl Iterator<Item = &Edit<T>> {
         let edits = self.edits.iter().enumerate();
         let is_rejected = |index: &usize| self.rejections.get(*index).is_some_and(Option::is_some);
@@ -109,7 +114,7 @@ impl<T> Plan<T> {
 }
 
 impl<K: Target> Reconciler<K> {
-    /// Creates a reconciler of a target whose state is unknown.
+    /// Creates a reconciler of a target whose state is unknown, so that the first plan dumps it.
     pub fn new(target: K) -> Self {
         Self {
             target,
@@ -119,12 +124,12 @@ impl<K: Target> Reconciler<K> {
         }
     }
 
-    /// Returns the target.
+    /// The target, for reading.
     pub fn target(&self) -> &K {
         &self.target
     }
 
-    /// Returns the target mutably.
+    /// The target, for changes.
     ///
     /// After a change of its state the caller must call [`forget`](Self::forget).
     pub fn target_mut(&mut self) -> &mut K {
@@ -153,7 +158,8 @@ impl<K: Target> Reconciler<K> {
 
     /// Declares the target's state unknown.
     ///
-    /// Rejected objects keep their retry times.
+    /// The pending edits are dropped, and none is lost: the next plan compares the whole desired
+    /// state. Rejected objects keep their retry times.
     pub fn forget(&mut self) {
         self.pending = None;
     }
@@ -215,6 +221,8 @@ impl<K: Target> Reconciler<K> {
             match until {
                 Some(until) => {
                     self.postponed.postpone(edit, until);
+                    // The first commit has one edit less, and the others must stay on their sides
+                    // of the boundary.
                     together -= usize::from(index < plan.together);
                 }
                 None => edits.push(edit),
@@ -298,6 +306,8 @@ impl<K: Target> Reconciler<K> {
         let dumped = pending.is_none();
         let Due { mut edits, retries } = match pending {
             Some(mut pending) => {
+                // Postponed edits that are due are sent like the pending ones. The kernel may have
+                // rejected objects of either kind before, so `rejected` amends the sum of both.
                 let pending = self.postponed.amend(pending.take(), now);
                 let edits = pending.edits.into_iter().chain(pending.retries);
                 self.rejected.amend(edits.collect(), now)
@@ -305,7 +315,8 @@ impl<K: Target> Reconciler<K> {
             None => {
                 let edits = self.difference(desired)?;
                 // The difference has the edits of postponed objects again, and the caller
-                // decides about each once more.
+                // decides about each once more. Rejected objects stay: nobody else knows when
+                // they are due.
                 self.postponed = RejectedObjects::default();
                 self.rejected.filter(edits, now)
             }
@@ -351,10 +362,14 @@ impl<K: Target> Reconciler<K> {
             // appeared just now, or the kernel does not show it. It counts as rejected, and a
             // retry dumps. Otherwise a program that creates it again and again would keep this
             // one in a loop of dumps.
-            outcome.is_stale = !plan.dumped && rejections.iter().any(|it| is_conflict(&it.reason));
+            outcome.is_stale = !plan.dumped
+                && rejections
+                    .iter()
+                    .any(|rejection| is_conflict(&rejection.reason));
             if !rejections.is_empty() {
                 plan.rejections = vec![None; plan.edits.len()];
                 for rejection in rejections {
+                    // `Target::commit` numbers the edits that it got, so the index is in range.
                     plan.rejections[rejection.index] = Some(rejection.reason);
                 }
             }
@@ -369,7 +384,10 @@ impl<K: Target> Reconciler<K> {
         Ok(outcome)
     }
 
-    /// Commits the edits of a plan, in two commits if there are many retries.
+    /// Commits the edits of a plan, in two commits if there are many retries. New edits come first:
+    /// a new Service must not wait while the bad retries are searched.
+    ///
+    /// An empty half is not sent: a sync at which nothing changed must write nothing.
     fn send(
         &mut self,
         plan: &Plan<K::Object>,
@@ -380,10 +398,11 @@ impl<K: Target> Reconciler<K> {
         for (edits, offset) in [(first, 0), (retries, first.len())] {
             if !edits.is_empty() {
                 let rejected = self.target.commit(edits)?.into_iter();
-                rejections.extend(rejected.map(|it| Rejection {
-                    index: it.index + offset,
-                    ..it
+                rejections.extend(rejected.map(|rejection| Rejection {
+                    index: rejection.index + offset,
+                    ..rejection
                 }));
+                // The target remembers its last commit only, and this may be the first of two.
                 outcome.took_over |= self.target.took_over();
             }
         }
@@ -392,6 +411,8 @@ impl<K: Target> Reconciler<K> {
 
     /// Records the results of all edits of a plan.
     fn record(&mut self, plan: &Plan<K::Object>, now: Duration) {
+        // An edit of the plan was sent, so its object no longer waits, whatever the result. Those
+        // that `postpone` took out of the plan are not in it.
         if !self.postponed.is_empty() {
             self.postponed.remove_all(&plan.edits);
         }

@@ -22,13 +22,15 @@ use std::time::Duration;
 use crate::keyed_map::KeyedMap;
 use crate::{Cause, Edit, Keyed, Reason};
 
-/// Delay before the first retry.
+/// Delay before the first retry: a whole number of seconds, because [`retry_at`] counts in
+/// seconds.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 
 /// Maximum delay before a retry.
 ///
 /// An operator who loads a missing module should not wait longer for the Services than it
-/// takes to look at the log, and a retry each five minutes costs nothing that shows.
+/// takes to look at the log, and a retry each five minutes costs nothing that shows. With the
+/// rounding of [`retry_at`] it may be ten minutes.
 const MAX_DELAY: Duration = Duration::from_secs(5 * 60);
 
 /// An object that a kernel rejected.
@@ -43,7 +45,8 @@ pub struct Rejected<T> {
     pub installed: Option<T>,
     /// Reason of the last rejection that was not [`Cause::Untested`], if there was one.
     pub reason: Reason,
-    /// Number of rejections of the same edit, except those with [`Cause::Untested`].
+    /// Number of rejections of the same edit, except those with [`Cause::Untested`]. So 0 for
+    /// an edit that has only been left out up to now.
     pub attempts: u32,
     /// Earliest time of the next retry.
     pub retry_at: Duration,
@@ -52,12 +55,16 @@ pub struct Rejected<T> {
 }
 
 impl<T: Keyed> Rejected<T> {
-    /// Returns the desired object; `None` for a removal.
+    /// The object that the edit was to install; `None` for a removal.
     pub fn desired(&self) -> Option<&T> {
         (!self.is_removal).then_some(&self.object)
     }
 
-    /// Returns whether the rejected edit has the same result as an edit to `desired`.
+    /// Returns whether the rejected edit has the same result as an edit to `desired`. If not, the
+    /// edit is another one: it is sent at once, and its attempts are counted from the beginning.
+    ///
+    /// A removal never equals the addition of the same object, although both have it as
+    /// [`object`](Self::object).
     fn has_result(&self, desired: Option<&T>) -> bool {
         match (self.desired(), desired) {
             (Some(one), Some(other)) => one.is_equivalent(other),
@@ -77,6 +84,8 @@ impl<T: Keyed> Keyed for Rejected<T> {
     }
 
     fn is_equivalent(&self, _: &Self) -> bool {
+        // Nobody asks: `KeyedMap` compares keys only, and rejected objects are never an argument
+        // of `diff`.
         false
     }
 }
@@ -101,7 +110,8 @@ impl<T> Due<T> {
 #[derive(Clone, Debug)]
 pub(crate) struct RejectedObjects<T> {
     objects: KeyedMap<Rejected<T>>,
-    /// Time of the earliest retry.
+    /// Time of the earliest retry. Kept, because each poll of the caller asks for it, and there
+    /// may be thousands of objects. Functions that change objects say who updates it.
     next: Option<Duration>,
     /// Whether [`take_new`](Self::take_new) would return any object.
     has_new: bool,
@@ -133,12 +143,12 @@ impl<T: Keyed> RejectedObjects<T> {
     /// Returns the rejected object with the key of `object`.
     pub(crate) fn get(&self, object: &T) -> Option<&Rejected<T>> {
         self.objects
-            .get_by(&object.key(), |it| it.object.key() == object.key())
+            .get_by(&object.key(), |rejected| rejected.key() == object.key())
     }
 
     fn take(&mut self, object: &T) -> Option<Rejected<T>> {
         self.objects
-            .remove_by(&object.key(), |it| it.object.key() == object.key())
+            .remove_by(&object.key(), |rejected| rejected.key() == object.key())
     }
 
     /// Returns the time of the earliest retry.
@@ -148,24 +158,29 @@ impl<T: Keyed> RejectedObjects<T> {
 
     /// Returns whether an object is due whose rejection was a [`Cause::Conflict`].
     ///
-    /// The state of the kernel must be dumped before its retry.
+    /// The state of the kernel must be dumped before its retry: the kernel has something else
+    /// under the key than the edit starts from, so the same edit would conflict again.
     pub(crate) fn needs_dump(&self, now: Duration) -> bool {
         let is_due = self.next.is_some_and(|next| next <= now);
-        let is_conflict =
-            |it: &Rejected<T>| it.retry_at <= now && it.reason.cause == Cause::Conflict;
+        let is_conflict = |rejected: &Rejected<T>| {
+            rejected.retry_at <= now && rejected.reason.cause == Cause::Conflict
+        };
+        // Nearly always nothing is due, and then no object is looked at.
         is_due && self.iter().any(is_conflict)
     }
 
     /// Makes the retry of the object with the key of `object` due immediately.
     pub(crate) fn request(&mut self, object: &T) {
-        if let Some(mut it) = self.take(object) {
-            it.retry_at = Duration::ZERO;
-            self.objects.insert(it);
+        if let Some(mut rejected) = self.take(object) {
+            // Times count from a point that the caller chose, so no time is before zero.
+            rejected.retry_at = Duration::ZERO;
+            self.objects.insert(rejected);
             self.next = Some(Duration::ZERO);
         }
     }
 
-    /// Adds the object of an edit that is not to be sent before `until`.
+    /// Adds the object of an edit that is not to be sent before `until`. The caller calls
+    /// [`schedule`](Self::schedule) after the last one.
     pub(crate) fn postpone(&mut self, edit: Edit<T>, until: Duration) {
         self.take(edit.object());
         let object = edit.object().clone();
@@ -174,6 +189,7 @@ impl<T: Keyed> RejectedObjects<T> {
             object,
             is_removal: desired.is_none(),
             installed,
+            // Not shown to anybody: objects that wait are counted, not reported as rejected.
             reason: Reason::rejected(None, "postponed"),
             attempts: 0,
             retry_at: until,
@@ -196,20 +212,25 @@ impl<T: Keyed> RejectedObjects<T> {
     }
 
     /// Returns the objects that were rejected for the first time since the last call.
+    ///
+    /// Each sync asks, and the flag saves the way through thousands of old rejections.
     pub(crate) fn take_new(&mut self) -> Vec<Rejected<T>> {
         if !std::mem::take(&mut self.has_new) {
             return Vec::new();
         }
-        let new = self.objects.iter_mut().filter(|it| it.is_new);
-        let new = new.map(|it| {
-            it.is_new = false;
-            it.clone()
+        let new = self.objects.iter_mut().filter(|rejected| rejected.is_new);
+        let new = new.map(|rejected| {
+            rejected.is_new = false;
+            rejected.clone()
         });
         new.collect()
     }
 
     /// Bases edits of rejected objects on the installed objects, and adds the retries
     /// that are due.
+    ///
+    /// The objects of edits stay on record until [`record`](Self::record): if the commit fails in
+    /// between, the next plan dumps, and [`filter`](Self::filter) needs to know them.
     pub(crate) fn amend(&mut self, edits: Vec<Edit<T>>, now: Duration) -> Due<T> {
         if self.is_empty() {
             return Due::without_retries(edits);
@@ -217,11 +238,11 @@ impl<T: Keyed> RejectedObjects<T> {
         let mut amended = Vec::with_capacity(edits.len());
         let mut edited = KeyedMap::default();
         for edit in edits {
-            let Some(it) = self.get(edit.object()) else {
+            let Some(rejected) = self.get(edit.object()) else {
                 amended.push(edit);
                 continue;
             };
-            let installed = it.installed.clone();
+            let installed = rejected.installed.clone();
             edited.insert(edit.object().clone());
             // No edit is left if the kernel's object is what is wanted now: the rejection ends.
             match Edit::between(installed, edit.clone().into_old_and_new().1) {
@@ -230,11 +251,13 @@ impl<T: Keyed> RejectedObjects<T> {
             }
         }
         // An object that was edited is in `edits`: as a retry too, it would be sent twice.
-        let is_due = |it: &&Rejected<T>| it.retry_at <= now && edited.get(&it.object).is_none();
+        let is_due = |rejected: &&Rejected<T>| {
+            rejected.retry_at <= now && edited.get(&rejected.object).is_none()
+        };
         let due = self.objects.iter().filter(is_due);
-        let retries = due.filter_map(|it| {
-            let (installed, desired) = (it.installed.clone(), it.desired().cloned());
-            Edit::between(installed, desired)
+        let retries = due.filter_map(|rejected| {
+            let installed = rejected.installed.clone();
+            Edit::between(installed, rejected.desired().cloned())
         });
         let due = Due {
             edits: amended,
@@ -253,18 +276,22 @@ impl<T: Keyed> RejectedObjects<T> {
         let mut still_rejected = KeyedMap::default();
         let mut due = Due::without_retries(Vec::with_capacity(edits.len()));
         for edit in edits {
-            let Some(mut it) = self.take(edit.object()) else {
+            let Some(mut rejected) = self.take(edit.object()) else {
                 due.edits.push(edit);
                 continue;
             };
             let (before, after) = edit.clone().into_old_and_new();
-            let (is_due, is_retry) = (it.retry_at <= now, it.has_result(after.as_ref()));
+            let is_due = rejected.retry_at <= now;
+            let is_retry = rejected.has_result(after.as_ref());
             // The dump is newer than what the rejection recorded.
-            it.installed = before;
-            still_rejected.insert(it);
+            rejected.installed = before;
+            still_rejected.insert(rejected);
             match (is_retry, is_due) {
+                // Something else is wanted than what was rejected, which has no reason to wait.
                 (false, _) => due.edits.push(edit),
                 (true, true) => due.retries.push(edit),
+                // Left out, but still on record: its retry comes from `amend`, or from the next
+                // dump.
                 (true, false) => {}
             }
         }
@@ -274,7 +301,8 @@ impl<T: Keyed> RejectedObjects<T> {
         due
     }
 
-    /// Records the result of an edit: applied, or rejected for `reason`.
+    /// Records the result of an edit: applied, or rejected for `reason`. The caller calls
+    /// [`schedule`](Self::schedule) after the last one.
     pub(crate) fn record(&mut self, edit: &Edit<T>, reason: Option<&Reason>, now: Duration) {
         let Some(reason) = reason else {
             if !self.is_empty() {
@@ -284,22 +312,24 @@ impl<T: Keyed> RejectedObjects<T> {
         };
         let earlier = self.take(edit.object());
         let (installed, desired) = edit.clone().into_old_and_new();
-        let earlier = earlier.filter(|it| it.has_result(desired.as_ref()));
-        let attempts = earlier.as_ref().map_or(0, |it| it.attempts);
+        let earlier = earlier.filter(|earlier| earlier.has_result(desired.as_ref()));
+        let attempts = earlier.as_ref().map_or(0, |earlier| earlier.attempts);
+        // An untested edit may be good. It must not wait longer because bad ones beside it used
+        // up the budget.
         let attempts = match reason.cause {
             Cause::Untested => attempts,
             _ => attempts.saturating_add(1),
         };
         // An untested object keeps the reason of its last test.
         let tested = earlier.as_ref().filter(|_| reason.cause == Cause::Untested);
-        let reason = tested.map_or(reason, |it| &it.reason).clone();
+        let reason = tested.map_or(reason, |earlier| &earlier.reason).clone();
         // An object that was untested is reported again after its first test.
-        let is_tested = |it: &Rejected<T>| {
-            it.reason.cause != Cause::Untested || reason.cause == Cause::Untested
+        let is_known = |earlier: &Rejected<T>| {
+            earlier.reason.cause != Cause::Untested || reason.cause == Cause::Untested
         };
         let is_new = earlier
             .as_ref()
-            .is_none_or(|it| it.is_new || !is_tested(it));
+            .is_none_or(|earlier| earlier.is_new || !is_known(earlier));
         self.has_new |= is_new;
         self.objects.insert(Rejected {
             object: edit.object().clone(),
@@ -314,7 +344,8 @@ impl<T: Keyed> RejectedObjects<T> {
 
     /// Updates the time of the earliest retry.
     pub(crate) fn schedule(&mut self) {
-        self.next = self.objects.iter().map(|it| it.retry_at).min();
+        let times = self.objects.iter().map(|rejected| rejected.retry_at);
+        self.next = times.min();
     }
 }
 
@@ -322,12 +353,16 @@ impl<T: Keyed> RejectedObjects<T> {
 ///
 /// The delay doubles with each attempt.
 /// Times are rounded up to multiples of the delay, so all objects with the same
-/// delay are retried in one commit.
+/// delay are retried in one commit. Otherwise a thousand objects that were rejected one after the
+/// other would be retried in a thousand commits. The price is that a delay may be up to twice as
+/// long: 1 to 2 s after the first rejection, 5 to 10 minutes in the end.
 fn retry_at(now: Duration, attempts: u32) -> Duration {
+    // More than 32 doublings do not fit, and the delay is at its maximum long before.
     let factor = 1_u32
         .checked_shl(attempts.saturating_sub(1))
         .unwrap_or(u32::MAX);
     let delay = FIRST_DELAY.saturating_mul(factor).min(MAX_DELAY);
+    // Each delay is a whole number of seconds, so `as_secs` below is exact.
     let steps = now
         .saturating_add(delay)
         .as_nanos()
