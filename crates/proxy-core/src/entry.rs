@@ -42,8 +42,9 @@ pub(crate) enum Owner {
 }
 
 /// Hashes one number, because lookups are frequent: a plan of a port looks up an owner for each
-/// kind of address, and all of them have the same three names. Numbers of different variants
-/// may collide; `Eq` tells them apart.
+/// kind of address. The names of namespace, Service and port are the same in all of them, and are
+/// hashed once, in [`HashedName::new`]. Numbers of different variants may collide; `Eq` tells them
+/// apart.
 impl Hash for Owner {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(match self {
@@ -66,7 +67,8 @@ pub(crate) struct HashedName {
 }
 
 impl HashedName {
-    /// Hashes a name. All names that are compared must have the same `hasher`.
+    /// Hashes a name. All names that are compared must have the same `hasher`: equal names with
+    /// different hashes count as different.
     pub(crate) fn new(name: &Arc<PortName>, hasher: &RandomState) -> Self {
         Self {
             hash: hasher.hash_one(name),
@@ -74,7 +76,7 @@ impl HashedName {
         }
     }
 
-    /// Returns the name.
+    /// The name without its hash, for reports.
     pub(crate) fn name(&self) -> &Arc<PortName> {
         &self.name
     }
@@ -90,6 +92,7 @@ impl Eq for HashedName {}
 
 impl PartialEq for HashedName {
     fn eq(&self, other: &Self) -> bool {
+        // The hash is the quick part: different names nearly always have different hashes.
         self.hash == other.hash && self.name == other.name
     }
 }
@@ -109,14 +112,14 @@ impl PartialOrd for HashedName {
 /// A ledger entry: one object, or all objects for an address.
 #[derive(Clone, Debug)]
 pub(crate) enum Entry<T> {
-    /// An object.
+    /// An object without an address, such as the chain of an endpoint.
     Object(T),
     /// Objects of an address. No other entry contains one of their keys.
     Address(Address, Box<[T]>),
 }
 
 impl<T> Entry<T> {
-    /// Returns the objects.
+    /// The objects that the entry adds to the kernel: one, or all of its address.
     pub(crate) fn objects(&self) -> &[T] {
         match self {
             Self::Object(object) => slice::from_ref(object),
@@ -139,18 +142,22 @@ impl<T: Keyed> Keyed for Entry<T> {
     }
 
     fn is_equivalent(&self, other: &Self) -> bool {
+        // In order, because a planner is a pure function, and its list has the same order each
+        // time. Another order would only cost a comparison: `edits` finds no difference then.
         let [these, others] = [self, other].map(Self::objects);
         let same = |(one, other): (&T, &T)| one.key() == other.key() && one.is_equivalent(other);
         these.len() == others.len() && these.iter().zip(others).all(same)
     }
 
-    /// Service ports contest addresses, and share other objects.
+    /// Service ports contest addresses, and share other objects: one without an address is
+    /// the same for all that want it, as the chain of an endpoint is for two ports that lead to it.
     fn is_common(&self) -> bool {
         matches!(self, Self::Object(_))
     }
 }
 
-/// Key of an entry.
+/// Key of an entry. The key of an object and an address may have the same hash; `Eq` tells them
+/// apart.
 pub(crate) enum Key<'a, T: Keyed + 'a> {
     Object(T::Key<'a>),
     Address(Address),
@@ -187,7 +194,10 @@ impl<'a, T: Keyed + 'a> Hash for Key<'a, T> {
 }
 
 /// An iterator with a known number of items, for `reserve` in the code that reads it: the size of
-/// a flattened iterator is unknown to the standard library.
+/// a flattened iterator is unknown to the standard library, so the index of a first sync would
+/// grow step by step, and be copied at each.
+///
+/// A wrong number is harmless: readers reserve too little or too much memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted<I> {
     items: I,
@@ -195,7 +205,7 @@ pub(crate) struct Counted<I> {
 }
 
 impl<I> Counted<I> {
-    /// Returns an iterator of at least `count` items.
+    /// Wraps an iterator of at least `count` items.
     pub(crate) fn new(items: I, count: usize) -> Self {
         let left = count;
         Self { items, left }
@@ -215,7 +225,8 @@ impl<I: Iterator> Iterator for Counted<I> {
     }
 }
 
-/// Returns the object edits that the edit of an entry consists of.
+/// Splits the edit of an entry into edits of its objects. Objects that both sides have are in no
+/// edit, so if one of ten objects of an address changes, the kernel gets one edit.
 pub(crate) fn edits<T: Keyed>(edit: Edit<Entry<T>>) -> Vec<Edit<T>> {
     let (before, after) = edit.into_old_and_new();
     let installed = before.iter().flat_map(Entry::objects).cloned();

@@ -1,4 +1,19 @@
 //! Rejected objects and the Services that own them.
+//!
+//! The kernel rejects an *object*, for example the element `10.96.0.10 . tcp . 80` of a map. An
+//! operator needs the name of a *Service*, and a change of that Service must retry the object at
+//! once. So each rejection gets an owner when it is new, and keeps it:
+//!
+//! 1. The reconciler reports objects that were rejected for the first time.
+//! 2. [`find_owners`] looks for the service ports that want them. A removed object has no owner in
+//!    the ledger any more; for those [`FormerOwners`] has the port that gave it up.
+//! 3. [`Registry`] keeps object and description by Service, until the reconciler knows no rejection
+//!    of the object any more.
+//!
+//! Similar names: `Rejected` of `vipline-reconcile` is an object with the times of its retries.
+//! [`RejectedObject`] is its description for people. [`KnownRejections`] are descriptions from
+//! *another process*: `diff` asks the running proxy what its kernel rejects, and does not show that
+//! as a difference.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
@@ -16,10 +31,11 @@ use crate::{AddressKind, Planner};
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct RejectedObject {
-    /// The service port that owns the object, or owned it before its removal.
+    /// The service port that owns the object, or owned it before its removal. One of them if
+    /// several want the object.
     ///
-    /// `None` if several service ports share the object, or if an earlier process
-    /// installed it.
+    /// `None` if the object depends on no Service, if it [stays](Planner::is_removal_delayed)
+    /// after its last use, or if it is to be removed and an earlier process installed it.
     pub owner: Option<Arc<PortName>>,
     /// The object, as the mode's native tool names it.
     pub object: String,
@@ -57,7 +73,9 @@ impl fmt::Display for RejectedObject {
 #[derive(Debug)]
 pub(crate) struct Registry<T> {
     hasher: RandomState,
-    /// Objects by Service and by the hash of their keys.
+    /// Objects by Service and by the hash of their keys: a key borrows from its object, and cannot
+    /// stand beside it in a map. Objects whose hashes of 64 bits collide would replace each other
+    /// in reports; the reconciler retries both.
     objects: HashMap<Option<ObjectName>, HashMap<u64, Registered<T>>>,
 }
 
@@ -88,30 +106,36 @@ impl<T: Keyed> Registry<T> {
 
     /// Returns the rejected objects of the Service that a port belongs to.
     pub(crate) fn of_service(&self, name: &PortName) -> impl Iterator<Item = &T> {
-        let objects = match self.objects.is_empty() {
-            true => None,
-            false => self.objects.get(&Some(name.service_name())),
+        // Each change of a Service asks, and usually nothing is rejected: then no name is built.
+        let objects = if self.objects.is_empty() {
+            None
+        } else {
+            self.objects.get(&Some(name.service_name()))
         };
         let registered = objects.into_iter().flat_map(HashMap::values);
-        registered.map(|it| &it.object)
+        registered.map(|registered| &registered.object)
     }
 
     /// Returns the descriptions of all rejected objects, in no particular order.
     pub(crate) fn described(&self) -> impl Iterator<Item = &Arc<RejectedObject>> {
         let registered = self.objects.values().flat_map(HashMap::values);
-        registered.map(|it| &it.described)
+        registered.map(|registered| &registered.described)
     }
 
     /// Removes objects that are no longer rejected, and updates the reasons of the
     /// others.
     pub(crate) fn refresh<K: Target<Object = T>>(&mut self, reconciler: &Reconciler<K>) {
         self.objects.retain(|_, objects| {
-            objects.retain(|_, it| {
-                let rejection = reconciler.rejection(&it.object);
+            objects.retain(|_, registered| {
+                let rejection = reconciler.rejection(&registered.object);
                 if let Some(rejection) = rejection {
-                    it.update_reason(&rejection.reason);
+                    registered.update_reason(&rejection.reason);
                 }
-                rejection.is_some_and(|rejection| rejection.is_removal == it.described.is_removal)
+                // The rejection of a removal after that of an addition is a new one, which the
+                // reconciler reports. Its owner may be another one, so the old entry would stay
+                // beside it.
+                let is_removal = registered.described.is_removal;
+                rejection.is_some_and(|rejection| rejection.is_removal == is_removal)
             });
             !objects.is_empty()
         });
@@ -128,6 +152,9 @@ impl<T> Registered<T> {
 }
 
 /// Service ports that owned removed objects, by the hash of the object's key.
+///
+/// Only from the plan of a removal until the next sync that succeeds: after that, a rejected
+/// removal has its owner in the [`Registry`].
 #[derive(Debug, Default)]
 pub(crate) struct FormerOwners {
     hasher: RandomState,
@@ -146,7 +173,8 @@ impl FormerOwners {
         self.ports.get(&self.hasher.hash_one(object.key()))
     }
 
-    /// Removes all records.
+    /// Removes all records, and gives their memory back: `clear` of the map would keep room for as
+    /// many as the largest removal had.
     pub(crate) fn clear(&mut self) {
         self.ports = HashMap::new();
     }
@@ -198,19 +226,27 @@ pub(crate) fn find_owners<T: Keyed>(
     rejected: &[Rejected<T>],
     changed: Option<&[HashedName]>,
 ) -> Vec<Option<Owner>> {
-    let former_owner = |it: &Rejected<T>| {
-        let port = former.get(&it.object).filter(|_| it.is_removal)?;
+    let former_owner = |rejected: &Rejected<T>| {
+        // An object may have been removed and added again since the last sync. Then the ledger
+        // knows its owner.
+        let port = former
+            .get(&rejected.object)
+            .filter(|_| rejected.is_removal)?;
+        // Any kind: the caller reads the name only.
         Some(Owner::Port(AddressKind::ClusterIp, port.clone()))
     };
     let mut owners: Vec<Option<Owner>> = rejected.iter().map(former_owner).collect();
     let mut unknown = HashMap::new();
-    for (index, it) in rejected.iter().enumerate().filter(|(_, it)| !it.is_removal) {
+    let wanted = rejected.iter().enumerate();
+    for (index, rejected) in wanted.filter(|(_, rejected)| !rejected.is_removal) {
         owners[index] = ledger
-            .claimants(&Key::Object(it.object.key()))
+            .claimants(&Key::Object(rejected.object.key()))
             .next()
             .cloned();
+        // An object of an address: the ledger knows the address, but not the object, so entries
+        // are searched for it below.
         if owners[index].is_none() {
-            unknown.insert(it.object.key(), index);
+            unknown.insert(rejected.object.key(), index);
         }
     }
     let ports = changed.into_iter().flatten().flat_map(|name| {
@@ -227,6 +263,7 @@ pub(crate) fn find_owners<T: Keyed>(
     if unknown.values().all(|&index| owners[index].is_some()) {
         return owners;
     }
+    // Slow, but rare: after a dump, or if the port of an object did not change since the last sync.
     for (owner, entry) in ledger.objects_with_owners() {
         for object in entry.objects() {
             if let Some(&index) = unknown.get(&object.key()) {

@@ -1,12 +1,36 @@
 //! The schedule of syncs: immediate, rate-limited and retried after a failure.
+//!
+//! A rolling update changes the endpoints of a Service many times within seconds, and each sync
+//! costs something however little it changes. So after a sync there is a pause, and all changes
+//! that arrive in it are one sync. A first change after a quiet time waits for nothing. Repairs of
+//! what another program broke do not wait for the pause, because traffic fails until then; for
+//! them a pause of 20 ms bounds what a program costs that breaks the rules again and again.
+//!
+//! With the defaults, after a sync that ended at 100 s:
+//!
+//! ```text
+//! 100 s        100.02 s           101 s             130 s              3,700 s
+//!   │ Ended      │ urgent           │ earliest        │ latest           │ latest
+//!   └─ pause ────┴─ repairs ────────┴─ also changes ──┴─ after a failure ┴─ after a success
+//! ```
+//!
+//! Requests are two flags. A sync serves all requests that came before it, whatever its trigger, so
+//! both flags are cleared when it starts. One that comes while it runs sets a flag again.
+//!
+//! What must stay true: the pause starts at the first poll *after* a sync, not at the time with
+//! which the sync was polled. A first sync of ten thousand Services may take longer than the
+//! pause, and counted from its beginning there would be none.
 
 use std::time::Duration;
 
 /// Pause after a sync before a sync that repairs drift may start. Limits the load if
-/// another process changes rules repeatedly.
-const URGENT: Duration = Duration::from_millis(20);
+/// another process changes rules repeatedly: to about 50 dumps of all rules in a second, until
+/// `driver::repairs` lets the object wait. Short, because a change by another process is to be
+/// repaired within 100 ms.
+const PAUSE_BEFORE_REPAIR: Duration = Duration::from_millis(20);
 
-/// Intervals between syncs.
+/// Intervals between syncs. The defaults are those of upstream's modes iptables and nftables:
+/// `minSyncPeriod`, `syncPeriod`, and the maximum of its sync runner.
 ///
 /// Exhaustive: the schedule has three intervals.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -18,6 +42,9 @@ pub struct Intervals {
     pub retry: Duration,
     /// Maximum interval between syncs. At its end the engine compares the kernel with the
     /// plan, unless it [watches](crate::Engine::watch). Default: 1 h.
+    ///
+    /// It counts from the last sync of any kind, so it does not end while Services change more
+    /// often.
     pub max: Duration,
 }
 
@@ -54,7 +81,9 @@ pub enum Trigger {
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     intervals: Intervals,
+    /// Whether a sync is wanted once the pause has ended.
     requested: bool,
+    /// Whether a sync is wanted that repairs drift, and waits for the short pause only.
     now_requested: bool,
     state: State,
 }
@@ -65,6 +94,8 @@ enum State {
     Ended { next: Trigger },
     /// The next sync may start at `earliest`, or at `urgent` if it repairs drift. It must
     /// start at `latest`, with the reason `next`.
+    ///
+    /// Invariant: `urgent` ≤ `earliest` ≤ `latest`.
     Waiting {
         urgent: Duration,
         earliest: Duration,
@@ -76,6 +107,8 @@ enum State {
 impl Schedule {
     /// Creates a schedule whose first sync is due at the first request.
     pub fn new(intervals: Intervals) -> Self {
+        // There was no sync, so there is no pause, and `latest` never comes: without a request
+        // there is nothing to sync.
         let state = State::Waiting {
             urgent: Duration::ZERO,
             earliest: Duration::ZERO,
@@ -126,6 +159,9 @@ impl Schedule {
         else {
             return None;
         };
+        // Each of them serves all requests, so the order decides only what the sync is called. The
+        // name has an effect: at `Timer` an engine that does not watch dumps the kernel, and a
+        // change that is due at the same moment must not prevent that.
         let due = if self.now_requested && now >= urgent {
             Trigger::Drift
         } else if now >= latest {
@@ -144,9 +180,11 @@ impl Schedule {
     /// `None` if nothing is due before the next request.
     pub fn next_deadline(&self) -> Option<Duration> {
         match self.state {
+            // At once: only a poll knows the time, and starts the pause.
             State::Ended { .. } => Some(Duration::ZERO),
             State::Waiting { urgent, .. } if self.now_requested => Some(urgent),
             State::Waiting { earliest, .. } if self.requested => Some(earliest),
+            // `latest` is not earlier than the times above. With an endless interval it never comes.
             State::Waiting { latest, .. } if latest == Duration::MAX => None,
             State::Waiting { latest, .. } => Some(latest),
         }
@@ -174,6 +212,7 @@ impl Schedule {
         self.ended(Trigger::Retry);
     }
 
+    /// Leaves the start of the intervals to the next poll, because the time is not known here.
     fn ended(&mut self, next: Trigger) {
         self.state = State::Ended { next };
     }
@@ -182,15 +221,18 @@ impl Schedule {
     fn started(&mut self, now: Duration) -> State {
         let Intervals { min, retry, max } = self.intervals;
         if let State::Ended { next } = self.state {
+            // A retry after a failure, but not later than a sync without a reason would be.
             let longest = if next == Trigger::Retry {
                 retry.min(max)
             } else {
                 max
             };
             let earliest = now.saturating_add(min);
+            // A retry interval may be shorter than the pause, which a failing kernel needs most.
             let latest = now.saturating_add(longest).max(earliest);
             self.state = State::Waiting {
-                urgent: now.saturating_add(min.min(URGENT)),
+                // A caller without a pause wants no short one either.
+                urgent: now.saturating_add(min.min(PAUSE_BEFORE_REPAIR)),
                 earliest,
                 latest,
                 next,
@@ -306,7 +348,7 @@ mod tests {
     #[test]
     fn an_urgent_sync_waits_only_for_the_short_pause() {
         let mut schedule = synced(Schedule::succeeded);
-        let breath = secs(100) + URGENT;
+        let breath = secs(100) + PAUSE_BEFORE_REPAIR;
         schedule.request_sync_now();
         assert_eq!(schedule.next_deadline(), Some(breath));
         assert_eq!(schedule.poll(secs(100)), None);

@@ -7,6 +7,17 @@
 //! Nothing is searched: a change of a port can only affect the addresses that it claims now or
 //! claimed before. For each of them the first two claims in the ledger tell whether there is a
 //! contest, who won it, and who was displaced if that is the port itself.
+//!
+//! For example, `default/old` gets external IP 203.0.113.9, which `default/young` had alone:
+//!
+//! ```text
+//! claims to 203.0.113.9:80/TCP     before: young        now: old, young
+//! changed                          203.0.113.9:80/TCP   a warning: "old gets it"
+//! losers                           young                an Event of Service default/young
+//! ```
+//!
+//! What is reported is looked up when the caller takes it, not when it happened: a contest that
+//! ends before the next sync was none for the kernel, either.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -25,7 +36,7 @@ use crate::{Address, AddressKind, ContestedAddress, Context, LostAddresses, Plan
 /// of the number of claims to each.
 #[derive(Debug, Default)]
 pub(super) struct Contests {
-    /// Winners by contested address.
+    /// Winners by contested address, as of the last plan: the ledger has only the present one.
     owners: BTreeMap<Address, Arc<PortName>>,
     /// Addresses with a new owner since the last report.
     changed: BTreeSet<Address>,
@@ -49,16 +60,18 @@ struct HiddenNodePort {
 }
 
 impl Contests {
+    /// Returns whether no address is contested. Hidden node ports do not count: port and address
+    /// are two keys of the ledger, and the driver's `exposed` says when to look for them.
     pub(super) fn is_empty(&self) -> bool {
         self.owners.is_empty()
     }
 
-    /// Returns the number of contested addresses.
+    /// The number of addresses that somebody claims and does not get, including hidden node ports.
     pub(super) fn len(&self) -> usize {
         self.owners.len() + self.hidden.len()
     }
 
-    /// Returns the former owner of an address if the address was contested.
+    /// Sets the owner of a contested address. Returns the former one if it was contested before.
     fn set_owner(&mut self, address: Address, owner: &Arc<PortName>) -> Option<Arc<PortName>> {
         let former = self.owners.insert(address, Arc::clone(owner));
         if former.as_ref() != Some(owner) {
@@ -91,6 +104,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         let claimants = self.ledger.claimants(&key);
         let mut claims = claimants.filter_map(|owner| match owner {
             Owner::Port(kind, name) => Some((*kind, Arc::clone(name.name()))),
+            // Only entries of service ports have an address as their key.
             Owner::Base | Owner::OnDemand(_) => None,
         });
         [claims.next(), claims.next()]
@@ -125,6 +139,8 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     /// the service port lost the address.
     fn note_contest(&mut self, name: &Arc<PortName>, address: Address, was_claimed: bool) -> bool {
         let [Some((_, owner)), Some((_, second))] = self.claims(address) else {
+            // The port is alone there, so what `changed` may still have of it is skipped by
+            // `newly_contested`.
             self.contests.owners.remove(&address);
             return false;
         };
@@ -160,6 +176,8 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         let ips = ips.unwrap_or_default();
         for &address in addresses {
             match address {
+                // Not an address of this node, so no node port is served there. If the node gets
+                // it, `note_node_addresses` looks at all ports again.
                 Address::Ip(ip, ..) if !ips.contains(&ip) => {}
                 Address::Ip(_, protocol, number) => {
                     self.note_hidden_node_port(address, Address::NodePort(protocol, number));
@@ -173,7 +191,10 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         }
     }
 
+    /// Updates whether the winner of `address`, an address of the node, hides the node port with
+    /// the same number from those who connect to that address.
     fn note_hidden_node_port(&mut self, address: Address, node_port: Address) {
+        // Only winners: who has lost the number or the address has nothing there to hide.
         let [owner, _] = self.claims(address);
         let [loser, _] = self.claims(node_port);
         let hidden = match (owner, loser) {
@@ -184,6 +205,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
             {
                 Some(HiddenNodePort { owner, kind, loser })
             }
+            // Nobody claims one of the two, or one port has both.
             _ => None,
         };
         let contests = &mut self.contests;
@@ -225,6 +247,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         let contested = changed.into_iter().filter_map(|address| {
             let claim_count = self.ledger.claim_count(&Key::Address(address));
             let [Some((kind, owner)), Some(_)] = self.claims(address) else {
+                // The contest has ended since.
                 return None;
             };
             Some(ContestedAddress {
@@ -242,6 +265,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
                     address,
                     owner: Arc::clone(&hidden.owner),
                     kind: hidden.kind,
+                    // The claim to the address, and the one to the node port.
                     claim_count: 2,
                 });
             }
@@ -249,7 +273,9 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         contested
     }
 
-    /// Removes and returns lost addresses, one entry per Service.
+    /// Removes and returns lost addresses, one entry per Service: each becomes an Event of the
+    /// Service, and a Service may lose a thousand addresses at once. An entry also counts those
+    /// that the Service lost before.
     pub(super) fn newly_lost(&mut self) -> Vec<LostAddresses> {
         let losers = mem::take(&mut self.contests.losers);
         let mut by_service: BTreeMap<ObjectName, LostAddresses> = BTreeMap::new();

@@ -65,7 +65,7 @@ use crate::{
 
 /// A driver of one family, independent of the mode.
 pub(crate) trait Drive: Send {
-    /// Returns the family.
+    /// The only family of the driver.
     fn family(&self) -> Family;
 
     /// Sets the context, which is everything besides Services that rules depend on.
@@ -73,7 +73,7 @@ pub(crate) trait Drive: Send {
     /// Returns whether ports planned before must be planned again.
     fn set_context(&mut self, cx: Context) -> Replan;
 
-    /// Reserves capacity for service ports.
+    /// Reserves capacity for service ports that are about to be planned for the first time.
     fn reserve(&mut self, ports: usize);
 
     /// Plans the current state of one service port.
@@ -140,7 +140,7 @@ pub(crate) trait Drive: Send {
     /// nothing.
     fn difference(&mut self, known: &KnownRejections) -> Result<Difference, Error>;
 
-    /// Returns the plan as text.
+    /// The plan as text, in the format that the mode's native tool loads.
     fn desired(&self) -> String;
 
     /// Prepares the plan for the evaluation of packets.
@@ -161,7 +161,9 @@ pub(crate) trait Drive: Send {
 /// Whether ports planned before must be planned again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Replan {
+    /// The objects of ports depend on what changed.
     All,
+    /// They do not, or nothing changed, or nothing was planned before.
     Nothing,
 }
 
@@ -206,7 +208,7 @@ struct Driver<P: Planner, K: Target<Object = P::Object>> {
     /// about four owners instead of one.
     exposed: HashSet<HashedName>,
     counts: Counts,
-    /// Reused buffer for the edits of entries.
+    /// Reused buffer for the edits of entries. Empty except in `set_entries`.
     entry_edits: Pending<Entry<P::Object>>,
     /// Objects that several service ports use.
     on_demand: OnDemand<P::Object>,
@@ -215,9 +217,11 @@ struct Driver<P: Planner, K: Target<Object = P::Object>> {
     repairs: Repairs,
     /// Service ports planned since the last sync, while the kernel's state is known.
     changed: Vec<HashedName>,
-    /// Owners of the objects that the next commit removes.
+    /// Owners of the objects that the next commit removes, as far as they are service ports.
     former: FormerOwners,
+    /// All rejected objects, by Service.
     registry: Registry<P::Object>,
+    /// Those that `take_rejected` has not returned yet.
     newly_rejected: Vec<Arc<RejectedObject>>,
     /// Cost of all edits up to now, in units of which an edit costs [`EDIT_COST`].
     planned_cost: usize,
@@ -225,7 +229,8 @@ struct Driver<P: Planner, K: Target<Object = P::Object>> {
 }
 
 impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
-    /// Returns a name for comparison with owners.
+    /// Hashes a name for comparison with owners. All names must come from here, because only names
+    /// with the same hasher are comparable.
     fn hashed(&self, name: &Arc<PortName>) -> HashedName {
         HashedName::new(name, &self.hasher)
     }
@@ -238,13 +243,17 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
             self.changed.push(hashed.clone());
         }
         // Without any contest only a new one can arise, and `set_entries` sees that by itself.
-        let before = match self.contests.is_empty() {
-            true => Vec::new(),
-            false => self.addresses(name),
+        let before = if self.contests.is_empty() {
+            Vec::new()
+        } else {
+            self.addresses(name)
         };
-        let mut exposed = match self.exposed.contains(&hashed) {
-            true => self.addresses(name),
-            false => Vec::new(),
+        // An address that is gone may have hidden a node port, or been a hidden one. Those that
+        // the port has from now on are added below.
+        let mut exposed = if self.exposed.contains(&hashed) {
+            self.addresses(name)
+        } else {
+            Vec::new()
         };
         let mut is_shared = false;
         let PortObjects { own, mut claims } = planned;
@@ -254,7 +263,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         claims.sort_by_key(|claim| claim.kind);
         let (mut own, mut claims) = (own.into_iter(), claims.into_iter().peekable());
         for &kind in kinds {
-            // Objects without an address belong to the first kind.
+            // Objects without an address belong to the first kind: it takes all of them.
             let own = own.by_ref().map(Entry::Object);
             let claims = iter::from_fn(|| claims.next_if(|claim| claim.kind == kind));
             let claims = claims.map(|claim| Entry::Address(claim.address, claim.objects.into()));
@@ -280,14 +289,19 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         claims: &[Claim<P::Object>],
     ) -> &'static [AddressKind] {
         const ALL: &[AddressKind] = &AddressKind::ALL;
-        let is_exposed = claims.iter().any(|it| it.kind != AddressKind::ClusterIp);
-        let was_exposed = match is_exposed {
-            true => self.exposed.replace(name.clone()).is_some(),
-            false => !self.exposed.is_empty() && self.exposed.remove(name),
+        let mut kinds = claims.iter().map(|claim| claim.kind);
+        let is_exposed = kinds.any(|kind| kind != AddressKind::ClusterIp);
+        let was_exposed = if is_exposed {
+            self.exposed.replace(name.clone()).is_some()
+        } else {
+            !self.exposed.is_empty() && self.exposed.remove(name)
         };
-        match is_exposed || was_exposed {
-            true => ALL,
-            false => &ALL[..1],
+        if is_exposed || was_exposed {
+            // Also the kinds that have no claims any more: their owners must let go of the former
+            // ones.
+            ALL
+        } else {
+            &ALL[..1]
         }
     }
 
@@ -327,12 +341,14 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         let entry_edits = &mut self.entry_edits;
         let port = match &owner {
             Owner::Port(_, name) => Some(name.clone()),
+            // No Service to name in a message.
             Owner::Base | Owner::OnDemand(_) => None,
         };
         let is_shared = self.ledger.replace(owner, entries, Some(entry_edits));
         for edit in entry_edits.take().into_iter().flat_map(edits) {
             self.repairs.forget(edit.object());
             self.planned_cost += part::cost::<P>(&edit);
+            // Unknown state, but with a history of repairs, for which alone the edits were made.
             let Some(pending) = self.reconciler.pending() else {
                 continue;
             };
@@ -358,9 +374,11 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     {
         // The objects are not read if the kernel's state is known. Otherwise the exact count lets
         // the comparison reserve its index once.
-        let count = match self.reconciler.is_known() {
-            true => 0,
-            false => self.ledger.objects().map(|it| it.objects().len()).sum(),
+        let count = if self.reconciler.is_known() {
+            0
+        } else {
+            let entries = self.ledger.objects();
+            entries.map(|entry| entry.objects().len()).sum()
         };
         // The counts of a full sync are taken from the iterator that the comparison reads
         // anyway, instead of walking the ledger twice.
@@ -370,6 +388,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         let mut plan = self.reconciler.plan(counted, now)?;
         self.hold_back(&mut plan, drift, now, may_wait);
         let done = self.reconciler.commit(&mut plan, now)?;
+        // Not before: if the commit fails, `?` leaves the repairs uncounted.
         self.repairs.committed(now);
         if plan.dumped {
             // The kernel has the plan now, except for objects that were rejected or wait: in
@@ -381,6 +400,8 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
                 self.counts.replace::<P>(rejected.desired(), installed);
             }
         } else {
+            // What the reconciler rejected or postponed is not among them, so the counts need no
+            // correction.
             for edit in plan.committed().cloned() {
                 let (before, after) = edit.into_old_and_new();
                 self.counts.replace::<P>(before.as_ref(), after.as_ref());
@@ -410,6 +431,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
                 *until = self.repairs.judge(object, drift, now, P::text);
             }
             if !may_wait && until.take().is_some() {
+                // `judge` plans only repairs that need not wait. This one counts as well.
                 self.repairs.repair_anyway(object);
             }
         }
@@ -466,6 +488,7 @@ where
         }
         match (before, &self.cx) {
             (Some(before), Some(cx)) if P::requires_replan(&before, cx) => Replan::All,
+            // Also the first context: no port was planned with another one.
             _ => Replan::Nothing,
         }
     }
@@ -522,11 +545,12 @@ where
         // first time count: one that was bad before is not bad because of the waiting.
         if done.rejected > 0 && self.reconciler.postponed_count() > 0 {
             let rejected = self.reconciler.rejected();
-            let first = rejected.filter(|it| it.attempts <= 1);
-            let first: Vec<_> = first.map(|it| it.object.clone()).collect();
+            let first = rejected.filter(|rejected| rejected.attempts <= 1);
+            let first: Vec<_> = first.map(|rejected| rejected.object.clone()).collect();
             for object in &first {
                 self.reconciler.retry(object);
             }
+            // Only a plan that is based on a dump has the postponed edits again before their time.
             self.reconciler.forget();
             (plan, done) = self.step(drift, now, false)?;
         }
@@ -595,10 +619,13 @@ where
         Ok(Difference {
             edits: edits.len(),
             rejected,
-            script: match edits.is_empty() {
-                true => String::new(),
-                false => P::script(self.family, edits, self.desired_objects()),
+            // A mode whose tool cannot apply single edits would print its whole state.
+            script: if edits.is_empty() {
+                String::new()
+            } else {
+                P::script(self.family, edits, self.desired_objects())
             },
+            // The engine adds them: the flows of all modes are searched alike.
             stale_flows: Vec::new(),
         })
     }

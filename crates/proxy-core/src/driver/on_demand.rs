@@ -1,4 +1,23 @@
 //! Objects that exist while service ports use them, and for a while after.
+//!
+//! In mode nftables, the chain `lb-50` distributes packets to 50 endpoints, for all Services that
+//! have 50. It belongs to no Service, so no plan of a Service may remove it, and it cannot be
+//! part of the base, because the base does not know how many endpoints there are. So its users are
+//! counted:
+//!
+//! ```text
+//! web has 50 endpoints               lb-50 is created   lb-50: 1 user
+//! mail has 50 endpoints                                 lb-50: 2 users
+//! web has 51 endpoints               lb-51 is created   lb-50: 1 user, lb-51: 1 user
+//! mail is deleted                                       lb-50: unused, lb-51: 1 user
+//! the sync of that change, at 100 s                     lb-50: unused since 100 s
+//! a poll from 130 s on               lb-50 is removed
+//! ```
+//!
+//! The owner of such an object in the ledger is its [`Id`].
+//!
+//! What must stay true: an object is in `unused` if and only if it has no users, and one that uses
+//! another one goes first, because the kernel rejects the removal of a chain or set in use.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -12,10 +31,14 @@ use vipline_service_model::PortName;
 ///
 /// A Service whose number of endpoints goes up and down uses the same objects repeatedly.
 /// Kernels before 6.2 release references to a chain late, and reject the removal of the
-/// chain until then.
+/// chain until then: after the removal of a map element they notice only a short time later that
+/// its chain is unreferenced. For that alone a second would do, which is what mode nftables of
+/// upstream waits.
 const REMOVAL_DELAY: Duration = Duration::from_secs(30);
 
-/// Maximum number of unused objects that stay installed.
+/// Maximum number of unused objects that stay installed. Without it, a hundred Services whose
+/// timeout of session affinity changes each second would leave thousands of chains, one for each
+/// timeout, within [`REMOVAL_DELAY`].
 const MAX_UNUSED: usize = 64;
 
 /// ID of an object. IDs are never reused.
@@ -25,11 +48,13 @@ pub(crate) type Id = u64;
 #[derive(Debug)]
 pub(super) struct OnDemand<T> {
     objects: HashMap<Id, Counted<T>>,
-    /// IDs by hash of the key.
+    /// IDs by hash of the key, which borrows from its object. More than one if hashes collide.
     ids: HashMap<u64, Vec<Id>>,
     hasher: RandomState,
+    /// The objects of each service port that uses any, in the order of its plan.
     users: HashMap<Arc<PortName>, Vec<Id>>,
-    /// Unused objects in order of last use, with the time of the first sync since.
+    /// Unused objects in order of last use, with the time of the first sync since. `None` until
+    /// then: planning has no clock.
     unused: BTreeMap<u64, (Id, Option<Duration>)>,
     /// Next object ID or position in `unused`.
     next: u64,
@@ -40,7 +65,7 @@ pub(super) struct OnDemand<T> {
 struct Counted<T> {
     object: T,
     users: usize,
-    /// Position in `unused`.
+    /// Position in `unused`; `None` while there are users.
     unused: Option<u64>,
 }
 
@@ -60,6 +85,7 @@ impl<T: Keyed> OnDemand<T> {
     ///
     /// Returns the objects that did not exist.
     pub(super) fn replace(&mut self, name: &Arc<PortName>, objects: Vec<T>) -> Vec<(Id, T)> {
+        // Modes without such objects always end here.
         if objects.is_empty() && self.users.is_empty() {
             return Vec::new();
         }
@@ -71,6 +97,8 @@ impl<T: Keyed> OnDemand<T> {
                 created.push((id, object));
                 id
             });
+            // The new list before the former one is released: what is in both never becomes unused.
+            // Two claims of the port may use one object, which counts once.
             if !used.contains(&id) {
                 self.acquire(id);
                 used.push(id);
@@ -100,6 +128,7 @@ impl<T: Keyed> OnDemand<T> {
     pub(super) fn expire(&mut self, now: Duration) -> Vec<Id> {
         let mut excess = self.unused.len().saturating_sub(MAX_UNUSED);
         let mut expired = Vec::new();
+        // In order of last use, so that the excess is taken from the oldest.
         self.unused.retain(|_, (id, since)| {
             let since = *since.get_or_insert(now);
             let stays = excess == 0 && now < since.saturating_add(REMOVAL_DELAY);
@@ -115,6 +144,8 @@ impl<T: Keyed> OnDemand<T> {
 
     /// Returns the time at which the next unused object expires.
     pub(super) fn deadline(&self) -> Option<Duration> {
+        // The first one has the earliest time. Those without a time were released by a plan, and
+        // the sync of that plan gives them one.
         let since = self.unused.values().find_map(|(_, since)| *since)?;
         Some(since.saturating_add(REMOVAL_DELAY))
     }
@@ -138,6 +169,7 @@ impl<T: Keyed> OnDemand<T> {
         id
     }
 
+    /// Forgets an object without users. The caller removes it from the ledger, by its ID.
     fn forget(&mut self, id: Id) {
         let Some(counted) = self.objects.remove(&id) else {
             return;
@@ -173,6 +205,8 @@ impl<T: Keyed> OnDemand<T> {
         }
     }
 
+    /// The next number. An object that is released again gets a new position, behind those that
+    /// were released in the meantime.
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next

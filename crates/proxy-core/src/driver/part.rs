@@ -25,14 +25,19 @@ use super::{Driver, Owner, take_on_demand};
 use crate::entry::Entry;
 use crate::{Address, AddressKind, Claim, Planner, PortObjects};
 
-/// Part of the edits of a sync up to which a change of a service port is planned as a whole,
-/// and the minimum number of edits of a part.
+/// Divisor of [`Planner::EDITS_PER_SYNC`]: a change of a service port of at most a quarter of it is
+/// planned as a whole, and a part of a larger one has at least as many edits.
+///
+/// A larger share would let a sync exceed its limit further, because its last Service may begin
+/// just below the limit. A smaller one would split more Services, and each part costs a plan of the
+/// whole port.
 pub(crate) const SMALL_SHARE: usize = 4;
 
-/// Cost of an edit. The removal of a cheap object costs less.
+/// Cost of an edit. Objects of which several cost as much as one edit cost a fraction of it, in
+/// whole numbers: a mode may say that up to 64 do (see [`Planner::additions_per_edit`]).
 pub(super) const EDIT_COST: usize = 64;
 
-/// Returns the cost of an edit.
+/// The cost of an edit, in units of which an ordinary edit has [`EDIT_COST`].
 pub(super) fn cost<P: Planner>(edit: &Edit<P::Object>) -> usize {
     match edit {
         Edit::Remove(object) => cost_of_removal::<P>(object),
@@ -41,7 +46,8 @@ pub(super) fn cost<P: Planner>(edit: &Edit<P::Object>) -> usize {
     }
 }
 
-/// Returns the cost of the addition of an object,
+/// The cost of the addition of an object: at least 1, so that no number of objects is free. A mode
+/// that says 0 per edit means 1.
 pub(super) fn cost_of_addition<P: Planner>(object: &P::Object) -> usize {
     (EDIT_COST / P::additions_per_edit(object).max(1)).max(1)
 }
@@ -64,8 +70,11 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
             .cx
             .as_ref()
             .expect("the context is set before ports are planned");
+        // As many edits as count as a small change.
         let min = P::EDITS_PER_SYNC / SMALL_SHARE;
         let held_cost = self.cost_of_removal(name);
+        // The removal of a port leads away from its last value. A change without any value has
+        // nothing to plan; `PortChange::between` makes none.
         let Some(target) = change.port.as_ref().or(change.former.as_ref()) else {
             self.replace_whole(name, PortObjects::default());
             return true;
@@ -82,6 +91,8 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         let is_removal = change.port.is_none();
         match self.part(target, planned.clone(), is_removal, limit.max(min)) {
             Some((part, used)) => {
+                // Addresses that are still to come need the objects of the last call: those are
+                // released only by the last part, which replaces them.
                 let created = self.on_demand.extend(name, used);
                 self.add_on_demand(created);
                 self.replace_port(name, part);
@@ -122,6 +133,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         let mut used = take_on_demand::<P>(&mut planned);
         let mut held = self.held(&target.name);
         let mut left = limit.saturating_mul(EDIT_COST);
+        // At least 1, so that also addresses without objects use up the part.
         let removal = |objects: &[P::Object]| -> usize {
             let costs = objects.iter().map(cost_of_removal::<P>);
             costs.sum::<usize>().max(1)
@@ -141,21 +153,26 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         let mut unwanted = Vec::new();
         for claim in planned.claims {
             let former = held.remove(&claim.address);
-            let is_current = former.as_ref().is_some_and(|it| it.is_same(&claim));
+            let is_current = former.as_ref().is_some_and(|held| held.is_same(&claim));
             match former {
                 Some(former) if is_removal => {
                     is_mixed |= !is_current;
                     unwanted.push(former.into_claim(claim.address));
                 }
+                // An earlier part has withdrawn it, or none has ever added it.
                 _ if is_removal => {}
+                // Free: the ledger finds no difference.
                 _ if is_current => claims.push(claim),
+                // Not in this part: the address keeps what it has, or is not served yet.
                 former if left == 0 => {
                     is_done = false;
                     is_mixed |= former.is_some();
-                    claims.extend(former.map(|it| it.into_claim(claim.address)));
+                    claims.extend(former.map(|held| held.into_claim(claim.address)));
                 }
                 former => {
-                    let former = former.map_or(0, |it| removal(&it.objects));
+                    // An upper bound, as if no object stayed. The address changes as a whole, so
+                    // the last one of a part may exceed the limit.
+                    let former = former.map_or(0, |held| removal(&held.objects));
                     let added = claim.objects.iter().map(cost_of_addition::<P>);
                     let cost = former + added.sum::<usize>();
                     left = left.saturating_sub(cost.max(1));
@@ -165,11 +182,14 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         }
         // What the target does not have at all is withdrawn first.
         is_mixed |= is_removal && !held.is_empty();
-        let mut others: Vec<_> = held.into_iter().map(|(at, it)| it.into_claim(at)).collect();
+        let others = held.into_iter();
+        let mut others: Vec<_> = others.map(|(at, held)| held.into_claim(at)).collect();
+        // A map has no order, but equal histories must lead to equal parts.
         others.sort_unstable_by_key(|claim| claim.address);
         let mut kept = Vec::new();
         // External addresses, which come last in the plan, are withdrawn first.
         for claim in others.into_iter().chain(unwanted.into_iter().rev()) {
+            // Withdrawals wait until all wanted addresses are served. A removal has none.
             if left == 0 || !is_done && !is_removal {
                 kept.push(claim);
             } else {
@@ -181,25 +201,32 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         }
         let served = claims.iter().chain(&kept);
         let subset = subset(target, served.map(|claim| (claim.address, claim.kind)));
+        // The caller had a context to plan with, so there is one.
         let mut own = P::port(self.cx.as_ref()?, &subset);
         used.extend(take_on_demand::<P>(&mut own));
-        let of_subset: HashMap<_, _> = own.claims.iter().map(|it| (it.address, it)).collect();
+        let of_subset: HashMap<_, _> = own
+            .claims
+            .iter()
+            .map(|claim| (claim.address, claim))
+            .collect();
         // Addresses that are about to be withdrawn have the objects of the target, unless its
         // endpoints changed as well.
         is_mixed |= !is_removal
             && kept.iter().any(|claim| {
                 let of_target = of_subset.get(&claim.address);
-                of_target.is_none_or(|it| !is_same(&it.objects, &claim.objects))
+                of_target.is_none_or(|target| !is_same(&target.objects, &claim.objects))
             });
         claims.extend(kept);
         let mut own = own.own;
+        // All former ones, because nothing says which of them an address needs. What the target has
+        // too is in the list twice, and the ledger takes the first of equal keys: the target's.
         if is_mixed {
             own.extend(self.held_without_address(&target.name));
         }
         Some((PortObjects { own, claims }, used))
     }
 
-    /// Returns the cost of the removal of a service port.
+    /// The cost of the removal of a service port, from what it has in the ledger.
     fn cost_of_removal(&self, name: &Arc<PortName>) -> usize {
         let owners = self.owners_of(name);
         let objects = owners
@@ -260,12 +287,14 @@ impl<T: Keyed> Held<T> {
     }
 }
 
+/// Returns whether two lists have the same objects in the same order. A planner is a pure function:
+/// if its order changed from call to call, no address would ever be current, and parts never end.
 fn is_same<T: Keyed>(these: &[T], others: &[T]) -> bool {
     let same = |(one, other): (&T, &T)| one.key() == other.key() && one.is_equivalent(other);
     these.len() == others.len() && these.iter().zip(others).all(same)
 }
 
-/// Returns the cost of the addition of all objects of a service port.
+/// The cost of the addition of all objects of a service port.
 fn cost_of_all<P: Planner>(planned: &PortObjects<P::Object>) -> usize {
     let claimed = planned.claims.iter().flat_map(|claim| &claim.objects);
     let all = planned.own.iter().chain(claimed);
@@ -281,6 +310,7 @@ fn subset(
     let mut kinds: HashMap<IpAddr, AddressKind> = served
         .filter_map(|(address, kind)| match address {
             Address::Ip(addr, ..) => Some((addr, kind)),
+            // Not in a list: the target keeps its node port.
             Address::NodePort(..) => None,
         })
         .collect();
@@ -292,11 +322,15 @@ fn subset(
         kinds.remove(addr);
     }
     let mut others: Vec<_> = kinds.into_iter().collect();
+    // As in `part`: a map has no order.
     others.sort_unstable();
     for (addr, kind) in others {
         match kind {
             AddressKind::LoadBalancerIp => load_balancer_ips.push(addr),
             AddressKind::ExternalIp => external_ips.push(addr),
+            // The target keeps its cluster IP, and its node port at the addresses of the node. A
+            // former cluster IP has no place in it: `part` then keeps the former objects without
+            // an address, because nothing of the subset equals those of that address.
             AddressKind::ClusterIp | AddressKind::NodePort => {}
         }
     }

@@ -12,6 +12,12 @@
 //!
 //! Only what another program changed counts. If the plan of an object changes, its history
 //! ends, so that a change of a Service never waits.
+//!
+//! For example, an object that is undone each time within 20 ms is repaired at 0, 0.02, 0.04, 1.04,
+//! 3.04, 7.04, 15.04, 31.04, 63.04, 123.04 s, and then once a minute.
+//!
+//! The order of calls in a sync: [`begin`](Repairs::begin), [`judge`](Repairs::judge) for each edit
+//! of the plan, then [`committed`](Repairs::committed) only if the commit succeeded.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -25,14 +31,19 @@ use crate::{Drift, RepairConflict, RepairConflictChange};
 /// Number of immediate repairs of an object within [`WINDOW`].
 const IMMEDIATE_REPAIRS: usize = 3;
 
-/// Time in which repairs of an object count together.
+/// Time in which repairs of an object count together, and the least time after which a repair
+/// counts as lasting.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// First and longest time between two repairs of an object.
+/// First time between two repairs of an object that waits.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
+
+/// Longest time between two repairs of an object. It is also the longest time for which the object
+/// stays broken after the other program has stopped, if the last repair was undone.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Names of programs, without process IDs. Empty if the kernel does not report them.
+/// Names of programs, without process IDs. Empty if the kernel does not report them: such changes
+/// count as those of any program, because otherwise no history could form.
 type Programs = Arc<[Box<str>]>;
 
 /// The repaired objects of a family.
@@ -40,7 +51,8 @@ type Programs = Arc<[Box<str>]>;
 pub(super) struct Repairs {
     hasher: RandomState,
     /// By the hash of the object's key: after `nft flush ruleset` there is one for each
-    /// object.
+    /// object, and a clone of each key would be as large as the ledger. If two objects collide, one
+    /// waits for the other's conflict, at most [`LONGEST_WAIT`].
     objects: HashMap<u64, Repaired>,
     /// Programs of the conflict that was reported, without and with process IDs.
     reported: Option<(Programs, Vec<Box<str>>)>,
@@ -59,7 +71,8 @@ struct Repaired {
     programs: Programs,
     /// Times of the last repairs, in ascending order.
     times: [Option<Duration>; IMMEDIATE_REPAIRS],
-    /// Time between two repairs. `None` if repairs are immediate.
+    /// Time between two repairs. `None` if repairs are immediate. Once set, it only grows until the
+    /// history ends.
     wait: Option<Duration>,
     /// Whether the object is not repaired now.
     is_held: bool,
@@ -75,6 +88,9 @@ impl Repaired {
         }
     }
 
+    /// The time of the last repair. Zero before the first one has been committed, which is
+    /// harmless: without a wait [`next`](Self::next) does not use it, and
+    /// [`is_over`](Self::is_over) ends a history without repairs.
     fn last(&self) -> Duration {
         let [.., last] = self.times;
         last.unwrap_or_default()
@@ -82,13 +98,17 @@ impl Repaired {
 
     /// Returns the time at which the last repair counts as lasting.
     fn lasts_at(&self) -> Duration {
+        // A program may come back as late as after the last wait, which may exceed the window.
         self.last() + self.wait.unwrap_or_default().max(WINDOW)
     }
 
+    /// Returns whether the last repair has lasted. Never while the object waits, because then it is
+    /// not repaired.
     fn is_over(&self, now: Duration) -> bool {
         !self.is_held && self.lasts_at() <= now
     }
 
+    /// Records a repair. Of the times, the oldest leaves the list.
     fn repair(&mut self, now: Duration) {
         // The first wait follows the last immediate repair, and each repair after it doubles
         // the wait.
@@ -100,6 +120,7 @@ impl Repaired {
 
     /// Returns the time of the next repair if it is later than `now`.
     fn next(&mut self, now: Duration) -> Option<Duration> {
+        // The list is full, and its oldest repair is recent: that many within the window.
         let oldest = self.times[0].filter(|&at| now.saturating_sub(at) < WINDOW);
         if self.wait.is_none() && oldest.is_some() {
             self.wait = Some(FIRST_WAIT);
@@ -118,7 +139,8 @@ impl Repairs {
 
     /// Returns the number of objects whose repairs wait, or waited recently.
     pub(super) fn waiting(&self) -> usize {
-        self.objects.values().filter(|it| it.wait.is_some()).count()
+        let objects = self.objects.values();
+        objects.filter(|object| object.wait.is_some()).count()
     }
 
     /// Ends the history of an object whose plan changed.
@@ -130,8 +152,9 @@ impl Repairs {
     /// not count: a failing kernel is no other program.
     pub(super) fn committed(&mut self, now: Duration) {
         for hash in self.planned.drain(..) {
-            if let Some(it) = self.objects.get_mut(&hash) {
-                it.repair(now);
+            // No history, if the plan of the object has changed since a commit that failed.
+            if let Some(repaired) = self.objects.get_mut(&hash) {
+                repaired.repair(now);
             }
         }
     }
@@ -139,12 +162,13 @@ impl Repairs {
     /// Begins the next plan. With `is_dumped` it has the edits of all objects, so that those
     /// without an edit do not wait any more.
     pub(super) fn begin(&mut self, is_dumped: bool) {
+        // Those of a commit that failed.
         self.planned.clear();
         if !is_dumped {
             return;
         }
-        for it in self.objects.values_mut() {
-            it.is_held = false;
+        for repaired in self.objects.values_mut() {
+            repaired.is_held = false;
         }
     }
 
@@ -152,7 +176,8 @@ impl Repairs {
     /// plans the repair.
     ///
     /// `drift` has the changes that the plan repairs. Without it, only objects that wait
-    /// count.
+    /// count. `text` names the object in the report of a conflict, so it is called for the first
+    /// object that begins to wait, and not for each of a flushed ruleset.
     pub(super) fn judge<T: Keyed>(
         &mut self,
         object: &T,
@@ -163,32 +188,37 @@ impl Repairs {
         let hash = self.hasher.hash_one(object.key());
         let programs = drift.map(names);
         let known = self.objects.get_mut(&hash);
-        let known = known.filter(|it| {
-            let is_same = |programs: &Programs| {
-                let (one, other) = (&it.programs, programs);
-                one.is_empty() || other.is_empty() || one.iter().any(|it| other.contains(it))
+        let known = known.filter(|repaired| {
+            let is_same = |others: &Programs| {
+                let before = &repaired.programs;
+                before.is_empty()
+                    || others.is_empty()
+                    || before.iter().any(|name| others.contains(name))
             };
-            !it.is_over(now) && programs.as_ref().is_none_or(is_same)
+            !repaired.is_over(now) && programs.as_ref().is_none_or(is_same)
         });
-        let Some(it) = known else {
+        let Some(repaired) = known else {
+            // A history begins, in place of one that is over or of another program.
             match programs {
                 Some(programs) => {
                     self.objects.insert(hash, Repaired::new(programs));
                     self.planned.push(hash);
                 }
+                // An ordinary edit repairs nothing.
                 None => drop(self.objects.remove(&hash)),
             }
             return None;
         };
         match programs {
-            Some(programs) => it.narrow(&programs),
+            Some(programs) => repaired.narrow(&programs),
             // Nobody is known to have undone the last repair, as after a failed sync.
-            None if it.wait.is_none() => return None,
+            None if repaired.wait.is_none() => return None,
+            // The wait is over, or a plan between drifts has the edit again: `next` tells which.
             None => {}
         }
-        let had_waited = it.wait.is_some();
-        let at = it.next(now);
-        if !had_waited && it.wait.is_some() {
+        let had_waited = repaired.wait.is_some();
+        let at = repaired.next(now);
+        if !had_waited && repaired.wait.is_some() {
             let began = self.began.get_or_insert_with(|| (0, text(object)));
             began.0 += 1;
         }
@@ -229,7 +259,7 @@ impl Repairs {
         if self.objects.is_empty() {
             return;
         }
-        self.objects.retain(|_, it| !it.is_over(now));
+        self.objects.retain(|_, repaired| !repaired.is_over(now));
         if self.objects.is_empty() {
             // After a flush there was one for each object.
             self.objects = HashMap::new();
@@ -244,10 +274,12 @@ impl Repairs {
     /// Returns the time at which the last wait ends if no repair is undone before.
     pub(super) fn end(&self) -> Option<Duration> {
         self.reported.as_ref()?;
-        let waiting = self.objects.values().filter(|it| it.wait.is_some());
-        let last = waiting.map(|it| (!it.is_held).then(|| it.lasts_at()));
-        // Objects that wait now have a later end.
-        last.collect::<Option<Vec<_>>>()?.into_iter().max()
+        let objects = self.objects.values();
+        let waiting = objects.filter(|object| object.wait.is_some());
+        let ends = waiting.map(|object| (!object.is_held).then(|| object.lasts_at()));
+        // An object that waits now has no end yet, and so the conflict has none. The reconciler has
+        // the time of the postponed repair, from which on there is one.
+        ends.collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
     /// Removes and returns the beginning or the end of a conflict.
@@ -257,12 +289,13 @@ impl Repairs {
 }
 
 impl Repaired {
-    /// Keeps the programs that also made the last changes.
+    /// Keeps the programs that also made the last changes. One that was there only once, beside the
+    /// other, is not to blame.
     fn narrow(&mut self, others: &Programs) {
         if self.programs.is_empty() {
             self.programs = Arc::clone(others);
         } else if !others.is_empty() && self.programs != *others {
-            let both = self.programs.iter().filter(|it| others.contains(it));
+            let both = self.programs.iter().filter(|name| others.contains(name));
             self.programs = both.cloned().collect();
         }
     }
@@ -303,7 +336,7 @@ mod tests {
     fn drift(by: &[&str]) -> Drift {
         Drift {
             changes: 1,
-            processes: by.iter().map(|&it| it.into()).collect(),
+            processes: by.iter().map(|&process| process.into()).collect(),
             is_incomplete: false,
         }
     }
@@ -313,7 +346,9 @@ mod tests {
             let drift = drift(by);
             self.expire(now);
             self.begin(false);
-            let at = self.judge(&Entry(object), Some(&drift), now, |it| it.0.to_string());
+            let at = self.judge(&Entry(object), Some(&drift), now, |entry| {
+                entry.0.to_string()
+            });
             self.committed(now);
             self.note_change(Some(&drift));
             at
