@@ -385,9 +385,11 @@ impl Watched {
     }
 
     fn engine(kernels: &[Self; 2]) -> Engine {
-        Engine::with_kernels::<Planner, _>(config(&Family::ALL), |family| {
-            kernels[usize::from(family == Family::V6)].clone()
-        })
+        Engine::with_kernels(
+            config(&Family::ALL),
+            Planner::from(&config(&Family::ALL)),
+            |family| kernels[usize::from(family == Family::V6)].clone(),
+        )
     }
 
     fn open(family: Family) -> Outcome<Self> {

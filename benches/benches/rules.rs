@@ -250,7 +250,8 @@ fn engine(kernel: &Watched) -> Engine {
     let mut config = Config::default().with_families(vec![Family::V4]);
     // The creator of an engine also creates the counters.
     config.iptables.nfacct = false;
-    Engine::with_kernels::<Planner, _>(config, |_| kernel.clone())
+    let planner = Planner::from(&config);
+    Engine::with_kernels(config, planner, |_| kernel.clone())
 }
 
 /// A kernel that measures the time of its program.

@@ -54,12 +54,12 @@ fn fragments(size: Size) -> Vec<Vec<Object>> {
     let ports = resolved(size);
     let ports = ports.iter().filter_map(|each| each.port.as_deref());
     let fragments = ports.map(|port| {
-        let objects = Planner::port(&cx, port).into_objects();
+        let objects = Planner.port(&cx, port).into_objects();
         let mut objects: Vec<_> = objects.collect();
         objects.retain(|object| !Planner::is_removal_delayed(object));
         objects
     });
-    fragments.chain(iter::once(Planner::base(&cx))).collect()
+    fragments.chain(iter::once(Planner.base(&cx))).collect()
 }
 
 fn ledger(fragments: Vec<Vec<Object>>) -> Ledger<usize, Object> {
@@ -100,7 +100,7 @@ fn plan(criterion: &mut Criterion) {
         group.bench_function(BenchmarkId::from_parameter(size), |bencher| {
             bencher.iter(|| {
                 for port in &ports {
-                    black_box(Planner::port(&cx, port));
+                    black_box(Planner.port(&cx, port));
                 }
             });
         });
@@ -183,7 +183,7 @@ impl Target for Encoded {
 fn one_endpoint(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("one endpoint replaced");
     for size in SIZES {
-        let mut engine = Engine::with_kernels::<Planner, _>(config(), |_| Encoded);
+        let mut engine = Engine::with_kernels(config(), Planner, |_| Encoded);
         for event in size.events().chain([Event::Synced]) {
             engine.apply(event);
         }

@@ -152,7 +152,7 @@ fn ours(services: &Services) -> Outcome<String> {
 fn load_ours(services: &Services) -> Outcome<()> {
     let kernel = Nftables::open(Family::V4)?;
     let mut kernel = Some(kernel);
-    let mut engine = Engine::with_kernels::<Planner, _>(config(), |_| {
+    let mut engine = Engine::with_kernels(config(), Planner, |_| {
         kernel.take().expect("the configuration has one family")
     });
     for event in services.events() {

@@ -272,9 +272,7 @@ where
     IpAddr: From<[u8; N]>,
 {
     let bytes: Result<[u8; N], _> = attr.value.try_into();
-    bytes
-        .map(IpAddr::from)
-        .map_err(|_| attr.error("address"))
+    bytes.map(IpAddr::from).map_err(|_| attr.error("address"))
 }
 
 /// Appends `CTA_TUPLE_IP` with the given addresses.

@@ -47,10 +47,11 @@ pub(crate) fn run<W: Write + Send + 'static>(
 
 fn engine<P, W>(config: Config, out: impl Fn() -> W) -> Engine
 where
-    P: Planner<Object: Send + Sync> + 'static,
+    P: Planner<Object: Send + Sync> + for<'a> From<&'a Config>,
     W: Write + Send + 'static,
 {
-    Engine::with_kernels::<P, _>(config, |family| Script::<P, W> {
+    let planner = P::from(&config);
+    Engine::with_kernels(config, planner, |family| Script::<P, W> {
         family,
         installed: Vec::new(),
         out: out(),

@@ -48,7 +48,7 @@ where
     W: Write + Send + 'static,
 {
     let config = Config::new("node-1");
-    let mut engine = Engine::with_kernels::<Planner, _>(config, |_| Script(out()));
+    let mut engine = Engine::with_kernels(config, Planner, |_| Script(out()));
     for event in events(manifests)? {
         engine.apply(event);
     }

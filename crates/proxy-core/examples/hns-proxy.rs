@@ -76,8 +76,8 @@ pub(crate) fn run<S: Service + Send + 'static>(
     if !settings.features.contains(Features::IPV6_DUAL_STACK) {
         config = config.with_families([Family::V4]);
     }
-    config.kernelspace = settings.clone();
-    let mut engine = Engine::with_kernels::<Planner, _>(config, |family| {
+    let planner = Planner::new(settings.clone());
+    let mut engine = Engine::with_kernels(config, planner, |family| {
         Hns::new(Arc::clone(&hns), network, family, settings.clone())
     });
     for event in events(objects)? {

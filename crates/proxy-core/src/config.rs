@@ -48,9 +48,6 @@ pub struct Config {
     pub iptables: Iptables,
     /// Settings of mode ipvs.
     pub ipvs: Ipvs,
-    /// Settings of mode kernelspace.
-    #[cfg(feature = "kernelspace")]
-    pub kernelspace: crate::backend::kernelspace::Settings,
     /// Whether external IPs of Services are served. Default: they are.
     pub external_ips: ExternalIps,
     /// Intervals between syncs.
@@ -71,8 +68,6 @@ impl Default for Config {
             node_port_addresses: NodePortAddresses::Primary,
             iptables: Iptables::default(),
             ipvs: Ipvs::default(),
-            #[cfg(feature = "kernelspace")]
-            kernelspace: crate::backend::kernelspace::Settings::default(),
             external_ips: ExternalIps::default(),
             intervals: Intervals::default(),
             start_time: None,
@@ -176,13 +171,18 @@ impl Config {
     /// The kernel routes such packets only if the sysctl
     /// `net/ipv4/conf/all/route_localnet` is 1.
     pub fn serves_localhost(&self) -> bool {
-        self.iptables.localhost_node_ports
-            && match &self.node_port_addresses {
-                NodePortAddresses::Primary => false,
-                all_or_within => all_or_within
-                    .filter(Family::V4, &[])
-                    .contains_ipv4_loopback(),
-            }
+        self.iptables.localhost_node_ports && self.nodeport_on_loopback()
+    }
+
+    /// Returns whether [`node_port_addresses`](Self::node_port_addresses) contain IPv4
+    /// loopback addresses.
+    pub(crate) fn nodeport_on_loopback(&self) -> bool {
+        match &self.node_port_addresses {
+            NodePortAddresses::Primary => false,
+            all_or_within => all_or_within
+                .filter(Family::V4, &[])
+                .contains_ipv4_loopback(),
+        }
     }
 }
 
@@ -206,6 +206,14 @@ pub struct Iptables {
     pub random_fully: bool,
     /// How tables are read and written.
     pub backend: IptablesBackend,
+}
+
+#[cfg(feature = "iptables")]
+impl Iptables {
+    /// Returns whether node ports are served on IPv4 loopback addresses.
+    pub(crate) fn serves_localhost(&self, cx: &crate::Context) -> bool {
+        self.localhost_node_ports && cx.nodeport_on_loopback
+    }
 }
 
 /// How the tables of iptables are read and written.

@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use vipline_service_model::{
-    Family, LocalTraffic, NodePortFilter, NodePortMatch, NodeView, Scheduler, is_of_one_link,
+    Family, LocalTraffic, NodePortFilter, NodePortMatch, NodeView, is_of_one_link,
 };
 
-use crate::{Config, Iptables, Mark};
+use crate::{Config, Mark};
 
 /// Maximum length of an interface name in bytes: `IFNAMSIZ - 1` of `linux/if.h`.
 const MAX_INTERFACE_NAME: usize = 15;
@@ -40,21 +40,14 @@ pub struct Context {
     pub nodeport_networks: Option<Vec<IpNet>>,
     /// Addresses on which node ports are served, for modes whose rules list addresses.
     pub nodeport_addresses: NodePortMatch,
-    /// Whether node ports are served on IPv4 loopback addresses. Only mode iptables
-    /// supports this.
-    pub serves_localhost: bool,
+    /// Whether the node addresses on which node ports are served contain IPv4 loopback
+    /// addresses, in the context of IPv4.
+    pub nodeport_on_loopback: bool,
     /// Addresses of the node's interfaces in the family, without loopback and IPv6
     /// link-local addresses. Empty while unknown.
     ///
     /// Invariant: sorted.
     pub addresses: Vec<IpAddr>,
-    /// Settings of mode iptables.
-    pub iptables: Iptables,
-    /// Scheduler in mode ipvs of Services that do not select one themselves.
-    pub scheduler: Scheduler,
-    /// Settings of mode kernelspace.
-    #[cfg(feature = "kernelspace")]
-    pub kernelspace: crate::backend::kernelspace::Settings,
     /// Whether the family has more than 1,000 endpoints, so that modes omit comments.
     pub is_large: bool,
     /// The node's own address, if known.
@@ -102,12 +95,8 @@ impl Context {
                 .networks()
                 .map(|networks| disjoint(networks.iter().copied(), family)),
             nodeport_addresses: node_ports.choose(&with_loopback(node)),
-            serves_localhost: family == Family::V4 && config.serves_localhost(),
+            nodeport_on_loopback: family == Family::V4 && config.nodeport_on_loopback(),
             addresses: Vec::new(),
-            iptables: config.iptables,
-            scheduler: config.ipvs.scheduler,
-            #[cfg(feature = "kernelspace")]
-            kernelspace: config.kernelspace.clone(),
             is_large: false,
             node_address: node.address(family),
             service_cidrs: disjoint(service_cidrs, family),

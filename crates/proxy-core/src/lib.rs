@@ -7,7 +7,7 @@
 //! use proxy_core::{Config, Engine, Event};
 //!
 //! let config = Config::new("node-1");
-//! let mut engine = Engine::with_kernels::<Planner, _>(config, |_| Memory::new());
+//! let mut engine = Engine::with_kernels(config, Planner, |_| Memory::new());
 //! assert!(engine.poll(Duration::ZERO).is_none());
 //!
 //! engine.apply(Event::Synced);

@@ -77,7 +77,7 @@ pub(crate) trait Backend {
     fn open(&self, config: &mut Config) -> Result<Opened, Error>;
 
     /// Creates the driver of a family without a kernel.
-    fn plan_only(&self, family: Family) -> Box<dyn Drive>;
+    fn plan_only(&self, config: &Config, family: Family) -> Box<dyn Drive>;
 
     /// Reads the rules of a family that packets pass in the kernel, also those of other
     /// programs. Default: `None`, because the rules cannot be evaluated.

@@ -9,8 +9,8 @@ use crate::{Context, PortObjects};
 
 /// The planner of a mode: translates Services to objects of the kernel.
 ///
-/// A planner has no state and cannot fail.
-pub trait Planner {
+/// A planner is a value with the settings of its mode. It has no other state and cannot fail.
+pub trait Planner: Clone + PartialEq + Send + 'static {
     /// A kernel object that the mode programs.
     type Object: Keyed;
 
@@ -35,14 +35,14 @@ pub trait Planner {
     }
 
     /// Returns the objects that do not depend on Services.
-    fn base(cx: &Context) -> Vec<Self::Object>;
+    fn base(&self, cx: &Context) -> Vec<Self::Object>;
 
     /// Returns whether a change of context changes the objects of service ports, so that
     /// all ports must be planned again.
-    fn requires_replan(before: &Context, after: &Context) -> bool;
+    fn requires_replan(&self, before: &Context, after: &Context) -> bool;
 
     /// Returns the objects of one service port.
-    fn port(cx: &Context, port: &ServicePort) -> PortObjects<Self::Object>;
+    fn port(&self, cx: &Context, port: &ServicePort) -> PortObjects<Self::Object>;
 
     /// Returns whether an object stays installed for 30 s after its last use. Default:
     /// `false`.

@@ -35,6 +35,7 @@ pub(crate) mod part;
 
 mod repairs;
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::hash::RandomState;
 use std::iter;
@@ -72,6 +73,15 @@ pub(crate) trait Drive: Send {
     ///
     /// Returns whether ports planned before must be planned again.
     fn set_context(&mut self, cx: Context) -> Replan;
+
+    /// Sets a planner with other settings. Returns whether it differs from the present one, or
+    /// `None` if it is of another type.
+    fn set_planner(&mut self, planner: &dyn Any) -> Option<bool>;
+
+    /// Creates a driver of the same family and planner, without desired objects and without a
+    /// kernel.
+    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    fn without_kernel(&self) -> Box<dyn Drive>;
 
     /// Reserves capacity for service ports that are about to be planned for the first time.
     fn reserve(&mut self, ports: usize);
@@ -168,15 +178,17 @@ pub(crate) enum Replan {
 }
 
 /// Creates a driver without desired objects, over a kernel in any state.
-pub(crate) fn driver<P, K>(family: Family, kernel: K) -> Box<dyn Drive>
+pub(crate) fn driver<P, K>(family: Family, planner: P, kernel: K) -> Box<dyn Drive>
 where
-    P: Planner + 'static,
+    P: Planner,
     P::Object: Send + Sync,
     K: Target<Object = P::Object> + Send + 'static,
     Error: From<K::Error>,
 {
     Box::new(Driver::<P, K> {
         family,
+        planner,
+        has_new_planner: false,
         cx: None,
         ledger: Ledger::new(),
         hasher: RandomState::new(),
@@ -195,9 +207,22 @@ where
     })
 }
 
+/// Creates a driver without desired objects and without a kernel.
+#[cfg(any(feature = "iptables", feature = "nftables"))]
+pub(crate) fn without_kernel<P>(family: Family, planner: P) -> Box<dyn Drive>
+where
+    P: Planner,
+    P::Object: Send + Sync,
+{
+    driver(family, planner, Absent::default())
+}
+
 /// Driver of one family in one mode.
 struct Driver<P: Planner, K: Target<Object = P::Object>> {
     family: Family,
+    planner: P,
+    /// Whether the planner was replaced since the last plan.
+    has_new_planner: bool,
     cx: Option<Context>,
     ledger: Ledger<Owner, Entry<P::Object>>,
     /// Hasher of the names of owners.
@@ -476,10 +501,11 @@ where
 
     fn set_context(&mut self, cx: Context) -> Replan {
         // Each sync sets the context, and it nearly never changes.
-        if self.cx.as_ref() == Some(&cx) {
+        let has_new_planner = mem::take(&mut self.has_new_planner);
+        if self.cx.as_ref() == Some(&cx) && !has_new_planner {
             return Replan::Nothing;
         }
-        let base = P::base(&cx).into_iter().map(Entry::Object);
+        let base = self.planner.base(&cx).into_iter().map(Entry::Object);
         self.set_entries(Owner::Base, base);
         let before = self.cx.replace(cx);
         let ips = |cx: &Option<Context>| cx.as_ref().map(Context::node_port_ips);
@@ -487,10 +513,29 @@ where
             self.note_node_addresses();
         }
         match (before, &self.cx) {
-            (Some(before), Some(cx)) if P::requires_replan(&before, cx) => Replan::All,
+            (Some(before), Some(cx))
+                if has_new_planner || self.planner.requires_replan(&before, cx) =>
+            {
+                Replan::All
+            }
             // Also the first context: no port was planned with another one.
             _ => Replan::Nothing,
         }
+    }
+
+    fn set_planner(&mut self, planner: &dyn Any) -> Option<bool> {
+        let planner = planner.downcast_ref::<P>()?;
+        let is_new = *planner != self.planner;
+        if is_new {
+            self.planner = planner.clone();
+            self.has_new_planner = true;
+        }
+        Some(is_new)
+    }
+
+    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    fn without_kernel(&self) -> Box<dyn Drive> {
+        without_kernel(self.family, self.planner.clone())
     }
 
     fn reserve(&mut self, ports: usize) {
@@ -504,7 +549,7 @@ where
             .cx
             .as_ref()
             .expect("the context is set before ports are planned");
-        let mut planned = P::port(cx, port);
+        let mut planned = self.planner.port(cx, port);
         self.set_on_demand(&port.name, &mut planned);
         self.replace_port(&port.name, planned);
     }

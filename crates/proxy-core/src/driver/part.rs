@@ -83,7 +83,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
             self.replace_whole(name, PortObjects::default());
             return true;
         }
-        let planned = P::port(cx, target);
+        let planned = self.planner.port(cx, target);
         if held_cost + cost_of_all::<P>(&planned) <= min * EDIT_COST {
             self.replace_whole(name, planned);
             return true;
@@ -202,7 +202,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         let served = claims.iter().chain(&kept);
         let subset = subset(target, served.map(|claim| (claim.address, claim.kind)));
         // The caller had a context to plan with, so there is one.
-        let mut own = P::port(self.cx.as_ref()?, &subset);
+        let mut own = self.planner.port(self.cx.as_ref()?, &subset);
         used.extend(take_on_demand::<P>(&mut own));
         let of_subset: HashMap<_, _> = own
             .claims

@@ -10,7 +10,8 @@ use crate::{Address, Claim, Config};
 
 /// A planner that plans the numbers up to the port number. Removal of odd numbers is
 /// delayed.
-enum Numbers {}
+#[derive(Clone, PartialEq)]
+struct Numbers;
 
 #[derive(Clone, Debug, PartialEq)]
 struct Number(u16);
@@ -30,16 +31,16 @@ impl Keyed for Number {
 impl Planner for Numbers {
     type Object = Number;
 
-    fn base(cx: &Context) -> Vec<Number> {
+    fn base(&self, cx: &Context) -> Vec<Number> {
         let first = if cx.masquerade_all { 200 } else { 100 };
         vec![Number(first)]
     }
 
-    fn requires_replan(before: &Context, after: &Context) -> bool {
+    fn requires_replan(&self, before: &Context, after: &Context) -> bool {
         before.masquerade_all != after.masquerade_all
     }
 
-    fn port(_: &Context, port: &ServicePort) -> PortObjects<Number> {
+    fn port(&self, _: &Context, port: &ServicePort) -> PortObjects<Number> {
         let own = (1..=port.port).map(Number).collect();
         let of_node = |number| {
             let address = Address::NodePort(port.protocol, number);
@@ -94,7 +95,7 @@ fn port(service: &str, port: u16) -> ServicePort {
 
 #[test]
 fn objects_with_delayed_removal_stay_after_their_last_use() {
-    let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
+    let mut driver = driver(Family::V4, Numbers, Memory::new());
     driver.set_context(context(false));
     driver.plan(&port("a", 4));
     assert_eq!(driver.reconcile(None, Duration::ZERO).unwrap().edits, 5);
@@ -111,7 +112,7 @@ fn objects_with_delayed_removal_stay_after_their_last_use() {
 #[test]
 fn an_unused_object_is_removed_after_half_a_minute_unless_it_is_used_again() {
     let secs = Duration::from_secs;
-    let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
+    let mut driver = driver(Family::V4, Numbers, Memory::new());
     driver.set_context(context(false));
     driver.plan(&port("a", 5));
     driver.plan(&port("b", 3));
@@ -140,7 +141,7 @@ fn an_unused_object_is_removed_after_half_a_minute_unless_it_is_used_again() {
 
 #[test]
 fn at_most_64_unused_objects_stay_and_a_dump_removes_none_of_them() {
-    let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
+    let mut driver = driver(Family::V4, Numbers, Memory::new());
     driver.set_context(context(false));
     driver.plan(&port("a", 1000));
     driver.reconcile(None, Duration::ZERO).unwrap();
@@ -166,7 +167,7 @@ fn an_address_belongs_to_the_oldest_service_and_then_to_the_next() {
         port
     };
     let [young, old] = [of_age("young", 2, 1), of_age("old", 1, 3)];
-    let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
+    let mut driver = driver(Family::V4, Numbers, Memory::new());
     driver.set_context(context(false));
     driver.plan(&young);
     assert_eq!(driver.desired(), "[1, 100, 1002]");
@@ -199,7 +200,7 @@ fn an_address_belongs_to_the_oldest_service_and_then_to_the_next() {
 
 #[test]
 fn another_context_changes_the_base_and_requires_a_replan() {
-    let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
+    let mut driver = driver(Family::V4, Numbers, Memory::new());
     assert_eq!(driver.set_context(context(false)), Replan::Nothing);
     assert_eq!(driver.set_context(context(false)), Replan::Nothing);
     assert_eq!(driver.set_context(context(true)), Replan::All);
@@ -210,7 +211,7 @@ fn another_context_changes_the_base_and_requires_a_replan() {
 fn the_sync_after_a_failure_dumps() {
     let mut memory = Memory::new();
     memory.fail_after(1);
-    let mut driver = driver::<Numbers, _>(Family::V4, memory);
+    let mut driver = driver(Family::V4, Numbers, memory);
     driver.set_context(context(false));
     driver.plan(&port("a", 2));
     assert!(matches!(
@@ -225,7 +226,7 @@ fn the_sync_after_a_failure_dumps() {
 
 #[test]
 fn a_driver_without_a_kernel_only_plans() {
-    let mut driver = driver::<Numbers, _>(Family::V4, Absent::default());
+    let mut driver = driver(Family::V4, Numbers, Absent::default());
     driver.set_context(context(false));
     assert_eq!(driver.desired(), "[100]");
     assert!(matches!(
@@ -286,7 +287,7 @@ fn foreign(process: &str) -> Drift {
 /// Returns a driver that has synced the numbers up to 4.
 fn synced() -> (SharedMemory, Box<dyn Drive>) {
     let kernel = SharedMemory::default();
-    let mut driver = driver::<Numbers, _>(Family::V4, kernel.clone());
+    let mut driver = driver(Family::V4, Numbers, kernel.clone());
     driver.set_context(context(false));
     driver.plan(&port("a", 4));
     driver.reconcile(None, Duration::ZERO).unwrap();

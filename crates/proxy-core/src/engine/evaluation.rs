@@ -58,10 +58,10 @@ impl Engine {
     pub fn desired_rules_of(&self, destination: SocketAddr) -> Option<Rules> {
         let family = Family::of(destination.ip());
         let number = destination.port();
-        if !self.config.families.contains(&family) {
-            return None;
-        }
-        let mut driver = self.config.mode.backend().ok()?.plan_only(family);
+        let mut drivers = self.drivers.iter();
+        let mut driver = drivers
+            .find(|driver| driver.family() == family)?
+            .without_kernel();
         driver.set_context(self.context(family));
         let has_addr = |port: &ServicePort| {
             let addr = destination.ip();

@@ -99,7 +99,8 @@ impl Engine {
     pub fn plan_only(config: Config) -> Result<Self, Error> {
         let backend = config.mode.backend()?;
         let families = config.families.iter();
-        let drivers = families.map(|&family| backend.plan_only(family)).collect();
+        let drivers = families.map(|&family| backend.plan_only(&config, family));
+        let drivers = drivers.collect();
         Ok(Self::new(config, drivers))
     }
 
@@ -109,16 +110,20 @@ impl Engine {
     /// `Memory` of vipline-reconcile, which needs the feature `memory`. The engine then
     /// needs no privileges. A kernel without an error type of its own may use [`Error`]
     /// with [`Error::custom`], `std::io::Error`, or `std::convert::Infallible`.
-    pub fn with_kernels<P, K>(config: Config, mut kernel: impl FnMut(Family) -> K) -> Self
+    pub fn with_kernels<P, K>(
+        config: Config,
+        planner: P,
+        mut kernel: impl FnMut(Family) -> K,
+    ) -> Self
     where
-        P: Planner + 'static,
+        P: Planner,
         P::Object: Send + Sync,
         K: Target<Object = P::Object> + Send + 'static,
         Error: From<K::Error>,
     {
         let families = config.families.iter();
         let drivers = families
-            .map(|&family| driver::<P, K>(family, kernel(family)))
+            .map(|&family| driver(family, planner.clone(), kernel(family)))
             .collect();
         Self::new(config, drivers)
     }
@@ -227,17 +232,18 @@ impl Engine {
         }
     }
 
-    /// Sets the settings of mode kernelspace. The subnets of other nodes, for example, change
-    /// while a proxy runs.
+    /// Replaces the planner of [`with_kernels`](Self::with_kernels), because settings of the
+    /// mode changed. The next sync plans everything again. Returns whether the engine has a
+    /// planner of this type; if not, nothing changes.
     ///
-    /// Endpoints that HNS has already keep their provider addresses, as in upstream. So set
-    /// the subnets before a sync.
-    #[cfg(feature = "kernelspace")]
-    pub fn set_kernelspace(&mut self, settings: crate::backend::kernelspace::Settings) {
-        if settings != self.config.kernelspace {
-            self.config.kernelspace = settings;
+    /// In mode kernelspace, for example, the subnets of other nodes change while a proxy runs.
+    pub fn set_planner<P: Planner>(&mut self, planner: P) -> bool {
+        let drivers = self.drivers.iter_mut();
+        let set: Option<Vec<bool>> = drivers.map(|it| it.set_planner(&planner)).collect();
+        if set.as_ref().is_some_and(|are_new| are_new.contains(&true)) {
             self.schedule.request();
         }
+        set.is_some()
     }
 
     /// Returns whether [`set_addresses`](Self::set_addresses) considers an address.

@@ -145,7 +145,11 @@ impl Scene<'_> {
     fn serves_node_ports(&self, addr: IpAddr) -> bool {
         let is_primary = addr.is_loopback();
         match &self.context.nodeport_addresses {
-            _ if is_primary => self.config.mode == Mode::Iptables && self.context.serves_localhost,
+            _ if is_primary => {
+                self.config.mode == Mode::Iptables
+                    && self.config.iptables.localhost_node_ports
+                    && self.context.nodeport_on_loopback
+            }
             NodePortMatch::All => self.is_own(addr),
             NodePortMatch::Only(addresses) => addresses.contains(&addr),
         }

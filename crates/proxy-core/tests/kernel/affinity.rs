@@ -150,7 +150,7 @@ fn the_cost_of_a_removed_endpoint_does_not_depend_on_the_number_of_clients() {
                 let kernel = nftables::Kernel::open(family).expect("the kernel has nf_tables");
                 Counted(Arc::new(Mutex::new(kernel)))
             });
-            let mut engine = Engine::with_kernels::<Planner, _>(config(), |family| match family {
+            let mut engine = Engine::with_kernels(config(), Planner, |family| match family {
                 Family::V4 => kernels[0].clone(),
                 Family::V6 => kernels[1].clone(),
             });

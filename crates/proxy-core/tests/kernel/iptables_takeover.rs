@@ -46,7 +46,8 @@ fn upstream(family: Family, variant: Variant) -> Upstream {
 /// Returns an engine of one family after its first sync, with Services of all kinds.
 fn synced(family: Family, access: Access) -> Engine {
     let (config, events) = overall(family);
-    let mut engine = Engine::with_kernels::<Planner, _>(config, |_| {
+    let planner = Planner::from(&config);
+    let mut engine = Engine::with_kernels(config, planner, |_| {
         let Some(variant) = access else {
             let kernel = Kernel::open_with(family, IptablesBackend::Netlink);
             return kernel.expect("the kernel has nfnetlink");

@@ -1,7 +1,6 @@
 //! Objects that a real kernel rejects. All other objects are programmed.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use proxy_core::backend::{iptables, nftables};
@@ -24,21 +23,33 @@ trait Spoil {
 }
 
 /// The planner of a mode with the changes of [`Spoil`].
-struct Spoiled<S>(PhantomData<S>);
+struct Spoiled<S: Spoil>(S::Mode);
 
-impl<S: Spoil> Planner for Spoiled<S> {
+impl<S: Spoil> Clone for Spoiled<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S: Spoil> PartialEq for Spoiled<S> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<S: Spoil + 'static> Planner for Spoiled<S> {
     type Object = <S::Mode as Planner>::Object;
 
-    fn base(cx: &Context) -> Vec<Self::Object> {
-        S::Mode::base(cx)
+    fn base(&self, cx: &Context) -> Vec<Self::Object> {
+        self.0.base(cx)
     }
 
-    fn requires_replan(before: &Context, after: &Context) -> bool {
-        S::Mode::requires_replan(before, after)
+    fn requires_replan(&self, before: &Context, after: &Context) -> bool {
+        self.0.requires_replan(before, after)
     }
 
-    fn port(cx: &Context, port: &ServicePort) -> PortObjects<Self::Object> {
-        let mut wants = S::Mode::port(cx, port);
+    fn port(&self, cx: &Context, port: &ServicePort) -> PortObjects<Self::Object> {
+        let mut wants = self.0.port(cx, port);
         if &*port.name.service == "bad" {
             let claimed = wants.claims.iter_mut().flat_map(|claim| &mut claim.objects);
             wants.own.iter_mut().chain(claimed).for_each(S::spoil);
@@ -106,7 +117,8 @@ fn all_elements_except_the_rejected_ones_are_programmed() {
             service(&name, last, 12).events()
         });
         let kernels = |family| nftables::Kernel::open(family).unwrap();
-        let mut engine = Engine::with_kernels::<Spoiled<ToBaseChain>, _>(config(), kernels);
+        let mut engine =
+            Engine::with_kernels(config(), Spoiled::<ToBaseChain>(nftables::Planner), kernels);
         apply(&mut engine, events.concat());
         engine.apply(Event::Synced);
         let report = engine.poll(Duration::ZERO).unwrap();
@@ -173,7 +185,8 @@ fn assert_only_the_bad_service_is_missing(access: Access) {
             .map(|(last, name)| service(name, last, 2))
             .collect();
         let kernel = |family| kernel(access, family);
-        let mut engine = Engine::with_kernels::<Spoiled<InLoops>, _>(config(), kernel);
+        let planner = Spoiled::<InLoops>(iptables::Planner::from(&config()));
+        let mut engine = Engine::with_kernels(config(), planner, kernel);
         apply(
             &mut engine,
             services.iter().flat_map(ServiceBuilder::events),
@@ -223,7 +236,8 @@ fn a_chain_that_a_foreign_rule_jumps_to_stays_and_everything_else_is_removed() {
         let netns = Netns::new().unwrap();
         netns.run(|| {
             let kernel = |family| kernel(access, family);
-            let mut engine = Engine::with_kernels::<iptables::Planner, _>(config(), kernel);
+            let mut engine =
+                Engine::with_kernels(config(), iptables::Planner::from(&config()), kernel);
             let both = [
                 service("good", 1, 2).events(),
                 service("bad", 2, 2).events(),

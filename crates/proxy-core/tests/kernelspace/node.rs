@@ -71,10 +71,9 @@ pub(crate) struct Node {
 impl Node {
     /// Starts the engine.
     pub(crate) fn new(hns: &SharedHns, families: &[Family], settings: &Settings) -> Self {
-        let mut config = Config::new(NODE).with_families(families);
-        config.kernelspace = settings.clone();
+        let config = Config::new(NODE).with_families(families);
         let kernel = |family| Hns::new(Arc::clone(&hns.0), NETWORK, family, settings.clone());
-        let mut engine = Engine::with_kernels::<Planner, _>(config, kernel);
+        let mut engine = Engine::with_kernels(config, Planner::new(settings.clone()), kernel);
         let node_address = |address: &str| api::NodeAddress {
             kind: "InternalIP".into(),
             address: address.into(),

@@ -16,7 +16,9 @@ use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::arbitrary::Dice;
 use vipline_service_model::{NodePortAddresses, PortName, ServicePort, api};
 
-use crate::fixtures::{self, MemoryKernels, apply, random_contender, web, with_endpoints};
+use crate::fixtures::{
+    self, MemoryKernels, ModePlanner, apply, random_contender, web, with_endpoints,
+};
 
 /// Returns the configuration of an engine that syncs on every poll.
 fn config() -> Config {
@@ -28,7 +30,14 @@ fn config() -> Config {
 }
 
 /// A planner whose objects record the service port that owns an address.
-enum Addresses {}
+#[derive(Clone, PartialEq)]
+struct Addresses;
+
+impl ModePlanner for Addresses {
+    fn of(_: &Config) -> Self {
+        Self
+    }
+}
 
 /// An address and the name of the service port that owns it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -49,15 +58,15 @@ impl Keyed for Ownership {
 impl Planner for Addresses {
     type Object = Ownership;
 
-    fn base(_: &Context) -> Vec<Ownership> {
+    fn base(&self, _: &Context) -> Vec<Ownership> {
         Vec::new()
     }
 
-    fn requires_replan(_: &Context, _: &Context) -> bool {
+    fn requires_replan(&self, _: &Context, _: &Context) -> bool {
         false
     }
 
-    fn port(_: &Context, port: &ServicePort) -> PortObjects<Ownership> {
+    fn port(&self, _: &Context, port: &ServicePort) -> PortObjects<Ownership> {
         let ips = [
             (AddressKind::ClusterIp, &[port.cluster_ip][..]),
             (AddressKind::LoadBalancerIp, &port.load_balancer_ips),
@@ -168,7 +177,7 @@ fn remaining(events: &[Event]) -> BTreeMap<String, api::Service> {
 
 /// Returns an engine over in-memory kernels after applying the events, with syncs in
 /// between.
-fn engine_after<P: Planner + 'static>(events: &[Event], dice: &mut Dice) -> Engine
+fn engine_after<P: ModePlanner>(events: &[Event], dice: &mut Dice) -> Engine
 where
     P::Object: Send + Sync + 'static,
 {
@@ -186,7 +195,7 @@ where
 }
 
 /// Asserts that two orders of the same Services lead to the same plan.
-fn assert_order_independence<P: Planner + 'static>(events: &[Event], dice: &mut Dice)
+fn assert_order_independence<P: ModePlanner>(events: &[Event], dice: &mut Dice)
 where
     P::Object: Send + Sync + 'static,
 {
@@ -286,7 +295,7 @@ fn lines(engine: &mut Engine, word: &str) -> Vec<String> {
 }
 
 /// Asserts that only the webhook Service owns its cluster IP, in any order of events.
-fn assert_webhook_wins<P: Planner + 'static>()
+fn assert_webhook_wins<P: ModePlanner>()
 where
     P::Object: Send + Sync + 'static,
 {
@@ -349,7 +358,7 @@ fn services(count: u16, addresses: u16, shared: bool) -> Vec<Event> {
 }
 
 /// Applies events to a new engine and returns the report of its first sync.
-fn first_sync<P: Planner + 'static>(events: Vec<Event>) -> Report
+fn first_sync<P: ModePlanner>(events: Vec<Event>) -> Report
 where
     P::Object: Send + Sync + 'static,
 {
@@ -359,7 +368,7 @@ where
     engine.poll(Duration::from_secs(60)).expect("a sync is due")
 }
 
-fn assert_contests_are_cheap<P: Planner + 'static>()
+fn assert_contests_are_cheap<P: ModePlanner>()
 where
     P::Object: Send + Sync + 'static,
 {
@@ -516,7 +525,7 @@ fn reports(report: &Report) -> Vec<String> {
 
 fn node_port_beside_an_external_ip<P>()
 where
-    P: Planner + 'static,
+    P: ModePlanner,
     P::Object: Send + Sync,
 {
     let everywhere = "0.0.0.0/0".parse().expect("a network");

@@ -6,12 +6,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use proxy_core::Event;
 use proxy_core::backend::{iptables, ipvs, nftables};
-use proxy_core::{Event, Planner};
 use testkit::cpu::growth_per_item;
 use vipline_service_model::{Store, api};
 
-use crate::fixtures::{self, MemoryKernels, NODE, apply, web};
+use crate::fixtures::{self, MemoryKernels, ModePlanner, NODE, apply, web};
 
 /// Maximum ratio of the cost per item among many items to the cost among few.
 ///
@@ -73,7 +73,7 @@ fn events(service: api::Service, slices: Vec<api::EndpointSlice>) -> Vec<Event> 
 
 /// Asserts that the cost per item, from the event to the commit, is about the same for
 /// a Service with many items as for one with few.
-fn assert_linear<P: Planner + 'static>(few: u32, many: u32, events: fn(u32) -> Vec<Event>)
+fn assert_linear<P: ModePlanner>(few: u32, many: u32, events: fn(u32) -> Vec<Event>)
 where
     P::Object: Send + Sync + 'static,
 {

@@ -108,7 +108,8 @@ fn a_failed_sync_is_retried_and_does_not_block_the_other_family() {
 }
 
 /// A planner whose objects are its arguments as text.
-enum Show {}
+#[derive(Clone, PartialEq)]
+struct Show;
 
 /// The text of a context and a service port.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,15 +130,15 @@ impl Keyed for Shown {
 impl Planner for Show {
     type Object = Shown;
 
-    fn base(_: &Context) -> Vec<Shown> {
+    fn base(&self, _: &Context) -> Vec<Shown> {
         Vec::new()
     }
 
-    fn requires_replan(before: &Context, after: &Context) -> bool {
+    fn requires_replan(&self, before: &Context, after: &Context) -> bool {
         before != after
     }
 
-    fn port(cx: &Context, port: &ServicePort) -> PortObjects<Shown> {
+    fn port(&self, cx: &Context, port: &ServicePort) -> PortObjects<Shown> {
         let text = format!("{} {port} {:?}", cx.family, cx.service_cidrs);
         vec![Shown(text)].into()
     }
@@ -159,7 +160,7 @@ impl Planner for Show {
 fn ports_are_replanned_when_their_context_changes() {
     let families = vec![Family::V4];
     let config = config().with_families(families);
-    let mut engine = Engine::with_kernels::<Show, _>(config, |_| Memory::new());
+    let mut engine = Engine::with_kernels(config, Show, |_| Memory::new());
     apply(&mut engine, web("10.96.0.10").events());
     engine.apply(Event::Synced);
     assert_eq!(engine.desired(), "IPv4 10.96.0.10:80/TCP []");

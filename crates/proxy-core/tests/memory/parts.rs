@@ -1,7 +1,6 @@
 //! Large changes are spread over several syncs, and small changes precede them.
 
 use std::collections::{BTreeMap, HashSet};
-use std::marker::PhantomData;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use vipline_reconcile::Edit;
 use vipline_service_model::arbitrary::Dice;
 use vipline_service_model::{ObjectName, ServicePort, api};
 
-use crate::fixtures::{self, MemoryKernels, apply, web, with_endpoints};
+use crate::fixtures::{self, MemoryKernels, ModePlanner, apply, web, with_endpoints};
 
 /// Maximum number of syncs of a change.
 const MAX_SYNCS: usize = 200;
@@ -75,7 +74,7 @@ struct Stage<P: Planner> {
     changes: usize,
 }
 
-impl<P: Planner + 'static> Stage<P>
+impl<P: ModePlanner> Stage<P>
 where
     P::Object: Send + Sync + 'static,
 {
@@ -203,7 +202,7 @@ fn front(endpoint: &str) -> Vec<Event> {
 }
 
 /// Adds, changes and removes a Service beside another one.
-fn assert_bounded<P: Planner + 'static>(addresses: u32, ports: u16)
+fn assert_bounded<P: ModePlanner>(addresses: u32, ports: u16)
 where
     P::Object: Send + Sync + 'static,
 {
@@ -356,23 +355,30 @@ fn the_first_sync_includes_everything() {
 }
 
 /// The planner of a mode with small parts.
-struct InParts<P>(PhantomData<P>);
+#[derive(Clone, PartialEq)]
+struct InParts<P>(P);
+
+impl<P: ModePlanner> ModePlanner for InParts<P> {
+    fn of(config: &Config) -> Self {
+        Self(P::of(config))
+    }
+}
 
 impl<P: Planner> Planner for InParts<P> {
     type Object = P::Object;
 
     const EDITS_PER_SYNC: usize = 600;
 
-    fn base(cx: &Context) -> Vec<Self::Object> {
-        P::base(cx)
+    fn base(&self, cx: &Context) -> Vec<Self::Object> {
+        self.0.base(cx)
     }
 
-    fn requires_replan(before: &Context, after: &Context) -> bool {
-        P::requires_replan(before, after)
+    fn requires_replan(&self, before: &Context, after: &Context) -> bool {
+        self.0.requires_replan(before, after)
     }
 
-    fn port(cx: &Context, port: &ServicePort) -> PortObjects<Self::Object> {
-        P::port(cx, port)
+    fn port(&self, cx: &Context, port: &ServicePort) -> PortObjects<Self::Object> {
+        self.0.port(cx, port)
     }
 
     fn is_removal_delayed(object: &Self::Object) -> bool {
@@ -469,7 +475,7 @@ fn assert_targets_exist(listing: &str) {
 
 #[test]
 fn an_address_changes_as_a_whole_while_others_wait() {
-    fn check<P: Planner + 'static>()
+    fn check<P: ModePlanner>()
     where
         P::Object: Send + Sync + 'static,
     {
@@ -524,7 +530,7 @@ fn an_address_changes_as_a_whole_while_others_wait() {
 
 /// Applies random changes of a large Service and of others, with random numbers of syncs in
 /// between, and compares the result with a plan without a history.
-fn play<P: Planner + 'static>(seed: u64)
+fn play<P: ModePlanner>(seed: u64)
 where
     P::Object: Send + Sync + 'static,
 {

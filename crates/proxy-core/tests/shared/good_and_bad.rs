@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use proxy_core::{Config, Event, Planner};
+use proxy_core::{Config, Event};
 use testkit::generate::ServiceBuilder;
 use vipline_service_model::api;
 
-use crate::fixtures::{self, MemoryKernels, apply};
+use crate::fixtures::{self, MemoryKernels, ModePlanner, apply};
 
 /// A pause longer than the minimum interval between syncs.
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
@@ -36,7 +36,7 @@ pub(crate) fn service(name: &str, last: u8, endpoints: u8) -> ServiceBuilder {
 /// Returns the IPv4 objects that a mode plans for events.
 pub(crate) fn plan<P>(events: impl IntoIterator<Item = Event>) -> Vec<P::Object>
 where
-    P: Planner + 'static,
+    P: ModePlanner,
     P::Object: Send + Sync,
 {
     let kernels = MemoryKernels::<P::Object>::default();

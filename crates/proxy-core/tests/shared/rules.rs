@@ -70,7 +70,8 @@ impl Rules {
         create_counters();
         config.iptables.nfacct = true;
         let programs = Programs::new().expect("a temporary directory");
-        let mut engine = Engine::with_kernels::<Planner, _>(config, |family| {
+        let planner = Planner::from(&config);
+        let mut engine = Engine::with_kernels(config, planner, |family| {
             let base = match family {
                 Family::V4 => "iptables",
                 Family::V6 => "ip6tables",

@@ -78,17 +78,16 @@ impl Chosen {
         })
     }
 
-    /// Sets the families and the settings of the mode.
+    /// Sets the families and the intervals of the mode.
     pub(crate) fn configure(&self, config: &mut Config) {
         config.families.clone_from(&self.families);
-        config.kernelspace = self.settings.clone();
         // HNS does not report changes of load balancers.
         config.intervals.max = config.intervals.retry;
     }
 
     /// Returns the settings of the mode.
-    pub(crate) fn into_settings(self) -> Settings {
-        self.settings
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Creates an engine that programs a service.
@@ -97,7 +96,8 @@ impl Chosen {
         config: Config,
         service: &Arc<Mutex<S>>,
     ) -> Engine {
-        Engine::with_kernels::<Planner, _>(config, |family| {
+        let planner = Planner::new(self.settings.clone());
+        Engine::with_kernels(config, planner, |family| {
             let (hns, settings) = (Arc::clone(service), self.settings.clone());
             Hns::new(hns, &self.network.name, family, settings)
         })

@@ -23,6 +23,7 @@ use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::{NodeView, ObjectName, ServicePort, Store, api};
 
 use crate::cached::Cached;
+use crate::memory::ModePlanner;
 
 /// Size of the base objects.
 const BASE: usize = 4;
@@ -85,6 +86,7 @@ pub(crate) fn contexts(store: &Store, config: &Config) -> [Context; 2] {
 /// The service ports of a store, as last resolved, and the state on which their objects
 /// depend.
 pub(crate) struct Plan {
+    config: Config,
     contexts: [Context; 2],
     ports: Vec<Arc<ServicePort>>,
     node: Arc<NodeView>,
@@ -93,6 +95,7 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn of(store: &Store, config: &Config) -> Self {
         Self {
+            config: config.clone(),
             contexts: contexts(store, config),
             ports: store.ports().cloned().collect(),
             node: store.node(),
@@ -130,11 +133,11 @@ impl Plan {
     }
 
     /// Returns the base objects, which belong to no Service.
-    fn base<P: Planner>(&self, family: Family) -> Vec<P::Object>
+    fn base<P: ModePlanner>(&self, family: Family) -> Vec<P::Object>
     where
         P::Object: 'static,
     {
-        Cached::<P>::base(self.context(family))
+        Cached::<P>::from(&self.config).base(self.context(family))
     }
 
     /// Returns the addresses of some Services.
@@ -147,7 +150,7 @@ impl Plan {
     }
 
     /// Returns the objects and addresses that the ports of affected Services want.
-    fn wanted<P: Planner>(
+    fn wanted<P: ModePlanner>(
         &self,
         family: Family,
         is_affected: impl Fn(&ObjectName) -> bool,
@@ -155,7 +158,7 @@ impl Plan {
         let (mut objects, mut addresses) = (Vec::new(), HashSet::new());
         for port in self.ports.iter().filter(|port| port.family == family) {
             if is_affected(&ObjectName::new(&*port.name.namespace, &*port.name.service)) {
-                let wants = P::port(self.context(family), port);
+                let wants = P::from(&self.config).port(self.context(family), port);
                 addresses.extend(wants.claims.iter().map(|claim| claim.address));
                 objects.extend(wants.into_objects());
             }
@@ -164,9 +167,9 @@ impl Plan {
     }
 
     /// Returns the objects that any port wants at one of the addresses.
-    fn wanted_at<P: Planner>(&self, family: Family, at: &HashSet<Address>) -> Vec<P::Object> {
+    fn wanted_at<P: ModePlanner>(&self, family: Family, at: &HashSet<Address>) -> Vec<P::Object> {
         let ports = self.ports.iter().filter(|port| port.family == family);
-        let wants = ports.map(|port| P::port(self.context(family), port));
+        let wants = ports.map(|port| P::from(&self.config).port(self.context(family), port));
         let claims = wants.flat_map(|wants| wants.claims);
         let contested = claims.filter(|claim| at.contains(&claim.address));
         contested.flat_map(|claim| claim.objects).collect()
@@ -177,7 +180,7 @@ impl Plan {
 ///
 /// If an address is contested, the object of another Service may be edited: one at an
 /// address that an affected Service claims before or after the change.
-pub(crate) fn unexpected_edits<P: Planner>(
+pub(crate) fn unexpected_edits<P: ModePlanner>(
     family: Family,
     plans: [&Plan; 2],
     affected: &Affected,
@@ -286,7 +289,7 @@ fn with_changed_node_admission(
 
 /// Returns the edits of a Node or ServiceCIDR change that the change does not explain,
 /// as text.
-pub(crate) fn unexplained_edits<P: Planner>(
+pub(crate) fn unexplained_edits<P: ModePlanner>(
     family: Family,
     plans: [&Plan; 2],
     edits: &[Edit<P::Object>],

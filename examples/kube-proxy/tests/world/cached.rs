@@ -2,9 +2,8 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::marker::PhantomData;
 
-use proxy_core::{Context, Family, Planner, PortObjects};
+use proxy_core::{Config, Context, Family, Planner, PortObjects};
 use vipline_reconcile::Edit;
 use vipline_service_model::ServicePort;
 
@@ -12,8 +11,8 @@ use vipline_service_model::ServicePort;
 /// and a change of the node has up to four.
 const CONTEXTS: usize = 16;
 
-/// A context with its base objects.
-type Base = (Context, Box<dyn Any>);
+/// A planner and a context with its base objects.
+type Base = (Box<dyn Any>, Context, Box<dyn Any>);
 
 thread_local! {
     /// Base objects of contexts, the last used one first.
@@ -22,7 +21,14 @@ thread_local! {
 
 /// A planner that plans the base objects of equal contexts once, because each history
 /// starts several engines.
-pub(crate) struct Cached<P>(PhantomData<P>);
+#[derive(Clone, PartialEq)]
+pub(crate) struct Cached<P>(P);
+
+impl<P: for<'a> From<&'a Config>> From<&Config> for Cached<P> {
+    fn from(config: &Config) -> Self {
+        Self(P::from(config))
+    }
+}
 
 impl<P: Planner> Planner for Cached<P>
 where
@@ -32,27 +38,32 @@ where
 
     const EDITS_PER_SYNC: usize = P::EDITS_PER_SYNC;
 
-    fn base(cx: &Context) -> Vec<P::Object> {
+    fn base(&self, cx: &Context) -> Vec<P::Object> {
         BASES.with_borrow_mut(|bases| {
-            let is_known =
-                |(context, objects): &Base| objects.is::<Vec<P::Object>>() && context == cx;
+            let is_known = |(planner, context, _): &Base| {
+                planner.downcast_ref() == Some(&self.0) && context == cx
+            };
             let base = match bases.iter().position(is_known) {
                 Some(place) => bases.remove(place),
-                None => (cx.clone(), Box::new(P::base(cx)) as Box<dyn Any>),
+                None => (
+                    Box::new(self.0.clone()) as Box<dyn Any>,
+                    cx.clone(),
+                    Box::new(self.0.base(cx)) as Box<dyn Any>,
+                ),
             };
-            let objects = base.1.downcast_ref::<Vec<P::Object>>().cloned();
+            let objects = base.2.downcast_ref::<Vec<P::Object>>().cloned();
             bases.insert(0, base);
             bases.truncate(CONTEXTS);
             objects.unwrap()
         })
     }
 
-    fn requires_replan(before: &Context, after: &Context) -> bool {
-        P::requires_replan(before, after)
+    fn requires_replan(&self, before: &Context, after: &Context) -> bool {
+        self.0.requires_replan(before, after)
     }
 
-    fn port(cx: &Context, port: &ServicePort) -> PortObjects<P::Object> {
-        P::port(cx, port)
+    fn port(&self, cx: &Context, port: &ServicePort) -> PortObjects<P::Object> {
+        self.0.port(cx, port)
     }
 
     fn is_removal_delayed(object: &P::Object) -> bool {

@@ -6,8 +6,8 @@
 use std::fmt::Write;
 use std::iter;
 
+use proxy_core::Family;
 use proxy_core::backend::{iptables, ipvs, nftables};
-use proxy_core::{Family, Planner};
 use serde_json::json;
 use testworld::{Change, Verb};
 use vipline_nftables::Transaction;
@@ -17,6 +17,7 @@ use vipline_service_model::Kind;
 use crate::decode::decode;
 use crate::history::{Verdict, check, history};
 use crate::laws::Run;
+use crate::memory::ModePlanner;
 
 /// Number of other Services.
 const OTHERS: usize = 40;
@@ -44,7 +45,7 @@ pub(crate) struct Cost {
 }
 
 /// A mode whose syncs are counted.
-pub(crate) trait Mode: Planner + 'static {
+pub(crate) trait Mode: ModePlanner {
     /// Returns the cost of edits.
     fn cost(family: Family, edits: &[Edit<Self::Object>]) -> Cost {
         let text = Self::script(family, edits.to_vec(), iter::empty());

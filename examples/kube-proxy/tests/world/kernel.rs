@@ -18,7 +18,8 @@ fn replay_with_iptables(variant: Variant, seed: u64, changes: &[Change]) -> Verd
     let mut config = config();
     config.iptables.nfacct = false;
     in_namespace(|| {
-        let engine = Engine::with_kernels::<iptables::Planner, _>(config, |family| {
+        let planner = iptables::Planner::from(&config);
+        let engine = Engine::with_kernels(config, planner, |family| {
             Kernel::with_client(Client::open_variant(family, variant).unwrap(), family)
         });
         replay(engine, seed, changes, is_rejectable)

@@ -19,7 +19,7 @@ use crate::cached::Cached;
 use crate::costs::{Cost, Mode};
 use crate::decode::decode;
 use crate::history::{Verdict, check, deletions, history, shuffled};
-use crate::memory::{Installed, Kernels};
+use crate::memory::{Installed, Kernels, ModePlanner};
 use crate::replay::config;
 
 /// Number of histories. Each mode applies one third.
@@ -32,7 +32,7 @@ const CHANGES: usize = 75_000;
 const MAX_SYNCS: usize = 1_000;
 
 /// An engine over in-memory kernels.
-pub(crate) struct Run<P: Planner> {
+pub(crate) struct Run<P: ModePlanner> {
     pub(crate) kernels: Kernels<P::Object>,
     pub(crate) engine: Engine,
     config: Config,
@@ -201,8 +201,9 @@ where
 
     /// Returns the current base objects of both families, which belong to no Service.
     pub(crate) fn base(&self) -> Vec<P::Object> {
+        let planner = Cached::<P>::from(&self.config);
         let contexts = self.contexts();
-        contexts.iter().flat_map(Cached::<P>::base).collect()
+        contexts.iter().flat_map(|cx| planner.base(cx)).collect()
     }
 
     fn dumps(&self, family: Family) -> usize {
@@ -278,7 +279,8 @@ fn base_of<P: Mode>(nodes: impl Iterator<Item = Event>) -> Installed<P::Object> 
     for event in nodes {
         store.apply(event);
     }
-    Installed(contexts(&store, &config()).map(|context| Cached::<P>::base(&context)))
+    let planner = Cached::<P>::from(&config());
+    Installed(contexts(&store, &config()).map(|cx| planner.base(&cx)))
 }
 
 /// Checks that two states are equal.

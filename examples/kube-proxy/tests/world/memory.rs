@@ -55,6 +55,11 @@ impl<T: Keyed> Target for SharedKernel<T> {
     }
 }
 
+/// A planner with the settings of a configuration.
+pub(crate) trait ModePlanner: Planner + for<'a> From<&'a Config> {}
+
+impl<P: Planner + for<'a> From<&'a Config>> ModePlanner for P {}
+
 /// In-memory kernels of both families.
 #[derive(Debug)]
 pub(crate) struct Kernels<T: Keyed>([SharedKernel<T>; 2]);
@@ -75,8 +80,9 @@ impl<T: Keyed + Send + Sync + 'static> Kernels<T> {
     }
 
     /// Creates an engine over the kernels in their current state.
-    pub(crate) fn engine<P: Planner<Object = T> + 'static>(&self, config: Config) -> Engine {
-        Engine::with_kernels::<P, _>(config, |family| self.of(family).clone())
+    pub(crate) fn engine<P: ModePlanner<Object = T>>(&self, config: Config) -> Engine {
+        let planner = P::from(&config);
+        Engine::with_kernels(config, planner, |family| self.of(family).clone())
     }
 
     /// Returns the objects whose removal is not delayed.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proxy_core::backend::{iptables, ipvs, nftables};
-use proxy_core::{Context, Event, Family, Planner};
+use proxy_core::{Context, Event, Family};
 use testworld::Change;
 use vipline_reconcile::{Atomicity, Edit, Keyed, diff};
 use vipline_service_model::api;
@@ -15,6 +15,7 @@ use crate::costs::Mode;
 use crate::decode::decode;
 use crate::history::{Verdict, check, history};
 use crate::laws::{Position, Run};
+use crate::memory::ModePlanner;
 
 /// `ENOENT`, `E2BIG`, `ENOMEM`, `EBUSY`, `EEXIST`, `EINVAL` and `ENOSPC`.
 const ERRNOS: [i32; 7] = [2, 7, 12, 16, 17, 22, 28];
@@ -99,7 +100,7 @@ fn choose<T: Clone>(edited: &[BTreeMap<String, T>; 2], dice: &mut Dice) -> Rejec
 
 /// A run with kernels that reject objects, and a run with kernels that accept all
 /// objects.
-struct RejectingRun<P: Planner> {
+struct RejectingRun<P: ModePlanner> {
     run: Run<P>,
     plan: Run<P>,
     rejected: Rejected<P::Object>,

@@ -58,7 +58,7 @@ pub use self::plan::Planner;
 use self::plan::saved::saved_rules;
 use super::operations::{Backend, Opened};
 use crate::cleanup::Leftovers;
-use crate::driver::{Absent, Drive, driver};
+use crate::driver::{Drive, driver, without_kernel};
 use crate::evaluate::{KernelState, Rules};
 use crate::{Config, Error, IptablesChoice, MissingExtension, Sysctl};
 
@@ -96,19 +96,22 @@ impl Backend for Iptables {
     fn open(&self, config: &mut Config) -> Result<Opened, Error> {
         let backend = choose(config).backend;
         let mut watch = Watch::new(config.intervals.retry);
-        let mut drivers = Vec::new();
+        let mut kernels = Vec::new();
         for &family in &config.families {
             let mut kernel = watch.open(family, backend)?;
             config.iptables.random_fully &= kernel.has_random_fully();
             config.iptables.nfacct = config.iptables.nfacct && kernel.has_nfacct();
-            drivers.push(driver::<Planner, _>(family, kernel));
+            kernels.push((family, kernel));
         }
         config.iptables.nfacct = config.iptables.nfacct && make_counters();
-        Ok((drivers, Box::new(watch)))
+        let planner = Planner::from(&*config);
+        let kernels = kernels.into_iter();
+        let drivers = kernels.map(|(family, kernel)| driver(family, planner, kernel));
+        Ok((drivers.collect(), Box::new(watch)))
     }
 
-    fn plan_only(&self, family: Family) -> Box<dyn Drive> {
-        driver::<Planner, _>(family, Absent::default())
+    fn plan_only(&self, config: &Config, family: Family) -> Box<dyn Drive> {
+        without_kernel(family, Planner::from(config))
     }
 
     fn installed_rules(&self, config: &Config, family: Family) -> Result<Option<Rules>, Error> {

@@ -50,7 +50,7 @@ use super::iptables::apply::choice::choose;
 use super::iptables::apply::support::check_family;
 use super::operations::{Backend, Opened};
 use crate::cleanup::Leftovers;
-use crate::driver::{Absent, Drive, driver};
+use crate::driver::{Drive, driver, without_kernel};
 use crate::evaluate::{KernelState, Rules};
 use crate::{Config, Error, IptablesChoice, MissingExtension, Sysctl};
 
@@ -85,18 +85,21 @@ impl Backend for Ipvs {
     fn open(&self, config: &mut Config) -> Result<Opened, Error> {
         let backend = choose(config).backend;
         let mut watch = Watch::new(config.intervals.retry)?;
-        let mut drivers = Vec::new();
+        let mut kernels = Vec::new();
         for &family in &config.families {
             let kernel = watch.open(family, backend, &config.ipvs)?;
             config.iptables.random_fully &= kernel.has_random_fully();
-            drivers.push(driver::<Planner, _>(family, kernel));
+            kernels.push((family, kernel));
         }
         watch.listen_to_links()?;
-        Ok((drivers, Box::new(watch)))
+        let planner = Planner::from(&*config);
+        let kernels = kernels.into_iter();
+        let drivers = kernels.map(|(family, kernel)| driver(family, planner, kernel));
+        Ok((drivers.collect(), Box::new(watch)))
     }
 
-    fn plan_only(&self, family: Family) -> Box<dyn Drive> {
-        driver::<Planner, _>(family, Absent::default())
+    fn plan_only(&self, config: &Config, family: Family) -> Box<dyn Drive> {
+        without_kernel(family, Planner::from(config))
     }
 
     fn installed_rules(&self, config: &Config, family: Family) -> Result<Option<Rules>, Error> {

@@ -165,7 +165,7 @@ use super::evaluate::{NoClients, rules};
 use super::operations::{Backend, Opened};
 use super::saved::{evaluator, has_chain, ruleset};
 use crate::cleanup::Leftovers;
-use crate::driver::{Absent, Drive, driver};
+use crate::driver::{Drive, driver, without_kernel};
 use crate::evaluate::{KernelState, Rules};
 use crate::{Config, Context, Error, MissingExtension};
 
@@ -190,14 +190,14 @@ impl Backend for Nftables {
         let mut watch = Watch::default();
         let drivers = config.families.iter().map(|&family| {
             let kernel = watch.open(family)?;
-            Ok(driver::<Planner, _>(family, kernel))
+            Ok(driver(family, Planner, kernel))
         });
         let drivers = drivers.collect::<Result<_, Error>>()?;
         Ok((drivers, Box::new(watch)))
     }
 
-    fn plan_only(&self, family: Family) -> Box<dyn Drive> {
-        driver::<Planner, _>(family, Absent::default())
+    fn plan_only(&self, _config: &Config, family: Family) -> Box<dyn Drive> {
+        without_kernel(family, Planner)
     }
 
     fn installed_rules(&self, _config: &Config, family: Family) -> Result<Option<Rules>, Error> {

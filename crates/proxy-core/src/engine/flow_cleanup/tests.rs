@@ -82,7 +82,7 @@ impl Stage {
             families: vec![Family::V4],
             ..Config::default()
         };
-        let mut engine = Engine::with_kernels::<Planner, _>(config, |_| Memory::new());
+        let mut engine = Engine::with_kernels(config, Planner, |_| Memory::new());
         engine.cleanup = Some(Cleanup::new(flows.clone()));
         Self {
             engine,

@@ -11,11 +11,11 @@ mod nftables;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use proxy_core::{Mode, Planner};
+use proxy_core::Mode;
 use vipline_evaluate::{Disposition, Outcome, Probability};
 
 use crate::fate::{Fate, Fates};
-use crate::fixtures::{MemoryKernels, apply, sync};
+use crate::fixtures::{MemoryKernels, ModePlanner, apply, sync};
 use crate::flow::{Flow, SOURCE_PORT};
 use crate::world::World;
 
@@ -77,7 +77,7 @@ fn fate(flow: &Flow, outcome: &Outcome) -> Result<Fate, String> {
 }
 
 /// Installs the rules of a world by an engine over kernels in memory.
-fn installed<P: Planner + 'static>(world: &World) -> MemoryKernels<P::Object>
+fn installed<P: ModePlanner>(world: &World) -> MemoryKernels<P::Object>
 where
     P::Object: Send + Sync + 'static,
 {

@@ -77,7 +77,8 @@ impl Proxy {
         events: impl IntoIterator<Item = Event>,
         kernel: impl Fn(Family) -> Kernel,
     ) -> Self {
-        let mut engine = Engine::with_kernels::<Planner, _>(config, kernel);
+        let planner = Planner::from(&config);
+        let mut engine = Engine::with_kernels(config, planner, kernel);
         apply(&mut engine, events);
         engine.apply(Event::Synced);
         let now = Duration::ZERO;

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use proxy_core::backend::{iptables, ipvs, nftables};
-use proxy_core::{Engine, Event, Family, Planner, Report};
+use proxy_core::{Engine, Event, Family, Report};
 use vipline_reconcile::{Edit, Keyed, MemoryError, Rejection, Target, diff};
 use vipline_service_model::arbitrary::Dice;
 
 use super::config;
 use super::histories::installed;
-use crate::fixtures::{MemoryKernels, SharedKernel, apply, random_service, sync};
+use crate::fixtures::{MemoryKernels, ModePlanner, SharedKernel, apply, random_service, sync};
 
 /// Number of histories.
 const HISTORIES: u64 = 2;
@@ -131,7 +131,7 @@ impl<T: Keyed> Target for FaultyKernel<T> {
 }
 
 /// The kernels and the process of one case.
-struct Stage<'a, P: Planner + 'static> {
+struct Stage<'a, P: ModePlanner> {
     history: &'a [Vec<Event>],
     kernels: MemoryKernels<P::Object>,
     fault: Scheduled,
@@ -139,7 +139,7 @@ struct Stage<'a, P: Planner + 'static> {
     now: Duration,
 }
 
-impl<'a, P: Planner + 'static> Stage<'a, P>
+impl<'a, P: ModePlanner> Stage<'a, P>
 where
     P::Object: Send + Sync + 'static,
 {
@@ -190,11 +190,11 @@ where
     }
 }
 
-fn open<P: Planner + 'static>(kernels: &MemoryKernels<P::Object>, fault: &Scheduled) -> Engine
+fn open<P: ModePlanner>(kernels: &MemoryKernels<P::Object>, fault: &Scheduled) -> Engine
 where
     P::Object: Send + Sync + 'static,
 {
-    Engine::with_kernels::<P, _>(config(), |family| FaultyKernel {
+    Engine::with_kernels(config(), P::of(&config()), |family| FaultyKernel {
         kernel: kernels.of(family).clone(),
         fault: match family {
             Family::V4 => Arc::clone(fault),
@@ -204,7 +204,7 @@ where
 }
 
 /// Returns the number of IPv4 edits of each sync of a history without faults.
-fn rehearse<P: Planner + 'static>(history: &[Vec<Event>]) -> Vec<usize>
+fn rehearse<P: ModePlanner>(history: &[Vec<Event>]) -> Vec<usize>
 where
     P::Object: Send + Sync + 'static,
 {
@@ -263,7 +263,7 @@ fn cases(edits: &[usize]) -> Vec<Case> {
 }
 
 /// Plays a case and returns the number of syncs after the fault until the kernel converged.
-fn play<P: Planner + 'static>(history: &[Vec<Event>], case: Case) -> usize
+fn play<P: ModePlanner>(history: &[Vec<Event>], case: Case) -> usize
 where
     P::Object: Send + Sync + 'static,
 {
@@ -306,7 +306,7 @@ where
 }
 
 /// Plays all cases of several histories, and prints the table of faults.
-fn play_all<P: Planner + 'static>(mode: &str)
+fn play_all<P: ModePlanner>(mode: &str)
 where
     P::Object: Send + Sync + 'static,
 {

@@ -14,7 +14,7 @@ use vipline_service_model::ServicePort;
 use vipline_service_model::arbitrary::Dice;
 
 use super::config;
-use crate::fixtures::{self, MemoryKernels, apply, sync};
+use crate::fixtures::{self, MemoryKernels, ModePlanner, apply, sync};
 
 /// Number of histories in each mode.
 const HISTORIES: u32 = 100;
@@ -27,17 +27,18 @@ const STEPS: usize = 60;
 
 /// Plans the base objects and all service ports without a history. Claims to one
 /// address are ordered by kind, then by the age of the Service.
-fn plan_from_scratch<P: Planner>(engine: &Engine, config: &Config) -> String {
+fn plan_from_scratch<P: ModePlanner>(engine: &Engine, config: &Config) -> String {
     let store = engine.store();
+    let planner = P::of(config);
     let mut text = String::new();
     for &family in &config.families {
         let cidrs = store.service_cidrs(family);
         let cx = Context::new(config, &store.node(), cidrs, family)
             .with_endpoints(store.endpoints(family));
-        let mut objects = P::base(&cx);
+        let mut objects = planner.base(&cx);
         let mut claims = Vec::new();
         for port in store.ports().filter(|port| port.family == family) {
-            let wants = P::port(&cx, port);
+            let wants = planner.port(&cx, port);
             assert_unique_keys::<P>(&wants);
             // A service port without an address may get the address at any time.
             let claimed_by_any = wants.claims.iter().flat_map(|claim| &claim.objects);
@@ -135,7 +136,7 @@ fn sync_until_success(engine: &mut Engine, now: &mut Duration) -> Report {
 }
 
 /// Creates an engine and applies all events before its first sync.
-fn start<P: Planner + 'static>(kernels: &MemoryKernels<P::Object>, events: &[Event]) -> Engine
+fn start<P: ModePlanner>(kernels: &MemoryKernels<P::Object>, events: &[Event]) -> Engine
 where
     P::Object: Send + Sync + 'static,
 {
@@ -198,7 +199,7 @@ fn rivals(dice: &mut Dice, roll: u8) -> Vec<Event> {
 
 /// Applies a random history of events, failures and interference, and checks the final
 /// state.
-fn play<P: Planner + 'static>(seed: u64, generate: fn(&mut Dice, u8) -> Vec<Event>)
+fn play<P: ModePlanner>(seed: u64, generate: fn(&mut Dice, u8) -> Vec<Event>)
 where
     P::Object: Send + Sync + 'static,
 {
@@ -250,7 +251,7 @@ where
 }
 
 /// Plays random histories of a mode, and prints their number.
-fn explore<P: Planner + 'static>(mode: Mode, cases: u32, generate: fn(&mut Dice, u8) -> Vec<Event>)
+fn explore<P: ModePlanner>(mode: Mode, cases: u32, generate: fn(&mut Dice, u8) -> Vec<Event>)
 where
     P::Object: Send + Sync + 'static,
 {

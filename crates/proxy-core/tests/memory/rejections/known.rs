@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use proxy_core::backend::{iptables, ipvs, nftables};
-use proxy_core::{Event, Family, KnownRejections, Planner};
+use proxy_core::{Event, Family, KnownRejections};
 use testkit::generate::ServiceBuilder;
 use vipline_reconcile::{Edit, Keyed, diff};
 use vipline_service_model::api;
 
 use super::{EINVAL, Proxy};
-use crate::fixtures::{self, MemoryKernels, web_with};
+use crate::fixtures::{self, MemoryKernels, ModePlanner, web_with};
 
 const EBUSY: i32 = 16;
 
@@ -27,7 +27,7 @@ fn web() -> ServiceBuilder {
 /// Returns an engine that has synced once.
 fn synced<P>(events: Vec<Event>) -> Proxy<P>
 where
-    P: Planner + 'static,
+    P: ModePlanner,
     P::Object: Send + Sync,
 {
     let mut proxy = Proxy::start(events);
@@ -38,7 +38,7 @@ where
 /// Asserts that each object that the kernel does not remove names its Service.
 fn assert_removals_are_owned<P>()
 where
-    P: Planner + 'static,
+    P: ModePlanner,
     P::Object: Send + Sync + std::fmt::Debug,
 {
     let both = || [web().events(), other().events()].concat();
@@ -85,7 +85,7 @@ fn a_rejected_removal_names_its_former_service_in_every_mode() {
 /// Asserts that a difference without rejected objects still shows drift.
 fn assert_difference_omits_rejections<P>()
 where
-    P: Planner + 'static,
+    P: ModePlanner,
     P::Object: Send + Sync + std::fmt::Debug,
 {
     let both = || [web().events(), other().events()].concat();

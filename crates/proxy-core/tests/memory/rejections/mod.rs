@@ -11,7 +11,7 @@ use proxy_core::{Engine, Error, Event, Family, Planner, Report};
 use vipline_nftables::Object as Nft;
 use vipline_reconcile::{Atomicity, Cause, Keyed, diff};
 
-use crate::fixtures::{self, MemoryKernels, apply, web_with};
+use crate::fixtures::{self, MemoryKernels, ModePlanner, apply, web_with};
 use crate::good_and_bad::{PAUSE, config, plan, service};
 
 /// Error numbers of rejected single objects: `ENOENT`, `E2BIG`, `ENOMEM`, `EBUSY`,
@@ -29,7 +29,7 @@ struct Proxy<P: Planner> {
 
 impl<P> Proxy<P>
 where
-    P: Planner + 'static,
+    P: ModePlanner,
     P::Object: Send + Sync,
 {
     fn start(events: impl IntoIterator<Item = Event>) -> Self {
@@ -88,7 +88,7 @@ where
 /// Asserts that an object that the kernel rejects does not affect other objects.
 fn assert_isolated<P>(errno: i32, atomicity: Atomicity)
 where
-    P: Planner + 'static,
+    P: ModePlanner,
     P::Object: Send + Sync + std::fmt::Debug,
 {
     let [good, bad] = [service("good", 1, 3), service("bad", 2, 3)];

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use proxy_core::Engine;
-use proxy_core::backend::kernelspace::Settings as HnsSettings;
+use proxy_core::backend::kernelspace::{Planner, Settings as HnsSettings};
 use tracing::{info, warn};
 use vipline_hcn::Service;
 use vipline_kube_source::WatchMode;
@@ -54,6 +54,7 @@ pub fn run<S: Service + Send + 'static>(
     let failed = |error| Failure::machine(format_args!("{error:#}"));
     let chosen = choose(&settings).map_err(failed)?;
     chosen.configure(&mut settings.config);
+    let mut of_mode = chosen.settings().clone();
     let mut setup = Setup::with_engine(&settings, WatchMode::ListAndWatch, |config| {
         chosen.engine(config, &service)
     })?;
@@ -73,12 +74,15 @@ pub fn run<S: Service + Send + 'static>(
         if now >= next_read {
             next_read = now + settings.sync_period;
             match choose(&settings) {
-                Ok(chosen) => setup.engine.set_kernelspace(chosen.into_settings()),
+                Ok(chosen) => {
+                    of_mode = chosen.settings().clone();
+                    set(&mut setup.engine, &of_mode);
+                }
                 Err(error) => warn!("HNS cannot be read; using its former state: {error:#}"),
             }
         }
         if setup.engine.next_deadline().is_some_and(|at| at <= now) {
-            read_routes(&mut setup.engine, &service, &network);
+            read_routes(&mut setup.engine, &mut of_mode, &service, &network);
         }
         let began = Instant::now();
         if let Some(report) = setup.engine.poll(now) {
@@ -139,17 +143,30 @@ fn wait_for_network<S: Service>(service: &Arc<Mutex<S>>, name: &str, stop: &Stop
 /// Reads the routes to other nodes before a sync in an overlay network.
 ///
 /// A new endpoint needs the address of its node, which HNS does not change later.
-fn read_routes<S: Service>(engine: &mut Engine, service: &Arc<Mutex<S>>, name: &str) {
-    let current = &engine.config().kernelspace;
+fn read_routes<S: Service>(
+    engine: &mut Engine,
+    current: &mut HnsSettings,
+    service: &Arc<Mutex<S>>,
+    name: &str,
+) {
     if !current.is_overlay {
         return;
     }
     let network = Arc::clone(service).network_by_name(name);
     let network = network.map_err(anyhow::Error::from);
     match network.and_then(|it| Ok(current.clone().with_network(&it)?)) {
-        Ok(settings) => engine.set_kernelspace(settings),
+        Ok(settings) => {
+            *current = settings;
+            set(engine, current);
+        }
         Err(error) => warn!("routes of the network cannot be read; using the former ones: {error}"),
     }
+}
+
+/// Plans with new settings.
+fn set(engine: &mut Engine, settings: &HnsSettings) {
+    let is_set = engine.set_planner(Planner::new(settings.clone()));
+    debug_assert!(is_set, "the engine was created with a planner of this mode");
 }
 
 #[cfg(test)]

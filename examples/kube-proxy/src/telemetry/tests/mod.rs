@@ -67,13 +67,14 @@ impl Stage {
     /// Creates such an engine in a mode.
     fn in_mode<P>(mode: Mode, period: Duration) -> Self
     where
-        P: Planner + 'static,
+        P: Planner + for<'a> From<&'a Config>,
         P::Object: Send + std::marker::Sync,
     {
         let config = Config::new(NODE).with_mode(mode);
         let telemetry = Telemetry::new(Some(config.mode), &config.families, period);
         let refuses = Arc::new(AtomicBool::new(false));
-        let engine = Engine::with_kernels::<P, _>(config, |family| Refusing {
+        let planner = P::from(&config);
+        let engine = Engine::with_kernels(config, planner, |family| Refusing {
             memory: Memory::new(),
             refuses: match family {
                 Family::V4 => Arc::clone(&refuses),
@@ -231,7 +232,8 @@ fn rejected_objects_are_counted_and_do_not_affect_health() {
     let mut memory = Memory::new();
     memory.reject(object, 22);
     let config = Config::new(NODE).with_mode(Mode::Ipvs);
-    let mut engine = Engine::with_kernels::<backend::ipvs::Planner, _>(config, |_| memory.clone());
+    let planner = backend::ipvs::Planner::from(&config);
+    let mut engine = Engine::with_kernels(config, planner, |_| memory.clone());
     std::mem::swap(&mut stage.engine, &mut engine);
     stage.node(json!({}));
     stage.service("web", 0, NODE);

@@ -10,29 +10,30 @@ use vipline_service_model::{Family, NodePortMatch};
 use super::jump::{self, Jump};
 use super::names::{self, FILTER, MANGLE, NAT};
 use super::rules::{chain, entry, shared};
-use crate::Context;
+use crate::{Context, Iptables};
 
 /// Comment of the last rule of nat KUBE-SERVICES.
 const LAST_RULE: &str =
     "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
 
 /// Returns the objects that do not depend on Services.
-pub(super) fn objects(cx: &Context) -> Vec<Object> {
+pub(super) fn objects(cx: &Context, settings: &Iptables) -> Vec<Object> {
+    let serves_localhost = settings.serves_localhost(cx);
     let mut objects = vec![
         shared(FILTER, names::SERVICES),
         shared(FILTER, names::EXTERNAL_SERVICES),
-        forward(cx),
+        forward(cx, settings),
         shared(FILTER, names::NODEPORTS),
         shared(FILTER, names::PROXY_FIREWALL),
-        firewall(cx),
+        firewall(cx, serves_localhost),
         shared(NAT, names::SERVICES),
         shared(NAT, names::NODEPORTS),
-        postrouting(cx),
+        postrouting(cx, settings.random_fully),
         mark_for_masquerading(cx),
     ];
     objects.extend([MANGLE, NAT, FILTER].map(|table| canary(cx.family, table)));
     objects.extend(jumps(cx.family));
-    objects.extend(to_node_ports(cx));
+    objects.extend(to_node_ports(cx, serves_localhost));
     objects
 }
 
@@ -133,10 +134,10 @@ fn canary(family: Family, table: &str) -> Object {
 ///
 /// Accepts traffic of Services regardless of the policy of FORWARD. Drops packets that
 /// conntrack considers invalid, because their addresses would not be translated.
-fn forward(cx: &Context) -> Object {
-    let invalid = cx.iptables.drop_invalid.then(|| {
+fn forward(cx: &Context, settings: &Iptables) -> Object {
+    let invalid = settings.drop_invalid.then(|| {
         let mut rule = Rule::new().with_match(Conntrack::state(CtState::INVALID));
-        if cx.iptables.nfacct {
+        if settings.nfacct {
             rule = rule.with_match(Nfacct::new(names::INVALID_DROPPED));
         }
         rule.with_target(Target::Drop)
@@ -167,9 +168,9 @@ pub(in crate::backend) fn forwarding(cx: &Context) -> [Rule<'static>; 2] {
 /// Blocks connections from other hosts to loopback addresses if node ports are served on
 /// these addresses, because the kernel then routes such packets. Otherwise the kubelet
 /// owns the chain.
-fn firewall(cx: &Context) -> Object {
+fn firewall(cx: &Context, serves_localhost: bool) -> Object {
     let name = names::chain(names::FIREWALL);
-    if !cx.serves_localhost {
+    if !serves_localhost {
         return Chain::new(names::table(FILTER), name)
             .with_contents(Contents::Unmanaged)
             .into();
@@ -192,15 +193,15 @@ fn firewall(cx: &Context) -> Object {
 ///
 /// Masquerades marked connections. Clears the mark first, because packets in a tunnel
 /// pass this chain again.
-fn postrouting(cx: &Context) -> Object {
+fn postrouting(cx: &Context, random_fully: bool) -> Object {
     let name = names::chain(names::KUBE_POSTROUTING);
-    chain(cx.family, NAT, name, masquerading(cx))
+    chain(cx.family, NAT, name, masquerading(cx, random_fully))
 }
 
 /// Returns the rules that masquerade marked connections.
-pub(in crate::backend) fn masquerading(cx: &Context) -> [Rule<'static>; 3] {
+pub(in crate::backend) fn masquerading(cx: &Context, random_fully: bool) -> [Rule<'static>; 3] {
     let mark = cx.masquerade_mark.value();
-    let masquerade = match cx.iptables.random_fully {
+    let masquerade = match random_fully {
         true => Masquerade::new().with_random_fully(),
         false => Masquerade::new(),
     };
@@ -232,18 +233,18 @@ pub(in crate::backend) fn mark_for_masquerading(cx: &Context) -> Object {
 ///
 /// Looks up all other packets as node ports: on all addresses of the node, or on each
 /// configured address.
-fn to_node_ports(cx: &Context) -> Vec<Object> {
+fn to_node_ports(cx: &Context, serves_localhost: bool) -> Vec<Object> {
     let base = || Rule::new().with_comment(LAST_RULE);
     let rules = match &cx.nodeport_addresses {
         NodePortMatch::All => {
             let local = base().with_match(AddrType::destination(AddressTypes::LOCAL));
-            vec![match cx.serves_localhost {
+            vec![match serves_localhost {
                 true => local,
                 false => local.with_not_destination(cx.family.loopback()),
             }]
         }
         NodePortMatch::Only(addresses) => {
-            let is_served = |addr: &&IpAddr| cx.serves_localhost || !addr.is_loopback();
+            let is_served = |addr: &&IpAddr| serves_localhost || !addr.is_loopback();
             let served = addresses.iter().filter(is_served);
             served.map(|&addr| base().with_destination(addr)).collect()
         }

@@ -35,11 +35,26 @@ use vipline_service_model::{Family, ServicePort};
 
 use crate::backend::evaluate::{self, NoClients};
 use crate::evaluate::Rules;
-use crate::{Context, PortObjects, backend};
+use crate::{Config, Context, Iptables, PortObjects, backend};
 
 /// The planner of mode iptables.
-#[derive(Clone, Copy, Debug)]
-pub enum Planner {}
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Planner {
+    settings: Iptables,
+}
+
+impl Planner {
+    /// Creates a planner.
+    pub const fn new(settings: Iptables) -> Self {
+        Self { settings }
+    }
+}
+
+impl From<&Config> for Planner {
+    fn from(config: &Config) -> Self {
+        Self::new(config.iptables)
+    }
+}
 
 impl backend::Planner for Planner {
     type Object = Object;
@@ -66,25 +81,20 @@ impl backend::Planner for Planner {
         }
     }
 
-    fn base(cx: &Context) -> Vec<Object> {
-        base::objects(cx)
+    fn base(&self, cx: &Context) -> Vec<Object> {
+        base::objects(cx, &self.settings)
     }
 
-    fn requires_replan(before: &Context, after: &Context) -> bool {
+    fn requires_replan(&self, before: &Context, after: &Context) -> bool {
         let inputs = |cx: &Context| {
-            let flags = (
-                cx.masquerade_all,
-                cx.is_large,
-                cx.serves_localhost,
-                cx.iptables.nfacct,
-            );
+            let flags = (cx.masquerade_all, cx.is_large, cx.nodeport_on_loopback);
             (cx.local.clone(), cx.node_address, flags)
         };
         inputs(before) != inputs(after)
     }
 
-    fn port(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
-        port::objects(cx, port)
+    fn port(&self, cx: &Context, port: &ServicePort) -> PortObjects<Object> {
+        port::objects(cx, &self.settings, port)
     }
 
     fn rule_count(object: &Object) -> Option<(&'static str, usize)> {

@@ -9,12 +9,13 @@ use vipline_service_model::{Route, ServicePort};
 
 use super::names::{NAT, Names};
 use super::rules::{chain, entry};
-use crate::Context;
+use crate::{Context, Iptables};
 
 /// A service port with the inputs of its rules.
 #[derive(Debug)]
 pub(super) struct Port<'a> {
     pub(super) cx: &'a Context,
+    pub(super) settings: &'a Iptables,
     pub(super) of: &'a ServicePort,
     pub(super) names: Names,
 }

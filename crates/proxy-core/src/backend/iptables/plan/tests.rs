@@ -125,16 +125,20 @@ fn exposed(route: Route) -> ServicePort {
 }
 
 fn planned(cx: &Context, port: &ServicePort) -> Vec<Object> {
-    port::objects(cx, port).into_objects().collect()
+    Planner::default().port(cx, port).into_objects().collect()
 }
 
 fn of(port: &ServicePort) -> Vec<String> {
     commands(&planned(&context(&config()), port))
 }
 
+fn base_of(config: &Config) -> Vec<String> {
+    commands(&Planner::from(config).base(&context(config)))
+}
+
 #[test]
 fn base_rules_match_their_documentation() {
-    let all = commands(&base::objects(&context(&config())));
+    let all = base_of(&config());
     let no_localhost = Config {
         iptables: Iptables {
             localhost_node_ports: false,
@@ -142,12 +146,12 @@ fn base_rules_match_their_documentation() {
         },
         ..config()
     };
-    let no_localhost = commands(&base::objects(&context(&no_localhost)));
+    let no_localhost = base_of(&no_localhost);
     let primary = Config {
         node_port_addresses: vipline_service_model::NodePortAddresses::Primary,
         ..config()
     };
-    let primary = commands(&base::objects(&context(&primary)));
+    let primary = base_of(&primary);
     let last = ["-A KUBE-SERVICES"];
     assert_documented(
         include_str!("base.rs"),
@@ -257,7 +261,7 @@ fn large_clusters_omit_the_comments_of_endpoints() {
     assert_eq!(with(&large, &["comment"]).len(), large.len() - 4 - 4 - 1);
     let small = context(&config()).with_endpoints(1000);
     assert_eq!(commands(&planned(&small, &port)), of(&port));
-    assert!(Planner::requires_replan(&small, &cx));
+    assert!(Planner::default().requires_replan(&small, &cx));
 }
 
 /// Counts rules in the same way as upstream's metrics.
@@ -281,7 +285,7 @@ fn rule_counts_equal_those_of_upstream() {
         };
         (1..=count).map(endpoint).collect()
     };
-    assert_eq!(counts(&base::objects(&cx)), [4, 5]);
+    assert_eq!(counts(&Planner::default().base(&cx)), [4, 5]);
     for m in 0..20 {
         let with_endpoints = |mut port: ServicePort| {
             port.cluster = endpoints(m);

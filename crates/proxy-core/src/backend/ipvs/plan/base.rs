@@ -22,7 +22,7 @@ pub(in crate::backend) const DEFAULT_MAXELEM: u32 = 1 << 16;
 const HASH_SIZE: u32 = 1024;
 
 /// Returns the objects that do not depend on Services.
-pub(super) fn objects(cx: &Context) -> Vec<Object> {
+pub(super) fn objects(cx: &Context, random_fully: bool) -> Vec<Object> {
     let mut objects = vec![rtnl::Object::from(Link::dummy(names::link())).into()];
     let sets = names::SETS
         .iter()
@@ -30,7 +30,7 @@ pub(super) fn objects(cx: &Context) -> Vec<Object> {
     objects.extend(sets.map(Object::from));
     let chains = [
         services(cx),
-        postrouting(cx),
+        postrouting(cx, random_fully),
         node_port(cx),
         load_balancer(cx),
         mark_for_masquerading(cx),
@@ -247,9 +247,9 @@ fn external_ip(cx: &Context) -> impl Iterator<Item = Rule<'static>> {
 /// Masquerades connections of a pod to itself. Otherwise the pod would see its own
 /// address as the client and reply without passing the node. The remaining rules
 /// masquerade marked packets.
-fn postrouting(cx: &Context) -> vipline_iptables::Object {
+fn postrouting(cx: &Context, random_fully: bool) -> vipline_iptables::Object {
     let hairpin = about(cx, &names::LOOP_BACK, dst_dst_src()).with_target(Masquerade::new());
-    let rules = [hairpin].into_iter().chain(masquerading(cx));
+    let rules = [hairpin].into_iter().chain(masquerading(cx, random_fully));
     chain_of(cx, NAT, names::KUBE_POSTROUTING, rules)
 }
 

@@ -29,18 +29,38 @@ pub(super) mod saved;
 mod tests;
 
 use vipline_reconcile::Edit;
-use vipline_service_model::{Family, ServicePort};
+use vipline_service_model::{Family, Scheduler, ServicePort};
 
 use self::evaluate::State;
 use self::object::Object;
 use self::steps::Steps;
 use crate::backend::iptables::plan::base::is_optional;
 use crate::evaluate::Rules;
-use crate::{Context, PortObjects, backend};
+use crate::{Config, Context, Iptables, Ipvs, PortObjects, backend};
 
 /// The planner of mode ipvs.
-#[derive(Clone, Copy, Debug)]
-pub enum Planner {}
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Planner {
+    scheduler: Scheduler,
+    random_fully: bool,
+}
+
+impl Planner {
+    /// Creates a planner with the settings of the mode, and those of mode iptables that rules
+    /// of this mode have as well.
+    pub fn new(settings: &Ipvs, iptables: &Iptables) -> Self {
+        Self {
+            scheduler: settings.scheduler,
+            random_fully: iptables.random_fully,
+        }
+    }
+}
+
+impl From<&Config> for Planner {
+    fn from(config: &Config) -> Self {
+        Self::new(&config.ipvs, &config.iptables)
+    }
+}
 
 impl backend::Planner for Planner {
     type Object = Object;
@@ -49,24 +69,17 @@ impl backend::Planner for Planner {
     /// walks the addresses of `kube-ipvs0` for each one.
     const EDITS_PER_SYNC: usize = 1_024;
 
-    fn base(cx: &Context) -> Vec<Object> {
-        base::objects(cx)
+    fn base(&self, cx: &Context) -> Vec<Object> {
+        base::objects(cx, self.random_fully)
     }
 
-    fn requires_replan(before: &Context, after: &Context) -> bool {
-        let inputs = |cx: &Context| {
-            (
-                cx.node_address,
-                cx.addresses.clone(),
-                cx.node_port_ips(),
-                cx.scheduler,
-            )
-        };
+    fn requires_replan(&self, before: &Context, after: &Context) -> bool {
+        let inputs = |cx: &Context| (cx.node_address, cx.addresses.clone(), cx.node_port_ips());
         inputs(before) != inputs(after)
     }
 
-    fn port(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
-        port::objects(cx, port)
+    fn port(&self, cx: &Context, port: &ServicePort) -> PortObjects<Object> {
+        port::objects(cx, self.scheduler, port)
     }
 
     fn text(object: &Object) -> String {

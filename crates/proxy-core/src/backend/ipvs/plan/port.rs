@@ -18,9 +18,10 @@ use crate::claim::Fragment;
 use crate::{Address, AddressKind, Context, PortObjects};
 
 /// Returns the objects of a service port.
-pub(super) fn objects(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
+pub(super) fn objects(cx: &Context, scheduler: Scheduler, of: &ServicePort) -> PortObjects<Object> {
     let mut port = Port {
         cx,
+        scheduler,
         of,
         out: Fragment::default(),
     };
@@ -47,6 +48,8 @@ pub(super) fn objects(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
 /// Collects the objects of a service port.
 struct Port<'a> {
     cx: &'a Context,
+    /// Scheduler of Services that do not select one themselves.
+    scheduler: Scheduler,
     of: &'a ServicePort,
     out: Fragment<Object>,
 }
@@ -214,7 +217,7 @@ impl Port<'_> {
             return false;
         }
         let service = ServiceKey::new(of.protocol, addr, number);
-        let scheduler = of.scheduler.unwrap_or(self.cx.scheduler);
+        let scheduler = of.scheduler.unwrap_or(self.scheduler);
         let mut server = VirtualServer::new(service, scheduler).with_flags(flags(scheduler));
         server.persistence = of
             .affinity

@@ -98,7 +98,7 @@ fn web() -> ServicePort {
 }
 
 fn planned(cx: &Context, port: &ServicePort) -> Vec<String> {
-    lines(port::objects(cx, port).into_objects())
+    lines(port::objects(cx, Scheduler::RoundRobin, port).into_objects())
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn objects_match_their_documentation() {
     };
     let mut emitted = BTreeSet::new();
     for config in [config(), pods_unknown, all_masqueraded] {
-        emitted.extend(lines(base::objects(&context(&config))));
+        emitted.extend(lines(base::objects(&context(&config), true)));
     }
     let cx = context(&config());
     let local = ServicePort {
@@ -205,7 +205,7 @@ fn an_address_that_is_listed_twice_has_one_virtual_server() {
         .iter()
         .filter(|line| line.starts_with("-A -t 192.0.2.7:80"));
     assert_eq!(servers.count(), 1);
-    let keys: Vec<_> = port::objects(&context(&config()), &port)
+    let keys: Vec<_> = port::objects(&context(&config()), Scheduler::RoundRobin, &port)
         .into_objects()
         .collect();
     let distinct: BTreeSet<_> = keys.iter().map(Object::to_string).collect();
@@ -247,7 +247,8 @@ fn one_endpoint_replaced_is_two_commands_for_each_virtual_server() {
         local: Arc::new([]),
         ..web()
     };
-    let objects = |port: &ServicePort| port::objects(&cx, port).into_objects();
+    let objects =
+        |port: &ServicePort| port::objects(&cx, Scheduler::RoundRobin, port).into_objects();
     let wanted: Vec<_> = objects(&plain(3)).collect();
     let steps = Steps::of(&diff(objects(&plain(2)), &wanted));
     assert!(steps.sets.is_empty() && steps.removed_sets.is_empty());
@@ -304,9 +305,9 @@ fn udp_endpoints_keep_their_flows_while_they_serve() {
 
 #[test]
 fn kernels_are_committed_in_an_order_without_gaps() {
-    let objects: Vec<_> = base::objects(&context(&config()))
+    let objects: Vec<_> = base::objects(&context(&config()), true)
         .into_iter()
-        .chain(port::objects(&context(&config()), &web()).into_objects())
+        .chain(port::objects(&context(&config()), Scheduler::RoundRobin, &web()).into_objects())
         .collect();
     let script = |edits: Vec<Edit<Object>>| Planner::script(Family::V4, edits, [].iter());
     let place = |script: &str, text: &str| {

@@ -4,14 +4,14 @@ use vipline_service_model::Family;
 
 use super::object::{Endpoint, EndpointKind, Object};
 use crate::Context;
+use crate::backend::kernelspace::Settings;
 
 /// Returns the source VIP of an overlay network.
 ///
 /// ```hns
 /// source VIP 10.244.1.2
 /// ```
-pub(super) fn objects(cx: &Context) -> Vec<Object> {
-    let settings = &cx.kernelspace;
+pub(super) fn objects(cx: &Context, settings: &Settings) -> Vec<Object> {
     let source = settings
         .source_vip
         .filter(|source| Family::of(*source) == cx.family);

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use super::names::mac;
 use super::object::{Endpoint, EndpointKind, Object};
 use crate::Context;
+use crate::backend::kernelspace::Settings;
 
 /// Returns an endpoint of another node.
 ///
@@ -15,8 +16,7 @@ use crate::Context;
 ///
 /// In an overlay network packets go to the node of the endpoint, or from this node to an
 /// endpoint outside of the cluster.
-pub(super) fn remote(cx: &Context, address: IpAddr) -> Object {
-    let settings = &cx.kernelspace;
+pub(super) fn remote(cx: &Context, settings: &Settings, address: IpAddr) -> Object {
     let provider = || settings.provider_of(address).or(cx.node_address);
     Object::from(Endpoint {
         address,
@@ -32,18 +32,18 @@ pub(super) fn remote(cx: &Context, address: IpAddr) -> Object {
 /// ```hns
 /// remote endpoint 10.96.0.10 provider 10.0.0.11
 /// ```
-pub(super) fn vip(cx: &Context, address: IpAddr) -> Object {
+pub(super) fn vip(cx: &Context, settings: &Settings, address: IpAddr) -> Object {
     Object::from(Endpoint {
         address,
         kind: EndpointKind::Remote,
-        mac: cx.kernelspace.host_mac.clone(),
+        mac: settings.host_mac.clone(),
         provider: cx.node_address,
     })
 }
 
 /// Returns whether packets to a remote endpoint need the address of this node as source:
 /// the endpoint is a node, or outside of the cluster.
-pub(super) fn needs_node_as_source(cx: &Context, address: IpAddr) -> bool {
-    let provider = cx.kernelspace.provider_of(address);
+pub(super) fn needs_node_as_source(settings: &Settings, address: IpAddr) -> bool {
+    let provider = settings.provider_of(address);
     provider.is_none_or(|provider| provider == address)
 }

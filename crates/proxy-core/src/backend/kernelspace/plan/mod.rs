@@ -16,11 +16,24 @@ use vipline_reconcile::Edit;
 use vipline_service_model::{Family, ServicePort};
 
 use self::object::Object;
+use super::Settings;
 use crate::{Context, PortObjects, backend};
 
 /// The planner of mode kernelspace.
-#[derive(Clone, Copy, Debug)]
-pub enum Planner {}
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Planner {
+    settings: Settings,
+}
+
+impl Planner {
+    /// Creates a planner.
+    ///
+    /// Endpoints that HNS has already keep their provider addresses, as in upstream. So set
+    /// the subnets of other nodes before a sync.
+    pub fn new(settings: Settings) -> Self {
+        Self { settings }
+    }
+}
 
 impl backend::Planner for Planner {
     type Object = Object;
@@ -28,17 +41,16 @@ impl backend::Planner for Planner {
     /// HNS takes several milliseconds for each load balancer.
     const EDITS_PER_SYNC: usize = 256;
 
-    fn base(cx: &Context) -> Vec<Object> {
-        base::objects(cx)
+    fn base(&self, cx: &Context) -> Vec<Object> {
+        base::objects(cx, &self.settings)
     }
 
-    fn requires_replan(before: &Context, after: &Context) -> bool {
-        let inputs = |cx: &Context| (cx.node_address, cx.kernelspace.clone());
-        inputs(before) != inputs(after)
+    fn requires_replan(&self, before: &Context, after: &Context) -> bool {
+        before.node_address != after.node_address
     }
 
-    fn port(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
-        port::objects(cx, port)
+    fn port(&self, cx: &Context, port: &ServicePort) -> PortObjects<Object> {
+        port::objects(cx, &self.settings, port)
     }
 
     fn text(object: &Object) -> String {

@@ -8,6 +8,7 @@ use vipline_service_model::{Endpoint, Family, ServicePort};
 use super::endpoint::{needs_node_as_source, remote, vip};
 use super::object::{LoadBalancer, Object};
 use super::selection::{is_local_dsr, select};
+use crate::backend::kernelspace::Settings;
 use crate::claim::Fragment;
 use crate::{Address, AddressKind, Context, PortObjects};
 
@@ -15,12 +16,12 @@ use crate::{Address, AddressKind, Context, PortObjects};
 ///
 /// Without endpoints a service port has no load balancer: Windows then drops packets to
 /// its addresses.
-pub(super) fn objects(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
+pub(super) fn objects(cx: &Context, settings: &Settings, of: &ServicePort) -> PortObjects<Object> {
     let mut out = Fragment::default();
-    if cx.kernelspace.is_overlay {
-        out.own.push(vip(cx, of.cluster_ip));
+    if settings.is_overlay {
+        out.own.push(vip(cx, settings, of.cluster_ip));
     }
-    let selection = select(cx, of);
+    let selection = select(settings, of);
     let Some(last) = selection.endpoints.last() else {
         return out.into();
     };
@@ -29,25 +30,28 @@ pub(super) fn objects(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
         .iter()
         .filter(|it| !it.is_local)
         .collect();
-    let is_overlay = cx.kernelspace.is_overlay;
-    let mut needs_node = remotes.iter().map(|it| needs_node_as_source(cx, it.addr));
+    let is_overlay = settings.is_overlay;
+    let mut needs_node = remotes
+        .iter()
+        .map(|it| needs_node_as_source(settings, it.addr));
     let source_vip = match is_overlay && needs_node.any(|needs| needs) {
         true => cx.node_address,
-        false => cx.kernelspace.source_vip.filter(|_| is_overlay),
+        false => settings.source_vip.filter(|_| is_overlay),
     };
     let mut addresses: Vec<_> = remotes.iter().map(|it| it.addr).collect();
     addresses.dedup();
     out.own
-        .extend(addresses.into_iter().map(|it| remote(cx, it)));
-    let has_dsr = cx.kernelspace.features.contains(Features::DSR);
+        .extend(addresses.into_iter().map(|it| remote(cx, settings, it)));
+    let has_dsr = settings.features.contains(Features::DSR);
     let mut port = Port {
         cx,
+        settings,
         of,
         // A load balancer has one internal port.
         internal_port: last.port,
         endpoints: selection.endpoints,
         source_vip,
-        is_local_dsr: is_local_dsr(cx, of),
+        is_local_dsr: is_local_dsr(settings, of),
         preserves_dip: of.preserves_destination && has_dsr,
         out,
     };
@@ -73,6 +77,7 @@ pub(super) fn objects(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
 /// Collects the objects of a service port.
 struct Port<'a> {
     cx: &'a Context,
+    settings: &'a Settings,
     of: &'a ServicePort,
     internal_port: u16,
     endpoints: Vec<Endpoint>,
@@ -92,7 +97,7 @@ impl Port<'_> {
         let mut new = self.load_balancer(Some(of.cluster_ip), of.port);
         new.endpoints = self.addresses(of.internal_policy_local);
         new.flags
-            .set(LoadBalancerFlags::DSR, self.cx.kernelspace.enable_dsr);
+            .set(LoadBalancerFlags::DSR, self.settings.enable_dsr);
         self.claim(AddressKind::ClusterIp, Address::ip(of, of.cluster_ip), new);
     }
 
@@ -144,7 +149,7 @@ impl Port<'_> {
     /// the service port and health checks have a port. Service ports share this object, and
     /// the first one counts. As in upstream, it lacks the flag for IPv6.
     fn health_check(&mut self, addr: IpAddr) {
-        let settings = &self.cx.kernelspace;
+        let settings = self.settings;
         let port = self
             .of
             .health_check_node_port

@@ -3,7 +3,7 @@
 use vipline_hcn::Features;
 use vipline_service_model::{Endpoint, ServicePort};
 
-use crate::Context;
+use crate::backend::kernelspace::Settings;
 
 /// The endpoints of a service port.
 pub(super) struct Selection {
@@ -29,8 +29,8 @@ impl Candidate {
 }
 
 /// Returns whether external traffic keeps its source and uses local endpoints only.
-pub(super) fn is_local_dsr(cx: &Context, port: &ServicePort) -> bool {
-    port.external_policy_local && cx.kernelspace.features.contains(Features::DSR)
+pub(super) fn is_local_dsr(settings: &Settings, port: &ServicePort) -> bool {
+    port.external_policy_local && settings.features.contains(Features::DSR)
 }
 
 /// Selects the endpoints of a service port.
@@ -41,8 +41,8 @@ pub(super) fn is_local_dsr(cx: &Context, port: &ServicePort) -> bool {
 /// - If no endpoint serves, all endpoints.
 ///
 /// Topology does not count.
-pub(super) fn select(cx: &Context, port: &ServicePort) -> Selection {
-    let is_local_dsr = is_local_dsr(cx, port);
+pub(super) fn select(settings: &Settings, port: &ServicePort) -> Selection {
+    let is_local_dsr = is_local_dsr(settings, port);
     let candidates = candidates(port);
     let counts = |it: &&Candidate| !is_local_dsr || it.endpoint.is_local;
     let considered: Vec<_> = candidates.iter().filter(counts).collect();

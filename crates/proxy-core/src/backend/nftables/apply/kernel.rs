@@ -248,7 +248,7 @@ mod tests {
             port.cluster_ip = [10, 96, 0, 11].into();
             port.affinity = Some(10_800);
             let sticky = planned(&cx, &port);
-            let mut edits: Vec<_> = Planner::base(&cx).into_iter().map(Edit::Add).collect();
+            let mut edits: Vec<_> = Planner.base(&cx).into_iter().map(Edit::Add).collect();
             let base = edits.len();
             for object in plain.into_iter().chain(sticky) {
                 let edit = Edit::Add(object);

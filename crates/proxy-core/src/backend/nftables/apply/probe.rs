@@ -50,7 +50,7 @@ const MODULES: [(&str, [(&str, &str); 2]); 7] = [
 ///
 /// All Services use these rules, so a kernel without one of their expressions is not supported.
 pub(in crate::backend) fn probe(cx: &Context) -> Result<(), crate::Error> {
-    probe_base(cx.family, Planner::base(cx))
+    probe_base(cx.family, Planner.base(cx))
 }
 
 fn probe_base(family: Family, base: Vec<Object>) -> Result<(), crate::Error> {
@@ -89,7 +89,7 @@ fn probe_base(family: Family, base: Vec<Object>) -> Result<(), crate::Error> {
 /// The base rules work without it, and so do all other Services.
 pub(in crate::backend) fn lacking(family: Family) -> Result<Vec<MissingExtension>, crate::Error> {
     let mut client = Client::open()?;
-    let base = Planner::base(&Context::new(
+    let base = Planner.base(&Context::new(
         &Config::default(),
         &NodeView::default(),
         [],
@@ -255,7 +255,7 @@ mod tests {
         let netns = Netns::new().unwrap();
         netns.run(|| {
             let mut client = Client::open().unwrap();
-            let base = Planner::base(&context());
+            let base = Planner.base(&context());
             let edits: Vec<_> = base.iter().cloned().map(Edit::Add).collect();
             client.commit(&Transaction::from_edits(&edits)).unwrap();
             let id = TableId::new(Nft::Ip, Name::new("kube-proxy").unwrap());
@@ -299,7 +299,7 @@ mod tests {
         netns.run(|| {
             for family in Family::ALL {
                 let cx = Context::new(&Config::default(), &NodeView::default(), [], family);
-                let base = Planner::base(&cx);
+                let base = Planner.base(&cx);
                 let mut client = Client::open().unwrap();
                 let before = client.generation().unwrap();
                 let missing = missing_modules(&mut client, family, &exprs(&base)).unwrap();
@@ -327,7 +327,7 @@ mod tests {
             let id = TableId::new(Nft::Ip, Name::new("kube-proxy").unwrap());
             let chain = Chain::new(id, Name::new("refused").unwrap())
                 .with_rules([Rule::from_exprs([too_long.into()])]);
-            let mut base = Planner::base(&context());
+            let mut base = Planner.base(&context());
             base.push(chain.into());
             probe_base(Family::V4, base).unwrap_err().to_string()
         });

@@ -31,25 +31,32 @@ use vipline_service_model::{Family, ServicePort};
 
 use crate::backend::evaluate::{NoClients, rules};
 use crate::evaluate::Rules;
-use crate::{Context, PortObjects, backend};
+use crate::{Config, Context, PortObjects, backend};
 
 /// The planner of mode nftables.
-#[derive(Clone, Copy, Debug)]
-pub enum Planner {}
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Planner;
+
+impl From<&Config> for Planner {
+    /// The mode has no settings of its own.
+    fn from(_config: &Config) -> Self {
+        Self
+    }
+}
 
 impl backend::Planner for Planner {
     type Object = Object;
 
-    fn base(cx: &Context) -> Vec<Object> {
+    fn base(&self, cx: &Context) -> Vec<Object> {
         base::objects(cx)
     }
 
     /// Only source ranges depend on the context, namely on the node's address.
-    fn requires_replan(before: &Context, after: &Context) -> bool {
+    fn requires_replan(&self, before: &Context, after: &Context) -> bool {
         before.node_address != after.node_address
     }
 
-    fn port(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
+    fn port(&self, cx: &Context, port: &ServicePort) -> PortObjects<Object> {
         port::objects(cx, port)
     }
 

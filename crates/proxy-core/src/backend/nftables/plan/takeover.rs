@@ -162,7 +162,7 @@ mod tests {
 
     fn plan() -> Vec<Object> {
         let cx = cx(Family::V4, DetectLocal::NodeCidr);
-        let mut objects = Planner::base(&cx);
+        let mut objects = Planner.base(&cx);
         objects.extend(planned(&cx, &service_port(Route::Cluster)));
         objects
     }

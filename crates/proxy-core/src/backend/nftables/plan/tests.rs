@@ -60,7 +60,7 @@ pub(in crate::backend::nftables) fn rules_of_all_kinds(family: Family) -> Vec<Ob
     let cx = cx(family, DetectLocal::NodeCidr);
     let balancing = table.paths().map(|path| path.lb(2).into());
     let before_dnat = super::base::chains_before_dnat(table).map(Object::from);
-    let mut objects = Planner::base(&cx);
+    let mut objects = Planner.base(&cx);
     objects.extend(super::affinity::chains_of_affinity(table));
     objects.extend(balancing.into_iter().chain(before_dnat));
     objects

@@ -102,7 +102,7 @@ fn node_port(port: &Port<'_>, number: u16, out: &mut Fragment<Object>) {
                 .with_match(port.dport(number))
         };
         let to = port.names.external();
-        if port.cx.serves_localhost && port.cx.iptables.nfacct {
+        if port.settings.serves_localhost(port.cx) && port.settings.nfacct {
             let counted = rule()
                 .with_destination(Family::V4.loopback())
                 .with_match(Nfacct::new(names::LOCALHOST_ACCEPTED));

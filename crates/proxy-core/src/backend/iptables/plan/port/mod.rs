@@ -13,12 +13,13 @@ use super::rules::not_from_pods;
 use super::service_port::Port;
 use crate::claim::Fragment;
 use crate::context::MasqueradedClients;
-use crate::{Address, AddressKind, Context, PortObjects};
+use crate::{Address, AddressKind, Context, Iptables, PortObjects};
 
 /// Returns the objects of a service port.
-pub(super) fn objects(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
+pub(super) fn objects(cx: &Context, settings: &Iptables, of: &ServicePort) -> PortObjects<Object> {
     let port = Port {
         cx,
+        settings,
         of,
         names: Names::new(&of.name),
     };

@@ -19,7 +19,7 @@ use super::*;
 /// rejects.
 fn plan(endpoints: &[u8]) -> Vec<Object> {
     let cx = cx(Family::V4, DetectLocal::NodeCidr);
-    let mut objects = Planner::base(&cx);
+    let mut objects = Planner.base(&cx);
     for (service, &count) in (1..).zip(endpoints) {
         let mut port = service_port(if count > 0 {
             Route::Cluster
@@ -33,7 +33,7 @@ fn plan(endpoints: &[u8]) -> Vec<Object> {
             is_local: n == 1,
         };
         port.cluster = (0..count).map(endpoint).collect::<Arc<[_]>>();
-        objects.extend(Planner::port(&cx, &port).into_objects());
+        objects.extend(Planner.port(&cx, &port).into_objects());
     }
     let mut seen = BTreeSet::new();
     objects.retain(|object| seen.insert(format!("{:?}", object.key())));
@@ -294,11 +294,11 @@ fn sticky(number: u8) -> ServicePort {
 #[test]
 fn sets_and_chains_of_affinity_are_split_and_come_after_base_objects() {
     let cx = cx(Family::V4, DetectLocal::NodeCidr);
-    let mut objects = Planner::base(&cx);
+    let mut objects = Planner.base(&cx);
     let ports = (0..100).map(sticky);
     let ports: Vec<_> = ports.collect();
     for port in &ports {
-        objects.extend(Planner::port(&cx, port).into_objects());
+        objects.extend(Planner.port(&cx, port).into_objects());
     }
     let shards = ports.iter().map(|port| shard(names::pool(&port.name)));
     let shards = shards.collect::<BTreeSet<_>>().len();
