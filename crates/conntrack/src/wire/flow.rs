@@ -62,7 +62,9 @@ impl Flow {
             // The kernel gives every flow that a program creates an extension of SYNPROXY with
             // zeros (`ctnetlink_create_conntrack`). It states nothing, and as an `Extension` it
             // would more than double the memory of the flow.
-            CTA_SYNPROXY if *attr.value == ZERO_SYNPROXY => {}
+            CTA_SYNPROXY
+                if *attr.value == ZERO_SYNPROXY
+                    || Synproxy::decode(attr)? == Synproxy::default() => {}
             _ => return self.extension_mut().set(attr),
         }
         Ok(())
@@ -239,7 +241,7 @@ impl SeqAdj {
 }
 
 /// SYNPROXY data with zeros, as the kernel sends it (`ctnetlink_dump_ct_synproxy`). Compared as
-/// bytes, because it is a tenth of what there is to decode of a flow.
+/// bytes before it is decoded, which would be a tenth of the work for a flow.
 const ZERO_SYNPROXY: [u8; 24] = {
     const fn header(kind: u16) -> [u8; 4] {
         let ([low, high], [first, second]) = (8_u16.to_ne_bytes(), kind.to_ne_bytes());
@@ -272,5 +274,35 @@ impl Synproxy {
         put_be32(out, CTA_SYNPROXY_ISN, self.isn);
         put_be32(out, CTA_SYNPROXY_ITS, self.its);
         put_be32(out, CTA_SYNPROXY_TSOFF, self.tsoff);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Protocol;
+
+    #[test]
+    fn zeros_of_synproxy_are_no_extension_in_any_form() {
+        let ends = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let original = Tuple::ports(Protocol::UDP, (ends.0, 1024), (ends.1, 53));
+        let flow = Flow::new(original, original.inverted());
+        let decoded = |synproxy: &[(u16, u32)]| {
+            let mut payload = Vec::new();
+            flow.encode(&mut payload);
+            nest(&mut payload, CTA_SYNPROXY, |out| {
+                for (kind, number) in synproxy {
+                    put_be32(out, *kind, *number);
+                }
+            });
+            Flow::decode(&payload).unwrap().extension
+        };
+        let all = [CTA_SYNPROXY_ISN, CTA_SYNPROXY_ITS, CTA_SYNPROXY_TSOFF];
+        assert_eq!(decoded(&all.map(|kind| (kind, 0))), None);
+        // Not in the form that the kernel sends.
+        assert_eq!(decoded(&[(CTA_SYNPROXY_ITS, 0)]), None);
+        assert_eq!(decoded(&[]), None);
+        let extension = decoded(&[(CTA_SYNPROXY_ISN, 7)]).unwrap();
+        assert_eq!(extension.synproxy.unwrap().isn, 7);
     }
 }
