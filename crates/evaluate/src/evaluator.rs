@@ -156,6 +156,8 @@ impl Evaluator {
             // of them for each walk would be quadratic.
             match outcomes.last_mut().filter(|last| is_same(last, &outcome)) {
                 Some(last) => {
+                    // `None`: the fraction is too long to compute with (`probability.rs`). A
+                    // rounded one would be wrong without a sign of it.
                     let sum = last.probability.either(&outcome.probability);
                     last.probability = sum.ok_or(Cause::Probability)?;
                 }

@@ -164,6 +164,8 @@ fn send(walk: &mut Walk<'_>) -> Result<Disposition, Error> {
     if let Some(end) = pass(walk, Hook::Postrouting, None, Some(&output))? {
         return Ok(end);
     }
+    // Here the entry is confirmed, as on the way out through any other interface: a rule at
+    // `prerouting` or `input` that drops the packet does not discard it any more.
     confirm(walk, true);
     // The packet keeps its entry of connection tracking, so `track` leaves it alone, and the
     // translations that are decided are not decided again by `prerouting` and `input`.
@@ -289,7 +291,8 @@ fn pass(
         hook,
         input: input.cloned(),
         output: output.cloned(),
-        // Each rule sets its own before it looks up a set.
+        // That of an earlier hook, which nobody reads: each rule sets its own before it looks up a
+        // set.
         table: walk.place.table.clone(),
     };
     for step in steps(walk) {
@@ -391,6 +394,7 @@ fn sees(walk: &Walk<'_>, chain: &Installed) -> bool {
         Hook::Egress => &walk.place.output,
         _ => return true,
     };
+    // Never empty: `receive` passes the interface of `ingress`, and `leave` that of `egress`.
     let name = interface.as_ref().map_or("", |interface| &interface.name);
     let base = chain.chain.base.as_ref();
     base.is_some_and(|base| {

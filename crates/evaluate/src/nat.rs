@@ -111,7 +111,8 @@ fn choose(
         *port = choose_port(part, &range, *port);
     } else if range.ports.is_some() || range.is_random() && part == Part::Source {
         // The kernel translates the identifiers of ICMP messages as if they were ports. That is not
-        // evaluated, so it must not look as if the identifier were kept.
+        // evaluated, so it must not look as if the identifier were kept. (`random` alone draws
+        // nothing for a destination, see `choose_port`.)
         return Err(Cause::unsupported("a port for a protocol without ports"));
     }
     Ok(chosen)

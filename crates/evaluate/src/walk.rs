@@ -71,7 +71,11 @@ pub(super) struct Walk<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) hook: Hook,
+    /// Interface that received the packet. `None` for a packet of a process, and for all at hook
+    /// `egress`.
     pub(super) input: Option<Interface>,
+    /// Interface through which the packet leaves. `None` before its route is known, and for a
+    /// delivered packet.
     pub(super) output: Option<Interface>,
     /// Table of the current rule, in which names of sets are looked up. `None` before the first
     /// rule.
@@ -89,7 +93,8 @@ pub enum Flow {
     Break,
     /// As the verdict says.
     Verdict(Verdict),
-    /// Not at all.
+    /// Not at all: `reject`, `queue` and `fwd` end the path of the packet. They are no verdicts
+    /// here, because their ends say more: the ICMP type, the queue, the device.
     End(Disposition),
 }
 
@@ -107,7 +112,7 @@ impl Flow {
 pub(super) type Rest<'r> = &'r [Expr];
 
 impl<'a> Walk<'a> {
-    /// Returns the base chains of the hook, in order.
+    /// Returns the base chains of the current hook, in the order in which they run.
     ///
     /// They live as long as the index, not as long as the borrow of the walk: callers change
     /// the walk while they go through them.
@@ -133,11 +138,12 @@ impl<'a> Walk<'a> {
             // Stays in the trace of an error: the rule whose expression failed has no result.
             result: RuleResult::Pending,
             elements: Vec::new(),
+            // `chains.rs` counts after each expression, also after one that fails.
             executed: 0,
         }));
     }
 
-    /// Returns the current rule, if the last event is one.
+    /// Finds the current rule: the last event of the trace, if it is one.
     ///
     /// Otherwise the packet is between rules, for example after a policy or a translation. Then an
     /// error names no rule, and a matched element has none to be recorded at.
@@ -155,7 +161,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the table of the current rule.
+    /// Returns the table of the current rule, because a rule names a set without its table.
     ///
     /// # Errors
     ///
@@ -175,7 +181,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the assumption about a limit. `name` is that of the expression, for the error.
+    /// Asks the environment whether the packet exceeds a limit. `name` is that of the expression,
+    /// for the error.
     ///
     /// Limits depend on packets before this one, which an evaluation does not have. So the
     /// environment must say it, and what it does not know is an error instead of a guess.
