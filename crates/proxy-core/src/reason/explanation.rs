@@ -1,4 +1,19 @@
 //! Reasons with the field of the API that decides.
+//!
+//! "Connection refused" is of no use to the author of a Service. What helps is which field of
+//! which object to change, so a [`Reason`] has two forms: [`Reason::field`] is that field, and
+//! [`Reason::sentence`] says what is wrong with it. For example, for a Service whose pods are all
+//! starting:
+//!
+//! ```text
+//! reason     NotReady { count: 3 }
+//! field      endpoints[].conditions.ready
+//! sentence   none of its 3 endpoints is ready
+//! ```
+//!
+//! What must stay true: sentences name objects, fields and addresses as the author wrote them,
+//! never a chain or a set of the rules; and callers put them into larger sentences, so they begin
+//! in lower case and have no full stop.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -83,7 +98,8 @@ pub enum Reason {
         /// Owner of the node port.
         owner: Arc<PortName>,
     },
-    /// Another service port owns the address.
+    /// Another service port owns the address. Only of a question that names a Service: the search
+    /// itself always finds the owner, so callers replace its reason.
     Contested {
         /// Owner of the address.
         owner: Arc<PortName>,
@@ -123,6 +139,7 @@ impl Reason {
         Some(match self {
             Self::Served | Self::Direct { .. } | Self::UnknownAddress => return None,
             Self::NoEndpoints => "endpoints",
+            // Slices of the other family only: no pod has an address in the wanted one.
             Self::OtherPorts { wanted, found } => match of_family(found, wanted.0).next() {
                 Some(_) => "spec.ports[].targetPort",
                 None => "spec.ipFamilies",
@@ -146,6 +163,7 @@ impl Reason {
                 UnservedReason::ProxyMode => "status.loadBalancer.ingress[].ipMode",
                 UnservedReason::ExternalIpsIgnored => "--feature-gates",
                 UnservedReason::OverLimit { field, .. } => field,
+                // `UnservedReason::Family`. The enum is of another crate and may get more reasons.
                 _ => "spec.ipFamilies",
             },
             Self::Family(_) => "spec.ipFamilies",
@@ -174,6 +192,7 @@ impl fmt::Display for Sentence<'_> {
                 "it is the health check node port of Service {service}: the proxy answers HTTP \
                  requests there, 200 if the node has a usable endpoint and 503 otherwise"
             ),
+            // "none of its 1 endpoints" would be wrong.
             Reason::NotReady { count: 1 } => f.write_str("its one endpoint is not ready"),
             Reason::NotReady { count } => write!(f, "none of its {count} endpoints is ready"),
             Reason::InternalPolicyLocal => f.write_str(
@@ -242,6 +261,7 @@ impl fmt::Display for Sentence<'_> {
     }
 }
 
+/// Family, name and protocol of a port of an EndpointSlice.
 type SlicePort = (Family, String, Transport);
 
 /// Returns the ports of a family.
@@ -251,6 +271,7 @@ fn of_family(ports: &[SlicePort], family: Family) -> impl Iterator<Item = &Slice
 
 fn other_ports(f: &mut fmt::Formatter<'_>, wanted: &SlicePort, found: &[SlicePort]) -> fmt::Result {
     let (family, name, protocol) = wanted;
+    // A Service with one port may leave its name out, and so do its slices.
     let text = |(_, name, protocol): &SlicePort| match &**name {
         "" => format!("an unnamed port ({protocol})"),
         name => format!("{name} ({protocol})"),
@@ -292,6 +313,7 @@ fn skipped(f: &mut fmt::Formatter<'_>, service: &ObjectName, reason: &SkipReason
                 "Service {service} has type ExternalName: it is an alias of {name:?} in DNS"
             )
         }
+        // `SkipReason::InvalidClusterIp`.
         _ => write!(
             f,
             "Service {service} has no valid cluster IP of a listed family"
@@ -324,6 +346,7 @@ fn unserved(
                 "address {addr} of Service {service} is not served: {limit}"
             )
         }
+        // `UnservedReason::Family`.
         _ => {
             let family = Family::of(addr);
             write!(

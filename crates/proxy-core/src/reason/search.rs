@@ -16,7 +16,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use vipline_service_model::{
-    Endpoint, Family, NodePortMatch, ObjectName, PortName, Route, ServicePort, Store, Transport,
+    Endpoint, Family, NodePortMatch, ObjectName, PortName, PortOverLimit, Route, ServicePort,
+    Store, Transport,
 };
 
 use super::{Expectation, Origin, Question, Reason};
@@ -45,9 +46,9 @@ pub struct Finding {
     pub expectation: Expectation,
     /// Reason for the result.
     pub reason: Reason,
-    /// Service port that owns the destination.
+    /// Service port that owns the destination. `None`: no one does.
     pub port: Option<Arc<ServicePort>>,
-    /// Kind of the destination address.
+    /// Kind of the destination address in that service port.
     pub kind: Option<AddressKind>,
     /// Endpoints that may receive the connection.
     pub endpoints: Vec<Endpoint>,
@@ -105,6 +106,7 @@ impl Scene<'_> {
             .first()
             .is_some_and(|first| self.yields_to_node_port(first));
         if let Some(at) = claims.iter().position(is_node_port).filter(|_| yields) {
+            // The node port comes first, and all claims before it keep their order behind it.
             claims[..=at].rotate_right(1);
         }
         claims
@@ -128,13 +130,18 @@ impl Scene<'_> {
         if port.protocol != question.protocol || !is_family {
             return None;
         }
+        // In the order of `AddressKind`, with the node port last: an address may be of several
+        // kinds, and its claim is of the first of them (`claim.rs`).
         let of_ip = || {
-            Some(match () {
-                () if port.cluster_ip == addr => AddressKind::ClusterIp,
-                () if port.load_balancer_ips.contains(&addr) => AddressKind::LoadBalancerIp,
-                () if port.external_ips.contains(&addr) => AddressKind::ExternalIp,
-                () => return None,
-            })
+            if port.cluster_ip == addr {
+                Some(AddressKind::ClusterIp)
+            } else if port.load_balancer_ips.contains(&addr) {
+                Some(AddressKind::LoadBalancerIp)
+            } else if port.external_ips.contains(&addr) {
+                Some(AddressKind::ExternalIp)
+            } else {
+                None
+            }
         };
         let of_node = port.node_port == Some(number) && self.serves_node_ports(addr);
         let node_port = of_node.then_some(AddressKind::NodePort);
@@ -143,9 +150,12 @@ impl Scene<'_> {
 
     /// Returns whether node ports are served on an address.
     fn serves_node_ports(&self, addr: IpAddr) -> bool {
-        let is_primary = addr.is_loopback();
+        let is_loopback = addr.is_loopback();
         match &self.context.nodeport_addresses {
-            _ if is_primary => {
+            // Before the other arms, which would say yes: `127.0.0.1` is an address of the node.
+            // But other modes serve no node ports there, and iptables only if the configuration
+            // says so and its networks include loopback.
+            _ if is_loopback => {
                 self.config.mode == Mode::Iptables
                     && self.config.iptables.localhost_node_ports
                     && self.context.nodeport_on_loopback
@@ -155,7 +165,8 @@ impl Scene<'_> {
         }
     }
 
-    /// Returns whether an address belongs to the node.
+    /// Returns whether an address belongs to the node: to the Node object, or to an interface, if
+    /// the caller has set those of the interfaces (`Engine::set_addresses`).
     fn is_own(&self, addr: IpAddr) -> bool {
         let node = self.store.node();
         addr.is_loopback() || node.addresses.contains(&addr) || self.addresses.contains(&addr)
@@ -283,10 +294,14 @@ impl Scene<'_> {
             .or_else(|| self.unserved(addr))
             .or_else(|| self.skipped(question))
             .or_else(|| self.direct(question))
-            .unwrap_or_else(|| match () {
-                () if self.is_own(addr) => Reason::NoNodePort,
-                () if self.is_cluster_ip(addr) => Reason::UnusedClusterIp,
-                () => Reason::UnknownAddress,
+            .unwrap_or_else(|| {
+                if self.is_own(addr) {
+                    Reason::NoNodePort
+                } else if self.is_cluster_ip(addr) {
+                    Reason::UnusedClusterIp
+                } else {
+                    Reason::UnknownAddress
+                }
             })
     }
 
@@ -298,18 +313,25 @@ impl Scene<'_> {
     /// Returns the Service that has the destination beyond its limit.
     fn port_over_limit(&self, question: &Question) -> Option<Reason> {
         let (addr, number) = (question.destination.ip(), question.destination.port());
-        let is_node_port = self.serves_node_ports(addr);
+        let serves_node_ports = self.serves_node_ports(addr);
         let mut found = self
             .store
             .ports_over_limit()
             .filter_map(|(service, ports)| {
+                // A port beyond the limit is no service port and has no addresses. Those of its
+                // Service stand in the ports before it, with which the limit was reached.
                 let mut served = self.store.ports_of(service).iter();
                 let has_addr = served.any(|port| has_addr(port, addr));
-                let mut ports = ports.iter().filter(|it| it.protocol == question.protocol);
-                let is_node_port = ports.find_map(|it| match () {
-                    () if has_addr && it.port == number => Some(false),
-                    () if is_node_port && it.node_port == Some(number) => Some(true),
-                    () => None,
+                let is_asked = |port: &&PortOverLimit| port.protocol == question.protocol;
+                let mut ports = ports.iter().filter(is_asked);
+                let is_node_port = ports.find_map(|port| {
+                    if has_addr && port.port == number {
+                        Some(false)
+                    } else if serves_node_ports && port.node_port == Some(number) {
+                        Some(true)
+                    } else {
+                        None
+                    }
                 })?;
                 Some(Reason::PortOverLimit {
                     service: service.clone(),
@@ -321,17 +343,22 @@ impl Scene<'_> {
         found.next()
     }
 
+    /// Returns the Service that has the address with other ports. If several have it, the oldest is
+    /// named, but the ports of all are listed: each of them answers there.
     fn wrong_port(&self, addr: IpAddr) -> Option<Reason> {
         let ports = self.store.ports().filter(|port| has_addr(port, addr));
         let mut ports: Vec<_> = ports.collect();
         ports.sort_by_key(|port| Arc::clone(&port.name));
         let service = ports.first()?.name.service_name();
-        let mut served: Vec<_> = ports.iter().map(|it| (it.protocol, it.port)).collect();
+        let served = ports.iter().map(|port| (port.protocol, port.port));
+        let mut served: Vec<_> = served.collect();
         served.sort_unstable();
         served.dedup();
         Some(Reason::WrongPort { service, served })
     }
 
+    /// Returns the owner of a node port that is not served at this address of the node. On any
+    /// other address the number means nothing: it may be that of a pod or of a server elsewhere.
     fn wrong_node_port(&self, question: &Question) -> Option<Reason> {
         let destination = question.destination;
         let has_node_port = |port: &&Arc<ServicePort>| {
@@ -356,37 +383,45 @@ impl Scene<'_> {
         if question.protocol != Transport::Tcp || !self.is_own(destination.ip()) {
             return None;
         }
+        let asked = Some(destination.port());
         let ports = self.store.ports();
-        let owners = ports.filter(|it| it.health_check_node_port == Some(destination.port()));
-        let service = owners.map(|it| it.name.service_name()).min()?;
+        let owners = ports.filter(|port| port.health_check_node_port == asked);
+        let service = owners.map(|port| port.name.service_name()).min()?;
         Some(Reason::HealthCheck { service })
     }
 
+    /// Returns the Service of which this one address is not served, with any port.
     fn unserved(&self, addr: IpAddr) -> Option<Reason> {
-        let mut found = self.store.unserved().filter(|(_, it)| it.addr == addr);
-        found.next().map(|(service, it)| Reason::Unserved {
+        let mut found = self.store.unserved();
+        let (service, unserved) = found.find(|(_, unserved)| unserved.addr == addr)?;
+        Some(Reason::Unserved {
             service: service.clone(),
-            reason: it.reason,
+            reason: unserved.reason,
         })
     }
 
+    /// Returns a Service with the destination that is not served at all. Its addresses count with
+    /// any port, because the wrong port would not be served either.
     fn skipped(&self, question: &Question) -> Option<Reason> {
         let (addr, number) = (question.destination.ip(), question.destination.port());
         let is_own = self.is_own(addr);
-        let mut found = self.store.skipped().filter(|(_, it)| {
-            let is_node_port = it.node_ports.contains(&(question.protocol, number));
-            it.addresses.contains(&addr) || is_own && is_node_port
-        });
-        found
-            .next()
-            .map(|(service, it)| Reason::skipped(service, it))
+        let mut found = self.store.skipped();
+        let (service, skipped) = found.find(|(_, skipped)| {
+            let is_node_port = skipped.node_ports.contains(&(question.protocol, number));
+            skipped.addresses.contains(&addr) || is_own && is_node_port
+        })?;
+        Some(Reason::skipped(service, skipped))
     }
 
+    /// Returns the oldest service port that has the destination among its endpoints: the client
+    /// connects to a pod without a Service.
     fn direct(&self, question: &Question) -> Option<Reason> {
         let destination = question.destination;
-        let is_it = |it: &Endpoint| it.addr == destination.ip() && it.port == destination.port();
+        let is_asked = |endpoint: &Endpoint| {
+            endpoint.addr == destination.ip() && endpoint.port == destination.port()
+        };
         let ports = self.store.ports();
-        let owners = ports.filter(|port| port.serving.iter().any(is_it));
+        let owners = ports.filter(|port| port.serving.iter().any(is_asked));
         let owner = Arc::clone(&owners.min_by_key(|port| Arc::clone(&port.name))?.name);
         Some(Reason::Direct { owner })
     }
@@ -398,11 +433,15 @@ impl Scene<'_> {
     /// and in mode iptables they leave the node.
     fn expectation_of(&self, reason: &Reason) -> Expectation {
         match (self.config.mode, reason) {
+            // The proxy itself listens: it has an answer, but no rule.
             (_, Reason::HealthCheck { .. }) => Expectation::Unserved,
+            // The packet is for the node, on whose port nothing listens as far as the API says. The
+            // same holds for a node port beyond the limit.
             (_, Reason::NoNodePort | Reason::NodePortAddress { .. }) => Expectation::Refused,
             (_, Reason::PortOverLimit { is_node_port, .. }) if *is_node_port => {
                 Expectation::Refused
             }
+            // `unused_cluster_ips` of `nftables/plan/base/checks.rs`. No other mode has this rule.
             (Mode::Nftables, Reason::UnusedClusterIp) => Expectation::Dropped,
             _ => Expectation::Unserved,
         }
