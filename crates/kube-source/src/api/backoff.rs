@@ -17,17 +17,15 @@
 
 use std::time::Duration;
 
-/// First delay. A server that restarts behind a load balancer is often back at once.
+/// First delay, before jitter. A server that restarts behind a load balancer is often back at once.
 const FIRST_DELAY: Duration = Duration::from_millis(500);
 /// Maximum delay. It is how long a proxy may stay stale after a long outage has ended.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// An exponential backoff with jitter.
-///
-/// All proxies of a cluster lose the API at the same time and should not
-/// reconnect at the same time.
+/// An exponential backoff with jitter, between [`FIRST_DELAY`] and [`MAX_DELAY`].
 #[derive(Debug)]
 pub(crate) struct Backoff {
+    /// The next delay without its random part.
     next: Duration,
     random: Random,
 }
@@ -47,6 +45,8 @@ impl Backoff {
         // Doubled without the random part: otherwise chance would decide how soon the limit is
         // reached.
         self.next = (wait * 2).min(MAX_DELAY);
+        // At the limit nothing is random any more. By then the six delays before have spread the
+        // nodes over nearly 30 s.
         (wait + wait.mul_f64(self.random.fraction())).min(MAX_DELAY)
     }
 
@@ -58,9 +58,8 @@ impl Backoff {
 
 /// Retry delays of the watch of one kind.
 ///
-/// Errors and lost history have separate delays. An earlier outage does not
-/// delay the next list. Repeated lists that each lead to lost history become
-/// rare, although each list succeeds.
+/// Errors and lost history have delays of their own. An outage does not delay the list after it,
+/// and lists that each lead to lost history become rare, although each of them succeeds.
 #[derive(Debug)]
 pub(crate) struct WatchBackoff {
     errors: Backoff,
@@ -128,14 +127,19 @@ impl Random {
 /// A token bucket: a burst, and an average rate per second.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenBucket {
+    /// Tokens per second.
     rate: f64,
+    /// Maximum number of tokens, at least 1.
     size: f64,
+    /// Number of tokens at time `at`, with parts of one. Below 0: the debt of [`take`](Self::take).
     tokens: f64,
+    /// Latest time that a caller has passed.
     at: Duration,
 }
 
 impl TokenBucket {
-    /// Creates a full bucket. A `rate` of zero or less disables the limit.
+    /// Creates a full bucket. A `rate` of zero or less disables the limit of [`take`](Self::take),
+    /// as a negative QPS does in client-go. [`try_take`](Self::try_take) needs a positive one.
     pub(crate) fn new(rate: f64, burst: u32) -> Self {
         // A bucket without room would never have a token.
         let size = f64::from(burst.max(1));
@@ -172,7 +176,8 @@ impl TokenBucket {
         has_one
     }
 
-    /// Returns whether the bucket is as full as a new one.
+    /// Returns whether the bucket is as full as a new one. Then nothing is lost if its owner drops
+    /// it, and creates another one when it is needed.
     pub(crate) fn is_full(&mut self, now: Duration) -> bool {
         self.refill(now);
         self.tokens >= self.size

@@ -20,6 +20,7 @@ impl Wakeup {
     /// Wakes the thread now, or at its next [`wait`](Self::wait).
     pub(super) fn set(&self) {
         *self.lock() = true;
+        // One is enough: a feed has one receiver, which one thread waits on.
         self.changed.notify_one();
     }
 

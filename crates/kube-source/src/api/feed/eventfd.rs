@@ -20,6 +20,8 @@ pub(super) struct Wakeup {
 impl Wakeup {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
+            // Nonblocking, because `clear` reads it also if it is not set. Not inherited: the proxy
+            // starts programs, which would keep it open.
             eventfd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             is_set: AtomicBool::new(false),
         })

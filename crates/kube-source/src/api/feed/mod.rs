@@ -99,7 +99,7 @@ struct Shared {
     fatal: OnceLock<String>,
 }
 
-/// The sending end. Cheap to clone.
+/// The sending end. Each watcher has a clone, which shares queue, space and wakeup.
 #[derive(Clone, Debug)]
 pub struct Sender {
     items: mpsc::Sender<(Item, Option<OwnedSemaphorePermit>)>,
@@ -145,7 +145,8 @@ impl Sender {
         self.wake();
     }
 
-    /// Wakes the thread of the receiver without an item.
+    /// Wakes the thread of the receiver without an item: for what other threads have for it, such
+    /// as a request to stop or the result of a search.
     pub fn wake(&self) {
         self.shared.wakeup.set();
     }
@@ -190,6 +191,8 @@ impl Receiver {
 
     /// Waits until there is something to take, or until a timeout. Returns `false` after
     /// the timeout, and on Linux also after a signal.
+    ///
+    /// A caller that polls the descriptor together with others does not need this.
     ///
     /// # Errors
     ///

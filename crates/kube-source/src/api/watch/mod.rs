@@ -181,6 +181,7 @@ impl<O: Object> Watcher<O> {
         let observer = Arc::clone(connection.observer());
         let watch_lists = match watch_mode {
             WatchMode::ListAndWatch if connection.allows_watch_lists() => WatchLists::Supported,
+            // A watch goes on after its list. Only a plain list has an end at which `run` returns.
             WatchMode::ListAndWatch | WatchMode::ListOnly => WatchLists::Unsupported,
         };
         Self {
@@ -190,6 +191,8 @@ impl<O: Object> Watcher<O> {
             feed,
             observer,
             names: NameStore::default(),
+            // Two seeds, which are random and differ: one would tie the length of each watch to the
+            // delay before it.
             backoff: WatchBackoff::new(seed()),
             random: Random::new(seed()),
             silence: MAX_SILENCE,
@@ -280,6 +283,7 @@ impl<O: Object> Watcher<O> {
                 kind: O::KIND,
                 reason: self.connection.describe(error),
             });
+            // For the rest of the process, or each later list would be rejected once more.
             self.selectors.fields = None;
             return;
         }
@@ -513,6 +517,7 @@ impl<O: Object> Watcher<O> {
 
     /// Continues without objects of the kind. Retries after [`ABSENT_KIND_RETRY_INTERVAL`].
     async fn continue_without(&mut self, error: &Error) {
+        // Once, not at each retry: it is a property of the cluster, and no outage.
         if self.last_error.is_none() {
             let (kind, reason) = (O::KIND, self.connection.describe(error));
             self.last_error = Some(reason.clone());
@@ -534,6 +539,8 @@ impl<O: Object> Watcher<O> {
         // connection limits how often credentials are read.
         self.connection.renew();
         let (kind, reason) = (O::KIND, self.connection.describe(error));
+        // The server's `Retry-After` can only make it longer: an overloaded server knows best, but
+        // one that says 1 s each time must not switch the backoff off.
         let wait = self
             .backoff
             .wait(error.is_history_lost())
