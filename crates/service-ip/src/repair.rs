@@ -174,6 +174,8 @@ impl<I> Finding<I> {
             },
             Self::Duplicate { .. } => "duplicate",
             Self::NotAllocated { .. } | Self::WrongOwner { .. } => "repair",
+            // A possible leak counts when it turns out to be one. The other two have no counterpart
+            // in Kubernetes, and a label of ours would be new to its dashboards.
             Self::PossibleLeak { .. } | Self::Reserved { .. } | Self::Rewritten { .. } => {
                 return None;
             }
@@ -391,7 +393,8 @@ impl<I: Copy + Ord> Repair<I> {
                 claimed.entry(*item).or_default().push(owner);
             }
         }
-        // The map is sorted, so that findings come in a stable order.
+        // The map is sorted, so that findings come in a stable order. Before the search for leaks:
+        // what is allocated here for a Service is in `claimed`, and no leak.
         for (item, owners) in &claimed {
             grant(*item, owners, draft, &mut findings);
         }
@@ -409,6 +412,7 @@ impl<I: Copy + Ord> Repair<I> {
             let before = before.filter(|before| before.recorded == recorded);
             let passes = before.map_or(0, |before| before.passes) + 1;
             if passes >= PASSES {
+                // Regardless of the record: its owner has not had the item for three passes.
                 draft.free(item);
                 findings.push(Finding::Leaked { item, recorded });
                 continue;
@@ -429,7 +433,8 @@ impl<I: Copy + Ord> Repair<I> {
 
 /// Returns whether an item without a Service has leaked.
 ///
-/// The item may be kept for later, or belong to another kind of object.
+/// A reservation keeps an item without a Service on purpose. An owner of another kind is not among
+/// the `services` of a pass, so its item would always look lost.
 fn may_leak<P: Pool>(item: P::Item, draft: &Draft<'_, P>) -> bool {
     !draft.reservations().contains(item) && draft.owner(item).is_none_or(OwnerRef::is_service)
 }

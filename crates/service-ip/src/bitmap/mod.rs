@@ -37,7 +37,7 @@ const BITS: u32 = u64::BITS;
 
 /// Maximum length of a bitmap that also stores empty words: 128 KiB of them. It is the largest
 /// range for which Kubernetes has a bitmap, an IPv4 /12.
-const DENSE: u128 = 1 << 20;
+const MAX_DENSE_LEN: u128 = 1 << 20;
 
 /// A set of numbers below a fixed length.
 ///
@@ -99,9 +99,10 @@ impl Bitmap {
     /// Returns an empty set of numbers within `0..len`.
     #[must_use]
     pub fn new(len: u128) -> Self {
-        let levels = match len <= DENSE {
-            true => Levels::Dense(Tree::new(len)),
-            false => Levels::Sparse(Tree::new(len)),
+        let levels = if len <= MAX_DENSE_LEN {
+            Levels::Dense(Tree::new(len))
+        } else {
+            Levels::Sparse(Tree::new(len))
         };
         Self {
             len,
@@ -216,14 +217,14 @@ impl Bitmap {
         self.iter_from(0)
     }
 
-    /// Returns the words of the bottom level at or after `first`. Empty words may be
-    /// skipped.
+    /// Returns the words of the bottom level at or after `first`, in ascending order. Empty words
+    /// may be skipped, which the caller does not see: they have no bits.
     fn words_from(&self, first: u128) -> Box<dyn Iterator<Item = (u128, u64)> + '_> {
         match &self.levels {
             Levels::Dense(tree) => {
                 let words = (0..).zip(tree.bottom.iter().copied());
                 // A `first` beyond the end may not fit in `usize`; `skip` needs only to pass all.
-                Box::new(words.skip(narrow(first.min(DENSE))))
+                Box::new(words.skip(narrow(first.min(MAX_DENSE_LEN))))
             }
             Levels::Sparse(tree) => {
                 let words = tree.bottom.range(first..);
@@ -276,6 +277,8 @@ impl<W: Words> Tree<W> {
         let start = W::Number::any(from, to, random)?;
         let (word, bit) = start.place();
         let before = self.bottom.get(word);
+        // `bit.wrapping_neg()` has the bits from `bit` on. Those before it come last, by way of
+        // `take_later`.
         let free = !before & bit.wrapping_neg();
         if free == 0 {
             return self.take_later(from, start, to);
@@ -285,6 +288,7 @@ impl<W: Words> Tree<W> {
         if number >= to {
             return self.take_later(from, start, to);
         }
+        // What `insert` does, without a second look at the word.
         let lowest = free & free.wrapping_neg();
         self.bottom.put(word, before | lowest);
         if before | lowest == u64::MAX {
@@ -316,6 +320,7 @@ impl<W: Words> Tree<W> {
         let before = self.bottom.get(word);
         let after = before & !bit;
         self.bottom.put(word, after);
+        // Only a word that was full: the levels above do not tell empty words from others.
         if before == u64::MAX {
             self.note_free(word);
         }
@@ -475,6 +480,8 @@ impl Number for u128 {
 pub(crate) fn below(limit: u128, random: &mut Random<'_>) -> u128 {
     match u64::try_from(limit) {
         Ok(limit) => scale(random(), limit),
+        // More numbers than a /64 has. A remainder prefers small ones, by a part of at most
+        // `limit` / 2^128.
         Err(_) => (u128::from(random()) << 64 | u128::from(random())) % limit,
     }
 }
@@ -495,7 +502,7 @@ fn take_sparse(
     tree.take(from, to, random)
 }
 
-/// Converts a number of a dense bitmap, which fits in `usize`.
+/// Converts a number of a dense bitmap, which fits in `usize`: it is at most [`MAX_DENSE_LEN`].
 #[inline]
 const fn narrow(number: u128) -> usize {
     number as usize

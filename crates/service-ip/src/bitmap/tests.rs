@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn a_full_bitmap_has_no_free_number_until_one_is_removed() {
-    for len in [1, 63, 64, 65, 4096, 4097, 262_145, DENSE + 3] {
+    for len in [1, 63, 64, 65, 4096, 4097, 262_145, MAX_DENSE_LEN + 3] {
         let mut bitmap = Bitmap::new(len);
         for number in 0..len {
             assert!(bitmap.insert(number), "{number} of {len}");

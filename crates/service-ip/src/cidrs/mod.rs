@@ -248,6 +248,7 @@ impl Cidrs {
         let (middle, end) = (first + range.static_band(), first + range.len());
         let reserved = reserved.numbers(range.first()?, range.last()?, number);
         let mut take = |numbers: ops::Range<u128>| match &*reserved {
+            // The usual case. It needs no list of the parts between reservations.
             [] => self.taken.take(numbers.start, numbers.end, random),
             _ => take_unreserved(&mut self.taken, numbers, &reserved, random),
         };
@@ -268,7 +269,8 @@ impl Pool for Cidrs {
         let Some((range, first)) = having.next() else {
             return Err(AllocationError::not_in_range(&item, self));
         };
-        // One ready range is enough, also if another one of the address is being deleted.
+        // One ready range is enough, also if another one of the address is being deleted. `having`
+        // is what the search has left: the ranges after the first.
         if !first.is_ready() && !having.any(|(_, cidr)| cidr.is_ready()) {
             return Err(AllocationError::not_ready(range));
         }
@@ -348,6 +350,8 @@ impl Pool for Cidrs {
             .map(|(range, cidr)| Usage {
                 range: range.to_string().into(),
                 used: cidr.used,
+                // Addresses that the range excludes, such as the network's own, are not counted as
+                // used either, so this does not underflow.
                 free: range.len() - cidr.used,
             })
             .collect()
@@ -355,6 +359,10 @@ impl Pool for Cidrs {
 
     /// Returns the first ready range that contains the item. Without an item, returns
     /// all ready ranges.
+    ///
+    /// As upstream: an address is one request to one allocator, although several may contain it,
+    /// and an allocation that fails has asked all of them (`getAllocator` and `AllocateNextService`
+    /// of its `MetaAllocator`).
     fn counted_ranges(&self, item: Option<IpAddr>) -> Vec<Box<str>> {
         let ranges = self.ranges.iter();
         let ready = ranges.filter(|(range, cidr)| {

@@ -44,8 +44,8 @@ const KIND: u64 = 2;
 const RANGE: u64 = 2;
 const DATA: u64 = 3;
 
-/// Wire types. 3 and 4, groups, are left out: Kubernetes has none, and a group has no length
-/// by which it could be skipped.
+/// Wire types of the protobuf encoding. 3 and 4, groups, are left out: Kubernetes has none, and a
+/// group has no length by which it could be skipped.
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const BYTES: u64 = 2;
@@ -73,9 +73,10 @@ struct Field<'a> {
     number: u64,
     /// Offset of the field.
     at: usize,
-    /// Tag and value.
+    /// Tag and value as they stand in the message, for [`Around::keep`].
     whole: &'a [u8],
-    /// Value of a length-delimited field, with its offset.
+    /// Value of a length-delimited field, with its offset. `None` for the other wire types: none of
+    /// the fields that are decoded here has one of them.
     value: Option<(&'a [u8], usize)>,
 }
 
@@ -98,6 +99,7 @@ impl Message {
         let mut after = Vec::new();
         put(&mut after, 3, &[]);
         put(&mut after, 4, &[]);
+        // metadata (1), empty. That of an API server has empty fields, see `STORED` of the tests.
         let mut metadata = Vec::new();
         put(&mut metadata, 1, &[]);
         Self {
@@ -114,6 +116,8 @@ impl Message {
         let mut outer = Around::default();
         let (mut meta, mut raw) = (None, None);
         let mut cursor = Cursor {
+            // `Envelope::decode` has seen the prefix. Without it nothing would be read, and
+            // `typeMeta is missing` be the error.
             rest: bytes.strip_prefix(MAGIC).unwrap_or_default(),
             at: MAGIC.len(),
         };
@@ -166,6 +170,8 @@ impl Message {
 }
 
 impl Around {
+    /// Keeps a field on its side of the decoded ones. One that stands between `range` and `data`
+    /// moves behind them, where protobuf reads it all the same.
     fn keep(&mut self, field: Field<'_>, is_after: bool) {
         if is_after {
             self.after.extend(field.whole);
@@ -193,7 +199,7 @@ impl<'a> Field<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Reads the next field.
+    /// Reads the next field. `None` at the end.
     fn field(&mut self) -> Result<Option<Field<'a>>, InvalidValue> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -286,6 +292,7 @@ fn put(bytes: &mut Vec<u8>, number: u64, value: &[u8]) {
 fn put_varint(bytes: &mut Vec<u8>, number: u64) {
     let mut rest = number;
     while rest >= 0x80 {
+        // The cast keeps the lowest eight bits, and the highest of them is set anyway.
         bytes.push(rest as u8 | 0x80);
         rest >>= 7;
     }
