@@ -89,8 +89,11 @@ pub(super) struct Shared {
     /// Counts queries for the policy `round_robin`. It is not in the routes, so that a reload does
     /// not begin with the first upstream again.
     pub(super) turn: AtomicUsize,
+    /// Chooses which record comes first in the next answer, so that clients that take the first one
+    /// are spread.
     rotation: Rotation,
     store: Store,
+    /// In an `Arc` of its own: each [`Flight`] removes itself from it when it ends.
     flights: Arc<Flights>,
     pub(super) counters: Counters,
     pub(super) probes: Probes,
@@ -203,6 +206,7 @@ impl Forwarder {
     /// The response is FORMERR if the request is not a standard query with one question.
     pub async fn resolve_for(&self, client: IpAddr, request: &Message) -> Message {
         let mut out = Vec::new();
+        // A message that cannot be encoded is an empty one, which is no query: FORMERR.
         let encoded = request.to_vec().unwrap_or_default();
         let mut code = ResponseCode::FormErr;
         if let Some(query) = Query::parse(&encoded) {
@@ -406,6 +410,7 @@ impl Forwarder {
             let Some(hit) = cache.get(key, now.saturating_duration_since(shared.start)) else {
                 return Found::Nothing;
             };
+            // Also of a stale entry: its refresh looks whether the upstreams are back.
             needs_refresh = hit.needs_refresh;
             let ttl = match hit.freshness {
                 Freshness::Fresh(age) => Ttl::Age(age),
@@ -533,6 +538,7 @@ impl Shared {
             if let Some(entry) = entry {
                 let answer_type = entry.answer_type;
                 let evicted = cache.insert(key, entry, now);
+                // Those that were evicted are of the type of the new one: each has its own group.
                 let evictions = self.counters.evictions.of(answer_type);
                 evictions.add(u64::try_from(evicted).unwrap_or_default());
             }
@@ -586,6 +592,8 @@ async fn reload(shared: Weak<Shared>, mut source: Source) {
         let Some(shared) = shared.upgrade() else {
             return;
         };
+        // Here, because no other task runs at intervals. A connection may stay open for one more of
+        // them after its time.
         let routes = shared.routes();
         routes
             .upstreams()

@@ -40,7 +40,8 @@ use crate::telemetry::{Counters, Telemetry, Transport};
 /// Packets of one socket in succession, so that no listener starves another one.
 const MAX_PACKETS_PER_TURN: usize = 64;
 
-/// Longest request in bytes. A longer one is malformed. The buffer has one byte more, so that a
+/// Longest request in bytes, as over TCP. Header and question have 271 at most, and the rest is
+/// room for options of EDNS. A longer one is malformed. The buffer has one byte more, so that a
 /// longer one is seen to be longer.
 const MAX_REQUEST_BYTES: usize = 4096;
 
@@ -134,7 +135,8 @@ impl Workers {
         }
     }
 
-    /// Returns the number of queries that wait for the upstreams.
+    /// Returns the number of queries that wait for the upstreams. `Relaxed` everywhere: nothing but
+    /// the number itself is read because of it.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -153,6 +155,8 @@ impl Worker {
             match poll(&mut fds, None) {
                 // After a signal (EINTR) no socket counts as readable, and the loop polls again.
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                // The sockets close with the thread, so the kernel gives their clients to those of
+                // the other threads.
                 Err(error) => {
                     error!("UDP sockets cannot be polled: {error}; the thread ends");
                     return;

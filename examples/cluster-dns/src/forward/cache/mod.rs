@@ -41,7 +41,8 @@ use super::options::CacheOptions;
 use segments::{Index, Segments};
 use slab::{Entry, Slab};
 
-/// Memory of an entry without its key and answer: node, map entry and allocations.
+/// Memory of an entry in bytes, without its key and answer: node, map entry and allocations. It
+/// keeps small answers from counting as almost nothing.
 const ENTRY_OVERHEAD_BYTES: usize = 200;
 
 /// An answer that uses more than this part of the memory, a quarter, is not cached: it would
@@ -82,7 +83,8 @@ pub(super) struct NewEntry {
 }
 
 impl NewEntry {
-    /// Creates the entry of a failure, or `None` if failures are not cached.
+    /// Creates the entry of a failure, or `None` if failures are not cached. `responded`: the
+    /// failure is what an upstream answered, and not that none did.
     pub(super) fn failure(answer: Answer, responded: bool, options: &CacheOptions) -> Option<Self> {
         let longest = options.servfail_ttl.min(MAX_FAILURE_LIFETIME);
         let lifetime = if responded {
@@ -208,6 +210,7 @@ impl Cache {
         }
         let answer_type = entry.answer_type;
         let (group, slab) = self.group(answer_type);
+        // Also of an expired entry: somebody asks for the name, and the entry may have to answer.
         group.segments.hit(slab, at);
         // Looked up again, because `hit` changes the links that stand beside the entry.
         let answer = &self.slab.entry(at).answer;
@@ -270,6 +273,7 @@ impl Cache {
         };
         let entry = self.slab.entry(at);
         let age = now.saturating_sub(entry.stored);
+        // Not removed here: `get` or an eviction does that, or a failure that takes its place.
         if age >= longest_age(entry, &self.options) {
             return false;
         }
@@ -302,6 +306,7 @@ impl Cache {
         loop {
             let (group, _) = self.group(answer_type);
             let is_full = group.segments.len() > group.capacity || group.memory > most;
+            // Without a victim the group is empty, and then it is not full either.
             let Some(victim) = group.segments.victim().filter(|_| is_full) else {
                 return evicted;
             };

@@ -85,6 +85,7 @@ pub(super) fn screen(
     // the OPT record or flags between us and the upstream, cannot reach a client.
     let mut message = Message::response(0, OpCode::Query);
     message.metadata.response_code = code;
+    // Only clients that ask for it get it, see `Answer::write`.
     message.metadata.authentic_data = response.metadata.authentic_data;
     message.metadata.recursion_desired = true;
     message.metadata.recursion_available = true;
@@ -119,7 +120,8 @@ fn chain(question: &Question, answers: &[Record]) -> Result<Vec<Name>, Unusable>
         return Ok(names);
     }
     while let Some(target) = target(&names[names.len() - 1], question, answers)? {
-        // A loop would never end.
+        // A loop would never end. `names` has one more than there are CNAME records so far, so the
+        // answer may have `MAX_CNAME_RECORDS` of them and not one more.
         if names.contains(target) || names.len() > MAX_CNAME_RECORDS {
             return Err(Unusable::Chain);
         }
@@ -233,6 +235,7 @@ fn is_redirection(record: &Record) -> bool {
     *code == RecordType::DNAME && is_name(&rdata.anything)
 }
 
+/// Returns whether the question is for records of this type.
 fn is_asked(record_type: RecordType, question: &Question) -> bool {
     question.query_type == RecordType::ANY || question.query_type == record_type
 }
@@ -311,6 +314,7 @@ fn host(data: &RData) -> Option<&Name> {
     }
 }
 
+/// Bounds the TTLs of a positive answer, which lives as long as the shortest of them.
 fn success(mut message: Message, options: &CacheOptions) -> Screened {
     let bounds = (options.min_success_ttl, options.max_success_ttl);
     let lifetime = bound_ttls(&mut message, bounds);
