@@ -74,6 +74,8 @@ impl Keyed for Claim {
     }
 
     fn is_equivalent(&self, other: &Self) -> bool {
+        // Not by content, which may be ten thousand endpoints: what really changed is the
+        // question that `left` answers, once for all frontends of the service port.
         Arc::ptr_eq(&self.port, &other.port)
     }
 }
@@ -92,6 +94,8 @@ impl Served {
         let mut by_kind: [Vec<Claim>; AddressKind::ALL.len()] = Default::default();
         for (kind, frontend) in frontends(port) {
             let port = Arc::clone(port);
+            // `AddressKind::ALL` has the kinds in the order of their numbers, and `replace` reads
+            // them in that order.
             by_kind[kind as usize].push(Claim { frontend, port });
         }
         self.replace(&port.name, port.family, by_kind);
@@ -108,6 +112,9 @@ impl Served {
         family: Family,
         by_kind: [Vec<Claim>; AddressKind::ALL.len()],
     ) {
+        // One owner for each kind, because the ledger ranks owners. All kinds, also those without a
+        // claim now: they lose the claims that they had. `edits` merges what an address loses by
+        // one kind and gets by another.
         for (kind, claims) in AddressKind::ALL.into_iter().zip(by_kind) {
             let name = Arc::clone(name);
             let owner = Claimant { kind, name, family };
@@ -121,6 +128,7 @@ impl Served {
                 Edit::Add(Claim { frontend, .. }) => {
                     // A flow may be older than its Service.
                     changed.frontends.insert(frontend);
+                    // A removed frontend that comes back was counted all the time.
                     if !self.removed.remove(&frontend) {
                         *self.counts.entry(frontend.kind()).or_default() += 1;
                     }
@@ -158,7 +166,8 @@ impl Served {
         self.changed.remove(&family).unwrap_or_default()
     }
 
-    /// Returns the protocols of current and removed frontends.
+    /// Returns the protocols of current and removed frontends: a search of all flows dumps no
+    /// others.
     pub(crate) fn protocols(&self, family: Family) -> HashSet<Protocol> {
         let counts = self.counts.iter().filter(|(_, count)| **count > 0);
         let kinds = counts.map(|(kind, _)| *kind);
@@ -203,6 +212,7 @@ impl Served {
         let (Some(port), Some(server_port)) =
             (flow.original.destination_port(), flow.reply.source_port())
         else {
+            // ICMP and others without ports: no frontend is one of theirs.
             return false;
         };
         let (address, server) = (flow.original.destination, flow.reply.source);
@@ -261,6 +271,7 @@ fn add_replaced(changed: &mut Targets, replaced: &[(Claim, Claim)]) {
         Arc::ptr_eq(&one.0.port, &next.0.port) && Arc::ptr_eq(&one.1.port, &next.1.port)
     };
     for alike in replaced.chunk_by(is_same) {
+        // Chunks are never empty.
         let Some((old, new)) = alike.first() else {
             continue;
         };

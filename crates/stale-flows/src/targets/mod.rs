@@ -1,4 +1,26 @@
 //! Flows that a change may have made stale, and the dumps that find them.
+//!
+//! A dump of a million flows takes more than a second, most of it to return flows that the change
+//! does not concern. The kernel can compare parts of a flow by itself and return only those
+//! that match. So a change records its targets, which are frontends and servers, and this file
+//! turns them into the fewest and narrowest dumps.
+//!
+//! For example, a flow of a client to the DNS Service:
+//!
+//! ```text
+//! original   10.244.2.9:40000 -> 10.96.0.10:53       its destination is the frontend   Place::To
+//! reply      10.244.1.11:5353 -> 10.244.2.9:40000    its source is the server          Place::From
+//! ```
+//!
+//! If 10.244.1.11:5353 leaves the Service, one dump returns the UDP flows whose reply comes from
+//! there, and no flow to another endpoint. If the Service is removed, it is the UDP flows to
+//! 10.96.0.10:53, whatever endpoint they have. Of ten servers at once the dump is that of all UDP
+//! flows: ten walks through the table would take longer.
+//!
+//! What must stay true: the dumps return *every* flow that may be stale, and may return others,
+//! because [`Served::is_stale`](crate::served::Served::is_stale) looks at each. A filter that is
+//! too narrow leaves a client without answers; one that is too wide costs time. A flow that two
+//! dumps return is deleted twice, which is harmless: the second time it has ended already.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
@@ -8,7 +30,8 @@ use vipline_service_model::Family;
 
 use crate::served::Frontend;
 
-/// Maximum number of filtered dumps in place of one dump of a protocol.
+/// Maximum number of filtered dumps in place of one dump of a protocol. More would take longer than
+/// that dump if there are a million flows, see the last row at [`FLOWS_PER_FILTERED`].
 const MAX_FILTERED: usize = 4;
 
 /// Number of tracked flows from which another filtered dump is cheaper than one dump of
@@ -34,15 +57,16 @@ const FLOWS_PER_FILTERED: usize = 5_000;
 /// Flows of one family that may be stale.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Targets {
-    /// Whether all flows may be stale.
+    /// Whether all flows may be stale. Then the other two say nothing more.
     pub(crate) all: bool,
-    /// Frontends with flows that may be stale.
+    /// Frontends with flows that may be stale, to whatever server.
     pub(crate) frontends: HashSet<Frontend>,
-    /// Servers that left a frontend.
+    /// Servers that left a frontend. Their flows to other frontends are found as well, and stay if
+    /// they serve there.
     pub(crate) servers: HashSet<Server>,
 }
 
-/// Address of an endpoint.
+/// An endpoint as conntrack sees it: the source of the replies.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Server {
     protocol: Protocol,
@@ -60,7 +84,8 @@ impl Server {
     }
 }
 
-/// A part of the tuples that the kernel compares in a dump.
+/// A part of the tuples that the kernel compares in a dump: where the original packets go `To`, or
+/// where the replies come `From`. See the top of the file.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Place {
     To(Part),
@@ -69,7 +94,9 @@ enum Place {
 
 /// An address, or a port of any address.
 ///
-/// The kernel does not compare IPv6 addresses.
+/// The second is for node ports, and for IPv6: the kernel compares IPv6 addresses the wrong way
+/// round (README of vipline-conntrack), so the client leaves them out of a filter. With the port
+/// alone, a hundred pods of one port are one dump.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Part {
     Address(IpAddr),
@@ -134,8 +161,8 @@ pub(crate) struct Dump {
 impl Dump {
     /// Returns whether this dump is the one that checks a flow.
     ///
-    /// A dump of all flows without a reply also returns UDP flows, which have dumps of
-    /// their own.
+    /// A dump of all flows without a reply, which is that of TCP and SCTP together, also returns
+    /// UDP flows. They have dumps of their own, and would be compared twice.
     pub(crate) fn checks(&self, flow: &Flow) -> bool {
         self.filter.protocol.is_some() || flow.original.protocol != Protocol::UDP
     }
@@ -179,13 +206,15 @@ impl Targets {
         let mut dumps = Vec::new();
         if let Some(places) = places(Protocol::UDP) {
             let max = match places.len() {
+                // One dump in any case, so the kernel need not be asked for the number.
                 0 | 1 => 1,
                 _ => (count()? / FLOWS_PER_FILTERED).clamp(1, MAX_FILTERED),
             };
             let filter = of_family.with_protocol(Protocol::UDP);
             push(&mut dumps, filter, &places, max);
         }
-        // Few flows have no reply, so one dump returns little more than several.
+        // Of TCP and SCTP only flows without a reply are stale: `is_stale` lets connections drain.
+        // They are few, so one dump returns little more than several.
         let unanswered = of_family.with_status(Status::empty(), Status::SEEN_REPLY);
         match (places(Protocol::TCP), places(Protocol::SCTP)) {
             (None, None) => {}
@@ -205,6 +234,7 @@ impl Targets {
                     1,
                 );
             }
+            // Without their places: a dump for each protocol would walk the table twice.
             (Some(_), Some(_)) => dumps.push(Dump { filter: unanswered }),
         }
         Ok(dumps)
@@ -219,6 +249,7 @@ impl Targets {
         served: &HashSet<Protocol>,
     ) -> Option<BTreeMap<(Place, u16), Option<u16>>> {
         if self.all {
+            // A protocol that no Service has costs no dump.
             return served.contains(&protocol).then(BTreeMap::new);
         }
         let frontends = self.frontends.iter().copied().map(Place::of_frontend);
@@ -228,11 +259,14 @@ impl Targets {
             if of != protocol {
                 continue;
             }
-            // Ports of one address share a dump, ports of any address do not.
+            // Ports of one address share a dump, which returns its flows of all ports. Ports of any
+            // address do not: without them the dump would be that of all flows.
             let number = match place {
                 Place::To(Part::Address(_)) | Place::From(Part::Address(_)) => 0,
                 Place::To(Part::Port) | Place::From(Part::Port) => port,
             };
+            // As long as an address has one port, the filter has it. A second one makes it `None`,
+            // and a third one leaves it so.
             let known = places.entry((place, number)).or_insert(Some(port));
             *known = known.filter(|known| *known == port);
         }
