@@ -79,7 +79,7 @@ pub(crate) fn run(filter: &str) -> Result<()> {
 }
 
 /// Builds the suites whose titles contain `filter` and prints the tests that they
-/// select.
+/// select. Needs no kernel and no QEMU: this checks the table of suites without a guest.
 pub(crate) fn list(filter: &str) -> Result<()> {
     let suites = suites::build(filter)?;
     for suite in &suites {
@@ -124,6 +124,7 @@ impl Guests {
         filter: &str,
         repeats_all: bool,
     ) -> Result<Self> {
+        // Filled in by the steps below, each of which ends this function if it fails.
         let mut guests = Self {
             kernels: Vec::new(),
             suites: Vec::new(),
@@ -131,6 +132,7 @@ impl Guests {
             cache: metadata.target_directory.join("vm"),
             passed: Passed::open(&metadata.target_directory, repeats_all)?,
         };
+        // Both lists, because `base` copies programs of this machine, such as `nft`, into guests.
         steps.step("vm: tools", || {
             tools::install(&[tools::KERNEL_TOOLS, tools::VM_TOOLS].concat())
         })?;
@@ -158,6 +160,7 @@ impl Guests {
     fn run(&self, kernel: &Kernel, output: &Output) -> Result<Tally> {
         let image = kernel.image();
         let (mut tally, mut chosen) = (Tally::default(), Vec::new());
+        // Numbers of all suites and not of the chosen ones: under these `base` has their binaries.
         for (number, suite) in self.suites.iter().enumerate() {
             let title = format!("vm {} {}", kernel.series, suite.title());
             // A new release of the kernel repeats all suites, also if no program changed.
@@ -194,6 +197,7 @@ impl Guests {
 
     /// Runs suites on a kernel.
     fn boot(&self, kernel: &Kernel, chosen: &[Chosen<'_>], output: &Output) -> Result<Tally> {
+        // A clone, because the other guests add the modules of their kernels to the same base.
         let mut archive = self.base.clone();
         guest::add(&mut archive, kernel, chosen.iter().map(|each| &each.run))?;
         // One file for each kernel, because their guests boot at the same time.
@@ -226,7 +230,9 @@ struct Chosen<'a> {
 fn base(suites: &[Suite], cache: &Path) -> Result<Archive> {
     let mut binaries: Vec<&Path> = suites.iter().map(|suite| &*suite.binary).collect();
     let programs = suites.iter().flat_map(|suite| &suite.programs);
+    // A set, because several suites run one program.
     let programs: BTreeSet<&Path> = programs.map(PathBuf::as_path).collect();
+    // Programs have the numbers after those of the suites, in the order of the set.
     let first = binaries.len();
     binaries.extend(&programs);
     let mut base = guest::base(&binaries, cache)?;
