@@ -74,8 +74,10 @@ impl GenericFamily {
                     | CTRL_ATTR_VERSION
                     | CTRL_ATTR_HDRSIZE
                     | CTRL_ATTR_MAXATTR
-                    | CTRL_ATTR_MCAST_GROUPS
             ) {
+                if attr.kind() == CTRL_ATTR_MCAST_GROUPS {
+                    family.groups = groups(attr.value())?;
+                }
                 continue;
             }
             match GenlCtrlAttrs::parse(&attr).map_err(|_| malformed(attr.kind(), attr.value()))? {
@@ -84,9 +86,6 @@ impl GenericFamily {
                 GenlCtrlAttrs::Version(version) => family.version = version,
                 GenlCtrlAttrs::HdrSize(size) => family.header_size = size,
                 GenlCtrlAttrs::MaxAttr(max) => family.max_attr = max,
-                GenlCtrlAttrs::McastGroups(groups) => {
-                    family.groups = groups.into_iter().map(name_and_number).collect();
-                }
                 _ => {}
             }
         }
@@ -94,16 +93,29 @@ impl GenericFamily {
     }
 }
 
-/// Returns the name and the number of a multicast group.
-fn name_and_number(attrs: Vec<McastGrpAttrs>) -> (String, u32) {
-    let (mut name, mut number) = (String::new(), 0);
-    for attr in attrs {
-        match attr {
-            McastGrpAttrs::Name(value) => name = value,
-            McastGrpAttrs::Id(value) => number = value,
+/// Decodes the names and numbers of multicast groups, which are nested in a list. Also attribute
+/// by attribute: `GenlCtrlAttrs::parse` refuses all groups if one has an unknown attribute.
+fn groups(list: &[u8]) -> Result<Vec<(String, u32)>, DecodeError> {
+    let mut groups = Vec::new();
+    for group in NlasIterator::new(list) {
+        let group = group.map_err(|_| malformed(CTRL_ATTR_MCAST_GROUPS, list))?;
+        let (mut name, mut number) = (String::new(), 0);
+        for attr in NlasIterator::new(group.value()) {
+            let attr = attr.map_err(|_| malformed(group.kind(), group.value()))?;
+            if !matches!(
+                attr.kind(),
+                CTRL_ATTR_MCAST_GRP_NAME | CTRL_ATTR_MCAST_GRP_ID
+            ) {
+                continue;
+            }
+            match McastGrpAttrs::parse(&attr).map_err(|_| malformed(attr.kind(), attr.value()))? {
+                McastGrpAttrs::Name(value) => name = value,
+                McastGrpAttrs::Id(value) => number = value,
+            }
         }
+        groups.push((name, number));
     }
-    (name, number)
+    Ok(groups)
 }
 
 fn malformed(kind: u16, bytes: &[u8]) -> DecodeError {
@@ -207,6 +219,8 @@ mod tests {
             nest(groups, 1, |group| {
                 put_u32(group, CTRL_ATTR_MCAST_GRP_ID, 16);
                 put_str(group, CTRL_ATTR_MCAST_GRP_NAME, "notify");
+                // What a later kernel may add.
+                put_u32(group, 77, 1);
             });
         });
         let family = GenericFamily::decode(&bytes).unwrap();
