@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use proxy_core::backend::{ipvs, nftables};
 use proxy_core::{Context, Engine, Event, Family, Planner, PortObjects, Report, Trigger};
 use testkit::generate::ServiceBuilder;
 use vipline_nftables::Object;
 use vipline_reconcile::{Edit, Keyed, Memory};
-use vipline_service_model::{NodePortAddresses, ObjectName, ServicePort, api};
+use vipline_service_model::{NodePortAddresses, ObjectName, Scheduler, ServicePort, api};
 
-use crate::fixtures::{Kernels, apply, config, service_cidr, web, with_endpoints};
+use crate::fixtures::{Kernels, MemoryKernels, apply, config, service_cidr, web, with_endpoints};
 
 const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -66,6 +67,28 @@ fn the_kernel_is_compared_with_the_plan_after_the_maximum_interval() {
         (Trigger::Timer, (1, true))
     );
     assert_eq!(engine.difference().unwrap().edits, 0);
+}
+
+#[test]
+fn a_planner_with_other_settings_changes_the_rules_of_all_services() {
+    let kernels = MemoryKernels::default();
+    let mut engine = kernels.engine_of::<ipvs::Planner>(config());
+    let events = with_endpoints(web("10.96.0.10"), &["10.1.0.1"]).events();
+    apply(&mut engine, events);
+    engine.apply(Event::Synced);
+    let report = engine.poll(secs(100)).expect("the first sync");
+    assert!(report.is_success(), "{report}");
+    let mut changed = config();
+    // The same settings change nothing, and no other engine has this planner.
+    assert!(engine.set_planner(ipvs::Planner::from(&changed)));
+    assert!(!engine.is_queued());
+    assert!(!engine.set_planner(nftables::Planner));
+    changed.ipvs.scheduler = Scheduler::SourceHash;
+    assert!(engine.set_planner(ipvs::Planner::from(&changed)));
+    assert!(engine.poll(secs(101)).is_none());
+    let report = engine.poll(secs(200)).expect("a sync was requested");
+    assert!(outcome(&report).0 > 0, "{report}");
+    assert!(engine.desired().contains("-A -t 10.96.0.10:80 -s sh"));
 }
 
 #[test]
