@@ -9,8 +9,6 @@ mod flow_cleanup;
 
 mod planning;
 
-mod reasons;
-
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::IpAddr;

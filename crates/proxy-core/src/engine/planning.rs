@@ -13,6 +13,18 @@ impl Engine {
         self.plan_with(Extent::Everything);
     }
 
+    /// Plans all changes without a sync. Functions that take a shared reference, such as
+    /// [`context`](Self::context) and [`desired_rules_of`](Self::desired_rules_of), then consider
+    /// them.
+    pub fn plan_changes(&mut self) {
+        self.plan();
+    }
+
+    /// Returns everything besides Services that the rules of a family depend on.
+    pub fn context(&self, family: Family) -> Context {
+        context(&self.config, &self.store, &self.addresses, family)
+    }
+
     /// Plans the changes of the next sync, and returns the number of changed service ports.
     ///
     /// The first sync plans everything: rules that an earlier process installed must not
@@ -78,13 +90,8 @@ enum Extent {
     OneSync,
 }
 
-/// Returns the context of a family.
-pub(super) fn context(
-    config: &Config,
-    store: &Store,
-    addresses: &[IpAddr],
-    family: Family,
-) -> Context {
+/// Returns the context of a family. No method, because the plan borrows the drivers meanwhile.
+fn context(config: &Config, store: &Store, addresses: &[IpAddr], family: Family) -> Context {
     let node = store.node();
     Context::new(config, &node, store.service_cidrs(family), family)
         .with_addresses(config, &node, addresses)

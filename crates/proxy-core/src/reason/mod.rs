@@ -1,7 +1,6 @@
 //! Reasons why a client reaches a Service or does not, from the objects of the API alone.
 //!
-//! [`Engine::reason`](crate::Engine::reason) answers a [`Question`] with a [`Finding`]:
-//! the service port, the endpoints, and the field of the API that decides. It does not
+//! [`Scene::find`] answers a [`Question`] with a [`Finding`]: the service port, the endpoints, and the field of the API that decides. It does not
 //! depend on rules, so a comparison with an evaluation of rules finds errors of either.
 
 mod question;

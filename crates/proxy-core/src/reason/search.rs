@@ -21,12 +21,12 @@ use vipline_service_model::{
 };
 
 use super::{Expectation, Origin, Question, Reason};
-use crate::{AddressKind, Config, Context, Mode};
+use crate::{AddressKind, Config, Context, Engine, Mode};
 
 /// The objects that a search reads.
 ///
 /// Exhaustive: the result depends on these values alone.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Scene<'a> {
     /// Configuration of the engine.
     pub config: &'a Config,
@@ -35,7 +35,21 @@ pub struct Scene<'a> {
     /// Addresses of the node's interfaces, if known.
     pub addresses: &'a [IpAddr],
     /// Context of the family of the destination.
-    pub context: &'a Context,
+    pub context: Context,
+}
+
+impl<'a> Scene<'a> {
+    /// Returns the objects of a family, as of the engine's last plan. Call
+    /// [`Engine::plan_changes`] before, unless a sync is to be explained. Nothing is read from
+    /// the kernel.
+    pub fn new(engine: &'a Engine, family: Family) -> Self {
+        Self {
+            config: engine.config(),
+            store: engine.store(),
+            addresses: engine.addresses(),
+            context: engine.context(family),
+        }
+    }
 }
 
 /// Result of a search.
@@ -63,7 +77,10 @@ struct Claim<'a> {
 }
 
 impl Scene<'_> {
-    /// Returns the reason for the result of a connection attempt.
+    /// Returns the reason for the result of a connection attempt to an address of the scene's
+    /// family.
+    ///
+    /// The cost is proportional to the number of service ports.
     pub fn find(&self, question: &Question) -> Finding {
         let family = Family::of(question.destination.ip());
         if !self.config.families.contains(&family) {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 use proxy_core::evaluate::{self, Arrival, Rules};
 use proxy_core::evaluator::{Environment, Host, Interface, Packet, ReversePath, Route, RouteQuery};
-use proxy_core::reason::{self, Expectation, Finding, Origin, Reason};
+use proxy_core::reason::{self, Expectation, Finding, Origin, Reason, Scene};
 use proxy_core::{AddressKind, Config, Context, Engine, Family, Mode};
 use vipline_service_model::{EndpointDetails, LocalTraffic, ObjectName, Transport};
 
@@ -136,7 +136,8 @@ impl Facts {
             source,
             origin: origin(&context, &packet),
         };
-        let mut finding = engine.reason(&question);
+        let scene = Scene::new(engine, Family::of(destination.ip()));
+        let mut finding = scene.find(&question);
         if let (Some(asked), Some(port)) = (asked, &finding.port)
             && !finding.is_of(asked)
         {

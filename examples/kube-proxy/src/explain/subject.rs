@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use proxy_core::evaluate::Rules;
 use proxy_core::evaluator::Host;
+use proxy_core::reason::Scene;
 use proxy_core::{Engine, Family};
 use vipline_service_model::{Counted, DetectLocal, ObjectName, Transport};
 
@@ -95,7 +96,7 @@ impl Inquirer {
     fn service(&self, engine: &Engine, host: &Host, name: &ObjectName) -> Result<Prepared, String> {
         let (mut items, mut families, mut left_out) = (Vec::new(), Vec::new(), None);
         for &family in &engine.config().families {
-            let addresses = engine.with_scene(family, |scene| scene.addresses_of(name));
+            let addresses = Scene::new(engine, family).addresses_of(name);
             if !addresses.is_empty() {
                 families.push(family.to_string());
             }
@@ -234,10 +235,10 @@ impl Prepared {
 /// Returns the answer about a Service that the proxy does not serve.
 fn skipped(engine: &Engine, name: &ObjectName) -> Result<ServiceAnswer, String> {
     let family = engine.config().families.first().copied();
-    let found = engine.with_scene(family.unwrap_or(Family::V4), |scene| {
-        let skipped = scene.skipped_service(name);
-        skipped.or_else(|| scene.unserved_service(name))
-    });
+    let scene = Scene::new(engine, family.unwrap_or(Family::V4));
+    let found = scene
+        .skipped_service(name)
+        .or_else(|| scene.unserved_service(name));
     let Some(finding) = found else {
         return Err(format!("Service {name} does not exist"));
     };
