@@ -430,15 +430,17 @@ impl Scene<'_> {
         Some(Reason::skipped(service, skipped))
     }
 
-    /// Returns the oldest service port that has the destination among its endpoints: the client
-    /// connects to a pod without a Service.
+    /// Returns the oldest service port of the protocol that has the destination among its
+    /// endpoints: the client connects to a pod without a Service.
     fn direct(&self, question: &Question) -> Option<Reason> {
         let destination = question.destination;
         let is_asked = |endpoint: &Endpoint| {
             endpoint.addr == destination.ip() && endpoint.port == destination.port()
         };
         let ports = self.store.ports();
-        let owners = ports.filter(|port| port.serving.iter().any(is_asked));
+        // A name server has an endpoint port of the same number for UDP and for TCP.
+        let owners = ports
+            .filter(|port| port.protocol == question.protocol && port.serving.iter().any(is_asked));
         let owner = Arc::clone(&owners.min_by_key(|port| Arc::clone(&port.name))?.name);
         Some(Reason::Direct { owner })
     }

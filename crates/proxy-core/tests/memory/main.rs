@@ -15,6 +15,7 @@ mod evaluate;
 mod golden;
 mod laws;
 mod parts;
+mod reasons;
 mod rejections;
 
 #[global_allocator]
