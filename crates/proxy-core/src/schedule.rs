@@ -40,11 +40,11 @@ pub struct Intervals {
     /// Retry interval of a failed sync, at least `min`. Also the polling interval for
     /// kernel state without notifications. Default: 30 s.
     pub retry: Duration,
-    /// Maximum interval between syncs. At its end the engine compares the kernel with the
-    /// plan, unless it [watches](crate::Engine::watch). Default: 1 h.
+    /// Maximum interval between syncs, and between comparisons of the kernel with the plan,
+    /// unless the engine [watches](crate::Engine::watch). Default: 1 h.
     ///
-    /// It counts from the last sync of any kind, so it does not end while Services change more
-    /// often.
+    /// Syncs of changes compare nothing, so while Services change more often, the first sync
+    /// after the interval is the one that compares.
     pub max: Duration,
 }
 

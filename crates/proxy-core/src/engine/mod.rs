@@ -50,6 +50,9 @@ pub struct Engine {
     backlogs: Vec<Backlog>,
     /// Whether all objects have been planned once.
     has_planned: bool,
+    /// Time of the first sync, and later of the last one that had to compare the kernel with
+    /// the plan because the maximum interval was over.
+    compared: Option<Duration>,
     /// Addresses of the node's interfaces; empty while they are unknown.
     addresses: Vec<IpAddr>,
     /// Detects changes by other processes; `None` with the caller's own kernels.
@@ -138,6 +141,7 @@ impl Engine {
             backlogs: drivers.iter().map(|_| Backlog::default()).collect(),
             drivers,
             has_planned: false,
+            compared: None,
             addresses: Vec::new(),
             watch: None,
             drift: BTreeMap::new(),
@@ -282,7 +286,11 @@ impl Engine {
                 false => self.remove_unused(now),
             };
         };
-        if trigger == Trigger::Timer && !self.is_watching() {
+        // Whatever requested the sync: in a cluster with a change a minute, the timer, which
+        // counts from the last sync, never ends.
+        let compared = *self.compared.get_or_insert(now);
+        if now.saturating_sub(compared) >= self.config.intervals.max && !self.is_watching() {
+            self.compared = Some(now);
             self.forget(|_| true);
         }
         let ports = self.plan_next();

@@ -92,6 +92,41 @@ fn a_planner_with_other_settings_changes_the_rules_of_all_services() {
 }
 
 #[test]
+fn the_kernel_is_compared_after_the_maximum_interval_also_if_services_change_more_often() {
+    let kernels = Kernels::default();
+    let mut engine = synced(&kernels);
+    interfere(&kernels);
+    let endpoints = ["10.1.0.2", "10.1.0.1"];
+    for (number, at) in [600, 1_800, 3_000, 3_699].into_iter().enumerate() {
+        apply(
+            &mut engine,
+            with_endpoints(web("10.96.0.10"), &endpoints[number % 2..][..1]).events(),
+        );
+        let report = engine.poll(secs(at)).expect("a change is due");
+        assert_eq!(report.trigger, Trigger::Change);
+        assert!(!outcome(&report).1, "{at}: {report}");
+        // Starts the pause.
+        assert!(engine.poll(secs(at)).is_none());
+    }
+    apply(
+        &mut engine,
+        with_endpoints(web("10.96.0.10"), &endpoints).events(),
+    );
+    let report = engine.poll(secs(3_701)).expect("a change is due");
+    assert_eq!(report.trigger, Trigger::Change);
+    assert!(outcome(&report).1, "{report}");
+    assert!(engine.poll(secs(3_701)).is_none());
+    assert_eq!(engine.difference().unwrap().edits, 0);
+    // The next interval began with that sync.
+    apply(
+        &mut engine,
+        with_endpoints(web("10.96.0.10"), &["10.1.0.1"]).events(),
+    );
+    let report = engine.poll(secs(7_300)).expect("a change is due");
+    assert!(!outcome(&report).1, "{report}");
+}
+
+#[test]
 fn a_requested_resync_compares_the_kernel_with_the_plan_at_once() {
     let kernels = Kernels::default();
     let mut engine = synced(&kernels);
