@@ -88,7 +88,11 @@ impl Check<'_> {
             .iter()
             .filter(|it| Family::of_network(**it) == primary);
         let of_primary = of_primary.count();
-        let warning = if networks.is_empty() {
+        let warning = if networks.is_empty() && *addresses == NodePortAddresses::Primary {
+            "nodePortAddresses is primary, and the node has no address yet: node ports accept \
+             connections on all local addresses until its Node object has one"
+                .to_owned()
+        } else if networks.is_empty() {
             "nodePortAddresses is unset: node ports accept connections on all local addresses; \
              consider --nodeport-addresses primary"
                 .to_owned()
@@ -241,17 +245,24 @@ mod tests {
     #[test]
     fn node_ports_on_all_addresses_are_a_warning_also_if_no_primary_address_is_known() {
         let configuration = with(|_| {});
-        for (addresses, node) in [
-            (NodePortAddresses::All, node(&["10.0.0.1"], &[])),
-            (within(&[]), node(&["10.0.0.1"], &[])),
-            (NodePortAddresses::Primary, node(&[], &[])),
-            (NodePortAddresses::Primary, node(&["127.0.0.1"], &[])),
+        let unset = ["nodePortAddresses is unset", "consider", "primary"];
+        let unknown = [
+            "nodePortAddresses is primary",
+            "no address yet",
+            "Node object",
+        ];
+        for (addresses, node, words) in [
+            (NodePortAddresses::All, node(&["10.0.0.1"], &[]), unset),
+            (within(&[]), node(&["10.0.0.1"], &[]), unset),
+            (NodePortAddresses::Primary, node(&[], &[]), unknown),
+            (
+                NodePortAddresses::Primary,
+                node(&["127.0.0.1"], &[]),
+                unknown,
+            ),
         ] {
             let problems = check_families(&configuration, &addresses, &node, BOTH);
-            assert_one(
-                &problems.warnings,
-                &["nodePortAddresses is unset", "primary"],
-            );
+            assert_one(&problems.warnings, &words);
             assert!(problems.errors.is_empty());
         }
         let known = node(&["10.0.0.1"], &[]);
