@@ -106,7 +106,7 @@ impl Spoil for ToBaseChain {
 fn all_elements_except_the_rejected_ones_are_programmed() {
     let netns = Netns::new().unwrap();
     netns.run(|| {
-        // With more endpoints than the largest `slots` set, the addresses are elements
+        // With more endpoints than the largest map `backends-N` has, the addresses are elements
         // of a verdict map.
         let events = [1, 2, 3, 4].map(|last| {
             let name = if last == 3 {
