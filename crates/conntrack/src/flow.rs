@@ -5,6 +5,8 @@ use crate::{Family, Key, Labels, State, Status, Tuple};
 /// A flow: one conntrack entry.
 ///
 /// Without address translation the reply tuple is the inverted original tuple.
+///
+/// A table has millions of flows, so what few of them have is in a `Box`.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct Flow {
@@ -26,10 +28,9 @@ pub struct Flow {
     pub id: Option<u32>,
     /// Reference count in the kernel.
     pub use_count: Option<u32>,
-    /// Counters of the original direction, if accounting is enabled.
-    pub original_counters: Option<Counters>,
-    /// Counters of the reply direction, if accounting is enabled.
-    pub reply_counters: Option<Counters>,
+    /// Counters of both directions, if accounting is enabled (`net.netfilter.nf_conntrack_acct`,
+    /// which is off by default).
+    pub counters: Option<Box<FlowCounters>>,
     /// Optional extensions.
     pub extension: Option<Box<Extension>>,
 }
@@ -58,6 +59,17 @@ pub struct Extension {
     pub synproxy: Option<Synproxy>,
     /// Unknown attributes.
     pub other: Vec<Other>,
+}
+
+/// Counters of both directions of a flow.
+///
+/// Exhaustive: a flow has two directions.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct FlowCounters {
+    /// Counters of the original direction.
+    pub original: Counters,
+    /// Counters of the reply direction.
+    pub reply: Counters,
 }
 
 /// Packet and byte counters of one direction.
@@ -134,8 +146,7 @@ impl Flow {
             mark: None,
             id: None,
             use_count: None,
-            original_counters: None,
-            reply_counters: None,
+            counters: None,
             extension: None,
         }
     }
@@ -216,5 +227,16 @@ impl Flow {
     /// Returns the extensions mutably, creating them if necessary.
     pub fn extension_mut(&mut self) -> &mut Extension {
         self.extension.get_or_insert_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_without_counters_and_extensions_takes_little_memory() {
+        // A dump of a table of a million flows has as many of them.
+        assert!(size_of::<Flow>() <= 176, "{}", size_of::<Flow>());
     }
 }

@@ -97,7 +97,7 @@ pub use error::{Change, Error, RejectedChange};
 pub use event::{Event, Groups};
 pub use expectation::Expectation;
 pub use filter::{Filter, TupleFilter};
-pub use flow::{Counters, Extension, Flow, Other, SeqAdj, Synproxy, Timestamps};
+pub use flow::{Counters, Extension, Flow, FlowCounters, Other, SeqAdj, Synproxy, Timestamps};
 pub use key::{Key, Update};
 pub use labels::{LabelNames, Labels};
 pub use range::{AddressRange, Network, PortRange};

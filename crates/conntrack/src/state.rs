@@ -3,8 +3,8 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, nest, put, put_be32, put_u8};
 
-use crate::Dccp;
 use crate::uapi::*;
+use crate::{Dccp, Other};
 
 /// Protocol state of a flow (`CTA_PROTOINFO`).
 ///
@@ -17,14 +17,9 @@ pub enum State {
     /// SCTP.
     Sctp(Sctp),
     /// DCCP.
-    Dccp(Dccp),
-    /// Another protocol.
-    Other {
-        /// Attribute type.
-        kind: u16,
-        /// Attribute value.
-        value: Vec<u8>,
-    },
+    Dccp(Box<Dccp>),
+    /// The attribute of another protocol.
+    Other(Box<Other>),
 }
 
 /// Tracked data of a TCP connection (`CTA_PROTOINFO_TCP`).
@@ -193,11 +188,11 @@ impl State {
         let state = match attr.kind {
             CTA_PROTOINFO_TCP => Self::Tcp(Tcp::decode(attr)?),
             CTA_PROTOINFO_SCTP => Self::Sctp(Sctp::decode(attr)?),
-            CTA_PROTOINFO_DCCP => Self::Dccp(Dccp::decode(attr)?),
-            kind => Self::Other {
+            CTA_PROTOINFO_DCCP => Self::Dccp(Box::new(Dccp::decode(attr)?)),
+            kind => Self::Other(Box::new(Other {
                 kind,
                 value: attr.value.to_vec(),
-            },
+            })),
         };
         Ok(Some(state))
     }
@@ -208,7 +203,9 @@ impl State {
             Self::Tcp(tcp) => nest(out, CTA_PROTOINFO_TCP, |out| tcp.encode(out)),
             Self::Sctp(sctp) => nest(out, CTA_PROTOINFO_SCTP, |out| sctp.encode(out)),
             Self::Dccp(dccp) => nest(out, CTA_PROTOINFO_DCCP, |out| dccp.encode(out)),
-            Self::Other { kind, value } => nest(out, *kind, |out| out.extend_from_slice(value)),
+            Self::Other(other) => nest(out, other.kind, |out| {
+                out.extend_from_slice(&other.value);
+            }),
         }
     }
 }

@@ -99,11 +99,14 @@ impl fmt::Display for Flow {
         if let Some(state) = &self.state {
             write!(f, "{state}")?;
         }
-        direction(f, &self.original, "zone-orig", self.original_counters)?;
+        let counters = self.counters.as_deref();
+        let original = counters.map(|both| both.original);
+        direction(f, &self.original, "zone-orig", original)?;
         if !self.status.contains(Status::SEEN_REPLY) {
             f.write_str("[UNREPLIED] ")?;
         }
-        direction(f, &self.reply, "zone-reply", self.reply_counters)?;
+        let reply = counters.map(|both| both.reply);
+        direction(f, &self.reply, "zone-reply", reply)?;
         let marks = [
             (Status::HW_OFFLOAD, "[HW_OFFLOAD] "),
             (Status::OFFLOAD, "[OFFLOAD] "),

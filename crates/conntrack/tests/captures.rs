@@ -167,7 +167,7 @@ fn optional_extensions_are_decoded() {
     assert_eq!(set, [69]);
     let helped = flow("a helper");
     assert!(helped.status.contains(Status::HELPER));
-    assert_eq!(helped.original_counters.unwrap().packets, 4);
+    assert_eq!(helped.counters.as_ref().unwrap().original.packets, 4);
     assert_eq!(extension(helped).helper.as_deref(), Some("ftp"));
     let begun = extension(flow("timestamp")).timestamps.unwrap();
     let (start_of_2026, start_of_2027) = (1_767_225_600, 1_798_761_600);

@@ -107,7 +107,7 @@ fn counters_are_dumped_and_formatted() {
         one.send_to(b"1234", other.local_addr().unwrap()).unwrap();
     });
     let flow = lab.only();
-    let counters = flow.original_counters.unwrap();
+    let counters = flow.counters.as_ref().unwrap().original;
     assert_eq!((counters.packets, counters.bytes), (1, 20 + 8 + 4));
     let lines = lab.conntrack("-L -o extended");
     let rest = |line: &str| line.split_once("src=").unwrap().1.trim_end().to_owned();

@@ -10,9 +10,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use vipline_conntrack::{
     AddressRange, Counters, CpuStatistics, Dccp, DccpState, Event, Expectation, Extension, Family,
-    Filter, Flow, Labels, Layer4, Network, Other, PortRange, Protocol, Sctp, SctpState, SeqAdj,
-    State, Status, Synproxy, Tcp, TcpDirection, TcpFlags, TcpState, Timestamps, Tuple, TupleFilter,
-    Usage,
+    Filter, Flow, FlowCounters, Labels, Layer4, Network, Other, PortRange, Protocol, Sctp,
+    SctpState, SeqAdj, State, Status, Synproxy, Tcp, TcpDirection, TcpFlags, TcpState, Timestamps,
+    Tuple, TupleFilter, Usage,
 };
 use vipline_netlink::attr::nest;
 use vipline_netlink::message::Message;
@@ -80,13 +80,14 @@ fn state() -> impl Strategy<Value = State> {
             option::of(0_u8..3),
             option::of(any::<u64>())
         )
-            .prop_map(|(state, role, handshake_seq)| State::Dccp(Dccp {
+            .prop_map(|(state, role, handshake_seq)| State::Dccp(Box::new(Dccp {
                 state: state.map(DccpState),
                 role,
                 handshake_seq,
-            })),
+            }))),
         // Unknown protocols.
-        (select(vec![4_u16, 300]), bytes()).prop_map(|(kind, value)| State::Other { kind, value }),
+        (select(vec![4_u16, 300]), bytes())
+            .prop_map(|(kind, value)| State::Other(Box::new(Other { kind, value }))),
     ]
 }
 
@@ -151,7 +152,7 @@ prop_compose! {
         status in any::<u32>(),
         state in option::of(state()),
         numbers in any::<[Option<u32>; 4]>(),
-        counters in any::<[Option<(u64, u64)>; 2]>(),
+        counters in any::<Option<[(u64, u64); 2]>>(),
         extension in prop_oneof![Just(None), extension()],
     ) -> Flow {
         let mut flow = Flow::new(original, reply);
@@ -159,7 +160,10 @@ prop_compose! {
         flow.status = Status::from_bits_retain(status);
         [flow.timeout, flow.mark, flow.id, flow.use_count] = numbers;
         let counted = |(packets, bytes)| Counters { packets, bytes };
-        [flow.original_counters, flow.reply_counters] = counters.map(|one| one.map(counted));
+        flow.counters = counters.map(|both| {
+            let [original, reply] = both.map(counted);
+            Box::new(FlowCounters { original, reply })
+        });
         flow
     }
 }

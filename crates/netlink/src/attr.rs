@@ -8,9 +8,13 @@
 //! The length has 16 bits: the caller must ensure that no value, including nested
 //! attributes, is longer than [`MAX_VALUE`] bytes.
 
-use netlink_packet_core::{NLA_ALIGNTO, NLA_F_NESTED, NLA_HEADER_SIZE, NLA_TYPE_MASK};
+use netlink_packet_core::{NLA_ALIGNTO, NLA_HEADER_SIZE, NLA_TYPE_MASK};
 
 use crate::DecodeError;
+
+/// `NLA_F_NESTED`: flag of a type whose value is attributes. The kernel does not set it in all
+/// messages.
+pub const NLA_F_NESTED: u16 = netlink_packet_core::NLA_F_NESTED;
 
 /// `NLA_F_NET_BYTEORDER`: flag of a type whose value is a number in network byte order.
 pub const NLA_F_NET_BYTEORDER: u16 = netlink_packet_core::NLA_F_NET_BYTEORDER;

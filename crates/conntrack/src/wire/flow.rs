@@ -6,7 +6,8 @@ use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be16, put_be32, put_be64
 use super::{attributes, put_header};
 use crate::uapi::*;
 use crate::{
-    Counters, Extension, Flow, Labels, Other, SeqAdj, State, Status, Synproxy, Timestamps, Tuple,
+    Counters, Extension, Flow, FlowCounters, Labels, Other, SeqAdj, State, Status, Synproxy,
+    Timestamps, Tuple,
 };
 
 impl Flow {
@@ -52,8 +53,9 @@ impl Flow {
             CTA_PROTOINFO => self.state = State::decode(attr)?,
             CTA_TIMEOUT => self.timeout = Some(attr.be32()?),
             CTA_MARK => self.mark = Some(attr.be32()?),
-            CTA_COUNTERS_ORIG => self.original_counters = Some(counters(attr)?),
-            CTA_COUNTERS_REPLY => self.reply_counters = Some(counters(attr)?),
+            // The kernel sends both or none (`ctnetlink_dump_acct`).
+            CTA_COUNTERS_ORIG => self.counters_mut().original = counters(attr)?,
+            CTA_COUNTERS_REPLY => self.counters_mut().reply = counters(attr)?,
             CTA_USE => self.use_count = Some(attr.be32()?),
             CTA_ID => self.id = Some(attr.be32()?),
             CTA_ZONE => self.zone = Some(attr.be16()?),
@@ -68,6 +70,10 @@ impl Flow {
             _ => return self.extension_mut().set(attr),
         }
         Ok(())
+    }
+
+    fn counters_mut(&mut self) -> &mut FlowCounters {
+        self.counters.get_or_insert_default()
     }
 
     /// Appends the payload of a message in which the kernel reports the flow.
@@ -91,11 +97,12 @@ impl Flow {
                 put_be32(out, kind, number);
             }
         }
-        for (kind, counters) in [
-            (CTA_COUNTERS_ORIG, self.original_counters),
-            (CTA_COUNTERS_REPLY, self.reply_counters),
-        ] {
-            if let Some(Counters { packets, bytes }) = counters {
+        if let Some(counters) = &self.counters {
+            for (kind, counters) in [
+                (CTA_COUNTERS_ORIG, counters.original),
+                (CTA_COUNTERS_REPLY, counters.reply),
+            ] {
+                let Counters { packets, bytes } = counters;
                 nest(out, kind, |out| {
                     put_be64(out, CTA_COUNTERS_PACKETS, packets);
                     put_be64(out, CTA_COUNTERS_BYTES, bytes);

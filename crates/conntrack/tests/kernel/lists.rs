@@ -29,7 +29,9 @@ fn counters_are_returned_and_set_to_zero() {
         }
     };
     let packets = |flows: &[Flow]| -> Vec<u64> {
-        let counters = flows.iter().map(|flow| flow.original_counters.unwrap());
+        let counters = flows
+            .iter()
+            .map(|flow| flow.counters.as_ref().unwrap().original);
         counters.map(|counters| counters.packets).collect()
     };
     send();
