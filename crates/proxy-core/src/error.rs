@@ -4,25 +4,22 @@ use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::io;
 
-use vipline_netlink::ClientError;
+use vipline_netlink::{ClientError, RejectedRequest};
 use vipline_reconcile::Reason;
 use vipline_service_model::Family;
-
-use crate::Mode;
 
 /// Errors of the engine, its kernel or its configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A kernel of the caller failed; see
-    /// [`Engine::with_kernels`](crate::Engine::with_kernels).
-    #[error("{source}")]
-    Custom {
-        /// The error of the kernel.
-        source: Box<dyn StdError + Send + Sync>,
-        /// Whether a retry cannot succeed.
-        is_permanent: bool,
-    },
+    /// The kernel, a program or a kernel of the caller failed, and a retry may succeed. Holds
+    /// the error of the crate that noticed, such as `vipline_nftables::Error`.
+    #[error(transparent)]
+    Temporary(Box<dyn StdError + Send + Sync>),
+    /// The same, and a retry cannot succeed: a privilege, a program or a kernel feature is
+    /// missing.
+    #[error(transparent)]
+    Permanent(Box<dyn StdError + Send + Sync>),
     /// The engine was created without a kernel.
     #[error("no kernel: this engine only plans")]
     NoKernel,
@@ -30,8 +27,13 @@ pub enum Error {
     #[error("a packet mark has no bit {0}")]
     NoSuchBit(u8),
     /// The mode does not exist or is not built in.
-    #[error("no proxy mode {0:?}; built in: {names}", names = built_in())]
-    NoSuchMode(Box<str>),
+    #[error("no proxy mode {name:?}; built in: {built_in}")]
+    NoSuchMode {
+        /// The name.
+        name: Box<str>,
+        /// The names of the modes that are built in, separated by commas.
+        built_in: Box<str>,
+    },
     /// The kernel rejected an object that the rules of all Services need.
     #[error("{object}: {reason}")]
     Rejected {
@@ -43,8 +45,8 @@ pub enum Error {
     /// The kernel does not support the objects that a mode needs regardless of Services.
     #[error("the kernel does not support mode {mode} for {family}: {reasons}")]
     Unsupported {
-        /// The mode.
-        mode: Mode,
+        /// Name of the mode.
+        mode: &'static str,
         /// The family.
         family: Family,
         /// The rejected operations with their reasons, separated by semicolons.
@@ -53,40 +55,6 @@ pub enum Error {
     /// The kernel accepted an invalid table, so [`Mode::probe`] cannot check the kernel.
     #[error("the kernel accepted an invalid table; the check is not possible")]
     ProbeAccepted,
-    /// A conntrack request failed.
-    #[error(transparent)]
-    Conntrack(#[from] vipline_conntrack::Error),
-    /// iptables rejected an input, or its programs could not be run.
-    #[cfg(feature = "iptables")]
-    #[error(transparent)]
-    Iptables(#[from] vipline_iptables::Error),
-    /// A request about the tables of iptables in nf_tables failed.
-    #[cfg(feature = "iptables")]
-    #[error(transparent)]
-    IptablesNft(#[from] vipline_iptables::nft::Error),
-    /// A call of HNS failed.
-    #[cfg(feature = "kernelspace")]
-    #[error(transparent)]
-    Hns(#[from] vipline_hcn::Error),
-    /// An ipset request failed.
-    #[cfg(feature = "ipvs")]
-    #[error(transparent)]
-    Ipset(#[from] vipline_ipset::Error),
-    /// An IPVS request failed, or the kernel does not support IPVS.
-    #[cfg(feature = "ipvs")]
-    #[error(transparent)]
-    Ipvs(#[from] vipline_ipvs::Error),
-    /// The timeouts of IPVS cannot be set.
-    #[cfg(feature = "ipvs")]
-    #[error("IPVS timeouts cannot be set and stay unchanged")]
-    IpvsTimeouts(#[source] vipline_ipvs::Error),
-    /// A rtnetlink request about a link, an address or a route failed.
-    #[error(transparent)]
-    Rtnl(#[from] vipline_rtnl::Error),
-    /// An nf_tables request failed.
-    #[cfg(any(feature = "iptables", feature = "nftables"))]
-    #[error(transparent)]
-    Nftables(#[from] vipline_nftables::Error),
     /// An operation failed.
     #[error("{operation}")]
     Operation {
@@ -127,19 +95,6 @@ pub enum Error {
     /// The text of a kernel state ends before this line, its last one.
     #[error("the kernel state is incomplete: line {0} is missing")]
     IncompleteState(usize),
-    /// A policy `RemoteSubnetRoute` of a network of HNS is invalid.
-    ///
-    /// Displays as `network vxlan0: Policies[0] (RemoteSubnetRoute): DestinationPrefix
-    /// "10.244.2.0": invalid IP address syntax`.
-    #[error("network {network}: Policies[{index}] (RemoteSubnetRoute): {reason}")]
-    InvalidRoute {
-        /// Name of the network.
-        network: Box<str>,
-        /// Position of the policy.
-        index: usize,
-        /// The reason.
-        reason: Box<str>,
-    },
 }
 
 impl Error {
@@ -154,18 +109,12 @@ impl Error {
     /// assert!(Error::custom_permanent("no such switch").is_permanent());
     /// ```
     pub fn custom(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self::Custom {
-            source: source.into(),
-            is_permanent: false,
-        }
+        Self::Temporary(source.into())
     }
 
     /// Creates an error of a kernel of the caller, which a retry cannot resolve.
     pub fn custom_permanent(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self::Custom {
-            source: source.into(),
-            is_permanent: true,
-        }
+        Self::Permanent(source.into())
     }
 
     /// Adds an operation to an error.
@@ -192,51 +141,80 @@ impl Error {
     /// ```
     pub fn is_permanent(&self) -> bool {
         match self {
-            Self::NoKernel
+            Self::Permanent(_)
+            | Self::NoKernel
             | Self::NoSuchBit(_)
-            | Self::NoSuchMode(_)
+            | Self::NoSuchMode { .. }
             | Self::Unsupported { .. }
             | Self::NotInstalled { .. }
             | Self::StateLine(_)
-            | Self::IncompleteState(_)
-            | Self::InvalidRoute { .. } => true,
-            Self::Custom { is_permanent, .. } => *is_permanent,
+            | Self::IncompleteState(_) => true,
             Self::Operation { source, .. } => source.is_permanent(),
-            Self::Rejected { .. }
+            Self::Temporary(_)
+            | Self::Rejected { .. }
             | Self::ProbeAccepted
             | Self::NotChecked { .. }
             | Self::NotRemoved { .. } => false,
-            Self::Conntrack(error) => is_missing(error),
-            #[cfg(feature = "iptables")]
-            Self::Iptables(error) => {
-                use vipline_iptables::Error::{Denied, MissingProgram, Outdated, Unsupported};
-                matches!(
-                    error,
-                    Denied { .. } | MissingProgram { .. } | Outdated { .. } | Unsupported { .. }
-                )
-            }
-            #[cfg(feature = "iptables")]
-            Self::IptablesNft(error) => is_missing(error),
-            #[cfg(feature = "kernelspace")]
-            Self::Hns(error) => error.code() == Some(vipline_hcn::HResult::E_ACCESSDENIED),
-            #[cfg(feature = "ipvs")]
-            Self::Ipset(error) => is_missing(error),
-            #[cfg(feature = "ipvs")]
-            Self::Ipvs(error) | Self::IpvsTimeouts(error) => is_missing(error),
-            Self::Rtnl(error) => {
-                matches!(error, vipline_rtnl::Error::Denied) || error.is_unsupported()
-            }
-            #[cfg(any(feature = "iptables", feature = "nftables"))]
-            Self::Nftables(error) => is_missing(error),
+        }
+    }
+
+    /// Returns the error of a client or of a kernel of the caller, if it has this type.
+    ///
+    /// ```
+    /// use proxy_core::{Error, nftables};
+    ///
+    /// let error = Error::from(nftables::Error::Denied);
+    /// assert!(matches!(error.downcast_ref(), Some(nftables::Error::Denied)));
+    /// ```
+    pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
+        match self {
+            Self::Temporary(source) | Self::Permanent(source) => source.downcast_ref(),
+            _ => None,
         }
     }
 }
 
-/// Returns whether a privilege or what the client needs of the kernel is missing.
+/// Errors of the netlink clients of all crates.
 ///
-/// A single object that the kernel does not support is not: other objects work.
-fn is_missing<R>(error: &ClientError<R>) -> bool {
-    matches!(error, ClientError::Denied | ClientError::Unsupported { .. })
+/// Permanent if a privilege or what the client needs of the kernel is missing. A single object
+/// that the kernel does not support is not: other objects work.
+impl<R: RejectedRequest + Send + Sync + 'static> From<ClientError<R>> for Error {
+    fn from(error: ClientError<R>) -> Self {
+        match error {
+            ClientError::Denied | ClientError::Unsupported { .. } => Self::custom_permanent(error),
+            _ => Self::custom(error),
+        }
+    }
+}
+
+#[cfg(feature = "iptables")]
+impl From<vipline_iptables::Error> for Error {
+    fn from(error: vipline_iptables::Error) -> Self {
+        match is_permanent(&error) {
+            true => Self::custom_permanent(error),
+            false => Self::custom(error),
+        }
+    }
+}
+
+/// Returns whether the programs of iptables will fail again.
+#[cfg(feature = "iptables")]
+pub(crate) fn is_permanent(error: &vipline_iptables::Error) -> bool {
+    use vipline_iptables::Error::{Denied, MissingProgram, Outdated, Unsupported};
+    matches!(
+        error,
+        Denied { .. } | MissingProgram { .. } | Outdated { .. } | Unsupported { .. }
+    )
+}
+
+#[cfg(feature = "kernelspace")]
+impl From<vipline_hcn::Error> for Error {
+    fn from(error: vipline_hcn::Error) -> Self {
+        match error.code() {
+            Some(vipline_hcn::HResult::E_ACCESSDENIED) => Self::custom_permanent(error),
+            _ => Self::custom(error),
+        }
+    }
 }
 
 impl From<io::Error> for Error {
@@ -264,13 +242,10 @@ impl From<vipline_reconcile::MemoryError> for Error {
     }
 }
 
-fn built_in() -> String {
-    let names: Vec<_> = Mode::BUILT_IN.iter().map(|mode| mode.name()).collect();
-    names.join(", ")
-}
-
 #[cfg(all(test, feature = "ipvs", feature = "nftables"))]
 mod tests {
+    use std::str::FromStr;
+
     use vipline_netlink::{Errno, Error as Netlink};
 
     use super::*;
@@ -286,7 +261,7 @@ mod tests {
             vipline_ipset::Error::unsupported(None).into(),
             vipline_ipvs::Error::Denied.into(),
             vipline_ipvs::Error::unsupported(None).into(),
-            Error::IpvsTimeouts(vipline_ipvs::Error::Denied),
+            Error::of("set timeouts")(vipline_ipvs::Error::Denied),
             vipline_rtnl::Error::Denied.into(),
             vipline_nftables::Error::Denied.into(),
             vipline_nftables::Error::unsupported(Some(Errno::OPNOTSUPP)).into(),
@@ -306,7 +281,7 @@ mod tests {
                 message: message(),
             }
             .into(),
-            Error::NoSuchMode("userspace".into()),
+            crate::Mode::from_str("userspace").unwrap_err(),
             Error::NoKernel,
         ];
         for error in errors {

@@ -50,6 +50,15 @@ macro_rules! define {
 
 modes!(define);
 
+/// Returns the error for a mode that does not exist or is not built in.
+pub(crate) fn no_such_mode(name: &str) -> Error {
+    let built_in: Vec<_> = Mode::BUILT_IN.iter().map(|mode| mode.name()).collect();
+    Error::NoSuchMode {
+        name: name.into(),
+        built_in: built_in.join(", ").into(),
+    }
+}
+
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -68,7 +77,7 @@ impl FromStr for Mode {
         let mut modes = Self::BUILT_IN.iter().copied();
         modes
             .find(|mode| mode.name() == name)
-            .ok_or_else(|| Error::NoSuchMode(name.into()))
+            .ok_or_else(|| no_such_mode(name))
     }
 }
 

@@ -85,8 +85,8 @@ pub fn check_first_sync(report: &Report, config: &Config) -> Result<(), Failure>
 fn is_rejection(error: &proxy_core::Error) -> bool {
     use proxy_core::netlink::ClientError;
     matches!(
-        error,
-        proxy_core::Error::Nftables(ClientError::Rejected { .. })
+        error.downcast_ref::<proxy_core::nftables::Error>(),
+        Some(ClientError::Rejected { .. })
     )
 }
 

@@ -12,7 +12,7 @@ pub use self::planner::Planner;
 use crate::MissingExtension;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 use crate::evaluate::{KernelState, Rules};
-use crate::mode::modes;
+use crate::mode::{modes, no_such_mode};
 use crate::{Config, Context, Error, IptablesChoice, Mode, Sysctl};
 
 mod operations;
@@ -54,7 +54,7 @@ macro_rules! implementations {
                 match self {
                     $(#[cfg(feature = $name)] Self::$mode => Ok(&$module::$mode),)+
                     #[allow(unreachable_patterns, reason = "a mode may not be built in")]
-                    _ => Err(Error::NoSuchMode(self.name().into())),
+                    _ => Err(no_such_mode(self.name())),
                 }
             }
         }
@@ -98,8 +98,8 @@ impl Mode {
     ///
     /// # Errors
     ///
-    /// - [`Error::Ipvs`] or [`Error::Ipset`] if the kernel lacks IPVS or ip_set. Other
-    ///   failures are reported when the engine opens.
+    /// - [`Error::Permanent`] if the kernel lacks IPVS or ip_set. Other failures are reported
+    ///   when the engine opens.
     /// - [`Error::NoSuchMode`] if the mode is not built in.
     pub fn check_kernel(self) -> Result<(), Error> {
         self.backend()?.check_kernel()
@@ -116,7 +116,7 @@ impl Mode {
     ///
     /// # Errors
     ///
-    /// - [`Error::Iptables`] or [`Error::Unsupported`] if a retry cannot succeed;
+    /// - [`Error::Permanent`] or [`Error::Unsupported`] if a retry cannot succeed;
     ///   `Unsupported` names the option of the kernel. Other failures are reported when the
     ///   engine syncs.
     /// - [`Error::NoSuchMode`] if the mode is not built in.
@@ -151,7 +151,7 @@ impl Mode {
     ///
     /// - [`Error::Unsupported`] if the kernel rejects an object.
     /// - [`Error::ProbeAccepted`] if the kernel cannot be checked.
-    /// - [`Error::Nftables`] if a request fails.
+    /// - The error of the client if a request fails.
     /// - [`Error::NoSuchMode`] if the mode is not built in.
     pub fn probe(self, config: &Config, family: Family) -> Result<bool, Error> {
         let cx = Context::new(config, &NodeView::default(), [], family);
@@ -172,7 +172,7 @@ impl Mode {
     ///
     /// # Errors
     ///
-    /// - [`Error::IpvsTimeouts`] if the timeouts cannot be set.
+    /// - [`Error::Operation`] if the timeouts cannot be set.
     /// - [`Error::NoSuchMode`] if the mode is not built in.
     pub fn prepare(self, config: &Config) -> Result<(), Error> {
         self.backend()?.prepare(config)

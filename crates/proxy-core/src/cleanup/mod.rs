@@ -54,7 +54,7 @@ impl Removal {
     ///
     /// # Errors
     ///
-    /// [`Error::Nftables`](crate::Error::Nftables) if nf_tables cannot be read, although
+    /// The error of vipline-nftables if nf_tables cannot be read, although
     /// the kernel supports it. All other errors are in [`unchecked`](Self::unchecked).
     pub fn find(scope: Scope, excluded: &[IpNet]) -> Result<Self, crate::Error> {
         let mut search = Search::new(scope);

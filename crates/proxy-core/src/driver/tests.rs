@@ -216,7 +216,7 @@ fn the_sync_after_a_failure_dumps() {
     driver.plan(&port("a", 2));
     assert!(matches!(
         driver.reconcile(None, Duration::ZERO),
-        Err(Error::Custom { source, .. }) if source.to_string().contains("injected failure")
+        Err(Error::Temporary(source)) if source.to_string().contains("injected failure")
     ));
     let done = driver.reconcile(None, Duration::ZERO).unwrap();
     assert_eq!((done.edits, done.dumped, done.objects), (2, true, 3));

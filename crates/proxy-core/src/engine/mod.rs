@@ -72,11 +72,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// - [`Error::Nftables`] if the kernel lacks nfnetlink.
-    /// - [`Error::Iptables`] if a program of iptables is missing or too old.
-    /// - [`Error::Ipvs`], [`Error::Ipset`] or [`Error::Rtnl`] if the kernel lacks IPVS,
-    ///   the default scheduler or ip_set, or denies access.
-    /// - [`Error::Conntrack`] if the socket for the cleanup of flows cannot be opened.
+    /// - [`Error::Permanent`] if the kernel lacks nfnetlink, IPVS, the default scheduler or
+    ///   ip_set or denies access, or if a program of iptables is missing or too old.
+    /// - [`Error::Temporary`] for other errors of the clients of the kernel and of programs.
     /// - [`Error::NoSuchMode`] if the mode is not built in.
     ///
     /// In modes nftables and iptables, the first sync reports a kernel without support
@@ -164,7 +162,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Error::Nftables`] if the monitor of nf_tables cannot be opened.
+    /// The error of vipline-nftables if the monitor of nf_tables cannot be opened.
     pub fn watch(&mut self) -> Result<(), Error> {
         let Some(watch) = &mut self.watch else {
             return Ok(());
@@ -438,7 +436,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// The error of the mode or [`Error::Conntrack`] if a dump fails; [`Error::NoKernel`]
+    /// The error of the client if a dump fails; [`Error::NoKernel`]
     /// if the engine only plans.
     pub fn difference(&mut self) -> Result<Difference, Error> {
         self.difference_except(&KnownRejections::default())

@@ -99,14 +99,17 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// A policy `RemoteSubnetRoute` has another form, or an invalid prefix or address.
+    /// A policy `RemoteSubnetRoute` has another form, or an invalid prefix or address:
+    /// `network vxlan0: Policies[0] (RemoteSubnetRoute): DestinationPrefix "10.244.2.0": invalid
+    /// IP address syntax`.
     pub fn with_network(mut self, network: &Network) -> Result<Self, Error> {
         let subnets = network.policies.iter().enumerate();
         let subnets = subnets.map(|(index, policy)| {
-            remote_subnet(&policy.settings).map_err(|reason| Error::InvalidRoute {
-                network: network.name.as_str().into(),
-                index,
-                reason: reason.into(),
+            remote_subnet(&policy.settings).map_err(|reason| {
+                let network = &network.name;
+                Error::custom_permanent(format!(
+                    "network {network}: Policies[{index}] ({TYPE}): {reason}"
+                ))
             })
         });
         self.remote_subnets = subnets

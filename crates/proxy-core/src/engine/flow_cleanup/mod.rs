@@ -21,7 +21,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Error::Conntrack`] if the netlink socket cannot be opened.
+    /// The error of vipline-conntrack if the netlink socket cannot be opened.
     #[cfg(target_os = "linux")]
     pub fn enable_flow_cleanup(&mut self) -> Result<bool, Error> {
         self.cleanup = Kernel::open()?.map(Cleanup::new);

@@ -38,7 +38,7 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// [`Error::Iptables`] if no programs are found, or if their version is too old.
+    /// [`Error::Permanent`] if no programs are found, or if their version is too old.
     pub fn open(family: Family) -> Result<Self, Error> {
         Self::open_with(family, IptablesBackend::Programs)
     }
@@ -47,8 +47,8 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// The same as [`open`](Self::open). [`Error::Nftables`] or [`Error::IptablesNft`] if
-    /// a netlink socket cannot be opened.
+    /// The same as [`open`](Self::open), and the error of vipline-iptables if a netlink socket
+    /// cannot be opened.
     pub fn open_with(family: Family, backend: IptablesBackend) -> Result<Self, Error> {
         Ok(Self::with_tables(Tables::open(family, backend)?, family))
     }

@@ -6,6 +6,7 @@ use vipline_service_model::Family;
 
 use super::choice::{COMPAT, choose};
 use crate::backend::iptables::plan::extensions::{self, Extension, document};
+use crate::error::is_permanent;
 use crate::{Config, Error, IptablesBackend, MissingExtension, Mode};
 
 /// Checks whether the kernel has what the backend of iptables needs for a family. Returns the
@@ -42,7 +43,7 @@ pub(in crate::backend) fn check_family(
 
 fn unsupported(mode: Mode, family: Family, reasons: String) -> Error {
     Error::Unsupported {
-        mode,
+        mode: mode.name(),
         family,
         reasons,
     }
@@ -81,8 +82,8 @@ pub(super) fn lacking(mode: Mode, family: Family) -> Result<Lacking, Error> {
 /// extensions that are not required are then checked one by one.
 fn missing_of_programs(mode: Mode, family: Family) -> Result<Vec<Extension>, Error> {
     let all: Vec<_> = extensions::of(mode).collect();
-    let mut client = match Client::open(family).map_err(Error::from) {
-        Err(error) if is_unsupported(&error) => return Err(error),
+    let mut client = match Client::open(family) {
+        Err(error) if is_unsupported(&error) => return Err(error.into()),
         // The first sync reports the error, and retries.
         Err(_) => return Ok(Vec::new()),
         Ok(client) => client,
@@ -91,11 +92,11 @@ fn missing_of_programs(mode: Mode, family: Family) -> Result<Vec<Extension>, Err
         let names = client.test_extensions(&document(extensions, family))?;
         let is_named = |it: &&Extension| names.iter().any(|name| **name == *it.name);
         let missing: Vec<_> = extensions.iter().filter(is_named).copied().collect();
-        Ok::<_, Error>(missing)
+        Ok::<_, tool::Error>(missing)
     };
     match test(&all) {
-        Err(Error::Iptables(tool::Error::Rejected { .. })) => {}
-        Err(error) if is_unsupported(&error) => return Err(error),
+        Err(tool::Error::Rejected { .. }) => {}
+        Err(error) if is_unsupported(&error) => return Err(error.into()),
         Err(_) => return Ok(Vec::new()),
         Ok(missing) => return Ok(missing),
     }
@@ -113,12 +114,9 @@ fn missing_of_programs(mode: Mode, family: Family) -> Result<Vec<Extension>, Err
 
 /// Returns whether a test of a document cannot succeed later. After other errors the family is
 /// served and syncs are retried.
-fn is_unsupported(error: &Error) -> bool {
-    error.is_permanent()
-        || matches!(
-            error,
-            Error::Iptables(tool::Error::Rejected { .. } | tool::Error::Spawn { .. })
-        )
+fn is_unsupported(error: &tool::Error) -> bool {
+    use tool::Error::{Rejected, Spawn};
+    is_permanent(error) || matches!(error, Rejected { .. } | Spawn { .. })
 }
 
 #[cfg(test)]
@@ -131,10 +129,10 @@ mod tests {
             wait: 5,
             message: "held".into(),
         };
-        assert!(!is_unsupported(&locked.into()));
+        assert!(!is_unsupported(&locked));
         let missing = tool::Error::MissingProgram {
             program: "ip6tables-save".into(),
         };
-        assert!(is_unsupported(&missing.into()));
+        assert!(is_unsupported(&missing));
     }
 }

@@ -77,11 +77,9 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// - [`Error::Ipvs`] if the kernel lacks IPVS or the default scheduler, or denies
-    ///   access.
-    /// - [`Error::Ipset`] if the kernel lacks ip_set or denies access.
-    /// - [`Error::Iptables`] if a program of iptables is missing or too old.
-    /// - [`Error::Rtnl`] if the rtnetlink socket cannot be opened.
+    /// [`Error::Permanent`] if the kernel lacks IPVS, the default scheduler or ip_set or denies
+    /// access, or if a program of iptables is missing or too old. Other errors of the clients
+    /// are [`Error::Temporary`].
     pub fn open(family: Family, config: &Ipvs) -> Result<Self, Error> {
         Self::open_with(family, IptablesBackend::Programs, config)
     }
@@ -91,8 +89,7 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// The same as [`open`](Self::open). [`Error::Nftables`] or [`Error::IptablesNft`] if
-    /// a netlink socket for rules cannot be opened.
+    /// The same as [`open`](Self::open).
     pub fn open_with(
         family: Family,
         backend: IptablesBackend,
@@ -119,7 +116,7 @@ impl Kernel {
             rules,
             sets: ipset::Client::open()?,
             servers,
-            links: rtnl::Client::open()?,
+            links: rtnl::Client::open().map_err(of_links)?,
             excluded: config.excluded.clone(),
             claimed: HashSet::new(),
             drain: Shared::default(),
@@ -216,10 +213,11 @@ impl Kernel {
         if edits.is_empty() {
             return Ok(());
         }
-        match self.links.commit(&rtnl::Commands::from_edits(edits)) {
-            Err(rtnl::Error::Rejected { rejected, .. }) => Ok(to.add_addresses(rejected)?),
-            done => Ok(done?),
-        }
+        let done = match self.links.commit(&rtnl::Commands::from_edits(edits)) {
+            Err(rtnl::Error::Rejected { rejected, .. }) => to.add_addresses(rejected),
+            done => done,
+        };
+        done.map_err(of_links)
     }
 
     /// Records own removals, so that the watch does not report them as drift. Only of IPv6: for
@@ -289,6 +287,15 @@ impl Kernel {
     }
 }
 
+/// Returns the error of a request about the link with the addresses of Services. A kernel that
+/// does not support it, because it lacks dummy interfaces, serves no Service.
+fn of_links(error: rtnl::Error) -> Error {
+    match error.is_unsupported() {
+        true => Error::custom_permanent(error),
+        false => error.into(),
+    }
+}
+
 /// Address of the scheduler probe: TCP 198.51.100.0:20000, an address for documentation
 /// (RFC 5737). Upstream uses the same.
 fn probe() -> ServiceKey {
@@ -332,7 +339,8 @@ impl vipline_reconcile::Target for Kernel {
 
     fn dump(&mut self) -> Result<Vec<Object>, Error> {
         let sets = self.sets.dump(&names::all_sets(self.family))?;
-        let addresses = self.links.dump_link_in(&names::link(), self.family)?;
+        let addresses = self.links.dump_link_in(&names::link(), self.family);
+        let addresses = addresses.map_err(of_links)?;
         let family = self.family;
         let addresses: Vec<_> = addresses
             .into_objects()

@@ -30,5 +30,5 @@ pub(in crate::backend) fn set_timeouts(config: &Ipvs) -> Result<(), Error> {
         return Ok(());
     }
     let set = ipvs::Client::open().and_then(|mut client| client.set_timeouts(&timeouts));
-    set.map_err(Error::IpvsTimeouts)
+    set.map_err(Error::of("IPVS timeouts cannot be set and stay unchanged"))
 }

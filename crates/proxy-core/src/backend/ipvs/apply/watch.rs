@@ -53,7 +53,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// [`Error::Ipvs`] or [`Error::Ipset`] if the kernel lacks IPVS or ipset.
+    /// [`Error::Permanent`] if the kernel lacks IPVS or ipset.
     pub(crate) fn new(period: Duration) -> Result<Self, Error> {
         Ok(Self {
             rules: RulesWatch::of_layout(LAYOUT, period),
@@ -93,7 +93,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// [`Error::Rtnl`] if the netlink socket cannot be opened.
+    /// The error of vipline-rtnl if the netlink socket cannot be opened.
     pub(crate) fn listen_to_links(&mut self) -> Result<(), Error> {
         self.links = Some(Links::listen(&self.ports, self.removed.clone())?);
         Ok(())

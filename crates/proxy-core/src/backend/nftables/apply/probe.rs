@@ -14,7 +14,7 @@ use vipline_service_model::{Family, NodeView};
 use crate::backend::nftables::Planner;
 use crate::backend::nftables::plan::affinity::chains_of_affinity;
 use crate::backend::nftables::plan::table::Table;
-use crate::{Config, Context, MissingExtension, Mode, Planner as _};
+use crate::{Config, Context, MissingExtension, Planner as _};
 
 /// A table flag that the kernel always rejects.
 const IMPOSSIBLE: TableFlags = TableFlags::from_bits_retain(1 << 31);
@@ -78,7 +78,7 @@ fn probe_base(family: Family, base: Vec<Object>) -> Result<(), crate::Error> {
         reasons = named.collect();
     }
     Err(crate::Error::Unsupported {
-        mode: Mode::Nftables,
+        mode: "nftables",
         family,
         reasons: reasons.join("; "),
     })
