@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use benches::figure::{Figures, conclude};
 use benches::time::Time;
-use proxy_core::{Config, Engine, Event, Family, Mode};
+use proxy_core::{Config, Event, Family, Mode};
 use testkit::generate::ServiceBuilder;
 use vipline_service_model::api;
 
@@ -86,11 +86,10 @@ fn services(count: u32, addresses: u32, claims: Claims) -> Vec<Event> {
 
 /// Returns the processor time from the events to the rendered plan, in seconds.
 fn rendered(mode: Mode, events: Vec<Event>) -> Outcome<f64> {
-    let mut engine = Engine::plan_only(
-        Config::default()
-            .with_mode(mode)
-            .with_families(vec![Family::V4]),
-    )?;
+    let mut engine = Config::default()
+        .with_mode(mode)
+        .with_families(vec![Family::V4])
+        .plan_only()?;
     let (time, text) = Time::of(|| {
         for event in events {
             engine.apply(event);

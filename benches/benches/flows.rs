@@ -164,7 +164,7 @@ impl Node {
             max: Duration::MAX,
             ..Intervals::default()
         };
-        let mut engine = Engine::open(Config::default().with_intervals(intervals))?;
+        let mut engine = Config::default().with_intervals(intervals).open()?;
         engine.defer_flow_searches();
         let services = (0..SERVICES).flat_map(|number| service(number).events());
         for event in CLUSTER.events().chain(services) {

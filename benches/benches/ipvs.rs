@@ -110,7 +110,7 @@ struct Pair {
 impl Pair {
     fn run(load: &Load) -> Outcome<Self> {
         let ours = in_namespace(|| {
-            let mut engine = with_objects(Engine::open(config(&Family::ALL))?);
+            let mut engine = with_objects(config(&Family::ALL).open()?);
             first_sync(&mut engine)
         })?;
         let replayed = in_namespace(|| load.replay())?;
@@ -140,7 +140,7 @@ impl Round {
                     None => rules += time,
                 }
             }
-            let mut engine = complete(Engine::open(config(&Family::ALL))?);
+            let mut engine = complete(config(&Family::ALL).open()?);
             match engine.difference()?.edits {
                 0 => Ok(Self {
                     pairs,
@@ -190,7 +190,7 @@ impl Part {
     fn all(folder: &Directory) -> Outcome<Vec<Self>> {
         let mut parts = Vec::new();
         for family in Family::ALL {
-            let script = complete(Engine::plan_only(config(&[family]))?).desired();
+            let script = complete(config(&[family]).plan_only()?).desired();
             for part in script.split("# ").skip(1) {
                 let (line, text) = part.split_once('\n').ok_or("a part has lines")?;
                 let mut words = line.split(' ').map(str::to_owned);
@@ -300,7 +300,7 @@ fn recorded() -> Outcome<Load> {
 /// Measures a start on existing state, and replacements of single endpoints.
 fn change(figures: &mut Figures) -> Outcome<()> {
     let seen = Netns::new()?.run(|| {
-        first_sync(&mut with_objects(Engine::open(config(&Family::ALL))?))?;
+        first_sync(&mut with_objects(config(&Family::ALL).open()?))?;
         let kernels = Watched::open_all()?;
         Seen::of(with_objects(Watched::engine(&kernels)), &kernels)
     })?;
@@ -386,7 +386,7 @@ impl Watched {
 
     fn engine(kernels: &[Self; 2]) -> Engine {
         Engine::with_kernels(
-            config(&Family::ALL),
+            config(&Family::ALL).engine,
             Planner::from(&config(&Family::ALL)),
             |family| kernels[usize::from(family == Family::V6)].clone(),
         )

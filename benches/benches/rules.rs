@@ -251,7 +251,7 @@ fn engine(kernel: &Watched) -> Engine {
     // The creator of an engine also creates the counters.
     config.iptables.nfacct = false;
     let planner = Planner::from(&config);
-    Engine::with_kernels(config, planner, |_| kernel.clone())
+    Engine::with_kernels(config.engine, planner, |_| kernel.clone())
 }
 
 /// A kernel that measures the time of its program.

@@ -45,7 +45,7 @@ fn resolved(size: Size) -> Vec<PortChange> {
 }
 
 fn context() -> Context {
-    Context::new(&config(), &NodeView::default(), [], Family::V4)
+    Context::new(&config().engine, &NodeView::default(), [], Family::V4)
 }
 
 /// Returns the planned objects of each service port, and last the base objects.
@@ -183,7 +183,7 @@ impl Target for Encoded {
 fn one_endpoint(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("one endpoint replaced");
     for size in SIZES {
-        let mut engine = Engine::with_kernels(config(), Planner, |_| Encoded);
+        let mut engine = Engine::with_kernels(config().engine, Planner, |_| Encoded);
         for event in size.events().chain([Event::Synced]) {
             engine.apply(event);
         }

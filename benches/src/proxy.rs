@@ -95,11 +95,14 @@ impl Proxy {
     /// If a netlink socket cannot be opened.
     pub fn start(events: impl Iterator<Item = Event>) -> Result<Self, Error> {
         let kernels = [Watched::open(Family::V4)?, Watched::open(Family::V6)?];
-        let mut engine =
-            Engine::with_kernels(config(), Planner::from(&config()), |family| match family {
+        let mut engine = Engine::with_kernels(
+            config().engine,
+            Planner::from(&config()),
+            |family| match family {
                 Family::V4 => kernels[0].clone(),
                 Family::V6 => kernels[1].clone(),
-            });
+            },
+        );
         for event in events {
             engine.apply(event);
         }

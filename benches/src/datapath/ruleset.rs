@@ -141,7 +141,7 @@ fn ours(services: &Services) -> Outcome<String> {
         .with_node_port_addresses(NodePortAddresses::All);
     // The creator of an engine also creates the counters.
     config.iptables.nfacct = false;
-    let mut engine = Engine::plan_only(config)?;
+    let mut engine = config.plan_only()?;
     for event in services.events().chain([Event::Synced]) {
         engine.apply(event);
     }
@@ -152,7 +152,7 @@ fn ours(services: &Services) -> Outcome<String> {
 fn load_ours(services: &Services) -> Outcome<()> {
     let kernel = Nftables::open(Family::V4)?;
     let mut kernel = Some(kernel);
-    let mut engine = Engine::with_kernels(config(), Planner, |_| {
+    let mut engine = Engine::with_kernels(config().engine, Planner, |_| {
         kernel.take().expect("the configuration has one family")
     });
     for event in services.events() {

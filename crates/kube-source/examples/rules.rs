@@ -51,7 +51,7 @@ where
     W: Write + Send + 'static,
 {
     let planner = P::from(&config);
-    Engine::with_kernels(config, planner, |family| Script::<P, W> {
+    Engine::with_kernels(config.engine, planner, |family| Script::<P, W> {
         family,
         installed: Vec::new(),
         out: out(),

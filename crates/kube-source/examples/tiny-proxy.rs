@@ -18,7 +18,7 @@ use std::time::Duration;
 use proxy_core::backend::nftables::Planner;
 use proxy_core::nftables::{Object, Transaction};
 use proxy_core::reconcile::{Edit, Rejection, Target};
-use proxy_core::{Config, Engine};
+use proxy_core::{Engine, EngineConfig};
 use vipline_kube_source::manifests::parse::events;
 
 /// A kernel that writes changes as a script for `nft -f`.
@@ -47,7 +47,7 @@ pub(crate) fn run<W>(manifests: &str, out: impl Fn() -> W) -> Result<(), Box<dyn
 where
     W: Write + Send + 'static,
 {
-    let config = Config::new("node-1");
+    let config = EngineConfig::new("node-1");
     let mut engine = Engine::with_kernels(config, Planner, |_| Script(out()));
     for event in events(manifests)? {
         engine.apply(event);

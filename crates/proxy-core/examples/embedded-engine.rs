@@ -13,7 +13,7 @@ use proxy_core::{Config, Engine, Event, Family, Report};
 
 fn main() -> Result<(), Box<dyn Error>> {
     unshare(CloneFlags::CLONE_NEWNET)?;
-    let mut engine = Engine::open(Config::new("node-1").with_families([Family::V4]))?;
+    let mut engine = Config::new("node-1").with_families([Family::V4]).open()?;
     let instances = ["10.244.1.11", "10.244.1.12"];
     apply(&mut engine, "web", "10.96.0.10", &instances);
     apply(&mut engine, "api", "10.96.0.20", &["10.244.1.21"]);

@@ -21,7 +21,7 @@ use std::time::Duration;
 use std::{env, io};
 
 use proxy_core::backend::kernelspace::{Hns, Planner, Settings};
-use proxy_core::{Config, Engine, Event, Family, Report};
+use proxy_core::{Engine, EngineConfig, Event, Family, Report};
 use serde_json::Value;
 use vipline_hcn::{Features, LoadBalancer, Query, Service};
 
@@ -72,7 +72,7 @@ pub(crate) fn run<S: Service + Send + 'static>(
         return Err("overlay networks need a source VIP, which this program does not set".into());
     }
     settings.features = hns.features()?;
-    let mut config = Config::new(node);
+    let mut config = EngineConfig::new(node);
     if !settings.features.contains(Features::IPV6_DUAL_STACK) {
         config = config.with_families([Family::V4]);
     }

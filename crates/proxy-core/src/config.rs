@@ -1,4 +1,4 @@
-//! Configuration of the engine, fixed at start.
+//! Configuration of a proxy: the mode with its settings, and what all modes have in common.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use vipline_service_model::{
     DetectLocal, ExternalIps, Family, NodePortAddresses, Scheduler, Timestamp,
 };
 
-use crate::{Error, Intervals, Mode};
+use crate::{EngineConfig, Intervals, Mark, Mode};
 
-/// Configuration of the engine, fixed at start.
+/// Configuration of a proxy, fixed at start.
 ///
 /// The default equals kube-proxy with `--proxy-mode nftables`, except for the empty node
 /// name. The default mode of kube-proxy itself is iptables, in which node ports are
@@ -23,56 +23,21 @@ use crate::{Error, Intervals, Mode};
 /// let config = Config::new("node-1")
 ///     .with_mode(Mode::Iptables)
 ///     .with_families([Family::V4]);
-/// assert_eq!(config.masquerade_mark.value(), 0x4000);
+/// let engine = config.plan_only()?;
+/// assert_eq!(engine.config().families, [Family::V4]);
+/// # Ok::<(), proxy_core::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Config {
     /// The proxy mode.
     pub mode: Mode,
-    /// The IP families to program, each at most once.
-    pub families: Vec<Family>,
-    /// Name of this node. With an empty name no endpoint is local.
-    pub node_name: Arc<str>,
-    /// Packet mark of connections to masquerade. Default: bit 14, 0x4000.
-    pub masquerade_mark: Mark,
-    /// Whether all traffic to cluster IPs is masqueraded.
-    pub masquerade_all: bool,
-    /// How to detect traffic of pods of this node. Default: by no network, so no traffic
-    /// is detected.
-    pub detect_local: DetectLocal,
-    /// Node addresses on which node ports are served. Default: the first node address of
-    /// each family.
-    pub node_port_addresses: NodePortAddresses,
-    /// Settings of mode iptables.
+    /// What all modes have in common.
+    pub engine: EngineConfig,
+    /// Settings of mode iptables. Mode ipvs has some of its rules.
     pub iptables: Iptables,
     /// Settings of mode ipvs.
     pub ipvs: Ipvs,
-    /// Whether external IPs of Services are served. Default: they are.
-    pub external_ips: ExternalIps,
-    /// Intervals between syncs.
-    pub intervals: Intervals,
-    /// Start time of the process. Latencies of changes before this time are not measured.
-    pub start_time: Option<Timestamp>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            mode: Mode::default(),
-            families: Family::ALL.to_vec(),
-            node_name: Arc::from(""),
-            masquerade_mark: Mark::default(),
-            masquerade_all: false,
-            detect_local: DetectLocal::ClusterCidr(Vec::new()),
-            node_port_addresses: NodePortAddresses::Primary,
-            iptables: Iptables::default(),
-            ipvs: Ipvs::default(),
-            external_ips: ExternalIps::default(),
-            intervals: Intervals::default(),
-            start_time: None,
-        }
-    }
 }
 
 impl Config {
@@ -85,48 +50,6 @@ impl Config {
     #[must_use]
     pub fn with_mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
-        self
-    }
-
-    /// Sets the IP families to program.
-    #[must_use]
-    pub fn with_families(mut self, families: impl Into<Vec<Family>>) -> Self {
-        self.families = families.into();
-        self
-    }
-
-    /// Sets the name of this node.
-    #[must_use]
-    pub fn with_node_name(mut self, node_name: impl Into<Arc<str>>) -> Self {
-        self.node_name = node_name.into();
-        self
-    }
-
-    /// Sets the packet mark of connections to masquerade.
-    #[must_use]
-    pub fn with_masquerade_mark(mut self, masquerade_mark: Mark) -> Self {
-        self.masquerade_mark = masquerade_mark;
-        self
-    }
-
-    /// Sets whether all traffic to cluster IPs is masqueraded.
-    #[must_use]
-    pub fn with_masquerade_all(mut self, masquerade_all: bool) -> Self {
-        self.masquerade_all = masquerade_all;
-        self
-    }
-
-    /// Sets how to detect traffic of pods of this node.
-    #[must_use]
-    pub fn with_detect_local(mut self, detect_local: DetectLocal) -> Self {
-        self.detect_local = detect_local;
-        self
-    }
-
-    /// Sets the node addresses on which node ports are served.
-    #[must_use]
-    pub fn with_node_port_addresses(mut self, node_port_addresses: NodePortAddresses) -> Self {
-        self.node_port_addresses = node_port_addresses;
         self
     }
 
@@ -144,24 +67,66 @@ impl Config {
         self
     }
 
+    /// Sets the IP families to program.
+    #[must_use]
+    pub fn with_families(mut self, families: impl Into<Vec<Family>>) -> Self {
+        self.engine = self.engine.with_families(families);
+        self
+    }
+
+    /// Sets the name of this node.
+    #[must_use]
+    pub fn with_node_name(mut self, node_name: impl Into<Arc<str>>) -> Self {
+        self.engine = self.engine.with_node_name(node_name);
+        self
+    }
+
+    /// Sets the packet mark of connections to masquerade.
+    #[must_use]
+    pub fn with_masquerade_mark(mut self, masquerade_mark: Mark) -> Self {
+        self.engine = self.engine.with_masquerade_mark(masquerade_mark);
+        self
+    }
+
+    /// Sets whether all traffic to cluster IPs is masqueraded.
+    #[must_use]
+    pub fn with_masquerade_all(mut self, masquerade_all: bool) -> Self {
+        self.engine = self.engine.with_masquerade_all(masquerade_all);
+        self
+    }
+
+    /// Sets how to detect traffic of pods of this node.
+    #[must_use]
+    pub fn with_detect_local(mut self, detect_local: DetectLocal) -> Self {
+        self.engine = self.engine.with_detect_local(detect_local);
+        self
+    }
+
+    /// Sets the node addresses on which node ports are served.
+    #[must_use]
+    pub fn with_node_port_addresses(mut self, node_port_addresses: NodePortAddresses) -> Self {
+        self.engine = self.engine.with_node_port_addresses(node_port_addresses);
+        self
+    }
+
     /// Sets whether external IPs of Services are served.
     #[must_use]
     pub fn with_external_ips(mut self, external_ips: ExternalIps) -> Self {
-        self.external_ips = external_ips;
+        self.engine = self.engine.with_external_ips(external_ips);
         self
     }
 
     /// Sets the intervals between syncs.
     #[must_use]
     pub fn with_intervals(mut self, intervals: Intervals) -> Self {
-        self.intervals = intervals;
+        self.engine = self.engine.with_intervals(intervals);
         self
     }
 
     /// Sets the start time of the process.
     #[must_use]
     pub fn with_start_time(mut self, start_time: Timestamp) -> Self {
-        self.start_time = Some(start_time);
+        self.engine = self.engine.with_start_time(start_time);
         self
     }
 
@@ -171,18 +136,7 @@ impl Config {
     /// The kernel routes such packets only if the sysctl
     /// `net/ipv4/conf/all/route_localnet` is 1.
     pub fn serves_localhost(&self) -> bool {
-        self.iptables.localhost_node_ports && self.nodeport_on_loopback()
-    }
-
-    /// Returns whether [`node_port_addresses`](Self::node_port_addresses) contain IPv4
-    /// loopback addresses.
-    pub(crate) fn nodeport_on_loopback(&self) -> bool {
-        match &self.node_port_addresses {
-            NodePortAddresses::Primary => false,
-            all_or_within => all_or_within
-                .filter(Family::V4, &[])
-                .contains_ipv4_loopback(),
-        }
+        self.iptables.localhost_node_ports && self.engine.nodeport_on_loopback()
     }
 }
 
@@ -193,7 +147,7 @@ impl Config {
 #[non_exhaustive]
 pub struct Iptables {
     /// Whether node ports are also served on IPv4 loopback addresses.
-    /// [`Config::node_port_addresses`] must include loopback addresses, too.
+    /// [`EngineConfig::node_port_addresses`] must include loopback addresses, too.
     pub localhost_node_ports: bool,
     /// Whether packets that conntrack considers invalid are dropped. Conntrack considers
     /// late packets invalid unless `net/netfilter/nf_conntrack_tcp_be_liberal` is set.
@@ -316,51 +270,5 @@ impl Default for Ipvs {
             tcp_fin_timeout: Duration::ZERO,
             udp_timeout: Duration::ZERO,
         }
-    }
-}
-
-/// One bit of the packet mark.
-///
-/// All programs on the node share the packet mark, so the proxy changes only this bit.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Mark(u32);
-
-impl Mark {
-    /// Returns the mark with bit `bit` set; bits count from 0.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchBit`] if `bit` is above 31.
-    pub fn from_bit(bit: u8) -> Result<Self, Error> {
-        let mark = 1u32.checked_shl(bit.into());
-        mark.map(Self).ok_or(Error::NoSuchBit(bit))
-    }
-
-    /// Returns the mark as a number with one bit set.
-    pub const fn value(self) -> u32 {
-        self.0
-    }
-}
-
-/// Bit 14, 0x4000.
-impl Default for Mark {
-    fn default() -> Self {
-        Self(1 << 14)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mark_is_one_of_32_bits() {
-        assert_eq!(Mark::from_bit(0).unwrap().value(), 1);
-        assert_eq!(Mark::from_bit(14).unwrap(), Mark::default());
-        assert_eq!(Mark::from_bit(31).unwrap().value(), 0x8000_0000);
-        assert_eq!(
-            Mark::from_bit(32).unwrap_err().to_string(),
-            "a packet mark has no bit 32"
-        );
     }
 }

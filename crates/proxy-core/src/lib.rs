@@ -4,9 +4,9 @@
 //! use std::time::Duration;
 //! use proxy_core::backend::nftables::Planner;
 //! use proxy_core::reconcile::Memory;
-//! use proxy_core::{Config, Engine, Event};
+//! use proxy_core::{Engine, EngineConfig, Event};
 //!
-//! let config = Config::new("node-1");
+//! let config = EngineConfig::new("node-1");
 //! let mut engine = Engine::with_kernels(config, Planner, |_| Memory::new());
 //! assert!(engine.poll(Duration::ZERO).is_none());
 //!
@@ -17,7 +17,7 @@
 //! ```
 //!
 //! The program needs no privileges: `Memory`, which the feature `memory` adds, is its
-//! kernel. [`Engine::open`] programs the kernel of the node instead.
+//! kernel. [`Config::open`] programs the kernel of the node instead.
 //! The example `tiny-proxy` of vipline-kube-source is a proxy in 30 lines: it reads manifests
 //! and writes rules.
 //!
@@ -30,8 +30,8 @@
 //!
 //! - [`Engine`]: applies events and programs the kernel; also renders the plan and
 //!   compares the plan with the kernel.
-//! - [`Config`]: settings that are fixed at start; [`Context`]: everything besides
-//!   Services that rules depend on.
+//! - [`EngineConfig`]: settings that are fixed at start; [`Config`]: the same with the mode
+//!   and its settings; [`Context`]: everything besides Services that rules depend on.
 //! - [`Schedule`]: when to sync, as pure arithmetic of times.
 //! - [`Report`]: result of a sync; [`health`]: responses of the health endpoints.
 //! - [`Mode`]: the list of modes, and what the node needs for a mode.
@@ -70,6 +70,8 @@ mod engine;
 mod mode;
 
 mod config;
+
+mod engine_config;
 
 mod context;
 
@@ -110,9 +112,10 @@ pub mod cleanup;
 
 pub use backend::Planner;
 pub use claim::{Claim, ContestedAddress, LostAddresses, PortObjects};
-pub use config::{Config, Iptables, IptablesBackend, IptablesChoice, Ipvs, Mark};
+pub use config::{Config, Iptables, IptablesBackend, IptablesChoice, Ipvs};
 pub use context::Context;
 pub use engine::Engine;
+pub use engine_config::{EngineConfig, Mark};
 pub use error::Error;
 pub use mode::Mode;
 pub use rejected::{KnownRejections, RejectedObject};
@@ -132,6 +135,7 @@ pub use vipline_iptables as iptables;
 pub use vipline_nftables as nftables;
 pub use vipline_service_model::{Address, AddressKind, Event, Family, Warning};
 pub use vipline_stale_flows::{CleanupReport, FinishedFlowSearch, FlowSearch};
+pub use watch::Watch;
 pub use {
     ipnet, vipline_conntrack as conntrack, vipline_netlink as netlink,
     vipline_reconcile as reconcile, vipline_rtnl as rtnl, vipline_service_model as service_model,

@@ -198,7 +198,7 @@ impl Report {
     ///
     /// use proxy_core::{Config, Engine, Error, Event};
     ///
-    /// let mut engine = Engine::plan_only(Config::new("node-1"))?;
+    /// let mut engine = Config::new("node-1").plan_only()?;
     /// engine.apply(Event::Synced);
     /// let report = engine.poll(Duration::ZERO).expect("the first sync is due");
     /// assert!(matches!(report.into_result(), Err(Error::NoKernel)));

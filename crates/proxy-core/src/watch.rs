@@ -8,8 +8,9 @@ use vipline_service_model::Family;
 
 use crate::{Drift, Error, MissingFeature};
 
-/// Detects changes by other processes. Each mode implements this trait.
-pub(crate) trait Watch: Send {
+/// Detects changes by other processes. Each mode implements this trait, for
+/// [`Engine::with_watch`](crate::Engine::with_watch).
+pub trait Watch: Send {
     /// Starts to watch. Returns the families whose state may have changed since their
     /// last dump.
     fn start(&mut self) -> Result<Vec<Family>, Error>;

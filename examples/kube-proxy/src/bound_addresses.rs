@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn pods_of_the_host_network_and_api_servers_show_the_addresses_of_their_machines() {
         let mut stage = Stage {
-            engine: Engine::plan_only(Config::new("node-1")).unwrap(),
+            engine: Config::new("node-1").plan_only().unwrap(),
             bound: BoundAddresses::default(),
             now: Duration::ZERO,
         };
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn an_external_ip_that_another_machine_has_is_reported_once() {
         let mut stage = Stage {
-            engine: Engine::plan_only(Config::new("node-1")).unwrap(),
+            engine: Config::new("node-1").plan_only().unwrap(),
             bound: BoundAddresses::default(),
             now: Duration::ZERO,
         };

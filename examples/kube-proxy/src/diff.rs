@@ -35,7 +35,7 @@ pub fn diff(settings: Settings) -> Result<ExitCode, Failure> {
     comments += &page.as_ref().map(Page::comments).unwrap_or_default();
     // The kernel evaluates leftovers beside the plan, and a running proxy does not look for
     // them again. So they are a difference, although no edit of the plan removes them.
-    let leftovers = Leftovers::find(setup.engine.config());
+    let leftovers = Leftovers::find(&setup.settings().config);
     comments += &leftovers.comments();
     print(&(comments + &difference.script))?;
     let is_drift = difference.edits > 0 || !difference.stale_flows.is_empty() || leftovers.is_any();

@@ -106,10 +106,10 @@ mod tests {
     use std::process::ExitCode;
     use std::time::Duration;
 
+    use proxy_core::Event;
     use proxy_core::iptables::Error as IptablesError;
     use proxy_core::netlink::{Errno, Error as Netlink};
     use proxy_core::nftables::Error as NftablesError;
-    use proxy_core::{Engine, Event};
 
     use super::*;
 
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn only_permanent_errors_of_the_first_sync_are_fatal() {
-        let mut engine = Engine::plan_only(Config::default()).unwrap();
+        let mut engine = Config::default().plan_only().unwrap();
         engine.apply(Event::Synced);
         let mut report = engine.poll(Duration::ZERO).unwrap();
         let config = Config::default();

@@ -14,7 +14,7 @@ use crate::failure::{Failure, chain};
 ///
 /// No family is left. The message has the reason for the first family.
 pub fn supported(config: &Config) -> Result<Vec<Family>, Failure> {
-    let families = config.families.iter();
+    let families = config.engine.families.iter();
     let checked = families.map(|&family| (family, config.mode.check_family(config, family)));
     choose(config.mode, checked.collect())
 }

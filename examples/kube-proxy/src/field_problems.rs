@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn an_object_gets_one_event_until_its_refused_addresses_change() {
         let mut stage = Stage {
-            engine: Engine::plan_only(Config::default()).unwrap(),
+            engine: Config::default().plan_only().unwrap(),
             problems: FieldProblems::default(),
         };
         let mut texts = |events: Vec<Event>| -> Vec<String> {
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_problem_is_new_once_until_it_ends() {
         let mut stage = Stage {
-            engine: Engine::plan_only(Config::default()).unwrap(),
+            engine: Config::default().plan_only().unwrap(),
             problems: FieldProblems::default(),
         };
         let open = |ranges: &[&str]| {
@@ -249,7 +249,7 @@ mod tests {
         let label = api::EndpointSlice::SERVICE_NAME_LABEL.to_owned();
         slice.metadata.labels.insert(label, "web".into());
         let mut stage = Stage {
-            engine: Engine::plan_only(Config::default()).unwrap(),
+            engine: Config::default().plan_only().unwrap(),
             problems: FieldProblems::default(),
         };
         let new_event = stage.apply(slice.into()).remove(0);
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn a_service_beyond_the_limit_gets_an_event_until_it_is_within_it() {
         let mut stage = Stage {
-            engine: Engine::plan_only(Config::default()).unwrap(),
+            engine: Config::default().plan_only().unwrap(),
             problems: FieldProblems::default(),
         };
         let large = |first: &str| {

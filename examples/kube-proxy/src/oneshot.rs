@@ -66,7 +66,7 @@ pub struct FamilySummary {
 pub fn oneshot(settings: Settings, output: Output) -> Result<ExitCode, Failure> {
     let (mode, node) = (
         settings.config.mode.to_string(),
-        settings.config.node_name.to_string(),
+        settings.config.engine.node_name.to_string(),
     );
     let mut setup = Setup::open(settings, WatchMode::ListOnly)?;
     process::prepare_mode(setup.settings(), Stage::Start)?;
@@ -74,7 +74,7 @@ pub fn oneshot(settings: Settings, output: Output) -> Result<ExitCode, Failure> 
     let report = setup.engine.poll(Duration::ZERO);
     let seconds = start.elapsed().as_secs_f64();
     if let Some(report) = &report {
-        check_first_sync(report, setup.engine.config())?;
+        check_first_sync(report, &setup.settings().config)?;
     }
     let done = report.as_ref().map_or(&[][..], |report| &report.families);
     for done in done {

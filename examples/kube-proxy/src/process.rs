@@ -98,7 +98,7 @@ pub fn init_only(settings: &Settings) -> Result<(), Failure> {
     prepare_mode(settings, Stage::Init)?;
     let mut is_checked = false;
     let mut config = settings.config.clone();
-    config.families = interfaces::families();
+    config.engine.families = interfaces::families();
     for family in families::supported(&config)? {
         let has_check = mode.probe(&config, family);
         if has_check.map_err(Failure::machine)? {

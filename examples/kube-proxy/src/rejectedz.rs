@@ -106,8 +106,8 @@ impl Page {
     pub fn request(settings: &Settings) -> Option<Self> {
         let body = get(settings.metrics?, PATH).ok()?;
         let page: Self = serde_json::from_str(&body).ok()?;
-        let is_same =
-            page.mode == settings.config.mode.name() && *page.node == *settings.config.node_name;
+        let is_same = page.mode == settings.config.mode.name()
+            && *page.node == *settings.config.engine.node_name;
         is_same.then_some(page)
     }
 

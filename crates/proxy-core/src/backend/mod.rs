@@ -13,7 +13,7 @@ use crate::MissingExtension;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 use crate::evaluate::{KernelState, Rules};
 use crate::mode::{modes, no_such_mode};
-use crate::{Config, Context, Error, IptablesChoice, Mode, Sysctl};
+use crate::{Config, Context, Engine, Error, IptablesChoice, Mode, Sysctl};
 
 mod operations;
 
@@ -25,7 +25,7 @@ pub mod iptables;
 #[cfg(feature = "ipvs")]
 pub mod ipvs;
 
-// The engine of Windows nodes: not in the list of `mode.rs`, because `Engine::open` opens
+// The engine of Windows nodes: not in the list of `mode.rs`, because `Config::open` opens
 // a kernel of Linux.
 #[cfg(feature = "kernelspace")]
 pub mod kernelspace;
@@ -62,6 +62,41 @@ macro_rules! implementations {
 }
 
 modes!(implementations);
+
+impl Config {
+    /// Opens the kernel of the mode for each family.
+    ///
+    /// Opening writes nothing, with two exceptions. Mode iptables creates the nfacct
+    /// counters that rules use. Mode ipvs creates a virtual server at a documentation
+    /// address to probe the scheduler, and removes it at once.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Permanent`] if the kernel lacks nfnetlink, IPVS, the default scheduler or
+    ///   ip_set or denies access, or if a program of iptables is missing or too old.
+    /// - [`Error::Temporary`] for other errors of the clients of the kernel and of programs.
+    /// - [`Error::NoSuchMode`] if the mode is not built in.
+    ///
+    /// In modes nftables and iptables, the first sync reports a kernel without support
+    /// for the mode and a missing CAP_NET_ADMIN.
+    #[cfg(target_os = "linux")]
+    pub fn open(&self) -> Result<Engine, Error> {
+        let mut engine = self.mode.backend()?.open(self)?;
+        engine.enable_flow_cleanup()?;
+        Ok(engine)
+    }
+
+    /// Creates an engine that only plans. Requires no privileges.
+    ///
+    /// Its syncs and differences fail with [`Error::NoKernel`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchMode`] if the mode is not built in.
+    pub fn plan_only(&self) -> Result<Engine, Error> {
+        Ok(self.mode.backend()?.plan_only(self))
+    }
+}
 
 impl Mode {
     /// Reads all rules that packets of a family pass in the kernel, also those of other
@@ -154,7 +189,7 @@ impl Mode {
     /// - The error of the client if a request fails.
     /// - [`Error::NoSuchMode`] if the mode is not built in.
     pub fn probe(self, config: &Config, family: Family) -> Result<bool, Error> {
-        let cx = Context::new(config, &NodeView::default(), [], family);
+        let cx = Context::new(&config.engine, &NodeView::default(), [], family);
         self.backend()?.probe(&cx)
     }
 

@@ -1,19 +1,15 @@
 //! The operations of a mode besides planning.
 
+#[cfg(any(feature = "iptables", feature = "nftables"))]
 use vipline_service_model::Family;
 
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 use crate::MissingExtension;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 use crate::cleanup::Leftovers;
-use crate::driver::Drive;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 use crate::evaluate::{KernelState, Rules};
-use crate::watch::Watch;
-use crate::{Config, Context, Error, IptablesChoice, Sysctl};
-
-/// The drivers of all families, and the watch of the mode.
-pub(crate) type Opened = (Vec<Box<dyn Drive>>, Box<dyn Watch>);
+use crate::{Config, Context, Engine, Error, IptablesChoice, Sysctl};
 
 /// Everything that differs between modes, except for the plan.
 ///
@@ -71,13 +67,13 @@ pub(crate) trait Backend {
         Ok(())
     }
 
-    /// Opens the kernel of each family. Returns the drivers and the watch.
+    /// Opens the kernel of each family. Returns an engine with its watch.
     ///
-    /// Clears settings in `config` that the kernel does not support.
-    fn open(&self, config: &mut Config) -> Result<Opened, Error>;
+    /// Leaves out what the settings ask for and the kernel does not support.
+    fn open(&self, config: &Config) -> Result<Engine, Error>;
 
-    /// Creates the driver of a family without a kernel.
-    fn plan_only(&self, config: &Config, family: Family) -> Box<dyn Drive>;
+    /// Creates an engine that only plans.
+    fn plan_only(&self, config: &Config) -> Engine;
 
     /// Reads the rules of a family that packets pass in the kernel, also those of other
     /// programs. Default: `None`, because the rules cannot be evaluated.

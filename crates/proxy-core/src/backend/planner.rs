@@ -12,7 +12,7 @@ use crate::{Context, PortObjects};
 /// A planner is a value with the settings of its mode. It has no other state and cannot fail.
 pub trait Planner: Clone + PartialEq + Send + 'static {
     /// A kernel object that the mode programs.
-    type Object: Keyed;
+    type Object: Keyed + Send + Sync;
 
     /// Number of edits after which a sync ends, and leaves other changes to the next one.
     /// Default: 4,096, which mode nftables plans and commits in 20 ms.
@@ -69,6 +69,12 @@ pub trait Planner: Clone + PartialEq + Send + 'static {
     /// Returns the table of an object and its number of rules, in modes with rules per
     /// Service. Default: `None`.
     fn rule_count(_object: &Self::Object) -> Option<(&'static str, usize)> {
+        None
+    }
+
+    /// Returns the name of the link to which the mode adds the addresses of Services, so that
+    /// they become addresses of the node. Default: `None`.
+    fn service_link() -> Option<&'static str> {
         None
     }
 

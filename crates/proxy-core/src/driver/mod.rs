@@ -83,6 +83,10 @@ pub(crate) trait Drive: Send {
     #[cfg(any(feature = "iptables", feature = "nftables"))]
     fn without_kernel(&self) -> Box<dyn Drive>;
 
+    /// The link to which the mode adds the addresses of Services.
+    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    fn service_link(&self) -> Option<&'static str>;
+
     /// Reserves capacity for service ports that are about to be planned for the first time.
     fn reserve(&mut self, ports: usize);
 
@@ -181,7 +185,6 @@ pub(crate) enum Replan {
 pub(crate) fn driver<P, K>(family: Family, planner: P, kernel: K) -> Box<dyn Drive>
 where
     P: Planner,
-    P::Object: Send + Sync,
     K: Target<Object = P::Object> + Send + 'static,
     Error: From<K::Error>,
 {
@@ -208,11 +211,9 @@ where
 }
 
 /// Creates a driver without desired objects and without a kernel.
-#[cfg(any(feature = "iptables", feature = "nftables"))]
 pub(crate) fn without_kernel<P>(family: Family, planner: P) -> Box<dyn Drive>
 where
     P: Planner,
-    P::Object: Send + Sync,
 {
     driver(family, planner, Absent::default())
 }
@@ -491,7 +492,6 @@ fn take_on_demand<P: Planner>(planned: &mut PortObjects<P::Object>) -> Vec<P::Ob
 impl<P, K> Drive for Driver<P, K>
 where
     P: Planner,
-    P::Object: Send + Sync,
     K: Target<Object = P::Object> + Send,
     Error: From<K::Error>,
 {
@@ -536,6 +536,11 @@ where
     #[cfg(any(feature = "iptables", feature = "nftables"))]
     fn without_kernel(&self) -> Box<dyn Drive> {
         without_kernel(self.family, self.planner.clone())
+    }
+
+    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    fn service_link(&self) -> Option<&'static str> {
+        P::service_link()
     }
 
     fn reserve(&mut self, ports: usize) {

@@ -7,9 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 use vipline_evaluate::Host;
 use vipline_service_model::{Family, ServicePort};
 
+use crate::Engine;
 use crate::evaluate::{self, Rules};
-use crate::interfaces::ipvs_link;
-use crate::{Engine, Error, Mode};
 
 impl Engine {
     /// Returns the addresses and routes of a typical node, for the evaluation of the plan
@@ -18,22 +17,25 @@ impl Engine {
     /// Interface `eth0` has the addresses of the Node object and those of
     /// [`set_addresses`](Self::set_addresses), and leads to all other hosts. The pod
     /// networks of the node and all endpoints on this node are reached through `cni0`, or
-    /// through the interface that [`Config::detect_local`](crate::Config::detect_local)
-    /// names; a prefix gets the suffix `0`. In mode ipvs `kube-ipvs0` has the addresses of
-    /// Services. No packet exceeds a limit.
+    /// through the interface that [`EngineConfig::detect_local`](crate::EngineConfig::detect_local)
+    /// names; a prefix gets the suffix `0`. In mode ipvs, `kube-ipvs0` has the addresses of
+    /// Services ([`Planner::service_link`](crate::Planner::service_link)). No packet exceeds a limit.
     pub fn assumed_host(&self) -> Host {
         let ports = || self.store.ports().map(|port| &**port);
         let detect_local = &self.config.detect_local;
         let node = self.store.node();
         let host = evaluate::assumed(detect_local, &node, &self.addresses, ports());
-        if self.config.mode != Mode::Ipvs {
+        let mut links = self
+            .drivers
+            .iter()
+            .filter_map(|driver| driver.service_link());
+        let Some(link) = links.next() else {
             return host;
-        }
-        let link = ipvs_link().to_string();
+        };
         let is_own = |addr: &IpAddr| node.addresses.contains(addr) || self.addresses.contains(addr);
         let bound: BTreeSet<IpAddr> = ports().flat_map(addresses).collect();
         let bound = bound.into_iter().filter(|addr| !is_own(addr));
-        bound.fold(host, |host, addr| host.with_addr(&*link, addr.into()))
+        bound.fold(host, |host, addr| host.with_addr(link, addr.into()))
     }
 
     /// Plans all changes, and prepares the plan of a family for the evaluation of packets.
@@ -80,23 +82,6 @@ impl Engine {
             }
         }
         driver.desired_rules()
-    }
-
-    /// Reads all rules that packets of a family pass in the kernel, also those of other
-    /// programs. Changes nothing.
-    ///
-    /// Reads the network namespace of the calling thread. Returns `None` if the rules of
-    /// the mode cannot be evaluated.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoKernel`] if the engine only plans or has kernels of the caller. The error
-    /// of the mode if the rules cannot be read.
-    pub fn installed_rules(&self, family: Family) -> Result<Option<Rules>, Error> {
-        if self.watch.is_none() {
-            return Err(Error::NoKernel);
-        }
-        self.config.mode.installed_rules(&self.config, family)
     }
 }
 

@@ -25,12 +25,12 @@ use vipline_service_model::{
 use vipline_stale_flows::Cleanup;
 
 use self::backlog::Backlog;
-use crate::driver::{Drive, driver};
+use crate::driver::{Drive, driver, without_kernel};
 use crate::report::FamilyReport;
 use crate::watch::Watch;
 use crate::{
-    Config, Difference, Drift, Error, KnownRejections, LostAddresses, Planner, RejectedObject,
-    Report, Schedule, Trigger,
+    Difference, Drift, EngineConfig, Error, KnownRejections, LostAddresses, Planner,
+    RejectedObject, Report, Schedule, Trigger,
 };
 
 /// The rule-sync engine: takes in events about Services and keeps the kernel's rules
@@ -42,7 +42,7 @@ use crate::{
 /// Functions that access the kernel block until the kernel has replied. A netlink reply
 /// has a timeout of 10 s, and an iptables program one of five minutes.
 pub struct Engine {
-    config: Config,
+    config: EngineConfig,
     store: Store,
     schedule: Schedule,
     drivers: Vec<Box<dyn Drive>>,
@@ -64,45 +64,6 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens the kernel of the configured mode for each configured family.
-    ///
-    /// Opening writes nothing, with two exceptions. Mode iptables creates the nfacct
-    /// counters that rules use. Mode ipvs creates a virtual server at a documentation
-    /// address to probe the scheduler, and removes it at once.
-    ///
-    /// # Errors
-    ///
-    /// - [`Error::Permanent`] if the kernel lacks nfnetlink, IPVS, the default scheduler or
-    ///   ip_set or denies access, or if a program of iptables is missing or too old.
-    /// - [`Error::Temporary`] for other errors of the clients of the kernel and of programs.
-    /// - [`Error::NoSuchMode`] if the mode is not built in.
-    ///
-    /// In modes nftables and iptables, the first sync reports a kernel without support
-    /// for the mode and a missing CAP_NET_ADMIN.
-    #[cfg(target_os = "linux")]
-    pub fn open(mut config: Config) -> Result<Self, Error> {
-        let (drivers, watch) = config.mode.backend()?.open(&mut config)?;
-        let mut engine = Self::new(config, drivers);
-        engine.watch = Some(watch);
-        engine.enable_flow_cleanup()?;
-        Ok(engine)
-    }
-
-    /// Creates an engine that only plans. Requires no privileges.
-    ///
-    /// Its syncs and differences fail with [`Error::NoKernel`].
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchMode`] if the mode is not built in.
-    pub fn plan_only(config: Config) -> Result<Self, Error> {
-        let backend = config.mode.backend()?;
-        let families = config.families.iter();
-        let drivers = families.map(|&family| backend.plan_only(&config, family));
-        let drivers = drivers.collect();
-        Ok(Self::new(config, drivers))
-    }
-
     /// Creates an engine with a planner and kernels of the caller.
     ///
     /// A kernel is a [`Target`] of any kind, such as a file, a remote switch, or the
@@ -110,24 +71,60 @@ impl Engine {
     /// needs no privileges. A kernel without an error type of its own may use [`Error`]
     /// with [`Error::custom`], `std::io::Error`, or `std::convert::Infallible`.
     pub fn with_kernels<P, K>(
-        config: Config,
+        config: EngineConfig,
         planner: P,
-        mut kernel: impl FnMut(Family) -> K,
+        kernel: impl FnMut(Family) -> K,
     ) -> Self
     where
         P: Planner,
-        P::Object: Send + Sync,
         K: Target<Object = P::Object> + Send + 'static,
         Error: From<K::Error>,
     {
-        let families = config.families.iter();
-        let drivers = families
-            .map(|&family| driver(family, planner.clone(), kernel(family)))
-            .collect();
+        let kernels: Vec<K> = config.families.iter().copied().map(kernel).collect();
+        Self::over(config, planner, kernels)
+    }
+
+    /// Creates an engine with a planner and kernels, one for each configured family in the order
+    /// of [`EngineConfig::families`].
+    ///
+    /// # Panics
+    ///
+    /// The numbers of kernels and families differ.
+    pub fn over<P, K>(config: EngineConfig, planner: P, kernels: Vec<K>) -> Self
+    where
+        P: Planner,
+        K: Target<Object = P::Object> + Send + 'static,
+        Error: From<K::Error>,
+    {
+        assert_eq!(
+            kernels.len(),
+            config.families.len(),
+            "one kernel for each family"
+        );
+        let drivers = config.families.iter().zip(kernels);
+        let drivers = drivers.map(|(&family, kernel)| driver(family, planner.clone(), kernel));
+        let drivers = drivers.collect();
         Self::new(config, drivers)
     }
 
-    fn new(config: Config, drivers: Vec<Box<dyn Drive>>) -> Self {
+    /// Creates an engine that only plans. Requires no privileges.
+    ///
+    /// Its syncs and differences fail with [`Error::NoKernel`].
+    pub fn plan_only(config: EngineConfig, planner: impl Planner) -> Self {
+        let families = config.families.iter();
+        let drivers = families.map(|&family| without_kernel(family, planner.clone()));
+        let drivers = drivers.collect();
+        Self::new(config, drivers)
+    }
+
+    /// Sets what detects changes by other processes in kernels of the caller.
+    #[must_use]
+    pub fn with_watch(mut self, watch: impl Watch + 'static) -> Self {
+        self.watch = Some(Box::new(watch));
+        self
+    }
+
+    fn new(config: EngineConfig, drivers: Vec<Box<dyn Drive>>) -> Self {
         let mut model = service_model::Config::new(config.node_name.clone());
         model.external_ips = config.external_ips;
         model.start_time = config.start_time;
@@ -157,8 +154,8 @@ impl Engine {
     ///
     /// Every listener costs the kernel work at each commit, so call this function after
     /// the first sync. Call it in the network namespace in which the engine was
-    /// [opened](Self::open). For an engine with kernels of the caller this function does
-    /// nothing.
+    /// [opened](Self::open). For an engine without a
+    /// [watch](Self::with_watch) this function does nothing.
     ///
     /// # Errors
     ///
@@ -221,7 +218,7 @@ impl Engine {
     /// must leave out addresses on `kube-ipvs0`, which belong to Services.
     ///
     /// IPv6 link-local addresses change with every container on the node, so they are
-    /// ignored unless a network of [`Config::node_port_addresses`] contains them.
+    /// ignored unless a network of [`EngineConfig::node_port_addresses`] contains them.
     pub fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) {
         addresses.retain(|addr| self.is_considered(*addr));
         addresses.sort_unstable();
@@ -476,8 +473,8 @@ impl Engine {
         &self.store
     }
 
-    /// Returns the configuration, limited to what the kernel supports.
-    pub fn config(&self) -> &Config {
+    /// Returns the configuration.
+    pub fn config(&self) -> &EngineConfig {
         &self.config
     }
 

@@ -10,7 +10,7 @@
 //! service.spec.cluster_ip = "10.96.0.10".into();
 //! service.spec.ports = vec![api::ServicePortSpec { port: 80, ..Default::default() }];
 //!
-//! let mut engine = Engine::plan_only(Config::new("node-1"))?;
+//! let mut engine = Config::new("node-1").plan_only()?;
 //! engine.apply(service.into());
 //! engine.apply(Event::Synced);
 //!

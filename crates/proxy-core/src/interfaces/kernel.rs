@@ -13,7 +13,7 @@ use vipline_netlink::{Dump, Listener, Protocol};
 use vipline_rtnl::{self as rtnl, Client};
 use vipline_service_model::Family;
 
-use super::{Scope, ipvs_link};
+use super::{Scope, service_link};
 use crate::{Error, sysctl};
 
 /// `RTNLGRP_IPV4_IFADDR` and `RTNLGRP_IPV6_IFADDR` of linux/rtnetlink.h.
@@ -31,13 +31,13 @@ const GROUPS: [u32; 2] = [5, 9];
 pub fn addresses(scope: Scope) -> Result<Vec<IpAddr>, Error> {
     let read = || -> Result<_, rtnl::Error> {
         let mut client = Client::open()?;
-        let ipvs_link = client.link(&ipvs_link())?.map(|link| link.index);
-        Ok((ipvs_link, client.dump_addresses()?))
+        let service_link = client.link(&service_link())?.map(|link| link.index);
+        Ok((service_link, client.dump_addresses()?))
     };
-    let (ipvs_link, dump) = read().map_err(failed("list the addresses of the interfaces"))?;
+    let (service_link, dump) = read().map_err(failed("list the addresses of the interfaces"))?;
     // Addresses that change all the time are better than none.
     let (Dump::Complete(mut all) | Dump::Interrupted(mut all)) = dump;
-    all.retain(|found| scope.includes(found) && Some(found.index) != ipvs_link);
+    all.retain(|found| scope.includes(found) && Some(found.index) != service_link);
     all.sort_by_key(|found| found.index);
     Ok(all.into_iter().map(|found| found.net.addr()).collect())
 }

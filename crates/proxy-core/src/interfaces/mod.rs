@@ -15,9 +15,13 @@ use vipline_service_model::SpecialAddress;
 
 pub use self::kernel::{AddressWatch, addresses, families};
 
-/// Returns the name of the link that mode ipvs adds the addresses of Services to.
-pub(crate) fn ipvs_link() -> Name {
-    Name::new("kube-ipvs0").expect("the name is valid")
+/// The link to which a kube-proxy in mode ipvs adds the addresses of Services. Addresses of the
+/// node are those of all other links.
+pub const SERVICE_LINK: &str = "kube-ipvs0";
+
+/// Returns the name of [`SERVICE_LINK`].
+pub(crate) fn service_link() -> Name {
+    Name::new(SERVICE_LINK).expect("the name is valid")
 }
 
 /// The interface addresses to list.

@@ -28,7 +28,7 @@ use crate::{AddressKind, Config, Context, Engine, Mode};
 /// Exhaustive: the result depends on these values alone.
 #[derive(Clone, Debug)]
 pub struct Scene<'a> {
-    /// Configuration of the engine.
+    /// Configuration of the proxy.
     pub config: &'a Config,
     /// Objects of the API, after a resolve.
     pub store: &'a Store,
@@ -42,9 +42,9 @@ impl<'a> Scene<'a> {
     /// Returns the objects of a family, as of the engine's last plan. Call
     /// [`Engine::plan_changes`] before, unless a sync is to be explained. Nothing is read from
     /// the kernel.
-    pub fn new(engine: &'a Engine, family: Family) -> Self {
+    pub fn new(engine: &'a Engine, config: &'a Config, family: Family) -> Self {
         Self {
-            config: engine.config(),
+            config,
             store: engine.store(),
             addresses: engine.addresses(),
             context: engine.context(family),
@@ -83,7 +83,7 @@ impl Scene<'_> {
     /// The cost is proportional to the number of service ports.
     pub fn find(&self, question: &Question) -> Finding {
         let family = Family::of(question.destination.ip());
-        if !self.config.families.contains(&family) {
+        if !self.config.engine.families.contains(&family) {
             return Finding::unserved(Reason::Family(family));
         }
         let claims = self.claims(question);

@@ -53,7 +53,7 @@ impl Scene<'_> {
     /// has one or is unknown.
     pub fn unserved_service(&self, service: &ObjectName) -> Option<Finding> {
         let ports = self.store.ports_of(service);
-        let is_served = |family: &Family| self.config.families.contains(family);
+        let is_served = |family: &Family| self.config.engine.families.contains(family);
         let families = ports.iter().map(|port| port.family);
         let family = families.min()?;
         let is_any_served = ports.iter().any(|port| is_served(&port.family));

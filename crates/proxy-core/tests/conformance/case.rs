@@ -100,7 +100,7 @@ fn flags(world: &World) -> String {
         let texts: Vec<_> = networks.iter().map(ToString::to_string).collect();
         texts.join(",")
     };
-    let mut flags = match &config.detect_local {
+    let mut flags = match &config.engine.detect_local {
         DetectLocal::ClusterCidr(networks) => format!(" --cluster-cidr {}", list(networks)),
         DetectLocal::NodeCidr => " --detect-local-mode NodeCIDR".into(),
         DetectLocal::Interface(name) => {
@@ -111,15 +111,15 @@ fn flags(world: &World) -> String {
         }
         other => format!(" {other:?}"),
     };
-    flags += &match &config.node_port_addresses {
+    flags += &match &config.engine.node_port_addresses {
         NodePortAddresses::All => " --nodeport-addresses 0.0.0.0/0,::/0".into(),
         NodePortAddresses::Primary => " --nodeport-addresses primary".into(),
         NodePortAddresses::Within(networks) => format!(" --nodeport-addresses {}", list(networks)),
     };
-    if config.masquerade_all {
+    if config.engine.masquerade_all {
         flags += " --masquerade-all";
     }
-    if config.external_ips == ExternalIps::Ignore {
+    if config.engine.external_ips == ExternalIps::Ignore {
         flags += " --feature-gates AllowServiceExternalIPs=false";
     }
     if !config.iptables.localhost_node_ports {

@@ -24,7 +24,7 @@ struct Proxy {
 
 impl Proxy {
     fn start(events: Vec<Event>) -> Self {
-        let engine = Engine::open(config()).expect("the kernel has nf_tables");
+        let engine = config().open().expect("the kernel has nf_tables");
         let now = Duration::ZERO;
         let mut proxy = Self { engine, now };
         apply(&mut proxy.engine, events);
@@ -150,10 +150,11 @@ fn the_cost_of_a_removed_endpoint_does_not_depend_on_the_number_of_clients() {
                 let kernel = nftables::Kernel::open(family).expect("the kernel has nf_tables");
                 Counted(Arc::new(Mutex::new(kernel)))
             });
-            let mut engine = Engine::with_kernels(config(), Planner, |family| match family {
-                Family::V4 => kernels[0].clone(),
-                Family::V6 => kernels[1].clone(),
-            });
+            let mut engine =
+                Engine::with_kernels(config().engine, Planner, |family| match family {
+                    Family::V4 => kernels[0].clone(),
+                    Family::V6 => kernels[1].clone(),
+                });
             apply(&mut engine, sticky(&[1, 2]));
             engine.apply(Event::Synced);
             let mut proxy = Proxy {
@@ -235,7 +236,7 @@ fn chains(prefix: &str) -> usize {
 /// Returns the number of edits and the script that a new process finds, as `kube-proxy
 /// diff` does.
 fn difference(events: Vec<Event>) -> (usize, String) {
-    let mut engine = Engine::open(config()).expect("the kernel has nf_tables");
+    let mut engine = config().open().expect("the kernel has nf_tables");
     apply(&mut engine, events);
     engine.apply(Event::Synced);
     let difference = engine.difference().expect("a dump");

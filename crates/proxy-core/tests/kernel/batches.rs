@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use proxy_core::backend::nftables::{Kernel as Nftables, transactions};
-use proxy_core::{Config, Engine, Event, Family};
+use proxy_core::{Config, Event, Family};
 use testkit::generate::{Stack, cluster};
 use testkit::netns::Netns;
 use vipline_nftables::{Client, Element, Object};
@@ -123,7 +123,7 @@ fn dump() -> Vec<Object> {
 /// Starts an engine in the namespace of the calling thread and returns the number of
 /// edits of its first sync.
 fn start(events: Vec<Event>) -> usize {
-    let mut engine = Engine::open(v4()).expect("the kernel has nf_tables");
+    let mut engine = v4().open().expect("the kernel has nf_tables");
     apply(&mut engine, events);
     engine.apply(Event::Synced);
     let report = engine.poll(Duration::ZERO).expect("a start is due");

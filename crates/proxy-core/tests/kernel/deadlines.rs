@@ -26,7 +26,7 @@ fn a_change_among_ten_thousand_services_meets_its_deadline() {
         .flat_map(|builder| builder.events())
         .collect();
     Netns::new().expect("a network namespace").run(|| {
-        let mut engine = Engine::open(config()).expect("the kernel has nf_tables");
+        let mut engine = config().open().expect("the kernel has nf_tables");
         engine.set_flow_cleanup_clock(cpu::now);
         apply(&mut engine, events);
         engine.apply(Event::Synced);

@@ -62,7 +62,7 @@ impl Proxy {
             min: pause,
             ..Intervals::default()
         });
-        let mut engine = Engine::open(config).expect("the kernel has nf_tables");
+        let mut engine = config.open().expect("the kernel has nf_tables");
         apply(&mut engine, events);
         engine.apply(Event::Synced);
         let mut proxy = Self {

@@ -7,7 +7,7 @@ use proxy_core::evaluate::{
     KernelState, Outcome, Rules, Verdict, node_source, observed_host, packet, read_kernel,
 };
 use proxy_core::evaluator::{Error, Host};
-use proxy_core::{Engine, Event, Family, Mode};
+use proxy_core::{Event, Family, Mode};
 use testkit::link;
 use testkit::netns::Netns;
 use testkit::nft;
@@ -15,13 +15,12 @@ use vipline_service_model::Transport;
 
 use crate::fixtures::{apply, config, web_with};
 
-fn synced() -> Engine {
-    let mut engine = Engine::open(config()).expect("the kernel has nf_tables");
+fn sync() {
+    let mut engine = config().open().expect("the kernel has nf_tables");
     apply(&mut engine, web_with("10.96.0.10", 2).events());
     engine.apply(Event::Synced);
     let report = engine.poll(Duration::ZERO).expect("a sync is due");
     assert!(report.is_success(), "{report}");
-    engine
 }
 
 /// Creates the interfaces of a router.
@@ -42,8 +41,10 @@ fn router(other: &Netns) {
     link::add_route(net("0.0.0.0/0"), gateway, "eth0").expect("a route");
 }
 
-fn outcomes(engine: &Engine, source: &str) -> Vec<Outcome> {
-    let rules = engine.installed_rules(Family::V4).expect("a dump");
+fn outcomes(source: &str) -> Vec<Outcome> {
+    let rules = Mode::Nftables
+        .installed_rules(&config(), Family::V4)
+        .expect("a dump");
     let rules = rules.expect("the mode is evaluated");
     let host = observed_host().expect("addresses and routes");
     evaluate(&rules, &host, source).expect("the rules are evaluated")
@@ -70,8 +71,8 @@ fn installed_rules_include_those_of_other_programs() {
     );
     netns.run(|| {
         router(&other);
-        let engine = synced();
-        let reached = outcomes(&engine, "198.51.100.9");
+        sync();
+        let reached = outcomes("198.51.100.9");
         let endpoints = ["10.1.0.1:8080", "10.1.0.2:8080"];
         let endpoints = endpoints.map(|it| Verdict::Endpoint(it.parse().expect("an endpoint")));
         let verdicts: Vec<_> = reached.iter().map(|it| it.verdict.clone()).collect();
@@ -84,13 +85,13 @@ fn installed_rules_include_those_of_other_programs() {
             "table inet firewall {\nchain forward {\ntype filter hook forward priority 10\n\
              iifname eth0 ip daddr 10.1.0.2 counter drop\n}\n}\n",
         );
-        let filtered = outcomes(&engine, "198.51.100.9");
+        let filtered = outcomes("198.51.100.9");
         let verdicts: Vec<_> = filtered.iter().map(|it| it.verdict.clone()).collect();
         assert_eq!(verdicts, [endpoints[0].clone(), Verdict::Dropped]);
         let last = filtered[1].trace.matches().last().map(ToString::to_string);
         let last = last.expect("a rule drops the packet");
         assert!(last.contains("inet firewall forward handle"), "{last}");
-        let from_pod = outcomes(&engine, "10.1.0.9");
+        let from_pod = outcomes("10.1.0.9");
         assert!(from_pod.iter().all(|it| it.verdict != Verdict::Dropped));
     });
 }
@@ -103,7 +104,7 @@ fn the_longest_route_decides_also_if_it_discards_packets() {
     );
     netns.run(|| {
         router(&other);
-        let engine = synced();
+        sync();
         ip("route add unreachable 10.1.0.1/32");
         ip("route add blackhole 10.1.0.2/32");
         link::up("lo").expect("the loopback device");
@@ -117,7 +118,7 @@ fn the_longest_route_decides_also_if_it_discards_packets() {
         let rules = rules.expect("the mode is evaluated");
         let of_saved = evaluate(&rules, &saved.host(), "198.51.100.9");
         for outcomes in [
-            outcomes(&engine, "198.51.100.9"),
+            outcomes("198.51.100.9"),
             of_saved.expect("the rules are evaluated"),
         ] {
             let verdicts: Vec<_> = outcomes.iter().map(|it| it.verdict.clone()).collect();
@@ -177,17 +178,19 @@ fn an_unknown_order_of_translations_is_an_error() {
     );
     netns.run(|| {
         router(&other);
-        let engine = synced();
+        sync();
         let table = |rule: &str| {
             let chain = "chain p {\ntype nat hook prerouting priority dstnat\n";
             let text = format!("table ip zzz {{\n{chain}{rule}\n}}\n}}\n");
             nft::succeeds(&["-f", "-"], &text);
         };
         table("ip daddr 10.96.0.11 dnat to 10.1.0.9");
-        let outcomes = outcomes(&engine, "198.51.100.9");
+        let outcomes = outcomes("198.51.100.9");
         assert_eq!(outcomes.len(), 2, "the packet matches one table only");
         table("ip daddr 10.96.0.10 dnat to 10.1.0.9");
-        let rules = engine.installed_rules(Family::V4).expect("a dump");
+        let rules = Mode::Nftables
+            .installed_rules(&config(), Family::V4)
+            .expect("a dump");
         let rules = rules.expect("the mode is evaluated");
         let host = observed_host().expect("addresses and routes");
         let error = evaluate(&rules, &host, "198.51.100.9").expect_err("unknown");
@@ -205,7 +208,7 @@ fn rules_of_iptables_legacy_are_evaluated_besides_those_of_nf_tables() {
     );
     netns.run(|| {
         router(&other);
-        let engine = synced();
+        sync();
         let add = |program: &str, endpoint: &str| {
             let args = ["-A", "FORWARD", "-d", endpoint, "-j", "DROP"];
             let output = Command::new(program).args(args).output();
@@ -220,7 +223,7 @@ fn rules_of_iptables_legacy_are_evaluated_besides_those_of_nf_tables() {
         let rules = rules.expect("the mode is evaluated");
         let of_saved = evaluate(&rules, &saved.host(), "198.51.100.9");
         for outcomes in [
-            outcomes(&engine, "198.51.100.9"),
+            outcomes("198.51.100.9"),
             of_saved.expect("the rules are evaluated"),
         ] {
             let last = outcomes.iter().map(|it| {

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use proxy_core::{Engine, Event, Family, Mode};
+use proxy_core::{Event, Family, Mode};
 use testkit::netns::Netns;
 
 use crate::{fixtures, upstream_sets};
@@ -41,7 +41,7 @@ fn upstream_accepts_existing_sets_and_changes_none() {
             .clone()
             .with_mode(Mode::Ipvs)
             .with_families(vec![family]);
-        let mut engine = Engine::plan_only(config).expect("the mode is built in");
+        let mut engine = config.plan_only().expect("the mode is built in");
         fixtures::apply(&mut engine, fixture.events.iter().cloned());
         engine.apply(Event::Synced);
         Netns::new().expect("a network namespace").run(|| {

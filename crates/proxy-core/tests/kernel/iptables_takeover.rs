@@ -47,7 +47,7 @@ fn upstream(family: Family, variant: Variant) -> Upstream {
 fn synced(family: Family, access: Access) -> Engine {
     let (config, events) = overall(family);
     let planner = Planner::from(&config);
-    let mut engine = Engine::with_kernels(config, planner, |_| {
+    let mut engine = Engine::with_kernels(config.engine, planner, |_| {
         let Some(variant) = access else {
             let kernel = Kernel::open_with(family, IptablesBackend::Netlink);
             return kernel.expect("the kernel has nfnetlink");

@@ -63,7 +63,7 @@ impl Proxy {
     /// Starts an engine in the namespace of the calling thread.
     fn start(config: Config, events: impl IntoIterator<Item = Event>) -> Self {
         let kernels = Family::ALL.map(SharedKernel::open);
-        let mut engine = Engine::with_kernels(config, Planner, |family| match family {
+        let mut engine = Engine::with_kernels(config.engine, Planner, |family| match family {
             Family::V4 => kernels[0].clone(),
             Family::V6 => kernels[1].clone(),
         });

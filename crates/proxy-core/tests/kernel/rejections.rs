@@ -117,8 +117,11 @@ fn all_elements_except_the_rejected_ones_are_programmed() {
             service(&name, last, 12).events()
         });
         let kernels = |family| nftables::Kernel::open(family).unwrap();
-        let mut engine =
-            Engine::with_kernels(config(), Spoiled::<ToBaseChain>(nftables::Planner), kernels);
+        let mut engine = Engine::with_kernels(
+            config().engine,
+            Spoiled::<ToBaseChain>(nftables::Planner),
+            kernels,
+        );
         apply(&mut engine, events.concat());
         engine.apply(Event::Synced);
         let report = engine.poll(Duration::ZERO).unwrap();
@@ -186,7 +189,7 @@ fn assert_only_the_bad_service_is_missing(access: Access) {
             .collect();
         let kernel = |family| kernel(access, family);
         let planner = Spoiled::<InLoops>(iptables::Planner::from(&config()));
-        let mut engine = Engine::with_kernels(config(), planner, kernel);
+        let mut engine = Engine::with_kernels(config().engine, planner, kernel);
         apply(
             &mut engine,
             services.iter().flat_map(ServiceBuilder::events),
@@ -237,7 +240,7 @@ fn a_chain_that_a_foreign_rule_jumps_to_stays_and_everything_else_is_removed() {
         netns.run(|| {
             let kernel = |family| kernel(access, family);
             let mut engine =
-                Engine::with_kernels(config(), iptables::Planner::from(&config()), kernel);
+                Engine::with_kernels(config().engine, iptables::Planner::from(&config()), kernel);
             let both = [
                 service("good", 1, 2).events(),
                 service("bad", 2, 2).events(),

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
 use std::time::Duration;
 
-use proxy_core::{Engine, Event, Family, FlowSearch, Intervals};
+use proxy_core::{Event, Family, FlowSearch, Intervals};
 use testkit::generate::ServiceBuilder;
 use testkit::netns::Netns;
 use vipline_conntrack::{Client, Flow, Key, Protocol, Status, Tuple};
@@ -226,7 +226,10 @@ fn flows_are_deleted_within_a_second_while_endpoints_change() {
             min: Duration::ZERO,
             ..Intervals::default()
         };
-        let mut engine = Engine::open(config().with_intervals(intervals)).expect("nf_tables");
+        let mut engine = config()
+            .with_intervals(intervals)
+            .open()
+            .expect("nf_tables");
         engine.defer_flow_searches();
         let endpoint = |number: u32| format!("10.1.1.{number}");
         let udp = [api::TransportProtocol::Udp];

@@ -87,7 +87,7 @@ fn words([family, name]: [&str; 2]) -> Vec<String> {
 /// Returns an engine of one family in the namespace of the calling thread.
 fn engine(family: Family, events: impl IntoIterator<Item = Event>) -> Engine {
     let config = config().with_families(vec![family]);
-    let mut engine = Engine::open(config).expect("the kernel has nf_tables");
+    let mut engine = config.open().expect("the kernel has nf_tables");
     apply(&mut engine, events);
     engine.apply(Event::Synced);
     engine

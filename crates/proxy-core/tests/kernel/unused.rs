@@ -93,7 +93,7 @@ impl Proxy {
             .with_intervals(intervals)
             .with_families(vec![Family::V4]);
         let kernel = Counted::open();
-        let engine = Engine::with_kernels(config, Planner, |_| kernel.clone());
+        let engine = Engine::with_kernels(config.engine, Planner, |_| kernel.clone());
         let mut proxy = Self {
             engine,
             kernel,

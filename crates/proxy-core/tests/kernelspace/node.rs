@@ -73,7 +73,8 @@ impl Node {
     pub(crate) fn new(hns: &SharedHns, families: &[Family], settings: &Settings) -> Self {
         let config = Config::new(NODE).with_families(families);
         let kernel = |family| Hns::new(Arc::clone(&hns.0), NETWORK, family, settings.clone());
-        let mut engine = Engine::with_kernels(config, Planner::new(settings.clone()), kernel);
+        let mut engine =
+            Engine::with_kernels(config.engine, Planner::new(settings.clone()), kernel);
         let node_address = |address: &str| api::NodeAddress {
             kind: "InternalIP".into(),
             address: address.into(),

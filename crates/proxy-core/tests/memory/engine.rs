@@ -218,7 +218,7 @@ impl Planner for Show {
 fn ports_are_replanned_when_their_context_changes() {
     let families = vec![Family::V4];
     let config = config().with_families(families);
-    let mut engine = Engine::with_kernels(config, Show, |_| Memory::new());
+    let mut engine = Engine::with_kernels(config.engine, Show, |_| Memory::new());
     apply(&mut engine, web("10.96.0.10").events());
     engine.apply(Event::Synced);
     assert_eq!(engine.desired(), "IPv4 10.96.0.10:80/TCP []");

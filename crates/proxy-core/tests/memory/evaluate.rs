@@ -15,7 +15,7 @@ const OUTSIDE: &str = "198.51.100.9";
 const POD: &str = "10.1.0.77";
 
 fn engine(config: Config, events: impl IntoIterator<Item = Event>) -> Engine {
-    let mut engine = Engine::plan_only(config).expect("the mode is built in");
+    let mut engine = config.plan_only().expect("the mode is built in");
     engine.apply(node());
     fixtures::apply(&mut engine, events);
     engine.set_addresses(vec!["192.168.0.5".parse().expect("an address")]);
@@ -177,8 +177,4 @@ fn other_destinations_are_not_translated() {
         let outcomes = outcomes(&mut engine, addr(OUTSIDE), destination);
         assert_eq!(outcomes[0].verdict, expected, "{}", outcomes[0]);
     }
-    assert!(
-        engine.installed_rules(Family::V4).is_err(),
-        "there is no kernel"
-    );
 }

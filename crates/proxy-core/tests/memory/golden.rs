@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use proxy_core::{Engine, Event, Mode};
+use proxy_core::{Event, Mode};
 
 use crate::fixtures;
 
 fn rendered(fixture: &fixtures::Fixture, mode: Mode) -> String {
     let config = fixture.config.clone().with_mode(mode);
-    let mut engine = Engine::plan_only(config).expect("the mode is built in");
+    let mut engine = config.plan_only().expect("the mode is built in");
     fixtures::apply(&mut engine, fixture.events.iter().cloned());
     engine.apply(Event::Synced);
     engine.desired()

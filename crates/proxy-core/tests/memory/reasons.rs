@@ -1,7 +1,7 @@
 //! Reasons from the objects alone.
 
 use proxy_core::reason::{Origin, Question, Reason, Scene};
-use proxy_core::{Config, Engine, Event, Family};
+use proxy_core::{Config, Event, Family};
 use testkit::generate::ServiceBuilder;
 use vipline_service_model::{Transport, api};
 
@@ -14,11 +14,12 @@ fn a_direct_connection_belongs_to_the_service_port_of_its_protocol() {
         .port(api::TransportProtocol::Udp, 53, 53)
         .port(api::TransportProtocol::Tcp, 53, 53)
         .endpoint("10.1.0.53".parse().expect("an address"), NODE);
-    let mut engine = Engine::plan_only(Config::new(NODE)).expect("the mode is built in");
+    let config = Config::new(NODE);
+    let mut engine = config.plan_only().expect("the mode is built in");
     fixtures::apply(&mut engine, dns.events());
     engine.apply(Event::Synced);
     engine.plan_changes();
-    let scene = Scene::new(&engine, Family::V4);
+    let scene = Scene::new(&engine, &config, Family::V4);
     for (protocol, port) in [(Transport::Tcp, "tcp-53"), (Transport::Udp, "udp-53")] {
         let question = Question {
             protocol,

@@ -16,7 +16,7 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(200);
 /// Returns a configuration with a short minimum interval between syncs.
 pub(crate) fn config() -> Config {
     let mut config = fixtures::config();
-    config.intervals.min = PAUSE / 2;
+    config.engine.intervals.min = PAUSE / 2;
     config.iptables.nfacct = false;
     config
 }

@@ -31,6 +31,8 @@ pub(crate) enum Rules {
 /// An engine that programs the network namespace in which it was opened.
 pub(crate) struct Opened {
     pub(crate) engine: Engine,
+    /// Configuration of the engine and its mode.
+    pub(crate) config: Config,
     /// Wrapper programs that the engine runs.
     _programs: Option<Programs>,
 }
@@ -61,9 +63,10 @@ impl Rules {
                 config.mode = Mode::Iptables;
                 config.iptables.backend = IptablesBackend::Netlink;
             }
-            let engine = Engine::open(config).expect("the kernel has what the mode needs");
+            let engine = config.open().expect("the kernel has what the mode needs");
             return Opened {
                 engine,
+                config,
                 _programs: None,
             };
         };
@@ -71,7 +74,7 @@ impl Rules {
         config.iptables.nfacct = true;
         let programs = Programs::new().expect("a temporary directory");
         let planner = Planner::from(&config);
-        let mut engine = Engine::with_kernels(config, planner, |family| {
+        let mut engine = Engine::with_kernels(config.engine.clone(), planner, |family| {
             let base = match family {
                 Family::V4 => "iptables",
                 Family::V6 => "ip6tables",
@@ -89,6 +92,7 @@ impl Rules {
         );
         Opened {
             engine,
+            config,
             _programs: Some(programs),
         }
     }
@@ -125,7 +129,7 @@ impl Rules {
     }
 }
 
-/// Creates the nfacct counters that iptables rules name, as `Engine::open` does.
+/// Creates the nfacct counters that iptables rules name, as `Config::open` does.
 fn create_counters() {
     let mut client = nfacct::Client::open().expect("the kernel has nfacct");
     for name in [INVALID_DROPPED, LOCALHOST_ACCEPTED] {

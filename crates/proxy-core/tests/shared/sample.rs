@@ -226,11 +226,10 @@ fn installed_rules(stage: &Stage) -> [Rules; 2] {
             });
         }
         let opened = stage.opened.lock();
-        let engine = &opened.expect("no test continues after a panic").engine;
+        let config = &opened.expect("no test continues after a panic").config;
         Family::ALL.map(|family| {
-            let rules = engine
-                .installed_rules(family)
-                .expect("the rules are readable");
+            let rules = config.mode.installed_rules(config, family);
+            let rules = rules.expect("the rules are readable");
             rules.expect("the rules of the mode can be evaluated")
         })
     })

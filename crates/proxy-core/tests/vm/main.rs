@@ -67,7 +67,7 @@ const BACKENDS: [IptablesBackend; 2] = [IptablesBackend::Programs, IptablesBacke
 
 fn open(config: &Config) -> Engine {
     let config = config.clone().with_mode(Mode::Ipvs);
-    Engine::open(config).expect("the kernel has IPVS")
+    config.open().expect("the kernel has IPVS")
 }
 
 #[test]

@@ -91,6 +91,7 @@ impl Facts {
     /// it does not work if another one owns the destination.
     pub(super) fn new(
         engine: &Engine,
+        config: &Config,
         host: &Host,
         (protocol, destination): (Transport, SocketAddr),
         (source, interface): (Source, Option<&str>),
@@ -136,7 +137,7 @@ impl Facts {
             source,
             origin: origin(&context, &packet),
         };
-        let scene = Scene::new(engine, Family::of(destination.ip()));
+        let scene = Scene::new(engine, config, Family::of(destination.ip()));
         let mut finding = scene.find(&question);
         if let (Some(asked), Some(port)) = (asked, &finding.port)
             && !finding.is_of(asked)
@@ -149,7 +150,6 @@ impl Facts {
         let details = finding.port.as_ref();
         let details = details.map(|port| engine.store().endpoint_details(port));
         let details = details.unwrap_or_default();
-        let config = engine.config();
         let node = engine.store().node();
         let mut pod_networks = node.pod_cidrs.iter();
         let is_client_here = question.origin != Origin::Outside
@@ -179,7 +179,7 @@ impl Facts {
             detects_pods: context.local.is_some(),
             details,
             mode: config.mode,
-            node: config.node_name.to_string(),
+            node: config.engine.node_name.to_string(),
             config: config.clone(),
         })
     }
@@ -600,7 +600,8 @@ mod tests {
 
     /// Returns the answer about a Service without endpoints.
     fn answer(plan_is_known: bool, kernel: Option<&str>) -> Answer {
-        let mut engine = Engine::plan_only(Config::new("node-1")).unwrap();
+        let config = Config::new("node-1");
+        let mut engine = config.plan_only().unwrap();
         let port = api::ServicePortSpec {
             port: 80,
             ..api::ServicePortSpec::default()
@@ -620,7 +621,7 @@ mod tests {
         let host = engine.assumed_host();
         let to = (Transport::Tcp, "10.96.0.10:80".parse().unwrap());
         let source = Source::Address("192.0.2.7".parse().unwrap());
-        let facts = Facts::new(&engine, &host, to, (source, None), None).unwrap();
+        let facts = Facts::new(&engine, &config, &host, to, (source, None), None).unwrap();
         let rules = engine.desired_rules(Family::V4);
         let known = facts.side(rules.as_ref(), &host);
         let plan = match plan_is_known {

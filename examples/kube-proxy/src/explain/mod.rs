@@ -79,8 +79,10 @@ pub fn explain(
         let rules = setup.engine.desired_rules(family)?;
         Some((family, Arc::new(rules)))
     });
+    let plans = plans.collect();
     let inquirer = Inquirer {
-        plans: plans.collect(),
+        config: setup.settings().config.clone(),
+        plans,
         from: args.from,
         from_node: args.from_node,
         interface: args.interface.clone(),
@@ -140,7 +142,7 @@ fn open(settings: Settings, args: &ExplainArgs) -> Result<(Setup, Observed), Fai
     }
     let mut setup = Setup::explain(process::choose(settings))?;
     setup.engine.plan_changes();
-    let observed = Observed::read(setup.engine.config()).map_err(Failure::machine)?;
+    let observed = Observed::read(&setup.settings().config).map_err(Failure::machine)?;
     let observed = observed.with_rejections(setup.settings());
     Ok((setup, observed))
 }

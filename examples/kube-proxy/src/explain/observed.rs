@@ -79,7 +79,7 @@ impl Observed {
         if let Some(choice) = mode.choose_iptables_backend(&config) {
             config.iptables.backend = choice.backend;
         }
-        for &family in &config.families {
+        for &family in &config.engine.families {
             match mode.installed_rules(&config, family) {
                 Ok(Some(rules)) if rules.has_proxy() => return Ok(()),
                 Ok(Some(_)) => {}

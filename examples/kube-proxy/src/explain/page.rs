@@ -97,8 +97,10 @@ impl Questioner {
         let observed = Observed::read(&self.0.config).map_err(|error| (500, error))?;
         let host = observed.host.clone();
         let (reply, prepared) = mpsc::sync_channel::<Result<Prepared, String>>(1);
+        let config = self.0.config.clone();
         let job: Job = Box::new(move |engine| {
             let inquirer = Inquirer {
+                config,
                 plans: BTreeMap::new(),
                 from,
                 from_node,

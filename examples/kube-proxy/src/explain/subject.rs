@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use proxy_core::evaluate::Rules;
 use proxy_core::evaluator::Host;
 use proxy_core::reason::Scene;
-use proxy_core::{Engine, Family};
+use proxy_core::{Config, Engine, Family};
 use vipline_service_model::{Counted, DetectLocal, ObjectName, Transport};
 
 use super::answer::{Answer, Explanation, Masquerade, Outcome, ServiceAnswer};
@@ -29,6 +29,8 @@ const MAX_CANDIDATES: usize = 1024;
 
 /// Asks an engine.
 pub(super) struct Inquirer {
+    /// Configuration of the proxy.
+    pub(super) config: Config,
     /// Whole plans by family. Without them, each destination gets a plan of its own, with the
     /// same outcomes.
     pub(super) plans: BTreeMap<Family, Arc<Rules>>,
@@ -96,7 +98,7 @@ impl Inquirer {
     fn service(&self, engine: &Engine, host: &Host, name: &ObjectName) -> Result<Prepared, String> {
         let (mut items, mut families, mut left_out) = (Vec::new(), Vec::new(), None);
         for &family in &engine.config().families {
-            let addresses = Scene::new(engine, family).addresses_of(name);
+            let addresses = Scene::new(engine, &self.config, family).addresses_of(name);
             if !addresses.is_empty() {
                 families.push(family.to_string());
             }
@@ -124,7 +126,7 @@ impl Inquirer {
             return Err(reason.clone());
         }
         if items.is_empty() {
-            return skipped(engine, name).map(|it| Prepared::Skipped(Box::new(it)));
+            return skipped(engine, &self.config, name).map(|it| Prepared::Skipped(Box::new(it)));
         }
         Ok(Prepared::Service {
             name: name.clone(),
@@ -196,7 +198,14 @@ impl Inquirer {
         let known = self.plans.get(&Family::of(to.1.ip()));
         let own = || engine.desired_rules_of(to.1).map(Arc::new);
         Ok(Item {
-            facts: Facts::new(engine, host, to, (source, self.interface.as_deref()), asked)?,
+            facts: Facts::new(
+                engine,
+                &self.config,
+                host,
+                to,
+                (source, self.interface.as_deref()),
+                asked,
+            )?,
             plan: known.cloned().or_else(own),
         })
     }
@@ -233,9 +242,9 @@ impl Prepared {
 }
 
 /// Returns the answer about a Service that the proxy does not serve.
-fn skipped(engine: &Engine, name: &ObjectName) -> Result<ServiceAnswer, String> {
+fn skipped(engine: &Engine, config: &Config, name: &ObjectName) -> Result<ServiceAnswer, String> {
     let family = engine.config().families.first().copied();
-    let scene = Scene::new(engine, family.unwrap_or(Family::V4));
+    let scene = Scene::new(engine, config, family.unwrap_or(Family::V4));
     let found = scene
         .skipped_service(name)
         .or_else(|| scene.unserved_service(name));

@@ -80,9 +80,9 @@ impl Chosen {
 
     /// Sets the families and the intervals of the mode.
     pub(crate) fn configure(&self, config: &mut Config) {
-        config.families.clone_from(&self.families);
+        config.engine.families.clone_from(&self.families);
         // HNS does not report changes of load balancers.
-        config.intervals.max = config.intervals.retry;
+        config.engine.intervals.max = config.engine.intervals.retry;
     }
 
     /// Returns the settings of the mode.
@@ -97,7 +97,7 @@ impl Chosen {
         service: &Arc<Mutex<S>>,
     ) -> Engine {
         let planner = Planner::new(self.settings.clone());
-        Engine::with_kernels(config, planner, |family| {
+        Engine::with_kernels(config.engine, planner, |family| {
             let (hns, settings) = (Arc::clone(service), self.settings.clone());
             Hns::new(hns, &self.network.name, family, settings)
         })

@@ -38,12 +38,15 @@ use crate::wait;
 /// Objects or credentials are invalid at the start, a privilege or kernel
 /// feature is missing, or a change requires a restart.
 pub fn run(mut settings: Settings) -> Result<(), Failure> {
-    settings.config.start_time = Some(telemetry::clock());
+    settings.config.engine.start_time = Some(telemetry::clock());
     let signals = Signals::listen().map_err(Failure::cannot("handle signals"))?;
     Signals::limit_shutdown().map_err(Failure::cannot("handle signals"))?;
     process::adjust_oom_score(settings.oom_score_adj);
     let mut config = watch_config(&settings)?;
-    let (mode, node) = (settings.config.mode, settings.config.node_name.clone());
+    let (mode, node) = (
+        settings.config.mode,
+        settings.config.engine.node_name.clone(),
+    );
     let mut setup = Setup::open(settings.clone(), WatchMode::ListAndWatch)?;
     setup.engine.defer_flow_searches();
     let tasks = setup
@@ -60,8 +63,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
         info!(backend = %chosen.backend, reason = %chosen.reason, "iptables backend");
     }
     flows::warn_if_unreadable(&setup.engine);
-    let engine_config = setup.engine.config().clone();
-    let (questioner, questions) = page::channel(engine_config, sender);
+    let (questioner, questions) = page::channel(setup.settings().config.clone(), sender);
     let explain = Arc::new(move |query: &str| questioner.answer(query));
     let _servers = serve(&setup, &settings, Some(explain))?;
     report_start(&setup);
@@ -74,7 +76,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
             let ended = Instant::now();
             setup.telemetry.synced(&setup.engine, &report, began, ended);
             if !synced {
-                check_first_sync(&report, setup.engine.config())?;
+                check_first_sync(&report, &setup.settings().config)?;
                 synced = report.is_success();
                 if synced {
                     let config = &setup.settings().config;

@@ -184,7 +184,7 @@ pub fn start(
             Some(_) => ProxyHealth::Checked,
             None => ProxyHealth::Assumed,
         },
-        addresses: settings.config.node_port_addresses.clone(),
+        addresses: settings.config.engine.node_port_addresses.clone(),
         interfaces: node::host_addresses,
         retry: RETRY,
         connections: Connections::new(limits.idle, limits.services),

@@ -62,7 +62,7 @@ impl Pages {
             explanations,
             telemetry,
             mode: settings.mode_name(),
-            node: settings.config.node_name.as_ref().into(),
+            node: settings.config.engine.node_name.as_ref().into(),
             configuration: settings.configuration.to_configz(),
             gates: settings.feature_gates.clone(),
             serves_debug: settings.configuration.enable_profiling,

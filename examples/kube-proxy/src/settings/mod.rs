@@ -120,7 +120,7 @@ impl Settings {
         let bind_address = parse_address(&configuration.bind_address);
         Ok(Self {
             source: source(flags, &configuration, &gates, &mut warnings),
-            sync_period: config.intervals.retry,
+            sync_period: config.engine.intervals.retry,
             config,
             bind_address: bind_address.filter(|address| !address.is_unspecified()),
             healthz: socket_address(&configuration.healthz_bind_address),

@@ -26,9 +26,9 @@ fn bad(line: &str) -> String {
 
 #[test]
 fn the_node_name_is_the_flag_or_the_host_name() {
-    assert_eq!(&*good("").config.node_name, "machine");
+    assert_eq!(&*good("").config.engine.node_name, "machine");
     let named = good("--hostname-override Node-1");
-    assert_eq!(&*named.config.node_name, "node-1");
+    assert_eq!(&*named.config.engine.node_name, "node-1");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn local_traffic_is_detected_as_in_upstream() {
             DetectLocal::InterfacePrefix("veth".into()),
         ),
     ] {
-        assert_eq!(good(line).config.detect_local, expected, "{line}");
+        assert_eq!(good(line).config.engine.detect_local, expected, "{line}");
     }
     assert_eq!(
         bad("--detect-local-mode BridgeInterface --pod-bridge-interface sixteen-letters!"),
@@ -112,12 +112,13 @@ fn local_traffic_is_detected_as_in_upstream() {
 #[test]
 fn node_port_addresses_are_networks_or_primary() {
     for line in ["", "--nodeport-addresses primary"] {
-        let addresses = good(line).config.node_port_addresses;
+        let addresses = good(line).config.engine.node_port_addresses;
         assert_eq!(addresses, NodePortAddresses::Primary, "{line}");
     }
     let within = NodePortAddresses::Within(vec!["10.0.0.0/8".parse().unwrap()]);
     let addresses = good("--nodeport-addresses 10.0.0.0/8")
         .config
+        .engine
         .node_port_addresses;
     assert_eq!(addresses, within);
 }
@@ -127,19 +128,22 @@ fn mode_iptables_has_its_own_settings() {
     let iptables = |line: &str| settings(line).unwrap().config;
     let usual = iptables("");
     assert_eq!(usual.mode, Mode::Iptables);
-    assert_eq!(usual.node_port_addresses, NodePortAddresses::All);
+    assert_eq!(usual.engine.node_port_addresses, NodePortAddresses::All);
     assert!(usual.serves_localhost());
-    assert_eq!(usual.intervals.min, Duration::from_secs(1));
+    assert_eq!(usual.engine.intervals.min, Duration::from_secs(1));
     let other = iptables(
         "--iptables-localhost-nodeports=false --iptables-masquerade-bit 3 --masquerade-all \
          --iptables-min-sync-period 5s --nodeport-addresses primary",
     );
-    assert!(!other.iptables.localhost_node_ports && other.masquerade_all);
-    assert_eq!(other.masquerade_mark.value(), 8);
-    assert_eq!(other.intervals.min, Duration::from_secs(5));
-    assert_eq!(other.node_port_addresses, NodePortAddresses::Primary);
+    assert!(!other.iptables.localhost_node_ports && other.engine.masquerade_all);
+    assert_eq!(other.engine.masquerade_mark.value(), 8);
+    assert_eq!(other.engine.intervals.min, Duration::from_secs(5));
+    assert_eq!(other.engine.node_port_addresses, NodePortAddresses::Primary);
     assert!(!iptables("--iptables-localhost-nodeports=false").serves_localhost());
-    let nftables = good("--iptables-masquerade-bit 3").config.masquerade_mark;
+    let nftables = good("--iptables-masquerade-bit 3")
+        .config
+        .engine
+        .masquerade_mark;
     assert_eq!(nftables, Mark::default(), "the flag is not its");
 }
 
@@ -161,13 +165,13 @@ fn mode_ipvs_has_its_own_settings() {
     let ipvs = |line: &str| settings(&format!("--proxy-mode ipvs {line}")).unwrap();
     let usual = ipvs("").config;
     assert_eq!((usual.mode, &usual.ipvs), (Mode::Ipvs, &Ipvs::default()));
-    assert_eq!(usual.node_port_addresses, NodePortAddresses::All);
+    assert_eq!(usual.engine.node_port_addresses, NodePortAddresses::All);
     let intervals = |min, retry| Intervals {
         min,
         retry,
         max: MAX_INTERVAL,
     };
-    assert_eq!(usual.intervals, intervals(SECOND, 30 * SECOND));
+    assert_eq!(usual.engine.intervals, intervals(SECOND, 30 * SECOND));
     let other = ipvs(
         "--ipvs-scheduler mh --ipvs-exclude-cidrs 10.0.0.0/8,fd00::/8 --masquerade-all \
          --iptables-masquerade-bit 3 --ipvs-sync-period 9s --ipvs-min-sync-period 2s \
@@ -176,18 +180,21 @@ fn mode_ipvs_has_its_own_settings() {
     assert_eq!(other.config.ipvs.scheduler, Scheduler::Maglev);
     let excluded = ["10.0.0.0/8", "fd00::/8"].map(|text| text.parse().unwrap());
     assert_eq!(other.config.ipvs.excluded, excluded);
-    assert_eq!(other.config.masquerade_mark.value(), 8);
-    assert!(other.config.masquerade_all);
-    assert_eq!(other.config.intervals, intervals(2 * SECOND, 9 * SECOND));
+    assert_eq!(other.config.engine.masquerade_mark.value(), 8);
+    assert!(other.config.engine.masquerade_all);
+    assert_eq!(
+        other.config.engine.intervals,
+        intervals(2 * SECOND, 9 * SECOND)
+    );
     assert_eq!(other.sync_period, 9 * SECOND);
     let primary = NodePortAddresses::Primary;
-    assert_eq!(other.config.node_port_addresses, primary);
+    assert_eq!(other.config.engine.node_port_addresses, primary);
 }
 
 #[test]
 fn mode_ipvs_of_a_file_has_no_minimum_sync_period() {
     let ipvs = of_file("mode: ipvs\nipvs: {scheduler: sh, strictARP: true}\n");
-    assert_eq!(ipvs.config.intervals.min, Duration::ZERO);
+    assert_eq!(ipvs.config.engine.intervals.min, Duration::ZERO);
     assert_eq!(ipvs.config.ipvs.scheduler, Scheduler::SourceHash);
     assert!(ipvs.configuration.ipvs.strict_arp);
 }
@@ -221,9 +228,9 @@ fn the_fallback_of_mode_ipvs_is_mode_iptables_with_its_section() {
         assert_eq!(instead.config.mode, Mode::Iptables);
         assert_eq!(instead.configuration.mode, "iptables");
         assert_eq!(instead.sync_period, 7 * SECOND);
-        assert_eq!(instead.config.intervals.min, 3 * SECOND);
-        assert_eq!(instead.config.intervals.max, MAX_INTERVAL);
-        assert!(instead.config.masquerade_all);
+        assert_eq!(instead.config.engine.intervals.min, 3 * SECOND);
+        assert_eq!(instead.config.engine.intervals.max, MAX_INTERVAL);
+        assert!(instead.config.engine.masquerade_all);
         assert!(!instead.config.iptables.localhost_node_ports);
         assert_eq!(instead.config_file, settings.config_file);
         assert!(instead.fallback.is_none());
@@ -238,13 +245,13 @@ fn periods_addresses_and_other_values_are_converted() {
         "--iptables-sync-period 10s --iptables-min-sync-period 0s --masquerade-all \
          --feature-gates AllowServiceExternalIPs=false --config-sync-period 1m",
     );
-    assert_eq!(set.config.intervals.min, Duration::ZERO);
-    assert_eq!(set.config.intervals.retry, Duration::from_secs(10));
+    assert_eq!(set.config.engine.intervals.min, Duration::ZERO);
+    assert_eq!(set.config.engine.intervals.retry, Duration::from_secs(10));
     assert_eq!(set.sync_period, Duration::from_secs(10));
     assert_eq!(set.config_sync_period, Duration::from_secs(60));
-    assert!(set.config.masquerade_all);
-    assert_eq!(set.config.external_ips, ExternalIps::Ignore);
-    assert_eq!(good("").config.external_ips, ExternalIps::Serve);
+    assert!(set.config.engine.masquerade_all);
+    assert_eq!(set.config.engine.external_ips, ExternalIps::Ignore);
+    assert_eq!(good("").config.engine.external_ips, ExternalIps::Serve);
     assert_eq!(set.bind_address, None);
     let bound = good("--bind-address fd00::7");
     assert_eq!(bound.bind_address, Some("fd00::7".parse().unwrap()));

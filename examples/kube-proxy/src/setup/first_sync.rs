@@ -32,7 +32,7 @@ impl Setup {
         }
         self.apply_update(update);
         let node = self.engine.store().node();
-        let detect_local = &self.settings.config.detect_local;
+        let detect_local = &self.settings.config.engine.detect_local;
         if *detect_local == DetectLocal::NodeCidr && node.pod_cidrs.is_empty() {
             let needs = "--detect-local-mode=NodeCIDR needs the podCIDRs of this node";
             return Err(Failure::input(format_args!(
@@ -55,9 +55,9 @@ impl Setup {
         let (config, node) = (&self.settings.config, self.engine.store().node());
         let problems = check_families(
             &self.settings.configuration,
-            &config.node_port_addresses,
+            &config.engine.node_port_addresses,
             &node,
-            &config.families,
+            &config.engine.families,
         );
         if self.purpose == Purpose::Program {
             problems.warnings.iter().for_each(|it| warn!("{it}"));

@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use proxy_core::Engine;
 use proxy_core::interfaces::{self, AddressWatch};
 use proxy_core::sysctl::is_conntrack_liberal;
 use tracing::warn;
@@ -57,12 +56,12 @@ impl Setup {
         watch_mode: WatchMode,
     ) -> Result<Self, Failure> {
         let config = &mut settings.config;
-        config.families = interfaces::families();
+        config.engine.families = interfaces::families();
         let iptables = config.mode.choose_iptables_backend(config);
         if let Some(choice) = &iptables {
             config.iptables.backend = choice.backend;
         }
-        config.families = families::supported(config)?;
+        config.engine.families = families::supported(config)?;
         let conntrack = &settings.configuration.conntrack;
         let mut setup = Self::new(&settings, purpose, watch_mode, |mut config| {
             if purpose == Purpose::Program {
@@ -70,7 +69,9 @@ impl Setup {
             }
             let will_be_liberal = purpose != Purpose::Program && conntrack.tcp_be_liberal;
             config.iptables.drop_invalid = !(will_be_liberal || is_conntrack_liberal());
-            Engine::open(config).map_err(|error| Failure::machine(chain(&error)))
+            config
+                .open()
+                .map_err(|error| Failure::machine(chain(&error)))
         })?;
         setup.iptables = iptables;
         setup.engine.set_flow_cleanup_clock(stopwatch);

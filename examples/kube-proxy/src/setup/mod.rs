@@ -95,7 +95,7 @@ impl Setup {
     /// The objects are invalid.
     pub fn explain_plan(settings: &Settings) -> Result<Self, Failure> {
         Self::new(settings, Purpose::Explain, WatchMode::ListOnly, |config| {
-            Engine::plan_only(config).map_err(Failure::input)
+            config.plan_only().map_err(Failure::input)
         })
     }
 
@@ -106,7 +106,7 @@ impl Setup {
     /// The objects are invalid.
     pub fn plan_only(settings: &Settings) -> Result<Self, Failure> {
         Self::new(settings, Purpose::Plan, WatchMode::ListOnly, |config| {
-            Engine::plan_only(config).map_err(Failure::input)
+            config.plan_only().map_err(Failure::input)
         })
     }
 
@@ -168,15 +168,15 @@ impl Setup {
         let config = &settings.config;
         let tasks = Tasks::start()?;
         let telemetry = telemetry(settings);
-        let (node, runtime) = (config.node_name.clone(), tasks.handle().clone());
+        let (node, runtime) = (config.engine.node_name.clone(), tasks.handle().clone());
         let observer = Arc::new(telemetry.clone());
         let api = Api::open(access, node, runtime, observer, tasks.plugin().clone());
         let api = api.map_err(Failure::input)?;
         let engine = open(config.clone())?;
         let waits_for_node = watch_mode == WatchMode::ListAndWatch;
         let gate = FirstSyncGate::new(
-            config.node_name.clone(),
-            &config.detect_local,
+            config.engine.node_name.clone(),
+            &config.engine.detect_local,
             waits_for_node,
         );
         let objects = Objects::Api { gate, logged: None };
@@ -210,7 +210,7 @@ impl Setup {
             settings: settings.clone(),
             objects,
             node: ThisNode {
-                name: settings.config.node_name.to_string(),
+                name: settings.config.engine.node_name.to_string(),
                 bind_address: settings.bind_address,
             },
             field_problems: FieldProblems::default(),
@@ -231,5 +231,9 @@ impl Setup {
 
 fn telemetry(settings: &Settings) -> Telemetry {
     let config = &settings.config;
-    Telemetry::new(settings.mode(), &config.families, settings.sync_period)
+    Telemetry::new(
+        settings.mode(),
+        &config.engine.families,
+        settings.sync_period,
+    )
 }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use proxy_core::{Engine, Mode};
+use proxy_core::Mode;
 
 use crate::history::{check, history};
 use crate::replay::{config, in_namespace, replay};
@@ -35,7 +35,7 @@ fn ipvs_equals_the_plan_after_each_change_and_is_empty_at_the_end() {
         |seed, changes| {
             in_namespace(|| {
                 let config = config().with_mode(Mode::Ipvs);
-                let engine = Engine::open(config).map_err(|error| error.to_string())?;
+                let engine = config.open().map_err(|error| error.to_string())?;
                 let may_reject = |object: &str| NOT_UNICAST.iter().any(|it| object.contains(it));
                 replay(engine, seed, changes, may_reject)?;
                 match shell(LIST_OBJECTS) {

@@ -77,8 +77,8 @@ impl Tracker {
 pub(crate) fn contexts(store: &Store, config: &Config) -> [Context; 2] {
     let node = store.node();
     Family::ALL.map(|family| {
-        Context::new(config, &node, store.service_cidrs(family), family)
-            .with_addresses(config, &node, &[])
+        Context::new(&config.engine, &node, store.service_cidrs(family), family)
+            .with_addresses(&config.engine, &node, &[])
             .with_endpoints(store.endpoints(family))
     })
 }

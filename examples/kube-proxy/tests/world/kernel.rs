@@ -14,12 +14,12 @@ fn is_rejectable(_: &str) -> bool {
 }
 
 fn replay_with_iptables(variant: Variant, seed: u64, changes: &[Change]) -> Verdict {
-    // Only `Engine::open` creates the nfacct counters.
+    // Only `Config::open` creates the nfacct counters.
     let mut config = config();
     config.iptables.nfacct = false;
     in_namespace(|| {
         let planner = iptables::Planner::from(&config);
-        let engine = Engine::with_kernels(config, planner, |family| {
+        let engine = Engine::with_kernels(config.engine, planner, |family| {
             Kernel::with_client(Client::open_variant(family, variant).unwrap(), family)
         });
         replay(engine, seed, changes, is_rejectable)
@@ -32,14 +32,7 @@ fn nftables_equals_the_plan_after_each_change() {
         60,
         |seed| history(seed, 12, u8::MAX),
         |seed, changes| {
-            in_namespace(|| {
-                replay(
-                    Engine::open(config()).unwrap(),
-                    seed,
-                    changes,
-                    is_rejectable,
-                )
-            })
+            in_namespace(|| replay(config().open().unwrap(), seed, changes, is_rejectable))
         },
     );
 }

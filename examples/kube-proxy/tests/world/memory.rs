@@ -82,7 +82,7 @@ impl<T: Keyed + Send + Sync + 'static> Kernels<T> {
     /// Creates an engine over the kernels in their current state.
     pub(crate) fn engine<P: ModePlanner<Object = T>>(&self, config: Config) -> Engine {
         let planner = P::from(&config);
-        Engine::with_kernels(config, planner, |family| self.of(family).clone())
+        Engine::with_kernels(config.engine, planner, |family| self.of(family).clone())
     }
 
     /// Returns the objects whose removal is not delayed.

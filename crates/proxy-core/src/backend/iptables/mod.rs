@@ -56,11 +56,10 @@ use self::apply::support::check_family;
 use self::apply::watch::Watch;
 pub use self::plan::Planner;
 use self::plan::saved::saved_rules;
-use super::operations::{Backend, Opened};
+use super::operations::Backend;
 use crate::cleanup::Leftovers;
-use crate::driver::{Drive, driver, without_kernel};
 use crate::evaluate::{KernelState, Rules};
-use crate::{Config, Error, IptablesChoice, MissingExtension, Sysctl};
+use crate::{Config, Engine, Error, IptablesChoice, MissingExtension, Sysctl};
 
 /// Makes the kernel route packets from and to loopback addresses.
 const ROUTE_LOCALNET: Sysctl = Sysctl::new(
@@ -87,31 +86,30 @@ impl Backend for Iptables {
     }
 
     fn sysctls(&self, config: &Config, _release: &str) -> Vec<Sysctl> {
-        match config.families.contains(&Family::V4) && config.serves_localhost() {
+        match config.engine.families.contains(&Family::V4) && config.serves_localhost() {
             true => vec![ROUTE_LOCALNET],
             false => Vec::new(),
         }
     }
 
-    fn open(&self, config: &mut Config) -> Result<Opened, Error> {
+    fn open(&self, config: &Config) -> Result<Engine, Error> {
         let backend = choose(config).backend;
-        let mut watch = Watch::new(config.intervals.retry);
+        let mut settings = config.iptables;
+        let mut watch = Watch::new(config.engine.intervals.retry);
         let mut kernels = Vec::new();
-        for &family in &config.families {
+        for &family in &config.engine.families {
             let mut kernel = watch.open(family, backend)?;
-            config.iptables.random_fully &= kernel.has_random_fully();
-            config.iptables.nfacct = config.iptables.nfacct && kernel.has_nfacct();
-            kernels.push((family, kernel));
+            settings.random_fully &= kernel.has_random_fully();
+            settings.nfacct = settings.nfacct && kernel.has_nfacct();
+            kernels.push(kernel);
         }
-        config.iptables.nfacct = config.iptables.nfacct && make_counters();
-        let planner = Planner::from(&*config);
-        let kernels = kernels.into_iter();
-        let drivers = kernels.map(|(family, kernel)| driver(family, planner, kernel));
-        Ok((drivers.collect(), Box::new(watch)))
+        settings.nfacct = settings.nfacct && make_counters();
+        let planner = Planner::new(settings);
+        Ok(Engine::over(config.engine.clone(), planner, kernels).with_watch(watch))
     }
 
-    fn plan_only(&self, config: &Config, family: Family) -> Box<dyn Drive> {
-        without_kernel(family, Planner::from(config))
+    fn plan_only(&self, config: &Config) -> Engine {
+        Engine::plan_only(config.engine.clone(), Planner::from(config))
     }
 
     fn installed_rules(&self, config: &Config, family: Family) -> Result<Option<Rules>, Error> {

@@ -48,11 +48,10 @@ use self::plan::saved::saved_rules;
 use self::plan::sysctls::sysctls;
 use super::iptables::apply::choice::choose;
 use super::iptables::apply::support::check_family;
-use super::operations::{Backend, Opened};
+use super::operations::Backend;
 use crate::cleanup::Leftovers;
-use crate::driver::{Drive, driver, without_kernel};
 use crate::evaluate::{KernelState, Rules};
-use crate::{Config, Error, IptablesChoice, MissingExtension, Sysctl};
+use crate::{Config, Engine, Error, IptablesChoice, MissingExtension, Sysctl};
 
 /// Mode ipvs.
 pub(super) struct Ipvs;
@@ -82,24 +81,23 @@ impl Backend for Ipvs {
         set_timeouts(&config.ipvs)
     }
 
-    fn open(&self, config: &mut Config) -> Result<Opened, Error> {
+    fn open(&self, config: &Config) -> Result<Engine, Error> {
         let backend = choose(config).backend;
-        let mut watch = Watch::new(config.intervals.retry)?;
+        let mut watch = Watch::new(config.engine.intervals.retry)?;
+        let mut iptables = config.iptables;
         let mut kernels = Vec::new();
-        for &family in &config.families {
+        for &family in &config.engine.families {
             let kernel = watch.open(family, backend, &config.ipvs)?;
-            config.iptables.random_fully &= kernel.has_random_fully();
-            kernels.push((family, kernel));
+            iptables.random_fully &= kernel.has_random_fully();
+            kernels.push(kernel);
         }
         watch.listen_to_links()?;
-        let planner = Planner::from(&*config);
-        let kernels = kernels.into_iter();
-        let drivers = kernels.map(|(family, kernel)| driver(family, planner, kernel));
-        Ok((drivers.collect(), Box::new(watch)))
+        let planner = Planner::new(&config.ipvs, &iptables);
+        Ok(Engine::over(config.engine.clone(), planner, kernels).with_watch(watch))
     }
 
-    fn plan_only(&self, config: &Config, family: Family) -> Box<dyn Drive> {
-        without_kernel(family, Planner::from(config))
+    fn plan_only(&self, config: &Config) -> Engine {
+        Engine::plan_only(config.engine.clone(), Planner::from(config))
     }
 
     fn installed_rules(&self, config: &Config, family: Family) -> Result<Option<Rules>, Error> {

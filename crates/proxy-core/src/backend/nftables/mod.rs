@@ -162,12 +162,11 @@ pub use self::plan::batches::transactions;
 pub use self::plan::names::TABLE;
 use super::apply::all_tables::installed;
 use super::evaluate::{NoClients, rules};
-use super::operations::{Backend, Opened};
+use super::operations::Backend;
 use super::saved::{evaluator, has_chain, ruleset};
 use crate::cleanup::Leftovers;
-use crate::driver::{Drive, driver, without_kernel};
 use crate::evaluate::{KernelState, Rules};
-use crate::{Config, Context, Error, MissingExtension};
+use crate::{Config, Context, Engine, Error, MissingExtension};
 
 /// Mode nftables.
 pub(super) struct Nftables;
@@ -186,18 +185,16 @@ impl Backend for Nftables {
         probe(cx).map(|()| true)
     }
 
-    fn open(&self, config: &mut Config) -> Result<Opened, Error> {
+    fn open(&self, config: &Config) -> Result<Engine, Error> {
         let mut watch = Watch::default();
-        let drivers = config.families.iter().map(|&family| {
-            let kernel = watch.open(family)?;
-            Ok(driver(family, Planner, kernel))
-        });
-        let drivers = drivers.collect::<Result<_, Error>>()?;
-        Ok((drivers, Box::new(watch)))
+        let families = config.engine.families.iter();
+        let kernels = families.map(|&family| watch.open(family));
+        let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
+        Ok(Engine::over(config.engine.clone(), Planner, kernels).with_watch(watch))
     }
 
-    fn plan_only(&self, _config: &Config, family: Family) -> Box<dyn Drive> {
-        without_kernel(family, Planner)
+    fn plan_only(&self, config: &Config) -> Engine {
+        Engine::plan_only(config.engine.clone(), Planner)
     }
 
     fn installed_rules(&self, _config: &Config, family: Family) -> Result<Option<Rules>, Error> {

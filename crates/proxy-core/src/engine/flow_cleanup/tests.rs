@@ -11,7 +11,7 @@ use vipline_stale_flows::Flows;
 
 use super::*;
 use crate::backend::nftables::Planner;
-use crate::{Config, Report, Trigger};
+use crate::{EngineConfig, Report, Trigger};
 
 /// Result of a dump.
 #[derive(Clone, Copy, Debug)]
@@ -78,9 +78,9 @@ impl Stage {
     fn new(fates: &[Fate]) -> Self {
         let flows = Scripted::default();
         flows.fates.lock().unwrap().extend(fates);
-        let config = Config {
+        let config = EngineConfig {
             families: vec![Family::V4],
-            ..Config::default()
+            ..EngineConfig::default()
         };
         let mut engine = Engine::with_kernels(config, Planner, |_| Memory::new());
         engine.cleanup = Some(Cleanup::new(flows.clone()));

@@ -76,7 +76,7 @@ pub(super) fn localhost(question: &Question<'_>, _: &Expectation) -> Option<Expe
     let Question { oracle, flow, .. } = question;
     let (config, ip) = (&oracle.world.config, flow.destination.ip());
     let is_served = config.iptables.localhost_node_ports
-        && config.node_port_addresses != NodePortAddresses::Primary
+        && config.engine.node_port_addresses != NodePortAddresses::Primary
         && node_ports::is_selected(oracle, ip);
     if !is_served || !ip.is_loopback() || ip.is_ipv6() {
         return None;

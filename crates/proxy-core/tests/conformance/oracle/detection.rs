@@ -21,7 +21,7 @@ pub(crate) fn is_from_pod(oracle: &Oracle<'_>, flow: &Flow) -> Option<bool> {
         let network = network.filter(|network| network.prefix_len() > 0)?;
         Some(network.contains(&flow.source))
     };
-    match &oracle.world.config.detect_local {
+    match &oracle.world.config.engine.detect_local {
         DetectLocal::ClusterCidr(networks) => within(networks.clone()),
         DetectLocal::NodeCidr => within(pod_networks(oracle.world.node_object.as_ref()?)),
         DetectLocal::Interface(name) => Some(*input == **name),

@@ -118,7 +118,7 @@ fn frontend(
             (api::ServiceType::LoadBalancer, true) => spec.health_check_node_port,
             _ => 0,
         },
-        external_ips: match world.config.external_ips {
+        external_ips: match world.config.engine.external_ips {
             ExternalIps::Serve => external_ips,
             ExternalIps::Ignore => Vec::new(),
         },

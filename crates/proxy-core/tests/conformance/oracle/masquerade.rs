@@ -35,7 +35,7 @@ pub(crate) fn applies(
 }
 
 pub(crate) fn is_cluster_ip_marked(oracle: &Oracle<'_>, flow: &Flow) -> bool {
-    oracle.world.config.masquerade_all || detection::is_from_pod(oracle, flow) == Some(false)
+    oracle.world.config.engine.masquerade_all || detection::is_from_pod(oracle, flow) == Some(false)
 }
 
 fn is_external_marked(oracle: &Oracle<'_>, frontend: &Frontend, flow: &Flow) -> bool {

@@ -20,7 +20,7 @@ pub(crate) fn is_served(oracle: &Oracle<'_>, ip: IpAddr) -> bool {
 
 /// Returns whether `--nodeport-addresses` selects an address.
 pub(crate) fn is_selected(oracle: &Oracle<'_>, ip: IpAddr) -> bool {
-    let networks = match &oracle.world.config.node_port_addresses {
+    let networks = match &oracle.world.config.engine.node_port_addresses {
         NodePortAddresses::All => Vec::new(),
         NodePortAddresses::Within(networks) => networks.clone(),
         NodePortAddresses::Primary => {

@@ -78,7 +78,7 @@ impl Proxy {
         kernel: impl Fn(Family) -> Kernel,
     ) -> Self {
         let planner = Planner::from(&config);
-        let mut engine = Engine::with_kernels(config, planner, kernel);
+        let mut engine = Engine::with_kernels(config.engine, planner, kernel);
         apply(&mut engine, events);
         engine.apply(Event::Synced);
         let now = Duration::ZERO;
@@ -103,7 +103,7 @@ impl Proxy {
 }
 
 fn without_nfacct(mut fixture: Fixture) -> Fixture {
-    // Only `Engine::open` creates the nfacct counters.
+    // Only `Config::open` creates the nfacct counters.
     fixture.config.iptables.nfacct = false;
     fixture
 }

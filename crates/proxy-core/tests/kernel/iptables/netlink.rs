@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use proxy_core::{Engine, Event, Family, IptablesBackend, Mode};
+use proxy_core::{Event, Family, IptablesBackend, Mode};
 use testkit::netns::Netns;
 use vipline_iptables::Variant;
 
@@ -139,7 +139,7 @@ fn an_engine_chooses_netlink_and_a_restart_commits_nothing() {
     let config = fixtures::config().with_mode(Mode::Iptables);
     Netns::new().expect("a network namespace").run(|| {
         let open = || {
-            let mut engine = Engine::open(config.clone()).expect("the kernel has nf_tables");
+            let mut engine = config.clone().open().expect("the kernel has nf_tables");
             fixtures::apply(&mut engine, fixtures::web_with("10.96.0.10", 3).events());
             engine.apply(Event::Synced);
             let report = engine.poll(Duration::ZERO).expect("the first sync is due");

@@ -16,7 +16,7 @@ use crate::fixtures::{self, apply, sync, web_with};
 fn watching_engine(backend: IptablesBackend) -> (Engine, Duration) {
     let mut config = fixtures::config().with_mode(Mode::Iptables);
     config.iptables.backend = backend;
-    let mut engine = Engine::open(config).expect("iptables is installed");
+    let mut engine = config.open().expect("iptables is installed");
     apply(&mut engine, web_with("10.96.0.10", 3).events());
     engine.apply(Event::Synced);
     let mut now = Duration::ZERO;

@@ -194,7 +194,7 @@ fn open<P: ModePlanner>(kernels: &MemoryKernels<P::Object>, fault: &Scheduled) -
 where
     P::Object: Send + Sync + 'static,
 {
-    Engine::with_kernels(config(), P::of(&config()), |family| FaultyKernel {
+    Engine::with_kernels(config().engine, P::of(&config()), |family| FaultyKernel {
         kernel: kernels.of(family).clone(),
         fault: match family {
             Family::V4 => Arc::clone(fault),

@@ -31,9 +31,9 @@ fn plan_from_scratch<P: ModePlanner>(engine: &Engine, config: &Config) -> String
     let store = engine.store();
     let planner = P::of(config);
     let mut text = String::new();
-    for &family in &config.families {
+    for &family in &config.engine.families {
         let cidrs = store.service_cidrs(family);
-        let cx = Context::new(config, &store.node(), cidrs, family)
+        let cx = Context::new(&config.engine, &store.node(), cidrs, family)
             .with_endpoints(store.endpoints(family));
         let mut objects = planner.base(&cx);
         let mut claims = Vec::new();

@@ -43,7 +43,7 @@ pub fn run<S: Service + Send + 'static>(
     host_mac: &dyn Fn() -> Result<String>,
     stop: &Stop,
 ) -> Result<(), Failure> {
-    settings.config.start_time = Some(telemetry::clock());
+    settings.config.engine.start_time = Some(telemetry::clock());
     let mut config = settings.config_file.as_deref().map(Modified::new);
     let service = Arc::new(Mutex::new(service));
     let network = network_name(&settings).map_err(Failure::input)?;
@@ -61,7 +61,10 @@ pub fn run<S: Service + Send + 'static>(
     if let Some(tasks) = &setup.tasks {
         stop.wakes(tasks.sender());
     }
-    let (mode, node) = (settings.mode_name(), settings.config.node_name.clone());
+    let (mode, node) = (
+        settings.mode_name(),
+        settings.config.engine.node_name.clone(),
+    );
     info!(%mode, %node, "started");
     let _servers = serve(&setup, &settings, None)?;
     report_start(&setup);
@@ -89,7 +92,7 @@ pub fn run<S: Service + Send + 'static>(
             let ended = Instant::now();
             setup.telemetry.synced(&setup.engine, &report, began, ended);
             if !synced {
-                check_first_sync(&report, setup.engine.config())?;
+                check_first_sync(&report, &setup.settings().config)?;
                 synced = report.is_success();
             }
             reporter.report(&mut setup, &report, ended - began);

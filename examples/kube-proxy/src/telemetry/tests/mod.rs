@@ -71,10 +71,10 @@ impl Stage {
         P::Object: Send + std::marker::Sync,
     {
         let config = Config::new(NODE).with_mode(mode);
-        let telemetry = Telemetry::new(Some(config.mode), &config.families, period);
+        let telemetry = Telemetry::new(Some(config.mode), &config.engine.families, period);
         let refuses = Arc::new(AtomicBool::new(false));
         let planner = P::from(&config);
-        let engine = Engine::with_kernels(config, planner, |family| Refusing {
+        let engine = Engine::with_kernels(config.engine, planner, |family| Refusing {
             memory: Memory::new(),
             refuses: match family {
                 Family::V4 => Arc::clone(&refuses),
@@ -233,7 +233,7 @@ fn rejected_objects_are_counted_and_do_not_affect_health() {
     memory.reject(object, 22);
     let config = Config::new(NODE).with_mode(Mode::Ipvs);
     let planner = backend::ipvs::Planner::from(&config);
-    let mut engine = Engine::with_kernels(config, planner, |_| memory.clone());
+    let mut engine = Engine::with_kernels(config.engine, planner, |_| memory.clone());
     std::mem::swap(&mut stage.engine, &mut engine);
     stage.node(json!({}));
     stage.service("web", 0, NODE);

@@ -18,7 +18,7 @@ const KUBELET_CHAINS: [&str; 2] = ["KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY"];
 /// Chooses the backend for this node.
 pub(in crate::backend) fn choose(config: &Config) -> IptablesChoice {
     match config.iptables.backend {
-        IptablesBackend::Auto => detect(config.mode, &config.families),
+        IptablesBackend::Auto => detect(config.mode, &config.engine.families),
         backend => IptablesChoice::new(backend, "set by --iptables-backend"),
     }
 }

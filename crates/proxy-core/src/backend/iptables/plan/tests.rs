@@ -61,17 +61,17 @@ fn with(commands: &[String], words: &[&str]) -> Vec<String> {
 }
 
 fn config() -> Config {
-    Config {
-        detect_local: DetectLocal::ClusterCidr(vec!["10.0.0.0/14".parse().unwrap()]),
-        node_port_addresses: vipline_service_model::NodePortAddresses::All,
-        ..Config::default()
-    }
+    Config::default()
+        .with_detect_local(DetectLocal::ClusterCidr(vec![
+            "10.0.0.0/14".parse().unwrap(),
+        ]))
+        .with_node_port_addresses(vipline_service_model::NodePortAddresses::All)
 }
 
 fn context(config: &Config) -> Context {
     let mut node = NodeView::new("node-1");
     node.addresses = vec!["192.168.0.1".parse().unwrap()];
-    Context::new(config, &node, [], Family::V4)
+    Context::new(&config.engine, &node, [], Family::V4)
 }
 
 /// Returns Service shop/web, port http, as in upstream's documents.
@@ -147,10 +147,8 @@ fn base_rules_match_their_documentation() {
         ..config()
     };
     let no_localhost = base_of(&no_localhost);
-    let primary = Config {
-        node_port_addresses: vipline_service_model::NodePortAddresses::Primary,
-        ..config()
-    };
+    let primary =
+        config().with_node_port_addresses(vipline_service_model::NodePortAddresses::Primary);
     let primary = base_of(&primary);
     let last = ["-A KUBE-SERVICES"];
     assert_documented(

@@ -36,6 +36,7 @@ use self::object::Object;
 use self::steps::Steps;
 use crate::backend::iptables::plan::base::is_optional;
 use crate::evaluate::Rules;
+use crate::interfaces::SERVICE_LINK;
 use crate::{Config, Context, Iptables, Ipvs, PortObjects, backend};
 
 /// The planner of mode ipvs.
@@ -68,6 +69,10 @@ impl backend::Planner for Planner {
     /// Each virtual server, real server and address is a message of its own, and the kernel
     /// walks the addresses of `kube-ipvs0` for each one.
     const EDITS_PER_SYNC: usize = 1_024;
+
+    fn service_link() -> Option<&'static str> {
+        Some(SERVICE_LINK)
+    }
 
     fn base(&self, cx: &Context) -> Vec<Object> {
         base::objects(cx, self.random_fully)

@@ -24,7 +24,7 @@ pub(in crate::backend) const MAX_SET_NAME: usize = 31;
 
 /// Returns the name of the link with the addresses of Services.
 pub(in crate::backend) fn link() -> rtnl::Name {
-    crate::interfaces::ipvs_link()
+    crate::interfaces::service_link()
 }
 
 /// A set, one per family.

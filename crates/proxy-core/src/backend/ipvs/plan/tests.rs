@@ -51,17 +51,17 @@ fn lines(objects: impl IntoIterator<Item = Object>) -> Vec<String> {
 }
 
 fn config() -> Config {
-    Config {
-        detect_local: DetectLocal::ClusterCidr(vec!["10.0.0.0/14".parse().unwrap()]),
-        node_port_addresses: NodePortAddresses::All,
-        ..Config::default()
-    }
+    Config::default()
+        .with_detect_local(DetectLocal::ClusterCidr(vec![
+            "10.0.0.0/14".parse().unwrap(),
+        ]))
+        .with_node_port_addresses(NodePortAddresses::All)
 }
 
 fn context(config: &Config) -> Context {
     let mut node = NodeView::new("node-1");
     node.addresses = vec!["192.0.2.10".parse().unwrap()];
-    Context::new(config, &node, [], Family::V4)
+    Context::new(&config.engine, &node, [], Family::V4)
 }
 
 /// Returns Service shop/web, port http, as in upstream's documents.
@@ -103,14 +103,8 @@ fn planned(cx: &Context, port: &ServicePort) -> Vec<String> {
 
 #[test]
 fn objects_match_their_documentation() {
-    let pods_unknown = Config {
-        detect_local: DetectLocal::ClusterCidr(Vec::new()),
-        ..config()
-    };
-    let all_masqueraded = Config {
-        masquerade_all: true,
-        ..config()
-    };
+    let pods_unknown = config().with_detect_local(DetectLocal::ClusterCidr(Vec::new()));
+    let all_masqueraded = config().with_masquerade_all(true);
     let mut emitted = BTreeSet::new();
     for config in [config(), pods_unknown, all_masqueraded] {
         emitted.extend(lines(base::objects(&context(&config), true)));

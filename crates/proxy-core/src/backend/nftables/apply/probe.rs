@@ -14,7 +14,7 @@ use vipline_service_model::{Family, NodeView};
 use crate::backend::nftables::Planner;
 use crate::backend::nftables::plan::affinity::chains_of_affinity;
 use crate::backend::nftables::plan::table::Table;
-use crate::{Config, Context, MissingExtension, Planner as _};
+use crate::{Context, EngineConfig, MissingExtension, Planner as _};
 
 /// A table flag that the kernel always rejects.
 const IMPOSSIBLE: TableFlags = TableFlags::from_bits_retain(1 << 31);
@@ -90,7 +90,7 @@ fn probe_base(family: Family, base: Vec<Object>) -> Result<(), crate::Error> {
 pub(in crate::backend) fn lacking(family: Family) -> Result<Vec<MissingExtension>, crate::Error> {
     let mut client = Client::open()?;
     let base = Planner.base(&Context::new(
-        &Config::default(),
+        &EngineConfig::default(),
         &NodeView::default(),
         [],
         family,
@@ -234,7 +234,7 @@ mod tests {
     fn context() -> Context {
         let mut node = NodeView::default();
         node.addresses = vec![IpAddr::from([192, 0, 2, 1])];
-        Context::new(&Config::default(), &node, [], Family::V4)
+        Context::new(&EngineConfig::default(), &node, [], Family::V4)
     }
 
     #[test]
@@ -298,7 +298,7 @@ mod tests {
         let netns = Netns::new().unwrap();
         netns.run(|| {
             for family in Family::ALL {
-                let cx = Context::new(&Config::default(), &NodeView::default(), [], family);
+                let cx = Context::new(&EngineConfig::default(), &NodeView::default(), [], family);
                 let base = Planner.base(&cx);
                 let mut client = Client::open().unwrap();
                 let before = client.generation().unwrap();

@@ -10,7 +10,7 @@ use vipline_service_model::{
 use super::Planner;
 use super::table::Table;
 use crate::backend::Planner as _;
-use crate::{Config, Context};
+use crate::{Context, EngineConfig};
 
 /// Panics if the functions of a source file do not emit the nft code in their docs.
 ///
@@ -74,9 +74,9 @@ pub(in crate::backend::nftables) fn planned(cx: &Context, port: &ServicePort) ->
 /// Returns the context of a family with its own ServiceCIDR.
 pub(in crate::backend::nftables) fn cx(family: Family, detect_local: DetectLocal) -> Context {
     let networks = ["10.96.0.0/16", "fd00:96::/112"].map(|text| text.parse().unwrap());
-    let config = Config {
+    let config = EngineConfig {
         detect_local,
-        ..Config::default()
+        ..EngineConfig::default()
     };
     Context::new(&config, &NodeView::new("node-1"), networks, family)
 }
