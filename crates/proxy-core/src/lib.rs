@@ -65,36 +65,12 @@
 ))]
 compile_error!("modes nftables, iptables and ipvs exist on Linux only: disable default features");
 
-mod engine;
-
 mod mode;
 
 mod config;
 
-mod engine_config;
-
-mod context;
-
-mod schedule;
-
-mod report;
-
-pub mod health;
-
 #[cfg(target_os = "linux")]
 pub mod interfaces;
-
-mod watch;
-
-mod error;
-
-mod claim;
-
-mod rejected;
-
-mod driver;
-
-mod entry;
 
 pub mod owned;
 
@@ -110,20 +86,16 @@ pub mod backend;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 pub mod cleanup;
 
-pub use backend::Planner;
-pub use claim::{Claim, ContestedAddress, LostAddresses, PortObjects};
 pub use config::{Config, Iptables, IptablesBackend, IptablesChoice, Ipvs};
-pub use context::Context;
-pub use engine::Engine;
-pub use engine_config::{EngineConfig, Mark};
-pub use error::Error;
 pub use mode::Mode;
-pub use rejected::{KnownRejections, RejectedObject};
-pub use report::{
-    Difference, Drift, FamilyReport, MissingExtension, MissingFeature, Outcome, RepairConflict,
-    RepairConflictChange, Report, RuleCount,
+pub use proxy_engine::{
+    Address, AddressKind, Claim, CleanupReport, Config as EngineConfig, ContestedAddress, Context,
+    Difference, Drift, Engine, Error, Event, Family, FamilyReport, FinishedFlowSearch, FlowSearch,
+    Fragment, Intervals, KnownRejections, LostAddresses, Mark, MasqueradedClients,
+    MissingExtension, MissingFeature, Outcome, Planner, PortObjects, RejectedObject,
+    RepairConflict, RepairConflictChange, Report, RuleCount, Schedule, Trigger, Warning, Watch,
+    health,
 };
-pub use schedule::{Intervals, Schedule, Trigger};
 pub use sysctl::Sysctl;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 pub use vipline_evaluate as evaluator;
@@ -133,9 +105,6 @@ pub use vipline_hcn as hcn;
 pub use vipline_iptables as iptables;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 pub use vipline_nftables as nftables;
-pub use vipline_service_model::{Address, AddressKind, Event, Family, Warning};
-pub use vipline_stale_flows::{CleanupReport, FinishedFlowSearch, FlowSearch};
-pub use watch::Watch;
 pub use {
     ipnet, vipline_conntrack as conntrack, vipline_netlink as netlink,
     vipline_reconcile as reconcile, vipline_rtnl as rtnl, vipline_service_model as service_model,

@@ -106,10 +106,10 @@ mod tests {
     use std::process::ExitCode;
     use std::time::Duration;
 
-    use proxy_core::Event;
     use proxy_core::iptables::Error as IptablesError;
     use proxy_core::netlink::{Errno, Error as Netlink};
     use proxy_core::nftables::Error as NftablesError;
+    use proxy_core::{Error, Event};
 
     use super::*;
 
@@ -128,7 +128,9 @@ mod tests {
         assert!(permanent_failure(&NftablesError::from(Netlink::Timeout).into()).is_none());
         let (program, message) = ("iptables-restore".into(), "no".into());
         let denied = IptablesError::Denied { program, message };
-        let failure = permanent_failure(&denied.into()).unwrap().to_string();
+        let failure = permanent_failure(&Error::custom_permanent(denied))
+            .unwrap()
+            .to_string();
         assert!(failure.contains("CAP_NET_RAW"), "{failure}");
     }
 

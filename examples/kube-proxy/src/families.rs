@@ -57,10 +57,9 @@ mod tests {
     use super::*;
 
     fn missing(program: &str) -> Error {
-        vipline_iptables::Error::MissingProgram {
+        Error::custom_permanent(vipline_iptables::Error::MissingProgram {
             program: program.into(),
-        }
-        .into()
+        })
     }
 
     #[test]

@@ -17,6 +17,7 @@ const SETS: &[(&str, &[&str])] = &[
         "proxy-core",
         &["", "nftables", "iptables", "ipvs", "kernelspace"],
     ),
+    ("proxy-engine", &["", "evaluate"]),
     ("vipline-conntrack", &[""]),
     ("vipline-evaluate", &["", "iptables", "ipvs"]),
     ("vipline-kube-source", &["", "manifests"]),

@@ -7,17 +7,15 @@
 use vipline_service_model::{Family, NodeView};
 
 pub(crate) use self::operations::Backend;
-pub use self::planner::Planner;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 use crate::MissingExtension;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 use crate::evaluate::{KernelState, Rules};
 use crate::mode::{modes, no_such_mode};
 use crate::{Config, Context, Engine, Error, IptablesChoice, Mode, Sysctl};
+pub use proxy_engine::Planner;
 
 mod operations;
-
-mod planner;
 
 #[cfg(feature = "iptables")]
 pub mod iptables;

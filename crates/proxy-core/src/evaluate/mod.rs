@@ -25,7 +25,7 @@
 //! ```
 //!
 //! - [`Engine::desired_rules`](crate::Engine::desired_rules) and
-//!   [`Engine::installed_rules`](crate::Engine::installed_rules) prepare the [`Rules`] of
+//!   [`Mode::installed_rules`](crate::Mode::installed_rules) prepare the [`Rules`] of
 //!   a family. The installed rules include those of other programs.
 //! - [`Rules::evaluate`] returns all possible [`Outcome`]s with exact probabilities.
 //! - [`Engine::assumed_host`](crate::Engine::assumed_host) has the addresses and routes of
@@ -35,26 +35,20 @@
 //! - [`packet`] creates the first packet of a connection, received by the interface that
 //!   leads to its source.
 
-mod outcome;
-
-mod host;
-
 mod kernel;
 
 mod routes;
 
 mod saved;
 
-mod rules;
-
-pub(crate) use host::assumed;
-pub use host::{Arrival, arrival, node_source, packet, received, reply};
 #[cfg(feature = "iptables")]
 pub(crate) use kernel::read_functions;
 pub(crate) use kernel::read_hooks;
 pub use kernel::{observed_host, read_kernel};
-pub use outcome::{Obstacle, Outcome, Verdict};
-pub use rules::{Evaluate, Rules};
+pub use proxy_engine::evaluate::{
+    Arrival, Evaluate, Obstacle, Outcome, Rules, Verdict, arrival, node_source, packet, received,
+    reply,
+};
 pub use saved::KernelState;
 #[cfg(feature = "iptables")]
 pub(crate) use saved::Source;

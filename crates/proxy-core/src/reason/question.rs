@@ -27,7 +27,7 @@ pub struct Question {
 pub enum Origin {
     /// A process of this node.
     Node,
-    /// A pod that [`Config::detect_local`](crate::Config::detect_local) detects.
+    /// A pod that [`EngineConfig::detect_local`](crate::EngineConfig::detect_local) detects.
     Pod,
     /// Any other client.
     Outside,

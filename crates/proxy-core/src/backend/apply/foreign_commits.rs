@@ -85,18 +85,12 @@ pub(crate) fn drift(
     notification: &Notification,
     is_watched: impl Fn(&TableId) -> bool,
 ) -> Option<Drift> {
-    let mut drift = Drift {
-        is_incomplete: notification.is_incomplete,
-        ..Drift::default()
-    };
+    let mut drift = Drift::new(0, notification.is_incomplete);
     for commit in &notification.commits {
         let changes = commit.changes.iter();
         for (_, changes) in changes.filter(|(table, _)| is_watched(table)) {
-            drift.add(Drift {
-                changes: changes.total(),
-                processes: vec![commit.process.to_string().into()],
-                is_incomplete: false,
-            });
+            let process = commit.process.to_string();
+            drift.add(Drift::new(changes.total(), false).with_process(process));
         }
     }
     (drift != Drift::default()).then_some(drift)

@@ -16,6 +16,7 @@ use vipline_service_model::{Counted, Family};
 use super::choice::has_compat;
 use super::legacy::{legacy_tables, may_have_tables, names_path};
 use super::netlink;
+use super::program_error::of_program;
 use crate::Error;
 use crate::IptablesBackend;
 use crate::backend::iptables::plan::cleanup::{Document, Saved, SavedRules};
@@ -137,7 +138,7 @@ fn save(name: &str, client: &mut Client, tables: &[&str], unchecked: &mut Vec<Er
     for table in tables {
         match client.save(TableName::new(table).expect("a valid name")) {
             Ok(saved) => text += &saved,
-            Err(error) => unchecked.push(Error::of(format_args!("{name}-save"))(error)),
+            Err(error) => unchecked.push(Error::of(format_args!("{name}-save"))(of_program(error))),
         }
     }
     text
@@ -154,7 +155,7 @@ impl Remove for Document {
         let client = open(name)?;
         let mut client = client.ok_or_else(|| Error::NotInstalled { name: name.into() })?;
         let restored = client.restore(&self.text());
-        restored.map_err(Error::from)
+        restored.map_err(of_program)
     }
 
     fn summary(&self) -> String {
@@ -184,7 +185,7 @@ fn open(name: &str) -> Result<Option<Client>, Error> {
     let find = |end| find_program(&format!("{name}-{end}"));
     let programs = find("save").zip(find("restore"));
     let client = programs.map(|(save, restore)| Client::open_at(save, restore));
-    Ok(client.transpose()?)
+    client.transpose().map_err(of_program)
 }
 
 /// Finds a program in the directories of `PATH`.

@@ -27,6 +27,8 @@ mod own_commits;
 
 mod programs;
 
+pub(in crate::backend) mod program_error;
+
 mod rejections;
 
 mod shared_chains;

@@ -13,6 +13,7 @@ use vipline_service_model::Family;
 
 use super::cleanup::programs;
 use super::legacy::{legacy_tables, may_have_tables, names_path};
+use super::program_error::of_program;
 use crate::Error;
 use crate::backend::apply::recent_lists::{FOLDER, read_time};
 use crate::backend::saved_iptables::{NOT_EVALUATED, UNKNOWN_TIME};
@@ -48,7 +49,10 @@ pub(in crate::backend) fn legacy_rules(family: Family) -> String {
         ),
     };
     let saved = programs(family, Variant::Legacy).and_then(|found| match found {
-        Some((_, mut client)) => Ok(Some(client.save_with(SaveOptions::new())?)),
+        Some((_, mut client)) => {
+            let saved = client.save_with(SaveOptions::new());
+            saved.map(Some).map_err(of_program)
+        }
         None => Ok(None),
     });
     let reason = match saved {

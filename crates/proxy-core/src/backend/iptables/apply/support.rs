@@ -5,8 +5,8 @@ use vipline_iptables::{self as tool, Client};
 use vipline_service_model::Family;
 
 use super::choice::{COMPAT, choose};
+use super::program_error::{is_permanent, of_program};
 use crate::backend::iptables::plan::extensions::{self, Extension, document};
-use crate::error::is_permanent;
 use crate::{Config, Error, IptablesBackend, MissingExtension, Mode};
 
 /// Checks whether the kernel has what the backend of iptables needs for a family. Returns the
@@ -83,7 +83,7 @@ pub(super) fn lacking(mode: Mode, family: Family) -> Result<Lacking, Error> {
 fn missing_of_programs(mode: Mode, family: Family) -> Result<Vec<Extension>, Error> {
     let all: Vec<_> = extensions::of(mode).collect();
     let mut client = match Client::open(family) {
-        Err(error) if is_unsupported(&error) => return Err(error.into()),
+        Err(error) if is_unsupported(&error) => return Err(of_program(error)),
         // The first sync reports the error, and retries.
         Err(_) => return Ok(Vec::new()),
         Ok(client) => client,
@@ -96,13 +96,13 @@ fn missing_of_programs(mode: Mode, family: Family) -> Result<Vec<Extension>, Err
     };
     match test(&all) {
         Err(tool::Error::Rejected { .. }) => {}
-        Err(error) if is_unsupported(&error) => return Err(error.into()),
+        Err(error) if is_unsupported(&error) => return Err(of_program(error)),
         Err(_) => return Ok(Vec::new()),
         Ok(missing) => return Ok(missing),
     }
     let (required, optional): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|it| it.is_required(mode));
-    let mut missing = test(&required)?;
+    let mut missing = test(&required).map_err(of_program)?;
     for extension in optional {
         match test(&[extension]) {
             Ok(found) => missing.extend(found),

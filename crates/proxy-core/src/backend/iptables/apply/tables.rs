@@ -10,6 +10,7 @@ use vipline_service_model::Family;
 use super::batch::Batch;
 use super::installed::Installed;
 use super::own_commits::Trace;
+use super::program_error::of_program;
 use super::{netlink, programs};
 use crate::backend::iptables::plan::extensions::test_document;
 use crate::backend::iptables::plan::layout::Layout;
@@ -30,7 +31,7 @@ impl Tables {
     pub(super) fn open(family: Family, backend: IptablesBackend) -> Result<Self, Error> {
         Ok(match backend {
             IptablesBackend::Netlink => Self::Netlink(Box::new(nft::Client::open(family)?)),
-            _ => Self::Programs(Client::open(family)?),
+            _ => Self::Programs(Client::open(family).map_err(of_program)?),
         })
     }
 
@@ -92,7 +93,7 @@ impl Tables {
             Self::Programs(client) => {
                 let mut installed = Installed::new(layout);
                 for table in tables {
-                    programs::read(client, family, table, &mut installed)?;
+                    programs::read(client, family, table, &mut installed).map_err(of_program)?;
                 }
                 Ok(installed)
             }
@@ -106,7 +107,7 @@ impl Tables {
     /// Returns whether a table has a chain.
     pub(super) fn has_chain(&mut self, table: TableName, chain: &str) -> Result<bool, Error> {
         match self {
-            Self::Programs(client) => Ok(programs::has_chain(client, table, chain)?),
+            Self::Programs(client) => programs::has_chain(client, table, chain).map_err(of_program),
             Self::Netlink(client) => Ok(client.has_chain(table, names::chain(chain))?),
         }
     }
@@ -114,7 +115,7 @@ impl Tables {
     /// Commits a batch of edits.
     pub(super) fn attempt(&mut self, trace: &Trace, batch: &Batch<'_>) -> Result<Attempt, Error> {
         match self {
-            Self::Programs(client) => Ok(programs::attempt(client, trace, batch)?),
+            Self::Programs(client) => programs::attempt(client, trace, batch).map_err(of_program),
             Self::Netlink(client) => Ok(netlink::attempt(client, trace, batch)?),
         }
     }

@@ -25,7 +25,7 @@ use super::tables::Tables;
 use crate::backend::apply::foreign_commits;
 use crate::backend::iptables::plan::layout::Layout;
 use crate::backend::iptables::plan::names;
-use crate::{Drift, Error, IptablesBackend, watch};
+use crate::{Drift, Error, IptablesBackend};
 
 /// Time after a missing canary during which the watch polls more often, because a flush
 /// may be in progress: it clears one table after the other. What was repaired in a table that it
@@ -114,7 +114,7 @@ impl Watch {
     }
 }
 
-impl watch::Watch for Watch {
+impl crate::Watch for Watch {
     fn start(&mut self) -> Result<Vec<Family>, Error> {
         // Without a monitor the engine calls this function after each sync. A poll that
         // is already scheduled keeps its time.
@@ -182,11 +182,7 @@ impl watch::Watch for Watch {
             // Once more after its return: the repair may have been earlier than the rest of the
             // flush.
             if watched.is_flushed || was_flushed {
-                let drift = Drift {
-                    is_incomplete: true,
-                    ..Drift::default()
-                };
-                found.push((watched.family, drift));
+                found.push((watched.family, Drift::new(0, true)));
             }
         }
         let is_flushed = self.watched.iter().any(|watched| watched.is_flushed);
@@ -233,8 +229,8 @@ mod tests {
     use vipline_reconcile::{Edit, Target as _};
 
     use super::*;
+    use crate::Watch as _;
     use crate::backend::iptables::plan::names::{MANGLE, NAT};
-    use crate::watch::Watch as _;
 
     fn seconds(seconds: u64) -> Duration {
         Duration::from_secs(seconds)

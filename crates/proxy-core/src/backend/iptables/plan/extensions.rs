@@ -135,14 +135,11 @@ impl Extension {
 
     /// Describes a kernel without the extension.
     pub(in crate::backend) fn missing(&self, mode: Mode, family: Family) -> MissingExtension {
-        MissingExtension {
-            name: self.name,
-            option: (self.option)(family),
-            affected: match self.use_of(mode) {
-                By(affected) => Some(affected),
-                Always | Never => None,
-            },
-        }
+        let affected = match self.use_of(mode) {
+            By(affected) => Some(affected),
+            Always | Never => None,
+        };
+        MissingExtension::new(self.name, (self.option)(family), affected)
     }
 }
 

@@ -87,13 +87,8 @@ impl Links {
         }
         let drifts = Family::ALL.into_iter().zip(changes);
         let drifts = drifts.filter(|(_, changes)| is_lost || *changes > 0);
-        let drift = |changes| Drift {
-            changes,
-            is_incomplete: is_lost,
-            ..Drift::default()
-        };
         drifts
-            .map(|(family, changes)| (family, drift(changes)))
+            .map(|(family, changes)| (family, Drift::new(changes, is_lost)))
             .collect()
     }
 

@@ -15,7 +15,7 @@ use super::links::{Links, Removed};
 use super::schedulers::Missing;
 use crate::backend::iptables::apply::watch::Watch as RulesWatch;
 use crate::backend::ipvs::plan::layout::LAYOUT;
-use crate::{Drift, Error, IptablesBackend, Ipvs, MissingFeature, watch};
+use crate::{Drift, Error, IptablesBackend, Ipvs, MissingFeature};
 
 /// Watches rules and addresses for changes by other processes, and removes drained real
 /// servers.
@@ -145,12 +145,7 @@ impl Watch {
                 changes += usize::from(installed.is_changed(&service, &objects));
             }
             if changes > 0 {
-                let drift = Drift {
-                    changes,
-                    is_incomplete: true,
-                    ..Drift::default()
-                };
-                found.push((watched.family, drift));
+                found.push((watched.family, Drift::new(changes, true)));
             }
         }
         found
@@ -169,7 +164,7 @@ fn objects(client: &mut ipvs::Client, service: &ServiceKey) -> Result<Vec<Object
     Ok([server.into()].into_iter().chain(reals).collect())
 }
 
-impl watch::Watch for Watch {
+impl crate::Watch for Watch {
     fn start(&mut self) -> Result<Vec<Family>, Error> {
         self.next.get_or_insert(Duration::ZERO);
         // The engine calls this function after each sync, because this watch never

@@ -10,10 +10,10 @@ use vipline_service_model::Family;
 use super::Object;
 use super::names::{self, FILTER, NAT, Set};
 use crate::Context;
+use crate::MasqueradedClients;
 use crate::backend::iptables::plan::base::{forwarding, mark_for_masquerading, masquerading};
 use crate::backend::iptables::plan::jump::{self, Jump};
 use crate::backend::iptables::plan::rules::{chain, not_from_pods, shared};
-use crate::context::MasqueradedClients;
 
 /// `maxelem` of the sets of upstream.
 pub(in crate::backend) const DEFAULT_MAXELEM: u32 = 1 << 16;

@@ -13,8 +13,8 @@ use vipline_service_model::{Endpoint, Route, ServicePort, Transport};
 use super::Object;
 use super::endpoint::{hairpin, real_server};
 use super::names::{self, FILTER, Set};
+use crate::Fragment;
 use crate::backend::iptables::plan::rules::entry;
-use crate::claim::Fragment;
 use crate::{Address, AddressKind, Context, PortObjects};
 
 /// Returns the objects of a service port.

@@ -331,11 +331,8 @@ fn reason(failure: Failure, object: &Object) -> Result<Reason, Error> {
     })
 }
 
-impl<S: Service> Target for Hns<S> {
-    type Object = Object;
-    type Error = Error;
-
-    fn dump(&mut self) -> Result<Vec<Object>, Error> {
+impl<S: Service> Hns<S> {
+    fn read_all(&mut self) -> Result<Vec<Object>, Error> {
         self.network_id = self.service.network_by_name(&self.network)?.id;
         let endpoints = self.service.endpoints(&Query::all())?;
         let (endpoints, others): (Vec<_>, Vec<_>) = endpoints
@@ -354,7 +351,7 @@ impl<S: Service> Target for Hns<S> {
         Ok(objects)
     }
 
-    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
+    fn write_all(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
         let mut rejections = Vec::new();
         for step in Step::ALL {
             if step == Step::LoadBalancers {
@@ -373,5 +370,26 @@ impl<S: Service> Target for Hns<S> {
         }
         rejections.sort_by_key(|rejection| rejection.index);
         Ok(rejections)
+    }
+}
+
+impl<S: Service> Target for Hns<S> {
+    type Object = Object;
+    type Error = crate::Error;
+
+    fn dump(&mut self) -> Result<Vec<Object>, crate::Error> {
+        self.read_all().map_err(of_hns)
+    }
+
+    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, crate::Error> {
+        self.write_all(edits).map_err(of_hns)
+    }
+}
+
+/// Returns the error of a sync.
+fn of_hns(error: Error) -> crate::Error {
+    match error.code() {
+        Some(HResult::E_ACCESSDENIED) => crate::Error::custom_permanent(error),
+        _ => crate::Error::custom(error),
     }
 }

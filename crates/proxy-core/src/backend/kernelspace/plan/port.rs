@@ -8,8 +8,8 @@ use vipline_service_model::{Endpoint, Family, ServicePort};
 use super::endpoint::{needs_node_as_source, remote, vip};
 use super::object::{LoadBalancer, Object};
 use super::selection::{is_local_dsr, select};
+use crate::Fragment;
 use crate::backend::kernelspace::Settings;
-use crate::claim::Fragment;
 use crate::{Address, AddressKind, Context, PortObjects};
 
 /// Returns the objects of a service port.

@@ -231,11 +231,12 @@ mod tests {
     use crate::backend::nftables::plan::tests::{cx, planned, service_port};
 
     fn without_hash(_: Family) -> Result<Vec<MissingExtension>, crate::Error> {
-        Ok(vec![MissingExtension {
-            name: "hash",
-            option: "CONFIG_NFT_HASH",
-            affected: Some("Services with session affinity"),
-        }])
+        let affected = Some("Services with session affinity");
+        Ok(vec![MissingExtension::new(
+            "hash",
+            "CONFIG_NFT_HASH",
+            affected,
+        )])
     }
 
     #[test]

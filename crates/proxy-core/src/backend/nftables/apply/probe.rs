@@ -100,11 +100,10 @@ pub(in crate::backend) fn lacking(family: Family) -> Result<Vec<MissingExtension
     let mut only_here = exprs(&chains);
     only_here.retain(|name, _| !base.contains_key(name));
     let missing = missing_modules(&mut client, family, &only_here)?;
-    let described = missing.into_iter().map(|it| MissingExtension {
-        name: it.name,
-        option: it.option,
-        affected: Some("Services with session affinity"),
-    });
+    let affected = Some("Services with session affinity");
+    let described = missing
+        .into_iter()
+        .map(|it| MissingExtension::new(it.name, it.option, affected));
     Ok(described.collect())
 }
 

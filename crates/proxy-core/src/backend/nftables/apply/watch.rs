@@ -6,8 +6,8 @@ use vipline_nftables::{Client, Error, Monitor, TableId};
 use vipline_service_model::Family;
 
 use super::kernel::Kernel;
+use crate::Drift;
 use crate::backend::apply::foreign_commits::{self, CommitCounter};
-use crate::{Drift, watch};
 
 /// Watches our tables for changes by other processes.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Watch {
     }
 }
 
-impl watch::Watch for Watch {
+impl crate::Watch for Watch {
     fn start(&mut self) -> Result<Vec<Family>, crate::Error> {
         let tables: Vec<_> = self.watched.iter().map(|each| each.table.clone()).collect();
         let port_ids: Vec<_> = self.watched.iter().map(|each| each.port_id).collect();

@@ -74,10 +74,7 @@ pub(in crate::backend::nftables) fn planned(cx: &Context, port: &ServicePort) ->
 /// Returns the context of a family with its own ServiceCIDR.
 pub(in crate::backend::nftables) fn cx(family: Family, detect_local: DetectLocal) -> Context {
     let networks = ["10.96.0.0/16", "fd00:96::/112"].map(|text| text.parse().unwrap());
-    let config = EngineConfig {
-        detect_local,
-        ..EngineConfig::default()
-    };
+    let config = EngineConfig::default().with_detect_local(detect_local);
     Context::new(&config, &NodeView::new("node-1"), networks, family)
 }
 

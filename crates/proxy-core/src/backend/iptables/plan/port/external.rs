@@ -7,20 +7,20 @@ use vipline_iptables::targets::Target;
 use vipline_iptables::{ChainName, Object, Rule};
 use vipline_service_model::{Family, Transport};
 
+use super::Objects;
 use super::verdict;
 use crate::backend::iptables::plan::names::{self, FILTER, NAT};
 use crate::backend::iptables::plan::rules::from_pods;
 use crate::backend::iptables::plan::service_port::Port;
-use crate::claim::Fragment;
 use crate::{Address, AddressKind};
 
 /// Adds the objects for external addresses, node port and health check node port.
-pub(super) fn add(port: &Port<'_>, out: &mut Fragment<Object>) {
+pub(super) fn add(port: &Port<'_>, out: &mut Objects) {
     let of = port.of;
     if port.of.has_usable_endpoints() && of.is_exposed {
-        out.own.push(external(port));
+        out.0.own.push(external(port));
         if of.restricts_sources() {
-            out.own.push(source_ranges(port));
+            out.0.own.push(source_ranges(port));
         }
     }
     for &addr in &*of.external_ips {
@@ -33,7 +33,7 @@ pub(super) fn add(port: &Port<'_>, out: &mut Fragment<Object>) {
         node_port(port, number, out);
     }
     if let Some(number) = of.health_check_node_port {
-        out.own.push(health_check(port, number));
+        out.0.own.push(health_check(port, number));
     }
 }
 
@@ -42,7 +42,7 @@ pub(super) fn add(port: &Port<'_>, out: &mut Fragment<Object>) {
 /// ```
 ///
 /// Routes an external IP by the external traffic policy.
-fn external_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment<Object>) {
+fn external_ip(port: &Port<'_>, addr: IpAddr, out: &mut Objects) {
     let kind = AddressKind::ExternalIp;
     let address = Address::ip(port.of, addr);
     if port.of.has_usable_endpoints() {
@@ -61,7 +61,7 @@ fn external_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment<Object>) {
 /// Routes a load balancer IP by the external traffic policy, for clients in the source
 /// ranges. Packets of other clients keep their destination, and the second rule drops
 /// them.
-fn load_balancer_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment<Object>) {
+fn load_balancer_ip(port: &Port<'_>, addr: IpAddr, out: &mut Objects) {
     let kind = AddressKind::LoadBalancerIp;
     let address = Address::ip(port.of, addr);
     if port.of.has_usable_endpoints() {
@@ -91,7 +91,7 @@ fn load_balancer_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment<Object>) {
 ///
 /// Routes a node port by the external traffic policy. Connections to loopback addresses
 /// are counted, because upstream plans to remove this feature.
-fn node_port(port: &Port<'_>, number: u16, out: &mut Fragment<Object>) {
+fn node_port(port: &Port<'_>, number: u16, out: &mut Objects) {
     let kind = AddressKind::NodePort;
     let address = Address::NodePort(port.of.protocol, number);
     if port.of.has_usable_endpoints() {
@@ -127,7 +127,7 @@ fn node_port(port: &Port<'_>, number: u16, out: &mut Fragment<Object>) {
     });
 }
 
-impl Fragment<Object> {
+impl Objects {
     /// ```iptables
     /// -t filter -A KUBE-EXTERNAL-SERVICES -d 192.0.2.7/32 -p tcp -m comment --comment "shop/web:http has no local endpoints" -m tcp --dport 80 -j DROP
     /// -t filter -A KUBE-EXTERNAL-SERVICES -d 203.0.113.9/32 -p tcp -m comment --comment "shop/web:http has no local endpoints" -m tcp --dport 80 -j DROP

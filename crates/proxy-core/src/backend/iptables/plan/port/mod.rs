@@ -11,8 +11,8 @@ use super::endpoint::{self, EndpointChain};
 use super::names::{self, FILTER, NAT, Names};
 use super::rules::not_from_pods;
 use super::service_port::Port;
-use crate::claim::Fragment;
-use crate::context::MasqueradedClients;
+use crate::Fragment;
+use crate::MasqueradedClients;
 use crate::{Address, AddressKind, Context, Iptables, PortObjects};
 
 /// Returns the objects of a service port.
@@ -23,24 +23,28 @@ pub(super) fn objects(cx: &Context, settings: &Iptables, of: &ServicePort) -> Po
         of,
         names: Names::new(&of.name),
     };
-    let mut fragment = Fragment::default();
+    let mut objects = Objects::default();
     let endpoint_chains = endpoint::endpoint_chains(&port, &of.reachable());
     let chains = endpoint_chains
         .iter()
         .map(|endpoint_chain| endpoint::destination(&port, endpoint_chain));
-    fragment.own.extend(chains);
+    objects.0.own.extend(chains);
     let routes = [Route::Cluster, Route::Local].into_iter();
     let chains = routes.filter_map(|route| endpoints(&port, route, &endpoint_chains));
-    fragment.own.extend(chains);
-    cluster_ip(&port, &mut fragment);
-    external::add(&port, &mut fragment);
-    fragment.into()
+    objects.0.own.extend(chains);
+    cluster_ip(&port, &mut objects);
+    external::add(&port, &mut objects);
+    objects.0.into()
 }
 
-impl Fragment<Object> {
+/// Objects of a service port during planning.
+#[derive(Debug, Default)]
+struct Objects(Fragment<Object>);
+
+impl Objects {
     /// Adds an object that the service port has only if its claim to the address wins.
     fn claim(&mut self, kind: AddressKind, address: Address, mut object: Object) {
-        let claimed = self.at(kind, address);
+        let claimed = self.0.at(kind, address);
         if let Object::SharedRule(entry) = &mut object {
             // An external IP may equal a load balancer IP.
             let is_copy = |held: &&Object| {
@@ -59,7 +63,7 @@ impl Fragment<Object> {
 /// ```
 ///
 /// Routes the cluster IP by the internal traffic policy.
-fn cluster_ip(port: &Port<'_>, out: &mut Fragment<Object>) {
+fn cluster_ip(port: &Port<'_>, out: &mut Objects) {
     let of = port.of;
     let rule = |comment| port.at(of.cluster_ip, comment);
     let jump = port.chain_of(of.internal).map(|to| {

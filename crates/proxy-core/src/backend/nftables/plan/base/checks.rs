@@ -165,9 +165,10 @@ mod tests {
     #[test]
     fn rules_match_their_documentation() {
         let table = Table::of(Family::V4);
-        let within = |networks: &[&str]| Context {
-            service_cidrs: networks.iter().map(|it| it.parse().unwrap()).collect(),
-            ..cx(Family::V4, DetectLocal::NodeCidr)
+        let within = |networks: &[&str]| {
+            let mut cx = cx(Family::V4, DetectLocal::NodeCidr);
+            cx.service_cidrs = networks.iter().map(|it| it.parse().unwrap()).collect();
+            cx
         };
         let contexts = [
             within(&["10.96.0.0/16"]),

@@ -252,9 +252,11 @@ mod tests {
     fn rules_match_their_documentation() {
         let pods = DetectLocal::ClusterCidr(vec!["10.0.0.0/8".parse().unwrap()]);
         let cx = cx(Family::V4, pods);
-        let limited = |networks: &[&str]| Context {
-            nodeport_networks: Some(networks.iter().map(|it| it.parse().unwrap()).collect()),
-            ..cx.clone()
+        let limited = |networks: &[&str]| {
+            let mut cx = cx.clone();
+            let networks = networks.iter().map(|it| it.parse().unwrap());
+            cx.nodeport_networks = Some(networks.collect());
+            cx
         };
         let one = limited(&["192.168.0.1/32"]);
         let several = limited(&["192.168.0.1/32", "198.51.100.0/24"]);

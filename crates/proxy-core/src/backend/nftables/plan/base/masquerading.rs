@@ -7,9 +7,9 @@ use vipline_nftables::{Chain, Rule};
 
 use super::dispatch::{local_test, mark_to_masquerade};
 use crate::Context;
+use crate::MasqueradedClients;
 use crate::backend::nftables::plan::names::{self, comment};
 use crate::backend::nftables::plan::table::Table;
-use crate::context::MasqueradedClients;
 
 /// Returns the chain that masquerades connections.
 pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
@@ -91,10 +91,8 @@ mod tests {
         .map(|detect_local| cx(Family::V4, detect_local));
         let table = Table::of(Family::V4);
         assert_eq!(masquerade_cluster_ips(&all, table), None);
-        let all = Context {
-            masquerade_all: true,
-            ..all
-        };
+        let mut all = all;
+        all.masquerade_all = true;
         let marks = [&all, &source, &interface, &prefix]
             .map(|cx| masquerade_cluster_ips(cx, table).unwrap().to_string());
         let one = |rule: Rule| vec![rule.to_string()];

@@ -211,14 +211,10 @@ mod tests {
 
     #[test]
     fn rules_match_their_documentation() {
-        let cx = Context {
-            nodeport_networks: Some(vec!["192.168.0.0/24".parse().unwrap()]),
-            ..cx(Family::V4, DetectLocal::NodeCidr)
-        };
-        let anywhere = Context {
-            nodeport_networks: None,
-            ..cx.clone()
-        };
+        let mut anywhere = cx(Family::V4, DetectLocal::NodeCidr);
+        anywhere.nodeport_networks = None;
+        let mut cx = anywhere.clone();
+        cx.nodeport_networks = Some(vec!["192.168.0.0/24".parse().unwrap()]);
         let table = Table::of(Family::V4);
         let elements = |objects: Vec<Object>| objects.iter().map(command).collect();
         let one = |rule: Rule| vec![rule.to_string()];

@@ -6,9 +6,9 @@ use vipline_service_model::{Route, ServicePort};
 
 use super::affinity::Affinity;
 use super::{Front, balance, no_endpoints, no_local_endpoints};
+use crate::Fragment;
 use crate::backend::nftables::plan::base::chains_before_dnat;
 use crate::backend::nftables::plan::table::{LookupPath, Table, element};
-use crate::claim::Fragment;
 use crate::{Address, AddressKind, Context};
 
 /// Adds the objects of external addresses and the node port.
@@ -183,10 +183,9 @@ mod tests {
     }
 
     fn context() -> Context {
-        Context {
-            node_address: Some([192, 168, 0, 1].into()),
-            ..cx(Family::V4, DetectLocal::NodeCidr)
-        }
+        let mut cx = cx(Family::V4, DetectLocal::NodeCidr);
+        cx.node_address = Some([192, 168, 0, 1].into());
+        cx
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::affinity as plan_affinity;
 use super::names::OnDemand;
 use super::table::{LookupPath, Table, element};
 use super::{endpoint, names};
-use crate::claim::Fragment;
+use crate::Fragment;
 use crate::{Address, AddressKind, Context, PortObjects};
 
 /// Returns the objects of a service port.

@@ -6,7 +6,7 @@ use vipline_reconcile::Memory;
 use vipline_service_model::{NodeView, Timestamp, Transport};
 
 use super::*;
-use crate::{Address, Claim, EngineConfig};
+use crate::{Address, Claim, Config};
 
 /// A planner that plans the numbers up to the port number. Removal of odd numbers is
 /// delayed.
@@ -75,9 +75,9 @@ impl Planner for Numbers {
 }
 
 fn context(masquerade_all: bool) -> Context {
-    let config = EngineConfig {
+    let config = Config {
         masquerade_all,
-        ..EngineConfig::default()
+        ..Config::default()
     };
     Context::new(&config, &NodeView::new("n1"), [], Family::V4)
 }

@@ -12,14 +12,14 @@ use crate::{Error, Intervals};
 /// name.
 ///
 /// ```
-/// use proxy_core::{EngineConfig, Family};
+/// use proxy_engine::{Config, Family};
 ///
-/// let config = EngineConfig::new("node-1").with_families([Family::V4]);
+/// let config = Config::new("node-1").with_families([Family::V4]);
 /// assert_eq!(config.masquerade_mark.value(), 0x4000);
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct EngineConfig {
+pub struct Config {
     /// The IP families to program, each at most once.
     pub families: Vec<Family>,
     /// Name of this node. With an empty name no endpoint is local.
@@ -42,7 +42,7 @@ pub struct EngineConfig {
     pub start_time: Option<Timestamp>,
 }
 
-impl Default for EngineConfig {
+impl Default for Config {
     fn default() -> Self {
         Self {
             families: Family::ALL.to_vec(),
@@ -58,7 +58,7 @@ impl Default for EngineConfig {
     }
 }
 
-impl EngineConfig {
+impl Config {
     /// Returns the default configuration for a node.
     pub fn new(node_name: impl Into<Arc<str>>) -> Self {
         Self::default().with_node_name(node_name)
@@ -129,7 +129,7 @@ impl EngineConfig {
 
     /// Returns whether [`node_port_addresses`](Self::node_port_addresses) contain IPv4
     /// loopback addresses.
-    pub(crate) fn nodeport_on_loopback(&self) -> bool {
+    pub fn nodeport_on_loopback(&self) -> bool {
         match &self.node_port_addresses {
             NodePortAddresses::Primary => false,
             all_or_within => all_or_within

@@ -76,14 +76,10 @@ impl<T> PortObjects<T> {
 
 /// Collects the objects of one service port during planning, and groups them by claimed
 /// address.
-#[cfg_attr(
-    not(any(feature = "iptables", feature = "kernelspace", feature = "nftables")),
-    allow(dead_code, reason = "no mode is built in")
-)]
 #[derive(Debug)]
-pub(crate) struct Fragment<T> {
+pub struct Fragment<T> {
     /// Objects that do not depend on a claim.
-    pub(crate) own: Vec<T>,
+    pub own: Vec<T>,
     claims: Vec<Claim<T>>,
     /// Position of each address in `claims`, if there are more than [`MAX_CLAIMS_WITHOUT_MAP`].
     places: HashMap<Address, usize>,
@@ -104,15 +100,11 @@ impl<T> Default for Fragment<T> {
     }
 }
 
-#[cfg_attr(
-    not(any(feature = "iptables", feature = "kernelspace", feature = "nftables")),
-    allow(dead_code, reason = "no mode is built in")
-)]
 impl<T> Fragment<T> {
     /// Returns the objects that the service port gets if its claim to an address wins.
     ///
     /// An address may be of several kinds. Its claim has the first of them.
-    pub(crate) fn at(&mut self, kind: AddressKind, address: Address) -> &mut Vec<T> {
+    pub fn at(&mut self, kind: AddressKind, address: Address) -> &mut Vec<T> {
         let next = self.claims.len();
         let place = self.find(address).unwrap_or(next);
         if place == next {

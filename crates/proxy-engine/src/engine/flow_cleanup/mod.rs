@@ -14,7 +14,7 @@ impl Engine {
     /// flows stale. A flow is stale if it leads to an endpoint that no longer serves.
     ///
     /// The cleanup covers the network namespace of the calling thread.
-    /// [`open`](Self::open) enables it. An engine with kernels of the caller deletes no
+    /// `Config::open` of proxy-core enables it. An engine with kernels of the caller deletes no
     /// flows unless this function is called before the first event. Returns whether the
     /// kernel supports the conntrack dumps that the cleanup needs; without them stale
     /// flows stay.
@@ -95,5 +95,4 @@ impl Engine {
 }
 
 #[cfg(test)]
-#[cfg(feature = "nftables")]
 mod tests;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use vipline_service_model::{Family, PortChange, PortName, Store};
 
 use crate::driver::{Drive, Replan};
-use crate::{Context, Engine, EngineConfig};
+use crate::{Config, Context, Engine};
 
 impl Engine {
     /// Plans all changes.
@@ -91,7 +91,7 @@ enum Extent {
 }
 
 /// Returns the context of a family. No method, because the plan borrows the drivers meanwhile.
-fn context(config: &EngineConfig, store: &Store, addresses: &[IpAddr], family: Family) -> Context {
+fn context(config: &Config, store: &Store, addresses: &[IpAddr], family: Family) -> Context {
     let node = store.node();
     Context::new(config, &node, store.service_cidrs(family), family)
         .with_addresses(config, &node, addresses)

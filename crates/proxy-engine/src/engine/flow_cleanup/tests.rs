@@ -1,17 +1,68 @@
 //! Tests of when searches run, of their dumps, and of failed searches.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use vipline_conntrack::{self as conntrack, Filter, Flow, Key, Protocol, Tuple};
-use vipline_reconcile::Memory;
-use vipline_service_model::{Event, ObjectName, api};
+use vipline_reconcile::{Edit, Keyed, Memory};
+use vipline_service_model::{Event, ObjectName, ServicePort, api};
 use vipline_stale_flows::Flows;
 
 use super::*;
-use crate::backend::nftables::Planner;
-use crate::{EngineConfig, Report, Trigger};
+use crate::{Config, Context, Planner, PortObjects, Report, Trigger};
+
+/// A planner that plans the addresses of endpoints.
+#[derive(Clone, PartialEq)]
+struct Addresses;
+
+#[derive(Clone, Debug, PartialEq)]
+struct Address(IpAddr);
+
+impl Keyed for Address {
+    type Key<'a> = IpAddr;
+
+    fn key(&self) -> IpAddr {
+        self.0
+    }
+
+    fn is_equivalent(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Planner for Addresses {
+    type Object = Address;
+
+    fn base(&self, _: &Context) -> Vec<Address> {
+        Vec::new()
+    }
+
+    fn requires_replan(&self, _: &Context, _: &Context) -> bool {
+        false
+    }
+
+    fn port(&self, _: &Context, port: &ServicePort) -> PortObjects<Address> {
+        let endpoints = port.cluster.iter();
+        endpoints
+            .map(|it| Address(it.addr))
+            .collect::<Vec<_>>()
+            .into()
+    }
+
+    fn script<'a>(
+        _: Family,
+        edits: Vec<Edit<Address>>,
+        _: impl Iterator<Item = &'a Address>,
+    ) -> String {
+        format!("{edits:?}")
+    }
+
+    fn listing<'a>(_: Family, addresses: impl Iterator<Item = &'a Address>) -> String {
+        format!("{:?}", addresses.collect::<Vec<_>>())
+    }
+}
 
 /// Result of a dump.
 #[derive(Clone, Copy, Debug)]
@@ -78,11 +129,11 @@ impl Stage {
     fn new(fates: &[Fate]) -> Self {
         let flows = Scripted::default();
         flows.fates.lock().unwrap().extend(fates);
-        let config = EngineConfig {
+        let config = Config {
             families: vec![Family::V4],
-            ..EngineConfig::default()
+            ..Config::default()
         };
-        let mut engine = Engine::with_kernels(config, Planner, |_| Memory::new());
+        let mut engine = Engine::with_kernels(config, Addresses, |_| Memory::new());
         engine.cleanup = Some(Cleanup::new(flows.clone()));
         Self {
             engine,

@@ -17,7 +17,7 @@ impl Engine {
     /// Interface `eth0` has the addresses of the Node object and those of
     /// [`set_addresses`](Self::set_addresses), and leads to all other hosts. The pod
     /// networks of the node and all endpoints on this node are reached through `cni0`, or
-    /// through the interface that [`EngineConfig::detect_local`](crate::EngineConfig::detect_local)
+    /// through the interface that [`Config::detect_local`](crate::Config::detect_local)
     /// names; a prefix gets the suffix `0`. In mode ipvs, `kube-ipvs0` has the addresses of
     /// Services ([`Planner::service_link`](crate::Planner::service_link)). No packet exceeds a limit.
     pub fn assumed_host(&self) -> Host {

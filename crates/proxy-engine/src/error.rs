@@ -13,7 +13,7 @@ use vipline_service_model::Family;
 #[non_exhaustive]
 pub enum Error {
     /// The kernel, a program or a kernel of the caller failed, and a retry may succeed. Holds
-    /// the error of the crate that noticed, such as `vipline_nftables::Error`.
+    /// the error of the crate that noticed, such as `vipline_conntrack::Error`.
     #[error(transparent)]
     Temporary(Box<dyn StdError + Send + Sync>),
     /// The same, and a retry cannot succeed: a privilege, a program or a kernel feature is
@@ -52,7 +52,7 @@ pub enum Error {
         /// The rejected operations with their reasons, separated by semicolons.
         reasons: String,
     },
-    /// The kernel accepted an invalid table, so [`Mode::probe`] cannot check the kernel.
+    /// The kernel accepted an invalid table, so `Mode::probe` of proxy-core cannot check the kernel.
     #[error("the kernel accepted an invalid table; the check is not possible")]
     ProbeAccepted,
     /// An operation failed.
@@ -101,7 +101,7 @@ impl Error {
     /// Creates an error of a kernel of the caller, which a retry may resolve.
     ///
     /// ```
-    /// use proxy_core::Error;
+    /// use proxy_engine::Error;
     ///
     /// let error = Error::custom("the switch is offline");
     /// assert_eq!(error.to_string(), "the switch is offline");
@@ -117,9 +117,8 @@ impl Error {
         Self::Permanent(source.into())
     }
 
-    /// Adds an operation to an error.
-    #[cfg(any(target_os = "linux", feature = "iptables", feature = "nftables"))]
-    pub(crate) fn of<E: Into<Self>>(operation: impl std::fmt::Display) -> impl FnOnce(E) -> Self {
+    /// Returns a function that adds an operation to an error, for `map_err`.
+    pub fn of<E: Into<Self>>(operation: impl std::fmt::Display) -> impl FnOnce(E) -> Self {
         move |error| Self::Operation {
             operation: operation.to_string().into(),
             source: Box::new(error.into()),
@@ -133,11 +132,11 @@ impl Error {
     /// the first sync fails with a permanent error, because later syncs fail, too.
     ///
     /// ```
-    /// use proxy_core::{Error, Mark, nftables};
+    /// use proxy_engine::{Error, Mark, conntrack};
     ///
-    /// assert!(Error::from(nftables::Error::Denied).is_permanent());
+    /// assert!(Error::from(conntrack::Error::Denied).is_permanent());
     /// assert!(Mark::from_bit(32).unwrap_err().is_permanent());
-    /// assert!(!Error::from(nftables::Error::Overrun).is_permanent());
+    /// assert!(!Error::from(conntrack::Error::Overrun).is_permanent());
     /// ```
     pub fn is_permanent(&self) -> bool {
         match self {
@@ -161,10 +160,10 @@ impl Error {
     /// Returns the error of a client or of a kernel of the caller, if it has this type.
     ///
     /// ```
-    /// use proxy_core::{Error, nftables};
+    /// use proxy_engine::{Error, conntrack};
     ///
-    /// let error = Error::from(nftables::Error::Denied);
-    /// assert!(matches!(error.downcast_ref(), Some(nftables::Error::Denied)));
+    /// let error = Error::from(conntrack::Error::Denied);
+    /// assert!(matches!(error.downcast_ref(), Some(conntrack::Error::Denied)));
     /// ```
     pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
         match self {
@@ -182,36 +181,6 @@ impl<R: RejectedRequest + Send + Sync + 'static> From<ClientError<R>> for Error 
     fn from(error: ClientError<R>) -> Self {
         match error {
             ClientError::Denied | ClientError::Unsupported { .. } => Self::custom_permanent(error),
-            _ => Self::custom(error),
-        }
-    }
-}
-
-#[cfg(feature = "iptables")]
-impl From<vipline_iptables::Error> for Error {
-    fn from(error: vipline_iptables::Error) -> Self {
-        match is_permanent(&error) {
-            true => Self::custom_permanent(error),
-            false => Self::custom(error),
-        }
-    }
-}
-
-/// Returns whether the programs of iptables will fail again.
-#[cfg(feature = "iptables")]
-pub(crate) fn is_permanent(error: &vipline_iptables::Error) -> bool {
-    use vipline_iptables::Error::{Denied, MissingProgram, Outdated, Unsupported};
-    matches!(
-        error,
-        Denied { .. } | MissingProgram { .. } | Outdated { .. } | Unsupported { .. }
-    )
-}
-
-#[cfg(feature = "kernelspace")]
-impl From<vipline_hcn::Error> for Error {
-    fn from(error: vipline_hcn::Error) -> Self {
-        match error.code() {
-            Some(vipline_hcn::HResult::E_ACCESSDENIED) => Self::custom_permanent(error),
             _ => Self::custom(error),
         }
     }
@@ -242,46 +211,21 @@ impl From<vipline_reconcile::MemoryError> for Error {
     }
 }
 
-#[cfg(all(test, feature = "ipvs", feature = "nftables"))]
+#[cfg(test)]
 mod tests {
-    use std::str::FromStr;
-
+    use vipline_conntrack as conntrack;
     use vipline_netlink::{Errno, Error as Netlink};
 
     use super::*;
 
     #[test]
-    fn missing_privileges_programs_and_kernel_features_are_permanent() {
-        use vipline_iptables::Error as Iptables;
-        let (program, message) = (|| Box::from("iptables-restore"), || Box::from("no"));
-        let errors: [Error; 16] = [
-            vipline_conntrack::Error::Denied.into(),
-            vipline_conntrack::Error::unsupported(None).into(),
-            vipline_ipset::Error::Denied.into(),
-            vipline_ipset::Error::unsupported(None).into(),
-            vipline_ipvs::Error::Denied.into(),
-            vipline_ipvs::Error::unsupported(None).into(),
-            Error::of("set timeouts")(vipline_ipvs::Error::Denied),
-            vipline_rtnl::Error::Denied.into(),
-            vipline_nftables::Error::Denied.into(),
-            vipline_nftables::Error::unsupported(Some(Errno::OPNOTSUPP)).into(),
-            Iptables::Denied {
-                program: program(),
-                message: message(),
-            }
-            .into(),
-            Iptables::MissingProgram { program: program() }.into(),
-            Iptables::Outdated {
-                program: program(),
-                answer: message(),
-            }
-            .into(),
-            Iptables::Unsupported {
-                program: program(),
-                message: message(),
-            }
-            .into(),
-            crate::Mode::from_str("userspace").unwrap_err(),
+    fn missing_privileges_and_kernel_features_are_permanent() {
+        let errors: [Error; 6] = [
+            conntrack::Error::Denied.into(),
+            conntrack::Error::unsupported(None).into(),
+            conntrack::Error::unsupported(Some(Errno::OPNOTSUPP)).into(),
+            Error::of("set timeouts")(conntrack::Error::Denied),
+            Error::custom_permanent("no such switch"),
             Error::NoKernel,
         ];
         for error in errors {
@@ -291,16 +235,10 @@ mod tests {
 
     #[test]
     fn errors_that_may_pass_are_not_permanent() {
-        let locked = vipline_iptables::Error::Locked {
-            wait: 5,
-            message: "held".into(),
-        };
-        let errors: [Error; 6] = [
-            vipline_nftables::Error::from(Netlink::Timeout).into(),
-            vipline_ipvs::Error::from(Netlink::Timeout).into(),
-            vipline_rtnl::Error::from(Netlink::Overrun).into(),
-            vipline_conntrack::Error::from(Netlink::Overrun).into(),
-            locked.into(),
+        let errors: [Error; 4] = [
+            conntrack::Error::from(Netlink::Timeout).into(),
+            conntrack::Error::from(Netlink::Overrun).into(),
+            Error::custom("the switch is offline"),
             Error::ProbeAccepted,
         ];
         for error in errors {

@@ -51,8 +51,8 @@ impl Rules {
     }
 
     /// Sets what could not be read.
-    #[cfg(any(feature = "nftables", feature = "iptables"))]
-    pub(crate) fn with_unread(mut self, unread: Vec<String>) -> Self {
+    #[must_use]
+    pub fn with_unread(mut self, unread: Vec<String>) -> Self {
         self.unread = unread;
         self
     }

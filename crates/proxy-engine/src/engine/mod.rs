@@ -1,6 +1,6 @@
 //! The engine: takes in events and programs the kernel.
 
-#[cfg(any(feature = "iptables", feature = "nftables"))]
+#[cfg(feature = "evaluate")]
 mod evaluation;
 
 mod backlog;
@@ -29,8 +29,8 @@ use crate::driver::{Drive, driver, without_kernel};
 use crate::report::FamilyReport;
 use crate::watch::Watch;
 use crate::{
-    Difference, Drift, EngineConfig, Error, KnownRejections, LostAddresses, Planner,
-    RejectedObject, Report, Schedule, Trigger,
+    Config, Difference, Drift, Error, KnownRejections, LostAddresses, Planner, RejectedObject,
+    Report, Schedule, Trigger,
 };
 
 /// The rule-sync engine: takes in events about Services and keeps the kernel's rules
@@ -42,7 +42,7 @@ use crate::{
 /// Functions that access the kernel block until the kernel has replied. A netlink reply
 /// has a timeout of 10 s, and an iptables program one of five minutes.
 pub struct Engine {
-    config: EngineConfig,
+    config: Config,
     store: Store,
     schedule: Schedule,
     drivers: Vec<Box<dyn Drive>>,
@@ -70,11 +70,7 @@ impl Engine {
     /// `Memory` of vipline-reconcile, which needs the feature `memory`. The engine then
     /// needs no privileges. A kernel without an error type of its own may use [`Error`]
     /// with [`Error::custom`], `std::io::Error`, or `std::convert::Infallible`.
-    pub fn with_kernels<P, K>(
-        config: EngineConfig,
-        planner: P,
-        kernel: impl FnMut(Family) -> K,
-    ) -> Self
+    pub fn with_kernels<P, K>(config: Config, planner: P, kernel: impl FnMut(Family) -> K) -> Self
     where
         P: Planner,
         K: Target<Object = P::Object> + Send + 'static,
@@ -85,12 +81,12 @@ impl Engine {
     }
 
     /// Creates an engine with a planner and kernels, one for each configured family in the order
-    /// of [`EngineConfig::families`].
+    /// of [`Config::families`].
     ///
     /// # Panics
     ///
     /// The numbers of kernels and families differ.
-    pub fn over<P, K>(config: EngineConfig, planner: P, kernels: Vec<K>) -> Self
+    pub fn over<P, K>(config: Config, planner: P, kernels: Vec<K>) -> Self
     where
         P: Planner,
         K: Target<Object = P::Object> + Send + 'static,
@@ -110,7 +106,7 @@ impl Engine {
     /// Creates an engine that only plans. Requires no privileges.
     ///
     /// Its syncs and differences fail with [`Error::NoKernel`].
-    pub fn plan_only(config: EngineConfig, planner: impl Planner) -> Self {
+    pub fn plan_only(config: Config, planner: impl Planner) -> Self {
         let families = config.families.iter();
         let drivers = families.map(|&family| without_kernel(family, planner.clone()));
         let drivers = drivers.collect();
@@ -124,7 +120,7 @@ impl Engine {
         self
     }
 
-    fn new(config: EngineConfig, drivers: Vec<Box<dyn Drive>>) -> Self {
+    fn new(config: Config, drivers: Vec<Box<dyn Drive>>) -> Self {
         let mut model = service_model::Config::new(config.node_name.clone());
         model.external_ips = config.external_ips;
         model.start_time = config.start_time;
@@ -154,7 +150,7 @@ impl Engine {
     ///
     /// Every listener costs the kernel work at each commit, so call this function after
     /// the first sync. Call it in the network namespace in which the engine was
-    /// [opened](Self::open). For an engine without a
+    /// opened. For an engine without a
     /// [watch](Self::with_watch) this function does nothing.
     ///
     /// # Errors
@@ -218,7 +214,7 @@ impl Engine {
     /// must leave out addresses on `kube-ipvs0`, which belong to Services.
     ///
     /// IPv6 link-local addresses change with every container on the node, so they are
-    /// ignored unless a network of [`EngineConfig::node_port_addresses`] contains them.
+    /// ignored unless a network of [`Config::node_port_addresses`] contains them.
     pub fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) {
         addresses.retain(|addr| self.is_considered(*addr));
         addresses.sort_unstable();
@@ -474,7 +470,7 @@ impl Engine {
     }
 
     /// Returns the configuration.
-    pub fn config(&self) -> &EngineConfig {
+    pub fn config(&self) -> &Config {
         &self.config
     }
 

@@ -3,7 +3,7 @@
 use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::{Family, ServicePort};
 
-#[cfg(any(feature = "iptables", feature = "nftables"))]
+#[cfg(feature = "evaluate")]
 use crate::evaluate::Rules;
 use crate::{Context, PortObjects};
 
@@ -85,7 +85,7 @@ pub trait Planner: Clone + PartialEq + Send + 'static {
 
     /// Prepares a whole state for the evaluation of packets. Default: `None`, because the
     /// objects are of an unknown form.
-    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    #[cfg(feature = "evaluate")]
     fn rules<'a>(_family: Family, _objects: impl Iterator<Item = &'a Self::Object>) -> Option<Rules>
     where
         Self::Object: 'a,

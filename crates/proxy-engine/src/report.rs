@@ -192,18 +192,6 @@ impl Report {
     /// # Errors
     ///
     /// The error of the first family whose sync failed.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// use proxy_core::{Config, Engine, Error, Event};
-    ///
-    /// let mut engine = Config::new("node-1").plan_only()?;
-    /// engine.apply(Event::Synced);
-    /// let report = engine.poll(Duration::ZERO).expect("the first sync is due");
-    /// assert!(matches!(report.into_result(), Err(Error::NoKernel)));
-    /// # Ok::<(), Error>(())
-    /// ```
     pub fn into_result(mut self) -> Result<Self, Error> {
         let failed = self.families.iter().position(|done| done.outcome.is_err());
         match failed.map(|failed| self.families.swap_remove(failed).outcome) {
@@ -224,8 +212,24 @@ impl Drift {
     /// Maximum number of processes in a report.
     const NAMED: usize = 8;
 
+    /// Returns changes by unknown processes, possibly without some that were not noticed.
+    pub fn new(changes: usize, is_incomplete: bool) -> Self {
+        Self {
+            changes,
+            processes: Vec::new(),
+            is_incomplete,
+        }
+    }
+
+    /// Adds the process that made the changes, such as `nft (4711)`.
+    #[must_use]
+    pub fn with_process(mut self, process: impl Into<Box<str>>) -> Self {
+        self.processes.push(process.into());
+        self
+    }
+
     /// Adds later changes.
-    pub(crate) fn add(&mut self, later: Self) {
+    pub fn add(&mut self, later: Self) {
         self.changes += later.changes;
         self.is_incomplete |= later.is_incomplete;
         for process in later.processes {
@@ -312,6 +316,21 @@ pub struct MissingExtension {
     pub option: &'static str,
     /// What is not served without it. `None` if the mode does not work.
     pub affected: Option<&'static str>,
+}
+
+impl MissingExtension {
+    /// Describes an extension.
+    pub const fn new(
+        name: &'static str,
+        option: &'static str,
+        affected: Option<&'static str>,
+    ) -> Self {
+        Self {
+            name,
+            option,
+            affected,
+        }
+    }
 }
 
 /// Displays as `CONFIG_NETFILTER_XT_MATCH_RECENT (recent) is off, or its module is missing`.

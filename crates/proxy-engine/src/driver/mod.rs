@@ -56,7 +56,7 @@ use self::on_demand::OnDemand;
 use self::part::EDIT_COST;
 use self::repairs::Repairs;
 use crate::entry::{Counted, Entry, HashedName, Owner, edits};
-#[cfg(any(feature = "iptables", feature = "nftables"))]
+#[cfg(feature = "evaluate")]
 use crate::evaluate::Rules;
 use crate::rejected::{FormerOwners, KnownRejections, Registry, RejectedObject};
 use crate::{
@@ -80,11 +80,11 @@ pub(crate) trait Drive: Send {
 
     /// Creates a driver of the same family and planner, without desired objects and without a
     /// kernel.
-    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    #[cfg(feature = "evaluate")]
     fn without_kernel(&self) -> Box<dyn Drive>;
 
     /// The link to which the mode adds the addresses of Services.
-    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    #[cfg(feature = "evaluate")]
     fn service_link(&self) -> Option<&'static str>;
 
     /// Reserves capacity for service ports that are about to be planned for the first time.
@@ -158,7 +158,7 @@ pub(crate) trait Drive: Send {
     fn desired(&self) -> String;
 
     /// Prepares the plan for the evaluation of packets.
-    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    #[cfg(feature = "evaluate")]
     fn desired_rules(&self) -> Option<Rules>;
 
     /// Removes and returns contested addresses that are new since the last call or have a
@@ -533,12 +533,12 @@ where
         Some(is_new)
     }
 
-    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    #[cfg(feature = "evaluate")]
     fn without_kernel(&self) -> Box<dyn Drive> {
         without_kernel(self.family, self.planner.clone())
     }
 
-    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    #[cfg(feature = "evaluate")]
     fn service_link(&self) -> Option<&'static str> {
         P::service_link()
     }
@@ -684,7 +684,7 @@ where
         P::listing(self.family, self.desired_objects())
     }
 
-    #[cfg(any(feature = "iptables", feature = "nftables"))]
+    #[cfg(feature = "evaluate")]
     fn desired_rules(&self) -> Option<Rules> {
         P::rules(self.family, self.desired_objects())
     }
@@ -703,10 +703,6 @@ where
 }
 
 /// Kernel of an engine that only plans. All operations fail with [`Error::NoKernel`].
-#[cfg_attr(
-    not(any(feature = "iptables", feature = "nftables")),
-    allow(dead_code, reason = "no mode is built in")
-)]
 pub(crate) struct Absent<T>(PhantomData<fn() -> T>);
 
 impl<T> Default for Absent<T> {

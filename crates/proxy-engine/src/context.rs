@@ -7,7 +7,7 @@ use vipline_service_model::{
     Family, LocalTraffic, NodePortFilter, NodePortMatch, NodeView, is_of_one_link,
 };
 
-use crate::{EngineConfig, Mark};
+use crate::{Config, Mark};
 
 /// Maximum length of an interface name in bytes: `IFNAMSIZ - 1` of `linux/if.h`.
 const MAX_INTERFACE_NAME: usize = 15;
@@ -60,12 +60,8 @@ pub struct Context {
 
 /// Clients whose traffic to cluster IPs is masqueraded, so that endpoints reply by way of
 /// this node.
-#[cfg_attr(
-    not(any(feature = "iptables", feature = "nftables")),
-    allow(dead_code, reason = "no mode is built in")
-)]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum MasqueradedClients<'a> {
+pub enum MasqueradedClients<'a> {
     /// All clients (`--masquerade-all`).
     All,
     /// All clients except the pods of this node.
@@ -79,7 +75,7 @@ impl Context {
     ///
     /// `service_cidrs` of other families are ignored.
     pub fn new(
-        config: &EngineConfig,
+        config: &Config,
         node: &NodeView,
         service_cidrs: impl IntoIterator<Item = IpNet>,
         family: Family,
@@ -108,7 +104,7 @@ impl Context {
     #[must_use]
     pub fn with_addresses(
         mut self,
-        config: &EngineConfig,
+        config: &Config,
         node: &NodeView,
         addresses: &[IpAddr],
     ) -> Self {
@@ -123,11 +119,7 @@ impl Context {
     }
 
     /// Returns the clients whose traffic to cluster IPs is masqueraded.
-    #[cfg_attr(
-        not(any(feature = "iptables", feature = "nftables")),
-        allow(dead_code, reason = "no mode is built in")
-    )]
-    pub(crate) fn masqueraded_clients(&self) -> MasqueradedClients<'_> {
+    pub fn masqueraded_clients(&self) -> MasqueradedClients<'_> {
         match (&self.local, self.masquerade_all) {
             (_, true) => MasqueradedClients::All,
             (Some(pods), false) => MasqueradedClients::Outside(pods),
@@ -181,7 +173,7 @@ fn is_reached(addr: IpAddr, family: Family) -> bool {
 }
 
 /// Returns the filter of addresses on which node ports are served.
-fn node_ports(config: &EngineConfig, node: &NodeView, family: Family) -> NodePortFilter {
+fn node_ports(config: &Config, node: &NodeView, family: Family) -> NodePortFilter {
     config.node_port_addresses.filter(family, &node.addresses)
 }
 
@@ -227,7 +219,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn context(config: &EngineConfig, cidrs: &[&str], family: Family) -> Context {
+    fn context(config: &Config, cidrs: &[&str], family: Family) -> Context {
         let cidrs = cidrs.iter().map(|text| net(text));
         Context::new(config, &NodeView::new("n1"), cidrs, family)
     }
@@ -240,7 +232,7 @@ mod tests {
             "fd00:1::/112",
             "10.96.0.0/16",
         ];
-        let config = EngineConfig::default();
+        let config = Config::default();
         let v4 = context(&config, &cidrs, Family::V4);
         assert_eq!(v4.service_cidrs, [net("10.96.0.0/15")]);
         let v6 = context(&config, &cidrs, Family::V6);
@@ -260,9 +252,9 @@ mod tests {
                 DetectLocal::Interface(name.into()),
                 DetectLocal::InterfacePrefix(name.into()),
             ] {
-                let config = EngineConfig {
+                let config = Config {
                     detect_local,
-                    ..EngineConfig::default()
+                    ..Config::default()
                 };
                 let context = context(&config, &[], Family::V4);
                 assert_eq!(context.local.is_some(), expected, "{config:?}");
@@ -273,9 +265,9 @@ mod tests {
     #[test]
     fn a_network_of_all_addresses_detects_no_local_traffic() {
         for (network, expected) in [("10.0.0.0/8", true), ("0.0.0.0/0", false)] {
-            let config = EngineConfig {
+            let config = Config {
                 detect_local: DetectLocal::ClusterCidr(vec![net(network)]),
-                ..EngineConfig::default()
+                ..Config::default()
             };
             let context = context(&config, &[], Family::V4);
             assert_eq!(context.local.is_some(), expected, "{network}");
