@@ -30,7 +30,7 @@
 use std::sync::Arc;
 
 use vipline_nftables::expr::CtStatus;
-use vipline_nftables::{Element, Hook, HookEntry, Ruleset, Set};
+use vipline_nftables::{Element, Hook, HookEntry, Object, Ruleset, Set};
 
 use super::cause::{Cause, MAX_OUTCOMES};
 use super::choices::Choices;
@@ -76,6 +76,25 @@ impl Evaluator {
     pub fn with_elements(mut self, set: &Set, elements: Vec<Element>) -> Self {
         self.index.set_elements(set, elements);
         self
+    }
+
+    /// Lets the dynamic sets be empty that have no elements in a ruleset: a plan without the
+    /// elements that packets will add, or a dump with the option of [`new`](Self::new).
+    #[must_use]
+    pub fn with_empty_dynamic_sets(self, ruleset: &Ruleset) -> Self {
+        let sets = ruleset.objects().filter_map(|object| match object {
+            Object::Set(set) if set.is_dynamic() => Some(set),
+            _ => None,
+        });
+        let is_empty = |set: &Set| {
+            let found = ruleset.set(&set.table, set.name.as_str());
+            found.is_none_or(|(_, elements)| elements.is_empty())
+        };
+        let sets: Vec<_> = sets.filter(is_empty).collect();
+        let evaluators = sets.into_iter();
+        evaluators.fold(self, |evaluator, set| {
+            evaluator.with_elements(&set, Vec::new())
+        })
     }
 
     /// Sets the order of base chains with equal priorities: that of

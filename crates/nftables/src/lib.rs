@@ -115,7 +115,9 @@ pub use language::{
     Constant, Expression, Field, Ifname, IntoFields, InvalidValue, Operand, Parts, Statement,
     expression, statement,
 };
-pub use monitor::{Change, ChangeCounts, Commit, Event, EventObject, Notifications, Process};
+pub use monitor::{
+    Change, ChangeCounts, Commit, CommitCounter, Event, EventObject, Notifications, Process,
+};
 #[cfg(target_os = "linux")]
 pub use monitor::{Monitor, Notification};
 pub use name::{Comment, Name};

@@ -19,6 +19,7 @@
 //! - [`Planner`]: the pure part of a mode; [`PortObjects`], [`Claim`] and [`Fragment`]: what it
 //!   makes of a service port; [`Watch`]: detects changes by other programs.
 //! - [`Schedule`]: when to sync, as pure arithmetic of times.
+//! - [`cleanup`]: removal of what proxies programmed.
 //! - [`Report`]: result of a sync; [`health`]: responses of the health endpoints.
 //! - `evaluate`, with the feature of this name: the outcomes of a packet in the plan.
 //!
@@ -51,6 +52,8 @@ mod report;
 mod watch;
 
 mod error;
+
+pub mod cleanup;
 
 pub mod health;
 

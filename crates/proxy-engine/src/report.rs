@@ -221,6 +221,18 @@ impl Drift {
         }
     }
 
+    /// Adds up changes by processes. Returns `None` if there are none and none were lost.
+    pub fn of_processes(
+        is_incomplete: bool,
+        changes: impl IntoIterator<Item = (usize, String)>,
+    ) -> Option<Self> {
+        let mut drift = Self::new(0, is_incomplete);
+        for (count, process) in changes {
+            drift.add(Self::new(count, false).with_process(process));
+        }
+        (drift != Self::default()).then_some(drift)
+    }
+
     /// Adds the process that made the changes, such as `nft (4711)`.
     #[must_use]
     pub fn with_process(mut self, process: impl Into<Box<str>>) -> Self {

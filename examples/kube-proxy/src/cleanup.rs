@@ -22,7 +22,7 @@ use crate::output::print;
 ///
 /// The kernel's state cannot be read.
 pub fn cleanup(dry_run: bool, excluded: &[IpNet]) -> Result<ExitCode, Failure> {
-    let removal = Removal::find(Scope::AllModes, excluded).map_err(Failure::machine)?;
+    let removal = proxy_core::cleanup::find(Scope::AllModes, excluded).map_err(Failure::machine)?;
     warn_of_remainders(&removal);
     if dry_run {
         let steps = removal.steps.iter();
@@ -62,7 +62,7 @@ pub fn remove_leftovers(mode: Mode, backend: IptablesBackend, excluded: &[IpNet]
     let scope = Scope::AllExcept(mode, backend);
     let mut removed = Vec::new();
     for attempt in 1..=ATTEMPTS {
-        let removal = match Removal::find(scope, excluded) {
+        let removal = match proxy_core::cleanup::find(scope, excluded) {
             Ok(removal) => removal,
             Err(error) => {
                 return warn!("leftovers of another kube-proxy cannot be determined: {error}");
@@ -114,7 +114,7 @@ impl Leftovers {
     /// Searches for objects that a proxy with this configuration neither writes nor reads.
     pub fn find(config: &Config) -> Self {
         let scope = Scope::AllExcept(config.mode, config.iptables.backend);
-        match Removal::find(scope, &config.ipvs.excluded) {
+        match proxy_core::cleanup::find(scope, &config.ipvs.excluded) {
             Ok(removal) => Self {
                 found: removal.steps.iter().map(Step::summary).collect(),
                 unchecked: removal.unchecked.iter().map(|it| chain(it)).collect(),

@@ -7,7 +7,7 @@
 
 use vipline_netlink::{EventSource, Listener, Protocol};
 
-use super::{Commit, Notifications};
+use super::{Commit, Notifications, Process};
 use crate::{Client, Error, Ruleset, TableId};
 
 // linux/netfilter/nfnetlink.h: enum nfnetlink_groups
@@ -52,7 +52,38 @@ pub struct Notification {
     pub is_incomplete: bool,
 }
 
+impl Notification {
+    /// Returns the number of changes of tables that match, and the process, for each commit.
+    pub fn changes_of(
+        &self,
+        matches: impl Fn(&TableId) -> bool,
+    ) -> impl Iterator<Item = (usize, &Process)> {
+        let commits = self.commits.iter();
+        commits.filter_map(move |commit| {
+            let tables = commit.changes.iter();
+            let changes = tables.filter(|(table, _)| matches(table));
+            let count = changes.map(|(_, changes)| changes.total()).sum();
+            (count > 0).then_some((count, &commit.process))
+        })
+    }
+}
+
 impl Monitor {
+    /// Reads a monitor if it is open. Returns `None` if it is not.
+    ///
+    /// A monitor that fails is closed, and the result then says that notifications were lost.
+    /// The reason does not matter: whatever was missed, only a dump tells.
+    pub fn read_or_close(monitor: &mut Option<Self>) -> Option<Notification> {
+        let read = monitor.as_mut()?.read();
+        Some(read.unwrap_or_else(|_| {
+            *monitor = None;
+            Notification {
+                is_incomplete: true,
+                ..Notification::default()
+            }
+        }))
+    }
+
     /// Monitors tables in the network namespace of the calling thread.
     ///
     /// Ignores changes by sockets with the port IDs `ignored`, such as those of own

@@ -3,6 +3,8 @@
 #[cfg(target_os = "linux")]
 mod client;
 
+mod commit_counter;
+
 mod counts;
 
 mod decoder;
@@ -21,6 +23,7 @@ use crate::{Generation, Name, Ruleset, TableId};
 
 #[cfg(target_os = "linux")]
 pub use client::{Monitor, Notification};
+pub use commit_counter::CommitCounter;
 pub use counts::ChangeCounts;
 pub use event::{Event, EventObject};
 

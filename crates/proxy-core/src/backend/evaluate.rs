@@ -9,8 +9,8 @@ use vipline_evaluate::{
 };
 #[cfg(feature = "iptables")]
 use vipline_iptables::{Jiffies, RecentEntry};
+use vipline_nftables::Ruleset;
 use vipline_nftables::expr::AddrType;
-use vipline_nftables::{Object, Ruleset, Set};
 
 use crate::evaluate::{Evaluate, Rules};
 
@@ -104,24 +104,8 @@ pub(super) fn rules(
     recent: impl RecentLists + 'static,
     has_proxy: bool,
 ) -> Rules {
-    let sets = empty_dynamic_sets(ruleset).into_iter();
-    let evaluator = sets.fold(evaluator, |evaluator, set| {
-        evaluator.with_elements(&set, Vec::new())
-    });
+    let evaluator = evaluator.with_empty_dynamic_sets(ruleset);
     Rules::new(WithLists { evaluator, recent }, has_proxy)
-}
-
-/// Returns the dynamic sets without elements.
-fn empty_dynamic_sets(ruleset: &Ruleset) -> Vec<Set> {
-    let sets = ruleset.objects().filter_map(|object| match object {
-        Object::Set(set) if set.is_dynamic() => Some(set),
-        _ => None,
-    });
-    let is_empty = |set: &Set| {
-        let found = ruleset.set(&set.table, set.name.as_str());
-        found.is_none_or(|(_, elements)| elements.is_empty())
-    };
-    sets.filter(is_empty).collect()
 }
 
 /// Rules with the lists of match `recent`.

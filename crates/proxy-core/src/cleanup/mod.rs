@@ -1,7 +1,7 @@
 //! Removal of everything that a kube-proxy programmed in any mode, upstream's or this
 //! one.
 //!
-//! [`Removal::find`] reads the state of the kernel and plans typed [`Step`]s. A step
+//! [`find`] reads the state of the kernel and plans typed [`Step`]s. A step
 //! displays as the shell command that does the same. [`Removal::apply`] removes the
 //! objects step by step. A failed step does not stop the others.
 //!
@@ -15,9 +15,9 @@
 //! rules, an [error](Removal::unchecked) says so.
 //!
 //! ```no_run
-//! use proxy_core::cleanup::{Removal, Scope};
+//! use proxy_core::cleanup::{self, Scope};
 //!
-//! let removal = Removal::find(Scope::AllModes, &[])?;
+//! let removal = cleanup::find(Scope::AllModes, &[])?;
 //! for (step, result) in removal.apply() {
 //!     match result {
 //!         Ok(()) => println!("removed: {}", step.summary()),
@@ -27,8 +27,6 @@
 //! # Ok::<(), proxy_core::Error>(())
 //! ```
 
-mod removal;
-
 mod search;
 
 #[cfg(feature = "iptables")]
@@ -36,33 +34,29 @@ pub(crate) mod names;
 
 use ipnet::IpNet;
 
-#[cfg(all(test, feature = "ipvs"))]
-pub(crate) use self::removal::plan;
-pub(crate) use self::removal::{Found, Remove};
-pub use self::removal::{Removal, Step};
+pub use proxy_engine::cleanup::{Found, Removal, Remove, Step, plan};
+
 pub use self::search::Scope;
 pub(crate) use self::search::{Leftovers, Search};
 use crate::Mode;
 use crate::backend::Backend;
 
-impl Removal {
-    /// Reads the state of the kernel in the network namespace of the calling thread, and
-    /// plans the removal.
-    ///
-    /// Virtual servers within `excluded` networks stay. Without privileges most objects
-    /// cannot be read: requires those of [`Step::apply`].
-    ///
-    /// # Errors
-    ///
-    /// The error of vipline-nftables if nf_tables cannot be read, although
-    /// the kernel supports it. All other errors are in [`unchecked`](Self::unchecked).
-    pub fn find(scope: Scope, excluded: &[IpNet]) -> Result<Self, crate::Error> {
-        let mut search = Search::new(scope);
-        for mode in leftovers() {
-            (mode.find)(&mut search)?;
-        }
-        Ok(search.into_removal(excluded))
+/// Reads the state of the kernel in the network namespace of the calling thread, and
+/// plans the removal.
+///
+/// Virtual servers within `excluded` networks stay. Without privileges most objects
+/// cannot be read: requires those of [`Step::apply`].
+///
+/// # Errors
+///
+/// The error of vipline-nftables if nf_tables cannot be read, although
+/// the kernel supports it. All other errors are in [`Removal::unchecked`].
+pub fn find(scope: Scope, excluded: &[IpNet]) -> Result<Removal, crate::Error> {
+    let mut search = Search::new(scope);
+    for mode in leftovers() {
+        (mode.find)(&mut search)?;
     }
+    Ok(search.into_removal(excluded))
 }
 
 /// Returns the parts of the modes that are built in, in the order of the removal.

@@ -2,7 +2,7 @@
 
 use ipnet::IpNet;
 
-use super::removal::{Found, Removal, plan};
+use super::{Found, Removal, plan};
 use crate::Error;
 use crate::{IptablesBackend, Mode};
 
@@ -83,9 +83,8 @@ impl Search {
 
     /// Plans the removal of the objects found. The result is pure: nothing is read.
     pub(super) fn into_removal(self, excluded: &[IpNet]) -> Removal {
-        Removal {
-            unchecked: self.unchecked,
-            ..plan(&self.found, excluded)
-        }
+        let mut removal = plan(&self.found, excluded);
+        removal.unchecked = self.unchecked;
+        removal
     }
 }

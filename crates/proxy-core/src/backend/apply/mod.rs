@@ -1,7 +1,5 @@
 //! IO that several modes share.
 
-pub(in crate::backend) mod foreign_commits;
-
 pub(in crate::backend) mod all_tables;
 
 #[cfg(feature = "iptables")]

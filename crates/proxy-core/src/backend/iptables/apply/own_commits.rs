@@ -23,9 +23,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use vipline_nftables::{Commit, Generation};
-
-use crate::backend::apply::foreign_commits::CommitCounter;
+use vipline_nftables::{Commit, CommitCounter, Generation};
 
 /// Maximum number of recorded runs. Notifications about a run arrive before the next poll, and
 /// one poll starts only a few programs. A run that is forgotten too early costs one dump.

@@ -22,7 +22,6 @@ use vipline_service_model::Family;
 use super::kernel::Kernel;
 use super::own_commits::Trace;
 use super::tables::Tables;
-use crate::backend::apply::foreign_commits;
 use crate::backend::iptables::plan::layout::Layout;
 use crate::backend::iptables::plan::names;
 use crate::{Drift, Error, IptablesBackend};
@@ -133,7 +132,7 @@ impl crate::Watch for Watch {
         let generation = nftables::Client::open()?.generation()?;
         self.monitor = Some(monitor);
         self.next = None;
-        // The numbers of foreign commits at the dump and now, see `foreign_commits.rs`.
+        // The numbers of foreign commits at the dump and now, see `CommitCounter`.
         let commit_counter = |each: &Watched| each.trace.commit_counter.clone();
         let missed = |each: &&Watched| {
             commit_counter(each).missed(commit_counter(each).foreign_at(generation))
@@ -151,7 +150,7 @@ impl crate::Watch for Watch {
     }
 
     fn read(&mut self) -> Vec<(Family, Drift)> {
-        let Some(mut notification) = foreign_commits::read(&mut self.monitor) else {
+        let Some(mut notification) = Monitor::read_or_close(&mut self.monitor) else {
             return Vec::new();
         };
         // It failed, and `notification` says that something was lost.
@@ -161,7 +160,9 @@ impl crate::Watch for Watch {
         self.trace.own.remove_from(&mut notification.commits);
         let watched = self.watched.iter();
         let drift = watched.filter_map(|each| {
-            let drift = foreign_commits::drift(&notification, |table| is_of(table, each.family))?;
+            let changes = notification.changes_of(|table| is_of(table, each.family));
+            let changes = changes.map(|(count, process)| (count, process.to_string()));
+            let drift = Drift::of_processes(notification.is_incomplete, changes)?;
             Some((each.family, drift))
         });
         drift.collect()

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use vipline_netlink::{Counters, Errno};
 use vipline_nftables::{
-    Action, Client, Error, Object, Operation, RejectedOperation, Subject, Transaction,
+    Action, Client, CommitCounter, Error, Object, Operation, RejectedOperation, Subject,
+    Transaction,
 };
 use vipline_reconcile::{
     self as reconcile, Atomic, Attempt, Edit, MAX_REJECTED_BATCHES, Reason, Rejection, isolate,
@@ -16,7 +17,6 @@ use vipline_service_model::Family;
 use super::probe::lacking;
 use super::rejections;
 use crate::MissingExtension;
-use crate::backend::apply::foreign_commits::CommitCounter;
 use crate::backend::nftables::plan::affinity::StickyAddresses;
 use crate::backend::nftables::plan::batches::parts_of;
 use crate::backend::nftables::plan::table::Table;

@@ -2,12 +2,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use vipline_nftables::{Client, Error, Monitor, TableId};
+use vipline_nftables::{Client, CommitCounter, Error, Monitor, TableId};
 use vipline_service_model::Family;
 
 use super::kernel::Kernel;
 use crate::Drift;
-use crate::backend::apply::foreign_commits::{self, CommitCounter};
 
 /// Watches our tables for changes by other processes.
 #[derive(Debug, Default)]
@@ -67,12 +66,14 @@ impl crate::Watch for Watch {
     }
 
     fn read(&mut self) -> Vec<(Family, Drift)> {
-        let Some(notification) = foreign_commits::read(&mut self.monitor) else {
+        let Some(notification) = Monitor::read_or_close(&mut self.monitor) else {
             return Vec::new();
         };
         let watched = self.watched.iter();
         let drift = watched.filter_map(|each| {
-            let drift = foreign_commits::drift(&notification, |table| *table == each.table)?;
+            let changes = notification.changes_of(|table| *table == each.table);
+            let changes = changes.map(|(count, process)| (count, process.to_string()));
+            let drift = Drift::of_processes(notification.is_incomplete, changes)?;
             Some((each.family, drift))
         });
         drift.collect()

@@ -1,4 +1,6 @@
-//! Planned removals and their steps.
+//! Planned removals of what proxies programmed, and their steps.
+//!
+//! A mode finds its objects on a node ([`Found`]) and says how to remove them ([`Remove`]).
 
 use std::fmt;
 
@@ -13,7 +15,8 @@ use crate::Error;
 pub struct Step(Box<dyn Remove>);
 
 impl Step {
-    pub(crate) fn new(removal: impl Remove + 'static) -> Self {
+    /// Creates a step.
+    pub fn new(removal: impl Remove + 'static) -> Self {
         Self(Box::new(removal))
     }
 
@@ -43,7 +46,7 @@ impl fmt::Display for Step {
 }
 
 /// An object of a mode that can be removed. Displays as a shell command.
-pub(crate) trait Remove: fmt::Debug + fmt::Display + Send + Sync {
+pub trait Remove: fmt::Debug + fmt::Display + Send + Sync {
     /// Removes the object.
     fn remove(&self) -> Result<(), Error>;
 
@@ -74,13 +77,13 @@ impl Removal {
 }
 
 /// Objects of one mode that were found on the node.
-pub(crate) trait Found {
+pub trait Found {
     /// Adds the steps that remove the objects, and messages about objects that stay.
     fn plan(&self, excluded: &[IpNet], removal: &mut Removal);
 }
 
 /// Plans the removal of the objects found. The result is pure: nothing is read.
-pub(crate) fn plan(found: &[Box<dyn Found>], excluded: &[IpNet]) -> Removal {
+pub fn plan(found: &[Box<dyn Found>], excluded: &[IpNet]) -> Removal {
     let mut removal = Removal::default();
     for found in found {
         found.plan(excluded, &mut removal);
