@@ -17,26 +17,55 @@ use crate::tools;
 /// the tests that must notice the changes.
 ///
 /// The tests are in memory, so that a change takes seconds.
-const SUITES: [(&str, &str, &str, [&str; 2]); 3] = [
-    (
-        "vipline-reconcile",
-        "crates/reconcile/src",
-        "",
-        ["--lib", "--tests"],
-    ),
-    (
-        "vipline-service-model",
-        "crates/service-model/src",
-        "",
-        ["--lib", "--tests"],
-    ),
-    (
-        "proxy-core",
-        "crates/proxy-core/src/backend",
-        "/plan/",
-        ["--lib", "--test=memory"],
-    ),
+const SUITES: [Suite; 5] = [
+    Suite {
+        package: "vipline-reconcile",
+        folder: "crates/reconcile/src",
+        part: "",
+        tested_by: &["vipline-reconcile"],
+        tests: ["--lib", "--tests"],
+    },
+    Suite {
+        package: "vipline-service-model",
+        folder: "crates/service-model/src",
+        part: "",
+        tested_by: &["vipline-service-model"],
+        tests: ["--lib", "--tests"],
+    },
+    Suite {
+        package: "proxy-engine",
+        folder: "crates/proxy-engine/src",
+        part: "",
+        tested_by: &["proxy-engine", "proxy-core"],
+        tests: ["--lib", "--test=memory"],
+    },
+    Suite {
+        package: "proxy-nftables",
+        folder: "crates/proxy-nftables/src",
+        part: "/plan/",
+        tested_by: &["proxy-nftables", "proxy-core"],
+        tests: ["--lib", "--test=memory"],
+    },
+    Suite {
+        package: "proxy-core",
+        folder: "crates/proxy-core/src/backend",
+        part: "/plan/",
+        tested_by: &["proxy-core"],
+        tests: ["--lib", "--test=memory"],
+    },
 ];
+
+/// Files to change, and the tests that must notice.
+struct Suite {
+    package: &'static str,
+    folder: &'static str,
+    /// Part of the path of each file.
+    part: &'static str,
+    /// Packages of the tests.
+    tested_by: &'static [&'static str],
+    /// Arguments of `cargo test`.
+    tests: [&'static str; 2],
+}
 
 /// A generator of random objects. Its changes give other objects, which tests accept.
 const GENERATOR: &str = "arbitrary.rs";
@@ -92,7 +121,14 @@ pub(crate) fn run(filter: &str, list: bool) -> Result<()> {
     let target = metadata()?.target_directory;
     let program = find(&target.join("tools"))?;
     let mut scores = Vec::new();
-    for (package, folder, part, tests) in SUITES {
+    for suite in SUITES {
+        let Suite {
+            package,
+            folder,
+            part,
+            tested_by,
+            tests,
+        } = suite;
         let mut files = Vec::new();
         add_files(&root().join(folder), &mut files)?;
         files.retain(|file| file.contains(part) && file.contains(filter));
@@ -106,6 +142,7 @@ pub(crate) fn run(filter: &str, list: bool) -> Result<()> {
         mutants
             .args(["mutants", "--package", package, "--cap-lints=true"])
             .args(files.iter().flat_map(|file| ["--file", file]))
+            .args(tested_by.iter().flat_map(|it| ["--test-package", it]))
             .current_dir(root());
         if list {
             execute(mutants.arg("--list"))?;
@@ -170,7 +207,8 @@ mod tests {
     fn the_files_of_each_suite_and_the_generator_are_found() {
         let generator = root().join("crates/service-model/src").join(GENERATOR);
         assert!(generator.is_file());
-        for (package, folder, part, _) in SUITES {
+        for suite in SUITES {
+            let (package, folder, part) = (suite.package, suite.folder, suite.part);
             let mut files = Vec::new();
             add_files(&root().join(folder), &mut files).unwrap();
             let is_in_suite = |file: &&String| file.starts_with(folder) && file.contains(part);

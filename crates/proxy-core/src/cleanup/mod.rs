@@ -64,23 +64,3 @@ fn leftovers() -> impl Iterator<Item = Leftovers> {
     let backends = Mode::BUILT_IN.iter().filter_map(|mode| mode.backend().ok());
     backends.map(Backend::leftovers)
 }
-
-/// Returns whether a chain of iptables is left from another kube-proxy, for a proxy in a mode
-/// with this backend: the proxy neither reads nor changes it, but the kernel evaluates its
-/// rules.
-///
-/// `variant` is the variant of the tables that contain the chain. May run
-/// `iptables-restore --version`, to determine the variant of the backend.
-#[cfg(feature = "iptables")]
-pub fn is_leftover_chain(
-    mode: Mode,
-    backend: crate::IptablesBackend,
-    family: vipline_service_model::Family,
-    variant: vipline_iptables::Variant,
-    (table, chain): (&str, &str),
-) -> bool {
-    let scope = Scope::AllExcept(mode, backend);
-    let own = crate::backend::iptables::apply::cleanup::variant_of(backend, family);
-    let is_in_use = own.is_none_or(|own| own == variant);
-    names::Selection::new(scope, is_in_use).has_chain(table, chain)
-}

@@ -2,9 +2,9 @@
 
 use ipnet::IpNet;
 
-use super::{Found, Removal, plan};
 use crate::Error;
 use crate::{IptablesBackend, Mode};
+use proxy_engine::cleanup::{Found, Removal, plan};
 
 /// The objects to remove.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

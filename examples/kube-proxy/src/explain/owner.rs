@@ -1,6 +1,6 @@
 //! Chains of a kube-proxy, in contrast to those of other programs, and of another kube-proxy.
 
-use proxy_core::cleanup::is_leftover_chain;
+use proxy_core::backend::iptables::is_leftover_chain;
 use proxy_core::iptables::Variant;
 use proxy_core::nftables::{Family, TableId};
 use proxy_core::owned::{self, NFTABLES_TABLE};

@@ -48,6 +48,7 @@ use vipline_service_model::Family;
 
 use self::apply::choice::choose;
 use self::apply::cleanup::LEFTOVERS;
+pub use self::apply::cleanup::is_leftover_chain;
 use self::apply::installed_rules::installed;
 pub use self::apply::kernel::Kernel;
 use self::apply::kernel::make_counters;

@@ -19,6 +19,7 @@ use super::netlink;
 use super::program_error::of_program;
 use crate::Error;
 use crate::IptablesBackend;
+use crate::Mode;
 use crate::backend::iptables::plan::cleanup::{Document, Saved, SavedRules};
 use crate::cleanup::names::Selection;
 use crate::cleanup::{Leftovers, Remove, Scope, Search};
@@ -58,7 +59,7 @@ fn find(search: &mut Search) -> Result<(), Error> {
 
 /// Returns the variant whose tables a backend reads and writes. `None` if it is unknown:
 /// [`IptablesBackend::Auto`] is not resolved, or the programs cannot be run.
-pub(crate) fn variant_of(backend: IptablesBackend, family: Family) -> Option<Variant> {
+fn variant_of(backend: IptablesBackend, family: Family) -> Option<Variant> {
     match backend {
         IptablesBackend::Auto => None,
         IptablesBackend::Netlink => Some(Variant::Nft),
@@ -67,6 +68,25 @@ pub(crate) fn variant_of(backend: IptablesBackend, family: Family) -> Option<Var
             Some(client.variant())
         }
     }
+}
+
+/// Returns whether a chain of iptables is left from another kube-proxy, for a proxy in a mode
+/// with this backend: the proxy neither reads nor changes it, but the kernel evaluates its
+/// rules.
+///
+/// `variant` is the variant of the tables that contain the chain. May run
+/// `iptables-restore --version`, to determine the variant of the backend.
+pub fn is_leftover_chain(
+    mode: Mode,
+    backend: IptablesBackend,
+    family: Family,
+    variant: Variant,
+    (table, chain): (&str, &str),
+) -> bool {
+    let scope = Scope::AllExcept(mode, backend);
+    let own = variant_of(backend, family);
+    let is_in_use = own.is_none_or(|own| own == variant);
+    Selection::new(scope, is_in_use).has_chain(table, chain)
 }
 
 /// Returns whether the mode that a scope excepts has its rules in a variant. If that is

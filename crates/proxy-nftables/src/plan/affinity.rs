@@ -284,13 +284,13 @@ pub(super) fn learn(path: &LookupPath, learner: Learner) -> Chain {
 
 /// The addresses and node ports with session affinity among the added objects of a change.
 #[derive(Debug)]
-pub(in crate::backend) struct StickyAddresses<'a> {
+pub(crate) struct StickyAddresses<'a> {
     ips: HashSet<&'a [u8]>,
     nodeports: HashSet<&'a [u8]>,
 }
 
 impl<'a> StickyAddresses<'a> {
-    pub(in crate::backend) fn of(edits: &'a [Edit<Object>]) -> Self {
+    pub(crate) fn of(edits: &'a [Edit<Object>]) -> Self {
         let keys_in = |map| {
             let elements = edits.iter().filter_map(added_element);
             let of_map = elements.filter(move |element| element.set().name.as_str() == map);
@@ -302,7 +302,7 @@ impl<'a> StickyAddresses<'a> {
         }
     }
 
-    pub(in crate::backend) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.ips.is_empty() && self.nodeports.is_empty()
     }
 
@@ -313,7 +313,7 @@ impl<'a> StickyAddresses<'a> {
     ///
     /// On a kernel that cannot record clients the caller refuses these edits: such an address then
     /// has no endpoints, rather than endpoints with which clients do not stay.
-    pub(in crate::backend) fn need(&self, edit: &Edit<Object>) -> bool {
+    pub(crate) fn need(&self, edit: &Edit<Object>) -> bool {
         if let Edit::Add(Object::Chain(chain)) = edit {
             return is_learner(&chain.name);
         }
@@ -358,7 +358,7 @@ fn is_learner(chain: &Name) -> bool {
 
 /// Returns a chain of each kind that exists only while Services have session affinity. A kernel
 /// that accepts these accepts all of them.
-pub(in crate::backend) fn chains_of_affinity(table: &Table) -> Vec<Object> {
+pub(crate) fn chains_of_affinity(table: &Table) -> Vec<Object> {
     let learner = Learner {
         lists: Lists::Both,
         ..Learner::usual(0)

@@ -6,7 +6,7 @@ use vipline_nftables::{Client, CommitCounter, Error, Monitor, TableId};
 use vipline_service_model::Family;
 
 use super::kernel::Kernel;
-use crate::Drift;
+use proxy_engine::Drift;
 
 /// Watches our tables for changes by other processes.
 #[derive(Debug, Default)]
@@ -42,8 +42,8 @@ impl Watch {
     }
 }
 
-impl crate::Watch for Watch {
-    fn start(&mut self) -> Result<Vec<Family>, crate::Error> {
+impl proxy_engine::Watch for Watch {
+    fn start(&mut self) -> Result<Vec<Family>, proxy_engine::Error> {
         let tables: Vec<_> = self.watched.iter().map(|each| each.table.clone()).collect();
         let port_ids: Vec<_> = self.watched.iter().map(|each| each.port_id).collect();
         let monitor = Monitor::open(&tables, &port_ids)?;

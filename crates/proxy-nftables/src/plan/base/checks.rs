@@ -4,9 +4,9 @@ use vipline_nftables::expression::{daddr, saddr};
 use vipline_nftables::statement::{Statement, drop, goto, jump, reject};
 use vipline_nftables::{Chain, Rule, Set};
 
-use crate::Context;
-use crate::backend::nftables::plan::names::{self, comment, name};
-use crate::backend::nftables::plan::table::{LookupPath, Table};
+use crate::plan::names::{self, comment, name};
+use crate::plan::table::{LookupPath, Table};
+use proxy_engine::Context;
 
 /// Returns the chains that reject or drop connections.
 pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
@@ -160,7 +160,7 @@ mod tests {
     use vipline_service_model::{DetectLocal, Family};
 
     use super::*;
-    use crate::backend::nftables::plan::tests::{assert_documented, cx};
+    use crate::plan::tests::{assert_documented, cx};
 
     #[test]
     fn rules_match_their_documentation() {

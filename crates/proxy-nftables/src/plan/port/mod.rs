@@ -15,8 +15,8 @@ use super::affinity as plan_affinity;
 use super::names::OnDemand;
 use super::table::{LookupPath, Table, element};
 use super::{endpoint, names};
-use crate::Fragment;
-use crate::{Address, AddressKind, Context, PortObjects};
+use proxy_engine::Fragment;
+use proxy_engine::{Address, AddressKind, Context, PortObjects};
 
 /// Returns the objects of a service port.
 pub(super) fn objects(cx: &Context, port: &ServicePort) -> PortObjects<Object> {

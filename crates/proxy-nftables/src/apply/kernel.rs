@@ -14,13 +14,13 @@ use vipline_reconcile::{
 };
 use vipline_service_model::Family;
 
-use super::probe::lacking;
+use super::probe::missing_extensions;
 use super::rejections;
-use crate::MissingExtension;
-use crate::backend::nftables::plan::affinity::StickyAddresses;
-use crate::backend::nftables::plan::batches::parts_of;
-use crate::backend::nftables::plan::table::Table;
-use crate::backend::nftables::plan::takeover::{are_incomplete, completed, is_takeover};
+use crate::plan::affinity::StickyAddresses;
+use crate::plan::batches::parts_of;
+use crate::plan::table::Table;
+use crate::plan::takeover::{are_incomplete, completed, is_takeover};
+use proxy_engine::MissingExtension;
 
 /// The table of kube-proxy in one family, over netlink.
 ///
@@ -46,7 +46,7 @@ struct Support {
     /// Whether the kernel had all of them when it was asked.
     is_complete: bool,
     /// Asks the kernel.
-    ask: fn(Family) -> Result<Vec<MissingExtension>, crate::Error>,
+    ask: fn(Family) -> Result<Vec<MissingExtension>, proxy_engine::Error>,
 }
 
 impl Support {
@@ -89,7 +89,7 @@ impl Kernel {
             support: Support {
                 family,
                 is_complete: false,
-                ask: lacking,
+                ask: missing_extensions,
             },
         })
     }
@@ -226,11 +226,11 @@ mod tests {
     use vipline_service_model::{DetectLocal, Route};
 
     use super::*;
-    use crate::Planner as _;
-    use crate::backend::nftables::Planner;
-    use crate::backend::nftables::plan::tests::{cx, planned, service_port};
+    use crate::Planner;
+    use crate::plan::tests::{cx, planned, service_port};
+    use proxy_engine::Planner as _;
 
-    fn without_hash(_: Family) -> Result<Vec<MissingExtension>, crate::Error> {
+    fn without_hash(_: Family) -> Result<Vec<MissingExtension>, proxy_engine::Error> {
         let affected = Some("Services with session affinity");
         Ok(vec![MissingExtension::new(
             "hash",
@@ -279,7 +279,7 @@ mod tests {
             };
             assert_eq!([led("10.96.0.10 "), led("10.96.0.11 ")], [2, 0]);
             // The module is there now.
-            kernel.support.ask = lacking;
+            kernel.support.ask = missing_extensions;
             assert_eq!(kernel.commit(&retried).unwrap(), []);
         });
     }

@@ -17,7 +17,7 @@ use vipline_nftables::{BaseChain, Chain, ChainType, Hook, Object, Rule, Set, Val
 use self::dispatch::{to_nodeports, to_services};
 use super::names::{self, name};
 use super::table::{self, Table, rule};
-use crate::Context;
+use proxy_engine::Context;
 
 /// Returns the objects that do not depend on Services.
 pub(super) fn objects(cx: &Context) -> Vec<Object> {

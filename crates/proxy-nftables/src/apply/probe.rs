@@ -11,10 +11,10 @@ use vipline_nftables::{
 use vipline_reconcile::Edit;
 use vipline_service_model::{Family, NodeView};
 
-use crate::backend::nftables::Planner;
-use crate::backend::nftables::plan::affinity::chains_of_affinity;
-use crate::backend::nftables::plan::table::Table;
-use crate::{Context, EngineConfig, MissingExtension, Planner as _};
+use crate::Planner;
+use crate::plan::affinity::chains_of_affinity;
+use crate::plan::table::Table;
+use proxy_engine::{Config, Context, MissingExtension, Planner as _};
 
 /// A table flag that the kernel always rejects.
 const IMPOSSIBLE: TableFlags = TableFlags::from_bits_retain(1 << 31);
@@ -49,11 +49,11 @@ const MODULES: [(&str, [(&str, &str); 2]); 7] = [
 /// applies none.
 ///
 /// All Services use these rules, so a kernel without one of their expressions is not supported.
-pub(in crate::backend) fn probe(cx: &Context) -> Result<(), crate::Error> {
+pub fn probe(cx: &Context) -> Result<(), proxy_engine::Error> {
     probe_base(cx.family, Planner.base(cx))
 }
 
-fn probe_base(family: Family, base: Vec<Object>) -> Result<(), crate::Error> {
+fn probe_base(family: Family, base: Vec<Object>) -> Result<(), proxy_engine::Error> {
     let mut client = Client::open()?;
     let edits = edits(&mut client, base.clone())?;
     let (rejected, more) = refused(&mut client, &edits)?;
@@ -77,7 +77,7 @@ fn probe_base(family: Family, base: Vec<Object>) -> Result<(), crate::Error> {
         });
         reasons = named.collect();
     }
-    Err(crate::Error::Unsupported {
+    Err(proxy_engine::Error::Unsupported {
         mode: "nftables",
         family,
         reasons: reasons.join("; "),
@@ -87,10 +87,10 @@ fn probe_base(family: Family, base: Vec<Object>) -> Result<(), crate::Error> {
 /// Returns what the kernel lacks for chains that exist only while Services need them.
 ///
 /// The base rules work without it, and so do all other Services.
-pub(in crate::backend) fn lacking(family: Family) -> Result<Vec<MissingExtension>, crate::Error> {
+pub fn missing_extensions(family: Family) -> Result<Vec<MissingExtension>, proxy_engine::Error> {
     let mut client = Client::open()?;
     let base = Planner.base(&Context::new(
-        &EngineConfig::default(),
+        &Config::default(),
         &NodeView::default(),
         [],
         family,
@@ -112,11 +112,11 @@ pub(in crate::backend) fn lacking(family: Family) -> Result<Vec<MissingExtension
 fn refused(
     client: &mut Client,
     edits: &[Edit<Object>],
-) -> Result<(Vec<RejectedOperation>, Option<usize>), crate::Error> {
+) -> Result<(Vec<RejectedOperation>, Option<usize>), proxy_engine::Error> {
     match client.commit(&Transaction::from_edits(edits)) {
         Err(Error::Rejected { rejected, more, .. }) => Ok((rejected, more)),
         Err(error) => Err(error.into()),
-        Ok(()) => Err(crate::Error::ProbeAccepted),
+        Ok(()) => Err(proxy_engine::Error::ProbeAccepted),
     }
 }
 
@@ -149,7 +149,7 @@ fn missing_modules(
     client: &mut Client,
     family: Family,
     found: &BTreeMap<&str, &Expr>,
-) -> Result<Vec<Module>, crate::Error> {
+) -> Result<Vec<Module>, proxy_engine::Error> {
     let mut missing = Vec::new();
     for (name, options) in MODULES {
         let Some(&expr) = found.get(name) else {
@@ -228,12 +228,12 @@ mod tests {
     use vipline_nftables::{Bytes, Family as Nft};
 
     use super::*;
-    use crate::backend::nftables::plan::tests::rules_of_all_kinds;
+    use crate::plan::tests::rules_of_all_kinds;
 
     fn context() -> Context {
         let mut node = NodeView::default();
         node.addresses = vec![IpAddr::from([192, 0, 2, 1])];
-        Context::new(&EngineConfig::default(), &node, [], Family::V4)
+        Context::new(&Config::default(), &node, [], Family::V4)
     }
 
     #[test]
@@ -297,13 +297,13 @@ mod tests {
         let netns = Netns::new().unwrap();
         netns.run(|| {
             for family in Family::ALL {
-                let cx = Context::new(&EngineConfig::default(), &NodeView::default(), [], family);
+                let cx = Context::new(&Config::default(), &NodeView::default(), [], family);
                 let base = Planner.base(&cx);
                 let mut client = Client::open().unwrap();
                 let before = client.generation().unwrap();
                 let missing = missing_modules(&mut client, family, &exprs(&base)).unwrap();
                 assert_eq!(missing.len(), 0);
-                assert_eq!(lacking(family).unwrap(), []);
+                assert_eq!(missing_extensions(family).unwrap(), []);
                 assert_eq!(
                     client.generation().unwrap(),
                     before,

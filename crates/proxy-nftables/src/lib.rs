@@ -146,71 +146,38 @@
 //! match.
 //!
 //! Large changes are committed in batches; the rules are consistent after each batch.
+#![cfg(target_os = "linux")]
+#![forbid(unsafe_code)]
 
 mod plan;
 
 mod apply;
 
-use vipline_service_model::Family;
-
-use self::apply::cleanup::LEFTOVERS;
+pub use self::apply::cleanup::leftovers;
 pub use self::apply::kernel::Kernel;
-use self::apply::probe::{lacking, probe};
+pub use self::apply::probe::{missing_extensions, probe};
 use self::apply::watch::Watch;
 pub use self::plan::Planner;
 pub use self::plan::batches::transactions;
 pub use self::plan::names::TABLE;
-use super::apply::all_tables::installed;
-use super::evaluate::{NoClients, rules};
-use super::operations::Backend;
-use super::saved::{evaluator, has_chain, ruleset};
-use crate::cleanup::Leftovers;
-use crate::evaluate::{KernelState, Rules};
-use crate::{Config, Context, Engine, Error, MissingExtension};
+use proxy_engine::{Config, Engine, Error};
 
-/// Mode nftables.
-pub(super) struct Nftables;
-
-impl Backend for Nftables {
-    fn check_family(
-        &self,
-        _config: &Config,
-        family: Family,
-    ) -> Result<Vec<MissingExtension>, Error> {
-        // The first sync reports the error, such as a missing privilege.
-        Ok(lacking(family).unwrap_or_default())
-    }
-
-    fn probe(&self, cx: &Context) -> Result<bool, Error> {
-        probe(cx).map(|()| true)
-    }
-
-    fn open(&self, config: &Config) -> Result<Engine, Error> {
-        let mut watch = Watch::default();
-        let families = config.engine.families.iter();
-        let kernels = families.map(|&family| watch.open(family));
-        let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
-        Ok(Engine::over(config.engine.clone(), Planner, kernels).with_watch(watch))
-    }
-
-    fn plan_only(&self, config: &Config) -> Engine {
-        Engine::plan_only(config.engine.clone(), Planner)
-    }
-
-    fn installed_rules(&self, _config: &Config, family: Family) -> Result<Option<Rules>, Error> {
-        let installed = installed(family, |chain| chain.table.name.as_str() == TABLE)?;
-        Ok(Some(installed.into_rules()))
-    }
-
-    fn saved_rules(&self, state: &KernelState) -> Result<Option<Rules>, Error> {
-        let ruleset = ruleset(state)?;
-        let has_proxy = has_chain(&ruleset, |chain| chain.table.name.as_str() == TABLE);
-        let (evaluator, unread) = evaluator(state, &ruleset)?;
-        let rules = rules(evaluator, &ruleset, NoClients, has_proxy);
-        Ok(Some(rules.with_unread(unread)))
-    }
-
-    fn leftovers(&self) -> Leftovers {
-        LEFTOVERS
-    }
+/// Opens nf_tables for each configured family, in the network namespace of the calling thread.
+/// Writes nothing.
+///
+/// # Errors
+///
+/// The kernel lacks nfnetlink. The first sync reports a kernel without nf_tables and a missing
+/// privilege.
+pub fn open(config: Config) -> Result<Engine, Error> {
+    let mut watch = Watch::default();
+    let families = config.families.iter();
+    let kernels = families.map(|&family| watch.open(family));
+    let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
+    Ok(Engine::over(config, Planner, kernels).with_watch(watch))
 }
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -9,8 +9,8 @@ use vipline_service_model::{
 
 use super::Planner;
 use super::table::Table;
-use crate::backend::Planner as _;
-use crate::{Context, EngineConfig};
+use proxy_engine::Planner as _;
+use proxy_engine::{Config, Context};
 
 /// Panics if the functions of a source file do not emit the nft code in their docs.
 ///
@@ -55,7 +55,7 @@ pub(super) fn commands(objects: &[Object], set: &str) -> Vec<String> {
 }
 
 /// Returns the base objects, and a chain of each kind that exists on demand.
-pub(in crate::backend::nftables) fn rules_of_all_kinds(family: Family) -> Vec<Object> {
+pub(crate) fn rules_of_all_kinds(family: Family) -> Vec<Object> {
     let table = Table::of(family);
     let cx = cx(family, DetectLocal::NodeCidr);
     let balancing = table.paths().map(|path| path.lb(2).into());
@@ -67,19 +67,19 @@ pub(in crate::backend::nftables) fn rules_of_all_kinds(family: Family) -> Vec<Ob
 }
 
 /// Returns all objects of a service port.
-pub(in crate::backend::nftables) fn planned(cx: &Context, port: &ServicePort) -> Vec<Object> {
+pub(crate) fn planned(cx: &Context, port: &ServicePort) -> Vec<Object> {
     super::port::objects(cx, port).into_objects().collect()
 }
 
 /// Returns the context of a family with its own ServiceCIDR.
-pub(in crate::backend::nftables) fn cx(family: Family, detect_local: DetectLocal) -> Context {
+pub(crate) fn cx(family: Family, detect_local: DetectLocal) -> Context {
     let networks = ["10.96.0.0/16", "fd00:96::/112"].map(|text| text.parse().unwrap());
-    let config = EngineConfig::default().with_detect_local(detect_local);
+    let config = Config::default().with_detect_local(detect_local);
     Context::new(&config, &NodeView::new("node-1"), networks, family)
 }
 
 /// Returns a service port with two local endpoints to which `route` leads.
-pub(in crate::backend::nftables) fn service_port(route: Route) -> ServicePort {
+pub(crate) fn service_port(route: Route) -> ServicePort {
     let endpoints = [[10, 1, 0, 1], [10, 1, 0, 2]].map(|addr| Endpoint {
         addr: addr.into(),
         port: 8080,

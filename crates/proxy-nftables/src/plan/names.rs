@@ -7,7 +7,7 @@ use vipline_nftables::{Comment, Name};
 use vipline_service_model::PortName;
 
 /// Name of the table in each family. Upstream uses the same name.
-pub const TABLE: &str = crate::owned::NFTABLES_TABLE;
+pub const TABLE: &str = "kube-proxy";
 
 // Maps of slots to endpoints.
 pub(super) const BACKENDS: &str = "backends";
@@ -316,7 +316,7 @@ fn path_and_number(text: &str) -> Option<(&str, u32)> {
 }
 
 /// Returns whether chains of this name exist only while service ports use them.
-pub(in crate::backend) fn is_chain_on_demand(name: &Name) -> bool {
+pub(crate) fn is_chain_on_demand(name: &Name) -> bool {
     let name = name.as_str();
     let prefixes = [LB, LEARN, RECALL, FORGET].into_iter().chain(FORMER_CHAINS);
     prefixes.into_iter().any(|prefix| name.starts_with(prefix))
@@ -333,7 +333,7 @@ pub(super) fn is_chain_of_affinity(name: &Name) -> bool {
 }
 
 /// Returns whether sets of this name exist only while service ports use them.
-pub(in crate::backend) fn is_set_on_demand(name: &Name) -> bool {
+pub(crate) fn is_set_on_demand(name: &Name) -> bool {
     let name = name.as_str();
     let prefixes = [CLIENTS].into_iter().chain(FORMER_SETS);
     prefixes.into_iter().any(|prefix| name.starts_with(prefix))
@@ -344,7 +344,7 @@ fn numbered(text: fmt::Arguments<'_>) -> Name {
 }
 
 /// Returns a validated name from this file.
-pub(in crate::backend) fn name(text: &'static str) -> Name {
+pub(crate) fn name(text: &'static str) -> Name {
     Name::new(text).expect("the names in this file are valid")
 }
 

@@ -24,12 +24,12 @@ use super::table::Table;
 
 /// Returns whether edits must be [completed](completed) with edits of other installed
 /// objects.
-pub(in crate::backend) fn are_incomplete(edits: &[Edit<Object>]) -> bool {
+pub(crate) fn are_incomplete(edits: &[Edit<Object>]) -> bool {
     is_takeover(edits) || edits.iter().any(is_set_exchanged)
 }
 
 /// Adds the edits that are needed because of other installed objects.
-pub(in crate::backend) fn completed(
+pub(crate) fn completed(
     table: &Table,
     edits: &[Edit<Object>],
     installed: Vec<Object>,
@@ -55,7 +55,7 @@ pub(in crate::backend) fn completed(
 ///   additions, and removals of elements or of unused chains, which are
 ///   [divisible](is_divisible). An edit that changes a chain, or removes one in use, is about a
 ///   layout that is not this one.
-pub(in crate::backend) fn is_takeover(edits: &[Edit<Object>]) -> bool {
+pub(crate) fn is_takeover(edits: &[Edit<Object>]) -> bool {
     let makes_table = |edit: &Edit<Object>| matches!(edit, Edit::Add(object) if is_table(object));
     let is_tidy = |edit: &Edit<Object>| is_divisible(stage(edit), edit);
     let is_incomplete = || {
@@ -150,7 +150,7 @@ fn rewrite_users(edits: &[Edit<Object>], installed: Vec<Object>) -> Vec<Edit<Obj
 #[cfg(test)]
 mod tests {
     use super::super::Planner;
-    use crate::Planner as _;
+    use proxy_engine::Planner as _;
     use vipline_nftables::statement::drop;
     use vipline_nftables::{Chain, Datatype, Name, Rule, Set, SetFlags, Transaction};
     use vipline_reconcile::diff;

@@ -8,9 +8,9 @@ use vipline_service_model::LocalTraffic;
 
 use super::affinity::to_recorded_endpoint;
 use super::masquerading::masquerade_cluster_ips;
-use crate::Context;
-use crate::backend::nftables::plan::names::{self, comment, name};
-use crate::backend::nftables::plan::table::{LookupPath, Table};
+use crate::plan::names::{self, comment, name};
+use crate::plan::table::{LookupPath, Table};
+use proxy_engine::Context;
 
 /// Returns the chains that look up Services.
 pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
@@ -242,7 +242,7 @@ mod tests {
     use vipline_service_model::{DetectLocal, Family};
 
     use super::*;
-    use crate::backend::nftables::plan::tests::{assert_documented, cx};
+    use crate::plan::tests::{assert_documented, cx};
 
     fn text(rules: Vec<Rule>) -> Vec<String> {
         rules.iter().map(Rule::to_string).collect()

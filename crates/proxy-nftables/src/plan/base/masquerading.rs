@@ -6,10 +6,10 @@ use vipline_nftables::statement::masquerade;
 use vipline_nftables::{Chain, Rule};
 
 use super::dispatch::{local_test, mark_to_masquerade};
-use crate::Context;
-use crate::MasqueradedClients;
-use crate::backend::nftables::plan::names::{self, comment};
-use crate::backend::nftables::plan::table::Table;
+use crate::plan::names::{self, comment};
+use crate::plan::table::Table;
+use proxy_engine::Context;
+use proxy_engine::MasqueradedClients;
 
 /// Returns the chain that masquerades connections.
 pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
@@ -77,7 +77,7 @@ mod tests {
     use vipline_service_model::{DetectLocal, Family};
 
     use super::*;
-    use crate::backend::nftables::plan::tests::{assert_documented, cx};
+    use crate::plan::tests::{assert_documented, cx};
 
     #[test]
     fn rules_match_their_documentation() {

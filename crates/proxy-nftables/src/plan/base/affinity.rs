@@ -4,11 +4,9 @@ use vipline_nftables::expression::{l4proto, priority};
 use vipline_nftables::statement::{Statement, dnat, goto, jump};
 use vipline_nftables::{Chain, Name, Rule, Set};
 
-use crate::backend::nftables::plan::affinity::{
-    LOCAL, SHARDS, SLOTS, USUAL, is_token, reset, slots,
-};
-use crate::backend::nftables::plan::names::{self, name};
-use crate::backend::nftables::plan::table::{LookupPath, Table};
+use crate::plan::affinity::{LOCAL, SHARDS, SLOTS, USUAL, is_token, reset, slots};
+use crate::plan::names::{self, name};
+use crate::plan::table::{LookupPath, Table};
 
 /// Returns the chains that send clients to their recorded endpoints, and those that lead
 /// translated connections to the recording chains.
@@ -161,7 +159,7 @@ mod tests {
     use vipline_service_model::Family;
 
     use super::*;
-    use crate::backend::nftables::plan::tests::assert_documented;
+    use crate::plan::tests::assert_documented;
 
     #[test]
     fn rules_match_their_documentation() {

@@ -29,22 +29,14 @@ use vipline_nftables::{Action, Object, Operation, Ruleset, Subject};
 use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::{Family, ServicePort};
 
-use crate::backend::evaluate::{NoClients, rules};
-use crate::evaluate::Rules;
-use crate::{Config, Context, PortObjects, backend};
+use proxy_engine::evaluate::Rules;
+use proxy_engine::{Context, PortObjects};
 
 /// The planner of mode nftables.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Planner;
 
-impl From<&Config> for Planner {
-    /// The mode has no settings of its own.
-    fn from(_config: &Config) -> Self {
-        Self
-    }
-}
-
-impl backend::Planner for Planner {
+impl proxy_engine::Planner for Planner {
     type Object = Object;
 
     fn base(&self, cx: &Context) -> Vec<Object> {
@@ -103,7 +95,8 @@ impl backend::Planner for Planner {
     fn rules<'a>(_family: Family, objects: impl Iterator<Item = &'a Object>) -> Option<Rules> {
         let ruleset: Ruleset = objects.cloned().collect();
         let evaluator = Evaluator::new(&ruleset);
-        Some(rules(evaluator, &ruleset, NoClients, true))
+        let evaluator = evaluator.with_empty_dynamic_sets(&ruleset);
+        Some(Rules::new(evaluator, true))
     }
 
     fn script<'a>(

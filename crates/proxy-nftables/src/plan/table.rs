@@ -51,8 +51,8 @@ const HOST_BITS: u8 = 12;
 
 /// The table of a family and its sets. Created once and shared.
 #[derive(Debug)]
-pub(in crate::backend) struct Table {
-    pub(in crate::backend) id: TableId,
+pub(crate) struct Table {
+    pub(crate) id: TableId,
     /// Path to the endpoints that the traffic policies select.
     pub(super) ips: LookupPath,
     /// Path to all endpoints, for clients inside the cluster.
@@ -149,7 +149,7 @@ pub(super) struct LookupPath {
 
 impl Table {
     /// Returns the table of a family.
-    pub(in crate::backend) fn of(family: service_model::Family) -> &'static Self {
+    pub(crate) fn of(family: service_model::Family) -> &'static Self {
         static V4: LazyLock<Table> = LazyLock::new(|| Table::new(Family::Ip, Datatype::Ipv4Addr));
         static V6: LazyLock<Table> = LazyLock::new(|| Table::new(Family::Ip6, Datatype::Ipv6Addr));
         match family {

@@ -6,11 +6,11 @@ use vipline_nftables::{Chain, Object, Set, Value, Verdict};
 use vipline_service_model::{Route, ServicePort, Transport};
 
 use super::Front;
-use crate::backend::nftables::plan::affinity::{
+use crate::plan::affinity::{
     LOCAL, MAX_TIMEOUT, USUAL, clients, forget, learn, recall, shard, slots, token,
 };
-use crate::backend::nftables::plan::names::{self, Learner, Lists};
-use crate::backend::nftables::plan::table::{LookupPath, Table, element};
+use crate::plan::names::{self, Learner, Lists};
+use crate::plan::table::{LookupPath, Table, element};
 
 /// The session affinity of a service port.
 #[derive(Clone, Copy, Debug)]
@@ -202,9 +202,7 @@ mod tests {
     use vipline_service_model::{DetectLocal, Endpoint, Family};
 
     use super::*;
-    use crate::backend::nftables::plan::tests::{
-        assert_documented, commands, cx, planned, service_port,
-    };
+    use crate::plan::tests::{assert_documented, commands, cx, planned, service_port};
 
     fn plan(port: &ServicePort) -> Vec<Object> {
         planned(&cx(Family::V4, DetectLocal::NodeCidr), port)

@@ -6,7 +6,7 @@ use vipline_netlink::Errno;
 use vipline_nftables::{ElementData, Name, Object, RejectedOperation, Subject, Verdict};
 use vipline_reconcile::{Attempt, Cause, Edit, Keyed, Reason};
 
-use crate::backend::nftables::plan::names;
+use crate::plan::names;
 
 /// Finds the edits of a `batch` that the kernel rejected.
 ///

@@ -6,10 +6,10 @@ use vipline_service_model::{Route, ServicePort};
 
 use super::affinity::Affinity;
 use super::{Front, balance, no_endpoints, no_local_endpoints};
-use crate::Fragment;
-use crate::backend::nftables::plan::base::chains_before_dnat;
-use crate::backend::nftables::plan::table::{LookupPath, Table, element};
-use crate::{Address, AddressKind, Context};
+use crate::plan::base::chains_before_dnat;
+use crate::plan::table::{LookupPath, Table, element};
+use proxy_engine::Fragment;
+use proxy_engine::{Address, AddressKind, Context};
 
 /// Adds the objects of external addresses and the node port.
 pub(super) fn add(
@@ -164,11 +164,9 @@ mod tests {
     use vipline_service_model::{DetectLocal, Family};
 
     use super::*;
-    use crate::backend::Planner as _;
-    use crate::backend::nftables::plan::tests::{
-        assert_documented, commands, cx, planned, service_port,
-    };
-    use crate::backend::nftables::plan::{Planner, names};
+    use crate::plan::tests::{assert_documented, commands, cx, planned, service_port};
+    use crate::plan::{Planner, names};
+    use proxy_engine::Planner as _;
 
     const VIP: [u8; 4] = [203, 0, 113, 9];
 

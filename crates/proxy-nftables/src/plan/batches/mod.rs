@@ -20,7 +20,7 @@ use vipline_reconcile::Edit;
 
 use super::subject::Subject;
 use super::{Planner, names};
-use crate::backend::Planner as _;
+use proxy_engine::Planner as _;
 
 /// Maximum number of plain elements in a transaction, unless a larger unit is
 /// indivisible.
@@ -128,9 +128,7 @@ pub fn transactions(edits: &[Edit<Object>]) -> impl Iterator<Item = Transaction>
 }
 
 /// Returns the edits of each transaction, in commit order.
-pub(in crate::backend) fn parts_of(
-    edits: &[Edit<Object>],
-) -> impl Iterator<Item = Vec<&Edit<Object>>> {
+pub(crate) fn parts_of(edits: &[Edit<Object>]) -> impl Iterator<Item = Vec<&Edit<Object>>> {
     batches(edits, BATCH)
 }
 

@@ -7,11 +7,7 @@ use vipline_nftables::{Client, Error, Family, Name, Object, Table, TableId, Tran
 use vipline_reconcile::Edit;
 
 use super::super::plan::names::TABLE;
-use crate::Mode;
-use crate::cleanup::{Found, Leftovers, Removal, Remove, Search, Step};
-
-/// The mode's part of a removal.
-pub(in crate::backend) const LEFTOVERS: Leftovers = Leftovers { find };
+use proxy_engine::cleanup::{Found, Removal, Remove, Step};
 
 /// The tables that were found.
 struct Tables(Vec<TableId>);
@@ -35,26 +31,26 @@ impl fmt::Display for RemoveTable {
 }
 
 impl Remove for RemoveTable {
-    fn remove(&self) -> Result<(), crate::Error> {
+    fn remove(&self) -> Result<(), proxy_engine::Error> {
         let table = Object::from(Table::new(self.0.clone()));
         let transaction = Transaction::from_edits([&Edit::Remove(table)]);
         Client::open()
             .and_then(|mut client| client.commit(&transaction))
-            .map_err(crate::Error::of(self))
+            .map_err(proxy_engine::Error::of(self))
     }
 }
 
 /// Finds the tables of both families. Finds none if the kernel lacks nf_tables.
 ///
-/// The tables are read in every scope: if nf_tables cannot be read, the chains of the nft
-/// variant of iptables cannot be read, either.
-fn find(search: &mut Search) -> Result<(), crate::Error> {
+/// # Errors
+///
+/// nf_tables cannot be read, although the kernel has it.
+pub fn leftovers() -> Result<impl Found, proxy_engine::Error> {
     match tables() {
-        Ok(tables) if search.includes(Mode::Nftables) => search.found(Tables(tables)),
-        Ok(_) | Err(Error::Unsupported { .. }) => {}
-        Err(error) => return Err(error.into()),
+        Ok(tables) => Ok(Tables(tables)),
+        Err(Error::Unsupported { .. }) => Ok(Tables(Vec::new())),
+        Err(error) => Err(error.into()),
     }
-    Ok(())
 }
 
 fn tables() -> Result<Vec<TableId>, Error> {
